@@ -1,0 +1,169 @@
+"""Reading a Hugging Face config.json without guessing.
+
+An absent key, a `null` and a value are three different things. Each importer says what an absent key and a null mean in
+its family; where it says nothing, that case is refused. Defaults that were used are kept in `notes`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from calc.errors import Refused, show
+from calc.spec.fields import MAX_LAYERS, MAX_SIZE
+
+REFUSE: Any = type("Refuse", (), {"__repr__": lambda self: "REFUSE"})()
+T = TypeVar("T")
+
+
+class Config:
+    """One config.json (an object already decoded from JSON), read key by key.
+
+    Every reading method takes one key or several names of the same key, the canonical one first; two that are both
+    given must agree. `absent` is the value when no name is there, `null` the value when it is null; both are refused
+    unless given.
+    """
+
+    def __init__(self, raw: dict[str, Any], where: str = "") -> None:
+        self.raw = raw
+        self.where = where
+        self.notes: list[str] = []
+
+    def has(self, key: str) -> bool:
+        """Whether `key` is there, null or not."""
+        return key in self.raw
+
+    def size(self, *names: str, absent: Any = REFUSE, null: Any = REFUSE, limit: int = MAX_SIZE) -> Any:
+        """A whole number from 1 to `limit`."""
+
+        def read(value: Any) -> int:
+            if type(value) is int and 1 <= value <= limit:
+                return value
+            raise ValueError(f"a whole number from 1 to {limit}")
+
+        return self._read(names, absent, null, read)
+
+    def count(self, *names: str, absent: Any = REFUSE, null: Any = REFUSE) -> Any:
+        """A whole number from 0 on: a size that may be missing altogether (shared experts, leading dense layers)."""
+
+        def read(value: Any) -> int:
+            if type(value) is int and 0 <= value <= MAX_SIZE:
+                return value
+            raise ValueError(f"a whole number from 0 to {MAX_SIZE}")
+
+        return self._read(names, absent, null, read)
+
+    def layers(self, *names: str) -> int:
+        """The number of layers."""
+        return self.size(*names, limit=MAX_LAYERS)
+
+    def flag(self, *names: str, absent: Any = REFUSE, null: Any = REFUSE) -> Any:
+        """true or false."""
+
+        def read(value: Any) -> bool:
+            if isinstance(value, bool):
+                return value
+            raise ValueError("true or false")
+
+        return self._read(names, absent, null, read)
+
+    def number(self, *names: str, absent: Any = REFUSE, null: Any = REFUSE) -> Any:
+        """A finite number."""
+
+        def read(value: Any) -> float:
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300:
+                return float(value)
+            raise ValueError("a finite number")
+
+        return self._read(names, absent, null, read)
+
+    def choice(self, *names: str, among: dict[str, T], absent: Any = REFUSE, null: Any = REFUSE) -> T:
+        """One of the words in `among`, returned as what it stands for there."""
+
+        def read(value: Any) -> T:
+            if isinstance(value, str) and value in among:
+                return among[value]
+            raise ValueError(f"one of {', '.join(among)}")
+
+        return self._read(names, absent, null, read)
+
+    def words(self, *names: str, among: tuple[str, ...], length: int, absent: Any = REFUSE, null: Any = REFUSE) -> Any:
+        """A list of exactly `length` words out of `among`, one a layer."""
+
+        def read(value: Any) -> tuple[str, ...]:
+            if isinstance(value, list) and len(value) == length and all(isinstance(v, str) and v in among for v in value):
+                return tuple(value)
+            raise ValueError(f"a list of {length} words out of {', '.join(among)}")
+
+        return self._read(names, absent, null, read)
+
+    def numbers(self, *names: str, length: int | None = None, absent: Any = REFUSE, null: Any = REFUSE) -> Any:
+        """A list of whole numbers from 0 on, of exactly `length` where that is given."""
+
+        def read(value: Any) -> tuple[int, ...]:
+            if (
+                isinstance(value, list)
+                and (length is None or len(value) == length)
+                and all(type(v) is int and 0 <= v <= MAX_SIZE for v in value)
+            ):
+                return tuple(value)
+            raise ValueError(f"a list of {'' if length is None else f'{length} '}whole numbers")
+
+        return self._read(names, absent, null, read)
+
+    def section(self, *names: str, absent: Any = REFUSE, null: Any = REFUSE) -> Any:
+        """A nested object, as a Config of its own that writes into the same notes."""
+
+        def read(value: Any) -> Config:
+            if isinstance(value, dict):
+                inner = Config(value, f"{self.where}{names[0]}.")
+                inner.notes = self.notes
+                return inner
+            raise ValueError("an object")
+
+        return self._read(names, absent, null, read)
+
+    def only(self, name: str, *allowed: Any, why: str) -> None:
+        """Refuse a value of `name` that this importer does not know how to count."""
+        value = self.raw.get(name, allowed[0])
+        if not any(value is ok or (type(value) is type(ok) and value == ok) for ok in allowed):
+            raise Refused(self.where + name, f"{' or '.join(map(show, allowed))} ({why})", value)
+
+    def multiple(self, name: str, value: int, of: str, divisor: int) -> int:
+        """`value / divisor`, refused where it leaves a rest."""
+        if value % divisor:
+            raise Refused(self.where + name, f"a multiple of {of} = {divisor}", value)
+        return value // divisor
+
+    def _read(self, names: tuple[str, ...], absent: Any, null: Any, read: Any) -> Any:
+        present = [name for name in names if name in self.raw]
+        if not present:
+            if absent is REFUSE:
+                raise Refused(self.where + names[0], self._expectation(read), "nothing")
+            return self._assume(names[0], "absent", absent)
+        name = present[0]
+        for other in present[1:]:
+            if self.raw[other] != self.raw[name]:
+                raise Refused(self.where + other, f"the same as {name} = {show(self.raw[name])}", self.raw[other])
+        value = self.raw[name]
+        if value is None:
+            if null is REFUSE:
+                raise Refused(self.where + name, self._expectation(read), "null")
+            return null
+        try:
+            return read(value)
+        except ValueError as error:
+            raise Refused(self.where + name, str(error), value) from None
+
+    def _assume(self, name: str, state: str, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            self.notes.append(f"{self.where}{name} is {state}: {value}, this family's default")
+        return value
+
+    @staticmethod
+    def _expectation(read: Any) -> str:
+        """What a reader accepts, asked by handing it something that no reader does."""
+        try:
+            read(object())
+        except ValueError as error:
+            return str(error)
+        raise AssertionError("a reader accepted an object()")

@@ -1,0 +1,27 @@
+"""The feed-forward block, plain and gated."""
+
+from __future__ import annotations
+
+from calc.blocks.linear import elementwise, linear
+from calc.op import Component, Part
+from calc.sizes import Size
+from calc.spec.model import Mlp
+
+
+def mlp(
+    spec: Mlp,
+    d_model: Size,
+    tokens: Size,
+    *,
+    name: str = "mlp",
+    component: Component = "mlp",
+) -> Part:
+    """Plain: down(act(up(x))), 4 * tokens * d_model * d_ff FLOPs. Gated: down(act(gate(x)) * up(x)), half as much again."""
+    d_ff = 4 * d_model if spec.d_ff is None else spec.d_ff
+    if spec.gated and spec.fused:
+        up = [linear("gate_up_proj", tokens, d_model, 2 * d_ff, component, bias=spec.bias)]
+    else:
+        names = ("gate_proj", "up_proj") if spec.gated else ("up_proj",)
+        up = [linear(n, tokens, d_model, d_ff, component, bias=spec.bias) for n in names]
+    down = linear("down_proj", tokens, d_ff, d_model, component, bias=spec.bias)
+    return Part(name, (*up, elementwise("activation", component), down))

@@ -1,0 +1,29 @@
+"""The one error a user of Envelope meets: an input that is refused."""
+
+from __future__ import annotations
+
+
+class Refused(ValueError):
+    """An input that cannot be read without guessing.
+
+    Its text is one line that names the field, what was expected and what was found.
+    """
+
+    def __init__(self, field: str, expected: str, found: object) -> None:
+        self.field = field
+        self.expected = expected
+        self.found = found if isinstance(found, str) else show(found)
+        super().__init__(f"{field}: expected {expected}, found {self.found}")
+
+
+def show(value: object, limit: int = 60) -> str:
+    """`value` on one short line, control characters escaped, so that a hostile input cannot break the line."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (dict, list)):
+        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
+    # An int of thousands of digits refuses to become text at all (sys.set_int_max_str_digits).
+    text = f"an integer of {value.bit_length()} bits" if isinstance(value, int) and abs(value) >= 2**64 else repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,74 @@
+"""FLOPs as sums over the tree of ops: forward, training with recomputation, decode of one token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calc.build import build
+from calc.load import Load
+from calc.op import Leaf, leaves
+from calc.query import Checkpointing
+from calc.sizes import Size
+from calc.spec.model import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Flops:
+    """FLOPs of a pass over the whole batch; `total` is the sum of the three.
+
+    linear: products with weights, logits included. attention: scores and weighted values. other: all else.
+    """
+
+    linear: Size
+    attention: Size
+    other: Size = 0
+
+    @property
+    def total(self) -> Size:
+        return self.linear + self.attention + self.other
+
+    def scaled(self, factor: Size) -> Flops:
+        """Every term times `factor`."""
+        return Flops(self.linear * factor, self.attention * factor, self.other * factor)
+
+
+def forward(spec: ModelSpec, load: Load) -> Flops:
+    """One forward pass: every matrix multiplication that runs, a multiply-accumulate as 2, logits at all positions."""
+    return _sum(list(leaves(build(spec, load))))
+
+
+def training(spec: ModelSpec, load: Load, checkpointing: Checkpointing = "none") -> Flops:
+    """Forward, backward and recomputation of one step.
+
+    Each product of the forward pass needs two more going back: one for the gradient of its weights (or of its second
+    operand), one for that of its input. Checkpointing runs some products once more:
+    `selective` attention scores and values (Korthikanti et al. 2022), `full` all of each layer, `full-early-stop` each
+    layer up to the last op whose tensors backward needs, as non-reentrant torch.utils.checkpoint does.
+    """
+    everything = list(leaves(build(spec, load)))
+    once = _sum(everything)
+    again = _sum(_recomputed(everything, checkpointing))
+    return Flops(3 * once.linear + again.linear, 3 * once.attention + again.attention)
+
+
+def _recomputed(everything: list[Leaf], checkpointing: Checkpointing) -> list[Leaf]:
+    if checkpointing == "none":
+        return []
+    if checkpointing == "selective":
+        return [leaf for leaf in everything if leaf.op.kind == "attention"]
+    in_layers = [leaf for leaf in everything if leaf.layer is not None]
+    if checkpointing == "full":
+        return in_layers
+    last = {leaf.layer: leaf for leaf in in_layers}
+    return [leaf for leaf in in_layers if leaf is not last[leaf.layer] or leaf.op.kind != "linear"]
+
+
+def _sum(some: list[Leaf]) -> Flops:
+    linear: Size = 0
+    attention: Size = 0
+    for leaf in some:
+        if leaf.op.kind == "linear":
+            linear = linear + leaf.op.flops * leaf.calls
+        elif leaf.op.kind == "attention":
+            attention = attention + leaf.op.flops * leaf.calls
+    return Flops(linear, attention)

@@ -1,0 +1,57 @@
+"""Parameters: elements of every distinct weight tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from calc.build import build
+from calc.load import Load
+from calc.op import Component, Leaf, Weight, leaves
+from calc.sizes import Size
+from calc.spec.model import ModelSpec
+
+Row = tuple[str, Weight, Leaf]
+
+
+def weights(spec: ModelSpec) -> Iterator[Row]:
+    """(path, weight, leaf) of every distinct tensor; a path with `{}` stands for as many tensors as its part has copies.
+
+    A tensor that two ops share, such as a tied embedding, comes once, where it is met first.
+    """
+    seen: set[str] = set()
+    for leaf in leaves(build(spec, Load())):
+        prefix = leaf.path.rpartition(".")[0]
+        for weight in leaf.op.weights:
+            path = weight.key[1:] if weight.key.startswith("/") else f"{prefix}.{weight.key}" if prefix else weight.key
+            if path not in seen:
+                seen.add(path)
+                yield path, weight, leaf
+
+
+def by_component(spec: ModelSpec, *, active: bool = False) -> dict[Component, Size]:
+    """Elements by component; they sum to the total, tied weights counted once.
+
+    active: count only the routed experts that one token visits, routed * top_k / n_experts.
+    """
+    totals: dict[Component, Size] = {}
+    for _, weight, leaf in weights(spec):
+        elements = weight.elements * (leaf.active if active else leaf.copies)
+        totals[weight.component] = totals.get(weight.component, 0) + elements
+    return totals
+
+
+def by_path(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
+    """Shape of every parameter tensor by its full path, layers and experts numbered from 0."""
+    return {full: weight.shape for path, weight, leaf in weights(spec) for full in _numbered(path, leaf)}
+
+
+def _numbered(path: str, leaf: Leaf) -> Iterator[str]:
+    """`path` once for each copy, its braces replaced by the copies' numbers."""
+    repeated = [part for part in leaf.parents if "{" in part.name]
+    pieces = path.split(".")
+    holes = [i for i, piece in enumerate(pieces) if piece.startswith("{")]
+    for numbers in product(*(part.indices or range(part.copies) for part in repeated)):
+        for hole, number in zip(holes, numbers, strict=True):
+            pieces[hole] = str(number)
+        yield ".".join(pieces)

@@ -1,0 +1,75 @@
+"""Arithmetic on sizes that reads the same for ints, floats, numpy arrays and sympy expressions.
+
+Every formula of Envelope is written once, on sizes. What the sizes are decides what comes out: ints give the exact
+number, sympy symbols the closed formula, float64 arrays a million configurations at once. `+`, `-`, `*` need no help;
+this module holds the operations that do. numpy and sympy are imported only where a value of theirs is already in hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Size = Any
+"""An int (exact), a float, a float64 numpy array, or a sympy expression."""
+
+
+def is_symbolic(value: Size) -> bool:
+    """Whether `value` is a sympy expression (asked without importing sympy)."""
+    return hasattr(value, "free_symbols")
+
+
+def is_array(value: Size) -> bool:
+    """Whether `value` is a numpy array or scalar (asked without importing numpy)."""
+    return hasattr(value, "dtype")
+
+
+def exact_div(a: Size, b: Size) -> Size:
+    """`a / b`, which must leave no rest when both are ints.
+
+    Errors: ArithmeticError when ints do not divide; a rounded quotient would be a wrong number.
+    """
+    if isinstance(a, int) and isinstance(b, int):
+        quotient, rest = divmod(a, b)
+        if rest:
+            raise ArithmeticError(f"{a} is not divisible by {b}")
+        return quotient
+    if is_symbolic(a) or is_symbolic(b):
+        import sympy
+
+        return sympy.sympify(a) / b
+    return a / b
+
+
+def ceil_div(a: Size, b: Size) -> Size:
+    """The smallest whole number that is at least `a / b`."""
+    if isinstance(a, int) and isinstance(b, int):
+        return -(-a // b)
+    if is_symbolic(a) or is_symbolic(b):
+        import sympy
+
+        return sympy.ceiling(sympy.sympify(a) / b)
+    import numpy
+
+    return numpy.ceil(a / b)
+
+
+def maximum(a: Size, b: Size) -> Size:
+    """The larger of two sizes, element by element for arrays."""
+    return _extreme(a, b, "Max", "maximum", max)
+
+
+def minimum(a: Size, b: Size) -> Size:
+    """The smaller of two sizes, element by element for arrays."""
+    return _extreme(a, b, "Min", "minimum", min)
+
+
+def _extreme(a: Size, b: Size, of_sympy: str, of_numpy: str, of_python: Any) -> Size:
+    if is_symbolic(a) or is_symbolic(b):
+        import sympy
+
+        return getattr(sympy, of_sympy)(a, b)
+    if is_array(a) or is_array(b):
+        import numpy
+
+        return getattr(numpy, of_numpy)(a, b)
+    return of_python(a, b)

@@ -1,0 +1,78 @@
+"""What every description shares: immutable, strict, closed to unknown fields, and its sizes known by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from calc.errors import Refused
+from calc.sizes import Size
+
+MAX_SIZE = 2**31
+MAX_LAYERS = 10**5
+
+
+class _IsSize:
+    """Marks a field as a size: a number that may be read as a symbol or an array."""
+
+
+_SIZE = _IsSize()
+# strict: True and 1.0 are not sizes.
+Dim = Annotated[int, Field(strict=True, gt=0, le=MAX_SIZE), _SIZE]
+Count = Annotated[int, Field(strict=True, gt=0, le=MAX_LAYERS), _SIZE]
+
+
+def _holds_size(annotation: Any) -> bool:
+    """Whether `Dim` or `Count` stands in an annotation such as `Dim | None`."""
+    return _SIZE in getattr(annotation, "__metadata__", ()) or any(map(_holds_size, get_args(annotation)))
+
+
+class Node(BaseModel):
+    """A frozen piece of a model's description."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    symbols: ClassVar[dict[str, str]] = {}
+    """Field name -> symbol name, where the two differ."""
+
+    @classmethod
+    def size_fields(cls) -> tuple[str, ...]:
+        """The fields of this node that are sizes."""
+        found = cls.__dict__.get("_size_fields")
+        if found is None:
+            found = tuple(n for n, f in cls.model_fields.items() if _SIZE in f.metadata or _holds_size(f.annotation))
+            cls._size_fields = found
+        return found
+
+
+def map_sizes(node: Any, change: Callable[[str, str, Size], Size], group: str = "") -> Any:
+    """A copy of `node` with every size replaced by `change(symbol name, layer group, value)`; None stays None."""
+    update: dict[str, Any] = {}
+    group = getattr(node, "group_name", group)
+    sizes = node.size_fields()
+    for name in type(node).model_fields:
+        value = getattr(node, name)
+        if name in sizes:
+            if value is not None:
+                update[name] = change(node.symbols.get(name, name), group, value)
+        elif isinstance(value, Node):
+            update[name] = map_sizes(value, change, group)
+        elif isinstance(value, tuple) and value and isinstance(value[0], Node):
+            update[name] = tuple(map_sizes(child, change, group) for child in value)
+    return node.model_copy(update=update)
+
+
+def refuse(error: ValidationError, where: str = "") -> Refused:
+    """The first fault of a pydantic validation as one line."""
+    fault = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in fault["loc"]) or where or "spec"
+    if where and field != where:
+        field = f"{where}: {field}"
+    cause = fault.get("ctx", {}).get("error")
+    if isinstance(cause, Refused):
+        return cause
+    found = "nothing" if fault["type"] == "missing" else fault["input"]
+    message = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    expected = {"missing": "a value", "extra_forbidden": "no such field"}.get(fault["type"], message)
+    return Refused(field, expected, found)
