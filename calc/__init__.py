@@ -1,0 +1,103 @@
+"""Envelope's calculator: what a transformer costs, exactly, with the formula behind every number.
+
+    >>> import calc
+    >>> spec = calc.load_model("gpt2")
+    >>> calc.estimate(spec, "params").value
+    124439808
+
+Names are imported when first used: importing this package loads neither torch, sympy, numpy, pandas nor scipy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from calc.architectures import from_config
+    from calc.build import build
+    from calc.conventions import compare
+    from calc.errors import Refused
+    from calc.estimate import Estimate, estimate
+    from calc.explain import Explanation, explain
+    from calc.load import Load
+    from calc.models import load_model, preset_names
+    from calc.quantities.flops import Flops
+    from calc.quantities.kv_cache import KvCache, kv_cache
+    from calc.quantities.parameters import by_component, by_path
+    from calc.query import Query
+    from calc.reading import sizes, symbolic, with_sizes
+    from calc.solve import NoSolution, Solution, solve
+    from calc.spec.model import ModelSpec
+    from calc.spec.shorthand import Shorthand
+    from calc.sweep import sweep
+
+_HOME = {
+    "Estimate": "calc.estimate",
+    "Explanation": "calc.explain",
+    "Flops": "calc.quantities.flops",
+    "KvCache": "calc.quantities.kv_cache",
+    "Load": "calc.load",
+    "ModelSpec": "calc.spec.model",
+    "NoSolution": "calc.solve",
+    "Query": "calc.query",
+    "Refused": "calc.errors",
+    "Shorthand": "calc.spec.shorthand",
+    "Solution": "calc.solve",
+    "build": "calc.build",
+    "by_component": "calc.quantities.parameters",
+    "by_path": "calc.quantities.parameters",
+    "compare": "calc.conventions",
+    "estimate": "calc.estimate",
+    "explain": "calc.explain",
+    "from_config": "calc.architectures",
+    "kv_cache": "calc.quantities.kv_cache",
+    "load_model": "calc.models",
+    "preset_names": "calc.models",
+    "sizes": "calc.reading",
+    "solve": "calc.solve",
+    "sweep": "calc.sweep",
+    "symbolic": "calc.reading",
+    "with_sizes": "calc.reading",
+}
+
+__all__ = [
+    "Estimate",
+    "Explanation",
+    "Flops",
+    "KvCache",
+    "Load",
+    "ModelSpec",
+    "NoSolution",
+    "Query",
+    "Refused",
+    "Shorthand",
+    "Solution",
+    "build",
+    "by_component",
+    "by_path",
+    "compare",
+    "estimate",
+    "explain",
+    "from_config",
+    "kv_cache",
+    "load_model",
+    "preset_names",
+    "sizes",
+    "solve",
+    "sweep",
+    "symbolic",
+    "with_sizes",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'calc' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -23,10 +23,39 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 """Hugging Face's name of an activation -> ours. One that is not here may carry parameters, and is refused."""
 
+LAYER_TYPES = {"sliding_attention": "sliding", "full_attention": "full"}
+"""A word in transformers' `layer_types` -> the name of our layer group."""
+
 
 def activation(cfg: Config, *names: str, absent: Activation, null: Any = REFUSE) -> Activation:
     """The activation function that the first of `names` gives; `absent` is our name of the family's default."""
     return cfg.choice(*names, among=ACTIVATIONS, absent=absent, null=null)
+
+LAYER_TYPES = {"sliding_attention": "sliding", "full_attention": "full", "attention": "full"}
+
+
+def attention_kinds(cfg: Config, n_layers: int, slides: Callable[[int], bool]) -> tuple[str, ...]:
+    """`sliding` or `full` for each layer, as `layer_types` says; where that is absent or null, as `slides(i)` does."""
+    given = cfg.words("layer_types", among=tuple(LAYER_TYPES), length=n_layers, absent=None, null=None)
+    if given is None:
+        return tuple("sliding" if slides(i) else "full" for i in range(n_layers))
+    return tuple(LAYER_TYPES[word] for word in given)
+
+
+def window_of(kind: str, window: int | None) -> int | None:
+    """The window of a layer of this kind. A layer that slides must be told how far."""
+    if not kind.startswith("sliding"):
+        return None
+    if window is None:
+        raise Refused("sliding_window", "a window in use, since some layers slide", None)
+    return window
+
+
+def one_window(cfg: Config, n_layers: int, window: int | None) -> None:
+    """Refuse `layer_types` that contradict the one window (or none) which this family gives to all layers."""
+    kind = "full" if window is None else "sliding"
+    if any(other != kind for other in attention_kinds(cfg, n_layers, lambda i: window is not None)):
+        raise Refused(f"{cfg.where}layer_types", f"{kind}_attention in every layer of this family", cfg.raw["layer_types"])
 
 
 def stack(kinds: Sequence[str], make: Callable[[str], LayerGroup]) -> dict[str, Any]:
@@ -54,18 +83,26 @@ def stack(kinds: Sequence[str], make: Callable[[str], LayerGroup]) -> dict[str, 
     return {"layers": layers, "schedule": tuple(names[i] for i in members)}
 
 
-def d_head(cfg: Config, d_model: int, n_heads: int, *names: str, absent: Any = None) -> int | None:
+def layer_kinds(cfg: Config, rule: Sequence[str]) -> tuple[str, ...]:
+    """`sliding` or `full` for each layer: what `layer_types` says, else `rule`, the family's own."""
+    words = cfg.words("layer_types", among=tuple(LAYER_TYPES), length=len(rule), absent=None, null=None)
+    return tuple(rule) if words is None else tuple(LAYER_TYPES[word] for word in words)
+
+
+def d_head(
+    cfg: Config, d_model: int, n_heads: int, *names: str, absent: Any = None, null: Any = None
+) -> int | None:
     """A head's width of its own, or None where it follows as d_model / n_heads, which must then divide."""
-    own = cfg.size(*(names or ("head_dim",)), absent=absent, null=None)
+    own = cfg.size(*(names or ("head_dim",)), absent=absent, null=null)
     if own is None and d_model % n_heads:
         raise Refused(f"{cfg.where}num_attention_heads", f"a divisor of hidden_size = {d_model}", n_heads)
     return own
 
 
-def kv_heads(cfg: Config, n_heads: int, *names: str, absent: Any = None) -> int | None:
+def kv_heads(cfg: Config, n_heads: int, *names: str, absent: Any = None, null: Any = None) -> int | None:
     """Key and value heads; None where there are as many as query heads. They must divide `n_heads`."""
     names = names or ("num_key_value_heads",)
-    n = cfg.size(*names, absent=absent, null=None)
+    n = cfg.size(*names, absent=absent, null=null)
     if n is not None and n_heads % n:
         raise Refused(cfg.where + names[0], f"a divisor of the {n_heads} query heads", n)
     return None if n == n_heads else n

@@ -1,39 +1,86 @@
-"""Llama 1 to 3.2 (arXiv:2302.13971, 2307.09288, 2407.21783) and the many checkpoints that call themselves llama."""
+"""Llama 1 to 3.2 (arXiv:2302.13971, 2307.09288, 2407.21783), the many checkpoints that call themselves llama, and the
+pieces of its block that other families build on. Defaults as in transformers' LlamaConfig."""
 
 from __future__ import annotations
 
-from calc.architectures.common import activation, d_head, kv_heads
-from calc.architectures.config import Config
-from calc.spec.model import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Norm
+from typing import Any
+
+from calc.architectures.common import activation, d_head, kv_heads, one_window
+from calc.architectures.config import REFUSE, Config
+from calc.spec.model import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Moe, Norm
 
 
 def spec(cfg: Config) -> ModelSpec:
-    """RMSNorm before each block, rotary positions, gated MLP; defaults as in transformers' LlamaConfig."""
-    d_model = cfg.size("hidden_size")
-    n_heads = cfg.size("num_attention_heads")
+    """RMSNorm before each block, rotary positions, grouped queries, gated MLP; biases where the config says so."""
+    cfg.multiple("hidden_size", cfg.size("hidden_size"), "num_attention_heads", cfg.size("num_attention_heads"))
     bias = cfg.flag("attention_bias", absent=False)
-    layer = LayerGroup(
-        count=cfg.layers("num_hidden_layers"),
-        mixer=Attention(
-            n_heads=n_heads,
-            n_kv_heads=kv_heads(cfg, n_heads),
-            d_head=d_head(cfg, d_model, n_heads),
-            qkv_bias=bias,
-            out_bias=bias,
-        ),
-        channel=Mlp(
-            d_ff=cfg.size("intermediate_size"),
-            gated=True,
-            bias=cfg.flag("mlp_bias", absent=False),
-            activation=activation(cfg, "hidden_act", absent="silu"),
-        ),
+    mixer = attention(cfg, d_head_null=None, qkv_bias=bias, out_bias=bias)
+    return uniform(cfg, mixer, gated_mlp(cfg, bias=cfg.flag("mlp_bias", absent=False)), max_seq_len=2048)
+
+
+def attention(
+    cfg: Config,
+    *,
+    heads_absent: Any = REFUSE,
+    kv_absent: Any = None,
+    kv_null: Any = None,
+    d_head_absent: Any = None,
+    d_head_null: Any = REFUSE,
+    **structure: Any,
+) -> Attention:
+    """Attention whose sizes stand under the names that Llama gave them.
+
+    What an absent key or a null means is the family's; None: key-value heads as many as heads, d_head = d_model / n_heads.
+    structure: every other field of Attention.
+    """
+    n_heads = cfg.size("num_attention_heads", absent=heads_absent)
+    return Attention(
+        n_heads=n_heads,
+        n_kv_heads=kv_heads(cfg, n_heads, absent=kv_absent, null=kv_null),
+        d_head=d_head(cfg, cfg.size("hidden_size"), n_heads, absent=d_head_absent, null=d_head_null),
+        **structure,
     )
+
+
+def gated_mlp(cfg: Config, *, bias: bool = False, fused: bool = False) -> Mlp:
+    """down(act(gate(x)) * up(x)) of width intermediate_size."""
+    act = activation(cfg, "hidden_act", absent="silu")
+    return Mlp(d_ff=cfg.size("intermediate_size"), gated=True, bias=bias, fused=fused, activation=act)
+
+
+def uniform(
+    cfg: Config, mixer: Attention, channel: Mlp | Moe, *, norm: Norm | None = None, **rest: Any
+) -> ModelSpec:
+    """A model of num_hidden_layers layers that are all alike. rest: as in `decoder`."""
+    n_layers = cfg.layers("num_hidden_layers")
+    if mixer.window is None:
+        cfg.only("sliding_window", None, why="no layer of this family has a window")
+    one_window(cfg, n_layers, mixer.window)
+    norm = norm or Norm()
+    layer = LayerGroup(count=n_layers, mixer=mixer, channel=channel, norm=norm, placement=rest.pop("placement", "pre"))
+    return decoder(cfg, {"layers": (layer,)}, norm=norm, **rest)
+
+
+def decoder(
+    cfg: Config,
+    layers: dict[str, Any],
+    *,
+    max_seq_len: int,
+    vocab_absent: Any = REFUSE,
+    tied: bool = False,
+    head_bias: bool = False,
+    norm: Norm | None = None,
+) -> ModelSpec:
+    """Token embedding, `layers` (fields of ModelSpec, as `stack` makes them), final norm, head.
+
+    max_seq_len, tied: what the family takes where max_position_embeddings or tie_word_embeddings is absent.
+    """
     return ModelSpec(
-        d_model=d_model,
-        vocab_size=cfg.size("vocab_size"),
-        max_seq_len=cfg.size("max_position_embeddings", absent=2048),
+        d_model=cfg.size("hidden_size"),
+        vocab_size=cfg.size("vocab_size", absent=vocab_absent),
+        max_seq_len=cfg.size("max_position_embeddings", absent=max_seq_len),
         embedding=Embedding(),
-        layers=(layer,),
-        final_norm=Norm(),
-        head=Head(tied=cfg.flag("tie_word_embeddings", absent=False)),
+        **layers,
+        final_norm=norm or Norm(),
+        head=Head(tied=cfg.flag("tie_word_embeddings", absent=tied), bias=head_bias),
     )

@@ -1,0 +1,5 @@
+"""`python -m calc`."""
+
+from calc.cli import main
+
+main()

@@ -1,0 +1,35 @@
+"""BLOOM (arXiv:2211.05100)."""
+
+from __future__ import annotations
+
+from calc.architectures.config import Config
+from calc.spec.model import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Norm
+
+LAYER_NORM = Norm(kind="layernorm", bias=True)
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """GPT-2's block with ALiBi instead of positions, and a LayerNorm on the embedded tokens; the MLP is 4 * d_model.
+
+    apply_residual_connection_post_layernorm, slow_but_exact and pretraining_tp change what is added or how a product
+    is cut, not what it costs.
+    """
+    # A config may carry both names; transformers lets n_embed win.
+    d_model = cfg.size("n_embed", absent=None, null=None) or cfg.size("hidden_size")
+    n_heads = cfg.size("n_head", "num_attention_heads")
+    cfg.multiple("hidden_size", d_model, "n_head", n_heads)
+    layer = LayerGroup(
+        count=cfg.layers("n_layer", "num_hidden_layers"),
+        mixer=Attention(n_heads=n_heads, qkv_bias=True, out_bias=True, fused=True, position="alibi"),
+        channel=Mlp(bias=True, activation="gelu_tanh"),
+        norm=LAYER_NORM,
+    )
+    return ModelSpec(
+        d_model=d_model,
+        vocab_size=cfg.size("vocab_size"),
+        max_seq_len=cfg.size("seq_length", absent=None, null=None),
+        embedding=Embedding(norm=LAYER_NORM),
+        layers=(layer,),
+        final_norm=LAYER_NORM,
+        head=Head(tied=cfg.flag("tie_word_embeddings", absent=True)),
+    )

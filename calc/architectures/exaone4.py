@@ -1,0 +1,42 @@
+"""EXAONE 4.0 (arXiv:2507.11407): norms on what the blocks put out, norms on queries and keys, three sliding layers to
+one full layer without positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from calc.architectures.common import attention_kinds, stack, window_of
+from calc.architectures.config import REFUSE, Config
+from calc.architectures.llama import attention, decoder, gated_mlp
+from calc.errors import Refused
+from calc.spec.model import LayerGroup, ModelSpec, QkNorm
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """Defaults as in transformers' Exaone4Config: 32 key-value heads, window 4096. Full layers turn no queries and keys
+    unless the model has no window at all."""
+    n_layers = cfg.layers("num_hidden_layers")
+    window = cfg.size("sliding_window", absent=4096, null=None)
+    mixer = attention(cfg, kv_absent=32, kv_null=REFUSE, qk_norm=QkNorm())
+    channel = gated_mlp(cfg)
+    slides = _pattern(cfg, n_layers)
+
+    def layer(kind: str) -> LayerGroup:
+        position = "rope" if kind == "sliding" or window is None else "none"
+        own = mixer.model_copy(update={"window": window_of(kind, window), "position": position})
+        return LayerGroup(count=n_layers, mixer=own, channel=channel, placement="output")
+
+    kinds = attention_kinds(cfg, n_layers, lambda i: window is not None and slides(i))
+    return decoder(cfg, stack(kinds, layer), max_seq_len=2048)
+
+
+def _pattern(cfg: Config, n_layers: int) -> Callable[[int], bool]:
+    """Whether layer i slides by `sliding_window_pattern`: a number n makes every n-th layer full; letters L and G are
+    repeated, the last layer being full whatever they say; null means that none slides."""
+    letters = cfg.raw.get("sliding_window_pattern")
+    if isinstance(letters, str):
+        if not letters or set(letters) - {"L", "G"}:
+            raise Refused(f"{cfg.where}sliding_window_pattern", "a number or letters L and G", letters)
+        return lambda i: i < n_layers - 1 and letters[i % len(letters)] == "L"
+    period = cfg.size("sliding_window_pattern", absent=4, null=1)
+    return lambda i: (i + 1) % period != 0

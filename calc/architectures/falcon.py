@@ -1,0 +1,73 @@
+"""Falcon 1 and 2 (arXiv:2311.16867, 2407.14885): 7B, 40B, 180B, 11B and the RefinedWeb models."""
+
+from __future__ import annotations
+
+from calc.architectures.common import activation, kv_heads
+from calc.architectures.config import Config
+from calc.errors import Refused
+from calc.spec.model import Attention, Head, LayerGroup, Mlp, ModelSpec, Norm, Placement
+
+LAYER_NORM = Norm(kind="layernorm", bias=True)
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """One matrix for q, k and v, no biases unless `bias`, rotary positions unless `alibi`.
+
+    The cache holds the grouped keys and values; transformers stores the new architecture's broadcast to all heads.
+    """
+    # A config may carry both names; transformers lets n_embed win.
+    d_model = cfg.size("n_embed", absent=None, null=None) or cfg.size("hidden_size")
+    n_heads = cfg.size("num_attention_heads")
+    cfg.multiple("hidden_size", d_model, "num_attention_heads", n_heads)
+    grouped = cfg.flag("new_decoder_architecture", absent=False, null=False)
+    bias = cfg.flag("bias", absent=False, null=False)
+    layer = LayerGroup(
+        count=cfg.layers("num_hidden_layers"),
+        mixer=Attention(
+            n_heads=n_heads,
+            n_kv_heads=_n_kv_heads(cfg, n_heads, grouped),
+            qkv_bias=bias,
+            out_bias=bias,
+            fused=True,
+            position="alibi" if cfg.flag("alibi", absent=False, null=False) else "rope",
+        ),
+        channel=Mlp(
+            d_ff=cfg.size("ffn_hidden_size", absent=None, null=None),
+            bias=bias,
+            activation=activation(cfg, "activation", absent="gelu"),
+        ),
+        norm=LAYER_NORM,
+        placement=_placement(cfg, grouped),
+    )
+    return ModelSpec(
+        d_model=d_model,
+        vocab_size=cfg.size("vocab_size"),
+        max_seq_len=cfg.size("max_position_embeddings", absent=2048),
+        layers=(layer,),
+        final_norm=LAYER_NORM,
+        head=Head(tied=cfg.flag("tie_word_embeddings", absent=True)),
+    )
+
+
+def _n_kv_heads(cfg: Config, n_heads: int, grouped: bool) -> int | None:
+    """num_kv_heads counts in the new architecture only; the old one has one key-value head or as many as queries."""
+    if grouped:
+        return kv_heads(cfg, n_heads, "num_kv_heads")
+    if cfg.flag("multi_query", absent=True, null=False):
+        return 1
+    if cfg.raw.get("num_kv_heads") is not None:
+        cfg.only("num_kv_heads", n_heads, why="the old architecture has one key-value head or as many as queries")
+    return None
+
+
+def _placement(cfg: Config, grouped: bool) -> Placement:
+    parallel = cfg.flag("parallel_attn", absent=True, null=False)
+    n_norms = cfg.size("num_ln_in_parallel_attn", absent=None, null=None, limit=2)
+    if grouped:
+        cfg.only("parallel_attn", True, why="the new architecture is always parallel")
+        return "parallel" if n_norms == 1 else "parallel-two-norms"
+    if not parallel:
+        return "pre"
+    if n_norms == 2:
+        raise Refused(f"{cfg.where}num_ln_in_parallel_attn", "1 or null (two norms are new_decoder_architecture)", 2)
+    return "parallel"

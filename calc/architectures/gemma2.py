@@ -1,0 +1,36 @@
+"""Gemma 2 (arXiv:2408.00118): norms before and after each block, soft-capped scores, every other layer sliding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from calc.architectures.common import activation, attention_kinds, stack, window_of
+from calc.architectures.config import Config
+from calc.architectures.gemma import gemma_attention
+from calc.architectures.llama import decoder
+from calc.spec.model import Attention, LayerGroup, Mlp, ModelSpec
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """Defaults as in transformers' Gemma2Config: 4 key-value heads, window 4096, scores capped at 50, tied."""
+    mixer = gemma_attention(cfg, kv_absent=4, softcap=cfg.number("attn_logit_softcapping", absent=50.0, null=None))
+    cfg.multiple("hidden_size", cfg.size("hidden_size"), "num_attention_heads", mixer.n_heads)
+    kinds = attention_kinds(cfg, cfg.layers("num_hidden_layers"), lambda i: i % 2 == 0)
+    return decoder(cfg, sandwich(cfg, mixer, kinds), max_seq_len=8192, tied=True)
+
+
+def sandwich(cfg: Config, mixer: Attention, kinds: Sequence[str]) -> dict[str, Any]:
+    """Layers with four norms each, the sliding ones of window `sliding_window`."""
+    window = cfg.size("sliding_window", absent=4096, null=None)
+    channel = Mlp(
+        d_ff=cfg.size("intermediate_size"),
+        gated=True,
+        activation=activation(cfg, "hidden_activation", absent="gelu_tanh"),
+    )
+
+    def layer(kind: str) -> LayerGroup:
+        own = mixer.model_copy(update={"window": window_of(kind, window)})
+        return LayerGroup(count=len(kinds), mixer=own, channel=channel, placement="sandwich")
+
+    return stack(kinds, layer)

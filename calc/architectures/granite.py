@@ -1,0 +1,19 @@
+"""Granite (IBM 2024): Llama's block with constant multipliers on embedding, scores, residuals and logits."""
+
+from __future__ import annotations
+
+from calc.architectures.config import Config
+from calc.architectures.llama import attention, gated_mlp, uniform
+from calc.spec.model import Attention, ModelSpec
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """Defaults as in transformers' GraniteConfig. The multipliers change no size and no count."""
+    channel = gated_mlp(cfg, bias=cfg.flag("mlp_bias", absent=False))
+    return uniform(cfg, granite_attention(cfg), channel, max_seq_len=2048)
+
+
+def granite_attention(cfg: Config) -> Attention:
+    """One flag for the biases of all four projections; as many key-value heads as heads where the key is absent."""
+    bias = cfg.flag("attention_bias", absent=False)
+    return attention(cfg, qkv_bias=bias, out_bias=bias)

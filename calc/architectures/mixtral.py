@@ -1,0 +1,26 @@
+"""Mixtral (arXiv:2401.04088): Mistral's block with a mixture of experts in every layer."""
+
+from __future__ import annotations
+
+from calc.architectures.common import activation
+from calc.architectures.config import Config
+from calc.architectures.llama import attention, uniform
+from calc.spec.model import ModelSpec, Moe
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """Defaults as in transformers' MixtralConfig: 8 key-value heads, no window where the keys are absent."""
+    mixer = attention(
+        cfg, kv_absent=8, d_head_null=None, window=cfg.size("sliding_window", absent=None, null=None)
+    )
+    return uniform(cfg, mixer, local_experts(cfg), max_seq_len=131072)
+
+
+def local_experts(cfg: Config) -> Moe:
+    """`num_local_experts` gated experts of width intermediate_size, of which a token visits `num_experts_per_tok`."""
+    return Moe(
+        n_experts=cfg.size("num_local_experts", "num_experts"),
+        top_k=cfg.size("num_experts_per_tok"),
+        d_expert=cfg.size("intermediate_size"),
+        activation=activation(cfg, "hidden_act", absent="silu"),
+    )

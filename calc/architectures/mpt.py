@@ -1,0 +1,44 @@
+"""MPT (MosaicML 2023)."""
+
+from __future__ import annotations
+
+from calc.architectures.config import Config
+from calc.spec.model import Attention, Head, LayerGroup, Mlp, ModelSpec, Norm
+
+LAYER_NORM = Norm(kind="layernorm")
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """ALiBi, one matrix for q, k and v, an MLP of 4 * d_model, and no bias anywhere, the LayerNorms included.
+
+    transformers builds this whatever the config says; the original code obeys its keys. Where the two would differ
+    the config is refused.
+    """
+    d_model = cfg.size("d_model", "hidden_size")
+    n_heads = cfg.size("n_heads", "num_attention_heads")
+    cfg.multiple("d_model", d_model, "n_heads", n_heads)
+    cfg.only("expansion_ratio", 4, why="transformers' MPT has no other")
+    cfg.only("no_bias", True, why="transformers' MPT has no biases")
+    cfg.only("norm_type", "low_precision_layernorm", "layernorm", why="transformers' MPT has no other")
+    attention = cfg.section("attn_config", absent=None, null=None) or Config({})
+    attention.only("attn_type", "multihead_attention", why="transformers' MPT has no other")
+    attention.only("alibi", True, why="transformers' MPT has no other positions")
+    attention.only("rope", False, why="transformers' MPT has ALiBi only")
+    attention.only("qk_ln", False, why="transformers' MPT has no query and key norms")
+    attention.only("prefix_lm", False, why="only causal models are described")
+    channel = cfg.section("ffn_config", absent=None, null=None) or Config({})
+    channel.only("ffn_type", "mptmlp", why="transformers' MPT has no other")
+    layer = LayerGroup(
+        count=cfg.layers("n_layers", "num_hidden_layers"),
+        mixer=Attention(n_heads=n_heads, fused=True, position="alibi"),
+        channel=Mlp(),
+        norm=LAYER_NORM,
+    )
+    return ModelSpec(
+        d_model=d_model,
+        vocab_size=cfg.size("vocab_size"),
+        max_seq_len=cfg.size("max_seq_len", absent=2048),
+        layers=(layer,),
+        final_norm=LAYER_NORM,
+        head=Head(tied=cfg.flag("tie_word_embeddings", absent=True)),
+    )

@@ -1,0 +1,38 @@
+"""Qwen1.5, Qwen2 and Qwen2.5 (arXiv:2407.10671, 2412.15115): Llama's block with biases on queries, keys and values."""
+
+from __future__ import annotations
+
+from calc.architectures.common import attention_kinds, stack, window_of
+from calc.architectures.config import Config
+from calc.architectures.llama import attention, decoder, gated_mlp
+from calc.spec.model import Attention, LayerGroup, Mlp, ModelSpec
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """Defaults as in transformers' Qwen2Config: 32 key-value heads where the key is absent, as many as heads for null."""
+    return windowed(cfg, attention(cfg, kv_absent=32, qkv_bias=True), gated_mlp(cfg))
+
+
+def windowed(cfg: Config, mixer: Attention, channel: Mlp) -> ModelSpec:
+    """Layers that slide from number `max_window_layers` on, if `use_sliding_window` is set."""
+    n_layers = cfg.layers("num_hidden_layers")
+    window = window_in_use(cfg)
+    first = cfg.count("max_window_layers", absent=28 if window else 0)
+    kinds = attention_kinds(cfg, n_layers, lambda i: window is not None and i >= first)
+
+    def layer(kind: str) -> LayerGroup:
+        windowed_mixer = mixer.model_copy(update={"window": window_of(kind, window)})
+        return LayerGroup(count=n_layers, mixer=windowed_mixer, channel=channel)
+
+    return decoder(cfg, stack(kinds, layer), max_seq_len=32768)
+
+
+def window_in_use(cfg: Config) -> int | None:
+    """`sliding_window`, 4096 where it is absent, if `use_sliding_window` is set.
+
+    Without the flag the number has no meaning; the configs then hold any, 0 and null included.
+    """
+    if not cfg.flag("use_sliding_window", absent=False):
+        cfg.count("sliding_window", absent=None, null=None)
+        return None
+    return cfg.size("sliding_window", absent=4096, null=None)

@@ -1,0 +1,42 @@
+"""SmolLM3 (Hugging Face 2025): Llama's block, every fourth layer without positions."""
+
+from __future__ import annotations
+
+from calc.architectures.common import attention_kinds, stack, window_of
+from calc.architectures.config import Config
+from calc.architectures.llama import attention, decoder, gated_mlp
+from calc.errors import Refused
+from calc.spec.model import LayerGroup, ModelSpec
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """Defaults as in transformers' SmolLM3Config: 4 key-value heads, tied. With `use_sliding_window` the layers without
+    positions slide, unless `layer_types` says otherwise."""
+    n_layers = cfg.layers("num_hidden_layers")
+    bias = cfg.flag("attention_bias", absent=False)
+    mixer = attention(cfg, kv_absent=4, qkv_bias=bias, out_bias=bias)
+    channel = gated_mlp(cfg, bias=cfg.flag("mlp_bias", absent=False))
+    window = cfg.size("sliding_window", absent=None, null=None)
+    in_use = cfg.flag("use_sliding_window", absent=False) and window is not None
+    turned = _with_rope(cfg, n_layers)
+    attending = attention_kinds(cfg, n_layers, lambda i: in_use and not turned[i])
+
+    def layer(kind: str) -> LayerGroup:
+        position = "rope" if kind.endswith("_rope") else "none"
+        own = mixer.model_copy(update={"window": window_of(kind, window), "position": position})
+        return LayerGroup(count=n_layers, mixer=own, channel=channel)
+
+    kinds = [f"{a}_{'rope' if turn else 'nope'}" for a, turn in zip(attending, turned, strict=True)]
+    return decoder(cfg, stack(kinds, layer), max_seq_len=32768, tied=True)
+
+
+def _with_rope(cfg: Config, n_layers: int) -> list[bool]:
+    """Which layers turn queries and keys: a non-zero entry of `no_rope_layers`; else all but every n-th,
+    n = `no_rope_layer_interval`."""
+    interval = cfg.size("no_rope_layer_interval", absent=4)
+    given = cfg.numbers("no_rope_layers", absent=None, null=None)
+    if given is None:
+        return [(i + 1) % interval != 0 for i in range(n_layers)]
+    if len(given) < n_layers:
+        raise Refused(f"{cfg.where}no_rope_layers", f"at least {n_layers} numbers", f"{len(given)}")
+    return [bool(n) for n in given[:n_layers]]

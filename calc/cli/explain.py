@@ -1,0 +1,84 @@
+"""`explain`: the formula behind a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from calc.cli import options
+from calc.cli.output import Table, emit
+from calc.dtypes import BY_NAME as DTYPES
+from calc.explain import Explanation
+from calc.explain import explain as explain_quantity
+from calc.quantities import registry
+from calc.spec.model import ModelSpec
+from calc.symbols import describe
+
+
+@click.command(short_help="The formula of a quantity, with numbers put in.")
+@options.model
+@click.argument("quantity")
+@options.seq
+@options.batch
+@options.context
+@options.checkpointing
+@options.convention
+@click.option("--dtype", type=click.Choice(list(DTYPES)), default="bf16", show_default=True, help="Number format.")
+@options.window_reading
+@click.option("--latex", is_flag=True, help="Print the formula in LaTeX and nothing else.")
+@options.output
+def explain(model: ModelSpec, quantity: str, latex: bool, fmt: str, **asked: Any) -> None:
+    """Print the formula of QUANTITY for MODEL, then with the numbers put in, then its value.
+
+    `quantities` lists what can be asked; `symbols` says what the letters mean. Options that QUANTITY does not depend on
+    are ignored.
+
+    \b
+    Examples:
+      python -m calc explain gpt2 params
+      python -m calc explain llama-3-8b flops.training --seq 8192 --latex
+    """
+    uses = registry.find(quantity).uses
+    explanation = explain_quantity(model, quantity, **{name: value for name, value in asked.items() if name in uses})
+    if latex and fmt == "table":
+        click.echo(explanation.latex())
+        return
+    emit([_record(explanation)], _tables(explanation), fmt)
+
+
+def _record(it: Explanation) -> dict[str, Any]:
+    return {
+        "model": it.estimate.model,
+        "quantity": it.estimate.quantity,
+        "value": it.estimate.value,
+        "unit": it.estimate.unit,
+        "formula": str(it.formula),
+        "numbers": it.numbers(),
+        "latex": it.latex(),
+        "symbols": {symbol.name: value for symbol, value in it.values.items()},
+        "terms": {name: {"formula": str(formula), "value": value} for name, formula, value in it.terms},
+        "convention": it.estimate.convention,
+        "source": it.estimate.source,
+    }
+
+
+def _tables(it: Explanation) -> list[Table]:
+    value = it.estimate
+    terms = [(name, f"{number:,}", str(formula)) for name, formula, number in it.terms]
+    symbols = [
+        (symbol.name, f"{number:,}", describe(symbol.name).unit, describe(symbol.name).meaning)
+        for symbol, number in it.values.items()
+    ]
+    facts = [
+        ("formula", str(it.formula)),
+        ("numbers", it.numbers()),
+        ("value", f"{value.value:,} {value.unit}"),
+        *([("convention", value.convention)] if value.convention else []),
+        ("source", value.source),
+    ]
+    return [
+        Table(("", ""), facts, f"{value.quantity} of {value.model}"),
+        Table(("term", "value", "formula"), terms),
+        Table(("symbol", "value", "unit", "meaning"), symbols),
+    ]

@@ -1,0 +1,62 @@
+"""`flops`: floating-point operations of a forward pass, a training step or one decoded token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from calc import conventions
+from calc.cli import options
+from calc.cli.output import emit, side_by_side
+from calc.query import Query
+from calc.sizes import exact_div
+from calc.spec.model import ModelSpec
+
+
+@click.command(short_help="FLOPs: forward, training with checkpointing, decode.")
+@options.models
+@options.seq
+@options.batch
+@options.phase
+@options.context
+@options.checkpointing
+@options.convention
+@options.output
+def flops(models: tuple[ModelSpec, ...], fmt: str, **asked: Any) -> None:
+    """Count the FLOPs of each MODEL for the whole batch; a multiply-accumulate is two.
+
+    total is linear (products with weights, logits included) + attention (scores and values) + other. per_token
+    divides it by the new tokens of the batch.
+
+    \b
+    Examples:
+      python -m calc flops llama-3-8b --seq 4096 --phase training --checkpointing full
+      python -m calc flops gpt2 --phase decode --context 512 --json
+    """
+    query = Query(**asked)
+    records = [_record(spec, query) for spec in models]
+    emit(records, [side_by_side(records)], fmt)
+
+
+def _record(spec: ModelSpec, query: Query) -> dict[str, Any]:
+    decode = query.phase == "decode"
+    options.warn_beyond(spec, query.context + 1 if decode else query.seq, "--context + 1 =" if decode else "--seq")
+    convention = conventions.find(query.convention)
+    for caveat in convention.caveats(spec):
+        click.echo(f"note: {spec.name}: {caveat}", err=True)
+    count = conventions.flops(spec, query)
+    tokens = query.batch * (1 if decode else query.seq)
+    try:
+        per_token = exact_div(count.total, tokens)
+    except ArithmeticError:
+        per_token = count.total / tokens
+    return {
+        "model": spec.name,
+        "total": count.total,
+        "linear": count.linear,
+        "attention": count.attention,
+        "other": count.other,
+        "per_token": per_token,
+        "convention": convention.name,
+    }

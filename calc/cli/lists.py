@@ -1,0 +1,121 @@
+"""`models`, `quantities`, `symbols`, `conventions`: what there is to ask with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from calc import conventions as registry_of_conventions
+from calc.cli import options
+from calc.cli.output import Table, emit
+from calc.models import load_model, preset_names, preset_title
+from calc.quantities import registry
+from calc.quantities.parameters import by_component
+from calc.query import Query
+from calc.spec.model import ModelSpec
+from calc.symbols import SYMBOLS
+
+
+@click.command(short_help="The shipped presets.")
+@options.output
+def models(fmt: str) -> None:
+    """List the presets with their family and size. Any config.json of a known family works as MODEL too.
+
+    \b
+    Example:
+      python -m calc models
+    """
+    records = []
+    for name in preset_names():
+        spec = load_model(name)
+        total = registry.total(by_component(spec))
+        records.append({"model": name, "title": preset_title(name), "family": spec.family, "params": total})
+    rows = [(r["model"], r["title"], r["family"], f"{r['params']:,}") for r in records]
+    emit(records, [Table(("model", "title", "family", "parameters"), rows)], fmt)
+
+
+@click.command(short_help="The quantities that explain and solve take.")
+@options.output
+def quantities(fmt: str) -> None:
+    """List the quantities with unit, meaning and the options that change them.
+
+    \b
+    Example:
+      python -m calc quantities
+    """
+    records = [
+        {"quantity": q.name, "unit": q.unit, "meaning": q.meaning, "source": q.source, "options": list(q.uses)}
+        for q in registry.QUANTITIES
+    ]
+    rows = [
+        (q.name, q.unit, q.meaning, " ".join(f"--{option.replace('_', '-')}" for option in q.uses))
+        for q in registry.QUANTITIES
+    ]
+    emit(records, [Table(("quantity", "unit", "meaning", "options"), rows)], fmt)
+
+
+@click.command(short_help="The letters of the formulas.")
+@options.output
+def symbols(fmt: str) -> None:
+    """List the symbols that formulas hold and `solve --for` takes.
+
+    Where groups of layers differ in a size, each has its own symbol with the group's name behind it: d_head_sliding.
+
+    \b
+    Example:
+      python -m calc symbols
+    """
+    records = [dict(symbol._asdict()) for symbol in SYMBOLS]
+    emit(records, [Table(("symbol", "LaTeX", "unit", "meaning"), [tuple(symbol) for symbol in SYMBOLS])], fmt)
+
+
+@click.command(short_help="Ways to count FLOPs, and what each reports for a model.")
+@click.option("--compare", "compared", metavar="MODEL", help="What every convention reports for one run of MODEL.")
+@options.seq
+@options.batch
+@options.phase
+@options.context
+@options.checkpointing
+@options.output
+def conventions(compared: str | None, fmt: str, **asked: Any) -> None:
+    """List the conventions with formula and source, or compare them on one run.
+
+    \b
+    Examples:
+      python -m calc conventions
+      python -m calc conventions --compare llama-3-8b --phase training --seq 8192
+    """
+    if compared is not None:
+        _compare(options.read_model(compared), Query(**asked), fmt)
+        return
+    records = [
+        {"convention": c.name, "title": c.title, "formula": c.formula, "counts": c.counts, "source": c.source}
+        for c in registry_of_conventions.CONVENTIONS
+    ]
+    tables = [
+        Table(("", ""), [(key, str(record[key])) for key in ("title", "formula", "counts", "source")], record["convention"])
+        for record in records
+    ]
+    emit(records, tables, fmt)
+
+
+def _compare(spec: ModelSpec, query: Query, fmt: str) -> None:
+    records = []
+    rows = []
+    exact = registry_of_conventions.flops(spec, query).total
+    for convention, count, reason in registry_of_conventions.compare(spec, query):
+        record: dict[str, Any] = {"model": spec.name, "convention": convention.name, "phase": query.phase}
+        if count is None:
+            records.append(record | {"total": None, "reason": reason})
+            rows.append((convention.name, "", "", "", "", f"– {reason}"))
+            continue
+        parts = {"linear": count.linear, "attention": count.attention, "other": count.other}
+        records.append(record | {"total": count.total, **parts, "ratio": count.total / exact})
+        rows.append(
+            (convention.name, *(f"{n:,.4g}" for n in (count.total, *parts.values())), f"{count.total / exact - 1:+.2%}")
+        )
+    title = f"{query.phase} of {spec.name}, batch {query.batch}, " + (
+        f"context {query.context}" if query.phase == "decode" else f"sequence {query.seq}"
+    )
+    emit(records, [Table(("convention", "total", "linear", "attention", "other", "against torch"), rows, title)], fmt)

@@ -1,0 +1,103 @@
+"""Printing results: one record a model, as a table, JSON lines, CSV or Markdown."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import click
+
+
+class Table(NamedTuple):
+    """Text laid out in columns; numbers are aligned to the right."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+
+
+def emit(records: Sequence[Mapping[str, Any]], tables: Sequence[Table], fmt: str) -> None:
+    """Print `records` (json, csv) or `tables` (table, markdown); the two say the same."""
+    if fmt == "json":
+        for record in records:
+            click.echo(json.dumps(record, ensure_ascii=False, allow_nan=False))
+    elif fmt == "csv":
+        _csv(records)
+    elif fmt == "markdown":
+        click.echo("\n\n".join(map(_markdown, tables)))
+    else:
+        _plain(tables)
+
+
+def side_by_side(records: Sequence[Mapping[str, Any]], title: str = "") -> Table:
+    """A row a key, a column a model; nested objects get a row for each of their keys."""
+    flat = [_flatten(record) for record in records]
+    keys = [key for key in dict.fromkeys(key for record in flat for key in record) if key != "model"]
+    rows = [(key, *(_cell(record.get(key)) for record in flat)) for key in keys]
+    return Table(("", *(str(record["model"]) for record in flat)), rows, title)
+
+
+def _flatten(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        elif isinstance(value, list):
+            for i, item in enumerate(value):
+                flat |= _flatten(item, f"{prefix}{key}.{i}.") if isinstance(item, Mapping) else {f"{prefix}{key}.{i}": item}
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return f"{value:,.6g}" if isinstance(value, float) else str(value)
+
+
+def _csv(records: Sequence[Mapping[str, Any]]) -> None:
+    import csv
+
+    flat = [_flatten(record) for record in records]
+    writer = csv.DictWriter(sys.stdout, list(dict.fromkeys(key for record in flat for key in record)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+
+
+def _markdown(table: Table) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    marks = ["---:" if right else "---" for right in _right_aligned(table)]
+    lines = [line(table.columns), line(marks), *map(line, table.rows)]
+    return "\n".join([f"**{table.title}**", "", *lines] if table.title else lines)
+
+
+def _plain(tables: Sequence[Table]) -> None:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    # Text for a pipe or a file is as wide as it needs; a terminal wraps.
+    console = Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)
+    for i, table in enumerate(tables):
+        if i:
+            console.print()
+        if table.title:
+            console.print(Text(table.title, "bold"))
+        shown = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for column, right in zip(table.columns, _right_aligned(table), strict=True):
+            shown.add_column(Text(column), justify="right" if right else "left", overflow="fold")
+        for row in table.rows:
+            shown.add_row(*map(Text, row))
+        console.print(shown)
+
+
+def _right_aligned(table: Table) -> list[bool]:
+    columns = list(zip(*table.rows, strict=True)) if table.rows else [()] * len(table.columns)
+    return [bool(cells) and all(not cell or cell[0] in "0123456789-–+" for cell in cells) for cells in columns]

@@ -1,0 +1,84 @@
+"""`solve`: inverse questions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from calc.cli import options
+from calc.cli.output import Table, emit
+from calc.dtypes import BY_NAME as DTYPES
+from calc.errors import Refused
+from calc.quantities import registry
+from calc.solve import Solution
+from calc.solve import solve as solve_quantity
+from calc.spec.model import ModelSpec
+from calc.units import parse_amount
+
+
+@click.command(short_help="Which size gives a quantity its target, or fits a budget.")
+@options.model
+@click.argument("equation", metavar="QUANTITY=VALUE")
+@click.option("--for", "symbol", required=True, metavar="SYMBOL", help="The size to find, by its name in `symbols`.")
+@click.option("--keep-ratios", is_flag=True, help="With d_model, scale d_ff, experts and heads along with it.")
+@options.seq
+@options.batch
+@options.context
+@options.checkpointing
+@options.convention
+@click.option("--dtype", type=click.Choice(list(DTYPES)), default="bf16", show_default=True, help="Number format.")
+@options.window_reading
+@options.output
+def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: str, **asked: Any) -> None:
+    """Find the SYMBOL at which QUANTITY of MODEL is VALUE, every other size held fixed.
+
+    QUANTITY=VALUE gives the real root and the nearest sizes that can be built; "QUANTITY<=VALUE" (quoted, a budget)
+    the largest that fits. Values may have units: 7B, 80GiB, 1e21FLOP.
+
+    \b
+    Examples:
+      python -m calc solve gpt2 params=1.5B --for n_layers
+      python -m calc solve llama-3-8b params=13B --for d_model --keep-ratios
+      python -m calc solve llama-3-8b "kv_cache<=40GiB" --for seq
+    """
+    match = re.fullmatch(r"\s*([\w.]+)\s*(<=|=)\s*(.+)", equation)
+    if match is None:
+        raise Refused("QUANTITY=VALUE", 'a quantity, = or <=, and a value, such as "params=7B"', equation)
+    name, relation, text = match.groups()
+    entry = registry.find(name)
+    target = parse_amount(text, entry.unit, name)
+    if target <= 0:
+        raise Refused(name, "a value above 0", text)
+    chosen = {option: value for option, value in asked.items() if option in entry.uses and option != symbol}
+    answer = solve_quantity(
+        model, name, target, symbol, budget=relation == "<=", keep_ratios=keep_ratios, **chosen
+    )
+    emit([_record(model, answer)], [_table(model, answer, entry.unit)], fmt)
+
+
+def _record(spec: ModelSpec, answer: Solution) -> dict[str, Any]:
+    return {
+        "model": spec.name,
+        "quantity": answer.quantity,
+        "target": answer.target,
+        "relation": "<=" if answer.budget else "=",
+        "symbol": answer.symbol,
+        "root": answer.root,
+        "candidates": [{"sizes": dict(c.sizes), "value": c.value} for c in answer.candidates],
+    }
+
+
+def _table(spec: ModelSpec, answer: Solution, unit: str) -> Table:
+    relation = "≤" if answer.budget else "="
+    title = f"{answer.quantity} of {spec.name} {relation} {answer.target:,} {unit}, for {answer.symbol}"
+    rows = [("real root", f"{answer.root:,.6f}", f"{answer.target:,}", "")] if answer.root is not None else []
+    label = "largest that fits" if answer.budget else "nearest"
+    for candidate in answer.candidates:
+        sizes = " ".join(f"{name}={size}" for name, size in candidate.sizes.items() if name != answer.symbol)
+        own = f"{candidate.sizes[answer.symbol]:,}"
+        off = f"{candidate.value / answer.target - 1:+.2%}"
+        rows.append((f"{label} {sizes}".strip(), own, f"{candidate.value:,}", off))
+        label = "next"
+    return Table(("", answer.symbol, answer.quantity, "off by"), rows, title)

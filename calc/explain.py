@@ -1,0 +1,74 @@
+"""The formula behind a number: the same tree read with symbols, then the numbers put in, then the value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from calc.estimate import Estimate, estimate
+from calc.quantities import registry
+from calc.query import Query
+from calc.reading import symbolic
+from calc.sizes import Size, is_symbolic
+from calc.spec.model import ModelSpec
+from calc.symbols import describe
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A quantity's closed formula beside its value.
+
+    formula: a sympy expression in the symbols of `values`. terms: (name, expression, value), which sum to it.
+    """
+
+    estimate: Estimate
+    formula: Any
+    terms: tuple[tuple[str, Any, Size], ...]
+    values: Mapping[Any, int]
+
+    def numbers(self) -> str:
+        """The formula with the value of every symbol in its place, as Python would read it."""
+        from sympy.printing.str import StrPrinter
+
+        values = self.values
+
+        class WithNumbers(StrPrinter):
+            def _print_Symbol(self, expr: Any) -> str:  # noqa: N802 (sympy's name)
+                return str(values[expr])
+
+        return WithNumbers({"order": "none"}).doprint(self.formula)
+
+    def latex(self) -> str:
+        """The formula in LaTeX, with the field's letters for the symbols."""
+        import sympy
+
+        names = {symbol: describe(symbol.name).latex for symbol in self.values}
+        return sympy.latex(self.formula, symbol_names=names)
+
+
+def explain(spec: ModelSpec, quantity: str, **options: Any) -> Explanation:
+    """The formula of a quantity of `spec`, and the exact value it must give.
+
+    options: as for `estimate`. The query's sizes (batch, seq, context) become symbols too.
+    Errors: as `estimate`. ArithmeticError if formula and value ever differ, which is a fault of this program.
+    """
+    import sympy
+
+    value = estimate(spec, quantity, **options)
+    entry = registry.find(quantity)
+    symbolic_spec, values = symbolic(spec)
+    asked = Query(**options)
+    sizes = {f.name: getattr(asked, f.name) for f in fields(Query) if f.name in ("batch", "seq", "context")}
+    symbols = {name: sympy.Symbol(name, positive=True) for name in sizes if name in entry.uses}
+    values = values | {symbol: sizes[name] for name, symbol in symbols.items()}
+    terms = {
+        name: sympy.factor_terms(term) if is_symbolic(term) else sympy.Integer(term)
+        for name, term in entry.compute(symbolic_spec, Query(**(options | symbols))).items()
+    }
+    formula = sympy.factor_terms(sympy.Add(*terms.values()))
+    if formula.subs(values) != value.value:
+        raise ArithmeticError(f"the formula of {quantity} gives {formula.subs(values)}, the count {value.value}")
+    used = {symbol: number for symbol, number in values.items() if symbol in formula.free_symbols}
+    rows = tuple((name, term, value.terms[name]) for name, term in terms.items() if term != 0)
+    return Explanation(value, formula, rows, used)

@@ -1,0 +1,137 @@
+"""The quantities that can be asked for, each a fold over the tree of ops (or a convention's own formula)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from calc import conventions
+from calc.errors import Refused
+from calc.quantities.kv_cache import kv_cache
+from calc.quantities.parameters import by_component
+from calc.quantities.weights import weight_bytes
+from calc.query import Phase, Query
+from calc.sizes import Size
+from calc.spec.model import ModelSpec
+
+Breakdown = Mapping[str, Size]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One thing a model costs.
+
+    uses: the fields of a Query that change it. compute: its terms by name; the value is their sum.
+    """
+
+    name: str
+    unit: str
+    meaning: str
+    source: str
+    uses: tuple[str, ...]
+    compute: Callable[[ModelSpec, Query], Breakdown]
+
+
+def _params(spec: ModelSpec, query: Query) -> Breakdown:
+    convention = conventions.find(query.convention)
+    if convention.params is None:
+        return by_component(spec)
+    return {convention.name: convention.params(spec)}
+
+
+def _active(spec: ModelSpec, query: Query) -> Breakdown:
+    return by_component(spec, active=True)
+
+
+def _flops(phase: Phase) -> Callable[[ModelSpec, Query], Breakdown]:
+    def compute(spec: ModelSpec, query: Query) -> Breakdown:
+        flops = conventions.flops(spec, replace(query, phase=phase))
+        return {"linear": flops.linear, "attention": flops.attention, "other": flops.other}
+
+    return compute
+
+
+def _kv_cache(spec: ModelSpec, query: Query) -> Breakdown:
+    cache = kv_cache(spec, query.batch, query.seq, query.dtype, query.window_reading)
+    growing = query.batch * query.seq * cache.bytes_per_token
+    return {"growing layers": growing, "full windows": cache.total_bytes - growing}
+
+
+def _weights(spec: ModelSpec, query: Query) -> Breakdown:
+    return weight_bytes(spec, query.dtype)
+
+
+QUANTITIES = (
+    Quantity(
+        "params",
+        "parameters",
+        "elements of all weight tensors, tied weights once",
+        "sum over the operators' weight shapes",
+        ("convention",),
+        _params,
+    ),
+    Quantity(
+        "params.active",
+        "parameters",
+        "total less the routed experts that a token does not visit",
+        "routed experts times top_k / n_experts (Shazeer et al. 2017, arXiv:1701.06538)",
+        (),
+        _active,
+    ),
+    Quantity(
+        "flops.forward",
+        "FLOP",
+        "one forward pass over the batch",
+        "two FLOPs a multiply-accumulate of every product that runs (lecture 1, FLOPs; Kaplan et al. 2020, section 2.1)",
+        ("batch", "seq", "convention"),
+        _flops("forward"),
+    ),
+    Quantity(
+        "flops.training",
+        "FLOP",
+        "forward, backward and recomputation of one step over the batch",
+        "three products for each of the forward pass (lecture 1, FLOPs in training), more with checkpointing",
+        ("batch", "seq", "convention", "checkpointing"),
+        _flops("training"),
+    ),
+    Quantity(
+        "flops.decode",
+        "FLOP",
+        "one new token for each sequence, with `context` tokens in the cache",
+        "as flops.forward, for one query over the cached keys and its own",
+        ("batch", "context", "convention"),
+        _flops("decode"),
+    ),
+    Quantity(
+        "kv_cache",
+        "bytes",
+        "keys and values kept for later tokens, for the batch",
+        "2 * n_kv_heads * d_head elements a token and layer (Shazeer 2019, arXiv:1911.02150)",
+        ("batch", "seq", "dtype", "window_reading"),
+        _kv_cache,
+    ),
+    Quantity(
+        "weights",
+        "bytes",
+        "memory of all parameters in one number format",
+        "params times the bits of dtype",
+        ("dtype",),
+        _weights,
+    ),
+)
+BY_NAME = {quantity.name: quantity for quantity in QUANTITIES}
+
+
+def find(name: str) -> Quantity:
+    """The quantity called `name`. Errors: Refused, with the known names."""
+    if name not in BY_NAME:
+        raise Refused("QUANTITY", f"one of {', '.join(BY_NAME)}", name)
+    return BY_NAME[name]
+
+
+def total(breakdown: Breakdown) -> Size:
+    """The sum of the terms."""
+    value: Size = 0
+    for term in breakdown.values():
+        value = value + term
+    return value

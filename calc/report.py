@@ -1,0 +1,77 @@
+"""Everything a model costs, on one page: the main job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from calc import conventions
+from calc.dtypes import DTYPES
+from calc.quantities import registry
+from calc.quantities.kv_cache import KvCache, kv_cache
+from calc.quantities.parameters import by_component
+from calc.query import Query
+from calc.spec.model import ModelSpec, Moe
+from calc.units import binary, si
+
+CONTEXTS = (4096, 32768)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All terms of the cost report, exact.
+
+    seq: the sequence length of the FLOPs. flops: by phase, for one sequence. six_n: 6 * N * seq, N all parameters that
+    a token visits. caches: KV cache of one sequence in bf16, by context length. weights: bytes by number format.
+    """
+
+    model: str
+    family: str
+    verdict: str
+    total: int
+    active: int
+    components: Mapping[str, int]
+    active_components: Mapping[str, int]
+    seq: int
+    flops: Mapping[str, int]
+    six_n: int
+    caches: Mapping[int, KvCache]
+    max_seq_len: int | None
+    weights: Mapping[str, int]
+
+
+def report(spec: ModelSpec) -> Report:
+    """The cost of `spec` for one sequence, at 2,048 tokens or the longest it takes, under convention torch."""
+    longest = spec.max_seq_len
+    seq = min(2048, longest) if longest else 2048
+    query = Query(seq=seq, context=seq - 1)
+    components, active = by_component(spec), by_component(spec, active=True)
+    flops = {
+        phase: conventions.flops(spec, replace(query, phase=phase)).total for phase in ("forward", "training", "decode")
+    }
+    lengths = sorted({length for length in (*CONTEXTS, longest) if length and length <= (longest or length)})
+    caches = {length: kv_cache(spec, 1, length) for length in lengths}
+    return Report(
+        model=spec.name,
+        family=spec.family,
+        verdict=_verdict(spec, components, active, flops["training"] / seq),
+        total=registry.total(components),
+        active=registry.total(active),
+        components=components,
+        active_components=active,
+        seq=seq,
+        flops=flops,
+        six_n=6 * registry.total(active) * seq,
+        caches=caches,
+        max_seq_len=longest,
+        weights={d.name: registry.total(registry.find("weights").compute(spec, Query(dtype=d.name))) for d in DTYPES},
+    )
+
+
+def _verdict(spec: ModelSpec, components: Mapping[str, int], active: Mapping[str, int], training: float) -> str:
+    """One line that says what kind of model this is and what a token costs."""
+    total, visited = registry.total(components), registry.total(active)
+    sparse = any(isinstance(group.channel, Moe) for group in spec.layers)
+    kind = f"Mixture of experts, {si(visited)} of {si(total)} active" if sparse else f"Dense, {si(total)} parameters"
+    cache = kv_cache(spec, 1, 1)
+    return f"{kind}; a token costs {si(training, 'FLOP')} to train on, {binary(cache.bytes_per_token)} of KV cache"

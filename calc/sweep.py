@@ -1,0 +1,54 @@
+"""A quantity for very many configurations at once, by reading the tree with arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from calc.errors import Refused
+from calc.quantities import registry
+from calc.query import Query
+from calc.reading import with_sizes
+from calc.spec.model import ModelSpec
+
+if TYPE_CHECKING:
+    import numpy
+
+CHUNK = 2**15
+"""Configurations handled together: arrays of 256 KiB stay in a core's cache; larger and smaller were slower."""
+
+_LOADS = ("batch", "seq", "context")
+
+
+def sweep(
+    spec: ModelSpec, quantities: Iterable[str], sizes: Mapping[str, Any], **options: Any
+) -> dict[str, numpy.ndarray]:
+    """Values of `quantities` over arrays of sizes, as float64 (relative error about 1e-16 an operation).
+
+    sizes: symbol name (`d_model`, `n_layers`, `batch`, `seq`, ...) -> array of shape [n]; sizes not named keep the
+        spec's value. Nothing checks that heads divide: a configuration that could not be built gets a number too.
+    options: the query's other fields, as for `estimate`.
+    Errors: Refused for unknown names or arrays of different lengths.
+    """
+    import numpy
+
+    columns = {name: numpy.asarray(values, dtype=numpy.float64) for name, values in sizes.items()}
+    lengths = {column.shape for column in columns.values()}
+    if len(lengths) != 1 or len(next(iter(lengths))) != 1:
+        raise Refused("sizes", "one or more arrays of one length", str(sorted(lengths)))
+    (n,) = next(iter(lengths))
+    entries = [registry.find(name) for name in quantities]
+    known = {f.name for f in fields(Query)}
+    if unknown := set(options) - known:
+        raise Refused(sorted(unknown)[0], f"one of {', '.join(sorted(known))}", "no such option")
+    result = {entry.name: numpy.empty(n) for entry in entries}
+    for start in range(0, n, CHUNK):
+        chunk = slice(start, start + CHUNK)
+        some = {name: column[chunk] for name, column in columns.items()}
+        load = {name: some.pop(name) for name in _LOADS if name in some}
+        changed = with_sizes(spec, some)
+        query = Query(**(options | load))
+        for entry in entries:
+            result[entry.name][chunk] = registry.total(entry.compute(changed, query))
+    return result

@@ -1,0 +1,71 @@
+"""Numbers as people write and read them: "7B", "80GiB", "5.76e23 FLOP", 8.03B, 15.0 GiB."""
+
+from __future__ import annotations
+
+import re
+
+from calc.errors import Refused
+
+_SI = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+_BINARY = {f"{letter}i": 1024 ** (power + 1) for power, letter in enumerate("KMGTPE")}
+_NUMBER = re.compile(r"\s*(\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)\s*([KMGTPE]i|[kKMGBTPE])?\s*([A-Za-z]+)?\s*")
+_UNITS = {"B": "bytes", "bytes": "bytes", "FLOP": "FLOP", "FLOPs": "FLOP", "params": "parameters", "parameters": "parameters"}
+
+
+def parse_amount(text: str, unit: str, field: str = "value") -> int | float:
+    """The number that `text` gives in `unit` ("parameters", "FLOP" or "bytes"): "7B", "1.5e9", "80GiB", "1e21 FLOP".
+
+    "GB" is 10^9 bytes and "GiB" 2^30; a bare "B" is a billion, but a byte where bytes are meant.
+    Errors: Refused for anything else, a unit of another kind included.
+    """
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise Refused(field, f"a number of {unit} such as {_EXAMPLE[unit]}", text)
+    digits, prefix, name = match.groups()
+    prefix = prefix or ""
+    if name is None and prefix == "B" and unit == "bytes":
+        prefix = ""
+    if name is not None and _UNITS.get(name) != unit:
+        raise Refused(field, f"{unit}", text)
+    factor = _BINARY.get(prefix) or _SI[prefix]
+    plain = digits.replace(",", "").replace("_", "")
+    if plain.isdigit():
+        return int(plain) * factor
+    amount = float(plain) * factor
+    if amount == float("inf"):
+        raise Refused(field, "a finite number", text)
+    return int(amount) if amount == int(amount) and amount < 2**53 else amount
+
+
+_EXAMPLE = {"parameters": '"7B" or "6.9e9"', "FLOP": '"5.76e23 FLOP"', "bytes": '"80GiB" or "1e9"'}
+
+
+def parse_tokens(text: str, field: str) -> int:
+    """A whole number of tokens: "4096", "1_000", "8Ki" (8192). "8k" is refused, since people mean both 8000 and 8192."""
+    match = re.fullmatch(r"(\d[\d_,]{0,15})(Ki|Mi)?", text.strip())
+    if match is None:
+        hint = ' ("8Ki" is 8192; "8k" could be either)' if re.fullmatch(r"\d+[kKmM]", text.strip()) else ""
+        raise Refused(field, f"a whole number of tokens{hint}", text)
+    return int(match[1].replace(",", "").replace("_", "")) * _BINARY.get(match[2] or "", 1)
+
+
+def si(value: float, unit: str = "") -> str:
+    """Three significant digits with an SI prefix: 8.03G, 48.2 TFLOP. Parameters say B for G, as people do."""
+    for factor, prefix in ((1e24, "Y"), (1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor * 0.9995:
+            scaled = value / factor
+            return f"{_three(scaled)} {prefix}{unit}" if unit else f"{_three(scaled)}{'B' if prefix == 'G' else prefix}"
+    return f"{value:,.0f} {unit}".strip()
+
+
+def binary(n_bytes: float) -> str:
+    """Three significant digits with a binary prefix: 15.0 GiB."""
+    for power, prefix in ((5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
+        if abs(n_bytes) >= 1024**power * 0.9995:
+            return f"{_three(n_bytes / 1024**power)} {prefix}B"
+    return f"{n_bytes:,.0f} B"
+
+
+def _three(value: float) -> str:
+    digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+    return f"{value:,.{digits}f}"

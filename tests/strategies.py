@@ -1,0 +1,78 @@
+"""Hypothesis strategies for random descriptions of models that could be built."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from calc.spec.model import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Moe, Norm, QkNorm
+
+small = st.integers(1, 64)
+
+
+@st.composite
+def norms(draw: st.DrawFn) -> Norm:
+    kind = draw(st.sampled_from(["layernorm", "rmsnorm"]))
+    return Norm(kind=kind, affine=draw(st.booleans()), bias=kind == "layernorm" and draw(st.booleans()))
+
+
+@st.composite
+def attentions(draw: st.DrawFn, n_heads: int) -> Attention:
+    return Attention(
+        n_heads=n_heads,
+        n_kv_heads=draw(st.none() | st.sampled_from([n for n in range(1, n_heads + 1) if n_heads % n == 0])),
+        d_head=draw(st.none() | small),
+        qkv_bias=draw(st.booleans()),
+        out_bias=draw(st.booleans()),
+        fused=draw(st.booleans()),
+        qk_norm=draw(st.none() | st.builds(QkNorm, norm=norms(), span=st.sampled_from(["head", "heads", "all"]))),
+        window=draw(st.none() | st.integers(1, 300)),
+        softcap=draw(st.none() | st.just(50.0)),
+        sinks=draw(st.booleans()),
+        position=draw(st.sampled_from(["rope", "alibi", "none"])),
+    )
+
+
+@st.composite
+def channels(draw: st.DrawFn) -> Mlp | Moe:
+    if draw(st.booleans()):
+        return draw(st.builds(Mlp, d_ff=st.none() | small, gated=st.booleans(), bias=st.booleans(), fused=st.booleans()))
+    n_experts = draw(st.integers(1, 16))
+    return Moe(
+        n_experts=n_experts,
+        top_k=draw(st.integers(1, n_experts)),
+        d_expert=draw(small),
+        d_shared=draw(st.none() | small),
+        shared_gate=draw(st.booleans()),
+        gated=draw(st.booleans()),
+        bias=draw(st.booleans()),
+        router_bias=draw(st.booleans()),
+    )
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> ModelSpec:
+    """One to three groups of layers of any structure; d_model is a multiple of every group's heads."""
+    heads = draw(st.lists(st.sampled_from([1, 2, 3, 4, 6, 12]), min_size=1, max_size=3))
+    placements = ["pre", "post", "output", "sandwich", "parallel", "parallel-two-norms"]
+    groups = tuple(
+        LayerGroup(
+            name=name,
+            count=draw(st.integers(1, 9)),
+            mixer=draw(attentions(n)),
+            channel=draw(channels()),
+            norm=draw(norms()),
+            placement=draw(st.sampled_from(placements)),
+        )
+        for name, n in zip("abc", heads, strict=False)
+    )
+    embedding = Embedding(
+        d_embed=draw(st.none() | small), n_positions=draw(st.none() | small), norm=draw(st.none() | norms())
+    )
+    return ModelSpec(
+        d_model=12 * draw(st.integers(1, 20)),
+        vocab_size=draw(st.integers(1, 1000)),
+        embedding=embedding,
+        layers=groups,
+        final_norm=draw(st.none() | norms()),
+        head=Head(tied=draw(st.booleans()), bias=draw(st.booleans())),
+    )

@@ -1,0 +1,86 @@
+"""One tree, three readings: exact ints, sympy symbols and float64 arrays give the same numbers."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import numpy
+import pytest
+import sympy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calc.load import Load, Scores
+from calc.op import leaves
+from calc.build import build
+from calc.quantities import flops
+from calc.quantities.kv_cache import kv_cache
+from calc.quantities.parameters import by_component
+from calc.query import CHECKPOINTING
+from calc.reading import sizes, symbolic, with_sizes
+from calc.spec.model import ModelSpec
+from tests.strategies import specs
+
+loads = st.builds(
+    Load,
+    batch=st.integers(1, 5),
+    seq=st.integers(1, 500),
+    context=st.integers(0, 500),
+    scores=st.sampled_from(get_args(Scores)),
+)
+
+
+def everything(spec: ModelSpec, load: Load, checkpointing: str) -> dict[str, object]:
+    """Every quantity's terms under one load."""
+    found: dict[str, object] = {f"params {k}": v for k, v in by_component(spec).items()}
+    found |= {f"active {k}": v for k, v in by_component(spec, active=True).items()}
+    for name, count in (
+        ("forward", flops.forward(spec, load)),
+        ("training", flops.training(spec, load, checkpointing)),
+    ):
+        found |= {f"{name} linear": count.linear, f"{name} attention": count.attention}
+    cache = kv_cache(spec, load.batch, load.seq)
+    return found | {"growth": cache.bytes_per_token, "state": cache.state_bytes, "cache": cache.total_bytes}
+
+
+@settings(max_examples=40, deadline=None)
+@given(specs(), loads, st.sampled_from(CHECKPOINTING))
+def test_symbols_give_the_exact_ints(spec: ModelSpec, load: Load, checkpointing: str) -> None:
+    exact = everything(spec, load, checkpointing)
+    symbols, values = symbolic(spec)
+    own = {name: sympy.Symbol(name, positive=True) for name in ("batch", "seq", "context")}
+    formulas = everything(symbols, Load(**own, scores=load.scores), checkpointing)
+    values |= {symbol: getattr(load, name) for name, symbol in own.items()}
+    assert {name: sympy.sympify(formula).subs(values) for name, formula in formulas.items()} == exact
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), specs(), loads, st.sampled_from(CHECKPOINTING))
+def test_arrays_give_the_exact_ints(data: st.DataObject, spec: ModelSpec, load: Load, checkpointing: str) -> None:
+    """Several sizes of the same structure in one array, each against its own exact reading."""
+    known = sizes(spec)
+    varied = {name: [value, *(value * k for k in (2, 5))] for name, value in known.items() if name.startswith("d_model")}
+    varied |= {name: [v, v + 1, v + 7] for name, v in known.items() if name.startswith(("n_layers", "d_ff", "vocab"))}
+    seqs = data.draw(st.lists(st.integers(1, 10**6), min_size=3, max_size=3))
+    columns = {name: numpy.array(values, dtype=float) for name, values in varied.items()}
+    together = everything(
+        with_sizes(spec, columns),
+        Load(load.batch, numpy.array(seqs, dtype=float), load.context, load.scores),
+        checkpointing,
+    )
+    for i, seq in enumerate(seqs):
+        alone = with_sizes(spec, {name: values[i] for name, values in varied.items()})
+        exact = everything(alone, Load(load.batch, seq, load.context, load.scores), checkpointing)
+        for name, value in exact.items():
+            column = numpy.broadcast_to(numpy.asarray(together[name], dtype=float), 3)
+            assert column[i] == pytest.approx(value, rel=1e-12), name
+
+
+
+
+@settings(max_examples=30, deadline=None)
+@given(specs(), loads)
+def test_terms_are_never_negative_and_weights_have_unique_homes(spec: ModelSpec, load: Load) -> None:
+    for leaf in leaves(build(spec, load)):
+        assert leaf.op.flops >= 0
+    assert all(value > 0 for value in by_component(spec).values())
