@@ -15,48 +15,49 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from calc.architectures import from_config
-    from calc.build import build
     from calc.conventions import compare
     from calc.errors import Refused
-    from calc.estimate import Estimate, estimate
-    from calc.explain import Explanation, explain
+    from calc.estimation import Estimate, estimate
+    from calc.explanation import Explanation, explain
     from calc.load import Load
     from calc.models import load_model, preset_names
     from calc.quantities.flops import Flops
     from calc.quantities.kv_cache import KvCache, kv_cache
     from calc.quantities.parameters import by_component, by_path
     from calc.query import Query
-    from calc.reading import sizes, symbolic, with_sizes
-    from calc.solve import NoSolution, Solution, solve
+    from calc.reading import sizes_of, symbolic, with_sizes
+    from calc.solution import NoSolution, Solution, solve
     from calc.spec.model import ModelSpec
     from calc.spec.shorthand import Shorthand
-    from calc.sweep import sweep
+    from calc.summary import Report, report
+    from calc.sweeping import sweep
 
 _HOME = {
-    "Estimate": "calc.estimate",
-    "Explanation": "calc.explain",
+    "Estimate": "calc.estimation",
+    "Explanation": "calc.explanation",
     "Flops": "calc.quantities.flops",
     "KvCache": "calc.quantities.kv_cache",
     "Load": "calc.load",
     "ModelSpec": "calc.spec.model",
-    "NoSolution": "calc.solve",
+    "NoSolution": "calc.solution",
     "Query": "calc.query",
     "Refused": "calc.errors",
+    "Report": "calc.summary",
     "Shorthand": "calc.spec.shorthand",
-    "Solution": "calc.solve",
-    "build": "calc.build",
+    "Solution": "calc.solution",
     "by_component": "calc.quantities.parameters",
     "by_path": "calc.quantities.parameters",
     "compare": "calc.conventions",
-    "estimate": "calc.estimate",
-    "explain": "calc.explain",
+    "estimate": "calc.estimation",
+    "explain": "calc.explanation",
     "from_config": "calc.architectures",
     "kv_cache": "calc.quantities.kv_cache",
     "load_model": "calc.models",
     "preset_names": "calc.models",
-    "sizes": "calc.reading",
-    "solve": "calc.solve",
-    "sweep": "calc.sweep",
+    "report": "calc.summary",
+    "sizes_of": "calc.reading",
+    "solve": "calc.solution",
+    "sweep": "calc.sweeping",
     "symbolic": "calc.reading",
     "with_sizes": "calc.reading",
 }
@@ -71,9 +72,9 @@ __all__ = [
     "NoSolution",
     "Query",
     "Refused",
+    "Report",
     "Shorthand",
     "Solution",
-    "build",
     "by_component",
     "by_path",
     "compare",
@@ -83,7 +84,8 @@ __all__ = [
     "kv_cache",
     "load_model",
     "preset_names",
-    "sizes",
+    "report",
+    "sizes_of",
     "solve",
     "sweep",
     "symbolic",

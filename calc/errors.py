@@ -13,11 +13,16 @@ class Refused(ValueError):
         self.field = field
         self.expected = expected
         self.found = found if isinstance(found, str) else show(found)
-        super().__init__(f"{field}: expected {expected}, found {self.found}")
+        super().__init__(_printable(f"{field}: expected {expected}, found {self.found}"))
+
+
+def _printable(text: str) -> str:
+    """`text` with line breaks and control characters escaped, so that a hostile name cannot break the line."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def show(value: object, limit: int = 60) -> str:
-    """`value` on one short line, control characters escaped, so that a hostile input cannot break the line."""
+    """`value` in a few words."""
     if value is None:
         return "null"
     if isinstance(value, bool):

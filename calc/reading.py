@@ -11,7 +11,7 @@ from calc.spec.fields import map_sizes
 from calc.spec.model import ModelSpec
 
 
-def sizes(spec: ModelSpec) -> dict[str, int]:
+def sizes_of(spec: ModelSpec) -> dict[str, int]:
     """Every size of `spec` by symbol name.
 
     Groups of layers that agree on a size share its symbol; where they differ each has its own, with the group's name
@@ -53,7 +53,7 @@ def symbolic(spec: ModelSpec) -> tuple[ModelSpec, dict[Any, int]]:
     """
     import sympy
 
-    values = sizes(spec)
+    values = sizes_of(spec)
     symbols = {name: sympy.Symbol(name, positive=True) for name in values}
     return with_sizes(spec, symbols), {symbols[name]: value for name, value in values.items()}
 

@@ -43,7 +43,10 @@ def describe(name: str) -> Symbol:
     """
     if name in BY_NAME:
         return BY_NAME[name]
-    base = max((n for n in BY_NAME if name.startswith(n + "_")), key=len)
+    bases = [n for n in BY_NAME if name.startswith(n + "_")]
+    if not bases:
+        raise KeyError(name)
+    base = max(bases, key=len)
     group = name[len(base) + 1 :]
     known = BY_NAME[base]
     stem, _, index = known.latex.partition("_")

@@ -17,7 +17,7 @@ from calc.quantities import flops
 from calc.quantities.kv_cache import kv_cache
 from calc.quantities.parameters import by_component
 from calc.query import CHECKPOINTING
-from calc.reading import sizes, symbolic, with_sizes
+from calc.reading import sizes_of, symbolic, with_sizes
 from calc.spec.model import ModelSpec
 from tests.strategies import specs
 
@@ -58,7 +58,7 @@ def test_symbols_give_the_exact_ints(spec: ModelSpec, load: Load, checkpointing:
 @given(st.data(), specs(), loads, st.sampled_from(CHECKPOINTING))
 def test_arrays_give_the_exact_ints(data: st.DataObject, spec: ModelSpec, load: Load, checkpointing: str) -> None:
     """Several sizes of the same structure in one array, each against its own exact reading."""
-    known = sizes(spec)
+    known = sizes_of(spec)
     varied = {name: [value, *(value * k for k in (2, 5))] for name, value in known.items() if name.startswith("d_model")}
     varied |= {name: [v, v + 1, v + 7] for name, v in known.items() if name.startswith(("n_layers", "d_ff", "vocab"))}
     seqs = data.draw(st.lists(st.integers(1, 10**6), min_size=3, max_size=3))

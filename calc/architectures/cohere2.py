@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.architectures.common import layer_kinds, stack
+from calc.architectures.common import alternating, layer_kinds, stack, window_of
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, decoder, gated_mlp
 from calc.spec.model import LayerGroup, ModelSpec, Norm
@@ -15,18 +15,22 @@ def spec(cfg: Config) -> ModelSpec:
     tokens without positions (`layer_types`, or `sliding_window_pattern` in older configs).
     """
     n_layers = cfg.layers("num_hidden_layers")
-    cfg.only("use_qk_norm", False, None, why="transformers' Command R7B has no query and key norms")
+    cfg.only("use_qk_norm", False, None, why="Command R7B has no query and key norms")
+    bias = cfg.flag("attention_bias", absent=False)
+    mixer = attention(cfg, qkv_bias=bias, out_bias=bias)
+    window = cfg.size("sliding_window", absent=4096, null=None)
     pattern = cfg.size("sliding_window_pattern", absent=4)
-    kinds = layer_kinds(cfg, ["sliding" if (i + 1) % pattern else "full" for i in range(n_layers)])
+    channel = gated_mlp(cfg)
 
     def make(kind: str) -> LayerGroup:
-        own = {"window": cfg.size("sliding_window", absent=4096)} if kind == "sliding" else {"position": "none"}
+        own = {"window": window_of(kind, window), "position": "rope" if kind == "sliding" else "none"}
         return LayerGroup(
             count=n_layers,
-            mixer=attention(cfg, **own),
-            channel=gated_mlp(cfg),
+            mixer=mixer.model_copy(update=own),
+            channel=channel,
             norm=LAYER_NORM,
             placement="parallel",
         )
 
-    return decoder(cfg, stack(kinds, make), tied=True, max_seq_len=8192, norm=LAYER_NORM)
+    kinds = layer_kinds(cfg, alternating(n_layers, pattern))
+    return decoder(cfg, stack(kinds, make), max_seq_len=8192, tied=True, norm=LAYER_NORM)

@@ -23,7 +23,7 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 """Hugging Face's name of an activation -> ours. One that is not here may carry parameters, and is refused."""
 
-LAYER_TYPES = {"sliding_attention": "sliding", "full_attention": "full"}
+LAYER_TYPES = {"sliding_attention": "sliding", "full_attention": "full", "attention": "full"}
 """A word in transformers' `layer_types` -> the name of our layer group."""
 
 
@@ -31,15 +31,16 @@ def activation(cfg: Config, *names: str, absent: Activation, null: Any = REFUSE)
     """The activation function that the first of `names` gives; `absent` is our name of the family's default."""
     return cfg.choice(*names, among=ACTIVATIONS, absent=absent, null=null)
 
-LAYER_TYPES = {"sliding_attention": "sliding", "full_attention": "full", "attention": "full"}
+
+def layer_kinds(cfg: Config, rule: Sequence[str]) -> tuple[str, ...]:
+    """`sliding` or `full` for each layer: what `layer_types` says, else `rule`, the family's own."""
+    words = cfg.words("layer_types", among=tuple(LAYER_TYPES), length=len(rule), absent=None, null=None)
+    return tuple(rule) if words is None else tuple(LAYER_TYPES[word] for word in words)
 
 
-def attention_kinds(cfg: Config, n_layers: int, slides: Callable[[int], bool]) -> tuple[str, ...]:
-    """`sliding` or `full` for each layer, as `layer_types` says; where that is absent or null, as `slides(i)` does."""
-    given = cfg.words("layer_types", among=tuple(LAYER_TYPES), length=n_layers, absent=None, null=None)
-    if given is None:
-        return tuple("sliding" if slides(i) else "full" for i in range(n_layers))
-    return tuple(LAYER_TYPES[word] for word in given)
+def alternating(n_layers: int, period: int) -> list[str]:
+    """`sliding` for all layers but every `period`-th, which is `full`."""
+    return ["sliding" if (i + 1) % period else "full" for i in range(n_layers)]
 
 
 def window_of(kind: str, window: int | None) -> int | None:
@@ -54,8 +55,8 @@ def window_of(kind: str, window: int | None) -> int | None:
 def one_window(cfg: Config, n_layers: int, window: int | None) -> None:
     """Refuse `layer_types` that contradict the one window (or none) which this family gives to all layers."""
     kind = "full" if window is None else "sliding"
-    if any(other != kind for other in attention_kinds(cfg, n_layers, lambda i: window is not None)):
-        raise Refused(f"{cfg.where}layer_types", f"{kind}_attention in every layer of this family", cfg.raw["layer_types"])
+    if set(layer_kinds(cfg, [kind] * n_layers)) != {kind}:
+        raise Refused(f"{cfg.where}layer_types", f"{kind}_attention in every layer of this family", "others")
 
 
 def stack(kinds: Sequence[str], make: Callable[[str], LayerGroup]) -> dict[str, Any]:
@@ -83,20 +84,19 @@ def stack(kinds: Sequence[str], make: Callable[[str], LayerGroup]) -> dict[str, 
     return {"layers": layers, "schedule": tuple(names[i] for i in members)}
 
 
-def layer_kinds(cfg: Config, rule: Sequence[str]) -> tuple[str, ...]:
-    """`sliding` or `full` for each layer: what `layer_types` says, else `rule`, the family's own."""
-    words = cfg.words("layer_types", among=tuple(LAYER_TYPES), length=len(rule), absent=None, null=None)
-    return tuple(rule) if words is None else tuple(LAYER_TYPES[word] for word in words)
-
-
-def d_head(
-    cfg: Config, d_model: int, n_heads: int, *names: str, absent: Any = None, null: Any = None
-) -> int | None:
+def d_head(cfg: Config, d_model: int, n_heads: int, *names: str, absent: Any = None, null: Any = None) -> int | None:
     """A head's width of its own, or None where it follows as d_model / n_heads, which must then divide."""
     own = cfg.size(*(names or ("head_dim",)), absent=absent, null=null)
     if own is None and d_model % n_heads:
         raise Refused(f"{cfg.where}num_attention_heads", f"a divisor of hidden_size = {d_model}", n_heads)
     return own
+
+
+def no_own_d_head(cfg: Config) -> None:
+    """Refuse a head_dim other than hidden_size / num_attention_heads, in a family whose heads know no other width."""
+    d_model, n_heads = cfg.size("hidden_size"), cfg.size("num_attention_heads")
+    own = cfg.multiple("hidden_size", d_model, "num_attention_heads", n_heads)
+    cfg.only("head_dim", None, own, why="heads of this family have no width of their own")
 
 
 def kv_heads(cfg: Config, n_heads: int, *names: str, absent: Any = None, null: Any = None) -> int | None:

@@ -3,9 +3,7 @@ one full layer without positions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from calc.architectures.common import attention_kinds, stack, window_of
+from calc.architectures.common import layer_kinds, stack, window_of
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import attention, decoder, gated_mlp
 from calc.errors import Refused
@@ -19,24 +17,27 @@ def spec(cfg: Config) -> ModelSpec:
     window = cfg.size("sliding_window", absent=4096, null=None)
     mixer = attention(cfg, kv_absent=32, kv_null=REFUSE, qk_norm=QkNorm())
     channel = gated_mlp(cfg)
-    slides = _pattern(cfg, n_layers)
+    slides = _pattern(cfg, n_layers, window)
 
     def layer(kind: str) -> LayerGroup:
         position = "rope" if kind == "sliding" or window is None else "none"
         own = mixer.model_copy(update={"window": window_of(kind, window), "position": position})
         return LayerGroup(count=n_layers, mixer=own, channel=channel, placement="output")
 
-    kinds = attention_kinds(cfg, n_layers, lambda i: window is not None and slides(i))
+    kinds = layer_kinds(cfg, ["sliding" if slide else "full" for slide in slides])
     return decoder(cfg, stack(kinds, layer), max_seq_len=2048)
 
 
-def _pattern(cfg: Config, n_layers: int) -> Callable[[int], bool]:
-    """Whether layer i slides by `sliding_window_pattern`: a number n makes every n-th layer full; letters L and G are
-    repeated, the last layer being full whatever they say; null means that none slides."""
+def _pattern(cfg: Config, n_layers: int, window: int | None) -> list[bool]:
+    """Which layers slide by `sliding_window_pattern`: a number n makes every n-th layer full; letters L and G are
+    repeated, the last layer being full whatever they say; null means that none slides, as does a null window."""
     letters = cfg.raw.get("sliding_window_pattern")
     if isinstance(letters, str):
         if not letters or set(letters) - {"L", "G"}:
             raise Refused(f"{cfg.where}sliding_window_pattern", "a number or letters L and G", letters)
-        return lambda i: i < n_layers - 1 and letters[i % len(letters)] == "L"
+        return [window is not None and i < n_layers - 1 and letters[i % len(letters)] == "L" for i in range(n_layers)]
+    if window is None:
+        cfg.count("sliding_window_pattern", absent=None, null=None)
+        return [False] * n_layers
     period = cfg.size("sliding_window_pattern", absent=4, null=1)
-    return lambda i: (i + 1) % period != 0
+    return [(i + 1) % period != 0 for i in range(n_layers)]

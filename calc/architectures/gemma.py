@@ -19,6 +19,4 @@ def gemma_attention(cfg: Config, *, kv_absent: int, **rest: object) -> Attention
     """Attention with heads 256 wide where head_dim is absent, and one flag for all biases. It must be causal."""
     cfg.only("use_bidirectional_attention", None, False, why="tokens that see later ones are not described")
     bias = cfg.flag("attention_bias", absent=False)
-    return attention(
-        cfg, kv_absent=kv_absent, kv_null=REFUSE, d_head_absent=256, qkv_bias=bias, out_bias=bias, **rest
-    )
+    return attention(cfg, kv_absent=kv_absent, kv_null=REFUSE, d_head_absent=256, qkv_bias=bias, out_bias=bias, **rest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from calc.architectures.common import activation, attention_kinds, stack, window_of
+from calc.architectures.common import activation, alternating, layer_kinds, stack, window_of
 from calc.architectures.config import Config
 from calc.architectures.gemma import gemma_attention
 from calc.architectures.llama import decoder
@@ -16,7 +16,7 @@ def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' Gemma2Config: 4 key-value heads, window 4096, scores capped at 50, tied."""
     mixer = gemma_attention(cfg, kv_absent=4, softcap=cfg.number("attn_logit_softcapping", absent=50.0, null=None))
     cfg.multiple("hidden_size", cfg.size("hidden_size"), "num_attention_heads", mixer.n_heads)
-    kinds = attention_kinds(cfg, cfg.layers("num_hidden_layers"), lambda i: i % 2 == 0)
+    kinds = layer_kinds(cfg, alternating(cfg.layers("num_hidden_layers"), 2))
     return decoder(cfg, sandwich(cfg, mixer, kinds), max_seq_len=8192, tied=True)
 
 

@@ -1,8 +1,8 @@
-"""Gemma 3's text model (arXiv:2503.19786): Gemma 2 with norms on queries and keys, one full layer after five sliding."""
+"""Gemma 3's text model (arXiv:2503.19786): Gemma 2 with norms on queries and keys, every sixth layer full."""
 
 from __future__ import annotations
 
-from calc.architectures.common import attention_kinds
+from calc.architectures.common import alternating, layer_kinds
 from calc.architectures.config import Config
 from calc.architectures.gemma import gemma_attention
 from calc.architectures.gemma2 import sandwich
@@ -21,6 +21,6 @@ def spec(cfg: Config) -> ModelSpec:
         softcap=cfg.number("attn_logit_softcapping", absent=None, null=None),
     )
     cfg.multiple("hidden_size", cfg.size("hidden_size"), "num_attention_heads", mixer.n_heads)
-    period = cfg.size("sliding_window_pattern", absent=6)
-    kinds = attention_kinds(cfg, cfg.layers("num_hidden_layers"), lambda i: (i + 1) % period != 0)
+    n_layers = cfg.layers("num_hidden_layers")
+    kinds = layer_kinds(cfg, alternating(n_layers, cfg.size("sliding_window_pattern", absent=6)))
     return decoder(cfg, sandwich(cfg, mixer, kinds), max_seq_len=131072, vocab_absent=262208, tied=True)

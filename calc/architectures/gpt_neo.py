@@ -52,7 +52,9 @@ def _attention_layers(cfg: Config, n_layers: int) -> list[str]:
     kinds: list[Any] = []
     try:
         for names, times in [[["global", "local"], 12]] if types is None else types:
-            if not isinstance(names, list) or type(times) is not int or len(kinds) + len(names) * times > n_layers:
+            if not isinstance(names, list) or type(times) is not int or not 0 <= times <= n_layers:
+                raise ValueError
+            if len(kinds) + len(names) * times > n_layers:
                 raise ValueError
             kinds += names * times
         if len(kinds) == n_layers and all(kind in ("global", "local") for kind in kinds):

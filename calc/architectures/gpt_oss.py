@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.architectures.common import attention_kinds, stack, window_of
+from calc.architectures.common import alternating, layer_kinds, stack, window_of
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, decoder
 from calc.architectures.mixtral import local_experts
@@ -14,10 +14,9 @@ def spec(cfg: Config) -> ModelSpec:
     n_layers = cfg.layers("num_hidden_layers")
     bias = cfg.flag("attention_bias", absent=True)
     window = cfg.size("sliding_window", absent=128, null=None)
-    mixer = attention(
-        cfg, kv_absent=8, d_head_absent=64, d_head_null=None, qkv_bias=bias, out_bias=bias, sinks=True
-    )
+    mixer = attention(cfg, kv_absent=8, d_head_absent=64, d_head_null=None, qkv_bias=bias, out_bias=bias, sinks=True)
     channel = local_experts(cfg).model_copy(update={"bias": True, "router_bias": True})
+    kinds = layer_kinds(cfg, alternating(n_layers, 2))
     # The published configs name the same number twice.
     cfg.only("experts_per_token", channel.top_k, why="the same as num_experts_per_tok")
 
@@ -25,4 +24,4 @@ def spec(cfg: Config) -> ModelSpec:
         own = mixer.model_copy(update={"window": window_of(kind, window)})
         return LayerGroup(count=n_layers, mixer=own, channel=channel)
 
-    return decoder(cfg, stack(attention_kinds(cfg, n_layers, lambda i: i % 2 == 0), layer), max_seq_len=131072)
+    return decoder(cfg, stack(kinds, layer), max_seq_len=131072)

@@ -30,7 +30,7 @@ def attention(
 ) -> Attention:
     """Attention whose sizes stand under the names that Llama gave them.
 
-    What an absent key or a null means is the family's; None: key-value heads as many as heads, d_head = d_model / n_heads.
+    What an absent key or a null means is the family's. None: key-value heads as many as heads, d_head as it follows.
     structure: every other field of Attention.
     """
     n_heads = cfg.size("num_attention_heads", absent=heads_absent)
@@ -48,9 +48,7 @@ def gated_mlp(cfg: Config, *, bias: bool = False, fused: bool = False) -> Mlp:
     return Mlp(d_ff=cfg.size("intermediate_size"), gated=True, bias=bias, fused=fused, activation=act)
 
 
-def uniform(
-    cfg: Config, mixer: Attention, channel: Mlp | Moe, *, norm: Norm | None = None, **rest: Any
-) -> ModelSpec:
+def uniform(cfg: Config, mixer: Attention, channel: Mlp | Moe, *, norm: Norm | None = None, **rest: Any) -> ModelSpec:
     """A model of num_hidden_layers layers that are all alike. rest: as in `decoder`."""
     n_layers = cfg.layers("num_hidden_layers")
     if mixer.window is None:

@@ -1,28 +1,26 @@
-"""MiniCPM 1B and 2B and their mixture of experts (arXiv:2404.06395); config class in OpenBMB's own repository."""
+"""MiniCPM 1B and 2B and their mixture of experts (arXiv:2404.06395); the config class is in OpenBMB's repositories."""
 
 from __future__ import annotations
 
-from calc.architectures.common import activation
+from calc.architectures.common import activation, no_own_d_head
 from calc.architectures.config import Config
-from calc.architectures.llama import attention, decoder, gated_mlp
-from calc.spec.model import LayerGroup, Mlp, ModelSpec, Moe
+from calc.architectures.llama import attention, gated_mlp, uniform
+from calc.spec.model import ModelSpec, Moe
 
 
 def spec(cfg: Config) -> ModelSpec:
-    """Llama's shape with scaled residuals (which cost nothing that is counted) and a tied head unless it says not."""
+    """Llama's shape with scaled residuals (which cost nothing that is counted); the head is tied unless it says not.
+
+    `num_experts` above 0 makes every layer a mixture of experts of `intermediate_size` each.
+    """
+    no_own_d_head(cfg)
     cfg.only("sparse_config", None, why="its sparse attention is not described")
-    layer = LayerGroup(count=cfg.layers("num_hidden_layers"), mixer=attention(cfg, d_head=None), channel=_channel(cfg))
-    return decoder(cfg, {"layers": (layer,)}, tied=True)
-
-
-def _channel(cfg: Config) -> Mlp | Moe:
-    """`num_experts` above 0 makes every layer a mixture of experts of `intermediate_size` each."""
-    n_experts = cfg.count("num_experts", absent=0)
-    if n_experts == 0:
-        return gated_mlp(cfg)
-    return Moe(
-        n_experts=n_experts,
-        top_k=cfg.size("num_experts_per_tok"),
-        d_expert=cfg.size("intermediate_size"),
-        activation=activation(cfg, "hidden_act", absent="silu"),
-    )
+    bias = cfg.flag("attention_bias", absent=False)
+    n_experts = cfg.count("num_experts", absent=None)
+    channel = gated_mlp(cfg)
+    if n_experts:
+        top_k = cfg.size("num_experts_per_tok")
+        act = activation(cfg, "hidden_act", absent="silu")
+        channel = Moe(n_experts=n_experts, top_k=top_k, d_expert=cfg.size("intermediate_size"), activation=act)
+    mixer = attention(cfg, d_head_null=None, qkv_bias=bias, out_bias=bias)
+    return uniform(cfg, mixer, channel, max_seq_len=2048, tied=True)

@@ -10,9 +10,7 @@ from calc.spec.model import ModelSpec, Moe
 
 def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' MixtralConfig: 8 key-value heads, no window where the keys are absent."""
-    mixer = attention(
-        cfg, kv_absent=8, d_head_null=None, window=cfg.size("sliding_window", absent=None, null=None)
-    )
+    mixer = attention(cfg, kv_absent=8, d_head_null=None, window=cfg.size("sliding_window", absent=None, null=None))
     return uniform(cfg, mixer, local_experts(cfg), max_seq_len=131072)
 
 

@@ -25,6 +25,8 @@ def spec(cfg: Config) -> ModelSpec:
     attention.only("alibi", True, why="transformers' MPT has no other positions")
     attention.only("rope", False, why="transformers' MPT has ALiBi only")
     attention.only("qk_ln", False, why="transformers' MPT has no query and key norms")
+    attention.only("qk_gn", False, why="transformers' MPT has no query and key norms")
+    attention.only("sliding_window_size", -1, why="transformers' MPT has no windows")
     attention.only("prefix_lm", False, why="only causal models are described")
     channel = cfg.section("ffn_config", absent=None, null=None) or Config({})
     channel.only("ffn_type", "mptmlp", why="transformers' MPT has no other")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from calc.architectures.config import Config
-from calc.architectures.llama import attention, decoder, gated_mlp
-from calc.spec.model import LayerGroup, ModelSpec, Norm
-
-BARE_NORM = Norm(kind="layernorm", affine=False)
+from calc.architectures.llama import attention, gated_mlp, uniform
+from calc.spec.model import ModelSpec, Norm
 
 
 def spec(cfg: Config) -> ModelSpec:
     """Llama's block with LayerNorms that have no weights. `clip_qkv` clamps, and costs nothing that is counted."""
-    layer = LayerGroup(
-        count=cfg.layers("num_hidden_layers"), mixer=attention(cfg), channel=gated_mlp(cfg), norm=BARE_NORM
-    )
-    return decoder(cfg, {"layers": (layer,)}, tied=False, norm=BARE_NORM)
+    bias = cfg.flag("attention_bias", absent=False)
+    mixer = attention(cfg, qkv_bias=bias, out_bias=bias)
+    return uniform(cfg, mixer, gated_mlp(cfg), norm=Norm(kind="layernorm", affine=False), max_seq_len=2048)

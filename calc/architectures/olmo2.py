@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from calc.architectures.config import Config
-from calc.architectures.llama import attention, decoder, gated_mlp
-from calc.spec.model import LayerGroup, ModelSpec, QkNorm
-
-
-def layer(cfg: Config, **own: Any) -> LayerGroup:
-    """RMSNorm on each block's output, and on all queries and all keys of a token. own: fields of the attention."""
-    return LayerGroup(
-        count=cfg.layers("num_hidden_layers"),
-        mixer=attention(cfg, qk_norm=QkNorm(span="all"), **own),
-        channel=gated_mlp(cfg),
-        placement="output",
-    )
+from calc.architectures.llama import attention, gated_mlp, uniform
+from calc.spec.model import Attention, ModelSpec, QkNorm
 
 
 def spec(cfg: Config) -> ModelSpec:
-    """Llama's sizes, OLMo 2's norms."""
-    return decoder(cfg, {"layers": (layer(cfg),)}, tied=False)
+    """Llama's sizes, with RMSNorm on each block's output and on all queries and all keys of a token."""
+    return uniform(cfg, normed_attention(cfg), gated_mlp(cfg), placement="output", max_seq_len=2048)
+
+
+def normed_attention(cfg: Config) -> Attention:
+    """Attention with one norm over all query heads together and one over all key heads."""
+    bias = cfg.flag("attention_bias", absent=False)
+    return attention(cfg, qkv_bias=bias, out_bias=bias, qk_norm=QkNorm(span="all"))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from calc.architectures.common import attention_kinds, stack, window_of
+from calc.architectures.common import layer_kinds, stack, window_of
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, decoder, gated_mlp
 from calc.spec.model import Attention, LayerGroup, Mlp, ModelSpec
 
 
 def spec(cfg: Config) -> ModelSpec:
-    """Defaults as in transformers' Qwen2Config: 32 key-value heads where the key is absent, as many as heads for null."""
+    """Defaults as in transformers' Qwen2Config: 32 key-value heads where the key is absent, n_heads if null."""
     return windowed(cfg, attention(cfg, kv_absent=32, qkv_bias=True), gated_mlp(cfg))
 
 
@@ -17,8 +17,8 @@ def windowed(cfg: Config, mixer: Attention, channel: Mlp) -> ModelSpec:
     """Layers that slide from number `max_window_layers` on, if `use_sliding_window` is set."""
     n_layers = cfg.layers("num_hidden_layers")
     window = window_in_use(cfg)
-    first = cfg.count("max_window_layers", absent=28 if window else 0)
-    kinds = attention_kinds(cfg, n_layers, lambda i: window is not None and i >= first)
+    first = cfg.count("max_window_layers", absent=28 if window else None)
+    kinds = layer_kinds(cfg, ["sliding" if window and i >= first else "full" for i in range(n_layers)])
 
     def layer(kind: str) -> LayerGroup:
         windowed_mixer = mixer.model_copy(update={"window": window_of(kind, window)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.architectures.common import activation, attention_kinds, stack, window_of
+from calc.architectures.common import activation, layer_kinds, stack, window_of
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import attention, decoder, gated_mlp
 from calc.architectures.qwen2 import window_in_use
@@ -15,8 +15,8 @@ def spec(cfg: Config) -> ModelSpec:
     n_layers = cfg.layers("num_hidden_layers")
     mixer = attention(cfg, kv_absent=16, kv_null=REFUSE, qkv_bias=cfg.flag("qkv_bias", absent=True))
     window = window_in_use(cfg)
-    end = cfg.count("max_window_layers", absent=28 if window else 0)
-    attending = attention_kinds(cfg, n_layers, lambda i: window is not None and i % 2 == 0 and i < end)
+    end = cfg.count("max_window_layers", absent=28 if window else None)
+    rule = ["sliding" if window and i % 2 == 0 and i < end else "full" for i in range(n_layers)]
     channels = channel_kinds(cfg, n_layers)
     made = {kind: sparse(cfg, shared=True) if kind == "moe" else gated_mlp(cfg) for kind in set(channels)}
 
@@ -24,7 +24,7 @@ def spec(cfg: Config) -> ModelSpec:
         own = mixer.model_copy(update={"window": window_of(kind, window)})
         return LayerGroup(count=n_layers, mixer=own, channel=made[kind.removeprefix("sliding_")])
 
-    kinds = [f"sliding_{c}" if a == "sliding" else c for a, c in zip(attending, channels, strict=True)]
+    kinds = [f"sliding_{c}" if a == "sliding" else c for a, c in zip(layer_kinds(cfg, rule), channels, strict=True)]
     return decoder(cfg, stack(kinds, layer), max_seq_len=32768)
 
 

@@ -11,15 +11,13 @@ from calc.spec.model import LayerGroup, ModelSpec, QkNorm
 
 
 def spec(cfg: Config) -> ModelSpec:
-    """Defaults as in transformers' Qwen3MoeConfig: 4 key-value heads where the key is absent, d_head = d_model / n_heads.
-    With `use_sliding_window` all layers slide."""
+    """Defaults as in transformers' Qwen3MoeConfig: 4 key-value heads where the key is absent. With `use_sliding_window`
+    all layers slide."""
     n_layers = cfg.layers("num_hidden_layers")
     bias = cfg.flag("attention_bias", absent=False)
     window = window_in_use(cfg)
     one_window(cfg, n_layers, window)
-    mixer = attention(
-        cfg, kv_absent=4, kv_null=REFUSE, qkv_bias=bias, out_bias=bias, qk_norm=QkNorm(), window=window
-    )
+    mixer = attention(cfg, kv_absent=4, kv_null=REFUSE, qkv_bias=bias, out_bias=bias, qk_norm=QkNorm(), window=window)
 
     def layer(kind: str) -> LayerGroup:
         channel = sparse(cfg, shared=False) if kind == "moe" else gated_mlp(cfg)

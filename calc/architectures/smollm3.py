@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.architectures.common import attention_kinds, stack, window_of
+from calc.architectures.common import layer_kinds, stack, window_of
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, decoder, gated_mlp
 from calc.errors import Refused
@@ -19,7 +19,7 @@ def spec(cfg: Config) -> ModelSpec:
     window = cfg.size("sliding_window", absent=None, null=None)
     in_use = cfg.flag("use_sliding_window", absent=False) and window is not None
     turned = _with_rope(cfg, n_layers)
-    attending = attention_kinds(cfg, n_layers, lambda i: in_use and not turned[i])
+    attending = layer_kinds(cfg, ["sliding" if in_use and not turn else "full" for turn in turned])
 
     def layer(kind: str) -> LayerGroup:
         position = "rope" if kind.endswith("_rope") else "none"
@@ -33,8 +33,8 @@ def spec(cfg: Config) -> ModelSpec:
 def _with_rope(cfg: Config, n_layers: int) -> list[bool]:
     """Which layers turn queries and keys: a non-zero entry of `no_rope_layers`; else all but every n-th,
     n = `no_rope_layer_interval`."""
-    interval = cfg.size("no_rope_layer_interval", absent=4)
     given = cfg.numbers("no_rope_layers", absent=None, null=None)
+    interval = cfg.size("no_rope_layer_interval", absent=4 if given is None else None)
     if given is None:
         return [(i + 1) % interval != 0 for i in range(n_layers)]
     if len(given) < n_layers:

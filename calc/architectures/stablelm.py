@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from calc.architectures.common import kv_heads
+from calc.architectures.common import no_own_d_head
 from calc.architectures.config import REFUSE, Config
-from calc.architectures.llama import attention, decoder, gated_mlp
-from calc.spec.model import LayerGroup, ModelSpec, Norm, QkNorm
+from calc.architectures.llama import attention, gated_mlp, uniform
+from calc.spec.model import ModelSpec, Norm, QkNorm
 
-LAYER_NORM = Norm(kind="layernorm", bias=True)
 HEAD_NORM = QkNorm(norm=Norm(kind="layernorm"), span="heads")
 
 
 def spec(cfg: Config) -> ModelSpec:
     """Llama's block with LayerNorm. `use_parallel_residual` lets both blocks read one norm (StableLM 2 12B)."""
-    d_model = cfg.size("hidden_size")
-    n_heads = cfg.size("num_attention_heads")
-    cfg.multiple("hidden_size", d_model, "num_attention_heads", n_heads)
-    layer = LayerGroup(
-        count=cfg.layers("num_hidden_layers"),
-        mixer=attention(
-            cfg,
-            n_kv_heads=kv_heads(cfg, n_heads, absent=32, null=REFUSE),
-            d_head=None,
-            qkv_bias=cfg.flag("use_qkv_bias", absent=False),
-            out_bias=False,
-            qk_norm=HEAD_NORM if cfg.flag("qk_layernorm", absent=False) else None,
-        ),
-        channel=gated_mlp(cfg),
-        norm=LAYER_NORM,
-        placement="parallel" if cfg.flag("use_parallel_residual", absent=False) else "pre",
+    no_own_d_head(cfg)
+    mixer = attention(
+        cfg,
+        kv_absent=32,
+        kv_null=REFUSE,
+        d_head_null=None,
+        qkv_bias=cfg.flag("use_qkv_bias", absent=False),
+        qk_norm=HEAD_NORM if cfg.flag("qk_layernorm", absent=False) else None,
     )
-    return decoder(cfg, {"layers": (layer,)}, tied=False, max_seq_len=4096, norm=LAYER_NORM)
+    placement = "parallel" if cfg.flag("use_parallel_residual", absent=False) else "pre"
+    norm = Norm(kind="layernorm", bias=True)
+    return uniform(cfg, mixer, gated_mlp(cfg), norm=norm, placement=placement, max_seq_len=4096)

@@ -9,8 +9,8 @@ import click
 from calc.cli import options
 from calc.cli.output import Table, emit
 from calc.dtypes import BY_NAME as DTYPES
-from calc.explain import Explanation
-from calc.explain import explain as explain_quantity
+from calc.explanation import Explanation
+from calc.explanation import explain as explain_quantity
 from calc.quantities import registry
 from calc.spec.model import ModelSpec
 from calc.symbols import describe

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
+
+
+_NUMBER = re.compile(r"[-+]?\d[\d,.]*(e[-+]?\d+)?%?( [KMGTPEZk]?i?(B|FLOP))?|–")
 
 
 class Table(NamedTuple):
@@ -85,19 +89,22 @@ def _plain(tables: Sequence[Table]) -> None:
 
     # Text for a pipe or a file is as wide as it needs; a terminal wraps.
     console = Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)
-    for i, table in enumerate(tables):
-        if i:
-            console.print()
-        if table.title:
-            console.print(Text(table.title, "bold"))
-        shown = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for column, right in zip(table.columns, _right_aligned(table), strict=True):
-            shown.add_column(Text(column), justify="right" if right else "left", overflow="fold")
-        for row in table.rows:
-            shown.add_row(*map(Text, row))
-        console.print(shown)
+    with console.capture() as captured:
+        for i, table in enumerate(tables):
+            if i:
+                console.print()
+            if table.title:
+                console.print(Text(table.title, "bold"))
+            shown = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+            shown.show_header = any(table.columns)
+            for column, right in zip(table.columns, _right_aligned(table), strict=True):
+                shown.add_column(Text(column), justify="right" if right else "left", overflow="fold")
+            for row in table.rows:
+                shown.add_row(*map(Text, row))
+            console.print(shown)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def _right_aligned(table: Table) -> list[bool]:
     columns = list(zip(*table.rows, strict=True)) if table.rows else [()] * len(table.columns)
-    return [bool(cells) and all(not cell or cell[0] in "0123456789-–+" for cell in cells) for cells in columns]
+    return [any(cells) and all(not cell or _NUMBER.fullmatch(cell) for cell in cells) for cells in columns]

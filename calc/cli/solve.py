@@ -12,8 +12,8 @@ from calc.cli.output import Table, emit
 from calc.dtypes import BY_NAME as DTYPES
 from calc.errors import Refused
 from calc.quantities import registry
-from calc.solve import Solution
-from calc.solve import solve as solve_quantity
+from calc.solution import Solution
+from calc.solution import solve as solve_quantity
 from calc.spec.model import ModelSpec
 from calc.units import parse_amount
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from typing import get_args
 
 from calc.build import build
 from calc.load import Load
@@ -30,7 +31,7 @@ def weights(spec: ModelSpec) -> Iterator[Row]:
 
 
 def by_component(spec: ModelSpec, *, active: bool = False) -> dict[Component, Size]:
-    """Elements by component; they sum to the total, tied weights counted once.
+    """Elements by component, in the order of `calc.op.Component`; they sum to the total, tied weights counted once.
 
     active: count only the routed experts that one token visits, routed * top_k / n_experts.
     """
@@ -38,7 +39,7 @@ def by_component(spec: ModelSpec, *, active: bool = False) -> dict[Component, Si
     for _, weight, leaf in weights(spec):
         elements = weight.elements * (leaf.active if active else leaf.copies)
         totals[weight.component] = totals.get(weight.component, 0) + elements
-    return totals
+    return {name: totals[name] for name in get_args(Component) if name in totals}
 
 
 def by_path(spec: ModelSpec) -> dict[str, tuple[int, ...]]:

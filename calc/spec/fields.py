@@ -65,7 +65,9 @@ def map_sizes(node: Any, change: Callable[[str, str, Size], Size], group: str = 
 
 def refuse(error: ValidationError, where: str = "") -> Refused:
     """The first fault of a pydantic validation as one line."""
-    fault = error.errors(include_url=False)[0]
+    faults = error.errors(include_url=False)
+    # A misspelt field is also a missing one; the spelling is the more useful of the two.
+    fault = next((fault for fault in faults if fault["type"] == "extra_forbidden"), faults[0])
     field = ".".join(str(part) for part in fault["loc"]) or where or "spec"
     if where and field != where:
         field = f"{where}: {field}"

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from calc.estimate import Estimate, estimate
+from calc.estimation import Estimate, estimate
 from calc.quantities import registry
 from calc.query import Query
 from calc.reading import symbolic
-from calc.sizes import Size, is_symbolic
+from calc.sizes import Size
 from calc.spec.model import ModelSpec
 from calc.symbols import describe
 
@@ -37,7 +37,7 @@ class Explanation:
             def _print_Symbol(self, expr: Any) -> str:  # noqa: N802 (sympy's name)
                 return str(values[expr])
 
-        return WithNumbers({"order": "none"}).doprint(self.formula)
+        return WithNumbers().doprint(self.formula)
 
     def latex(self) -> str:
         """The formula in LaTeX, with the field's letters for the symbols."""
@@ -62,13 +62,20 @@ def explain(spec: ModelSpec, quantity: str, **options: Any) -> Explanation:
     sizes = {f.name: getattr(asked, f.name) for f in fields(Query) if f.name in ("batch", "seq", "context")}
     symbols = {name: sympy.Symbol(name, positive=True) for name in sizes if name in entry.uses}
     values = values | {symbol: sizes[name] for name, symbol in symbols.items()}
-    terms = {
-        name: sympy.factor_terms(term) if is_symbolic(term) else sympy.Integer(term)
-        for name, term in entry.compute(symbolic_spec, Query(**(options | symbols))).items()
-    }
-    formula = sympy.factor_terms(sympy.Add(*terms.values()))
+    counted = entry.compute(symbolic_spec, Query(**(options | symbols)))
+    terms = {name: _tidy(sympy.sympify(term)) for name, term in counted.items()}
+    formula = _tidy(sympy.Add(*terms.values()))
     if formula.subs(values) != value.value:
         raise ArithmeticError(f"the formula of {quantity} gives {formula.subs(values)}, the count {value.value}")
     used = {symbol: number for symbol, number in values.items() if symbol in formula.free_symbols}
     rows = tuple((name, term, value.terms[name]) for name, term in terms.items() if term != 0)
     return Explanation(value, formula, rows, used)
+
+
+def _tidy(expression: Any) -> Any:
+    """The same expression with what belongs to one kind of layer gathered behind its number of layers."""
+    import sympy
+
+    layers = sorted((s for s in expression.free_symbols if s.name.startswith("n_layers")), key=str)
+    gathered = sympy.collect(sympy.expand(expression), layers, evaluate=False)
+    return sympy.factor_terms(sympy.Add(*(count * sympy.factor_terms(rest) for count, rest in gathered.items())))

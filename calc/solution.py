@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from calc.errors import Refused
 from calc.quantities import registry
 from calc.query import Query
-from calc.reading import sizes, with_sizes
+from calc.reading import sizes_of, with_sizes
 from calc.sizes import Size
 from calc.spec.fields import MAX_LAYERS, MAX_SIZE
 from calc.spec.model import ModelSpec
@@ -128,7 +128,7 @@ def solve(
 def _problem(
     spec: ModelSpec, quantity: str, symbol: str, keep_ratios: bool, options: Mapping[str, Any]
 ) -> _Problem:
-    known = sizes(spec)
+    known = sizes_of(spec)
     loads = [name for name in _LOADS if name in registry.find(quantity).uses]
     if symbol not in (*known, *loads, "n_layers"):
         raise Refused("--for", f"one of {', '.join([*known, *loads])}", symbol)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from calc import conventions
@@ -21,7 +21,7 @@ CONTEXTS = (4096, 32768)
 class Report:
     """All terms of the cost report, exact.
 
-    seq: the sequence length of the FLOPs. flops: by phase, for one sequence. six_n: 6 * N * seq, N all parameters that
+    seq: the sequence length of the FLOPs, and the cached tokens of decode. flops: by phase, for one sequence. six_n: 6 * N * seq, N all parameters that
     a token visits. caches: KV cache of one sequence in bf16, by context length. weights: bytes by number format.
     """
 
@@ -40,11 +40,16 @@ class Report:
     weights: Mapping[str, int]
 
 
-def report(spec: ModelSpec) -> Report:
-    """The cost of `spec` for one sequence, at 2,048 tokens or the longest it takes, under convention torch."""
+def common_length(specs: Sequence[ModelSpec]) -> int:
+    """2,048 tokens, or the longest sequence that all of `specs` take where that is less."""
+    return min((2048, *(spec.max_seq_len for spec in specs if spec.max_seq_len)))
+
+
+def report(spec: ModelSpec, seq: int | None = None) -> Report:
+    """The cost of `spec` for one sequence of `seq` tokens (default: `common_length`), under convention torch."""
     longest = spec.max_seq_len
-    seq = min(2048, longest) if longest else 2048
-    query = Query(seq=seq, context=seq - 1)
+    seq = common_length([spec]) if seq is None else seq
+    query = Query(seq=seq, context=seq)
     components, active = by_component(spec), by_component(spec, active=True)
     flops = {
         phase: conventions.flops(spec, replace(query, phase=phase)).total for phase in ("forward", "training", "decode")

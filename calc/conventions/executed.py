@@ -1,0 +1,66 @@
+"""Counts of what really runs: every matrix product of the tree of ops, with causal scores counted in three ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from calc.conventions.base import Convention
+from calc.load import Load, Scores
+from calc.quantities.flops import Flops, forward, training
+from calc.query import Query
+from calc.spec.model import ModelSpec
+
+_COUNTS = (
+    "Every product with a weight matrix and every score and weighted value, a multiply-accumulate as 2, logits at all "
+    "positions, a mixture of experts with exactly top_k experts a token. Not counted: lookups, norms, softmax, "
+    "activations, biases, the optimizer."
+)
+
+
+def _count(scores: Scores) -> Callable[[ModelSpec, Query], Flops]:
+    def count(spec: ModelSpec, query: Query) -> Flops:
+        if query.phase == "decode":
+            # One query sees all cached keys and its own: its row of the mask hides nothing.
+            return forward(spec, Load(query.batch, 1, query.context))
+        load = Load(query.batch, query.seq, scores=scores)
+        return forward(spec, load) if query.phase == "forward" else training(spec, load, query.checkpointing)
+
+    return count
+
+
+TORCH = Convention(
+    name="torch",
+    title="what eager PyTorch executes, causal attention as the full square",
+    formula=(
+        "forward = 2 * batch * seq * (weight elements a token is multiplied with) "
+        "+ 4 * batch * n_layers * n_heads * d_head * seq * seq; training = 3 * forward + recomputation; "
+        "decode = forward of 1 token with context + 1 keys"
+    ),
+    source="torch.utils.flop_counter.FlopCounterMode (PyTorch 2.13, 2026) over eager attention",
+    counts=f"{_COUNTS} Scores of hidden pairs are counted, since a dense product computes them.",
+    count=_count("full"),
+    phases=("forward", "training", "decode"),
+    checkpointing=("none", "selective", "full", "full-early-stop"),
+)
+
+CAUSAL_HALF = Convention(
+    name="causal-half",
+    title="as torch, with half the square of causal scores",
+    formula="as torch, with seq * seq / 2 pairs in place of seq * seq; decode as torch",
+    source="Megatron-Bridge performance summary (NVIDIA, 2025-2026); FlashAttention-2, section 4.1 (Dao 2023)",
+    counts=f"{_COUNTS} A window of W leaves (seq^2 - (seq - W)^2) / 2 pairs.",
+    count=_count("causal-half"),
+    phases=("forward", "training", "decode"),
+    checkpointing=("none", "selective", "full"),
+)
+
+CAUSAL_EXACT = Convention(
+    name="causal-exact",
+    title="as torch, with exactly the causal scores that the mask keeps",
+    formula="as torch, with seq * (seq + 1) / 2 pairs in place of seq * seq; decode as torch",
+    source="the causal mask itself: token i sees i keys (Vaswani et al. 2017, section 3.2.3)",
+    counts=f"{_COUNTS} A window of W hides (seq - W) * (seq - W + 1) / 2 pairs more.",
+    count=_count("causal-exact"),
+    phases=("forward", "training", "decode"),
+    checkpointing=("none", "selective", "full"),
+)

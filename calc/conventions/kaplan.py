@@ -1,0 +1,46 @@
+"""Kaplan et al.'s rule: six FLOPs for each parameter that is not an embedding, and each token."""
+
+from __future__ import annotations
+
+from calc.conventions import caveats
+from calc.conventions.base import Convention
+from calc.quantities.flops import Flops
+from calc.quantities.parameters import weights
+from calc.query import Query
+from calc.sizes import Size
+from calc.spec.model import ModelSpec
+
+
+def _params(spec: ModelSpec) -> Size:
+    """The layers' matrices: 2 * d_model * n_layers * (2 * n_heads * d_head + d_ff) for a plain model.
+
+    Biases and norms are what the paper calls sub-leading and leaves out.
+    """
+    total: Size = 0
+    for _, weight, leaf in weights(spec):
+        if leaf.layer is not None and leaf.op.kind == "linear" and len(weight.shape) == 2:
+            total = total + weight.elements * leaf.copies
+    return total
+
+
+def _count(spec: ModelSpec, query: Query) -> Flops:
+    return Flops(linear=6 * _params(spec) * query.batch * query.seq, attention=0)
+
+
+KAPLAN = Convention(
+    name="kaplan",
+    title="Kaplan's 6 N, N without embeddings",
+    formula=(
+        "training = 6 * N * batch * seq, N = elements of the matrices in the layers "
+        "= 2 * d_model * n_layers * (2 * n_heads * d_head + d_ff) for a plain model"
+    ),
+    source="Scaling Laws for Neural Language Models, section 2.1 and table 1 (Kaplan et al. 2020, arXiv:2001.08361)",
+    counts=(
+        "Matrices of the layers. Left out: embeddings, positions, the logits, biases, norms, and the scores, which the "
+        "paper drops where d_model is well above seq / 12."
+    ),
+    count=_count,
+    phases=("training",),
+    params=_params,
+    caveats=caveats.report(caveats.experts_all_counted),
+)

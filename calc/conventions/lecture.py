@@ -1,0 +1,65 @@
+"""The lecture's rules: a transformer in four letters, d, L, V and the number of tokens n."""
+
+from __future__ import annotations
+
+from calc.conventions import caveats
+from calc.conventions.base import Convention
+from calc.quantities.flops import Flops
+from calc.query import Query
+from calc.sizes import Size
+from calc.spec.model import ModelSpec
+
+
+def _params(spec: ModelSpec) -> Size:
+    """Embedding and unembedding V * d each; a layer 4 * d^2 (key, query, value, output) and 2 * d * (4 * d)."""
+    return 2 * spec.vocab_size * spec.d_model + 12 * spec.n_layers * spec.d_model**2
+
+
+def _count(spec: ModelSpec, query: Query) -> Flops:
+    """Feed-forward 16 * d^2, projections 8 * d^2, mechanism 4 * n * d a layer and token; 2 * d * V for the logits.
+
+    Training takes each product three times, with checkpointing four times; the index select stays one.
+    """
+    d_model, layers = spec.d_model, spec.n_layers
+    tokens, keys = query.batch * query.seq, query.seq
+    if query.phase == "decode":
+        tokens, keys = query.batch, query.context + 1
+    times = 1
+    if query.phase == "training":
+        times = 4 if query.checkpointing == "full" else 3
+    return Flops(
+        linear=times * tokens * (layers * 24 * d_model**2 + 2 * d_model * spec.vocab_size),
+        attention=times * tokens * layers * 4 * keys * d_model,
+        other=tokens * d_model,
+    )
+
+
+LECTURE = Convention(
+    name="lecture",
+    title="the lecture's back-of-the-envelope rule from d_model, n_layers, vocab_size and the tokens alone",
+    formula=(
+        "forward = batch * seq * (d_model + n_layers * (16 * d_model^2 + 8 * d_model^2 + 4 * seq * d_model) "
+        "+ 2 * d_model * vocab_size); training = 3 times the products (4 times with checkpointing), the index select "
+        "once; decode = 1 token with seq = context + 1; params = 2 * vocab_size * d_model + 12 * n_layers * d_model^2"
+    ),
+    source="lecture 1, Transformers and accounting: Number of parameters, FLOPs, FLOPs in training (2025)",
+    counts=(
+        "Reads d_model, n_layers, vocab_size and tokens only: a plain feed-forward block four times as wide, as many "
+        "key and value heads as query heads, a head of its own. Counts the index select of the embedding as d_model a "
+        "token (under other). With checkpointing everything is recomputed, the head too."
+    ),
+    count=_count,
+    phases=("forward", "training", "decode"),
+    checkpointing=("none", "full"),
+    params=_params,
+    caveats=caveats.report(
+        caveats.gated,
+        caveats.width,
+        caveats.experts_unseen,
+        caveats.grouped,
+        caveats.heads,
+        caveats.windows,
+        caveats.tied,
+        caveats.positions,
+    ),
+)

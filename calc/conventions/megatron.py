@@ -1,0 +1,63 @@
+"""Megatron-LM's closed formula for a GPT with d_ff = 4 * d_model, and its recomputation factors."""
+
+from __future__ import annotations
+
+from calc.conventions import caveats
+from calc.conventions.base import Convention
+from calc.quantities.flops import Flops
+from calc.query import Query
+from calc.sizes import Size
+from calc.spec.model import ModelSpec
+
+
+def _params(spec: ModelSpec) -> Size:
+    """12 * l * h^2 * (1 + 13 / (12 * h) + (V + s) / (12 * l * h)), s the rows of the position table."""
+    d_model = spec.d_model
+    rows = spec.vocab_size if spec.embedding.n_positions is None else spec.vocab_size + spec.embedding.n_positions
+    return spec.n_layers * (12 * d_model**2 + 13 * d_model) + rows * d_model
+
+
+def _count(spec: ModelSpec, query: Query) -> Flops:
+    """Forward 24 * l * h^2 + 4 * l * s * h in the layers and 2 * h * V for the logits, a token.
+
+    Training takes each three times. Full recomputation repeats the layers and leaves the logits at three. Selective
+    takes the scores twice as often as none, as the paper's s / (3 * h) says and its published utilization needs,
+    though running them once more would be four times in place of three.
+    """
+    tokens = query.batch * query.seq
+    layers = tokens * 24 * spec.n_layers * spec.d_model**2
+    scores = tokens * 4 * spec.n_layers * query.seq * spec.d_model
+    logits = tokens * 2 * spec.d_model * spec.vocab_size
+    if query.phase == "forward":
+        return Flops(layers + logits, scores)
+    times = {"none": (3, 3), "selective": (3, 6), "full": (4, 4)}[query.checkpointing]
+    return Flops(times[0] * layers + 3 * logits, times[1] * scores)
+
+
+MEGATRON = Convention(
+    name="megatron",
+    title="Megatron-LM's closed formula for a GPT",
+    formula=(
+        "training = 72 * batch * seq * n_layers * d_model^2 * (1 + seq / (6 * d_model) "
+        "+ vocab_size / (12 * n_layers * d_model)); selective: seq / (3 * d_model) in place of seq / (6 * d_model); "
+        "full: 96 * batch * seq * n_layers * d_model^2 * (1 + seq / (6 * d_model) "
+        "+ vocab_size / (16 * n_layers * d_model)); "
+        "params = 12 * n_layers * d_model^2 + 13 * n_layers * d_model + (vocab_size + n_positions) * d_model"
+    ),
+    source=(
+        "Efficient Large-Scale Language Model Training on GPU Clusters, equations 2 and 3 (Narayanan et al. 2021, "
+        "arXiv:2104.04473); Reducing Activation Recomputation, appendix A (Korthikanti et al. 2022, arXiv:2205.05198)"
+    ),
+    counts=(
+        "Reads d_model, n_layers, vocab_size and tokens only: a plain feed-forward block four times as wide, as many "
+        "key and value heads as query heads. Scores are the full square. Full recomputation is each layer once more, "
+        "the logits not."
+    ),
+    count=_count,
+    phases=("forward", "training"),
+    checkpointing=("none", "selective", "full"),
+    params=_params,
+    caveats=caveats.report(
+        caveats.gated, caveats.width, caveats.experts_unseen, caveats.grouped, caveats.heads, caveats.windows
+    ),
+)

@@ -1,0 +1,33 @@
+"""PaLM's model FLOPs: six a parameter and token, and the attention products beside them."""
+
+from __future__ import annotations
+
+from calc.blocks.attention import head_sizes
+from calc.conventions import caveats
+from calc.conventions.base import Convention
+from calc.quantities.flops import Flops
+from calc.quantities.parameters import by_component
+from calc.query import Query
+from calc.spec.model import ModelSpec
+
+
+def _count(spec: ModelSpec, query: Query) -> Flops:
+    """6 * N + 12 * L * H * Q * T a token, N every parameter of the model."""
+    tokens = query.batch * query.seq
+    heads = 0
+    for group in spec.layers:
+        n_heads, _, d_head = head_sizes(group.mixer, spec.d_model)
+        heads = heads + group.count * n_heads * d_head
+    return Flops(linear=6 * sum(by_component(spec).values()) * tokens, attention=12 * heads * query.seq * tokens)
+
+
+PALM = Convention(
+    name="palm",
+    title="PaLM's model FLOPs: 6 N and the full attention square",
+    formula="training = batch * seq * (6 * params + 12 * n_layers * n_heads * d_head * seq)",
+    source="PaLM, appendix B (Chowdhery et al. 2022, arXiv:2204.02311)",
+    counts="N is every parameter, tied weights once, lookup tables and norms too. No recomputation, no causal saving.",
+    count=_count,
+    phases=("training",),
+    caveats=caveats.report(caveats.experts_all_counted, caveats.windows),
+)

@@ -1,0 +1,50 @@
+"""torchtitan's FLOPs a token: parameters that a token is multiplied with, and the attended part of the square."""
+
+from __future__ import annotations
+
+from calc.blocks.attention import head_sizes
+from calc.conventions.base import Convention
+from calc.quantities.flops import Flops
+from calc.quantities.parameters import by_component, weights
+from calc.query import Query
+from calc.sizes import Size, minimum
+from calc.spec.model import ModelSpec
+
+
+def _count(spec: ModelSpec, query: Query) -> Flops:
+    """6 * N_active + 12 * (heads * d_head * attended tokens, summed over layers) a token."""
+    tokens = query.batch * query.seq
+    attended: Size = 0
+    for group in spec.layers:
+        n_heads, _, d_head = head_sizes(group.mixer, spec.d_model)
+        window = group.mixer.window
+        keys = query.seq if window is None else minimum(query.seq, window)
+        attended = attended + group.count * n_heads * d_head * keys
+    return Flops(linear=6 * _multiplied(spec) * tokens, attention=12 * attended * tokens)
+
+
+def _multiplied(spec: ModelSpec) -> Size:
+    """Active parameters less the tables that are only looked up; a table that is also the head stays."""
+    looked_up: Size = 0
+    for _, weight, leaf in weights(spec):
+        if leaf.op.kind == "gather" and not (spec.head.tied and weight.component == "embedding"):
+            looked_up = looked_up + weight.elements * leaf.copies
+    return sum(by_component(spec, active=True).values()) - looked_up
+
+
+TORCHTITAN = Convention(
+    name="torchtitan",
+    title="torchtitan's MFU: 6 N without lookup tables, experts by top_k, windows seen",
+    formula=(
+        "training = batch * seq * (6 * (params.active - lookup tables) "
+        "+ 12 * n_layers * n_heads * d_head * min(seq, window))"
+    ),
+    source="pytorch/torchtitan, torchtitan/models/utils.py and pull requests 280 (2024) and 4300 (2026)",
+    counts=(
+        "Parameters a token is multiplied with, norms and biases among them: token and position tables are left out, "
+        "unless the table is the head too. Causal scores are the full square, up to the window where there is one. "
+        "No recomputation."
+    ),
+    count=_count,
+    phases=("training",),
+)

@@ -1,0 +1,81 @@
+"""Every family's importer against transformers' own model of the same config, built without memory on the meta device.
+
+Counted there: elements of each parameter, FLOPs of matrix products (torch's FlopCounterMode, eager attention) and the
+bytes of the cache tensors. Experts run as batched products, since the counter does not know grouped ones.
+"""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import Any, NamedTuple
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+from calc.architectures import FAMILIES, from_config  # noqa: E402
+from calc.load import Load  # noqa: E402
+from calc.quantities.flops import forward  # noqa: E402
+from calc.quantities.kv_cache import kv_cache  # noqa: E402
+from calc.quantities.parameters import by_path  # noqa: E402
+from tests.architectures.cases import BASES, all_cases  # noqa: E402
+from tests.architectures.renaming import compare  # noqa: E402
+
+BATCH, SEQ = 2, 11
+# transformers broadcasts the new Falcon architecture's keys and values to all heads before it caches them.
+BROADCAST = "new_decoder_architecture"
+# Which experts run is data, which the meta device does not have.
+LOOPS_OVER_EXPERTS = {"dbrx"}
+
+
+class Counted(NamedTuple):
+    """What transformers' model of a config holds and does."""
+
+    config: dict[str, Any]
+    elements: dict[str, int]
+    forward: int
+    decode: int
+    cache_bytes: int
+
+
+def count(model_type: str, config: dict[str, Any]) -> Counted:
+    """Build the model in bfloat16; run BATCH x SEQ tokens into an empty cache, then one more of each sequence."""
+    tokens = {"pad_token_id": None, "bos_token_id": 1, "eos_token_id": 1}  # some defaults lie outside a small vocabulary
+    parsed = transformers.AutoConfig.for_model(model_type, **tokens, **config)
+    with torch.device("cpu" if model_type in LOOPS_OVER_EXPERTS else "meta"):
+        model = transformers.AutoModelForCausalLM.from_config(
+            parsed, attn_implementation="eager", experts_implementation="batched_mm", dtype=torch.bfloat16
+        ).eval()
+        cache = transformers.DynamicCache(config=model.config)
+        with FlopCounterMode(display=False) as whole:
+            model(torch.zeros(BATCH, SEQ, dtype=torch.long), past_key_values=cache, use_cache=True)
+        cache_bytes = sum(t.numel() * t.element_size() for layer in cache.layers for t in (layer.keys, layer.values))
+        with FlopCounterMode(display=False) as one:
+            model(torch.zeros(BATCH, 1, dtype=torch.long), past_key_values=cache, use_cache=True)
+    elements = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    saved = json.loads(parsed.to_json_string(use_diff=False))
+    return Counted(saved, elements, whole.get_total_flops(), one.get_total_flops(), cache_bytes)
+
+
+def test_every_family_has_a_case() -> None:
+    assert set(BASES) == set(FAMILIES)
+
+
+@pytest.mark.parametrize(("model_type", "config"), all_cases())
+def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
+    if model_type not in transformers.CONFIG_MAPPING:
+        pytest.skip(f"transformers {transformers.__version__} has no {model_type}")
+    theirs = count(model_type, config)
+    # The config as people write it; then as transformers saves it: rope_parameters, layer_types, all defaults written.
+    for raw in ({"model_type": model_type, **config}, theirs.config):
+        spec = from_config(raw)
+        ours = {path: prod(shape) for path, shape in by_path(spec).items()}
+        assert compare(theirs.elements, ours, model_type) == {}
+        assert forward(spec, Load(batch=BATCH, seq=SEQ)).total == theirs.forward
+        assert forward(spec, Load(batch=BATCH, seq=1, context=SEQ)).total == theirs.decode
+        if not config.get(BROADCAST):
+            assert kv_cache(spec, BATCH, SEQ, "bf16", "cache").total_bytes == theirs.cache_bytes

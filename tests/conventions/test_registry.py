@@ -1,0 +1,147 @@
+"""The registry: names, refusals, what is left unseen, and one formula read three ways."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calc.conventions import ALIASES, CONVENTIONS, Convention, compare, find, flops
+from calc.errors import Refused
+from calc.quantities.registry import QUANTITIES
+from calc.query import Query
+from calc.reading import symbolic, with_sizes
+from calc.spec.shorthand import Shorthand
+from tests.conventions.shapes import LLAMA_3, gpt, gpt_oss_20b, train
+
+GPT = gpt(64, 3, 4, 1000)
+WINDOWED = Shorthand(
+    d_model=64,
+    n_layers=2,
+    n_heads=4,
+    n_kv_heads=2,
+    d_head=24,
+    d_ff=96,
+    vocab_size=99,
+    gated=True,
+    position="rope",
+    window=5,
+).expand()
+EVERY = pytest.mark.parametrize("convention", CONVENTIONS, ids=lambda convention: convention.name)
+
+
+def test_names_are_distinct_and_found() -> None:
+    names = [convention.name for convention in CONVENTIONS]
+    assert len(set(names)) == len(names)
+    assert all(find(name).name == name for name in names)
+    assert find("full") is find("torch")
+    with pytest.raises(Refused, match=r"convention: expected one of torch, causal-half.* full, found nanoflop"):
+        find("nanoflop")
+
+
+@EVERY
+def test_everything_is_documented(convention: Convention) -> None:
+    for text in (convention.title, convention.formula, convention.source, convention.counts):
+        assert text
+        assert "\n" not in text
+    page = (Path(__file__).parents[2] / "docs" / "conventions.md").read_text()
+    assert f"`{convention.name}`" in page
+    assert all(f"`{alias}`" in page for alias in ALIASES)
+
+
+@EVERY
+def test_undefined_phases_and_modes_are_refused(convention: Convention) -> None:
+    if "decode" not in convention.phases:
+        with pytest.raises(Refused, match=rf"phase: expected .*training under {convention.name}, found decode"):
+            flops(GPT, Query(phase="decode", convention=convention.name))
+    if "full-early-stop" not in convention.checkpointing:
+        with pytest.raises(Refused, match=rf"checkpointing: expected none.* under {convention.name}"):
+            flops(GPT, train(convention.name, 8, checkpointing="full-early-stop"))
+
+
+@EVERY
+def test_total_is_the_sum_and_scales_with_the_batch(convention: Convention) -> None:
+    for phase in convention.phases:
+        one = flops(GPT, Query(1, 12, 12, phase, convention.name))
+        three = flops(GPT, Query(3, 12, 12, phase, convention.name))
+        assert one.total == one.linear + one.attention + one.other
+        assert isinstance(one.total, int)
+        assert three.total == 3 * one.total
+
+
+@EVERY
+@pytest.mark.parametrize("spec", [GPT, WINDOWED], ids=["plain", "windowed"])
+def test_ints_symbols_and_arrays_agree(convention: Convention, spec) -> None:
+    formula, values = symbolic(spec)
+    widths = np.array([1.0, 2.0, 3.0]) * spec.d_model
+    for phase in convention.phases:
+        for checkpointing in convention.checkpointing if phase == "training" else ("none",):
+            query = Query(2, 12, 9, phase, convention.name, checkpointing)
+            exact = flops(spec, query).total
+            assert flops(formula, query).total.subs(values) == exact
+            swept = flops(with_sizes(spec, {"d_model": widths}), query).total
+            assert swept[0] == pytest.approx(exact, rel=1e-12)
+            wide = with_sizes(spec, {"d_model": 3 * spec.d_model})
+            assert swept[2] == pytest.approx(flops(wide, query).total, rel=1e-12)
+
+
+@pytest.mark.parametrize(("seq", "window"), [(1, None), (2, None), (7, None), (8, 3), (8, 8), (3, 8)])
+def test_causal_exact_counts_the_pairs_the_mask_keeps(seq: int, window: int | None) -> None:
+    spec = gpt(64, 2, 4, 100, window=window)
+    kept = sum(1 for i in range(seq) for j in range(seq) if j <= i and (window is None or i - j < window))
+    heads = 2 * spec.d_model
+    exact = flops(spec, Query(1, seq, convention="causal-exact"))
+    assert exact.attention == 4 * heads * kept
+    full = flops(spec, Query(1, seq, convention="torch"))
+    assert full.attention == 4 * heads * seq**2
+    assert full.linear == exact.linear
+    hidden = 0 if window is None else max(seq - window, 0)
+    assert flops(spec, Query(1, seq, convention="causal-half")).attention == 2 * heads * (seq**2 - hidden**2)
+
+
+def test_decode_has_nothing_to_halve() -> None:
+    counts = {flops(GPT, Query(2, 1, 511, "decode", name)).total for name in ("torch", "causal-half", "causal-exact")}
+    assert len(counts) == 1
+    assert flops(GPT, Query(1, 1, 511, "decode")).attention == 4 * 3 * 64 * 512
+
+
+def test_compare_lists_every_convention_with_a_count_or_a_reason() -> None:
+    rows = compare(LLAMA_3["8B"], train("palm", 8192, checkpointing="full"))
+    assert [convention for convention, _, _ in rows] == list(CONVENTIONS)
+    assert all((count is None) == bool(reason) for _, count, reason in rows)
+    assert {c.name for c, count, _ in rows if count} == {
+        "torch",
+        "causal-half",
+        "causal-exact",
+        "lecture",
+        "megatron",
+        "llm-foundry",
+    }
+
+
+def test_a_mixture_of_experts_has_no_chinchilla_count() -> None:
+    with pytest.raises(Refused, match="one dense block a layer for chinchilla"):
+        flops(gpt_oss_20b(), train("chinchilla", 16))
+
+
+def test_caveats_name_what_a_formula_does_not_see() -> None:
+    assert find("torch").caveats(gpt_oss_20b()) == ()
+    assert find("megatron").caveats(GPT) == ()
+    lecture = find("lecture").caveats
+    assert any("shares the embedding" in text for text in lecture(GPT))
+    llama = " ".join(lecture(LLAMA_3["8B"]))
+    assert all(word in llama for word in ("gated", "d_ff is 14336", "fewer key and value heads"))
+    oss = " ".join(lecture(gpt_oss_20b()))
+    assert all(word in oss for word in ("mixture of experts", "n_heads * d_head is 4096", "window"))
+    assert "visited all 32; it visits 4" in find("palm").caveats(gpt_oss_20b())[0]
+
+
+def test_quantities_follow_the_convention() -> None:
+    params = next(quantity for quantity in QUANTITIES if quantity.name == "params")
+    query = Query(convention="lecture")
+    assert params.compute(GPT, query) == {"lecture": 2 * 1000 * 64 + 12 * 3 * 64**2}
+    assert sum(params.compute(GPT, replace(query, convention="palm")).values()) == sum(
+        params.compute(GPT, Query()).values()
+    )

@@ -1,0 +1,69 @@
+"""Which way imports flow, and what is too heavy to load before it is needed."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import calc
+from tests.reference import ROOT
+
+HEAVY = ("torch", "sympy", "pandas", "scipy", "numpy", "rich", "streamlit", "transformers")
+ALLOWED = {
+    "calc": {"calc"},
+    "reference_models": {"reference_models", "calc.spec"},
+    "harness": {"harness", "reference_models", "calc"},
+    "dashboard": {"dashboard", "harness", "calc"},
+}
+"""Folder -> the packages of ours that it may import."""
+
+
+def loaded_by(statement: str) -> list[str]:
+    code = f"import sys; {statement}; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import calc",
+        "import calc; calc.estimate(calc.load_model('llama-3-8b'), 'flops.training')",
+        "import calc.cli; calc.cli.cli.main(['params', 'gpt2', '--json'], standalone_mode=False)",
+    ],
+)
+def test_nothing_heavy_is_loaded(statement: str) -> None:
+    assert not set(HEAVY) & set(loaded_by(statement))
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    assert list(calc.__all__) == sorted(calc.__all__)
+    for name in calc.__all__:
+        assert (getattr(calc, name).__doc__ or "").strip(), name
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = calc.nonsense
+
+
+@pytest.mark.parametrize("package", [package for package in ALLOWED if (ROOT / package).is_dir()])
+def test_arrows(package: str) -> None:
+    faults = [
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in (ROOT / package).rglob("*.py")
+        for name in imported(file)
+        if name.split(".")[0] in ALLOWED and not any(f"{name}.".startswith(f"{ok}.") for ok in ALLOWED[package])
+    ]
+    assert not faults
+
+
+def imported(file: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+    return names
