@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 from calc.estimation import Estimate, estimate
 from calc.quantities import registry
-from calc.query import Query
+from calc.query import LOADS, Query
 from calc.reading import symbolic
 from calc.sizes import Size
 from calc.spec.model import ModelSpec
@@ -59,10 +59,9 @@ def explain(spec: ModelSpec, quantity: str, **options: Any) -> Explanation:
     entry = registry.find(quantity)
     symbolic_spec, values = symbolic(spec)
     asked = Query(**options)
-    sizes = {f.name: getattr(asked, f.name) for f in fields(Query) if f.name in ("batch", "seq", "context")}
-    symbols = {name: sympy.Symbol(name, positive=True) for name in sizes if name in entry.uses}
-    values = values | {symbol: sizes[name] for name, symbol in symbols.items()}
-    counted = entry.compute(symbolic_spec, Query(**(options | symbols)))
+    symbols: dict[str, Any] = {name: sympy.Symbol(name, positive=True) for name in LOADS if name in entry.uses}
+    values |= {symbol: getattr(asked, name) for name, symbol in symbols.items()}
+    counted = entry.compute(symbolic_spec, replace(asked, **symbols))
     terms = {name: _tidy(sympy.sympify(term)) for name, term in counted.items()}
     formula = _tidy(sympy.Add(*terms.values()))
     if formula.subs(values) != value.value:

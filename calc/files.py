@@ -32,7 +32,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_json(text: str, where: str) -> dict[str, Any]:
-    """The object that a JSON text holds. Errors: Refused for anything else, NaN, infinities and repeated keys included."""
+    """The object that a JSON text holds. Errors: Refused for anything else, NaN and repeated keys included."""
 
     def constant(name: str) -> Any:
         raise Refused(where, "numbers that JSON knows", name)

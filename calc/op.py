@@ -67,8 +67,6 @@ class Op:
     """One operation of the forward pass.
 
     flops: of matrix multiplications and convolutions, one multiply-accumulate = 2; elementwise work counts 0.
-    saves: whether autograd keeps a tensor made at or just before this op. Checkpointing with early stop recomputes a
-        block up to its last op that does.
     """
 
     name: str
@@ -77,7 +75,6 @@ class Op:
     flops: Size = 0
     weights: tuple[Weight, ...] = ()
     cache: Cache | None = None
-    saves: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,9 @@ PHASES: tuple[Phase, ...] = ("forward", "training", "decode")
 CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "selective", "full", "full-early-stop")
 WINDOW_READINGS: tuple[WindowReading, ...] = ("tokens", "cache")
 
+LOADS = ("batch", "seq", "context")
+"""The fields of a Query that are sizes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Query:

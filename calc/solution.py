@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,13 +12,12 @@ from pydantic import ValidationError
 
 from calc.errors import Refused
 from calc.quantities import registry
-from calc.query import Query
+from calc.query import LOADS, Query
 from calc.reading import sizes_of, with_sizes
 from calc.sizes import Size
 from calc.spec.fields import MAX_LAYERS, MAX_SIZE
 from calc.spec.model import ModelSpec
 
-_LOADS = ("batch", "seq", "context")
 _WIDTHS = ("d_ff", "n_heads", "n_kv_heads", "d_expert", "d_shared")
 _TRIES = 4096
 
@@ -71,14 +70,14 @@ class _Problem:
     def value(self, x: Size) -> Size:
         """The quantity at x; exact for an int."""
         placed = self.place(x)
-        load = {name: placed.pop(name) for name in _LOADS if name in placed}
-        return registry.total(self.compute(with_sizes(self.spec, placed), Query(**(self.options | load))))
+        load = {name: placed.pop(name) for name in LOADS if name in placed}
+        return registry.total(self.compute(with_sizes(self.spec, placed), replace(Query(**self.options), **load)))
 
     def allowed(self, x: int) -> bool:
         """Whether a model with whole sizes at x can be built."""
         if x < 1 or x % self.step:
             return False
-        placed = {name: size for name, size in self.place(x).items() if name not in _LOADS}
+        placed = {name: size for name, size in self.place(x).items() if name not in LOADS}
         try:
             changed = with_sizes(self.spec, placed).model_copy(update={"schedule": None})
             ModelSpec.model_validate(changed.model_dump())
@@ -119,17 +118,17 @@ def solve(
             f"{quantity} of {spec.name} stays between {values.min():,.4g} and {values.max():,.4g} "
             f"for {symbol} from 1 to {limit:,.0f}: {target:,.4g} is not reached"
         )
-    near = [x for x in (_next(problem, math.floor(root), -1, limit), _next(problem, math.floor(root) + 1, 1, limit)) if x]
+    near = [
+        x for x in (_next(problem, math.floor(root), -1, limit), _next(problem, math.floor(root) + 1, 1, limit)) if x
+    ]
     found = [Candidate(problem.place(x), problem.value(x)) for x in near]
     found.sort(key=lambda candidate: abs(candidate.value - target))
     return Solution(quantity, symbol, target, False, root, tuple(found))
 
 
-def _problem(
-    spec: ModelSpec, quantity: str, symbol: str, keep_ratios: bool, options: Mapping[str, Any]
-) -> _Problem:
+def _problem(spec: ModelSpec, quantity: str, symbol: str, keep_ratios: bool, options: Mapping[str, Any]) -> _Problem:
     known = sizes_of(spec)
-    loads = [name for name in _LOADS if name in registry.find(quantity).uses]
+    loads = [name for name in LOADS if name in registry.find(quantity).uses]
     if symbol not in (*known, *loads, "n_layers"):
         raise Refused("--for", f"one of {', '.join([*known, *loads])}", symbol)
     scaled: dict[str, int] = {}
@@ -160,7 +159,8 @@ def _root(problem: _Problem, grid: Any, values: Any, target: float) -> float | N
     if not len(crossings):
         return None
     low, high = grid[crossings[-1]], grid[crossings[-1] + 1]
-    return float(brentq(lambda x: float(problem.value(x)) - target, low, high, xtol=1e-12 * high, rtol=1e-14))
+    crossing: Any = brentq(lambda x: float(problem.value(x)) - target, low, high, xtol=1e-12 * high)
+    return float(crossing)
 
 
 def _next(problem: _Problem, start: int, direction: int, limit: float) -> int | None:

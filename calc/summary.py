@@ -21,8 +21,9 @@ CONTEXTS = (4096, 32768)
 class Report:
     """All terms of the cost report, exact.
 
-    seq: the sequence length of the FLOPs, and the cached tokens of decode. flops: by phase, for one sequence. six_n: 6 * N * seq, N all parameters that
-    a token visits. caches: KV cache of one sequence in bf16, by context length. weights: bytes by number format.
+    seq: the sequence length of the FLOPs, and the cached tokens of decode. flops: by phase, for one sequence.
+    six_n: 6 * N * seq, with all parameters that a token visits as N. caches: KV cache of one sequence in bf16, by
+    context length. weights: bytes by number format.
     """
 
     model: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from calc.errors import Refused
 from calc.quantities import registry
-from calc.query import Query
+from calc.query import LOADS, Query
 from calc.reading import with_sizes
 from calc.spec.model import ModelSpec
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 CHUNK = 2**15
 """Configurations handled together: arrays of 256 KiB stay in a core's cache; larger and smaller were slower."""
-
-_LOADS = ("batch", "seq", "context")
 
 
 def sweep(
@@ -29,7 +27,7 @@ def sweep(
     sizes: symbol name (`d_model`, `n_layers`, `batch`, `seq`, ...) -> array of shape [n]; sizes not named keep the
         spec's value. Nothing checks that heads divide: a configuration that could not be built gets a number too.
     options: the query's other fields, as for `estimate`.
-    Errors: Refused for unknown names or arrays of different lengths.
+    Errors: Refused for unknown names or arrays of different lengths; TypeError for an unknown option.
     """
     import numpy
 
@@ -39,16 +37,14 @@ def sweep(
         raise Refused("sizes", "one or more arrays of one length", str(sorted(lengths)))
     (n,) = next(iter(lengths))
     entries = [registry.find(name) for name in quantities]
-    known = {f.name for f in fields(Query)}
-    if unknown := set(options) - known:
-        raise Refused(sorted(unknown)[0], f"one of {', '.join(sorted(known))}", "no such option")
+    asked = Query(**options)
     result = {entry.name: numpy.empty(n) for entry in entries}
     for start in range(0, n, CHUNK):
         chunk = slice(start, start + CHUNK)
         some = {name: column[chunk] for name, column in columns.items()}
-        load = {name: some.pop(name) for name in _LOADS if name in some}
+        load: dict[str, Any] = {name: some.pop(name) for name in LOADS if name in some}
         changed = with_sizes(spec, some)
-        query = Query(**(options | load))
+        query = replace(asked, **load)
         for entry in entries:
             result[entry.name][chunk] = registry.total(entry.compute(changed, query))
     return result

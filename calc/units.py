@@ -9,7 +9,14 @@ from calc.errors import Refused
 _SI = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _BINARY = {f"{letter}i": 1024 ** (power + 1) for power, letter in enumerate("KMGTPE")}
 _NUMBER = re.compile(r"\s*(\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)\s*([KMGTPE]i|[kKMGBTPE])?\s*([A-Za-z]+)?\s*")
-_UNITS = {"B": "bytes", "bytes": "bytes", "FLOP": "FLOP", "FLOPs": "FLOP", "params": "parameters", "parameters": "parameters"}
+_UNITS = {
+    "B": "bytes",
+    "bytes": "bytes",
+    "FLOP": "FLOP",
+    "FLOPs": "FLOP",
+    "params": "parameters",
+    "parameters": "parameters",
+}
 
 
 def parse_amount(text: str, unit: str, field: str = "value") -> int | float:
@@ -41,7 +48,7 @@ _EXAMPLE = {"parameters": '"7B" or "6.9e9"', "FLOP": '"5.76e23 FLOP"', "bytes": 
 
 
 def parse_tokens(text: str, field: str) -> int:
-    """A whole number of tokens: "4096", "1_000", "8Ki" (8192). "8k" is refused, since people mean both 8000 and 8192."""
+    """A whole number of tokens: "4096", "1_000", "8Ki" (8192). "8k" is refused: people mean both 8000 and 8192."""
     match = re.fullmatch(r"(\d[\d_,]{0,15})(Ki|Mi)?", text.strip())
     if match is None:
         hint = ' ("8Ki" is 8192; "8k" could be either)' if re.fullmatch(r"\d+[kKmM]", text.strip()) else ""
@@ -51,7 +58,16 @@ def parse_tokens(text: str, field: str) -> int:
 
 def si(value: float, unit: str = "") -> str:
     """Three significant digits with an SI prefix: 8.03G, 48.2 TFLOP. Parameters say B for G, as people do."""
-    for factor, prefix in ((1e24, "Y"), (1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for factor, prefix in (
+        (1e24, "Y"),
+        (1e21, "Z"),
+        (1e18, "E"),
+        (1e15, "P"),
+        (1e12, "T"),
+        (1e9, "G"),
+        (1e6, "M"),
+        (1e3, "k"),
+    ):
         if abs(value) >= factor * 0.9995:
             scaled = value / factor
             return f"{_three(scaled)} {prefix}{unit}" if unit else f"{_three(scaled)}{'B' if prefix == 'G' else prefix}"

@@ -35,7 +35,9 @@ def attentions(draw: st.DrawFn, n_heads: int) -> Attention:
 @st.composite
 def channels(draw: st.DrawFn) -> Mlp | Moe:
     if draw(st.booleans()):
-        return draw(st.builds(Mlp, d_ff=st.none() | small, gated=st.booleans(), bias=st.booleans(), fused=st.booleans()))
+        return draw(
+            st.builds(Mlp, d_ff=st.none() | small, gated=st.booleans(), bias=st.booleans(), fused=st.booleans())
+        )
     n_experts = draw(st.integers(1, 16))
     return Moe(
         n_experts=n_experts,

@@ -82,9 +82,15 @@ def test_a_toml_description_says_the_same_three_ways(tmp_path: Path) -> None:
         ("d_model = 3000000000", "d_model: expected less than or equal to 2147483648"),
         ("d_modell = 8", "d_modell: expected no such field"),
         ("d_model = 2020-01-01", "d_model: expected a valid integer"),
-        ("d_model = 8\nn_layers = 200000\nn_heads = 1\nvocab_size = 1", "n_layers: expected less than or equal to 100000"),
+        (
+            "d_model = 8\nn_layers = 200000\nn_heads = 1\nvocab_size = 1",
+            "n_layers: expected less than or equal to 100000",
+        ),
         ("d_model = 8\nn_layers = 1\nn_heads = 3\nvocab_size = 1\nmax_seq_len = 8", "n_heads: expected a divisor"),
-        ("d_model = 8\nn_layers = 1\nn_heads = 4\nn_kv_heads = 3\nvocab_size = 1\nmax_seq_len = 8", "n_kv_heads: expected a divisor"),
+        (
+            "d_model = 8\nn_layers = 1\nn_heads = 4\nn_kv_heads = 3\nvocab_size = 1\nmax_seq_len = 8",
+            "n_kv_heads: expected a divisor",
+        ),
         ("d_model = 8\nn_layers = 1\nn_heads = 4\nvocab_size = 1", "max_seq_len: expected the rows"),
         ("d_model =", "expected TOML"),
         ("config = 3", "config: expected a table, found 3"),

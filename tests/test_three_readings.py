@@ -10,9 +10,9 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calc.build import build
 from calc.load import Load, Scores
 from calc.op import leaves
-from calc.build import build
 from calc.quantities import flops
 from calc.quantities.kv_cache import kv_cache
 from calc.quantities.parameters import by_component
@@ -59,7 +59,9 @@ def test_symbols_give_the_exact_ints(spec: ModelSpec, load: Load, checkpointing:
 def test_arrays_give_the_exact_ints(data: st.DataObject, spec: ModelSpec, load: Load, checkpointing: str) -> None:
     """Several sizes of the same structure in one array, each against its own exact reading."""
     known = sizes_of(spec)
-    varied = {name: [value, *(value * k for k in (2, 5))] for name, value in known.items() if name.startswith("d_model")}
+    varied = {
+        name: [value, *(value * k for k in (2, 5))] for name, value in known.items() if name.startswith("d_model")
+    }
     varied |= {name: [v, v + 1, v + 7] for name, v in known.items() if name.startswith(("n_layers", "d_ff", "vocab"))}
     seqs = data.draw(st.lists(st.integers(1, 10**6), min_size=3, max_size=3))
     columns = {name: numpy.array(values, dtype=float) for name, values in varied.items()}
@@ -74,8 +76,6 @@ def test_arrays_give_the_exact_ints(data: st.DataObject, spec: ModelSpec, load: 
         for name, value in exact.items():
             column = numpy.broadcast_to(numpy.asarray(together[name], dtype=float), 3)
             assert column[i] == pytest.approx(value, rel=1e-12), name
-
-
 
 
 @settings(max_examples=30, deadline=None)

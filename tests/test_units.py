@@ -32,7 +32,16 @@ def test_amounts(text: str, unit: str, value: float) -> None:
 
 @pytest.mark.parametrize(
     ("text", "unit"),
-    [("seven", "parameters"), ("-7B", "parameters"), ("80GiB", "parameters"), ("1e999", "FLOP"), ("1e3 tokens", "bytes"), ("", "FLOP"), ("nan", "FLOP"), ("1 2", "FLOP")],
+    [
+        ("seven", "parameters"),
+        ("-7B", "parameters"),
+        ("80GiB", "parameters"),
+        ("1e999", "FLOP"),
+        ("1e3 tokens", "bytes"),
+        ("", "FLOP"),
+        ("nan", "FLOP"),
+        ("1 2", "FLOP"),
+    ],
 )
 def test_refused_amounts(text: str, unit: str) -> None:
     with pytest.raises(Refused):

@@ -14,8 +14,7 @@ def spec(cfg: Config) -> ModelSpec:
     apply_residual_connection_post_layernorm, slow_but_exact and pretraining_tp change what is added or how a product
     is cut, not what it costs.
     """
-    # A config may carry both names; transformers lets n_embed win.
-    d_model = cfg.size("n_embed", absent=None, null=None) or cfg.size("hidden_size")
+    d_model = width(cfg)
     n_heads = cfg.size("n_head", "num_attention_heads")
     cfg.multiple("hidden_size", d_model, "n_head", n_heads)
     layer = LayerGroup(
@@ -33,3 +32,12 @@ def spec(cfg: Config) -> ModelSpec:
         final_norm=LAYER_NORM,
         head=Head(tied=cfg.flag("tie_word_embeddings", absent=True)),
     )
+
+
+def width(cfg: Config) -> int:
+    """`hidden_size`, or `n_embed`, which wins where a config carries both."""
+    older = cfg.size("n_embed", absent=None, null=None)
+    if older is None:
+        return cfg.size("hidden_size")
+    cfg.size("hidden_size", absent=None)
+    return older

@@ -90,7 +90,11 @@ class Config:
         """A list of exactly `length` words out of `among`, one a layer."""
 
         def read(value: Any) -> tuple[str, ...]:
-            if isinstance(value, list) and len(value) == length and all(isinstance(v, str) and v in among for v in value):
+            if (
+                isinstance(value, list)
+                and len(value) == length
+                and all(isinstance(v, str) and v in among for v in value)
+            ):
                 return tuple(value)
             raise ValueError(f"a list of {length} words out of {', '.join(among)}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calc.architectures.bloom import width
 from calc.architectures.common import activation, kv_heads
 from calc.architectures.config import Config
 from calc.errors import Refused
@@ -15,8 +16,7 @@ def spec(cfg: Config) -> ModelSpec:
 
     The cache holds the grouped keys and values; transformers stores the new architecture's broadcast to all heads.
     """
-    # A config may carry both names; transformers lets n_embed win.
-    d_model = cfg.size("n_embed", absent=None, null=None) or cfg.size("hidden_size")
+    d_model = width(cfg)
     n_heads = cfg.size("num_attention_heads")
     cfg.multiple("hidden_size", d_model, "num_attention_heads", n_heads)
     grouped = cfg.flag("new_decoder_architecture", absent=False, null=False)
@@ -51,13 +51,13 @@ def spec(cfg: Config) -> ModelSpec:
 
 def _n_kv_heads(cfg: Config, n_heads: int, grouped: bool) -> int | None:
     """num_kv_heads counts in the new architecture only; the old one has one key-value head or as many as queries."""
+    n = kv_heads(cfg, n_heads, "num_kv_heads")
+    multi_query = cfg.flag("multi_query", absent=True, null=False)
     if grouped:
-        return kv_heads(cfg, n_heads, "num_kv_heads")
-    if cfg.flag("multi_query", absent=True, null=False):
-        return 1
-    if cfg.raw.get("num_kv_heads") is not None:
-        cfg.only("num_kv_heads", n_heads, why="the old architecture has one key-value head or as many as queries")
-    return None
+        return n
+    if not multi_query and n is not None:
+        raise Refused(f"{cfg.where}num_kv_heads", f"{n_heads}, as many as query heads, or multi_query", n)
+    return 1 if multi_query else None
 
 
 def _placement(cfg: Config, grouped: bool) -> Placement:

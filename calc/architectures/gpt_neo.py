@@ -22,6 +22,7 @@ def spec(cfg: Config) -> ModelSpec:
     n_heads = cfg.size("num_heads", "num_attention_heads")
     cfg.multiple("hidden_size", d_model, "num_heads", n_heads)
     n_layers = cfg.layers("num_layers", "num_hidden_layers")
+    cfg.size("window_size", absent=None)
     if "local" in _attention_layers(cfg, n_layers):
         cfg.notes.append("local layers are counted in full: their window masks, but saves neither FLOPs nor cache")
     n_positions = cfg.size("max_position_embeddings", absent=2048)

@@ -18,7 +18,7 @@ def spec(cfg: Config) -> ModelSpec:
     d_embed = cfg.size("word_embed_proj_dim", absent=None, null=None)
     n_positions = cfg.size("max_position_embeddings", absent=2048)
     norm_before = cfg.flag("do_layer_norm_before", absent=True)
-    last_norm = norm_before and not cfg.flag("_remove_final_layer_norm", absent=False)
+    without_last = cfg.flag("_remove_final_layer_norm", absent=False)
     affine = cfg.flag("layer_norm_elementwise_affine", absent=True)
     norm = Norm(kind="layernorm", affine=affine, bias=affine)
     bias = cfg.flag("enable_bias", absent=True)
@@ -37,6 +37,6 @@ def spec(cfg: Config) -> ModelSpec:
         max_seq_len=n_positions,
         embedding=Embedding(d_embed=None if d_embed == d_model else d_embed, n_positions=n_positions + POSITION_OFFSET),
         layers=(layer,),
-        final_norm=norm if last_norm else None,
+        final_norm=norm if norm_before and not without_last else None,
         head=Head(tied=cfg.flag("tie_word_embeddings", absent=True)),
     )

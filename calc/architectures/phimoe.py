@@ -10,6 +10,7 @@ from calc.spec.model import ModelSpec, Norm
 
 def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' PhimoeConfig: 8 key-value heads, no window, no biases where the keys are absent."""
+    cfg.only("num_experts_per_tok", 2, why="this family's router picks a first and a second expert")
     bias = cfg.flag("attention_bias", absent=False)
     window = cfg.size("sliding_window", absent=None, null=None)
     mixer = attention(cfg, kv_absent=8, qkv_bias=bias, out_bias=bias, window=window)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from calc.architectures.common import activation, layer_kinds, stack, window_of
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import attention, decoder, gated_mlp
@@ -18,7 +20,7 @@ def spec(cfg: Config) -> ModelSpec:
     end = cfg.count("max_window_layers", absent=28 if window else None)
     rule = ["sliding" if window and i % 2 == 0 and i < end else "full" for i in range(n_layers)]
     channels = channel_kinds(cfg, n_layers)
-    made = {kind: sparse(cfg, shared=True) if kind == "moe" else gated_mlp(cfg) for kind in set(channels)}
+    made = channel_of(cfg, channels, shared=True)
 
     def layer(kind: str) -> LayerGroup:
         own = mixer.model_copy(update={"window": window_of(kind, window)})
@@ -31,13 +33,27 @@ def spec(cfg: Config) -> ModelSpec:
 def channel_kinds(cfg: Config, n_layers: int) -> tuple[str, ...]:
     """`moe` for every `decoder_sparse_step`-th layer that is not among `mlp_only_layers`, else `dense`."""
     step = cfg.size("decoder_sparse_step", absent=1)
-    dense = cfg.numbers("mlp_only_layers", absent=(), null=())
+    dense = frozenset(cfg.numbers("mlp_only_layers", absent=(), null=()))
     routed = cfg.count("num_experts", "num_local_experts") > 0
     return tuple("moe" if routed and i not in dense and (i + 1) % step == 0 else "dense" for i in range(n_layers))
 
 
-def sparse(cfg: Config, *, shared: bool) -> Mlp | Moe:
-    """The mixture of experts; shared: with an expert that all tokens visit, scaled by a learned gate."""
+def channel_of(cfg: Config, kinds: Sequence[str], *, shared: bool) -> dict[str, Mlp | Moe]:
+    """The blocks of those `kinds` that occur. shared: an expert that all tokens visit, scaled by a learned gate.
+
+    intermediate_size is the width of the dense blocks, and of no others.
+    """
+    made: dict[str, Mlp | Moe] = {}
+    if "dense" in kinds:
+        made["dense"] = gated_mlp(cfg)
+    else:
+        cfg.size("intermediate_size", absent=None)
+    if "moe" in kinds:
+        made["moe"] = _experts(cfg, shared)
+    return made
+
+
+def _experts(cfg: Config, shared: bool) -> Moe:
     return Moe(
         n_experts=cfg.size("num_experts", "num_local_experts"),
         top_k=cfg.size("num_experts_per_tok"),

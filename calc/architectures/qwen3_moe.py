@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from calc.architectures.common import one_window, stack
 from calc.architectures.config import REFUSE, Config
-from calc.architectures.llama import attention, decoder, gated_mlp
+from calc.architectures.llama import attention, decoder
 from calc.architectures.qwen2 import window_in_use
-from calc.architectures.qwen2_moe import channel_kinds, sparse
+from calc.architectures.qwen2_moe import channel_kinds, channel_of
 from calc.spec.model import LayerGroup, ModelSpec, QkNorm
 
 
@@ -19,8 +19,10 @@ def spec(cfg: Config) -> ModelSpec:
     one_window(cfg, n_layers, window)
     mixer = attention(cfg, kv_absent=4, kv_null=REFUSE, qkv_bias=bias, out_bias=bias, qk_norm=QkNorm(), window=window)
 
-    def layer(kind: str) -> LayerGroup:
-        channel = sparse(cfg, shared=False) if kind == "moe" else gated_mlp(cfg)
-        return LayerGroup(count=n_layers, mixer=mixer, channel=channel)
+    kinds = channel_kinds(cfg, n_layers)
+    made = channel_of(cfg, kinds, shared=False)
 
-    return decoder(cfg, stack(channel_kinds(cfg, n_layers), layer), max_seq_len=32768)
+    def layer(kind: str) -> LayerGroup:
+        return LayerGroup(count=n_layers, mixer=mixer, channel=made[kind])
+
+    return decoder(cfg, stack(kinds, layer), max_seq_len=32768)

@@ -12,7 +12,7 @@ TOKEN_TABLE = "/embedding.token.weight"
 
 
 def embedding(spec: Embedding, vocab_size: Size, d_model: Size, load: Load) -> Part:
-    """Look up tokens [batch, seq] -> [batch, seq, d_model]; learned positions add a second table; lookups count 0 FLOPs."""
+    """Look up tokens [batch, seq] -> [batch, seq, d_model], and learned positions if any; lookups are 0 FLOPs."""
     width = d_model if spec.d_embed is None else spec.d_embed
     body = [Op("token", "gather", "embedding", weights=(Weight(TOKEN_TABLE, (vocab_size, width), "embedding"),))]
     if spec.d_embed is not None:

@@ -16,7 +16,7 @@ def mlp(
     name: str = "mlp",
     component: Component = "mlp",
 ) -> Part:
-    """Plain: down(act(up(x))), 4 * tokens * d_model * d_ff FLOPs. Gated: down(act(gate(x)) * up(x)), half as much again."""
+    """Plain: down(act(up(x))), 4 * tokens * d_model * d_ff FLOPs. Gated: down(act(gate(x)) * up(x)), 1.5 times that."""
     d_ff = 4 * d_model if spec.d_ff is None else spec.d_ff
     if spec.gated and spec.fused:
         up = [linear("gate_up_proj", tokens, d_model, 2 * d_ff, component, bias=spec.bias)]

@@ -60,21 +60,23 @@ def cli() -> None:
 def main() -> None:
     """Run the command line on sys.argv and exit."""
     try:
-        status = cli.main(prog_name="python -m calc" if sys.argv[0].endswith("__main__.py") else None, standalone_mode=False)
+        status = cli.main(
+            prog_name="python -m calc" if sys.argv[0].endswith("__main__.py") else None, standalone_mode=False
+        )
     except Refused as refusal:
         _fail(str(refusal), 2)
     except click.UsageError as error:
         _fail(error.format_message(), 2, error.ctx)
     except click.ClickException as error:
         _fail(error.format_message(), 1)
-    except (ConnectionError, ArithmeticError) as error:
-        _fail(str(error), 1)
     except (KeyboardInterrupt, click.Abort):
         _fail("interrupted", 130)
     except BrokenPipeError:
         # The reader has gone (`| head`): nothing is left to say, and closing stdout must not say it either.
         sys.stderr.close()
         sys.exit(1)
+    except (ConnectionError, ArithmeticError) as error:
+        _fail(str(error), 1)
     else:
         sys.exit(status if isinstance(status, int) else 0)
 

@@ -41,11 +41,11 @@ def flops(models: tuple[ModelSpec, ...], fmt: str, **asked: Any) -> None:
 
 def _record(spec: ModelSpec, query: Query) -> dict[str, Any]:
     decode = query.phase == "decode"
-    options.warn_beyond(spec, query.context + 1 if decode else query.seq, "--context + 1 =" if decode else "--seq")
     convention = conventions.find(query.convention)
+    count = conventions.flops(spec, query)
+    options.warn_beyond(spec, query.context + 1 if decode else query.seq, "--context + 1 =" if decode else "--seq")
     for caveat in convention.caveats(spec):
         click.echo(f"note: {spec.name}: {caveat}", err=True)
-    count = conventions.flops(spec, query)
     tokens = query.batch * (1 if decode else query.seq)
     try:
         per_token = exact_div(count.total, tokens)

@@ -18,7 +18,11 @@ from calc.spec.model import ModelSpec
 @options.seq
 @options.batch
 @click.option(
-    "--dtype", type=click.Choice(CACHE_DTYPES), default="bf16", show_default=True, help="Number format of keys and values."
+    "--dtype",
+    type=click.Choice(CACHE_DTYPES),
+    default="bf16",
+    show_default=True,
+    help="Number format of keys and values.",
 )
 @options.window_reading
 @options.output

@@ -94,7 +94,11 @@ def conventions(compared: str | None, fmt: str, **asked: Any) -> None:
         for c in registry_of_conventions.CONVENTIONS
     ]
     tables = [
-        Table(("", ""), [(key, str(record[key])) for key in ("title", "formula", "counts", "source")], record["convention"])
+        Table(
+            ("", ""),
+            [(key, str(record[key])) for key in ("title", "formula", "counts", "source")],
+            record["convention"],
+        )
         for record in records
     ]
     emit(records, tables, fmt)
@@ -111,11 +115,14 @@ def _compare(spec: ModelSpec, query: Query, fmt: str) -> None:
             rows.append((convention.name, "", "", "", "", f"– {reason}"))
             continue
         parts = {"linear": count.linear, "attention": count.attention, "other": count.other}
-        records.append(record | {"total": count.total, **parts, "ratio": count.total / exact})
-        rows.append(
-            (convention.name, *(f"{n:,.4g}" for n in (count.total, *parts.values())), f"{count.total / exact - 1:+.2%}")
-        )
+        caveats = list(convention.caveats(spec))
+        records.append(record | {"total": count.total, **parts, "ratio": count.total / exact, "caveats": caveats})
+        name = convention.name + " *" * bool(caveats)
+        figures = (f"{n:,.4g}" for n in (count.total, *parts.values()))
+        rows.append((name, *figures, f"{count.total / exact - 1:+.2%}"))
     title = f"{query.phase} of {spec.name}, batch {query.batch}, " + (
         f"context {query.context}" if query.phase == "decode" else f"sequence {query.seq}"
     )
     emit(records, [Table(("convention", "total", "linear", "attention", "other", "against torch"), rows, title)], fmt)
+    if fmt == "table" and any(record.get("caveats") for record in records):
+        click.echo("* its formula does not see all of this model: `flops MODEL --convention NAME` says what", err=True)

@@ -71,7 +71,9 @@ def model(function: F) -> F:
 
 def output(function: F) -> F:
     """`--format` and `--json`, passed on as `fmt`."""
-    function = click.option("--json", "fmt", flag_value="json", help="Short for --format json: one object a line.")(function)
+    function = click.option("--json", "fmt", flag_value="json", help="Short for --format json: one object a line.")(
+        function
+    )
     return click.option(
         "--format",
         "fmt",
@@ -101,4 +103,6 @@ def _load_all(ctx: click.Context, param: click.Parameter, references: tuple[str,
 def warn_beyond(spec: ModelSpec, length: int, option: str) -> None:
     """Say so on stderr where a sequence is longer than the model is made for."""
     if spec.max_seq_len is not None and length > spec.max_seq_len:
-        click.echo(f"note: {spec.name}: {option} {length} is past the {spec.max_seq_len} tokens it is made for", err=True)
+        click.echo(
+            f"note: {spec.name}: {option} {length} is past the {spec.max_seq_len} tokens it is made for", err=True
+        )

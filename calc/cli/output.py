@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import click
 
-
 _NUMBER = re.compile(r"[-+]?\d[\d,.]*(e[-+]?\d+)?%?( [KMGTPEZk]?i?(B|FLOP))?|–")
 
 
@@ -50,7 +49,9 @@ def _flatten(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
             flat |= _flatten(value, f"{prefix}{key}.")
         elif isinstance(value, list):
             for i, item in enumerate(value):
-                flat |= _flatten(item, f"{prefix}{key}.{i}.") if isinstance(item, Mapping) else {f"{prefix}{key}.{i}": item}
+                flat |= (
+                    _flatten(item, f"{prefix}{key}.{i}.") if isinstance(item, Mapping) else {f"{prefix}{key}.{i}": item}
+                )
         else:
             flat[prefix + key] = value
     return flat
@@ -68,7 +69,9 @@ def _csv(records: Sequence[Mapping[str, Any]]) -> None:
     import csv
 
     flat = [_flatten(record) for record in records]
-    writer = csv.DictWriter(sys.stdout, list(dict.fromkeys(key for record in flat for key in record)), lineterminator="\n")
+    writer = csv.DictWriter(
+        sys.stdout, list(dict.fromkeys(key for record in flat for key in record)), lineterminator="\n"
+    )
     writer.writeheader()
     writer.writerows(flat)
 

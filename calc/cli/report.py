@@ -10,9 +10,9 @@ import click
 from calc.cli import options
 from calc.cli.output import Table, emit
 from calc.op import Component
+from calc.spec.model import ModelSpec
 from calc.summary import Report, common_length
 from calc.summary import report as make_report
-from calc.spec.model import ModelSpec
 from calc.units import binary, si
 
 WIDTH = 80

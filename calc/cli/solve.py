@@ -52,9 +52,7 @@ def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: 
     if target <= 0:
         raise Refused(name, "a value above 0", text)
     chosen = {option: value for option, value in asked.items() if option in entry.uses and option != symbol}
-    answer = solve_quantity(
-        model, name, target, symbol, budget=relation == "<=", keep_ratios=keep_ratios, **chosen
-    )
+    answer = solve_quantity(model, name, target, symbol, budget=relation == "<=", keep_ratios=keep_ratios, **chosen)
     emit([_record(model, answer)], [_table(model, answer, entry.unit)], fmt)
 
 

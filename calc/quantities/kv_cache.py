@@ -27,7 +27,9 @@ class KvCache:
     total_bytes: Size
 
 
-def kv_cache(spec: ModelSpec, batch: Size, seq: Size, dtype: str = "bf16", window_reading: WindowReading = "tokens") -> KvCache:
+def kv_cache(
+    spec: ModelSpec, batch: Size, seq: Size, dtype: str = "bf16", window_reading: WindowReading = "tokens"
+) -> KvCache:
     """Keys and values of every layer: 2 * n_kv_heads * d_head elements a token and layer, as many tokens as stay.
 
     Source: Shazeer 2019 (arXiv:1911.02150), section 2.2; windows as in Mistral 7B (arXiv:2310.06825), section 2.

@@ -16,7 +16,7 @@ Row = tuple[str, Weight, Leaf]
 
 
 def weights(spec: ModelSpec) -> Iterator[Row]:
-    """(path, weight, leaf) of every distinct tensor; a path with `{}` stands for as many tensors as its part has copies.
+    """(path, weight, leaf) of every distinct tensor; `{}` in a path stands for the number of a copy.
 
     A tensor that two ops share, such as a tied embedding, comes once, where it is met first.
     """
@@ -30,12 +30,12 @@ def weights(spec: ModelSpec) -> Iterator[Row]:
                 yield path, weight, leaf
 
 
-def by_component(spec: ModelSpec, *, active: bool = False) -> dict[Component, Size]:
+def by_component(spec: ModelSpec, *, active: bool = False) -> dict[str, Size]:
     """Elements by component, in the order of `calc.op.Component`; they sum to the total, tied weights counted once.
 
     active: count only the routed experts that one token visits, routed * top_k / n_experts.
     """
-    totals: dict[Component, Size] = {}
+    totals: dict[str, Size] = {}
     for _, weight, leaf in weights(spec):
         elements = weight.elements * (leaf.active if active else leaf.copies)
         totals[weight.component] = totals.get(weight.component, 0) + elements

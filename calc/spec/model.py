@@ -40,7 +40,7 @@ class QkNorm(Node):
 
 
 class Attention(Node):
-    """Self-attention: multi-head (Vaswani et al. 2017), multi-query (Shazeer 2019) or grouped-query (Ainslie et al. 2023).
+    """Self-attention: multi-head (Vaswani et al. 2017), multi-query (Shazeer 2019), grouped-query (Ainslie 2023).
 
     n_kv_heads: None means n_heads. d_head: None means d_model / n_heads.
     window: each token attends to the last `window` tokens, itself included; None means all.
@@ -176,10 +176,14 @@ class ModelSpec(Node):
                 if (n := self.schedule.count(group.name)) != group.count:
                     raise Refused("schedule", f"{group.count} layers named {group.name}", n)
             if len(self.schedule) != sum(group.count for group in self.layers):
-                raise Refused("schedule", f"names among {', '.join(names)}", ", ".join(sorted(set(self.schedule) - set(names))))
+                raise Refused(
+                    "schedule", f"names among {', '.join(names)}", ", ".join(sorted(set(self.schedule) - set(names)))
+                )
         for group in self.layers:
             if group.mixer.d_head is None and self.d_model % group.mixer.n_heads:
-                raise Refused("n_heads", f"a divisor of d_model = {self.d_model} (or d_head given)", group.mixer.n_heads)
+                raise Refused(
+                    "n_heads", f"a divisor of d_model = {self.d_model} (or d_head given)", group.mixer.n_heads
+                )
         return self
 
     @property

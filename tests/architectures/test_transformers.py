@@ -44,7 +44,11 @@ class Counted(NamedTuple):
 
 def count(model_type: str, config: dict[str, Any]) -> Counted:
     """Build the model in bfloat16; run BATCH x SEQ tokens into an empty cache, then one more of each sequence."""
-    tokens = {"pad_token_id": None, "bos_token_id": 1, "eos_token_id": 1}  # some defaults lie outside a small vocabulary
+    tokens = {
+        "pad_token_id": None,
+        "bos_token_id": 1,
+        "eos_token_id": 1,
+    }  # some defaults lie outside a small vocabulary
     parsed = transformers.AutoConfig.for_model(model_type, **tokens, **config)
     with torch.device("cpu" if model_type in LOOPS_OVER_EXPERTS else "meta"):
         model = transformers.AutoModelForCausalLM.from_config(

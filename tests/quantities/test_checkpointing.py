@@ -55,8 +55,7 @@ def executed(config_class: str, fields: dict[str, Any], reentrant: bool | None) 
     """FLOPs of the forward pass, and of forward and backward, without checkpointing (None) or with one kind of it."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    from torch.utils.flop_counter import FlopCounterMode
-
+    flop_counter = pytest.importorskip("torch.utils.flop_counter")
     config = getattr(transformers, config_class)(**fields)
     kwargs: dict[str, Any] = {"attn_implementation": "eager"}
     if "num_local_experts" in fields:
@@ -65,7 +64,7 @@ def executed(config_class: str, fields: dict[str, Any], reentrant: bool | None) 
     if reentrant is not None:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
     tokens = torch.randint(3, VOCAB, (BATCH, SEQ))
-    with FlopCounterMode(display=False) as counter:
+    with flop_counter.FlopCounterMode(display=False) as counter:
         logits = model(input_ids=tokens, use_cache=False).logits
         once = counter.get_total_flops()
         torch.nn.functional.cross_entropy(logits.reshape(-1, VOCAB), tokens.reshape(-1)).backward()

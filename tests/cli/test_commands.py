@@ -1,0 +1,246 @@
+"""What scripts may rely on: JSON keys and their sums, formats, exit status, one line for what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from calc.cli import main
+from tests.reference import ROOT
+
+Result = tuple[int, str, str]
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the command line in this process: (exit status, stdout, stderr)."""
+
+    def call(*arguments: str) -> Result:
+        monkeypatch.setattr(sys, "argv", ["envelope", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        out, err = capsys.readouterr()
+        return int(stop.value.code or 0), out, err
+
+    return call
+
+
+def test_params_json(run: Run) -> None:
+    status, out, err = run("params", "mixtral-8x7b", "gpt2", "--json")
+    assert (status, err) == (0, "")
+    mixtral, gpt2 = map(json.loads, out.splitlines())
+    assert list(mixtral) == ["model", "total", "active", "embedding", "lm_head", "components"]
+    assert (mixtral["total"], mixtral["active"]) == (46_702_792_704, 12_879_925_248)
+    for record in (mixtral, gpt2):
+        assert sum(record["components"].values()) == record["total"]
+    assert (gpt2["lm_head"], gpt2["embedding"]) == (0, 38_597_376)
+
+
+def test_params_by_path(run: Run) -> None:
+    status, out, _ = run("params", "gpt2", "--by-path", "--json")
+    assert status == 0
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert {"model": "gpt2", "path": "layers.11.attention.qkv_proj.weight", "shape": [2304, 768]} in rows
+    assert len(rows) == 2 + 12 * 12 + 2
+
+
+@pytest.mark.parametrize("phase", ["forward", "training", "decode"])
+def test_flops_json(run: Run, phase: str) -> None:
+    status, out, err = run(
+        "flops", "gpt2", "--seq", "512", "--batch", "3", "--phase", phase, "--context", "512", "--json"
+    )
+    assert (status, err) == (0, "")
+    record = json.loads(out)
+    assert list(record) == ["model", "total", "linear", "attention", "other", "per_token", "convention"]
+    assert record["total"] == record["linear"] + record["attention"] + record["other"]
+    assert record["convention"] == "torch"
+    # Counts of FlopCounterMode over transformers' GPT-2: forward and training at 512, decode with 512 cached.
+    one = {"forward": 136_160_477_184, "training": 408_481_431_552, "decode": 265_975_296}[phase]
+    assert record["total"] == 3 * one
+    assert record["per_token"] == record["total"] / (3 if phase == "decode" else 3 * 512)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["llama-2-7b", "--seq", "1"], (524_288, 0)),
+        (["llama-3-70b", "--seq", "8192"], (327_680, 0)),
+        (["mixtral-8x7b", "--seq", "100"], (131_072, 0)),
+        (["gemma-2-9b", "--seq", "2048"], (344_064, 0)),
+        (["gemma-2-9b", "--seq", "4095"], (344_064, 0)),
+        (["gemma-2-9b", "--seq", "4096"], (172_032, 21 * 8192 * 4096)),
+        (["gemma-2-9b", "--seq", "8192"], (172_032, 21 * 8192 * 4096)),
+        (["gemma-2-9b", "--seq", "8192", "--window-reading", "cache"], (172_032, 21 * 8192 * 4095)),
+        (["falcon-7b", "--seq", "10"], (8192, 0)),
+    ],
+)
+def test_kv_cache_json(run: Run, arguments: list[str], expected: tuple[int, int]) -> None:
+    status, out, _ = run("kv-cache", *arguments, "--batch", "5", "--json")
+    assert status == 0
+    record = json.loads(out)
+    assert list(record) == ["model", "bytes_per_token", "average_bytes_per_token", "state_bytes", "total_bytes"]
+    assert (record["bytes_per_token"], record["state_bytes"]) == expected
+    seq = int(arguments[2])
+    assert record["total_bytes"] == 5 * (seq * expected[0] + expected[1])
+    assert record["average_bytes_per_token"] == record["total_bytes"] / (5 * seq)
+
+
+def test_windowed_averages(run: Run) -> None:
+    for model, average in (("gemma-2-9b", 258_048), ("gpt-oss-20b", 24_960)):
+        assert json.loads(run("kv-cache", model, "--seq", "8192", "--json")[1])["average_bytes_per_token"] == average
+
+
+@pytest.mark.parametrize(("dtype", "factor"), [("fp32", 4), ("fp16", 2), ("bf16", 2), ("fp8", 1), ("int8", 1)])
+def test_cache_dtypes(run: Run, dtype: str, factor: int) -> None:
+    record = json.loads(run("kv-cache", "gpt2", "--seq", "7", "--dtype", dtype, "--json")[1])
+    assert record["bytes_per_token"] == 18_432 * factor
+
+
+def test_the_same_figures_in_every_format(run: Run) -> None:
+    figures = [run("params", "gpt2", "--format", fmt)[1] for fmt in ("table", "markdown")]
+    assert all("124,439,808" in text for text in figures)
+    (row,) = csv.DictReader(io.StringIO(run("params", "gpt2", "--format", "csv")[1]))
+    assert row["total"] == "124439808"
+    assert row["components.mlp"] == "56669184"
+
+
+def test_report_is_one_page_of_eighty_columns(run: Run) -> None:
+    for model in ("gpt2", "llama-3.1-405b", "gpt-oss-120b", "gpt3-175b"):
+        status, out, err = run("report", model)
+        assert (status, err) == (0, "")
+        assert max(map(len, out.splitlines())) <= 80
+        for word in ("PARAMETERS", "FLOPS", "KV CACHE", "WEIGHTS", "explain", "6·N"):
+            assert word in out
+
+
+def test_every_explain_command_of_the_report_gives_its_figure(run: Run) -> None:
+    _, page, _ = run("report", "mistral-7b")
+    report = json.loads(run("report", "mistral-7b", "--json")[1])
+    commands = [line.partition("explain ")[2].split() for line in page.splitlines() if "explain " in line]
+    values = {json.loads(run("explain", *command, "--json")[1])["value"] for command in commands}
+    figures = {report["params"]["total"], report["params"]["active"]}
+    figures |= {report["flops"][phase] for phase in ("forward", "training", "decode")}
+    assert values == figures | set(report["kv_cache"].values()) | set(report["weights"].values())
+
+
+def test_models_side_by_side_share_a_sequence_length(run: Run) -> None:
+    records = [json.loads(line) for line in run("report", "gpt2", "llama-3-8b", "--json")[1].splitlines()]
+    assert [record["flops"]["seq"] for record in records] == [1024, 1024]
+
+
+def test_explain_json(run: Run) -> None:
+    record = json.loads(run("explain", "llama-3-8b", "kv_cache", "--seq", "4096", "--batch", "2", "--json")[1])
+    assert record["value"] == 2 * 4096 * 131_072
+    assert set(record["symbols"]) == {"n_layers", "n_kv_heads", "d_model", "n_heads", "batch", "seq"}
+    assert "Shazeer" in record["source"]
+
+
+def test_solve_json(run: Run) -> None:
+    record = json.loads(run("solve", "llama-3-8b", "kv_cache<=40GiB", "--for", "seq", "--json")[1])
+    assert record["candidates"] == [{"sizes": {"seq": 327_680}, "value": 40 * 2**30}]
+    assert run("solve", "llama-3-8b", "params=1", "--for", "n_layers")[0] == 1
+
+
+def test_conventions_name_their_source(run: Run) -> None:
+    records = [json.loads(line) for line in run("conventions", "--json")[1].splitlines()]
+    assert all(record["source"] and record["formula"] for record in records)
+    compared = run("conventions", "--compare", "gpt-oss-20b", "--phase", "decode", "--json")[1]
+    refusing = [json.loads(line) for line in compared.splitlines() if '"total": null' in line]
+    assert all("phase" in record["reason"] for record in refusing)
+
+
+def test_lecture_counts_its_own_parameters_and_says_what_it_does_not_see(run: Run) -> None:
+    status, out, err = run("params", "mixtral-8x7b", "--convention", "lecture", "--json")
+    assert status == 0
+    assert json.loads(out)["total"] == 2 * 32000 * 4096 + 12 * 32 * 4096**2
+    assert err.count("note: ") >= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (["params", "nope"], "MODEL"),
+        (["params"], "MODEL"),
+        (["nonsense"], "COMMAND"),
+        (["flops", "gpt2", "--seq", "0"], "--seq"),
+        (["flops", "gpt2", "--seq", "-1"], "--seq"),
+        (["flops", "gpt2", "--seq", "1.5"], "--seq"),
+        (["flops", "gpt2", "--seq", "9" * 5000], "--seq"),
+        (["flops", "gpt2", "--batch", "two"], "--batch"),
+        (["flops", "gpt2", "--phase", "sideways"], "--phase"),
+        (["flops", "gpt2", "--convention", "mine"], "convention"),
+        (["flops", "gpt2", "--phase", "decode", "--convention", "chinchilla"], "phase"),
+        (["flops", "gpt2", "--phase", "training", "--convention", "palm", "--checkpointing", "full"], "checkpointing"),
+        (["kv-cache", "gpt2", "--dtype", "int3"], "--dtype"),
+        (["explain", "gpt2", "nonsense"], "QUANTITY"),
+        (["solve", "gpt2", "params", "--for", "d_model"], "QUANTITY=VALUE"),
+        (["solve", "gpt2", "params=-1", "--for", "d_model"], "params"),
+        (["solve", "gpt2", "params=0", "--for", "d_model"], "params"),
+        (["solve", "gpt2", "params=7GiB", "--for", "d_model"], "params"),
+        (["solve", "gpt2", "params=7B", "--for", "flux"], "--for"),
+        (["params", "gpt2", "--no-such-option"], "--no-such-option"),
+        (["params", "a\nb\x1b[31m.json"], "regular file"),
+    ],
+)
+def test_what_is_refused_takes_one_line_and_exit_status_2(run: Run, arguments: list[str], field: str) -> None:
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert field in err
+    assert all(c.isprintable() for c in err[:-1])
+
+
+def test_hostile_configs(run: Run, tmp_path: Path) -> None:
+    good = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257}
+    path = tmp_path / "config.json"
+    for change in (
+        {"n_embd": True}, {"n_embd": 768.0}, {"n_embd": "768"}, {"n_embd": None}, {"n_embd": -768}, {"n_embd": 2**32},
+        {"n_layer": 10**5 + 1}, {"n_layer": 0}, {"n_head": 7}, {"vocab_size": [50257]}, {"vocab_size": {"a": {}}},
+        {"model_type": "nonsense", "auto_map": {"AutoModel": "x.y"}}, {"model_type": None},
+        {"activation_function": "xielu"},
+    ):  # fmt: skip
+        path.write_text(json.dumps(good | change))
+        status, out, err = run("report", str(path))
+        assert (status, out) == (2, ""), change
+        assert err.count("\n") == 1
+        assert any(key in err for key in change)
+    for key in ("n_embd", "n_layer", "n_head", "vocab_size", "model_type"):
+        path.write_text(json.dumps({k: v for k, v in good.items() if k != key}))
+        status, _, err = run("report", str(path))
+        assert status == 2
+        assert f"error: {key}: expected" in err
+        assert "found nothing" in err
+
+
+def test_auto_map_is_ignored_aloud(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    config = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 1, "vocab_size": 5, "n_positions": 4}
+    path.write_text(json.dumps(config | {"auto_map": {"AutoModel": "evil.Evil"}}))
+    status, out, err = run("params", str(path), "--json")
+    assert status == 0
+    assert json.loads(out)["total"] > 0
+    assert err.count("\n") == 1
+    assert "auto_map" in err
+
+
+def test_a_reader_that_leaves_early_is_no_fault() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "calc", "params", "mixtral-8x7b", "--by-path"],
+        cwd=ROOT,
+        stdout=write,
+        stderr=subprocess.PIPE,
+    )
+    os.close(write)
+    assert b"Traceback" not in done.stderr

@@ -1,0 +1,68 @@
+"""What the documents show is what the commands print."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from calc.architectures import FAMILIES
+from calc.cli import COMMANDS, cli
+from tests.reference import ROOT
+
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "calc" / "architectures" / "README.md"]
+
+
+def sessions() -> list[tuple[str, str, str]]:
+    """(document, command, what stands below it) for every command shown in a console block."""
+    found = []
+    for document in DOCUMENTS:
+        for block in re.findall(r"^```console\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL):
+            for shown in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+                command, _, output = shown.partition("\n")
+                found.append((document.name, command, output))
+    return found
+
+
+def run(command: str) -> subprocess.CompletedProcess[str]:
+    words = shlex.split(command)
+    assert words[:3] == ["python", "-m", "calc"], command
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONIOENCODING": "utf-8", "PYTHONPATH": str(ROOT)}
+    arguments = [sys.executable, *words[1:]]
+    return subprocess.run(arguments, cwd=ROOT, capture_output=True, encoding="utf-8", env=environment, check=False)
+
+
+@pytest.mark.parametrize(("document", "command", "output"), sessions(), ids=lambda text: text[:60])
+def test_documented_output(document: str, command: str, output: str) -> None:
+    done = run(command)
+    assert (done.stderr + done.stdout).rstrip() == output.rstrip()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example_that_runs(command: str) -> None:
+    text = run(f"python -m calc {command} --help").stdout
+    examples = re.findall(r"^ +(python -m calc .*)$", text, re.MULTILINE)
+    assert examples
+    for example in examples:
+        if "path/to" not in example:
+            done = run(example)
+            assert done.returncode == 0, done.stderr
+            assert done.stdout
+
+
+def test_every_command_and_family_is_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for command in COMMANDS:
+        assert f"python -m calc {command}" in readme, command
+    for family in FAMILIES:
+        assert re.search(rf"\b{family}\b", readme), family
+    assert "python -m calc report" in cli.help
+
+
+def test_ci_runs_the_second_command_of_the_readme() -> None:
+    first, second = re.findall(r"^python3 -m venv .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert first.endswith("python -m calc report llama-3-8b")
+    assert f"\n{second}\n" in (ROOT / ".ci" / "run").read_text()
