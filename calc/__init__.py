@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from calc.architectures import from_config
-    from calc.conventions import compare
+    from calc.conventions import compare, flops
     from calc.errors import Refused
     from calc.estimation import Estimate, estimate
     from calc.explanation import Explanation, explain
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from calc.models import load_model, preset_names
     from calc.quantities.flops import Flops
     from calc.quantities.kv_cache import KvCache, kv_cache
-    from calc.quantities.parameters import by_component, by_path
+    from calc.quantities.parameters import parameter_shapes, parameters
     from calc.query import Query
     from calc.reading import sizes_of, symbolic, with_sizes
     from calc.solution import NoSolution, Solution, solve
@@ -45,14 +45,15 @@ _HOME = {
     "Report": "calc.summary",
     "Shorthand": "calc.spec.shorthand",
     "Solution": "calc.solution",
-    "by_component": "calc.quantities.parameters",
-    "by_path": "calc.quantities.parameters",
     "compare": "calc.conventions",
     "estimate": "calc.estimation",
     "explain": "calc.explanation",
+    "flops": "calc.conventions",
     "from_config": "calc.architectures",
     "kv_cache": "calc.quantities.kv_cache",
     "load_model": "calc.models",
+    "parameter_shapes": "calc.quantities.parameters",
+    "parameters": "calc.quantities.parameters",
     "preset_names": "calc.models",
     "report": "calc.summary",
     "sizes_of": "calc.reading",
@@ -75,14 +76,15 @@ __all__ = [
     "Report",
     "Shorthand",
     "Solution",
-    "by_component",
-    "by_path",
     "compare",
     "estimate",
     "explain",
+    "flops",
     "from_config",
     "kv_cache",
     "load_model",
+    "parameter_shapes",
+    "parameters",
     "preset_names",
     "report",
     "sizes_of",

@@ -9,7 +9,7 @@ from calc import conventions
 from calc.dtypes import DTYPES
 from calc.quantities import registry
 from calc.quantities.kv_cache import KvCache, kv_cache
-from calc.quantities.parameters import by_component
+from calc.quantities.parameters import parameters
 from calc.query import Query
 from calc.spec.model import ModelSpec, Moe
 from calc.units import binary, si
@@ -51,7 +51,7 @@ def report(spec: ModelSpec, seq: int | None = None) -> Report:
     longest = spec.max_seq_len
     seq = common_length([spec]) if seq is None else seq
     query = Query(seq=seq, context=seq)
-    components, active = by_component(spec), by_component(spec, active=True)
+    components, active = parameters(spec), parameters(spec, active=True)
     flops = {
         phase: conventions.flops(spec, replace(query, phase=phase)).total for phase in ("forward", "training", "decode")
     }

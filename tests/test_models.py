@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import calc
 from calc.files import parse_json, parse_toml
 from calc.models import PRESETS, from_toml
-from calc.quantities.parameters import by_component
+from calc.quantities.parameters import parameters
 
 GPT2 = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257, "n_positions": 1024}
 
@@ -22,7 +22,7 @@ GPT2 = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab
 def test_presets_match_what_was_published(name: str) -> None:
     """To the integer where the publication is exact; GPT-3's table gives millions."""
     published = parse_toml((PRESETS / f"{name}.toml").read_text(), name)["published"]["params"]
-    total = sum(by_component(calc.load_model(name)).values())
+    total = sum(parameters(calc.load_model(name)).values())
     assert total == pytest.approx(published, rel=0.0005 if name == "gpt3-175b" else 0, abs=0)
 
 
@@ -38,7 +38,7 @@ def test_a_config_file_is_named_after_itself_or_its_folder(tmp_path: Path) -> No
         path.write_text(json.dumps(GPT2))
         spec = calc.load_model(str(path))
         assert (spec.name, spec.family) == ("My-Model", "gpt2")
-        assert sum(by_component(spec).values()) == 124_439_808
+        assert sum(parameters(spec).values()) == 124_439_808
 
 
 def test_a_toml_description_says_the_same_three_ways(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_toml_description_says_the_same_three_ways(tmp_path: Path) -> None:
     for text in (short, full, config):
         path = tmp_path / "model.toml"
         path.write_text(text)
-        assert sum(by_component(calc.load_model(str(path))).values()) == 124_439_808
+        assert sum(parameters(calc.load_model(str(path))).values()) == 124_439_808
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from calc.load import Load, Scores
 from calc.op import leaves
 from calc.quantities import flops
 from calc.quantities.kv_cache import kv_cache
-from calc.quantities.parameters import by_component
+from calc.quantities.parameters import parameters
 from calc.query import CHECKPOINTING
 from calc.reading import sizes_of, symbolic, with_sizes
 from calc.spec.model import ModelSpec
@@ -32,8 +32,8 @@ loads = st.builds(
 
 def everything(spec: ModelSpec, load: Load, checkpointing: str) -> dict[str, object]:
     """Every quantity's terms under one load."""
-    found: dict[str, object] = {f"params {k}": v for k, v in by_component(spec).items()}
-    found |= {f"active {k}": v for k, v in by_component(spec, active=True).items()}
+    found: dict[str, object] = {f"params {k}": v for k, v in parameters(spec).items()}
+    found |= {f"active {k}": v for k, v in parameters(spec, active=True).items()}
     for name, count in (
         ("forward", flops.forward(spec, load)),
         ("training", flops.training(spec, load, checkpointing)),
@@ -83,4 +83,4 @@ def test_arrays_give_the_exact_ints(data: st.DataObject, spec: ModelSpec, load: 
 def test_terms_are_never_negative_and_weights_have_unique_homes(spec: ModelSpec, load: Load) -> None:
     for leaf in leaves(build(spec, load)):
         assert leaf.op.flops >= 0
-    assert all(value > 0 for value in by_component(spec).values())
+    assert all(value > 0 for value in parameters(spec).values())

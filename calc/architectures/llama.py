@@ -7,7 +7,7 @@ from typing import Any
 
 from calc.architectures.common import activation, d_head, kv_heads, one_window
 from calc.architectures.config import REFUSE, Config
-from calc.spec.model import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Moe, Norm
+from calc.spec.model import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Moe, Norm, Placement
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -48,14 +48,22 @@ def gated_mlp(cfg: Config, *, bias: bool = False, fused: bool = False) -> Mlp:
     return Mlp(d_ff=cfg.size("intermediate_size"), gated=True, bias=bias, fused=fused, activation=act)
 
 
-def uniform(cfg: Config, mixer: Attention, channel: Mlp | Moe, *, norm: Norm | None = None, **rest: Any) -> ModelSpec:
+def uniform(
+    cfg: Config,
+    mixer: Attention,
+    channel: Mlp | Moe,
+    *,
+    norm: Norm | None = None,
+    placement: Placement = "pre",
+    **rest: Any,
+) -> ModelSpec:
     """A model of num_hidden_layers layers that are all alike. rest: as in `decoder`."""
     n_layers = cfg.layers("num_hidden_layers")
     if mixer.window is None:
         cfg.only("sliding_window", None, why="no layer of this family has a window")
     one_window(cfg, n_layers, mixer.window)
     norm = norm or Norm()
-    layer = LayerGroup(count=n_layers, mixer=mixer, channel=channel, norm=norm, placement=rest.pop("placement", "pre"))
+    layer = LayerGroup(count=n_layers, mixer=mixer, channel=channel, norm=norm, placement=placement)
     return decoder(cfg, {"layers": (layer,)}, norm=norm, **rest)
 
 

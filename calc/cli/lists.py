@@ -11,7 +11,7 @@ from calc.cli import options
 from calc.cli.output import Table, emit
 from calc.models import load_model, preset_names, preset_title
 from calc.quantities import registry
-from calc.quantities.parameters import by_component
+from calc.quantities.parameters import parameters
 from calc.query import Query
 from calc.spec.model import ModelSpec
 from calc.symbols import SYMBOLS
@@ -29,7 +29,7 @@ def models(fmt: str) -> None:
     records = []
     for name in preset_names():
         spec = load_model(name)
-        total = registry.total(by_component(spec))
+        total = registry.total(parameters(spec))
         records.append({"model": name, "title": preset_title(name), "family": spec.family, "params": total})
     rows = [(r["model"], r["title"], r["family"], f"{r['params']:,}") for r in records]
     emit(records, [Table(("model", "title", "family", "parameters"), rows)], fmt)

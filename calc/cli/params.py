@@ -10,7 +10,7 @@ from calc import conventions
 from calc.cli import options
 from calc.cli.output import Table, emit, side_by_side
 from calc.quantities import registry
-from calc.quantities.parameters import by_component, by_path
+from calc.quantities.parameters import parameter_shapes, parameters
 from calc.query import Query
 from calc.spec.model import ModelSpec
 
@@ -43,7 +43,7 @@ def _record(spec: ModelSpec, convention: str) -> dict[str, Any]:
         for caveat in named.caveats(spec):
             click.echo(f"note: {spec.name}: {caveat}", err=True)
         return {"model": spec.name, "total": named.params(spec), "convention": named.name}
-    components = by_component(spec)
+    components = parameters(spec)
     return {
         "model": spec.name,
         "total": registry.total(components),
@@ -55,7 +55,7 @@ def _record(spec: ModelSpec, convention: str) -> dict[str, Any]:
 
 
 def _paths(spec: ModelSpec, fmt: str) -> None:
-    shapes = by_path(spec)
+    shapes = parameter_shapes(spec)
     records = [{"model": spec.name, "path": path, "shape": list(shape)} for path, shape in shapes.items()]
     rows = [(path, " × ".join(map(str, shape))) for path, shape in shapes.items()]
     emit(records, [Table(("path", "shape"), rows, spec.name)], fmt)

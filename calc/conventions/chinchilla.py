@@ -7,7 +7,7 @@ from calc.conventions import caveats
 from calc.conventions.base import Convention
 from calc.errors import Refused
 from calc.quantities.flops import Flops
-from calc.quantities.parameters import by_component
+from calc.quantities.parameters import parameters
 from calc.query import Query
 from calc.sizes import Size
 from calc.spec.model import ModelSpec, Moe
@@ -32,7 +32,7 @@ def _detailed(spec: ModelSpec, query: Query) -> Flops:
 
 
 def _six_n_d(spec: ModelSpec, query: Query) -> Flops:
-    return Flops(linear=6 * sum(by_component(spec).values()) * query.batch * query.seq, attention=0)
+    return Flops(linear=6 * sum(parameters(spec).values()) * query.batch * query.seq, attention=0)
 
 
 CHINCHILLA = Convention(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.conventions import caveats
 from calc.conventions.base import Convention
 from calc.quantities.flops import Flops
-from calc.quantities.parameters import by_component
+from calc.quantities.parameters import parameters
 from calc.query import Query
 from calc.spec.model import ModelSpec
 
@@ -14,7 +14,7 @@ def _count(spec: ModelSpec, query: Query) -> Flops:
     """Forward 2 * N * tokens + 4 * L * d * seq^2 a sequence; training three times that, with checkpointing four."""
     tokens = query.batch * query.seq
     once = Flops(
-        linear=2 * sum(by_component(spec).values()) * tokens,
+        linear=2 * sum(parameters(spec).values()) * tokens,
         attention=4 * spec.n_layers * spec.d_model * query.seq * tokens,
     )
     if query.phase == "forward":

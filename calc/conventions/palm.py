@@ -6,7 +6,7 @@ from calc.blocks.attention import head_sizes
 from calc.conventions import caveats
 from calc.conventions.base import Convention
 from calc.quantities.flops import Flops
-from calc.quantities.parameters import by_component
+from calc.quantities.parameters import parameters
 from calc.query import Query
 from calc.spec.model import ModelSpec
 
@@ -18,7 +18,7 @@ def _count(spec: ModelSpec, query: Query) -> Flops:
     for group in spec.layers:
         n_heads, _, d_head = head_sizes(group.mixer, spec.d_model)
         heads = heads + group.count * n_heads * d_head
-    return Flops(linear=6 * sum(by_component(spec).values()) * tokens, attention=12 * heads * query.seq * tokens)
+    return Flops(linear=6 * sum(parameters(spec).values()) * tokens, attention=12 * heads * query.seq * tokens)
 
 
 PALM = Convention(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.blocks.attention import head_sizes
 from calc.conventions.base import Convention
 from calc.quantities.flops import Flops
-from calc.quantities.parameters import by_component, weights
+from calc.quantities.parameters import parameters, weights
 from calc.query import Query
 from calc.sizes import Size, minimum
 from calc.spec.model import ModelSpec
@@ -29,7 +29,7 @@ def _multiplied(spec: ModelSpec) -> Size:
     for _, weight, leaf in weights(spec):
         if leaf.op.kind == "gather" and not (spec.head.tied and weight.component == "embedding"):
             looked_up = looked_up + weight.elements * leaf.copies
-    return sum(by_component(spec, active=True).values()) - looked_up
+    return sum(parameters(spec, active=True).values()) - looked_up
 
 
 TORCHTITAN = Convention(

@@ -30,7 +30,7 @@ def weights(spec: ModelSpec) -> Iterator[Row]:
                 yield path, weight, leaf
 
 
-def by_component(spec: ModelSpec, *, active: bool = False) -> dict[str, Size]:
+def parameters(spec: ModelSpec, *, active: bool = False) -> dict[str, Size]:
     """Elements by component, in the order of `calc.op.Component`; they sum to the total, tied weights counted once.
 
     active: count only the routed experts that one token visits, routed * top_k / n_experts.
@@ -42,7 +42,7 @@ def by_component(spec: ModelSpec, *, active: bool = False) -> dict[str, Size]:
     return {name: totals[name] for name in get_args(Component) if name in totals}
 
 
-def by_path(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
+def parameter_shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
     """Shape of every parameter tensor by its full path, layers and experts numbered from 0."""
     return {full: weight.shape for path, weight, leaf in weights(spec) for full in _numbered(path, leaf)}
 

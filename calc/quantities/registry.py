@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from calc import conventions
 from calc.errors import Refused
 from calc.quantities.kv_cache import kv_cache
-from calc.quantities.parameters import by_component
+from calc.quantities.parameters import parameters
 from calc.quantities.weights import weight_bytes
 from calc.query import Phase, Query
 from calc.sizes import Size
@@ -35,12 +35,12 @@ class Quantity:
 def _params(spec: ModelSpec, query: Query) -> Breakdown:
     convention = conventions.find(query.convention)
     if convention.params is None:
-        return by_component(spec)
+        return parameters(spec)
     return {convention.name: convention.params(spec)}
 
 
 def _active(spec: ModelSpec, query: Query) -> Breakdown:
-    return by_component(spec, active=True)
+    return parameters(spec, active=True)
 
 
 def _flops(phase: Phase) -> Callable[[ModelSpec, Query], Breakdown]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.dtypes import dtype as find_dtype
-from calc.quantities.parameters import by_component
+from calc.quantities.parameters import parameters
 from calc.sizes import Size, ceil_div
 from calc.spec.model import ModelSpec
 
@@ -14,7 +14,7 @@ def weight_bytes(spec: ModelSpec, dtype: str = "bf16") -> dict[str, Size]:
     int4 counts half a byte a parameter and no scales. An odd number of 4-bit elements takes a whole last byte.
     """
     bits = find_dtype(dtype).bits
-    return {name: _bytes(elements, bits) for name, elements in by_component(spec).items()}
+    return {name: _bytes(elements, bits) for name, elements in parameters(spec).items()}
 
 
 def _bytes(elements: Size, bits: int) -> Size:

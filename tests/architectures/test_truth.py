@@ -13,7 +13,7 @@ from calc.architectures import FAMILIES, from_config
 from calc.load import Load
 from calc.quantities.flops import forward
 from calc.quantities.kv_cache import kv_cache
-from calc.quantities.parameters import by_component, weights
+from calc.quantities.parameters import parameters, weights
 from calc.spec.model import ModelSpec
 from tests import reference
 from tests.architectures.renaming import compare
@@ -39,8 +39,8 @@ def test_reference_is_there() -> None:
 @each_model
 def test_total_and_active(record: dict[str, Any]) -> None:
     spec = spec_of(record["name"])
-    assert sum(by_component(spec).values()) == record["params"]["total"]
-    assert sum(by_component(spec, active=True).values()) == record["params"]["active"]
+    assert sum(parameters(spec).values()) == record["params"]["total"]
+    assert sum(parameters(spec, active=True).values()) == record["params"]["active"]
 
 
 @each_model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from calc.conventions import find, flops
-from calc.quantities.parameters import by_component
+from calc.quantities.parameters import parameters
 from calc.query import Query
 from calc.spec.model import ModelSpec
 from tests.conventions.shapes import LLAMA_3, PALM_540B, gpt, gpt_oss_20b, train
@@ -21,7 +21,7 @@ def significant(value: float, digits: int) -> float:
 
 def test_palm_540b_utilization() -> None:
     """PaLM, table 3 and section 4.1: 540.35B parameters, 238.3K tokens/s on 6,144 TPU v4 of 275 TFLOP/s, 46.2 %."""
-    assert sum(by_component(PALM_540B).values()) / 1e9 == pytest.approx(540.35, abs=0.01)
+    assert sum(parameters(PALM_540B).values()) / 1e9 == pytest.approx(540.35, abs=0.01)
     utilization = per_token(PALM_540B, "palm", 2048) * 238.3e3 / (6144 * 275e12)
     assert round(100 * utilization, 1) == 46.2
 
@@ -85,7 +85,7 @@ def test_chinchilla_table_a4(d_model: int, n_layers: int, n_heads: int, d_head: 
 )
 def test_chinchilla_table_3(params: float, compute: float, tokens: float) -> None:
     spec = gpt(1024, 24, 16, 32000)
-    factor = per_token(spec, "chinchilla-6nd", 2048) / sum(by_component(spec).values())
+    factor = per_token(spec, "chinchilla-6nd", 2048) / sum(parameters(spec).values())
     assert significant(factor * params * tokens, 3) == compute
 
 

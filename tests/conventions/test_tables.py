@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from calc.conventions import find, flops
-from calc.quantities.parameters import by_component
+from calc.quantities.parameters import parameters
 from tests.conventions.shapes import LLAMA_3, gpt, train
 from tests.reference import folder
 
@@ -37,7 +37,7 @@ def test_llm_foundry_reproduces_every_row() -> None:
             int(row["cfg_vocab_size"]),
             max_seq_len=seq,
         )
-        assert sum(by_component(spec).values()) == int(row["n_params"])
+        assert sum(parameters(spec).values()) == int(row["n_params"])
         peak = peaks[row["gpu"].split("_")[0], row["precision"].removeprefix("amp_")]
         speed = float(row["tokens_per_s"]) / seq / int(row["n_gpus"]) / peak
         checkpointing = "full" if row["act_ckpt"] == "True" else "none"
@@ -81,4 +81,4 @@ def test_megatron_parameters_of_table_1() -> None:
         printed = float(row["params_b"])
         assert params(spec) / 1e9 == pytest.approx(printed, abs=0.051)
         # The equation leaves out the final norm only.
-        assert sum(by_component(spec).values()) - params(spec) == 2 * spec.d_model
+        assert sum(parameters(spec).values()) - params(spec) == 2 * spec.d_model

@@ -1,0 +1,27 @@
+"""The presets' parameters against transformers' own named parameters, path by path."""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from calc.files import parse_toml  # noqa: E402
+from calc.models import PRESETS, load_model, preset_names  # noqa: E402
+from calc.quantities.parameters import parameter_shapes  # noqa: E402
+from tests.architectures.renaming import compare  # noqa: E402
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_preset_is_the_model_transformers_builds(name: str) -> None:
+    config = parse_toml((PRESETS / f"{name}.toml").read_text(), name)["config"]
+    # Which tokens are special changes no shape, and some families' defaults lie outside other vocabularies.
+    special = {"pad_token_id": None, "bos_token_id": 1, "eos_token_id": 1}
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**(special | config)))
+    theirs = {path: parameter.numel() for path, parameter in model.named_parameters()}
+    ours = {path: prod(shape) for path, shape in parameter_shapes(load_model(name)).items()}
+    assert compare(theirs, ours, config["model_type"]) == {}
