@@ -66,6 +66,7 @@ def from_config(raw: dict[str, Any], name: str = "model") -> ModelSpec:
         known = ", ".join(sorted(FAMILIES))
         raise Refused("model_type", f"one of {known}", "nothing" if "model_type" not in raw else model_type)
     cfg = Config(raw)
+    cfg.only("per_layer_config", None, why="layers with sizes of their own are not described")
     if "auto_map" in raw:
         cfg.notes.append("auto_map is ignored: no code that comes with a model is run")
     module = import_module(f"calc.architectures.{FAMILIES[model_type]}")

@@ -103,6 +103,7 @@ WINDOW = {"use_sliding_window": True, "sliding_window": 6}
         ("llama", {"sliding_window": 6}, "sliding_window"),
         ("llama", {"layer_types": ["full_attention"] * 3}, "layer_types"),
         ("llama", {"layer_types": ["sliding_attention"] * 4}, "layer_types"),
+        ("llama", {"per_layer_config": {"0": {"num_attention_heads": 2}}}, "per_layer_config"),
         ("gpt2", {"n_head": 7}, "n_embd"),
         ("gpt2", {"hidden_size": 32}, "hidden_size"),
         ("gpt2", {"add_cross_attention": True}, "add_cross_attention"),
