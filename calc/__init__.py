@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from calc.query import Query
     from calc.reading import sizes_of, symbolic, with_sizes
     from calc.solution import NoSolution, Solution, solve
-    from calc.spec.model import ModelSpec
-    from calc.spec.shorthand import Shorthand
+    from calc.spec import ModelSpec, Shorthand
     from calc.summary import Report, report
     from calc.sweeping import sweep
 

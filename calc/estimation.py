@@ -10,7 +10,7 @@ from calc import conventions
 from calc.quantities import registry
 from calc.query import Query
 from calc.sizes import Size
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from calc.quantities import registry
 from calc.query import LOADS, Query
 from calc.reading import symbolic
 from calc.sizes import Size
-from calc.spec.model import ModelSpec
-from calc.symbols import describe
+from calc.spec import ModelSpec
+from calc.symbols import describe, place
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,19 @@ def explain(spec: ModelSpec, quantity: str, **options: Any) -> Explanation:
     entry = registry.find(quantity)
     symbolic_spec, values = symbolic(spec)
     asked = Query(**options)
-    symbols: dict[str, Any] = {name: sympy.Symbol(name, positive=True) for name in LOADS if name in entry.uses}
+    symbols: dict[str, Any] = {
+        name: sympy.Symbol(name, positive=True)
+        for name in LOADS
+        if name in entry.uses and getattr(asked, name) is not None
+    }
     values |= {symbol: getattr(asked, name) for name, symbol in symbols.items()}
     counted = entry.compute(symbolic_spec, replace(asked, **symbols))
     terms = {name: _tidy(sympy.sympify(term)) for name, term in counted.items()}
     formula = _tidy(sympy.Add(*terms.values()))
     if formula.subs(values) != value.value:
         raise ArithmeticError(f"the formula of {quantity} gives {formula.subs(values)}, the count {value.value}")
-    used = {symbol: number for symbol, number in values.items() if symbol in formula.free_symbols}
+    shown = sorted(formula.free_symbols, key=lambda symbol: (place(symbol.name), symbol.name))
+    used = {symbol: values[symbol] for symbol in shown}
     rows = tuple((name, term, value.terms[name]) for name, term in terms.items() if term != 0)
     return Explanation(value, formula, rows, used)
 

@@ -12,9 +12,8 @@ from pydantic import ValidationError
 from calc.architectures import from_config
 from calc.errors import Refused
 from calc.files import parse_json, parse_toml, read_text
+from calc.spec import ModelSpec, Shorthand
 from calc.spec.fields import refuse
-from calc.spec.model import ModelSpec
-from calc.spec.shorthand import Shorthand
 
 PRESETS = Path(__file__).parent / "data" / "models"
 

@@ -35,12 +35,13 @@ class Weight:
 
     key: its path below the part that holds it. A leading "/" makes it a path from the root: a tied head carries the
         embedding's key, and a key is counted once.
-    shape: elements along each axis, [out, in] for matrices.
+    shape: elements along each axis, [out, in] for matrices. trainable: whether training changes it.
     """
 
     key: str
     shape: tuple[Size, ...]
     component: Component
+    trainable: bool = True
 
     @property
     def elements(self) -> Size:
@@ -52,14 +53,17 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """What a layer keeps per sequence for later tokens.
+    """What a layer keeps per sequence for later tokens, in elements.
 
-    per_token: elements that one more token adds.
-    window: the most tokens that stay, or None where all do.
+    per_token: what one more token adds. window: the most tokens that stay, or None where all do.
+    fixed: what does not grow with the tokens: keys and values of an encoder, a convolution's last inputs.
+    recurrent: the state of a recurrence, kept in a number format of its own.
     """
 
-    per_token: Size
-    window: Size | None
+    per_token: Size = 0
+    window: Size | None = None
+    fixed: Size = 0
+    recurrent: Size = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ class Op:
     """One operation of the forward pass.
 
     flops: of matrix multiplications and convolutions, one multiply-accumulate = 2; elementwise work counts 0.
+    input_grad: whether backward needs the gradient of its input; False where nothing before it is trained.
     """
 
     name: str
@@ -75,6 +80,7 @@ class Op:
     flops: Size = 0
     weights: tuple[Weight, ...] = ()
     cache: Cache | None = None
+    input_grad: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,7 @@ class Part:
     calls: how many times its ops run per forward pass. Experts' ops already hold all tokens' work: calls 1.
     layer: whether activation checkpointing treats it as one block.
     indices: the numbers of the copies where they are not 0, 1, 2, … (interleaved layers).
+    component: what all weights in it are reported as, whatever they say themselves (a vision tower).
     """
 
     name: str
@@ -96,12 +103,14 @@ class Part:
     active: Size | None = None
     layer: bool = False
     indices: tuple[int, ...] | None = None
+    component: Component | None = None
 
 
 class Leaf(NamedTuple):
     """An op where it stands in the tree, with the multipliers of all parts above it.
 
-    layer: the path of the checkpointed block it belongs to, or None. parents: the parts above it, outermost first.
+    layer: the path of the checkpointed block it belongs to, or None. component: what a part above it says its weights
+    are, or None. parents: the parts above it, outermost first.
     """
 
     path: str
@@ -110,12 +119,13 @@ class Leaf(NamedTuple):
     copies: Size
     active: Size
     layer: str | None
+    component: Component | None
     parents: tuple[Part, ...]
 
 
 def leaves(part: Part) -> Iterator[Leaf]:
     """Every op of the tree in the order it runs."""
-    return _leaves(part, Leaf("", Op("", "gather", "other"), 1, 1, 1, None, ()))
+    return _leaves(part, Leaf("", Op("", "gather", "other"), 1, 1, 1, None, None, ()))
 
 
 def _leaves(part: Part, above: Leaf) -> Iterator[Leaf]:
@@ -123,13 +133,14 @@ def _leaves(part: Part, above: Leaf) -> Iterator[Leaf]:
     copies = _times(above.copies, part.copies)
     active = _times(above.active, part.copies if part.active is None else part.active)
     layer = above.path if part.layer else above.layer
+    component = part.component or above.component
     parents = (*above.parents, part)
     for child in part.body:
         path = f"{above.path}.{child.name}" if above.path else child.name
         if isinstance(child, Op):
-            yield Leaf(path, child, calls, copies, active, layer, parents)
+            yield Leaf(path, child, calls, copies, active, layer, component, parents)
         else:
-            yield from _leaves(child, Leaf(path, above.op, calls, copies, active, layer, parents))
+            yield from _leaves(child, Leaf(path, above.op, calls, copies, active, layer, component, parents))
 
 
 def _times(a: Size, b: Size) -> Size:

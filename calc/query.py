@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+from calc.load import Load
 from calc.sizes import Size
 
 Phase = Literal["forward", "training", "decode"]
@@ -14,7 +15,7 @@ PHASES: tuple[Phase, ...] = ("forward", "training", "decode")
 CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "selective", "full", "full-early-stop")
 WINDOW_READINGS: tuple[WindowReading, ...] = ("tokens", "cache")
 
-LOADS = ("batch", "seq", "context")
+LOADS = ("batch", "seq", "context", "source_seq")
 """The fields of a Query that are sizes."""
 
 
@@ -25,6 +26,8 @@ class Query:
     batch: sequences. seq: tokens of each. context: tokens already in the cache when one more is decoded.
     convention: a name of `calc.conventions`. dtype: a name of `calc.dtypes`.
     window_reading: `tokens`, a window of W holds W tokens; `cache`, W - 1, what a growing cache keeps after prefill.
+    state_dtype: of recurrent state. source_seq: length of the encoder's input, None for the same as seq.
+    images, image: pictures read beside the text, and their height and width in pixels.
     """
 
     batch: Size = 1
@@ -35,3 +38,19 @@ class Query:
     checkpointing: Checkpointing = "none"
     dtype: str = "bf16"
     window_reading: WindowReading = "tokens"
+    state_dtype: str = "fp32"
+    source_seq: Size | None = None
+    images: Size = 0
+    image: tuple[Size, Size] | None = None
+
+    def load(self, **changes: Any) -> Load:
+        """The load of one forward pass over the batch; `changes` are fields of Load."""
+        load = Load(
+            batch=self.batch,
+            seq=self.seq,
+            source=self.source_seq,
+            usual_source=self.seq,
+            images=self.images,
+            image=self.image,
+        )
+        return replace(load, **changes)

@@ -7,8 +7,8 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.sizes import Size, exact_div
+from calc.spec import ModelSpec
 from calc.spec.fields import map_sizes
-from calc.spec.model import ModelSpec
 
 
 def sizes_of(spec: ModelSpec) -> dict[str, int]:
@@ -23,12 +23,13 @@ def sizes_of(spec: ModelSpec) -> dict[str, int]:
 def with_sizes(spec: ModelSpec, values: Mapping[str, Size]) -> ModelSpec:
     """A copy of `spec` with the named sizes replaced, unvalidated, so that they may be symbols or arrays.
 
-    A base name (`d_head`) sets the size in every group; `n_layers` scales all groups in proportion.
+    A base name (`d_head`) sets the size in every group; `n_layers` scales the main stack's groups in proportion.
     Errors: Refused for a name that is no size of this model.
     """
     named = _named(spec)
     known = dict.fromkeys(name for (_, name), _ in named.values())
     bases = {base for (base, _), _ in named.values()}
+    own = {layers.name for layers in spec.layers}
     for name in values:
         if name not in known and name not in bases:
             raise Refused(name, f"a size of {spec.name}: {', '.join(known)}", "no such size")
@@ -40,7 +41,7 @@ def with_sizes(spec: ModelSpec, values: Mapping[str, Size]) -> ModelSpec:
         if base not in values:
             return value
         if base == "n_layers":
-            return exact_div(values[base] * value, spec.n_layers)
+            return exact_div(values[base] * value, spec.n_layers) if group in own else value
         return values[base]
 
     return map_sizes(spec, change)
@@ -71,7 +72,7 @@ def _named(spec: ModelSpec) -> dict[tuple[str, str], tuple[tuple[str, str], int]
     for (base, _), value in found.items():
         values.setdefault(base, set()).add(value)
     own = {base for base, different in values.items() if len(different) > 1}
-    if len(spec.layers) > 1:
+    if sum(len(stack.layers) for stack in spec.stacks) > 1:
         own.add("n_layers")
     return {
         (base, group): ((base, f"{base}_{group}" if base in own else base), value)

@@ -15,8 +15,8 @@ from calc.quantities import registry
 from calc.query import LOADS, Query
 from calc.reading import sizes_of, with_sizes
 from calc.sizes import Size
+from calc.spec import ModelSpec
 from calc.spec.fields import MAX_LAYERS, MAX_SIZE
-from calc.spec.model import ModelSpec
 
 _WIDTHS = ("d_ff", "n_heads", "n_kv_heads", "d_expert", "d_shared")
 _TRIES = 4096

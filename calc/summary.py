@@ -11,7 +11,7 @@ from calc.quantities import registry
 from calc.quantities.kv_cache import KvCache, kv_cache
 from calc.quantities.parameters import parameters
 from calc.query import Query
-from calc.spec.model import ModelSpec, Moe
+from calc.spec import ModelSpec, Moe
 from calc.units import binary, si
 
 CONTEXTS = (4096, 32768)

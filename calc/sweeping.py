@@ -10,7 +10,7 @@ from calc.errors import Refused
 from calc.quantities import registry
 from calc.query import LOADS, Query
 from calc.reading import with_sizes
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 if TYPE_CHECKING:
     import numpy

@@ -31,6 +31,7 @@ SYMBOLS = (
     Symbol("window", "W", "tokens", "length of a sliding attention window"),
     Symbol("batch", "B", "sequences", "sequences processed together"),
     Symbol("seq", "S", "tokens", "new tokens in each sequence"),
+    Symbol("source_seq", "S_{src}", "tokens", "length of the encoder's input for each sequence"),
     Symbol("context", "C", "tokens", "tokens of each sequence already in the cache"),
 )
 BY_NAME = {symbol.name: symbol for symbol in SYMBOLS}
@@ -43,12 +44,20 @@ def describe(name: str) -> Symbol:
     """
     if name in BY_NAME:
         return BY_NAME[name]
-    bases = [n for n in BY_NAME if name.startswith(n + "_")]
+    known = _base(name)
+    group = name[len(known.name) + 1 :].replace("_", " ")
+    stem, _, index = known.latex.partition("_")
+    subscript = ",".join(filter(None, (index.strip("{}"), rf"\mathrm{{{group}}}")))
+    return Symbol(name, f"{stem}_{{{subscript}}}", known.unit, f"{known.meaning}, {group} layers")
+
+
+def place(name: str) -> int:
+    """Where a symbol stands in the alphabet."""
+    return SYMBOLS.index(BY_NAME.get(name) or _base(name))
+
+
+def _base(name: str) -> Symbol:
+    bases = [base for base in BY_NAME if name.startswith(f"{base}_")]
     if not bases:
         raise KeyError(name)
-    base = max(bases, key=len)
-    group = name[len(base) + 1 :]
-    known = BY_NAME[base]
-    stem, _, index = known.latex.partition("_")
-    subscript = ",".join(filter(None, (index.strip("{}"), rf"\mathrm{{{group.replace('_', ' ')}}}")))
-    return Symbol(name, f"{stem}_{{{subscript}}}", known.unit, f"{known.meaning}, {group} layers")
+    return BY_NAME[max(bases, key=len)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from calc.spec.model import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Moe, Norm, QkNorm
+from calc.spec import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Moe, Norm, QkNorm
 
 small = st.integers(1, 64)
 

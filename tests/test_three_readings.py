@@ -18,7 +18,7 @@ from calc.quantities.kv_cache import kv_cache
 from calc.quantities.parameters import parameters
 from calc.query import CHECKPOINTING
 from calc.reading import sizes_of, symbolic, with_sizes
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 from tests.strategies import specs
 
 loads = st.builds(

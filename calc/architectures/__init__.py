@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from calc.architectures.config import Config
 from calc.errors import Refused
+from calc.spec import ModelSpec
 from calc.spec.fields import refuse
-from calc.spec.model import ModelSpec
 
 FAMILIES: dict[str, str] = {
     "gpt2": "gpt2",

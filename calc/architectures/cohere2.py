@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.architectures.common import alternating, layer_kinds, stack, window_of
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, decoder, gated_mlp
-from calc.spec.model import LayerGroup, ModelSpec, Norm
+from calc.spec import LayerGroup, ModelSpec, Norm
 
 LAYER_NORM = Norm(kind="layernorm")
 

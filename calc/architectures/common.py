@@ -7,7 +7,7 @@ from typing import Any
 
 from calc.architectures.config import REFUSE, Config
 from calc.errors import Refused
-from calc.spec.model import Activation, LayerGroup
+from calc.spec import Activation, LayerGroup
 
 ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",

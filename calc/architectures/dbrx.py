@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.architectures.common import activation, kv_heads
 from calc.architectures.config import Config
-from calc.spec.model import Attention, LayerGroup, ModelSpec, Moe, Norm
+from calc.spec import Attention, LayerGroup, ModelSpec, Moe, Norm
 
 LAYER_NORM = Norm(kind="layernorm")
 

@@ -7,7 +7,7 @@ from calc.architectures.common import layer_kinds, stack, window_of
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import attention, decoder, gated_mlp
 from calc.errors import Refused
-from calc.spec.model import LayerGroup, ModelSpec, QkNorm
+from calc.spec import LayerGroup, ModelSpec, QkNorm
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -6,7 +6,7 @@ from calc.architectures.bloom import width
 from calc.architectures.common import activation, kv_heads
 from calc.architectures.config import Config
 from calc.errors import Refused
-from calc.spec.model import Attention, Head, LayerGroup, Mlp, ModelSpec, Norm, Placement
+from calc.spec import Attention, Head, LayerGroup, Mlp, ModelSpec, Norm, Placement
 
 LAYER_NORM = Norm(kind="layernorm", bias=True)
 

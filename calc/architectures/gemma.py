@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.architectures.common import activation
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import attention, uniform
-from calc.spec.model import Attention, Mlp, ModelSpec
+from calc.spec import Attention, Mlp, ModelSpec
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -9,7 +9,7 @@ from calc.architectures.common import activation, alternating, layer_kinds, stac
 from calc.architectures.config import Config
 from calc.architectures.gemma import gemma_attention
 from calc.architectures.llama import decoder
-from calc.spec.model import Attention, LayerGroup, Mlp, ModelSpec
+from calc.spec import Attention, LayerGroup, Mlp, ModelSpec
 
 
 def spec(cfg: Config) -> ModelSpec:

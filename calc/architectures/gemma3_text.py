@@ -7,7 +7,7 @@ from calc.architectures.config import Config
 from calc.architectures.gemma import gemma_attention
 from calc.architectures.gemma2 import sandwich
 from calc.architectures.llama import decoder
-from calc.spec.model import ModelSpec, QkNorm
+from calc.spec import ModelSpec, QkNorm
 
 
 def spec(cfg: Config) -> ModelSpec:

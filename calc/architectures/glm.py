@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import attention, gated_mlp, uniform
-from calc.spec.model import ModelSpec, Placement
+from calc.spec import ModelSpec, Placement
 
 
 def spec(cfg: Config, placement: Placement = "pre") -> ModelSpec:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.architectures import glm
 from calc.architectures.config import Config
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.architectures.common import activation
 from calc.architectures.config import Config
-from calc.spec.model import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Norm
+from calc.spec import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Norm
 
 LAYER_NORM = Norm(kind="layernorm", bias=True)
 

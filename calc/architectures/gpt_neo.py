@@ -7,7 +7,7 @@ from typing import Any
 from calc.architectures.common import activation
 from calc.architectures.config import Config
 from calc.errors import Refused
-from calc.spec.model import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Norm
+from calc.spec import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Norm
 
 LAYER_NORM = Norm(kind="layernorm", bias=True)
 

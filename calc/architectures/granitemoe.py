@@ -6,7 +6,7 @@ from calc.architectures.config import Config
 from calc.architectures.granite import granite_attention
 from calc.architectures.llama import uniform
 from calc.architectures.mixtral import local_experts
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -7,7 +7,7 @@ from typing import Any
 
 from calc.architectures.common import activation, d_head, kv_heads, one_window
 from calc.architectures.config import REFUSE, Config
-from calc.spec.model import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Moe, Norm, Placement
+from calc.spec import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Moe, Norm, Placement
 
 
 def spec(cfg: Config) -> ModelSpec:

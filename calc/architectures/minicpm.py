@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.architectures.common import activation, no_own_d_head
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, gated_mlp, uniform
-from calc.spec.model import ModelSpec, Moe
+from calc.spec import ModelSpec, Moe
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.architectures.common import activation
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, uniform
-from calc.spec.model import ModelSpec, Moe
+from calc.spec import ModelSpec, Moe
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.architectures.config import Config
-from calc.spec.model import Attention, Head, LayerGroup, Mlp, ModelSpec, Norm
+from calc.spec import Attention, Head, LayerGroup, Mlp, ModelSpec, Norm
 
 LAYER_NORM = Norm(kind="layernorm")
 

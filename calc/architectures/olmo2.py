@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, gated_mlp, uniform
-from calc.spec.model import Attention, ModelSpec, QkNorm
+from calc.spec import Attention, ModelSpec, QkNorm
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -6,7 +6,7 @@ from calc.architectures.common import alternating, layer_kinds, stack, window_of
 from calc.architectures.config import Config
 from calc.architectures.llama import decoder, gated_mlp
 from calc.architectures.olmo2 import normed_attention
-from calc.spec.model import LayerGroup, ModelSpec
+from calc.spec import LayerGroup, ModelSpec
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -6,7 +6,7 @@ from calc.architectures.common import activation, no_own_d_head
 from calc.architectures.config import Config
 from calc.architectures.llama import uniform
 from calc.architectures.olmo2 import normed_attention
-from calc.spec.model import ModelSpec, Moe
+from calc.spec import ModelSpec, Moe
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.architectures.common import activation
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, uniform
-from calc.spec.model import Mlp, ModelSpec, Norm, QkNorm
+from calc.spec import Mlp, ModelSpec, Norm, QkNorm
 
 LAYER_NORM = Norm(kind="layernorm", bias=True)
 

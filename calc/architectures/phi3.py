@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, gated_mlp, uniform
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, uniform
 from calc.architectures.mixtral import local_experts
-from calc.spec.model import ModelSpec, Norm
+from calc.spec import ModelSpec, Norm
 
 
 def spec(cfg: Config) -> ModelSpec:

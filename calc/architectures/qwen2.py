@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.architectures.common import layer_kinds, stack, window_of
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, decoder, gated_mlp
-from calc.spec.model import Attention, LayerGroup, Mlp, ModelSpec
+from calc.spec import Attention, LayerGroup, Mlp, ModelSpec
 
 
 def spec(cfg: Config) -> ModelSpec:

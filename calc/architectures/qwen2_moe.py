@@ -8,7 +8,7 @@ from calc.architectures.common import activation, layer_kinds, stack, window_of
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import attention, decoder, gated_mlp
 from calc.architectures.qwen2 import window_in_use
-from calc.spec.model import LayerGroup, Mlp, ModelSpec, Moe
+from calc.spec import LayerGroup, Mlp, ModelSpec, Moe
 
 
 def spec(cfg: Config) -> ModelSpec:

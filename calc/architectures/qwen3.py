@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, gated_mlp
 from calc.architectures.qwen2 import windowed
-from calc.spec.model import ModelSpec, QkNorm
+from calc.spec import ModelSpec, QkNorm
 
 
 def spec(cfg: Config) -> ModelSpec:

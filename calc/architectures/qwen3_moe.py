@@ -7,7 +7,7 @@ from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import attention, decoder
 from calc.architectures.qwen2 import window_in_use
 from calc.architectures.qwen2_moe import channel_kinds, channel_of
-from calc.spec.model import LayerGroup, ModelSpec, QkNorm
+from calc.spec import LayerGroup, ModelSpec, QkNorm
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -6,7 +6,7 @@ from calc.architectures.common import layer_kinds, stack, window_of
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, decoder, gated_mlp
 from calc.errors import Refused
-from calc.spec.model import LayerGroup, ModelSpec
+from calc.spec import LayerGroup, ModelSpec
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.architectures.common import no_own_d_head
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import attention, gated_mlp, uniform
-from calc.spec.model import ModelSpec, Norm, QkNorm
+from calc.spec import ModelSpec, Norm, QkNorm
 
 HEAD_NORM = QkNorm(norm=Norm(kind="layernorm"), span="heads")
 

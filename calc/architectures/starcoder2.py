@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.architectures.common import activation
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import attention, uniform
-from calc.spec.model import Mlp, ModelSpec, Norm
+from calc.spec import Mlp, ModelSpec, Norm
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -1,37 +1,60 @@
-"""Tokens in, logits out: the embedding tables and the head."""
+"""Tokens in, logits out: the embedding tables, the heads, and the dense layers before them."""
 
 from __future__ import annotations
 
 from calc.blocks.linear import linear, norm
 from calc.load import Load
 from calc.op import Op, Part, Weight
-from calc.sizes import Size
-from calc.spec.model import Embedding, Head
+from calc.sizes import Size, exact_div
+from calc.spec import Embedding, Head, Projection
 
 TOKEN_TABLE = "/embedding.token.weight"
 
 
-def embedding(spec: Embedding, vocab_size: Size, d_model: Size, load: Load) -> Part:
+def tokens(spec: Embedding, vocab_size: Size, d_model: Size, load: Load) -> tuple[Part, Size]:
     """Look up tokens [batch, seq] -> [batch, seq, d_model], and learned positions if any; lookups are 0 FLOPs."""
     width = d_model if spec.d_embed is None else spec.d_embed
-    body = [Op("token", "gather", "embedding", weights=(Weight(TOKEN_TABLE, (vocab_size, width), "embedding"),))]
-    if spec.d_embed is not None:
-        body.append(linear("project_in", load.tokens, width, d_model, "embedding"))
+    table = TOKEN_TABLE if spec.shared else "token.weight"
+    body = [Op("token", "gather", "embedding", weights=(Weight(table, (vocab_size, width), "embedding"),))]
+    project = linear("project_in", load.tokens, width, d_model, "embedding", bias=spec.project_bias)
+    if spec.d_embed is not None and spec.project == "tokens":
+        body.append(project)
+        width = d_model
     if spec.n_positions is not None:
-        table = Weight("position.weight", (spec.n_positions, d_model), "positional")
-        body.append(Op("position", "gather", "positional", weights=(table,)))
+        rows = Weight("position.weight", (spec.n_positions, width), "positional")
+        body.append(Op("position", "gather", "positional", weights=(rows,)))
+    if spec.n_token_types is not None:
+        rows = Weight("token_type.weight", (spec.n_token_types, width), "embedding")
+        body.append(Op("token_type", "gather", "embedding", weights=(rows,)))
     if spec.norm is not None:
-        body.append(norm("norm", spec.norm, (d_model,)))
-    return Part("embedding", tuple(body))
+        body.append(norm("norm", spec.norm, (width,)))
+    if spec.d_embed is not None and spec.project == "sum":
+        body.append(project)
+    return Part("embedding", tuple(body)), load.seq
 
 
 def head(spec: Head, embed: Embedding, vocab_size: Size, d_model: Size, load: Load) -> Part:
     """Logits [batch, seq, vocab_size] at every position: 2 * tokens * d_model * vocab_size FLOPs."""
-    width = d_model if embed.d_embed is None else embed.d_embed
-    body = [] if embed.d_embed is None else [linear("project_out", load.tokens, d_model, width, "lm_head")]
+    own = embed.d_embed is not None and embed.project == "tokens"
+    width = embed.d_embed if own else d_model
+    body = [linear("project_out", load.tokens, d_model, width, "lm_head")] if own else []
     table = TOKEN_TABLE if spec.tied else "weight"
     weights = [Weight(table, (vocab_size, width), "lm_head")]
     if spec.bias:
         weights.append(Weight("bias", (vocab_size,), "lm_head"))
     body.append(Op("logits", "linear", "lm_head", 2 * load.tokens * width * vocab_size, tuple(weights)))
     return Part("lm_head", tuple(body))
+
+
+def projection(spec: Projection, d_model: Size, load: Load) -> Part:
+    """A dense layer on every token, on one vector a sequence, or on `merge` tokens side by side."""
+    d_in = d_model if spec.d_in is None else spec.d_in
+    d_out = d_model if spec.d_out is None else spec.d_out
+    rows = load.batch if spec.per == "sequence" else load.tokens
+    if spec.merge > 1:
+        rows = exact_div(rows, spec.merge)
+    body = [] if spec.before is None else [norm("before", spec.before, (d_in,))]
+    body.append(linear("dense", rows, spec.merge * d_in, d_out, "other", bias=spec.bias))
+    if spec.norm is not None:
+        body.append(norm("norm", spec.norm, (d_out,)))
+    return Part(spec.name, tuple(body))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.op import Component, Kind, Op, Weight
 from calc.sizes import Size
-from calc.spec.model import Norm
+from calc.spec import Norm
 
 
 def linear(

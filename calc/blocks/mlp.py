@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.blocks.linear import elementwise, linear
 from calc.op import Component, Part
 from calc.sizes import Size
-from calc.spec.model import Mlp
+from calc.spec import Mlp
 
 
 def mlp(

@@ -6,7 +6,7 @@ from calc.blocks.linear import elementwise, linear
 from calc.blocks.mlp import mlp
 from calc.op import Op, Part
 from calc.sizes import Size
-from calc.spec.model import Mlp, Moe
+from calc.spec import Mlp, Moe
 
 
 def moe(spec: Moe, d_model: Size, tokens: Size) -> Part:

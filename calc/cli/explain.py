@@ -12,7 +12,7 @@ from calc.dtypes import BY_NAME as DTYPES
 from calc.explanation import Explanation
 from calc.explanation import explain as explain_quantity
 from calc.quantities import registry
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 from calc.symbols import describe
 
 
@@ -23,9 +23,11 @@ from calc.symbols import describe
 @options.batch
 @options.context
 @options.checkpointing
+@options.inputs
 @options.convention
 @click.option("--dtype", type=click.Choice(list(DTYPES)), default="bf16", show_default=True, help="Number format.")
 @options.window_reading
+@options.state_dtype
 @click.option("--latex", is_flag=True, help="Print the formula in LaTeX and nothing else.")
 @options.output
 def explain(model: ModelSpec, quantity: str, latex: bool, fmt: str, **asked: Any) -> None:

@@ -11,7 +11,7 @@ from calc.cli import options
 from calc.cli.output import emit, side_by_side
 from calc.query import Query
 from calc.sizes import exact_div
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 
 @click.command(short_help="FLOPs: forward, training with checkpointing, decode.")
@@ -21,6 +21,7 @@ from calc.spec.model import ModelSpec
 @options.phase
 @options.context
 @options.checkpointing
+@options.inputs
 @options.convention
 @options.output
 def flops(models: tuple[ModelSpec, ...], fmt: str, **asked: Any) -> None:

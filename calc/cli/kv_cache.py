@@ -10,7 +10,7 @@ from calc.cli import options
 from calc.cli.output import emit, side_by_side
 from calc.dtypes import CACHE_DTYPES
 from calc.quantities.kv_cache import kv_cache as count
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 
 @click.command(short_help="KV cache: bytes a token, a sequence, a batch.")
@@ -25,6 +25,8 @@ from calc.spec.model import ModelSpec
     help="Number format of keys and values.",
 )
 @options.window_reading
+@options.source_seq
+@options.state_dtype
 @options.output
 def kv_cache(models: tuple[ModelSpec, ...], fmt: str, **asked: Any) -> None:
     """Count the bytes of keys and values that each MODEL keeps after --seq tokens.
@@ -40,9 +42,11 @@ def kv_cache(models: tuple[ModelSpec, ...], fmt: str, **asked: Any) -> None:
     emit(records, [side_by_side(records)], fmt)
 
 
-def _record(spec: ModelSpec, seq: int, batch: int, dtype: str, window_reading: Any) -> dict[str, Any]:
+def _record(spec: ModelSpec, seq: int, batch: int, dtype: str, window_reading: Any, **inputs: Any) -> dict[str, Any]:
     options.warn_beyond(spec, seq, "--seq")
-    cache = count(spec, batch, seq, dtype, window_reading)
+    cache = count(
+        spec, batch, seq, dtype, window_reading, source=inputs["source_seq"], state_dtype=inputs["state_dtype"]
+    )
     average, rest = divmod(cache.total_bytes, batch * seq)
     return {
         "model": spec.name,

@@ -13,7 +13,7 @@ from calc.models import load_model, preset_names, preset_title
 from calc.quantities import registry
 from calc.quantities.parameters import parameters
 from calc.query import Query
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 from calc.symbols import SYMBOLS
 
 
@@ -77,6 +77,7 @@ def symbols(fmt: str) -> None:
 @options.phase
 @options.context
 @options.checkpointing
+@options.inputs
 @options.output
 def conventions(compared: str | None, fmt: str, **asked: Any) -> None:
     """List the conventions with formula and source, or compare them on one run.

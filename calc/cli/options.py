@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
+from calc.dtypes import BY_NAME as DTYPES
 from calc.errors import Refused
 from calc.models import load_model
 from calc.query import CHECKPOINTING, PHASES, WINDOW_READINGS
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 from calc.units import parse_tokens
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,6 +36,21 @@ class Tokens(click.ParamType):
         return number
 
 
+class Pixels(click.ParamType):
+    """A picture's height and width, as in 224x224."""
+
+    name = "HxW"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        field = param.opts[0] if param else "value"
+        match = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,5})", value)
+        if match is None:
+            raise Refused(field, "height and width in pixels, such as 224x224", value)
+        return int(match[1]), int(match[2])
+
+
 seq = click.option("--seq", type=Tokens(), default=2048, show_default=True, help="Tokens in each sequence.")
 batch = click.option("--batch", type=Tokens(), default=1, show_default=True, help="Sequences.")
 context = click.option(
@@ -50,6 +67,28 @@ checkpointing = click.option(
 convention = click.option(
     "--convention", default="torch", show_default=True, help="How FLOPs are counted; `conventions` lists them."
 )
+source_seq = click.option(
+    "--source-seq",
+    "--frames",
+    type=Tokens(),
+    help="Encoder-decoders: length of the encoder's input, tokens or frames of audio. "
+    "[default: what the encoder is made for, or --seq]",
+)
+images = click.option(
+    "--images",
+    type=Tokens(0),
+    default=0,
+    show_default=True,
+    help="Language models with a vision tower: pictures a batch.",
+)
+image = click.option("--image", type=Pixels(), help="Height and width of a picture. [default: the model's own]")
+state_dtype = click.option(
+    "--state-dtype",
+    type=click.Choice(list(DTYPES)),
+    default="fp32",
+    show_default=True,
+    help="Format of recurrent state.",
+)
 window_reading = click.option(
     "--window-reading",
     type=click.Choice(WINDOW_READINGS),
@@ -57,6 +96,11 @@ window_reading = click.option(
     show_default=True,
     help="A sliding window of W holds W tokens, or W - 1 as a growing cache keeps after prefill.",
 )
+
+
+def inputs(function: F) -> F:
+    """The options of inputs that are not text: `source_seq`, `images`, `image`."""
+    return source_seq(images(image(function)))
 
 
 def models(function: F) -> F:

@@ -12,7 +12,7 @@ from calc.cli.output import Table, emit, side_by_side
 from calc.quantities import registry
 from calc.quantities.parameters import parameter_shapes, parameters
 from calc.query import Query
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 
 @click.command(short_help="Parameters: total, active, by component, by path.")

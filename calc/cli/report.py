@@ -10,7 +10,7 @@ import click
 from calc.cli import options
 from calc.cli.output import Table, emit
 from calc.op import Component
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 from calc.summary import Report, common_length
 from calc.summary import report as make_report
 from calc.units import binary, si

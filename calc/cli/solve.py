@@ -14,7 +14,7 @@ from calc.errors import Refused
 from calc.quantities import registry
 from calc.solution import Solution
 from calc.solution import solve as solve_quantity
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 from calc.units import parse_amount
 
 
@@ -27,9 +27,11 @@ from calc.units import parse_amount
 @options.batch
 @options.context
 @options.checkpointing
+@options.inputs
 @options.convention
 @click.option("--dtype", type=click.Choice(list(DTYPES)), default="bf16", show_default=True, help="Number format.")
 @options.window_reading
+@options.state_dtype
 @options.output
 def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: str, **asked: Any) -> None:
     """Find the SYMBOL at which QUANTITY of MODEL is VALUE, every other size held fixed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.conventions.base import Convention
+from calc.conventions.base import Convention, decoder
 from calc.conventions.chinchilla import CHINCHILLA, CHINCHILLA_6ND
 from calc.conventions.deepseek import DEEPSEEK
 from calc.conventions.executed import CAUSAL_EXACT, CAUSAL_HALF, TORCH
@@ -17,7 +17,7 @@ from calc.conventions.torchtitan import TORCHTITAN
 from calc.errors import Refused
 from calc.quantities.flops import Flops
 from calc.query import Query
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 CONVENTIONS: tuple[Convention, ...] = (
     TORCH,
@@ -58,6 +58,8 @@ def flops(spec: ModelSpec, query: Query) -> Flops:
     if query.phase == "training" and query.checkpointing not in convention.checkpointing:
         expected = f"{' or '.join(convention.checkpointing)} under {convention.name}"
         raise Refused("checkpointing", expected, query.checkpointing)
+    if not convention.any_model:
+        decoder(spec)
     return convention.count(spec, query)
 
 

@@ -4,16 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from calc.errors import Refused
 from calc.quantities.flops import Flops
 from calc.query import Checkpointing, Phase, Query
 from calc.sizes import Size
-from calc.spec.model import ModelSpec
+from calc.spec import Attention, Embedding, Mlp, ModelSpec, Moe
 
 
 def no_caveats(spec: ModelSpec) -> tuple[str, ...]:
     """For a convention that sees every part of every model."""
     return ()
+
+
+class DecoderLayers(NamedTuple):
+    """`count` equal layers of a plain decoder."""
+
+    count: Size
+    attention: Attention
+    channel: Mlp | Moe
+
+
+class Decoder(NamedTuple):
+    """What formulas of few letters read of a model: only a plain decoder has it."""
+
+    vocab_size: Size
+    n_positions: Size
+    tied: bool
+    layers: tuple[DecoderLayers, ...]
+
+
+def decoder(spec: ModelSpec) -> Decoder:
+    """`spec` as a decoder whose layers are all attention and a feed-forward block.
+
+    Errors: Refused for any other model: the formula has no letters for what it holds besides.
+    """
+    if spec.encoder or spec.vision or spec.heads or spec.head is None or not isinstance(spec.embedding, Embedding):
+        raise Refused("convention", "a decoder alone", f"{spec.name}, which has more or other parts")
+    layers: list[DecoderLayers] = []
+    for group in spec.layers:
+        mixer, channel = group.mixer, group.channel
+        if not isinstance(mixer, Attention) or not mixer.causal or not isinstance(channel, Mlp | Moe) or group.shared:
+            raise Refused("convention", "layers of causal attention and a feed-forward block", f"others in {spec.name}")
+        layers.append(DecoderLayers(group.count, mixer, channel))
+    rows = 0 if spec.embedding.n_positions is None else spec.embedding.n_positions
+    return Decoder(spec.vocab_size, rows, spec.head.tied, tuple(layers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +61,7 @@ class Convention:
     count: FLOPs of the whole batch; it is only called for a phase in `phases` and, in training, a mode in
         `checkpointing` (`calc.conventions.flops` sees to that).
     params: what the convention calls N, where that is not simply every parameter of the model; else None.
+    any_model: whether it counts every model; else only a plain decoder, see `decoder`.
     caveats: what of this model the formula does not see, one sentence each. It compares sizes, so they must be ints.
     """
 
@@ -37,4 +74,5 @@ class Convention:
     phases: tuple[Phase, ...]
     checkpointing: tuple[Checkpointing, ...] = ("none",)
     params: Callable[[ModelSpec], Size] | None = None
+    any_model: bool = False
     caveats: Callable[[ModelSpec], tuple[str, ...]] = no_caveats

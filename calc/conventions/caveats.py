@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from calc.blocks.attention import head_sizes
-from calc.spec.model import Mlp, ModelSpec, Moe
+from calc.conventions.base import decoder
+from calc.spec import Mlp, ModelSpec, Moe
 
 Check = Callable[[ModelSpec], str | None]
 
@@ -21,14 +22,15 @@ def report(*checks: Check) -> Callable[[ModelSpec], tuple[str, ...]]:
 
 def gated(spec: ModelSpec) -> str | None:
     """A gated block has three matrices where a formula assumes two."""
-    if any(group.channel.gated for group in spec.layers):
+    if any(group.channel.gated for group in decoder(spec).layers):
         return "gated feed-forward blocks have three matrices; the formula counts two"
     return None
 
 
 def width(spec: ModelSpec) -> str | None:
     """A feed-forward block of another width than 4 * d_model."""
-    widths = {group.channel.d_ff for group in spec.layers if isinstance(group.channel, Mlp)} - {None, 4 * spec.d_model}
+    own = {layers.channel.d_ff for layers in decoder(spec).layers if isinstance(layers.channel, Mlp)}
+    widths = own - {None, 4 * spec.d_model}
     if widths:
         return f"d_ff is {', '.join(map(str, sorted(filter(None, widths))))}; the formula takes 4 * d_model"
     return None
@@ -36,14 +38,14 @@ def width(spec: ModelSpec) -> str | None:
 
 def experts_unseen(spec: ModelSpec) -> str | None:
     """A formula without letters for experts."""
-    if any(isinstance(group.channel, Moe) for group in spec.layers):
+    if any(isinstance(group.channel, Moe) for group in decoder(spec).layers):
         return "the layers hold a mixture of experts; the formula counts one dense block of width 4 * d_model"
     return None
 
 
 def experts_all_counted(spec: ModelSpec) -> str | None:
     """A formula whose N holds every expert, made for dense models."""
-    for group in spec.layers:
+    for group in decoder(spec).layers:
         if isinstance(group.channel, Moe):
             k, n = group.channel.top_k, group.channel.n_experts
             return f"N holds every expert, as if a token visited all {n}; it visits {k}"
@@ -52,15 +54,15 @@ def experts_all_counted(spec: ModelSpec) -> str | None:
 
 def grouped(spec: ModelSpec) -> str | None:
     """Fewer key and value heads than query heads."""
-    if any(group.mixer.n_kv_heads not in (None, group.mixer.n_heads) for group in spec.layers):
+    if any(group.attention.n_kv_heads not in (None, group.attention.n_heads) for group in decoder(spec).layers):
         return "there are fewer key and value heads than query heads; the formula counts as many"
     return None
 
 
 def heads(spec: ModelSpec) -> str | None:
     """Heads that together are wider or narrower than the residual stream."""
-    for group in spec.layers:
-        n_heads, _, d_head = head_sizes(group.mixer, spec.d_model)
+    for group in decoder(spec).layers:
+        n_heads, _, d_head, _ = head_sizes(group.attention, spec.d_model)
         if n_heads * d_head != spec.d_model:
             return f"n_heads * d_head is {n_heads * d_head}; the formula takes d_model = {spec.d_model}"
     return None
@@ -68,14 +70,14 @@ def heads(spec: ModelSpec) -> str | None:
 
 def windows(spec: ModelSpec) -> str | None:
     """Sliding windows under a formula in which every token meets every other."""
-    if any(group.mixer.window is not None for group in spec.layers):
+    if any(group.attention.window is not None for group in decoder(spec).layers):
         return "some layers attend to a window only; the formula counts the whole sequence"
     return None
 
 
 def tied(spec: ModelSpec) -> str | None:
     """One table for embedding and head where a formula counts two."""
-    if spec.head.tied:
+    if decoder(spec).tied:
         return "the head shares the embedding's table; in parameters the formula counts it twice"
     return None
 

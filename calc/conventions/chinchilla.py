@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from calc.blocks.attention import head_sizes
 from calc.conventions import caveats
-from calc.conventions.base import Convention
+from calc.conventions.base import Convention, decoder
 from calc.errors import Refused
 from calc.quantities.flops import Flops
 from calc.quantities.parameters import parameters
 from calc.query import Query
 from calc.sizes import Size
-from calc.spec.model import ModelSpec, Moe
+from calc.spec import ModelSpec, Moe
 
 
 def _detailed(spec: ModelSpec, query: Query) -> Flops:
@@ -19,11 +19,11 @@ def _detailed(spec: ModelSpec, query: Query) -> Flops:
     linear: Size = 0
     attention: Size = 0
     softmax: Size = 0
-    for group in spec.layers:
+    for group in decoder(spec).layers:
         if isinstance(group.channel, Moe):
             raise Refused("convention", "a model with one dense block a layer for chinchilla", "a mixture of experts")
         d_ff = 4 * spec.d_model if group.channel.d_ff is None else group.channel.d_ff
-        n_heads, _, d_head = head_sizes(group.mixer, spec.d_model)
+        n_heads, _, d_head, _ = head_sizes(group.attention, spec.d_model)
         linear = linear + group.count * spec.d_model * (8 * n_heads * d_head + 4 * d_ff)
         attention = attention + group.count * 4 * query.seq * n_heads * d_head
         softmax = softmax + group.count * 3 * query.seq * n_heads

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from calc.conventions.base import Convention
-from calc.load import Load, Scores
+from calc.load import Scores
 from calc.quantities.flops import Flops, forward, training
 from calc.query import Query
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 _COUNTS = (
     "Every product with a weight matrix and every score and weighted value, a multiply-accumulate as 2, logits at all "
@@ -21,8 +21,8 @@ def _count(scores: Scores) -> Callable[[ModelSpec, Query], Flops]:
     def count(spec: ModelSpec, query: Query) -> Flops:
         if query.phase == "decode":
             # One query sees all cached keys and its own: its row of the mask hides nothing.
-            return forward(spec, Load(query.batch, 1, query.context))
-        load = Load(query.batch, query.seq, scores=scores)
+            return forward(spec, query.load(seq=1, context=query.context, decode=True))
+        load = query.load(scores=scores)
         return forward(spec, load) if query.phase == "forward" else training(spec, load, query.checkpointing)
 
     return count
@@ -40,6 +40,7 @@ TORCH = Convention(
     counts=f"{_COUNTS} Scores of hidden pairs are counted, since a dense product computes them.",
     count=_count("full"),
     phases=("forward", "training", "decode"),
+    any_model=True,
     checkpointing=("none", "selective", "full", "full-early-stop"),
 )
 
@@ -51,6 +52,7 @@ CAUSAL_HALF = Convention(
     counts=f"{_COUNTS} A window of W leaves (seq^2 - (seq - W)^2) / 2 pairs.",
     count=_count("causal-half"),
     phases=("forward", "training", "decode"),
+    any_model=True,
     checkpointing=("none", "selective", "full"),
 )
 
@@ -62,5 +64,6 @@ CAUSAL_EXACT = Convention(
     counts=f"{_COUNTS} A window of W hides (seq - W) * (seq - W + 1) / 2 pairs more.",
     count=_count("causal-exact"),
     phases=("forward", "training", "decode"),
+    any_model=True,
     checkpointing=("none", "selective", "full"),
 )

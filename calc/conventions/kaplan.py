@@ -8,7 +8,7 @@ from calc.quantities.flops import Flops
 from calc.quantities.parameters import weights
 from calc.query import Query
 from calc.sizes import Size
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 
 def _params(spec: ModelSpec) -> Size:

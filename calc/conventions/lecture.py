@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from calc.conventions import caveats
-from calc.conventions.base import Convention
+from calc.conventions.base import Convention, decoder
 from calc.quantities.flops import Flops
 from calc.query import Query
 from calc.sizes import Size
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 
 def _params(spec: ModelSpec) -> Size:
     """Embedding and unembedding V * d each; a layer 4 * d^2 (key, query, value, output) and 2 * d * (4 * d)."""
-    return 2 * spec.vocab_size * spec.d_model + 12 * spec.n_layers * spec.d_model**2
+    return 2 * decoder(spec).vocab_size * spec.d_model + 12 * spec.n_layers * spec.d_model**2
 
 
 def _count(spec: ModelSpec, query: Query) -> Flops:
@@ -28,7 +28,7 @@ def _count(spec: ModelSpec, query: Query) -> Flops:
     if query.phase == "training":
         times = 4 if query.checkpointing == "full" else 3
     return Flops(
-        linear=times * tokens * (layers * 24 * d_model**2 + 2 * d_model * spec.vocab_size),
+        linear=times * tokens * (layers * 24 * d_model**2 + 2 * d_model * decoder(spec).vocab_size),
         attention=times * tokens * layers * 4 * keys * d_model,
         other=tokens * d_model,
     )

@@ -7,7 +7,7 @@ from calc.conventions.base import Convention
 from calc.quantities.flops import Flops
 from calc.quantities.parameters import parameters
 from calc.query import Query
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 
 def _count(spec: ModelSpec, query: Query) -> Flops:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from calc.conventions import caveats
-from calc.conventions.base import Convention
+from calc.conventions.base import Convention, decoder
 from calc.quantities.flops import Flops
 from calc.query import Query
 from calc.sizes import Size
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 
 def _params(spec: ModelSpec) -> Size:
     """12 * l * h^2 * (1 + 13 / (12 * h) + (V + s) / (12 * l * h)), s the rows of the position table."""
-    d_model = spec.d_model
-    rows = spec.vocab_size if spec.embedding.n_positions is None else spec.vocab_size + spec.embedding.n_positions
+    d_model, model = spec.d_model, decoder(spec)
+    rows = model.vocab_size + model.n_positions
     return spec.n_layers * (12 * d_model**2 + 13 * d_model) + rows * d_model
 
 
@@ -27,7 +27,7 @@ def _count(spec: ModelSpec, query: Query) -> Flops:
     tokens = query.batch * query.seq
     layers = tokens * 24 * spec.n_layers * spec.d_model**2
     scores = tokens * 4 * spec.n_layers * query.seq * spec.d_model
-    logits = tokens * 2 * spec.d_model * spec.vocab_size
+    logits = tokens * 2 * spec.d_model * decoder(spec).vocab_size
     if query.phase == "forward":
         return Flops(layers + logits, scores)
     times = {"none": (3, 3), "selective": (3, 6), "full": (4, 4)}[query.checkpointing]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from calc.blocks.attention import head_sizes
-from calc.conventions.base import Convention
+from calc.conventions.base import Convention, decoder
 from calc.quantities.flops import Flops
 from calc.quantities.parameters import parameters, weights
 from calc.query import Query
 from calc.sizes import Size, minimum
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 
 def _count(spec: ModelSpec, query: Query) -> Flops:
     """6 * N_active + 12 * (heads * d_head * attended tokens, summed over layers) a token."""
     tokens = query.batch * query.seq
     attended: Size = 0
-    for group in spec.layers:
-        n_heads, _, d_head = head_sizes(group.mixer, spec.d_model)
-        window = group.mixer.window
+    for group in decoder(spec).layers:
+        n_heads, _, d_head, _ = head_sizes(group.attention, spec.d_model)
+        window = group.attention.window
         keys = query.seq if window is None else minimum(query.seq, window)
         attended = attended + group.count * n_heads * d_head * keys
     return Flops(linear=6 * _multiplied(spec) * tokens, attention=12 * attended * tokens)
@@ -27,7 +27,7 @@ def _multiplied(spec: ModelSpec) -> Size:
     """Active parameters less the tables that are only looked up; a table that is also the head stays."""
     looked_up: Size = 0
     for _, weight, leaf in weights(spec):
-        if leaf.op.kind == "gather" and not (spec.head.tied and weight.component == "embedding"):
+        if leaf.op.kind == "gather" and not (decoder(spec).tied and weight.component == "embedding"):
             looked_up = looked_up + weight.elements * leaf.copies
     return sum(parameters(spec, active=True).values()) - looked_up
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from calc.build import build
 from calc.load import Load
-from calc.op import Leaf, leaves
+from calc.op import Leaf, Op, leaves
 from calc.query import Checkpointing
 from calc.sizes import Size
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,16 @@ def training(spec: ModelSpec, load: Load, checkpointing: Checkpointing = "none")
     layer up to the last op whose tensors backward needs, as non-reentrant torch.utils.checkpoint does.
     """
     everything = list(leaves(build(spec, load)))
-    once = _sum(everything)
+    once, back = _sum(everything), _sum(everything, _backward_products)
     again = _sum(_recomputed(everything, checkpointing))
-    return Flops(3 * once.linear + again.linear, 3 * once.attention + again.attention)
+    return Flops(once.linear + back.linear + again.linear, once.attention + back.attention + again.attention)
+
+
+def _backward_products(op: Op) -> int:
+    """How many products of the same size going back takes: one for the input, one for the weights or second operand."""
+    if op.kind == "attention":
+        return 2
+    return int(op.input_grad) + int(any(weight.trainable for weight in op.weights))
 
 
 def _recomputed(everything: list[Leaf], checkpointing: Checkpointing) -> list[Leaf]:
@@ -63,12 +71,13 @@ def _recomputed(everything: list[Leaf], checkpointing: Checkpointing) -> list[Le
     return [leaf for leaf in in_layers if leaf is not last[leaf.layer] or leaf.op.kind != "linear"]
 
 
-def _sum(some: list[Leaf]) -> Flops:
+def _sum(some: list[Leaf], times: Callable[[Op], int] = lambda op: 1) -> Flops:
+    """The products of some ops, each counted `times(op)` times."""
     linear: Size = 0
     attention: Size = 0
     for leaf in some:
         if leaf.op.kind == "linear":
-            linear = linear + leaf.op.flops * leaf.calls
+            linear = linear + times(leaf.op) * leaf.op.flops * leaf.calls
         elif leaf.op.kind == "attention":
-            attention = attention + leaf.op.flops * leaf.calls
+            attention = attention + times(leaf.op) * leaf.op.flops * leaf.calls
     return Flops(linear, attention)

@@ -10,7 +10,7 @@ from calc.load import Load
 from calc.op import Cache, leaves
 from calc.query import WindowReading
 from calc.sizes import Size, exact_div, minimum
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +28,37 @@ class KvCache:
 
 
 def kv_cache(
-    spec: ModelSpec, batch: Size, seq: Size, dtype: str = "bf16", window_reading: WindowReading = "tokens"
+    spec: ModelSpec,
+    batch: Size,
+    seq: Size,
+    dtype: str = "bf16",
+    window_reading: WindowReading = "tokens",
+    *,
+    source: Size | None = None,
+    state_dtype: str = "fp32",
 ) -> KvCache:
     """Keys and values of every layer: 2 * n_kv_heads * d_head elements a token and layer, as many tokens as stay.
 
+    Keys and values of an encoder's `source` (default: as Load's) and convolution state are in `dtype` and do not grow;
+    recurrent state is in `state_dtype`.
     Source: Shazeer 2019 (arXiv:1911.02150), section 2.2; windows as in Mistral 7B (arXiv:2310.06825), section 2.
     """
-    caches = [(leaf.op.cache, leaf.calls) for leaf in leaves(build(spec, Load())) if leaf.op.cache is not None]
+    load = Load(source=source, usual_source=seq, decode=True)
+    caches = [(leaf.op.cache, leaf.calls) for leaf in leaves(build(spec, load)) if leaf.op.cache is not None]
     now = _elements(caches, seq, window_reading)
     growth = _elements(caches, seq + 1, window_reading) - now
     bits = find_dtype(dtype).bits
+    fixed = sum(calls * cache.fixed for cache, calls in caches) * bits
+    fixed += sum(calls * cache.recurrent for cache, calls in caches) * find_dtype(state_dtype).bits
     return KvCache(
         bytes_per_token=exact_div(growth * bits, 8),
-        state_bytes=exact_div((now - growth * seq) * bits, 8),
-        total_bytes=exact_div(batch * now * bits, 8),
+        state_bytes=exact_div((now - growth * seq) * bits + fixed, 8),
+        total_bytes=exact_div(batch * (now * bits + fixed), 8),
     )
 
 
 def _elements(caches: list[tuple[Cache, Size]], seq: Size, window_reading: WindowReading) -> Size:
-    """Elements that one sequence of `seq` tokens keeps."""
+    """Elements that one sequence of `seq` tokens keeps, without what does not grow."""
     total: Size = 0
     for cache, calls in caches:
         kept = seq

@@ -10,7 +10,7 @@ from calc.build import build
 from calc.load import Load
 from calc.op import Component, Leaf, Weight, leaves
 from calc.sizes import Size
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 Row = tuple[str, Weight, Leaf]
 
@@ -38,7 +38,8 @@ def parameters(spec: ModelSpec, *, active: bool = False) -> dict[str, Size]:
     totals: dict[str, Size] = {}
     for _, weight, leaf in weights(spec):
         elements = weight.elements * (leaf.active if active else leaf.copies)
-        totals[weight.component] = totals.get(weight.component, 0) + elements
+        component = leaf.component or weight.component
+        totals[component] = totals.get(component, 0) + elements
     return {name: totals[name] for name in get_args(Component) if name in totals}
 
 

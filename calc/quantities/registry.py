@@ -12,7 +12,7 @@ from calc.quantities.parameters import parameters
 from calc.quantities.weights import weight_bytes
 from calc.query import Phase, Query
 from calc.sizes import Size
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 Breakdown = Mapping[str, Size]
 
@@ -52,14 +52,24 @@ def _flops(phase: Phase) -> Callable[[ModelSpec, Query], Breakdown]:
 
 
 def _kv_cache(spec: ModelSpec, query: Query) -> Breakdown:
-    cache = kv_cache(spec, query.batch, query.seq, query.dtype, query.window_reading)
+    cache = kv_cache(
+        spec,
+        query.batch,
+        query.seq,
+        query.dtype,
+        query.window_reading,
+        source=query.source_seq,
+        state_dtype=query.state_dtype,
+    )
     growing = query.batch * query.seq * cache.bytes_per_token
-    return {"growing layers": growing, "full windows": cache.total_bytes - growing}
+    return {"growing layers": growing, "what does not grow": cache.total_bytes - growing}
 
 
 def _weights(spec: ModelSpec, query: Query) -> Breakdown:
     return weight_bytes(spec, query.dtype)
 
+
+_INPUTS = ("source_seq", "images", "image")
 
 QUANTITIES = (
     Quantity(
@@ -83,7 +93,7 @@ QUANTITIES = (
         "FLOP",
         "one forward pass over the batch",
         "two FLOPs for each multiply-accumulate of every product that runs (Kaplan et al. 2020, section 2.1)",
-        ("batch", "seq", "convention"),
+        ("batch", "seq", "convention", *_INPUTS),
         _flops("forward"),
     ),
     Quantity(
@@ -91,7 +101,7 @@ QUANTITIES = (
         "FLOP",
         "forward, backward and recomputation of one step over the batch",
         "two more products for each of the forward pass (Kaplan et al. 2020, section 2.1), and recomputation",
-        ("batch", "seq", "convention", "checkpointing"),
+        ("batch", "seq", "convention", "checkpointing", *_INPUTS),
         _flops("training"),
     ),
     Quantity(
@@ -99,7 +109,7 @@ QUANTITIES = (
         "FLOP",
         "one new token for each sequence, with `context` tokens in the cache",
         "as flops.forward, for one query over the cached keys and its own",
-        ("batch", "context", "convention"),
+        ("batch", "context", "convention", "source_seq"),
         _flops("decode"),
     ),
     Quantity(
@@ -107,7 +117,7 @@ QUANTITIES = (
         "bytes",
         "keys and values kept for later tokens, for the batch",
         "2 * n_kv_heads * d_head elements a token and layer (Shazeer 2019, arXiv:1911.02150)",
-        ("batch", "seq", "dtype", "window_reading"),
+        ("batch", "seq", "dtype", "window_reading", "source_seq", "state_dtype"),
         _kv_cache,
     ),
     Quantity(

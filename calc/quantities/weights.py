@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.dtypes import dtype as find_dtype
 from calc.quantities.parameters import parameters
 from calc.sizes import Size, ceil_div
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 
 
 def weight_bytes(spec: ModelSpec, dtype: str = "bf16") -> dict[str, Size]:

@@ -36,6 +36,10 @@ class Node(BaseModel):
     symbols: ClassVar[dict[str, str]] = {}
     """Field name -> symbol name, where the two differ."""
 
+    def group(self, outer: str) -> str:
+        """The name of the group of layers that this node's sizes belong to; `outer` is that of the node around it."""
+        return outer
+
     @classmethod
     def size_fields(cls) -> tuple[str, ...]:
         """The fields of this node that are sizes."""
@@ -49,7 +53,7 @@ class Node(BaseModel):
 def map_sizes(node: Any, change: Callable[[str, str, Size], Size], group: str = "") -> Any:
     """A copy of `node` with every size replaced by `change(symbol name, layer group, value)`; None stays None."""
     update: dict[str, Any] = {}
-    group = getattr(node, "group_name", group)
+    group = node.group(group)
     sizes = node.size_fields()
     for name in type(node).model_fields:
         value = getattr(node, name)

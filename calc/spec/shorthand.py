@@ -7,8 +7,12 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from calc.errors import Refused
+from calc.spec.attention import Attention, Norm
+from calc.spec.channels import Activation, Mlp, Moe
 from calc.spec.fields import Count, Dim, Node
-from calc.spec.model import Activation, Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Moe, Norm, Placement
+from calc.spec.fronts import Embedding
+from calc.spec.heads import Head
+from calc.spec.model import LayerGroup, ModelSpec, Placement
 
 
 class Shorthand(Node):

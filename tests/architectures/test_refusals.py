@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from calc.architectures import from_config
 from calc.errors import Refused
 from calc.quantities.parameters import parameters
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 from tests.architectures.cases import BASES, VARIANTS
 
 BAD_SIZES = [None, True, -1, 0, 0.5, 8.0, 2**31 + 1, 10**400, float("nan"), float("inf"), "64", [64], {"64": 64}]

@@ -14,7 +14,7 @@ from calc.load import Load
 from calc.quantities.flops import forward
 from calc.quantities.kv_cache import kv_cache
 from calc.quantities.parameters import parameters, weights
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 from tests import reference
 from tests.architectures.renaming import compare
 

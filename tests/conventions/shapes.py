@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from calc.query import Query
-from calc.spec.model import Attention, LayerGroup, ModelSpec, Moe
-from calc.spec.shorthand import Shorthand
+from calc.spec import Attention, LayerGroup, ModelSpec, Moe, Shorthand
 
 
 def gpt(d_model: int, n_layers: int, n_heads: int, vocab_size: int = 51200, **sizes: Any) -> ModelSpec:

@@ -7,7 +7,7 @@ import pytest
 from calc.conventions import find, flops
 from calc.quantities.parameters import parameters
 from calc.query import Query
-from calc.spec.model import ModelSpec
+from calc.spec import ModelSpec
 from tests.conventions.shapes import LLAMA_3, PALM_540B, gpt, gpt_oss_20b, train
 
 

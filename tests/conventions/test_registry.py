@@ -13,7 +13,7 @@ from calc.errors import Refused
 from calc.quantities.registry import QUANTITIES
 from calc.query import Query
 from calc.reading import symbolic, with_sizes
-from calc.spec.shorthand import Shorthand
+from calc.spec import Shorthand
 from tests.conventions.shapes import LLAMA_3, gpt, gpt_oss_20b, train
 
 GPT = gpt(64, 3, 4, 1000)

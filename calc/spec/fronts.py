@@ -1,0 +1,29 @@
+"""Fronts: what turns an input into the first vectors of a stack."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from calc.spec.attention import Norm
+from calc.spec.fields import Dim, Node
+
+
+class Embedding(Node):
+    """Token embedding and what is added to it.
+
+    d_embed: width of the table, projected to d_model by a matrix where it differs; None means d_model (OPT-350m: 512).
+    project: what is projected, the tokens alone (OPT) or their sum with positions after its norm (ALBERT, ELECTRA).
+    n_positions: rows of a learned position table; None where there is none. sinusoidal: fixed positions are added.
+    n_token_types: rows of a segment table (BERT). norm: on the embedded tokens (BLOOM, BERT).
+    shared: the tokens are looked up in the main stack's table (T5's encoder).
+    """
+
+    kind: Literal["tokens"] = "tokens"
+    d_embed: Dim | None = None
+    project: Literal["tokens", "sum"] = "tokens"
+    project_bias: bool = False
+    n_positions: Dim | None = None
+    n_token_types: Dim | None = None
+    sinusoidal: bool = False
+    norm: Norm | None = None
+    shared: bool = False
