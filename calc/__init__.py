@@ -5,6 +5,9 @@
     >>> calc.estimate(spec, "params").value
     124439808
 
+What cannot be read exactly raises `Refused`, in one line; a ModelSpec or Shorthand put together by hand raises
+pydantic's ValidationError instead.
+
 Names are imported when first used: importing this package loads neither torch, sympy, numpy, pandas nor scipy.
 """
 
@@ -14,90 +17,124 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from calc.architectures import from_config
-    from calc.conventions import compare, flops
-    from calc.errors import Refused
-    from calc.estimation import Estimate, estimate
-    from calc.explanation import Explanation, explain
-    from calc.load import Load
-    from calc.models import load_model, preset_names
-    from calc.quantities.flops import Flops
-    from calc.quantities.kv_cache import KvCache, kv_cache
-    from calc.quantities.parameters import parameter_shapes, parameters
-    from calc.query import Query
-    from calc.reading import sizes_of, symbolic, with_sizes
-    from calc.solution import NoSolution, Solution, solve
-    from calc.spec import ModelSpec, Shorthand
-    from calc.summary import Report, report
-    from calc.sweeping import sweep
+    # For type checkers, which read no table; `as` marks what is public.
+    from calc import conventions as _conventions
+    from calc import symbols as _symbols
+    from calc.architectures import FAMILIES as FAMILIES
+    from calc.architectures import from_config as from_config
+    from calc.conventions import CONVENTIONS as CONVENTIONS
+    from calc.conventions import Comparison as Comparison
+    from calc.conventions import Convention as Convention
+    from calc.conventions import compare as compare
+    from calc.conventions import flops as flops
+    from calc.dtypes import CACHE_DTYPES as CACHE_DTYPES
+    from calc.dtypes import DTYPES as DTYPES
+    from calc.dtypes import Dtype as Dtype
+    from calc.errors import Refused as Refused
+    from calc.estimation import Estimate as Estimate
+    from calc.estimation import estimate as estimate
+    from calc.explanation import Explanation as Explanation
+    from calc.explanation import explain as explain
+    from calc.load import Load as Load
+    from calc.models import load_model as load_model
+    from calc.models import preset_names as preset_names
+    from calc.models import preset_title as preset_title
+    from calc.quantities import registry as _registry
+    from calc.quantities.flops import Flops as Flops
+    from calc.quantities.kv_cache import KvCache as KvCache
+    from calc.quantities.kv_cache import kv_cache as kv_cache
+    from calc.quantities.parameters import parameter_shapes as parameter_shapes
+    from calc.quantities.parameters import parameters as parameters
+    from calc.quantities.registry import QUANTITIES as QUANTITIES
+    from calc.quantities.registry import Quantity as Quantity
+    from calc.query import CHECKPOINTING as CHECKPOINTING
+    from calc.query import PHASES as PHASES
+    from calc.query import WINDOW_READINGS as WINDOW_READINGS
+    from calc.query import Query as Query
+    from calc.query import QueryOptions as QueryOptions
+    from calc.reading import sizes_of as sizes_of
+    from calc.reading import symbolic as symbolic
+    from calc.reading import with_sizes as with_sizes
+    from calc.solution import Candidate as Candidate
+    from calc.solution import NoSolution as NoSolution
+    from calc.solution import Solution as Solution
+    from calc.solution import solve as solve
+    from calc.spec import ModelSpec as ModelSpec
+    from calc.spec import Shorthand as Shorthand
+    from calc.summary import Report as Report
+    from calc.summary import common_length as common_length
+    from calc.summary import report as report
+    from calc.sweeping import sweep as sweep
+    from calc.symbols import SYMBOLS as SYMBOLS
+    from calc.symbols import Symbol as Symbol
+    from calc.units import parse_amount as parse_amount
+
+    find_convention = _conventions.find
+    find_quantity = _registry.find
+    find_symbol = _symbols.describe
 
 _HOME = {
-    "Estimate": "calc.estimation",
-    "Explanation": "calc.explanation",
-    "Flops": "calc.quantities.flops",
-    "KvCache": "calc.quantities.kv_cache",
-    "Load": "calc.load",
-    "ModelSpec": "calc.spec.model",
-    "NoSolution": "calc.solution",
-    "Query": "calc.query",
-    "Refused": "calc.errors",
-    "Report": "calc.summary",
-    "Shorthand": "calc.spec.shorthand",
-    "Solution": "calc.solution",
-    "compare": "calc.conventions",
-    "estimate": "calc.estimation",
-    "explain": "calc.explanation",
-    "flops": "calc.conventions",
-    "from_config": "calc.architectures",
-    "kv_cache": "calc.quantities.kv_cache",
-    "load_model": "calc.models",
-    "parameter_shapes": "calc.quantities.parameters",
-    "parameters": "calc.quantities.parameters",
-    "preset_names": "calc.models",
-    "report": "calc.summary",
-    "sizes_of": "calc.reading",
-    "solve": "calc.solution",
-    "sweep": "calc.sweeping",
-    "symbolic": "calc.reading",
-    "with_sizes": "calc.reading",
+    "CACHE_DTYPES": "calc.dtypes.CACHE_DTYPES",
+    "CHECKPOINTING": "calc.query.CHECKPOINTING",
+    "CONVENTIONS": "calc.conventions.CONVENTIONS",
+    "Candidate": "calc.solution.Candidate",
+    "Comparison": "calc.conventions.Comparison",
+    "Convention": "calc.conventions.Convention",
+    "DTYPES": "calc.dtypes.DTYPES",
+    "Dtype": "calc.dtypes.Dtype",
+    "Estimate": "calc.estimation.Estimate",
+    "Explanation": "calc.explanation.Explanation",
+    "FAMILIES": "calc.architectures.FAMILIES",
+    "Flops": "calc.quantities.flops.Flops",
+    "KvCache": "calc.quantities.kv_cache.KvCache",
+    "Load": "calc.load.Load",
+    "ModelSpec": "calc.spec.ModelSpec",
+    "NoSolution": "calc.solution.NoSolution",
+    "PHASES": "calc.query.PHASES",
+    "QUANTITIES": "calc.quantities.registry.QUANTITIES",
+    "Quantity": "calc.quantities.registry.Quantity",
+    "Query": "calc.query.Query",
+    "QueryOptions": "calc.query.QueryOptions",
+    "Refused": "calc.errors.Refused",
+    "Report": "calc.summary.Report",
+    "SYMBOLS": "calc.symbols.SYMBOLS",
+    "Shorthand": "calc.spec.Shorthand",
+    "Solution": "calc.solution.Solution",
+    "Symbol": "calc.symbols.Symbol",
+    "WINDOW_READINGS": "calc.query.WINDOW_READINGS",
+    "common_length": "calc.summary.common_length",
+    "compare": "calc.conventions.compare",
+    "estimate": "calc.estimation.estimate",
+    "explain": "calc.explanation.explain",
+    "find_convention": "calc.conventions.find",
+    "find_quantity": "calc.quantities.registry.find",
+    "find_symbol": "calc.symbols.describe",
+    "flops": "calc.conventions.flops",
+    "from_config": "calc.architectures.from_config",
+    "kv_cache": "calc.quantities.kv_cache.kv_cache",
+    "load_model": "calc.models.load_model",
+    "parameter_shapes": "calc.quantities.parameters.parameter_shapes",
+    "parameters": "calc.quantities.parameters.parameters",
+    "parse_amount": "calc.units.parse_amount",
+    "preset_names": "calc.models.preset_names",
+    "preset_title": "calc.models.preset_title",
+    "report": "calc.summary.report",
+    "sizes_of": "calc.reading.sizes_of",
+    "solve": "calc.solution.solve",
+    "sweep": "calc.sweeping.sweep",
+    "symbolic": "calc.reading.symbolic",
+    "with_sizes": "calc.reading.with_sizes",
 }
+"""Public name -> where it is."""
 
-__all__ = [
-    "Estimate",
-    "Explanation",
-    "Flops",
-    "KvCache",
-    "Load",
-    "ModelSpec",
-    "NoSolution",
-    "Query",
-    "Refused",
-    "Report",
-    "Shorthand",
-    "Solution",
-    "compare",
-    "estimate",
-    "explain",
-    "flops",
-    "from_config",
-    "kv_cache",
-    "load_model",
-    "parameter_shapes",
-    "parameters",
-    "preset_names",
-    "report",
-    "sizes_of",
-    "solve",
-    "sweep",
-    "symbolic",
-    "with_sizes",
-]
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll] (the block above says it to pyright)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'calc' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
+    module, _, own = _HOME[name].rpartition(".")
+    value = getattr(import_module(module), own)
     globals()[name] = value
     return value
 

@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from calc.blocks import CHANNELS, FRONTS, MIXERS
-from calc.blocks.attention import cross_attention
+from calc.blocks.attention import cross_attention, relative_bias
+from calc.blocks.conformer import convolution_module
+from calc.blocks.contrast import contrast
 from calc.blocks.embedding import head, projection
 from calc.blocks.linear import norm
+from calc.blocks.per_layer import per_layer_block, per_layer_inputs
+from calc.blocks.projector import projector
 from calc.load import Load
 from calc.op import Op, Part
 from calc.sizes import Size
@@ -22,12 +26,14 @@ def build(spec: ModelSpec, load: Load) -> Part:
     body: list[Part | Op] = []
     source: tuple[Size, Size] | None = None
     if spec.vision is not None:
-        body.append(_tower(spec.vision, spec.vocab_size, replace(load, batch=load.images, context=0, scores="full"))[0])
+        # Decoding finds the pictures read, as it finds an encoder's input.
+        pictures = replace(load, batch=0 if load.decode else load.images, context=0, scores="full")
+        body.append(_tower(spec.vision, spec.d_model, spec.vocab_size, pictures)[0])
     if spec.encoder is not None:
         # Decoding finds the encoder's work done: no sequence passes it, but its result has its length all the same.
         length = _source_length(spec.encoder, load)
         reads = replace(load, batch=0 if load.decode else load.batch, seq=length, context=0)
-        encoder, length = _tower(spec.encoder, spec.vocab_size, reads)
+        encoder, length = _tower(spec.encoder, spec.d_model, spec.vocab_size, reads)
         body.append(encoder)
         source = (spec.encoder.d_model, length)
     main, length = _stack(spec, spec.vocab_size, load, source)
@@ -35,6 +41,8 @@ def build(spec: ModelSpec, load: Load) -> Part:
     after = replace(load, seq=length)
     if spec.head is not None and isinstance(spec.embedding, Embedding):
         body.append(head(spec.head, spec.embedding, spec.vocab_size, spec.d_model, after))
+    if spec.contrast is not None:
+        body.append(contrast(spec.contrast, load))
     return Part("", tuple(body))
 
 
@@ -48,9 +56,10 @@ def _source_length(encoder: Tower, load: Load) -> Size:
     return load.seq if load.usual_source is None else load.usual_source
 
 
-def _tower(tower: Tower, vocab_size: Size, load: Load) -> tuple[Part, Size]:
-    """A tower as one part, and the number of vectors it gives for each sequence."""
+def _tower(tower: Tower, d_reader: Size, vocab_size: Size, load: Load) -> tuple[Part, Size]:
+    """A tower as one part, and the number of vectors it gives for each sequence, to a stack of width d_reader."""
     body, length = _stack(tower, vocab_size, load, None)
+    body += tuple(projector(each, tower.d_model, d_reader, replace(load, seq=length)) for each in tower.projectors)
     return Part(tower.name, body, component="vision" if tower.name == "vision" else None), length
 
 
@@ -60,14 +69,20 @@ def _stack(spec: Stack, vocab_size: Size, load: Load, source: tuple[Size, Size] 
     source: width and number of the vectors that cross-attention reads.
     """
     front, length = FRONTS[type(spec.embedding)](spec.embedding, vocab_size, spec.d_model, load)
-    load = replace(load, seq=length)
+    vectors = getattr(spec.embedding, "vectors", 1)
+    load = replace(load, seq=length, context=vectors * load.context, vectors=vectors)
     body: list[Part | Op] = [front]
+    if spec.relative_bias is not None:
+        body.append(relative_bias(*spec.relative_bias))
+    if spec.per_layer is not None:
+        n_layers = sum(group.count for group in spec.layers)
+        body.append(per_layer_inputs(spec.per_layer, spec.layers[0].norm, spec.d_model, load.tokens, n_layers))
     several = len(spec.layers) > 1
     for group in spec.layers:
         body.append(
             Part(
                 f"layers.{{{group.name}}}" if several else "layers.{}",
-                _layer(group, spec.d_model, load, source),
+                _layer(group, spec.d_model, load, source) + _per_layer(spec, group, load),
                 calls=group.count,
                 copies=1 if group.shared else group.count,
                 layer=True,
@@ -83,14 +98,30 @@ def _stack(spec: Stack, vocab_size: Size, load: Load, source: tuple[Size, Size] 
 def _layer(group: LayerGroup, d_model: Size, load: Load, source: tuple[Size, Size] | None) -> Body:
     """One layer's ops in the order they run, norms where `placement` puts them."""
     blocks: list[tuple[str, Part]] = []
+    channel = None
+    if group.channel is not None:
+        channel = CHANNELS[type(group.channel)](group.channel, d_model, load.tokens)
+    if group.macaron and channel is not None:
+        blocks.append(("macaron_norm", replace(channel, name="macaron")))
     if group.mixer is not None:
         mixer = MIXERS[type(group.mixer)](group.mixer, d_model, load)
         blocks.append((f"{mixer.name}_norm", mixer))
     if group.cross is not None and source is not None:
         blocks.append(("cross_attention_norm", cross_attention(group.cross, d_model, source[0], load, source[1])))
-    if group.channel is not None:
-        blocks.append(("channel_norm", CHANNELS[type(group.channel)](group.channel, d_model, load.tokens)))
-    return _normed(group, blocks, d_model)
+    if group.convolution is not None:
+        blocks.append(("convolution_norm", convolution_module(group.convolution, d_model, load.tokens)))
+    if channel is not None:
+        blocks.append(("channel_norm", channel))
+    last = (norm("out_norm", group.norm, (d_model,)),) if group.out_norm else ()
+    return _normed(group, blocks, d_model) + last
+
+
+def _per_layer(spec: Stack, group: LayerGroup, load: Load) -> Body:
+    """What one layer does with its own input, where the stack has such inputs."""
+    if spec.per_layer is None:
+        return ()
+    block = per_layer_block(spec.per_layer, spec.d_model, load.tokens)
+    return block, norm("per_layer_post_norm", group.norm, (spec.d_model,))
 
 
 def _normed(group: LayerGroup, blocks: Sequence[tuple[str, Part]], d_model: Size) -> Body:
@@ -127,7 +158,8 @@ def _indices(spec: Stack, group: LayerGroup) -> tuple[int, ...] | None:
     if len(spec.layers) == 1:
         return None
     if spec.schedule is not None:
-        return tuple(i for i, name in enumerate(spec.schedule) if name == group.name)
+        members = tuple(i for i, name in enumerate(spec.schedule) if name == group.name)
+        return members[:1] if group.shared else members
     if not all(isinstance(g.count, int) for g in spec.layers):
         return None
     start = 0
@@ -135,4 +167,4 @@ def _indices(spec: Stack, group: LayerGroup) -> tuple[int, ...] | None:
         if other.name == group.name:
             break
         start += other.count
-    return tuple(range(start, start + group.count))
+    return tuple(range(start, start + (1 if group.shared else group.count)))

@@ -13,11 +13,11 @@ class Refused(ValueError):
         self.field = field
         self.expected = expected
         self.found = found if isinstance(found, str) else show(found)
-        super().__init__(_printable(f"{field}: expected {expected}, found {self.found}"))
+        super().__init__(printable(f"{field}: expected {expected}, found {self.found}"))
 
 
-def _printable(text: str) -> str:
-    """`text` with line breaks and control characters escaped, so that a hostile name cannot break the line."""
+def printable(text: str) -> str:
+    """`text` with line breaks and control characters escaped, so that a hostile name cannot break a line."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 

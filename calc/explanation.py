@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
+from calc.errors import Refused
 from calc.estimation import Estimate, estimate
 from calc.quantities import registry
-from calc.query import LOADS, Query
+from calc.query import LOADS, QueryOptions, ask
 from calc.reading import symbolic
 from calc.sizes import Size
 from calc.spec import ModelSpec
@@ -47,18 +48,21 @@ class Explanation:
         return sympy.latex(self.formula, symbol_names=names)
 
 
-def explain(spec: ModelSpec, quantity: str, **options: Any) -> Explanation:
+def explain(spec: ModelSpec, quantity: str, **options: Unpack[QueryOptions]) -> Explanation:
     """The formula of a quantity of `spec`, and the exact value it must give.
 
     options: as for `estimate`. The query's sizes (batch, seq, context) become symbols too.
-    Errors: as `estimate`. ArithmeticError if formula and value ever differ, which is a fault of this program.
+    Errors: as `estimate`, and Refused for a size that is an array.
+    ArithmeticError if formula and value ever differ, which is a fault of this program.
     """
     import sympy
 
+    entry, asked = registry.find(quantity), ask(**options)
+    for name in LOADS:
+        if not isinstance(getattr(asked, name), int | None):
+            raise Refused(name, "one whole number", getattr(asked, name))
     value = estimate(spec, quantity, **options)
-    entry = registry.find(quantity)
     symbolic_spec, values = symbolic(spec)
-    asked = Query(**options)
     symbols: dict[str, Any] = {
         name: sympy.Symbol(name, positive=True)
         for name in LOADS
@@ -77,9 +81,21 @@ def explain(spec: ModelSpec, quantity: str, **options: Any) -> Explanation:
 
 
 def _tidy(expression: Any) -> Any:
-    """The same expression with what belongs to one kind of layer gathered behind its number of layers."""
+    """The same expression with what belongs to one kind of layer gathered behind its number of layers.
+
+    What several kinds of layers have in common stands once, behind the sum of their numbers.
+    """
     import sympy
 
     layers = sorted((s for s in expression.free_symbols if s.name.startswith("n_layers")), key=str)
     gathered = sympy.collect(sympy.expand(expression), layers, evaluate=False)
-    return sympy.factor_terms(sympy.Add(*(count * sympy.factor_terms(rest) for count, rest in gathered.items())))
+    rest = gathered.pop(sympy.S.One, sympy.S.Zero)
+    counts: dict[Any, Any] = {}
+    for count, terms in gathered.items():
+        for term in sympy.Add.make_args(terms):
+            counts[term] = counts.get(term, 0) + count
+    behind: dict[Any, Any] = {}
+    for term, count in counts.items():
+        behind[count] = behind.get(count, 0) + term
+    products = (count * sympy.factor_terms(terms) for count, terms in behind.items())
+    return sympy.factor_terms(sympy.Add(*products, sympy.factor_terms(rest)))

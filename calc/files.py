@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from calc.errors import Refused
 
@@ -18,11 +18,20 @@ def read_text(path: Path) -> str:
         if path.is_dir():
             raise Refused(where, "a file", "a folder")
         if not path.is_file():
-            raise Refused(where, "a regular file", "something else" if path.exists() else "no such file")
+            raise Refused(where, "a file", "something else" if path.exists() else "no such file")
         with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            return read_stream(file, where)
     except OSError as error:
         raise Refused(where, "a file that can be read", error.strerror or str(error)) from None
+    except ValueError as error:
+        if isinstance(error, Refused):
+            raise
+        raise Refused(where, "a path", str(error)) from None
+
+
+def read_stream(stream: BinaryIO, where: str) -> str:
+    """The rest of a stream as text. Errors: Refused above 16 MB or where it is not UTF-8."""
+    data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise Refused(where, "at most 16 MB", "more")
     try:
@@ -32,10 +41,11 @@ def read_text(path: Path) -> str:
 
 
 def parse_json(text: str, where: str) -> dict[str, Any]:
-    """The object that a JSON text holds. Errors: Refused for anything else, NaN and repeated keys included."""
+    """The object that a JSON text holds. Errors: Refused for anything else, repeated keys included.
 
-    def constant(name: str) -> Any:
-        raise Refused(where, "numbers that JSON knows", name)
+    NaN and infinities, which published configs hold in fields that no count needs, are read; whoever needs a number
+    refuses them.
+    """
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -45,7 +55,7 @@ def parse_json(text: str, where: str) -> dict[str, Any]:
         return found
 
     try:
-        value = json.loads(text, parse_constant=constant, object_pairs_hook=once)
+        value = json.loads(text, object_pairs_hook=once)
     except json.JSONDecodeError as error:
         raise Refused(where, "JSON", f"line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:

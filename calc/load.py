@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from calc.sizes import Size, maximum, minimum
+from calc import checks
+from calc.sizes import Size, floor_div, maximum, minimum
 
 Scores = Literal["full", "causal-half", "causal-exact"]
+SCORES: tuple[Scores, ...] = get_args(Scores)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """`batch` sequences of `seq` new tokens, each with `context` tokens already in the cache.
 
-    decode: the new token continues a sequence: encoders have run and their keys and values are cached.
+    batch: 0 for a tower whose work is done. decode: the new token continues a sequence: encoders have run and their
+        keys and values are cached.
     source: length of the encoder's input for each sequence (tokens, or frames of audio); None: what the encoder is
         made for, or where it has no length of its own, `usual_source`, or where that is None too, `seq`.
+    vectors: how many vectors the front makes of one of seq (a trajectory's step has three); caches grow by as many.
     images: pictures that a vision tower reads beside the text; image: their height and width in pixels, None for the
         size the model is made for.
 
     scores: how a causal layer's query-key pairs are counted. `full` is every pair of the square, as eager attention
         executes it; `causal-half` half the square; `causal-exact` the pairs the mask keeps.
+    Errors: Refused for what is no size (see `calc.checks.size`) and for other words. Integer arrays become float64.
     """
 
     batch: Size = 1
@@ -31,25 +36,46 @@ class Load:
     decode: bool = False
     source: Size | None = None
     usual_source: Size | None = None
+    vectors: int = 1
     images: Size = 0
     image: tuple[Size, Size] | None = None
+
+    def __post_init__(self) -> None:
+        checks.word("scores", self.scores, SCORES)
+        for name, least in (("batch", 0), ("seq", 1), ("context", 0), ("images", 0)):
+            object.__setattr__(self, name, checks.size(name, getattr(self, name), least))
+        for name in ("source", "usual_source"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, checks.size(name, getattr(self, name)))
 
     @property
     def tokens(self) -> Size:
         """New tokens in the whole batch."""
         return self.batch * self.seq
 
-    def twice_pairs(self, window: Size | None, causal: bool = True) -> Size:
+    def twice_pairs(self, window: Size | None, causal: bool = True, chunked: bool = False) -> Size:
         """Twice the query-key pairs of one head and one sequence (twice, so that half a square stays a whole number).
 
         A layer with a window keeps `window - 1` cached keys beside the new ones. In a full count the new tokens see
         one another whatever the window, since a dense kernel multiplies the whole square and masks afterwards.
+        chunked: the window is a chunk that starts at a multiple of its length; tokens see only those of their own.
         """
         seq = self.seq
-        cached = self.context if window is None else minimum(self.context, window - 1)
+        # An empty cache has nothing to cut off; asking would leave Min(0, window - 1) in formulas.
+        empty = isinstance(self.context, int) and self.context == 0
+        cached = self.context if window is None or empty else minimum(self.context, window - 1)
         if self.scores == "full" or not causal:
             return 2 * seq * (cached + seq)
+        exact = {"causal-half": 0, "causal-exact": 1}[self.scores]
+        if chunked:
+            return _in_chunks(self.context + seq, window, exact) - _in_chunks(self.context, window, exact)
         hidden = 0 if window is None else maximum(seq - window, 0)
-        exact = 1 if self.scores == "causal-exact" else 0
         square = seq * (seq + exact) - hidden * (hidden + exact)
         return 2 * seq * cached + square
+
+
+def _in_chunks(tokens: Size, chunk: Size, exact: int) -> Size:
+    """Twice the pairs of a sequence of `tokens` from its start, in chunks, each the lower half of its square."""
+    full = floor_div(tokens, chunk)
+    rest = tokens - full * chunk
+    return full * chunk * (chunk + exact) + rest * (rest + exact)

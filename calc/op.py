@@ -24,6 +24,7 @@ Component = Literal[
     "norm",
     "lm_head",
     "ssm",
+    "convolution",
     "vision",
     "other",
 ]
@@ -72,6 +73,7 @@ class Op:
 
     flops: of matrix multiplications and convolutions, one multiply-accumulate = 2; elementwise work counts 0.
     input_grad: whether backward needs the gradient of its input; False where nothing before it is trained.
+    backward: FLOPs of going back, where they are not once more `flops` for each operand that needs a gradient.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Op:
     weights: tuple[Weight, ...] = ()
     cache: Cache | None = None
     input_grad: bool = True
+    backward: Size | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
+from calc import checks
+from calc.dtypes import BY_NAME as DTYPES
+from calc.dtypes import CACHE_DTYPES
+from calc.errors import Refused
 from calc.load import Load
 from calc.sizes import Size
 
 Phase = Literal["forward", "training", "decode"]
 Checkpointing = Literal["none", "selective", "full", "full-early-stop"]
 WindowReading = Literal["tokens", "cache"]
-PHASES: tuple[Phase, ...] = ("forward", "training", "decode")
-CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "selective", "full", "full-early-stop")
-WINDOW_READINGS: tuple[WindowReading, ...] = ("tokens", "cache")
+PHASES: tuple[Phase, ...] = get_args(Phase)
+CHECKPOINTING: tuple[Checkpointing, ...] = get_args(Checkpointing)
+WINDOW_READINGS: tuple[WindowReading, ...] = get_args(WindowReading)
 
 LOADS = ("batch", "seq", "context", "source_seq")
-"""The fields of a Query that are sizes."""
+"""The fields of a Query that are sizes and may be symbols of a formula."""
+
+
+class QueryOptions(TypedDict, total=False):
+    """What may be asked of a quantity beside its name: the fields of a Query but the phase, which the name gives."""
+
+    batch: Size
+    seq: Size
+    context: Size
+    convention: str
+    checkpointing: Checkpointing
+    dtype: str
+    window_reading: WindowReading
+    state_dtype: str
+    source_seq: Size | None
+    images: Size
+    image: tuple[Size, Size] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +45,12 @@ class Query:
     """One question to a model. Sizes may be ints, sympy expressions or float64 arrays.
 
     batch: sequences. seq: tokens of each. context: tokens already in the cache when one more is decoded.
-    convention: a name of `calc.conventions`. dtype: a name of `calc.dtypes`.
+    convention: a name of `calc.conventions`, looked up where it is used. dtype: a name of `calc.dtypes`.
     window_reading: `tokens`, a window of W holds W tokens; `cache`, W - 1, what a growing cache keeps after prefill.
     state_dtype: of recurrent state. source_seq: length of the encoder's input, None for the same as seq.
     images, image: pictures read beside the text, and their height and width in pixels.
+    Errors: Refused for what is no size (see `calc.checks.size`; floats pass, since `solve` looks for real roots) and
+    for unknown words; TypeError for an unknown field. Integer arrays become float64.
     """
 
     batch: Size = 1
@@ -43,14 +66,46 @@ class Query:
     images: Size = 0
     image: tuple[Size, Size] | None = None
 
+    def __post_init__(self) -> None:
+        checks.word("phase", self.phase, PHASES)
+        checks.word("checkpointing", self.checkpointing, CHECKPOINTING)
+        checks.word("dtype", self.dtype, tuple(DTYPES))
+        checks.word("window_reading", self.window_reading, WINDOW_READINGS)
+        checks.word("state_dtype", self.state_dtype, CACHE_DTYPES)
+        for name, least in (("batch", 1), ("seq", 1), ("context", 0), ("images", 0)):
+            object.__setattr__(self, name, checks.size(name, getattr(self, name), least))
+        if self.source_seq is not None:
+            object.__setattr__(self, "source_seq", checks.size("source_seq", self.source_seq))
+        if self.image is not None:
+            if not isinstance(self.image, tuple) or len(self.image) != 2:
+                raise Refused("image", "a height and a width in pixels", self.image)
+            object.__setattr__(self, "image", tuple(checks.size("image", side) for side in self.image))
+
+    @property
+    def tokens(self) -> Size:
+        """New tokens of the whole batch in this phase."""
+        return self.batch if self.phase == "decode" else self.batch * self.seq
+
     def load(self, **changes: Any) -> Load:
         """The load of one forward pass over the batch; `changes` are fields of Load."""
-        load = Load(
-            batch=self.batch,
-            seq=self.seq,
-            source=self.source_seq,
-            usual_source=self.seq,
-            images=self.images,
-            image=self.image,
-        )
-        return replace(load, **changes)
+        fields = {
+            "batch": self.batch,
+            "seq": self.seq,
+            "source": self.source_seq,
+            "usual_source": self.seq,
+            "images": self.images,
+            "image": self.image,
+        }
+        return Load(**(fields | changes))
+
+
+def ask(**options: Unpack[QueryOptions]) -> Query:
+    """A Query that has an exact answer.
+
+    Errors: as Query, and Refused for a size that is a float or a fraction: half a token is no load.
+    """
+    query = Query(**options)
+    for name in (*LOADS, "images"):
+        if isinstance(value := getattr(query, name), float | Fraction):
+            raise Refused(name, "a whole number", value)
+    return query

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from calc import checks
 from calc.errors import Refused
 from calc.sizes import Size, exact_div
 from calc.spec import ModelSpec
@@ -21,10 +22,11 @@ def sizes_of(spec: ModelSpec) -> dict[str, int]:
 
 
 def with_sizes(spec: ModelSpec, values: Mapping[str, Size]) -> ModelSpec:
-    """A copy of `spec` with the named sizes replaced, unvalidated, so that they may be symbols or arrays.
+    """A copy of `spec` with the named sizes replaced, so that they may be symbols or arrays; integer arrays become
+    float64. Each is a size (`calc.checks.size`), but nothing checks that they fit together.
 
-    A base name (`d_head`) sets the size in every group; `n_layers` scales the main stack's groups in proportion.
-    Errors: Refused for a name that is no size of this model.
+    A base name (`d_head`) that is no symbol itself sets the size in every group; `n_layers` scales the main stack's groups in proportion.
+    Errors: Refused for a name that is no size of this model, and for a value that is no size.
     """
     named = _named(spec)
     known = dict.fromkeys(name for (_, name), _ in named.values())
@@ -33,12 +35,13 @@ def with_sizes(spec: ModelSpec, values: Mapping[str, Size]) -> ModelSpec:
     for name in values:
         if name not in known and name not in bases:
             raise Refused(name, f"a size of {spec.name}: {', '.join(known)}", "no such size")
+    values = {name: checks.size(name, value) for name, value in values.items()}
 
     def change(base: str, group: str, value: Size) -> Size:
         name = named[base, group][0][1]
         if name in values:
             return values[name]
-        if base not in values:
+        if base not in values or base in known:
             return value
         if base == "n_layers":
             return exact_div(values[base] * value, spec.n_layers) if group in own else value
@@ -74,7 +77,10 @@ def _named(spec: ModelSpec) -> dict[tuple[str, str], tuple[tuple[str, str], int]
     own = {base for base, different in values.items() if len(different) > 1}
     if sum(len(stack.layers) for stack in spec.stacks) > 1:
         own.add("n_layers")
-    return {
-        (base, group): ((base, f"{base}_{group}" if base in own else base), value)
-        for (base, group), value in found.items()
-    }
+
+    def name(base: str, group: str) -> str:
+        # The main stack's own sizes, and those of its layers where they are all alike, keep the plain name.
+        plain = group == "" or (group == "layers" and (base, "") not in found)
+        return base if plain or base not in own else f"{base}_{group}"
+
+    return {(base, group): ((base, name(base, group)), value) for (base, group), value in found.items()}

@@ -40,6 +40,13 @@ def exact_div(a: Size, b: Size) -> Size:
     return a / b
 
 
+def quotient(a: Size, b: Size) -> Size:
+    """`a / b`: an int where ints divide, and a float where they leave a rest."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if a % b == 0 else a / b
+    return exact_div(a, b)
+
+
 def ceil_div(a: Size, b: Size) -> Size:
     """The smallest whole number that is at least `a / b`."""
     if isinstance(a, int) and isinstance(b, int):
@@ -51,6 +58,19 @@ def ceil_div(a: Size, b: Size) -> Size:
     import numpy
 
     return numpy.ceil(a / b)
+
+
+def floor_div(a: Size, b: Size) -> Size:
+    """The largest whole number that is at most `a / b`."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
+    if is_symbolic(a) or is_symbolic(b):
+        import sympy
+
+        return sympy.floor(sympy.sympify(a) / b)
+    import numpy
+
+    return numpy.floor(a / b)
 
 
 def maximum(a: Size, b: Size) -> Size:

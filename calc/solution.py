@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from fractions import Fraction
+from itertools import pairwise
+from typing import Unpack
 
 from pydantic import ValidationError
 
+from calc.blocks.attention import head_sizes
 from calc.errors import Refused
 from calc.quantities import registry
-from calc.query import LOADS, Query
+from calc.query import LOADS, Query, QueryOptions, ask
 from calc.reading import sizes_of, with_sizes
-from calc.sizes import Size
-from calc.spec import ModelSpec
+from calc.sizes import Size, exact_div
+from calc.spec import Attention, ModelSpec
 from calc.spec.fields import MAX_LAYERS, MAX_SIZE
 
 _WIDTHS = ("d_ff", "n_heads", "n_kv_heads", "d_expert", "d_shared")
 _TRIES = 4096
+_FINE = 2**42
+"""Parts of one in which a root is found: 2e-13, where sizes begin at 1."""
 
 
 class NoSolution(ArithmeticError):
@@ -37,53 +41,76 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class Solution:
     """root: the real number at which the quantity equals the target; None where it never does within bounds.
-    candidates: for a target the nearest allowed sizes, nearest first; for a budget the one extreme that fits."""
+    candidates: for a target the nearest allowed sizes, nearest first; for a budget the one extreme that fits: the
+    largest where the quantity is rising with the size, the smallest where it is not."""
 
     quantity: str
     symbol: str
     target: int | float
     budget: bool
+    rising: bool
     root: float | None
     candidates: tuple[Candidate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """quantity(x) as a function of one size, others held fixed or scaled along with it."""
+    """quantity(x) as a function of one size from 1 to limit, others held fixed or scaled along with it.
+
+    step: sizes that are no multiple of it are not allowed.
+    """
 
     spec: ModelSpec
-    compute: Callable[[ModelSpec, Query], registry.Breakdown]
-    options: Mapping[str, Any]
+    quantity: registry.Quantity
+    query: Query
     symbol: str
+    limit: int
     scaled: Mapping[str, int]
     step: int
 
     def place(self, x: Size) -> dict[str, Size]:
-        """Every size that moves, at x."""
+        """Every size that moves, at x. Errors: ArithmeticError for an int at which a ratio is not whole."""
         if not self.scaled:
             return {self.symbol: x}
-        base = self.scaled[self.symbol]
-        if isinstance(x, int):
-            return {name: value * x // base for name, value in self.scaled.items()}
-        return {name: value * x / base for name, value in self.scaled.items()}
+        return {name: exact_div(value * x, self.scaled[self.symbol]) for name, value in self.scaled.items()}
 
     def value(self, x: Size) -> Size:
-        """The quantity at x; exact for an int."""
+        """The quantity at x, exact. A Fraction may stand where no model could be built, an int may not."""
         placed = self.place(x)
         load = {name: placed.pop(name) for name in LOADS if name in placed}
-        return registry.total(self.compute(with_sizes(self.spec, placed), replace(Query(**self.options), **load)))
+        return registry.total(self.quantity.compute(with_sizes(self.spec, placed), replace(self.query, **load)))
+
+    def candidate(self, x: int) -> Candidate:
+        """The allowed size x."""
+        return Candidate(self.place(x), self.value(x))
 
     def allowed(self, x: int) -> bool:
         """Whether a model with whole sizes at x can be built."""
-        if x < 1 or x % self.step:
+        if not 1 <= x <= self.limit:
             return False
-        placed = {name: size for name, size in self.place(x).items() if name not in LOADS}
         try:
+            placed = {name: size for name, size in self.place(x).items() if name not in LOADS}
             changed = with_sizes(self.spec, placed).model_copy(update={"schedule": None})
             ModelSpec.model_validate(changed.model_dump())
         except (Refused, ValidationError, ArithmeticError):
             return False
         return True
+
+    def next_allowed(self, start: int, direction: int) -> int | None:
+        """The nearest allowed size from `start` on, upwards (1) or downwards (-1)."""
+        first = direction * -(-direction * start // self.step) * self.step
+        walk = range(first, first + direction * self.step * _TRIES, direction * self.step)
+        found = next(filter(self.allowed, walk), None)
+        if found is None and 1 <= walk[-1] <= self.limit:
+            # Sizes that must divide another, as heads do, can lie further apart than a walk reaches.
+            beyond = (x for x in _divisors(sizes_of(self.spec).values()) if (x - walk[-1]) * direction > 0)
+            found = next(filter(self.allowed, sorted(beyond, reverse=direction < 0)), None)
+        return found
+
+    def text(self, value: Size) -> str:
+        """A value with its unit, every digit of it."""
+        digits = f"{int(value):,}" if value == int(value) else f"{float(value):,.3f}"
+        return f"{digits} {self.quantity.unit}"
 
 
 def solve(
@@ -94,41 +121,56 @@ def solve(
     *,
     budget: bool = False,
     keep_ratios: bool = False,
-    **options: Any,
+    **options: Unpack[QueryOptions],
 ) -> Solution:
     """The size `symbol` at which `quantity` of `spec` equals `target`, every other size held fixed.
 
     budget: find the largest allowed whole size whose value is at most `target` (the smallest, where the quantity falls
         as the size grows). keep_ratios: with symbol d_model, scale d_ff, experts and heads along with it.
-    The root is bracketed on the quantity itself, not solved from its formula, so minima and windows are no obstacle.
-    Errors: Refused for a symbol that is no size here or does not change the quantity; NoSolution where nothing fits.
+    The root is bracketed on the quantity itself, in exact fractions, not solved from its formula, so minima, windows
+    and rounding are no obstacle. Where the quantity stays at the target, the root is where it arrives there.
+    Errors: Refused for a target that is not above 0 and finite, and for a symbol that is no size here or does not
+    change the quantity, and as for `estimate`; NoSolution where the target is not reached, where nothing fits or
+    everything does.
     """
-    problem = _problem(spec, quantity, symbol, keep_ratios, options)
-    limit = float(MAX_LAYERS if symbol.startswith("n_layers") else MAX_SIZE)
-    grid, values = _scan(problem, limit)
-    if values.max() == values.min():
+    if not 0 < target < math.inf:
+        raise Refused(quantity, "a finite value above 0", target)
+    problem = _problem(spec, quantity, symbol, keep_ratios, ask(**options))
+    grid = _grid(problem.limit)
+    values = [problem.value(Fraction(x)) for x in grid]
+    if min(values) == max(values):
         raise Refused("--for", f"a size that {quantity} of {spec.name} depends on", symbol)
-    rising = bool(values[-1] > values[0])
-    root = _root(problem, grid, values, target)
+    rising = values[-1] > values[0]
     if budget:
-        best = _extreme(problem, target, root, rising, limit, values)
-        return Solution(quantity, symbol, target, True, root, (best,))
+        best = _extreme(problem, target, grid, values, rising)
+        root = _root(problem, target, grid, values, last=rising)
+        return Solution(quantity, symbol, target, True, rising, root, (problem.candidate(best),))
+    root = _root(problem, target, grid, values)
     if root is None:
+        least, most = (_with_place(problem, grid, values, end) for end in (min(values), max(values)))
         raise NoSolution(
-            f"{quantity} of {spec.name} stays between {values.min():,.4g} and {values.max():,.4g} "
-            f"for {symbol} from 1 to {limit:,.0f}: {target:,.4g} is not reached"
+            f"{quantity} of {spec.name} stays between {least} and {most}: {problem.text(target)} is not reached"
         )
-    near = [
-        x for x in (_next(problem, math.floor(root), -1, limit), _next(problem, math.floor(root) + 1, 1, limit)) if x
-    ]
-    found = [Candidate(problem.place(x), problem.value(x)) for x in near]
-    found.sort(key=lambda candidate: abs(candidate.value - target))
-    return Solution(quantity, symbol, target, False, root, tuple(found))
+    return Solution(quantity, symbol, target, False, rising, root, _nearest(problem, target, root))
 
 
-def _problem(spec: ModelSpec, quantity: str, symbol: str, keep_ratios: bool, options: Mapping[str, Any]) -> _Problem:
+def moved_head_widths(spec: ModelSpec, candidate: Candidate) -> dict[str, int]:
+    """By symbol name, the d_head of layers that leave it to d_model / n_heads, where the candidate moves it."""
+    changed = with_sizes(spec, {name: size for name, size in candidate.sizes.items() if name not in LOADS})
+    moved: dict[str, int] = {}
+    for before, after in zip(spec.layers, changed.layers, strict=True):
+        if isinstance(before.mixer, Attention) and isinstance(after.mixer, Attention) and after.mixer.d_head is None:
+            d_head = head_sizes(after.mixer, changed.d_model)[2]
+            if d_head != head_sizes(before.mixer, spec.d_model)[2]:
+                moved[f"d_head_{after.name}"] = d_head
+    whole = len(moved) == len(spec.layers) and len(set(moved.values())) == 1
+    return {"d_head": next(iter(moved.values()))} if whole else moved
+
+
+def _problem(spec: ModelSpec, quantity: str, symbol: str, keep_ratios: bool, query: Query) -> _Problem:
     known = sizes_of(spec)
-    loads = [name for name in LOADS if name in registry.find(quantity).uses]
+    entry = registry.find(quantity)
+    loads = [name for name in LOADS if name in entry.uses]
     if symbol not in (*known, *loads, "n_layers"):
         raise Refused("--for", f"one of {', '.join([*known, *loads])}", symbol)
     scaled: dict[str, int] = {}
@@ -139,61 +181,99 @@ def _problem(spec: ModelSpec, quantity: str, symbol: str, keep_ratios: bool, opt
         scaled = {n: v for n, v in known.items() if n == "d_model" or n.startswith(_WIDTHS)}
         # The ratios hold exactly in whole numbers only at multiples of this.
         step = scaled["d_model"] // math.gcd(*scaled.values())
-    return _Problem(spec, registry.find(quantity).compute, dict(options), symbol, scaled, step)
+    limit = MAX_LAYERS if symbol.startswith("n_layers") else MAX_SIZE
+    return _Problem(spec, entry, query, symbol, limit, scaled, step)
 
 
-def _scan(problem: _Problem, limit: float) -> tuple[Any, Any]:
-    """The quantity on a geometric grid of the size, all in one reading."""
-    import numpy
+def _grid(limit: int) -> list[int]:
+    """Whole sizes from 1 to `limit`: all of the first 66, then 3 % apart."""
+    grid = [1]
+    while grid[-1] < limit:
+        grid.append(min(max(grid[-1] + 1, grid[-1] * 103 // 100), limit))
+    return grid
 
-    grid = numpy.geomspace(1e-3, limit, 400)
-    return grid, numpy.broadcast_to(numpy.asarray(problem.value(grid), dtype=float), grid.shape)
+
+def _with_place(problem: _Problem, grid: Sequence[int], values: Sequence[Size], value: Size) -> str:
+    """One of `values` as text, with the first size that has it."""
+    return f"{problem.text(value)} ({problem.symbol}={grid[values.index(value)]:,})"
 
 
-def _root(problem: _Problem, grid: Any, values: Any, target: float) -> float | None:
-    """The largest real size at which the quantity crosses the target, to 1e-12 relative."""
-    from scipy.optimize import brentq
+def _turn(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The smallest whole number above `low` where `holds`: false at `low`, true at `high`, turning once between."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
-    above = values >= target
-    crossings = (above[1:] != above[:-1]).nonzero()[0]
-    if not len(crossings):
+
+def _root(
+    problem: _Problem, target: float, grid: Sequence[int], values: Sequence[Size], last: bool = True
+) -> float | None:
+    """The last (or first) real size at which the quantity arrives at the target; None where it never does."""
+    points = list(zip(grid, values, strict=True))
+    cells = [(a, b, p < q) for (a, p), (b, q) in pairwise(points) if p < target <= q or p > target >= q]
+    if values[0] == target and not (last and cells):
+        return float(grid[0])
+    if not cells:
         return None
-    low, high = grid[crossings[-1]], grid[crossings[-1] + 1]
-    crossing: Any = brentq(lambda x: float(problem.value(x)) - target, low, high, xtol=1e-12 * high)
-    return float(crossing)
+    low, high, rising = cells[-1 if last else 0]
+
+    def arrived(x: Fraction) -> bool:
+        value = problem.value(x)
+        return value >= target if rising else value <= target
+
+    whole = _turn(lambda n: arrived(Fraction(n)), low, high)
+    # Whole sizes first: a flat part, as past a window, begins at one.
+    if problem.value(Fraction(whole)) == target:
+        return float(whole)
+    return _turn(lambda n: arrived(Fraction(n, _FINE)), (whole - 1) * _FINE, whole * _FINE) / _FINE
 
 
-def _next(problem: _Problem, start: int, direction: int, limit: float) -> int | None:
-    """The nearest allowed whole size from `start` on."""
-    if problem.step > 1:
-        start = start // problem.step * problem.step if direction < 0 else -(-start // problem.step) * problem.step
-    for x in _walk(start, direction * problem.step):
-        if not 1 <= x <= limit:
-            return None
-        if problem.allowed(x):
-            return x
-    return None
+def _nearest(problem: _Problem, target: float, root: float) -> tuple[Candidate, ...]:
+    """The two allowed sizes near the root whose values are nearest to the target, nearest first."""
+    start = round(root)
+    found = [start] if problem.allowed(start) else []
+    for direction in (-1, 1):
+        # Two on either side: where allowed sizes lie apart, both of the nearest may lie on one.
+        x = problem.next_allowed(start + direction, direction)
+        if x is not None:
+            found += [x, *filter(None, [problem.next_allowed(x + direction, direction)])]
+    candidates = {x: problem.candidate(x) for x in found}
+    best = sorted(found, key=lambda x: (abs(candidates[x].value - target), abs(x - root)))
+    return tuple(candidates[x] for x in best[:2])
 
 
-def _walk(start: int, stride: int) -> Iterator[int]:
-    return (start + i * stride for i in range(_TRIES))
-
-
-def _extreme(
-    problem: _Problem, target: float, root: float | None, rising: bool, limit: float, values: Any
-) -> Candidate:
+def _extreme(problem: _Problem, target: float, grid: Sequence[int], values: Sequence[Size], rising: bool) -> int:
     """The largest allowed size within the budget; the smallest, where the quantity falls as the size grows."""
-    if root is None:
-        if values.min() > target:
-            raise NoSolution(f"no {problem.symbol} fits: the least it comes to is {values.min():,.4g}")
-        raise NoSolution(f"every {problem.symbol} up to {limit:,.0f} fits: the most it comes to is {values.max():,.4g}")
-    # One more whole number than the root's own, since the float root may lie a hair on either side of an integer.
-    direction = -1 if rising else 1
-    start = math.floor(root) + 1 if rising else max(math.ceil(root) - 1, 1)
-    reach = partial(_next, problem, direction=direction, limit=limit)
-    x = reach(start)
+    fits = [i for i, value in enumerate(values) if value <= target]
+    if not fits:
+        least = _with_place(problem, grid, values, min(values))
+        raise NoSolution(f"no {problem.symbol} fits: the least it comes to is {least}")
+    if len(fits) == len(values):
+        most = _with_place(problem, grid, values, max(values))
+        raise NoSolution(f"every {problem.symbol} up to {problem.limit:,} fits: the most it comes to is {most}")
+
+    def within(n: int) -> bool:
+        return problem.value(Fraction(n)) <= target
+
+    i = fits[-1 if rising else 0]
+    if rising:
+        start = grid[i] if grid[i] == problem.limit else _turn(lambda n: not within(n), grid[i], grid[i + 1]) - 1
+    else:
+        start = grid[i] if i == 0 else _turn(within, grid[i - 1], grid[i])
+    inward = -1 if rising else 1
+    x = problem.next_allowed(start, inward)
     while x is not None and problem.value(x) > target:
-        x = reach(x + direction)
+        x = problem.next_allowed(x + inward, inward)
     if x is None:
-        raise NoSolution(f"no whole {problem.symbol} that this model allows fits {target:,.4g}")
-    return Candidate(problem.place(x), problem.value(x))
+        raise NoSolution(f"no whole {problem.symbol} that this model allows fits {problem.text(target)}")
+    # Rounding up, as in experts' capacity, lets a value dip below the target again.
+    while (further := problem.next_allowed(x - inward, -inward)) is not None and problem.value(further) <= target:
+        x = further
+    return x
+
+
+def _divisors(numbers: Iterable[int]) -> set[int]:
+    """All whole numbers that divide one of `numbers`."""
+    small = {(n, d) for n in set(numbers) for d in range(1, math.isqrt(n) + 1) if n % d == 0}
+    return {d for _, d in small} | {n // d for n, d in small}

@@ -9,8 +9,8 @@ from calc import conventions
 from calc.dtypes import DTYPES
 from calc.quantities import registry
 from calc.quantities.kv_cache import KvCache, kv_cache
-from calc.quantities.parameters import parameters
-from calc.query import Query
+from calc.quantities.parameters import by_tower, parameters
+from calc.query import Query, ask
 from calc.spec import ModelSpec, Moe
 from calc.units import binary, si
 
@@ -21,16 +21,15 @@ CONTEXTS = (4096, 32768)
 class Report:
     """All terms of the cost report, exact.
 
+    components, active_components: parameters by component, all and those that a token visits.
     seq: the sequence length of the FLOPs, and the cached tokens of decode. flops: by phase, for one sequence.
-    six_n: 6 * N * seq, with all parameters that a token visits as N. caches: KV cache of one sequence in bf16, by
-    context length. weights: bytes by number format.
+    six_n: 6 * N * seq, with all parameters that a token of text visits as N. caches: KV cache of one sequence in bf16,
+    by context length. weights: bytes by number format.
     """
 
     model: str
     family: str
     verdict: str
-    total: int
-    active: int
     components: Mapping[str, int]
     active_components: Mapping[str, int]
     seq: int
@@ -40,6 +39,19 @@ class Report:
     max_seq_len: int | None
     weights: Mapping[str, int]
 
+    @property
+    def total(self) -> int:
+        return sum(self.components.values())
+
+    @property
+    def active(self) -> int:
+        return sum(self.active_components.values())
+
+    @property
+    def towers(self) -> Mapping[str, int]:
+        """Text and vision apart, where the model has a vision tower."""
+        return by_tower(self.components, self.active_components)
+
 
 def common_length(specs: Sequence[ModelSpec]) -> int:
     """2,048 tokens, or the longest sequence that all of `specs` take where that is less."""
@@ -47,36 +59,35 @@ def common_length(specs: Sequence[ModelSpec]) -> int:
 
 
 def report(spec: ModelSpec, seq: int | None = None) -> Report:
-    """The cost of `spec` for one sequence of `seq` tokens (default: `common_length`), under convention torch."""
-    longest = spec.max_seq_len
+    """The cost of `spec` for one sequence of `seq` tokens (default: `common_length`), under convention torch.
+
+    Errors: Refused for a sequence that is no whole number from 1 on.
+    """
     seq = common_length([spec]) if seq is None else seq
-    query = Query(seq=seq, context=seq)
+    query = ask(seq=seq, context=seq)
     components, active = parameters(spec), parameters(spec, active=True)
     flops = {
         phase: conventions.flops(spec, replace(query, phase=phase)).total for phase in ("forward", "training", "decode")
     }
-    lengths = sorted({length for length in (*CONTEXTS, longest) if length and length <= (longest or length)})
-    caches = {length: kv_cache(spec, 1, length) for length in lengths}
+    lengths = sorted({*CONTEXTS, *([spec.max_seq_len] if spec.max_seq_len else [])})
     return Report(
         model=spec.name,
         family=spec.family,
         verdict=_verdict(spec, components, active, flops["training"] / seq),
-        total=registry.total(components),
-        active=registry.total(active),
         components=components,
         active_components=active,
         seq=seq,
         flops=flops,
-        six_n=6 * registry.total(active) * seq,
-        caches=caches,
-        max_seq_len=longest,
+        six_n=6 * (sum(active.values()) - active.get("vision", 0)) * seq,
+        caches={length: kv_cache(spec, 1, length) for length in lengths},
+        max_seq_len=spec.max_seq_len,
         weights={d.name: registry.total(registry.find("weights").compute(spec, Query(dtype=d.name))) for d in DTYPES},
     )
 
 
 def _verdict(spec: ModelSpec, components: Mapping[str, int], active: Mapping[str, int], training: float) -> str:
     """One line that says what kind of model this is and what a token costs."""
-    total, visited = registry.total(components), registry.total(active)
+    total, visited = sum(components.values()), sum(active.values())
     sparse = any(isinstance(group.channel, Moe) for group in spec.layers)
     kind = f"Mixture of experts, {si(visited)} of {si(total)} active" if sparse else f"Dense, {si(total)} parameters"
     cache = kv_cache(spec, 1, 1)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
+from calc import checks
 from calc.errors import Refused
 from calc.quantities import registry
-from calc.query import LOADS, Query
+from calc.query import LOADS, Query, QueryOptions
 from calc.reading import with_sizes
 from calc.spec import ModelSpec
 
@@ -20,22 +21,24 @@ CHUNK = 2**15
 
 
 def sweep(
-    spec: ModelSpec, quantities: Iterable[str], sizes: Mapping[str, Any], **options: Any
+    spec: ModelSpec, quantities: Iterable[str], sizes: Mapping[str, Any], **options: Unpack[QueryOptions]
 ) -> dict[str, numpy.ndarray]:
     """Values of `quantities` over arrays of sizes, as float64 (relative error about 1e-16 an operation).
 
     sizes: symbol name (`d_model`, `n_layers`, `batch`, `seq`, ...) -> array of shape [n]; sizes not named keep the
         spec's value. Nothing checks that heads divide: a configuration that could not be built gets a number too.
     options: the query's other fields, as for `estimate`.
-    Errors: Refused for unknown names or arrays of different lengths; TypeError for an unknown option.
+    Errors: Refused for unknown names and words, arrays of different lengths, and numbers that are negative or not
+    finite; TypeError for an unknown option.
     """
     import numpy
 
-    columns = {name: numpy.asarray(values, dtype=numpy.float64) for name, values in sizes.items()}
-    lengths = {column.shape for column in columns.values()}
-    if len(lengths) != 1 or len(next(iter(lengths))) != 1:
-        raise Refused("sizes", "one or more arrays of one length", str(sorted(lengths)))
-    (n,) = next(iter(lengths))
+    arrays = {name: numpy.asarray(values) for name, values in sizes.items()}
+    shapes = {array.shape for array in arrays.values()}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+        raise Refused("sizes", "one or more arrays of one length", str(sorted(shapes)))
+    columns = {name: checks.size(name, array) for name, array in arrays.items()}
+    (n,) = next(iter(shapes))
     entries = [registry.find(name) for name in quantities]
     asked = Query(**options)
     result = {entry.name: numpy.empty(n) for entry in entries}

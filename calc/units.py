@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 from calc.errors import Refused
 
 _SI = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _BINARY = {f"{letter}i": 1024 ** (power + 1) for power, letter in enumerate("KMGTPE")}
 _NUMBER = re.compile(r"\s*(\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)\s*([KMGTPE]i|[kKMGBTPE])?\s*([A-Za-z]+)?\s*")
+_MAX_DIGITS = 50
 _UNITS = {
     "B": "bytes",
     "bytes": "bytes",
@@ -22,8 +24,9 @@ _UNITS = {
 def parse_amount(text: str, unit: str, field: str = "value") -> int | float:
     """The number that `text` gives in `unit` ("parameters", "FLOP" or "bytes"): "7B", "1.5e9", "80GiB", "1e21 FLOP".
 
-    "GB" is 10^9 bytes and "GiB" 2^30; a bare "B" is a billion, but a byte where bytes are meant.
-    Errors: Refused for anything else, a unit of another kind included.
+    "GB" is 10^9 bytes and "GiB" 2^30; a bare "B" is a billion, but a byte where bytes are meant. A whole number comes
+    back as the exact int ("8.03B" is 8,030,000,000), any other as a float.
+    Errors: Refused for anything else, a unit of another kind and numbers from 1e50 on included.
     """
     match = _NUMBER.fullmatch(text)
     if match is None:
@@ -36,24 +39,32 @@ def parse_amount(text: str, unit: str, field: str = "value") -> int | float:
         raise Refused(field, f"{unit}", text)
     factor = _BINARY.get(prefix) or _SI[prefix]
     plain = digits.replace(",", "").replace("_", "")
-    if plain.isdigit():
-        return int(plain) * factor
-    amount = float(plain) * factor
-    if amount == float("inf"):
-        raise Refused(field, "a finite number", text)
-    return int(amount) if amount == int(amount) and amount < 2**53 else amount
+    # The length first: Python does not read an int of thousands of digits at all.
+    if len(plain) > _MAX_DIGITS or (amount := Fraction(plain) * factor) >= 10**_MAX_DIGITS:
+        raise Refused(field, f"a number below 1e{_MAX_DIGITS}, in at most {_MAX_DIGITS} digits", _beginning(text))
+    return amount.numerator if amount.denominator == 1 else float(amount)
 
 
 _EXAMPLE = {"parameters": '"7B" or "6.9e9"', "FLOP": '"5.76e23 FLOP"', "bytes": '"80GiB" or "1e9"'}
 
 
-def parse_tokens(text: str, field: str) -> int:
-    """A whole number of tokens: "4096", "1_000", "8Ki" (8192). "8k" is refused: people mean both 8000 and 8192."""
-    match = re.fullmatch(r"(\d[\d_,]{0,15})(Ki|Mi)?", text.strip())
+def parse_tokens(text: str, field: str, least: int = 0) -> int:
+    """A whole number of tokens from `least` to 2^40: "4096", "1_000", "8Ki" (8192).
+
+    Errors: Refused for anything else, and for "8k": people mean both 8000 and 8192.
+    """
+    match = re.fullmatch(r"(\d[\d_,]*)(Ki|Mi)?", text.strip())
     if match is None:
         hint = ' ("8Ki" is 8192; "8k" could be either)' if re.fullmatch(r"\d+[kKmM]", text.strip()) else ""
-        raise Refused(field, f"a whole number of tokens{hint}", text)
-    return int(match[1].replace(",", "").replace("_", "")) * _BINARY.get(match[2] or "", 1)
+        raise Refused(field, f"a whole number of tokens{hint}", _beginning(text))
+    plain = match[1].replace(",", "").replace("_", "")
+    if len(plain) <= _MAX_DIGITS and least <= (number := int(plain) * _BINARY.get(match[2] or "", 1)) <= 2**40:
+        return number
+    raise Refused(field, f"a whole number from {least} to 2^40", _beginning(text))
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:39]}…"
 
 
 def si(value: float, unit: str = "") -> str:

@@ -12,7 +12,8 @@ small = st.integers(1, 64)
 @st.composite
 def norms(draw: st.DrawFn) -> Norm:
     kind = draw(st.sampled_from(["layernorm", "rmsnorm"]))
-    return Norm(kind=kind, affine=draw(st.booleans()), bias=kind == "layernorm" and draw(st.booleans()))
+    affine = draw(st.booleans())
+    return Norm(kind=kind, affine=affine, bias=affine and kind == "layernorm" and draw(st.booleans()))
 
 
 @st.composite
@@ -20,7 +21,7 @@ def attentions(draw: st.DrawFn, n_heads: int) -> Attention:
     return Attention(
         n_heads=n_heads,
         n_kv_heads=draw(st.none() | st.sampled_from([n for n in range(1, n_heads + 1) if n_heads % n == 0])),
-        d_head=draw(st.none() | small),
+        d_head=draw(st.none() | small.map(lambda half: 2 * half)),
         qkv_bias=draw(st.booleans()),
         out_bias=draw(st.booleans()),
         fused=draw(st.booleans()),
@@ -35,16 +36,18 @@ def attentions(draw: st.DrawFn, n_heads: int) -> Attention:
 @st.composite
 def channels(draw: st.DrawFn) -> Mlp | Moe:
     if draw(st.booleans()):
-        return draw(
-            st.builds(Mlp, d_ff=st.none() | small, gated=st.booleans(), bias=st.booleans(), fused=st.booleans())
+        gated = draw(st.booleans())
+        return Mlp(
+            d_ff=draw(st.none() | small), gated=gated, bias=draw(st.booleans()), fused=gated and draw(st.booleans())
         )
     n_experts = draw(st.integers(1, 16))
+    d_shared = draw(st.none() | small)
     return Moe(
         n_experts=n_experts,
         top_k=draw(st.integers(1, n_experts)),
         d_expert=draw(small),
-        d_shared=draw(st.none() | small),
-        shared_gate=draw(st.booleans()),
+        d_shared=d_shared,
+        shared_gate=d_shared is not None and draw(st.booleans()),
         gated=draw(st.booleans()),
         bias=draw(st.booleans()),
         router_bias=draw(st.booleans()),
@@ -71,7 +74,7 @@ def specs(draw: st.DrawFn) -> ModelSpec:
         d_embed=draw(st.none() | small), n_positions=draw(st.none() | small), norm=draw(st.none() | norms())
     )
     return ModelSpec(
-        d_model=12 * draw(st.integers(1, 20)),
+        d_model=24 * draw(st.integers(1, 10)),
         vocab_size=draw(st.integers(1, 1000)),
         embedding=embedding,
         layers=groups,

@@ -6,11 +6,14 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import calc
 from calc.architectures import FAMILIES
 from calc.cli import COMMANDS, cli
+from calc.models import from_toml
 from tests.reference import ROOT
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "calc" / "architectures" / "README.md"]
@@ -51,6 +54,36 @@ def test_every_command_has_help_with_an_example_that_runs(command: str) -> None:
             done = run(example)
             assert done.returncode == 0, done.stderr
             assert done.stdout
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    """(document, text) of every block of code in a language."""
+    return [
+        (document.name, block)
+        for document in DOCUMENTS
+        for block in re.findall(rf"^```{language}\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
+    ]
+
+
+@pytest.mark.parametrize(("document", "text"), blocks("toml"), ids=lambda text: text[:30])
+def test_documented_descriptions_are_read(document: str, text: str) -> None:
+    assert calc.estimate(from_toml(text, document, "documented"), "params").value > 10**6
+
+
+@pytest.mark.parametrize(("document", "text"), blocks("python"), ids=lambda text: text[:30])
+def test_documented_python_runs(document: str, text: str) -> None:
+    exec(compile(text, document, "exec"), {})
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_documented_paths_exist(document: Path) -> None:
+    """Files of ours named in backticks or linked."""
+    text = document.read_text()
+    named = re.findall(r"`((?:calc|tests|docs|results|harness|reference_models|\.ci)/[\w./-]*)`", text)
+    linked = re.findall(r"\]\((?!http)([\w./-]+)\)", text)
+    missing = [name for name in named if not (ROOT / name).exists()]
+    missing += [link for link in linked if not (document.parent / link).exists()]
+    assert not missing
 
 
 def test_every_command_and_family_is_in_the_readme() -> None:

@@ -43,7 +43,7 @@ def test_every_convention_can_be_explained(convention: str) -> None:
     phase = calc.conventions.find(convention).phases[0]
     it = calc.explain(spec, f"flops.{phase}", convention=convention)
     assert it.formula.subs(it.values) == it.estimate.value
-    assert it.estimate.convention == convention
+    assert (it.estimate.convention, it.estimate.source) == (convention, calc.find_convention(convention).source)
 
 
 @settings(max_examples=15, deadline=None)
@@ -53,6 +53,33 @@ def test_any_model_can_be_explained(spec: calc.ModelSpec) -> None:
     for quantity in ("params", "flops.training", "kv_cache"):
         for symbol in calc.explain(spec, quantity).values:
             assert describe(symbol.name).meaning
+
+
+def test_cache_terms_read_plainly() -> None:
+    it = calc.explain(calc.load_model("gemma-2-9b"), "kv_cache", seq=8192)
+    assert {name: str(term) for name, term, _ in it.terms} == {
+        "layers that keep every token": "4*batch*d_head*n_kv_heads*n_layers_full*seq",
+        "layers with a window": "4*batch*d_head*n_kv_heads*n_layers_sliding*Min(seq, window)",
+    }
+    whole = calc.explain(calc.load_model("llama-3-8b"), "kv_cache")
+    assert [name for name, _, _ in whole.terms] == ["layers that keep every token"]
+
+
+def test_what_kinds_of_layers_share_is_written_once() -> None:
+    it = calc.explain(calc.load_model("gemma-2-9b"), "flops.forward", convention="causal-half")
+    assert str(it.formula).count("n_layers_full + n_layers_sliding") == 1
+    assert str(it.formula).count("d_ff") == 1
+
+
+def test_an_empty_cache_leaves_no_minimum() -> None:
+    it = calc.explain(calc.load_model("gemma-2-9b"), "flops.forward")
+    assert not it.formula.atoms(sympy.Min)
+
+
+def test_a_convention_shows_its_own_terms() -> None:
+    it = calc.explain(calc.load_model("gpt2"), "params", convention="lecture")
+    assert [name for name, _, _ in it.terms] == ["embedding", "unembedding", "attention", "feed-forward"]
+    assert str(it.formula) == "2*d_model*(6*d_model*n_layers + vocab_size)"
 
 
 def test_latex_has_the_letters_of_the_field() -> None:

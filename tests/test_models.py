@@ -20,10 +20,12 @@ GPT2 = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab
 
 @pytest.mark.parametrize("name", calc.preset_names())
 def test_presets_match_what_was_published(name: str) -> None:
-    """To the integer where the publication is exact; GPT-3's table gives millions."""
-    published = parse_toml((PRESETS / f"{name}.toml").read_text(), name)["published"]["params"]
+    """To the integer where the publication is exact; `within` says how far off one in millions may be."""
+    published = parse_toml((PRESETS / f"{name}.toml").read_text(), name).get("published")
+    if published is None:
+        pytest.skip("no published count")
     total = sum(parameters(calc.load_model(name)).values())
-    assert total == pytest.approx(published, rel=0.0005 if name == "gpt3-175b" else 0, abs=0)
+    assert total == pytest.approx(published["params"], rel=published.get("within", 0), abs=0)
 
 
 def test_the_promised_presets_are_there() -> None:
@@ -109,7 +111,6 @@ def test_refused_toml(text: str, message: str) -> None:
     ("text", "message"),
     [
         ("[1]", "a JSON object, found list"),
-        ('{"a": NaN}', "found NaN"),
         ('{"a": 1, "a": 2}', "a: expected each key once"),
         ('{"a": ' + "[" * 100_000, "too deep"),
         ('{"a": ' + "9" * 5000 + "}", "thousands of digits"),
@@ -142,10 +143,12 @@ def test_refused_files(tmp_path: Path) -> None:
         (str(big), "at most 16 MB"),
         (str(binary), "byte 0xff at 7"),
         (str(tmp_path / "none.json"), "no such file"),
-        ("", "a preset, a path or a Hub id"),
-        ("a\0b", "a preset, a path or a Hub id"),
+        ("", "a preset, a path to a .json"),
+        ("a\0b", "a preset, a path to a .json"),
+        ("a\0b.json", "expected a file"),
+        ("a" * 300, "a preset, a path to a .json"),
         ("lama-3-8b", "did you mean llama-3-8b"),
-        ("/dev/null", "a regular file"),
+        ("/dev/null", "expected a file, found something else"),
     ):
         with pytest.raises(calc.Refused) as refusal:
             calc.load_model(reference)

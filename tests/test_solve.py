@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calc
+from calc.solution import moved_head_widths
+from tests.strategies import specs
 
 GPT2 = calc.load_model("gpt2")
 LLAMA = calc.load_model("llama-3-8b")
@@ -48,7 +50,8 @@ def test_a_budget_is_kept_and_the_next_size_breaks_it(budget: int, symbol: str) 
         return
     (best,) = answer.candidates
     assert best.value <= budget
-    step = 32 if symbol == "d_model" else 1
+    # 32 heads, each of an even width.
+    step = 64 if symbol == "d_model" else 1
     beyond = calc.with_sizes(LLAMA, {symbol: best.sizes[symbol] + step})
     assert calc.estimate(beyond, "params").value > budget
 
@@ -62,8 +65,60 @@ def test_a_window_is_no_obstacle() -> None:
     """Past its window Mistral's cache stops growing: 512 MiB at most in bf16."""
     mistral = calc.load_model("mistral-7b")
     assert calc.solve(mistral, "kv_cache", 2**28, "seq").root == pytest.approx(2048)
-    with pytest.raises(calc.NoSolution, match="every seq"):
-        calc.solve(mistral, "kv_cache", 2**30, "seq", budget=True)
+    for budget in (2**29, 2**30):
+        most = r"every seq up to 2,147,483,648 fits: the most it comes to is 536,870,912 bytes \(seq=4,1"
+        with pytest.raises(calc.NoSolution, match=most):
+            calc.solve(mistral, "kv_cache", budget, "seq", budget=True)
+    largest = calc.solve(mistral, "kv_cache", 2**29 - 1, "seq", budget=True)
+    assert largest.candidates[0].sizes == {"seq": 4095}
+
+
+def test_where_a_quantity_stays_at_the_target_the_root_is_where_it_arrives() -> None:
+    answer = calc.solve(calc.load_model("mistral-7b"), "kv_cache", 2**29, "seq")
+    assert answer.root == 4096
+    assert [c.sizes["seq"] for c in answer.candidates] == [4096, 4097]
+
+
+@settings(max_examples=30, deadline=None)
+@given(specs(), st.integers(1, 320), st.integers(-1, 1), st.sampled_from(["kv_cache", "flops.decode"]))
+def test_budgets_agree_with_trying_every_size(spec: calc.ModelSpec, at: int, off: int, quantity: str) -> None:
+    """Windows of up to 300 tokens: both quantities rise and stay, for ever or until a group without window goes on."""
+    symbol = "seq" if quantity == "kv_cache" else "context"
+    tried = {n: calc.estimate(spec, quantity, **{symbol: n}).value for n in range(1, 331)}
+    budget = tried[at] + off
+    fitting = [n for n, value in tried.items() if value <= budget]
+    try:
+        answer = calc.solve(spec, quantity, budget, symbol, budget=True)
+    except calc.NoSolution as failure:
+        assert ("every" in str(failure)) == bool(fitting)
+        assert len(fitting) in (0, len(tried))
+    else:
+        assert answer.candidates[0].sizes == {symbol: fitting[-1]}
+        assert answer.candidates[0].value == tried[fitting[-1]]
+
+
+@settings(max_examples=30, deadline=None)
+@given(specs(), st.integers(2, 100), st.integers(-1000, 1000), st.sampled_from(["d_model", "n_layers", "n_heads"]))
+def test_candidates_are_the_nearest_of_all_that_can_be_built(
+    spec: calc.ModelSpec, at: int, off: int, symbol: str
+) -> None:
+    try:
+        target = int(calc.sweep(spec, ["params"], {symbol: [float(at)]})["params"][0]) + off
+        answer = calc.solve(spec, "params", target, symbol)
+    except (calc.Refused, calc.NoSolution):
+        return
+    tried = []
+    for n in range(1, 401):
+        try:
+            changed = calc.with_sizes(spec, {symbol: n})
+            calc.ModelSpec.model_validate(changed.model_copy(update={"schedule": None}).model_dump())
+        except (ValueError, ArithmeticError):
+            continue
+        tried.append(calc.estimate(changed, "params").value)
+    # A quantity with a minimum (heads wider in one group, narrower in another) has two roots, and one is reported.
+    if sorted(tried) in (tried, tried[::-1]):
+        offs = sorted(abs(value - target) for value in tried)
+        assert [abs(c.value - target) for c in answer.candidates] == offs[:2]
 
 
 def test_groups_scale_together_and_stay_whole() -> None:
@@ -77,8 +132,43 @@ def test_groups_scale_together_and_stay_whole() -> None:
 def test_a_quantity_that_falls_gives_the_smallest_that_fits() -> None:
     """With d_head left to d_model / n_heads, more query heads make keys and values narrower."""
     budget = calc.estimate(calc.with_sizes(LLAMA, {"n_heads": 64}), "params").value
-    (best,) = calc.solve(LLAMA, "params", budget, "n_heads", budget=True).candidates
+    answer = calc.solve(LLAMA, "params", budget, "n_heads", budget=True)
+    (best,) = answer.candidates
+    assert not answer.rising
     assert best.sizes["n_heads"] == 64
+
+
+def test_the_size_itself_is_found_with_the_nearest_on_either_side() -> None:
+    own = calc.estimate(LLAMA, "params").value
+    assert [c.sizes["n_heads"] for c in calc.solve(LLAMA, "params", own, "n_heads").candidates] == [32, 64]
+
+
+def test_groups_in_other_proportions_are_both_found() -> None:
+    group = LLAMA.layers[0]
+    layers = tuple(group.model_copy(update={"name": name, "count": count}) for name, count in (("a", 2), ("b", 3)))
+    spec = calc.ModelSpec(d_model=4096, vocab_size=100, layers=layers)
+    own = calc.estimate(spec, "params").value
+    assert [c.sizes["n_layers"] for c in calc.solve(spec, "params", own, "n_layers").candidates] == [5, 10]
+
+
+def test_heads_far_apart_are_found() -> None:
+    """Those that divide 32,768 and leave an even width: 8,192 and 16,384, further apart than a walk goes."""
+    spec = calc.with_sizes(LLAMA, {"d_model": 32768, "n_kv_heads": 1, "d_ff": 1})
+    target = calc.estimate(calc.with_sizes(spec, {"n_heads": 16384}), "params").value + 1
+    answer = calc.solve(spec, "params", target, "n_heads")
+    assert [c.sizes["n_heads"] for c in answer.candidates] == [16384, 8192]
+
+
+def test_rotary_heads_stay_even() -> None:
+    answer = calc.solve(LLAMA, "params", 13e9, "d_model")
+    assert [c.sizes["d_model"] for c in answer.candidates] == [6144, 6080]
+    assert [moved_head_widths(LLAMA, c) for c in answer.candidates] == [{"d_head": 192}, {"d_head": 190}]
+
+
+@pytest.mark.parametrize("target", [0, -1, math.inf, math.nan])
+def test_targets_are_above_nothing_and_finite(target: float) -> None:
+    with pytest.raises(calc.Refused, match="params: expected a finite value above 0"):
+        calc.solve(LLAMA, "params", target, "d_model")
 
 
 @pytest.mark.parametrize(
@@ -102,3 +192,7 @@ def test_targets_out_of_reach_say_what_is_reached() -> None:
         calc.solve(LLAMA, "params", 1e6, "n_layers")
     with pytest.raises(calc.NoSolution, match="no n_layers fits: the least"):
         calc.solve(LLAMA, "params", 1e6, "n_layers", budget=True)
+    with pytest.raises(calc.NoSolution, match=r"the least it comes to is 131,072 bytes \(seq=1\)"):
+        calc.solve(LLAMA, "kv_cache", 1, "seq", budget=True)
+    with pytest.raises(calc.NoSolution, match=r"between 1,632,913 parameters \(d_model=1\) and"):
+        calc.solve(LLAMA, "params", 1, "d_model")

@@ -22,12 +22,18 @@ from calc.units import binary, parse_amount, parse_tokens, si
         ("80 GB", "bytes", 80 * 10**9),
         ("512B", "bytes", 512),
         ("2Ti", "bytes", 2 * 2**40),
-        ("5.76e23 FLOP", "FLOP", 5.76e23),
+        ("5.76e23 FLOP", "FLOP", 576 * 10**21),
+        ("8.03B", "parameters", 8_030_000_000),
+        ("1.005M", "parameters", 1_005_000),
+        ("1e30", "FLOP", 10**30),
+        ("9" * 50, "FLOP", 10**50 - 1),
+        ("1.5", "parameters", 1.5),
         ("1EFLOP", "FLOP", 10**18),
     ],
 )
 def test_amounts(text: str, unit: str, value: float) -> None:
-    assert parse_amount(text, unit) == value
+    amount = parse_amount(text, unit)
+    assert (amount, type(amount)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
@@ -37,6 +43,10 @@ def test_amounts(text: str, unit: str, value: float) -> None:
         ("-7B", "parameters"),
         ("80GiB", "parameters"),
         ("1e999", "FLOP"),
+        ("1e50", "FLOP"),
+        ("9" * 400, "parameters"),
+        ("9" * 5000, "parameters"),
+        ("0." + "0" * 5000, "parameters"),
         ("1e3 tokens", "bytes"),
         ("", "FLOP"),
         ("nan", "FLOP"),
@@ -44,8 +54,9 @@ def test_amounts(text: str, unit: str, value: float) -> None:
     ],
 )
 def test_refused_amounts(text: str, unit: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(Refused) as refusal:
         parse_amount(text, unit)
+    assert len(str(refusal.value)) < 150
 
 
 @given(st.text(max_size=30), st.sampled_from(["parameters", "bytes", "FLOP"]))
@@ -61,6 +72,14 @@ def test_tokens_refuse_what_people_read_two_ways() -> None:
     assert parse_tokens("4_096", "--seq") == 4096
     with pytest.raises(Refused, match='"8Ki" is 8192'):
         parse_tokens("8k", "--seq")
+
+
+@pytest.mark.parametrize("text", ["0", "1_099_511_627_777", "9999999999999Ki", "9" * 38, "9" * 5000])
+def test_tokens_beyond_their_bounds_are_told_them(text: str) -> None:
+    assert parse_tokens("1099511627776", "--seq", least=1) == 2**40
+    with pytest.raises(Refused, match=r"--seq: expected a whole number from 1 to 2\^40, found [\d_]") as refusal:
+        parse_tokens(text, "--seq", least=1)
+    assert len(str(refusal.value)) < 150
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from calc.architectures.config import Config
-from calc.errors import Refused
+from calc.architectures.config import Config, Tying
+from calc.errors import Refused, show
 from calc.spec import ModelSpec
 from calc.spec.fields import refuse
 
@@ -52,21 +52,65 @@ FAMILIES: dict[str, str] = {
     "exaone4": "exaone4",
     "smollm3": "smollm3",
     "minicpm": "minicpm",
+    "vit": "vit",
+    "deit": "deit",
+    "audio-spectrogram-transformer": "audio_spectrogram_transformer",
+    "clip": "clip",
+    "whisper": "whisper",
+    "wav2vec2": "wav2vec2",
+    "wav2vec2-conformer": "wav2vec2_conformer",
+    "detr": "detr",
+    "gemma3": "gemma3",
+    "gemma4": "gemma4",
+    "gemma4_text": "gemma4_text",
+    "llama4": "llama4",
+    "llama4_text": "llama4_text",
+    "qwen3_vl": "qwen3_vl",
+    "qwen3_vl_moe": "qwen3_vl_moe",
+    "bert": "bert",
+    "roberta": "roberta",
+    "distilbert": "distilbert",
+    "albert": "albert",
+    "electra": "electra",
+    "t5": "t5",
+    "mt5": "t5",
+    "umt5": "t5",
+    "switch_transformers": "switch_transformers",
+    "bart": "bart",
+    "imagegpt": "imagegpt",
+    "decision_transformer": "decision_transformer",
+    "mamba": "mamba",
+    "falcon_mamba": "mamba",
+    "mamba2": "mamba2",
+    "jamba": "jamba",
+    "bamba": "bamba",
+    "granitemoehybrid": "granitemoehybrid",
+    "nemotron_h": "nemotron_h",
+    "qwen3_next": "qwen3_next",
+    "qwen3_5": "qwen3_5",
+    "qwen3_5_text": "qwen3_5",
+    "qwen3_5_moe": "qwen3_5_moe",
+    "qwen3_5_moe_text": "qwen3_5_moe",
 }
 """`model_type` of a config.json -> the module here that reads it. Modules are imported when asked for."""
 
 
-def from_config(raw: dict[str, Any], name: str = "model") -> ModelSpec:
+def from_config(raw: dict[str, Any], name: str = "model", tying: Tying = "transformers") -> ModelSpec:
     """The description of the model that a decoded config.json stands for.
 
-    Errors: Refused for an unknown `model_type` and for any field that is missing, mistyped or out of range.
+    tying: whose word counts where transformers ties a head that the checkpoint holds apart (T5 v1.1 and its kin).
+    Errors: Refused for an unknown `model_type`, for any field that is missing, mistyped or out of range, and for a key
+    that looks like a misspelt one.
     """
+    if not isinstance(raw, dict):
+        raise Refused("config", "an object", raw)
     model_type = raw.get("model_type")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
-        known = ", ".join(sorted(FAMILIES))
-        raise Refused("model_type", f"one of {known}", "nothing" if "model_type" not in raw else model_type)
-    cfg = Config(raw)
-    cfg.only("per_layer_config", None, why="layers with sizes of their own are not described")
+        found = show(model_type) if "model_type" in raw else "nothing"
+        raise Refused("model_type", _known_families(model_type), found)
+    cfg = Config(raw, tying=tying)
+    if model_type != "gemma4_text":
+        cfg.only("per_layer_config", None, why="layers with sizes of their own are not described")
     if "auto_map" in raw:
         cfg.notes.append("auto_map is ignored: no code that comes with a model is run")
     module = import_module(f"calc.architectures.{FAMILIES[model_type]}")
@@ -74,4 +118,13 @@ def from_config(raw: dict[str, Any], name: str = "model") -> ModelSpec:
         spec = module.spec(cfg)
     except ValidationError as error:
         raise refuse(error) from None
+    cfg.refuse_misspelt()
     return spec.model_copy(update={"name": name, "family": model_type, "notes": tuple(cfg.notes)})
+
+
+def _known_families(model_type: Any) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(str(model_type)[:60], FAMILIES, n=3, cutoff=0.5)
+    nearest = f"; nearest: {', '.join(close)}" if close else ""
+    return f"one of {len(FAMILIES)} known families (`models --families` lists them{nearest})"

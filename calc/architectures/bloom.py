@@ -14,6 +14,7 @@ def spec(cfg: Config) -> ModelSpec:
     apply_residual_connection_post_layernorm, slow_but_exact and pretraining_tp change what is added or how a product
     is cut, not what it costs.
     """
+    cfg.only("sliding_window", None, why="no layer of this family has a window of that kind")
     d_model = width(cfg)
     n_heads = cfg.size("n_head", "num_attention_heads")
     cfg.multiple("hidden_size", d_model, "n_head", n_heads)

@@ -6,13 +6,15 @@ its family; where it says nothing, that case is refused. Defaults that were used
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
 
 from calc.errors import Refused, show
 from calc.spec.fields import MAX_LAYERS, MAX_SIZE
 
 REFUSE: Any = type("Refuse", (), {"__repr__": lambda self: "REFUSE"})()
 T = TypeVar("T")
+Tying = Literal["transformers", "checkpoint"]
 
 
 class Config:
@@ -23,14 +25,14 @@ class Config:
     unless given.
     """
 
-    def __init__(self, raw: dict[str, Any], where: str = "") -> None:
+    def __init__(self, raw: dict[str, Any], where: str = "", tying: Tying = "transformers") -> None:
         self.raw = raw
         self.where = where
+        self.tying = tying
         self.notes: list[str] = []
-
-    def has(self, key: str) -> bool:
-        """Whether `key` is there, null or not."""
-        return key in self.raw
+        self._asked: set[str] = set()
+        self._absent: set[str] = set()
+        self._sections: list[Config] = []
 
     def size(self, *names: str, absent: Any = REFUSE, null: Any = REFUSE, limit: int = MAX_SIZE) -> Any:
         """A whole number from 1 to `limit`."""
@@ -119,15 +121,44 @@ class Config:
 
         def read(value: Any) -> Config:
             if isinstance(value, dict):
-                inner = Config(value, f"{self.where}{names[0]}.")
+                inner = Config(value, f"{self.where}{names[0]}.", self.tying)
                 inner.notes = self.notes
+                self._sections.append(inner)
                 return inner
             raise ValueError("an object")
 
         return self._read(names, absent, null, read)
 
+    def architecture(self, among: Mapping[str, T], usual: str) -> T:
+        """What the class that `architectures` names stands for in `among`; `usual` where it names none, with a note.
+
+        Errors: Refused for a class that is not in `among`, and for several classes.
+        """
+        self._asked.add("architectures")
+        named = self.raw.get("architectures") or [usual]
+        if not isinstance(named, list) or len(named) != 1 or named[0] not in among:
+            raise Refused(f"{self.where}architectures", f"one of {', '.join(among)}", show(named))
+        if not self.raw.get("architectures"):
+            self.notes.append(f"{self.where}architectures names no class: counted as {usual}")
+        return among[named[0]]
+
+    def labels(self, absent: int = 2) -> int:
+        """How many classes a classifier tells apart: the entries of id2label, else num_labels."""
+
+        def read(value: Any) -> int:
+            if isinstance(value, dict) and value:
+                return len(value)
+            raise ValueError("an object with an entry for each class")
+
+        named = self._read(("id2label",), None, None, read)
+        number = self.size("num_labels", absent=named if named else absent, null=named)
+        if number is None or (named and number != named):
+            raise Refused(f"{self.where}num_labels", f"as many as id2label has, {named}", number)
+        return number
+
     def only(self, name: str, *allowed: Any, why: str) -> None:
         """Refuse a value of `name` that this importer does not know how to count."""
+        self._asked.add(name)
         value = self.raw.get(name, allowed[0])
         if not any(value is ok or (type(value) is type(ok) and value == ok) for ok in allowed):
             raise Refused(self.where + name, f"{' or '.join(map(show, allowed))} ({why})", value)
@@ -138,15 +169,26 @@ class Config:
             raise Refused(self.where + name, f"a multiple of {of} = {divisor}", value)
         return value // divisor
 
+    def refuse_misspelt(self) -> None:
+        """Refuse a key that nothing read and that is one letter off a key that was looked for in vain."""
+        for key in self.raw.keys() - self._asked:
+            for name in sorted(self._absent):
+                if not key.startswith("_") and _one_slip(key, name):
+                    raise Refused(self.where + key, f"{name}, which is absent", "a key that nothing reads")
+        for section in self._sections:
+            section.refuse_misspelt()
+
     def _read(self, names: tuple[str, ...], absent: Any, null: Any, read: Any) -> Any:
+        self._asked.update(names)
         present = [name for name in names if name in self.raw]
         if not present:
+            self._absent.add(names[0])
             if absent is REFUSE:
                 raise Refused(self.where + names[0], self._expectation(read), "nothing")
             return self._assume(names[0], "absent", absent)
         name = present[0]
         for other in present[1:]:
-            if self.raw[other] != self.raw[name]:
+            if type(self.raw[other]) is not type(self.raw[name]) or self.raw[other] != self.raw[name]:
                 raise Refused(self.where + other, f"the same as {name} = {show(self.raw[name])}", self.raw[other])
         value = self.raw[name]
         if value is None:
@@ -156,7 +198,7 @@ class Config:
         try:
             return read(value)
         except ValueError as error:
-            raise Refused(self.where + name, str(error), value) from None
+            raise Refused(self.where + name, str(error), show(value)) from None
 
     def _assume(self, name: str, state: str, value: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):
@@ -171,3 +213,11 @@ class Config:
         except ValueError as error:
             return str(error)
         raise AssertionError("a reader accepted an object()")
+
+
+def _one_slip(a: str, b: str) -> bool:
+    """Whether two words differ by one letter changed, left out or put in."""
+    if abs(len(a) - len(b)) > 1 or min(len(a), len(b)) < 4:
+        return False
+    same = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    return a[same + 1 :] == b[same + 1 :] or a[same:] == b[same + 1 :] or a[same + 1 :] == b[same:]

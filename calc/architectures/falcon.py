@@ -16,6 +16,7 @@ def spec(cfg: Config) -> ModelSpec:
 
     The cache holds the grouped keys and values; transformers stores the new architecture's broadcast to all heads.
     """
+    cfg.only("sliding_window", None, why="no layer of this family has a window of that kind")
     d_model = width(cfg)
     n_heads = cfg.size("num_attention_heads")
     cfg.multiple("hidden_size", d_model, "num_attention_heads", n_heads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.architectures.common import activation
 from calc.architectures.config import REFUSE, Config
-from calc.architectures.llama import attention, uniform
+from calc.architectures.llama import attention, rms_norm, uniform
 from calc.spec import Attention, Mlp, ModelSpec
 
 
@@ -12,7 +12,15 @@ def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' GemmaConfig: 16 key-value heads, tied. It reads `gelu` as its tanh approximation."""
     act = activation(cfg, "hidden_act", absent="gelu_tanh")
     channel = Mlp(d_ff=cfg.size("intermediate_size"), gated=True, activation="gelu_tanh" if act == "gelu" else act)
-    return uniform(cfg, gemma_attention(cfg, kv_absent=16), channel, max_seq_len=8192, tied=True)
+    return uniform(
+        cfg,
+        gemma_attention(cfg, kv_absent=16),
+        channel,
+        norm=rms_norm(cfg, unit_offset=True),
+        max_seq_len=8192,
+        tied=True,
+        embed_scale=cfg.size("hidden_size") ** 0.5,
+    )
 
 
 def gemma_attention(cfg: Config, *, kv_absent: int, **rest: object) -> Attention:

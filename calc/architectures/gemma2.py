@@ -8,21 +8,36 @@ from typing import Any
 from calc.architectures.common import activation, alternating, layer_kinds, stack, window_of
 from calc.architectures.config import Config
 from calc.architectures.gemma import gemma_attention
-from calc.architectures.llama import decoder
+from calc.architectures.llama import decoder, rms_norm
 from calc.spec import Attention, LayerGroup, Mlp, ModelSpec
 
 
 def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' Gemma2Config: 4 key-value heads, window 4096, scores capped at 50, tied."""
-    mixer = gemma_attention(cfg, kv_absent=4, softcap=cfg.number("attn_logit_softcapping", absent=50.0, null=None))
+    softcap = cfg.number("attn_logit_softcapping", absent=50.0, null=None)
+    mixer = gemma_attention(cfg, kv_absent=4, softcap=softcap, scale=query_scale(cfg))
     cfg.multiple("hidden_size", cfg.size("hidden_size"), "num_attention_heads", mixer.n_heads)
     kinds = layer_kinds(cfg, alternating(cfg.layers("num_hidden_layers"), 2))
-    return decoder(cfg, sandwich(cfg, mixer, kinds), max_seq_len=8192, tied=True)
+    return decoder(
+        cfg,
+        sandwich(cfg, mixer, kinds),
+        max_seq_len=8192,
+        tied=True,
+        norm=rms_norm(cfg, unit_offset=True),
+        embed_scale=cfg.size("hidden_size") ** 0.5,
+        logit_softcap=cfg.number("final_logit_softcapping", absent=30.0, null=None),
+    )
+
+
+def query_scale(cfg: Config) -> float:
+    """What scores are multiplied with: 1 / sqrt(query_pre_attn_scalar)."""
+    return cfg.size("query_pre_attn_scalar", absent=256) ** -0.5
 
 
 def sandwich(cfg: Config, mixer: Attention, kinds: Sequence[str]) -> dict[str, Any]:
     """Layers with four norms each, the sliding ones of window `sliding_window`."""
     window = cfg.size("sliding_window", absent=4096, null=None)
+    norm = rms_norm(cfg, unit_offset=True)
     channel = Mlp(
         d_ff=cfg.size("intermediate_size"),
         gated=True,
@@ -31,6 +46,6 @@ def sandwich(cfg: Config, mixer: Attention, kinds: Sequence[str]) -> dict[str, A
 
     def layer(kind: str) -> LayerGroup:
         own = mixer.model_copy(update={"window": window_of(kind, window)})
-        return LayerGroup(count=len(kinds), mixer=own, channel=channel, placement="sandwich")
+        return LayerGroup(count=len(kinds), mixer=own, channel=channel, norm=norm, placement="sandwich")
 
     return stack(kinds, layer)

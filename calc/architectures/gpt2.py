@@ -6,16 +6,16 @@ from calc.architectures.common import activation
 from calc.architectures.config import Config
 from calc.spec import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Norm
 
-LAYER_NORM = Norm(kind="layernorm", bias=True)
-
 
 def spec(cfg: Config) -> ModelSpec:
     """LayerNorm before each block, learned positions, one matrix for q, k and v, biases everywhere, head tied."""
+    cfg.only("sliding_window", None, why="no layer of this family has a window of that kind")
     d_model = cfg.size("n_embd", "hidden_size")
     n_heads = cfg.size("n_head", "num_attention_heads")
     cfg.multiple("n_embd", d_model, "n_head", n_heads)
     cfg.only("add_cross_attention", False, why="an encoder's keys and values are not described by this config")
     n_positions = cfg.size("n_positions", "max_position_embeddings", absent=1024)
+    norm = Norm(kind="layernorm", bias=True, eps=cfg.number("layer_norm_epsilon", absent=1e-5))
     layer = LayerGroup(
         count=cfg.layers("n_layer", "num_hidden_layers"),
         mixer=Attention(n_heads=n_heads, qkv_bias=True, out_bias=True, fused=True, position="none"),
@@ -24,7 +24,7 @@ def spec(cfg: Config) -> ModelSpec:
             bias=True,
             activation=activation(cfg, "activation_function", absent="gelu_new"),
         ),
-        norm=LAYER_NORM,
+        norm=norm,
     )
     return ModelSpec(
         d_model=d_model,
@@ -32,6 +32,6 @@ def spec(cfg: Config) -> ModelSpec:
         max_seq_len=n_positions,
         embedding=Embedding(n_positions=n_positions),
         layers=(layer,),
-        final_norm=LAYER_NORM,
+        final_norm=norm,
         head=Head(tied=cfg.flag("tie_word_embeddings", absent=True)),
     )

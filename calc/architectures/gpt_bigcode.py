@@ -11,6 +11,7 @@ LAYER_NORM = Norm(kind="layernorm", bias=True)
 
 def spec(cfg: Config) -> ModelSpec:
     """GPT-2 with one key-value head for all queries, unless `multi_query` is false."""
+    cfg.only("sliding_window", None, why="no layer of this family has a window of that kind")
     d_model = cfg.size("n_embd", "hidden_size")
     n_heads = cfg.size("n_head", "num_attention_heads")
     cfg.multiple("n_embd", d_model, "n_head", n_heads)

@@ -18,6 +18,7 @@ def spec(cfg: Config) -> ModelSpec:
     A local layer's window is only a mask: transformers multiplies all pairs and caches all tokens. So no window is
     described, and the two kinds of layer cost the same.
     """
+    cfg.only("sliding_window", None, why="no layer of this family has a window of that kind")
     d_model = cfg.size("hidden_size")
     n_heads = cfg.size("num_heads", "num_attention_heads")
     cfg.multiple("hidden_size", d_model, "num_heads", n_heads)

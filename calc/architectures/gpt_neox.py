@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from calc.architectures.common import activation
 from calc.architectures.config import Config
+from calc.architectures.rope import rope
 from calc.spec import Attention, Head, LayerGroup, Mlp, ModelSpec, Norm
-
-LAYER_NORM = Norm(kind="layernorm", bias=True)
 
 
 def spec(cfg: Config) -> ModelSpec:
     """Attention and MLP side by side, each after its own LayerNorm; one matrix for q, k and v; rotary positions."""
+    cfg.only("sliding_window", None, why="no layer of this family has a window of that kind")
     d_model = cfg.size("hidden_size")
     n_heads = cfg.size("num_attention_heads")
     cfg.multiple("hidden_size", d_model, "num_attention_heads", n_heads)
     bias = cfg.flag("attention_bias", absent=True)
+    theta = cfg.number("rotary_emb_base", absent=10_000.0, null=10_000.0)
+    turning = rope(cfg, theta=theta, fraction=cfg.number("rotary_pct", absent=0.25, null=0.25))
+    norm = Norm(kind="layernorm", bias=True, eps=cfg.number("layer_norm_eps", absent=1e-5))
     layer = LayerGroup(
         count=cfg.layers("num_hidden_layers"),
-        mixer=Attention(n_heads=n_heads, qkv_bias=bias, out_bias=bias, fused=True),
+        mixer=Attention(n_heads=n_heads, qkv_bias=bias, out_bias=bias, fused=True, rope=turning),
         channel=Mlp(
             d_ff=cfg.size("intermediate_size"), bias=True, activation=activation(cfg, "hidden_act", absent="gelu")
         ),
-        norm=LAYER_NORM,
+        norm=norm,
         placement="parallel-two-norms" if cfg.flag("use_parallel_residual", absent=True) else "pre",
     )
     return ModelSpec(
@@ -29,6 +32,6 @@ def spec(cfg: Config) -> ModelSpec:
         vocab_size=cfg.size("vocab_size"),
         max_seq_len=cfg.size("max_position_embeddings", absent=2048),
         layers=(layer,),
-        final_norm=LAYER_NORM,
+        final_norm=norm,
         head=Head(tied=cfg.flag("tie_word_embeddings", absent=False)),
     )

@@ -11,6 +11,7 @@ LAYER_NORM = Norm(kind="layernorm", bias=True)
 
 def spec(cfg: Config) -> ModelSpec:
     """Attention without biases and MLP with, side by side after one LayerNorm; rotary positions; a head with a bias."""
+    cfg.only("sliding_window", None, why="no layer of this family has a window of that kind")
     d_model = cfg.size("n_embd", "hidden_size")
     n_heads = cfg.size("n_head", "num_attention_heads")
     cfg.multiple("n_embd", d_model, "n_head", n_heads)

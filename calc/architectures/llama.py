@@ -7,6 +7,7 @@ from typing import Any
 
 from calc.architectures.common import activation, d_head, kv_heads, one_window
 from calc.architectures.config import REFUSE, Config
+from calc.architectures.rope import rope
 from calc.spec import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Moe, Norm, Placement
 
 
@@ -26,13 +27,17 @@ def attention(
     kv_null: Any = None,
     d_head_absent: Any = None,
     d_head_null: Any = REFUSE,
+    theta: float = 10_000.0,
+    fraction: float = 1.0,
     **structure: Any,
 ) -> Attention:
     """Attention whose sizes stand under the names that Llama gave them.
 
     What an absent key or a null means is the family's. None: key-value heads as many as heads, d_head as it follows.
+    theta, fraction: what the family's rotary positions take where their keys are absent.
     structure: every other field of Attention.
     """
+    structure.setdefault("rope", rope(cfg, theta=theta, fraction=fraction))
     n_heads = cfg.size("num_attention_heads", absent=heads_absent)
     return Attention(
         n_heads=n_heads,
@@ -40,6 +45,11 @@ def attention(
         d_head=d_head(cfg, cfg.size("hidden_size"), n_heads, absent=d_head_absent, null=d_head_null),
         **structure,
     )
+
+
+def rms_norm(cfg: Config, eps: float = 1e-6, *, unit_offset: bool = False) -> Norm:
+    """RMSNorm; eps: what the family takes where rms_norm_eps is absent."""
+    return Norm(eps=cfg.number("rms_norm_eps", absent=eps, null=eps), unit_offset=unit_offset)
 
 
 def gated_mlp(cfg: Config, *, bias: bool = False, fused: bool = False) -> Mlp:
@@ -54,16 +64,20 @@ def uniform(
     channel: Mlp | Moe,
     *,
     norm: Norm | None = None,
+    eps: float = 1e-6,
     placement: Placement = "pre",
+    residual_scale: float = 1.0,
     **rest: Any,
 ) -> ModelSpec:
-    """A model of num_hidden_layers layers that are all alike. rest: as in `decoder`."""
+    """A model of num_hidden_layers layers that are all alike. eps: as in `rms_norm`; rest: as in `decoder`."""
     n_layers = cfg.layers("num_hidden_layers")
     if mixer.window is None:
         cfg.only("sliding_window", None, why="no layer of this family has a window")
     one_window(cfg, n_layers, mixer.window)
-    norm = norm or Norm()
-    layer = LayerGroup(count=n_layers, mixer=mixer, channel=channel, norm=norm, placement=placement)
+    norm = norm or rms_norm(cfg, eps)
+    layer = LayerGroup(
+        count=n_layers, mixer=mixer, channel=channel, norm=norm, placement=placement, residual_scale=residual_scale
+    )
     return decoder(cfg, {"layers": (layer,)}, norm=norm, **rest)
 
 
@@ -76,6 +90,9 @@ def decoder(
     tied: bool = False,
     head_bias: bool = False,
     norm: Norm | None = None,
+    embed_scale: float = 1.0,
+    logit_scale: float = 1.0,
+    logit_softcap: float | None = None,
 ) -> ModelSpec:
     """Token embedding, `layers` (fields of ModelSpec, as `stack` makes them), final norm, head.
 
@@ -85,8 +102,10 @@ def decoder(
         d_model=cfg.size("hidden_size"),
         vocab_size=cfg.size("vocab_size", absent=vocab_absent),
         max_seq_len=cfg.size("max_position_embeddings", absent=max_seq_len),
-        embedding=Embedding(),
+        embedding=Embedding(scale=embed_scale),
         **layers,
-        final_norm=norm or Norm(),
-        head=Head(tied=cfg.flag("tie_word_embeddings", absent=tied), bias=head_bias),
+        final_norm=norm or rms_norm(cfg),
+        head=Head(
+            tied=cfg.flag("tie_word_embeddings", absent=tied), bias=head_bias, scale=logit_scale, softcap=logit_softcap
+        ),
     )

@@ -10,8 +10,9 @@ from calc.spec import ModelSpec, Moe
 
 def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' MixtralConfig: 8 key-value heads, no window where the keys are absent."""
-    mixer = attention(cfg, kv_absent=8, d_head_null=None, window=cfg.size("sliding_window", absent=None, null=None))
-    return uniform(cfg, mixer, local_experts(cfg), max_seq_len=131072)
+    window = cfg.size("sliding_window", absent=None, null=None)
+    mixer = attention(cfg, kv_absent=8, d_head_null=None, theta=1e6, window=window)
+    return uniform(cfg, mixer, local_experts(cfg), eps=1e-5, max_seq_len=131072)
 
 
 def local_experts(cfg: Config) -> Moe:

@@ -14,6 +14,7 @@ def spec(cfg: Config) -> ModelSpec:
     transformers builds this whatever the config says; the original code obeys its keys. Where the two would differ
     the config is refused.
     """
+    cfg.only("sliding_window", None, why="no layer of this family has a window of that kind")
     d_model = cfg.size("d_model", "hidden_size")
     n_heads = cfg.size("n_heads", "num_attention_heads")
     cfg.multiple("d_model", d_model, "n_heads", n_heads)

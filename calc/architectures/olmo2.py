@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from calc.architectures.config import Config
-from calc.architectures.llama import attention, gated_mlp, uniform
+from calc.architectures.llama import attention, gated_mlp, rms_norm, uniform
 from calc.spec import Attention, ModelSpec, QkNorm
 
 
 def spec(cfg: Config) -> ModelSpec:
     """Llama's sizes, with RMSNorm on each block's output and on all queries and all keys of a token."""
-    return uniform(cfg, normed_attention(cfg), gated_mlp(cfg), placement="output", max_seq_len=2048)
+    return uniform(cfg, normed_attention(cfg), gated_mlp(cfg), placement="output", eps=1e-5, max_seq_len=2048)
 
 
 def normed_attention(cfg: Config) -> Attention:
     """Attention with one norm over all query heads together and one over all key heads."""
     bias = cfg.flag("attention_bias", absent=False)
-    return attention(cfg, qkv_bias=bias, out_bias=bias, qk_norm=QkNorm(span="all"))
+    return attention(cfg, qkv_bias=bias, out_bias=bias, qk_norm=QkNorm(norm=rms_norm(cfg, 1e-5), span="all"))

@@ -12,6 +12,7 @@ POSITION_OFFSET = 2
 
 def spec(cfg: Config) -> ModelSpec:
     """GPT-2's block with separate q, k and v. OPT-350m differs: norms after each block, a narrower token table."""
+    cfg.only("sliding_window", None, why="no layer of this family has a window of that kind")
     d_model = cfg.size("hidden_size")
     n_heads = cfg.size("num_attention_heads")
     cfg.multiple("hidden_size", d_model, "num_attention_heads", n_heads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.architectures.common import layer_kinds, stack, window_of
 from calc.architectures.config import Config
-from calc.architectures.llama import attention, decoder, gated_mlp
+from calc.architectures.llama import attention, decoder, gated_mlp, rms_norm
 from calc.spec import Attention, LayerGroup, Mlp, ModelSpec
 
 
@@ -22,7 +22,7 @@ def windowed(cfg: Config, mixer: Attention, channel: Mlp) -> ModelSpec:
 
     def layer(kind: str) -> LayerGroup:
         windowed_mixer = mixer.model_copy(update={"window": window_of(kind, window)})
-        return LayerGroup(count=n_layers, mixer=windowed_mixer, channel=channel)
+        return LayerGroup(count=n_layers, mixer=windowed_mixer, channel=channel, norm=rms_norm(cfg))
 
     return decoder(cfg, stack(kinds, layer), max_seq_len=32768)
 

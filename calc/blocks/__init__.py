@@ -5,20 +5,55 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from calc.blocks.attention import attention
+from calc.blocks.delta_net import delta_net
+from calc.blocks.detection import queries, resnet
 from calc.blocks.embedding import tokens
+from calc.blocks.frames import frames
+from calc.blocks.linear_attention import linear_attention
 from calc.blocks.mlp import mlp
 from calc.blocks.moe import moe
+from calc.blocks.patches import patches
+from calc.blocks.state_space import mamba, mamba2
+from calc.blocks.trajectory import trajectory
 from calc.op import Part
 from calc.sizes import Size
-from calc.spec import Attention, Embedding, Mlp, Moe, Node
+from calc.spec import (
+    Attention,
+    DeltaNet,
+    Embedding,
+    Frames,
+    LinearAttention,
+    Mamba,
+    Mamba2,
+    Mlp,
+    Moe,
+    Node,
+    Patches,
+    Queries,
+    ResNet,
+    Trajectory,
+)
 
-MIXERS: dict[type[Node], Callable[..., Part]] = {Attention: attention}
+MIXERS: dict[type[Node], Callable[..., Part]] = {
+    Attention: attention,
+    LinearAttention: linear_attention,
+    DeltaNet: delta_net,
+    Mamba: mamba,
+    Mamba2: mamba2,
+}
 """(spec, d_model, load) -> the part that mixes tokens; its name is the path of its weights."""
 
 CHANNELS: dict[type[Node], Callable[..., Part]] = {Mlp: mlp, Moe: moe}
 """(spec, d_model, tokens) -> the part that acts on each token alone."""
 
-FRONTS: dict[type[Node], Callable[..., tuple[Part, Size]]] = {Embedding: tokens}
+FRONTS: dict[type[Node], Callable[..., tuple[Part, Size]]] = {
+    Embedding: tokens,
+    Frames: frames,
+    Patches: patches,
+    Queries: queries,
+    ResNet: resnet,
+    Trajectory: trajectory,
+}
 """(spec, vocab_size, d_model, load) -> (the part, the vectors it gives for each sequence)."""
 
 __all__ = ["CHANNELS", "FRONTS", "MIXERS"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.blocks.linear import linear, norm
+from calc.blocks.linear import elementwise, linear, norm
 from calc.load import Load
 from calc.op import Op, Part, Weight
 from calc.sizes import Size, exact_div
@@ -34,15 +34,22 @@ def tokens(spec: Embedding, vocab_size: Size, d_model: Size, load: Load) -> tupl
 
 
 def head(spec: Head, embed: Embedding, vocab_size: Size, d_model: Size, load: Load) -> Part:
-    """Logits [batch, seq, vocab_size] at every position: 2 * tokens * d_model * vocab_size FLOPs."""
-    own = embed.d_embed is not None and embed.project == "tokens"
-    width = embed.d_embed if own else d_model
-    body = [linear("project_out", load.tokens, d_model, width, "lm_head")] if own else []
-    table = TOKEN_TABLE if spec.tied else "weight"
-    weights = [Weight(table, (vocab_size, width), "lm_head")]
+    """Logits [batch, seq, vocab_size] at every position: 2 * tokens * width * vocab_size FLOPs.
+
+    width: that of the token table. A transform (BERT) or a plain matrix (OPT) brings vectors of d_model to it.
+    """
+    width = d_model if embed.d_embed is None else embed.d_embed
+    rows = vocab_size if spec.n_logits is None else spec.n_logits
+    body: list[Op] = []
+    if spec.transform is not None:
+        body.append(linear("transform", load.tokens, d_model, width, "lm_head", bias=True))
+        body += [elementwise("activation", "lm_head"), norm("transform_norm", spec.transform, (width,))]
+    elif embed.d_embed is not None:
+        body.append(linear("project_out", load.tokens, d_model, width, "lm_head"))
+    weights = [Weight(TOKEN_TABLE if spec.tied else "weight", (rows, width), "lm_head")]
     if spec.bias:
-        weights.append(Weight("bias", (vocab_size,), "lm_head"))
-    body.append(Op("logits", "linear", "lm_head", 2 * load.tokens * width * vocab_size, tuple(weights)))
+        weights.append(Weight("bias", (rows,), "lm_head"))
+    body.append(Op("logits", "linear", "lm_head", 2 * load.tokens * width * rows, tuple(weights)))
     return Part("lm_head", tuple(body))
 
 
@@ -51,10 +58,12 @@ def projection(spec: Projection, d_model: Size, load: Load) -> Part:
     d_in = d_model if spec.d_in is None else spec.d_in
     d_out = d_model if spec.d_out is None else spec.d_out
     rows = load.batch if spec.per == "sequence" else load.tokens
-    if spec.merge > 1:
-        rows = exact_div(rows, spec.merge)
+    if spec.merge * spec.every > 1:
+        rows = exact_div(rows, spec.merge * spec.every)
     body = [] if spec.before is None else [norm("before", spec.before, (d_in,))]
     body.append(linear("dense", rows, spec.merge * d_in, d_out, "other", bias=spec.bias))
+    if spec.activation is not None:
+        body.append(elementwise("activation", "other"))
     if spec.norm is not None:
         body.append(norm("norm", spec.norm, (d_out,)))
     return Part(spec.name, tuple(body))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
+from typing import NoReturn
 
 import click
 
@@ -16,6 +18,8 @@ COMMANDS = {
     "kv-cache": "calc.cli.kv_cache",
     "explain": "calc.cli.explain",
     "solve": "calc.cli.solve",
+    "complexity": "calc.cli.complexity",
+    "lectures": "calc.cli.lectures",
     "models": "calc.cli.lists",
     "quantities": "calc.cli.lists",
     "symbols": "calc.cli.lists",
@@ -47,7 +51,8 @@ def cli() -> None:
     """What a transformer costs: parameters, FLOPs and KV cache, exactly, with the formula behind every number.
 
     MODEL is a preset (see `models`), a path to a Hugging Face config.json or to a TOML description, or, with the hub
-    extra, a Hub id. Results go to stdout, messages to stderr. Exit status: 0 done, 1 failed, 2 refused.
+    extra, a Hub id. Results go to stdout, messages to stderr. Exit status: 0 done, 1 failed, 2 refused,
+    130 interrupted.
 
     \b
     Examples:
@@ -59,12 +64,18 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line on sys.argv and exit."""
+    if sys.stdout is None:
+        _fail("stdout is closed: there is nowhere to print to", 1)
     try:
         status = cli.main(
             prog_name="python -m calc" if sys.argv[0].endswith("__main__.py") else None, standalone_mode=False
         )
+        sys.stdout.flush()
     except Refused as refusal:
         _fail(str(refusal), 2)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "")
+        sys.exit(0)
     except click.UsageError as error:
         _fail(error.format_message(), 2, error.ctx)
     except click.ClickException as error:
@@ -72,16 +83,22 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         _fail("interrupted", 130)
     except BrokenPipeError:
-        # The reader has gone (`| head`): nothing is left to say, and closing stdout must not say it either.
-        sys.stderr.close()
+        _abandon_stdout()
         sys.exit(1)
-    except (ConnectionError, ArithmeticError) as error:
+    except (OSError, ArithmeticError) as error:
+        if isinstance(error, OSError):
+            _abandon_stdout()
         _fail(str(error), 1)
     else:
         sys.exit(status if isinstance(status, int) else 0)
 
 
-def _fail(message: str, status: int, ctx: click.Context | None = None) -> None:
+def _abandon_stdout() -> None:
+    """Give up what stdout still holds: its reader has gone or its disk is full, and exit must not try once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _fail(message: str, status: int, ctx: click.Context | None = None) -> NoReturn:
     line = " ".join(message.split())
     hint = f" (try '{ctx.command_path} --help')" if ctx else ""
     click.echo(f"error: {line}{hint}", err=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from calc.cli import options
+from calc.cli import notes, options
 from calc.cli.output import Table, emit
 from calc.dtypes import BY_NAME as DTYPES
 from calc.explanation import Explanation
@@ -34,7 +34,7 @@ def explain(model: ModelSpec, quantity: str, latex: bool, fmt: str, **asked: Any
     """Print the formula of QUANTITY for MODEL, then with the numbers put in, then its value.
 
     `quantities` lists what can be asked; `symbols` says what the letters mean. Options that QUANTITY does not depend on
-    are ignored.
+    change nothing, and a note on stderr says so.
 
     \b
     Examples:
@@ -42,7 +42,10 @@ def explain(model: ModelSpec, quantity: str, latex: bool, fmt: str, **asked: Any
       python -m calc explain llama-3-8b flops.training --seq 8192 --latex
     """
     uses = registry.find(quantity).uses
+    notes.unused(uses, quantity)
     explanation = explain_quantity(model, quantity, **{name: value for name, value in asked.items() if name in uses})
+    for caveat in explanation.estimate.caveats:
+        options.note(model, caveat)
     if latex and fmt == "table":
         click.echo(explanation.latex())
         return

@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from calc import conventions
-from calc.cli import options
+from calc.cli import notes, options
 from calc.cli.output import emit, side_by_side
+from calc.quantities import registry
 from calc.query import Query
-from calc.sizes import exact_div
 from calc.spec import ModelSpec
 
 
@@ -36,6 +36,8 @@ def flops(models: tuple[ModelSpec, ...], fmt: str, **asked: Any) -> None:
       python -m calc flops gpt2 --phase decode --context 512 --json
     """
     query = Query(**asked)
+    quantity = registry.find(f"flops.{query.phase}")
+    notes.unused((*quantity.uses, "phase"), quantity.name)
     records = [_record(spec, query) for spec in models]
     emit(records, [side_by_side(records)], fmt)
 
@@ -46,18 +48,13 @@ def _record(spec: ModelSpec, query: Query) -> dict[str, Any]:
     count = conventions.flops(spec, query)
     options.warn_beyond(spec, query.context + 1 if decode else query.seq, "--context + 1 =" if decode else "--seq")
     for caveat in convention.caveats(spec):
-        click.echo(f"note: {spec.name}: {caveat}", err=True)
-    tokens = query.batch * (1 if decode else query.seq)
-    try:
-        per_token = exact_div(count.total, tokens)
-    except ArithmeticError:
-        per_token = count.total / tokens
+        options.note(spec, caveat)
     return {
         "model": spec.name,
         "total": count.total,
         "linear": count.linear,
         "attention": count.attention,
         "other": count.other,
-        "per_token": per_token,
+        "per_token": count.per_token(query.tokens),
         "convention": convention.name,
     }

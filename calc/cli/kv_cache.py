@@ -47,11 +47,10 @@ def _record(spec: ModelSpec, seq: int, batch: int, dtype: str, window_reading: A
     cache = count(
         spec, batch, seq, dtype, window_reading, source=inputs["source_seq"], state_dtype=inputs["state_dtype"]
     )
-    average, rest = divmod(cache.total_bytes, batch * seq)
     return {
         "model": spec.name,
         "bytes_per_token": cache.bytes_per_token,
-        "average_bytes_per_token": average if not rest else cache.total_bytes / (batch * seq),
+        "average_bytes_per_token": cache.average_bytes_per_token,
         "state_bytes": cache.state_bytes,
         "total_bytes": cache.total_bytes,
     }

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import click
 
 from calc import conventions as registry_of_conventions
-from calc.cli import options
+from calc.architectures import FAMILIES
+from calc.cli import notes, options
 from calc.cli.output import Table, emit
+from calc.errors import printable
 from calc.models import load_model, preset_names, preset_title
 from calc.quantities import registry
 from calc.quantities.parameters import parameters
-from calc.query import Query
+from calc.query import PHASES, Query
 from calc.spec import ModelSpec
 from calc.symbols import SYMBOLS
 
 
 @click.command(short_help="The shipped presets.")
+@click.option("--families", is_flag=True, help="The model_type of every config.json that can be read, instead.")
 @options.output
-def models(fmt: str) -> None:
+def models(families: bool, fmt: str) -> None:
     """List the presets with their family and size. Any config.json of a known family works as MODEL too.
 
     \b
-    Example:
+    Examples:
       python -m calc models
+      python -m calc models --families
     """
+    if families:
+        emit([{"model_type": name} for name in FAMILIES], [Table(("model_type",), [(name,) for name in FAMILIES])], fmt)
+        return
     records = []
     for name in preset_names():
         spec = load_model(name)
@@ -74,7 +82,7 @@ def symbols(fmt: str) -> None:
 @click.option("--compare", "compared", metavar="MODEL", help="What every convention reports for one run of MODEL.")
 @options.seq
 @options.batch
-@options.phase
+@click.option("--phase", type=click.Choice(PHASES), default="training", show_default=True, help="What is run.")
 @options.context
 @options.checkpointing
 @options.inputs
@@ -85,19 +93,20 @@ def conventions(compared: str | None, fmt: str, **asked: Any) -> None:
     \b
     Examples:
       python -m calc conventions
-      python -m calc conventions --compare llama-3-8b --phase training --seq 8192
+      python -m calc conventions --compare llama-3-8b --seq 8192
     """
     if compared is not None:
-        _compare(options.read_model(compared), Query(**asked), fmt)
+        query = Query(**asked)
+        notes.unused((*registry.find(f"flops.{query.phase}").uses, "phase"), f"flops.{query.phase}")
+        _compare(options.read_model(compared), query, fmt, compared)
         return
-    records = [
-        {"convention": c.name, "title": c.title, "formula": c.formula, "counts": c.counts, "source": c.source}
-        for c in registry_of_conventions.CONVENTIONS
-    ]
+    notes.unused((), "the list of conventions")
+    records = [_described(convention) for convention in registry_of_conventions.CONVENTIONS]
     tables = [
         Table(
             ("", ""),
-            [(key, str(record[key])) for key in ("title", "formula", "counts", "source")],
+            [(key, str(record[key])) for key in ("title", "formula", "counts", "source")]
+            + [("also", " ".join(record["aliases"]))] * bool(record["aliases"]),
             record["convention"],
         )
         for record in records
@@ -105,25 +114,37 @@ def conventions(compared: str | None, fmt: str, **asked: Any) -> None:
     emit(records, tables, fmt)
 
 
-def _compare(spec: ModelSpec, query: Query, fmt: str) -> None:
+def _described(convention: registry_of_conventions.Convention) -> dict[str, Any]:
+    return {
+        "convention": convention.name,
+        "aliases": [alias for alias, name in registry_of_conventions.ALIASES.items() if name == convention.name],
+        "title": convention.title,
+        "formula": convention.formula,
+        "counts": convention.counts,
+        "source": convention.source,
+    }
+
+
+def _compare(spec: ModelSpec, query: Query, fmt: str, reference: str) -> None:
     records = []
     rows = []
-    exact = registry_of_conventions.flops(spec, query).total
-    for convention, count, reason in registry_of_conventions.compare(spec, query):
+    for convention, count, ratio, reason in registry_of_conventions.compare(spec, query):
         record: dict[str, Any] = {"model": spec.name, "convention": convention.name, "phase": query.phase}
-        if count is None:
+        if count is None or ratio is None:
             records.append(record | {"total": None, "reason": reason})
             rows.append((convention.name, "", "", "", "", f"– {reason}"))
             continue
         parts = {"linear": count.linear, "attention": count.attention, "other": count.other}
         caveats = list(convention.caveats(spec))
-        records.append(record | {"total": count.total, **parts, "ratio": count.total / exact, "caveats": caveats})
+        records.append(record | {"total": count.total, **parts, "ratio": ratio, "caveats": caveats})
         name = convention.name + " *" * bool(caveats)
         figures = (f"{n:,.4g}" for n in (count.total, *parts.values()))
-        rows.append((name, *figures, f"{count.total / exact - 1:+.2%}"))
+        rows.append((name, *figures, f"{ratio - 1:+.2%}"))
     title = f"{query.phase} of {spec.name}, batch {query.batch}, " + (
         f"context {query.context}" if query.phase == "decode" else f"sequence {query.seq}"
     )
-    emit(records, [Table(("convention", "total", "linear", "attention", "other", "against torch"), rows, title)], fmt)
-    if fmt == "table" and any(record.get("caveats") for record in records):
-        click.echo("* its formula does not see all of this model: `flops MODEL --convention NAME` says what", err=True)
+    command = f"python -m calc flops {shlex.quote(printable(reference))} --phase {query.phase} --convention NAME"
+    note = f"* its formula does not see all of this model: `{command}` says what"
+    note = note if any(record.get("caveats") for record in records) else ""
+    columns = ("convention", "total", "linear", "attention", "other", "against torch")
+    emit(records, [Table(columns, rows, title, note)], fmt)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from calc.dtypes import BY_NAME as DTYPES
-from calc.errors import Refused
+from calc.errors import Refused, printable
 from calc.models import load_model
 from calc.query import CHECKPOINTING, PHASES, WINDOW_READINGS
 from calc.spec import ModelSpec
@@ -29,11 +29,7 @@ class Tokens(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        field = param.opts[0] if param else "value"
-        number = parse_tokens(value, field)
-        if not self.least <= number <= 2**40:
-            raise Refused(field, f"a whole number from {self.least} to 2^40", value)
-        return number
+        return parse_tokens(value, param.opts[0] if param else "value", self.least)
 
 
 class Pixels(click.ParamType):
@@ -97,6 +93,18 @@ window_reading = click.option(
     help="A sliding window of W holds W tokens, or W - 1 as a growing cache keeps after prefill.",
 )
 
+# Eager and not passed on: MODEL is read while the arguments are, and needs to know.
+tying = click.option(
+    "--tying",
+    type=click.Choice(["transformers", "checkpoint"]),
+    default="transformers",
+    show_default=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, param, value: ctx.meta.update(tying=value),
+    help="T5 v1.1, Flan-T5, mT5, UMT5: the head is the token table, as transformers 5 has it, or a second one.",
+)
+
 
 def inputs(function: F) -> F:
     """The options of inputs that are not text: `source_seq`, `images`, `image`."""
@@ -104,12 +112,14 @@ def inputs(function: F) -> F:
 
 
 def models(function: F) -> F:
-    """One or more MODEL arguments, passed on as `models: tuple[ModelSpec, ...]`."""
+    """One or more MODEL arguments, passed on as `models: tuple[ModelSpec, ...]`, and how they are read."""
+    function = tying(function)
     return click.argument("models", metavar="MODEL...", nargs=-1, required=True, callback=_load_all)(function)
 
 
 def model(function: F) -> F:
-    """One MODEL argument, passed on as `model: ModelSpec`."""
+    """One MODEL argument, passed on as `model: ModelSpec`, and how it is read."""
+    function = tying(function)
     return click.argument("model", metavar="MODEL", callback=_load_one)(function)
 
 
@@ -130,9 +140,9 @@ def output(function: F) -> F:
 
 def read_model(reference: str) -> ModelSpec:
     """The model that `reference` names, with its notes on stderr."""
-    spec = load_model(reference)
-    for note in spec.notes:
-        click.echo(f"note: {spec.name}: {note}", err=True)
+    spec = load_model(reference, click.get_current_context().meta.get("tying", "transformers"))
+    for text in spec.notes:
+        note(spec, text)
     return spec
 
 
@@ -141,12 +151,16 @@ def _load_one(ctx: click.Context, param: click.Parameter, reference: str) -> Mod
 
 
 def _load_all(ctx: click.Context, param: click.Parameter, references: tuple[str, ...]) -> tuple[ModelSpec, ...]:
+    ctx.meta["references"] = references
     return tuple(read_model(reference) for reference in references)
+
+
+def note(spec: ModelSpec, text: str) -> None:
+    """A message about a model on stderr, on one line."""
+    click.echo(printable(f"note: {spec.name}: {text}"), err=True)
 
 
 def warn_beyond(spec: ModelSpec, length: int, option: str) -> None:
     """Say so on stderr where a sequence is longer than the model is made for."""
     if spec.max_seq_len is not None and length > spec.max_seq_len:
-        click.echo(
-            f"note: {spec.name}: {option} {length} is past the {spec.max_seq_len} tokens it is made for", err=True
-        )
+        note(spec, f"{option} {length} is past the {spec.max_seq_len} tokens it is made for")

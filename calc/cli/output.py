@@ -14,11 +14,12 @@ _NUMBER = re.compile(r"[-+]?\d[\d,.]*(e[-+]?\d+)?%?( [KMGTPEZk]?i?(B|FLOP))?|–
 
 
 class Table(NamedTuple):
-    """Text laid out in columns; numbers are aligned to the right."""
+    """Text laid out in columns; numbers are aligned to the right. note: a line below it."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     title: str = ""
+    note: str = ""
 
 
 def emit(records: Sequence[Mapping[str, Any]], tables: Sequence[Table], fmt: str) -> None:
@@ -82,7 +83,9 @@ def _markdown(table: Table) -> str:
 
     marks = ["---:" if right else "---" for right in _right_aligned(table)]
     lines = [line(table.columns), line(marks), *map(line, table.rows)]
-    return "\n".join([f"**{table.title}**", "", *lines] if table.title else lines)
+    before = [f"**{table.title}**", ""] if table.title else []
+    after = ["", table.note] if table.note else []
+    return "\n".join([*before, *lines, *after])
 
 
 def _plain(tables: Sequence[Table]) -> None:
@@ -90,8 +93,10 @@ def _plain(tables: Sequence[Table]) -> None:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    # Text for a pipe or a file is as wide as it needs; a terminal wraps.
-    console = Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)
+    # Text for a pipe or a file is as wide as it needs. A terminal wraps words, but a number is never broken.
+    console = Console(
+        width=max(_least_width(tables), Console().width) if sys.stdout.isatty() else 10_000, highlight=False
+    )
     with console.capture() as captured:
         for i, table in enumerate(tables):
             if i:
@@ -101,11 +106,28 @@ def _plain(tables: Sequence[Table]) -> None:
             shown = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
             shown.show_header = any(table.columns)
             for column, right in zip(table.columns, _right_aligned(table), strict=True):
-                shown.add_column(Text(column), justify="right" if right else "left", overflow="fold")
+                shown.add_column(Text(column), justify="right" if right else "left", no_wrap=right, overflow="fold")
             for row in table.rows:
                 shown.add_row(*map(Text, row))
             console.print(shown)
+            if table.note:
+                console.print(Text(table.note))
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def _least_width(tables: Sequence[Table]) -> int:
+    """The width in which no number and no word of up to 16 letters must be broken."""
+    widths = []
+    for table in tables:
+        right = _right_aligned(table)
+        columns = zip(table.columns, *table.rows, strict=True)
+        widths.append(
+            sum(
+                2 + max(len(cell) if number else min(len(cell), 16) for cell in column)
+                for column, number in zip(columns, right, strict=True)
+            )
+        )
+    return max(widths, default=0)
 
 
 def _right_aligned(table: Table) -> list[bool]:

@@ -6,12 +6,10 @@ from typing import Any
 
 import click
 
-from calc import conventions
 from calc.cli import options
 from calc.cli.output import Table, emit, side_by_side
-from calc.quantities import registry
-from calc.quantities.parameters import parameter_shapes, parameters
-from calc.query import Query
+from calc.estimation import estimate
+from calc.quantities.parameters import by_tower, parameter_shapes
 from calc.spec import ModelSpec
 
 
@@ -23,7 +21,9 @@ from calc.spec import ModelSpec
 def params(models: tuple[ModelSpec, ...], convention: str, by_path: bool, fmt: str) -> None:
     """Count the parameters of each MODEL, exactly; a tied weight counts once.
 
-    active is the total less the routed experts that a token does not visit.
+    active is the total less the routed experts that a token does not visit. A model that sees has its text and its
+    vision tower, projector included, counted apart too. A convention with a formula of its own for
+    parameters (lecture, kaplan, megatron) gives that formula's total and terms instead.
 
     \b
     Example:
@@ -38,16 +38,19 @@ def params(models: tuple[ModelSpec, ...], convention: str, by_path: bool, fmt: s
 
 
 def _record(spec: ModelSpec, convention: str) -> dict[str, Any]:
-    named = conventions.find(convention)
-    if named.params is not None:
-        for caveat in named.caveats(spec):
-            click.echo(f"note: {spec.name}: {caveat}", err=True)
-        return {"model": spec.name, "total": named.params(spec), "convention": named.name}
-    components = parameters(spec)
+    counted = estimate(spec, "params", convention=convention)
+    for caveat in counted.caveats:
+        options.note(spec, caveat)
+    components = dict(counted.terms)
+    if counted.convention is not None:
+        own = {"components": components, "convention": counted.convention}
+        return {"model": spec.name, "total": counted.value, **own}
+    active = estimate(spec, "params.active")
     return {
         "model": spec.name,
-        "total": registry.total(components),
-        "active": registry.total(registry.find("params.active").compute(spec, Query())),
+        "total": counted.value,
+        "active": active.value,
+        **by_tower(components, active.terms),
         "embedding": components.get("embedding", 0),
         "lm_head": components.get("lm_head", 0),
         "components": components,

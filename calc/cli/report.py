@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from typing import Any, NamedTuple, get_args
 
@@ -9,6 +10,7 @@ import click
 
 from calc.cli import options
 from calc.cli.output import Table, emit
+from calc.errors import printable
 from calc.op import Component
 from calc.spec import ModelSpec
 from calc.summary import Report, common_length
@@ -20,8 +22,13 @@ WIDTH = 80
 
 @click.command(short_help="Everything a model costs, on one page.")
 @options.models
+@click.option(
+    "--seq",
+    type=options.Tokens(),
+    help="Tokens of the sequence whose FLOPs are counted. [default: 2048, or the longest that all MODELs take]",
+)
 @options.output
-def report(models: tuple[ModelSpec, ...], fmt: str) -> None:
+def report(models: tuple[ModelSpec, ...], seq: int | None, fmt: str) -> None:
     """Print parameters, FLOPs, KV cache and weight bytes of MODEL; several MODELs side by side.
 
     Beside each row stands the command that shows its formula (behind `python -m calc`).
@@ -31,13 +38,13 @@ def report(models: tuple[ModelSpec, ...], fmt: str) -> None:
       python -m calc report llama-3-8b
       python -m calc report path/to/config.json --json
     """
-    seq = common_length(models)
+    seq = common_length(models) if seq is None else seq
     reports = [make_report(spec, seq) for spec in models]
-    records = [_record(it) for it in reports]
     if fmt == "table" and len(reports) == 1:
-        click.echo(_page(reports[0]))
-        return
-    emit(records, [_compared(reports)], fmt)
+        (reference,) = click.get_current_context().meta["references"]
+        click.echo(_page(reports[0], shlex.quote(printable(reference))))
+    else:
+        emit([_record(it) for it in reports], [_compared(reports)], fmt)
 
 
 def _record(it: Report) -> dict[str, Any]:
@@ -45,7 +52,13 @@ def _record(it: Report) -> dict[str, Any]:
         "model": it.model,
         "family": it.family,
         "verdict": it.verdict,
-        "params": {"total": it.total, "active": it.active, "components": dict(it.components)},
+        "params": {
+            "total": it.total,
+            "active": it.active,
+            **it.towers,
+            "components": dict(it.components),
+            "active_components": dict(it.active_components),
+        },
         "flops": {"seq": it.seq, **it.flops, "six_n": it.six_n, "convention": "torch"},
         "kv_cache": {str(length): cache.total_bytes for length, cache in it.caches.items()},
         "max_seq_len": it.max_seq_len,
@@ -65,67 +78,79 @@ class _Row(NamedTuple):
 
 def _rows(it: Report) -> list[_Row]:
     """The figures of the page in order."""
+    params, cache = "PARAMETERS", "KV CACHE of one sequence, bf16"
+    flops = f"FLOPS, {it.seq:,} tokens, full attention, a multiply-add is two"
     at = "" if it.seq == 2048 else f" --seq {it.seq}"
     context = "" if it.seq == 2048 else f" --context {it.seq}"
-    flops = f"FLOPS, {it.seq:,} tokens, full attention, a multiply-add is two"
     rows = [
-        _Row("PARAMETERS", "total", f"{it.total:,}", "params"),
-        _Row("PARAMETERS", "active", f"{it.active:,}", "params.active", _share(it.active, it.total)),
+        _Row(params, "total", f"{it.total:,}", "params"),
+        _Row(params, "active", f"{it.active:,}", "params.active", _share(it.active, it.total)),
     ]
+    for name, elements in it.towers.items():
+        label, command = (" active text", "params.active") if name == "active_text" else (f" {name}", "params")
+        if name != "vision":  # which is a component, and stands among those
+            rows.append(_Row(params, label, f"{elements:,}", command, _share(elements, it.total)))
     for name, elements in it.components.items():
-        rows.append(_Row("PARAMETERS", f" {name}", f"{elements:,}", "params", _share(elements, it.total)))
+        rows.append(_Row(params, f" {name}", f"{elements:,}", "params", _share(elements, it.total)))
+        if (active := it.active_components[name]) != elements:
+            rows.append(_Row(params, "  active of it", f"{active:,}", "params.active", _share(active, elements)))
     rows += [
         _Row(flops, "forward", si(it.flops["forward"], "FLOP"), f"flops.forward{at}"),
         _Row(flops, "training", si(it.flops["training"], "FLOP"), f"flops.training{at}"),
         _Row(flops, " 6·N·tokens", si(it.six_n, "FLOP"), "", f"{it.flops['training'] / it.six_n - 1:+.1%}"),
         _Row(flops, "one more token", si(it.flops["decode"], "FLOP"), f"flops.decode{context}"),
     ]
-    for length, cache in it.caches.items():
-        longest = "max" if length == it.max_seq_len else ""
-        size = binary(cache.total_bytes)
-        rows.append(_Row("KV CACHE of one sequence, bf16", f"{length:,}", size, f"kv_cache --seq {length}", longest))
+    for length, kept in it.caches.items():
+        longest = it.max_seq_len or length
+        note = "max" if length == it.max_seq_len else "beyond" if length > longest else ""
+        rows.append(_Row(cache, f"{length:,}", binary(kept.total_bytes), f"kv_cache --seq {length}", note))
     rows += [_Row("WEIGHTS", name, binary(n), f"weights --dtype {name}") for name, n in it.weights.items()]
     return rows
 
 
-def _page(it: Report) -> str:
-    """The page of one model, 80 columns wide; a name too long for that is called MODEL in the commands."""
-    page = _lines(it, it.model)
+def _page(it: Report, reference: str) -> str:
+    """The page of one model, 80 columns wide; a reference too long for that is called MODEL in the commands."""
+    page = _lines(it, reference)
     if max(map(len, page)) > WIDTH:
-        page = [*_lines(it, "MODEL"), "", *textwrap.wrap(f"MODEL stands for {it.model}, by name or path.", WIDTH)]
+        page = [*_lines(it, "MODEL"), "", f"MODEL stands for {reference}"]
     return "\n".join(page)
 
 
-def _lines(it: Report, model: str) -> list[str]:
+def _lines(it: Report, reference: str) -> list[str]:
+    rows = _rows(it)
+    width = max(len(row.value) for row in rows) + 1
     lines = textwrap.wrap(f"{it.model} ({it.family}): {it.verdict}.", WIDTH)
     section = ""
-    for row in _rows(it):
+    for row in rows:
         if row.section != section:
             section = row.section
-            lines += ["", f"{section:<37} python -m calc …" if section == "PARAMETERS" else section]
-        command = f"explain {model} {row.command}" if row.command else "by how much training misses the rule"
-        lines.append(f" {row.label:<14}{row.value:>15} {row.note:>6} {command}")
+            lines += ["", f"{section:<{22 + width}} python -m calc …" if section == "PARAMETERS" else section]
+        command = f"explain {reference} {row.command}" if row.command else "training against this rule"
+        lines.append(f" {row.label:<14}{row.value:>{width}} {row.note:>6} {command}")
     return lines
 
 
 def _compared(reports: list[Report]) -> Table:
     """The figures of several models side by side, in the order of the page."""
-    pages = [{(row.section.split(",")[0], row.label): row.value for row in _rows(it)} for it in reports]
-    order = ["total", "active", *get_args(Component)]
+    pages = [{(row.section, row.label): row.value for row in _rows(it)} for it in reports]
     sections = list(dict.fromkeys(section for page in pages for section, _ in page))
+    order = ["total", "active", *get_args(Component)]
 
     def place(key: tuple[str, str]) -> tuple[int, int]:
-        section, label = key
-        if label.strip() in order:
-            return sections.index(section), order.index(label.strip())
-        return sections.index(section), int(label.replace(",", "")) if label[0].isdigit() else 0
+        section, label = sections.index(key[0]), key[1].strip()
+        if label in order:
+            return section, order.index(label)
+        digits = label.replace(",", "")
+        return section, int(digits) if digits.isdigit() else 0
 
-    keys = sorted(dict.fromkeys(key for page in pages for key in page), key=place)
+    keys = sorted(dict.fromkeys(key for page in pages for key in page if "of it" not in key[1]), key=place)
+    names = {section: section.replace(",", "").split()[0].lower() for section in sections}
     rows = [
-        (f"{section.split()[0].lower()} {label.strip()}", *(page.get((section, label), "–") for page in pages))
+        (f"{names[section]} {label.strip()}", *(page.get((section, label), "–") for page in pages))
         for section, label in keys
     ]
-    return Table(("", *(it.model for it in reports)), rows)
+    note = f"{sections[1]}; {sections[2]}; 6·N·tokens with N active"
+    return Table(("", *(it.model for it in reports)), rows, note=note)
 
 
 def _share(part: int, whole: int) -> str:

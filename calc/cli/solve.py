@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
-from calc.cli import options
+from calc.cli import notes, options
 from calc.cli.output import Table, emit
 from calc.dtypes import BY_NAME as DTYPES
 from calc.errors import Refused
+from calc.estimation import estimate
 from calc.quantities import registry
-from calc.solution import Solution
+from calc.solution import Solution, moved_head_widths
 from calc.solution import solve as solve_quantity
 from calc.spec import ModelSpec
 from calc.units import parse_amount
@@ -37,7 +38,7 @@ def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: 
     """Find the SYMBOL at which QUANTITY of MODEL is VALUE, every other size held fixed.
 
     QUANTITY=VALUE gives the real root and the nearest sizes that can be built; "QUANTITY<=VALUE" (quoted, a budget)
-    the largest that fits. Values may have units: 7B, 80GiB, 1e21FLOP.
+    the largest that fits (the smallest, where more of SYMBOL costs less). Values may have units: 7B, 80GiB, 1e21FLOP.
 
     \b
     Examples:
@@ -51,9 +52,10 @@ def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: 
     name, relation, text = match.groups()
     entry = registry.find(name)
     target = parse_amount(text, entry.unit, name)
-    if target <= 0:
-        raise Refused(name, "a value above 0", text)
     chosen = {option: value for option, value in asked.items() if option in entry.uses and option != symbol}
+    notes.unused((*entry.uses, symbol), name)
+    for caveat in estimate(model, name, **chosen).caveats:
+        options.note(model, caveat)
     answer = solve_quantity(model, name, target, symbol, budget=relation == "<=", keep_ratios=keep_ratios, **chosen)
     emit([_record(model, answer)], [_table(model, answer, entry.unit)], fmt)
 
@@ -74,9 +76,10 @@ def _table(spec: ModelSpec, answer: Solution, unit: str) -> Table:
     relation = "≤" if answer.budget else "="
     title = f"{answer.quantity} of {spec.name} {relation} {answer.target:,} {unit}, for {answer.symbol}"
     rows = [("real root", f"{answer.root:,.6f}", f"{answer.target:,}", "")] if answer.root is not None else []
-    label = "largest that fits" if answer.budget else "nearest"
+    label = f"{'largest' if answer.rising else 'smallest'} that fits" if answer.budget else "nearest"
     for candidate in answer.candidates:
-        sizes = " ".join(f"{name}={size}" for name, size in candidate.sizes.items() if name != answer.symbol)
+        moved = {**candidate.sizes, **moved_head_widths(spec, candidate)}
+        sizes = " ".join(f"{name}={size}" for name, size in moved.items() if name != answer.symbol)
         own = f"{candidate.sizes[answer.symbol]:,}"
         off = f"{candidate.value / answer.target - 1:+.2%}"
         rows.append((f"{label} {sizes}".strip(), own, f"{candidate.value:,}", off))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from calc.conventions.base import Convention, decoder
 from calc.conventions.chinchilla import CHINCHILLA, CHINCHILLA_6ND
@@ -17,6 +19,7 @@ from calc.conventions.torchtitan import TORCHTITAN
 from calc.errors import Refused
 from calc.quantities.flops import Flops
 from calc.query import Query
+from calc.sizes import Size
 from calc.spec import ModelSpec
 
 CONVENTIONS: tuple[Convention, ...] = (
@@ -63,15 +66,41 @@ def flops(spec: ModelSpec, query: Query) -> Flops:
     return convention.count(spec, query)
 
 
-def compare(spec: ModelSpec, query: Query) -> list[tuple[Convention, Flops | None, str]]:
+def params(spec: ModelSpec, name: str) -> Mapping[str, Size] | None:
+    """The terms of what convention `name` calls N; None where that is every parameter of the model.
+
+    Errors: Refused for an unknown convention, and for a model whose sizes its formula cannot read.
+    """
+    convention = find(name)
+    if convention.params is None:
+        return None
+    decoder(spec)
+    return convention.params(spec)
+
+
+class Comparison(NamedTuple):
+    """What one convention reports. flops is None, and `reason` says why, where it does not count such a run.
+
+    ratio: its total over that of `torch`.
+    """
+
+    convention: Convention
+    flops: Flops | None
+    ratio: Size | None
+    reason: str
+
+
+def compare(spec: ModelSpec, query: Query) -> list[Comparison]:
     """What every convention reports for the same run; `query.convention` is ignored.
 
-    Each entry is (convention, FLOPs or None, why there are none: empty where there are).
+    Errors: Refused where even `torch`, which counts every model, cannot count it.
     """
-    rows: list[tuple[Convention, Flops | None, str]] = []
+    executed = flops(spec, replace(query, convention=TORCH.name)).total
+    rows: list[Comparison] = []
     for convention in CONVENTIONS:
         try:
-            rows.append((convention, flops(spec, replace(query, convention=convention.name)), ""))
+            count = flops(spec, replace(query, convention=convention.name))
+            rows.append(Comparison(convention, count, count.total / executed, ""))
         except Refused as refused:
-            rows.append((convention, None, str(refused)))
+            rows.append(Comparison(convention, None, None, str(refused)))
     return rows

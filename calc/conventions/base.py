@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -60,9 +60,11 @@ class Convention:
     counts: what it reads and what it leaves out.
     count: FLOPs of the whole batch; it is only called for a phase in `phases` and, in training, a mode in
         `checkpointing` (`calc.conventions.flops` sees to that).
-    params: what the convention calls N, where that is not simply every parameter of the model; else None.
+    params: the terms of what the convention calls N, where that is not simply every parameter of the model; else None.
+        Called for plain decoders only (`calc.conventions.params` sees to that).
     any_model: whether it counts every model; else only a plain decoder, see `decoder`.
-    caveats: what of this model the formula does not see, one sentence each. It compares sizes, so they must be ints.
+    caveats, params_caveats: what of this model `count`, and `params`, do not see, one sentence each. Sizes are compared
+        where they are ints; of symbols and arrays nothing is said.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Convention:
     count: Callable[[ModelSpec, Query], Flops]
     phases: tuple[Phase, ...]
     checkpointing: tuple[Checkpointing, ...] = ("none",)
-    params: Callable[[ModelSpec], Size] | None = None
+    params: Callable[[ModelSpec], Mapping[str, Size]] | None = None
     any_model: bool = False
     caveats: Callable[[ModelSpec], tuple[str, ...]] = no_caveats
+    params_caveats: Callable[[ModelSpec], tuple[str, ...]] = no_caveats

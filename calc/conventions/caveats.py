@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from calc.blocks.attention import head_sizes
 from calc.conventions.base import decoder
+from calc.sizes import Size
 from calc.spec import Mlp, ModelSpec, Moe
 
 Check = Callable[[ModelSpec], str | None]
@@ -29,11 +30,9 @@ def gated(spec: ModelSpec) -> str | None:
 
 def width(spec: ModelSpec) -> str | None:
     """A feed-forward block of another width than 4 * d_model."""
-    own = {layers.channel.d_ff for layers in decoder(spec).layers if isinstance(layers.channel, Mlp)}
-    widths = own - {None, 4 * spec.d_model}
-    if widths:
-        return f"d_ff is {', '.join(map(str, sorted(filter(None, widths))))}; the formula takes 4 * d_model"
-    return None
+    own = [layers.channel.d_ff for layers in decoder(spec).layers if isinstance(layers.channel, Mlp)]
+    widths = sorted({d_ff for d_ff in own if d_ff is not None and _differ(d_ff, 4 * spec.d_model)})
+    return f"d_ff is {', '.join(map(str, widths))}; the formula takes 4 * d_model" if widths else None
 
 
 def experts_unseen(spec: ModelSpec) -> str | None:
@@ -54,7 +53,7 @@ def experts_all_counted(spec: ModelSpec) -> str | None:
 
 def grouped(spec: ModelSpec) -> str | None:
     """Fewer key and value heads than query heads."""
-    if any(group.attention.n_kv_heads not in (None, group.attention.n_heads) for group in decoder(spec).layers):
+    if any(_differ(group.attention.n_kv_heads, group.attention.n_heads) for group in decoder(spec).layers):
         return "there are fewer key and value heads than query heads; the formula counts as many"
     return None
 
@@ -63,7 +62,7 @@ def heads(spec: ModelSpec) -> str | None:
     """Heads that together are wider or narrower than the residual stream."""
     for group in decoder(spec).layers:
         n_heads, _, d_head, _ = head_sizes(group.attention, spec.d_model)
-        if n_heads * d_head != spec.d_model:
+        if _differ(n_heads * d_head, spec.d_model):
             return f"n_heads * d_head is {n_heads * d_head}; the formula takes d_model = {spec.d_model}"
     return None
 
@@ -78,12 +77,28 @@ def windows(spec: ModelSpec) -> str | None:
 def tied(spec: ModelSpec) -> str | None:
     """One table for embedding and head where a formula counts two."""
     if decoder(spec).tied:
-        return "the head shares the embedding's table; in parameters the formula counts it twice"
+        return "the head shares the embedding's table; the formula counts two tables"
     return None
+
+
+def untied(spec: ModelSpec) -> str | None:
+    """Two tables where a formula counts one."""
+    return None if decoder(spec).tied else "the head has a table of its own; the formula counts one table"
+
+
+def factorised(spec: ModelSpec) -> str | None:
+    """A token table of a width of its own, with a projection beside it."""
+    d_embed = getattr(spec.embedding, "d_embed", None)
+    return None if d_embed is None else f"the embedding is {d_embed} wide; the formula takes d_model"
 
 
 def positions(spec: ModelSpec) -> str | None:
     """A learned position table that a formula has no letter for."""
     if spec.embedding.n_positions is not None:
-        return "the learned position table is not counted in parameters"
+        return "the formula does not count the learned position table"
     return None
+
+
+def _differ(a: Size, b: Size) -> bool:
+    """Whether two sizes are known to differ; of symbols and arrays nobody can say."""
+    return isinstance(a, int) and isinstance(b, int) and a != b

@@ -28,7 +28,7 @@ def _detailed(spec: ModelSpec, query: Query) -> Flops:
         attention = attention + group.count * 4 * query.seq * n_heads * d_head
         softmax = softmax + group.count * 3 * query.seq * n_heads
     tokens = query.batch * query.seq
-    return Flops(linear, attention, softmax).scaled(tokens if query.phase == "forward" else 3 * tokens)
+    return Flops(linear, attention, softmax).scaled({"forward": 1, "training": 3}[query.phase] * tokens)
 
 
 def _six_n_d(spec: ModelSpec, query: Query) -> Flops:
@@ -50,7 +50,7 @@ CHINCHILLA = Convention(
     ),
     count=_detailed,
     phases=("forward", "training"),
-    caveats=caveats.report(caveats.gated, caveats.grouped, caveats.windows),
+    caveats=caveats.report(caveats.gated, caveats.grouped, caveats.windows, caveats.factorised),
 )
 
 CHINCHILLA_6ND = Convention(

@@ -30,6 +30,12 @@ DEEPSEEK = Convention(
     count=_count,
     phases=("training",),
     caveats=caveats.report(
-        caveats.gated, caveats.width, caveats.experts_unseen, caveats.grouped, caveats.heads, caveats.windows
+        caveats.gated,
+        caveats.width,
+        caveats.experts_unseen,
+        caveats.grouped,
+        caveats.heads,
+        caveats.windows,
+        caveats.factorised,
     ),
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from calc.conventions.base import Convention
+from calc.errors import Refused
 from calc.load import Scores
 from calc.quantities.flops import Flops, forward, training
-from calc.query import Query
+from calc.query import PHASES, Query
 from calc.spec import ModelSpec
 
 _COUNTS = (
@@ -22,8 +23,11 @@ def _count(scores: Scores) -> Callable[[ModelSpec, Query], Flops]:
         if query.phase == "decode":
             # One query sees all cached keys and its own: its row of the mask hides nothing.
             return forward(spec, query.load(seq=1, context=query.context, decode=True))
-        load = query.load(scores=scores)
-        return forward(spec, load) if query.phase == "forward" else training(spec, load, query.checkpointing)
+        if query.phase == "training":
+            return training(spec, query.load(scores=scores), query.checkpointing)
+        if query.phase == "forward":
+            return forward(spec, query.load(scores=scores))
+        raise Refused("phase", f"one of {', '.join(PHASES)}", query.phase)
 
     return count
 

@@ -11,20 +11,21 @@ from calc.sizes import Size
 from calc.spec import ModelSpec
 
 
-def _params(spec: ModelSpec) -> Size:
-    """The layers' matrices: 2 * d_model * n_layers * (2 * n_heads * d_head + d_ff) for a plain model.
+def _params(spec: ModelSpec) -> dict[str, Size]:
+    """The layers' matrices by component: 2 * d_model * n_layers * (2 * n_heads * d_head + d_ff) for a plain model.
 
     Biases and norms are what the paper calls sub-leading and leaves out.
     """
-    total: Size = 0
+    totals: dict[str, Size] = {}
     for _, weight, leaf in weights(spec):
         if leaf.layer is not None and leaf.op.kind == "linear" and len(weight.shape) == 2:
-            total = total + weight.elements * leaf.copies
-    return total
+            component = leaf.component or weight.component
+            totals[component] = totals.get(component, 0) + weight.elements * leaf.copies
+    return totals
 
 
 def _count(spec: ModelSpec, query: Query) -> Flops:
-    return Flops(linear=6 * _params(spec) * query.batch * query.seq, attention=0)
+    return Flops(linear=6 * sum(_params(spec).values()) * query.batch * query.seq, attention=0)
 
 
 KAPLAN = Convention(

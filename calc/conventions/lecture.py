@@ -10,9 +10,10 @@ from calc.sizes import Size
 from calc.spec import ModelSpec
 
 
-def _params(spec: ModelSpec) -> Size:
+def _params(spec: ModelSpec) -> dict[str, Size]:
     """Embedding and unembedding V * d each; a layer 4 * d^2 (key, query, value, output) and 2 * d * (4 * d)."""
-    return 2 * decoder(spec).vocab_size * spec.d_model + 12 * spec.n_layers * spec.d_model**2
+    table, square = decoder(spec).vocab_size * spec.d_model, spec.n_layers * spec.d_model**2
+    return {"embedding": table, "unembedding": table, "attention": 4 * square, "feed-forward": 8 * square}
 
 
 def _count(spec: ModelSpec, query: Query) -> Flops:
@@ -21,12 +22,9 @@ def _count(spec: ModelSpec, query: Query) -> Flops:
     Training takes each product three times, with checkpointing four times; the index select stays one.
     """
     d_model, layers = spec.d_model, spec.n_layers
-    tokens, keys = query.batch * query.seq, query.seq
-    if query.phase == "decode":
-        tokens, keys = query.batch, query.context + 1
-    times = 1
-    if query.phase == "training":
-        times = 4 if query.checkpointing == "full" else 3
+    tokens = query.tokens
+    keys = query.context + 1 if query.phase == "decode" else query.seq
+    times = {"none": 3, "full": 4}[query.checkpointing] if query.phase == "training" else 1
     return Flops(
         linear=times * tokens * (layers * 24 * d_model**2 + 2 * d_model * decoder(spec).vocab_size),
         attention=times * tokens * layers * 4 * keys * d_model,
@@ -59,6 +57,15 @@ LECTURE = Convention(
         caveats.grouped,
         caveats.heads,
         caveats.windows,
+        caveats.factorised,
+    ),
+    params_caveats=caveats.report(
+        caveats.gated,
+        caveats.width,
+        caveats.experts_unseen,
+        caveats.grouped,
+        caveats.heads,
+        caveats.factorised,
         caveats.tied,
         caveats.positions,
     ),

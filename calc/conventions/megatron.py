@@ -10,11 +10,19 @@ from calc.sizes import Size
 from calc.spec import ModelSpec
 
 
-def _params(spec: ModelSpec) -> Size:
-    """12 * l * h^2 * (1 + 13 / (12 * h) + (V + s) / (12 * l * h)), s the rows of the position table."""
+def _params(spec: ModelSpec) -> dict[str, Size]:
+    """12 * l * h^2 * (1 + 13 / (12 * h) + (V + s) / (12 * l * h)), s the rows of the position table.
+
+    13 * l * h are biases, 4 of attention and 5 of the feed-forward block, and the two norms' 4.
+    """
     d_model, model = spec.d_model, decoder(spec)
-    rows = model.vocab_size + model.n_positions
-    return spec.n_layers * (12 * d_model**2 + 13 * d_model) + rows * d_model
+    return {
+        "embedding": model.vocab_size * d_model,
+        "positional": model.n_positions * d_model,
+        "attention": spec.n_layers * (4 * d_model**2 + 4 * d_model),
+        "feed-forward": spec.n_layers * (8 * d_model**2 + 5 * d_model),
+        "norm": spec.n_layers * 4 * d_model,
+    }
 
 
 def _count(spec: ModelSpec, query: Query) -> Flops:
@@ -58,6 +66,21 @@ MEGATRON = Convention(
     checkpointing=("none", "selective", "full"),
     params=_params,
     caveats=caveats.report(
-        caveats.gated, caveats.width, caveats.experts_unseen, caveats.grouped, caveats.heads, caveats.windows
+        caveats.gated,
+        caveats.width,
+        caveats.experts_unseen,
+        caveats.grouped,
+        caveats.heads,
+        caveats.windows,
+        caveats.factorised,
+    ),
+    params_caveats=caveats.report(
+        caveats.gated,
+        caveats.width,
+        caveats.experts_unseen,
+        caveats.grouped,
+        caveats.heads,
+        caveats.factorised,
+        caveats.untied,
     ),
 )

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from calc.build import build
+from calc.errors import Refused
 from calc.load import Load
 from calc.op import Leaf, Op, leaves
-from calc.query import Checkpointing
-from calc.sizes import Size
+from calc.query import CHECKPOINTING, Checkpointing
+from calc.sizes import Size, quotient
 from calc.spec import ModelSpec
 
 
@@ -28,6 +29,10 @@ class Flops:
     def total(self) -> Size:
         return self.linear + self.attention + self.other
 
+    def per_token(self, tokens: Size) -> Size:
+        """The total over the new tokens of the batch (`Query.tokens`); an int where it divides."""
+        return quotient(self.total, tokens)
+
     def scaled(self, factor: Size) -> Flops:
         """Every term times `factor`."""
         return Flops(self.linear * factor, self.attention * factor, self.other * factor)
@@ -45,18 +50,21 @@ def training(spec: ModelSpec, load: Load, checkpointing: Checkpointing = "none")
     operand), one for that of its input. Checkpointing runs some products once more:
     `selective` attention scores and values (Korthikanti et al. 2022), `full` all of each layer, `full-early-stop` each
     layer up to the last op whose tensors backward needs, as non-reentrant torch.utils.checkpoint does.
+    Errors: Refused for another word.
     """
     everything = list(leaves(build(spec, load)))
-    once, back = _sum(everything), _sum(everything, _backward_products)
+    once, back = _sum(everything), _sum(everything, _backward)
     again = _sum(_recomputed(everything, checkpointing))
     return Flops(once.linear + back.linear + again.linear, once.attention + back.attention + again.attention)
 
 
-def _backward_products(op: Op) -> int:
-    """How many products of the same size going back takes: one for the input, one for the weights or second operand."""
+def _backward(op: Op) -> Size:
+    """Going back takes as much again for the input, and as much again for the weights or the second operand."""
+    if op.backward is not None:
+        return op.backward
     if op.kind == "attention":
-        return 2
-    return int(op.input_grad) + int(any(weight.trainable for weight in op.weights))
+        return 2 * op.flops
+    return (int(op.input_grad) + int(any(weight.trainable for weight in op.weights))) * op.flops
 
 
 def _recomputed(everything: list[Leaf], checkpointing: Checkpointing) -> list[Leaf]:
@@ -67,17 +75,19 @@ def _recomputed(everything: list[Leaf], checkpointing: Checkpointing) -> list[Le
     in_layers = [leaf for leaf in everything if leaf.layer is not None]
     if checkpointing == "full":
         return in_layers
+    if checkpointing != "full-early-stop":
+        raise Refused("checkpointing", f"one of {', '.join(CHECKPOINTING)}", checkpointing)
     last = {leaf.layer: leaf for leaf in in_layers}
     return [leaf for leaf in in_layers if leaf is not last[leaf.layer] or leaf.op.kind != "linear"]
 
 
-def _sum(some: list[Leaf], times: Callable[[Op], int] = lambda op: 1) -> Flops:
-    """The products of some ops, each counted `times(op)` times."""
+def _sum(some: list[Leaf], count: Callable[[Op], Size] = lambda op: op.flops) -> Flops:
+    """What `count` gives for each of some ops, added up."""
     linear: Size = 0
     attention: Size = 0
     for leaf in some:
         if leaf.op.kind == "linear":
-            linear = linear + times(leaf.op) * leaf.op.flops * leaf.calls
+            linear = linear + count(leaf.op) * leaf.calls
         elif leaf.op.kind == "attention":
-            attention = attention + times(leaf.op) * leaf.op.flops * leaf.calls
+            attention = attention + count(leaf.op) * leaf.calls
     return Flops(linear, attention)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from calc import checks
 from calc.build import build
+from calc.dtypes import CACHE_DTYPES
 from calc.dtypes import dtype as find_dtype
+from calc.errors import Refused
 from calc.load import Load
 from calc.op import Cache, leaves
-from calc.query import WindowReading
-from calc.sizes import Size, exact_div, minimum
+from calc.query import WINDOW_READINGS, Query, WindowReading, ask
+from calc.sizes import Size, minimum, quotient
 from calc.spec import ModelSpec
+
+Caches = list[tuple[Cache, Size]]
+"""(what a layer keeps, how many such layers)."""
+_KINDS = ("layers that keep every token", "layers with a window", "encoder and convolutions", "recurrent state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +25,13 @@ class KvCache:
     """Bytes of the cache after `seq` tokens.
 
     bytes_per_token: what one more token costs at this length; layers past their window cost nothing.
-    state_bytes: for each sequence, what no longer grows: windows that are full.
+    average_bytes_per_token: total_bytes over the tokens of the batch, an int where it divides.
+    state_bytes: for each sequence, what no longer grows: windows that are full, an encoder's keys, recurrent state.
     total_bytes: of the whole batch.
     """
 
     bytes_per_token: Size
+    average_bytes_per_token: Size
     state_bytes: Size
     total_bytes: Size
 
@@ -37,32 +46,69 @@ def kv_cache(
     source: Size | None = None,
     state_dtype: str = "fp32",
 ) -> KvCache:
-    """Keys and values of every layer: 2 * n_kv_heads * d_head elements a token and layer, as many tokens as stay.
+    """The cache of `batch` sequences of `seq` tokens, from the terms of `cache_terms`.
 
-    Keys and values of an encoder's `source` (default: as Load's) and convolution state are in `dtype` and do not grow;
-    recurrent state is in `state_dtype`.
-    Source: Shazeer 2019 (arXiv:1911.02150), section 2.2; windows as in Mistral 7B (arXiv:2310.06825), section 2.
+    source: length of an encoder's input, default as Load's.
+    Errors: Refused for what is no whole size (integer arrays become float64), an unknown word, or a number format that
+    caches are not kept in.
     """
-    load = Load(source=source, usual_source=seq, decode=True)
-    caches = [(leaf.op.cache, leaf.calls) for leaf in leaves(build(spec, load)) if leaf.op.cache is not None]
-    now = _elements(caches, seq, window_reading)
-    growth = _elements(caches, seq + 1, window_reading) - now
-    bits = find_dtype(dtype).bits
-    fixed = sum(calls * cache.fixed for cache, calls in caches) * bits
-    fixed += sum(calls * cache.recurrent for cache, calls in caches) * find_dtype(state_dtype).bits
+    query = ask(
+        batch=batch,
+        seq=seq,
+        dtype=dtype,
+        window_reading=window_reading,
+        source_seq=source,
+        state_dtype=state_dtype,
+    )
+    caches = _caches(spec, query)
+    now = sum(_terms(caches, query.seq, query).values())
+    growth = sum(_terms(caches, query.seq + 1, query).values()) - now
     return KvCache(
-        bytes_per_token=exact_div(growth * bits, 8),
-        state_bytes=exact_div((now - growth * seq) * bits + fixed, 8),
-        total_bytes=exact_div(batch * (now * bits + fixed), 8),
+        bytes_per_token=growth,
+        average_bytes_per_token=quotient(now, query.seq),
+        state_bytes=now - growth * query.seq,
+        total_bytes=query.batch * now,
     )
 
 
-def _elements(caches: list[tuple[Cache, Size]], seq: Size, window_reading: WindowReading) -> Size:
-    """Elements that one sequence of `seq` tokens keeps, without what does not grow."""
-    total: Size = 0
+def cache_terms(spec: ModelSpec, query: Query) -> dict[str, Size]:
+    """Bytes of the whole batch by what they are kept for; they sum to the total, and what a model lacks is left out.
+
+    Keys and values take 2 * n_kv_heads * d_head elements a token and layer, for as many tokens as stay. Those of an
+    encoder and the last inputs of convolutions do not grow; recurrent state is in `query.state_dtype`.
+    Source: Shazeer 2019 (arXiv:1911.02150), section 2.2; windows as in Mistral 7B (arXiv:2310.06825), section 2.
+    Errors: Refused for a number format that caches are not kept in.
+    """
+    terms = _terms(_caches(spec, query), query.seq, query)
+    return {name: query.batch * each for name, each in terms.items()}
+
+
+def _caches(spec: ModelSpec, query: Query) -> Caches:
+    load = Load(source=query.source_seq, usual_source=query.seq, decode=True)
+    return [(leaf.op.cache, leaf.calls) for leaf in leaves(build(spec, load)) if leaf.op.cache is not None]
+
+
+def _terms(caches: Caches, seq: Size, query: Query) -> dict[str, Size]:
+    """Bytes of one sequence of `seq` tokens."""
+    checks.word("dtype", query.dtype, CACHE_DTYPES)
+    width, state_width = find_dtype(query.dtype).bits // 8, find_dtype(query.state_dtype).bits // 8
+    growing, windowed, fixed, recurrent = _KINDS
+    terms: dict[str, Size] = dict.fromkeys(_KINDS, 0)
     for cache, calls in caches:
-        kept = seq
-        if cache.window is not None:
-            kept = minimum(seq, cache.window if window_reading == "tokens" else cache.window - 1)
-        total = total + calls * cache.per_token * kept
-    return total
+        if cache.window is None:
+            terms[growing] += calls * cache.per_token * seq * width
+        else:
+            kept = minimum(seq, _window(cache.window, query.window_reading))
+            terms[windowed] += calls * cache.per_token * kept * width
+        terms[fixed] += calls * cache.fixed * width
+        terms[recurrent] += calls * cache.recurrent * state_width
+    return {name: term for name, term in terms.items() if not (isinstance(term, int) and term == 0)}
+
+
+def _window(window: Size, reading: WindowReading) -> Size:
+    """The most tokens that a window keeps."""
+    if reading == "tokens":
+        return window
+    if reading == "cache":
+        return window - 1
+    raise Refused("window_reading", f"one of {', '.join(WINDOW_READINGS)}", reading)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import get_args
 
@@ -41,6 +41,18 @@ def parameters(spec: ModelSpec, *, active: bool = False) -> dict[str, Size]:
         component = leaf.component or weight.component
         totals[component] = totals.get(component, 0) + elements
     return {name: totals[name] for name in get_args(Component) if name in totals}
+
+
+def by_tower(components: Mapping[str, Size], active: Mapping[str, Size]) -> dict[str, Size]:
+    """`text`, `active_text` and `vision` of a model with a vision tower, its projector in `vision`; else empty.
+
+    components, active: its parameters by component, all and those that a token visits.
+    """
+    if "vision" not in components:
+        return {}
+    vision = components["vision"]
+    text, visited = (sum(counted.values()) - vision for counted in (components, active))
+    return {"text": text, "active_text": visited, "vision": vision}
 
 
 def parameter_shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:

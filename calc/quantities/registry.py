@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from calc import conventions
 from calc.errors import Refused
-from calc.quantities.kv_cache import kv_cache
+from calc.quantities.kv_cache import cache_terms
 from calc.quantities.parameters import parameters
 from calc.quantities.weights import weight_bytes
 from calc.query import Phase, Query
@@ -21,7 +21,8 @@ Breakdown = Mapping[str, Size]
 class Quantity:
     """One thing a model costs.
 
-    uses: the fields of a Query that change it. compute: its terms by name; the value is their sum.
+    uses: the fields of a Query that change it. compute: its terms by name; the value is their sum. It raises Refused
+    for a model or a query that its formula cannot read.
     """
 
     name: str
@@ -33,10 +34,8 @@ class Quantity:
 
 
 def _params(spec: ModelSpec, query: Query) -> Breakdown:
-    convention = conventions.find(query.convention)
-    if convention.params is None:
-        return parameters(spec)
-    return {convention.name: convention.params(spec)}
+    own = conventions.params(spec, query.convention)
+    return parameters(spec) if own is None else own
 
 
 def _active(spec: ModelSpec, query: Query) -> Breakdown:
@@ -49,20 +48,6 @@ def _flops(phase: Phase) -> Callable[[ModelSpec, Query], Breakdown]:
         return {"linear": flops.linear, "attention": flops.attention, "other": flops.other}
 
     return compute
-
-
-def _kv_cache(spec: ModelSpec, query: Query) -> Breakdown:
-    cache = kv_cache(
-        spec,
-        query.batch,
-        query.seq,
-        query.dtype,
-        query.window_reading,
-        source=query.source_seq,
-        state_dtype=query.state_dtype,
-    )
-    growing = query.batch * query.seq * cache.bytes_per_token
-    return {"growing layers": growing, "what does not grow": cache.total_bytes - growing}
 
 
 def _weights(spec: ModelSpec, query: Query) -> Breakdown:
@@ -118,7 +103,7 @@ QUANTITIES = (
         "keys and values kept for later tokens, for the batch",
         "2 * n_kv_heads * d_head elements a token and layer (Shazeer 2019, arXiv:1911.02150)",
         ("batch", "seq", "dtype", "window_reading", "source_seq", "state_dtype"),
-        _kv_cache,
+        cache_terms,
     ),
     Quantity(
         "weights",

@@ -3,28 +3,62 @@
 from __future__ import annotations
 
 from calc.spec.attention import Attention, Norm, QkNorm
+from calc.spec.audio import Convolution, Frames, PositionConvolution, Quantizer
 from calc.spec.channels import Activation, Mlp, Moe
+from calc.spec.conformer import ConvolutionModule
+from calc.spec.contrast import Contrast
+from calc.spec.delta_net import DeltaNet
+from calc.spec.detection import Queries, ResNet
 from calc.spec.fields import Node
 from calc.spec.fronts import Embedding
 from calc.spec.heads import Head, Projection
+from calc.spec.linear_attention import LinearAttention
 from calc.spec.model import LayerGroup, ModelSpec, Placement, Stack, Tower
+from calc.spec.patches import Patches
+from calc.spec.per_layer import PerLayerInputs
+from calc.spec.positions import Buckets, Shaw
+from calc.spec.projector import Dense, Projector
+from calc.spec.rope import Rope, RopeScaling
 from calc.spec.shorthand import Shorthand
+from calc.spec.state_space import Mamba, Mamba2
+from calc.spec.trajectory import Trajectory
 
 __all__ = [
     "Activation",
     "Attention",
+    "Buckets",
+    "Contrast",
+    "Convolution",
+    "ConvolutionModule",
+    "DeltaNet",
+    "Dense",
     "Embedding",
+    "Frames",
     "Head",
     "LayerGroup",
+    "LinearAttention",
+    "Mamba",
+    "Mamba2",
     "Mlp",
     "ModelSpec",
     "Moe",
     "Node",
     "Norm",
+    "Patches",
+    "PerLayerInputs",
     "Placement",
+    "PositionConvolution",
     "Projection",
+    "Projector",
     "QkNorm",
+    "Quantizer",
+    "Queries",
+    "ResNet",
+    "Rope",
+    "RopeScaling",
+    "Shaw",
     "Shorthand",
     "Stack",
     "Tower",
+    "Trajectory",
 ]

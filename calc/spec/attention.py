@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from calc.errors import Refused
 from calc.spec.fields import Dim, Node
+from calc.spec.positions import Buckets, Shaw
+from calc.spec.rope import Rope
 
 
 class Norm(Node):
     """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019) over a vector.
 
     affine: False for norms without weights (OLMo). bias: an added vector; RMSNorm has none.
+    eps: added to the variance. unit_offset: what is multiplied is one plus the weight (Gemma).
     """
 
     kind: Literal["layernorm", "rmsnorm"] = "rmsnorm"
     affine: bool = True
     bias: bool = False
+    eps: float = Field(default=1e-5, ge=0)
+    unit_offset: bool = False
+
+    @model_validator(mode="after")
+    def _biased(self) -> Self:
+        if self.bias and (self.kind == "rmsnorm" or not self.affine):
+            raise Refused("bias", "false for a norm that has none (rmsnorm, or without affine)", True)
+        return self
 
 
 class QkNorm(Node):
@@ -40,6 +51,15 @@ class Attention(Node):
     sinks: a learned logit a head that takes part in the softmax (gpt-oss). softcap: logits pass c * tanh(x / c).
     fused: query, key and value projections are one matrix. k_bias: whether keys have a bias; None: as qkv_bias.
     d_value: width of a value head; None means d_head. causal: a token sees only those before it.
+    buckets, shaw: learned relative positions, beside which `position` is none. `transformer-xl`: scores of distances
+        beside those of keys (Dai et al. 2019), for tokens that all see one another.
+    kv: whose keys and values are used. `own`; `keys`: the values are the projected keys (Gemma 4's global layers);
+        `earlier`: both are those of the last layer of this kind that has its own, so none are projected or cached.
+    v_norm: a norm on each head's values. chunked: the window is a chunk: tokens attend to those of their own chunk of
+        `window` tokens, and the cache is kept as for a sliding window (Llama 4).
+    gate: the query projection also makes a gate for each value, whose sigmoid scales the result (Qwen3-Next).
+    rope: how far rotary positions turn, where `position` is rope. scale: what scores are multiplied with; None means
+        1 / sqrt(d_head).
     """
 
     kind: Literal["attention"] = "attention"
@@ -53,13 +73,31 @@ class Attention(Node):
     out_bias: bool = False
     fused: bool = False
     qk_norm: QkNorm | None = None
+    kv: Literal["own", "keys", "earlier"] = "own"
+    v_norm: Norm | None = None
     window: Dim | None = None
-    softcap: float | None = None
+    chunked: bool = False
+    softcap: float | None = Field(default=None, gt=0)
     sinks: bool = False
-    position: Literal["rope", "alibi", "none"] = "rope"
+    gate: bool = False
+    position: Literal["rope", "alibi", "transformer-xl", "none"] = "rope"
+    buckets: Buckets | None = None
+    shaw: Shaw | None = None
+    rope: Rope = Rope()
+    scale: float | None = None
 
     @model_validator(mode="after")
     def _groups(self) -> Self:
         if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
             raise Refused("n_kv_heads", f"a divisor of n_heads = {self.n_heads}", self.n_kv_heads)
+        return self
+
+    @model_validator(mode="after")
+    def _keys_and_values(self) -> Self:
+        if self.kv != "own" and (self.fused or self.d_value is not None):
+            raise Refused("kv", "own, with fused projections or a d_value", self.kv)
+        if self.position == "transformer-xl" and (self.causal or self.window is not None):
+            raise Refused("position", "another kind where not all tokens see one another", self.position)
+        if self.chunked and self.window is None:
+            raise Refused("window", "the length of a chunk", None)
         return self

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from calc.errors import Refused
+from calc.spec.attention import Norm
 from calc.spec.fields import Dim, Node
 
 Activation = Literal["gelu", "gelu_new", "gelu_tanh", "relu", "relu2", "silu", "quick_gelu", "gelu_fast"]
@@ -22,12 +23,27 @@ class Mlp(Node):
     fused: bool = False
     activation: Activation = "gelu"
 
+    @model_validator(mode="after")
+    def _fusible(self) -> Self:
+        if self.fused and not self.gated:
+            raise Refused("fused", "false without a gate to fuse with", True)
+        return self
+
 
 class Moe(Node):
     """A mixture of experts (Shazeer et al. 2017): a router sends each token to `top_k` of `n_experts` MLPs.
 
     d_expert: the width of one routed expert. d_shared: the width of all shared experts together, which every token
     visits (None: there are none). shared_gate: a learned sigmoid scales the shared experts' output (Qwen2-MoE).
+    scaled_router: the router reads x, normed without weights, times a learned vector, and each expert's weight is
+    multiplied with a learned number. dense_norm: the shared experts are one MLP beside the routed half; each half has
+    this norm behind it, and the routed one, which reads the residual stream, also before it (both Gemma 4).
+    d_latent: the routed experts read and give vectors of this width, with a projection down before and one up behind
+    all of them (Nemotron 3); None means d_model.
+    capacity_factor: each expert has room for capacity_factor * tokens * top_k / n_experts tokens, rounded up; what comes
+    after is dropped, and room that stays empty is computed all the same (Fedus et al. 2021, section 2.2). None: no limit.
+    scoring: how router logits become weights. renormalize: the top_k weights of a token are divided by their sum.
+    scale: what the routed experts' sum is multiplied with.
     """
 
     kind: Literal["moe"] = "moe"
@@ -35,14 +51,25 @@ class Moe(Node):
     top_k: Dim
     d_expert: Dim
     d_shared: Dim | None = None
+    d_latent: Dim | None = None
     shared_gate: bool = False
     gated: bool = True
     bias: bool = False
     router_bias: bool = False
+    scaled_router: bool = False
+    dense_norm: Norm | None = None
     activation: Activation = "silu"
+    capacity_factor: float | None = Field(default=None, gt=0, le=1e6)
+    scoring: Literal["softmax", "sigmoid"] = "softmax"
+    renormalize: bool = True
+    scale: float = 1.0
 
     @model_validator(mode="after")
     def _routing(self) -> Self:
         if self.top_k > self.n_experts:
             raise Refused("top_k", f"at most n_experts = {self.n_experts}", self.top_k)
+        if self.shared_gate and self.d_shared is None:
+            raise Refused("shared_gate", "false without shared experts (d_shared)", True)
+        if self.dense_norm is not None and (self.d_shared is None or self.shared_gate):
+            raise Refused("dense_norm", "null, but for an ungated MLP beside the experts (d_shared)", "a norm")
         return self

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from calc.errors import Refused
+from calc.errors import Refused, show
 from calc.sizes import Size
 
 MAX_SIZE = 2**31
@@ -78,7 +78,10 @@ def refuse(error: ValidationError, where: str = "") -> Refused:
     cause = fault.get("ctx", {}).get("error")
     if isinstance(cause, Refused):
         return cause
-    found = "nothing" if fault["type"] == "missing" else fault["input"]
+    found = "nothing" if fault["type"] == "missing" else show(fault["input"])
     message = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     expected = {"missing": "a value", "extra_forbidden": "no such field"}.get(fault["type"], message)
+    if fault["type"].startswith("union_tag"):
+        tags = fault.get("ctx", {})
+        expected, found = f"one of {tags.get('expected_tags', 'the known kinds')}", f"kind {tags.get('tag', 'missing')}"
     return Refused(field, expected, found)

@@ -16,6 +16,8 @@ class Embedding(Node):
     n_positions: rows of a learned position table; None where there is none. sinusoidal: fixed positions are added.
     n_token_types: rows of a segment table (BERT). norm: on the embedded tokens (BLOOM, BERT).
     shared: the tokens are looked up in the main stack's table (T5's encoder).
+    scale: what the looked-up vectors are multiplied with (Gemma: sqrt(d_model)). position_offset: rows of the position
+        table before the first position's (OPT: 2).
     """
 
     kind: Literal["tokens"] = "tokens"
@@ -27,3 +29,5 @@ class Embedding(Node):
     sinusoidal: bool = False
     norm: Norm | None = None
     shared: bool = False
+    scale: float = 1.0
+    position_offset: int = 0

@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from calc.errors import Refused
 from calc.spec.attention import Norm
+from calc.spec.channels import Activation
 from calc.spec.fields import Dim, Node
 
 
 class Head(Node):
-    """The projection to the vocabulary. tied: it shares the token embedding's table (Press & Wolf 2017)."""
+    """The projection to the vocabulary. tied: it shares the token embedding's table (Press & Wolf 2017).
+
+    n_logits: rows of its table; None means vocab_size (ImageGPT: one less, since nothing predicts the start token).
+    transform: a dense layer of the table's width, `activation` and this norm come first (BERT's masked-token head).
+    scale: what the logits are multiplied with (Granite, Command R). softcap: then they pass c * tanh(x / c) (Gemma 2).
+    """
 
     tied: bool = False
     bias: bool = False
+    n_logits: Dim | None = None
+    transform: Norm | None = None
+    activation: Activation = "gelu"
+    scale: float = 1.0
+    softcap: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _own_rows(self) -> Self:
+        if self.tied and self.n_logits is not None:
+            raise Refused("n_logits", "vocab_size, which is what a tied table has (leave it out)", self.n_logits)
+        return self
 
 
 class Projection(Node):
-    """A dense layer behind a stack: a pooler, a masked-token transform, a classifier, a projector to another stack.
+    """A dense layer behind a stack: a pooler, a classifier, a span head, a projector to another stack.
 
     d_in, d_out: None means the stack's d_model. per: whether it runs on every token or once a sequence (its first
     token, or their mean). merge: how many neighbouring tokens are laid side by side first (a vision merger's 2 x 2 is
     4): it reads merge * d_in from 1 / merge as many tokens. norm: a norm of d_out values on the result.
-    before: a norm of d_in values on each token before they are merged.
+    before: a norm of d_in values on each token before they are merged. every: it runs on one of so many tokens (a
+    trajectory's step has three), the one numbered `offset`. reads: the projection before it whose result it takes; None: the stack's own.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
@@ -34,3 +53,11 @@ class Projection(Node):
     merge: int = Field(default=1, gt=0, le=4096)
     norm: Norm | None = None
     before: Norm | None = None
+    every: int = Field(default=1, gt=0, le=4096)
+    offset: int = Field(default=0, ge=0, le=4096)
+    reads: str | None = None
+    activation: Activation | Literal["tanh"] | None = None
+
+    def group(self, outer: str) -> str:
+        """Its own name, with its tower's before it: heads differ in width."""
+        return f"{outer}_{self.name}" if outer else self.name

@@ -8,15 +8,29 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from calc.errors import Refused
 from calc.spec.attention import Attention, Norm
+from calc.spec.audio import Frames
 from calc.spec.channels import Mlp, Moe
+from calc.spec.conformer import ConvolutionModule
+from calc.spec.contrast import Contrast
+from calc.spec.delta_net import DeltaNet
+from calc.spec.detection import Queries, ResNet
 from calc.spec.fields import Count, Dim, Node
 from calc.spec.fronts import Embedding
 from calc.spec.heads import Head, Projection
+from calc.spec.linear_attention import LinearAttention
+from calc.spec.patches import Patches
+from calc.spec.per_layer import PerLayerInputs
+from calc.spec.positions import Buckets
+from calc.spec.projector import Projector
+from calc.spec.state_space import Mamba, Mamba2
+from calc.spec.trajectory import Trajectory
 
+NONE_BY_FALSE = BeforeValidator(lambda value: None if value is False else value)
+"""`false` says that there is none: TOML has no null."""
 Placement = Literal["pre", "post", "output", "sandwich", "parallel", "parallel-two-norms"]
 
 
@@ -29,9 +43,24 @@ def kind_or(default: str) -> Discriminator:
     return Discriminator(kind)
 
 
-Mixer = Attention
+Mixer = Annotated[
+    Annotated[Attention, Tag("attention")]
+    | Annotated[LinearAttention, Tag("linear_attention")]
+    | Annotated[DeltaNet, Tag("delta_net")]
+    | Annotated[Mamba, Tag("mamba")]
+    | Annotated[Mamba2, Tag("mamba2")],
+    kind_or("attention"),
+]
 Channel = Annotated[Annotated[Mlp, Tag("mlp")] | Annotated[Moe, Tag("moe")], kind_or("mlp")]
-Front = Embedding
+Front = Annotated[
+    Annotated[Embedding, Tag("tokens")]
+    | Annotated[Frames, Tag("frames")]
+    | Annotated[Patches, Tag("patches")]
+    | Annotated[Queries, Tag("queries")]
+    | Annotated[ResNet, Tag("resnet")]
+    | Annotated[Trajectory, Tag("trajectory")],
+    kind_or("tokens"),
+]
 
 
 class LayerGroup(Node):
@@ -41,7 +70,10 @@ class LayerGroup(Node):
     placement: where the norms stand. `pre`: x + f(norm(x)). `post`: norm(x + f(x)). `output`: x + norm(f(x)) (OLMo 2).
     `sandwich`: x + norm(f(norm(x))) (Gemma 2). `parallel`: x + mixer(norm(x)) + channel(norm(x)), one norm for both;
     `parallel-two-norms`: each has its own (GPT-NeoX).
-    shared: all layers use one set of weights (ALBERT).
+    shared: all layers use one set of weights (ALBERT). residual_scale: what each block's result is multiplied with before
+    it is added (Granite).
+    Conformer (Gulati et al. 2020): macaron: a channel mixer like `channel` comes first too, and both are added by half.
+    convolution: comes after attention. out_norm: a norm on what leaves the layer.
     """
 
     symbols: ClassVar[dict[str, str]] = {"count": "n_layers"}
@@ -50,9 +82,13 @@ class LayerGroup(Node):
     mixer: Mixer | None = None
     cross: Attention | None = None
     channel: Channel | None = None
+    macaron: bool = False
+    convolution: ConvolutionModule | None = None
+    out_norm: bool = False
     norm: Norm = Norm()
     placement: Placement = "pre"
     shared: bool = False
+    residual_scale: float = 1.0
 
     def group(self, outer: str) -> str:
         """The name that tells this group's sizes from others': its own, with its tower's before it."""
@@ -64,6 +100,10 @@ class LayerGroup(Node):
     def _parallel(self) -> Self:
         if self.placement.startswith("parallel") and (self.mixer is None or self.channel is None or self.cross):
             raise Refused("placement", "pre or post, without a mixer beside a channel mixer", self.placement)
+        if self.placement.startswith("parallel") and (self.macaron or self.convolution):
+            raise Refused("placement", "pre or post, in a layer with further blocks", self.placement)
+        if self.macaron and self.channel is None:
+            raise Refused("macaron", "false without a channel mixer", True)
         return self
 
 
@@ -71,14 +111,15 @@ class Stack(Node):
     """A front, layers and what reads their result.
 
     schedule: the group name of each layer in order, where groups interleave; None: groups stand one after another.
-    heads: dense layers behind the final norm.
+    per_layer: a small input of its own for every layer. heads: dense layers behind the final norm.
     """
 
     d_model: Dim
     embedding: Front = Embedding()
     layers: tuple[LayerGroup, ...] = Field(min_length=1)
     schedule: tuple[str, ...] | None = None
-    final_norm: Norm | None = Norm()
+    final_norm: Annotated[Norm | None, NONE_BY_FALSE] = Norm()
+    per_layer: PerLayerInputs | None = None
     heads: tuple[Projection, ...] = ()
 
     @model_validator(mode="after")
@@ -98,10 +139,37 @@ class Stack(Node):
     def _heads_divide(self) -> Self:
         for group in self.layers:
             for attention in (group.mixer, group.cross):
-                if isinstance(attention, Attention) and attention.d_head is None and self.d_model % attention.n_heads:
+                if not isinstance(attention, Attention):
+                    continue
+                if attention.d_head is None and self.d_model % attention.n_heads:
                     expected = f"a divisor of d_model = {self.d_model} (or d_head given)"
                     raise Refused("n_heads", expected, attention.n_heads)
+                d_head = attention.d_head or self.d_model // attention.n_heads
+                if attention.position == "rope" and d_head % 2:
+                    raise Refused("d_head", "an even width, since rotary positions turn pairs", d_head)
         return self
+
+    @model_validator(mode="after")
+    def _one_relative_table(self) -> Self:
+        kinds = {(m.buckets, m.n_heads) for m in self._mixers() if m.buckets is not None and m.buckets.shared}
+        if len(kinds) > 1:
+            raise Refused("buckets", "alike in all layers that share them, and their heads too", "different ones")
+        return self
+
+    @model_validator(mode="after")
+    def _windows_of_tokens(self) -> Self:
+        if isinstance(self.embedding, Trajectory) and any(mixer.window is not None for mixer in self._mixers()):
+            raise Refused("window", "none, since it counts tokens and a trajectory's sequence counts steps", "a window")
+        return self
+
+    def _mixers(self) -> list[Attention]:
+        return [group.mixer for group in self.layers if isinstance(group.mixer, Attention)]
+
+    @property
+    def relative_bias(self) -> tuple[Buckets, int] | None:
+        """The buckets and heads of the table that all layers share, where they do (T5)."""
+        shared = ((m.buckets, m.n_heads) for m in self._mixers() if m.buckets is not None and m.buckets.shared)
+        return next(shared, None)
 
     @property
     def n_layers(self) -> int:
@@ -109,9 +177,13 @@ class Stack(Node):
 
 
 class Tower(Stack):
-    """A stack beside the main one: the encoder that a decoder reads, or the vision tower of a language model."""
+    """A stack beside the main one: the encoder that a decoder reads, or the vision tower of a language model.
+
+    projectors: what brings the tower's vectors to the width of the stack that reads them.
+    """
 
     name: Literal["encoder", "vision"]
+    projectors: tuple[Projector, ...] = ()
 
     def group(self, outer: str) -> str:
         """The name of the tower, which tells its sizes from the main stack's."""
@@ -122,17 +194,19 @@ class ModelSpec(Stack):
     """A whole model; its own fields describe the main stack, the one that ends in `head`.
 
     vocab_size: None for a model without tokens. max_seq_len: the longest context it is made for, in tokens; None where
-    it has no bound of its own. encoder: the stack whose result `cross` attends to.
+    it has no bound of its own. encoder: the stack whose result `cross` attends to. contrast: what compares
+    the vectors of texts with those of pictures.
     notes: what was assumed while the description was read.
     """
 
-    name: str = "model"
+    name: str = Field(default="model", pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,200}$")
     family: str = "custom"
     vocab_size: Dim | None = None
     max_seq_len: int | None = Field(default=None, gt=0, le=2**31)
-    head: Head | None = Head()
+    head: Annotated[Head | None, NONE_BY_FALSE] = Head()
     encoder: Tower | None = None
     vision: Tower | None = None
+    contrast: Contrast | None = None
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="after")

@@ -22,7 +22,7 @@ class Shorthand(Node):
     position = "learned" needs max_seq_len, the rows of its table.
     """
 
-    name: str = "model"
+    name: str = Field(default="model", pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,200}$")
     d_model: Dim
     n_layers: Count
     n_heads: Dim

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from tests.architectures import renaming_media, renaming_recurrent, renaming_text, renaming_vision
+
 NUMBER = r"(?:\d+|\{\})"
 LAYER = re.compile(rf"(?:.*?\.)?(?:layers|h|blocks)\.(?P<number>{NUMBER})\.(?P<rest>.+)")
 
@@ -17,6 +19,7 @@ NORM_AFTER = {"olmo2", "olmo3", "exaone4"}
 
 # (families or None for all, regex of what stands after the layer's number, our names). `*` is every expert.
 IN_LAYER: tuple[tuple[set[str] | None, str, tuple[str, ...]], ...] = (
+    *renaming_recurrent.IN_LAYER,
     # norms of a layer
     (SANDWICH | NORM_AFTER, r"post_attention_layernorm\.(\w+)", (r"attention_post_norm.\1",)),
     (SANDWICH, r"pre_feedforward_layernorm\.(\w+)", (r"channel_norm.\1",)),
@@ -76,6 +79,7 @@ IN_LAYER: tuple[tuple[set[str] | None, str, tuple[str, ...]], ...] = (
 
 # (regex of a whole name outside the layers, our name)
 OUTSIDE: tuple[tuple[str, str], ...] = (
+    *renaming_recurrent.OUTSIDE,
     (r"lm_head\.(\w+)", r"lm_head.\1"),
     (r".*\.project_out\.weight", "lm_head.project_out.weight"),
     (r".*\.project_in\.weight", "embedding.project_in.weight"),
@@ -91,7 +95,12 @@ def rename(name: str, model_type: str) -> tuple[str, ...]:
 
     Errors: KeyError for a name that no rule knows.
     """
-    if place := LAYER.fullmatch(name):
+    if paths := renaming_vision.rename(name, model_type):
+        return paths
+    if rules := renaming_text.RULES.get(model_type) or renaming_media.RULES.get(model_type):
+        if paths := renaming_text.rename(name, rules):
+            return paths
+    elif place := LAYER.fullmatch(name):
         for families, pattern, ours in IN_LAYER:
             applies = families is None or model_type in families
             if applies and (found := re.fullmatch(pattern, place["rest"])):
@@ -110,7 +119,7 @@ def compare(theirs: Mapping[str, int], ours: Mapping[str, int], model_type: str)
     """
     merged: dict[str, int] = {}
     for path, elements in ours.items():
-        path = re.sub(rf"\.experts\.{NUMBER}\.", ".experts.*.", path)
+        path = renaming_media.fold(re.sub(rf"\.experts\.{NUMBER}\.", ".experts.*.", path))
         merged[path] = merged.get(path, 0) + elements
     bundles: dict[tuple[str, ...], int] = {}
     for name, elements in theirs.items():

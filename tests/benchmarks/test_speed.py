@@ -12,6 +12,8 @@ import pytest
 import calc
 from tests.reference import ROOT
 
+pytestmark = pytest.mark.slow
+
 YARDSTICK = "import click; from pydantic import BaseModel; A = type('A', (BaseModel,), {})"
 
 

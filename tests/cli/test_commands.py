@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,9 +56,8 @@ def test_params_by_path(run: Run) -> None:
 
 @pytest.mark.parametrize("phase", ["forward", "training", "decode"])
 def test_flops_json(run: Run, phase: str) -> None:
-    status, out, err = run(
-        "flops", "gpt2", "--seq", "512", "--batch", "3", "--phase", phase, "--context", "512", "--json"
-    )
+    length = "--context" if phase == "decode" else "--seq"
+    status, out, err = run("flops", "gpt2", length, "512", "--batch", "3", "--phase", phase, "--json")
     assert (status, err) == (0, "")
     record = json.loads(out)
     assert list(record) == ["model", "total", "linear", "attention", "other", "per_token", "convention"]
@@ -188,7 +188,7 @@ def test_lecture_counts_its_own_parameters_and_says_what_it_does_not_see(run: Ru
         (["solve", "gpt2", "params=7GiB", "--for", "d_model"], "params"),
         (["solve", "gpt2", "params=7B", "--for", "flux"], "--for"),
         (["params", "gpt2", "--no-such-option"], "--no-such-option"),
-        (["params", "a\nb\x1b[31m.json"], "regular file"),
+        (["params", "a\nb\x1b[31m.json"], "no such file"),
     ],
 )
 def test_what_is_refused_takes_one_line_and_exit_status_2(run: Run, arguments: list[str], field: str) -> None:
@@ -218,7 +218,7 @@ def test_hostile_configs(run: Run, tmp_path: Path) -> None:
         path.write_text(json.dumps({k: v for k, v in good.items() if k != key}))
         status, _, err = run("report", str(path))
         assert status == 2
-        assert f"error: {key}: expected" in err
+        assert f"error: {path}: {key}: expected" in err
         assert "found nothing" in err
 
 
@@ -244,3 +244,104 @@ def test_a_reader_that_leaves_early_is_no_fault() -> None:
     )
     os.close(write)
     assert b"Traceback" not in done.stderr
+
+
+def calc_process(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "calc", *arguments]
+    return subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, timeout=60, check=False, **options)
+
+
+def test_nothing_typed_gets_the_help(run: Run) -> None:
+    status, out, err = run()
+    assert (status, err) == (0, "")
+    assert out.startswith("Usage:")
+    assert "report" in out
+
+
+def test_a_full_disk_and_a_closed_stdout_are_said_in_one_line() -> None:
+    with open("/dev/full", "wb") as full:
+        done = calc_process("report", "gpt2", stdout=full)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error: ")
+    assert done.stderr.count(b"\n") == 1
+    closed = calc_process("report", "gpt2", preexec_fn=lambda: os.close(1))
+    assert closed.returncode == 1
+    assert closed.stderr.count(b"\n") == 1
+
+
+def test_a_config_on_standard_input() -> None:
+    config = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 1, "vocab_size": 5, "n_positions": 4}
+    done = calc_process("params", "-", "--json", input=json.dumps(config).encode(), stdout=subprocess.PIPE)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["model"] == "stdin"
+
+
+def test_presets_are_found_in_any_case(run: Run) -> None:
+    assert json.loads(run("params", "LLaMA-3-8B", "--json")[1])["model"] == "llama-3-8b"
+
+
+def test_a_misspelt_key_is_not_passed_over(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    config = {
+        "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 8,
+        "intermediate_size": 96, "vocab_size": 100, "num_key_value_head": 2,
+    }  # fmt: skip
+    path.write_text(json.dumps(config))
+    status, out, err = run("params", str(path))
+    assert (status, out) == (2, "")
+    assert "num_key_value_head: expected num_key_value_heads, which is absent" in err
+
+
+@pytest.mark.parametrize("name", ["a\nb\u001b[31m", "x" * 300])
+def test_hostile_names_are_refused(run: Run, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "model.toml"
+    path.write_text(
+        f"name = {json.dumps(name)}\nd_model = 8\nn_layers = 1\nn_heads = 1\nvocab_size = 8\nmax_seq_len = 8"
+    )
+    status, out, err = run("report", str(path))
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+def test_hostile_folders_do_not_break_a_line(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "ev\nil\x1b[31m"
+    folder.mkdir()
+    config = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 1, "vocab_size": 5, "n_positions": 4}
+    (folder / "config.json").write_text(json.dumps(config))
+    status, out, err = run("report", str(folder / "config.json"))
+    assert status == 0
+    assert "\x1b" not in out + err
+    assert out.splitlines()[0].startswith(r"ev\nil\x1b[31m (gpt2)")
+
+
+def test_the_report_of_a_file_names_the_file(run: Run, tmp_path: Path) -> None:
+    """A config called gpt2.json is not the preset gpt2; the commands beside its figures must say so."""
+    path = tmp_path / "gpt2.json"
+    path.write_text(json.dumps({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 1, "vocab_size": 5}))
+    _, out, _ = run("report", str(path))
+    assert f"MODEL stands for {path}" in out or f"explain {path} params" in out
+
+
+def test_a_terminal_never_breaks_a_number() -> None:
+    """Under a terminal of 60 columns, through a pseudo-terminal."""
+    leader, follower = os.openpty()
+    environment = {**os.environ, "COLUMNS": "60", "TERM": "dumb"}
+    models = ["llama-3-8b", "gemma-2-9b", "gpt-oss-20b", "mixtral-8x7b"]
+    command = [sys.executable, "-m", "calc", "params", *models]
+    with subprocess.Popen(command, cwd=ROOT, stdout=follower, env=environment) as process:
+        os.close(follower)
+        text = b""
+        while chunk := read_some(leader):
+            text += chunk
+    os.close(leader)
+    assert process.returncode == 0
+    for number in (b"8,030,261,248", b"9,241,705,984", b"20,914,757,184", b"46,702,792,704"):
+        assert number in text
+
+
+def read_some(descriptor: int) -> bytes:
+    """What a pseudo-terminal has to say; its end is an error on Linux."""
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:
+        return b""

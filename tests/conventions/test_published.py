@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from calc.conventions import find, flops
+from calc.conventions import flops, params
 from calc.quantities.parameters import parameters
 from calc.query import Query
 from calc.spec import ModelSpec
@@ -42,10 +42,9 @@ def test_palm_540b_utilization() -> None:
 )
 def test_kaplan_model_sizes(d_model: int, n_layers: int, printed: float, digits: int) -> None:
     spec = gpt(d_model, n_layers, 1 if d_model % 64 else d_model // 64, 50257, max_seq_len=1024)
-    params = find("kaplan").params
-    assert params is not None
-    assert significant(params(spec), digits) == printed
-    assert per_token(spec, "kaplan", 1024) == 6 * params(spec)
+    n = sum((params(spec, "kaplan") or {}).values())
+    assert significant(n, digits) == printed
+    assert per_token(spec, "kaplan", 1024) == 6 * n
 
 
 def test_kaplan_compute_of_gpt_3() -> None:
@@ -176,6 +175,9 @@ def test_lecture_piece_by_piece() -> None:
     assert again.total == n * d + 4 * n * (layers * layer + 2 * d * vocab)
     decode = flops(spec, Query(context=n - 1, phase="decode", convention="lecture"))
     assert decode.total * n == forward.total
-    params = find("lecture").params
-    assert params is not None
-    assert params(spec) == 2 * vocab * d + layers * (2 * d * (4 * d) + 4 * (d * d))
+    assert params(spec, "lecture") == {
+        "embedding": vocab * d,
+        "unembedding": vocab * d,
+        "attention": layers * 4 * (d * d),
+        "feed-forward": layers * 2 * d * (4 * d),
+    }

@@ -13,7 +13,7 @@ from calc.errors import Refused
 from calc.quantities.registry import QUANTITIES
 from calc.query import Query
 from calc.reading import symbolic, with_sizes
-from calc.spec import Shorthand
+from calc.spec import Embedding, Shorthand
 from tests.conventions.shapes import LLAMA_3, gpt, gpt_oss_20b, train
 
 GPT = gpt(64, 3, 4, 1000)
@@ -109,9 +109,10 @@ def test_decode_has_nothing_to_halve() -> None:
 
 def test_compare_lists_every_convention_with_a_count_or_a_reason() -> None:
     rows = compare(LLAMA_3["8B"], train("palm", 8192, checkpointing="full"))
-    assert [convention for convention, _, _ in rows] == list(CONVENTIONS)
-    assert all((count is None) == bool(reason) for _, count, reason in rows)
-    assert {c.name for c, count, _ in rows if count} == {
+    assert [row.convention for row in rows] == list(CONVENTIONS)
+    assert all((row.flops is None) == (row.ratio is None) == bool(row.reason) for row in rows)
+    assert rows[0].ratio == 1
+    assert {row.convention.name for row in rows if row.flops} == {
         "torch",
         "causal-half",
         "causal-exact",
@@ -130,7 +131,9 @@ def test_caveats_name_what_a_formula_does_not_see() -> None:
     assert find("torch").caveats(gpt_oss_20b()) == ()
     assert find("megatron").caveats(GPT) == ()
     lecture = find("lecture").caveats
-    assert any("shares the embedding" in text for text in lecture(GPT))
+    assert not any("shares the embedding" in text for text in lecture(GPT))
+    assert any("shares the embedding" in text for text in find("lecture").params_caveats(GPT))
+    assert any("own" in text for text in find("megatron").params_caveats(LLAMA_3["8B"]))
     llama = " ".join(lecture(LLAMA_3["8B"]))
     assert all(word in llama for word in ("gated", "d_ff is 14336", "fewer key and value heads"))
     oss = " ".join(lecture(gpt_oss_20b()))
@@ -138,10 +141,23 @@ def test_caveats_name_what_a_formula_does_not_see() -> None:
     assert "visited all 32; it visits 4" in find("palm").caveats(gpt_oss_20b())[0]
 
 
+@pytest.mark.parametrize("name", ["lecture", "megatron", "deepseek", "chinchilla"])
+def test_a_factorised_embedding_is_a_caveat(name: str) -> None:
+    spec = GPT.model_copy(update={"embedding": Embedding(d_embed=32)})
+    assert "the embedding is 32 wide; the formula takes d_model" in find(name).caveats(spec)
+
+
+@EVERY
+def test_caveats_say_nothing_of_arrays(convention: Convention) -> None:
+    swept = with_sizes(WINDOWED, {"d_model": np.array([64, 128]), "d_ff": np.array([96, 96])})
+    told = {*convention.caveats(swept), *convention.params_caveats(swept)}
+    assert told <= {*convention.caveats(WINDOWED), *convention.params_caveats(WINDOWED)}
+
+
 def test_quantities_follow_the_convention() -> None:
     params = next(quantity for quantity in QUANTITIES if quantity.name == "params")
     query = Query(convention="lecture")
-    assert params.compute(GPT, query) == {"lecture": 2 * 1000 * 64 + 12 * 3 * 64**2}
+    assert sum(params.compute(GPT, query).values()) == 2 * 1000 * 64 + 12 * 3 * 64**2
     assert sum(params.compute(GPT, replace(query, convention="palm")).values()) == sum(
         params.compute(GPT, Query()).values()
     )

@@ -1,0 +1,80 @@
+"""CLIP (Radford et al. 2021, arXiv:2103.00020): a text and a vision transformer whose last vectors are compared."""
+
+from __future__ import annotations
+
+from calc.architectures.common import activation
+from calc.architectures.config import Config
+from calc.spec import Attention, Contrast, Embedding, LayerGroup, Mlp, ModelSpec, Norm, Patches, Projection, Tower
+
+LAYER_NORM = Norm(kind="layernorm", bias=True)
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """Text as the main stack, pictures as the vision tower, one vector of each projected to projection_dim."""
+    cfg.architecture({"CLIPModel": True}, usual="CLIPModel")
+    text, vision = _part(cfg, "text"), _part(cfg, "vision")
+    shared = cfg.size("projection_dim", absent=512)
+    d_text = text.size("hidden_size", absent=512)
+    n_positions = text.size("max_position_embeddings", absent=77)
+    cfg.notes.append(
+        "text attention is causal: the cache counted is what generation would keep, which CLIP does not do"
+    )
+    return ModelSpec(
+        d_model=d_text,
+        vocab_size=text.size("vocab_size", absent=49408),
+        max_seq_len=n_positions,
+        embedding=Embedding(n_positions=n_positions),
+        layers=(_layer(text, d_text, n_heads=8, d_ff=2048, causal=True),),
+        final_norm=LAYER_NORM,
+        heads=(Projection(name="text_projection", d_out=shared, bias=False, per="sequence"),),
+        head=None,
+        vision=_vision(vision, shared),
+        contrast=Contrast(d_contrast=shared),
+    )
+
+
+def _part(cfg: Config, name: str) -> Config:
+    """The config of one tower. Where an older NAME_config_dict is given, it alone counts, as its class completes it."""
+    older = cfg.section(f"{name}_config_dict", absent=None, null=None)
+    newer = cfg.section(f"{name}_config", absent=None, null=None)
+    if older is None and newer is None:
+        newer = Config({}, f"{cfg.where}{name}_config.")
+        newer.notes = cfg.notes
+    return newer if older is None else older
+
+
+def _vision(cfg: Config, shared: int) -> Tower:
+    """Patches without bias, a class token, a norm before the layers and one on the class token behind them."""
+    d_model = cfg.size("hidden_size", absent=768)
+    image, patch = cfg.size("image_size", absent=224), cfg.size("patch_size", absent=32)
+    return Tower(
+        name="vision",
+        d_model=d_model,
+        embedding=Patches(
+            height=image,
+            width=image,
+            patch_height=patch,
+            patch_width=patch,
+            channels=cfg.size("num_channels", absent=3),
+            bias=False,
+            n_special=1,
+            n_positions=(image // patch) ** 2 + 1,
+            norm=LAYER_NORM,
+        ),
+        layers=(_layer(cfg, d_model, n_heads=12, d_ff=3072, causal=False),),
+        final_norm=LAYER_NORM,
+        heads=(Projection(name="visual_projection", d_out=shared, bias=False, per="sequence"),),
+    )
+
+
+def _layer(cfg: Config, d_model: int, *, n_heads: int, d_ff: int, causal: bool) -> LayerGroup:
+    """LayerNorm before each block, biases everywhere. n_heads, d_ff: what the tower's class takes where absent."""
+    n_heads = cfg.size("num_attention_heads", absent=n_heads)
+    cfg.multiple("hidden_size", d_model, "num_attention_heads", n_heads)
+    act = activation(cfg, "hidden_act", absent="quick_gelu")
+    return LayerGroup(
+        count=cfg.size("num_hidden_layers", absent=12, limit=10**5),
+        mixer=Attention(n_heads=n_heads, causal=causal, qkv_bias=True, out_bias=True, position="none"),
+        channel=Mlp(d_ff=cfg.size("intermediate_size", absent=d_ff), bias=True, activation=act),
+        norm=LAYER_NORM,
+    )

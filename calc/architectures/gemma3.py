@@ -1,0 +1,58 @@
+"""Gemma 3 (arXiv:2503.19786) with its eyes: the text model of `gemma3_text`, a SigLIP tower and a pooling projector."""
+
+from __future__ import annotations
+
+from calc.architectures import gemma3_text
+from calc.architectures.common import activation
+from calc.architectures.config import Config
+from calc.architectures.vision import LAYER_NORM, multimodal, square_grid, text_section, vision_section, vit_layer
+from calc.errors import Refused
+from calc.spec import Dense, ModelSpec, Norm, Patches, Projector, Tower
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """The published configs leave out of text_config what equals the class's defaults, the vocabulary of 262208 too."""
+    text = gemma3_text.spec(text_section(cfg, "gemma3_text"))
+    return multimodal(cfg, text, _tower(cfg), tied=True)
+
+
+def _tower(cfg: Config) -> Tower:
+    """SigLIP (arXiv:2303.15343), its pictures of one size, whose patches are averaged to `mm_tokens_per_image`."""
+    vision = vision_section(cfg, "siglip_vision_model")
+    if vision.flag("vision_use_head", absent=True):
+        raise Refused(f"{vision.where}vision_use_head", "false (the pooling head is not described)", "true or absent")
+    d_model, n_heads = vision.size("hidden_size"), vision.size("num_attention_heads")
+    vision.multiple("hidden_size", d_model, "num_attention_heads", n_heads)
+    pixels, patch = vision.size("image_size"), vision.size("patch_size")
+    side = pixels // patch
+    tokens = square_grid(cfg, "mm_tokens_per_image", cfg.size("mm_tokens_per_image", absent=256))
+    if side < tokens or side % tokens:
+        raise Refused("mm_tokens_per_image", f"a square whose side divides the {side} patches of a side", tokens**2)
+    layer = vit_layer(
+        vision.layers("num_hidden_layers"),
+        n_heads,
+        vision.size("intermediate_size"),
+        activation(vision, "hidden_act", absent="gelu_tanh"),
+    )
+    return Tower(
+        name="vision",
+        d_model=d_model,
+        embedding=Patches(
+            height=pixels,
+            width=pixels,
+            patch_height=patch,
+            patch_width=patch,
+            channels=vision.size("num_channels", absent=3),
+            n_positions=side**2,
+        ),
+        layers=(layer,),
+        final_norm=LAYER_NORM,
+        projectors=(
+            Projector(
+                merge=(side // tokens) ** 2,
+                join="mean",
+                norm=Norm(),
+                layers=(Dense(name="linear", bias=False),),
+            ),
+        ),
+    )

@@ -1,0 +1,81 @@
+"""Qwen3-Next (Qwen 2025): three gated delta nets for each gated attention, experts in every layer.
+
+Defaults as in transformers' Qwen3NextConfig. The pieces also build Qwen3.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calc.architectures.common import stack
+from calc.architectures.config import REFUSE, Config
+from calc.architectures.llama import attention, decoder
+from calc.architectures.qwen2_moe import channel_kinds, channel_of
+from calc.spec import Attention, DeltaNet, LayerGroup, Mlp, ModelSpec, Moe, Norm, QkNorm
+
+OFFSET = Norm(unit_offset=True)
+_WORDS = {"linear_attention": "linear", "full_attention": "full"}
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """Every `full_attention_interval`-th layer attends to all tokens, or those that `layer_types` names."""
+    channels = channel_kinds(cfg, cfg.layers("num_hidden_layers"))
+    made = channel_of(cfg, channels, shared=True)
+    cfg.only("use_sliding_window", False, why="no layer of this family has a window")
+    layers = hybrid(cfg, delta_net(cfg, fused=True), channels, made, kv_absent=2)
+    return decoder(cfg, layers, max_seq_len=32768, norm=OFFSET)
+
+
+def hybrid(
+    cfg: Config, delta: DeltaNet, channels: Sequence[str], made: Mapping[str, Mlp | Moe], *, kv_absent: int
+) -> dict[str, Any]:
+    """`layers` and `schedule` of layers that run a delta net or gated attention, then the channel mixer of `channels`.
+
+    kv_absent: key and value heads of the attention where the key is absent.
+    """
+    mixers: dict[str, Attention | DeltaNet] = {"linear": delta, "full": gated_attention(cfg, kv_absent)}
+
+    def layer(kind: str) -> LayerGroup:
+        mixer, _, channel = kind.partition("_")
+        return LayerGroup(count=1, mixer=mixers[mixer], channel=made[channel], norm=OFFSET)
+
+    words = mixer_kinds(cfg, len(channels))
+    return stack([f"{mixer}_{channel}" for mixer, channel in zip(words, channels, strict=True)], layer)
+
+
+def mixer_kinds(cfg: Config, n_layers: int) -> tuple[str, ...]:
+    """`linear` or `full` for each layer."""
+    period = cfg.size("full_attention_interval", absent=4)
+    words = cfg.words("layer_types", among=tuple(_WORDS), length=n_layers, absent=None, null=None)
+    if words is None:
+        return tuple("linear" if (i + 1) % period else "full" for i in range(n_layers))
+    return tuple(_WORDS[word] for word in words)
+
+
+def gated_attention(cfg: Config, kv_absent: int) -> Attention:
+    """A norm on each query and key head, a quarter of each head rotated, and a sigmoid gate on the result."""
+    cfg.only("attn_output_gate", True, why="the query projection is always doubled for the gate")
+    bias = cfg.flag("attention_bias", absent=False)
+    return attention(
+        cfg,
+        kv_absent=kv_absent,
+        kv_null=REFUSE,
+        d_head_absent=256,
+        qkv_bias=bias,
+        out_bias=bias,
+        qk_norm=QkNorm(norm=OFFSET),
+        gate=True,
+    )
+
+
+def delta_net(cfg: Config, *, fused: bool) -> DeltaNet:
+    """The gated delta net of a config's `linear_*` sizes."""
+    return DeltaNet(
+        n_key_heads=cfg.size("linear_num_key_heads", absent=16),
+        n_value_heads=cfg.size("linear_num_value_heads", absent=32),
+        d_key=cfg.size("linear_key_head_dim", absent=128),
+        d_value=cfg.size("linear_value_head_dim", absent=128),
+        d_conv=cfg.size("linear_conv_kernel_dim", absent=4),
+        fused=fused,
+    )

@@ -1,0 +1,67 @@
+"""The vision tower of Qwen3-VL and Qwen3.5 (arXiv:2511.21631): a ViT with 2-D rotary positions that merges patches."""
+
+from __future__ import annotations
+
+from calc.architectures.common import activation
+from calc.architectures.config import Config
+from calc.architectures.vision import LAYER_NORM, reaches_text, square_grid, vision_section, vit_layer
+from calc.errors import Refused
+from calc.spec import Dense, Patches, Projector, Tower
+
+
+def qwen_tower(cfg: Config, d_text: int, model_type: str, *, deepstack: bool) -> Tower:
+    """The tower that `vision_config` of `cfg` describes, for a language model of width d_text.
+
+    model_type: the family's; its towers call themselves that, or that and `_vision`. deepstack: whether the family has
+    more mergers, which read the layers `deepstack_visual_indexes` (Qwen3-VL). The size of picture is free; the one
+    taken here covers the learned grid of positions (48 x 48 patches of 16: 768 x 768 pixels). A still picture fills
+    both frames of a patch.
+    """
+    vision = vision_section(cfg, f"{model_type}_vision", model_type)
+    depth = vision.layers("depth", "num_hidden_layers")
+    d_model = vision.size("hidden_size")
+    n_heads = vision.size("num_heads", "num_attention_heads")
+    vision.multiple("hidden_size", d_model, "num_heads", n_heads)
+    patch = vision.size("patch_size", absent=16)
+    merge = vision.size("spatial_merge_size", absent=2, limit=64) ** 2
+    positions = vision.size("num_position_embeddings", absent=2304)
+    pixels = square_grid(vision, "num_position_embeddings", positions) * patch
+    reaches_text(vision, "out_hidden_size", d_text, absent=3584)
+    layers = (Dense(name="fc1"), Dense(name="fc2"))
+    projectors = [Projector(name="merger", merge=merge, before=LAYER_NORM, layers=layers)]
+    if deepstack and (count := _depths(vision, depth)):
+        projectors.append(Projector(name="deepstack", count=count, merge=merge, norm=LAYER_NORM, layers=layers))
+    return Tower(
+        name="vision",
+        d_model=d_model,
+        embedding=Patches(
+            height=pixels,
+            width=pixels,
+            patch_height=patch,
+            patch_width=patch,
+            channels=vision.size("in_channels", "in_chans", absent=3),
+            frames=vision.size("temporal_patch_size", absent=2, limit=64),
+            n_positions=positions,
+        ),
+        layers=(
+            vit_layer(
+                depth,
+                n_heads,
+                vision.size("intermediate_size"),
+                activation(vision, "hidden_act", absent="gelu_tanh"),
+                fused=True,
+                rope=True,
+            ),
+        ),
+        final_norm=None,
+        projectors=tuple(projectors),
+    )
+
+
+def _depths(vision: Config, depth: int) -> int:
+    """How many layers a merger of its own reads: 8, 16 and 24 where the key is absent."""
+    indexes = vision.numbers("deepstack_visual_indexes", absent=(8, 16, 24))
+    if len(set(indexes)) != len(indexes) or any(i >= depth for i in indexes):
+        expected = f"different numbers of layers, below depth = {depth}"
+        raise Refused(f"{vision.where}deepstack_visual_indexes", expected, list(indexes))
+    return len(indexes)

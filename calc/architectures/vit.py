@@ -1,0 +1,82 @@
+"""Vision Transformer (Dosovitskiy et al. 2021, arXiv:2010.11929), and the pieces that its descendants share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calc.architectures.common import activation, d_head
+from calc.architectures.config import Config
+from calc.errors import Refused
+from calc.spec import Attention, LayerGroup, Mlp, ModelSpec, Norm, Patches, Projection
+
+LAYER_NORM = Norm(kind="layernorm", bias=True)
+POOLING: dict[str, Any] = {"tanh": "tanh", "gelu": "gelu", "relu": "relu", "silu": "silu"}
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """A class token and learned positions, LayerNorm before each block, biases everywhere."""
+    kind = cfg.architecture(
+        {"ViTForImageClassification": "classifier", "ViTModel": "pooler"}, "ViTForImageClassification"
+    )
+    heads = (classifier(cfg, "classifier"),) if kind == "classifier" else (pooler(cfg),)
+    return encoder(cfg, pictures(cfg, n_special=1), heads)
+
+
+def pictures(cfg: Config, n_special: int) -> Patches:
+    """Square or oblong patches, and positions for all vectors of a picture of image_size."""
+    height, width = sides(cfg, "image_size", absent=224)
+    patch_height, patch_width = sides(cfg, "patch_size", absent=16)
+    return Patches(
+        height=height,
+        width=width,
+        patch_height=patch_height,
+        patch_width=patch_width,
+        channels=cfg.size("num_channels", absent=3),
+        n_special=n_special,
+        n_positions=(height // patch_height) * (width // patch_width) + n_special,
+    )
+
+
+def sides(cfg: Config, name: str, absent: int) -> tuple[int, int]:
+    """Height and width that one number, or a list of two, gives."""
+    if isinstance(cfg.raw.get(name), list):
+        height, width = cfg.numbers(name, length=2)
+        if 0 in (height, width):
+            raise Refused(f"{cfg.where}{name}", "numbers above 0", 0)
+        return height, width
+    side = cfg.size(name, absent=absent)
+    return side, side
+
+
+def encoder(cfg: Config, front: Patches, heads: tuple[Projection, ...]) -> ModelSpec:
+    """Layers that see all of their input, a norm behind them, and `heads`."""
+    d_model, n_heads = cfg.size("hidden_size"), cfg.size("num_attention_heads")
+    bias = cfg.flag("qkv_bias", absent=True)
+    layer = LayerGroup(
+        count=cfg.layers("num_hidden_layers"),
+        mixer=Attention(
+            n_heads=n_heads,
+            d_head=d_head(cfg, d_model, n_heads),
+            causal=False,
+            qkv_bias=bias,
+            out_bias=True,
+            position="none",
+        ),
+        channel=Mlp(
+            d_ff=cfg.size("intermediate_size"), bias=True, activation=activation(cfg, "hidden_act", absent="gelu")
+        ),
+        norm=LAYER_NORM,
+    )
+    return ModelSpec(d_model=d_model, embedding=front, layers=(layer,), final_norm=LAYER_NORM, heads=heads, head=None)
+
+
+def classifier(cfg: Config, name: str, norm: Norm | None = None) -> Projection:
+    """A linear layer on the class token. norm: on its input."""
+    return Projection(name=name, d_out=cfg.labels(), per="sequence", before=norm)
+
+
+def pooler(cfg: Config) -> Projection:
+    """A dense layer on the class token."""
+    act = cfg.choice("pooler_act", among=POOLING, absent="tanh")
+    d_out = cfg.size("pooler_output_size", absent=None, null=None)
+    return Projection(name="pooler", d_out=d_out, per="sequence", activation=act)

@@ -1,0 +1,144 @@
+"""wav2vec 2.0 (Baevski et al. 2020, arXiv:2006.11477): raw samples through convolutions into an encoder."""
+
+from __future__ import annotations
+
+from calc.architectures.common import activation
+from calc.architectures.config import Config
+from calc.errors import Refused
+from calc.spec import (
+    Attention,
+    Convolution,
+    Frames,
+    LayerGroup,
+    Mlp,
+    ModelSpec,
+    Norm,
+    PositionConvolution,
+    Projection,
+    Quantizer,
+)
+
+LAYER_NORM = Norm(kind="layernorm", bias=True)
+KERNELS, STRIDES, CHANNELS = (10, 3, 3, 3, 3, 2, 2), (5, 2, 2, 2, 2, 2, 2), (512,) * 7
+SAMPLES = 16_000
+"""One second of sound, which is counted where --frames says nothing else: the model has no length of its own."""
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """Norms behind the blocks, or before them where do_stable_layer_norm says so (the large models)."""
+    kind = head_kind(cfg, "Wav2Vec2")
+    pre = cfg.flag("do_stable_layer_norm", absent=False)
+    cfg.only("adapter_attn_dim", None, why="adapters in the layers are not described")
+    front = samples(cfg, kind).model_copy(
+        update={
+            "position_convolution": position_convolution(cfg),
+            "norm": None if pre else LAYER_NORM,
+        }
+    )
+    d_model, n_heads = cfg.size("hidden_size"), cfg.size("num_attention_heads")
+    cfg.multiple("hidden_size", d_model, "num_attention_heads", n_heads)
+    layer = LayerGroup(
+        count=cfg.layers("num_hidden_layers"),
+        mixer=Attention(n_heads=n_heads, causal=False, qkv_bias=True, out_bias=True, position="none"),
+        channel=Mlp(
+            d_ff=cfg.size("intermediate_size"), bias=True, activation=activation(cfg, "hidden_act", absent="gelu")
+        ),
+        norm=LAYER_NORM,
+        placement="pre" if pre else "post",
+    )
+    return ModelSpec(
+        d_model=d_model,
+        embedding=front,
+        layers=(layer,),
+        final_norm=LAYER_NORM if pre else None,
+        heads=heads(cfg, kind),
+        head=None,
+    )
+
+
+def head_kind(cfg: Config, prefix: str) -> str:
+    """What the class does with the encoder's result; what no field here describes is refused."""
+    cfg.only("add_adapter", False, why="the convolutions behind the encoder are not described")
+    cfg.only("use_weighted_layer_sum", False, why="a sum over all layers is not described")
+    return cfg.architecture(
+        {
+            f"{prefix}ForPreTraining": "pretraining",
+            f"{prefix}ForCTC": "ctc",
+            f"{prefix}ForSequenceClassification": "classifier",
+            f"{prefix}ForAudioFrameClassification": "frames",
+            f"{prefix}Model": "none",
+        },
+        usual=f"{prefix}ForPreTraining",
+    )
+
+
+def samples(cfg: Config, kind: str) -> Frames:
+    """The convolutions over raw samples, their projection, and in pre-training the codebooks that read them."""
+    channels = cfg.numbers("conv_dim", absent=CHANNELS)
+    kernels = cfg.numbers("conv_kernel", length=len(channels), absent=KERNELS)
+    strides = cfg.numbers("conv_stride", length=len(channels), absent=STRIDES)
+    for name, values in (("conv_dim", channels), ("conv_kernel", kernels), ("conv_stride", strides)):
+        if not values or 0 in values or len(values) != len(channels):
+            raise Refused(f"{cfg.where}{name}", "a list of numbers above 0, one a convolution", str(values))
+    bias = cfg.flag("conv_bias", absent=False)
+    every = cfg.choice("feat_extract_norm", among={"group": False, "layer": True}, absent=False)
+    act = activation(cfg, "feat_extract_activation", absent="gelu")
+    convolutions = tuple(
+        Convolution(
+            name=f"conv{i}",
+            n_channels=n,
+            kernel=kernel,
+            stride=stride,
+            bias=bias,
+            norm="layer" if every else "channel" if i == 0 else None,
+            activation=act,
+        )
+        for i, (n, kernel, stride) in enumerate(zip(channels, kernels, strides, strict=True))
+    )
+    masks = cfg.number("mask_time_prob", absent=0.05) > 0 or cfg.number("mask_feature_prob", absent=0.0) > 0
+    cfg.notes.append(f"counted for {SAMPLES} samples, one second, where --frames gives no number")
+    return Frames(
+        n_frames=SAMPLES,
+        d_frame=1,
+        convolutions=convolutions,
+        before=LAYER_NORM,
+        quantizer=_quantizer(cfg) if kind == "pretraining" else None,
+        mask_vector=masks,
+    )
+
+
+def heads(cfg: Config, kind: str) -> tuple[Projection, ...]:
+    """A dense layer on every step or, behind a mean over them, on the sequence."""
+    match kind:
+        case "pretraining":
+            return (Projection(name="project_hid", d_out=cfg.size("proj_codevector_dim", absent=256)),)
+        case "ctc":
+            return (Projection(name="ctc", d_out=cfg.size("vocab_size", absent=32)),)
+        case "frames":
+            return (Projection(name="classifier", d_out=cfg.labels()),)
+        case "classifier":
+            width = cfg.size("classifier_proj_size", absent=256)
+            inner = Projection(name="projector", d_out=width)
+            return inner, Projection(
+                name="classifier", d_in=width, d_out=cfg.labels(), per="sequence", reads="projector"
+            )
+    return ()
+
+
+def _quantizer(cfg: Config) -> Quantizer:
+    n_codebooks = cfg.size("num_codevector_groups", absent=2)
+    d_code = cfg.size("codevector_dim", absent=256)
+    cfg.multiple("codevector_dim", d_code, "num_codevector_groups", n_codebooks)
+    return Quantizer(
+        n_codebooks=n_codebooks,
+        n_entries=cfg.size("num_codevectors_per_group", absent=320),
+        d_code=d_code,
+        d_target=cfg.size("proj_codevector_dim", absent=256),
+    )
+
+
+def position_convolution(cfg: Config) -> PositionConvolution:
+    """The convolution that stands in for positions."""
+    n_groups = cfg.size("num_conv_pos_embedding_groups", absent=16)
+    cfg.multiple("hidden_size", cfg.size("hidden_size"), "num_conv_pos_embedding_groups", n_groups)
+    return PositionConvolution(kernel=cfg.size("num_conv_pos_embeddings", absent=128), n_groups=n_groups)

@@ -1,0 +1,78 @@
+"""Whisper (Radford et al. 2022, arXiv:2212.04356): an encoder of mel frames and a decoder of text that reads it."""
+
+from __future__ import annotations
+
+from calc.architectures.common import activation
+from calc.architectures.config import Config
+from calc.spec import (
+    Attention,
+    Convolution,
+    Embedding,
+    Frames,
+    Head,
+    LayerGroup,
+    Mlp,
+    ModelSpec,
+    Norm,
+    Tower,
+)
+
+LAYER_NORM = Norm(kind="layernorm", bias=True)
+FRAMES_PER_POSITION = 2
+"""The second convolution takes every other frame."""
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """LayerNorm before each block, biases everywhere but on keys, fixed encoder positions, head tied."""
+    cfg.architecture({"WhisperForConditionalGeneration": True}, usual="WhisperForConditionalGeneration")
+    cfg.only("tie_word_embeddings", True, why="an untied head is not described by published configs of this family")
+    d_model = cfg.size("d_model", "hidden_size")
+    n_positions = cfg.size("max_target_positions", absent=448)
+    return ModelSpec(
+        d_model=d_model,
+        vocab_size=cfg.size("vocab_size"),
+        max_seq_len=n_positions,
+        embedding=Embedding(n_positions=n_positions),
+        layers=(_layer(cfg, "decoder", d_model),),
+        final_norm=LAYER_NORM,
+        head=Head(tied=True),
+        encoder=Tower(
+            name="encoder",
+            d_model=d_model,
+            embedding=_frames(cfg, d_model),
+            layers=(_layer(cfg, "encoder", d_model),),
+            final_norm=LAYER_NORM,
+        ),
+    )
+
+
+def _frames(cfg: Config, d_model: int) -> Frames:
+    """Two convolutions of 3 frames, the second with stride 2. The positions are sinusoids in a table kept frozen."""
+    n_positions = cfg.size("max_source_positions", absent=1500)
+    return Frames(
+        n_frames=FRAMES_PER_POSITION * n_positions,
+        d_frame=cfg.size("num_mel_bins", absent=80),
+        convolutions=(
+            Convolution(name="conv1", n_channels=d_model, kernel=3, padding=1),
+            Convolution(name="conv2", n_channels=d_model, kernel=3, stride=FRAMES_PER_POSITION, padding=1),
+        ),
+        project=False,
+        n_positions=n_positions,
+        trained_positions=False,
+    )
+
+
+def _layer(cfg: Config, side: str, d_model: int) -> LayerGroup:
+    """The layers of the encoder or the decoder, each with sizes of its own."""
+    n_heads = cfg.size(f"{side}_attention_heads")
+    cfg.multiple("d_model", d_model, f"{side}_attention_heads", n_heads)
+    decodes = side == "decoder"
+    mixer = Attention(n_heads=n_heads, causal=decodes, qkv_bias=True, k_bias=False, out_bias=True, position="none")
+    act = activation(cfg, "activation_function", absent="gelu")
+    return LayerGroup(
+        count=cfg.layers(f"{side}_layers"),
+        mixer=mixer,
+        cross=mixer.model_copy(update={"causal": False}) if decodes else None,
+        channel=Mlp(d_ff=cfg.size(f"{side}_ffn_dim"), bias=True, activation=act),
+        norm=LAYER_NORM,
+    )

@@ -1,0 +1,39 @@
+"""What a Conformer adds to a layer: its convolution module, and scores of distances as in Transformer-XL."""
+
+from __future__ import annotations
+
+from calc.blocks.convolution import convolution
+from calc.blocks.linear import elementwise, linear, norm
+from calc.load import Load
+from calc.op import Op, Part, Weight
+from calc.sizes import Size
+from calc.spec import ConvolutionModule, Norm
+
+
+def convolution_module(spec: ConvolutionModule, d_model: Size, tokens: Size) -> Part:
+    """x [tokens, d_model] -> the same, 2 * tokens * d_model * (3 * d_model + kernel) FLOPs (Gulati et al. 2020)."""
+    body = (
+        convolution("pointwise_in", tokens, d_model, 2 * d_model, (1,), bias=spec.bias),
+        elementwise("glu", "convolution"),
+        convolution("depthwise", tokens, d_model, d_model, (spec.kernel,), groups=d_model, bias=spec.bias),
+        norm("batch_norm", Norm(kind="layernorm", bias=True), (d_model,)),
+        elementwise("activation", "convolution"),
+        convolution("pointwise_out", tokens, d_model, d_model, (1,), bias=spec.bias),
+    )
+    return Part("convolution", body)
+
+
+def distance_scores(load: Load, d_model: Size, heads: Size, d_head: Size) -> tuple[Op, Op]:
+    """A projection of the sinusoids of all 2 * seq - 1 distances, and every query's product with each of them.
+
+    Two learned vectors a head are added to the queries, one before these products and one before those with the keys
+    (Dai et al. 2019, arXiv:1901.02860, section 3.3). The projection is the same for all sequences and runs once.
+    """
+    distances = 0 if load.decode else 2 * load.seq - 1
+    project = linear("pos_proj", distances, d_model, heads * d_head, "positional")
+    biases = tuple(Weight(f"pos_bias_{name}", (heads, d_head), "positional") for name in ("u", "v"))
+    products = 2 * load.batch * heads * load.seq * distances * d_head
+    return (
+        Op(project.name, project.kind, "positional", project.flops, project.weights, input_grad=False),
+        Op("distance_scores", "attention", "positional", products, biases),
+    )

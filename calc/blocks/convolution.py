@@ -1,0 +1,41 @@
+"""Convolutions: the op and the length that it leaves."""
+
+from __future__ import annotations
+
+from math import prod
+
+from calc.op import Component, Op, Weight
+from calc.sizes import Size, exact_div, floor_div
+
+
+def convolution(
+    name: str,
+    places: Size,
+    d_in: Size,
+    d_out: Size,
+    kernel: tuple[int, ...],
+    *,
+    groups: Size = 1,
+    bias: bool = True,
+    trained: bool = True,
+    input_grad: bool = True,
+    component: Component = "convolution",
+) -> Op:
+    """x [d_in, ...] -> [d_out, places] by a weight [d_out, d_in / groups, *kernel].
+
+    places: positions of the result, of all sequences together, edges that padding fills included: FLOPs are
+    2 * places * d_out * d_in / groups * kernel, as torch's counter has them.
+    """
+    per_group = exact_div(d_in, groups)
+    weights = [Weight(f"{name}.weight", (d_out, per_group, *kernel), component, trained)]
+    if bias:
+        weights.append(Weight(f"{name}.bias", (d_out,), component, trained))
+    flops = 2 * places * d_out * per_group * prod(kernel)
+    return Op(name, "linear", component, flops, tuple(weights), input_grad=input_grad)
+
+
+def steps(n: Size, kernel: int, stride: int, padding: int) -> Size:
+    """Positions that a convolution over n leaves: floor((n + 2 * padding - kernel) / stride) + 1, as torch's Conv1d."""
+    if stride == 1:
+        return n + (2 * padding - kernel + 1)
+    return floor_div(n + (2 * padding - kernel), stride) + 1

@@ -1,0 +1,105 @@
+"""A picture through a residual network to vectors, and the queries that a detector's decoder starts from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calc.blocks.convolution import convolution, steps
+from calc.blocks.linear import elementwise
+from calc.load import Load
+from calc.op import Op, Part, Weight
+from calc.sizes import Size, exact_div
+from calc.spec import Queries, ResNet
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """How large the picture still is, in how many sequences, and whether something before it is trained."""
+
+    batch: Size
+    height: Size
+    width: Size
+    trained: bool = False
+
+    def after(self, kernel: int, stride: int) -> _Picture:
+        """Behind a convolution or pooling padded by half its kernel."""
+        height, width = (steps(side, kernel, stride, kernel // 2) for side in (self.height, self.width))
+        return _Picture(self.batch, height, width, self.trained)
+
+    @property
+    def places(self) -> Size:
+        return self.batch * self.height * self.width
+
+
+def resnet(spec: ResNet, vocab_size: Size, d_model: Size, load: Load) -> tuple[Part, Size]:
+    """Pictures [batch, channels, height, width] -> [batch, height / 32 * width / 32, d_model] (halves rounded up).
+
+    FLOPs 2 * places * channels in * channels out * kernel of each convolution. Where everything before a convolution is
+    frozen, its input needs no gradient.
+    """
+    height, width = (spec.height, spec.width) if load.image is None else load.image
+    body, picture = _stem(spec, _Picture(load.batch, height, width))
+    d_in = spec.stem
+    for i, (depth, d_out) in enumerate(zip(spec.depths, spec.widths, strict=True)):
+        stride = 2 if i or spec.halve_first_stage else 1
+        layers: list[Part] = []
+        for j in range(depth):
+            part, picture = _layer(
+                spec, f"layers.{j}", d_in, d_out, stride if j == 0 else 1, i >= spec.trained_from, picture
+            )
+            layers.append(part)
+            d_in = d_out
+        body.append(Part(f"stages.{i}", tuple(layers)))
+    backbone = Part("backbone", tuple(body))
+    project = convolution("project_in", picture.places, d_in, d_model, (1, 1), input_grad=picture.trained)
+    front: list[Part | Op] = [backbone, project]
+    if spec.axis_positions is not None:
+        shape = (spec.axis_positions, exact_div(d_model, 2))
+        tables = tuple(Weight(f"{axis}.weight", shape, "positional") for axis in ("row", "column"))
+        front.append(Op("position", "gather", "positional", weights=tables))
+    return Part("embedding", tuple(front)), picture.height * picture.width
+
+
+def _stem(spec: ResNet, picture: _Picture) -> tuple[list[Part | Op], _Picture]:
+    """A convolution of 7 x 7 and a pooling of 3 x 3, which halve the picture twice."""
+    trained = spec.trained_from < 0
+    picture = picture.after(7, 2)
+    conv = convolution(
+        "stem", picture.places, spec.channels, spec.stem, (7, 7), bias=False, trained=trained, input_grad=False
+    )
+    halved = picture.after(3, 2)
+    return [conv, elementwise("stem_activation", "convolution")], _Picture(
+        halved.batch, halved.height, halved.width, trained
+    )
+
+
+def _layer(
+    spec: ResNet, name: str, d_in: int, d_out: int, stride: int, trained: bool, before: _Picture
+) -> tuple[Part, _Picture]:
+    """Two or three convolutions, and one on the shortcut where width or size change."""
+    inner = d_out // 4 if spec.bottleneck else d_out
+    shapes = [(d_in, inner, 3, stride), (inner, d_out, 3, 1)]
+    if spec.bottleneck:
+        first, middle = (stride, 1) if spec.stride_first else (1, stride)
+        shapes = [(d_in, inner, 1, first), (inner, inner, 3, middle), (inner, d_out, 1, 1)]
+    body: list[Op] = []
+    after = before
+    for i, (wide, out, kernel, step) in enumerate(shapes):
+        after = after.after(kernel, step)
+        places, grad = after.places, after.trained
+        body.append(
+            convolution(f"conv{i}", places, wide, out, (kernel, kernel), bias=False, trained=trained, input_grad=grad)
+        )
+        after = _Picture(after.batch, after.height, after.width, after.trained or trained)
+    if d_in != d_out or stride != 1:
+        grad = before.trained
+        body.append(
+            convolution("shortcut", after.places, d_in, d_out, (1, 1), bias=False, trained=trained, input_grad=grad)
+        )
+    return Part(name, (*body, elementwise("activation", "convolution"))), after
+
+
+def queries(spec: Queries, vocab_size: Size, d_model: Size, load: Load) -> tuple[Part, Size]:
+    """n_queries learned vectors for each picture, whatever the length asked for."""
+    table = Weight("query.weight", (spec.n_queries, d_model), "embedding")
+    return Part("embedding", (Op("query", "gather", "embedding", weights=(table,)),)), spec.n_queries

@@ -1,0 +1,43 @@
+"""Pixels in, vectors out: patch embedding as a convolution whose kernel is one patch."""
+
+from __future__ import annotations
+
+from calc.blocks.linear import norm
+from calc.load import Load
+from calc.op import Op, Part, Weight
+from calc.sizes import Size, floor_div
+from calc.spec import Patches
+
+
+def patches(spec: Patches, vocab_size: Size, d_model: Size, load: Load) -> tuple[Part, Size]:
+    """Pictures [batch, channels, height, width] -> [batch, rows * columns + n_special, d_model].
+
+    FLOPs 2 * batch * rows * columns * d_model * channels * frames * patch_height * patch_width; rows are
+    floor((height - patch_height) / stride_height) + 1, as in torch's Conv2d without padding. Pixels need no gradient.
+    """
+    height, width = (spec.height, spec.width) if load.image is None else load.image
+    rows = _steps(height, spec.patch_height, spec.stride_height)
+    columns = _steps(width, spec.patch_width, spec.stride_width)
+    pixels = spec.channels * spec.frames * spec.patch_height * spec.patch_width
+    kernel = (spec.patch_height, spec.patch_width)
+    kernel = kernel if spec.frames == 1 else (spec.frames, *kernel)
+    weights = [Weight("patch.weight", (d_model, spec.channels, *kernel), "convolution")]
+    if spec.bias:
+        weights.append(Weight("patch.bias", (d_model,), "convolution"))
+    flops = 2 * load.batch * rows * columns * d_model * pixels
+    body = [Op("patch", "linear", "convolution", flops, tuple(weights), input_grad=False)]
+    if spec.n_special:
+        special = Weight("special.weight", (spec.n_special, d_model), "embedding")
+        body.append(Op("special", "gather", "embedding", weights=(special,)))
+    if spec.n_positions is not None:
+        tables = () if spec.position_tables == 1 else (spec.position_tables,)
+        rows_of = Weight("position.weight", (*tables, spec.n_positions, d_model), "positional")
+        body.append(Op("position", "gather", "positional", weights=(rows_of,)))
+    if spec.norm is not None:
+        body.append(norm("norm", spec.norm, (d_model,)))
+    return Part("embedding", tuple(body)), rows * columns + spec.n_special
+
+
+def _steps(pixels: Size, patch: Size, stride: Size | None) -> Size:
+    """How many patches fit along one side."""
+    return floor_div(pixels, patch) if stride is None else floor_div(pixels - patch, stride) + 1

@@ -1,0 +1,34 @@
+"""The projector behind a vision tower."""
+
+from __future__ import annotations
+
+from calc.blocks.linear import elementwise, linear, norm
+from calc.load import Load
+from calc.op import Op, Part
+from calc.sizes import Size, exact_div
+from calc.spec import Projector
+
+
+def projector(spec: Projector, d_model: Size, d_reader: Size, load: Load) -> Part:
+    """[batch, seq - skip, d_model] -> [batch, (seq - skip) / merge, d_reader], for a stack of width d_reader.
+
+    FLOPs 2 * vectors * d_in * d_out a dense layer; the mean as a product takes 2 * batch * (seq - skip) *
+    ((seq - skip) / merge) * d_model more, and of its operands only the vectors need a gradient.
+    """
+    read = load.seq - spec.skip
+    given = exact_div(read, spec.merge)
+    body: list[Op] = [] if spec.before is None else [norm("before", spec.before, (d_model,))]
+    width = spec.merge * d_model if spec.join == "concat" else d_model
+    if spec.join == "mean-product":
+        body.append(Op("pool", "linear", "other", 2 * load.batch * read * given * d_model))
+    if spec.norm is not None:
+        body.append(norm("norm", spec.norm, (width,)))
+    for i, layer in enumerate(spec.layers):
+        if i:
+            body.append(elementwise(f"activation_{i}", "other"))
+        d_out = d_reader if i == len(spec.layers) - 1 else width if layer.d_out is None else layer.d_out
+        body.append(linear(layer.name, load.batch * given, width, d_out, "other", bias=layer.bias))
+        width = d_out
+    if spec.count == 1:
+        return Part(spec.name, tuple(body))
+    return Part(f"{spec.name}.{{}}", tuple(body), calls=spec.count, copies=spec.count)

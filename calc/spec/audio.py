@@ -1,0 +1,106 @@
+"""The front of sound: convolutions over frames of a spectrogram, or over raw samples, that shorten the sequence."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from calc.errors import Refused
+from calc.spec.attention import Norm
+from calc.spec.channels import Activation
+from calc.spec.fields import Dim, Node
+
+
+class Convolution(Node):
+    """One convolution over time, or over time and the values of a frame (dims 2, a square kernel), and its activation.
+
+    n_channels: that it gives; a glu halves them. padding: zeros on either side. norm: a weight and a bias for each
+    channel, over one step's channels (`layer`), over one channel's steps (`channel`), or over the batch (`batch`).
+    """
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    n_channels: Dim
+    kernel: int = Field(gt=0, le=10**4)
+    stride: int = Field(default=1, gt=0, le=10**4)
+    padding: int = Field(default=0, ge=0, le=10**4)
+    dims: Literal[1, 2] = 1
+    bias: bool = True
+    glu: bool = False
+    norm: Literal["layer", "channel", "batch"] | None = None
+    activation: Activation | None = "gelu"
+
+    def group(self, outer: str) -> str:
+        """Its own name, with its tower's before it: convolutions differ in channels."""
+        return f"{outer}_{self.name}" if outer else self.name
+
+    def steps(self, n: int) -> int:
+        """How many steps are left of n."""
+        return (n + 2 * self.padding - self.kernel) // self.stride + 1
+
+
+class PositionConvolution(Node):
+    """A grouped convolution over the sequence whose result is added in place of positions (Baevski et al. 2020).
+
+    Half the kernel is padded on either side, and an even kernel's one step too many is dropped. The weight is kept as
+    directions and, for each step of the kernel, a length (weight normalisation: Salimans & Kingma 2016).
+    runs: False where the weights are there and nothing uses them (wav2vec2-conformer).
+    """
+
+    kernel: int = Field(gt=0, le=10**4)
+    n_groups: int = Field(gt=0, le=10**6)
+    runs: bool = True
+
+
+class Quantizer(Node):
+    """Codebooks that give the targets of a contrastive loss (wav2vec 2.0: Baevski et al. 2020, section 2).
+
+    n_codebooks: how many an entry is chosen from at once. n_entries: of each. d_code: width of all chosen entries
+    together. d_target: to which they are projected.
+    """
+
+    n_codebooks: int = Field(gt=0, le=10**4)
+    n_entries: Dim
+    d_code: Dim
+    d_target: Dim
+
+
+class Frames(Node):
+    """Audio to vectors: convolutions, what they give as one vector a step, projection, positions.
+
+    n_frames: frames (or samples) of one sequence that the model is made for; a Load's `source` takes their place.
+    d_frame: values of a frame, e.g. mel bins; 1 for raw samples. before: a norm ahead of the projection.
+    project: whether a dense layer brings the result to d_model; without one the last convolution must give d_model.
+    n_positions, trained_positions: rows of a position table and whether it is learned. sinusoidal: fixed positions.
+    mask_vector: a learned vector takes the place of masked steps. norm: on the sum, ahead of the layers.
+    """
+
+    kind: Literal["frames"] = "frames"
+    n_frames: Dim
+    d_frame: Dim
+    convolutions: tuple[Convolution, ...] = Field(min_length=1)
+    before: Norm | None = None
+    project: bool = True
+    project_bias: bool = True
+    n_positions: Dim | None = None
+    trained_positions: bool = True
+    sinusoidal: bool = False
+    position_convolution: PositionConvolution | None = None
+    quantizer: Quantizer | None = None
+    mask_vector: bool = False
+    norm: Norm | None = None
+
+    @model_validator(mode="after")
+    def _something_is_left(self) -> Self:
+        if self.vectors_of(self.n_frames) < 1:
+            raise Refused("n_frames", "more than the convolutions take away", self.n_frames)
+        order = [each.dims for each in self.convolutions]
+        if order != sorted(order, reverse=True):
+            raise Refused("convolutions", "those over frame values (dims 2) ahead of those over time alone", order)
+        return self
+
+    def vectors_of(self, n_frames: int) -> int:
+        """How many vectors so many frames give."""
+        for each in self.convolutions:
+            n_frames = each.steps(n_frames)
+        return n_frames

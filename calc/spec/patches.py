@@ -1,0 +1,48 @@
+"""The front of pictures: a convolution that turns each patch of pixels into a vector."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from calc.errors import Refused
+from calc.spec.attention import Norm
+from calc.spec.fields import Dim, Node
+
+
+class Patches(Node):
+    """Patch embedding (ViT: Dosovitskiy et al. 2021, equation 1): rows * columns vectors a picture, and learned ones.
+
+    height, width: pixels of the picture that the model is made for; a Load's `image` takes their place.
+    patch_height, patch_width: pixels of one patch. stride_height, stride_width: pixels from a patch to the next, None:
+    as far as the patch is wide (AST's patches overlap). channels: of the picture. frames: how many pictures in time one
+    patch spans (Qwen-VL: 2; a still picture is laid in all of them). n_special: learned vectors beside the patches
+    (class, distillation, registers). n_positions: rows of a learned position table, None where there is none; at
+    another picture size it is interpolated, so its rows are a size of their own.
+    position_tables: how many tables of that length there are (one each for row and column: 2).
+    norm: on the sum, before the layers (CLIP).
+    """
+
+    kind: Literal["patches"] = "patches"
+    height: Dim
+    width: Dim
+    patch_height: Dim
+    patch_width: Dim
+    stride_height: Dim | None = None
+    stride_width: Dim | None = None
+    channels: Dim = 3
+    frames: int = Field(default=1, gt=0, le=64)
+    bias: bool = True
+    n_special: int = Field(default=0, ge=0, le=2**16)
+    n_positions: Dim | None = None
+    position_tables: int = Field(default=1, gt=0, le=3)
+    norm: Norm | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        for side in ("height", "width"):
+            pixels, patch = getattr(self, side), getattr(self, f"patch_{side}")
+            if pixels < patch:
+                raise Refused(side, f"at least the patch's {patch} pixels", pixels)
+        return self

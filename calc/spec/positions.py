@@ -1,0 +1,31 @@
+"""Positions that attention knows from distances between tokens, by learned tables."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from calc.spec.fields import Dim, Node
+
+
+class Buckets(Node):
+    """A learned number for each head and bucket of distances, added to the scores (T5: Raffel et al. 2020, section 2.1).
+
+    Half of the buckets hold one distance each, the others widen logarithmically up to max_distance; both ends of the
+    sequence have their own half where attention is not causal.
+    shared: all layers of the stack use one table, which stands beside the layers (T5); False: each has its own (UMT5).
+    """
+
+    n_buckets: Dim = 32
+    max_distance: int = Field(default=128, gt=0, le=2**31)
+    shared: bool = True
+
+
+class Shaw(Node):
+    """A learned vector for each clipped distance, added to the keys and to the values (Shaw et al. 2018, equations 3, 4).
+
+    max_distance: distances are clipped to it, so that a table has 2 * max_distance + 1 rows of d_head, which all heads
+    share. values: whether values have a table beside the keys' (Huang et al. 2018 leave it out).
+    """
+
+    max_distance: Dim = 16
+    values: bool = True

@@ -1,0 +1,49 @@
+"""What brings a vision tower's vectors to the width of the language model that reads them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from calc.spec.attention import Norm
+from calc.spec.channels import Activation
+from calc.spec.fields import Dim, Node
+
+
+class Dense(Node):
+    """One dense layer of a projector. d_out: None means as wide as what it reads; the last layer of all gives the width
+    of the stack that reads the projector, whatever stands here."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    d_out: Dim | None = None
+    bias: bool = True
+
+    def group(self, outer: str) -> str:
+        """Its own name behind its projector's: the layers differ in width."""
+        return f"{outer}_{self.name}"
+
+
+class Projector(Node):
+    """Neighbouring vectors joined, normed and passed through dense layers with an activation between them.
+
+    merge: how many vectors become one, side by side (`concat`: Qwen-VL's 2 x 2 patches) or as their `mean` (Gemma 3);
+    `mean-product` is the mean as a product with a matrix of ones and zeros, which multiplies every vector with every
+    result (Gemma 4). skip: vectors at the end that it leaves out (Llama 4's class token).
+    before, norm: on each vector before joining, and on what joining gave. count: how many such projectors read the
+    tower at different depths (Qwen3-VL's DeepStack).
+    """
+
+    name: str = Field(default="projector", pattern=r"^[a-z][a-z0-9_]*$")
+    count: int = Field(default=1, gt=0, le=10**3)
+    merge: int = Field(default=1, gt=0, le=4096)
+    join: Literal["concat", "mean", "mean-product"] = "concat"
+    skip: int = Field(default=0, ge=0, le=2**16)
+    before: Norm | None = None
+    norm: Norm | None = None
+    layers: tuple[Dense, ...] = Field(min_length=1)
+    activation: Activation = "gelu"
+
+    def group(self, outer: str) -> str:
+        """Its own name, with its tower's before it."""
+        return f"{outer}_{self.name}" if outer else self.name

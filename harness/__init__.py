@@ -1,0 +1,1 @@
+"""The bench: what holds the calculator against the machine it runs on."""

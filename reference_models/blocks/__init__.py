@@ -1,0 +1,35 @@
+"""Blocks as modules, the twins of `calc.blocks`. Three explicit tables say which description is built as what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from calc.spec import Attention, DeltaNet, Embedding, LinearAttention, Mamba, Mamba2, Mlp, Moe, Node, Trajectory
+from reference_models.blocks.attention import SelfAttention
+from reference_models.blocks.delta_net import GatedDeltaNet
+from reference_models.blocks.embedding import TokenEmbedding
+from reference_models.blocks.linear_attention import KernelAttention
+from reference_models.blocks.mamba import MambaMixer
+from reference_models.blocks.mamba2 import Mamba2Mixer
+from reference_models.blocks.mlp import FeedForward
+from reference_models.blocks.moe import MixtureOfExperts
+from reference_models.blocks.trajectory import TrajectoryEmbedding
+
+MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
+    Attention: SelfAttention,
+    LinearAttention: KernelAttention,
+    DeltaNet: GatedDeltaNet,
+    Mamba: MambaMixer,
+    Mamba2: Mamba2Mixer,
+}
+"""(spec, d_model) -> module with a `name`, `new_cache(length)` and `forward(x, step, cache)`."""
+
+CHANNELS: dict[type[Node], Callable[..., nn.Module]] = {Mlp: FeedForward, Moe: MixtureOfExperts}
+"""(spec, d_model) -> module with a `name` and `forward(x, step)`."""
+
+FRONTS: dict[type[Node], Callable[..., nn.Module]] = {Embedding: TokenEmbedding, Trajectory: TrajectoryEmbedding}
+"""(spec, vocab_size, d_model) -> module with `forward(inputs, step) -> [batch, n, d_model]`."""
+
+__all__ = ["CHANNELS", "FRONTS", "MIXERS"]

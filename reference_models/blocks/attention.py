@@ -1,0 +1,240 @@
+"""Attention over keys and values: multi-head, multi-query, grouped-query; over the sequence itself or over a source."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from calc.spec import Attention, QkNorm
+from reference_models.blocks.linear import NormLayer, softcap
+from reference_models.blocks.positions import alibi, rotate, rotation
+from reference_models.blocks.relative import RelativeBias, RelativeVectors
+from reference_models.cache import Fixed, Growing, LayerCache, Static
+from reference_models.step import Step, recomputed
+from reference_models.support import supported
+
+FIELDS = (
+    *("n_heads", "n_kv_heads", "d_head", "d_value", "causal", "window", "chunked", "position", "rope", "scale"),
+    *("qkv_bias", "k_bias", "out_bias", "fused", "gate", "kv", "qk_norm", "v_norm", "softcap", "sinks"),
+    *("buckets", "shaw"),
+)
+"""Fields of the spec that are computed here."""
+
+
+class SelfAttention(nn.Module):
+    """Projections, scores, softmax, weighted values, output projection.
+
+    A fused projection holds all queries, then all keys, then all values. With a gate, each head's queries are followed
+    by as many gates as it has values.
+    """
+
+    name = "attention"
+
+    def __init__(self, spec: Attention, d_model: int) -> None:
+        super().__init__()
+        supported(spec, *FIELDS)
+        if spec.kv == "earlier":
+            raise NotImplementedError("Attention.kv = 'earlier': no module computes it yet")
+        self.spec = spec
+        self.n_heads, self.n_kv_heads, self.d_head, self.d_value = head_sizes(spec, d_model)
+        self.widths = {
+            "q": self.n_heads * (self.d_head + self.d_value if spec.gate else self.d_head),
+            "k": self.n_kv_heads * self.d_head,
+            "v": self.n_kv_heads * self.d_value,
+        }
+        if spec.fused:
+            self.qkv_proj = nn.Linear(d_model, sum(self.widths.values()), bias=spec.qkv_bias)
+        else:
+            for one in "qk" if spec.kv == "keys" else "qkv":
+                bias = spec.k_bias if one == "k" and spec.k_bias is not None else spec.qkv_bias
+                self.add_module(f"{one}_proj", nn.Linear(d_model, self.widths[one], bias=bias))
+        if spec.qk_norm is not None:
+            self.q_norm = _qk_norm(spec.qk_norm, self.n_heads, self.d_head)
+            self.k_norm = _qk_norm(spec.qk_norm, self.n_kv_heads, self.d_head)
+        if spec.v_norm is not None:
+            self.v_norm = NormLayer(spec.v_norm, (self.d_value,))
+        if spec.sinks:
+            self.sinks = nn.Parameter(torch.zeros(self.n_heads))
+        self._add_relative()
+        self.o_proj = nn.Linear(self.n_heads * self.d_value, d_model, bias=spec.out_bias)
+
+    def _add_relative(self) -> None:
+        buckets, shaw = self.spec.buckets, self.spec.shaw
+        if buckets is not None and not buckets.shared:
+            self.relative_bias = RelativeBias(buckets, self.n_heads)
+        if shaw is not None:
+            self.relative_key = RelativeVectors(shaw, self.d_head)
+            if shaw.values:
+                self.relative_value = RelativeVectors(shaw, self.d_value)
+
+    def new_cache(self, length: int | None) -> LayerCache | None:
+        """An empty cache that grows (None) or has room for `length` tokens; attention to both sides keeps nothing."""
+        if not self.spec.causal:
+            return None
+        return Growing(self.spec.window) if length is None else Static(length, self.spec.window)
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        """x [batch, seq, d_model] -> the same shape."""
+        spec, seq = self.spec, x.shape[1]
+        q, k, v, gate = self._project(x)
+        if spec.position == "rope":
+            cos, sin = rotation(spec.rope, self.d_head, step.positions)
+            q, k = (rotate(t, cos, sin, interleaved=spec.rope.interleaved) for t in (q, k))
+        if isinstance(cache, Growing | Static):
+            (k, v), keys = cache.update(step.start, k=k, v=v)
+        else:
+            keys = torch.arange(seq, device=x.device)
+        queries = torch.arange(step.start, step.start + seq, device=x.device)
+        values = attend(
+            spec,
+            q,
+            k,
+            v,
+            step,
+            mask=step.mask(seq, keys, causal=spec.causal, window=spec.window, chunked=spec.chunked),
+            sinks=self.sinks if spec.sinks else None,
+            **self._relative(queries, keys, step),
+        )
+        values = values.transpose(1, 2).flatten(2)
+        return self.o_proj(values if gate is None else values * gate.sigmoid())
+
+    def _relative(self, queries: Tensor, keys: Tensor, step: Step) -> dict[str, Tensor]:
+        """What attention is told of the distances between its queries and keys, beside what rotary positions tell."""
+        if self.spec.position == "alibi":
+            return {"bias": alibi(self.n_heads, queries, keys)}
+        if self.spec.buckets is not None:
+            table = step.relative if self.spec.buckets.shared else self.relative_bias
+            return {"bias": table(queries, keys, causal=self.spec.causal)}
+        names = () if self.spec.shaw is None else ("relative_key", "relative_value")[: 1 + self.spec.shaw.values]
+        return {name: self.get_submodule(name)(queries, keys) for name in names}
+
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """q [batch, n_heads, seq, d_head]; k, v [batch, n_kv_heads, seq, d_head or d_value], all normed; a gate or None."""
+        spec, gate = self.spec, None
+        if spec.fused:
+            q, k, v = self.qkv_proj(x).split(list(self.widths.values()), dim=-1)
+        else:
+            q, k = self.q_proj(x), self.k_proj(x)
+            v = k if spec.kv == "keys" else self.v_proj(x)
+        if spec.gate:
+            q, gate = q.unflatten(-1, (self.n_heads, -1)).split([self.d_head, self.d_value], dim=-1)
+            q, gate = q.flatten(-2), gate.flatten(-2)
+        if spec.qk_norm is not None and spec.qk_norm.span == "all":
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k, v = split(q, self.n_heads), split(k, self.n_kv_heads), split(v, self.n_kv_heads)
+        if spec.qk_norm is not None and spec.qk_norm.span != "all":
+            q, k = (norm(t.transpose(1, 2)).transpose(1, 2) for norm, t in ((self.q_norm, q), (self.k_norm, k)))
+        return q, k, v if spec.v_norm is None else self.v_norm(v), gate
+
+
+class CrossAttention(nn.Module):
+    """Attention of the new tokens over `step.source`, whose keys and values are projected once and then cached."""
+
+    def __init__(self, spec: Attention, d_model: int, d_source: int) -> None:
+        super().__init__()
+        self.spec = spec
+        self.n_heads, self.n_kv_heads, d_head, d_value = head_sizes(spec, d_model)
+        k_bias = spec.qkv_bias if spec.k_bias is None else spec.k_bias
+        self.q_proj = nn.Linear(d_model, self.n_heads * d_head, bias=spec.qkv_bias)
+        self.k_proj = nn.Linear(d_source, self.n_kv_heads * d_head, bias=k_bias)
+        self.v_proj = nn.Linear(d_source, self.n_kv_heads * d_value, bias=spec.qkv_bias)
+        self.o_proj = nn.Linear(self.n_heads * d_value, d_model, bias=spec.out_bias)
+
+    def new_cache(self) -> LayerCache:
+        return Fixed()
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        """x [batch, seq, d_model] -> the same shape."""
+        q = split(self.q_proj(x), self.n_heads)
+        if step.source is not None:
+            k, v = (split(proj(step.source), self.n_kv_heads) for proj in (self.k_proj, self.v_proj))
+            if isinstance(cache, Fixed):
+                cache.set(k=k, v=v)
+        elif cache is not None and cache.state:
+            k, v = cache.state["k"], cache.state["v"]
+        else:
+            raise ValueError("source: expected an encoder's result or a cache that holds its keys and values, found none")
+        mask = None if step.source_keep is None else step.source_keep[:, None, None, :]
+        return self.o_proj(attend(self.spec, q, k, v, step, mask=mask).transpose(1, 2).flatten(2))
+
+
+def attend(
+    spec: Attention,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    step: Step,
+    *,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    sinks: Tensor | None = None,
+    relative_key: Tensor | None = None,
+    relative_value: Tensor | None = None,
+) -> Tensor:
+    """softmax(scale * q k' + bias) v: [batch, n_heads, seq, d_value], for queries of n_heads and keys of n_kv_heads.
+
+    mask: True where a query may attend. bias: [1, n_heads, seq, keys], added to the scores. sinks: [n_heads], a logit
+    that takes part in the softmax and carries no value. relative_key, relative_value: [seq, keys, width], added to each
+    key and value (Shaw et al. 2018, equations 3 and 4).
+    """
+    groups = q.shape[1] // k.shape[1]
+    k, v = (t.repeat_interleave(groups, dim=1) if groups > 1 else t for t in (k, v))
+    scale = q.shape[-1] ** -0.5 if spec.scale is None else spec.scale
+    fusible = spec.softcap is None and sinks is None and relative_key is None and not step.need_weights
+    if step.kernel == "sdpa" and fusible:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=_one_mask(mask, bias, q), scale=scale)
+
+    def eager(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores = q @ k.transpose(-2, -1)
+        if relative_key is not None:
+            scores = scores + _against_each(q, relative_key.transpose(-2, -1))
+        scores = softcap(scores * scale, spec.softcap)
+        if bias is not None:
+            scores = scores + bias
+        if mask is not None:
+            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        weights = _softmax(scores, sinks).to(v.dtype)
+        if step.need_weights:
+            step.maps.append(weights.detach())
+        values = weights @ v
+        return values if relative_value is None else values + _against_each(weights, relative_value)
+
+    return recomputed(eager, q, k, v) if step.checkpointing == "selective" else eager(q, k, v)
+
+
+def head_sizes(spec: Attention, d_model: int) -> tuple[int, int, int, int]:
+    """(n_heads, n_kv_heads, d_head, d_value), the ones left None filled in from the others."""
+    d_head = spec.d_head or d_model // spec.n_heads
+    return spec.n_heads, spec.n_kv_heads or spec.n_heads, d_head, spec.d_value or d_head
+
+
+def split(x: Tensor, heads: int) -> Tensor:
+    """[batch, seq, heads * width] -> [batch, heads, seq, width]."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def _against_each(x: Tensor, tables: Tensor) -> Tensor:
+    """x [batch, heads, seq, a] times tables [seq, a, b], a matrix for each query -> [batch, heads, seq, b]."""
+    batch, heads, _, _ = x.shape
+    by_query = x.permute(2, 0, 1, 3).flatten(1, 2) @ tables
+    return by_query.unflatten(1, (batch, heads)).permute(1, 2, 0, 3)
+
+
+def _softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
+    """Over the keys, in float32; a sink takes its share and is then left out."""
+    if sinks is None:
+        return scores.softmax(-1, dtype=torch.float32)
+    column = sinks[None, :, None, None].expand(*scores.shape[:-1], 1).to(scores.dtype)
+    return torch.cat([scores, column], dim=-1).softmax(-1, dtype=torch.float32)[..., :-1]
+
+
+def _one_mask(mask: Tensor | None, bias: Tensor | None, q: Tensor) -> Tensor | None:
+    """Mask and bias as the one argument that PyTorch's kernel takes."""
+    if bias is None or mask is None:
+        return mask if bias is None else bias.to(q.dtype)
+    return bias.to(q.dtype).masked_fill(~mask, torch.finfo(q.dtype).min)
+
+
+def _qk_norm(spec: QkNorm, heads: int, d_head: int) -> NormLayer:
+    return NormLayer(spec.norm, {"head": (d_head,), "heads": (heads, d_head), "all": (heads * d_head,)}[spec.span])

@@ -1,0 +1,127 @@
+"""Tokens in, logits out, and the dense layers behind a stack."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from calc.spec import Embedding, Head, Projection
+from reference_models.blocks.linear import ACTIVATIONS, NormLayer, softcap
+from reference_models.blocks.positions import sinusoidal
+from reference_models.step import Step
+from reference_models.support import supported
+
+EMBEDDING = (
+    *("d_embed", "project", "project_bias", "n_positions", "n_token_types", "sinusoidal", "norm", "shared"),
+    *("scale", "position_offset"),
+)
+PROJECTION = ("name", "d_in", "d_out", "bias", "per", "merge", "norm", "before", "every", "offset", "reads", "activation")
+"""Fields of the specs that are computed here."""
+
+
+class TokenEmbedding(nn.Module):
+    """Tokens [batch, seq] -> vectors [batch, seq, d_model], with positions and segments where the spec has them."""
+
+    def __init__(self, spec: Embedding, vocab_size: int | None, d_model: int) -> None:
+        super().__init__()
+        supported(spec, *EMBEDDING)
+        self.spec = spec
+        width = spec.d_embed or d_model
+        self.token = _table(vocab_size or 0, width)
+        if spec.d_embed is not None:
+            self.project_in = nn.Linear(width, d_model, bias=spec.project_bias)
+            if spec.project == "tokens":
+                width = d_model
+        if spec.n_positions is not None:
+            self.position = _table(spec.n_positions, width)
+        if spec.n_token_types is not None:
+            self.token_type = _table(spec.n_token_types, width)
+        if spec.norm is not None:
+            self.norm = NormLayer(spec.norm, (width,))
+
+    def forward(self, tokens: Tensor, step: Step) -> Tensor:
+        x = self.token(tokens) * self.spec.scale
+        if self.spec.d_embed is not None and self.spec.project == "tokens":
+            x = self.project_in(x)
+        if self.spec.n_positions is not None:
+            x = x + self.position(step.positions + self.spec.position_offset)
+        if self.spec.sinusoidal:
+            x = x + sinusoidal(step.positions, x.shape[-1]).to(x.dtype)
+        if self.spec.n_token_types is not None:
+            types = torch.zeros_like(tokens) if step.token_types is None else step.token_types
+            x = x + self.token_type(types)
+        if self.spec.norm is not None:
+            x = self.norm(x)
+        if self.spec.d_embed is not None and self.spec.project == "sum":
+            x = self.project_in(x)
+        return x
+
+    def example(self, batch: int, seq: int) -> Tensor:
+        """Tokens [batch, seq] to run without data."""
+        return torch.zeros(batch, seq, dtype=torch.long, device=self.token.weight.device)
+
+
+class LmHead(nn.Module):
+    """Vectors -> logits [..., vocab_size]. A tied head reads the token table, which it holds under no name of its own."""
+
+    def __init__(self, spec: Head, embed: Embedding, vocab_size: int | None, d_model: int) -> None:
+        super().__init__()
+        supported(spec, "tied", "bias", "n_logits", "transform", "activation", "scale", "softcap")
+        self.spec = spec
+        width, rows = embed.d_embed or d_model, spec.n_logits or vocab_size or 0
+        self.projects = embed.d_embed is not None and spec.transform is None
+        if spec.transform is not None:
+            self.transform = nn.Linear(d_model, width)
+            self.transform_norm = NormLayer(spec.transform, (width,))
+        elif self.projects:
+            self.project_out = nn.Linear(d_model, width, bias=False)
+        if not spec.tied:
+            self.weight = nn.Parameter(torch.empty(rows, width).normal_(std=0.02))
+        if spec.bias:
+            self.bias = nn.Parameter(torch.zeros(rows))
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        """x [..., d_model]; table: the token embedding's, for a tied head."""
+        if self.spec.transform is not None:
+            x = self.transform_norm(ACTIVATIONS[self.spec.activation](self.transform(x)))
+        elif self.projects:
+            x = self.project_out(x)
+        logits = F.linear(x, table if self.spec.tied else self.weight, self.bias if self.spec.bias else None)
+        return softcap(logits * self.spec.scale, self.spec.softcap)
+
+
+class Dense(nn.Module):
+    """A `Projection`: a dense layer on every token, on each sequence's first, or on `merge` neighbours side by side."""
+
+    def __init__(self, spec: Projection, d_model: int) -> None:
+        super().__init__()
+        supported(spec, *PROJECTION)
+        self.spec = spec
+        d_in, d_out = spec.d_in or d_model, spec.d_out or d_model
+        if spec.before is not None:
+            self.before = NormLayer(spec.before, (d_in,))
+        self.dense = nn.Linear(spec.merge * d_in, d_out, bias=spec.bias)
+        if spec.norm is not None:
+            self.norm = NormLayer(spec.norm, (d_out,))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[batch, n, d_in] -> [batch, n / merge, d_out], or [batch, d_out] once a sequence."""
+        if self.spec.per == "sequence" and x.dim() == 3:
+            x = x[:, 0]
+        if self.spec.every > 1:
+            x = x[:, self.spec.offset :: self.spec.every]
+        if self.spec.before is not None:
+            x = self.before(x)
+        if self.spec.merge > 1:
+            x = x.unflatten(-2, (-1, self.spec.merge)).flatten(-2)
+        x = self.dense(x)
+        if self.spec.activation is not None:
+            x = ACTIVATIONS[self.spec.activation](x)
+        return x if self.spec.norm is None else self.norm(x)
+
+
+def _table(rows: int, width: int) -> nn.Embedding:
+    table = nn.Embedding(rows, width)
+    nn.init.normal_(table.weight, std=0.02)
+    return table

@@ -1,0 +1,92 @@
+"""Mamba: a selective scan, one small state for each channel (Gu & Dao 2023, arXiv:2312.00752)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from calc.spec import Mamba
+from reference_models.blocks.linear import NormLayer
+from reference_models.blocks.short_convolution import ShortConvolution, without_padding
+from reference_models.cache import Fixed, LayerCache
+from reference_models.step import Step, recomputed
+from reference_models.support import supported
+
+FIELDS = ("d_inner", "d_state", "d_conv", "dt_rank", "bias", "conv_bias", "inner_norm")
+
+
+class MambaMixer(nn.Module):
+    """Project to x and a gate, convolve x, scan it, gate it, project back. Step size, B and C are made from x."""
+
+    name = "mamba"
+
+    def __init__(self, spec: Mamba, d_model: int) -> None:
+        super().__init__()
+        supported(spec, *FIELDS)
+        d_inner, rank = spec.d_inner or 2 * d_model, spec.dt_rank or math.ceil(d_model / 16)
+        self.widths = [rank, spec.d_state, spec.d_state]
+        self.in_proj = nn.Linear(d_model, 2 * d_inner, bias=spec.bias)
+        self.conv = ShortConvolution(d_inner, spec.d_conv, bias=spec.conv_bias)
+        self.x_proj = nn.Linear(d_inner, sum(self.widths), bias=False)
+        if spec.inner_norm is not None:
+            self.dt_norm, self.b_norm, self.c_norm = (NormLayer(spec.inner_norm, (width,)) for width in self.widths)
+        self.A_log = nn.Parameter(torch.arange(1.0, spec.d_state + 1).log().repeat(d_inner, 1))
+        self.D = nn.Parameter(torch.ones(d_inner))
+        self.dt_proj = nn.Linear(rank, d_inner)
+        self.out_proj = nn.Linear(d_inner, d_model, bias=spec.bias)
+        self.spec = spec
+
+    def new_cache(self, length: int | None) -> LayerCache:
+        """The last inputs of the convolution and the state, whatever the length."""
+        return Fixed()
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        """x [batch, seq, d_model] -> the same shape."""
+        x, gate = self.in_proj(without_padding(x, step)).chunk(2, dim=-1)
+        x = without_padding(self.conv(x, cache), step)
+        dt, b, c = self.x_proj(x).split(self.widths, dim=-1)
+        if self.spec.inner_norm is not None:
+            dt, b, c = self.dt_norm(dt), self.b_norm(b), self.c_norm(c)
+        dt = F.softplus(self.dt_proj(dt).float())
+        before = None if cache is None else cache.state.get("state")
+        arguments = (x.float(), dt, -self.A_log.float().exp(), b.float(), c.float())
+        if step.checkpointing == "selective":
+            y, state = recomputed(lambda *given: scan(*given, before), *arguments)
+        else:
+            y, state = scan(*arguments, before)
+        if cache is not None:
+            cache.state["state"] = state
+        y = y + self.D.float() * x.float()
+        return self.out_proj((y * F.silu(gate.float())).to(x.dtype))
+
+
+def scan(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
+    """y_t = h_t c_t, where h_t = exp(dt_t a) h_(t-1) + dt_t x_t b_t', for all tokens in log2(seq) rounds.
+
+    x, dt [batch, seq, d]; a [d, n]; b, c [batch, seq, n]; state [batch, d, n] or None. Returns y and the last state.
+    A step h -> f h + u followed by h -> g h + v is the step h -> g f h + (g u + v), so that steps can be joined in any
+    grouping: round r joins each token's with that of the token 2^r before it (Hillis & Steele 1986).
+    """
+    factor = (dt[..., None] * a).exp()
+    update = (dt * x)[..., None] * b[:, :, None, :]
+    if state is not None:
+        update = torch.cat([update[:, :1] + factor[:, :1] * state[:, None], update[:, 1:]], dim=1)
+    reach = 1
+    while reach < x.shape[1]:
+        joined = update[:, reach:] + factor[:, reach:] * update[:, :-reach]
+        update = torch.cat([update[:, :reach], joined], dim=1)
+        factor = torch.cat([factor[:, :reach], factor[:, reach:] * factor[:, :-reach]], dim=1)
+        reach *= 2
+    return (update @ c[..., None]).squeeze(-1), update[:, -1]
+
+
+def sequential_scan(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """`scan` as it is written in the paper, one token after another; to check it by."""
+    state, found = x.new_zeros(x.shape[0], *a.shape), []
+    for t in range(x.shape[1]):
+        state = (dt[:, t, :, None] * a).exp() * state + (dt[:, t] * x[:, t])[..., None] * b[:, t, None, :]
+        found.append((state @ c[:, t, :, None]).squeeze(-1))
+    return torch.stack(found, dim=1)

@@ -1,0 +1,39 @@
+"""The feed-forward block, plain and gated."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from calc.spec import Mlp
+from reference_models.blocks.linear import ACTIVATIONS
+from reference_models.step import Step
+from reference_models.support import supported
+
+
+class FeedForward(nn.Module):
+    """Plain: down(act(up(x))). Gated: down(act(gate(x)) * up(x)); fused, the gate's rows stand before up's."""
+
+    name = "mlp"
+
+    def __init__(self, spec: Mlp, d_model: int) -> None:
+        super().__init__()
+        supported(spec, "d_ff", "gated", "bias", "fused", "activation")
+        self.spec = spec
+        self.act = ACTIVATIONS[spec.activation]
+        d_ff = spec.d_ff or 4 * d_model
+        if spec.fused:
+            self.gate_up_proj = nn.Linear(d_model, 2 * d_ff, bias=spec.bias)
+        else:
+            if spec.gated:
+                self.gate_proj = nn.Linear(d_model, d_ff, bias=spec.bias)
+            self.up_proj = nn.Linear(d_model, d_ff, bias=spec.bias)
+        self.down_proj = nn.Linear(d_ff, d_model, bias=spec.bias)
+
+    def forward(self, x: Tensor, step: Step | None = None) -> Tensor:
+        """x [..., d_model] -> the same shape."""
+        if self.spec.fused:
+            gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
+            return self.down_proj(self.act(gate) * up)
+        if self.spec.gated:
+            return self.down_proj(self.act(self.gate_proj(x)) * self.up_proj(x))
+        return self.down_proj(self.act(self.up_proj(x)))

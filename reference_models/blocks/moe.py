@@ -1,0 +1,115 @@
+"""Mixture of experts: a router sends each token to a few of many MLPs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from calc.spec import Mlp, Moe
+from reference_models.blocks.mlp import FeedForward
+from reference_models.step import Step
+from reference_models.support import supported
+
+FIELDS = (
+    *("n_experts", "top_k", "d_expert", "d_shared", "d_latent", "shared_gate", "gated", "bias", "router_bias"),
+    *("activation", "capacity_factor", "scoring", "renormalize", "scale"),
+)
+"""Fields of the spec that are computed here."""
+
+
+class MixtureOfExperts(nn.Module):
+    """Router, routed experts of which each token visits top_k, and shared experts that all tokens visit.
+
+    Every pass adds its load-balancing loss to `step.losses`. dropped: visits that found no room, in the last pass.
+    """
+
+    name = "moe"
+
+    def __init__(self, spec: Moe, d_model: int) -> None:
+        super().__init__()
+        supported(spec, *FIELDS)
+        self.spec = spec
+        self.dropped = 0
+        self.router = nn.Linear(d_model, spec.n_experts, bias=spec.router_bias)
+        width, expert = spec.d_latent or d_model, _mlp(spec, spec.d_expert)
+        self.experts = nn.ModuleList(FeedForward(expert, width) for _ in range(spec.n_experts))
+        if spec.d_latent is not None:
+            self.latent_down = nn.Linear(d_model, width, bias=False)
+            self.latent_up = nn.Linear(width, d_model, bias=False)
+        if spec.d_shared is not None:
+            self.shared_expert = FeedForward(_mlp(spec, spec.d_shared), d_model)
+            if spec.shared_gate:
+                self.shared_expert_gate = nn.Linear(d_model, 1, bias=False)
+
+    def forward(self, x: Tensor, step: Step) -> Tensor:
+        """x [batch, seq, d_model] -> the same shape."""
+        flat = x.flatten(0, 1)
+        logits = self.router(flat).float()
+        scores = logits.softmax(-1) if self.spec.scoring == "softmax" else logits.sigmoid()
+        weights, chosen = scores.topk(self.spec.top_k, dim=-1)
+        step.losses.append(balance(scores, chosen))
+        if self.spec.renormalize:
+            weights = weights / weights.sum(-1, keepdim=True)
+        read = flat if self.spec.d_latent is None else self.latent_down(flat)
+        visits = self._visit(read, chosen.flatten()).unflatten(0, chosen.shape)
+        out = (visits * (weights * self.spec.scale).to(x.dtype)[..., None]).sum(1)
+        if self.spec.d_latent is not None:
+            out = self.latent_up(out)
+        if self.spec.d_shared is not None:
+            shared = self.shared_expert(flat)
+            out = out + (self.shared_expert_gate(flat).sigmoid() * shared if self.spec.shared_gate else shared)
+        return out.view_as(x)
+
+    def _visit(self, x: Tensor, chosen: Tensor) -> Tensor:
+        """x [tokens, d], chosen [tokens * top_k] -> what each visit brings, [tokens * top_k, d]; zeros where dropped."""
+        order = chosen.argsort(stable=True)
+        counts = _counts(chosen, self.spec)
+        room = self._room(len(chosen))
+        groups = x[order // self.spec.top_k].split(counts)
+        if room is None:
+            done = [expert(group) for expert, group in zip(self.experts, groups, strict=True) if len(group)]
+        else:
+            self.dropped = sum(max(n - room, 0) for n in counts)
+            done = [_within(expert, group, room) for expert, group in zip(self.experts, groups, strict=True)]
+        back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+        return torch.cat(done)[back]
+
+    def _room(self, visits: int) -> int | None:
+        """Tokens that each expert takes (Fedus et al. 2021, equation 3); None without a limit."""
+        if self.spec.capacity_factor is None:
+            return None
+        return ceil(Fraction(str(self.spec.capacity_factor)) * visits / self.spec.n_experts)
+
+
+def balance(scores: Tensor, chosen: Tensor) -> Tensor:
+    """n_experts * sum over experts of (share of visits) * (mean score): 1 when perfectly even.
+
+    Source: Fedus et al. 2021 (arXiv:2101.03961), equation 4; for top_k > 1 shares are of all visits.
+    """
+    n_experts = scores.shape[-1]
+    shares = F.one_hot(chosen.flatten(), n_experts).float().mean(0)
+    return n_experts * (shares * scores.mean(0)).sum()
+
+
+def _within(expert: nn.Module, x: Tensor, room: int) -> Tensor:
+    """`expert` on the first `room` rows of x, zeros for the others; empty room is computed like the rest."""
+    done = expert(F.pad(x[:room], (0, 0, 0, max(room - len(x), 0))))
+    return F.pad(done[: len(x)], (0, 0, 0, max(len(x) - room, 0)))
+
+
+def _counts(chosen: Tensor, spec: Moe) -> list[int]:
+    """Visits of each expert.
+
+    The meta device has no numbers: there all tokens visit the same experts, which costs as much as any other choice.
+    """
+    if chosen.is_meta:
+        return [len(chosen) // spec.top_k if i < spec.top_k else 0 for i in range(spec.n_experts)]
+    return torch.bincount(chosen, minlength=spec.n_experts).tolist()
+
+
+def _mlp(spec: Moe, width: int) -> Mlp:
+    return Mlp(d_ff=width, gated=spec.gated, bias=spec.bias, activation=spec.activation)

@@ -1,0 +1,35 @@
+"""The short causal convolution in front of a recurrence, and leaving padding out of both."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from reference_models.cache import LayerCache
+from reference_models.step import Step
+
+
+class ShortConvolution(nn.Conv1d):
+    """One filter of `taps` values for each channel, over a token and those before it, then SiLU."""
+
+    def __init__(self, channels: int, taps: int, *, bias: bool) -> None:
+        super().__init__(channels, channels, taps, groups=channels, bias=bias, padding=taps - 1)
+
+    def forward(self, x: Tensor, cache: LayerCache | None = None) -> Tensor:
+        """x [batch, seq, channels] -> the same shape. The cache holds the last `taps` inputs [batch, channels, taps]."""
+        inputs, taps = x.transpose(1, 2), self.kernel_size[0]
+        seq = inputs.shape[2]
+        if cache is not None and "conv" in cache.state:
+            inputs = torch.cat([cache.state["conv"], inputs], dim=2)
+            out = F.conv1d(inputs, self.weight, self.bias, groups=self.groups)[..., -seq:]
+        else:
+            out = super().forward(inputs)[..., :seq]
+        if cache is not None:
+            cache.state["conv"] = F.pad(inputs, (max(taps - inputs.shape[2], 0), 0))[..., -taps:].clone()
+        return F.silu(out).transpose(1, 2)
+
+
+def without_padding(x: Tensor, step: Step) -> Tensor:
+    """x [batch, seq, width] with zeros at padding: a recurrence has no mask, and zeros leave its state as it is."""
+    return x if step.keep is None else x * step.keep[:, -x.shape[1] :, None].to(x.dtype)

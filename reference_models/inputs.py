@@ -1,0 +1,30 @@
+"""Inputs of the right shape for any model, so that one can be run without data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from reference_models.model import Model, StackOfLayers
+
+
+def example(
+    model: Model, batch: int, seq: int, *, source: int | None = None, images: int = 0, decode: bool = False
+) -> dict[str, Any]:
+    """Arguments of `model.forward` for `batch` sequences of `seq`, on the model's device.
+
+    source: length of the encoder's input, None for what it is made for or else `seq`. images: pictures for the vision
+    tower. decode: the encoder's work is done.
+    """
+    arguments: dict[str, Any] = {"inputs": _of(model, batch, seq)}
+    if model.whole.encoder is not None and not decode:
+        length = source or getattr(model.whole.encoder.embedding, "n_frames", None) or seq
+        arguments["source"] = _of(model.encoder, batch, length)
+    if images:
+        arguments["images"] = _of(model.vision, images, 1)
+    return arguments
+
+
+def _of(stack: StackOfLayers, batch: int, seq: int) -> Tensor:
+    return stack.embedding.example(batch, seq)

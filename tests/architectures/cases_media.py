@@ -1,0 +1,143 @@
+"""Small configs of models of pictures and sound: (config, classes of transformers, changes for the first class)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+VIT = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "image_size": 30,
+    "patch_size": 8,
+    "num_channels": 3,
+}
+SIDES = {"image_size": [16, 24], "patch_size": [8, 6]}
+SPEECH = {
+    "vocab_size": 17,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "conv_dim": [12, 16, 20],
+    "conv_kernel": [10, 3, 2],
+    "conv_stride": [5, 2, 2],
+    "num_conv_pos_embeddings": 8,
+    "num_conv_pos_embedding_groups": 4,
+    "num_codevectors_per_group": 6,
+    "num_codevector_groups": 2,
+    "codevector_dim": 14,
+    "proj_codevector_dim": 10,
+    "classifier_proj_size": 9,
+}
+RESNET = {"model_type": "resnet", "embedding_size": 8, "hidden_sizes": [16, 24, 32], "depths": [2, 1, 3]}
+
+MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...]]] = {
+    "vit": (
+        VIT,
+        ("ViTForImageClassification", "ViTModel"),
+        (SIDES, {"qkv_bias": False, "num_labels": 5, "hidden_act": "gelu_new"}),
+    ),
+    "deit": (
+        VIT,
+        ("DeiTForImageClassificationWithTeacher", "DeiTForImageClassification", "DeiTModel"),
+        ({"num_labels": 5, "qkv_bias": False}, SIDES),
+    ),
+    "audio-spectrogram-transformer": (
+        {key: VIT[key] for key in VIT if key not in ("image_size", "num_channels")}
+        | {"num_mel_bins": 24, "max_length": 40, "frequency_stride": 5, "time_stride": 7},
+        ("ASTForAudioClassification", "ASTModel"),
+        ({"qkv_bias": False, "num_labels": 7},),
+    ),
+    "clip": (
+        {
+            "projection_dim": 20,
+            "text_config": {
+                "vocab_size": 97,
+                "hidden_size": 32,
+                "intermediate_size": 48,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+                "max_position_embeddings": 16,
+                "eos_token_id": 1,
+            },
+            "vision_config": VIT,
+        },
+        ("CLIPModel",),
+        ({"vision_config": VIT | {"num_channels": 1}},),
+    ),
+    "whisper": (
+        {
+            "vocab_size": 97,
+            "d_model": 32,
+            "encoder_layers": 3,
+            "decoder_layers": 2,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 8,
+            "encoder_ffn_dim": 48,
+            "decoder_ffn_dim": 40,
+            "num_mel_bins": 12,
+            "max_source_positions": 25,
+            "max_target_positions": 32,
+        },
+        ("WhisperForConditionalGeneration",),
+        ({"activation_function": "relu", "scale_embedding": True},),
+    ),
+    "wav2vec2": (
+        SPEECH,
+        (
+            "Wav2Vec2ForPreTraining",
+            "Wav2Vec2ForCTC",
+            "Wav2Vec2ForSequenceClassification",
+            "Wav2Vec2ForAudioFrameClassification",
+            "Wav2Vec2Model",
+        ),
+        (
+            {"feat_extract_norm": "layer", "conv_bias": True},
+            {"mask_time_prob": 0.0, "num_conv_pos_embeddings": 7},
+        ),
+    ),
+    "wav2vec2-conformer": (
+        SPEECH | {"conv_depthwise_kernel_size": 5},
+        ("Wav2Vec2ConformerForPreTraining", "Wav2Vec2ConformerForCTC", "Wav2Vec2ConformerModel"),
+        ({"position_embeddings_type": "rotary"}, {"position_embeddings_type": None, "feat_extract_norm": "layer"}),
+    ),
+    "detr": (
+        {
+            "d_model": 32,
+            "encoder_layers": 2,
+            "decoder_layers": 3,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 8,
+            "encoder_ffn_dim": 48,
+            "decoder_ffn_dim": 40,
+            "num_queries": 9,
+            "use_timm_backbone": False,
+            "backbone_config": RESNET | {"out_features": ["stage3"]},
+        },
+        ("DetrForObjectDetection", "DetrModel"),
+        (
+            {"position_embedding_type": "learned", "num_labels": 4},
+            {"backbone_config": RESNET | {"out_features": ["stage3"], "layer_type": "basic"}},
+            {
+                "backbone_config": RESNET
+                | {
+                    "out_features": ["stage1", "stage3"],
+                    "downsample_in_bottleneck": True,
+                    "downsample_in_first_stage": True,
+                }
+            },
+        ),
+    ),
+}
+STABLE = {"do_stable_layer_norm": True, "feat_extract_norm": "layer"}
+
+
+def media_cases() -> list[tuple[str, str, dict[str, Any]]]:
+    """(model_type, class of transformers, config) of every class and every variant."""
+    cases = []
+    for model_type, (config, classes, variants) in MEDIA.items():
+        cases += [(model_type, name, config) for name in classes]
+        cases += [(model_type, classes[0], config | extra) for extra in variants]
+    return [*cases, ("wav2vec2", "Wav2Vec2ForCTC", SPEECH | STABLE)]

@@ -1,0 +1,78 @@
+"""Small configs of state-space and delta-net families and of hybrids, each variant turning on another rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+BASE = {"vocab_size": 97, "hidden_size": 32, "num_hidden_layers": 3}
+ATTENTION = {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48}
+MAMBA = BASE | {"state_size": 6}
+MAMBA2 = BASE | {"num_heads": 8, "head_dim": 8, "state_size": 6, "n_groups": 2, "chunk_size": 16}
+HYBRID2 = {"mamba_n_heads": 8, "mamba_d_state": 6, "mamba_n_groups": 2, "mamba_chunk_size": 16}
+JAMBA = BASE | ATTENTION | {"num_experts": 4, "attn_layer_period": 3, "attn_layer_offset": 1, "mamba_d_state": 6}
+BAMBA = BASE | ATTENTION | HYBRID2 | {"attn_layer_indices": [1]}
+GRANITE = BASE | ATTENTION | HYBRID2 | {"shared_intermediate_size": 40, "num_local_experts": 4}
+NEMOTRON = {
+    "vocab_size": 97, "hidden_size": 32, "hybrid_override_pattern": "ME*M-E",
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6, "intermediate_size": 48,
+    "mamba_num_heads": 8, "mamba_head_dim": 6, "ssm_state_size": 5, "n_groups": 2, "chunk_size": 16,
+    "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+    "moe_shared_expert_intermediate_size": 40,
+}  # fmt: skip
+DELTA = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 6, "linear_value_head_dim": 8}
+QWEN = BASE | ATTENTION | DELTA | {"num_hidden_layers": 4, "head_dim": 12}
+EXPERTS = {
+    "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40,
+}  # fmt: skip
+TOWER = {
+    "depth": 2, "hidden_size": 16, "intermediate_size": 24, "num_heads": 2, "out_hidden_size": 32,
+    "patch_size": 4, "num_position_embeddings": 16,
+}  # fmt: skip
+FULL, LINEAR = "full_attention", "linear_attention"
+
+RECURRENT: dict[str, tuple[dict[str, Any], ...]] = {
+    "mamba": (
+        MAMBA,
+        MAMBA | {"expand": 3, "time_step_rank": 5, "conv_kernel": 3, "use_bias": True},
+        MAMBA | {"use_conv_bias": False, "tie_word_embeddings": False},
+    ),
+    "falcon_mamba": (MAMBA, MAMBA | {"use_bias": True, "tie_word_embeddings": False}),
+    "mamba2": (
+        MAMBA2,
+        MAMBA2 | {"use_bias": True, "use_conv_bias": False, "n_groups": 1, "conv_kernel": 3},
+        MAMBA2 | {"expand": 3, "num_heads": 12, "tie_word_embeddings": True},
+    ),
+    "jamba": (
+        JAMBA,
+        JAMBA | {"num_experts": 1, "mamba_proj_bias": True, "mamba_conv_bias": False, "mamba_expand": 3},
+        JAMBA | {"expert_layer_period": 3, "expert_layer_offset": 2, "mamba_dt_rank": 5, "tie_word_embeddings": True},
+    ),
+    "bamba": (
+        BAMBA,
+        BAMBA | {"attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True, "mamba_d_head": 8},
+    ),
+    "granitemoehybrid": (
+        GRANITE | {"layer_types": [LINEAR, FULL, LINEAR]},
+        GRANITE | {"num_local_experts": 0, "layer_types": [FULL, LINEAR, LINEAR], "position_embedding_type": "rope"},
+        GRANITE
+        | {"layer_types": [LINEAR, LINEAR, FULL], "attention_bias": True, "mamba_conv_bias": False}
+        | {"tie_word_embeddings": True, "num_key_value_heads": None},
+    ),
+    "nemotron_h": (
+        NEMOTRON,
+        NEMOTRON | {"moe_latent_size": 20, "use_bias": True, "use_conv_bias": False},
+        NEMOTRON | {"hybrid_override_pattern": "M-M*-", "mlp_bias": True, "conv_kernel": 3},
+    ),
+    "qwen3_next": (
+        QWEN | EXPERTS,
+        QWEN | EXPERTS | {"layer_types": [FULL, LINEAR, LINEAR, FULL], "mlp_only_layers": [1], "attention_bias": True},
+        QWEN | EXPERTS | {"full_attention_interval": 2, "decoder_sparse_step": 2, "tie_word_embeddings": True},
+    ),
+    "qwen3_5_text": (QWEN, QWEN | {"attention_bias": True, "layer_types": [LINEAR, FULL, LINEAR, FULL]}),
+    "qwen3_5_moe_text": (QWEN | EXPERTS,),
+    "qwen3_5": (
+        {"text_config": QWEN, "vision_config": TOWER},
+        {"text_config": QWEN, "vision_config": TOWER, "tie_word_embeddings": True},
+    ),
+    "qwen3_5_moe": ({"text_config": QWEN | EXPERTS, "vision_config": TOWER},),
+}

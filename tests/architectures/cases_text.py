@@ -1,0 +1,148 @@
+"""Small configs of text encoders, encoder-decoders and GPT-2's kin, and the classes that read each family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+BERT = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 40,
+}
+T5 = {"vocab_size": 97, "d_model": 32, "d_kv": 6, "d_ff": 48, "num_layers": 3, "num_heads": 4}
+GPT2 = {"vocab_size": 97, "n_layer": 3, "n_head": 4, "n_positions": 64}
+
+# model_type -> (config, classes of transformers that read it, further keys for the first of them)
+TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...]]] = {
+    "bert": (
+        BERT,
+        (
+            "BertForMaskedLM",
+            "BertForPreTraining",
+            "BertLMHeadModel",
+            "BertModel",
+            "BertForNextSentencePrediction",
+            "BertForSequenceClassification",
+            "BertForTokenClassification",
+            "BertForQuestionAnswering",
+        ),
+        ({"type_vocab_size": 3, "hidden_act": "relu"},),
+    ),
+    "roberta": (
+        BERT,
+        (
+            "RobertaForMaskedLM",
+            "RobertaForCausalLM",
+            "RobertaModel",
+            "RobertaForSequenceClassification",
+            "RobertaForTokenClassification",
+            "RobertaForQuestionAnswering",
+        ),
+        ({"type_vocab_size": 1},),
+    ),
+    "distilbert": (
+        {
+            "vocab_size": 97,
+            "dim": 32,
+            "hidden_dim": 48,
+            "n_layers": 3,
+            "n_heads": 4,
+            "max_position_embeddings": 40,
+        },
+        (
+            "DistilBertForMaskedLM",
+            "DistilBertModel",
+            "DistilBertForSequenceClassification",
+            "DistilBertForTokenClassification",
+            "DistilBertForQuestionAnswering",
+        ),
+        ({"tie_word_embeddings": False}, {"sinusoidal_pos_embds": True}),
+    ),
+    "albert": (
+        BERT | {"embedding_size": 12},
+        (
+            "AlbertForMaskedLM",
+            "AlbertForPreTraining",
+            "AlbertModel",
+            "AlbertForSequenceClassification",
+            "AlbertForTokenClassification",
+            "AlbertForQuestionAnswering",
+        ),
+        ({"embedding_size": 32},),
+    ),
+    "electra": (
+        BERT | {"embedding_size": 12},
+        (
+            "ElectraForPreTraining",
+            "ElectraForMaskedLM",
+            "ElectraForCausalLM",
+            "ElectraModel",
+            "ElectraForSequenceClassification",
+            "ElectraForTokenClassification",
+            "ElectraForQuestionAnswering",
+        ),
+        ({"embedding_size": 32},),
+    ),
+    "t5": (
+        T5,
+        (
+            "T5ForConditionalGeneration",
+            "T5Model",
+            "T5EncoderModel",
+            "T5ForSequenceClassification",
+            "T5ForTokenClassification",
+            "T5ForQuestionAnswering",
+        ),
+        (
+            {"num_decoder_layers": 2, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+            {"relative_attention_num_buckets": 8, "feed_forward_proj": "gelu"},
+        ),
+    ),
+    "mt5": (T5, ("MT5ForConditionalGeneration", "MT5EncoderModel"), ()),
+    "umt5": (T5, ("UMT5ForConditionalGeneration", "UMT5Model"), ({"num_decoder_layers": 4},)),
+    "switch_transformers": (
+        T5 | {"num_experts": 3, "num_layers": 4, "num_decoder_layers": 4, "num_sparse_encoder_layers": 2},
+        ("SwitchTransformersForConditionalGeneration", "SwitchTransformersModel", "SwitchTransformersEncoderModel"),
+        (
+            {"num_sparse_decoder_layers": 4, "router_bias": True},
+            {"num_layers": 5, "num_sparse_encoder_layers": 1, "num_decoder_layers": 2, "num_sparse_decoder_layers": 1},
+        ),
+    ),
+    "bart": (
+        {
+            "vocab_size": 97,
+            "d_model": 32,
+            "encoder_layers": 3,
+            "decoder_layers": 2,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 8,
+            "encoder_ffn_dim": 48,
+            "decoder_ffn_dim": 40,
+            "max_position_embeddings": 40,
+        },
+        ("BartForConditionalGeneration", "BartModel", "BartForSequenceClassification", "BartForQuestionAnswering"),
+        ({"activation_function": "relu", "scale_embedding": True},),
+    ),
+    "imagegpt": (
+        GPT2 | {"n_embd": 32},
+        ("ImageGPTForCausalImageModeling", "ImageGPTModel", "ImageGPTForImageClassification"),
+        ({"n_inner": 48},),
+    ),
+    "decision_transformer": (
+        GPT2 | {"vocab_size": 1, "hidden_size": 32, "state_dim": 7, "act_dim": 3, "max_ep_len": 50},
+        ("DecisionTransformerModel",),
+        ({"n_inner": 48, "action_tanh": False},),
+    ),
+}
+
+
+def text_cases() -> list[tuple[str, str, dict[str, Any]]]:
+    """(model_type, class of transformers, config) of every class and every variant."""
+    cases = []
+    for model_type, (config, classes, variants) in TEXT.items():
+        cases += [(model_type, name, config) for name in classes]
+        cases += [(model_type, classes[0], config | extra) for extra in variants]
+    return cases

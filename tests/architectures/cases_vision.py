@@ -1,0 +1,123 @@
+"""Small configs of the families that see, and of the language models inside them, a variant for each further rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TEXT = {
+    "vocab_size": 97,
+    "hidden_size": 64,
+    "intermediate_size": 80,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "head_dim": 12,
+    "max_position_embeddings": 64,
+}
+SLIDING, FULL, CHUNKED = "sliding_attention", "full_attention", "chunked_attention"
+VIT = {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4, "patch_size": 4}
+
+SIGLIP = VIT | {"model_type": "siglip_vision_model", "image_size": 32, "vision_use_head": False}
+GEMMA3_TEXT = TEXT | {"sliding_window": 6, "num_hidden_layers": 7}
+GEMMA3 = {"text_config": GEMMA3_TEXT, "vision_config": SIGLIP, "mm_tokens_per_image": 16}
+
+GEMMA4_TEXT = TEXT | {
+    "num_hidden_layers": 6,
+    "sliding_window": 6,
+    "global_head_dim": 16,
+    "vocab_size_per_layer_input": 97,
+    "hidden_size_per_layer_input": 8,
+}
+GEMMA4_EXPERTS = {
+    "enable_moe_block": True,
+    "num_experts": 4,
+    "top_k_experts": 2,
+    "moe_intermediate_size": 24,
+    "hidden_size_per_layer_input": 0,
+}
+GEMMA4_VARIANTS: tuple[dict[str, Any], ...] = (
+    GEMMA4_EXPERTS | {"attention_k_eq_v": True, "num_global_key_value_heads": 1},
+    {"num_global_key_value_heads": 1, "attention_bias": True, "tie_word_embeddings": False},
+    {"num_kv_shared_layers": 2, "use_double_wide_mlp": True, "layer_types": [SLIDING, FULL] * 3},
+    {"num_kv_shared_layers": 3, "layer_types": [SLIDING, FULL, *[SLIDING] * 4], "attention_k_eq_v": True},
+    {"per_layer_config": {"05": {"head_dim": 16, "num_key_value_heads": 1}}},
+    {"per_layer_config": {str(i): {"head_dim": 16} for i in range(5)}, "global_head_dim": 24},
+)
+GEMMA4_VISION = VIT | {
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "position_embedding_size": 20,
+    "pooling_kernel_size": 2,
+    "rope_parameters": {"rope_type": "axial", "rope_theta": 100.0},
+}
+GEMMA4 = {"text_config": GEMMA4_TEXT, "vision_config": GEMMA4_VISION, "vision_soft_tokens_per_image": 6}
+
+LLAMA4_TEXT = TEXT | {
+    "intermediate_size_mlp": 96,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 1,
+    "attention_chunk_size": 6,
+    "no_rope_layer_interval": 2,
+    "interleave_moe_layer_step": 2,
+}
+LLAMA4_VISION = VIT | {
+    "image_size": 32,
+    "intermediate_size": 128,
+    "projector_input_dim": 48,
+    "projector_output_dim": 48,
+    "vision_output_dim": 48,
+}
+LLAMA4_VARIANTS: tuple[dict[str, Any], ...] = (
+    {"attention_bias": True, "tie_word_embeddings": True, "interleave_moe_layer_step": 1, "num_experts_per_tok": 2},
+    {"no_rope_layers": [1, 1, 0, 1], "layer_types": [CHUNKED, FULL, FULL, CHUNKED], "moe_layers": [0, 3]},
+    {"no_rope_layers": [], "moe_layers": [], "use_qk_norm": False},
+)
+
+QWEN_VISION = {
+    "depth": 3,
+    "hidden_size": 32,
+    "intermediate_size": 40,
+    "num_heads": 4,
+    "patch_size": 4,
+    "num_position_embeddings": 36,
+    "out_hidden_size": 64,
+    "deepstack_visual_indexes": [0, 2],
+}
+QWEN3_VL = {"text_config": TEXT, "vision_config": QWEN_VISION}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+QWEN3_VL_MOE = {"text_config": TEXT | EXPERTS, "vision_config": QWEN_VISION}
+
+
+def inside(section: str, base: dict[str, Any], **change: Any) -> dict[str, Any]:
+    """`base` with keys of one of its sections changed."""
+    return base | {section: base[section] | change}
+
+
+SEEING: dict[str, tuple[dict[str, Any], ...]] = {
+    "gemma3": (
+        GEMMA3,
+        GEMMA3 | {"mm_tokens_per_image": 4, "tie_word_embeddings": False},
+        inside("vision_config", GEMMA3, num_channels=1, hidden_act="gelu"),
+    ),
+    "gemma4": (
+        GEMMA4,
+        inside("text_config", GEMMA4, **GEMMA4_EXPERTS),
+        inside("vision_config", GEMMA4, pooling_kernel_size=3, use_clipped_linears=True, standardize=True),
+    ),
+    "gemma4_text": (GEMMA4_TEXT, *(GEMMA4_TEXT | variant for variant in GEMMA4_VARIANTS)),
+    "llama4": (
+        {"text_config": LLAMA4_TEXT, "vision_config": LLAMA4_VISION},
+        inside("text_config", {"text_config": LLAMA4_TEXT, "vision_config": LLAMA4_VISION}, tie_word_embeddings=True),
+    ),
+    "llama4_text": (LLAMA4_TEXT, *(LLAMA4_TEXT | variant for variant in LLAMA4_VARIANTS)),
+    "qwen3_vl": (
+        QWEN3_VL,
+        inside("vision_config", QWEN3_VL, deepstack_visual_indexes=[], temporal_patch_size=1, in_channels=1),
+        inside("text_config", QWEN3_VL, attention_bias=True) | {"tie_word_embeddings": True},
+    ),
+    "qwen3_vl_moe": (
+        QWEN3_VL_MOE,
+        inside("text_config", QWEN3_VL_MOE, decoder_sparse_step=2, mlp_only_layers=[1], head_dim=None),
+    ),
+}
+"""By model_type: the base and its variants, without model_type."""

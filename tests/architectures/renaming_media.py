@@ -1,0 +1,173 @@
+"""Hugging Face's names of parameter tensors in models of pictures and sound, read as ours.
+
+Rules are those of renaming_text: (regex of a whole name, our names), `N` for the number of a layer. A convolutional
+network's layers have no number in our table of groups, so that each such network is one bundle: see `fold`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tests.architectures.renaming_text import Rules
+
+FOLDS = (
+    (r"(.*embedding\.)backbone\..*", r"\1backbone.*"),
+    (r"embedding\.conv\d+\.(.*)", r"embedding.conv*.\1"),
+    (r"box\d\.dense\.(\w+)", r"box*.dense.\1"),
+)
+
+
+def fold(path: str) -> str:
+    """Our path with what a table of groups does not tell apart made one."""
+    for pattern, bundle in FOLDS:
+        if found := re.fullmatch(pattern, path):
+            return found.expand(bundle)
+    return path
+
+
+def _one(*rules: tuple[str, str]) -> Rules:
+    return tuple((theirs, (ours,)) for theirs, ours in rules)
+
+
+def _layers(outer: str, inner: str, names: dict[str, str]) -> Rules:
+    """Rules of one stack: `outer` before its layers in their name, `inner` in ours; names within a layer."""
+    return _one(
+        *(
+            (rf"{outer}layers\.N\.{theirs}(?P<w>\.\w+)", rf"{inner}layers.N.{ours}\g<w>")
+            for theirs, ours in names.items()
+        )
+    )
+
+
+_SELF = {
+    r"(?:self_attn|attention)\.(?P<p>[qkv])_proj": r"attention.\g<p>_proj",
+    r"(?:self_attn|attention)\.(?:out|o)_proj": "attention.o_proj",
+}
+_CROSS = {
+    r"encoder_attn\.(?P<p>[qkv])_proj": r"cross_attention.\g<p>_proj",
+    r"encoder_attn\.(?:out|o)_proj": "cross_attention.o_proj",
+    r"encoder_attn_layer_norm": "cross_attention_norm",
+}
+_MLP = {r"(?:mlp\.)?fc1": "mlp.up_proj", r"(?:mlp\.)?fc2": "mlp.down_proj"}
+_NORMS = {r"self_attn_layer_norm": "attention_norm", r"final_layer_norm": "channel_norm"}
+_CLIP_LAYER = _SELF | _MLP | {"layer_norm1": "attention_norm", "layer_norm2": "channel_norm"}
+_SEQUENCE_LAYER = _SELF | _CROSS | _MLP | _NORMS
+_SPEECH_LAYER = _SELF | {
+    r"feed_forward\.intermediate_dense": "mlp.up_proj",
+    r"feed_forward\.output_dense": "mlp.down_proj",
+    "layer_norm": "attention_norm",
+    "final_layer_norm": "channel_norm",
+}
+_CONFORMER_LAYER = {
+    r"ffn1\.intermediate_dense": "macaron.up_proj",
+    r"ffn1\.output_dense": "macaron.down_proj",
+    r"ffn2\.intermediate_dense": "mlp.up_proj",
+    r"ffn2\.output_dense": "mlp.down_proj",
+    "ffn1_layer_norm": "macaron_norm",
+    "ffn2_layer_norm": "channel_norm",
+    "self_attn_layer_norm": "attention_norm",
+    "final_layer_norm": "out_norm",
+    r"self_attn\.linear_(?P<p>[qkv])": r"attention.\g<p>_proj",
+    r"self_attn\.linear_out": "attention.o_proj",
+    r"self_attn\.linear_pos": "attention.pos_proj",
+    r"conv_module\.layer_norm": "convolution_norm",
+    r"conv_module\.pointwise_conv1": "convolution.pointwise_in",
+    r"conv_module\.depthwise_conv": "convolution.depthwise",
+    r"conv_module\.batch_norm": "convolution.batch_norm",
+    r"conv_module\.pointwise_conv2": "convolution.pointwise_out",
+}
+
+VIT = _layers(
+    r"(?:\w+\.)?", "", _SELF | _MLP | {"layernorm_before": "attention_norm", "layernorm_after": "channel_norm"}
+) + _one(
+    (r"classifier\.(?:dense\.)?(?P<w>\w+)", r"classifier.dense.\g<w>"),
+    (r"classifier\.layernorm\.(?P<w>\w+)", r"classifier.before.\g<w>"),
+    (r"(?:\w+\.)?embeddings\.(?:cls|distillation)_token", "embedding.special.weight"),
+    (r"(?:\w+\.)?embeddings\.position_embeddings", "embedding.position.weight"),
+    (r"(?:\w+\.)?embeddings\.patch_embeddings\.projection\.(?P<w>\w+)", r"embedding.patch.\g<w>"),
+    (r"(?:\w+\.)?layernorm\.(?P<w>\w+)", r"final_norm.\g<w>"),
+    (r"(?:\w+\.)?pooler\.dense\.(?P<w>\w+)", r"pooler.dense.\g<w>"),
+    (r"cls_classifier\.(?P<w>\w+)", r"class_classifier.dense.\g<w>"),
+    (r"distillation_classifier\.(?P<w>\w+)", r"distillation_classifier.dense.\g<w>"),
+)
+CLIP = (
+    _layers(r"text_model\.encoder\.", "", _CLIP_LAYER)
+    + _layers(r"vision_model\.encoder\.", "vision.", _CLIP_LAYER)
+    + _one(
+        (r"text_model\.embeddings\.token_embedding\.weight", "embedding.token.weight"),
+        (r"text_model\.embeddings\.position_embedding\.weight", "embedding.position.weight"),
+        (r"text_model\.final_layer_norm\.(?P<w>\w+)", r"final_norm.\g<w>"),
+        (r"text_projection\.weight", "text_projection.dense.weight"),
+        (r"vision_model\.embeddings\.class_embedding", "vision.embedding.special.weight"),
+        (r"vision_model\.embeddings\.patch_embedding\.weight", "vision.embedding.patch.weight"),
+        (r"vision_model\.embeddings\.position_embedding\.weight", "vision.embedding.position.weight"),
+        (r"vision_model\.pre_layrnorm\.(?P<w>\w+)", r"vision.embedding.norm.\g<w>"),
+        (r"vision_model\.post_layernorm\.(?P<w>\w+)", r"vision.final_norm.\g<w>"),
+        (r"visual_projection\.weight", "vision.visual_projection.dense.weight"),
+        (r"logit_scale", "contrast.logit_scale"),
+    )
+)
+WHISPER = (
+    _layers(r"model\.encoder\.", "encoder.", _SEQUENCE_LAYER)
+    + _layers(r"model\.decoder\.", "", _SEQUENCE_LAYER)
+    + _one(
+        (r"model\.encoder\.(?P<c>conv\d)\.(?P<w>\w+)", r"encoder.embedding.\g<c>.conv.\g<w>"),
+        (r"model\.encoder\.embed_positions\.weight", "encoder.embedding.position.weight"),
+        (r"model\.encoder\.layer_norm\.(?P<w>\w+)", r"encoder.final_norm.\g<w>"),
+        (r"model\.decoder\.embed_tokens\.weight", "embedding.token.weight"),
+        (r"model\.decoder\.embed_positions\.weight", "embedding.position.weight"),
+        (r"model\.decoder\.layer_norm\.(?P<w>\w+)", r"final_norm.\g<w>"),
+    )
+)
+DETR = (
+    _layers(r"(?:model\.)?encoder\.", "encoder.", _SEQUENCE_LAYER)
+    + _layers(r"(?:model\.)?decoder\.", "", _SEQUENCE_LAYER)
+    + _one(
+        (r"(?:model\.)?backbone\..*", "encoder.embedding.backbone.*"),
+        (r"(?:model\.)?input_projection\.(?P<w>\w+)", r"encoder.embedding.project_in.\g<w>"),
+        (r"(?:model\.)?position_embedding\.(?P<p>row|column)_embeddings\.weight", r"encoder.embedding.\g<p>.weight"),
+        (r"(?:model\.)?query_position_embeddings\.weight", "embedding.query.weight"),
+        (r"(?:model\.)?decoder\.layernorm\.(?P<w>\w+)", r"final_norm.\g<w>"),
+        (r"class_labels_classifier\.(?P<w>\w+)", r"class_head.dense.\g<w>"),
+        (r"bbox_predictor\.layers\.(?:\d+|\{\})\.(?P<w>\w+)", r"box*.dense.\g<w>"),
+    )
+)
+_SPEECH = _one(
+    (r"(?:\w+\.)?masked_spec_embed", "embedding.mask.weight"),
+    (r"(?:\w+\.)?feature_extractor\.conv_layers\.N\.conv\.(?P<w>\w+)", r"embedding.conv*.conv.\g<w>"),
+    (r"(?:\w+\.)?feature_extractor\.conv_layers\.N\.layer_norm\.(?P<w>\w+)", r"embedding.conv*.norm.\g<w>"),
+    (r"(?:\w+\.)?feature_projection\.layer_norm\.(?P<w>\w+)", r"embedding.before.\g<w>"),
+    (r"(?:\w+\.)?feature_projection\.projection\.(?P<w>\w+)", r"embedding.project_in.\g<w>"),
+    (r"(?:\w+\.)?encoder\.pos_conv_embed\.conv\.bias", "embedding.position_convolution.conv.bias"),
+    (r".*pos_conv_embed\.conv\.parametrizations\.weight\.original0", "embedding.position_convolution.scale"),
+    (r".*pos_conv_embed\.conv\.parametrizations\.weight\.original1", "embedding.position_convolution.conv.weight"),
+    (r"quantizer\.codevectors", "embedding.quantizer.codevectors"),
+    (r"quantizer\.weight_proj\.(?P<w>\w+)", r"embedding.quantizer.scores.\g<w>"),
+    (r"project_q\.(?P<w>\w+)", r"embedding.quantizer.project.\g<w>"),
+    (r"project_hid\.(?P<w>\w+)", r"project_hid.dense.\g<w>"),
+    (r"lm_head\.(?P<w>\w+)", r"ctc.dense.\g<w>"),
+    (r"(?P<p>projector|classifier)\.(?P<w>\w+)", r"\g<p>.dense.\g<w>"),
+)
+_ENCODER_NORM = r"(?:\w+\.)?encoder\.layer_norm\.(?P<w>\w+)"
+WAV2VEC2 = _layers(r"(?:\w+\.)?encoder\.", "", _SPEECH_LAYER) + _SPEECH + _one((_ENCODER_NORM, r"embedding.norm.\g<w>"))
+WAV2VEC2_STABLE = WAV2VEC2[:-1] + _one((_ENCODER_NORM, r"final_norm.\g<w>"))
+CONFORMER = (
+    _layers(r"(?:\w+\.)?encoder\.", "", _CONFORMER_LAYER)
+    + _SPEECH
+    + _one(
+        (_ENCODER_NORM, r"final_norm.\g<w>"),
+        (r"(?:\w+\.)?encoder\.layers\.N\.self_attn\.(?P<p>pos_bias_[uv])", r"layers.N.attention.\g<p>"),
+    )
+)
+
+RULES: dict[str, Rules] = {
+    "vit": VIT,
+    "deit": VIT,
+    "audio-spectrogram-transformer": VIT,
+    "clip": CLIP,
+    "whisper": WHISPER,
+    "detr": DETR,
+    "wav2vec2": WAV2VEC2,
+    "wav2vec2-stable": WAV2VEC2_STABLE,
+    "wav2vec2-conformer": CONFORMER,
+}

@@ -1,0 +1,203 @@
+"""Hugging Face's names of parameter tensors in text encoders and encoder-decoders, read as ours.
+
+Each family has a list of (regex of a whole name, our names). `N` stands for the number of a layer, or `{}`.
+"""
+
+from __future__ import annotations
+
+import re
+
+NUMBER = r"(?P<n>\d+|\{\})"
+Rules = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def _one(*rules: tuple[str, str]) -> Rules:
+    return tuple((theirs, (ours,)) for theirs, ours in rules)
+
+
+_TABLES = _one(
+    (r"(?:.*\.)?word_embeddings\.weight", "embedding.token.weight"),
+    (r"(?:.*\.)?position_embeddings\.weight", "embedding.position.weight"),
+    (r"(?:.*\.)?token_type_embeddings\.weight", "embedding.token_type.weight"),
+    (r"(?:.*\.)?embeddings\.LayerNorm\.(?P<w>\w+)", r"embedding.norm.\g<w>"),
+)
+_HEADS = _one(
+    (r"(?:.*\.)?pooler(?:\.dense)?\.(?P<w>\w+)", r"pooler.dense.\g<w>"),
+    (r"qa_outputs\.(?P<w>\w+)", r"span.dense.\g<w>"),
+    (r"classifier\.(?P<w>weight|bias)", r"classifier.dense.\g<w>"),
+)
+_BERT_LAYER = _one(
+    (r"(?:.*\.)?layer\.N\.attention\.self\.query\.(?P<w>\w+)", r"layers.N.attention.q_proj.\g<w>"),
+    (r"(?:.*\.)?layer\.N\.attention\.self\.key\.(?P<w>\w+)", r"layers.N.attention.k_proj.\g<w>"),
+    (r"(?:.*\.)?layer\.N\.attention\.self\.value\.(?P<w>\w+)", r"layers.N.attention.v_proj.\g<w>"),
+    (r"(?:.*\.)?layer\.N\.attention\.output\.dense\.(?P<w>\w+)", r"layers.N.attention.o_proj.\g<w>"),
+    (r"(?:.*\.)?layer\.N\.attention\.output\.LayerNorm\.(?P<w>\w+)", r"layers.N.attention_norm.\g<w>"),
+    (r"(?:.*\.)?layer\.N\.intermediate\.dense\.(?P<w>\w+)", r"layers.N.mlp.up_proj.\g<w>"),
+    (r"(?:.*\.)?layer\.N\.output\.dense\.(?P<w>\w+)", r"layers.N.mlp.down_proj.\g<w>"),
+    (r"(?:.*\.)?layer\.N\.output\.LayerNorm\.(?P<w>\w+)", r"layers.N.channel_norm.\g<w>"),
+)
+_OWN_CLASSIFIER = _one(
+    (r"(?:classifier|classification_head)\.dense\.(?P<w>\w+)", r"dense.dense.\g<w>"),
+    (r"(?:classifier|classification_head)\.out_proj\.(?P<w>\w+)", r"classifier.dense.\g<w>"),
+)
+
+BERT = _TABLES + _BERT_LAYER + _HEADS
+BERT += _one(
+    (r"cls\.predictions\.bias", "lm_head.bias"),
+    (r"cls\.predictions\.transform\.dense\.(?P<w>\w+)", r"lm_head.transform.\g<w>"),
+    (r"cls\.predictions\.transform\.LayerNorm\.(?P<w>\w+)", r"lm_head.transform_norm.\g<w>"),
+    (r"cls\.seq_relationship\.(?P<w>\w+)", r"next_sentence.dense.\g<w>"),
+)
+ROBERTA = _TABLES + _BERT_LAYER + _HEADS + _OWN_CLASSIFIER
+ROBERTA += _one(
+    (r"lm_head\.bias", "lm_head.bias"),
+    (r"lm_head\.dense\.(?P<w>\w+)", r"lm_head.transform.\g<w>"),
+    (r"lm_head\.layer_norm\.(?P<w>\w+)", r"lm_head.transform_norm.\g<w>"),
+)
+ELECTRA = _TABLES + _BERT_LAYER + _HEADS + _OWN_CLASSIFIER
+ELECTRA += _one(
+    (r"(?:.*\.)?embeddings_project\.(?P<w>\w+)", r"embedding.project_in.\g<w>"),
+    (r"generator_predictions\.dense\.(?P<w>\w+)", r"lm_head.transform.\g<w>"),
+    (r"generator_predictions\.LayerNorm\.(?P<w>\w+)", r"lm_head.transform_norm.\g<w>"),
+    (r"generator_lm_head\.(?P<w>\w+)", r"lm_head.\g<w>"),
+    (r"discriminator_predictions\.dense\.(?P<w>\w+)", r"dense.dense.\g<w>"),
+    (r"discriminator_predictions\.dense_prediction\.(?P<w>\w+)", r"replaced.dense.\g<w>"),
+    (r"sequence_summary\.summary\.(?P<w>\w+)", r"dense.dense.\g<w>"),
+)
+DISTILBERT = _TABLES + _HEADS
+DISTILBERT += _one(
+    (r"(?:.*\.)?layer\.N\.attention\.(?P<m>[qkv])_lin\.(?P<w>\w+)", r"layers.N.attention.\g<m>_proj.\g<w>"),
+    (r"(?:.*\.)?layer\.N\.attention\.out_lin\.(?P<w>\w+)", r"layers.N.attention.o_proj.\g<w>"),
+    (r"(?:.*\.)?layer\.N\.sa_layer_norm\.(?P<w>\w+)", r"layers.N.attention_norm.\g<w>"),
+    (r"(?:.*\.)?layer\.N\.output_layer_norm\.(?P<w>\w+)", r"layers.N.channel_norm.\g<w>"),
+    (r"(?:.*\.)?layer\.N\.ffn\.lin1\.(?P<w>\w+)", r"layers.N.mlp.up_proj.\g<w>"),
+    (r"(?:.*\.)?layer\.N\.ffn\.lin2\.(?P<w>\w+)", r"layers.N.mlp.down_proj.\g<w>"),
+    (r"vocab_transform\.(?P<w>\w+)", r"lm_head.transform.\g<w>"),
+    (r"vocab_layer_norm\.(?P<w>\w+)", r"lm_head.transform_norm.\g<w>"),
+    (r"vocab_projector\.(?P<w>\w+)", r"lm_head.\g<w>"),
+    (r"pre_classifier\.(?P<w>\w+)", r"dense.dense.\g<w>"),
+)
+_ALBERT = r"(?:.*\.)?albert_layer_groups\.N\.albert_layers\.(?:0|\{\})\."
+ALBERT = _TABLES + _HEADS
+ALBERT += _one(
+    (r"(?:.*\.)?embedding_hidden_mapping_in\.(?P<w>\w+)", r"embedding.project_in.\g<w>"),
+    (_ALBERT + r"attention\.query\.(?P<w>\w+)", r"layers.N.attention.q_proj.\g<w>"),
+    (_ALBERT + r"attention\.key\.(?P<w>\w+)", r"layers.N.attention.k_proj.\g<w>"),
+    (_ALBERT + r"attention\.value\.(?P<w>\w+)", r"layers.N.attention.v_proj.\g<w>"),
+    (_ALBERT + r"attention\.dense\.(?P<w>\w+)", r"layers.N.attention.o_proj.\g<w>"),
+    (_ALBERT + r"attention\.LayerNorm\.(?P<w>\w+)", r"layers.N.attention_norm.\g<w>"),
+    (_ALBERT + r"full_layer_layer_norm\.(?P<w>\w+)", r"layers.N.channel_norm.\g<w>"),
+    (_ALBERT + r"ffn\.(?P<w>\w+)", r"layers.N.mlp.up_proj.\g<w>"),
+    (_ALBERT + r"ffn_output\.(?P<w>\w+)", r"layers.N.mlp.down_proj.\g<w>"),
+    (r"predictions\.bias", "lm_head.bias"),
+    (r"predictions\.dense\.(?P<w>\w+)", r"lm_head.transform.\g<w>"),
+    (r"predictions\.LayerNorm\.(?P<w>\w+)", r"lm_head.transform_norm.\g<w>"),
+    (r"sop_classifier\.classifier\.(?P<w>\w+)", r"classifier.dense.\g<w>"),
+)
+"""One set of shared weights; where there are several, a group's number is not that of its first layer."""
+
+_NORM = "layers.N.attention_norm.weight"
+_CROSS_NORM = "layers.N.cross_attention_norm.weight"
+_CHANNEL_NORM = "layers.N.channel_norm.weight"
+_E, _D = r"(?:.*\.)?encoder\.block\.N\.layer\.", r"(?:.*\.)?decoder\.block\.N\.layer\."
+_SUB = r"(?:\d|\{\})\."
+T5: Rules = (
+    (r"(?:.*\.)?shared\.weight", ("embedding.token.weight",)),
+    (r"lm_head\.weight", ("lm_head.weight",)),
+    (r"(?:.*\.)?encoder\.final_layer_norm\.weight", ("encoder.final_norm.weight",)),
+    (r"(?:.*\.)?decoder\.final_layer_norm\.weight", ("final_norm.weight",)),
+    (_E + r"0\.layer_norm\.weight", (f"encoder.{_NORM}",)),
+    (_E + r"1\.layer_norm\.weight", (f"encoder.{_CHANNEL_NORM}",)),
+    (_E + r"\{\}\.layer_norm\.weight", (f"encoder.{_NORM}", f"encoder.{_CHANNEL_NORM}")),
+    (_D + r"0\.layer_norm\.weight", (_NORM,)),
+    (_D + r"1\.layer_norm\.weight", (_CROSS_NORM,)),
+    (_D + r"2\.layer_norm\.weight", (_CHANNEL_NORM,)),
+    (_D + r"\{\}\.layer_norm\.weight", (_NORM, _CROSS_NORM, _CHANNEL_NORM)),
+)
+for _side, _ours in ((_E, "encoder."), (_D, "")):
+    T5 += _one(
+        (_side + _SUB + r"SelfAttention\.(?P<m>[qkvo])\.weight", rf"{_ours}layers.N.attention.\g<m>_proj.weight"),
+        (_side + _SUB + r"EncDecAttention\.(?P<m>[qkvo])\.weight", r"layers.N.cross_attention.\g<m>_proj.weight"),
+        (_side + _SUB + r"(?:DenseReluDense|mlp)\.(?:wi|wi_1)\.weight", f"{_ours}layers.N.mlp.up_proj.weight"),
+        (_side + _SUB + r"DenseReluDense\.wi_0\.weight", f"{_ours}layers.N.mlp.gate_proj.weight"),
+        (_side + _SUB + r"(?:DenseReluDense|mlp)\.wo\.weight", f"{_ours}layers.N.mlp.down_proj.weight"),
+        (_side + _SUB + r"mlp\.router\.classifier\.(?P<w>\w+)", rf"{_ours}layers.N.moe.router.\g<w>"),
+        (_side + _SUB + r"mlp\.experts\.expert_\d+\.wi\.weight", f"{_ours}layers.N.moe.experts.*.up_proj.weight"),
+        (_side + _SUB + r"mlp\.experts\.expert_\d+\.wo\.weight", f"{_ours}layers.N.moe.experts.*.down_proj.weight"),
+    )
+_TABLE = r"SelfAttention\.relative_attention_bias\.weight"
+UMT5 = T5 + _one(
+    (_E + _SUB + _TABLE, "encoder.layers.N.attention.relative_bias.weight"),
+    (_D + _SUB + _TABLE, "layers.N.attention.relative_bias.weight"),
+)
+T5 += _one(
+    (_E + _SUB + _TABLE, "encoder.relative_bias.weight"),
+    (_D + _SUB + _TABLE, "relative_bias.weight"),
+)
+T5_HEADS = _OWN_CLASSIFIER + _HEADS
+
+BART = _HEADS + _OWN_CLASSIFIER + _one((r"(?:model\.)?shared\.weight", "embedding.token.weight"))
+for _name, _ours in (("encoder", "encoder."), ("decoder", "")):
+    _side = rf"(?:model\.)?{_name}\."
+    BART += _one(
+        (_side + r"embed_positions\.weight", f"{_ours}embedding.position.weight"),
+        (_side + r"layernorm_embedding\.(?P<w>\w+)", rf"{_ours}embedding.norm.\g<w>"),
+        (
+            _side + r"layers\.N\.self_attn\.(?P<m>[qkv])_proj\.(?P<w>\w+)",
+            rf"{_ours}layers.N.attention.\g<m>_proj.\g<w>",
+        ),
+        (_side + r"layers\.N\.self_attn\.out_proj\.(?P<w>\w+)", rf"{_ours}layers.N.attention.o_proj.\g<w>"),
+        (
+            _side + r"layers\.N\.encoder_attn\.(?P<m>[qkv])_proj\.(?P<w>\w+)",
+            r"layers.N.cross_attention.\g<m>_proj.\g<w>",
+        ),
+        (_side + r"layers\.N\.encoder_attn\.out_proj\.(?P<w>\w+)", r"layers.N.cross_attention.o_proj.\g<w>"),
+        (_side + r"layers\.N\.self_attn_layer_norm\.(?P<w>\w+)", rf"{_ours}layers.N.attention_norm.\g<w>"),
+        (_side + r"layers\.N\.encoder_attn_layer_norm\.(?P<w>\w+)", r"layers.N.cross_attention_norm.\g<w>"),
+        (_side + r"layers\.N\.final_layer_norm\.(?P<w>\w+)", rf"{_ours}layers.N.channel_norm.\g<w>"),
+        (_side + r"layers\.N\.fc1\.(?P<w>\w+)", rf"{_ours}layers.N.mlp.up_proj.\g<w>"),
+        (_side + r"layers\.N\.fc2\.(?P<w>\w+)", rf"{_ours}layers.N.mlp.down_proj.\g<w>"),
+    )
+
+_GPT2 = _one(
+    (r"(?:.*\.)?h\.N\.ln_1\.(?P<w>\w+)", r"layers.N.attention_norm.\g<w>"),
+    (r"(?:.*\.)?h\.N\.ln_2\.(?P<w>\w+)", r"layers.N.channel_norm.\g<w>"),
+    (r"(?:.*\.)?h\.N\.attn\.c_attn\.(?P<w>\w+)", r"layers.N.attention.qkv_proj.\g<w>"),
+    (r"(?:.*\.)?h\.N\.attn\.c_proj\.(?P<w>\w+)", r"layers.N.attention.o_proj.\g<w>"),
+    (r"(?:.*\.)?h\.N\.mlp\.c_fc\.(?P<w>\w+)", r"layers.N.mlp.up_proj.\g<w>"),
+    (r"(?:.*\.)?h\.N\.mlp\.c_proj\.(?P<w>\w+)", r"layers.N.mlp.down_proj.\g<w>"),
+    (r"(?:.*\.)?wte\.weight", "embedding.token.weight"),
+    (r"(?:.*\.)?wpe\.weight", "embedding.position.weight"),
+    (r"(?:.*\.)?ln_f\.(?P<w>\w+)", r"final_norm.\g<w>"),
+)
+IMAGEGPT = _GPT2 + _one((r"lm_head\.weight", "lm_head.weight"), (r"score\.weight", "classifier.dense.weight"))
+TRAJECTORY = _GPT2 + _one(
+    (r"embed_timestep\.weight", "embedding.step.weight"),
+    (r"embed_ln\.(?P<w>\w+)", r"embedding.norm.\g<w>"),
+    (r"embed_(?P<m>return|state|action)\.(?P<w>\w+)", r"embedding.\g<m>.\g<w>"),
+    (r"(?P<m>predict_\w+?)(?:\.0)?\.(?P<w>\w+)", r"\g<m>.dense.\g<w>"),
+)
+
+RULES: dict[str, Rules] = {
+    "bert": BERT,
+    "roberta": ROBERTA,
+    "electra": ELECTRA,
+    "distilbert": DISTILBERT,
+    "albert": ALBERT,
+    "t5": T5 + T5_HEADS,
+    "mt5": T5 + T5_HEADS,
+    "umt5": UMT5 + T5_HEADS,
+    "switch_transformers": T5,
+    "bart": BART,
+    "imagegpt": IMAGEGPT,
+    "decision_transformer": TRAJECTORY,
+}
+
+
+def rename(name: str, rules: Rules) -> tuple[str, ...] | None:
+    """Our paths of the tensor that transformers calls `name`, or None where no rule knows it."""
+    for pattern, ours in rules:
+        if found := re.fullmatch(pattern.replace(r"\.N\.", rf"\.{NUMBER}\."), name):
+            number = found.groupdict().get("n") or ""
+            return tuple(found.expand(path).replace(".N.", f".{number}.") for path in ours)
+    return None

@@ -1,0 +1,165 @@
+"""Models of pictures and sound against transformers' own classes of the same config, small.
+
+Counted there: elements and shapes of the parameters, which of them are trained, FLOPs of matrix products and
+convolutions of one pass over a batch, and of forward and backward where the class keeps all of its result.
+"""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+from calc.architectures import from_config  # noqa: E402
+from calc.errors import Refused  # noqa: E402
+from calc.load import Load  # noqa: E402
+from calc.quantities.flops import forward, training  # noqa: E402
+from calc.quantities.kv_cache import kv_cache  # noqa: E402
+from calc.quantities.parameters import parameter_shapes, weights  # noqa: E402
+from tests.architectures.cases_media import MEDIA, media_cases  # noqa: E402
+from tests.architectures.renaming import compare  # noqa: E402
+
+BATCH, SEQ, SAMPLES, PIXELS = 2, 11, 400, (70, 90)
+
+
+def build(model_type: str, name: str, config: dict[str, Any]) -> Any:
+    """transformers' model on the CPU: some of these look at values."""
+    special = {} if model_type == "clip" else {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1}
+    if model_type == "whisper":
+        special |= {"decoder_start_token_id": 1, "suppress_tokens": None, "begin_suppress_tokens": None}
+    parsed = transformers.AutoConfig.for_model(model_type, architectures=[name], **special, **config)
+    torch.manual_seed(0)
+    model = getattr(transformers, name)._from_config(parsed, attn_implementation="eager")
+    return model.eval()
+
+
+def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
+    """BATCH sequences or pictures for transformers' model, and the load that describes them."""
+    tokens = torch.ones(BATCH, SEQ, dtype=torch.long)
+    if model_type == "clip":
+        side = config.vision_config.image_size
+        pixels = torch.rand(BATCH + 1, config.vision_config.num_channels, side, side)
+        return {"input_ids": tokens, "pixel_values": pixels}, Load(batch=BATCH, seq=SEQ, images=BATCH + 1)
+    if model_type == "whisper":
+        mel = torch.rand(BATCH, config.num_mel_bins, 2 * config.max_source_positions)
+        return {"input_features": mel, "decoder_input_ids": tokens}, Load(batch=BATCH, seq=SEQ)
+    if model_type.startswith("wav2vec2"):
+        return {"input_values": torch.rand(BATCH, SAMPLES)}, Load(batch=BATCH, source=SAMPLES)
+    if model_type == "audio-spectrogram-transformer":
+        return {"input_values": torch.rand(BATCH, config.max_length, config.num_mel_bins)}, Load(batch=BATCH)
+    if model_type == "detr":
+        return {"pixel_values": torch.rand(BATCH, 3, *PIXELS)}, Load(batch=BATCH, image=PIXELS)
+    sides = config.image_size
+    sides = (sides, sides) if isinstance(sides, int) else sides
+    return {"pixel_values": torch.rand(BATCH, config.num_channels, *sides)}, Load(batch=BATCH)
+
+
+@pytest.mark.parametrize(("model_type", "name", "config"), media_cases())
+def test_same_as_transformers(model_type: str, name: str, config: dict[str, Any]) -> None:
+    model = build(model_type, name, config)
+    given, load = inputs(model_type, model.config)
+    with FlopCounterMode(display=False) as whole, torch.no_grad():
+        model(**given)
+    parameters = dict(model.named_parameters())
+    rules = "wav2vec2-stable" if config.get("do_stable_layer_norm") else model_type
+    saved = json.loads(model.config.to_json_string(use_diff=False))
+    for raw in ({"model_type": model_type, "architectures": [name], **config}, saved):
+        spec = from_config(raw)
+        shapes = parameter_shapes(spec)
+        ours = {path: prod(shape) for path, shape in shapes.items()}
+        assert compare({path: p.numel() for path, p in parameters.items()}, ours, rules) == {}
+        assert forward(spec, load).total == whole.get_total_flops()
+        trained = sum(w.elements * leaf.copies for _, w, leaf in weights(spec) if w.trainable)
+        assert trained == sum(p.numel() for p in parameters.values() if p.requires_grad)
+        kernels = [sorted(s for s in every if len(s) > 2) for every in (shapes.values(), theirs_of(parameters))]
+        assert kernels[0] == kernels[1]
+
+
+def theirs_of(parameters: dict[str, Any]) -> list[tuple[int, ...]]:
+    """Shapes of the kernels of convolutions; a table of positions or codes is none, and neither are lengths of ones."""
+    tables = ("_token", "position_embeddings", "codevectors", "original0")
+    return [tuple(p.shape) for name, p in parameters.items() if not name.endswith(tables)]
+
+
+BACKWARD = [case for case in media_cases() if case[1].endswith(("Classification", "WithTeacher", "Generation", "CTC"))]
+
+
+@pytest.mark.parametrize(("model_type", "name", "config"), BACKWARD)
+def test_backward(model_type: str, name: str, config: dict[str, Any]) -> None:
+    """Pixels and sound need no gradient, frozen weights none either. The counter is wrong for groups going back."""
+    if model_type.startswith("wav2vec2"):
+        pytest.skip("grouped convolutions, whose backward the counter multiplies by their groups")
+    model = build(model_type, name, config)
+    given, load = inputs(model_type, model.config)
+    with FlopCounterMode(display=False) as both:
+        model(**given).logits.sum().backward() if "Teacher" not in name else _both_heads(model(**given)).backward()
+    spec = from_config({"model_type": model_type, "architectures": [name], **config})
+    assert training(spec, load).total == both.get_total_flops()
+
+
+def _both_heads(out: Any) -> Any:
+    return out.cls_logits.sum() + out.distillation_logits.sum()
+
+
+@pytest.mark.parametrize("layers", [2, 4])
+def test_whisper_decodes_from_its_cache(layers: int) -> None:
+    """One more token: no encoder, no keys and values of its result; both caches by their tensors."""
+    config = MEDIA["whisper"][0] | {"decoder_layers": layers}
+    model = build("whisper", "WhisperForConditionalGeneration", config)
+    given, _ = inputs("whisper", model.config)
+    with torch.no_grad():
+        first = model(**given, use_cache=True)
+        cache = first.past_key_values
+        kept = sum(
+            t.numel() * 2
+            for part in (cache.self_attention_cache, cache.cross_attention_cache)
+            for layer in part.layers
+            for t in (layer.keys, layer.values)
+        )
+        with FlopCounterMode(display=False) as one:
+            model(
+                encoder_outputs=(first.encoder_last_hidden_state,),
+                decoder_input_ids=given["decoder_input_ids"][:, :1],
+                past_key_values=cache,
+            )
+    spec = from_config({"model_type": "whisper", **config})
+    assert forward(spec, Load(batch=BATCH, seq=1, context=SEQ, decode=True)).total == one.get_total_flops()
+    assert kv_cache(spec, BATCH, SEQ, "bf16").total_bytes == kept
+
+
+def test_named_backbone_trains_its_later_stages() -> None:
+    """As the published config writes it. conv1 and layer1 of a ResNet-50 hold 222,400 weights (He et al. 2016)."""
+    config = MEDIA["detr"][0] | {"use_timm_backbone": True, "backbone": "resnet50", "backbone_config": None}
+    rows = [(w, leaf) for _, w, leaf in weights(from_config({"model_type": "detr", **config}))]
+    frozen = sum(w.elements * leaf.copies for w, leaf in rows if not w.trainable)
+    assert frozen == 64 * 3 * 49 + 3 * (64 * 64 * 9 + 64 * 256) + 64 * 64 + 2 * 256 * 64 + 64 * 256
+
+
+@pytest.mark.parametrize(
+    ("model_type", "change", "field"),
+    [
+        ("vit", {"architectures": ["ViTForMaskedImageModeling"]}, "architectures"),
+        ("vit", {"num_attention_heads": 5}, "num_attention_heads"),
+        ("vit", {"image_size": [30, 0]}, "image_size"),
+        ("vit", {"image_size": 4}, "height"),
+        ("clip", {"text_config": {"num_attention_heads": 7}}, "text_config.hidden_size"),
+        ("whisper", {"encoder_attention_heads": 5}, "d_model"),
+        ("wav2vec2", {"add_adapter": True}, "add_adapter"),
+        ("wav2vec2", {"conv_stride": [5, 2]}, "conv_stride"),
+        ("wav2vec2", {"conv_kernel": [10, 3, 0]}, "conv_kernel"),
+        ("wav2vec2-conformer", {"conv_depthwise_kernel_size": 4}, "conv_depthwise_kernel_size"),
+        ("detr", {"dilation": True}, "dilation"),
+        ("detr", {"backbone_config": {"model_type": "swin"}}, "backbone_config.model_type"),
+    ],
+)
+def test_refuses(model_type: str, change: dict[str, Any], field: str) -> None:
+    with pytest.raises(Refused) as caught:
+        from_config({"model_type": model_type} | MEDIA[model_type][0] | change)
+    assert caught.value.field == field

@@ -1,0 +1,125 @@
+"""State-space models, delta nets and their hybrids against transformers' own classes of the same config, at small size.
+
+Counted there: elements of each parameter; FLOPs of matrix products and convolutions of a short sequence, of one that
+fills several chunks, of going back and of one more token; bytes of keys, values, convolution inputs and states.
+torch counts the way back of a convolution with groups many times too high, so here it is counted again.
+"""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from torch.utils.flop_counter import FlopCounterMode, conv_flop_count  # noqa: E402
+
+from calc.architectures import from_config  # noqa: E402
+from calc.errors import Refused  # noqa: E402
+from calc.load import Load  # noqa: E402
+from calc.quantities.flops import forward, training  # noqa: E402
+from calc.quantities.kv_cache import kv_cache  # noqa: E402
+from calc.quantities.parameters import parameter_shapes  # noqa: E402
+from tests.architectures.cases_recurrent import BAMBA, JAMBA, MAMBA, MAMBA2, NEMOTRON, QWEN, RECURRENT  # noqa: E402
+from tests.architectures.renaming import compare  # noqa: E402
+
+BATCH, SHORT, LONG = 2, 11, 145
+CASES = [(model_type, config) for model_type, configs in RECURRENT.items() for config in configs]
+each_case = pytest.mark.parametrize(("model_type", "config"), CASES)
+
+
+def build(model_type: str, config: dict[str, Any]) -> Any:
+    """transformers' model on the CPU: which experts run depends on values."""
+    special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1}
+    nested = "text_config" in config
+    text = {"text_config": special | config["text_config"]} if nested else special
+    parsed = transformers.AutoConfig.for_model(model_type, **(config | text))
+    auto = transformers.AutoModelForImageTextToText if nested else transformers.AutoModelForCausalLM
+    torch.manual_seed(0)
+    return auto.from_config(parsed, attn_implementation="eager", experts_implementation="batched_mm").eval()
+
+
+def grouped_backward(grad: Any, x: Any, w: Any, _bias: Any, *rest: Any, **_: Any) -> int:
+    """As much again as forward for each of input and weights that needs a gradient."""
+    transposed, mask = rest[3], rest[6]
+    return conv_flop_count(x, w, grad, transposed) * (int(mask[0]) + int(mask[1]))
+
+
+def count(run: Any) -> int:
+    again = {torch.ops.aten.convolution_backward: grouped_backward}
+    with FlopCounterMode(display=False, custom_mapping=again) as counter:
+        run()
+    return counter.get_total_flops()
+
+
+def held(cache: Any) -> int:
+    """Bytes of everything in the cache."""
+    found = []
+    for layer in cache.layers:
+        found += [getattr(layer, "keys", None), getattr(layer, "values", None)]
+        for states in (getattr(layer, "conv_states", None), getattr(layer, "recurrent_states", None)):
+            found += list(states.values()) if isinstance(states, dict) else list(states or [])
+    return sum(tensor.numel() * tensor.element_size() for tensor in found if tensor is not None)
+
+
+def ids(seq: int) -> Any:
+    return torch.ones(BATCH, seq, dtype=torch.long)
+
+
+@each_case
+def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
+    model = build(model_type, config)
+    theirs = {path: parameter.numel() for path, parameter in model.named_parameters()}
+    cache = transformers.DynamicCache(config=model.config.get_text_config())
+    kept = {"cache_params" if hasattr(model, "backbone") else "past_key_values": cache}
+    with torch.no_grad():
+        short = count(lambda: model(ids(SHORT), use_cache=True, **kept))
+        bytes_held = held(cache)
+        one = count(lambda: model(ids(1), use_cache=True, **kept))
+        long = count(lambda: model(ids(LONG), use_cache=False))
+    saved = json.loads(model.config.to_json_string(use_diff=False))
+    # The config as people write it; then as transformers saves it, all defaults written.
+    for raw in ({"model_type": model_type, **config}, saved):
+        spec = from_config(raw)
+        ours = {path: prod(shape) for path, shape in parameter_shapes(spec).items()}
+        assert compare(theirs, ours, model_type) == {}
+        assert forward(spec, Load(batch=BATCH, seq=SHORT)).total == short
+        assert forward(spec, Load(batch=BATCH, seq=LONG)).total == long
+        assert forward(spec, Load(batch=BATCH, seq=1, context=SHORT, decode=True)).total == one
+        assert kv_cache(spec, BATCH, SHORT, "fp32", "cache").total_bytes == bytes_held
+
+
+@each_case
+def test_going_back(model_type: str, config: dict[str, Any]) -> None:
+    model, spec = build(model_type, config), from_config({"model_type": model_type, **config})
+    both = count(lambda: model(ids(LONG), use_cache=False).logits.sum().backward())
+    assert training(spec, Load(batch=BATCH, seq=LONG)).total == both
+
+
+@pytest.mark.parametrize(
+    ("model_type", "config", "field"),
+    [
+        ("mamba", MAMBA | {"intermediate_size": 65}, "intermediate_size"),
+        ("mamba", MAMBA | {"time_step_rank": "five"}, "time_step_rank"),
+        ("mamba2", MAMBA2 | {"num_heads": 6}, "num_heads"),
+        ("mamba2", MAMBA2 | {"n_groups": 3}, "n_groups"),
+        ("jamba", JAMBA | {"attn_layer_offset": 3}, "attn_layer_offset"),
+        ("bamba", BAMBA | {"attn_layer_indices": [3]}, "attn_layer_indices"),
+        ("bamba", BAMBA | {"mamba_d_head": 7}, "mamba_d_head"),
+        ("nemotron_h", NEMOTRON | {"hybrid_override_pattern": "MEX"}, "hybrid_override_pattern"),
+        ("nemotron_h", NEMOTRON | {"hybrid_override_pattern": None}, "hybrid_override_pattern"),
+        ("nemotron_h", NEMOTRON | {"num_hidden_layers": 5}, "num_hidden_layers"),
+        ("nemotron_h", NEMOTRON | {"tie_word_embeddings": True}, "tie_word_embeddings"),
+        ("nemotron_h", NEMOTRON | {"mlp_bias": True}, "mlp_bias"),
+        ("qwen3_5_text", QWEN | {"attn_output_gate": False}, "attn_output_gate"),
+        ("qwen3_5_text", QWEN | {"linear_num_value_heads": 3}, "n_value_heads"),
+    ],
+)
+def test_refused(model_type: str, config: dict[str, Any], field: str) -> None:
+    with pytest.raises(Refused) as caught:
+        from_config({"model_type": model_type, **config})
+    assert caught.value.field == field

@@ -1,0 +1,187 @@
+"""Text encoders, encoder-decoders and GPT-2's kin against transformers' own classes of the same config, at small size.
+
+Counted there: elements of each parameter and FLOPs of matrix products, forward and backward, over sources and targets
+of different length; bytes of the caches, and the FLOPs of one more token, where the class keeps a cache.
+"""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+from calc.architectures import from_config  # noqa: E402
+from calc.errors import Refused  # noqa: E402
+from calc.load import Load  # noqa: E402
+from calc.quantities.flops import forward, training  # noqa: E402
+from calc.quantities.kv_cache import kv_cache  # noqa: E402
+from calc.quantities.parameters import parameter_shapes, parameters  # noqa: E402
+from tests.architectures.cases_text import TEXT, text_cases  # noqa: E402
+from tests.architectures.renaming import compare  # noqa: E402
+
+BATCH, SEQ, SOURCE = 2, 11, 7
+T5_KIN = ("T5", "MT5", "UMT5", "Switch")
+OF_A_STACK = ("layers.", "final_norm.", "relative_bias.")
+"""What stands below `encoder.` in transformers also where the encoder is the whole model."""
+NO_DROPOUT = (
+    *("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout", "dropout_rate"),
+    *("resid_pdrop", "embd_pdrop", "attn_pdrop", "qa_dropout", "seq_classif_dropout"),
+)
+
+
+def build(model_type: str, name: str, config: dict[str, Any]) -> Any:
+    """transformers' model of this class in training mode without dropout, on the CPU: routing needs real values."""
+    special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+    parsed = transformers.AutoConfig.for_model(model_type, **special, **config)
+    for key in NO_DROPOUT:
+        if hasattr(parsed, key):
+            setattr(parsed, key, 0.0)
+    parsed._attn_implementation = "eager"
+    torch.manual_seed(0)
+    return getattr(transformers, name)(parsed).train()
+
+
+def inputs(model: Any) -> dict[str, Any]:
+    """One batch as the class takes it: SOURCE tokens for an encoder beside a decoder, SEQ for everything else."""
+    if model.config.model_type == "decision_transformer":
+        steps = {"states": model.config.state_dim, "actions": model.config.act_dim, "returns_to_go": 1}
+        floats = {key: torch.randn(BATCH, SEQ, width) for key, width in steps.items()}
+        return floats | {"timesteps": torch.zeros(BATCH, SEQ, dtype=torch.long)}
+    if _two_inputs(model):
+        return {"input_ids": _ids(SOURCE), "decoder_input_ids": _ids(SEQ)}
+    return {"input_ids": _ids(SEQ)}
+
+
+def _ids(length: int) -> Any:
+    tokens = torch.randint(3, 90, (BATCH, length))
+    tokens[:, -1] = 2  # some classifiers read where the sequence ends
+    return tokens
+
+
+def _two_inputs(model: Any) -> bool:
+    """Whether the class reads a source and a target; classifiers feed the decoder what the encoder reads."""
+    alone = ("EncoderModel", "TokenClassification", "SequenceClassification")
+    return model.config.is_encoder_decoder and not type(model).__name__.endswith(alone)
+
+
+def count(run: Any) -> int:
+    with FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops()
+
+
+def loss(output: Any) -> Any:
+    """A number that every floating output takes part in."""
+    tensors = [value for value in output.to_tuple() if torch.is_tensor(value) and value.is_floating_point()]
+    return sum(tensor.float().sum() for tensor in tensors)
+
+
+@pytest.mark.parametrize(("model_type", "name", "config"), text_cases())
+def test_same_as_transformers(model_type: str, name: str, config: dict[str, Any]) -> None:
+    model = build(model_type, name, config)
+    theirs = {path: parameter.numel() for path, parameter in model.named_parameters()}
+    saved = json.loads(model.config.to_json_string(use_diff=False))
+    batch, load = inputs(model), Load(batch=BATCH, seq=SEQ, source=SOURCE if _two_inputs(model) else SEQ)
+    once = count(lambda: model(**batch))
+    # The config as people write it, and as transformers saves it.
+    for raw in ({"model_type": model_type, **config}, saved):
+        spec = from_config(raw | {"architectures": [name]})
+        ours = {path: prod(shape) for path, shape in parameter_shapes(spec).items()}
+        if name.startswith(T5_KIN) and spec.encoder is None:
+            ours = {f"encoder.{p}" if p.startswith(OF_A_STACK) else p: n for p, n in ours.items()}
+        assert compare(theirs, ours, model_type) == {}
+        assert forward(spec, load).total == once
+    assert training(spec, load).total == count(lambda: loss(model(**batch)).backward())
+
+
+CACHED = [
+    ("bert", "BertLMHeadModel", {"is_decoder": True}),
+    ("roberta", "RobertaForCausalLM", {"is_decoder": True}),
+    ("electra", "ElectraForCausalLM", {"is_decoder": True}),
+    ("t5", "T5ForConditionalGeneration", {}),
+    ("t5", "T5ForConditionalGeneration", {"feed_forward_proj": "gated-gelu", "num_decoder_layers": 2}),
+    ("umt5", "UMT5ForConditionalGeneration", {}),
+    ("switch_transformers", "SwitchTransformersForConditionalGeneration", {}),
+    ("bart", "BartForConditionalGeneration", {}),
+    ("imagegpt", "ImageGPTForCausalImageModeling", {}),
+]
+
+
+@pytest.mark.parametrize(("model_type", "name", "extra"), CACHED)
+def test_decoding_with_a_cache(model_type: str, name: str, extra: dict[str, Any]) -> None:
+    config = TEXT[model_type][0] | extra
+    model = build(model_type, name, config).eval()
+    spec = from_config({"model_type": model_type, "architectures": [name], **config})
+    paired = model.config.is_encoder_decoder
+    with torch.no_grad():
+        first = model(**inputs(model))
+        cache, one = first.past_key_values, _ids(1)
+        parts = [cache.self_attention_cache, cache.cross_attention_cache] if paired else [cache]
+        held = sum(t.numel() * t.element_size() for part in parts for at in part.layers for t in (at.keys, at.values))
+        if paired:
+            again = {"encoder_outputs": model.get_encoder()(_ids(SOURCE)), "decoder_input_ids": one}
+        else:
+            again = {"input_ids": one}
+        step = count(lambda: model(**again, past_key_values=cache))
+    assert kv_cache(spec, BATCH, SEQ, "fp32", "cache", source=SOURCE).total_bytes == held
+    load = Load(batch=BATCH, seq=1, context=SEQ, source=SOURCE, decode=True)
+    assert forward(spec, load).total == step
+
+
+@pytest.mark.parametrize("extra", [{"num_hidden_groups": 2, "inner_group_num": 2}, {"num_hidden_groups": 3}])
+def test_albert_with_several_sets_of_weights(extra: dict[str, Any]) -> None:
+    config = TEXT["albert"][0] | {"num_hidden_layers": 4} | extra
+    model = build("albert", "AlbertForMaskedLM", config)
+    spec = from_config({"model_type": "albert", "architectures": ["AlbertForMaskedLM"], **config})
+    elements = sum(parameter.numel() for parameter in model.parameters())
+    assert sum(parameters(spec).values()) == elements
+    assert sum(prod(shape) for shape in parameter_shapes(spec).values()) == elements
+    batch = inputs(model)
+    assert forward(spec, Load(batch=BATCH, seq=SEQ)).total == count(lambda: model(**batch))
+
+
+def test_a_head_that_transformers_ties_is_read_both_ways() -> None:
+    config = {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], **TEXT["t5"][0]}
+    one, two = (from_config(config | {"tie_word_embeddings": tied}) for tied in (True, False))
+    checkpoint = from_config(config | {"tie_word_embeddings": False}, tying="checkpoint")
+    totals = [sum(parameters(spec).values()) for spec in (one, two, checkpoint)]
+    assert totals == [totals[0], totals[0], totals[0] + config["vocab_size"] * config["d_model"]]
+    assert [any("--tying checkpoint" in note for note in spec.notes) for spec in (one, two, checkpoint)] == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "change", "field"),
+    [
+        ("bert", {"architectures": ["BertForEverything"]}, "architectures"),
+        ("bert", {"architectures": ["BertModel", "BertForMaskedLM"]}, "architectures"),
+        ("bert", {"architectures": "BertModel"}, "architectures"),
+        ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type"),
+        ("bert", {"tie_word_embeddings": False}, "tie_word_embeddings"),
+        ("bert", {"add_cross_attention": True}, "add_cross_attention"),
+        ("albert", {"num_hidden_groups": 7}, "num_hidden_layers"),
+        ("t5", {"feed_forward_proj": "gated-gelu", "dense_act_fn": "relu"}, "dense_act_fn"),
+        ("t5", {"feed_forward_proj": "gated-relu", "is_gated_act": False}, "is_gated_act"),
+        ("switch_transformers", {"num_sparse_encoder_layers": 0}, "num_sparse_encoder_layers"),
+        ("bart", {"tie_word_embeddings": False}, "tie_word_embeddings"),
+        ("imagegpt", {"tie_word_embeddings": True}, "tie_word_embeddings"),
+    ],
+)
+def test_what_is_refused(model_type: str, change: dict[str, Any], field: str) -> None:
+    with pytest.raises(Refused) as refusal:
+        from_config({"model_type": model_type, **TEXT[model_type][0], **change})
+    assert refusal.value.field == field
+
+
+def test_labels_decide_the_width_of_a_classifier() -> None:
+    config = {"model_type": "bert", "architectures": ["BertForSequenceClassification"], **TEXT["bert"][0]}
+    for extra, classes in (({}, 2), ({"num_labels": 5}, 5), ({"id2label": {"0": "a", "1": "b", "2": "c"}}, 3)):
+        assert parameter_shapes(from_config(config | extra))["classifier.dense.weight"] == (classes, 32)
+    with pytest.raises(Refused):
+        from_config(config | {"num_labels": 5, "id2label": {"0": "a"}})

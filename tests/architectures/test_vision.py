@@ -1,0 +1,207 @@
+"""Models that see, and the language models inside them, against transformers' own classes of the same config, small.
+
+Counted there: elements of each parameter, FLOPs of matrix products and convolutions of the text and, apart, of the
+tower with its projector over pictures, bytes of the cache, and the FLOPs of one more token.
+"""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import Any
+
+import numpy
+import pytest
+import sympy
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+from calc.architectures import from_config  # noqa: E402
+from calc.errors import Refused  # noqa: E402
+from calc.load import Load, Scores  # noqa: E402
+from calc.quantities.flops import forward  # noqa: E402
+from calc.quantities.kv_cache import kv_cache  # noqa: E402
+from calc.quantities.parameters import by_tower, parameter_shapes, parameters  # noqa: E402
+from calc.reading import sizes_of, symbolic, with_sizes  # noqa: E402
+from calc.spec import ModelSpec  # noqa: E402
+from tests.architectures.cases_vision import GEMMA4, SEEING, inside  # noqa: E402
+from tests.architectures.renaming import compare  # noqa: E402
+from tests.architectures.renaming_vision import TOWER  # noqa: E402
+from tests.test_three_readings import everything  # noqa: E402
+
+BATCH, SEQ, IMAGES = 2, 11, 3
+CASES = [(model_type, config) for model_type, configs in SEEING.items() for config in configs]
+
+
+def build(model_type: str, config: dict[str, Any]) -> Any:
+    """transformers' model on the CPU: where pictures and experts go depends on values."""
+    special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1}
+    text = {"text_config": special | config["text_config"]} if "text_config" in config else special
+    parsed = transformers.AutoConfig.for_model(model_type, **(config | text))
+    auto = transformers.AutoModelForImageTextToText if "text_config" in config else transformers.AutoModelForCausalLM
+    torch.manual_seed(0)
+    return auto.from_config(parsed, attn_implementation="eager", experts_implementation="batched_mm").eval()
+
+
+def count(run: Any) -> int:
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops()
+
+
+def pictures(spec: ModelSpec, model_type: str) -> tuple[Any, ...]:
+    """IMAGES pictures of the tower's own size, as `get_image_features` of the family takes them."""
+    front = spec.vision.embedding
+    rows, columns = front.height // front.patch_height, front.width // front.patch_width
+    pixels = front.channels * front.frames * front.patch_height * front.patch_width
+    if model_type.startswith("qwen"):
+        grid = torch.tensor([[1, rows, columns]] * IMAGES)
+        return torch.randn(IMAGES * rows * columns, pixels), grid
+    if model_type == "gemma4":
+        places = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
+        return torch.rand(IMAGES, rows * columns, pixels), places.expand(IMAGES, -1, -1)
+    return (torch.randn(IMAGES, front.channels, front.height, front.width),)
+
+
+def see(model: Any, *inputs: Any) -> None:
+    """Run the tower and what brings its vectors to the text; Llama 4's last matrix stands outside its own method."""
+    found = model.get_image_features(*inputs)
+    if model.config.model_type == "llama4":
+        model.multi_modal_projector(found.last_hidden_state)
+
+
+def visited_only(counted: int, model: Any, tokens: int) -> int:
+    """Llama 4's experts all run on all tokens: the work of those that a token does not visit, taken off `counted`."""
+    text = model.config.get_text_config()
+    if not text.model_type.startswith("llama4"):
+        return counted
+    unvisited = text.num_local_experts - text.num_experts_per_tok
+    return counted - len(text.moe_layers) * unvisited * tokens * 6 * text.hidden_size * text.intermediate_size
+
+
+@pytest.mark.parametrize(("model_type", "config"), CASES)
+def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
+    model = build(model_type, config)
+    theirs = {path: parameter.numel() for path, parameter in model.named_parameters()}
+    tokens = torch.ones(BATCH, SEQ, dtype=torch.long)
+    cache = transformers.DynamicCache(config=model.config.get_text_config())
+    whole = count(lambda: model(tokens, past_key_values=cache, use_cache=True))
+    tensors = [t for layer in cache.layers for t in (layer.keys, layer.values) if t is not None]
+    held = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    one = count(lambda: model(tokens[:, :1], past_key_values=cache, use_cache=True))
+    saved = json.loads(model.config.to_json_string(use_diff=False))
+    # The config as people write it; then as transformers saves it, all defaults written.
+    for raw in ({"model_type": model_type, **config}, saved):
+        spec = from_config(raw)
+        ours = {path: prod(shape) for path, shape in parameter_shapes(spec).items()}
+        assert compare(theirs, ours, model_type) == {}
+        assert forward(spec, Load(batch=BATCH, seq=SEQ)).total == visited_only(whole, model, BATCH * SEQ)
+        step = Load(batch=BATCH, seq=1, context=SEQ, decode=True, images=IMAGES)
+        assert forward(spec, step).total == visited_only(one, model, BATCH)
+        assert kv_cache(spec, BATCH, SEQ, "fp32", "cache").total_bytes == held
+
+
+@pytest.mark.parametrize(("model_type", "config"), [case for case in CASES if "text_config" in case[1]])
+def test_pictures(model_type: str, config: dict[str, Any]) -> None:
+    spec, model = from_config({"model_type": model_type, **config}), build(model_type, config)
+    seen = count(lambda: see(model, *pictures(spec, model_type)))
+    text = Load(batch=BATCH, seq=SEQ)
+    with_pictures = Load(batch=BATCH, seq=SEQ, images=IMAGES)
+    assert forward(spec, with_pictures).total - forward(spec, text).total == seen
+    tower = sum(parameter.numel() for name, parameter in model.named_parameters() if TOWER.fullmatch(name))
+    apart = by_tower(parameters(spec), parameters(spec, active=True))
+    assert (apart["vision"], apart["text"]) == (tower, sum(p.numel() for p in model.parameters()) - tower)
+
+
+def test_a_null_gives_all_layers_the_same_sizes() -> None:
+    """transformers saves this model without the key, and would then read its defaults back: another model."""
+    config = GEMMA4["text_config"] | {"per_layer_config": None}
+    theirs = {path: parameter.numel() for path, parameter in build("gemma4_text", config).named_parameters()}
+    spec = from_config({"model_type": "gemma4_text", **config})
+    assert compare(theirs, {path: prod(s) for path, s in parameter_shapes(spec).items()}, "gemma4_text") == {}
+
+
+def test_gemma4_without_a_tower_is_its_text() -> None:
+    alone = from_config({"model_type": "gemma4_text", **GEMMA4["text_config"]})
+    for config in (GEMMA4 | {"vision_config": None}, {"text_config": GEMMA4["text_config"]}):
+        spec = from_config({"model_type": "gemma4", **config})
+        assert spec.vision is None
+        assert by_tower(parameters(spec), parameters(spec, active=True)) == {}
+        assert parameter_shapes(spec) == parameter_shapes(alone)
+
+
+def test_the_outer_config_ties_the_head() -> None:
+    base = {"model_type": "qwen3_vl", **SEEING["qwen3_vl"][0]}
+    inner = inside("text_config", base, tie_word_embeddings=True)
+    tied = from_config(inner | {"tie_word_embeddings": True})
+    untied = from_config(inner | {"tie_word_embeddings": False})
+    assert [spec.head and spec.head.tied for spec in (tied, untied)] == [True, False]
+    with pytest.raises(Refused):
+        from_config(inner)
+
+
+PICTURE = Load(images=1, image=(16, 24))
+
+
+def test_a_picture_of_another_size() -> None:
+    """16 x 24 pixels are 4 x 6 patches of 4, which the merger makes 6 vectors for the text."""
+    spec = from_config({"model_type": "qwen3_vl", **SEEING["qwen3_vl"][1]})
+    assert spec.vision is not None
+    d, d_ff, layers, patches = 32, 40, 3, 24
+    per_patch = 2 * d * 4 * 4 + layers * (2 * 4 * d * d + 2 * 2 * d * d_ff + 4 * patches * d)
+    merger = 6 * (2 * (4 * d) * (4 * d) + 2 * (4 * d) * 64)
+    seen = forward(spec, PICTURE).total - forward(spec, Load()).total
+    assert seen == patches * per_patch + merger
+
+
+@pytest.mark.parametrize(
+    ("model_type", "section", "change", "field"),
+    [
+        ("gemma3", None, {"vision_config": None}, "vision_config"),
+        ("gemma3", None, {"text_config": None}, "text_config"),
+        ("gemma3", "vision_config", {"vision_use_head": True}, "vision_config.vision_use_head"),
+        ("gemma3", "vision_config", {"model_type": "clip_vision_model"}, "vision_config.model_type"),
+        ("gemma3", "text_config", {"per_layer_config": {"0": {}}}, "text_config.per_layer_config"),
+        ("gemma3", None, {"mm_tokens_per_image": 9}, "mm_tokens_per_image"),
+        ("llama4", None, {"vision_config": None}, "vision_config"),
+        ("llama4", "vision_config", {"intermediate_size": 120}, "vision_config.intermediate_size"),
+        ("llama4", "vision_config", {"vision_output_dim": 40}, "vision_config.vision_output_dim"),
+        ("llama4", "vision_config", {"pixel_shuffle_ratio": 0.3}, "vision_config.pixel_shuffle_ratio"),
+        ("llama4", "text_config", {"attention_chunk_size": None}, "text_config.attention_chunk_size"),
+        ("llama4", "text_config", {"no_rope_layers": [1, 0]}, "text_config.no_rope_layers"),
+        ("gemma4", None, {"audio_config": {"hidden_size": 64}}, "audio_config"),
+        ("gemma4", "vision_config", {"head_dim": 6}, "vision_config.head_dim"),
+        ("gemma4_text", None, {"use_bidirectional_attention": "all"}, "use_bidirectional_attention"),
+        ("gemma4_text", None, {"num_kv_shared_layers": 6}, "num_kv_shared_layers"),
+        ("gemma4_text", None, {"per_layer_config": {"7": {}}}, "per_layer_config"),
+        ("gemma4_text", None, {"per_layer_config": {"1": {"head_dim": 16}}}, "per_layer_config"),
+        ("gemma4_text", None, {"per_layer_config": {"5": {"hidden_size": 16}}}, "per_layer_config.5.hidden_size"),
+        ("qwen3_vl", "vision_config", {"out_hidden_size": 48}, "vision_config.out_hidden_size"),
+        ("qwen3_vl", "vision_config", {"num_position_embeddings": 35}, "vision_config.num_position_embeddings"),
+        ("qwen3_vl", "vision_config", {"deepstack_visual_indexes": [0, 3]}, "vision_config.deepstack_visual_indexes"),
+        ("qwen3_vl_moe", "text_config", {"num_experts": None}, "text_config.num_experts"),
+    ],
+)
+def test_what_is_refused(model_type: str, section: str | None, change: dict[str, Any], field: str) -> None:
+    base = SEEING[model_type][0]
+    with pytest.raises(Refused) as refusal:
+        from_config({"model_type": model_type, **(inside(section, base, **change) if section else base | change)})
+    assert refusal.value.field == field
+
+
+@pytest.mark.parametrize("model_type", sorted(SEEING))
+@pytest.mark.parametrize("scores", ["full", "causal-exact"])
+def test_symbols_and_arrays_give_the_exact_ints(model_type: str, scores: Scores) -> None:
+    for config in SEEING[model_type][:2]:
+        spec = from_config({"model_type": model_type, **config})
+        load = Load(batch=BATCH, seq=SEQ, context=9, scores=scores, images=IMAGES if spec.vision else 0)
+        exact = everything(spec, load, "full")
+        symbols, values = symbolic(spec)
+        formulas = everything(symbols, load, "full")
+        assert {name: sympy.sympify(formula).subs(values) for name, formula in formulas.items()} == exact
+        columns = {name: numpy.array([value, value], dtype=float) for name, value in sizes_of(spec).items()}
+        for name, column in everything(with_sizes(spec, columns), load, "full").items():
+            assert numpy.broadcast_to(column, 2) == pytest.approx(float(exact[name]), rel=1e-12), name

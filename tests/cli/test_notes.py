@@ -1,0 +1,87 @@
+"""What the command line says on stderr, and what a convention's own figures look like."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+
+from calc.cli import cli
+
+Capture = pytest.CaptureFixture[str]
+
+
+def run(capsys: Capture, command: str) -> tuple[str, str]:
+    cli.main(shlex.split(command), standalone_mode=False)
+    return capsys.readouterr()
+
+
+def parsed(capsys: Capture, command: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run(capsys, f"{command} --json")[0].splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("command", "note"),
+    [
+        ("flops gpt2 --seq 8 --checkpointing full", "--checkpointing changes nothing in flops.forward"),
+        ("flops gpt2 --phase decode --context 8 --seq 8", "--seq changes nothing in flops.decode"),
+        ("explain gpt2 params --batch 2", "--batch changes nothing in params"),
+        ("solve gpt2 params=1B --for d_model --dtype fp8", "--dtype changes nothing in params"),
+        ("conventions --compare gpt2 --seq 8 --context 8", "--context changes nothing in flops.training"),
+        ("conventions --seq 8", "--seq changes nothing in the list of conventions"),
+    ],
+)
+def test_an_option_that_changes_nothing_is_named(capsys: Capture, command: str, note: str) -> None:
+    assert run(capsys, command)[1] == f"note: {note}\n"
+
+
+def test_options_that_matter_are_not_named(capsys: Capture) -> None:
+    for command in ("flops gpt2 --seq 8 --phase training --checkpointing full", "flops gpt2 --seq 8 --context 0"):
+        assert run(capsys, command)[1] == ""
+    assert run(capsys, "flops gpt2 --seq 8 --checkpointing none")[1] == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "flops llama-3-8b --phase training --convention megatron",
+        "explain llama-3-8b flops.training --convention megatron",
+        "explain llama-3-8b params --convention megatron --latex",
+        'solve llama-3-8b "params=9B" --for n_layers --convention megatron',
+        "params llama-3-8b --convention megatron",
+    ],
+)
+def test_every_command_says_what_a_formula_does_not_see(capsys: Capture, command: str) -> None:
+    notes = run(capsys, command)[1].splitlines()
+    assert "note: llama-3-8b: gated feed-forward blocks have three matrices; the formula counts two" in notes
+    assert any("table of its own" in note for note in notes) == ("params" in command)
+
+
+def test_params_have_one_shape_unless_a_convention_has_its_own(capsys: Capture) -> None:
+    (exact,) = parsed(capsys, "params gpt2 --convention palm")
+    assert exact == parsed(capsys, "params gpt2")[0]
+    assert "convention" not in exact
+    for name in ("lecture", "kaplan", "megatron"):
+        (own,) = parsed(capsys, f"params gpt2 --convention {name}")
+        assert list(own) == ["model", "total", "components", "convention"]
+        assert own["total"] == sum(own["components"].values())
+        (shown,) = parsed(capsys, f"explain gpt2 params --convention {name}")
+        assert {term: it["value"] for term, it in shown["terms"].items()} == own["components"]
+
+
+def test_the_footnote_of_compare_names_a_command_that_works(capsys: Capture) -> None:
+    out, err = run(capsys, "conventions --compare llama-3-8b")
+    assert err == ""
+    assert out.startswith("training of llama-3-8b")
+    footnote = out.splitlines()[-1]
+    assert footnote.startswith("*")
+    command = footnote.split("`")[1].removeprefix("python -m calc ").replace("NAME", "deepseek")
+    assert "gated" in run(capsys, command)[1]
+
+
+def test_aliases_are_listed(capsys: Capture) -> None:
+    listed = {record["convention"]: record["aliases"] for record in parsed(capsys, "conventions")}
+    assert listed["torch"] == ["full"]
+    assert listed["palm"] == []

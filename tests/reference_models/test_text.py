@@ -1,0 +1,158 @@
+"""The twins of text encoders, encoder-decoders and trajectories: counts against `calc`, outputs against transformers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import calc  # noqa: E402
+from calc.architectures import from_config  # noqa: E402
+from calc.load import Load  # noqa: E402
+from calc.quantities.flops import forward  # noqa: E402
+from calc.query import CHECKPOINTING  # noqa: E402
+from calc.spec import Attention, Buckets, Embedding, LayerGroup, Mlp, ModelSpec, Moe, Shaw  # noqa: E402
+from harness.counter import count  # noqa: E402
+from reference_models import build  # noqa: E402
+from tests.architectures.cases_text import TEXT, text_cases  # noqa: E402
+from tests.architectures.renaming import rename  # noqa: E402
+from tests.architectures.test_text import BATCH, SEQ, inputs  # noqa: E402
+from tests.architectures.test_text import build as transformers_model  # noqa: E402
+from tests.reference_models.test_counts import check, shallow  # noqa: E402
+
+
+@pytest.mark.parametrize(("model_type", "name", "config"), text_cases())
+def test_counts_of_every_class(model_type: str, name: str, config: dict[str, Any]) -> None:
+    check(from_config({"model_type": model_type, "architectures": [name], **config}))
+
+
+@pytest.mark.parametrize("name", ["transformer-base", "transformer-big", "bert-base", "electra-small-generator"])
+def test_counts_of_presets(name: str) -> None:
+    spec = calc.load_model(name)
+    encoder = spec.encoder
+    if encoder is not None:
+        groups = tuple(group.model_copy(update={"count": 2}) for group in encoder.layers)
+        spec = spec.model_copy(update={"encoder": encoder.model_copy(update={"layers": groups})})
+    check(shallow(spec))
+
+
+def relative(**structure: Any) -> ModelSpec:
+    """A small decoder whose attention has the given fields."""
+    mixer = Attention(n_heads=4, n_kv_heads=2, d_value=5, position="none", **structure)
+    group = LayerGroup(count=2, mixer=mixer, channel=Mlp(d_ff=24))
+    return ModelSpec(d_model=32, vocab_size=50, embedding=Embedding(), layers=(group,))
+
+
+POSITIONS = (
+    {"shaw": Shaw(max_distance=3)},
+    {"shaw": Shaw(max_distance=20, values=False), "window": 4},
+    {"buckets": Buckets(n_buckets=8, max_distance=12)},
+    {"buckets": Buckets(n_buckets=8, max_distance=12, shared=False), "causal": False},
+)
+
+
+@pytest.mark.parametrize("checkpointing", CHECKPOINTING)
+@pytest.mark.parametrize("structure", POSITIONS)
+def test_counts_of_relative_positions(structure: dict[str, Any], checkpointing: str) -> None:
+    check(relative(**structure), checkpointing)
+
+
+@pytest.mark.parametrize("structure", POSITIONS[:3])
+def test_decoding_equals_one_parallel_pass(structure: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    model = build(relative(**structure)).eval()
+    tokens = torch.randint(50, (2, 9))
+    with torch.no_grad():
+        whole = model(tokens).logits
+        for cache in (model.new_cache(), model.new_cache(12)):
+            parts = [model(tokens[:, :4], cache=cache).logits]
+            parts += [model(tokens[:, i : i + 1], cache=cache).logits for i in range(4, 9)]
+            torch.testing.assert_close(torch.cat(parts, dim=1), whole)
+
+
+def test_shaw_by_hand() -> None:
+    """Scores and values with the tables written out: the vector of key minus query, clipped, joins key and value."""
+    torch.manual_seed(0)
+    attention = build(relative(shaw=Shaw(max_distance=2))).layers[0].attention
+    q, k = torch.arange(5), torch.arange(5)
+    rows = attention.relative_key(q, k)
+    for i in range(5):
+        for j in range(5):
+            row = max(-2, min(2, j - i)) + 2
+            torch.testing.assert_close(rows[i, j], attention.relative_key.weight[row])
+
+
+@pytest.mark.parametrize("capacity_factor", [0.5, 1.0, 1.1, 2.0])
+def test_room_of_experts(capacity_factor: float) -> None:
+    moe = Moe(n_experts=4, top_k=1, d_expert=24, gated=False, capacity_factor=capacity_factor)
+    mixer = Attention(n_heads=4, position="none")
+    spec = ModelSpec(d_model=32, vocab_size=50, layers=(LayerGroup(count=2, mixer=mixer, channel=moe),))
+    model = build(spec)
+    tokens = torch.randint(50, (BATCH, SEQ))
+    assert count(lambda: model(tokens)) == forward(spec, Load(batch=BATCH, seq=SEQ)).total
+
+
+def copy_weights(theirs: Any, ours: Any, model_type: str) -> None:
+    """Our parameters from transformers', by the names that the tests of the importers translate."""
+    mine = dict(ours.named_parameters())
+    transposed = model_type in ("imagegpt", "decision_transformer")
+    with torch.no_grad():
+        for name, tensor in theirs.named_parameters():
+            (path,) = rename(name, model_type)
+            if ".experts.*." in path:
+                path = path.replace("*", name.split("expert_")[1].split(".")[0])
+            if transposed and ".h." in f".{name}" and tensor.dim() == 2:
+                tensor = tensor.T
+            mine.pop(path).copy_(tensor)
+    assert not mine
+
+
+OUTPUTS = [
+    *((name, TEXT[name][1][0], {}) for name in TEXT),
+    ("bert", "BertForPreTraining", {}),
+    ("bert", "BertLMHeadModel", {"is_decoder": True}),
+    ("roberta", "RobertaForSequenceClassification", {}),
+    ("albert", "AlbertForPreTraining", {}),
+    ("electra", "ElectraForMaskedLM", {}),
+    ("t5", "T5ForConditionalGeneration", {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
+    ("bart", "BartForConditionalGeneration", {"scale_embedding": True}),
+]
+
+
+@pytest.mark.parametrize(("model_type", "name", "extra"), OUTPUTS)
+def test_outputs_equal_transformers(model_type: str, name: str, extra: dict[str, Any]) -> None:
+    config = TEXT[model_type][0] | extra
+    theirs = transformers_model(model_type, name, config).eval()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.3)
+    written = {"model_type": model_type, "architectures": [name], "pad_token_id": theirs.config.pad_token_id}
+    ours = build(from_config(written | config)).eval()
+    copy_weights(theirs, ours, model_type)
+    batch = inputs(theirs)
+    with torch.no_grad():
+        expected, found = theirs(**batch), ours(**arguments(batch))
+    for value in their_results(expected):
+        results = [t for t in (found.logits, *found.heads.values()) if t is not None]
+        mine = [t.reshape(value.shape) for t in results if t.numel() == value.numel()]
+        assert any(torch.allclose(t, value, rtol=1e-4, atol=1e-4) for t in mine), value.shape
+
+
+def arguments(batch: dict[str, Any]) -> dict[str, Any]:
+    """Our names of transformers' inputs."""
+    if "states" in batch:
+        return {"inputs": torch.cat([batch["returns_to_go"], batch["states"], batch["actions"]], dim=-1)}
+    if "decoder_input_ids" in batch:
+        return {"inputs": batch["decoder_input_ids"], "source": batch["input_ids"]}
+    return {"inputs": batch["input_ids"]}
+
+
+def their_results(output: Any) -> list[Any]:
+    """Every prediction: logits, whatever they are called."""
+    names = [name for name in output.keys() if "logits" in name or name.endswith("preds")]
+    found = [output[name] for name in names if torch.is_tensor(output[name])]
+    assert found
+    return found
