@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from calc.blocks import CHANNELS, FRONTS, MIXERS
+from calc.blocks.adapters import adapted, with_prompt
 from calc.blocks.attention import cross_attention, relative_bias
 from calc.blocks.conformer import convolution_module
 from calc.blocks.contrast import contrast
 from calc.blocks.embedding import head, projection
 from calc.blocks.linear import norm
+from calc.blocks.mtp import mtp
 from calc.blocks.per_layer import per_layer_block, per_layer_inputs
 from calc.blocks.projector import projector
+from calc.blocks.streams import collapse, connection
+from calc.gradients import marked
+from calc.errors import Refused
 from calc.load import Load
 from calc.op import Op, Part
 from calc.sizes import Size
@@ -41,9 +46,16 @@ def build(spec: ModelSpec, load: Load) -> Part:
     after = replace(load, seq=length)
     if spec.head is not None and isinstance(spec.embedding, Embedding):
         body.append(head(spec.head, spec.embedding, spec.vocab_size, spec.d_model, after))
+    if load.mtp:
+        if spec.mtp is None:
+            raise Refused("mtp", "a model described with modules that predict further tokens", spec.name)
+        group = LayerGroup.model_construct(mixer=spec.mtp.mixer, channel=spec.mtp.channel, norm=spec.mtp.norm)
+        layer = _layer(group, spec.d_model, after, None)
+        body.append(mtp(spec.mtp, layer, spec.head, spec.vocab_size, spec.d_model, after))
     if spec.contrast is not None:
         body.append(contrast(spec.contrast, load))
-    return Part("", tuple(body))
+    tree = Part("", tuple(body))
+    return tree if spec.adapter is None else marked(adapted(tree, spec), spec)
 
 
 def _source_length(encoder: Tower, load: Load) -> Size:
@@ -71,6 +83,7 @@ def _stack(spec: Stack, vocab_size: Size, load: Load, source: tuple[Size, Size] 
     front, length = FRONTS[type(spec.embedding)](spec.embedding, vocab_size, spec.d_model, load)
     vectors = getattr(spec.embedding, "vectors", 1)
     load = replace(load, seq=length, context=vectors * load.context, vectors=vectors)
+    load = with_prompt(spec, load)
     body: list[Part | Op] = [front]
     if spec.relative_bias is not None:
         body.append(relative_bias(*spec.relative_bias))
@@ -82,17 +95,19 @@ def _stack(spec: Stack, vocab_size: Size, load: Load, source: tuple[Size, Size] 
         body.append(
             Part(
                 f"layers.{{{group.name}}}" if several else "layers.{}",
-                _layer(group, spec.d_model, load, source) + _per_layer(spec, group, load),
+                _layer(group, spec.d_model, load, source) + _beside(spec, group, load),
                 calls=group.count,
                 copies=1 if group.shared else group.count,
                 layer=True,
                 indices=_indices(spec, group),
             )
         )
+    if spec.n_streams is not None:
+        body.append(collapse(spec.n_streams, spec.d_model, load.tokens))
     if spec.final_norm is not None:
         body.append(norm("final_norm", spec.final_norm, (spec.d_model,)))
     body += [projection(each, spec.d_model, load) for each in spec.heads]
-    return tuple(body), length
+    return tuple(body), load.seq
 
 
 def _layer(group: LayerGroup, d_model: Size, load: Load, source: tuple[Size, Size] | None) -> Body:
@@ -116,8 +131,12 @@ def _layer(group: LayerGroup, d_model: Size, load: Load, source: tuple[Size, Siz
     return _normed(group, blocks, d_model) + last
 
 
-def _per_layer(spec: Stack, group: LayerGroup, load: Load) -> Body:
-    """What one layer does with its own input, where the stack has such inputs."""
+def _beside(spec: Stack, group: LayerGroup, load: Load) -> Body:
+    """What one layer does besides its blocks: with its residual streams, with an input of its own, where it has any."""
+    if spec.n_streams is not None:
+        blocks = (("mixer", group.mixer), ("channel", group.channel))
+        names = [f"{name}_streams" for name, block in blocks if block is not None]
+        return tuple(connection(name, spec.n_streams, spec.d_model, load.tokens) for name in names)
     if spec.per_layer is None:
         return ()
     block = per_layer_block(spec.per_layer, spec.d_model, load.tokens)
@@ -141,7 +160,8 @@ def _normed(group: LayerGroup, blocks: Sequence[tuple[str, Part]], d_model: Size
     for name, block in blocks:
         match group.placement:
             case "pre":
-                body += [normed(name), block]
+                bare = not group.first_norm and name == blocks[0][0]
+                body += [block] if bare else [normed(name), block]
             case "post":
                 body += [block, normed(name)]
             case "output":

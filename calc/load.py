@@ -17,7 +17,8 @@ class Load:
     """`batch` sequences of `seq` new tokens, each with `context` tokens already in the cache.
 
     batch: 0 for a tower whose work is done. decode: the new token continues a sequence: encoders have run and their
-        keys and values are cached.
+        keys and values are cached. absorbed: latent attention reads latents themselves and expands none of them.
+    mtp: whether the modules that predict further tokens run too.
     source: length of the encoder's input for each sequence (tokens, or frames of audio); None: what the encoder is
         made for, or where it has no length of its own, `usual_source`, or where that is None too, `seq`.
     vectors: how many vectors the front makes of one of seq (a trajectory's step has three); caches grow by as many.
@@ -34,6 +35,8 @@ class Load:
     context: Size = 0
     scores: Scores = "full"
     decode: bool = False
+    absorbed: bool = False
+    mtp: bool = False
     source: Size | None = None
     usual_source: Size | None = None
     vectors: int = 1
@@ -72,6 +75,27 @@ class Load:
         hidden = 0 if window is None else maximum(seq - window, 0)
         square = seq * (seq + exact) - hidden * (hidden + exact)
         return 2 * seq * cached + square
+
+    def twice_entries(self, stride: Size, top_k: Size | None) -> Size:
+        """Twice the pairs of one head's queries and entries, one entry for each whole `stride` of a sequence's tokens.
+
+        top_k: how many entries a query sees at most, which only an exact count knows.
+        """
+        before, after = self.context, self.context + self.seq
+        if self.scores == "causal-exact":
+            return _twice_complete(after, stride, top_k) - _twice_complete(before, stride, top_k)
+        whole = floor_div(after, stride)
+        if self.scores == "full":
+            return 2 * self.seq * whole
+        return self.seq * (whole + floor_div(before, stride))
+
+
+def _twice_complete(tokens: Size, stride: Size, top_k: Size | None) -> Size:
+    """Twice the sum of floor(i / stride), at most top_k, over the tokens i = 1, 2, … of a sequence from its start."""
+    few = tokens if top_k is None else minimum(tokens, stride * top_k)
+    whole = floor_div(few, stride)
+    hidden = 0 if top_k is None else 2 * top_k * (tokens - few)
+    return stride * whole * (whole - 1) + 2 * whole * (few - stride * whole + 1) + hidden
 
 
 def _in_chunks(tokens: Size, chunk: Size, exact: int) -> Size:

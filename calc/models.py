@@ -44,7 +44,8 @@ def load_model(reference: str | os.PathLike[str], tying: Tying = "transformers")
     """
     text = os.fspath(reference)
     if text == "-":
-        return from_config(parse_json(read_stream(sys.stdin.buffer, "standard input"), "standard input"), "stdin", tying)
+        raw = parse_json(read_stream(sys.stdin.buffer, "standard input"), "standard input")
+        return from_config(raw, "stdin", tying)
     if re.fullmatch(r"[\w.-]{1,80}", text) and (PRESETS / f"{text.lower()}.toml").is_file():
         name = text.lower()
         return from_toml(read_text(PRESETS / f"{name}.toml"), name, name, tying)

@@ -23,8 +23,10 @@ Component = Literal[
     "shared_expert",
     "norm",
     "lm_head",
+    "mtp",
     "ssm",
     "convolution",
+    "adapter",
     "vision",
     "other",
 ]
@@ -59,12 +61,16 @@ class Cache:
     per_token: what one more token adds. window: the most tokens that stay, or None where all do.
     fixed: what does not grow with the tokens: keys and values of an encoder, a convolution's last inputs.
     recurrent: the state of a recurrence, kept in a number format of its own.
+    stride: where one entry of per_token elements stands for so many tokens; rest: what each token adds until its entry
+        is complete.
     """
 
     per_token: Size = 0
     window: Size | None = None
     fixed: Size = 0
     recurrent: Size = 0
+    stride: Size | None = None
+    rest: Size = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,8 @@ class Op:
     flops: of matrix multiplications and convolutions, one multiply-accumulate = 2; elementwise work counts 0.
     input_grad: whether backward needs the gradient of its input; False where nothing before it is trained.
     backward: FLOPs of going back, where they are not once more `flops` for each operand that needs a gradient.
+    rows: of a dense matrix, how many vectors it is multiplied with.
+    live: whether backward passes it; False where nothing that it reads, and nothing in it, is trained.
     """
 
     name: str
@@ -84,6 +92,8 @@ class Op:
     cache: Cache | None = None
     input_grad: bool = True
     backward: Size | None = None
+    rows: Size | None = None
+    live: bool = True
 
 
 @dataclass(frozen=True, slots=True)

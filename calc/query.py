@@ -16,9 +16,11 @@ from calc.sizes import Size
 Phase = Literal["forward", "training", "decode"]
 Checkpointing = Literal["none", "selective", "full", "full-early-stop"]
 WindowReading = Literal["tokens", "cache"]
+LatentReading = Literal["expanded", "absorbed"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 CHECKPOINTING: tuple[Checkpointing, ...] = get_args(Checkpointing)
 WINDOW_READINGS: tuple[WindowReading, ...] = get_args(WindowReading)
+LATENT_READINGS: tuple[LatentReading, ...] = get_args(LatentReading)
 
 LOADS = ("batch", "seq", "context", "source_seq")
 """The fields of a Query that are sizes and may be symbols of a formula."""
@@ -38,6 +40,8 @@ class QueryOptions(TypedDict, total=False):
     source_seq: Size | None
     images: Size
     image: tuple[Size, Size] | None
+    latent_reading: LatentReading
+    mtp: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,9 @@ class Query:
     window_reading: `tokens`, a window of W holds W tokens; `cache`, W - 1, what a growing cache keeps after prefill.
     state_dtype: of recurrent state. source_seq: length of the encoder's input, None for the same as seq.
     images, image: pictures read beside the text, and their height and width in pixels.
+    latent_reading: how latent attention decodes. `expanded`, keys and values of all cached tokens are made again, as
+    transformers does; `absorbed`, their matrix is applied to the new token instead. mtp: whether the modules that
+    predict further tokens count too.
     Errors: Refused for what is no size (see `calc.checks.size`; floats pass, since `solve` looks for real roots) and
     for unknown words; TypeError for an unknown field. Integer arrays become float64.
     """
@@ -65,12 +72,15 @@ class Query:
     source_seq: Size | None = None
     images: Size = 0
     image: tuple[Size, Size] | None = None
+    latent_reading: LatentReading = "expanded"
+    mtp: bool = False
 
     def __post_init__(self) -> None:
         checks.word("phase", self.phase, PHASES)
         checks.word("checkpointing", self.checkpointing, CHECKPOINTING)
         checks.word("dtype", self.dtype, tuple(DTYPES))
         checks.word("window_reading", self.window_reading, WINDOW_READINGS)
+        checks.word("latent_reading", self.latent_reading, LATENT_READINGS)
         checks.word("state_dtype", self.state_dtype, CACHE_DTYPES)
         for name, least in (("batch", 1), ("seq", 1), ("context", 0), ("images", 0)):
             object.__setattr__(self, name, checks.size(name, getattr(self, name), least))
@@ -95,6 +105,7 @@ class Query:
             "usual_source": self.seq,
             "images": self.images,
             "image": self.image,
+            "mtp": self.mtp and self.phase != "decode",
         }
         return Load(**(fields | changes))
 

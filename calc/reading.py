@@ -25,7 +25,8 @@ def with_sizes(spec: ModelSpec, values: Mapping[str, Size]) -> ModelSpec:
     """A copy of `spec` with the named sizes replaced, so that they may be symbols or arrays; integer arrays become
     float64. Each is a size (`calc.checks.size`), but nothing checks that they fit together.
 
-    A base name (`d_head`) that is no symbol itself sets the size in every group; `n_layers` scales the main stack's groups in proportion.
+    A base name (`d_head`) that is no symbol itself sets the size in every group; `n_layers` scales the main stack's
+    groups in proportion.
     Errors: Refused for a name that is no size of this model, and for a value that is no size.
     """
     named = _named(spec)
@@ -78,9 +79,18 @@ def _named(spec: ModelSpec) -> dict[tuple[str, str], tuple[tuple[str, str], int]
     if sum(len(stack.layers) for stack in spec.stacks) > 1:
         own.add("n_layers")
 
+    def of_tower(group: str) -> bool:
+        return any(group == tower.name or group.startswith(f"{tower.name}_") for tower in spec.towers)
+
+    in_main: dict[str, set[int]] = {}
+    for (base, group), value in found.items():
+        if not of_tower(group):
+            in_main.setdefault(base, set()).add(value)
+
     def name(base: str, group: str) -> str:
-        # The main stack's own sizes, and those of its layers where they are all alike, keep the plain name.
-        plain = group == "" or (group == "layers" and (base, "") not in found)
-        return base if plain or base not in own else f"{base}_{group}"
+        # The main stack's sizes keep the plain name where all its layers agree, whatever those of a tower are.
+        alike = group in ("", "layers") if base == "n_layers" else len(in_main.get(base, ())) == 1
+        plain = base not in own or group == "" or (alike and not of_tower(group))
+        return base if plain else f"{base}_{group}"
 
     return {(base, group): ((base, name(base, group)), value) for (base, group), value in found.items()}

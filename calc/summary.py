@@ -10,7 +10,7 @@ from calc.dtypes import DTYPES
 from calc.quantities import registry
 from calc.quantities.kv_cache import KvCache, kv_cache
 from calc.quantities.parameters import by_tower, parameters
-from calc.query import Query, ask
+from calc.query import PHASES, Query, ask
 from calc.spec import ModelSpec, Moe
 from calc.units import binary, si
 
@@ -24,7 +24,8 @@ class Report:
     components, active_components: parameters by component, all and those that a token visits.
     seq: the sequence length of the FLOPs, and the cached tokens of decode. flops: by phase, for one sequence.
     six_n: 6 * N * seq, with all parameters that a token of text visits as N. caches: KV cache of one sequence in bf16,
-    by context length. weights: bytes by number format.
+    by context length. weights: bytes by number format. A model of pictures or sound has no seq, six_n or caches; its
+    FLOPs are those of one picture or sound.
     """
 
     model: str
@@ -32,9 +33,9 @@ class Report:
     verdict: str
     components: Mapping[str, int]
     active_components: Mapping[str, int]
-    seq: int
+    seq: int | None
     flops: Mapping[str, int]
-    six_n: int
+    six_n: int | None
     caches: Mapping[int, KvCache]
     max_seq_len: int | None
     weights: Mapping[str, int]
@@ -66,29 +67,33 @@ def report(spec: ModelSpec, seq: int | None = None) -> Report:
     seq = common_length([spec]) if seq is None else seq
     query = ask(seq=seq, context=seq)
     components, active = parameters(spec), parameters(spec, active=True)
-    flops = {
-        phase: conventions.flops(spec, replace(query, phase=phase)).total for phase in ("forward", "training", "decode")
-    }
-    lengths = sorted({*CONTEXTS, *([spec.max_seq_len] if spec.max_seq_len else [])})
+    phases = PHASES if spec.decodes else ("forward", "training")
+    flops = {phase: conventions.flops(spec, replace(query, phase=phase)).total for phase in phases}
+    lengths = sorted({*CONTEXTS, *([spec.max_seq_len] if spec.max_seq_len else [])}) if spec.decodes else []
     return Report(
         model=spec.name,
         family=spec.family,
-        verdict=_verdict(spec, components, active, flops["training"] / seq),
+        verdict=_verdict(spec, components, active, flops["training"], seq),
         components=components,
         active_components=active,
-        seq=seq,
+        seq=seq if spec.reads_tokens else None,
         flops=flops,
-        six_n=6 * (sum(active.values()) - active.get("vision", 0)) * seq,
+        six_n=6 * (sum(active.values()) - active.get("vision", 0)) * seq if spec.reads_tokens else None,
         caches={length: kv_cache(spec, 1, length) for length in lengths},
         max_seq_len=spec.max_seq_len,
         weights={d.name: registry.total(registry.find("weights").compute(spec, Query(dtype=d.name))) for d in DTYPES},
     )
 
 
-def _verdict(spec: ModelSpec, components: Mapping[str, int], active: Mapping[str, int], training: float) -> str:
-    """One line that says what kind of model this is and what a token costs."""
+def _verdict(spec: ModelSpec, components: Mapping[str, int], active: Mapping[str, int], training: int, seq: int) -> str:
+    """One line that says what kind of model this is and what a token, or one picture or sound, costs."""
     total, visited = sum(components.values()), sum(active.values())
     sparse = any(isinstance(group.channel, Moe) for group in spec.layers)
     kind = f"Mixture of experts, {si(visited)} of {si(total)} active" if sparse else f"Dense, {si(total)} parameters"
+    if not spec.reads_tokens:
+        return f"{kind}; one picture or sound costs {si(training, 'FLOP')} to train on"
+    token = si(training / seq, "FLOP")
+    if not spec.decodes:
+        return f"{kind}; a token costs {token} to train on; no KV cache"
     cache = kv_cache(spec, 1, 1)
-    return f"{kind}; a token costs {si(training, 'FLOP')} to train on, {binary(cache.bytes_per_token)} of KV cache"
+    return f"{kind}; a token costs {token} to train on, {binary(cache.bytes_per_token)} of KV cache"

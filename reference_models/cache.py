@@ -58,7 +58,7 @@ class Growing(LayerCache):
 
 
 class Static(LayerCache):
-    """Room for `length` tokens (or for a window, if that is less), laid out at the first pass and then written in place."""
+    """Room for `length` tokens (or for a window, if that is less), laid out at the first pass and written in place."""
 
     def __init__(self, length: int, window: int | None = None) -> None:
         super().__init__()

@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from reference_models.model import Model, StackOfLayers
+from reference_models.model import Model
+from reference_models.stack import StackOfLayers
 
 
 def example(

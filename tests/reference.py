@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+ABSENT = "no reference data: set ENVELOPE_REFERENCE to the folder that holds truth/models.json"
 
 
 def find() -> Path | None:
@@ -24,7 +25,7 @@ def folder() -> Path:
     """The folder of reference data; a test that asks for it is skipped where there is none."""
     found = find()
     if found is None:
-        pytest.skip("no reference data: set ENVELOPE_REFERENCE to the folder that holds truth/models.json")
+        pytest.skip(ABSENT)
     return found
 
 

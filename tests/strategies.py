@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from hypothesis import strategies as st
 
-from calc.spec import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Moe, Norm, QkNorm
+from calc.spec import (
+    Attention,
+    DeltaNet,
+    Embedding,
+    Head,
+    LayerGroup,
+    LinearAttention,
+    Mamba,
+    Mamba2,
+    Mlp,
+    ModelSpec,
+    Moe,
+    Norm,
+    QkNorm,
+    Shaw,
+)
 
 small = st.integers(1, 64)
 
@@ -18,6 +36,8 @@ def norms(draw: st.DrawFn) -> Norm:
 
 @st.composite
 def attentions(draw: st.DrawFn, n_heads: int) -> Attention:
+    position = draw(st.sampled_from(["rope", "alibi", "none"]))
+    shaw = st.builds(Shaw, max_distance=small, values=st.booleans())
     return Attention(
         n_heads=n_heads,
         n_kv_heads=draw(st.none() | st.sampled_from([n for n in range(1, n_heads + 1) if n_heads % n == 0])),
@@ -29,8 +49,30 @@ def attentions(draw: st.DrawFn, n_heads: int) -> Attention:
         window=draw(st.none() | st.integers(1, 300)),
         softcap=draw(st.none() | st.just(50.0)),
         sinks=draw(st.booleans()),
-        position=draw(st.sampled_from(["rope", "alibi", "none"])),
+        position=position,
+        shaw=draw(st.none() | shaw) if position == "none" else None,
     )
+
+
+@st.composite
+def recurrent(draw: st.DrawFn, n_heads: int) -> LinearAttention | DeltaNet | Mamba | Mamba2:
+    """A mixer with a state in place of keys and values."""
+    kind, flag = draw(st.sampled_from([LinearAttention, DeltaNet, Mamba, Mamba2])), st.booleans()
+    sizes = {"d_conv": draw(st.integers(1, 5)), "chunk": draw(st.integers(1, 9))}
+    if kind is LinearAttention:
+        options = {"feature_map": draw(st.sampled_from(["elu", "silu"])), "decay": draw(flag), "gate": draw(flag)}
+        options |= {"qkv_bias": draw(flag), "out_bias": draw(flag), "fused": draw(flag)}
+        options |= {"norm": draw(st.none() | norms()), "d_head": draw(st.none() | small)}
+        return LinearAttention(n_heads=n_heads, chunk=sizes["chunk"], **options)
+    if kind is DeltaNet:
+        widths = {"d_key": draw(small), "d_value": draw(small), "fused": draw(flag)}
+        return DeltaNet(n_key_heads=n_heads, n_value_heads=n_heads * draw(st.integers(1, 3)), **sizes, **widths)
+    biases = {"bias": draw(flag), "conv_bias": draw(flag), "d_state": draw(small)}
+    if kind is Mamba2:
+        groups = draw(st.integers(1, 3))
+        return Mamba2(n_heads=groups * n_heads, d_head=draw(small), n_groups=groups, **sizes, **biases)
+    widths = {"d_inner": draw(st.none() | small), "dt_rank": draw(st.none() | small)}
+    return Mamba(d_conv=sizes["d_conv"], inner_norm=draw(st.none() | norms()), **widths, **biases)
 
 
 @st.composite
@@ -51,11 +93,12 @@ def channels(draw: st.DrawFn) -> Mlp | Moe:
         gated=draw(st.booleans()),
         bias=draw(st.booleans()),
         router_bias=draw(st.booleans()),
+        capacity_factor=draw(st.none() | st.sampled_from([0.7, 1.0, 1.25])),
     )
 
 
 @st.composite
-def specs(draw: st.DrawFn) -> ModelSpec:
+def specs(draw: st.DrawFn, mixers: Callable[[int], st.SearchStrategy[Any]] = attentions) -> ModelSpec:
     """One to three groups of layers of any structure; d_model is a multiple of every group's heads."""
     heads = draw(st.lists(st.sampled_from([1, 2, 3, 4, 6, 12]), min_size=1, max_size=3))
     placements = ["pre", "post", "output", "sandwich", "parallel", "parallel-two-norms"]
@@ -63,7 +106,7 @@ def specs(draw: st.DrawFn) -> ModelSpec:
         LayerGroup(
             name=name,
             count=draw(st.integers(1, 9)),
-            mixer=draw(attentions(n)),
+            mixer=draw(mixers(n)),
             channel=draw(channels()),
             norm=draw(norms()),
             placement=draw(st.sampled_from(placements)),

@@ -8,7 +8,7 @@ import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.sizes import ceil_div, exact_div, maximum, minimum
+from calc.sizes import ceil_div, exact_div, floor_div, maximum, minimum
 
 naturals = st.integers(1, 10**9)
 x, y = sympy.symbols("x y", positive=True)
@@ -16,7 +16,8 @@ x, y = sympy.symbols("x y", positive=True)
 
 @given(naturals, naturals)
 def test_helpers_agree_in_all_readings(a: int, b: int) -> None:
-    for helper, exact in ((ceil_div, -(-a // b)), (maximum, max(a, b)), (minimum, min(a, b))):
+    exact_of = {ceil_div: -(-a // b), floor_div: a // b, maximum: max(a, b), minimum: min(a, b)}
+    for helper, exact in exact_of.items():
         assert helper(a, b) == exact
         assert helper(x, y).subs({x: a, y: b}) == exact
         assert helper(numpy.array([float(a)]), numpy.array([float(b)])) == exact

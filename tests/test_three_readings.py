@@ -19,7 +19,7 @@ from calc.quantities.parameters import parameters
 from calc.query import CHECKPOINTING
 from calc.reading import sizes_of, symbolic, with_sizes
 from calc.spec import ModelSpec
-from tests.strategies import specs
+from tests.strategies import recurrent, specs
 
 loads = st.builds(
     Load,
@@ -28,6 +28,7 @@ loads = st.builds(
     context=st.integers(0, 500),
     scores=st.sampled_from(get_args(Scores)),
 )
+models = specs() | specs(recurrent)
 
 
 def everything(spec: ModelSpec, load: Load, checkpointing: str) -> dict[str, object]:
@@ -44,7 +45,7 @@ def everything(spec: ModelSpec, load: Load, checkpointing: str) -> dict[str, obj
 
 
 @settings(max_examples=40, deadline=None)
-@given(specs(), loads, st.sampled_from(CHECKPOINTING))
+@given(models, loads, st.sampled_from(CHECKPOINTING))
 def test_symbols_give_the_exact_ints(spec: ModelSpec, load: Load, checkpointing: str) -> None:
     exact = everything(spec, load, checkpointing)
     symbols, values = symbolic(spec)
@@ -55,7 +56,7 @@ def test_symbols_give_the_exact_ints(spec: ModelSpec, load: Load, checkpointing:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.data(), specs(), loads, st.sampled_from(CHECKPOINTING))
+@given(st.data(), models, loads, st.sampled_from(CHECKPOINTING))
 def test_arrays_give_the_exact_ints(data: st.DataObject, spec: ModelSpec, load: Load, checkpointing: str) -> None:
     """Several sizes of the same structure in one array, each against its own exact reading."""
     known = sizes_of(spec)
@@ -79,7 +80,7 @@ def test_arrays_give_the_exact_ints(data: st.DataObject, spec: ModelSpec, load: 
 
 
 @settings(max_examples=30, deadline=None)
-@given(specs(), loads)
+@given(models, loads)
 def test_terms_are_never_negative_and_weights_have_unique_homes(spec: ModelSpec, load: Load) -> None:
     for leaf in leaves(build(spec, load)):
         assert leaf.op.flops >= 0

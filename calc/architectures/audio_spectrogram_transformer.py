@@ -8,12 +8,12 @@ from calc.spec import ModelSpec, Patches
 
 
 def spec(cfg: Config) -> ModelSpec:
-    """Overlapping patches of num_mel_bins x max_length; class and distillation token; the classifier norms its input."""
+    """Overlapping patches of num_mel_bins x max_length; class and distillation token, both read by the classifier."""
     kind = cfg.architecture(
         {"ASTForAudioClassification": "classifier", "ASTModel": "none"}, usual="ASTForAudioClassification"
     )
-    heads = (vit.classifier(cfg, "classifier", norm=vit.LAYER_NORM),) if kind == "classifier" else ()
-    return vit.encoder(cfg, _spectrogram(cfg), heads)
+    head = vit.classifier(cfg, "classifier", before=vit.layer_norm(cfg), pool="first-two")
+    return vit.encoder(cfg, _spectrogram(cfg), (head,) if kind == "classifier" else ())
 
 
 def _spectrogram(cfg: Config) -> Patches:

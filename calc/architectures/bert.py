@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2019, arXiv:1810.04805), and the pieces that its descendants share. Rules as in transformers 5."""
+"""BERT (Devlin et al. 2019, arXiv:1810.04805), and the pieces that its descendants share. As in transformers 5."""
 
 from __future__ import annotations
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from calc.architectures.common import activation
 from calc.architectures.config import Config
-from calc.spec import Attention, Contrast, Embedding, LayerGroup, Mlp, ModelSpec, Norm, Patches, Projection, Tower
+from calc.architectures.vit import layer_norm
+from calc.spec import Attention, Contrast, Embedding, LayerGroup, Mlp, ModelSpec, Patches, Projection, Tower
 
-LAYER_NORM = Norm(kind="layernorm", bias=True)
+EPS = 1e-5
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -25,8 +26,8 @@ def spec(cfg: Config) -> ModelSpec:
         max_seq_len=n_positions,
         embedding=Embedding(n_positions=n_positions),
         layers=(_layer(text, d_text, n_heads=8, d_ff=2048, causal=True),),
-        final_norm=LAYER_NORM,
-        heads=(Projection(name="text_projection", d_out=shared, bias=False, per="sequence"),),
+        final_norm=layer_norm(text, EPS),
+        heads=(Projection(name="text_projection", d_out=shared, bias=False, per="sequence", pool="last"),),
         head=None,
         vision=_vision(vision, shared),
         contrast=Contrast(d_contrast=shared),
@@ -59,10 +60,10 @@ def _vision(cfg: Config, shared: int) -> Tower:
             bias=False,
             n_special=1,
             n_positions=(image // patch) ** 2 + 1,
-            norm=LAYER_NORM,
+            norm=layer_norm(cfg, EPS),
         ),
         layers=(_layer(cfg, d_model, n_heads=12, d_ff=3072, causal=False),),
-        final_norm=LAYER_NORM,
+        final_norm=layer_norm(cfg, EPS),
         heads=(Projection(name="visual_projection", d_out=shared, bias=False, per="sequence"),),
     )
 
@@ -76,5 +77,5 @@ def _layer(cfg: Config, d_model: int, *, n_heads: int, d_ff: int, causal: bool) 
         count=cfg.size("num_hidden_layers", absent=12, limit=10**5),
         mixer=Attention(n_heads=n_heads, causal=causal, qkv_bias=True, out_bias=True, position="none"),
         channel=Mlp(d_ff=cfg.size("intermediate_size", absent=d_ff), bias=True, activation=act),
-        norm=LAYER_NORM,
+        norm=layer_norm(cfg, EPS),
     )

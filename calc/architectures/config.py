@@ -28,7 +28,7 @@ class Config:
     def __init__(self, raw: dict[str, Any], where: str = "", tying: Tying = "transformers") -> None:
         self.raw = raw
         self.where = where
-        self.tying = tying
+        self.tying: Tying = tying
         self.notes: list[str] = []
         self._asked: set[str] = set()
         self._absent: set[str] = set()

@@ -8,7 +8,7 @@ from calc.spec import Attention, LayerGroup, Mlp, ModelSpec, Norm, Projection, T
 
 
 def spec(cfg: Config) -> ModelSpec:
-    """Three vectors a step, each predicting what comes next: an action from a state, state and return from an action."""
+    """Three vectors a step that predict what comes next: an action from a state, state and return from an action."""
     cfg.architecture({"DecisionTransformerModel": ""}, usual="DecisionTransformerModel")
     cfg.only("add_cross_attention", False, why="an encoder's keys and values are not described by this config")
     d_model, n_heads = cfg.size("hidden_size"), cfg.size("n_head", "num_attention_heads")

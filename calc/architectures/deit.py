@@ -20,6 +20,7 @@ def spec(cfg: Config) -> ModelSpec:
     if kind == "pooler":
         heads = (vit.pooler(cfg),)
     else:
-        names = ("class_classifier", "distillation_classifier") if kind == "both" else ("classifier",)
-        heads = tuple(vit.classifier(cfg, name) for name in names)
+        heads = (vit.classifier(cfg, "class_classifier" if kind == "both" else "classifier"),)
+    if kind == "both":
+        heads += (vit.classifier(cfg, "distillation_classifier", pool="second"),)
     return vit.encoder(cfg, vit.pictures(cfg, n_special=2), heads)

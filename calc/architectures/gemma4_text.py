@@ -68,7 +68,8 @@ def spec(cfg: Config) -> ModelSpec:
 
     d_per_layer = cfg.count("hidden_size_per_layer_input", absent=256)
     rows = cfg.size("vocab_size_per_layer_input", absent=262144 if d_per_layer else None)
-    per_layer = PerLayerInputs(vocab_size=rows, d_per_layer=d_per_layer) if d_per_layer else None
+    act = activation(cfg, "hidden_activation", absent="gelu_tanh")
+    per_layer = PerLayerInputs(vocab_size=rows, d_per_layer=d_per_layer, activation=act) if d_per_layer else None
     stacked = stack([layer.name for layer in layers], group) | {"per_layer": per_layer}
     return decoder(cfg, stacked, max_seq_len=131072, tied=True)
 

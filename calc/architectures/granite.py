@@ -10,10 +10,18 @@ from calc.spec import Attention, ModelSpec
 def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' GraniteConfig. The multipliers change no size and no count."""
     channel = gated_mlp(cfg, bias=cfg.flag("mlp_bias", absent=False))
-    return uniform(cfg, granite_attention(cfg), channel, max_seq_len=2048)
+    return uniform(
+        cfg,
+        granite_attention(cfg),
+        channel,
+        max_seq_len=2048,
+        embed_scale=cfg.number("embedding_multiplier", absent=1.0),
+        residual_scale=cfg.number("residual_multiplier", absent=1.0),
+        logit_scale=1 / cfg.number("logits_scaling", absent=1.0),
+    )
 
 
 def granite_attention(cfg: Config) -> Attention:
     """One flag for the biases of all four projections; as many key-value heads as heads where the key is absent."""
     bias = cfg.flag("attention_bias", absent=False)
-    return attention(cfg, qkv_bias=bias, out_bias=bias)
+    return attention(cfg, qkv_bias=bias, out_bias=bias, scale=cfg.number("attention_multiplier", absent=1.0))

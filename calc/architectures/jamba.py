@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from calc.architectures.common import activation, stack
 from calc.architectures.config import Config
-from calc.architectures.llama import attention, decoder, gated_mlp
+from calc.architectures.llama import attention, decoder, gated_mlp, rms_norm
 from calc.architectures.mamba import inner, step_rank
 from calc.errors import Refused
-from calc.spec import Attention, LayerGroup, Mamba, Mlp, ModelSpec, Moe, Norm
+from calc.spec import Attention, LayerGroup, Mamba, Mlp, ModelSpec, Moe
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -16,6 +16,7 @@ def spec(cfg: Config) -> ModelSpec:
     d_model = cfg.size("hidden_size")
     cfg.multiple("hidden_size", d_model, "num_attention_heads", cfg.size("num_attention_heads"))
     cfg.only("sliding_window", None, why="no layer of this family has a window")
+    norm = rms_norm(cfg)
     mixers = {"attention": _attention(cfg), "mamba": _mamba(cfg, d_model)}
     act = activation(cfg, "hidden_act", absent="silu")
     n_experts = cfg.size("num_experts", "num_local_experts", absent=16)
@@ -28,7 +29,7 @@ def spec(cfg: Config) -> ModelSpec:
 
     def layer(kind: str) -> LayerGroup:
         mixer, _, channel = kind.partition("_")
-        return LayerGroup(count=n_layers, mixer=mixers[mixer], channel=channels[channel])
+        return LayerGroup(count=n_layers, mixer=mixers[mixer], channel=channels[channel], norm=norm)
 
     attends = _every(cfg, "attn_layer", n_layers, period=8, offset=4)
     routes = _every(cfg, "expert_layer", n_layers, period=2, offset=1)
@@ -52,7 +53,7 @@ def _mamba(cfg: Config, d_model: int) -> Mamba:
         dt_rank=step_rank(cfg, "mamba_dt_rank"),
         bias=cfg.flag("mamba_proj_bias", absent=False),
         conv_bias=cfg.flag("mamba_conv_bias", absent=True),
-        inner_norm=Norm(),
+        inner_norm=rms_norm(cfg),
     )
 
 

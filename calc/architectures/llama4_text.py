@@ -29,15 +29,16 @@ def spec(cfg: Config) -> ModelSpec:
     channels = _channels(cfg, routed, n_layers)
 
     def layer(kind: str) -> LayerGroup:
-        span, position, channel = kind.split("_")
+        span, channel, *odd = kind.split("_")
         chunked = span == "chunked"
-        own = {"window": chunk if chunked else None, "chunked": chunked, "position": position}
-        own["qk_norm"] = qk_norm if position == "rope" else None
+        rotary = chunked != bool(odd)
+        own = {"window": chunk if chunked else None, "chunked": chunked, "position": "rope" if rotary else "none"}
+        own["qk_norm"] = qk_norm if rotary else None
         return LayerGroup(count=n_layers, mixer=mixer.model_copy(update=own), channel=channels[channel])
 
-    kinds = [
-        f"{spans[i]}_{'rope' if roped[i] else 'none'}_{'moe' if i in routed else 'dense'}" for i in range(n_layers)
-    ]
+    # Usually the chunked layers are those with rotary positions; a layer where it is not so is called odd.
+    odd = ["" if rotary == (span == "chunked") else "_odd" for span, rotary in zip(spans, roped, strict=True)]
+    kinds = [f"{span}_{'moe' if i in routed else 'dense'}{odd[i]}" for i, span in enumerate(spans)]
     return decoder(cfg, stack(kinds, layer), max_seq_len=131072)
 
 

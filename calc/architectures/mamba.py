@@ -14,7 +14,9 @@ from calc.spec import Head, LayerGroup, Mamba, ModelSpec, Norm
 
 def spec(cfg: Config) -> ModelSpec:
     """RMSNorm before each layer and at the end; the head is tied unless the config says otherwise."""
-    inner_norm = Norm(affine=False) if cfg.raw["model_type"] == "falcon_mamba" else None
+    inner_norm = None
+    if cfg.raw["model_type"] == "falcon_mamba":
+        inner_norm = Norm(affine=False, eps=cfg.number("mixer_rms_eps", absent=1e-6))
     d_model = cfg.size("hidden_size")
     expand = cfg.size("expand", absent=2)
     cfg.only("intermediate_size", None, expand * d_model, why="the model is built with expand * hidden_size")
@@ -32,12 +34,19 @@ def spec(cfg: Config) -> ModelSpec:
 
 def only_mixers(cfg: Config, mixer: Any, *, tied: bool) -> ModelSpec:
     """A model whose layers are `mixer` and a norm each. Its context has no bound of its own."""
+    norm = layer_norm(cfg)
     return ModelSpec(
         d_model=cfg.size("hidden_size"),
         vocab_size=cfg.size("vocab_size"),
-        layers=(LayerGroup(count=cfg.layers("num_hidden_layers"), mixer=mixer),),
+        layers=(LayerGroup(count=cfg.layers("num_hidden_layers"), mixer=mixer, norm=norm),),
+        final_norm=norm,
         head=Head(tied=cfg.flag("tie_word_embeddings", absent=tied)),
     )
+
+
+def layer_norm(cfg: Config) -> Norm:
+    """The RMSNorm of families that call its eps layer_norm_epsilon."""
+    return Norm(eps=cfg.number("layer_norm_epsilon", absent=1e-5))
 
 
 def inner(d_model: int, expand: int) -> int | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from calc.architectures.config import Config
-from calc.architectures.mamba import only_mixers
+from calc.architectures.mamba import layer_norm, only_mixers
 from calc.errors import Refused
-from calc.spec import Mamba2, ModelSpec
+from calc.spec import Mamba2, ModelSpec, Norm
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -20,6 +20,7 @@ def spec(cfg: Config) -> ModelSpec:
         chunk=cfg.size("chunk_size", absent=256),
         bias=cfg.flag("use_bias", absent=False),
         conv_bias=cfg.flag("use_conv_bias", absent=True),
+        norm=layer_norm(cfg),
     )
     channels = cfg.size("expand", absent=2) * d_model
     if mixer.n_heads * mixer.d_head != channels:
@@ -28,7 +29,7 @@ def spec(cfg: Config) -> ModelSpec:
     return only_mixers(cfg, mixer, tied=False)
 
 
-def hybrid_mamba2(cfg: Config) -> Mamba2:
+def hybrid_mamba2(cfg: Config, norm: Norm) -> Mamba2:
     """The layer of Bamba and Granite 4. Defaults as in transformers' BambaConfig and GraniteMoeHybridConfig."""
     channels = cfg.size("mamba_expand", absent=2) * cfg.size("hidden_size")
     n_heads = cfg.size("mamba_n_heads", absent=128)
@@ -46,4 +47,5 @@ def hybrid_mamba2(cfg: Config) -> Mamba2:
         chunk=cfg.size("mamba_chunk_size", absent=256),
         bias=cfg.flag("mamba_proj_bias", absent=False),
         conv_bias=cfg.flag("mamba_conv_bias", absent=True),
+        norm=norm,
     )

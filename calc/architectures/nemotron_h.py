@@ -10,6 +10,7 @@ from collections.abc import Callable
 from calc.architectures.common import activation, kv_heads, stack
 from calc.architectures.config import Config
 from calc.architectures.llama import decoder
+from calc.architectures.mamba import layer_norm
 from calc.errors import Refused
 from calc.spec import Attention, LayerGroup, Mamba2, Mlp, ModelSpec, Moe
 
@@ -26,13 +27,14 @@ def spec(cfg: Config) -> ModelSpec:
     kinds = layer_kinds(cfg)
     cfg.only("sliding_window", None, why="no layer of this family has a window")
     cfg.only("tie_word_embeddings", False, why="implementations differ in whether this family can be tied")
+    norm = layer_norm(cfg)
     make: dict[str, Callable[[], LayerGroup]] = {
-        "mamba": lambda: LayerGroup(count=1, mixer=_mamba2(cfg)),
-        "attention": lambda: LayerGroup(count=1, mixer=_attention(cfg)),
-        "mlp": lambda: LayerGroup(count=1, channel=_mlp(cfg)),
-        "moe": lambda: LayerGroup(count=1, channel=_experts(cfg)),
+        "mamba": lambda: LayerGroup(count=1, mixer=_mamba2(cfg), norm=norm),
+        "attention": lambda: LayerGroup(count=1, mixer=_attention(cfg), norm=norm),
+        "mlp": lambda: LayerGroup(count=1, channel=_mlp(cfg), norm=norm),
+        "moe": lambda: LayerGroup(count=1, channel=_experts(cfg), norm=norm),
     }
-    return decoder(cfg, stack(kinds, lambda kind: make[kind]()), max_seq_len=4096)
+    return decoder(cfg, stack(kinds, lambda kind: make[kind]()), max_seq_len=4096, norm=norm)
 
 
 def layer_kinds(cfg: Config) -> tuple[str, ...]:
@@ -66,6 +68,7 @@ def _mamba2(cfg: Config) -> Mamba2:
         chunk=cfg.size("chunk_size", "mamba_chunk_size", absent=128),
         bias=cfg.flag("use_bias", absent=False),
         conv_bias=cfg.flag("use_conv_bias", "mamba_conv_bias", absent=True),
+        norm=layer_norm(cfg),
     )
 
 

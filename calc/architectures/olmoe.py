@@ -17,5 +17,6 @@ def spec(cfg: Config) -> ModelSpec:
         top_k=cfg.size("num_experts_per_tok"),
         d_expert=cfg.size("intermediate_size"),
         activation=activation(cfg, "hidden_act", absent="silu"),
+        renormalize=cfg.flag("norm_topk_prob", absent=False),
     )
     return uniform(cfg, normed_attention(cfg), experts, max_seq_len=4096)

@@ -36,7 +36,11 @@ def spec(cfg: Config) -> ModelSpec:
         d_model=d_model,
         vocab_size=cfg.size("vocab_size"),
         max_seq_len=n_positions,
-        embedding=Embedding(d_embed=None if d_embed == d_model else d_embed, n_positions=n_positions + POSITION_OFFSET),
+        embedding=Embedding(
+            d_embed=None if d_embed == d_model else d_embed,
+            n_positions=n_positions + POSITION_OFFSET,
+            position_offset=POSITION_OFFSET,
+        ),
         layers=(layer,),
         final_norm=norm if norm_before and not without_last else None,
         head=Head(tied=cfg.flag("tie_word_embeddings", absent=True)),

@@ -60,5 +60,6 @@ def _experts(cfg: Config, shared: bool) -> Moe:
         d_expert=cfg.size("moe_intermediate_size"),
         d_shared=cfg.size("shared_expert_intermediate_size") if shared else None,
         shared_gate=shared,
+        renormalize=cfg.flag("norm_topk_prob", absent=False),
         activation=activation(cfg, "hidden_act", absent="silu"),
     )

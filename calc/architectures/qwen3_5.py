@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.architectures.config import Config
 from calc.architectures.llama import decoder, gated_mlp
-from calc.architectures.qwen3_next import OFFSET, delta_net, hybrid
+from calc.architectures.qwen3_next import delta_net, hybrid, offset_norm
 from calc.architectures.qwen_vision import qwen_tower
 from calc.architectures.vision import multimodal, text_section
 from calc.spec import ModelSpec
@@ -22,4 +22,4 @@ def text(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' Qwen3_5TextConfig."""
     n_layers = cfg.layers("num_hidden_layers")
     layers = hybrid(cfg, delta_net(cfg, fused=False), ["dense"] * n_layers, {"dense": gated_mlp(cfg)}, kv_absent=4)
-    return decoder(cfg, layers, max_seq_len=32768, norm=OFFSET)
+    return decoder(cfg, layers, max_seq_len=32768, norm=offset_norm(cfg))

@@ -10,11 +10,10 @@ from typing import Any
 
 from calc.architectures.common import stack
 from calc.architectures.config import REFUSE, Config
-from calc.architectures.llama import attention, decoder
+from calc.architectures.llama import attention, decoder, rms_norm
 from calc.architectures.qwen2_moe import channel_kinds, channel_of
 from calc.spec import Attention, DeltaNet, LayerGroup, Mlp, ModelSpec, Moe, Norm, QkNorm
 
-OFFSET = Norm(unit_offset=True)
 _WORDS = {"linear_attention": "linear", "full_attention": "full"}
 
 
@@ -24,7 +23,12 @@ def spec(cfg: Config) -> ModelSpec:
     made = channel_of(cfg, channels, shared=True)
     cfg.only("use_sliding_window", False, why="no layer of this family has a window")
     layers = hybrid(cfg, delta_net(cfg, fused=True), channels, made, kv_absent=2)
-    return decoder(cfg, layers, max_seq_len=32768, norm=OFFSET)
+    return decoder(cfg, layers, max_seq_len=32768, norm=offset_norm(cfg))
+
+
+def offset_norm(cfg: Config) -> Norm:
+    """RMSNorm that multiplies with one plus its weight."""
+    return rms_norm(cfg, unit_offset=True)
 
 
 def hybrid(
@@ -38,10 +42,12 @@ def hybrid(
 
     def layer(kind: str) -> LayerGroup:
         mixer, _, channel = kind.partition("_")
-        return LayerGroup(count=1, mixer=mixers[mixer], channel=made[channel], norm=OFFSET)
+        channel = channel or channels[0]
+        return LayerGroup(count=1, mixer=mixers[mixer], channel=made[channel], norm=offset_norm(cfg))
 
     words = mixer_kinds(cfg, len(channels))
-    return stack([f"{mixer}_{channel}" for mixer, channel in zip(words, channels, strict=True)], layer)
+    alike = len(set(channels)) == 1
+    return stack([word if alike else f"{word}_{each}" for word, each in zip(words, channels, strict=True)], layer)
 
 
 def mixer_kinds(cfg: Config, n_layers: int) -> tuple[str, ...]:
@@ -62,9 +68,10 @@ def gated_attention(cfg: Config, kv_absent: int) -> Attention:
         kv_absent=kv_absent,
         kv_null=REFUSE,
         d_head_absent=256,
+        fraction=0.25,
         qkv_bias=bias,
         out_bias=bias,
-        qk_norm=QkNorm(norm=OFFSET),
+        qk_norm=QkNorm(norm=offset_norm(cfg)),
         gate=True,
     )
 
@@ -78,4 +85,5 @@ def delta_net(cfg: Config, *, fused: bool) -> DeltaNet:
         d_value=cfg.size("linear_value_head_dim", absent=128),
         d_conv=cfg.size("linear_conv_kernel_dim", absent=4),
         fused=fused,
+        norm=rms_norm(cfg),
     )

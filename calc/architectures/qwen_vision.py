@@ -29,8 +29,8 @@ def qwen_tower(cfg: Config, d_text: int, model_type: str, *, deepstack: bool) ->
     reaches_text(vision, "out_hidden_size", d_text, absent=3584)
     layers = (Dense(name="fc1"), Dense(name="fc2"))
     projectors = [Projector(name="merger", merge=merge, before=LAYER_NORM, layers=layers)]
-    if deepstack and (count := _depths(vision, depth)):
-        projectors.append(Projector(name="deepstack", count=count, merge=merge, norm=LAYER_NORM, layers=layers))
+    if deepstack and (depths := _depths(vision, depth)):
+        projectors.append(Projector(name="deepstack", depths=depths, merge=merge, norm=LAYER_NORM, layers=layers))
     return Tower(
         name="vision",
         d_model=d_model,
@@ -58,10 +58,10 @@ def qwen_tower(cfg: Config, d_text: int, model_type: str, *, deepstack: bool) ->
     )
 
 
-def _depths(vision: Config, depth: int) -> int:
-    """How many layers a merger of its own reads: 8, 16 and 24 where the key is absent."""
+def _depths(vision: Config, depth: int) -> tuple[int, ...]:
+    """The layers that a merger of its own reads: 8, 16 and 24 where the key is absent."""
     indexes = vision.numbers("deepstack_visual_indexes", absent=(8, 16, 24))
     if len(set(indexes)) != len(indexes) or any(i >= depth for i in indexes):
         expected = f"different numbers of layers, below depth = {depth}"
         raise Refused(f"{vision.where}deepstack_visual_indexes", expected, list(indexes))
-    return len(indexes)
+    return indexes

@@ -63,7 +63,7 @@ def _scaling(cfg: Config, section: Config) -> RopeScaling | None:
 
 
 def _attention_factor(section: Config, factor: float) -> float | None:
-    """YaRN's factor where the config gives it, itself or as two of DeepSeek's `mscale`; None where the paper's holds."""
+    """YaRN's factor where the config gives it, as such or as DeepSeek's two `mscale`; None where the paper's holds."""
     own = section.number("attention_factor", absent=None, null=None)
     above, below = (section.number(name, absent=None, null=None) for name in ("mscale", "mscale_all_dim"))
     if own is not None or not above or not below:

@@ -22,7 +22,7 @@ from calc.spec import (
 
 OWN_TABLES = {"umt5"}
 """Families in which every layer has a table of relative positions of its own."""
-GATED = {"gated-gelu": "gelu_new", "gated-silu": "silu", "gated-relu": "relu"}
+GATED: dict[str, Activation] = {"gated-gelu": "gelu_new", "gated-silu": "silu", "gated-relu": "relu"}
 CLASSES = {
     "ForConditionalGeneration": "lm",
     "Model": "none",
@@ -128,7 +128,7 @@ def _activation(word: str) -> Activation:
 
 
 def vocabulary_head(cfg: Config) -> Head:
-    """The head; where it is meant to be the token table, it reads vectors divided by sqrt(d_model). mT5's never does."""
+    """The head; meant to be the token table, it reads vectors divided by sqrt(d_model), but for mT5's."""
     family, d_model = cfg.raw["model_type"], cfg.size("d_model", "hidden_size")
     meant = family == "umt5" or (family != "mt5" and cfg.flag("tie_word_embeddings", absent=True))
     table = tied(cfg)

@@ -37,6 +37,11 @@ def pictures(cfg: Config, n_special: int) -> Patches:
     )
 
 
+def layer_norm(cfg: Config, eps: float = 1e-12) -> Norm:
+    """LayerNorm; eps: what the family takes where layer_norm_eps is absent."""
+    return Norm(kind="layernorm", bias=True, eps=cfg.number("layer_norm_eps", absent=eps))
+
+
 def sides(cfg: Config, name: str, absent: int) -> tuple[int, int]:
     """Height and width that one number, or a list of two, gives."""
     if isinstance(cfg.raw.get(name), list):
@@ -51,7 +56,7 @@ def sides(cfg: Config, name: str, absent: int) -> tuple[int, int]:
 def encoder(cfg: Config, front: Patches, heads: tuple[Projection, ...]) -> ModelSpec:
     """Layers that see all of their input, a norm behind them, and `heads`."""
     d_model, n_heads = cfg.size("hidden_size"), cfg.size("num_attention_heads")
-    bias = cfg.flag("qkv_bias", absent=True)
+    bias, norm = cfg.flag("qkv_bias", absent=True), layer_norm(cfg)
     layer = LayerGroup(
         count=cfg.layers("num_hidden_layers"),
         mixer=Attention(
@@ -65,14 +70,14 @@ def encoder(cfg: Config, front: Patches, heads: tuple[Projection, ...]) -> Model
         channel=Mlp(
             d_ff=cfg.size("intermediate_size"), bias=True, activation=activation(cfg, "hidden_act", absent="gelu")
         ),
-        norm=LAYER_NORM,
+        norm=norm,
     )
-    return ModelSpec(d_model=d_model, embedding=front, layers=(layer,), final_norm=LAYER_NORM, heads=heads, head=None)
+    return ModelSpec(d_model=d_model, embedding=front, layers=(layer,), final_norm=norm, heads=heads, head=None)
 
 
-def classifier(cfg: Config, name: str, norm: Norm | None = None) -> Projection:
-    """A linear layer on the class token. norm: on its input."""
-    return Projection(name=name, d_out=cfg.labels(), per="sequence", before=norm)
+def classifier(cfg: Config, name: str, **reading: Any) -> Projection:
+    """A linear layer on the class token. reading: what else it reads, and how, as fields of Projection."""
+    return Projection(name=name, d_out=cfg.labels(), per="sequence", **reading)
 
 
 def pooler(cfg: Config) -> Projection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calc.architectures.common import activation
 from calc.architectures.config import Config
+from calc.architectures.vit import layer_norm
 from calc.errors import Refused
 from calc.spec import (
     Attention,
@@ -12,13 +13,12 @@ from calc.spec import (
     LayerGroup,
     Mlp,
     ModelSpec,
-    Norm,
     PositionConvolution,
     Projection,
     Quantizer,
 )
 
-LAYER_NORM = Norm(kind="layernorm", bias=True)
+EPS = 1e-5
 KERNELS, STRIDES, CHANNELS = (10, 3, 3, 3, 3, 2, 2), (5, 2, 2, 2, 2, 2, 2), (512,) * 7
 SAMPLES = 16_000
 """One second of sound, which is counted where --frames says nothing else: the model has no length of its own."""
@@ -27,12 +27,12 @@ SAMPLES = 16_000
 def spec(cfg: Config) -> ModelSpec:
     """Norms behind the blocks, or before them where do_stable_layer_norm says so (the large models)."""
     kind = head_kind(cfg, "Wav2Vec2")
-    pre = cfg.flag("do_stable_layer_norm", absent=False)
+    pre, norm = cfg.flag("do_stable_layer_norm", absent=False), layer_norm(cfg, EPS)
     cfg.only("adapter_attn_dim", None, why="adapters in the layers are not described")
     front = samples(cfg, kind).model_copy(
         update={
             "position_convolution": position_convolution(cfg),
-            "norm": None if pre else LAYER_NORM,
+            "norm": None if pre else norm,
         }
     )
     d_model, n_heads = cfg.size("hidden_size"), cfg.size("num_attention_heads")
@@ -43,14 +43,14 @@ def spec(cfg: Config) -> ModelSpec:
         channel=Mlp(
             d_ff=cfg.size("intermediate_size"), bias=True, activation=activation(cfg, "hidden_act", absent="gelu")
         ),
-        norm=LAYER_NORM,
+        norm=norm,
         placement="pre" if pre else "post",
     )
     return ModelSpec(
         d_model=d_model,
         embedding=front,
         layers=(layer,),
-        final_norm=LAYER_NORM if pre else None,
+        final_norm=norm if pre else None,
         heads=heads(cfg, kind),
         head=None,
     )
@@ -101,7 +101,7 @@ def samples(cfg: Config, kind: str) -> Frames:
         n_frames=SAMPLES,
         d_frame=1,
         convolutions=convolutions,
-        before=LAYER_NORM,
+        before=layer_norm(cfg, EPS),
         quantizer=_quantizer(cfg) if kind == "pretraining" else None,
         mask_vector=masks,
     )
@@ -120,7 +120,7 @@ def heads(cfg: Config, kind: str) -> tuple[Projection, ...]:
             width = cfg.size("classifier_proj_size", absent=256)
             inner = Projection(name="projector", d_out=width)
             return inner, Projection(
-                name="classifier", d_in=width, d_out=cfg.labels(), per="sequence", reads="projector"
+                name="classifier", d_in=width, d_out=cfg.labels(), per="sequence", pool="mean", reads="projector"
             )
     return ()
 

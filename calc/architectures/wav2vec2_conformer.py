@@ -7,8 +7,9 @@ from typing import Any
 from calc.architectures import wav2vec2
 from calc.architectures.common import activation
 from calc.architectures.config import Config
+from calc.architectures.vit import layer_norm
 from calc.errors import Refused
-from calc.spec import Attention, ConvolutionModule, LayerGroup, Mlp, ModelSpec
+from calc.spec import Attention, ConvolutionModule, LayerGroup, Mlp, ModelSpec, Norm
 
 POSITIONS: dict[str, Any] = {"relative": "transformer-xl", "rotary": "rope"}
 
@@ -24,7 +25,7 @@ def spec(cfg: Config) -> ModelSpec:
         d_model=cfg.size("hidden_size"),
         embedding=wav2vec2.samples(cfg, kind).model_copy(update={"position_convolution": positions}),
         layers=(_layer(cfg),),
-        final_norm=wav2vec2.LAYER_NORM,
+        final_norm=layer_norm(cfg, wav2vec2.EPS),
         heads=wav2vec2.heads(cfg, kind),
         head=None,
     )
@@ -50,5 +51,5 @@ def _layer(cfg: Config) -> LayerGroup:
         macaron=True,
         convolution=ConvolutionModule(kernel=kernel, activation=act),
         out_norm=True,
-        norm=wav2vec2.LAYER_NORM,
+        norm=Norm(kind="layernorm", bias=True),
     )

@@ -5,26 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from calc.blocks.attention import attention
+from calc.blocks.compressed import compressed_attention
 from calc.blocks.delta_net import delta_net
 from calc.blocks.detection import queries, resnet
 from calc.blocks.embedding import tokens
 from calc.blocks.frames import frames
+from calc.blocks.latent import mla
 from calc.blocks.linear_attention import linear_attention
 from calc.blocks.mlp import mlp
 from calc.blocks.moe import moe
 from calc.blocks.patches import patches
 from calc.blocks.state_space import mamba, mamba2
+from calc.blocks.tabular import features
 from calc.blocks.trajectory import trajectory
 from calc.op import Part
 from calc.sizes import Size
 from calc.spec import (
     Attention,
+    CompressedAttention,
     DeltaNet,
     Embedding,
+    Features,
     Frames,
     LinearAttention,
     Mamba,
     Mamba2,
+    Mla,
     Mlp,
     Moe,
     Node,
@@ -40,6 +46,8 @@ MIXERS: dict[type[Node], Callable[..., Part]] = {
     DeltaNet: delta_net,
     Mamba: mamba,
     Mamba2: mamba2,
+    Mla: mla,
+    CompressedAttention: compressed_attention,
 }
 """(spec, d_model, load) -> the part that mixes tokens; its name is the path of its weights."""
 
@@ -48,6 +56,7 @@ CHANNELS: dict[type[Node], Callable[..., Part]] = {Mlp: mlp, Moe: moe}
 
 FRONTS: dict[type[Node], Callable[..., tuple[Part, Size]]] = {
     Embedding: tokens,
+    Features: features,
     Frames: frames,
     Patches: patches,
     Queries: queries,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from calc import checks
 from calc.op import Component, Op, Weight
 from calc.sizes import Size, exact_div, floor_div
 
@@ -35,7 +36,9 @@ def convolution(
 
 
 def steps(n: Size, kernel: int, stride: int, padding: int) -> Size:
-    """Positions that a convolution over n leaves: floor((n + 2 * padding - kernel) / stride) + 1, as torch's Conv1d."""
-    if stride == 1:
-        return n + (2 * padding - kernel + 1)
-    return floor_div(n + (2 * padding - kernel), stride) + 1
+    """Positions that a convolution over n leaves: floor((n + 2 * padding - kernel) / stride) + 1, as torch's Conv1d.
+
+    Errors: Refused where nothing is left, as of an input shorter than the kernel.
+    """
+    left = n + (2 * padding - kernel)
+    return checks.size("steps behind a convolution", (left if stride == 1 else floor_div(left, stride)) + 1)

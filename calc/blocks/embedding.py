@@ -61,6 +61,8 @@ def projection(spec: Projection, d_model: Size, load: Load) -> Part:
     if spec.merge * spec.every > 1:
         rows = exact_div(rows, spec.merge * spec.every)
     body = [] if spec.before is None else [norm("before", spec.before, (d_in,))]
+    if spec.activation_before is not None:
+        body.append(elementwise("activation_before", "other"))
     body.append(linear("dense", rows, spec.merge * d_in, d_out, "other", bias=spec.bias))
     if spec.activation is not None:
         body.append(elementwise("activation", "other"))

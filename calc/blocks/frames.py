@@ -40,7 +40,8 @@ def frames(spec: Frames, vocab_size: Size, d_model: Size, load: Load) -> tuple[P
 
 def _convolutions(spec: Frames, load: Load) -> tuple[list[Part | Op], Size, Size]:
     """All convolutions, the steps that they leave of a sequence, and the width of one step."""
-    length: Size = spec.n_frames if load.source is None else load.source
+    own = load.seq if spec.n_frames is None else spec.n_frames
+    length: Size = own if load.source is None else load.source
     planes: Size = 1 if spec.convolutions[0].dims == 2 else spec.d_frame
     values: Size = spec.d_frame if spec.convolutions[0].dims == 2 else 1
     body: list[Part | Op] = []

@@ -25,7 +25,7 @@ def linear(
     weights = [Weight(table or f"{name}.weight", (d_out, d_in), component)]
     if bias:
         weights.append(Weight(f"{name}.bias", (d_out,), component))
-    return Op(name, "linear", component, 2 * tokens * d_in * d_out, tuple(weights))
+    return Op(name, "linear", component, 2 * tokens * d_in * d_out, tuple(weights), rows=tokens)
 
 
 def norm(name: str, spec: Norm, shape: tuple[Size, ...]) -> Op:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calc import checks
 from calc.blocks.linear import norm
 from calc.load import Load
 from calc.op import Op, Part, Weight
@@ -39,5 +40,6 @@ def patches(spec: Patches, vocab_size: Size, d_model: Size, load: Load) -> tuple
 
 
 def _steps(pixels: Size, patch: Size, stride: Size | None) -> Size:
-    """How many patches fit along one side."""
-    return floor_div(pixels, patch) if stride is None else floor_div(pixels - patch, stride) + 1
+    """How many patches fit along one side. Errors: Refused where not one does."""
+    fit = floor_div(pixels, patch) if stride is None else floor_div(pixels - patch, stride) + 1
+    return checks.size("patches along a side of the image", fit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calc.blocks.linear import elementwise, linear, norm
+from calc.errors import Refused
 from calc.load import Load
 from calc.op import Op, Part
 from calc.sizes import Size, exact_div
@@ -14,8 +15,11 @@ def projector(spec: Projector, d_model: Size, d_reader: Size, load: Load) -> Par
 
     FLOPs 2 * vectors * d_in * d_out a dense layer; the mean as a product takes 2 * batch * (seq - skip) *
     ((seq - skip) / merge) * d_model more, and of its operands only the vectors need a gradient.
+    Errors: Refused for a picture whose vectors cannot be joined without a rest.
     """
     read = load.seq - spec.skip
+    if isinstance(read, int) and read % spec.merge:
+        raise Refused("image", f"a picture whose patches make whole groups of {spec.merge}", f"{read} patches")
     given = exact_div(read, spec.merge)
     body: list[Op] = [] if spec.before is None else [norm("before", spec.before, (d_model,))]
     width = spec.merge * d_model if spec.join == "concat" else d_model
@@ -29,6 +33,6 @@ def projector(spec: Projector, d_model: Size, d_reader: Size, load: Load) -> Par
         d_out = d_reader if i == len(spec.layers) - 1 else width if layer.d_out is None else layer.d_out
         body.append(linear(layer.name, load.batch * given, width, d_out, "other", bias=layer.bias))
         width = d_out
-    if spec.count == 1:
+    if not spec.depths:
         return Part(spec.name, tuple(body))
-    return Part(f"{spec.name}.{{}}", tuple(body), calls=spec.count, copies=spec.count)
+    return Part(f"{spec.name}.{{}}", tuple(body), calls=len(spec.depths), copies=len(spec.depths))

@@ -28,6 +28,8 @@ from calc.symbols import describe
 @click.option("--dtype", type=click.Choice(list(DTYPES)), default="bf16", show_default=True, help="Number format.")
 @options.window_reading
 @options.state_dtype
+@options.latent_reading
+@options.mtp
 @click.option("--latex", is_flag=True, help="Print the formula in LaTeX and nothing else.")
 @options.output
 def explain(model: ModelSpec, quantity: str, latex: bool, fmt: str, **asked: Any) -> None:

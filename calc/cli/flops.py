@@ -22,6 +22,8 @@ from calc.spec import ModelSpec
 @options.context
 @options.checkpointing
 @options.inputs
+@options.latent_reading
+@options.mtp
 @options.convention
 @options.output
 def flops(models: tuple[ModelSpec, ...], fmt: str, **asked: Any) -> None:
@@ -55,6 +57,6 @@ def _record(spec: ModelSpec, query: Query) -> dict[str, Any]:
         "linear": count.linear,
         "attention": count.attention,
         "other": count.other,
-        "per_token": count.per_token(query.tokens),
+        **({"per_token": count.per_token(query.tokens)} if spec.reads_tokens else {}),
         "convention": convention.name,
     }

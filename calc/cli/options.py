@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import click
 
-from calc.dtypes import BY_NAME as DTYPES
+from calc.dtypes import CACHE_DTYPES
 from calc.errors import Refused, printable
 from calc.models import load_model
-from calc.query import CHECKPOINTING, PHASES, WINDOW_READINGS
+from calc.query import CHECKPOINTING, LATENT_READINGS, PHASES, WINDOW_READINGS
 from calc.spec import ModelSpec
 from calc.units import parse_tokens
 
@@ -80,7 +80,7 @@ images = click.option(
 image = click.option("--image", type=Pixels(), help="Height and width of a picture. [default: the model's own]")
 state_dtype = click.option(
     "--state-dtype",
-    type=click.Choice(list(DTYPES)),
+    type=click.Choice(CACHE_DTYPES),
     default="fp32",
     show_default=True,
     help="Format of recurrent state.",
@@ -92,6 +92,14 @@ window_reading = click.option(
     show_default=True,
     help="A sliding window of W holds W tokens, or W - 1 as a growing cache keeps after prefill.",
 )
+latent_reading = click.option(
+    "--latent-reading",
+    type=click.Choice(LATENT_READINGS),
+    default="expanded",
+    show_default=True,
+    help="Decode with latent attention: expand all cached latents again, or absorb their matrix in queries and results.",
+)
+mtp = click.option("--mtp", is_flag=True, help="Count the modules that predict further tokens too.")
 
 # Eager and not passed on: MODEL is read while the arguments are, and needs to know.
 tying = click.option(

@@ -17,8 +17,9 @@ from calc.spec import ModelSpec
 @options.models
 @options.convention
 @click.option("--by-path", is_flag=True, help="Every tensor with its path and shape.")
+@options.mtp
 @options.output
-def params(models: tuple[ModelSpec, ...], convention: str, by_path: bool, fmt: str) -> None:
+def params(models: tuple[ModelSpec, ...], convention: str, by_path: bool, mtp: bool, fmt: str) -> None:
     """Count the parameters of each MODEL, exactly; a tied weight counts once.
 
     active is the total less the routed experts that a token does not visit. A model that sees has its text and its
@@ -31,21 +32,21 @@ def params(models: tuple[ModelSpec, ...], convention: str, by_path: bool, fmt: s
     """
     if by_path:
         for spec in models:
-            _paths(spec, fmt)
+            _paths(spec, mtp, fmt)
         return
-    records = [_record(spec, convention) for spec in models]
+    records = [_record(spec, convention, mtp) for spec in models]
     emit(records, [side_by_side(records)], fmt)
 
 
-def _record(spec: ModelSpec, convention: str) -> dict[str, Any]:
-    counted = estimate(spec, "params", convention=convention)
+def _record(spec: ModelSpec, convention: str, mtp: bool) -> dict[str, Any]:
+    counted = estimate(spec, "params", convention=convention, mtp=mtp)
     for caveat in counted.caveats:
         options.note(spec, caveat)
     components = dict(counted.terms)
     if counted.convention is not None:
         own = {"components": components, "convention": counted.convention}
         return {"model": spec.name, "total": counted.value, **own}
-    active = estimate(spec, "params.active")
+    active = estimate(spec, "params.active", mtp=mtp)
     return {
         "model": spec.name,
         "total": counted.value,
@@ -57,8 +58,8 @@ def _record(spec: ModelSpec, convention: str) -> dict[str, Any]:
     }
 
 
-def _paths(spec: ModelSpec, fmt: str) -> None:
-    shapes = parameter_shapes(spec)
+def _paths(spec: ModelSpec, mtp: bool, fmt: str) -> None:
+    shapes = parameter_shapes(spec, mtp=mtp)
     records = [{"model": spec.name, "path": path, "shape": list(shape)} for path, shape in shapes.items()]
     rows = [(path, " × ".join(map(str, shape))) for path, shape in shapes.items()]
     emit(records, [Table(("path", "shape"), rows, spec.name)], fmt)

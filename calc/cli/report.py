@@ -79,9 +79,9 @@ class _Row(NamedTuple):
 def _rows(it: Report) -> list[_Row]:
     """The figures of the page in order."""
     params, cache = "PARAMETERS", "KV CACHE of one sequence, bf16"
-    flops = f"FLOPS, {it.seq:,} tokens, full attention, a multiply-add is two"
-    at = "" if it.seq == 2048 else f" --seq {it.seq}"
-    context = "" if it.seq == 2048 else f" --context {it.seq}"
+    read = "one picture or sound" if it.seq is None else f"{it.seq:,} tokens"
+    flops = f"FLOPS, {read}, full attention, a multiply-add is two"
+    at, context = ("", "") if it.seq in (None, 2048) else (f" --seq {it.seq}", f" --context {it.seq}")
     rows = [
         _Row(params, "total", f"{it.total:,}", "params"),
         _Row(params, "active", f"{it.active:,}", "params.active", _share(it.active, it.total)),
@@ -97,9 +97,11 @@ def _rows(it: Report) -> list[_Row]:
     rows += [
         _Row(flops, "forward", si(it.flops["forward"], "FLOP"), f"flops.forward{at}"),
         _Row(flops, "training", si(it.flops["training"], "FLOP"), f"flops.training{at}"),
-        _Row(flops, " 6·N·tokens", si(it.six_n, "FLOP"), "", f"{it.flops['training'] / it.six_n - 1:+.1%}"),
-        _Row(flops, "one more token", si(it.flops["decode"], "FLOP"), f"flops.decode{context}"),
     ]
+    if it.six_n is not None:
+        rows.append(_Row(flops, " 6·N·tokens", si(it.six_n, "FLOP"), "", f"{it.flops['training'] / it.six_n - 1:+.1%}"))
+    if "decode" in it.flops:
+        rows.append(_Row(flops, "one more token", si(it.flops["decode"], "FLOP"), f"flops.decode{context}"))
     for length, kept in it.caches.items():
         longest = it.max_seq_len or length
         note = "max" if length == it.max_seq_len else "beyond" if length > longest else ""

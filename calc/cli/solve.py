@@ -33,6 +33,8 @@ from calc.units import parse_amount
 @click.option("--dtype", type=click.Choice(list(DTYPES)), default="bf16", show_default=True, help="Number format.")
 @options.window_reading
 @options.state_dtype
+@options.latent_reading
+@options.mtp
 @options.output
 def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: str, **asked: Any) -> None:
     """Find the SYMBOL at which QUANTITY of MODEL is VALUE, every other size held fixed.

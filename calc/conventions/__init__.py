@@ -58,11 +58,15 @@ def flops(spec: ModelSpec, query: Query) -> Flops:
     convention = find(query.convention)
     if query.phase not in convention.phases:
         raise Refused("phase", f"{' or '.join(convention.phases)} under {convention.name}", query.phase)
+    if query.phase == "decode" and not spec.decodes:
+        raise Refused("phase", "forward or training, since this model does not go on token by token", query.phase)
     if query.phase == "training" and query.checkpointing not in convention.checkpointing:
         expected = f"{' or '.join(convention.checkpointing)} under {convention.name}"
         raise Refused("checkpointing", expected, query.checkpointing)
     if not convention.any_model:
         decoder(spec)
+        if query.mtp:
+            raise Refused("mtp", f"false under {convention.name}, whose formula has no such modules", True)
     return convention.count(spec, query)
 
 

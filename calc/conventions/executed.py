@@ -22,7 +22,8 @@ def _count(scores: Scores) -> Callable[[ModelSpec, Query], Flops]:
     def count(spec: ModelSpec, query: Query) -> Flops:
         if query.phase == "decode":
             # One query sees all cached keys and its own: its row of the mask hides nothing.
-            return forward(spec, query.load(seq=1, context=query.context, decode=True))
+            absorbed = query.latent_reading == "absorbed"
+            return forward(spec, query.load(seq=1, context=query.context, decode=True, absorbed=absorbed))
         if query.phase == "training":
             return training(spec, query.load(scores=scores), query.checkpointing)
         if query.phase == "forward":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from calc.build import build
 from calc.errors import Refused
+from calc.gradients import backward
 from calc.load import Load
 from calc.op import Leaf, Op, leaves
 from calc.query import CHECKPOINTING, Checkpointing
@@ -47,38 +48,34 @@ def training(spec: ModelSpec, load: Load, checkpointing: Checkpointing = "none")
     """Forward, backward and recomputation of one step.
 
     Each product of the forward pass needs two more going back: one for the gradient of its weights (or of its second
-    operand), one for that of its input. Checkpointing runs some products once more:
+    operand), one for that of its input; only those that something trained needs (`calc.gradients`). Checkpointing runs some products once more:
     `selective` attention scores and values (Korthikanti et al. 2022), `full` all of each layer, `full-early-stop` each
     layer up to the last op whose tensors backward needs, as non-reentrant torch.utils.checkpoint does.
     Errors: Refused for another word.
     """
     everything = list(leaves(build(spec, load)))
-    once, back = _sum(everything), _sum(everything, _backward)
+    once, back = _sum(everything), _sum(everything, backward)
     again = _sum(_recomputed(everything, checkpointing))
     return Flops(once.linear + back.linear + again.linear, once.attention + back.attention + again.attention)
-
-
-def _backward(op: Op) -> Size:
-    """Going back takes as much again for the input, and as much again for the weights or the second operand."""
-    if op.backward is not None:
-        return op.backward
-    if op.kind == "attention":
-        return 2 * op.flops
-    return (int(op.input_grad) + int(any(weight.trainable for weight in op.weights))) * op.flops
 
 
 def _recomputed(everything: list[Leaf], checkpointing: Checkpointing) -> list[Leaf]:
     if checkpointing == "none":
         return []
     if checkpointing == "selective":
-        return [leaf for leaf in everything if leaf.op.kind == "attention"]
-    in_layers = [leaf for leaf in everything if leaf.layer is not None]
+        return [leaf for leaf in everything if leaf.op.kind == "attention" and leaf.op.live and leaf.layer]
+    passed = {leaf.layer for leaf in everything if leaf.op.live}
+    in_layers = [leaf for leaf in everything if leaf.layer is not None and leaf.layer in passed]
     if checkpointing == "full":
         return in_layers
     if checkpointing != "full-early-stop":
         raise Refused("checkpointing", f"one of {', '.join(CHECKPOINTING)}", checkpointing)
-    last = {leaf.layer: leaf for leaf in in_layers}
-    return [leaf for leaf in in_layers if leaf is not last[leaf.layer] or leaf.op.kind != "linear"]
+    last = {leaf.layer: i for i, leaf in enumerate(in_layers) if leaf.op.live}
+    return [
+        leaf
+        for i, leaf in enumerate(in_layers)
+        if i < last[leaf.layer] or (i == last[leaf.layer] and leaf.op.kind not in ("linear", "attention"))
+    ]
 
 
 def _sum(some: list[Leaf], count: Callable[[Op], Size] = lambda op: op.flops) -> Flops:

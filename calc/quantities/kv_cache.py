@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calc import checks
+from calc.blocks.adapters import prompt_vectors
 from calc.build import build
 from calc.dtypes import CACHE_DTYPES
 from calc.dtypes import dtype as find_dtype
@@ -12,12 +13,12 @@ from calc.errors import Refused
 from calc.load import Load
 from calc.op import Cache, leaves
 from calc.query import WINDOW_READINGS, Query, WindowReading, ask
-from calc.sizes import Size, minimum, quotient
+from calc.sizes import Size, floor_div, minimum, quotient
 from calc.spec import ModelSpec
 
 Caches = list[tuple[Cache, Size]]
 """(what a layer keeps, how many such layers)."""
-_KINDS = ("layers that keep every token", "layers with a window", "encoder and convolutions", "recurrent state")
+_KINDS = ("layers that keep every token", "layers with a window", "compressed entries", "encoder and convolutions", "recurrent state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,9 @@ def kv_cache(
         state_dtype=state_dtype,
     )
     caches = _caches(spec, query)
-    now = sum(_terms(caches, query.seq, query).values())
-    growth = sum(_terms(caches, query.seq + 1, query).values()) - now
+    kept = query.seq + prompt_vectors(spec)
+    now = sum(_terms(caches, kept, query).values())
+    growth = _growth(caches, kept, query)
     return KvCache(
         bytes_per_token=growth,
         average_bytes_per_token=quotient(now, query.seq),
@@ -79,7 +81,7 @@ def cache_terms(spec: ModelSpec, query: Query) -> dict[str, Size]:
     Source: Shazeer 2019 (arXiv:1911.02150), section 2.2; windows as in Mistral 7B (arXiv:2310.06825), section 2.
     Errors: Refused for a number format that caches are not kept in.
     """
-    terms = _terms(_caches(spec, query), query.seq, query)
+    terms = _terms(_caches(spec, query), query.seq + prompt_vectors(spec), query)
     return {name: query.batch * each for name, each in terms.items()}
 
 
@@ -92,10 +94,14 @@ def _terms(caches: Caches, seq: Size, query: Query) -> dict[str, Size]:
     """Bytes of one sequence of `seq` tokens."""
     checks.word("dtype", query.dtype, CACHE_DTYPES)
     width, state_width = find_dtype(query.dtype).bits // 8, find_dtype(query.state_dtype).bits // 8
-    growing, windowed, fixed, recurrent = _KINDS
+    growing, windowed, compressed, fixed, recurrent = _KINDS
     terms: dict[str, Size] = dict.fromkeys(_KINDS, 0)
     for cache, calls in caches:
-        if cache.window is None:
+        if cache.stride is not None:
+            entries = floor_div(seq, cache.stride)
+            kept = cache.per_token * entries + cache.rest * (seq - cache.stride * entries)
+            terms[compressed] += calls * kept * width
+        elif cache.window is None:
             terms[growing] += calls * cache.per_token * seq * width
         else:
             kept = minimum(seq, _window(cache.window, query.window_reading))
@@ -103,6 +109,15 @@ def _terms(caches: Caches, seq: Size, query: Query) -> dict[str, Size]:
         terms[fixed] += calls * cache.fixed * width
         terms[recurrent] += calls * cache.recurrent * state_width
     return {name: term for name, term in terms.items() if not (isinstance(term, int) and term == 0)}
+
+
+def _growth(caches: Caches, tokens: Size, query: Query) -> Size:
+    """Bytes that one more token costs a sequence of so many; entries that stand for several tokens, by their share of one."""
+    plain = [(cache, calls) for cache, calls in caches if cache.stride is None]
+    now, after = (sum(_terms(plain, seq, query).values()) for seq in (tokens, tokens + 1))
+    width = find_dtype(query.dtype).bits // 8
+    shares = (quotient(calls * c.per_token * width, c.stride) for c, calls in caches if c.stride is not None)
+    return sum(shares, after - now)
 
 
 def _window(window: Size, reading: WindowReading) -> Size:

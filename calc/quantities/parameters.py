@@ -15,13 +15,14 @@ from calc.spec import ModelSpec
 Row = tuple[str, Weight, Leaf]
 
 
-def weights(spec: ModelSpec) -> Iterator[Row]:
+def weights(spec: ModelSpec, *, mtp: bool = False) -> Iterator[Row]:
     """(path, weight, leaf) of every distinct tensor; `{}` in a path stands for the number of a copy.
 
-    A tensor that two ops share, such as a tied embedding, comes once, where it is met first.
+    A tensor that two ops share, such as a tied embedding, comes once, where it is met first. mtp: those of the modules
+    that predict further tokens too.
     """
     seen: set[str] = set()
-    for leaf in leaves(build(spec, Load())):
+    for leaf in leaves(build(spec, Load(mtp=mtp))):
         prefix = leaf.path.rpartition(".")[0]
         for weight in leaf.op.weights:
             path = weight.key[1:] if weight.key.startswith("/") else f"{prefix}.{weight.key}" if prefix else weight.key
@@ -30,13 +31,19 @@ def weights(spec: ModelSpec) -> Iterator[Row]:
                 yield path, weight, leaf
 
 
-def parameters(spec: ModelSpec, *, active: bool = False) -> dict[str, Size]:
+def parameters(
+    spec: ModelSpec, *, active: bool = False, trainable: bool = False, mtp: bool = False
+) -> dict[str, Size]:
     """Elements by component, in the order of `calc.op.Component`; they sum to the total, tied weights counted once.
 
     active: count only the routed experts that one token visits, routed * top_k / n_experts.
+    mtp: count the modules that predict further tokens too, as a component of their own.
+    trainable: leave out frozen tensors: all but an adapter's where there is one, and those that are never trained.
     """
     totals: dict[str, Size] = {}
-    for _, weight, leaf in weights(spec):
+    for _, weight, leaf in weights(spec, mtp=mtp):
+        if trainable and not weight.trainable:
+            continue
         elements = weight.elements * (leaf.active if active else leaf.copies)
         component = leaf.component or weight.component
         totals[component] = totals.get(component, 0) + elements
@@ -55,9 +62,9 @@ def by_tower(components: Mapping[str, Size], active: Mapping[str, Size]) -> dict
     return {"text": text, "active_text": visited, "vision": vision}
 
 
-def parameter_shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
+def parameter_shapes(spec: ModelSpec, *, mtp: bool = False) -> dict[str, tuple[int, ...]]:
     """Shape of every parameter tensor by its full path, layers and experts numbered from 0."""
-    return {full: weight.shape for path, weight, leaf in weights(spec) for full in _numbered(path, leaf)}
+    return {full: weight.shape for path, weight, leaf in weights(spec, mtp=mtp) for full in _numbered(path, leaf)}
 
 
 def _numbered(path: str, leaf: Leaf) -> Iterator[str]:

@@ -35,11 +35,19 @@ class Quantity:
 
 def _params(spec: ModelSpec, query: Query) -> Breakdown:
     own = conventions.params(spec, query.convention)
-    return parameters(spec) if own is None else own
+    if own is None:
+        return parameters(spec, mtp=query.mtp)
+    if query.mtp:
+        raise Refused("mtp", f"false under {query.convention}, whose formula has no such modules", True)
+    return own
 
 
 def _active(spec: ModelSpec, query: Query) -> Breakdown:
-    return parameters(spec, active=True)
+    return parameters(spec, active=True, mtp=query.mtp)
+
+
+def _trainable(spec: ModelSpec, query: Query) -> Breakdown:
+    return parameters(spec, trainable=True, mtp=query.mtp)
 
 
 def _flops(phase: Phase) -> Callable[[ModelSpec, Query], Breakdown]:
@@ -62,7 +70,7 @@ QUANTITIES = (
         "parameters",
         "elements of all weight tensors, tied weights once",
         "sum over the operators' weight shapes",
-        ("convention",),
+        ("convention", "mtp"),
         _params,
     ),
     Quantity(
@@ -70,15 +78,23 @@ QUANTITIES = (
         "parameters",
         "total less the routed experts that a token does not visit",
         "routed experts times top_k / n_experts (Shazeer et al. 2017, arXiv:1701.06538)",
-        (),
+        ("mtp",),
         _active,
+    ),
+    Quantity(
+        "params.trainable",
+        "parameters",
+        "total less the frozen weights: an adapter's alone, where there is one",
+        "sum over the trained operators' weight shapes (Hu et al. 2021, arXiv:2106.09685, section 4.2)",
+        ("mtp",),
+        _trainable,
     ),
     Quantity(
         "flops.forward",
         "FLOP",
         "one forward pass over the batch",
         "two FLOPs for each multiply-accumulate of every product that runs (Kaplan et al. 2020, section 2.1)",
-        ("batch", "seq", "convention", *_INPUTS),
+        ("batch", "seq", "convention", "mtp", *_INPUTS),
         _flops("forward"),
     ),
     Quantity(
@@ -86,7 +102,7 @@ QUANTITIES = (
         "FLOP",
         "forward, backward and recomputation of one step over the batch",
         "two more products for each of the forward pass (Kaplan et al. 2020, section 2.1), and recomputation",
-        ("batch", "seq", "convention", "checkpointing", *_INPUTS),
+        ("batch", "seq", "convention", "checkpointing", "mtp", *_INPUTS),
         _flops("training"),
     ),
     Quantity(
@@ -94,7 +110,7 @@ QUANTITIES = (
         "FLOP",
         "one new token for each sequence, with `context` tokens in the cache",
         "as flops.forward, for one query over the cached keys and its own",
-        ("batch", "context", "convention", "source_seq"),
+        ("batch", "context", "convention", "source_seq", "latent_reading"),
         _flops("decode"),
     ),
     Quantity(

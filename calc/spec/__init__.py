@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from calc.spec.adapters import Bottleneck, Lora, Prefix, Prompt
 from calc.spec.attention import Attention, Norm, QkNorm
 from calc.spec.audio import Convolution, Frames, PositionConvolution, Quantizer
-from calc.spec.channels import Activation, Mlp, Moe
+from calc.spec.channels import Activation, ExpertGroups, Mlp, Moe
 from calc.spec.conformer import ConvolutionModule
+from calc.spec.compressed import CompressedAttention, Compressor, EntryIndexer
 from calc.spec.contrast import Contrast
 from calc.spec.delta_net import DeltaNet
 from calc.spec.detection import Queries, ResNet
 from calc.spec.fields import Node
 from calc.spec.fronts import Embedding
 from calc.spec.heads import Head, Projection
+from calc.spec.latent import Indexer, Mla
 from calc.spec.linear_attention import LinearAttention
-from calc.spec.model import LayerGroup, ModelSpec, Placement, Stack, Tower
+from calc.spec.model import Adapter, LayerGroup, ModelSpec, Mtp, Placement, Stack, Tower
 from calc.spec.patches import Patches
 from calc.spec.per_layer import PerLayerInputs
 from calc.spec.positions import Buckets, Shaw
@@ -21,35 +24,49 @@ from calc.spec.projector import Dense, Projector
 from calc.spec.rope import Rope, RopeScaling
 from calc.spec.shorthand import Shorthand
 from calc.spec.state_space import Mamba, Mamba2
+from calc.spec.tabular import Features
 from calc.spec.trajectory import Trajectory
 
 __all__ = [
     "Activation",
+    "Adapter",
     "Attention",
+    "Bottleneck",
     "Buckets",
+    "CompressedAttention",
+    "Compressor",
     "Contrast",
     "Convolution",
     "ConvolutionModule",
     "DeltaNet",
     "Dense",
     "Embedding",
+    "EntryIndexer",
+    "ExpertGroups",
+    "Features",
     "Frames",
     "Head",
+    "Indexer",
     "LayerGroup",
     "LinearAttention",
+    "Lora",
     "Mamba",
     "Mamba2",
+    "Mla",
     "Mlp",
     "ModelSpec",
     "Moe",
+    "Mtp",
     "Node",
     "Norm",
     "Patches",
     "PerLayerInputs",
     "Placement",
     "PositionConvolution",
+    "Prefix",
     "Projection",
     "Projector",
+    "Prompt",
     "QkNorm",
     "Quantizer",
     "Queries",

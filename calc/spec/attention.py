@@ -93,6 +93,13 @@ class Attention(Node):
         return self
 
     @model_validator(mode="after")
+    def _one_kind_of_position(self) -> Self:
+        kinds = [self.position != "none", self.buckets is not None, self.shaw is not None]
+        if sum(kinds) > 1:
+            raise Refused("position", "none beside learned relative positions, and one kind of those", self.position)
+        return self
+
+    @model_validator(mode="after")
     def _keys_and_values(self) -> Self:
         if self.kv != "own" and (self.fused or self.d_value is not None):
             raise Refused("kv", "own, with fused projections or a d_value", self.kv)

@@ -68,7 +68,8 @@ class Quantizer(Node):
 class Frames(Node):
     """Audio to vectors: convolutions, what they give as one vector a step, projection, positions.
 
-    n_frames: frames (or samples) of one sequence that the model is made for; a Load's `source` takes their place.
+    n_frames: frames (or samples) of one sequence that the model is made for; a Load's `source` takes their place. None:
+    it has no length of its own, and reads as many as the sequence asked for has.
     d_frame: values of a frame, e.g. mel bins; 1 for raw samples. before: a norm ahead of the projection.
     project: whether a dense layer brings the result to d_model; without one the last convolution must give d_model.
     n_positions, trained_positions: rows of a position table and whether it is learned. sinusoidal: fixed positions.
@@ -76,7 +77,7 @@ class Frames(Node):
     """
 
     kind: Literal["frames"] = "frames"
-    n_frames: Dim
+    n_frames: Dim | None = None
     d_frame: Dim
     convolutions: tuple[Convolution, ...] = Field(min_length=1)
     before: Norm | None = None
@@ -92,7 +93,7 @@ class Frames(Node):
 
     @model_validator(mode="after")
     def _something_is_left(self) -> Self:
-        if self.vectors_of(self.n_frames) < 1:
+        if self.n_frames is not None and self.vectors_of(self.n_frames) < 1:
             raise Refused("n_frames", "more than the convolutions take away", self.n_frames)
         order = [each.dims for each in self.convolutions]
         if order != sorted(order, reverse=True):

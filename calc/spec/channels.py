@@ -30,6 +30,17 @@ class Mlp(Node):
         return self
 
 
+class ExpertGroups(Node):
+    """A token's experts are chosen within the best `chosen` of `count` equal groups of experts (DeepSeek-V2, section 2.2.2).
+
+    by: what a group is worth: the score of its `best` expert (DeepSeek-V2) or the sum of its `two` best (DeepSeek-V3).
+    """
+
+    count: int = Field(gt=1, le=2**16)
+    chosen: int = Field(gt=0, le=2**16)
+    by: Literal["best", "two"] = "two"
+
+
 class Moe(Node):
     """A mixture of experts (Shazeer et al. 2017): a router sends each token to `top_k` of `n_experts` MLPs.
 
@@ -40,10 +51,12 @@ class Moe(Node):
     this norm behind it, and the routed one, which reads the residual stream, also before it (both Gemma 4).
     d_latent: the routed experts read and give vectors of this width, with a projection down before and one up behind
     all of them (Nemotron 3); None means d_model.
-    capacity_factor: each expert has room for capacity_factor * tokens * top_k / n_experts tokens, rounded up; what comes
-    after is dropped, and room that stays empty is computed all the same (Fedus et al. 2021, section 2.2). None: no limit.
+    capacity_factor: each expert has room for capacity_factor * tokens * top_k / n_experts tokens, rounded up; what
+    comes after is dropped, and room that stays empty is computed all the same (Fedus et al. 2021, section 2.2). None:
+    no limit.
     scoring: how router logits become weights. renormalize: the top_k weights of a token are divided by their sum.
-    scale: what the routed experts' sum is multiplied with.
+    scale: what the routed experts' sum is multiplied with. groups: as in ExpertGroups. correction: a number for each
+    expert is added to the scores to choose by, and not to weigh by (DeepSeek-V3, section 2.1.2); a buffer, no parameter.
     """
 
     kind: Literal["moe"] = "moe"
@@ -60,14 +73,18 @@ class Moe(Node):
     dense_norm: Norm | None = None
     activation: Activation = "silu"
     capacity_factor: float | None = Field(default=None, gt=0, le=1e6)
-    scoring: Literal["softmax", "sigmoid"] = "softmax"
+    scoring: Literal["softmax", "sigmoid", "sqrt_softplus"] = "softmax"
     renormalize: bool = True
     scale: float = 1.0
+    groups: ExpertGroups | None = None
+    correction: bool = False
 
     @model_validator(mode="after")
     def _routing(self) -> Self:
         if self.top_k > self.n_experts:
             raise Refused("top_k", f"at most n_experts = {self.n_experts}", self.top_k)
+        if self.groups is not None and (self.n_experts % self.groups.count or self.groups.chosen >= self.groups.count):
+            raise Refused("groups", f"a divisor of n_experts = {self.n_experts}, and fewer chosen", self.groups.count)
         if self.shared_gate and self.d_shared is None:
             raise Refused("shared_gate", "false without shared experts (d_shared)", True)
         if self.dense_norm is not None and (self.d_shared is None or self.shared_gate):

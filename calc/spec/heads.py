@@ -38,11 +38,12 @@ class Head(Node):
 class Projection(Node):
     """A dense layer behind a stack: a pooler, a classifier, a span head, a projector to another stack.
 
-    d_in, d_out: None means the stack's d_model. per: whether it runs on every token or once a sequence (its first
-    token, or their mean). merge: how many neighbouring tokens are laid side by side first (a vision merger's 2 x 2 is
+    d_in, d_out: None means the stack's d_model. per: whether it runs on every token or once a sequence.
+    pool: what of a sequence it then reads: one token, the mean of all, or of the first two. merge: how many neighbouring tokens are laid side by side first (a vision merger's 2 x 2 is
     4): it reads merge * d_in from 1 / merge as many tokens. norm: a norm of d_out values on the result.
-    before: a norm of d_in values on each token before they are merged. every: it runs on one of so many tokens (a
-    trajectory's step has three), the one numbered `offset`. reads: the projection before it whose result it takes; None: the stack's own.
+    before, activation_before: a norm of d_in values, and an activation, on each token before they are merged.
+    every: it runs on one of so many tokens, the one numbered `offset` (a trajectory's step has three). reads: the
+    projection before it whose result it takes; None: the stack's own.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
@@ -50,9 +51,11 @@ class Projection(Node):
     d_out: Dim | None = None
     bias: bool = True
     per: Literal["token", "sequence"] = "token"
+    pool: Literal["first", "second", "last", "mean", "first-two"] = "first"
     merge: int = Field(default=1, gt=0, le=4096)
     norm: Norm | None = None
     before: Norm | None = None
+    activation_before: Activation | None = None
     every: int = Field(default=1, gt=0, le=4096)
     offset: int = Field(default=0, ge=0, le=4096)
     reads: str | None = None

@@ -11,22 +11,26 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from calc.errors import Refused
+from calc.spec.adapters import Bottleneck, Lora, Prefix, Prompt
 from calc.spec.attention import Attention, Norm
 from calc.spec.audio import Frames
 from calc.spec.channels import Mlp, Moe
 from calc.spec.conformer import ConvolutionModule
+from calc.spec.compressed import CompressedAttention
 from calc.spec.contrast import Contrast
 from calc.spec.delta_net import DeltaNet
 from calc.spec.detection import Queries, ResNet
 from calc.spec.fields import Count, Dim, Node
 from calc.spec.fronts import Embedding
 from calc.spec.heads import Head, Projection
+from calc.spec.latent import Mla
 from calc.spec.linear_attention import LinearAttention
 from calc.spec.patches import Patches
 from calc.spec.per_layer import PerLayerInputs
 from calc.spec.positions import Buckets
 from calc.spec.projector import Projector
 from calc.spec.state_space import Mamba, Mamba2
+from calc.spec.tabular import Features
 from calc.spec.trajectory import Trajectory
 
 NONE_BY_FALSE = BeforeValidator(lambda value: None if value is False else value)
@@ -46,6 +50,8 @@ def kind_or(default: str) -> Discriminator:
 Mixer = Annotated[
     Annotated[Attention, Tag("attention")]
     | Annotated[LinearAttention, Tag("linear_attention")]
+    | Annotated[Mla, Tag("mla")]
+    | Annotated[CompressedAttention, Tag("compressed_attention")]
     | Annotated[DeltaNet, Tag("delta_net")]
     | Annotated[Mamba, Tag("mamba")]
     | Annotated[Mamba2, Tag("mamba2")],
@@ -54,12 +60,21 @@ Mixer = Annotated[
 Channel = Annotated[Annotated[Mlp, Tag("mlp")] | Annotated[Moe, Tag("moe")], kind_or("mlp")]
 Front = Annotated[
     Annotated[Embedding, Tag("tokens")]
+    | Annotated[Features, Tag("features")]
     | Annotated[Frames, Tag("frames")]
     | Annotated[Patches, Tag("patches")]
     | Annotated[Queries, Tag("queries")]
     | Annotated[ResNet, Tag("resnet")]
     | Annotated[Trajectory, Tag("trajectory")],
     kind_or("tokens"),
+]
+
+Adapter = Annotated[
+    Annotated[Lora, Tag("lora")]
+    | Annotated[Prefix, Tag("prefix")]
+    | Annotated[Prompt, Tag("prompt")]
+    | Annotated[Bottleneck, Tag("bottleneck")],
+    kind_or("lora"),
 ]
 
 
@@ -74,6 +89,8 @@ class LayerGroup(Node):
     it is added (Granite).
     Conformer (Gulati et al. 2020): macaron: a channel mixer like `channel` comes first too, and both are added by half.
     convolution: comes after attention. out_norm: a norm on what leaves the layer.
+    first_norm: False where the first block reads its input as it is (the first layer of FT-Transformer, before which
+    nothing has been added up).
     """
 
     symbols: ClassVar[dict[str, str]] = {"count": "n_layers"}
@@ -85,6 +102,7 @@ class LayerGroup(Node):
     macaron: bool = False
     convolution: ConvolutionModule | None = None
     out_norm: bool = False
+    first_norm: bool = True
     norm: Norm = Norm()
     placement: Placement = "pre"
     shared: bool = False
@@ -102,16 +120,38 @@ class LayerGroup(Node):
             raise Refused("placement", "pre or post, without a mixer beside a channel mixer", self.placement)
         if self.placement.startswith("parallel") and (self.macaron or self.convolution):
             raise Refused("placement", "pre or post, in a layer with further blocks", self.placement)
+        if not self.first_norm and self.placement != "pre":
+            raise Refused("first_norm", "true, unless norms stand before the blocks", False)
         if self.macaron and self.channel is None:
             raise Refused("macaron", "false without a channel mixer", True)
         return self
+
+
+class Mtp(Node):
+    """Modules that each predict one token further ahead (DeepSeek-V3: arXiv:2412.19437, section 2.2), counted on request.
+
+    A module norms the embedding of the next token and what the module before it gave, projects both side by side to
+    d_model, and runs a layer (`mixer`, `channel`, `norm` before each) and a norm of its own; table and head are the
+    model's.
+    """
+
+    symbols: ClassVar[dict[str, str]] = {"count": "n_mtp"}
+    count: Count
+    mixer: Mixer
+    channel: Channel
+    norm: Norm = Norm()
+
+    def group(self, outer: str) -> str:
+        """`mtp`, where its sizes differ from the layers'."""
+        return "mtp"
 
 
 class Stack(Node):
     """A front, layers and what reads their result.
 
     schedule: the group name of each layer in order, where groups interleave; None: groups stand one after another.
-    per_layer: a small input of its own for every layer. heads: dense layers behind the final norm.
+    per_layer: a small input of its own for every layer. n_streams: residual streams that hyper-connections mix around
+    every block (DeepSeek-V4); None: the one that is added to. heads: dense layers behind the final norm.
     """
 
     d_model: Dim
@@ -120,6 +160,7 @@ class Stack(Node):
     schedule: tuple[str, ...] | None = None
     final_norm: Annotated[Norm | None, NONE_BY_FALSE] = Norm()
     per_layer: PerLayerInputs | None = None
+    n_streams: Dim | None = None
     heads: tuple[Projection, ...] = ()
 
     @model_validator(mode="after")
@@ -195,7 +236,7 @@ class ModelSpec(Stack):
 
     vocab_size: None for a model without tokens. max_seq_len: the longest context it is made for, in tokens; None where
     it has no bound of its own. encoder: the stack whose result `cross` attends to. contrast: what compares
-    the vectors of texts with those of pictures.
+    the vectors of texts with those of pictures. mtp: modules for further tokens, which only a Load that asks counts.
     notes: what was assumed while the description was read.
     """
 
@@ -207,6 +248,8 @@ class ModelSpec(Stack):
     encoder: Tower | None = None
     vision: Tower | None = None
     contrast: Contrast | None = None
+    adapter: Adapter | None = None
+    mtp: Mtp | None = None
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="after")
@@ -218,6 +261,21 @@ class ModelSpec(Stack):
         return self
 
     @property
+    def reads_tokens(self) -> bool:
+        """Whether its sequences are tokens (or steps) that it can go on with; not so where it reads pictures or sound."""
+        return isinstance(self.embedding, Embedding | Trajectory)
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it goes on token by token: it reads tokens, and no layer lets them see those to come (BERT's do)."""
+        return self.reads_tokens and all(getattr(group.mixer, "causal", True) for group in self.layers)
+
+    @property
     def stacks(self) -> tuple[Stack, ...]:
         """The main stack and the towers beside it."""
-        return (self, *(tower for tower in (self.encoder, self.vision) if tower is not None))
+        return (self, *self.towers)
+
+    @property
+    def towers(self) -> tuple[Tower, ...]:
+        """The stacks beside the main one."""
+        return tuple(tower for tower in (self.encoder, self.vision) if tower is not None)

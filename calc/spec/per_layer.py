@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calc.spec.channels import Activation
 from calc.spec.fields import Dim, Node
 
 
@@ -15,6 +16,7 @@ class PerLayerInputs(Node):
 
     vocab_size: Dim
     d_per_layer: Dim
+    activation: Activation = "gelu_tanh"
 
     def group(self, outer: str) -> str:
         """These sizes are told from the main vocabulary by this name."""

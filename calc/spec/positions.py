@@ -8,7 +8,7 @@ from calc.spec.fields import Dim, Node
 
 
 class Buckets(Node):
-    """A learned number for each head and bucket of distances, added to the scores (T5: Raffel et al. 2020, section 2.1).
+    """A learned number for each head and bucket of distances, added to the scores (Raffel et al. 2020, section 2.1).
 
     Half of the buckets hold one distance each, the others widen logarithmically up to max_distance; both ends of the
     sequence have their own half where attention is not causal.
@@ -21,7 +21,7 @@ class Buckets(Node):
 
 
 class Shaw(Node):
-    """A learned vector for each clipped distance, added to the keys and to the values (Shaw et al. 2018, equations 3, 4).
+    """A learned vector for each clipped distance, added to keys and to values (Shaw et al. 2018, equations 3 and 4).
 
     max_distance: distances are clipped to it, so that a table has 2 * max_distance + 1 rows of d_head, which all heads
     share. values: whether values have a table beside the keys' (Huang et al. 2018 leave it out).

@@ -30,12 +30,12 @@ class Projector(Node):
     merge: how many vectors become one, side by side (`concat`: Qwen-VL's 2 x 2 patches) or as their `mean` (Gemma 3);
     `mean-product` is the mean as a product with a matrix of ones and zeros, which multiplies every vector with every
     result (Gemma 4). skip: vectors at the end that it leaves out (Llama 4's class token).
-    before, norm: on each vector before joining, and on what joining gave. count: how many such projectors read the
-    tower at different depths (Qwen3-VL's DeepStack).
+    before, norm: on each vector before joining, and on what joining gave. depths: numbers of the layers whose results
+    are read, each by such a projector of its own (Qwen3-VL's DeepStack); empty: one reads what leaves the tower.
     """
 
     name: str = Field(default="projector", pattern=r"^[a-z][a-z0-9_]*$")
-    count: int = Field(default=1, gt=0, le=10**3)
+    depths: tuple[int, ...] = ()
     merge: int = Field(default=1, gt=0, le=4096)
     join: Literal["concat", "mean", "mean-product"] = "concat"
     skip: int = Field(default=0, ge=0, le=2**16)

@@ -1,4 +1,4 @@
-"""Rotary positions: how far each pair of a head's values turns from one token to the next. Nothing here changes a cost."""
+"""Rotary positions: how far each pair of a head's values turns from one token to the next; no cost depends on it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class RopeScaling(Node):
     ntk: a larger theta, theta * factor ** (d / (d - 2)) (bloc97 2023), the same for all lengths.
     yarn: fast pairs keep their angle, slow ones are divided by factor, those between are mixed; cosines and sines are
         multiplied by attention_factor, None means 0.1 ln(factor) + 1 (Peng et al. 2023, arXiv:2309.00071, sections 3.2,
-        3.3). beta_fast, beta_slow: turns over the original length where the mix begins and ends; truncate: whether these
-        ends are rounded to whole pairs.
+        3.3). beta_fast, beta_slow: turns over the original length where the mix begins and ends; truncate: whether
+        these ends are rounded to whole pairs.
     other: a rule that is counted but not computed.
     llama3: as yarn's idea, by wavelength between original / low_freq and original / high_freq (Llama 3.1's own code).
     """

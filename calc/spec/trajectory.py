@@ -13,8 +13,8 @@ class Trajectory(Node):
 
     One unit of `seq` is a step. d_state, d_action: numbers in a state and in an action; a return is one number.
     n_steps: rows of a learned table of steps in the episode, added to all three vectors of a step.
-    n_positions, n_tokens: rows of the tables that GPT-2's stack brings along: position 0 is added to every vector, and no
-    token is ever looked up. norm: on the vectors before the layers.
+    n_positions, n_tokens: rows of the tables that GPT-2's stack brings along: position 0 is added to every vector, and
+    no token is ever looked up. norm: on the vectors before the layers.
     """
 
     vectors: ClassVar[int] = 3

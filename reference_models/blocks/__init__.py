@@ -6,15 +6,35 @@ from collections.abc import Callable
 
 from torch import nn
 
-from calc.spec import Attention, DeltaNet, Embedding, LinearAttention, Mamba, Mamba2, Mlp, Moe, Node, Trajectory
+from calc.spec import (
+    Attention,
+    DeltaNet,
+    Embedding,
+    Features,
+    Frames,
+    LinearAttention,
+    Mamba,
+    Mamba2,
+    Mlp,
+    Moe,
+    Node,
+    Patches,
+    Queries,
+    ResNet,
+    Trajectory,
+)
 from reference_models.blocks.attention import SelfAttention
 from reference_models.blocks.delta_net import GatedDeltaNet
+from reference_models.blocks.detection import ObjectQueries, PictureMap
 from reference_models.blocks.embedding import TokenEmbedding
+from reference_models.blocks.frames import FrameEmbedding
 from reference_models.blocks.linear_attention import KernelAttention
 from reference_models.blocks.mamba import MambaMixer
 from reference_models.blocks.mamba2 import Mamba2Mixer
 from reference_models.blocks.mlp import FeedForward
 from reference_models.blocks.moe import MixtureOfExperts
+from reference_models.blocks.patches import PatchEmbedding
+from reference_models.blocks.tabular import FeatureTokenizer
 from reference_models.blocks.trajectory import TrajectoryEmbedding
 
 MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
@@ -29,7 +49,15 @@ MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
 CHANNELS: dict[type[Node], Callable[..., nn.Module]] = {Mlp: FeedForward, Moe: MixtureOfExperts}
 """(spec, d_model) -> module with a `name` and `forward(x, step)`."""
 
-FRONTS: dict[type[Node], Callable[..., nn.Module]] = {Embedding: TokenEmbedding, Trajectory: TrajectoryEmbedding}
+FRONTS: dict[type[Node], Callable[..., nn.Module]] = {
+    Embedding: TokenEmbedding,
+    Features: FeatureTokenizer,
+    Frames: FrameEmbedding,
+    Patches: PatchEmbedding,
+    Queries: ObjectQueries,
+    ResNet: PictureMap,
+    Trajectory: TrajectoryEmbedding,
+}
 """(spec, vocab_size, d_model) -> module with `forward(inputs, step) -> [batch, n, d_model]`."""
 
 __all__ = ["CHANNELS", "FRONTS", "MIXERS"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import Attention, QkNorm
-from reference_models.blocks.linear import NormLayer, softcap
+from reference_models.blocks.distances import add_distances, distance_scores
+from reference_models.blocks.linear import NormLayer, softcap, wide
 from reference_models.blocks.positions import alibi, rotate, rotation
 from reference_models.blocks.relative import RelativeBias, RelativeVectors
 from reference_models.cache import Fixed, Growing, LayerCache, Static
@@ -30,12 +34,14 @@ class SelfAttention(nn.Module):
     """
 
     name = "attention"
+    # Projections by name; nn.Module knows them only at run time.
+    q_proj: Any
+    k_proj: Any
+    v_proj: Any
 
     def __init__(self, spec: Attention, d_model: int) -> None:
         super().__init__()
         supported(spec, *FIELDS)
-        if spec.kv == "earlier":
-            raise NotImplementedError("Attention.kv = 'earlier': no module computes it yet")
         self.spec = spec
         self.n_heads, self.n_kv_heads, self.d_head, self.d_value = head_sizes(spec, d_model)
         self.widths = {
@@ -46,21 +52,25 @@ class SelfAttention(nn.Module):
         if spec.fused:
             self.qkv_proj = nn.Linear(d_model, sum(self.widths.values()), bias=spec.qkv_bias)
         else:
-            for one in "qk" if spec.kv == "keys" else "qkv":
+            for one in {"own": "qkv", "keys": "qk", "earlier": "q"}[spec.kv]:
                 bias = spec.k_bias if one == "k" and spec.k_bias is not None else spec.qkv_bias
                 self.add_module(f"{one}_proj", nn.Linear(d_model, self.widths[one], bias=bias))
         if spec.qk_norm is not None:
             self.q_norm = _qk_norm(spec.qk_norm, self.n_heads, self.d_head)
+        if spec.qk_norm is not None and spec.kv != "earlier":
             self.k_norm = _qk_norm(spec.qk_norm, self.n_kv_heads, self.d_head)
-        if spec.v_norm is not None:
+        if spec.v_norm is not None and spec.kv != "earlier":
             self.v_norm = NormLayer(spec.v_norm, (self.d_value,))
         if spec.sinks:
             self.sinks = nn.Parameter(torch.zeros(self.n_heads))
-        self._add_relative()
+        self._add_relative(d_model)
+        self.prefix: nn.Module | None = None  # trained keys and values in front of all others (adapters.py)
         self.o_proj = nn.Linear(self.n_heads * self.d_value, d_model, bias=spec.out_bias)
 
-    def _add_relative(self) -> None:
+    def _add_relative(self, d_model: int) -> None:
         buckets, shaw = self.spec.buckets, self.spec.shaw
+        if self.spec.position == "transformer-xl":
+            add_distances(self, d_model, self.n_heads, self.d_head)
         if buckets is not None and not buckets.shared:
             self.relative_bias = RelativeBias(buckets, self.n_heads)
         if shaw is not None:
@@ -70,7 +80,7 @@ class SelfAttention(nn.Module):
 
     def new_cache(self, length: int | None) -> LayerCache | None:
         """An empty cache that grows (None) or has room for `length` tokens; attention to both sides keeps nothing."""
-        if not self.spec.causal:
+        if not self.spec.causal or self.spec.kv == "earlier":
             return None
         return Growing(self.spec.window) if length is None else Static(length, self.spec.window)
 
@@ -80,52 +90,71 @@ class SelfAttention(nn.Module):
         q, k, v, gate = self._project(x)
         if spec.position == "rope":
             cos, sin = rotation(spec.rope, self.d_head, step.positions)
-            q, k = (rotate(t, cos, sin, interleaved=spec.rope.interleaved) for t in (q, k))
-        if isinstance(cache, Growing | Static):
+            q = rotate(q, cos, sin, interleaved=spec.rope.interleaved)
+            k = None if k is None else rotate(k, cos, sin, interleaved=spec.rope.interleaved)
+        if k is None and step.lent is not None:
+            k, v, keys = step.lent[spec.window]
+        elif isinstance(cache, Growing | Static):
             (k, v), keys = cache.update(step.start, k=k, v=v)
         else:
             keys = torch.arange(seq, device=x.device)
+        if step.lent is not None:
+            step.lent[spec.window] = k, v, keys
         queries = torch.arange(step.start, step.start + seq, device=x.device)
+        mask = step.mask(seq, keys, causal=spec.causal, window=spec.window, chunked=spec.chunked)
+        if self.prefix is not None:
+            k, v, mask = self.prefix(k, v, mask)
+        extra = self._relative(queries, keys, step)
+        if spec.position == "transformer-xl":
+            q, extra["distances"] = distance_scores(self, q)
         values = attend(
             spec,
             q,
             k,
             v,
             step,
-            mask=step.mask(seq, keys, causal=spec.causal, window=spec.window, chunked=spec.chunked),
+            mask=mask,
             sinks=self.sinks if spec.sinks else None,
-            **self._relative(queries, keys, step),
+            **extra,
         )
         values = values.transpose(1, 2).flatten(2)
         return self.o_proj(values if gate is None else values * gate.sigmoid())
 
-    def _relative(self, queries: Tensor, keys: Tensor, step: Step) -> dict[str, Tensor]:
+    def _relative(self, queries: Tensor, keys: Tensor, step: Step) -> dict[str, Any]:
         """What attention is told of the distances between its queries and keys, beside what rotary positions tell."""
         if self.spec.position == "alibi":
             return {"bias": alibi(self.n_heads, queries, keys)}
         if self.spec.buckets is not None:
-            table = step.relative if self.spec.buckets.shared else self.relative_bias
+            table: Any = step.relative if self.spec.buckets.shared else self.relative_bias
             return {"bias": table(queries, keys, causal=self.spec.causal)}
         names = () if self.spec.shaw is None else ("relative_key", "relative_value")[: 1 + self.spec.shaw.values]
         return {name: self.get_submodule(name)(queries, keys) for name in names}
 
-    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """q [batch, n_heads, seq, d_head]; k, v [batch, n_kv_heads, seq, d_head or d_value], all normed; a gate or None."""
+    def _project(self, x: Tensor) -> tuple[Tensor, Any, Any, Tensor | None]:
+        """q [batch, n_heads, seq, d_head]; k, v [batch, n_kv_heads, seq, d_head or d_value], None where they are an
+        earlier layer's; all normed; a gate or None."""
         spec, gate = self.spec, None
         if spec.fused:
             q, k, v = self.qkv_proj(x).split(list(self.widths.values()), dim=-1)
         else:
-            q, k = self.q_proj(x), self.k_proj(x)
-            v = k if spec.kv == "keys" else self.v_proj(x)
+            q, k = self.q_proj(x), None if spec.kv == "earlier" else self.k_proj(x)
+            v = self.v_proj(x) if spec.kv == "own" else k
         if spec.gate:
             q, gate = q.unflatten(-1, (self.n_heads, -1)).split([self.d_head, self.d_value], dim=-1)
             q, gate = q.flatten(-2), gate.flatten(-2)
-        if spec.qk_norm is not None and spec.qk_norm.span == "all":
-            q, k = self.q_norm(q), self.k_norm(k)
-        q, k, v = split(q, self.n_heads), split(k, self.n_kv_heads), split(v, self.n_kv_heads)
-        if spec.qk_norm is not None and spec.qk_norm.span != "all":
-            q, k = (norm(t.transpose(1, 2)).transpose(1, 2) for norm, t in ((self.q_norm, q), (self.k_norm, k)))
+        q = self._heads(q, self.n_heads, "q_norm")
+        if k is None or v is None:
+            return q, None, None, gate
+        k, v = self._heads(k, self.n_kv_heads, "k_norm"), split(v, self.n_kv_heads)
         return q, k, v if spec.v_norm is None else self.v_norm(v), gate
+
+    def _heads(self, x: Tensor, heads: int, norm: str) -> Tensor:
+        """[batch, seq, heads * d_head] -> [batch, heads, seq, d_head], through the norm where there is one."""
+        if self.spec.qk_norm is None:
+            return split(x, heads)
+        if self.spec.qk_norm.span == "all":
+            return split(self.get_submodule(norm)(x), heads)
+        return self.get_submodule(norm)(x.unflatten(-1, (heads, -1))).transpose(1, 2)
 
 
 class CrossAttention(nn.Module):
@@ -154,7 +183,9 @@ class CrossAttention(nn.Module):
         elif cache is not None and cache.state:
             k, v = cache.state["k"], cache.state["v"]
         else:
-            raise ValueError("source: expected an encoder's result or a cache that holds its keys and values, found none")
+            raise ValueError(
+                "source: expected an encoder's result or a cache that holds its keys and values, found none"
+            )
         mask = None if step.source_keep is None else step.source_keep[:, None, None, :]
         return self.o_proj(attend(self.spec, q, k, v, step, mask=mask).transpose(1, 2).flatten(2))
 
@@ -171,17 +202,19 @@ def attend(
     sinks: Tensor | None = None,
     relative_key: Tensor | None = None,
     relative_value: Tensor | None = None,
+    distances: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """softmax(scale * q k' + bias) v: [batch, n_heads, seq, d_value], for queries of n_heads and keys of n_kv_heads.
 
     mask: True where a query may attend. bias: [1, n_heads, seq, keys], added to the scores. sinks: [n_heads], a logit
     that takes part in the softmax and carries no value. relative_key, relative_value: [seq, keys, width], added to each
-    key and value (Shaw et al. 2018, equations 3 and 4).
+    key and value (Shaw et al. 2018, equations 3 and 4). distances: queries -> scores that are added to those of keys.
     """
     groups = q.shape[1] // k.shape[1]
     k, v = (t.repeat_interleave(groups, dim=1) if groups > 1 else t for t in (k, v))
     scale = q.shape[-1] ** -0.5 if spec.scale is None else spec.scale
-    fusible = spec.softcap is None and sinks is None and relative_key is None and not step.need_weights
+    plain = sinks is None and relative_key is None and distances is None
+    fusible = spec.softcap is None and plain and not step.need_weights
     if step.kernel == "sdpa" and fusible:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=_one_mask(mask, bias, q), scale=scale)
 
@@ -189,6 +222,8 @@ def attend(
         scores = q @ k.transpose(-2, -1)
         if relative_key is not None:
             scores = scores + _against_each(q, relative_key.transpose(-2, -1))
+        if distances is not None:
+            scores = scores + distances(q)
         scores = softcap(scores * scale, spec.softcap)
         if bias is not None:
             scores = scores + bias
@@ -224,9 +259,9 @@ def _against_each(x: Tensor, tables: Tensor) -> Tensor:
 def _softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
     """Over the keys, in float32; a sink takes its share and is then left out."""
     if sinks is None:
-        return scores.softmax(-1, dtype=torch.float32)
-    column = sinks[None, :, None, None].expand(*scores.shape[:-1], 1).to(scores.dtype)
-    return torch.cat([scores, column], dim=-1).softmax(-1, dtype=torch.float32)[..., :-1]
+        return wide(scores).softmax(-1)
+    column = sinks[None, :, None, None].expand(*scores.shape[:-1], 1)
+    return torch.cat([wide(scores), wide(column)], dim=-1).softmax(-1)[..., :-1]
 
 
 def _one_mask(mask: Tensor | None, bias: Tensor | None, q: Tensor) -> Tensor | None:

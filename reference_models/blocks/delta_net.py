@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import DeltaNet
 from reference_models.blocks.linear import NormLayer
-from reference_models.blocks.short_convolution import ShortConvolution, without_padding
+from reference_models.blocks.short_convolution import ShortConvolution
 from reference_models.cache import Fixed, LayerCache
 from reference_models.step import Step, recomputed
 from reference_models.support import supported
@@ -51,10 +53,10 @@ class GatedDeltaNet(nn.Module):
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         """x [batch, seq, d_model] -> the same shape."""
         spec = self.spec
-        mixed, gate, b, a = self._project(without_padding(x, step))
-        q, k, v = self.conv(mixed, cache).split(self.mixed, dim=-1)
+        mixed, gate, b, a = self._project(x)
+        q, k, v = self.conv(mixed, step, cache).split(self.mixed, dim=-1)
         q, k = (t.unflatten(-1, (spec.n_key_heads, -1)).repeat_interleave(self.served, dim=2) for t in (q, k))
-        q, k = (F.normalize(t.float(), dim=-1, eps=1e-6).transpose(1, 2) for t in (q, k))
+        q, k = (_unit(t.float()).transpose(1, 2) for t in (q, k))
         v = v.unflatten(-1, (spec.n_value_heads, -1)).float().transpose(1, 2)
         decay = -self.A_log.float().exp() * F.softplus(a.float() + self.dt_bias.float())
         arguments = (q * spec.d_key**-0.5, k, v, decay.transpose(1, 2), b.float().sigmoid().transpose(1, 2))
@@ -76,15 +78,20 @@ class GatedDeltaNet(nn.Module):
     def _rule(self, arguments: tuple[Tensor, ...], step: Step, cache: LayerCache | None) -> Tensor:
         before = None if cache is None else cache.state.get("state")
         if before is not None and arguments[0].shape[2] == 1:
-            y, state = recur(*(t[:, :, 0] for t in arguments), before)
+            q, k, v, decay, rate = (t[:, :, 0] for t in arguments)
+            y, state = recur(q, k, v, decay, rate, before)
             y = y[:, :, None]
-        elif step.checkpointing == "selective":
-            y, state = recomputed(lambda *given: chunked_rule(*given, self.spec.chunk, before), *arguments)
         else:
-            y, state = chunked_rule(*arguments, self.spec.chunk, before)
+            run = partial(chunked_rule, chunk=self.spec.chunk, state=before)
+            y, state = recomputed(run, *arguments) if step.checkpointing == "selective" else run(*arguments)
         if cache is not None:
             cache.state["state"] = state
         return y
+
+
+def _unit(x: Tensor) -> Tensor:
+    """x with length 1 along its last axis; zeros stay zeros."""
+    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
 
 
 def recur(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, rate: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -100,7 +107,7 @@ def recur(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, rate: Tensor, state: T
 
 
 def chunked_rule(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, rate: Tensor, chunk: int, state: Tensor | None
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, rate: Tensor, *, chunk: int, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """`recur` for all tokens. q, k, v [batch, heads, seq, width]; decay, rate [batch, heads, seq].
 
@@ -123,11 +130,10 @@ def chunked_rule(
     written, reading = solved.split([v.shape[-1], k.shape[-1]], dim=-1)
     inside, q = (q @ k.transpose(-2, -1)) * between, q * fades
     k = k * (total[..., -1:] - total).exp()[..., None]
-    if state is None:
-        state = v.new_zeros(*v.shape[:2], k.shape[-1], v.shape[-1])
+    kept: Tensor = v.new_zeros(*v.shape[:2], k.shape[-1], v.shape[-1]) if state is None else state
     found = []
     for i in range(q.shape[2]):
-        u = written[:, :, i] - reading[:, :, i] @ state
-        found.append(q[:, :, i] @ state + inside[:, :, i] @ u)
-        state = total[:, :, i, -1].exp()[..., None, None] * state + k[:, :, i].transpose(-2, -1) @ u
-    return torch.cat(found, dim=2)[:, :, :seq], state
+        u = written[:, :, i] - reading[:, :, i] @ kept
+        found.append(q[:, :, i] @ kept + inside[:, :, i] @ u)
+        kept = total[:, :, i, -1].exp()[..., None, None] * kept + k[:, :, i].transpose(-2, -1) @ u
+    return torch.cat(found, dim=2)[:, :, :seq], kept

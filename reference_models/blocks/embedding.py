@@ -16,7 +16,22 @@ EMBEDDING = (
     *("d_embed", "project", "project_bias", "n_positions", "n_token_types", "sinusoidal", "norm", "shared"),
     *("scale", "position_offset"),
 )
-PROJECTION = ("name", "d_in", "d_out", "bias", "per", "merge", "norm", "before", "every", "offset", "reads", "activation")
+PROJECTION = (
+    "name",
+    "d_in",
+    "d_out",
+    "bias",
+    "per",
+    "pool",
+    "merge",
+    "norm",
+    "before",
+    "activation_before",
+    "every",
+    "offset",
+    "reads",
+    "activation",
+)
 """Fields of the specs that are computed here."""
 
 
@@ -63,7 +78,7 @@ class TokenEmbedding(nn.Module):
 
 
 class LmHead(nn.Module):
-    """Vectors -> logits [..., vocab_size]. A tied head reads the token table, which it holds under no name of its own."""
+    """Vectors -> logits [..., vocab_size]. A tied head reads the token table and holds none of its own."""
 
     def __init__(self, spec: Head, embed: Embedding, vocab_size: int | None, d_model: int) -> None:
         super().__init__()
@@ -108,17 +123,26 @@ class Dense(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[batch, n, d_in] -> [batch, n / merge, d_out], or [batch, d_out] once a sequence."""
         if self.spec.per == "sequence" and x.dim() == 3:
-            x = x[:, 0]
+            x = pooled(x, self.spec.pool)
         if self.spec.every > 1:
             x = x[:, self.spec.offset :: self.spec.every]
         if self.spec.before is not None:
             x = self.before(x)
+        if self.spec.activation_before is not None:
+            x = ACTIVATIONS[self.spec.activation_before](x)
         if self.spec.merge > 1:
             x = x.unflatten(-2, (-1, self.spec.merge)).flatten(-2)
         x = self.dense(x)
         if self.spec.activation is not None:
             x = ACTIVATIONS[self.spec.activation](x)
         return x if self.spec.norm is None else self.norm(x)
+
+
+def pooled(x: Tensor, how: str) -> Tensor:
+    """x [batch, n, d] -> [batch, d]: one of the vectors, or a mean of several."""
+    if how in ("mean", "first-two"):
+        return (x if how == "mean" else x[:, :2]).mean(1)
+    return x[:, {"first": 0, "second": 1, "last": -1}[how]]
 
 
 def _table(rows: int, width: int) -> nn.Embedding:

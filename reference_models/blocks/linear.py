@@ -37,15 +37,20 @@ class NormLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., width] -> the same shape and dtype."""
-        wide = x.float()
+        y = wide(x)
         if self.spec.kind == "layernorm":
-            wide = wide - wide.mean(-1, keepdim=True)
-        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.spec.eps)
+            y = y - y.mean(-1, keepdim=True)
+        y = y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.spec.eps)
         if self.spec.affine:
-            wide = wide * (self.weight.float() + (1.0 if self.spec.unit_offset else 0.0))
+            y = y * (wide(self.weight) + (1.0 if self.spec.unit_offset else 0.0))
         if self.spec.bias:
-            wide = wide + self.bias.float()
-        return wide.to(x.dtype)
+            y = y + wide(self.bias)
+        return y.to(x.dtype)
+
+
+def wide(x: Tensor) -> Tensor:
+    """x in float32, or as it is where it holds more: what half precision would round too coarsely."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def softcap(x: Tensor, cap: float | None) -> Tensor:

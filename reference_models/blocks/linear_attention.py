@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -51,7 +54,7 @@ class KernelAttention(nn.Module):
         q, k, v = self._features(x, step)
         rates = _rates(self.spec.n_heads, x.device) if self.spec.decay else None
         if not self.spec.causal:
-            y, total = self._core(step, lambda q, k, v: (q @ (k.transpose(-2, -1) @ v), k.sum(-2)[:, :, None]), q, k, v)
+            y, total = self._core(step, to_both_sides, q, k, v)
         else:
             y, total = self._in_order(q, k, v, rates, step, cache)
         if self.spec.norm is None:
@@ -72,7 +75,8 @@ class KernelAttention(nn.Module):
         else:
             q, k = F.elu(q) + 1, F.elu(k) + 1
         k = without_padding(k.flatten(2), step).unflatten(-1, (spec.n_heads, -1))
-        return tuple(t.float().transpose(1, 2) for t in (q, k, v))
+        q, k, v = (t.float().transpose(1, 2) for t in (q, k, v))
+        return q, k, v
 
     def _in_order(
         self, q: Tensor, k: Tensor, v: Tensor, rates: Tensor | None, step: Step, cache: LayerCache | None
@@ -82,7 +86,7 @@ class KernelAttention(nn.Module):
         if before is not None and q.shape[2] == 1:
             y, state = recur(q, k, v, rates, before)
         else:
-            y, state = self._core(step, lambda *qkv: chunked(*qkv, rates, self.spec.chunk, before), q, k, v)
+            y, state = self._core(step, partial(chunked, rates=rates, chunk=self.spec.chunk, state=before), q, k, v)
         total = k.cumsum(-2)
         if cache is not None and "keys" in cache.state:
             total = total + cache.state["keys"]
@@ -92,8 +96,14 @@ class KernelAttention(nn.Module):
                 cache.state["keys"] = total[:, :, -1:].clone()
         return y, total
 
-    def _core(self, step: Step, function, *qkv: Tensor) -> tuple[Tensor, Tensor]:
+    def _core(self, step: Step, function: Callable[..., tuple[Tensor, Tensor]], *qkv: Tensor) -> tuple[Tensor, Tensor]:
+        """The products, computed once more going back where the step says so."""
         return recomputed(function, *qkv) if step.checkpointing == "selective" else function(*qkv)
+
+
+def to_both_sides(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """What each query reads of all tokens, and the sum of all keys."""
+    return q @ (k.transpose(-2, -1) @ v), k.sum(-2, keepdim=True)
 
 
 def recur(q: Tensor, k: Tensor, v: Tensor, rates: Tensor | None, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -104,25 +114,24 @@ def recur(q: Tensor, k: Tensor, v: Tensor, rates: Tensor | None, state: Tensor) 
 
 
 def chunked(
-    q: Tensor, k: Tensor, v: Tensor, rates: Tensor | None, chunk: int, state: Tensor | None
+    q: Tensor, k: Tensor, v: Tensor, *, rates: Tensor | None, chunk: int, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """`recur` for all tokens, q, k, v [batch, n_heads, seq, d_head]: inside a chunk as attention without softmax.
 
     rates: [n_heads], how fast each head forgets, or None. The last chunk is as long as what is left.
     """
     rates = q.new_zeros(q.shape[1]) if rates is None else rates
-    if state is None:
-        state = v.new_zeros(*v.shape[:2], k.shape[-1], v.shape[-1])
+    kept: Tensor = v.new_zeros(*v.shape[:2], k.shape[-1], v.shape[-1]) if state is None else state
     found = []
     for q_one, k_one, v_one in zip(*(t.split(chunk, dim=2) for t in (q, k, v)), strict=True):
         place = torch.arange(q_one.shape[2], device=q.device)
         apart = place[:, None] - place[None, :]
-        kept = torch.where(apart >= 0, (-rates[:, None, None] * apart).exp(), 0.0)
-        inside = ((q_one @ k_one.transpose(-2, -1)) * kept) @ v_one
-        found.append(inside + (q_one * (-rates[:, None] * (place + 1)).exp()[..., None]) @ state)
+        fading = torch.where(apart >= 0, (-rates[:, None, None] * apart).exp(), 0.0)
+        inside = ((q_one @ k_one.transpose(-2, -1)) * fading) @ v_one
+        found.append(inside + (q_one * (-rates[:, None] * (place + 1)).exp()[..., None]) @ kept)
         left = (-rates[:, None] * (len(place) - 1 - place)).exp()[..., None]
-        state = (-rates * len(place)).exp()[:, None, None] * state + (k_one * left).transpose(-2, -1) @ v_one
-    return torch.cat(found, dim=2), state
+        kept = (-rates * len(place)).exp()[:, None, None] * kept + (k_one * left).transpose(-2, -1) @ v_one
+    return torch.cat(found, dim=2), kept
 
 
 def _rates(n_heads: int, device: torch.device) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from calc.spec import Mamba
 from reference_models.blocks.linear import NormLayer
-from reference_models.blocks.short_convolution import ShortConvolution, without_padding
+from reference_models.blocks.short_convolution import ShortConvolution
 from reference_models.cache import Fixed, LayerCache
 from reference_models.step import Step, recomputed
 from reference_models.support import supported
@@ -45,25 +46,22 @@ class MambaMixer(nn.Module):
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         """x [batch, seq, d_model] -> the same shape."""
-        x, gate = self.in_proj(without_padding(x, step)).chunk(2, dim=-1)
-        x = without_padding(self.conv(x, cache), step)
+        x, gate = self.in_proj(x).chunk(2, dim=-1)
+        x = self.conv(x, step, cache)
         dt, b, c = self.x_proj(x).split(self.widths, dim=-1)
         if self.spec.inner_norm is not None:
             dt, b, c = self.dt_norm(dt), self.b_norm(b), self.c_norm(c)
         dt = F.softplus(self.dt_proj(dt).float())
-        before = None if cache is None else cache.state.get("state")
+        run = partial(scan, state=None if cache is None else cache.state.get("state"))
         arguments = (x.float(), dt, -self.A_log.float().exp(), b.float(), c.float())
-        if step.checkpointing == "selective":
-            y, state = recomputed(lambda *given: scan(*given, before), *arguments)
-        else:
-            y, state = scan(*arguments, before)
+        y, state = recomputed(run, *arguments) if step.checkpointing == "selective" else run(*arguments)
         if cache is not None:
             cache.state["state"] = state
         y = y + self.D.float() * x.float()
         return self.out_proj((y * F.silu(gate.float())).to(x.dtype))
 
 
-def scan(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
+def scan(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, *, state: Tensor | None) -> tuple[Tensor, Tensor]:
     """y_t = h_t c_t, where h_t = exp(dt_t a) h_(t-1) + dt_t x_t b_t', for all tokens in log2(seq) rounds.
 
     x, dt [batch, seq, d]; a [d, n]; b, c [batch, seq, n]; state [batch, d, n] or None. Returns y and the last state.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import Mamba2, Norm
 from reference_models.blocks.linear import NormLayer
-from reference_models.blocks.short_convolution import ShortConvolution, without_padding
+from reference_models.blocks.short_convolution import ShortConvolution
 from reference_models.cache import Fixed, LayerCache
 from reference_models.step import Step, recomputed
 from reference_models.support import supported
@@ -42,9 +44,8 @@ class Mamba2Mixer(nn.Module):
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         """x [batch, seq, d_model] -> the same shape."""
         spec = self.spec
-        gate, mixed, dt = self.in_proj(without_padding(x, step)).split(self.widths, dim=-1)
-        mixed = without_padding(self.conv(mixed, cache), step)
-        x, b, c = (t.float() for t in mixed.split(self.mixed, dim=-1))
+        gate, mixed, dt = self.in_proj(x).split(self.widths, dim=-1)
+        x, b, c = (t.float() for t in self.conv(mixed, step, cache).split(self.mixed, dim=-1))
         x = x.unflatten(-1, (spec.n_heads, spec.d_head)).transpose(1, 2)
         # [batch, n_heads, seq, d_state], each group's laid out for all of its heads
         b, c = (t.unflatten(-1, (spec.n_groups, spec.d_state)).transpose(1, 2) for t in (b, c))
@@ -58,10 +59,9 @@ class Mamba2Mixer(nn.Module):
         before = None if cache is None else cache.state.get("state")
         if before is not None and x.shape[2] == 1:
             y, state = recur(x, decay, b, c, before)
-        elif step.checkpointing == "selective":
-            y, state = recomputed(lambda *given: chunked_scan(*given, self.spec.chunk, before), x, decay, b, c)
         else:
-            y, state = chunked_scan(x, decay, b, c, self.spec.chunk, before)
+            run = partial(chunked_scan, chunk=self.spec.chunk, state=before)
+            y, state = recomputed(run, x, decay, b, c) if step.checkpointing == "selective" else run(x, decay, b, c)
         if cache is not None:
             cache.state["state"] = state
         return y
@@ -90,7 +90,7 @@ def recur(x: Tensor, decay: Tensor, b: Tensor, c: Tensor, state: Tensor) -> tupl
 
 
 def chunked_scan(
-    x: Tensor, decay: Tensor, b: Tensor, c: Tensor, chunk: int, state: Tensor | None
+    x: Tensor, decay: Tensor, b: Tensor, c: Tensor, *, chunk: int, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """`recur` for all tokens: within a chunk as attention with decay, between chunks through their states.
 

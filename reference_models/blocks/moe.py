@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import Mlp, Moe
+from calc.spec import Mlp, Moe, Norm
+from reference_models.blocks.linear import NormLayer, wide
 from reference_models.blocks.mlp import FeedForward
 from reference_models.step import Step
 from reference_models.support import supported
 
 FIELDS = (
     *("n_experts", "top_k", "d_expert", "d_shared", "d_latent", "shared_gate", "gated", "bias", "router_bias"),
-    *("activation", "capacity_factor", "scoring", "renormalize", "scale"),
+    *("activation", "capacity_factor", "scoring", "renormalize", "scale", "scaled_router", "dense_norm"),
+    *("groups", "correction"),
 )
 """Fields of the spec that are computed here."""
 
@@ -28,6 +31,10 @@ class MixtureOfExperts(nn.Module):
     """
 
     name = "moe"
+    # The norms of a dense_norm; nn.Module knows them only at run time.
+    dense_post_norm: Any
+    routed_norm: Any
+    routed_post_norm: Any
 
     def __init__(self, spec: Moe, d_model: int) -> None:
         super().__init__()
@@ -37,35 +44,69 @@ class MixtureOfExperts(nn.Module):
         self.router = nn.Linear(d_model, spec.n_experts, bias=spec.router_bias)
         width, expert = spec.d_latent or d_model, _mlp(spec, spec.d_expert)
         self.experts = nn.ModuleList(FeedForward(expert, width) for _ in range(spec.n_experts))
+        if spec.correction:
+            self.register_buffer("correction", torch.zeros(spec.n_experts))
         if spec.d_latent is not None:
             self.latent_down = nn.Linear(d_model, width, bias=False)
             self.latent_up = nn.Linear(width, d_model, bias=False)
-        if spec.d_shared is not None:
+        if spec.scaled_router:
+            self.router_norm = NormLayer(Norm(affine=False), (d_model,))
+            self.router_scale = nn.Parameter(torch.ones(d_model))
+            self.expert_scale = nn.Parameter(torch.ones(spec.n_experts))
+        if spec.dense_norm is not None:
+            self.mlp = FeedForward(_mlp(spec, spec.d_shared), d_model)
+            for name in ("dense_post_norm", "routed_norm", "routed_post_norm"):
+                self.add_module(name, NormLayer(spec.dense_norm, (d_model,)))
+        elif spec.d_shared is not None:
             self.shared_expert = FeedForward(_mlp(spec, spec.d_shared), d_model)
             if spec.shared_gate:
                 self.shared_expert_gate = nn.Linear(d_model, 1, bias=False)
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
-        """x [batch, seq, d_model] -> the same shape."""
+        """x [batch, seq, d_model] -> the same shape. With a dense_norm only the MLP reads x, experts `step.stream`."""
         flat = x.flatten(0, 1)
-        logits = self.router(flat).float()
-        scores = logits.softmax(-1) if self.spec.scoring == "softmax" else logits.sigmoid()
-        weights, chosen = scores.topk(self.spec.top_k, dim=-1)
-        step.losses.append(balance(scores, chosen))
-        if self.spec.renormalize:
-            weights = weights / weights.sum(-1, keepdim=True)
-        read = flat if self.spec.d_latent is None else self.latent_down(flat)
-        visits = self._visit(read, chosen.flatten()).unflatten(0, chosen.shape)
-        out = (visits * (weights * self.spec.scale).to(x.dtype)[..., None]).sum(1)
-        if self.spec.d_latent is not None:
-            out = self.latent_up(out)
+        if self.spec.dense_norm is not None:
+            stream = (x if step.stream is None else step.stream).flatten(0, 1)
+            routed = self.routed_post_norm(self._routed(stream, self.routed_norm(stream), step))
+            return (self.dense_post_norm(self.mlp(flat)) + routed).view_as(x)
+        out = self._routed(flat, flat, step)
         if self.spec.d_shared is not None:
             shared = self.shared_expert(flat)
             out = out + (self.shared_expert_gate(flat).sigmoid() * shared if self.spec.shared_gate else shared)
         return out.view_as(x)
 
+    def _routed(self, scored: Tensor, x: Tensor, step: Step) -> Tensor:
+        """scored [tokens, d_model], what the router reads; x [tokens, d_model], what the experts read."""
+        if self.spec.scaled_router:
+            scored = self.router_norm(scored) * self.router_scale * scored.shape[-1] ** -0.5
+        logits = wide(self.router(scored))
+        scores = logits.softmax(-1) if self.spec.scoring == "softmax" else logits.sigmoid()
+        chosen = self._choose(scores)
+        weights = scores.gather(-1, chosen)
+        step.losses.append(balance(scores, chosen))
+        if self.spec.renormalize:
+            weights = weights / weights.sum(-1, keepdim=True)
+        if self.spec.scaled_router:
+            weights = weights * self.expert_scale[chosen]
+        read = x if self.spec.d_latent is None else self.latent_down(x)
+        visits = self._visit(read, chosen.flatten()).unflatten(0, chosen.shape)
+        out = (visits * (weights * self.spec.scale).to(x.dtype)[..., None]).sum(1)
+        return out if self.spec.d_latent is None else self.latent_up(out)
+
+    def _choose(self, scores: Tensor) -> Tensor:
+        """scores [tokens, n_experts] -> the experts of each token, [tokens, top_k]."""
+        if self.spec.correction:
+            scores = scores + self.correction
+        if self.spec.groups is not None:
+            groups = scores.unflatten(-1, (self.spec.groups.count, -1))
+            worth = groups.topk(2 if self.spec.groups.by == "two" else 1, dim=-1).values.sum(-1)
+            best = worth.topk(self.spec.groups.chosen, dim=-1).indices
+            outside = torch.ones_like(worth, dtype=torch.bool).scatter(-1, best, False)
+            scores = groups.masked_fill(outside[..., None], -torch.inf).flatten(-2)
+        return scores.topk(self.spec.top_k, dim=-1).indices
+
     def _visit(self, x: Tensor, chosen: Tensor) -> Tensor:
-        """x [tokens, d], chosen [tokens * top_k] -> what each visit brings, [tokens * top_k, d]; zeros where dropped."""
+        """x [tokens, d], chosen [tokens * top_k] -> what each visit brings, [tokens * top_k, d]; 0 where dropped."""
         order = chosen.argsort(stable=True)
         counts = _counts(chosen, self.spec)
         room = self._room(len(chosen))
@@ -111,5 +152,5 @@ def _counts(chosen: Tensor, spec: Moe) -> list[int]:
     return torch.bincount(chosen, minlength=spec.n_experts).tolist()
 
 
-def _mlp(spec: Moe, width: int) -> Mlp:
+def _mlp(spec: Moe, width: int | None) -> Mlp:
     return Mlp(d_ff=width, gated=spec.gated, bias=spec.bias, activation=spec.activation)

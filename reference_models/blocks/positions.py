@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from calc.spec import Rope, RopeScaling
+from reference_models.blocks.linear import wide
 
 
 def sinusoidal(positions: Tensor, width: int) -> Tensor:
@@ -30,10 +31,10 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor:
     width = 2 * cos.shape[-1]
     turning, rest = x[..., :width], x[..., width:]
     if interleaved:
-        a, b = turning[..., 0::2].float(), turning[..., 1::2].float()
+        a, b = wide(turning[..., 0::2]), wide(turning[..., 1::2])
         turned = torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2)
     else:
-        a, b = turning.float().chunk(2, dim=-1)
+        a, b = wide(turning).chunk(2, dim=-1)
         turned = torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
     return torch.cat([turned.to(x.dtype), rest], dim=-1)
 
@@ -44,17 +45,19 @@ def rope_frequencies(rope: Rope, d_head: int, device: torch.device | None = None
     places = torch.arange(0, width, 2, device=device, dtype=torch.float32) / width
     plain = rope.theta**-places
     scaling = rope.scaling
-    match scaling.kind if scaling else None:
-        case None:
-            return plain, 1.0
+    if scaling is None:
+        return plain, 1.0
+    match scaling.kind:
         case "linear":
             return plain / scaling.factor, 1.0
         case "ntk":
             return (rope.theta * scaling.factor ** (width / (width - 2))) ** -places, 1.0
         case "yarn":
             return _yarn(rope.theta, scaling, plain, width)
-        case _:
+        case "llama3":
             return _llama3(scaling, plain), 1.0
+        case _:
+            raise NotImplementedError("rotary positions of a scaling that no module computes")
 
 
 def _yarn(theta: float, scaling: RopeScaling, plain: Tensor, width: int) -> tuple[Tensor, float]:

@@ -19,7 +19,7 @@ class RelativeBias(nn.Module):
         self.weight = nn.Parameter(torch.empty(spec.n_buckets, n_heads).normal_(std=0.02))
 
     def forward(self, queries: Tensor, keys: Tensor, *, causal: bool) -> Tensor:
-        """Numbers of the queries' and keys' tokens, [seq] and [keys] -> [1, n_heads, seq, keys], added to the scores."""
+        """The numbers of tokens, [seq] and [keys] -> [1, n_heads, seq, keys], added to the scores."""
         buckets = bucket_of(keys[None, :] - queries[:, None], self.spec, causal=causal)
         return self.weight[buckets].permute(2, 0, 1)[None]
 
@@ -33,7 +33,7 @@ class RelativeVectors(nn.Module):
         self.weight = nn.Parameter(torch.empty(2 * spec.max_distance + 1, width).normal_(std=0.02))
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """[seq], [keys] -> [seq, keys, width]: the vector of key minus query, clipped (Shaw et al. 2018, section 3.2)."""
+        """[seq], [keys] -> [seq, keys, width]: the vector of key minus query (Shaw et al. 2018, section 3.2)."""
         distance = (keys[None, :] - queries[:, None]).clamp(-self.furthest, self.furthest)
         return self.weight[distance + self.furthest]
 

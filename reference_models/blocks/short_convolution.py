@@ -11,14 +11,14 @@ from reference_models.step import Step
 
 
 class ShortConvolution(nn.Conv1d):
-    """One filter of `taps` values for each channel, over a token and those before it, then SiLU."""
+    """One filter of `taps` values for each channel, over a token and those before it, then SiLU. Padding stays zero."""
 
     def __init__(self, channels: int, taps: int, *, bias: bool) -> None:
         super().__init__(channels, channels, taps, groups=channels, bias=bias, padding=taps - 1)
 
-    def forward(self, x: Tensor, cache: LayerCache | None = None) -> Tensor:
-        """x [batch, seq, channels] -> the same shape. The cache holds the last `taps` inputs [batch, channels, taps]."""
-        inputs, taps = x.transpose(1, 2), self.kernel_size[0]
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        """x [batch, seq, channels] -> the same shape. The cache holds the last inputs, [batch, channels, taps]."""
+        inputs, taps = without_padding(x, step).transpose(1, 2), self.kernel_size[0]
         seq = inputs.shape[2]
         if cache is not None and "conv" in cache.state:
             inputs = torch.cat([cache.state["conv"], inputs], dim=2)
@@ -27,7 +27,7 @@ class ShortConvolution(nn.Conv1d):
             out = super().forward(inputs)[..., :seq]
         if cache is not None:
             cache.state["conv"] = F.pad(inputs, (max(taps - inputs.shape[2], 0), 0))[..., -taps:].clone()
-        return F.silu(out).transpose(1, 2)
+        return without_padding(F.silu(out).transpose(1, 2), step)
 
 
 def without_padding(x: Tensor, step: Step) -> Tensor:

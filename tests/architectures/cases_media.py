@@ -84,6 +84,26 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
         ("WhisperForConditionalGeneration",),
         ({"activation_function": "relu", "scale_embedding": True},),
     ),
+    "speech_to_text": (
+        {
+            "vocab_size": 97,
+            "d_model": 32,
+            "encoder_layers": 3,
+            "decoder_layers": 2,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 8,
+            "encoder_ffn_dim": 48,
+            "decoder_ffn_dim": 40,
+            "conv_channels": 24,
+            "input_feat_per_channel": 12,
+            "max_target_positions": 32,
+        },
+        ("Speech2TextForConditionalGeneration",),
+        (
+            {"num_conv_layers": 3, "conv_kernel_sizes": [5, 4, 3], "input_channels": 2},
+            {"num_conv_layers": 1, "conv_kernel_sizes": [3], "tie_word_embeddings": False},
+        ),
+    ),
     "wav2vec2": (
         SPEECH,
         (

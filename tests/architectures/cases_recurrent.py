@@ -20,7 +20,7 @@ NEMOTRON = {
     "moe_shared_expert_intermediate_size": 40,
 }  # fmt: skip
 DELTA = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 6, "linear_value_head_dim": 8}
-QWEN = BASE | ATTENTION | DELTA | {"num_hidden_layers": 4, "head_dim": 12}
+QWEN = BASE | ATTENTION | DELTA | {"num_hidden_layers": 4, "head_dim": 16}
 EXPERTS = {
     "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40,
 }  # fmt: skip

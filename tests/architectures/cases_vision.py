@@ -121,3 +121,33 @@ SEEING: dict[str, tuple[dict[str, Any], ...]] = {
     ),
 }
 """By model_type: the base and its variants, without model_type."""
+
+DEEPSEEK = {
+    "model_type": "deepseek_v3",
+    "vocab_size": 97,
+    "hidden_size": 64,
+    "intermediate_size": 80,
+    "moe_intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    "kv_lora_rank": 16,
+    "q_lora_rank": 24,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 8,
+    "max_position_embeddings": 64,
+}
+KIMI_VISION = {k: v for k, v in VIT.items() if k != "patch_size"} | {
+    "patch_size": 4,
+    "pos_emb_height": 6,
+    "pos_emb_width": 6,
+    "merge_kernel_size": [2, 2],
+}
+KIMI = {"text_config": DEEPSEEK, "vision_config": KIMI_VISION, "projection_hidden_size": 32}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tests.architectures import renaming_media, renaming_recurrent, renaming_text, renaming_vision
+from tests.architectures import renaming_latent, renaming_media, renaming_recurrent, renaming_text, renaming_vision
 
 NUMBER = r"(?:\d+|\{\})"
 LAYER = re.compile(rf"(?:.*?\.)?(?:layers|h|blocks)\.(?P<number>{NUMBER})\.(?P<rest>.+)")
@@ -20,6 +20,7 @@ NORM_AFTER = {"olmo2", "olmo3", "exaone4"}
 # (families or None for all, regex of what stands after the layer's number, our names). `*` is every expert.
 IN_LAYER: tuple[tuple[set[str] | None, str, tuple[str, ...]], ...] = (
     *renaming_recurrent.IN_LAYER,
+    *renaming_latent.IN_LAYER,
     # norms of a layer
     (SANDWICH | NORM_AFTER, r"post_attention_layernorm\.(\w+)", (r"attention_post_norm.\1",)),
     (SANDWICH, r"pre_feedforward_layernorm\.(\w+)", (r"channel_norm.\1",)),
@@ -80,6 +81,7 @@ IN_LAYER: tuple[tuple[set[str] | None, str, tuple[str, ...]], ...] = (
 # (regex of a whole name outside the layers, our name)
 OUTSIDE: tuple[tuple[str, str], ...] = (
     *renaming_recurrent.OUTSIDE,
+    *renaming_latent.OUTSIDE,
     (r"lm_head\.(\w+)", r"lm_head.\1"),
     (r".*\.project_out\.weight", "lm_head.project_out.weight"),
     (r".*\.project_in\.weight", "embedding.project_in.weight"),

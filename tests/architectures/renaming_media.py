@@ -12,7 +12,7 @@ from tests.architectures.renaming_text import Rules
 
 FOLDS = (
     (r"(.*embedding\.)backbone\..*", r"\1backbone.*"),
-    (r"embedding\.conv\d+\.(.*)", r"embedding.conv*.\1"),
+    (r"(embedding|encoder\.embedding)\.conv\d+\.(.*)", r"\1.conv*.\2"),
     (r"box\d\.dense\.(\w+)", r"box*.dense.\1"),
 )
 
@@ -111,13 +111,17 @@ WHISPER = (
     _layers(r"model\.encoder\.", "encoder.", _SEQUENCE_LAYER)
     + _layers(r"model\.decoder\.", "", _SEQUENCE_LAYER)
     + _one(
-        (r"model\.encoder\.(?P<c>conv\d)\.(?P<w>\w+)", r"encoder.embedding.\g<c>.conv.\g<w>"),
+        (r"model\.encoder\.conv\d\.(?P<w>\w+)", r"encoder.embedding.conv*.conv.\g<w>"),
         (r"model\.encoder\.embed_positions\.weight", "encoder.embedding.position.weight"),
         (r"model\.encoder\.layer_norm\.(?P<w>\w+)", r"encoder.final_norm.\g<w>"),
         (r"model\.decoder\.embed_tokens\.weight", "embedding.token.weight"),
         (r"model\.decoder\.embed_positions\.weight", "embedding.position.weight"),
         (r"model\.decoder\.layer_norm\.(?P<w>\w+)", r"final_norm.\g<w>"),
     )
+)
+SPEECH_TO_TEXT = WHISPER + _one(
+    (r"model\.encoder\.conv\.conv_layers\.N\.(?P<w>\w+)", r"encoder.embedding.conv*.conv.\g<w>"),
+    (r"lm_head\.weight", "lm_head.weight"),
 )
 DETR = (
     _layers(r"(?:model\.)?encoder\.", "encoder.", _SEQUENCE_LAYER)
@@ -166,6 +170,7 @@ RULES: dict[str, Rules] = {
     "audio-spectrogram-transformer": VIT,
     "clip": CLIP,
     "whisper": WHISPER,
+    "speech_to_text": SPEECH_TO_TEXT,
     "detr": DETR,
     "wav2vec2": WAV2VEC2,
     "wav2vec2-stable": WAV2VEC2_STABLE,

@@ -139,6 +139,7 @@ T5_HEADS = _OWN_CLASSIFIER + _HEADS
 BART = _HEADS + _OWN_CLASSIFIER + _one((r"(?:model\.)?shared\.weight", "embedding.token.weight"))
 for _name, _ours in (("encoder", "encoder."), ("decoder", "")):
     _side = rf"(?:model\.)?{_name}\."
+    _layer = _side + r"layers\.N\."
     BART += _one(
         (_side + r"embed_positions\.weight", f"{_ours}embedding.position.weight"),
         (_side + r"layernorm_embedding\.(?P<w>\w+)", rf"{_ours}embedding.norm.\g<w>"),
@@ -146,17 +147,17 @@ for _name, _ours in (("encoder", "encoder."), ("decoder", "")):
             _side + r"layers\.N\.self_attn\.(?P<m>[qkv])_proj\.(?P<w>\w+)",
             rf"{_ours}layers.N.attention.\g<m>_proj.\g<w>",
         ),
-        (_side + r"layers\.N\.self_attn\.out_proj\.(?P<w>\w+)", rf"{_ours}layers.N.attention.o_proj.\g<w>"),
+        (_layer + r"self_attn\.out_proj\.(?P<w>\w+)", rf"{_ours}layers.N.attention.o_proj.\g<w>"),
         (
             _side + r"layers\.N\.encoder_attn\.(?P<m>[qkv])_proj\.(?P<w>\w+)",
             r"layers.N.cross_attention.\g<m>_proj.\g<w>",
         ),
-        (_side + r"layers\.N\.encoder_attn\.out_proj\.(?P<w>\w+)", r"layers.N.cross_attention.o_proj.\g<w>"),
-        (_side + r"layers\.N\.self_attn_layer_norm\.(?P<w>\w+)", rf"{_ours}layers.N.attention_norm.\g<w>"),
-        (_side + r"layers\.N\.encoder_attn_layer_norm\.(?P<w>\w+)", r"layers.N.cross_attention_norm.\g<w>"),
-        (_side + r"layers\.N\.final_layer_norm\.(?P<w>\w+)", rf"{_ours}layers.N.channel_norm.\g<w>"),
-        (_side + r"layers\.N\.fc1\.(?P<w>\w+)", rf"{_ours}layers.N.mlp.up_proj.\g<w>"),
-        (_side + r"layers\.N\.fc2\.(?P<w>\w+)", rf"{_ours}layers.N.mlp.down_proj.\g<w>"),
+        (_layer + r"encoder_attn\.out_proj\.(?P<w>\w+)", r"layers.N.cross_attention.o_proj.\g<w>"),
+        (_layer + r"self_attn_layer_norm\.(?P<w>\w+)", rf"{_ours}layers.N.attention_norm.\g<w>"),
+        (_layer + r"encoder_attn_layer_norm\.(?P<w>\w+)", r"layers.N.cross_attention_norm.\g<w>"),
+        (_layer + r"final_layer_norm\.(?P<w>\w+)", rf"{_ours}layers.N.channel_norm.\g<w>"),
+        (_layer + r"fc1\.(?P<w>\w+)", rf"{_ours}layers.N.mlp.up_proj.\g<w>"),
+        (_layer + r"fc2\.(?P<w>\w+)", rf"{_ours}layers.N.mlp.down_proj.\g<w>"),
     )
 
 _GPT2 = _one(

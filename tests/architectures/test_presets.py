@@ -14,7 +14,6 @@ from calc.models import PRESETS, load_model, preset_names  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
 
-
 DESCRIBED = [name for name in preset_names() if "config" in parse_toml((PRESETS / f"{name}.toml").read_text(), name)]
 
 

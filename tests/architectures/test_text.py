@@ -53,7 +53,7 @@ def inputs(model: Any) -> dict[str, Any]:
     if model.config.model_type == "decision_transformer":
         steps = {"states": model.config.state_dim, "actions": model.config.act_dim, "returns_to_go": 1}
         floats = {key: torch.randn(BATCH, SEQ, width) for key, width in steps.items()}
-        return floats | {"timesteps": torch.zeros(BATCH, SEQ, dtype=torch.long)}
+        return floats | {"timesteps": torch.arange(SEQ).expand(BATCH, -1)}
     if _two_inputs(model):
         return {"input_ids": _ids(SOURCE), "decoder_input_ids": _ids(SEQ)}
     return {"input_ids": _ids(SEQ)}

@@ -27,7 +27,8 @@ from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import by_tower, parameter_shapes, parameters  # noqa: E402
 from calc.reading import sizes_of, symbolic, with_sizes  # noqa: E402
 from calc.spec import ModelSpec  # noqa: E402
-from tests.architectures.cases_vision import GEMMA4, SEEING, inside  # noqa: E402
+from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
+from tests.architectures.cases_vision import GEMMA4, KIMI, SEEING, inside  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
 from tests.architectures.renaming_vision import TOWER  # noqa: E402
 from tests.test_three_readings import everything  # noqa: E402
@@ -57,9 +58,10 @@ def pictures(spec: ModelSpec, model_type: str) -> tuple[Any, ...]:
     front = spec.vision.embedding
     rows, columns = front.height // front.patch_height, front.width // front.patch_width
     pixels = front.channels * front.frames * front.patch_height * front.patch_width
-    if model_type.startswith("qwen"):
+    if model_type.startswith(("qwen", "kimi")):
         grid = torch.tensor([[1, rows, columns]] * IMAGES)
-        return torch.randn(IMAGES * rows * columns, pixels), grid
+        shape = (pixels,) if model_type.startswith("qwen") else (3, front.patch_height, front.patch_width)
+        return torch.randn(IMAGES * rows * columns, *shape), grid
     if model_type == "gemma4":
         places = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
         return torch.rand(IMAGES, rows * columns, pixels), places.expand(IMAGES, -1, -1)
@@ -104,7 +106,11 @@ def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
         assert kv_cache(spec, BATCH, SEQ, "fp32", "cache").total_bytes == held
 
 
-@pytest.mark.parametrize(("model_type", "config"), [case for case in CASES if "text_config" in case[1]])
+TWO_PARTS = [case for case in CASES if "text_config" in case[1]]
+OTHERS = [("kimi_k25", KIMI), ("qwen3_5", RECURRENT["qwen3_5"][0])]
+
+
+@pytest.mark.parametrize(("model_type", "config"), TWO_PARTS + OTHERS)
 def test_pictures(model_type: str, config: dict[str, Any]) -> None:
     spec, model = from_config({"model_type": model_type, **config}), build(model_type, config)
     seen = count(lambda: see(model, *pictures(spec, model_type)))
@@ -155,6 +161,8 @@ def test_a_picture_of_another_size() -> None:
     merger = 6 * (2 * (4 * d) * (4 * d) + 2 * (4 * d) * 64)
     seen = forward(spec, PICTURE).total - forward(spec, Load()).total
     assert seen == patches * per_patch + merger
+    with pytest.raises(Refused, match="whole groups of 4"):
+        forward(spec, Load(images=1, image=(12, 12)))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The twins of text encoders, encoder-decoders and trajectories: counts against `calc`, outputs against transformers."""
+"""Twins of text encoders, encoder-decoders and trajectories: counts against `calc`, outputs against transformers."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def arguments(batch: dict[str, Any]) -> dict[str, Any]:
 
 def their_results(output: Any) -> list[Any]:
     """Every prediction: logits, whatever they are called."""
-    names = [name for name in output.keys() if "logits" in name or name.endswith("preds")]
+    names = [name for name in list(output) if "logits" in name or name.endswith("preds")]
     found = [output[name] for name in names if torch.is_tensor(output[name])]
     assert found
     return found

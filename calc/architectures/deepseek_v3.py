@@ -1,0 +1,136 @@
+"""DeepSeek-V3 and R1 (arXiv:2412.19437, 2501.12948), Kimi K2 (arXiv:2507.20534), and the pieces of their layers that
+other families build on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from calc.architectures.common import activation, stack
+from calc.architectures.config import REFUSE, Config
+from calc.architectures.llama import decoder, gated_mlp, rms_norm
+from calc.architectures.rope import rope
+from calc.spec import Attention, ExpertGroups, LayerGroup, Mla, ModelSpec, Moe, Mtp, Norm
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """Defaults as in transformers' DeepseekV3Config: queries from a latent of 1536 unless `q_lora_rank` is null, the
+    first 3 layers dense, one shared expert, one module that predicts a further token."""
+    interleaved = cfg.flag("rope_interleave", absent=True, null=False)
+    mixer = latent_attention(cfg, q_rank_absent=1536, interleaved=interleaved)
+    kinds = dense_then_moe(cfg, cfg.layers("num_hidden_layers"), first=3)
+    return latent_decoder(cfg, mixer, kinds, routed_experts(cfg, shared=1), max_seq_len=4096, mtp=1)
+
+
+def latent_attention(
+    cfg: Config, *, q_rank_absent: Any, interleaved: bool, d_value_absent: Any = REFUSE, **structure: Any
+) -> Mla:
+    """Multi-head latent attention whose sizes stand under the names that DeepSeek-V2 gave them.
+
+    q_rank_absent: what an absent q_lora_rank means; a null always means queries without a latent.
+    d_value_absent: what a v_head_dim means that is absent or null.
+    structure: every other field of Mla. A head_dim beside them is not read: it is the width of the rotary part.
+    """
+    n_heads = cfg.size("num_attention_heads")
+    cfg.only("num_key_value_heads", n_heads, None, why="every head has keys and values of its own")
+    d_nope, d_rope = cfg.size("qk_nope_head_dim"), cfg.size("qk_rope_head_dim")
+    return Mla(
+        n_heads=n_heads,
+        **({"q_rank": cfg.size("q_lora_rank", absent=q_rank_absent, null=None)} | structure),
+        kv_rank=cfg.size("kv_lora_rank"),
+        d_nope=d_nope,
+        d_rope=d_rope,
+        d_value=cfg.size("v_head_dim", absent=d_value_absent, null=d_value_absent),
+        bias=cfg.flag("attention_bias", absent=False),
+        rope=rope(cfg, interleaved=interleaved).model_copy(update={"fraction": 1.0}),
+        scale=_scale(cfg, d_nope + d_rope),
+    )
+
+
+def _scale(cfg: Config, d_query: int) -> float | None:
+    """1 / sqrt(d_query), times the square of YaRN's factor where `mscale_all_dim` says so; None where it does not."""
+    section = next((cfg.raw[key] for key in ("rope_parameters", "rope_scaling") if cfg.raw.get(key)), None)
+    if not isinstance(section, dict) or section.get("rope_type", section.get("type", "default")) == "default":
+        return None
+    share, factor = section.get("mscale_all_dim"), section.get("factor")
+    if not isinstance(share, int | float) or not isinstance(factor, int | float) or not share or factor <= 1:
+        return None
+    return (0.1 * share * math.log(factor) + 1) ** 2 / math.sqrt(d_query)
+
+
+def dense_then_moe(cfg: Config, n_layers: int, *, first: Any) -> list[str]:
+    """`dense` for the first `first_k_dense_replace` layers and `moe` for the rest. first: what absent means."""
+    cfg.only("moe_layer_freq", 1, why="implementations differ in what another period means")
+    dense = cfg.count("first_k_dense_replace", absent=first)
+    return ["dense"] * min(dense, n_layers) + ["moe"] * max(n_layers - dense, 0)
+
+
+def routed_experts(cfg: Config, *, shared: Any, **own: Any) -> Moe:
+    """Experts chosen by sigmoid scores, within the best groups of experts; shared ones side by side as one MLP.
+
+    shared: what an absent n_shared_experts means. own: fields of Moe that the family has otherwise.
+    The bias that is added to scores only to choose (`e_score_correction_bias`) is a buffer, no parameter: the optimizer
+    does not touch it. Published counts include it, n_experts for each layer.
+    """
+    d_expert = cfg.size("moe_intermediate_size")
+    n_shared = cfg.count("n_shared_experts", absent=shared, null=0)
+    usual = {
+        "scoring": "sigmoid",
+        "correction": True,
+        "renormalize": cfg.flag("norm_topk_prob", absent=True),
+        "scale": cfg.number("routed_scaling_factor", absent=1.0, null=1.0),
+    }
+    return Moe(
+        n_experts=cfg.size("n_routed_experts", "num_local_experts", "num_experts"),
+        top_k=cfg.size("num_experts_per_tok"),
+        d_expert=d_expert,
+        d_shared=n_shared * d_expert or None,
+        activation=activation(cfg, "hidden_act", absent="silu"),
+        **(usual | ({} if "groups" in own else {"groups": expert_groups(cfg, by="two")}) | own),
+    )
+
+
+def expert_groups(cfg: Config, *, by: str) -> ExpertGroups | None:
+    """The groups that a token's experts are chosen within; None where there is one group or all may be chosen from."""
+    count = cfg.size("n_group", absent=1, null=1)
+    chosen = cfg.size("topk_group", absent=count, null=count)
+    return None if chosen >= count else ExpertGroups(count=count, chosen=chosen, by=by)
+
+
+def latent_decoder(
+    cfg: Config,
+    mixer: Mla,
+    kinds: Sequence[str],
+    experts: Moe,
+    *,
+    max_seq_len: int,
+    mtp: int = 0,
+    mixers: Sequence[Mla] | None = None,
+) -> ModelSpec:
+    """A decoder whose layer i has a channel mixer of `kinds[i]`, `dense` or `moe`.
+
+    mtp: modules that predict further tokens, where `num_nextn_predict_layers` is absent; each has a layer with experts.
+    mixers: the attention of each layer, where they differ.
+    """
+    norm = rms_norm(cfg)
+    d_ff = gated_mlp(cfg) if "dense" in kinds else None
+    channels = {"dense": d_ff, "moe": experts}
+    each = list(mixers) if mixers is not None else [mixer] * len(kinds)
+    names = [kind if m == mixer else f"{kind}_shared" for kind, m in zip(kinds, each, strict=True)]
+    of_name = dict(zip(names, each, strict=True))
+
+    def layer(name: str) -> LayerGroup:
+        return LayerGroup(count=1, mixer=of_name[name], channel=channels[name.removesuffix("_shared")], norm=norm)
+
+    made = decoder(cfg, stack(names, layer), max_seq_len=max_seq_len, norm=norm)
+    return made.model_copy(update={"mtp": mtp_modules(cfg, mixer, experts, norm, absent=mtp)})
+
+
+def mtp_modules(cfg: Config, mixer: Attention | Mla, channel: Moe, norm: Norm, *, absent: int) -> Mtp | None:
+    """The modules that predict further tokens, each with a layer of these blocks; None where there are none.
+
+    absent: how many where `num_nextn_predict_layers` is not there.
+    """
+    count = cfg.count("num_nextn_predict_layers", "num_mtp_layers", absent=absent, null=0)
+    return Mtp(count=count, mixer=mixer, channel=channel, norm=norm) if count else None

@@ -1,0 +1,38 @@
+"""DeepSeek-V3.2 (arXiv:2512.02556): DeepSeek-V3 with an indexer in every layer that chooses the tokens to attend to."""
+
+from __future__ import annotations
+
+from calc.architectures.config import REFUSE, Config
+from calc.architectures.deepseek_v3 import dense_then_moe, latent_attention, latent_decoder, routed_experts
+from calc.spec import Indexer, Mla, ModelSpec
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """Defaults as in transformers' DeepseekV32Config: an indexer of 64 heads, 128 wide, that chooses 2048 tokens."""
+    mixer = indexed_attention(cfg, n_heads=64, interleaved=False)
+    kinds = mlp_kinds(cfg, cfg.layers("num_hidden_layers"))
+    return latent_decoder(cfg, mixer, kinds, routed_experts(cfg, shared=1), max_seq_len=163840)
+
+
+def indexed_attention(cfg: Config, *, n_heads: int, interleaved: bool) -> Mla:
+    """Latent attention with an indexer, whose keys pair their rotary values as `interleaved` says.
+
+    n_heads: of the indexer, where index_n_heads is absent.
+    """
+    cfg.only("mlp_bias", False, why="no block of this family has biases")
+    cfg.words("layer_types", among=("indexed_attention",), length=cfg.layers("num_hidden_layers"), absent=None, null=None)
+    indexer = Indexer(
+        n_heads=cfg.size("index_n_heads", absent=n_heads),
+        d_head=cfg.size("index_head_dim", absent=128),
+        interleaved=interleaved,
+    )
+    q_rank, top_k = cfg.size("q_lora_rank"), cfg.size("index_topk", absent=2048)
+    return latent_attention(cfg, q_rank_absent=REFUSE, interleaved=True, q_rank=q_rank, indexer=indexer, top_k=top_k)
+
+
+def mlp_kinds(cfg: Config, n_layers: int) -> list[str]:
+    """`dense` or `moe` for each layer: what mlp_layer_types says, else the first 3 dense or as many as the key says."""
+    kinds = {"dense": "dense", "sparse": "moe"}
+    words = cfg.words("mlp_layer_types", among=tuple(kinds), length=n_layers, absent=None, null=None)
+    rule = dense_then_moe(cfg, n_layers, first=3)
+    return rule if words is None else [kinds[word] for word in words]

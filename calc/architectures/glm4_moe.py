@@ -1,0 +1,28 @@
+"""GLM-4.5 and 4.6 (arXiv:2508.06471): grouped-query attention, the first layers dense, experts in the rest."""
+
+from __future__ import annotations
+
+from calc.architectures.common import stack
+from calc.architectures.config import REFUSE, Config
+from calc.architectures.deepseek_v3 import dense_then_moe, mtp_modules, routed_experts
+from calc.architectures.llama import attention, decoder, gated_mlp, rms_norm
+from calc.spec import LayerGroup, ModelSpec, Norm, QkNorm
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """Defaults as in transformers' Glm4MoeConfig: 8 key-value heads, the first layer dense, one shared expert, half of
+    each head rotated, one module that predicts a further token. Biases are on queries, keys and values only."""
+    cfg.only("sliding_window", None, why="no layer of this family has a window")
+    norm = rms_norm(cfg, 1e-5)
+    normed = QkNorm(norm=Norm(eps=norm.eps)) if cfg.flag("use_qk_norm", absent=False) else None
+    bias = cfg.flag("attention_bias", absent=False)
+    mixer = attention(cfg, kv_absent=8, kv_null=REFUSE, qkv_bias=bias, qk_norm=normed, fraction=0.5)
+    experts = routed_experts(cfg, shared=1)
+    kinds = dense_then_moe(cfg, cfg.layers("num_hidden_layers"), first=1)
+    channels = {"dense": gated_mlp(cfg) if "dense" in kinds else None, "moe": experts}
+
+    def layer(kind: str) -> LayerGroup:
+        return LayerGroup(count=1, mixer=mixer, channel=channels[kind], norm=norm)
+
+    made = decoder(cfg, stack(kinds, layer), max_seq_len=131072, norm=norm)
+    return made.model_copy(update={"mtp": mtp_modules(cfg, mixer, experts, norm, absent=1)})

@@ -1,0 +1,68 @@
+"""Speech2Text (Wang et al. 2020, arXiv:2010.05171): the speech transformer of fairseq, a decoder of text over sound."""
+
+from __future__ import annotations
+
+from calc.architectures.common import activation
+from calc.architectures.config import Config
+from calc.errors import Refused
+from calc.spec import Attention, Convolution, Embedding, Frames, Head, LayerGroup, Mlp, ModelSpec, Norm, Tower
+
+LAYER_NORM = Norm(kind="layernorm", bias=True)
+
+
+def spec(cfg: Config) -> ModelSpec:
+    """Gated convolutions that halve the frames, fixed positions, LayerNorm before each block, biases everywhere."""
+    cfg.architecture({"Speech2TextForConditionalGeneration": True}, usual="Speech2TextForConditionalGeneration")
+    d_model = cfg.size("d_model", "hidden_size")
+    return ModelSpec(
+        d_model=d_model,
+        vocab_size=cfg.size("vocab_size"),
+        max_seq_len=cfg.size("max_target_positions", absent=1024),
+        embedding=Embedding(sinusoidal=True),
+        layers=(_layer(cfg, "decoder", d_model),),
+        final_norm=LAYER_NORM,
+        head=Head(tied=cfg.flag("tie_word_embeddings", absent=True)),
+        encoder=Tower(
+            name="encoder",
+            d_model=d_model,
+            embedding=_frames(cfg, d_model),
+            layers=(_layer(cfg, "encoder", d_model),),
+            final_norm=LAYER_NORM,
+        ),
+    )
+
+
+def _frames(cfg: Config, d_model: int) -> Frames:
+    """Each convolution takes every other frame and gates half of its channels with the other half."""
+    count = cfg.size("num_conv_layers", absent=2, limit=64)
+    kernels = cfg.numbers("conv_kernel_sizes", length=count, absent=(5, 5))
+    if len(kernels) != count or 0 in kernels:
+        raise Refused(f"{cfg.where}conv_kernel_sizes", f"{count} numbers above 0, as num_conv_layers", str(kernels))
+    inner = cfg.size("conv_channels", absent=1024)
+    cfg.multiple("conv_channels", inner, "the halves of a gate", 2)
+    channels = (*[inner] * (count - 1), 2 * d_model)
+    return Frames(
+        d_frame=cfg.size("input_feat_per_channel", absent=80) * cfg.size("input_channels", absent=1),
+        convolutions=tuple(
+            Convolution(name=f"conv{i}", n_channels=n, kernel=k, stride=2, padding=k // 2, glu=True, activation=None)
+            for i, (n, k) in enumerate(zip(channels, kernels, strict=True))
+        ),
+        project=False,
+        sinusoidal=True,
+    )
+
+
+def _layer(cfg: Config, side: str, d_model: int) -> LayerGroup:
+    """The layers of the encoder or the decoder, each with sizes of its own."""
+    n_heads = cfg.size(f"{side}_attention_heads")
+    cfg.multiple("d_model", d_model, f"{side}_attention_heads", n_heads)
+    decodes = side == "decoder"
+    mixer = Attention(n_heads=n_heads, causal=decodes, qkv_bias=True, out_bias=True, position="none")
+    act = activation(cfg, "activation_function", absent="relu")
+    return LayerGroup(
+        count=cfg.layers(f"{side}_layers"),
+        mixer=mixer,
+        cross=mixer.model_copy(update={"causal": False}) if decodes else None,
+        channel=Mlp(d_ff=cfg.size(f"{side}_ffn_dim"), bias=True, activation=act),
+        norm=LAYER_NORM,
+    )

@@ -1,0 +1,167 @@
+"""Adapters: a model's tree with every weight frozen, and the trained ops beside what they adapt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from calc.blocks.attention import head_sizes
+from calc.blocks.linear import elementwise, linear
+from calc.errors import Refused
+from calc.load import Load
+from calc.op import Op, Part, Weight
+from calc.sizes import Size
+from calc.spec import Attention, Bottleneck, LayerGroup, Lora, ModelSpec, Prefix, Prompt, Stack
+
+Body = tuple[Part | Op, ...]
+Change = Callable[[Part, LayerGroup, Size], Part]
+"""(a layer, its description, the stack's d_model) -> the layer with its adapters."""
+
+
+def adapted(tree: Part, spec: ModelSpec) -> Part:
+    """`tree` of `spec` without adapter -> with what `spec.adapter` adds; only that is trainable.
+
+    Errors: Refused where the adapter has no place in this model.
+    """
+    adapter = spec.adapter
+    if spec.contrast is not None or spec.mtp is not None:
+        raise Refused("adapter", "a model whose one end is a head or a stack", "further ends (contrast, mtp)")
+    frozen = _frozen(tree)
+    match adapter:
+        case Lora():
+            _check_targets(adapter, frozen)
+            return _through_layers(frozen, spec, lambda layer, group, d_model: _lora(adapter, layer))
+        case Bottleneck():
+            return _through_layers(frozen, spec, lambda layer, group, d_model: _bottleneck(adapter, layer, d_model))
+        case Prefix():
+            _check_alone(spec)
+            return _through_layers(frozen, spec, lambda layer, group, d_model: _prefix(adapter, layer, group, d_model))
+        case Prompt():
+            _check_alone(spec)
+            if spec.per_layer is not None or getattr(spec.embedding, "vectors", 1) != 1:
+                raise Refused("adapter", "another than a prompt", "a front or layers that number tokens themselves")
+            table = Weight("prompt.weight", (adapter.length, spec.d_model), "adapter")
+            behind = 1 + next(i for i, child in enumerate(frozen.body) if child.name == "embedding")
+            prompt = Op("prompt", "gather", "adapter", weights=(table,))
+            return replace(frozen, body=(*frozen.body[:behind], prompt, *frozen.body[behind:]))
+    return tree
+
+
+def prompt_vectors(spec: Stack) -> Size:
+    """How many trained vectors stand in front of a stack's own."""
+    adapter = getattr(spec, "adapter", None)
+    return adapter.length if isinstance(adapter, Prompt) else 0
+
+
+def with_prompt(spec: Stack, load: Load) -> Load:
+    """The load of a stack's layers. The pass that begins a sequence reads the prompt; later ones find it cached."""
+    n = prompt_vectors(spec)
+    begins = not load.decode and isinstance(load.context, int) and load.context == 0
+    return replace(load, seq=load.seq + n) if begins else replace(load, context=load.context + n)
+
+
+def _check_alone(spec: ModelSpec) -> None:
+    if spec.encoder is not None:
+        raise Refused("adapter", "lora or bottleneck in a model with an encoder", "prefix or prompt")
+
+
+def _check_targets(adapter: Lora, tree: Part) -> None:
+    known = dict.fromkeys(op.name for op in _matrices(tree))
+    for target in adapter.targets:
+        if target not in known:
+            raise Refused("targets", f"dense matrices of the layers: {', '.join(known) or 'there are none'}", target)
+
+
+def _matrices(part: Part, inside: bool = False) -> Iterator[Op]:
+    """The dense matrices of all layers that may have an adapter."""
+    for child in part.body:
+        if isinstance(child, Part) and child.name not in ("vision", "indexer"):
+            yield from _matrices(child, inside or child.layer)
+        elif isinstance(child, Op) and inside and child.rows is not None:
+            yield child
+
+
+def _frozen(part: Part) -> Part:
+    """`part` with no weight that is trained."""
+
+    def frozen(child: Part | Op) -> Part | Op:
+        if isinstance(child, Part):
+            return _frozen(child)
+        return replace(child, weights=tuple(replace(weight, trainable=False) for weight in child.weights))
+
+    return replace(part, body=tuple(map(frozen, part.body)))
+
+
+def _through_layers(tree: Part, spec: ModelSpec, change: Change) -> Part:
+    """`change` on every kind of layer of the main stack and of the encoder."""
+
+    def through(body: Body, stack: Stack) -> Body:
+        groups = iter(stack.layers)
+        changed: list[Part | Op] = []
+        for child in body:
+            if isinstance(child, Part) and child.layer:
+                child = change(child, next(groups), stack.d_model)
+            elif isinstance(child, Part) and child.name == "encoder" and spec.encoder is not None:
+                child = replace(child, body=through(child.body, spec.encoder))
+            changed.append(child)
+        return tuple(changed)
+
+    return replace(tree, body=through(tree.body, spec))
+
+
+def _lora(adapter: Lora, part: Part) -> Part:
+    """2 * rows * rank * (d_in + d_out) FLOPs more for a product with rows vectors."""
+    body: list[Part | Op] = []
+    for child in part.body:
+        if isinstance(child, Part) and child.name != "indexer":  # which no gradient passes
+            child = _lora(adapter, child)
+        body.append(child)
+        if isinstance(child, Op) and child.rows is not None and child.name in adapter.targets:
+            d_out, d_in = child.weights[0].shape
+            for half, wide, out in (("A", d_in, adapter.rank), ("B", adapter.rank, d_out)):
+                product = linear(f"{child.name}.lora_{half}", child.rows, wide, out, "adapter")
+                body.append(replace(product, name=f"{child.name}_lora_{half}"))
+    return replace(part, body=tuple(body))
+
+
+def _bottleneck(adapter: Bottleneck, layer: Part, d_model: Size) -> Part:
+    """4 * tokens * d_model * width FLOPs behind the mixer and the channel mixer each."""
+
+    def behind(child: Part | Op) -> Part | Op:
+        if not isinstance(child, Part) or child.name in ("cross_attention", "macaron", "convolution", "per_layer"):
+            return child
+        rows = next(op.rows for op in child.body if isinstance(op, Op) and op.rows is not None)
+        small = (
+            linear("down", rows, d_model, adapter.width, "adapter", bias=True),
+            elementwise("activation", "adapter"),
+            linear("up", rows, adapter.width, d_model, "adapter", bias=True),
+        )
+        return replace(child, body=(*child.body, Part("adapter", small)))
+
+    return replace(layer, body=tuple(map(behind, layer.body)))
+
+
+def _prefix(adapter: Prefix, layer: Part, group: LayerGroup, d_model: Size) -> Part:
+    """2 * tokens * length * n_heads * (d_head + d_value) FLOPs more for scores and values."""
+    spec = group.mixer
+    if not isinstance(spec, Attention) or spec.kv != "own" or spec.position not in ("rope", "none"):
+        raise Refused("adapter", "another than a prefix", f"layers {group.name} without plain keys and values of their own")
+    if spec.buckets is not None or spec.shaw is not None:
+        raise Refused("adapter", "another than a prefix", f"layers {group.name} with learned distances")
+    heads, kv_heads, d_head, d_value = head_sizes(spec, d_model)
+    keys = Weight("prefix.key", (adapter.length, kv_heads, d_head), "adapter")
+    values = Weight("prefix.value", (adapter.length, kv_heads, d_value), "adapter")
+    widths = {"scores": d_head, "values": d_value}
+
+    def longer(block: Part | Op) -> Part | Op:
+        if not isinstance(block, Part) or block.name != "attention":
+            return block
+        rows = next(op.rows for op in block.body if isinstance(op, Op) and op.rows is not None)
+        more = {name: 2 * rows * heads * adapter.length * width for name, width in widths.items()}
+        body: list[Part | Op] = [Op("prefix", "gather", "adapter", weights=(keys, values))]
+        for op in block.body:
+            known = isinstance(op, Op) and op.name in more
+            body.append(replace(op, flops=op.flops + more[op.name]) if known else op)
+        return replace(block, body=tuple(body))
+
+    return replace(layer, body=tuple(map(longer, layer.body)))

@@ -1,0 +1,68 @@
+"""Attention over keys and values that are kept as one small latent vector a token."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from calc.errors import Refused
+from calc.spec.attention import Norm
+from calc.spec.fields import Dim, Node
+from calc.spec.rope import Rope
+
+
+class Indexer(Node):
+    """Scores every earlier token with small heads of its own, to choose those that attention reads.
+
+    DeepSeek-V3.2 (DeepSeek-AI 2025, arXiv:2512.02556, section 2.1, the lightning indexer): `n_heads` queries of width
+    `d_head` from the query latent, one key of that width a token, a learned weight a head from the token itself.
+    norm: on its keys. interleaved: which of its values rotary positions pair, as in Rope (GLM-5; DeepSeek-V3.2 not).
+    """
+
+    symbols: ClassVar[dict[str, str]] = {"n_heads": "n_index_heads", "d_head": "d_index"}
+    n_heads: Dim
+    d_head: Dim
+    norm: Norm = Norm(kind="layernorm", bias=True, eps=1e-6)
+    interleaved: bool = False
+
+
+class Mla(Node):
+    """Multi-head latent attention (DeepSeek-V2: DeepSeek-AI 2024, arXiv:2405.04434, section 2.1).
+
+    kv_rank: width of the latent that holds a token's keys and values, which is what the cache keeps, beside the one
+    rotary key of width d_rope that all heads share. q_rank: width of the latent that queries come from; None: they are
+    projected directly. d_nope: width of a head's query and key without positions. d_value: width of a value head.
+    bias: on the projections to both latents and on the output's. norm: on both latents.
+    top_k: each token attends to so many others at most, those that `indexer` chooses, or where a layer has none of its
+    own, those that the last layer with one chose (GLM-5.2). None: to all.
+    scale: what scores are multiplied with; None means 1 / sqrt(d_nope + d_rope).
+    """
+
+    symbols: ClassVar[dict[str, str]] = {"top_k": "index_top_k"}
+    kind: Literal["mla"] = "mla"
+    n_heads: Dim
+    q_rank: Dim | None = None
+    kv_rank: Dim
+    d_nope: Dim
+    d_rope: Dim
+    d_value: Dim
+    bias: bool = False
+    norm: Norm = Norm(eps=1e-6)
+    top_k: Dim | None = None
+    indexer: Indexer | None = None
+    rope: Rope = Rope(interleaved=True)
+    scale: float | None = None
+
+    @model_validator(mode="after")
+    def _indexed(self) -> Self:
+        if self.d_rope % 2:
+            raise Refused("d_rope", "an even width, since rotary positions turn pairs", self.d_rope)
+        if self.indexer is None:
+            return self
+        if self.top_k is None or self.q_rank is None:
+            missing = "top_k" if self.top_k is None else "q_rank"
+            raise Refused(missing, "a size beside an indexer, which reads the query latent and chooses top_k", None)
+        if self.indexer.d_head < self.d_rope:
+            raise Refused("d_head", f"an indexer's heads at least d_rope = {self.d_rope} wide", self.indexer.d_head)
+        return self

@@ -1,0 +1,189 @@
+"""Adapters around a built model: LoRA, prefixes, prompts and bottlenecks, the twins of `calc.blocks.adapters`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from calc.spec import Adapter, Bottleneck, Lora, Prefix, Prompt
+from reference_models.blocks.attention import SelfAttention
+from reference_models.model import Model
+
+LIKE = {"dtype", "device"}
+UNADAPTED = {"cross_attention", "macaron", "convolution", "per_layer"}
+"""Blocks of a layer that a bottleneck does not stand behind."""
+
+
+def adapt(model: Model, adapter: Adapter) -> Model:
+    """`model` itself, all its weights frozen, with the trained weights of `adapter`.
+
+    Their paths are those that `calc.parameter_shapes` gives for the model's spec with this adapter. Before training the
+    model computes what it did: LoRA's B and the bottlenecks' up start at zero; prefixes and prompts start at random.
+    Errors: NotImplementedError for a model that the adapter has no place in.
+    """
+    model.requires_grad_(False)
+    match adapter:
+        case Lora():
+            _add_lora(model, adapter)
+        case Bottleneck():
+            _add_bottlenecks(model, adapter)
+        case Prefix():
+            _add_prefixes(model, adapter)
+        case Prompt():
+            _add_prompt(model, adapter)
+    return model
+
+
+class LoraLinear(nn.Module):
+    """W x + b + scale * B A x, W and b frozen."""
+
+    def __init__(self, base: nn.Linear, rank: int, scale: float = 1.0) -> None:
+        super().__init__()
+        self.weight, self.bias, self.scale = base.weight, base.bias, scale
+        d_out, d_in = base.weight.shape
+        like = _like(base.weight)
+        self.lora_A = nn.Linear(d_in, rank, bias=False, **like)
+        self.lora_B = nn.Linear(rank, d_out, bias=False, **like)
+        nn.init.zeros_(self.lora_B.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., d_in] -> [..., d_out]."""
+        return F.linear(x, self.weight, self.bias) + self.scale * self.lora_B(self.lora_A(x))
+
+    def merged(self) -> nn.Linear:
+        """One matrix that computes the same: W + scale * B A."""
+        d_out, d_in = self.weight.shape
+        whole = nn.Linear(d_in, d_out, bias=self.bias is not None, **_like(self.weight))
+        with torch.no_grad():
+            whole.weight.copy_(self.weight + self.scale * self.lora_B.weight @ self.lora_A.weight)
+            if self.bias is not None:
+                whole.bias.copy_(self.bias)
+        return whole
+
+
+def merge(model: Model) -> Model:
+    """`model` itself with every low-rank update added to its matrix, so that it costs what it did without."""
+    for parent, name, module in list(_children(model)):
+        if isinstance(module, LoraLinear):
+            setattr(parent, name, module.merged())
+    return model
+
+
+class BottleneckAdapter(nn.Module):
+    """h + up(gelu(down(h))) (Houlsby et al. 2019, figure 2)."""
+
+    def __init__(self, d_model: int, width: int, like: dict[str, Any]) -> None:
+        super().__init__()
+        self.down = nn.Linear(d_model, width, **like)
+        self.up = nn.Linear(width, d_model, **like)
+        nn.init.zeros_(self.up.weight)
+        nn.init.zeros_(self.up.bias)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """h [..., d_model] -> the same shape."""
+        return h + self.up(F.gelu(self.down(h)))
+
+
+class KeysInFront(nn.Module):
+    """Trained keys and values, the same for every sequence, that every token attends to (Li & Liang 2021)."""
+
+    def __init__(self, block: SelfAttention, length: int, like: dict[str, Any]) -> None:
+        super().__init__()
+        self.key = nn.Parameter(torch.randn(length, block.n_kv_heads, block.d_head, **like))
+        self.value = nn.Parameter(torch.randn(length, block.n_kv_heads, block.d_value, **like))
+
+    def forward(self, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """k, v [batch, n_kv_heads, keys, width] and mask [.., seq, keys], each with `length` more in front."""
+        k, v = (
+            torch.cat([own.transpose(0, 1).expand(len(t), -1, -1, -1), t], dim=2)
+            for own, t in ((self.key, k), (self.value, v))
+        )
+        return k, v, torch.cat([mask.new_ones(*mask.shape[:-1], len(self.key)), mask], dim=-1)
+
+
+class PromptInFront(nn.Module):
+    """Trained vectors in front of the embedded tokens (Lester et al. 2021)."""
+
+    def __init__(self, length: int, d_model: int, like: dict[str, Any]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(length, d_model, **like))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [batch, seq, d_model] -> [batch, length + seq, d_model]."""
+        return torch.cat([self.weight.expand(len(x), -1, -1), x], dim=1)
+
+
+def _like(tensor: Tensor) -> dict[str, Any]:
+    return {name: getattr(tensor, name) for name in LIKE}
+
+
+def _children(model: Model) -> Iterator[tuple[nn.Module, str, nn.Module]]:
+    """(parent, its name there, module) of everything in the layers of the main stack and of the encoder."""
+    for path, parent in model.named_modules():
+        inside = path.startswith(("layers.", "encoder.layers.")) and "indexer" not in path.split(".")
+        for name, module in parent.named_children() if inside else ():
+            yield parent, name, module
+
+
+def _add_lora(model: Model, adapter: Lora) -> None:
+    scale = 1.0 if adapter.alpha is None else adapter.alpha / adapter.rank
+    found: set[str] = set()
+    for parent, name, module in list(_children(model)):
+        if name in adapter.targets and isinstance(module, nn.Linear):
+            setattr(parent, name, LoraLinear(module, adapter.rank, scale))
+            found.add(name)
+    if missing := set(adapter.targets) - found:
+        raise NotImplementedError(f"Lora.targets: no matrices of the layers are called {', '.join(sorted(missing))}")
+
+
+def _add_bottlenecks(model: Model, adapter: Bottleneck) -> None:
+    for stack in (model, *([model.encoder] if model.whole.encoder is not None else [])):
+        for layer in {id(layer): layer for layer in stack.layers}.values():
+            for name in set(layer.blocks) - UNADAPTED:
+                block = layer.get_submodule(name)
+                small = BottleneckAdapter(stack.spec.d_model, adapter.width, _like(next(block.parameters())))
+                block.add_module("adapter", small)
+                block.register_forward_hook(lambda block, given, result: block.adapter(result))
+
+
+def _add_prefixes(model: Model, adapter: Prefix) -> None:
+    for layer in model.layers:
+        block = layer.get_submodule(layer.blocks[0])
+        if not isinstance(block, SelfAttention) or model.whole.encoder is not None:
+            raise NotImplementedError("Prefix: only for the self-attention of models without an encoder")
+        if block.prefix is None:
+            block.prefix = KeysInFront(block, adapter.length, _like(block.o_proj.weight))
+
+
+def _add_prompt(model: Model, adapter: Prompt) -> None:
+    """The pass that begins a sequence reads the prompt before its tokens, which are numbered behind it.
+
+    Logits stand at the prompt's places too. Padding is not supported.
+    """
+    if model.whole.encoder is not None:
+        raise NotImplementedError("Prompt: only for models without an encoder")
+    n, like = adapter.length, _like(next(model.parameters()))
+    model.prompt = PromptInFront(n, model.spec.d_model, like)
+
+    def number(module: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        inputs, step = given
+        if step.keep is not None:
+            raise NotImplementedError("Prompt: no padding")
+        return (inputs, replace(step, positions=step.positions + n)) if step.start == 0 else given
+
+    def put_in_front(module: nn.Module, given: tuple[Any, ...], x: Tensor) -> Tensor:
+        return model.prompt(x) if given[1].start == 0 else x
+
+    def count(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
+        cache, inputs = named.get("cache"), given[0] if given else named["inputs"]
+        if cache is not None and cache.length == inputs.shape[1]:
+            cache.length += n
+
+    model.embedding.register_forward_pre_hook(number)
+    model.embedding.register_forward_hook(put_in_front)
+    model.register_forward_hook(count, with_kwargs=True)

@@ -1,0 +1,22 @@
+"""Texts against pictures: how alike each pair of vectors is (CLIP)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+
+class Similarity(nn.Module):
+    """texts [batch, d], pictures [images, d] -> [batch, images]: cosines times a learned scale (as its logarithm)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # The inverse of the temperature 0.07 (Radford et al. 2021, section 2.5).
+        self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
+
+    def forward(self, texts: Tensor, pictures: Tensor) -> Tensor:
+        texts, pictures = F.normalize(texts, dim=-1), F.normalize(pictures, dim=-1)
+        return texts @ pictures.t() * self.logit_scale.exp()

@@ -1,0 +1,64 @@
+"""Convolutions over sound: those ahead of a speech model's layers, and the module inside a Conformer's layer."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from calc.spec import Convolution, ConvolutionModule
+from reference_models.blocks.linear import ACTIVATIONS
+from reference_models.step import Step
+from reference_models.support import supported
+
+
+class ConvolutionLayer(nn.Module):
+    """[batch, d_in, steps] or [batch, d_in, steps, values] -> the same with n_channels and what the stride leaves."""
+
+    def __init__(self, spec: Convolution, d_in: int) -> None:
+        super().__init__()
+        supported(
+            spec, *("name", "n_channels", "kernel", "stride", "padding", "dims", "bias", "glu", "norm", "activation")
+        )
+        self.spec = spec
+        kind = nn.Conv1d if spec.dims == 1 else nn.Conv2d
+        self.conv = kind(d_in, spec.n_channels, spec.kernel, spec.stride, spec.padding, bias=spec.bias)
+        match spec.norm:
+            case "layer":
+                self.norm = nn.LayerNorm(spec.n_channels)
+            case "channel":
+                self.norm = nn.GroupNorm(spec.n_channels, spec.n_channels)
+            case "batch":
+                self.norm = (nn.BatchNorm1d if spec.dims == 1 else nn.BatchNorm2d)(spec.n_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(x)
+        if self.spec.norm == "layer":
+            x = self.norm(x.transpose(1, -1)).transpose(1, -1)
+        elif self.spec.norm is not None:
+            x = self.norm(x)
+        if self.spec.glu:
+            return F.glu(x, dim=1)
+        return x if self.spec.activation is None else ACTIVATIONS[self.spec.activation](x)
+
+
+class ConformerConvolution(nn.Module):
+    """Widened and gated, one kernel a channel, batch norm, activation, and back (Gulati et al. 2020, figure 2)."""
+
+    name = "convolution"
+
+    def __init__(self, spec: ConvolutionModule, d_model: int) -> None:
+        super().__init__()
+        supported(spec, "kernel", "bias", "activation")
+        self.spec = spec
+        self.pointwise_in = nn.Conv1d(d_model, 2 * d_model, 1, bias=spec.bias)
+        self.depthwise = nn.Conv1d(d_model, d_model, spec.kernel, groups=d_model, bias=spec.bias)
+        self.batch_norm = nn.BatchNorm1d(d_model)
+        self.pointwise_out = nn.Conv1d(d_model, d_model, 1, bias=spec.bias)
+
+    def forward(self, x: Tensor, step: Step) -> Tensor:
+        """x [batch, seq, d_model] -> the same shape; the sequence is padded so that it keeps its length."""
+        x = F.glu(self.pointwise_in(x.transpose(1, 2)), dim=1)
+        after = self.spec.kernel // 2
+        x = self.depthwise(F.pad(x, (self.spec.kernel - 1 - after, after)))
+        x = ACTIVATIONS[self.spec.activation](self.batch_norm(x))
+        return self.pointwise_out(x).transpose(1, 2)

@@ -1,0 +1,98 @@
+"""Pictures in: patches as vectors, learned vectors beside them, positions that follow the picture's size."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from calc.spec import Patches
+from reference_models.blocks.linear import NormLayer
+from reference_models.interpolate import interpolated
+from reference_models.step import Step
+from reference_models.support import supported
+
+FIELDS = (
+    *("height", "width", "patch_height", "patch_width", "stride_height", "stride_width", "channels", "frames", "bias"),
+    *("n_special", "n_positions", "position_tables", "norm"),
+)
+"""Fields of the spec that are computed here."""
+
+
+class PatchEmbedding(nn.Module):
+    """Pictures [batch, channels, height, width] -> vectors [batch, n_special + rows * columns, d_model].
+
+    A still picture is laid in all `frames` of a patch that spans several. For another number of rows or columns than
+    the table has, positions are interpolated, those of the learned vectors left as they are (see `interpolated`).
+    With two tables a patch has the sum of its column's and its row's.
+    """
+
+    def __init__(self, spec: Patches, vocab_size: int | None, d_model: int) -> None:
+        super().__init__()
+        supported(spec, *FIELDS)
+        self.spec = spec
+        kernel = (spec.patch_height, spec.patch_width)
+        stride = (spec.stride_height or spec.patch_height, spec.stride_width or spec.patch_width)
+        if spec.frames == 1:
+            self.patch = nn.Conv2d(spec.channels, d_model, kernel, stride, bias=spec.bias)
+        else:
+            across = (spec.frames, *kernel)
+            self.patch = nn.Conv3d(spec.channels, d_model, across, (spec.frames, *stride), bias=spec.bias)
+        if spec.n_special:
+            self.special = _Table(spec.n_special, d_model)
+        if spec.n_positions is not None:
+            tables = () if spec.position_tables == 1 else (spec.position_tables,)
+            self.position = _Table(*tables, spec.n_positions, d_model)
+        if spec.norm is not None:
+            self.norm = NormLayer(spec.norm, (d_model,))
+
+    def forward(self, pixels: Tensor, step: Step) -> Tensor:
+        if self.spec.frames > 1:
+            pixels = pixels[:, :, None].expand(-1, -1, self.spec.frames, -1, -1)
+        x = self.patch(pixels)
+        rows, columns = x.shape[-2:]
+        x = x.flatten(2).transpose(1, 2)
+        if self.spec.n_special:
+            x = torch.cat([self.special.weight.to(x.dtype).expand(len(x), -1, -1), x], dim=1)
+        if self.spec.n_positions is not None:
+            x = x + self.positions(rows, columns).to(x.dtype)
+        return x if self.spec.norm is None else self.norm(x)
+
+    def positions(self, rows: int, columns: int) -> Tensor:
+        """[n_special + rows * columns, d_model] for a picture of so many patches."""
+        table = self.position.weight
+        if self.spec.position_tables > 1:
+            across, down = table[0, :columns], table[1, :rows]
+            return (down[:, None] + across[None]).flatten(0, 1)
+        special, own = self._grid(len(table))
+        if own == (rows, columns):
+            return table
+        return interpolated(table, own, (rows, columns), special)
+
+    def _grid(self, places: int) -> tuple[int, tuple[int, int]]:
+        """(learned vectors among a table's places, rows and columns of the rest): its own picture's, or a square's."""
+        spec = self.spec
+        tall = (spec.height - spec.patch_height) // (spec.stride_height or spec.patch_height) + 1
+        wide = (spec.width - spec.patch_width) // (spec.stride_width or spec.patch_width) + 1
+        for special in (spec.n_special, 0):
+            if tall * wide == places - special:
+                return special, (tall, wide)
+        for special in (spec.n_special, 0):
+            side = math.isqrt(places - special)
+            if side * side == places - special:
+                return special, (side, side)
+        raise NotImplementedError(f"Patches.n_positions = {places}: neither the picture's grid nor a square")
+
+    def example(self, batch: int, seq: int) -> Tensor:
+        """Pictures of the model's own size to run without data."""
+        weight, spec = self.patch.weight, self.spec
+        return torch.zeros(batch, spec.channels, spec.height, spec.width, device=weight.device, dtype=weight.dtype)
+
+
+class _Table(nn.Module):
+    """Learned vectors under the name `weight`."""
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(shape).normal_(std=0.02))

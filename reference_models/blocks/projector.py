@@ -1,0 +1,51 @@
+"""What brings a vision tower's vectors to the width of the stack that reads them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from calc.spec import Projector
+from reference_models.blocks.linear import ACTIVATIONS, NormLayer
+from reference_models.support import supported
+
+FIELDS = ("name", "depths", "merge", "join", "skip", "before", "norm", "layers", "activation")
+
+
+class Projection(nn.Module):
+    """Vectors that stand next to one another joined, normed, and passed through dense layers."""
+
+    def __init__(self, spec: Projector, d_model: int, d_reader: int) -> None:
+        super().__init__()
+        supported(spec, *FIELDS)
+        self.spec = spec
+        self.act = ACTIVATIONS[spec.activation]
+        width = spec.merge * d_model if spec.join == "concat" else d_model
+        if spec.before is not None:
+            self.before = NormLayer(spec.before, (d_model,))
+        if spec.norm is not None:
+            self.norm = NormLayer(spec.norm, (width,))
+        for layer in spec.layers:
+            d_out = d_reader if layer is spec.layers[-1] else layer.d_out or width
+            self.add_module(layer.name, nn.Linear(width, d_out, bias=layer.bias))
+            width = d_out
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [batch, n, d_model] -> [batch, (n - skip) / merge, d_reader]."""
+        x = x[:, : x.shape[1] - self.spec.skip]
+        x = self._joined(x if self.spec.before is None else self.before(x))
+        x = x if self.spec.norm is None else self.norm(x)
+        for i, layer in enumerate(self.spec.layers):
+            x = self.get_submodule(layer.name)(self.act(x) if i else x)
+        return x
+
+    def _joined(self, x: Tensor) -> Tensor:
+        """x [batch, n, d] -> [batch, n / merge, d, or merge * d side by side]."""
+        if self.spec.join == "concat":
+            return x.unflatten(1, (-1, self.spec.merge)).flatten(2)
+        if self.spec.join == "mean":
+            return x.unflatten(1, (-1, self.spec.merge)).mean(2)
+        places = torch.arange(x.shape[1], device=x.device) // self.spec.merge
+        rows = torch.arange(x.shape[1] // self.spec.merge, device=x.device)
+        weights = (places[None, :] == rows[:, None]).to(x.dtype) / self.spec.merge
+        return weights.expand(len(x), -1, -1) @ x

@@ -1,0 +1,51 @@
+"""Learned positions of pictures, carried over to another size of picture: two-dimensional interpolation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from reference_models.blocks.linear import wide
+
+SHARPNESS = -0.75
+"""The cubic kernel's free number, PyTorch's choice; Keys 1981 recommends -0.5."""
+
+
+def interpolated(positions: Tensor, old: tuple[int, int], new: tuple[int, int], special: int = 1) -> Tensor:
+    """[special + rows * columns, d] for `old` (rows, columns) of patches -> the same for `new`.
+
+    The first `special` rows (class token, distillation, registers) stay as they are; the others are laid out as a
+    picture of d channels and resized with bicubic interpolation, pixels as areas, without smoothing, as
+    torch.nn.functional.interpolate(mode="bicubic", align_corners=False) does.
+    Source: Dosovitskiy et al. 2021 (arXiv:2010.11929), section 3.2; bicubic as in DINO (Caron et al. 2021,
+    arXiv:2104.14294). DINO's code stretches by (new + 0.1) / old against rounding, which is left out here: the result
+    has the size that was asked for. It is done once, before training, and not in every pass.
+    Errors: ValueError where the rows are not special + rows * columns.
+    """
+    if len(positions) != special + old[0] * old[1]:
+        raise ValueError(f"positions: expected {special} + {old[0]} * {old[1]} rows, found {len(positions)}")
+    if old == new:
+        return positions
+    grid = wide(positions[special:]).view(*old, -1)
+    grid = _stretched(_stretched(grid, new[0]).transpose(0, 1), new[1]).transpose(0, 1)
+    return torch.cat([positions[:special], grid.flatten(0, 1).to(positions.dtype)])
+
+
+def _stretched(x: Tensor, length: int) -> Tensor:
+    """x [n, ...] -> [length, ...]: a weighted sum of the four nearest each, the edge in place of what lies beyond."""
+    # The middle of pixel i lies at i + 1/2, in units of the old pixels.
+    at = (torch.arange(length, device=x.device, dtype=x.dtype) + 0.5) * len(x) / length - 0.5
+    four = at.floor().long()[:, None] + torch.arange(-1, 3, device=x.device)
+    weights = cubic(at[:, None] - four)
+    return (x[four.clamp(0, len(x) - 1)] * weights.view(*four.shape, *[1] * (x.dim() - 1))).sum(1)
+
+
+def cubic(distance: Tensor) -> Tensor:
+    """The weight of a point at that distance: Keys' cubic convolution kernel, 1 at 0 and 0 at 1 and from 2 on.
+
+    Source: Keys 1981, Cubic convolution interpolation for digital image processing, with a = SHARPNESS.
+    """
+    a, t = SHARPNESS, distance.abs()
+    near = (a + 2) * t**3 - (a + 3) * t**2 + 1
+    far = a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a
+    return torch.where(t <= 1, near, torch.where(t < 2, far, torch.zeros_like(t)))

@@ -1,0 +1,151 @@
+"""One layer: its blocks, with the norms where the placement puts them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from calc.spec import LayerGroup, Node, PerLayerInputs
+from reference_models.blocks import CHANNELS, MIXERS
+from reference_models.blocks.attention import CrossAttention
+from reference_models.blocks.convolution import ConformerConvolution
+from reference_models.blocks.linear import NormLayer
+from reference_models.blocks.per_layer import LayerInput
+from reference_models.cache import LayerCache
+from reference_models.step import Step, recomputed
+from reference_models.support import supported
+
+GROUP = (
+    *("name", "count", "mixer", "cross", "channel", "norm", "placement", "shared", "residual_scale"),
+    *("macaron", "convolution", "out_norm", "first_norm"),
+)
+"""Fields of the spec that are computed here."""
+
+
+class Layer(nn.Module):
+    """Mixer, attention over a source, channel mixer: those that the group has, each with the norms of its placement."""
+
+    cross_attention: Any
+
+    def __init__(self, group: LayerGroup, d_model: int, d_source: int) -> None:
+        super().__init__()
+        supported(group, *GROUP)
+        self.group = group
+        self.blocks: list[str] = []
+        if group.macaron and group.channel is not None:
+            self._add("macaron", module_of(CHANNELS, group.channel)(group.channel, d_model), d_model, "macaron_norm")
+        if group.mixer is not None:
+            mixer = module_of(MIXERS, group.mixer)(group.mixer, d_model)
+            self._add(mixer.name, mixer, d_model, f"{mixer.name}_norm")
+        if group.cross is not None:
+            cross = CrossAttention(group.cross, d_model, d_source)
+            self._add("cross_attention", cross, d_model, "cross_attention_norm")
+        if group.convolution is not None:
+            self._add("convolution", ConformerConvolution(group.convolution, d_model), d_model, "convolution_norm")
+        if group.channel is not None:
+            channel = module_of(CHANNELS, group.channel)(group.channel, d_model)
+            self._add(channel.name, channel, d_model, "channel_norm")
+        if group.out_norm:
+            self.out_norm = NormLayer(group.norm, (d_model,))
+
+    def forward(
+        self, x: Tensor, step: Step, mixer: LayerCache | None = None, cross: LayerCache | None = None
+    ) -> Tensor:
+        """x [batch, seq, d_model] -> the same shape. mixer, cross: what this layer keeps, or None."""
+        if self.group.placement.startswith("parallel"):
+            step = replace(step, stream=x)
+            first, second = self.blocks
+            a = self._norm(first, "norm", x)
+            b = a if self.group.placement == "parallel" else self._norm(second, "norm", x)
+            x = x + self.group.residual_scale * (self._run(first, a, step, mixer) + self._run(second, b, step, None))
+        else:
+            for name in self.blocks:
+                x = self._block(name, x, replace(step, stream=x), cross if name == "cross_attention" else mixer)
+        if self.group.out_norm:
+            x = self.out_norm(x)
+        if step.own_input is None:
+            return x
+        return x + self.per_layer_post_norm(self.per_layer(x, step.own_input))
+
+    def read_own(self, spec: PerLayerInputs, d_model: int) -> None:
+        """Give this layer the block that reads its own input."""
+        self.per_layer = LayerInput(spec, d_model)
+        self.per_layer_post_norm = NormLayer(self.group.norm, (d_model,))
+
+    def new_cache(self, length: int | None) -> LayerCache | None:
+        """What the mixer keeps, still empty."""
+        return None if self.group.mixer is None else self._submodule(self.mixer).new_cache(length)
+
+    def new_cross_cache(self) -> LayerCache | None:
+        """What the attention over a source keeps, still empty."""
+        return None if self.group.cross is None else self.cross_attention.new_cache()
+
+    def _block(self, name: str, x: Tensor, step: Step, cache: LayerCache | None) -> Tensor:
+        placement = self.group.placement
+        normed = placement in ("pre", "sandwich") and (self.group.first_norm or name != self.blocks[0])
+        inner = self._norm(name, "norm", x) if normed else x
+        out = self._run(name, inner, step, cache)
+        if placement in ("output", "sandwich"):
+            out = self._norm(name, "post_norm", out)
+        # Two feed-forward blocks around the others do one's work, half each (Gulati et al. 2020, equation 1).
+        half = self.group.macaron and name in ("macaron", self.channel)
+        x = x + self.group.residual_scale * (0.5 * out if half else out)
+        return self._norm(name, "norm", x) if placement == "post" else x
+
+    def _run(self, name: str, x: Tensor, step: Step, cache: LayerCache | None) -> Tensor:
+        block = self._submodule(name)
+        return block(x, step, cache) if name in (self.mixer, "cross_attention") else block(x, step)
+
+    def _submodule(self, name: str) -> Any:
+        return self.get_submodule(name)
+
+    def _norm(self, block: str, which: str, x: Tensor) -> Tensor:
+        return self.get_submodule(f"{self._stem(block)}_{which}")(x)
+
+    def _stem(self, block: str) -> str:
+        return "channel" if block == self.channel else block
+
+    @property
+    def mixer(self) -> str:
+        """The name of the mixer, the first of the blocks but for a channel mixer ahead of it."""
+        return self.blocks[1 if self.group.macaron else 0] if self.group.mixer is not None else ""
+
+    @property
+    def channel(self) -> str | None:
+        """The name of the channel mixer, the last of the blocks."""
+        return None if self.group.channel is None else self.blocks[-1]
+
+    def _add(self, name: str, block: nn.Module, d_model: int, norm: str) -> None:
+        placement = self.group.placement
+        bare = not self.group.first_norm and not self.blocks
+        if placement not in ("output",) and not (placement == "parallel" and self.blocks) and not bare:
+            self.add_module(norm, NormLayer(self.group.norm, (d_model,)))
+        self.add_module(name, block)
+        self.blocks.append(name)
+        if placement in ("output", "sandwich"):
+            self.add_module(norm.replace("_norm", "_post_norm"), NormLayer(self.group.norm, (d_model,)))
+
+
+def run_layer(layer: Layer, x: Tensor, step: Step, mixer: LayerCache | None, cross: LayerCache | None) -> Tensor:
+    """One layer, whose inner tensors are computed again going back where `step.checkpointing` says so."""
+    if step.checkpointing not in ("full", "full-early-stop"):
+        return layer(x, step, mixer, cross)
+    own: list[Step] = []
+
+    def run(x: Tensor) -> Tensor:
+        own.append(step.fresh())
+        return layer(x, own[-1], mixer, cross)
+
+    x = recomputed(run, x, early_stop=step.checkpointing == "full-early-stop")
+    step.take(own[0])
+    return x
+
+
+def module_of(table: dict[type[Node], Any], node: Node) -> Any:
+    """The module that a table says twins `node`. Errors: NotImplementedError where it says none."""
+    if type(node) not in table:
+        name = type(node).__name__
+        raise NotImplementedError(f"{name}: no module yet; reference_models/README.md says how to add one")
+    return table[type(node)]

@@ -1,0 +1,133 @@
+"""Stacks of layers: what turns an input into vectors, the layers, and what reads the last of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from calc.spec import Stack, Tower
+from reference_models.blocks import FRONTS
+from reference_models.blocks.embedding import Dense
+from reference_models.blocks.linear import NormLayer
+from reference_models.blocks.per_layer import LayerInputs
+from reference_models.blocks.projector import Projection
+from reference_models.blocks.relative import RelativeBias
+from reference_models.cache import Cache
+from reference_models.layer import Layer, module_of, run_layer
+from reference_models.step import Step
+from reference_models.support import supported
+
+STACK = (
+    *("d_model", "embedding", "layers", "schedule", "final_norm", "heads", "per_layer", "projectors"),
+    *("name", "family", "vocab_size", "max_seq_len", "head", "encoder", "vision", "contrast", "mtp", "notes"),
+)
+"""Fields of the specs that are computed here; `mtp`, the modules that predict further tokens, is left out on purpose:
+`calc` counts them apart, and so do released models leave them out."""
+
+
+class StackOfLayers(nn.Module):
+    """Front, layers, final norm and the dense layers behind it."""
+
+    # Any: nn.Module knows its children only at run time. `layers` is a ModuleList of Layer.
+    embedding: Any
+    layers: Any
+
+    def __init__(self, spec: Stack, vocab_size: int | None, d_source: int = 0) -> None:
+        super().__init__()
+        supported(spec, *STACK)
+        self.spec = spec
+        self.embedding = module_of(FRONTS, spec.embedding)(spec.embedding, vocab_size, spec.d_model)
+        if spec.relative_bias is not None:
+            self.relative_bias = RelativeBias(*spec.relative_bias)
+        self.layers = nn.ModuleList(_layers(spec, d_source))
+        if spec.per_layer is not None:
+            self.per_layer = LayerInputs(spec.per_layer, spec.layers[0].norm, spec.d_model, len(self.layers))
+        if spec.final_norm is not None:
+            self.final_norm = NormLayer(spec.final_norm, (spec.d_model,))
+        for each in spec.heads:
+            self.add_module(each.name, Dense(each, spec.d_model))
+
+    def embed(self, inputs: Tensor, step: Step) -> tuple[Tensor, Step]:
+        """The first vectors, and the step as the layers see it: a front may give more vectors than it read."""
+        x = self.embedding(inputs, step)
+        if self.spec.per_layer is not None:
+            step = replace(step, own_input=self.per_layer(inputs, x))
+        if x.shape[1] == step.positions.shape[-1]:
+            return x, step
+        start = step.start * getattr(self.spec.embedding, "vectors", 1)
+        return x, replace(step, start=start, positions=torch.arange(start, start + x.shape[1], device=x.device)[None])
+
+    def run(self, x: Tensor, step: Step, cache: Cache | None = None) -> Tensor:
+        """x [batch, n, d_model] through all layers and the final norm."""
+        if step.need_hidden:
+            step.hidden.append(x)
+        if self.spec.relative_bias is not None:
+            step = replace(step, relative=self.relative_bias)
+        if any(getattr(layer.group.mixer, "kv", "own") == "earlier" for layer in self.layers):
+            step = replace(step, lent={})
+        nothing: Sequence[None] = [None] * len(self.layers)
+        mixers, crosses = (nothing, nothing) if cache is None else (cache.mixers, cache.cross)
+        for i, (layer, mixer, cross) in enumerate(zip(self.layers, mixers, crosses, strict=True)):
+            own = step if step.own_input is None else replace(step, own_input=step.own_input[:, :, i])
+            x = run_layer(layer, x, own, mixer, cross)
+            if step.image_at is not None and i < len(step.deep):
+                x = x + torch.zeros_like(x).masked_scatter(step.image_at[..., None], step.deep[i].to(x.dtype))
+            if step.need_hidden:
+                step.hidden.append(x)
+        return x if self.spec.final_norm is None else self.final_norm(x)
+
+    def read(self, x: Tensor) -> dict[str, Tensor]:
+        """What each dense layer behind the stack makes of x, by name."""
+        results: dict[str, Tensor] = {}
+        for each in self.spec.heads:
+            results[each.name] = self.get_submodule(each.name)(x if each.reads is None else results[each.reads])
+        return results
+
+
+class TowerOfLayers(StackOfLayers):
+    """A stack beside the main one; it keeps no cache. d_reader: width of the stack that reads its projectors."""
+
+    def __init__(self, spec: Tower, vocab_size: int | None, d_reader: int) -> None:
+        super().__init__(spec, vocab_size)
+        self.tower = spec
+        for each in spec.projectors:
+            made = [Projection(each, spec.d_model, d_reader) for _ in each.depths or (0,)]
+            self.add_module(each.name, nn.ModuleList(made) if each.depths else made[0])
+
+    def forward(self, inputs: Tensor, step: Step) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """(the layers' result after the final norm, what the last dense layer or projector behind it makes of that,
+        what projectors make of the layers that they read)."""
+        x, step = self.embed(inputs, step)
+        if any(each.depths for each in self.tower.projectors):
+            step = replace(step, need_hidden=True, hidden=[])
+        x = self.run(x, step)
+        results = self.read(x)
+        end, deep = results[self.spec.heads[-1].name] if results else x, []
+        for each in self.tower.projectors:
+            module = self.get_submodule(each.name)
+            if isinstance(module, nn.ModuleList):
+                deep += [one(step.hidden[depth + 1]) for one, depth in zip(module, each.depths, strict=True)]
+            else:
+                end = module(x)
+        return x, end, deep
+
+
+def _layers(spec: Stack, d_source: int) -> list[Layer]:
+    """The layers in the order they run; a group that shares its weights is one layer in several places."""
+    groups = {group.name: group for group in spec.layers}
+    order = spec.schedule or tuple(group.name for group in spec.layers for _ in range(group.count))
+    shared: dict[str, Layer] = {}
+    made: list[Layer] = []
+    for name in order:
+        layer = shared.get(name) or Layer(groups[name], spec.d_model, d_source)
+        if groups[name].shared:
+            shared[name] = layer
+        made.append(layer)
+    if spec.per_layer is not None:
+        for layer in made:
+            layer.read_own(spec.per_layer, spec.d_model)
+    return made

@@ -1,0 +1,50 @@
+"""Hugging Face's names of parameter tensors in latent and compressed attention and large mixtures of experts, as ours.
+
+Rules as in `renaming.IN_LAYER`.
+"""
+
+from __future__ import annotations
+
+LATENT = {"deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "minicpm3", "glm_moe_dsa"}
+V4 = {"deepseek_v4"}
+MINIMAX = {"minimax"}
+
+Rule = tuple[set[str] | None, str, tuple[str, ...]]
+
+
+def _v4(theirs: str, ours: str) -> tuple[Rule, ...]:
+    """What makes entries, in attention and in its indexer."""
+    return (
+        (V4, rf"self_attn\.{theirs}\.(kv_proj|gate_proj|kv_norm)\.weight", (rf"attention.{ours}.\1.weight",)),
+        (V4, rf"self_attn\.{theirs}\.position_bias", (f"attention.{ours}.position_bias",)),
+    )
+
+
+IN_LAYER: tuple[Rule, ...] = (
+    (LATENT, r"self_attn\.(q_a|kv_a)_proj(?:_with_mqa)?\.(\w+)", (r"attention.\1_proj.\2",)),
+    (LATENT, r"self_attn\.(q_a|kv_a)_layernorm\.weight", (r"attention.\1_norm.weight",)),
+    (LATENT, r"self_attn\.(q_b|kv_b)_proj\.weight", (r"attention.\1_proj.weight",)),
+    (LATENT, r"self_attn\.indexer\.wq_b\.weight", ("attention.indexer.q_b_proj.weight",)),
+    (LATENT, r"self_attn\.indexer\.wk\.weight", ("attention.indexer.k_proj.weight",)),
+    (LATENT, r"self_attn\.indexer\.(k_norm|weights_proj)\.(\w+)", (r"attention.indexer.\1.\2",)),
+    (V4, r"self_attn\.(q_a_proj|q_a_norm|q_b_proj|kv_proj|kv_norm|o_a_proj|o_b_proj)\.weight", (r"attention.\1.weight",)),
+    *_v4(r"compressor", "compressor"),
+    *_v4(r"compressor\.indexer", "compressor.indexer"),
+    (V4, r"self_attn\.compressor\.indexer\.q_b_proj\.weight", ("attention.compressor.indexer.q_b_proj.weight",)),
+    (V4, r"self_attn\.compressor\.indexer\.scorer\.weights_proj\.weight", ("attention.compressor.indexer.weights_proj.weight",)),
+    (V4, r"attn_hc\.fn", ("mixer_streams.weights.weight",)),
+    (V4, r"attn_hc\.(base|scale)", (r"mixer_streams.\1",)),
+    (V4, r"ffn_hc\.fn", ("channel_streams.weights.weight",)),
+    (V4, r"ffn_hc\.(base|scale)", (r"channel_streams.\1",)),
+    (MINIMAX, r"input_layernorm\.weight", ("attention_norm.weight", "linear_attention_norm.weight")),
+    (MINIMAX, r"self_attn\.qkv_proj\.weight", ("linear_attention.qkv_proj.weight",)),
+    (MINIMAX, r"self_attn\.norm\.weight", ("linear_attention.norm.weight",)),
+    (MINIMAX, r"self_attn\.output_gate\.weight", ("linear_attention.gate_proj.weight",)),
+    (MINIMAX, r"self_attn\.out_proj\.weight", ("linear_attention.o_proj.weight",)),
+    (None, r"mlp\.shared_experts\.(\w+)\.weight", (r"moe.shared_expert.\1.weight",)),
+)
+
+OUTSIDE: tuple[tuple[str, str], ...] = (
+    (r"model\.hc_head\.hc_fn", "collapse.weights.weight"),
+    (r"model\.hc_head\.hc_(base|scale)", r"collapse.\1"),
+)

@@ -1,0 +1,193 @@
+"""Latent and compressed attention and large mixtures of experts against transformers' own classes, at small size.
+
+Counted there: elements of each parameter; FLOPs of matrix products of a sequence, of going back and of one more token;
+bytes of everything in the cache.
+"""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+from calc.architectures import from_config  # noqa: E402
+from calc.errors import Refused  # noqa: E402
+from calc.load import Load  # noqa: E402
+from calc.quantities.flops import forward, training  # noqa: E402
+from calc.quantities.kv_cache import kv_cache  # noqa: E402
+from calc.quantities.parameters import parameter_shapes, parameters  # noqa: E402
+from tests.architectures.cases_latent import EXPERTS, GQA, INDEXED, LATENT_CASES, MIXTRAL, V2, V3, V4  # noqa: E402
+from tests.architectures.renaming import compare  # noqa: E402
+
+BATCH, SEQ = 2, 11
+CASES = [(model_type, config) for model_type, configs in LATENT_CASES.items() for config in configs]
+each_case = pytest.mark.parametrize(("model_type", "config"), CASES)
+
+
+def build(model_type: str, config: dict[str, Any]) -> Any:
+    """transformers' model on the CPU: which experts run depends on values."""
+    special = {"pad_token_id": None, "bos_token_id": 1, "eos_token_id": 1}
+    parsed = transformers.AutoConfig.for_model(model_type, **(special | config))
+    torch.manual_seed(0)
+    auto = transformers.AutoModelForCausalLM
+    return auto.from_config(parsed, attn_implementation="eager", experts_implementation="batched_mm").eval()
+
+
+def new_cache(model: Any) -> Any:
+    """MiniMax takes no cache but its own."""
+    if model.config.model_type == "minimax":
+        from transformers.models.minimax.modeling_minimax import MiniMaxCache
+
+        return MiniMaxCache()
+    return transformers.DynamicCache(config=model.config)
+
+
+def count(run: Any) -> int:
+    with FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops()
+
+
+def held(cache: Any) -> int:
+    """Bytes of everything in the cache, a tensor that is both keys and values twice."""
+    found = [state for state in getattr(cache, "linear_cache", []) if torch.is_tensor(state)]
+    for layer in cache.layers:
+        found += [getattr(layer, name, None) for name in ("keys", "values", "indexer_keys")]
+        for name in ("buffer_kv", "buffer_gate", "compressed_kv", "overlap_kv", "overlap_gate"):
+            found += list(getattr(layer, name, {}).values())
+    return sum(tensor.numel() * tensor.element_size() for tensor in found if tensor is not None)
+
+
+def ids(seq: int) -> Any:
+    return torch.ones(BATCH, seq, dtype=torch.long)
+
+
+@each_case
+def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
+    model = build(model_type, config)
+    theirs = {path: parameter.numel() for path, parameter in model.named_parameters()}
+    cache = new_cache(model)
+    with torch.no_grad():
+        once = count(lambda: model(ids(SEQ), past_key_values=cache, use_cache=True))
+        bytes_held = held(cache)
+        one = count(lambda: model(ids(1), past_key_values=cache, use_cache=True))
+    saved = json.loads(model.config.to_json_string(use_diff=False))
+    # The config as people write it; then as transformers saves it, all defaults written.
+    for raw in ({"model_type": model_type, **config}, saved):
+        spec = from_config(raw)
+        ours = {path: prod(shape) for path, shape in parameter_shapes(spec).items()}
+        assert compare(theirs, ours, model_type) == {}
+        assert forward(spec, Load(batch=BATCH, seq=SEQ)).total == once
+        assert forward(spec, Load(batch=BATCH, seq=1, context=SEQ, decode=True)).total == one
+        assert kv_cache(spec, BATCH, SEQ, "fp32", "cache").total_bytes == bytes_held
+
+
+@each_case
+def test_going_back(model_type: str, config: dict[str, Any]) -> None:
+    model, spec = build(model_type, config), from_config({"model_type": model_type, **config})
+    both = count(lambda: model(ids(SEQ), use_cache=False).logits.sum().backward())
+    assert training(spec, Load(batch=BATCH, seq=SEQ)).total == both
+
+
+@pytest.mark.parametrize("model_type", ["deepseek_v3", "glm4_moe"])
+def test_modules_for_further_tokens(model_type: str) -> None:
+    from transformers.modeling_layers import MtpModel
+
+    config = LATENT_CASES[model_type][0] | {"num_nextn_predict_layers": 2}
+    model = build(model_type, config)
+    theirs = MtpModel(model, 2)
+    spec = from_config({"model_type": model_type, **config})
+    own = sum(p.numel() for name, p in theirs.named_parameters() if name.startswith("layers."))
+    assert parameters(spec, mtp=True) == parameters(spec) | {"mtp": own}
+    assert sum(prod(s) for s in parameter_shapes(spec, mtp=True).values()) == sum(parameters(spec).values()) + own
+
+    def run() -> None:
+        embedded, last = model.get_input_embeddings()(ids(SEQ)), torch.zeros(BATCH, SEQ, 32)
+        turned = model.model.rotary_emb(last, torch.arange(SEQ)[None])
+        for layer in theirs.layers:
+            last = layer(embedded, last, turned, None, None, None)
+            model.lm_head(last)
+
+    counted = [forward(spec, Load(batch=BATCH, seq=SEQ, mtp=mtp)).total for mtp in (False, True)]
+    assert counted[1] - counted[0] == count(run)
+
+
+def test_modules_for_further_tokens_only_where_they_are_known() -> None:
+    with pytest.raises(Refused) as caught:
+        parameters(from_config({"model_type": "minicpm3", **LATENT_CASES["minicpm3"][0]}), mtp=True)
+    assert caught.value.field == "mtp"
+
+
+def test_absorbed_decoding() -> None:
+    """The latent in place of keys and values: one product more for queries and results, none for cached tokens."""
+    spec = from_config({"model_type": "deepseek_v3", **V3})
+    heads, layers, context = 4, 4, 20
+    rank, rope, nope, value = 10, 4, 6, 5
+    one = {"seq": 1, "context": context, "decode": True}
+    expanded, absorbed = (forward(spec, Load(**one, absorbed=absorbed)) for absorbed in (False, True))
+    assert absorbed.attention == 2 * layers * heads * (context + 1) * (2 * rank + rope)
+    assert expanded.linear - absorbed.linear == 2 * layers * context * rank * heads * (nope + value)
+
+
+def test_only_an_exact_count_knows_which_tokens_are_chosen() -> None:
+    config = {"model_type": "deepseek_v32", **V3, **INDEXED}
+    chosen, plain = from_config(config), from_config({"model_type": "deepseek_v3", **V3})
+    indexer = forward(chosen, Load(seq=SEQ)).attention - forward(plain, Load(seq=SEQ)).attention
+    assert indexer == 2 * 4 * 3 * (6 + 1) * SEQ * SEQ
+    keys = sum(min(i, 5) for i in range(1, SEQ + 1))
+    exact = forward(chosen, Load(seq=SEQ, scores="causal-exact")).attention
+    assert exact == 2 * 4 * (3 * 7 * SEQ * (SEQ + 1) // 2 + 4 * (10 + 5) * keys)
+
+
+@pytest.mark.parametrize("scores", ["full", "causal-half", "causal-exact"])
+def test_pairs_of_tokens_and_entries(scores: Any) -> None:
+    for context, seq, stride, top_k in ((0, 23, 4, None), (9, 14, 4, None), (0, 40, 4, 3), (30, 9, 4, 3)):
+        load = Load(seq=seq, context=context, scores=scores)
+        whole, before = (context + seq) // stride, context // stride
+        seen = [min(i // stride, top_k or whole) for i in range(context + 1, context + seq + 1)]
+        expected = {"full": 2 * seq * whole, "causal-half": seq * (whole + before), "causal-exact": 2 * sum(seen)}
+        assert load.twice_entries(stride, top_k) == expected[scores]
+
+
+def test_bytes_between_two_entries() -> None:
+    """What waits for its entry grows and shrinks; a token's share of an entry does not."""
+    spec = from_config({"model_type": "deepseek_v4", **V4})
+    caches = [kv_cache(spec, 1, seq, "fp16", "cache") for seq in range(12, 29)]
+    assert {cache.bytes_per_token for cache in caches} == {caches[0].bytes_per_token}
+    assert caches[-1].total_bytes - caches[0].total_bytes == caches[0].bytes_per_token * 16
+
+
+@pytest.mark.parametrize(
+    ("model_type", "config", "field"),
+    [
+        ("deepseek_v2", V2 | {"mlp_bias": True}, "mlp_bias"),
+        ("deepseek_v2", {k: v for k, v in V2.items() if k != "kv_lora_rank"}, "kv_lora_rank"),
+        ("deepseek_v3", V3 | {"num_key_value_heads": 2}, "num_key_value_heads"),
+        ("deepseek_v3", V3 | {"moe_layer_freq": 2}, "moe_layer_freq"),
+        ("deepseek_v3", V3 | {"n_group": 3}, "groups"),
+        ("deepseek_v32", V3 | INDEXED | {"q_lora_rank": None}, "q_lora_rank"),
+        ("deepseek_v32", V3 | INDEXED | {"index_head_dim": 2}, "d_head"),
+        ("glm_moe_dsa", V3 | INDEXED | {"indexer_types": ["shared", "full", "full", "full"]}, "indexer_types"),
+        ("glm_moe_dsa", V3 | INDEXED | {"index_topk_pattern": "FS"}, "index_topk_pattern"),
+        ("deepseek_v4", V4 | {"num_key_value_heads": 2}, "num_key_value_heads"),
+        ("deepseek_v4", V4 | {"compress_ratios": [128, 8, 8, 8, 8]}, "compress_ratios"),
+        ("deepseek_v4", V4 | {"o_groups": 3}, "n_out_groups"),
+        ("glm4_moe", GQA | EXPERTS | {"sliding_window": 4}, "sliding_window"),
+        ("minimax", GQA | MIXTRAL | {"hidden_act": "gelu"}, "hidden_act"),
+        ("minimax_m2", GQA | MIXTRAL | {"use_qk_norm": False}, "use_qk_norm"),
+        ("mimo_v2_flash", GQA | EXPERTS | {"swa_head_dim": 16}, "swa_head_dim"),
+        ("mimo_v2_flash", GQA | EXPERTS | {"hybrid_layer_pattern": [0, 0, 1, 1]}, "hybrid_layer_pattern"),
+        ("mimo_v2_flash", GQA | EXPERTS | {"num_key_value_heads": 4}, "num_key_value_heads"),
+    ],
+)
+def test_refused(model_type: str, config: dict[str, Any], field: str) -> None:
+    with pytest.raises(Refused) as caught:
+        from_config({"model_type": model_type, **config})
+    assert caught.value.field == field

@@ -1,0 +1,85 @@
+"""Adapters twice: what trains, what every pass and going back cost, and what they compute."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from calc.load import Load  # noqa: E402
+from calc.quantities.flops import forward, training  # noqa: E402
+from calc.quantities.kv_cache import kv_cache  # noqa: E402
+from calc.quantities.parameters import parameter_shapes, parameters  # noqa: E402
+from calc.query import CHECKPOINTING  # noqa: E402
+from calc.spec import Adapter, Attention, Bottleneck, Lora, ModelSpec, Prefix, Prompt, Shorthand  # noqa: E402
+from harness.counter import count  # noqa: E402
+from reference_models import build  # noqa: E402
+from reference_models.adapters import adapt, merge  # noqa: E402
+from reference_models.inputs import example  # noqa: E402
+from tests.reference_models.test_counts import encoder_decoders, shallow  # noqa: E402
+from tests.strategies import specs  # noqa: E402
+
+BATCH, SEQ, N = 2, 7, 3
+MATRICES = ("q_proj", "k_proj", "v_proj", "qkv_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "router")
+TINY = Shorthand(d_model=16, n_layers=3, n_heads=4, n_kv_heads=2, vocab_size=31, position="rope", max_seq_len=64)
+
+
+def check(spec: ModelSpec, adapter: Adapter, checkpointing: str) -> None:
+    """Trained weights by path, FLOPs of a forward pass and of a training step, to the integer."""
+    described = spec.model_copy(update={"adapter": adapter})
+    model = adapt(build(spec, "meta", torch.bfloat16), adapter)
+    own = {name: tuple(p.shape) for name, p in model.named_parameters()}
+    assert own == parameter_shapes(described)
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    assert trained == sum(parameters(described, trainable=True).values())
+    load = Load(batch=BATCH, seq=SEQ, source=3)
+    arguments = example(model, BATCH, SEQ, source=3)
+    assert count(lambda: model(**arguments)) == forward(described, load).total
+
+    def step() -> None:
+        model(**arguments, checkpointing=checkpointing).logits.sum().backward()
+
+    assert count(step) == training(described, load, checkpointing).total
+
+
+@st.composite
+def loras(draw: st.DrawFn, spec: ModelSpec) -> Lora:
+    """Any of the matrices that the model has."""
+    names = {path.split(".")[-2] for path in parameter_shapes(spec) if "layers." in path}
+    there = sorted(names & set(MATRICES))
+    return Lora(rank=draw(st.integers(1, 5)), targets=tuple(draw(st.lists(st.sampled_from(there), min_size=1, unique=True))))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data(), specs(), st.sampled_from(CHECKPOINTING))
+def test_lora_on_random_decoders(data: st.DataObject, spec: ModelSpec, checkpointing: str) -> None:
+    spec = shallow(spec, data.draw(st.integers(1, 3)))
+    check(spec, data.draw(loras(spec)), checkpointing)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data(), encoder_decoders(), st.sampled_from(CHECKPOINTING))
+def test_lora_on_random_encoder_decoders(data: st.DataObject, spec: ModelSpec, checkpointing: str) -> None:
+    spec = shallow(spec)
+    check(spec, data.draw(loras(spec)), checkpointing)
+
+
+@settings(max_examples=15, deadline=None)
+@given(specs(), st.sampled_from(CHECKPOINTING), st.sampled_from([Bottleneck(width=5), Prompt(length=N)]))
+def test_bottlenecks_and_prompts_on_random_decoders(spec: ModelSpec, checkpointing: str, adapter: Adapter) -> None:
+    check(shallow(spec), adapter, checkpointing)
+
+
+@settings(max_examples=15, deadline=None)
+@given(specs(), st.sampled_from(CHECKPOINTING))
+def test_prefixes_on_random_decoders(spec: ModelSpec, checkpointing: str) -> None:
+    spec = shallow(spec)
+    kept = tuple(group.model_copy(update={"mixer": _plain(group.mixer)}) for group in spec.layers)
+    check(spec.model_copy(update={"layers": kept}), Prefix(length=N), checkpointing)
+
+
+def _plain(mixer: Attention) -> Attention:
+    return mixer.model_copy(update={"position": "rope"})

@@ -1,0 +1,212 @@
+"""Twins of the models of pictures, sound and tables: counts against `calc`, outputs against transformers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import calc  # noqa: E402
+from calc.architectures import from_config  # noqa: E402
+from calc.load import Load  # noqa: E402
+from calc.quantities.flops import forward, training  # noqa: E402
+from calc.quantities.parameters import parameter_shapes  # noqa: E402
+from calc.query import CHECKPOINTING  # noqa: E402
+from calc.spec import ModelSpec, Patches  # noqa: E402
+from harness.counter import count  # noqa: E402
+from reference_models import build  # noqa: E402
+from reference_models.blocks.distances import shifted  # noqa: E402
+from reference_models.blocks.patches import PatchEmbedding  # noqa: E402
+from reference_models.inputs import example  # noqa: E402
+from reference_models.step import Step  # noqa: E402
+from tests.architectures.cases_media import MEDIA, media_cases  # noqa: E402
+from tests.architectures.renaming import rename  # noqa: E402
+from tests.architectures.test_media import BATCH, SEQ, inputs  # noqa: E402
+from tests.architectures.test_media import build as transformers_model  # noqa: E402
+
+SAMPLES = 400
+PRESETS = ("conformer-s", "conformer-aed", "ft-transformer", "ast-base", "speech-transformer-m")
+
+
+def check(spec: ModelSpec, checkpointing: str = "none") -> None:
+    """Parameters by path, FLOPs of one pass and of forward with backward over everything that comes out."""
+    model = build(spec, "meta", torch.bfloat16)
+    assert {name: tuple(p.shape) for name, p in model.named_parameters()} == parameter_shapes(spec)
+    load, arguments = loaded(spec, model)
+    assert count(lambda: model(**arguments)) == forward(spec, load).total
+
+    def step() -> None:
+        results = model(**arguments, checkpointing=checkpointing).results
+        torch.stack([each.float().sum() for each in results]).sum().backward()
+
+    assert count(step) == training(spec, load, checkpointing).total
+
+
+def loaded(spec: ModelSpec, model: Any) -> tuple[Load, dict[str, Any]]:
+    """The load of BATCH inputs, and the arguments that make the twin run them."""
+    source = None
+    if getattr((spec.encoder or spec).embedding, "kind", "") == "frames":
+        source = SAMPLES
+    images = 0 if spec.vision is None else 3
+    seq = SEQ if spec.reads_tokens or source is None else SAMPLES
+    return Load(batch=BATCH, seq=SEQ, source=source, images=images), example(
+        model, BATCH, seq, source=source, images=images
+    )
+
+
+@pytest.mark.parametrize(("model_type", "name", "config"), media_cases())
+def test_counts_of_every_class(model_type: str, name: str, config: dict[str, Any]) -> None:
+    check(from_config({"model_type": model_type, "architectures": [name], **config}))
+
+
+@pytest.mark.parametrize("checkpointing", CHECKPOINTING[1:])
+@pytest.mark.parametrize("model_type", ["vit", "clip", "whisper", "wav2vec2-conformer", "detr"])
+def test_counts_with_checkpointing(model_type: str, checkpointing: str) -> None:
+    check(from_config({"model_type": model_type, **MEDIA[model_type][0]}), checkpointing)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_counts_of_presets(name: str) -> None:
+    """Whole, since groups of layers that stand one after another are few."""
+    check(calc.load_model(name))
+
+
+@pytest.mark.parametrize("model_type", ["whisper", "speech_to_text"])
+def test_decoding_is_counted(model_type: str) -> None:
+    """The sound is read once; then one token at a time reads its keys and values."""
+    spec = from_config({"model_type": model_type, **MEDIA[model_type][0]})
+    model = build(spec, "meta", torch.bfloat16)
+    cache = model.new_cache()
+    with torch.no_grad():
+        model(**example(model, BATCH, SEQ, source=50), cache=cache)
+        one = example(model, BATCH, 1, decode=True)
+        load = Load(batch=BATCH, seq=1, context=SEQ, decode=True, source=50)
+        assert count(lambda: model(**one, cache=cache)) == forward(spec, load).total
+
+
+def copied(model_type: str, name: str, config: dict[str, Any]) -> tuple[Any, Any]:
+    """(transformers' model, ours with its weights), both in float64."""
+    theirs = transformers_model(model_type, name, config).double()
+    raw = {"model_type": model_type, "architectures": [name], **config}
+    ours = build(from_config(raw)).double().eval()
+    rules = "wav2vec2-stable" if config.get("do_stable_layer_norm") else model_type
+    gathered: dict[str, list[Any]] = {}
+    for path, tensor in theirs.named_parameters():
+        (mine,) = rename(path, rules)
+        gathered.setdefault(mine, []).append(tensor.detach())
+    with torch.no_grad():
+        for path, parameter in ours.named_parameters():
+            parameter.copy_(own_of(path, parameter, gathered))
+    return theirs, ours
+
+
+def own_of(path: str, parameter: Any, gathered: dict[str, list[Any]]) -> Any:
+    """transformers' tensor of ours: several of them side by side, or the next one of a bundle of many."""
+    if path in gathered:
+        return torch.cat([each.reshape(-1) for each in gathered[path]]).view_as(parameter)
+    bundle = next(key for key in gathered if "*" in key and path.startswith(key.split("*")[0]) and _end(key, path))
+    return gathered[bundle].pop(0).view_as(parameter)
+
+
+def _end(bundle: str, path: str) -> bool:
+    return path.endswith(bundle.split("*")[1])
+
+
+SAME = [
+    ("vit", "ViTForImageClassification", {}, "logits"),
+    ("vit", "ViTModel", {"image_size": [16, 24], "patch_size": [8, 6]}, "last_hidden_state"),
+    ("deit", "DeiTForImageClassificationWithTeacher", {}, "cls_logits"),
+    ("audio-spectrogram-transformer", "ASTForAudioClassification", {}, "logits"),
+    ("whisper", "WhisperForConditionalGeneration", {}, "logits"),
+    ("speech_to_text", "Speech2TextForConditionalGeneration", {"scale_embedding": False}, None),
+    ("wav2vec2", "Wav2Vec2ForCTC", {}, "logits"),
+    ("wav2vec2", "Wav2Vec2ForSequenceClassification", {"feat_extract_norm": "layer", "conv_bias": True}, "logits"),
+    ("wav2vec2", "Wav2Vec2ForCTC", {"do_stable_layer_norm": True, "feat_extract_norm": "layer"}, "logits"),
+    ("wav2vec2-conformer", "Wav2Vec2ConformerForCTC", {}, "logits"),
+    ("wav2vec2-conformer", "Wav2Vec2ConformerForCTC", {"position_embeddings_type": None}, "logits"),
+    ("clip", "CLIPModel", {}, "logits_per_text"),
+]
+
+
+@pytest.mark.parametrize(("model_type", "name", "change", "what"), SAME)
+def test_same_as_transformers(model_type: str, name: str, change: dict[str, Any], what: str | None) -> None:
+    theirs, ours = copied(model_type, name, MEDIA[model_type][0] | change)
+    given, _ = inputs(model_type, theirs.config)
+    given = {key: value.double() if value.is_floating_point() else value for key, value in given.items()}
+    with torch.no_grad():
+        expected = theirs(**given)
+        out = ours(**our_arguments(model_type, given))
+    if what is None:
+        pytest.skip("its fixed positions put all sines before all cosines")
+    heads = list(out.heads.values())
+    found = {
+        "logits": out.logits if out.logits is not None else heads[-1] if heads else None,
+        "cls_logits": heads[0] if heads else None,
+        "last_hidden_state": out.last,
+        "logits_per_text": out.similarity,
+    }[what]
+    torch.testing.assert_close(found, expected[what], rtol=1e-5, atol=1e-6)
+
+
+def our_arguments(model_type: str, given: dict[str, Any]) -> dict[str, Any]:
+    """What our model's forward takes in place of transformers' inputs: frames stand in rows, spectrograms in planes."""
+    match model_type:
+        case "clip":
+            return {"inputs": given["input_ids"], "images": given["pixel_values"]}
+        case "whisper":
+            return {"inputs": given["decoder_input_ids"], "source": given["input_features"].transpose(1, 2)}
+        case "speech_to_text":
+            return {"inputs": given["decoder_input_ids"], "source": given["input_features"]}
+        case "audio-spectrogram-transformer":
+            return {"inputs": given["input_values"].transpose(1, 2)[:, None]}
+    return {"inputs": given["pixel_values"] if "pixel_values" in given else given["input_values"][..., None]}
+
+
+def test_scores_of_distances_stand_at_their_keys() -> None:
+    """Row i, column j of the result is the score of distance i - j; distances run from 3 down to -3."""
+    scores = torch.arange(3, -4, -1).expand(1, 4, 7)
+    places = torch.arange(4)
+    assert torch.equal(shifted(scores)[0], places[:, None] - places)
+
+
+def test_positions_follow_the_picture() -> None:
+    """At its own size as they are; at twice the size every patch lies between its old neighbours; the class stays."""
+    torch.manual_seed(0)
+    spec = Patches(height=8, width=8, patch_height=2, patch_width=2, n_special=1, n_positions=17)
+    front = PatchEmbedding(spec, None, 6)
+    step = Step(torch.arange(1)[None])
+    assert front(torch.zeros(2, 3, 8, 8), step).shape == (2, 17, 6)
+    assert torch.equal(front.positions(4, 4), front.position.weight)
+    larger = front.positions(8, 4)
+    assert larger.shape == (33, 6)
+    assert torch.equal(larger[0], front.position.weight[0])
+    assert front(torch.zeros(2, 3, 16, 8), step).shape == (2, 33, 6)
+
+
+def test_masked_steps_are_replaced() -> None:
+    """wav2vec 2.0's learned vector stands where the mask says, whatever the sound was."""
+    torch.manual_seed(0)
+    spec = from_config({"model_type": "wav2vec2", **MEDIA["wav2vec2"][0]})
+    front = build(spec).eval().embedding
+    sound = torch.randn(1, 200, 1)
+    steps = front(sound, Step(torch.arange(1)[None])).shape[1]
+    everything = torch.ones(1, steps, dtype=torch.bool)
+    a, b = (front(x, Step(torch.arange(1)[None], masked=everything)) for x in (sound, torch.randn(1, 200, 1)))
+    torch.testing.assert_close(a, b)
+
+
+def test_targets_are_entries_of_the_codebooks() -> None:
+    torch.manual_seed(0)
+    spec = from_config({"model_type": "wav2vec2", **MEDIA["wav2vec2"][0]})
+    model = build(spec).double()
+    out = model(torch.randn(2, 200, 1).double())
+    (targets,) = out.step.targets
+    quantizer = model.embedding.quantizer
+    entries = quantizer.codevectors.unflatten(0, (2, -1))
+    every = torch.stack([quantizer.project(torch.cat([a, b])) for a in entries[0] for b in entries[1]])
+    assert torch.cdist(targets.flatten(0, 1), every).min(1).values.max() < 1e-5
+    targets.sum().backward()
+    assert quantizer.scores.weight.grad.abs().sum() > 0

@@ -1,0 +1,171 @@
+"""Mixers with a state in place of keys and values: counts to the integer, and the same results however they are run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from calc.architectures import from_config  # noqa: E402
+from calc.query import CHECKPOINTING  # noqa: E402
+from calc.spec import DeltaNet, LayerGroup, LinearAttention, Mamba, Mamba2, ModelSpec, Node, Norm  # noqa: E402
+from reference_models import Model, build  # noqa: E402
+from reference_models.blocks import delta_net, linear_attention, mamba, mamba2  # noqa: E402
+from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
+from tests.architectures.renaming import rename  # noqa: E402
+from tests.reference_models.test_counts import check  # noqa: E402
+from tests.strategies import channels, norms, recurrent  # noqa: E402
+
+MIXERS: dict[str, Node] = {
+    "mamba": Mamba(d_inner=20, d_state=5, dt_rank=3),
+    "mamba with norms": Mamba(d_state=5, inner_norm=Norm(), bias=True, conv_bias=False),
+    "mamba2": Mamba2(n_heads=4, d_head=6, d_state=5, n_groups=2, chunk=4),
+    "delta net": DeltaNet(n_key_heads=2, n_value_heads=4, d_key=6, d_value=5, chunk=4),
+    "fused delta net": DeltaNet(n_key_heads=2, n_value_heads=4, d_key=6, d_value=5, chunk=4, fused=True),
+    "linear": LinearAttention(n_heads=4, chunk=4),
+    "lightning": LinearAttention(
+        n_heads=4, d_head=6, fused=True, feature_map="silu", decay=True, norm=Norm(), gate=True, chunk=4
+    ),
+}
+each_mixer = pytest.mark.parametrize("mixer", MIXERS.values(), ids=MIXERS)
+
+
+def of(mixer: Node, **more: object) -> ModelSpec:
+    """A small model of three layers."""
+    return ModelSpec(d_model=16, vocab_size=31, layers=(LayerGroup(count=3, mixer=mixer),), **more)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data(), st.sampled_from([1, 2, 4]), st.sampled_from(CHECKPOINTING))
+def test_counts(data: st.DataObject, n_heads: int, checkpointing: str) -> None:
+    mixer, channel, norm = (data.draw(one) for one in (recurrent(n_heads), channels(), norms()))
+    group = LayerGroup(count=2, mixer=mixer, channel=channel, norm=norm)
+    check(ModelSpec(d_model=24, vocab_size=31, layers=(group,)), checkpointing)
+
+
+@each_mixer
+def test_decoding_is_the_parallel_pass(mixer: Node) -> None:
+    """Eleven tokens at once, one by one, and five, four and two of them: the same logits."""
+    torch.manual_seed(0)
+    model, tokens = build(of(mixer)).double(), torch.randint(31, (2, 11))
+    with torch.no_grad():
+        whole = model(tokens).logits
+        for pieces in ([1] * 11, [5, 4, 2], [3] + [1] * 8):
+            cache = model.new_cache()
+            parts = [model(piece, cache=cache).logits for piece in tokens.split(pieces, dim=1)]
+            torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=1e-4, atol=1e-5)
+
+
+@each_mixer
+def test_padding_in_front_changes_nothing(mixer: Node) -> None:
+    torch.manual_seed(0)
+    model, tokens = build(of(mixer)), torch.randint(31, (1, 6))
+    padded = torch.cat([torch.zeros(1, 3, dtype=torch.long), tokens], dim=1)
+    keep = torch.tensor([[False] * 3 + [True] * 6])
+    with torch.no_grad():
+        found = model(padded, keep=keep).logits[:, 3:]
+        torch.testing.assert_close(found, model(tokens).logits, rtol=1e-4, atol=1e-4)
+
+
+@each_mixer
+def test_no_token_sees_what_comes_later(mixer: Node) -> None:
+    torch.manual_seed(0)
+    model, tokens = build(of(mixer)), torch.randint(31, (1, 9))
+    other = tokens.clone()
+    other[:, 6:] = (other[:, 6:] + 1) % 31
+    with torch.no_grad():
+        first, second = model(tokens).logits, model(other).logits
+    torch.testing.assert_close(first[:, :6], second[:, :6], rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(first[:, 6:], second[:, 6:])
+
+
+def random(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    return [torch.randn(shape, dtype=torch.float64) for shape in shapes]
+
+
+def one_by_one(step, seq: int, *inputs: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Results of `step`, which takes a token's inputs and a state, for all tokens in order."""
+    found = []
+    for t in range(seq):
+        y, state = step(*(x[:, :, t : t + 1] for x in inputs), state)
+        found.append(y)
+    return torch.cat(found, dim=2), state
+
+
+def test_scan_is_the_recurrence() -> None:
+    x, dt, a, b, c = random((2, 13, 7), (2, 13, 7), (7, 5), (2, 13, 5), (2, 13, 5))
+    arguments = (x, dt.exp(), -a.exp(), b, c)
+    torch.testing.assert_close(mamba.scan(*arguments, state=None)[0], mamba.sequential_scan(*arguments))
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 13, 20])
+def test_chunks_are_the_recurrence(chunk: int) -> None:
+    rows = (2, 3, 13)
+    q, k, v, decay, rate, state = random((*rows, 5), (*rows, 5), (*rows, 6), rows, rows, (2, 3, 5, 6))
+    decay, k = -decay.exp(), k / k.norm(dim=-1, keepdim=True)
+    rates = torch.tensor([0.1, 0.5, 2.0], dtype=torch.float64)
+
+    def delta(q, k, v, decay, rate, state):
+        y, state = delta_net.recur(*(x[:, :, 0] for x in (q, k, v, decay, rate)), state)
+        return y[:, :, None], state
+
+    expected = one_by_one(delta, 13, q, k, v, decay, rate.sigmoid(), state=state)
+    torch.testing.assert_close(
+        delta_net.chunked_rule(q, k, v, decay, rate.sigmoid(), chunk=chunk, state=state), expected
+    )
+    expected = one_by_one(mamba2.recur, 13, v, decay, k, q, state=state.mT)
+    torch.testing.assert_close(mamba2.chunked_scan(v, decay, k, q, chunk=chunk, state=state.mT), expected)
+    expected = one_by_one(lambda q, k, v, s: linear_attention.recur(q, k, v, rates, s), 13, q, k, v, state=state)
+    torch.testing.assert_close(linear_attention.chunked(q, k, v, rates=rates, chunk=chunk, state=state), expected)
+
+
+def test_linear_attention_is_the_weighted_mean() -> None:
+    """Katharopoulos et al. 2020, equation 8, written out with all pairs; to both sides and in order."""
+    torch.manual_seed(0)
+    for causal in (False, True):
+        layer = linear_attention.KernelAttention(LinearAttention(n_heads=4, causal=causal, chunk=3), 16)
+        x = torch.randn(2, 7, 16)
+        q, k, v = layer._features(x, step := mamba.Step(torch.arange(7)[None]))
+        weights = q @ k.mT
+        weights = weights.tril() if causal else weights
+        mean = (weights / weights.sum(-1, keepdim=True)) @ v
+        torch.testing.assert_close(layer(x, step), layer.o_proj(mean.transpose(1, 2).flatten(2)))
+
+
+def copy_weights(theirs: Any, ours: Model, model_type: str) -> None:
+    """Give `ours` the weights of `theirs`; every parameter must be met."""
+    mine = dict(ours.named_parameters())
+    for name, tensor in theirs.named_parameters():
+        paths = [path for path in rename(name, model_type) if path.replace("*", "0") in mine]
+        parts = tensor.detach().chunk(len(paths), dim=-2) if len(paths) > 1 else [tensor.detach()]
+        for path, part in zip(paths, parts, strict=True):
+            experts = enumerate(part) if "*" in path else [("", part)]
+            for number, own in experts:
+                mine.pop(path.replace("*", str(number))).data.copy_(own)
+    assert not mine
+
+
+@pytest.mark.parametrize(
+    ("model_type", "config"),
+    [(name, config) for name, configs in RECURRENT.items() for config in configs if "text_config" not in config],
+)
+@torch.no_grad()
+def test_same_logits_as_transformers(model_type: str, config: dict[str, Any]) -> None:
+    """Several chunks and a rest, with weights far from their initial ones."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    tokens = {"pad_token_id": None, "bos_token_id": 1, "eos_token_id": 1}
+    parsed = transformers.AutoConfig.for_model(model_type, **tokens, **config)
+    theirs = transformers.AutoModelForCausalLM.from_config(parsed, attn_implementation="eager").eval()
+    for parameter in theirs.parameters():
+        parameter.data.add_(0.1 * torch.randn_like(parameter))
+    ours = build(from_config({"model_type": model_type, **config}))
+    copy_weights(theirs, ours, model_type)
+    tokens = torch.randint(97, (2, 70))
+    torch.testing.assert_close(ours(tokens).logits, theirs(tokens).logits, rtol=1e-3, atol=1e-3)

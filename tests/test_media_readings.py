@@ -1,0 +1,126 @@
+"""Pictures, sound and tables: one tree, three readings, whatever their size; and what the lengths come to."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy
+import pytest
+import sympy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calc import load_model
+from calc.architectures import from_config
+from calc.blocks.convolution import convolution, steps
+from calc.errors import Refused
+from calc.load import Load
+from calc.quantities.flops import forward, training
+from calc.quantities.parameters import parameters
+from calc.reading import symbolic, with_sizes
+from calc.spec import Convolution, Features, Frames, ModelSpec, Patches
+from tests.architectures.cases_media import MEDIA
+
+PRESETS = ("conformer-s", "conformer-aed", "ft-transformer")
+each_model = pytest.mark.parametrize("name", [*MEDIA, *PRESETS])
+sides = st.integers(64, 400)
+
+
+@cache
+def spec_of(name: str) -> ModelSpec:
+    return load_model(name) if name in PRESETS else from_config({"model_type": name} | MEDIA[name][0])
+
+
+def everything(spec: ModelSpec, load: Load) -> list[object]:
+    passes = (forward(spec, load), training(spec, load))
+    return [*parameters(spec).values(), *(term for count in passes for term in (count.linear, count.attention))]
+
+
+@each_model
+@settings(max_examples=5, deadline=None)
+@given(st.tuples(sides, sides), st.integers(400, 3000), st.integers(1, 40), st.integers(0, 3))
+def test_symbols_give_the_exact_ints(name: str, image: tuple[int, int], source: int, seq: int, images: int) -> None:
+    exact = everything(spec_of(name), Load(batch=2, seq=seq, source=source, images=images, image=image))
+    symbols, values = symbolic(spec_of(name))
+    own = {each: sympy.Symbol(each, positive=True) for each in ("batch", "seq", "source", "images", "tall", "wide")}
+    load = Load(own["batch"], own["seq"], source=own["source"], images=own["images"], image=(own["tall"], own["wide"]))
+    given_values = (2, seq, source, images, *image)
+    values |= dict(zip(own.values(), given_values, strict=True))
+    assert [sympy.sympify(each).subs(values) for each in everything(symbols, load)] == exact
+
+
+@each_model
+def test_arrays_give_the_exact_ints(name: str) -> None:
+    spec = spec_of(name)
+    columns = {"batch": [1, 3, 2], "source": [400, 1001, 2500], "tall": [64, 97, 200], "wide": [80, 65, 333]}
+    arrays = {each: numpy.array(values, dtype=float) for each, values in columns.items()}
+    widths = [spec.d_model, 2 * spec.d_model, 6 * spec.d_model]
+    # Without a projection, the last convolution's channels are the width, and have a symbol of their own.
+    wide = with_sizes(spec, {"d_model": numpy.array(widths, dtype=float)})
+    together = everything(
+        wide, Load(arrays["batch"], 7, source=arrays["source"], images=2, image=(arrays["tall"], arrays["wide"]))
+    )
+    for i in range(3):
+        alone = {each: values[i] for each, values in columns.items()}
+        load = Load(alone["batch"], 7, source=alone["source"], images=2, image=(alone["tall"], alone["wide"]))
+        exact = everything(with_sizes(spec, {"d_model": widths[i]}), load)
+        for column, value in zip(together, exact, strict=True):
+            assert numpy.broadcast_to(numpy.asarray(column, dtype=float), 3)[i] == pytest.approx(value, rel=1e-12)
+
+
+def test_what_the_lectures_say_of_patches() -> None:
+    """A picture of 224 x 224 is 196 patches of 16 x 16, and about 50,000 tokens pixel by pixel."""
+    for side, tokens in ((16, 196), (1, 50_176)):
+        patches = Patches(height=224, width=224, patch_height=side, patch_width=side)
+        layers = spec_of("vit").layers
+        spec = ModelSpec(d_model=32, embedding=patches, layers=layers, head=None)
+        pairs = forward(spec, Load()).attention
+        assert pairs == 4 * tokens**2 * 32 * layers[0].count
+
+
+@settings(deadline=None)
+@given(st.integers(1, 300), st.integers(1, 12), st.integers(1, 5), st.integers(0, 6))
+def test_steps_are_those_of_torch(n: int, kernel: int, stride: int, padding: int) -> None:
+    torch = pytest.importorskip("torch")
+    if n + 2 * padding < kernel:
+        return
+    conv = torch.nn.Conv1d(3, 4, kernel, stride, padding, device="meta")
+    assert steps(n, kernel, stride, padding) == conv(torch.empty(1, 3, n, device="meta")).shape[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "load"),
+    [
+        ("vit", Load(image=(40, 7))),
+        ("detr", Load(image=(0, 5))),
+        ("wav2vec2", Load(source=9)),
+        ("deit", Load(image=(7, 40))),
+    ],
+)
+def test_what_is_too_small_for_a_kernel_is_refused(name: str, load: Load) -> None:
+    with pytest.raises(Refused):
+        forward(spec_of(name), load)
+
+
+def test_a_grouped_convolution_multiplies_a_group_with_its_own_channels() -> None:
+    op = convolution("conv", 10, 12, 24, (3, 5), groups=4)
+    assert op.flops == 2 * 10 * 24 * 3 * 15
+    assert op.weights[0].shape == (24, 3, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: Patches(height=8, width=224, patch_height=16, patch_width=16), "height"),
+        (
+            lambda: Frames(n_frames=5, d_frame=4, convolutions=(Convolution(name="c", n_channels=3, kernel=9),)),
+            "n_frames",
+        ),
+        (lambda: Features(), "n_numbers"),
+        (lambda: Features(categories=(3, 0)), "categories"),
+    ],
+)
+def test_refuses(make: object, field: str) -> None:
+    with pytest.raises(Exception, match=field) as caught:
+        make()
+    assert isinstance(caught.value, (Refused, ValueError))
