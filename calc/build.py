@@ -16,8 +16,8 @@ from calc.blocks.mtp import mtp
 from calc.blocks.per_layer import per_layer_block, per_layer_inputs
 from calc.blocks.projector import projector
 from calc.blocks.streams import collapse, connection
-from calc.gradients import marked
 from calc.errors import Refused
+from calc.gradients import marked
 from calc.load import Load
 from calc.op import Op, Part
 from calc.sizes import Size

@@ -7,8 +7,7 @@ from fractions import Fraction
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from calc import checks
-from calc.dtypes import BY_NAME as DTYPES
-from calc.dtypes import CACHE_DTYPES
+from calc.dtypes import CACHE_DTYPES, weight_dtype
 from calc.errors import Refused
 from calc.load import Load
 from calc.sizes import Size
@@ -49,7 +48,8 @@ class Query:
     """One question to a model. Sizes may be ints, sympy expressions or float64 arrays.
 
     batch: sequences. seq: tokens of each. context: tokens already in the cache when one more is decoded.
-    convention: a name of `calc.conventions`, looked up where it is used. dtype: a name of `calc.dtypes`.
+    convention: a name of `calc.conventions`, looked up where it is used. dtype: as
+        `calc.dtypes.weight_dtype` reads it.
     window_reading: `tokens`, a window of W holds W tokens; `cache`, W - 1, what a growing cache keeps after prefill.
     state_dtype: of recurrent state. source_seq: length of the encoder's input, None for the same as seq.
     images, image: pictures read beside the text, and their height and width in pixels.
@@ -78,7 +78,7 @@ class Query:
     def __post_init__(self) -> None:
         checks.word("phase", self.phase, PHASES)
         checks.word("checkpointing", self.checkpointing, CHECKPOINTING)
-        checks.word("dtype", self.dtype, tuple(DTYPES))
+        weight_dtype(self.dtype)
         checks.word("window_reading", self.window_reading, WINDOW_READINGS)
         checks.word("latent_reading", self.latent_reading, LATENT_READINGS)
         checks.word("state_dtype", self.state_dtype, CACHE_DTYPES)

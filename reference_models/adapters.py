@@ -68,7 +68,7 @@ class LoraLinear(nn.Module):
 
 def merge(model: Model) -> Model:
     """`model` itself with every low-rank update added to its matrix, so that it costs what it did without."""
-    for parent, name, module in list(_children(model)):
+    for parent, name, module in list(in_layers(model)):
         if isinstance(module, LoraLinear):
             setattr(parent, name, module.merged())
     return model
@@ -122,7 +122,7 @@ def _like(tensor: Tensor) -> dict[str, Any]:
     return {name: getattr(tensor, name) for name in LIKE}
 
 
-def _children(model: Model) -> Iterator[tuple[nn.Module, str, nn.Module]]:
+def in_layers(model: Model) -> Iterator[tuple[nn.Module, str, nn.Module]]:
     """(parent, its name there, module) of everything in the layers of the main stack and of the encoder."""
     for path, parent in model.named_modules():
         inside = path.startswith(("layers.", "encoder.layers.")) and "indexer" not in path.split(".")
@@ -133,7 +133,7 @@ def _children(model: Model) -> Iterator[tuple[nn.Module, str, nn.Module]]:
 def _add_lora(model: Model, adapter: Lora) -> None:
     scale = 1.0 if adapter.alpha is None else adapter.alpha / adapter.rank
     found: set[str] = set()
-    for parent, name, module in list(_children(model)):
+    for parent, name, module in list(in_layers(model)):
         if name in adapter.targets and isinstance(module, nn.Linear):
             setattr(parent, name, LoraLinear(module, adapter.rank, scale))
             found.add(name)

@@ -14,8 +14,8 @@ from calc.spec import ModelSpec
 
 
 def spec(cfg: Config) -> ModelSpec:
-    """Defaults as in transformers' DeepseekV2Config: queries from a latent of 1536 unless `q_lora_rank` is null, no dense
-    layers before the experts, two shared experts. Scores are a softmax whose chosen values are used as they are.
+    """Defaults as in transformers' DeepseekV2Config: queries from a latent of 1536 unless `q_lora_rank` is null, no
+    dense layers before the experts, two shared experts. Scores are a softmax whose chosen values are used as they are.
     """
     cfg.only("mlp_bias", False, why="dense and shared blocks would have biases and routed experts none")
     grouped = cfg.choice("topk_method", among={"greedy": False, "group_limited_greedy": True}, absent=False, null=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from calc.architectures.common import activation, stack
 from calc.architectures.config import REFUSE, Config
@@ -20,7 +20,8 @@ def spec(cfg: Config) -> ModelSpec:
     interleaved = cfg.flag("rope_interleave", absent=True, null=False)
     mixer = latent_attention(cfg, q_rank_absent=1536, interleaved=interleaved)
     kinds = dense_then_moe(cfg, cfg.layers("num_hidden_layers"), first=3)
-    return latent_decoder(cfg, mixer, kinds, routed_experts(cfg, shared=1), max_seq_len=4096, mtp=1)
+    experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg, 8, 4))
+    return latent_decoder(cfg, mixer, kinds, experts, max_seq_len=4096, mtp=1)
 
 
 def latent_attention(
@@ -66,8 +67,8 @@ def dense_then_moe(cfg: Config, n_layers: int, *, first: Any) -> list[str]:
     return ["dense"] * min(dense, n_layers) + ["moe"] * max(n_layers - dense, 0)
 
 
-def routed_experts(cfg: Config, *, shared: Any, **own: Any) -> Moe:
-    """Experts chosen by sigmoid scores, within the best groups of experts; shared ones side by side as one MLP.
+def routed_experts(cfg: Config, *, shared: int, groups: ExpertGroups | None, **own: Any) -> Moe:
+    """Experts chosen by sigmoid scores, within the best `groups` of them; shared ones side by side as one MLP.
 
     shared: what an absent n_shared_experts means. own: fields of Moe that the family has otherwise.
     The bias that is added to scores only to choose (`e_score_correction_bias`) is a buffer, no parameter: the optimizer
@@ -87,14 +88,20 @@ def routed_experts(cfg: Config, *, shared: Any, **own: Any) -> Moe:
         d_expert=d_expert,
         d_shared=n_shared * d_expert or None,
         activation=activation(cfg, "hidden_act", absent="silu"),
-        **(usual | ({} if "groups" in own else {"groups": expert_groups(cfg, by="two")}) | own),
+        groups=groups,
+        **(usual | own),
     )
 
 
-def expert_groups(cfg: Config, *, by: str) -> ExpertGroups | None:
-    """The groups that a token's experts are chosen within; None where there is one group or all may be chosen from."""
-    count = cfg.size("n_group", absent=1, null=1)
-    chosen = cfg.size("topk_group", absent=count, null=count)
+def expert_groups(
+    cfg: Config, count: int = 1, chosen: int = 1, *, by: Literal["best", "two"] = "two"
+) -> ExpertGroups | None:
+    """The groups that a token's experts are chosen within; None where there is one group or all may be chosen from.
+
+    count, chosen: what the family takes where n_group and topk_group are absent.
+    """
+    count = cfg.size("n_group", absent=count, null=1)
+    chosen = cfg.size("topk_group", absent=chosen, null=count)
     return None if chosen >= count else ExpertGroups(count=count, chosen=chosen, by=by)
 
 

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from calc.architectures.config import REFUSE, Config
-from calc.architectures.deepseek_v3 import dense_then_moe, latent_attention, latent_decoder, routed_experts
+from calc.architectures.deepseek_v3 import (
+    dense_then_moe,
+    expert_groups,
+    latent_attention,
+    latent_decoder,
+    routed_experts,
+)
 from calc.spec import Indexer, Mla, ModelSpec
 
 
@@ -11,7 +17,8 @@ def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' DeepseekV32Config: an indexer of 64 heads, 128 wide, that chooses 2048 tokens."""
     mixer = indexed_attention(cfg, n_heads=64, interleaved=False)
     kinds = mlp_kinds(cfg, cfg.layers("num_hidden_layers"))
-    return latent_decoder(cfg, mixer, kinds, routed_experts(cfg, shared=1), max_seq_len=163840)
+    experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg, 8, 4))
+    return latent_decoder(cfg, mixer, kinds, experts, max_seq_len=163840)
 
 
 def indexed_attention(cfg: Config, *, n_heads: int, interleaved: bool) -> Mla:
@@ -20,7 +27,8 @@ def indexed_attention(cfg: Config, *, n_heads: int, interleaved: bool) -> Mla:
     n_heads: of the indexer, where index_n_heads is absent.
     """
     cfg.only("mlp_bias", False, why="no block of this family has biases")
-    cfg.words("layer_types", among=("indexed_attention",), length=cfg.layers("num_hidden_layers"), absent=None, null=None)
+    n_layers = cfg.layers("num_hidden_layers")
+    cfg.words("layer_types", among=("indexed_attention",), length=n_layers, absent=None, null=None)
     indexer = Indexer(
         n_heads=cfg.size("index_n_heads", absent=n_heads),
         d_head=cfg.size("index_head_dim", absent=128),

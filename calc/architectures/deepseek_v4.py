@@ -57,8 +57,8 @@ def spec(cfg: Config) -> ModelSpec:
 
 
 def layer_kinds(cfg: Config, n_layers: int) -> Sequence[str]:
-    """What layer_types says, else compress_ratios (which goes on past the last layer in published configs), else two heavy
-    layers and then heavy and sparse ones in turns."""
+    """What layer_types says, else compress_ratios (which goes on past the last layer in published configs), else two
+    heavy layers and then heavy and sparse ones in turns."""
     if cfg.raw.get("layer_types") is not None:
         return [WORDS[w] for w in cfg.words("layer_types", among=tuple(WORDS), length=n_layers)]
     ratios = cfg.numbers("compress_ratios", absent=None, null=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.architectures.common import stack
 from calc.architectures.config import REFUSE, Config
-from calc.architectures.deepseek_v3 import dense_then_moe, mtp_modules, routed_experts
+from calc.architectures.deepseek_v3 import dense_then_moe, expert_groups, mtp_modules, routed_experts
 from calc.architectures.llama import attention, decoder, gated_mlp, rms_norm
 from calc.spec import LayerGroup, ModelSpec, Norm, QkNorm
 
@@ -17,7 +17,7 @@ def spec(cfg: Config) -> ModelSpec:
     normed = QkNorm(norm=Norm(eps=norm.eps)) if cfg.flag("use_qk_norm", absent=False) else None
     bias = cfg.flag("attention_bias", absent=False)
     mixer = attention(cfg, kv_absent=8, kv_null=REFUSE, qkv_bias=bias, qk_norm=normed, fraction=0.5)
-    experts = routed_experts(cfg, shared=1)
+    experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg))
     kinds = dense_then_moe(cfg, cfg.layers("num_hidden_layers"), first=1)
     channels = {"dense": gated_mlp(cfg) if "dense" in kinds else None, "moe": experts}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.architectures.config import Config
-from calc.architectures.deepseek_v3 import latent_decoder, routed_experts
+from calc.architectures.deepseek_v3 import expert_groups, latent_decoder, routed_experts
 from calc.architectures.deepseek_v32 import indexed_attention, mlp_kinds
 from calc.errors import Refused
 from calc.spec import ModelSpec
@@ -19,12 +19,13 @@ def spec(cfg: Config) -> ModelSpec:
     reusing = mixer.model_copy(update={"indexer": None})
     mixers = [mixer if own else reusing for own in has_indexer(cfg, n_layers)]
     kinds = mlp_kinds(cfg, n_layers)
-    return latent_decoder(cfg, mixer, kinds, routed_experts(cfg, shared=1), max_seq_len=202752, mixers=mixers)
+    experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg))
+    return latent_decoder(cfg, mixer, kinds, experts, max_seq_len=202752, mixers=mixers)
 
 
 def has_indexer(cfg: Config, n_layers: int) -> list[bool]:
-    """For each layer: what indexer_types says, else index_topk_pattern, else every index_topk_freq-th one after the first
-    index_skip_topk_offset (1 and 2 where the keys are absent: all)."""
+    """For each layer: what indexer_types says, else index_topk_pattern, else every index_topk_freq-th one after the
+    first index_skip_topk_offset (1 and 2 where the keys are absent: all)."""
     own = cfg.words("indexer_types", among=("full", "shared"), length=n_layers, absent=None, null=None)
     pattern = cfg.raw.get("index_topk_pattern")
     if own is None and pattern is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, gated_mlp, uniform
+from calc.errors import Refused
 from calc.spec import Attention, ModelSpec
 
 
@@ -15,10 +16,17 @@ def spec(cfg: Config) -> ModelSpec:
         granite_attention(cfg),
         channel,
         max_seq_len=2048,
-        embed_scale=cfg.number("embedding_multiplier", absent=1.0),
         residual_scale=cfg.number("residual_multiplier", absent=1.0),
-        logit_scale=1 / cfg.number("logits_scaling", absent=1.0),
+        **ends(cfg),
     )
+
+
+def ends(cfg: Config) -> dict[str, float]:
+    """The multipliers of the embedded tokens and of the logits."""
+    scaling = cfg.number("logits_scaling", absent=1.0)
+    if scaling == 0:
+        raise Refused(f"{cfg.where}logits_scaling", "a number other than 0, since logits are divided by it", scaling)
+    return {"embed_scale": cfg.number("embedding_multiplier", absent=1.0), "logit_scale": 1 / scaling}
 
 
 def granite_attention(cfg: Config) -> Attention:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from calc.architectures.common import layer_kinds, stack
 from calc.architectures.config import REFUSE, Config
-from calc.architectures.deepseek_v3 import routed_experts
+from calc.architectures.deepseek_v3 import expert_groups, routed_experts
 from calc.architectures.llama import attention, decoder, gated_mlp
 from calc.architectures.rope import rope
 from calc.errors import Refused
@@ -24,7 +24,7 @@ def spec(cfg: Config) -> ModelSpec:
     n_layers = cfg.layers("num_hidden_layers")
     norm = Norm(eps=cfg.number("rms_norm_eps", "layernorm_epsilon", absent=1e-5))
     mixers = {kind: _attention(cfg, kind) for kind in ("full", "sliding")}
-    channels = {"dense": gated_mlp(cfg), "moe": routed_experts(cfg, shared=0)}
+    channels = {"dense": gated_mlp(cfg), "moe": routed_experts(cfg, shared=0, groups=expert_groups(cfg))}
 
     def layer(kind: str) -> LayerGroup:
         mixer, _, channel = kind.partition("_")

@@ -1,4 +1,4 @@
-"""MiniCPM3 (OpenBMB 2024): a dense model with latent attention, and MiniCPM's scaled embedding, residuals and logits."""
+"""MiniCPM3 (OpenBMB 2024): a dense model with latent attention, and MiniCPM's scaled embedding and residuals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MiniMax-Text-01 (arXiv:2501.08313): lightning attention, with softmax attention between, and experts in every layer."""
+"""MiniMax-Text-01 (arXiv:2501.08313): lightning attention with softmax attention between, and experts in all layers."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from calc.spec import ModelSpec, Moe, QkNorm
 
 
 def spec(cfg: Config) -> ModelSpec:
-    """Defaults as in transformers' MiniMaxM2Config: 8 key-value heads, heads 128 wide, of which `rotary_dim` is rotated.
+    """Defaults as in transformers' MiniMaxM2Config: 8 key-value heads, heads 128 wide, `rotary_dim` of it rotated.
 
     The modules that predict further tokens (`num_mtp_modules`) are left out: no implementation describes them.
     """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from calc.architectures.common import activation, layer_kinds, stack, window_of
 from calc.architectures.config import REFUSE, Config
-from calc.architectures.llama import attention, decoder, gated_mlp
+from calc.architectures.llama import attention, decoder, gated_mlp, rms_norm
 from calc.architectures.qwen2 import window_in_use
 from calc.spec import LayerGroup, Mlp, ModelSpec, Moe
 
@@ -24,7 +24,7 @@ def spec(cfg: Config) -> ModelSpec:
 
     def layer(kind: str) -> LayerGroup:
         own = mixer.model_copy(update={"window": window_of(kind, window)})
-        return LayerGroup(count=n_layers, mixer=own, channel=made[kind.removeprefix("sliding_")])
+        return LayerGroup(count=n_layers, mixer=own, channel=made[kind.removeprefix("sliding_")], norm=rms_norm(cfg))
 
     kinds = [f"sliding_{c}" if a == "sliding" else c for a, c in zip(layer_kinds(cfg, rule), channels, strict=True)]
     return decoder(cfg, stack(kinds, layer), max_seq_len=32768)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.architectures.common import one_window, stack
 from calc.architectures.config import REFUSE, Config
-from calc.architectures.llama import attention, decoder
+from calc.architectures.llama import attention, decoder, rms_norm
 from calc.architectures.qwen2 import window_in_use
 from calc.architectures.qwen2_moe import channel_kinds, channel_of
 from calc.spec import LayerGroup, ModelSpec, QkNorm
@@ -17,12 +17,14 @@ def spec(cfg: Config) -> ModelSpec:
     bias = cfg.flag("attention_bias", absent=False)
     window = window_in_use(cfg)
     one_window(cfg, n_layers, window)
-    mixer = attention(cfg, kv_absent=4, kv_null=REFUSE, qkv_bias=bias, out_bias=bias, qk_norm=QkNorm(), window=window)
+    norm = rms_norm(cfg)
+    qk_norm = QkNorm(norm=norm)
+    mixer = attention(cfg, kv_absent=4, kv_null=REFUSE, qkv_bias=bias, out_bias=bias, qk_norm=qk_norm, window=window)
 
     kinds = channel_kinds(cfg, n_layers)
     made = channel_of(cfg, kinds, shared=False)
 
     def layer(kind: str) -> LayerGroup:
-        return LayerGroup(count=n_layers, mixer=mixer, channel=made[kind])
+        return LayerGroup(count=n_layers, mixer=mixer, channel=made[kind], norm=norm)
 
     return decoder(cfg, stack(kinds, layer), max_seq_len=32768)

@@ -24,7 +24,7 @@ def adapted(tree: Part, spec: ModelSpec) -> Part:
     Errors: Refused where the adapter has no place in this model.
     """
     adapter = spec.adapter
-    if spec.contrast is not None or spec.mtp is not None:
+    if spec.contrast is not None or any(child.name.startswith("mtp") for child in tree.body):
         raise Refused("adapter", "a model whose one end is a head or a stack", "further ends (contrast, mtp)")
     frozen = _frozen(tree)
     match adapter:

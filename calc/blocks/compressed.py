@@ -15,7 +15,7 @@ from calc.spec import CompressedAttention, Compressor, EntryIndexer, Norm
 
 
 def compressed_attention(spec: CompressedAttention, d_model: Size, load: Load) -> Part:
-    """Queries [batch, n_heads, seq, d_head] over keys [batch, 1, window tokens + entries, d_head], which are the values.
+    """Queries [batch, n_heads, seq, d_head] over keys [batch, 1, window tokens + entries, d_head], also the values.
 
     FLOPs of scores and values 2 * batch * n_heads * d_head * pairs each; of the grouped projection 2 * tokens * n_heads
     * d_head * out_rank. Cache: keys and values of the window, counted as two tensors though both hold the same numbers;
@@ -80,9 +80,7 @@ def _entries(spec: Compressor, width: Size, normed: Norm, d_model: Size, load: L
     ]
 
 
-def _indexer(
-    spec: Compressor, indexer: EntryIndexer, q_rank: Size, normed: Norm, d_model: Size, load: Load
-) -> Part:
+def _indexer(spec: Compressor, indexer: EntryIndexer, q_rank: Size, normed: Norm, d_model: Size, load: Load) -> Part:
     """Entries of its own, and a score of each of them for each token: 2 * n_heads * d_head FLOPs a pair."""
     heads, d_index = indexer.n_heads, indexer.d_head
     pairs = load.batch * heads * load.twice_entries(spec.rate, None)

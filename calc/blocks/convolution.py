@@ -32,7 +32,7 @@ def convolution(
     if bias:
         weights.append(Weight(f"{name}.bias", (d_out,), component, trained))
     flops = 2 * places * d_out * per_group * prod(kernel)
-    return Op(name, "linear", component, flops, tuple(weights), input_grad=input_grad)
+    return Op(name, "linear", component, flops, tuple(weights), input_grad=input_grad, live=input_grad or trained)
 
 
 def steps(n: Size, kernel: int, stride: int, padding: int) -> Size:

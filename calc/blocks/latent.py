@@ -12,7 +12,7 @@ from calc.spec import Indexer, Mla
 
 
 def mla(spec: Mla, d_model: Size, load: Load) -> Part:
-    """Queries, latent, scores, values, output projection (DeepSeek-V2, arXiv:2405.04434, equations 9 to 19 and 37 to 47).
+    """Queries, latent, scores, values, output projection (DeepSeek-V2, arXiv:2405.04434, equations 37 to 47).
 
     Shapes: latent [batch, tokens, kv_rank] and rotary key [batch, tokens, d_rope] are cached; queries [batch, n_heads,
     seq, d_nope + d_rope]; keys and values are the latent of every cached and new token times kv_b_proj, and all of them

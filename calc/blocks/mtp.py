@@ -13,9 +13,9 @@ from calc.spec import Head, Mtp
 def mtp(
     spec: Mtp, layer: tuple[Part | Op, ...], head: Head | None, vocab_size: Size, d_model: Size, load: Load
 ) -> Part:
-    """Embedding and hidden state [batch, seq, d_model] each -> logits [batch, seq, vocab_size], by `count` modules in turn.
+    """Embedding and hidden state [batch, seq, d_model] each -> logits [batch, seq, vocab_size], `count` times.
 
-    FLOPs of a module 4 * tokens * d_model^2, those of its layer and of the model's head, on every token (the last tokens
+    FLOPs of a module 4 * tokens * d_model^2, those of its layer and of the model's head, on every token (the last ones
     of a sequence, which have no token so far ahead, are run all the same). `layer` is laid out already.
     Source: DeepSeek-V3, arXiv:2412.19437, equations 21 to 23; transformers 5.23, modeling_layers.py, MtpLayer.
     """

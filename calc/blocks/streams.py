@@ -1,6 +1,6 @@
 """Hyper-connections: several residual streams that each block reads from and writes to by learned mixtures.
 
-Source: manifold-constrained hyper-connections (Xie et al. 2026), as transformers 5.23 has them in DeepseekV4HyperConnection.
+Source: manifold-constrained hyper-connections (Xie et al. 2026); transformers 5.23, DeepseekV4HyperConnection.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from calc.sizes import Size
 
 
 def connection(name: str, n_streams: Size, d_model: Size, tokens: Size) -> Part:
-    """Streams [tokens, n_streams, d_model] -> what the block reads [tokens, d_model], and the mixed streams it adds to.
+    """Streams [tokens, n_streams, d_model] -> what the block reads [tokens, d_model], and the mixed streams.
 
-    All streams of a token, normed side by side, give n_streams weights to read with, as many to write with, and a matrix
-    [n_streams, n_streams] to mix with: 2 * tokens * n_streams * d_model * (2 + n_streams) * n_streams FLOPs, and
+    All streams of a token, normed side by side, give n_streams weights to read with, as many to write with, and a
+    matrix [n_streams, n_streams] to mix with: 2 * tokens * n_streams * d_model * (2 + n_streams) * n_streams FLOPs, and
     2 * tokens * n_streams^2 * d_model to mix. Reading and writing are sums of scaled streams, 0 FLOPs.
     """
     given = (2 + n_streams) * n_streams

@@ -8,7 +8,6 @@ import click
 
 from calc.cli import notes, options
 from calc.cli.output import Table, emit
-from calc.dtypes import BY_NAME as DTYPES
 from calc.explanation import Explanation
 from calc.explanation import explain as explain_quantity
 from calc.quantities import registry
@@ -25,7 +24,8 @@ from calc.symbols import describe
 @options.checkpointing
 @options.inputs
 @options.convention
-@click.option("--dtype", type=click.Choice(list(DTYPES)), default="bf16", show_default=True, help="Number format.")
+@options.adapters
+@options.dtype
 @options.window_reading
 @options.state_dtype
 @options.latent_reading

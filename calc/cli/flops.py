@@ -25,6 +25,7 @@ from calc.spec import ModelSpec
 @options.latent_reading
 @options.mtp
 @options.convention
+@options.adapters
 @options.output
 def flops(models: tuple[ModelSpec, ...], fmt: str, **asked: Any) -> None:
     """Count the FLOPs of each MODEL for the whole batch; a multiply-accumulate is two.

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
+from pydantic import ValidationError
 
 from calc.dtypes import CACHE_DTYPES
 from calc.errors import Refused, printable
 from calc.models import load_model
 from calc.query import CHECKPOINTING, LATENT_READINGS, PHASES, WINDOW_READINGS
-from calc.spec import ModelSpec
+from calc.spec import Adapter, Bottleneck, Lora, ModelSpec, Prefix, Prompt
+from calc.spec.fields import refuse
 from calc.units import parse_tokens
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -78,6 +81,13 @@ images = click.option(
     help="Language models with a vision tower: pictures a batch.",
 )
 image = click.option("--image", type=Pixels(), help="Height and width of a picture. [default: the model's own]")
+dtype = click.option(
+    "--dtype",
+    default="bf16",
+    show_default=True,
+    metavar="FORMAT",
+    help="Number format: fp32, bf16, fp16, fp8, int8, int4; or of weights alone a quantized one, such as int4:g128.",
+)
 state_dtype = click.option(
     "--state-dtype",
     type=click.Choice(CACHE_DTYPES),
@@ -97,7 +107,7 @@ latent_reading = click.option(
     type=click.Choice(LATENT_READINGS),
     default="expanded",
     show_default=True,
-    help="Decode with latent attention: expand all cached latents again, or absorb their matrix in queries and results.",
+    help="Decode with latent attention: expand all cached latents again, or absorb their matrix in queries.",
 )
 mtp = click.option("--mtp", is_flag=True, help="Count the modules that predict further tokens too.")
 
@@ -117,6 +127,55 @@ tying = click.option(
 def inputs(function: F) -> F:
     """The options of inputs that are not text: `source_seq`, `images`, `image`."""
     return source_seq(images(image(function)))
+
+
+def adapters(function: F) -> F:
+    """The options of adapters; the command gets its models with the adapter that they describe."""
+
+    @wraps(function)
+    def with_adapter(*args: Any, **asked: Any) -> Any:
+        adapter = _adapter({name: asked.pop(name) for name in ("lora_rank", "prefix", "prompt", "bottleneck")}, asked)
+        if adapter is not None and "model" in asked:
+            asked["model"] = _beside(asked["model"], adapter)
+        elif adapter is not None:
+            asked["models"] = tuple(_beside(spec, adapter) for spec in asked["models"])
+        return function(*args, **asked)
+
+    for option in (
+        click.option("--bottleneck", type=Tokens(), help="Adapters of this width behind attention and feed-forward."),
+        click.option("--prompt", type=Tokens(), help="Trained vectors in front of the embedded tokens."),
+        click.option("--prefix", type=Tokens(), help="Trained keys and values in front of each layer's own."),
+        click.option("--lora-targets", metavar="NAME,NAME", help="Matrices with an update. [default: q_proj,v_proj]"),
+        click.option("--lora-rank", type=Tokens(), help="Freeze the model and train low-rank updates of this rank."),
+    ):
+        with_adapter = option(with_adapter)
+    return with_adapter  # pyright: ignore[reportReturnType] (wraps keeps the signature)
+
+
+def _adapter(sizes: dict[str, int | None], asked: dict[str, Any]) -> Adapter | None:
+    """The one adapter that is asked for, or None."""
+    targets = asked.pop("lora_targets")
+    given = {name: size for name, size in sizes.items() if size is not None}
+    if targets is not None and "lora_rank" not in given:
+        raise Refused("--lora-targets", "--lora-rank beside it", targets)
+    if len(given) > 1:
+        raise Refused("adapter", "one of them", " and ".join(f"--{name.replace('_', '-')}" for name in given))
+    kinds = {
+        "lora_rank": lambda rank: Lora(rank=rank, **({} if targets is None else {"targets": tuple(targets.split(","))})),
+        "prefix": lambda length: Prefix(length=length),
+        "prompt": lambda length: Prompt(length=length),
+        "bottleneck": lambda width: Bottleneck(width=width),
+    }
+    try:
+        return next((kinds[name](size) for name, size in given.items()), None)
+    except ValidationError as error:
+        raise refuse(error, "adapter") from None
+
+
+def _beside(spec: ModelSpec, adapter: Adapter) -> ModelSpec:
+    if spec.adapter is not None:
+        raise Refused("adapter", f"none beside the one that {spec.name} is described with", adapter.kind)
+    return spec.model_copy(update={"adapter": adapter})
 
 
 def models(function: F) -> F:

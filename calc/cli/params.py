@@ -16,6 +16,7 @@ from calc.spec import ModelSpec
 @click.command(short_help="Parameters: total, active, by component, by path.")
 @options.models
 @options.convention
+@options.adapters
 @click.option("--by-path", is_flag=True, help="Every tensor with its path and shape.")
 @options.mtp
 @options.output
@@ -23,12 +24,14 @@ def params(models: tuple[ModelSpec, ...], convention: str, by_path: bool, mtp: b
     """Count the parameters of each MODEL, exactly; a tied weight counts once.
 
     active is the total less the routed experts that a token does not visit. A model that sees has its text and its
-    vision tower, projector included, counted apart too. A convention with a formula of its own for
+    vision tower, projector included, counted apart too. Beside an adapter everything else
+    is frozen, and trainable is what the adapter adds. A convention with a formula of its own for
     parameters (lecture, kaplan, megatron) gives that formula's total and terms instead.
 
     \b
     Example:
       python -m calc params llama-3-8b mixtral-8x7b
+      python -m calc params llama-3-8b --lora-rank 8
     """
     if by_path:
         for spec in models:
@@ -51,6 +54,7 @@ def _record(spec: ModelSpec, convention: str, mtp: bool) -> dict[str, Any]:
         "model": spec.name,
         "total": counted.value,
         "active": active.value,
+        **({} if spec.adapter is None else {"trainable": estimate(spec, "params.trainable").value}),
         **by_tower(components, active.terms),
         "embedding": components.get("embedding", 0),
         "lm_head": components.get("lm_head", 0),

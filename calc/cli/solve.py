@@ -9,7 +9,6 @@ import click
 
 from calc.cli import notes, options
 from calc.cli.output import Table, emit
-from calc.dtypes import BY_NAME as DTYPES
 from calc.errors import Refused
 from calc.estimation import estimate
 from calc.quantities import registry
@@ -30,7 +29,7 @@ from calc.units import parse_amount
 @options.checkpointing
 @options.inputs
 @options.convention
-@click.option("--dtype", type=click.Choice(list(DTYPES)), default="bf16", show_default=True, help="Number format.")
+@options.dtype
 @options.window_reading
 @options.state_dtype
 @options.latent_reading

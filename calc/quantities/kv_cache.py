@@ -18,7 +18,13 @@ from calc.spec import ModelSpec
 
 Caches = list[tuple[Cache, Size]]
 """(what a layer keeps, how many such layers)."""
-_KINDS = ("layers that keep every token", "layers with a window", "compressed entries", "encoder and convolutions", "recurrent state")
+_KINDS = (
+    "layers that keep every token",
+    "layers with a window",
+    "compressed entries",
+    "encoder and convolutions",
+    "recurrent state",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,7 @@ def _terms(caches: Caches, seq: Size, query: Query) -> dict[str, Size]:
 
 
 def _growth(caches: Caches, tokens: Size, query: Query) -> Size:
-    """Bytes that one more token costs a sequence of so many; entries that stand for several tokens, by their share of one."""
+    """Bytes that one more token costs a sequence of so many; an entry for several tokens by its share."""
     plain = [(cache, calls) for cache, calls in caches if cache.stride is None]
     now, after = (sum(_terms(plain, seq, query).values()) for seq in (tokens, tokens + 1))
     width = find_dtype(query.dtype).bits // 8

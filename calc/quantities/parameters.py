@@ -31,9 +31,7 @@ def weights(spec: ModelSpec, *, mtp: bool = False) -> Iterator[Row]:
                 yield path, weight, leaf
 
 
-def parameters(
-    spec: ModelSpec, *, active: bool = False, trainable: bool = False, mtp: bool = False
-) -> dict[str, Size]:
+def parameters(spec: ModelSpec, *, active: bool = False, trainable: bool = False, mtp: bool = False) -> dict[str, Size]:
     """Elements by component, in the order of `calc.op.Component`; they sum to the total, tied weights counted once.
 
     active: count only the routed experts that one token visits, routed * top_k / n_experts.

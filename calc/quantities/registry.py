@@ -125,7 +125,7 @@ QUANTITIES = (
         "weights",
         "bytes",
         "memory of all parameters in one number format",
-        "params times the bits of dtype",
+        "params times the bits of dtype; quantized matrices with their scales and zero points",
         ("dtype",),
         _weights,
     ),

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from calc.dtypes import dtype as find_dtype
-from calc.quantities.parameters import parameters
-from calc.sizes import Size, ceil_div
+from typing import get_args
+
+from calc.dtypes import Quantized, byte_count, dtype, weight_dtype
+from calc.op import Component, Leaf, Weight
+from calc.quantities.parameters import parameters, weights
+from calc.sizes import Size
 from calc.spec import ModelSpec
 
 
-def weight_bytes(spec: ModelSpec, dtype: str = "bf16") -> dict[str, Size]:
-    """Bytes of all parameters by component, tied weights once, every tensor in `dtype`.
+def weight_bytes(spec: ModelSpec, name: str = "bf16") -> dict[str, Size]:
+    """Bytes of all parameters by component, tied weights once, in the number format called `name`.
 
-    int4 counts half a byte a parameter and no scales. An odd number of 4-bit elements takes a whole last byte.
+    A plain format is that of every tensor: int4 counts half a byte a parameter and no scales, and an odd number of 4-bit
+    elements takes a whole last byte. A quantized one is that of the matrices that `quantizes` names, tensor by tensor;
+    all others are in its `rest`. Errors: Refused for an unknown format.
     """
-    bits = find_dtype(dtype).bits
-    return {name: _bytes(elements, bits) for name, elements in parameters(spec).items()}
+    kind = weight_dtype(name)
+    if not isinstance(kind, Quantized):
+        return {component: byte_count(elements, kind.bits) for component, elements in parameters(spec).items()}
+    totals: dict[str, Size] = {}
+    for _, weight, leaf in weights(spec):
+        if quantizes(weight, leaf):
+            tensor = kind.matrix_bytes(*weight.shape)
+        else:
+            tensor = byte_count(weight.elements, dtype(kind.rest).bits)
+        component = leaf.component or weight.component
+        totals[component] = totals.get(component, 0) + leaf.copies * tensor
+    return {component: totals[component] for component in get_args(Component) if component in totals}
 
 
-def _bytes(elements: Size, bits: int) -> Size:
-    return elements * (bits // 8) if bits % 8 == 0 else ceil_div(elements * bits, 8)
+def quantizes(weight: Weight, leaf: Leaf) -> bool:
+    """Whether a quantized format is that of this tensor: a dense matrix in a layer, but no router's, adapter's or vision
+    tower's. Embeddings, norms, biases, convolutions and heads are left as they are, as in the GPTQ and AWQ checkpoints
+    that are published (Frantar et al. 2022, arXiv:2210.17323, section 5).
+    """
+    dense = leaf.op.rows is not None and len(weight.shape) == 2
+    return dense and leaf.layer is not None and leaf.component is None and weight.component not in ("router", "adapter")

@@ -6,8 +6,8 @@ from calc.spec.adapters import Bottleneck, Lora, Prefix, Prompt
 from calc.spec.attention import Attention, Norm, QkNorm
 from calc.spec.audio import Convolution, Frames, PositionConvolution, Quantizer
 from calc.spec.channels import Activation, ExpertGroups, Mlp, Moe
-from calc.spec.conformer import ConvolutionModule
 from calc.spec.compressed import CompressedAttention, Compressor, EntryIndexer
+from calc.spec.conformer import ConvolutionModule
 from calc.spec.contrast import Contrast
 from calc.spec.delta_net import DeltaNet
 from calc.spec.detection import Queries, ResNet

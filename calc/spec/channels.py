@@ -31,7 +31,7 @@ class Mlp(Node):
 
 
 class ExpertGroups(Node):
-    """A token's experts are chosen within the best `chosen` of `count` equal groups of experts (DeepSeek-V2, section 2.2.2).
+    """A token's experts are chosen within the best `chosen` of `count` equal groups (DeepSeek-V2, section 2.2.2).
 
     by: what a group is worth: the score of its `best` expert (DeepSeek-V2) or the sum of its `two` best (DeepSeek-V3).
     """
@@ -56,7 +56,7 @@ class Moe(Node):
     no limit.
     scoring: how router logits become weights. renormalize: the top_k weights of a token are divided by their sum.
     scale: what the routed experts' sum is multiplied with. groups: as in ExpertGroups. correction: a number for each
-    expert is added to the scores to choose by, and not to weigh by (DeepSeek-V3, section 2.1.2); a buffer, no parameter.
+    expert is added to the scores to choose by, not to weigh by (DeepSeek-V3, section 2.1.2); a buffer, no parameter.
     """
 
     kind: Literal["moe"] = "moe"

@@ -35,7 +35,7 @@ class Compressor(Node):
 
 
 class CompressedAttention(Node):
-    """Attention over the last `window` tokens and compressed entries of all (DeepSeek-V4: DeepSeek-AI 2026, section 2.3).
+    """Attention over the last `window` tokens and compressed entries (DeepSeek-V4: DeepSeek-AI 2026, section 2.3).
 
     Queries come from a latent of q_rank. One key serves all heads, and is the value too. The heads' results are
     projected in n_out_groups groups to out_rank values each, then together to d_model. sinks: a learned logit a head.
@@ -56,6 +56,7 @@ class CompressedAttention(Node):
 
     @model_validator(mode="after")
     def _grouped(self) -> Self:
-        if self.n_heads * self.d_head % self.n_out_groups:
-            raise Refused("n_out_groups", f"a divisor of n_heads * d_head = {self.n_heads * self.d_head}", self.n_out_groups)
+        width = self.n_heads * self.d_head
+        if width % self.n_out_groups:
+            raise Refused("n_out_groups", f"a divisor of n_heads * d_head = {width}", self.n_out_groups)
         return self

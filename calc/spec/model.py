@@ -15,8 +15,8 @@ from calc.spec.adapters import Bottleneck, Lora, Prefix, Prompt
 from calc.spec.attention import Attention, Norm
 from calc.spec.audio import Frames
 from calc.spec.channels import Mlp, Moe
-from calc.spec.conformer import ConvolutionModule
 from calc.spec.compressed import CompressedAttention
+from calc.spec.conformer import ConvolutionModule
 from calc.spec.contrast import Contrast
 from calc.spec.delta_net import DeltaNet
 from calc.spec.detection import Queries, ResNet
@@ -128,7 +128,7 @@ class LayerGroup(Node):
 
 
 class Mtp(Node):
-    """Modules that each predict one token further ahead (DeepSeek-V3: arXiv:2412.19437, section 2.2), counted on request.
+    """Modules that each predict one token further ahead (DeepSeek-V3: arXiv:2412.19437, section 2.2), counted if asked.
 
     A module norms the embedding of the next token and what the module before it gave, projects both side by side to
     d_model, and runs a layer (`mixer`, `channel`, `norm` before each) and a norm of its own; table and head are the

@@ -15,6 +15,7 @@ from calc.spec import (
     LinearAttention,
     Mamba,
     Mamba2,
+    Mla,
     Mlp,
     Moe,
     Node,
@@ -28,6 +29,7 @@ from reference_models.blocks.delta_net import GatedDeltaNet
 from reference_models.blocks.detection import ObjectQueries, PictureMap
 from reference_models.blocks.embedding import TokenEmbedding
 from reference_models.blocks.frames import FrameEmbedding
+from reference_models.blocks.latent import LatentAttention
 from reference_models.blocks.linear_attention import KernelAttention
 from reference_models.blocks.mamba import MambaMixer
 from reference_models.blocks.mamba2 import Mamba2Mixer
@@ -43,6 +45,7 @@ MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
     DeltaNet: GatedDeltaNet,
     Mamba: MambaMixer,
     Mamba2: Mamba2Mixer,
+    Mla: LatentAttention,
 }
 """(spec, d_model) -> module with a `name`, `new_cache(length)` and `forward(x, step, cache)`."""
 

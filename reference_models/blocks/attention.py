@@ -87,6 +87,7 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         """x [batch, seq, d_model] -> the same shape."""
         spec, seq = self.spec, x.shape[1]
+        k: Any
         q, k, v, gate = self._project(x)
         if spec.position == "rope":
             cos, sin = rotation(spec.rope, self.d_head, step.positions)

@@ -21,6 +21,11 @@ FIELDS = (
 class FrozenNorm(nn.Module):
     """A batch norm whose four vectors were learned elsewhere: buffers that no training changes."""
 
+    weight: Tensor
+    bias: Tensor
+    mean: Tensor
+    variance: Tensor
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         for name, value in (("weight", 1.0), ("bias", 0.0), ("mean", 0.0), ("variance", 1.0)):
@@ -68,19 +73,16 @@ class Backbone(nn.Module):
         d_in = spec.stem
         for i, (depth, d_out) in enumerate(zip(spec.depths, spec.widths, strict=True)):
             stride = 2 if i or spec.halve_first_stage else 1
-            stage = nn.Module()
-            stage.layers = nn.ModuleList()
-            for j in range(depth):
-                stage.layers.append(ResidualLayer(spec, d_in, d_out, stride if j == 0 else 1))
-                d_in = d_out
-            self.stages.append(stage.requires_grad_(i >= spec.trained_from))
+            shapes = [(d_in, d_out, stride)] + [(d_out, d_out, 1)] * (depth - 1)
+            layers = nn.Sequential(*(ResidualLayer(spec, *shape) for shape in shapes))
+            self.stages.append(nn.ModuleDict({"layers": layers}).requires_grad_(i >= spec.trained_from))
+            d_in = d_out
         self.stem.requires_grad_(spec.trained_from < 0)
 
     def forward(self, pixels: Tensor) -> Tensor:
         x = F.max_pool2d(F.relu(self.stem_norm(self.stem(pixels))), 3, 2, 1)
         for stage in self.stages:
-            for layer in stage.layers:
-                x = layer(x)
+            x = stage.get_submodule("layers")(x)
         return x
 
 

@@ -89,7 +89,7 @@ class FrameEmbedding(nn.Module):
 
     def example(self, batch: int, seq: int) -> Tensor:
         """Frames [batch, seq, d_frame] to run without data."""
-        weight = self.get_submodule(self.spec.convolutions[0].name).conv.weight
+        weight = next(self.get_submodule(self.spec.convolutions[0].name).parameters())
         return torch.zeros(batch, seq, self.spec.d_frame, device=weight.device, dtype=weight.dtype)
 
 

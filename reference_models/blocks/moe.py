@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from math import ceil
 from typing import Any
@@ -23,6 +24,12 @@ FIELDS = (
 )
 """Fields of the spec that are computed here."""
 
+SCORING: dict[str, Callable[[Tensor], Tensor]] = {
+    "softmax": lambda logits: logits.softmax(-1),
+    "sigmoid": torch.sigmoid,
+    "sqrt_softplus": lambda logits: F.softplus(logits).sqrt(),
+}
+
 
 class MixtureOfExperts(nn.Module):
     """Router, routed experts of which each token visits top_k, and shared experts that all tokens visit.
@@ -35,6 +42,7 @@ class MixtureOfExperts(nn.Module):
     dense_post_norm: Any
     routed_norm: Any
     routed_post_norm: Any
+    correction: Tensor
 
     def __init__(self, spec: Moe, d_model: int) -> None:
         super().__init__()
@@ -80,7 +88,7 @@ class MixtureOfExperts(nn.Module):
         if self.spec.scaled_router:
             scored = self.router_norm(scored) * self.router_scale * scored.shape[-1] ** -0.5
         logits = wide(self.router(scored))
-        scores = logits.softmax(-1) if self.spec.scoring == "softmax" else logits.sigmoid()
+        scores = SCORING[self.spec.scoring](logits)
         chosen = self._choose(scores)
         weights = scores.gather(-1, chosen)
         step.losses.append(balance(scores, chosen))

@@ -56,7 +56,8 @@ LATENT_CASES: dict[str, tuple[dict[str, Any], ...]] = {
             "sliding_attention", "heavily_compressed_attention", "compressed_sparse_attention", "sliding_attention",
             "compressed_sparse_attention",
         ]},
-        {k: v for k, v in V4.items() if k != "compress_rates"} | {"compress_ratios": [128, 4, 0, 4, 128, 0], "compress_rate_hca": 8},
+        {k: v for k, v in V4.items() if k != "compress_rates"}
+        | {"compress_ratios": [128, 4, 0, 4, 128, 0], "compress_rate_hca": 8},
         V4 | {"compress_rate_csa": 3, "scoring_func": "sigmoid", "mlp_layer_types": ["moe"] * 5, "hc_mult": 1},
     ),
     "minicpm3": (

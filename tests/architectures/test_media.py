@@ -15,6 +15,8 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from hypothesis import HealthCheck, given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from calc.architectures import from_config  # noqa: E402
@@ -25,6 +27,7 @@ from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, weights  # noqa: E402
 from tests.architectures.cases_media import MEDIA, media_cases  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
+from tests.architectures.test_refusals import assert_one_line, garbage  # noqa: E402
 
 BATCH, SEQ, SAMPLES, PIXELS = 2, 11, 400, (70, 90)
 
@@ -113,6 +116,30 @@ def test_backward(model_type: str, name: str, config: dict[str, Any]) -> None:
 
 def _both_heads(out: Any) -> Any:
     return out.cls_logits.sum() + out.distillation_logits.sum()
+
+
+@pytest.mark.parametrize("model_type", sorted(MEDIA))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_reads_or_refuses(model_type: str, data: st.DataObject) -> None:
+    """Up to four keys of a good config are dropped, or hold anything; a nested object may be hit inside."""
+    config, _, variants = MEDIA[model_type]
+    raw = {"model_type": model_type} | config | data.draw(st.sampled_from([{}, *variants]))
+    for key in data.draw(st.lists(st.sampled_from(sorted(raw)), min_size=1, max_size=4, unique=True)):
+        place = raw
+        if isinstance(raw.get(key), dict) and raw[key] and data.draw(st.booleans()):
+            raw[key] = place = dict(raw[key])
+            key = data.draw(st.sampled_from(sorted(place)))
+        if data.draw(st.booleans()):
+            place[key] = data.draw(garbage)
+        else:
+            place.pop(key, None)
+    try:
+        spec = from_config(raw)
+    except Refused as error:
+        assert_one_line(error)
+        return
+    assert sum(weight.elements for _, weight, _ in weights(spec)) > 0
 
 
 @pytest.mark.parametrize("layers", [2, 4])

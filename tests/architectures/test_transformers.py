@@ -77,7 +77,8 @@ KIMI = {"kimi_k2", "kimi_k25"}
 
 
 def test_every_family_has_a_case() -> None:
-    assert set(BASES) | KIMI | set(LATENT_CASES) | set(RECURRENT) | set(TEXT) | set(SEEING) | set(MEDIA) == set(FAMILIES)
+    tested = KIMI.union(BASES, LATENT_CASES, RECURRENT, TEXT, SEEING, MEDIA)
+    assert tested == set(FAMILIES)
 
 
 @pytest.mark.parametrize(("model_type", "config"), [case for case in all_cases() if case[0] not in REMOTE])

@@ -12,12 +12,7 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402, N812
 
 from reference_models import objectives  # noqa: E402
-from tests.reference_models.small_models import (  # noqa: E402
-    padding,
-    rng,
-    speech,
-    tokens,
-)
+from tests.reference_models.small_models import padding, rng, speech, tokens  # noqa: E402
 
 
 def spelled(path: tuple[int, ...]) -> tuple[int, ...]:

@@ -34,11 +34,10 @@ def test_next_token_by_hand() -> None:
     terms = [-logs[i, t, x[i, t + 1]] for i in range(4) for t in range(19) if keep[i, t + 1]]
     assert len(terms) == 19 + 16 + 13 + 10
     torch.testing.assert_close(objectives.next_token(model, x, keep=keep), sum(terms) / len(terms))
-    # What stands in the padding plays no part.
-    other = torch.where(keep, x, 50)
-    torch.testing.assert_close(
-        objectives.next_token(model, other, keep=keep), objectives.next_token(model, x, keep=keep)
-    )
+    # What stands in the padding plays no part, behind a sequence or in front of it.
+    for real in (keep, keep.flip(1)):
+        first, second = (objectives.next_token(model, torch.where(real, x, filler), keep=real) for filler in (5, 50))
+        torch.testing.assert_close(first, second)
 
 
 @torch.no_grad()
@@ -101,6 +100,10 @@ def test_pairs_of_sentences() -> None:
         assert (row[4:] == [10 * i + 5, 10 * i + 6, -2]) == (not other)
         assert row[5] == row[4] + 1
         assert row[4] % 10 == 5
+    # Of two sequences, what is strange is always the other's.
+    for seed in range(20):
+        found, _, strange = objectives.sentence_pairs(first[:2], second[:2], rng(seed), start=-1, separator=-2)
+        assert [row[4] for row in found.tolist()] == [10 * (i ^ other) + 5 for i, other in enumerate(strange.tolist())]
     with pytest.raises(ValueError, match="at least 2 sequences"):
         objectives.sentence_pairs(first[:1], second[:1], start=-1, separator=-2)
 

@@ -12,13 +12,7 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402, N812
 
 from reference_models import objectives  # noqa: E402
-from tests.reference_models.small_models import (  # noqa: E402
-    VOCAB,
-    family,
-    log_softmax,
-    rng,
-    tokens,
-)
+from tests.reference_models.small_models import VOCAB, family, log_softmax, rng, tokens  # noqa: E402
 
 
 def restored(gapped: list[int], targets: list[int], first_sentinel: int, n_spans: int) -> list[int]:
