@@ -1,8 +1,8 @@
 """Which products going back takes when most weights are frozen.
 
-A product needs the gradient of an operand only where that operand is trained or depends on something that is. In a model
-that is trained whole this is all of them, but for inputs of the model itself. Beside adapters nothing before the first
-one takes a gradient: so the first layer that has one differs from those behind it, and is laid as a part of its own.
+A product needs the gradient of an operand only where that operand is trained or depends on something that is. In a
+model that is trained whole this is all of them, but for inputs of the model itself. Beside adapters nothing before the
+first one takes a gradient: so the first layer that has one differs from those behind it, and is a part of its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ _MAMBA: Reads = {
 }
 _MOE: Reads = {
     **dict.fromkeys(("router", "latent_down", "shared_expert", "shared_expert_gate", "mlp"), _X),
-    "latent_up": (("experts.{}", "router"),),
+    "experts.{}": (("x", "latent_down"),),
+    "combine": (("experts.{}", "router"),),
+    "latent_up": (("combine",),),
+    "shared_scale": (("shared_expert", "shared_expert_gate"),),
 }
 
 
@@ -142,7 +145,9 @@ def _block(part: Part, x: bool, source: bool = False) -> tuple[Part, bool]:
     if reads is None:
         if x:
             return part, True
-        raise Refused("adapter", f"blocks whose inner flow is known, in the first layer ({', '.join(_KNOWN)})", part.name)
+        raise Refused(
+            "adapter", f"blocks whose inner flow is known, in the first layer ({', '.join(_KNOWN)})", part.name
+        )
     env = {"x": x, "source": source}
     body: list[Part | Op] = []
     for child in part.body:
@@ -167,10 +172,13 @@ def _op(op: Op, reads: Reads, env: dict[str, bool]) -> Op:
     if half == "B":
         env[base] = True
         return op
-    if op.kind in ("linear", "attention"):
-        if base not in reads and not env["x"]:
-            raise Refused("adapter", "products whose operands are known, in the first layer", op.name)
-        operands = [any(env.get(name, False) for name in names) for names in reads.get(base, _X)]
+    if op.kind in ("linear", "attention") or op.name in reads:
+        if base not in reads:
+            if not env["x"]:
+                raise Refused("adapter", "products whose operands are known, in the first layer", op.name)
+            env[op.name] = True
+            return op
+        operands = [any(env.get(name, False) for name in names) for names in reads[base]]
         live = any(operands) or _trains(op)
         env[op.name] = live
         if op.kind == "attention":

@@ -25,7 +25,6 @@ Component = Literal[
     "lm_head",
     "mtp",
     "ssm",
-    "convolution",
     "adapter",
     "vision",
     "other",

@@ -168,7 +168,8 @@ def _add_prompt(model: Model, adapter: Prompt) -> None:
     if model.whole.encoder is not None:
         raise NotImplementedError("Prompt: only for models without an encoder")
     n, like = adapter.length, _like(next(model.parameters()))
-    model.prompt = PromptInFront(n, model.spec.d_model, like)
+    prompt = PromptInFront(n, model.spec.d_model, like)
+    model.prompt = prompt
 
     def number(module: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
         inputs, step = given
@@ -177,7 +178,7 @@ def _add_prompt(model: Model, adapter: Prompt) -> None:
         return (inputs, replace(step, positions=step.positions + n)) if step.start == 0 else given
 
     def put_in_front(module: nn.Module, given: tuple[Any, ...], x: Tensor) -> Tensor:
-        return model.prompt(x) if given[1].start == 0 else x
+        return prompt(x) if given[1].start == 0 else x
 
     def count(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
         cache, inputs = named.get("cache"), given[0] if given else named["inputs"]

@@ -32,7 +32,7 @@ class Output:
     """logits: [batch, seq, vocab_size], None without a head. last: [batch, n, d_model], after the final norm.
 
     heads: what each dense layer behind the main stack gives. seen: what the vision tower gives, None without pictures;
-    deep: what it gives for single layers of the main stack. encoded: what the dense layers behind the encoder give (CTC).
+    deep: what it gives for single layers of the main stack. encoded: what dense layers behind the encoder give (CTC).
     similarity: [batch, images], how well each text and each picture go together (CLIP).
     step: what was recorded on the way (maps, losses, hidden).
     """
@@ -49,7 +49,15 @@ class Output:
     @property
     def results(self) -> list[Tensor]:
         """Everything that an objective could read."""
-        ends = [self.logits, *self.heads.values(), self.seen, *self.deep, self.encoded, self.similarity, *self.step.targets]
+        ends = [
+            self.logits,
+            *self.heads.values(),
+            self.seen,
+            *self.deep,
+            self.encoded,
+            self.similarity,
+            *self.step.targets,
+        ]
         return [self.last, *(end for end in ends if end is not None)]
 
 

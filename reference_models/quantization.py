@@ -50,6 +50,10 @@ class Grid:
 class QuantizedLinear(nn.Module):
     """x -> W x + b, W kept as packed codes, scales and zero points, and unpacked for every product."""
 
+    codes: Tensor
+    scales: Tensor
+    zeros: Tensor | None
+
     def __init__(self, base: nn.Linear, grid: Grid, codes: Tensor, scales: Tensor, zeros: Tensor) -> None:
         """codes [out, in]; scales and zeros [out, groups]."""
         super().__init__()
@@ -123,7 +127,7 @@ def gptq(linear: nn.Linear, gram: Tensor, grid: Grid, damping: float = 0.01) -> 
 def _by_columns(linear: nn.Linear, grid: Grid, spread: Callable[[Tensor, int, Tensor], None]) -> QuantizedLinear:
     """Round one column after the other; spread(weights, column, rounded) may change the columns behind it."""
     weights = linear.weight.detach().to(torch.float64).clone()
-    rows, columns = weights.shape
+    columns = weights.shape[1]
     group = grid.group or columns
     codes, scales, zeros = torch.empty_like(weights), [], []
     for column in range(columns):
@@ -158,7 +162,8 @@ def quantize(model: Model, grid: Grid, calibration: dict[str, Any] | None = None
 def _grams(model: Model, modules: list[nn.Linear], calibration: dict[str, Any]) -> dict[nn.Module, Tensor]:
     """Sum of x x' over the inputs x of each module in one pass."""
     grams: dict[nn.Module, Tensor] = {
-        module: module.weight.new_zeros(module.in_features, module.in_features, dtype=torch.float64) for module in modules
+        module: module.weight.new_zeros(module.in_features, module.in_features, dtype=torch.float64)
+        for module in modules
     }
 
     def add(module: nn.Module, given: tuple[Tensor, ...]) -> None:

@@ -9,13 +9,18 @@ from hypothesis import strategies as st
 
 from calc.spec import (
     Attention,
+    CompressedAttention,
+    Compressor,
     DeltaNet,
     Embedding,
+    EntryIndexer,
     Head,
+    Indexer,
     LayerGroup,
     LinearAttention,
     Mamba,
     Mamba2,
+    Mla,
     Mlp,
     ModelSpec,
     Moe,
@@ -73,6 +78,26 @@ def recurrent(draw: st.DrawFn, n_heads: int) -> LinearAttention | DeltaNet | Mam
         return Mamba2(n_heads=groups * n_heads, d_head=draw(small), n_groups=groups, **sizes, **biases)
     widths = {"d_inner": draw(st.none() | small), "dt_rank": draw(st.none() | small)}
     return Mamba(d_conv=sizes["d_conv"], inner_norm=draw(st.none() | norms()), **widths, **biases)
+
+
+@st.composite
+def latent(draw: st.DrawFn, n_heads: int) -> Mla | CompressedAttention:
+    """Attention over latents or over compressed entries, with indexers and without."""
+    indexed, even = draw(st.booleans()), small.map(lambda half: 2 * half)
+    # Widths that the rate divides: a token's share of an entry is then a whole number.
+    index = {"n_heads": draw(small), "d_head": 4 * draw(st.integers(32, 40))}
+    if draw(st.booleans()):
+        widths = {"kv_rank": draw(small), "d_nope": draw(small), "d_rope": draw(even), "d_value": draw(small)}
+        q_rank = draw(small if indexed else st.none() | small)
+        top_k = draw(small) if indexed else None
+        indexer = Indexer(**index) if indexed else None
+        return Mla(n_heads=n_heads, q_rank=q_rank, top_k=top_k, indexer=indexer, bias=draw(st.booleans()), **widths)
+    chooser = EntryIndexer(top_k=draw(small), **index) if indexed else None
+    made = Compressor(rate=draw(st.sampled_from([1, 2, 4])), overlap=draw(st.booleans()), indexer=chooser)
+    ranks = {"q_rank": draw(small), "out_rank": draw(small), "n_out_groups": n_heads, "window": draw(small)}
+    return CompressedAttention(
+        n_heads=n_heads, d_head=4 * draw(small), compressor=draw(st.none() | st.just(made)), **ranks
+    )
 
 
 @st.composite

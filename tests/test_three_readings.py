@@ -19,7 +19,7 @@ from calc.quantities.parameters import parameters
 from calc.query import CHECKPOINTING
 from calc.reading import sizes_of, symbolic, with_sizes
 from calc.spec import ModelSpec
-from tests.strategies import recurrent, specs
+from tests.strategies import latent, recurrent, specs
 
 loads = st.builds(
     Load,
@@ -28,7 +28,7 @@ loads = st.builds(
     context=st.integers(0, 500),
     scores=st.sampled_from(get_args(Scores)),
 )
-models = specs() | specs(recurrent)
+models = specs() | specs(recurrent) | specs(latent)
 
 
 def everything(spec: ModelSpec, load: Load, checkpointing: str) -> dict[str, object]:

@@ -20,7 +20,7 @@ def spec(cfg: Config) -> ModelSpec:
     interleaved = cfg.flag("rope_interleave", absent=True, null=False)
     mixer = latent_attention(cfg, q_rank_absent=1536, interleaved=interleaved)
     kinds = dense_then_moe(cfg, cfg.layers("num_hidden_layers"), first=3)
-    experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg, 8, 4))
+    experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg, 8, 4), scale=2.5)
     return latent_decoder(cfg, mixer, kinds, experts, max_seq_len=4096, mtp=1)
 
 
@@ -67,10 +67,11 @@ def dense_then_moe(cfg: Config, n_layers: int, *, first: Any) -> list[str]:
     return ["dense"] * min(dense, n_layers) + ["moe"] * max(n_layers - dense, 0)
 
 
-def routed_experts(cfg: Config, *, shared: int, groups: ExpertGroups | None, **own: Any) -> Moe:
+def routed_experts(cfg: Config, *, shared: int, groups: ExpertGroups | None, scale: float = 1.0, **own: Any) -> Moe:
     """Experts chosen by sigmoid scores, within the best `groups` of them; shared ones side by side as one MLP.
 
-    shared: what an absent n_shared_experts means. own: fields of Moe that the family has otherwise.
+    shared, scale: what n_shared_experts and routed_scaling_factor mean where they are absent.
+    own: fields of Moe that the family has otherwise.
     The bias that is added to scores only to choose (`e_score_correction_bias`) is a buffer, no parameter: the optimizer
     does not touch it. Published counts include it, n_experts for each layer.
     """
@@ -80,7 +81,7 @@ def routed_experts(cfg: Config, *, shared: int, groups: ExpertGroups | None, **o
         "scoring": "sigmoid",
         "correction": True,
         "renormalize": cfg.flag("norm_topk_prob", absent=True),
-        "scale": cfg.number("routed_scaling_factor", absent=1.0, null=1.0),
+        "scale": cfg.number("routed_scaling_factor", absent=scale, null=1.0),
     }
     return Moe(
         n_experts=cfg.size("n_routed_experts", "num_local_experts", "num_experts"),
@@ -112,15 +113,16 @@ def latent_decoder(
     experts: Moe,
     *,
     max_seq_len: int,
+    eps: float = 1e-6,
     mtp: int = 0,
     mixers: Sequence[Mla] | None = None,
 ) -> ModelSpec:
     """A decoder whose layer i has a channel mixer of `kinds[i]`, `dense` or `moe`.
 
-    mtp: modules that predict further tokens, where `num_nextn_predict_layers` is absent; each has a layer with experts.
-    mixers: the attention of each layer, where they differ.
+    eps: as in `rms_norm`. mixers: the attention of each layer, where they differ. mtp: modules that predict further
+    tokens, where `num_nextn_predict_layers` is absent; each has `mixer` and experts.
     """
-    norm = rms_norm(cfg)
+    norm = rms_norm(cfg, eps)
     d_ff = gated_mlp(cfg) if "dense" in kinds else None
     channels = {"dense": d_ff, "moe": experts}
     each = list(mixers) if mixers is not None else [mixer] * len(kinds)
@@ -139,5 +141,5 @@ def mtp_modules(cfg: Config, mixer: Attention | Mla, channel: Moe, norm: Norm, *
 
     absent: how many where `num_nextn_predict_layers` is not there.
     """
-    count = cfg.count("num_nextn_predict_layers", "num_mtp_layers", absent=absent, null=0)
+    count = cfg.count("num_nextn_predict_layers", "num_mtp_layers", absent=absent or None, null=None)
     return Mtp(count=count, mixer=mixer, channel=channel, norm=norm) if count else None

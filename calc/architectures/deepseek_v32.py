@@ -17,7 +17,7 @@ def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' DeepseekV32Config: an indexer of 64 heads, 128 wide, that chooses 2048 tokens."""
     mixer = indexed_attention(cfg, n_heads=64, interleaved=False)
     kinds = mlp_kinds(cfg, cfg.layers("num_hidden_layers"))
-    experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg, 8, 4))
+    experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg, 8, 4), scale=2.5)
     return latent_decoder(cfg, mixer, kinds, experts, max_seq_len=163840)
 
 

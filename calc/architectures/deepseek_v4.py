@@ -44,7 +44,7 @@ def spec(cfg: Config) -> ModelSpec:
         norm=norm,
     )
     compressors = {"sliding": None, "sparse": _compressor(cfg, "sparse"), "heavy": _compressor(cfg, "heavy")}
-    experts = routed_experts(cfg, shared=1, scoring=_scoring(cfg), groups=None)
+    experts = routed_experts(cfg, shared=1, scoring=_scoring(cfg), groups=None, scale=1.5)
     cfg.only("n_shared_experts", 1, why="implementations differ in what several would be")
 
     def layer(kind: str) -> LayerGroup:

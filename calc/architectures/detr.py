@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from calc.architectures.common import activation
 from calc.architectures.config import Config
 from calc.errors import Refused, show
@@ -67,7 +69,7 @@ def _backbone(cfg: Config, d_model: int) -> ResNet:
     learned = cfg.choice("position_embedding_type", among={"sine": False, "learned": True}, absent=False)
     if learned and d_model % 2:
         raise Refused("d_model", "an even width, half for rows and half for columns", d_model)
-    common = {
+    common: dict[str, Any] = {
         "height": PIXELS,
         "width": PIXELS,
         "axis_positions": AXIS_POSITIONS if learned else None,
@@ -86,7 +88,7 @@ def _backbone(cfg: Config, d_model: int) -> ResNet:
     return ResNet(**common, depths=depths, channels=channels, trained_from=1)
 
 
-def _described(cfg: Config, common: dict[str, int | None]) -> ResNet:
+def _described(cfg: Config, common: dict[str, Any]) -> ResNet:
     """Defaults as in transformers' ResNetConfig; the map that the encoder reads is the last stage's."""
     depths = cfg.numbers("depths", absent=(3, 4, 6, 3))
     for name, last in (("out_features", f"stage{len(depths)}"), ("out_indices", len(depths))):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from calc.architectures.common import activation
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import attention, rms_norm, uniform
@@ -23,7 +25,7 @@ def spec(cfg: Config) -> ModelSpec:
     )
 
 
-def gemma_attention(cfg: Config, *, kv_absent: int, **rest: object) -> Attention:
+def gemma_attention(cfg: Config, *, kv_absent: int, **rest: Any) -> Attention:
     """Attention with heads 256 wide where head_dim is absent, and one flag for all biases. It must be causal."""
     cfg.only("use_bidirectional_attention", None, False, why="tokens that see later ones are not described")
     bias = cfg.flag("attention_bias", absent=False)

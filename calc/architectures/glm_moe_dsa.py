@@ -19,8 +19,8 @@ def spec(cfg: Config) -> ModelSpec:
     reusing = mixer.model_copy(update={"indexer": None})
     mixers = [mixer if own else reusing for own in has_indexer(cfg, n_layers)]
     kinds = mlp_kinds(cfg, n_layers)
-    experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg))
-    return latent_decoder(cfg, mixer, kinds, experts, max_seq_len=202752, mixers=mixers)
+    experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg), scale=2.5)
+    return latent_decoder(cfg, mixer, kinds, experts, max_seq_len=202752, eps=1e-5, mixers=mixers)
 
 
 def has_indexer(cfg: Config, n_layers: int) -> list[bool]:

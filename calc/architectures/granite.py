@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, gated_mlp, uniform
 from calc.errors import Refused
@@ -21,7 +23,7 @@ def spec(cfg: Config) -> ModelSpec:
     )
 
 
-def ends(cfg: Config) -> dict[str, float]:
+def ends(cfg: Config) -> dict[str, Any]:
     """The multipliers of the embedded tokens and of the logits."""
     scaling = cfg.number("logits_scaling", absent=1.0)
     if scaling == 0:

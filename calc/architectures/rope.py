@@ -8,7 +8,7 @@ from typing import Any
 from calc.architectures.config import Config
 from calc.spec import Rope, RopeScaling
 
-KINDS = {"linear": "linear", "yarn": "yarn", "llama3": "llama3"}
+KINDS: dict[str, Any] = {"linear": "linear", "yarn": "yarn", "llama3": "llama3"}
 
 
 def rope(

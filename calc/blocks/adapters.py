@@ -16,6 +16,8 @@ from calc.spec import Attention, Bottleneck, LayerGroup, Lora, ModelSpec, Prefix
 Body = tuple[Part | Op, ...]
 Change = Callable[[Part, LayerGroup, Size], Part]
 """(a layer, its description, the stack's d_model) -> the layer with its adapters."""
+_BLOCKS = {"attention", "linear_attention", "delta_net", "mamba", "mamba2", "mlp", "moe"}
+"""Mixers and channel mixers: the blocks of a layer that a bottleneck stands behind."""
 
 
 def adapted(tree: Part, spec: ModelSpec) -> Part:
@@ -128,7 +130,7 @@ def _bottleneck(adapter: Bottleneck, layer: Part, d_model: Size) -> Part:
     """4 * tokens * d_model * width FLOPs behind the mixer and the channel mixer each."""
 
     def behind(child: Part | Op) -> Part | Op:
-        if not isinstance(child, Part) or child.name in ("cross_attention", "macaron", "convolution", "per_layer"):
+        if not isinstance(child, Part) or child.name not in _BLOCKS:
             return child
         rows = next(op.rows for op in child.body if isinstance(op, Op) and op.rows is not None)
         small = (
@@ -145,7 +147,9 @@ def _prefix(adapter: Prefix, layer: Part, group: LayerGroup, d_model: Size) -> P
     """2 * tokens * length * n_heads * (d_head + d_value) FLOPs more for scores and values."""
     spec = group.mixer
     if not isinstance(spec, Attention) or spec.kv != "own" or spec.position not in ("rope", "none"):
-        raise Refused("adapter", "another than a prefix", f"layers {group.name} without plain keys and values of their own")
+        raise Refused(
+            "adapter", "another than a prefix", f"layers {group.name} without plain keys and values of their own"
+        )
     if spec.buckets is not None or spec.shaw is not None:
         raise Refused("adapter", "another than a prefix", f"layers {group.name} with learned distances")
     heads, kv_heads, d_head, d_value = head_sizes(spec, d_model)
@@ -160,8 +164,9 @@ def _prefix(adapter: Prefix, layer: Part, group: LayerGroup, d_model: Size) -> P
         more = {name: 2 * rows * heads * adapter.length * width for name, width in widths.items()}
         body: list[Part | Op] = [Op("prefix", "gather", "adapter", weights=(keys, values))]
         for op in block.body:
-            known = isinstance(op, Op) and op.name in more
-            body.append(replace(op, flops=op.flops + more[op.name]) if known else op)
+            if isinstance(op, Op) and op.name in more:
+                op = replace(op, flops=op.flops + more[op.name])
+            body.append(op)
         return replace(block, body=tuple(body))
 
     return replace(layer, body=tuple(map(longer, layer.body)))

@@ -14,10 +14,10 @@ def convolution_module(spec: ConvolutionModule, d_model: Size, tokens: Size) -> 
     """x [tokens, d_model] -> the same, 2 * tokens * d_model * (3 * d_model + kernel) FLOPs (Gulati et al. 2020)."""
     body = (
         convolution("pointwise_in", tokens, d_model, 2 * d_model, (1,), bias=spec.bias),
-        elementwise("glu", "convolution"),
+        elementwise("glu", "other"),
         convolution("depthwise", tokens, d_model, d_model, (spec.kernel,), groups=d_model, bias=spec.bias),
         norm("batch_norm", Norm(kind="layernorm", bias=True), (d_model,)),
-        elementwise("activation", "convolution"),
+        elementwise("activation", "other"),
         convolution("pointwise_out", tokens, d_model, d_model, (1,), bias=spec.bias),
     )
     return Part("convolution", body)

@@ -20,7 +20,7 @@ def convolution(
     bias: bool = True,
     trained: bool = True,
     input_grad: bool = True,
-    component: Component = "convolution",
+    component: Component = "other",
 ) -> Op:
     """x [d_in, ...] -> [d_out, places] by a weight [d_out, d_in / groups, *kernel].
 

@@ -68,7 +68,7 @@ def _stem(spec: ResNet, picture: _Picture) -> tuple[list[Part | Op], _Picture]:
         "stem", picture.places, spec.channels, spec.stem, (7, 7), bias=False, trained=trained, input_grad=False
     )
     halved = picture.after(3, 2)
-    return [conv, elementwise("stem_activation", "convolution")], _Picture(
+    return [conv, elementwise("stem_activation", "other")], _Picture(
         halved.batch, halved.height, halved.width, trained
     )
 
@@ -96,7 +96,7 @@ def _layer(
         body.append(
             convolution("shortcut", after.places, d_in, d_out, (1, 1), bias=False, trained=trained, input_grad=grad)
         )
-    return Part(name, (*body, elementwise("activation", "convolution"))), after
+    return Part(name, (*body, elementwise("activation", "other"))), after
 
 
 def queries(spec: Queries, vocab_size: Size, d_model: Size, load: Load) -> tuple[Part, Size]:

@@ -63,7 +63,7 @@ def _layer(spec: Convolution, d_in: Size, places: Size, *, first: bool) -> Part:
     if spec.norm is not None:
         ops.append(norm("norm", AFFINE, (spec.n_channels,)))
     if spec.glu or spec.activation is not None:
-        ops.append(elementwise("activation", "convolution"))
+        ops.append(elementwise("activation", "other"))
     return Part(spec.name, tuple(ops))
 
 
@@ -71,8 +71,8 @@ def _positions(spec: PositionConvolution, d_model: Size, batch: Size, length: Si
     """The convolution runs over one step more than it keeps where its kernel is even."""
     places = 0 if not spec.runs else batch * steps(length, spec.kernel, 1, spec.kernel // 2)
     conv = convolution("conv", places, d_model, d_model, (spec.kernel,), groups=spec.n_groups)
-    lengths = Op("scale", "elementwise", "convolution", weights=(Weight("scale", (spec.kernel,), "convolution"),))
-    return Part("position_convolution", (lengths, conv, elementwise("activation", "convolution")))
+    lengths = Op("scale", "elementwise", "other", weights=(Weight("scale", (spec.kernel,), "other"),))
+    return Part("position_convolution", (lengths, conv, elementwise("activation", "other")))
 
 
 def _quantizer(spec: Quantizer, width: Size, tokens: Size) -> Part:

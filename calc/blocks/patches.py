@@ -22,11 +22,11 @@ def patches(spec: Patches, vocab_size: Size, d_model: Size, load: Load) -> tuple
     pixels = spec.channels * spec.frames * spec.patch_height * spec.patch_width
     kernel = (spec.patch_height, spec.patch_width)
     kernel = kernel if spec.frames == 1 else (spec.frames, *kernel)
-    weights = [Weight("patch.weight", (d_model, spec.channels, *kernel), "convolution")]
+    weights = [Weight("patch.weight", (d_model, spec.channels, *kernel), "other")]
     if spec.bias:
-        weights.append(Weight("patch.bias", (d_model,), "convolution"))
+        weights.append(Weight("patch.bias", (d_model,), "other"))
     flops = 2 * load.batch * rows * columns * d_model * pixels
-    body = [Op("patch", "linear", "convolution", flops, tuple(weights), input_grad=False)]
+    body = [Op("patch", "linear", "other", flops, tuple(weights), input_grad=False)]
     if spec.n_special:
         special = Weight("special.weight", (spec.n_special, d_model), "embedding")
         body.append(Op("special", "gather", "embedding", weights=(special,)))

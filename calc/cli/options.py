@@ -15,6 +15,7 @@ from calc.errors import Refused, printable
 from calc.models import load_model
 from calc.query import CHECKPOINTING, LATENT_READINGS, PHASES, WINDOW_READINGS
 from calc.spec import Adapter, Bottleneck, Lora, ModelSpec, Prefix, Prompt
+from calc.spec.adapters import DEFAULT_TARGETS
 from calc.spec.fields import refuse
 from calc.units import parse_tokens
 
@@ -145,7 +146,11 @@ def adapters(function: F) -> F:
         click.option("--bottleneck", type=Tokens(), help="Adapters of this width behind attention and feed-forward."),
         click.option("--prompt", type=Tokens(), help="Trained vectors in front of the embedded tokens."),
         click.option("--prefix", type=Tokens(), help="Trained keys and values in front of each layer's own."),
-        click.option("--lora-targets", metavar="NAME,NAME", help="Matrices with an update. [default: q_proj,v_proj]"),
+        click.option(
+            "--lora-targets",
+            metavar="NAME,NAME",
+            help=f"Matrices with an update. [default: {','.join(DEFAULT_TARGETS)}]",
+        ),
         click.option("--lora-rank", type=Tokens(), help="Freeze the model and train low-rank updates of this rank."),
     ):
         with_adapter = option(with_adapter)
@@ -154,14 +159,15 @@ def adapters(function: F) -> F:
 
 def _adapter(sizes: dict[str, int | None], asked: dict[str, Any]) -> Adapter | None:
     """The one adapter that is asked for, or None."""
-    targets = asked.pop("lora_targets")
+    names = asked.pop("lora_targets")
+    targets = None if names is None else tuple(names.split(","))
     given = {name: size for name, size in sizes.items() if size is not None}
-    if targets is not None and "lora_rank" not in given:
-        raise Refused("--lora-targets", "--lora-rank beside it", targets)
+    if names is not None and "lora_rank" not in given:
+        raise Refused("--lora-targets", "--lora-rank beside it", names)
     if len(given) > 1:
         raise Refused("adapter", "one of them", " and ".join(f"--{name.replace('_', '-')}" for name in given))
-    kinds = {
-        "lora_rank": lambda rank: Lora(rank=rank, **({} if targets is None else {"targets": tuple(targets.split(","))})),
+    kinds: dict[str, Callable[[int], Adapter]] = {
+        "lora_rank": lambda rank: Lora(rank=rank, targets=targets or DEFAULT_TARGETS),
         "prefix": lambda length: Prefix(length=length),
         "prompt": lambda length: Prompt(length=length),
         "bottleneck": lambda width: Bottleneck(width=width),

@@ -24,9 +24,9 @@ def params(models: tuple[ModelSpec, ...], convention: str, by_path: bool, mtp: b
     """Count the parameters of each MODEL, exactly; a tied weight counts once.
 
     active is the total less the routed experts that a token does not visit. A model that sees has its text and its
-    vision tower, projector included, counted apart too. Beside an adapter everything else
-    is frozen, and trainable is what the adapter adds. A convention with a formula of its own for
-    parameters (lecture, kaplan, megatron) gives that formula's total and terms instead.
+    vision tower, projector included, counted apart too. Beside an adapter all else is frozen, and trainable is what
+    the adapter adds. A convention with a formula of its own for parameters (lecture, kaplan, megatron) gives that
+    formula's total and terms instead.
 
     \b
     Example:

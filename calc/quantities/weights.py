@@ -14,9 +14,9 @@ from calc.spec import ModelSpec
 def weight_bytes(spec: ModelSpec, name: str = "bf16") -> dict[str, Size]:
     """Bytes of all parameters by component, tied weights once, in the number format called `name`.
 
-    A plain format is that of every tensor: int4 counts half a byte a parameter and no scales, and an odd number of 4-bit
-    elements takes a whole last byte. A quantized one is that of the matrices that `quantizes` names, tensor by tensor;
-    all others are in its `rest`. Errors: Refused for an unknown format.
+    A plain format is that of every tensor: int4 counts half a byte a parameter and no scales, and an odd number of
+    4-bit elements takes a whole last byte. A quantized one is that of the matrices that `quantizes` names, tensor by
+    tensor; all others are in its `rest`. Errors: Refused for an unknown format.
     """
     kind = weight_dtype(name)
     if not isinstance(kind, Quantized):
@@ -33,9 +33,10 @@ def weight_bytes(spec: ModelSpec, name: str = "bf16") -> dict[str, Size]:
 
 
 def quantizes(weight: Weight, leaf: Leaf) -> bool:
-    """Whether a quantized format is that of this tensor: a dense matrix in a layer, but no router's, adapter's or vision
-    tower's. Embeddings, norms, biases, convolutions and heads are left as they are, as in the GPTQ and AWQ checkpoints
-    that are published (Frantar et al. 2022, arXiv:2210.17323, section 5).
+    """Whether a quantized format is that of this tensor: a dense matrix in a layer.
+
+    Not a router's, an adapter's or a vision tower's. Embeddings, norms, biases, convolutions and heads are left as they
+    are, as in the GPTQ and AWQ checkpoints that are published (Frantar et al. 2022, arXiv:2210.17323, section 5).
     """
     dense = leaf.op.rows is not None and len(weight.shape) == 2
     return dense and leaf.layer is not None and leaf.component is None and weight.component not in ("router", "adapter")

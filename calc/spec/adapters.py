@@ -9,6 +9,9 @@ from pydantic import Field, model_validator
 from calc.errors import Refused
 from calc.spec.fields import Dim, Node
 
+DEFAULT_TARGETS = ("q_proj", "v_proj")
+"""The matrices that Hu et al. adapt in most experiments (section 4.2 and table 5)."""
+
 
 class Lora(Node):
     """Low-rank updates: W x + scale * B A x, A [rank, d_in], B [d_out, rank] (Hu et al. 2021, arXiv:2106.09685).
@@ -21,7 +24,7 @@ class Lora(Node):
     symbols: ClassVar[dict[str, str]] = {"rank": "lora_rank"}
     kind: Literal["lora"] = "lora"
     rank: Dim
-    targets: tuple[str, ...] = Field(default=("q_proj", "v_proj"), min_length=1)
+    targets: tuple[str, ...] = Field(default=DEFAULT_TARGETS, min_length=1)
     alpha: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")

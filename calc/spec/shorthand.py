@@ -12,7 +12,7 @@ from calc.spec.channels import Activation, Mlp, Moe
 from calc.spec.fields import Count, Dim, Node
 from calc.spec.fronts import Embedding
 from calc.spec.heads import Head
-from calc.spec.model import LayerGroup, ModelSpec, Placement
+from calc.spec.model import Adapter, LayerGroup, ModelSpec, Placement
 
 
 class Shorthand(Node):
@@ -43,6 +43,7 @@ class Shorthand(Node):
     top_k: Dim | None = None
     d_expert: Dim | None = None
     d_shared: Dim | None = None
+    adapter: Adapter | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -84,6 +85,7 @@ class Shorthand(Node):
             layers=(group,),
             final_norm=norm,
             head=Head(tied=self.tied),
+            adapter=self.adapter,
         )
 
     def _channel(self) -> Mlp | Moe:

@@ -87,13 +87,13 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         """x [batch, seq, d_model] -> the same shape."""
         spec, seq = self.spec, x.shape[1]
-        k: Any
         q, k, v, gate = self._project(x)
         if spec.position == "rope":
             cos, sin = rotation(spec.rope, self.d_head, step.positions)
             q = rotate(q, cos, sin, interleaved=spec.rope.interleaved)
-            k = None if k is None else rotate(k, cos, sin, interleaved=spec.rope.interleaved)
-        if k is None and step.lent is not None:
+            if spec.kv != "earlier":
+                k = rotate(k, cos, sin, interleaved=spec.rope.interleaved)
+        if spec.kv == "earlier" and step.lent is not None:
             k, v, keys = step.lent[spec.window]
         elif isinstance(cache, Growing | Static):
             (k, v), keys = cache.update(step.start, k=k, v=v)
@@ -131,7 +131,7 @@ class SelfAttention(nn.Module):
         names = () if self.spec.shaw is None else ("relative_key", "relative_value")[: 1 + self.spec.shaw.values]
         return {name: self.get_submodule(name)(queries, keys) for name in names}
 
-    def _project(self, x: Tensor) -> tuple[Tensor, Any, Any, Tensor | None]:
+    def _project(self, x: Tensor) -> tuple[Any, ...]:
         """q [batch, n_heads, seq, d_head]; k, v [batch, n_kv_heads, seq, d_head or d_value], None where they are an
         earlier layer's; all normed; a gate or None."""
         spec, gate = self.spec, None

@@ -35,8 +35,8 @@ FIELDS = (
 class LatentAttention(nn.Module):
     """Keys and values of all heads come from one small latent a token, which is what the cache holds.
 
-    absorbed: attention reads latents themselves, and the matrix that would expand them is applied to queries and results
-    instead; the numbers are the same, decoding multiplies less (`calc`'s `--latent-reading absorbed`).
+    absorbed: attention reads latents themselves, and the matrix that would expand them is applied to queries and
+    results instead; the numbers are the same, decoding multiplies less (`calc`'s `--latent-reading absorbed`).
     """
 
     name = "attention"

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 pytest.importorskip("torch")
 
-from harness import oracles, verify  # noqa: E402
-from harness.__main__ import cli, main  # noqa: E402
+from harness import oracles, verify
+from harness.__main__ import cli, main
 
 CONFIG = {
     "model_type": "mixtral",

@@ -14,7 +14,21 @@ from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, parameters  # noqa: E402
 from calc.query import CHECKPOINTING  # noqa: E402
-from calc.spec import Adapter, Attention, Bottleneck, Lora, ModelSpec, Prefix, Prompt, Shorthand  # noqa: E402
+from calc.spec import (  # noqa: E402
+    Adapter,
+    Attention,
+    Bottleneck,
+    Lora,
+    Mamba,
+    Mla,
+    Mlp,
+    ModelSpec,
+    Moe,
+    Node,
+    Prefix,
+    Prompt,
+    Shorthand,
+)
 from harness.counter import count  # noqa: E402
 from reference_models import build  # noqa: E402
 from reference_models.adapters import adapt, merge  # noqa: E402
@@ -45,12 +59,27 @@ def check(spec: ModelSpec, adapter: Adapter, checkpointing: str) -> None:
     assert count(step) == training(described, load, checkpointing).total
 
 
+LATENT = Mla(n_heads=4, q_rank=8, kv_rank=8, d_nope=4, d_rope=2, d_value=6)
+EXPERTS = Moe(n_experts=4, top_k=2, d_expert=8, d_shared=6, shared_gate=True, d_latent=12)
+FIRST = [(LATENT, Mlp(), name) for name in ("q_a_proj", "q_b_proj", "kv_a_proj", "kv_b_proj")]
+FIRST += [(Mamba(d_state=4), None, name) for name in ("in_proj", "x_proj", "dt_proj", "out_proj")]
+FIRST += [(None, EXPERTS, name) for name in ("router", "latent_up", "latent_down", "shared_expert_gate", "up_proj")]
+
+
+@pytest.mark.parametrize(("mixer", "channel", "target"), FIRST, ids=lambda it: it if isinstance(it, str) else "")
+def test_one_matrix_of_other_blocks(mixer: Node | None, channel: Node | None, target: str) -> None:
+    group = TINY.expand().layers[0].model_copy(update={"mixer": mixer, "channel": channel})
+    check(TINY.expand().model_copy(update={"layers": (group,)}), Lora(rank=2, targets=(target,)), "full-early-stop")
+
+
 @st.composite
 def loras(draw: st.DrawFn, spec: ModelSpec) -> Lora:
     """Any of the matrices that the model has."""
     names = {path.split(".")[-2] for path in parameter_shapes(spec) if "layers." in path}
     there = sorted(names & set(MATRICES))
-    return Lora(rank=draw(st.integers(1, 5)), targets=tuple(draw(st.lists(st.sampled_from(there), min_size=1, unique=True))))
+    return Lora(
+        rank=draw(st.integers(1, 5)), targets=tuple(draw(st.lists(st.sampled_from(there), min_size=1, unique=True)))
+    )
 
 
 @settings(max_examples=8, deadline=None)

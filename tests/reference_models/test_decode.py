@@ -34,7 +34,7 @@ def built(spec: ModelSpec) -> tuple[Model, torch.Tensor, dict[str, Any]]:
 
 
 def _decodable(group: LayerGroup, window: int | None) -> LayerGroup:
-    """`group` with a window that tests can reach, and without a capacity: what is dropped depends on the other tokens."""
+    """`group` with a window that tests can reach, and without a capacity: other tokens decide what is dropped."""
     mixer = group.mixer and group.mixer.model_copy(update={"window": window})
     channel = group.channel.model_copy(update={"capacity_factor": None}) if isinstance(group.channel, Moe) else None
     return group.model_copy(update={"mixer": mixer, "channel": channel or group.channel})
