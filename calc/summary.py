@@ -69,7 +69,7 @@ def report(spec: ModelSpec, seq: int | None = None) -> Report:
     components, active = parameters(spec), parameters(spec, active=True)
     phases = PHASES if spec.decodes else ("forward", "training")
     flops = {phase: conventions.flops(spec, replace(query, phase=phase)).total for phase in phases}
-    lengths = sorted({*CONTEXTS, *([spec.max_seq_len] if spec.max_seq_len else [])}) if spec.decodes else []
+    lengths = sorted({*CONTEXTS, spec.max_seq_len or CONTEXTS[0]}) if spec.decodes else []
     return Report(
         model=spec.name,
         family=spec.family,

@@ -68,9 +68,7 @@ def _stem(spec: ResNet, picture: _Picture) -> tuple[list[Part | Op], _Picture]:
         "stem", picture.places, spec.channels, spec.stem, (7, 7), bias=False, trained=trained, input_grad=False
     )
     halved = picture.after(3, 2)
-    return [conv, elementwise("stem_activation", "other")], _Picture(
-        halved.batch, halved.height, halved.width, trained
-    )
+    return [conv, elementwise("stem_activation", "other")], _Picture(halved.batch, halved.height, halved.width, trained)
 
 
 def _layer(

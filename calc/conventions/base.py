@@ -43,7 +43,9 @@ def decoder(spec: ModelSpec) -> Decoder:
     if spec.encoder or spec.vision or spec.heads or spec.head is None or not isinstance(spec.embedding, Embedding):
         raise Refused("convention", "a decoder alone", f"{spec.name}, which has more or other parts")
     if spec.adapter is not None:
-        raise Refused("convention", "torch, causal-half or causal-exact beside an adapter", f"the adapter of {spec.name}")
+        raise Refused(
+            "convention", "torch, causal-half or causal-exact beside an adapter", f"the adapter of {spec.name}"
+        )
     layers: list[DecoderLayers] = []
     for group in spec.layers:
         mixer, channel = group.mixer, group.channel

@@ -94,7 +94,7 @@ def factorised(spec: ModelSpec) -> str | None:
 
 def positions(spec: ModelSpec) -> str | None:
     """A learned position table that a formula has no letter for."""
-    if spec.embedding.n_positions is not None:
+    if getattr(spec.embedding, "n_positions", None) is not None:
         return "the formula does not count the learned position table"
     return None
 

@@ -39,8 +39,9 @@ class Projection(Node):
     """A dense layer behind a stack: a pooler, a classifier, a span head, a projector to another stack.
 
     d_in, d_out: None means the stack's d_model. per: whether it runs on every token or once a sequence.
-    pool: what of a sequence it then reads: one token, the mean of all, or of the first two. merge: how many neighbouring tokens are laid side by side first (a vision merger's 2 x 2 is
-    4): it reads merge * d_in from 1 / merge as many tokens. norm: a norm of d_out values on the result.
+    pool: what of a sequence it then reads: one token, the mean of all, or of the first two. merge: how many
+    neighbouring tokens are laid side by side first (a vision merger's 2 x 2 is 4): it reads merge * d_in from 1 / merge
+    as many tokens. norm: a norm of d_out values on the result.
     before, activation_before: a norm of d_in values, and an activation, on each token before they are merged.
     every: it runs on one of so many tokens, the one numbered `offset` (a trajectory's step has three). reads: the
     projection before it whose result it takes; None: the stack's own.

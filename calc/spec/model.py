@@ -85,8 +85,8 @@ class LayerGroup(Node):
     placement: where the norms stand. `pre`: x + f(norm(x)). `post`: norm(x + f(x)). `output`: x + norm(f(x)) (OLMo 2).
     `sandwich`: x + norm(f(norm(x))) (Gemma 2). `parallel`: x + mixer(norm(x)) + channel(norm(x)), one norm for both;
     `parallel-two-norms`: each has its own (GPT-NeoX).
-    shared: all layers use one set of weights (ALBERT). residual_scale: what each block's result is multiplied with before
-    it is added (Granite).
+    shared: all layers use one set of weights (ALBERT). residual_scale: what each block's result is multiplied with
+    before it is added (Granite).
     Conformer (Gulati et al. 2020): macaron: a channel mixer like `channel` comes first too, and both are added by half.
     convolution: comes after attention. out_norm: a norm on what leaves the layer.
     first_norm: False where the first block reads its input as it is (the first layer of FT-Transformer, before which
@@ -262,7 +262,7 @@ class ModelSpec(Stack):
 
     @property
     def reads_tokens(self) -> bool:
-        """Whether its sequences are tokens (or steps) that it can go on with; not so where it reads pictures or sound."""
+        """Whether its sequences are tokens (or steps) that it can go on with, and not pictures or sound."""
         return isinstance(self.embedding, Embedding | Trajectory)
 
     @property
