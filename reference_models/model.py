@@ -101,15 +101,16 @@ class Model(StackOfLayers):
         keep [batch, seq], source_keep [batch, n]: False at padding.
         """
         options = {"kernel": kernel, "checkpointing": checkpointing, "need_weights": need_weights}
-        encoded = None
+        encoded, losses = None, []
         if source is not None:
-            source, encoded = self._encode(source, source_keep, options)
+            source, encoded, losses = self._encode(source, source_keep, options)
         elif cache is not None:
             source_keep = cache.source_keep
         step = self._step(inputs, cache, keep)
         step = replace(step, source=source, source_keep=source_keep, token_types=token_types, **options)
         step.need_hidden = need_hidden
         x, inner = self.embed(inputs, step)
+        inner.losses.extend(losses)
         seen, deep = (None, []) if images is None else self._see(images, options)
         if seen is not None and image_at is not None:
             x = x.masked_scatter(image_at[..., None], seen.to(x.dtype))
@@ -150,11 +151,11 @@ class Model(StackOfLayers):
         whole = torch.cat([before, new], dim=1)
         return Step(positions=(whole.cumsum(1) - 1).clamp(min=0)[:, start:], start=start, keep=whole)
 
-    def _encode(self, source: Tensor, keep: Tensor | None, options: dict) -> tuple[Tensor, Tensor | None]:
-        """The encoder's vectors, and what the last dense layer behind it makes of them, where there is one."""
+    def _encode(self, source: Tensor, keep: Tensor | None, options: dict) -> tuple[Tensor, Tensor | None, list[Tensor]]:
+        """The encoder's vectors, what the last dense layer behind it makes of them, if any, and its blocks' losses."""
         step = Step(torch.arange(source.shape[1], device=source.device)[None], keep=keep, **options)
         vectors, end, _ = self.encoder(source, step)
-        return vectors, end if self.encoder.spec.heads else None
+        return vectors, end if self.encoder.spec.heads else None, step.losses
 
     def _see(self, images: Tensor, options: dict) -> tuple[Tensor, list[Tensor]]:
         """The vision tower's vectors, and those for single layers of the main stack."""

@@ -58,8 +58,12 @@ class StackOfLayers(nn.Module):
             step = replace(step, own_input=self.per_layer(inputs, x))
         if x.shape[1] == step.positions.shape[-1]:
             return x, step
-        start = step.start * getattr(self.spec.embedding, "vectors", 1)
-        return x, replace(step, start=start, positions=torch.arange(start, start + x.shape[1], device=x.device)[None])
+        vectors = getattr(self.spec.embedding, "vectors", 1)
+        start, keep = step.start * vectors, step.keep
+        if keep is not None and vectors > 1:
+            keep = keep.repeat_interleave(vectors, 1)
+        positions = torch.arange(start, start + x.shape[1], device=x.device)[None]
+        return x, replace(step, start=start, keep=keep, positions=positions)
 
     def run(self, x: Tensor, step: Step, cache: Cache | None = None) -> Tensor:
         """x [batch, n, d_model] through all layers and the final norm."""

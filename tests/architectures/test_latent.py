@@ -7,6 +7,7 @@ bytes of everything in the cache.
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from math import prod
 from typing import Any
 
@@ -34,7 +35,8 @@ each_case = pytest.mark.parametrize(("model_type", "config"), CASES)
 def build(model_type: str, config: dict[str, Any]) -> Any:
     """transformers' model on the CPU: which experts run depends on values."""
     special = {"pad_token_id": None, "bos_token_id": 1, "eos_token_id": 1}
-    parsed = transformers.AutoConfig.for_model(model_type, **(special | config))
+    # A copy: what a config class folds into its nested objects would stay in them.
+    parsed = transformers.AutoConfig.for_model(model_type, **deepcopy(special | config))
     torch.manual_seed(0)
     auto = transformers.AutoModelForCausalLM
     return auto.from_config(parsed, attn_implementation="eager", experts_implementation="batched_mm").eval()
