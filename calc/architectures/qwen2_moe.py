@@ -38,10 +38,13 @@ def channel_kinds(cfg: Config, n_layers: int) -> tuple[str, ...]:
     return tuple("moe" if routed and i not in dense and (i + 1) % step == 0 else "dense" for i in range(n_layers))
 
 
-def channel_of(cfg: Config, kinds: Sequence[str], *, shared: bool) -> dict[str, Mlp | Moe]:
+def channel_of(
+    cfg: Config, kinds: Sequence[str], *, shared: bool, renormalize: bool = False
+) -> dict[str, Mlp | Moe]:
     """The blocks of those `kinds` that occur. shared: an expert that all tokens visit, scaled by a learned gate.
 
-    intermediate_size is the width of the dense blocks, and of no others.
+    intermediate_size is the width of the dense blocks, and of no others. renormalize: what an absent norm_topk_prob
+    means.
     """
     made: dict[str, Mlp | Moe] = {}
     if "dense" in kinds:
@@ -49,17 +52,17 @@ def channel_of(cfg: Config, kinds: Sequence[str], *, shared: bool) -> dict[str, 
     else:
         cfg.size("intermediate_size", absent=None)
     if "moe" in kinds:
-        made["moe"] = _experts(cfg, shared)
+        made["moe"] = _experts(cfg, shared, renormalize)
     return made
 
 
-def _experts(cfg: Config, shared: bool) -> Moe:
+def _experts(cfg: Config, shared: bool, renormalize: bool) -> Moe:
     return Moe(
         n_experts=cfg.size("num_experts", "num_local_experts"),
         top_k=cfg.size("num_experts_per_tok"),
         d_expert=cfg.size("moe_intermediate_size"),
         d_shared=cfg.size("shared_expert_intermediate_size") if shared else None,
         shared_gate=shared,
-        renormalize=cfg.flag("norm_topk_prob", absent=False),
+        renormalize=cfg.flag("norm_topk_prob", absent=renormalize),
         activation=activation(cfg, "hidden_act", absent="silu"),
     )

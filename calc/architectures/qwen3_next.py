@@ -20,7 +20,7 @@ _WORDS = {"linear_attention": "linear", "full_attention": "full"}
 def spec(cfg: Config) -> ModelSpec:
     """Every `full_attention_interval`-th layer attends to all tokens, or those that `layer_types` names."""
     channels = channel_kinds(cfg, cfg.layers("num_hidden_layers"))
-    made = channel_of(cfg, channels, shared=True)
+    made = channel_of(cfg, channels, shared=True, renormalize=True)
     cfg.only("use_sliding_window", False, why="no layer of this family has a window")
     layers = hybrid(cfg, delta_net(cfg, fused=True), channels, made, kv_absent=2)
     return decoder(cfg, layers, max_seq_len=32768, norm=offset_norm(cfg))

@@ -115,13 +115,13 @@ def _end(bundle: str, path: str) -> bool:
     return path.endswith(bundle.split("*")[1])
 
 
+# Not speech_to_text: its fixed positions put all sines before all cosines, ours alternate.
 SAME = [
     ("vit", "ViTForImageClassification", {}, "logits"),
     ("vit", "ViTModel", {"image_size": [16, 24], "patch_size": [8, 6]}, "last_hidden_state"),
     ("deit", "DeiTForImageClassificationWithTeacher", {}, "cls_logits"),
     ("audio-spectrogram-transformer", "ASTForAudioClassification", {}, "logits"),
     ("whisper", "WhisperForConditionalGeneration", {}, "logits"),
-    ("speech_to_text", "Speech2TextForConditionalGeneration", {"scale_embedding": False}, None),
     ("wav2vec2", "Wav2Vec2ForCTC", {}, "logits"),
     ("wav2vec2", "Wav2Vec2ForSequenceClassification", {"feat_extract_norm": "layer", "conv_bias": True}, "logits"),
     ("wav2vec2", "Wav2Vec2ForCTC", {"do_stable_layer_norm": True, "feat_extract_norm": "layer"}, "logits"),
@@ -132,15 +132,13 @@ SAME = [
 
 
 @pytest.mark.parametrize(("model_type", "name", "change", "what"), SAME)
-def test_same_as_transformers(model_type: str, name: str, change: dict[str, Any], what: str | None) -> None:
+def test_same_as_transformers(model_type: str, name: str, change: dict[str, Any], what: str) -> None:
     theirs, ours = copied(model_type, name, MEDIA[model_type][0] | change)
     given, _ = inputs(model_type, theirs.config)
     given = {key: value.double() if value.is_floating_point() else value for key, value in given.items()}
     with torch.no_grad():
         expected = theirs(**given)
         out = ours(**our_arguments(model_type, given))
-    if what is None:
-        pytest.skip("its fixed positions put all sines before all cosines")
     heads = list(out.heads.values())
     found = {
         "logits": out.logits if out.logits is not None else heads[-1] if heads else None,
@@ -158,8 +156,6 @@ def our_arguments(model_type: str, given: dict[str, Any]) -> dict[str, Any]:
             return {"inputs": given["input_ids"], "images": given["pixel_values"]}
         case "whisper":
             return {"inputs": given["decoder_input_ids"], "source": given["input_features"].transpose(1, 2)}
-        case "speech_to_text":
-            return {"inputs": given["decoder_input_ids"], "source": given["input_features"]}
         case "audio-spectrogram-transformer":
             return {"inputs": given["input_values"].transpose(1, 2)[:, None]}
     return {"inputs": given["pixel_values"] if "pixel_values" in given else given["input_values"][..., None]}
