@@ -1,0 +1,12 @@
+"""Settings of the whole suite."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+# On CI the same examples every time: a failure there must be one that a developer can see too.
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
