@@ -38,9 +38,7 @@ def channel_kinds(cfg: Config, n_layers: int) -> tuple[str, ...]:
     return tuple("moe" if routed and i not in dense and (i + 1) % step == 0 else "dense" for i in range(n_layers))
 
 
-def channel_of(
-    cfg: Config, kinds: Sequence[str], *, shared: bool, renormalize: bool = False
-) -> dict[str, Mlp | Moe]:
+def channel_of(cfg: Config, kinds: Sequence[str], *, shared: bool, renormalize: bool = False) -> dict[str, Mlp | Moe]:
     """The blocks of those `kinds` that occur. shared: an expert that all tokens visit, scaled by a learned gate.
 
     intermediate_size is the width of the dense blocks, and of no others. renormalize: what an absent norm_topk_prob
