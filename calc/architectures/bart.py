@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from calc.architectures.common import activation
+from calc.architectures.common import LAYER_NORM, activation
 from calc.architectures.config import Config
-from calc.spec import Activation, Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Norm, Projection, Tower
+from calc.spec import Activation, Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Projection, Tower
 
-LAYER_NORM = Norm(kind="layernorm", bias=True)
 OFFSET = 2
 """Rows of the position table before the first position."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from calc.architectures.common import LAYER_NORM
 from calc.architectures.config import Config
-from calc.spec import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Norm
-
-LAYER_NORM = Norm(kind="layernorm", bias=True)
+from calc.spec import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -7,7 +7,10 @@ from typing import Any
 
 from calc.architectures.config import REFUSE, Config
 from calc.errors import Refused
-from calc.spec import Activation, LayerGroup
+from calc.spec import Activation, LayerGroup, Norm
+
+LAYER_NORM = Norm(kind="layernorm", bias=True)
+"""The LayerNorm of most families: weight and bias, epsilon 1e-5."""
 
 ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from calc.architectures.common import activation
+from calc.architectures.common import LAYER_NORM, activation
 from calc.architectures.config import Config
 from calc.errors import Refused, show
-from calc.spec import Attention, LayerGroup, Mlp, ModelSpec, Norm, Projection, Queries, ResNet, Tower
+from calc.spec import Attention, LayerGroup, Mlp, ModelSpec, Projection, Queries, ResNet, Tower
 
-LAYER_NORM = Norm(kind="layernorm", bias=True)
 NAMED = {"resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3)}
 """Depths of the networks that a config may name; all have bottlenecks of 256 to 2048 channels (He et al. 2016)."""
 PIXELS = 512

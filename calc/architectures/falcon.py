@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from calc.architectures.bloom import width
-from calc.architectures.common import activation, kv_heads
+from calc.architectures.common import LAYER_NORM, activation, kv_heads
 from calc.architectures.config import Config
 from calc.errors import Refused
-from calc.spec import Attention, Head, LayerGroup, Mlp, ModelSpec, Norm, Placement
-
-LAYER_NORM = Norm(kind="layernorm", bias=True)
+from calc.spec import Attention, Head, LayerGroup, Mlp, ModelSpec, Placement
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from calc.architectures.common import activation
 from calc.architectures.config import Config
-from calc.spec import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Norm
+from calc.spec import Activation, Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Norm
 
 
 def spec(cfg: Config) -> ModelSpec:
     """LayerNorm before each block, learned positions, one matrix for q, k and v, biases everywhere, head tied."""
+    return gpt(cfg, n_kv_heads=None, act="gelu_new")
+
+
+def gpt(cfg: Config, *, n_kv_heads: int | None, act: Activation) -> ModelSpec:
+    """A model of GPT-2's shape. act: what an absent activation_function means."""
     cfg.only("sliding_window", None, why="no layer of this family has a window of that kind")
     d_model = cfg.size("n_embd", "hidden_size")
     n_heads = cfg.size("n_head", "num_attention_heads")
@@ -18,11 +23,13 @@ def spec(cfg: Config) -> ModelSpec:
     norm = Norm(kind="layernorm", bias=True, eps=cfg.number("layer_norm_epsilon", absent=1e-5))
     layer = LayerGroup(
         count=cfg.layers("n_layer", "num_hidden_layers"),
-        mixer=Attention(n_heads=n_heads, qkv_bias=True, out_bias=True, fused=True, position="none"),
+        mixer=Attention(
+            n_heads=n_heads, n_kv_heads=n_kv_heads, qkv_bias=True, out_bias=True, fused=True, position="none"
+        ),
         channel=Mlp(
             d_ff=cfg.size("n_inner", absent=None, null=None),
             bias=True,
-            activation=activation(cfg, "activation_function", absent="gelu_new"),
+            activation=activation(cfg, "activation_function", absent=act),
         ),
         norm=norm,
     )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from calc.architectures.common import activation
+from calc.architectures.common import LAYER_NORM, activation
 from calc.architectures.config import Config
 from calc.errors import Refused
-from calc.spec import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Norm
-
-LAYER_NORM = Norm(kind="layernorm", bias=True)
+from calc.spec import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from calc.architectures.common import activation
+from calc.architectures.common import LAYER_NORM, activation
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, uniform
-from calc.spec import Mlp, ModelSpec, Norm, QkNorm
-
-LAYER_NORM = Norm(kind="layernorm", bias=True)
+from calc.spec import Mlp, ModelSpec, QkNorm
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from calc.architectures.common import activation
+from calc.architectures.common import LAYER_NORM, activation
 from calc.architectures.config import Config
 from calc.errors import Refused
-from calc.spec import Attention, Convolution, Embedding, Frames, Head, LayerGroup, Mlp, ModelSpec, Norm, Tower
-
-LAYER_NORM = Norm(kind="layernorm", bias=True)
+from calc.spec import Attention, Convolution, Embedding, Frames, Head, LayerGroup, Mlp, ModelSpec, Tower
 
 
 def spec(cfg: Config) -> ModelSpec:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from calc.architectures.common import LAYER_NORM
 from calc.architectures.config import REFUSE, Config
 from calc.errors import Refused
-from calc.spec import Activation, Attention, LayerGroup, Mlp, ModelSpec, Norm, Tower
-
-LAYER_NORM = Norm(kind="layernorm", bias=True)
+from calc.spec import Activation, Attention, LayerGroup, Mlp, ModelSpec, Tower
 
 
 def text_section(cfg: Config, *model_types: str) -> Config:

@@ -9,7 +9,6 @@ from calc.architectures.config import Config
 from calc.errors import Refused
 from calc.spec import Attention, LayerGroup, Mlp, ModelSpec, Norm, Patches, Projection
 
-LAYER_NORM = Norm(kind="layernorm", bias=True)
 POOLING: dict[str, Any] = {"tanh": "tanh", "gelu": "gelu", "relu": "relu", "silu": "silu"}
 
 

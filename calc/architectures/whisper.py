@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.architectures.common import activation
+from calc.architectures.common import LAYER_NORM, activation
 from calc.architectures.config import Config
 from calc.spec import (
     Attention,
@@ -13,11 +13,9 @@ from calc.spec import (
     LayerGroup,
     Mlp,
     ModelSpec,
-    Norm,
     Tower,
 )
 
-LAYER_NORM = Norm(kind="layernorm", bias=True)
 FRAMES_PER_POSITION = 2
 """The second convolution takes every other frame."""
 
