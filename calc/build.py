@@ -12,7 +12,7 @@ from calc.blocks.conformer import convolution_module
 from calc.blocks.contrast import contrast
 from calc.blocks.detection import from_zeros
 from calc.blocks.embedding import head, projection
-from calc.blocks.linear import norm
+from calc.blocks.linear import norm, residual
 from calc.blocks.mtp import mtp
 from calc.blocks.patches import grid
 from calc.blocks.per_layer import per_layer_block, per_layer_inputs
@@ -100,7 +100,8 @@ def _stack(spec: Stack, vocab_size: Size, load: Load, source: tuple[Size, Size] 
     load = with_prompt(spec, load)
     body: list[Part | Op] = [front]
     if spec.relative_bias is not None:
-        body.append(relative_bias(*spec.relative_bias))
+        keys = load.context + load.seq
+        body.append(relative_bias(*spec.relative_bias, load.seq, keys))
     if spec.per_layer is not None:
         n_layers = sum(group.count for group in spec.layers)
         body.append(per_layer_inputs(spec.per_layer, spec.layers[0].norm, spec.d_model, load.tokens, n_layers))
@@ -109,7 +110,7 @@ def _stack(spec: Stack, vocab_size: Size, load: Load, source: tuple[Size, Size] 
         body.append(
             Part(
                 f"layers.{{{group.name}}}" if several else "layers.{}",
-                _layer(group, spec.d_model, load, source) + _beside(spec, group, load),
+                _layer(group, spec.d_model, load, source, joined=spec.n_streams is None) + _beside(spec, group, load),
                 calls=group.count,
                 copies=1 if group.shared else group.count,
                 layer=True,
@@ -119,13 +120,18 @@ def _stack(spec: Stack, vocab_size: Size, load: Load, source: tuple[Size, Size] 
     if spec.n_streams is not None:
         body.append(collapse(spec.n_streams, spec.d_model, load.tokens))
     if spec.final_norm is not None:
-        body.append(norm("final_norm", spec.final_norm, (spec.d_model,)))
+        body.append(norm("final_norm", spec.final_norm, (spec.d_model,), load.tokens))
     body += [projection(each, spec.d_model, load) for each in spec.heads]
     return tuple(body), load.seq
 
 
-def _layer(group: LayerGroup, d_model: Size, load: Load, source: tuple[Size, Size] | None) -> Body:
-    """One layer's ops in the order they run, norms where `placement` puts them."""
+def _layer(
+    group: LayerGroup, d_model: Size, load: Load, source: tuple[Size, Size] | None, *, joined: bool = True
+) -> Body:
+    """One layer's ops in the order they run, norms where `placement` puts them.
+
+    joined: whether what a block gives is added to what it read; False where residual streams do that in their own way.
+    """
     blocks: list[tuple[str, Part]] = []
     channel = None
     if group.channel is not None:
@@ -141,8 +147,8 @@ def _layer(group: LayerGroup, d_model: Size, load: Load, source: tuple[Size, Siz
         blocks.append(("convolution_norm", convolution_module(group.convolution, d_model, load.tokens)))
     if channel is not None:
         blocks.append(("channel_norm", channel))
-    last = (norm("out_norm", group.norm, (d_model,)),) if group.out_norm else ()
-    return _normed(group, blocks, d_model) + last
+    last = (norm("out_norm", group.norm, (d_model,), load.tokens),) if group.out_norm else ()
+    return _normed(group, blocks, d_model, load.tokens, joined=joined) + last
 
 
 def _beside(spec: Stack, group: LayerGroup, load: Load) -> Body:
@@ -154,36 +160,45 @@ def _beside(spec: Stack, group: LayerGroup, load: Load) -> Body:
     if spec.per_layer is None:
         return ()
     block = per_layer_block(spec.per_layer, spec.d_model, load.tokens)
-    return block, norm("per_layer_post_norm", group.norm, (spec.d_model,))
+    behind = norm("per_layer_post_norm", group.norm, (spec.d_model,), load.tokens, feeds=True)
+    return block, behind, residual("per_layer_add", load.tokens, spec.d_model)
 
 
-def _normed(group: LayerGroup, blocks: Sequence[tuple[str, Part]], d_model: Size) -> Body:
-    """(name of its norm, block) pairs with the norms where `placement` puts them."""
+def _normed(
+    group: LayerGroup, blocks: Sequence[tuple[str, Part]], d_model: Size, tokens: Size, *, joined: bool
+) -> Body:
+    """(name of its norm, block) pairs with the norms where `placement` puts them, and what adds a block's result to
+    the residual stream behind each (of parallel blocks, behind all)."""
 
-    def normed(name: str) -> Op:
-        return norm(name, group.norm, (d_model,))
+    def normed(name: str, *, feeds: bool = False, follows: bool = True) -> Op:
+        return norm(name, group.norm, (d_model,), tokens, follows=follows, feeds=feeds)
+
+    def add(name: str, *, feeds: bool = False) -> Body:
+        return (residual(name.replace("_norm", "_add"), tokens, d_model, feeds=feeds),) if joined else ()
 
     def after(name: str) -> str:
         return name.replace("_norm", "_post_norm")
 
     body: list[Part | Op] = []
     if group.placement == "parallel-two-norms":
-        body += [normed(name) for name, _ in blocks]
+        body += [normed(name, follows=name == blocks[0][0]) for name, _ in blocks]
     elif group.placement == "parallel":
         body.append(normed(blocks[0][0]))
     for name, block in blocks:
         match group.placement:
             case "pre":
                 bare = not group.first_norm and name == blocks[0][0]
-                body += [block] if bare else [normed(name), block]
+                body += [block, *add(name)] if bare else [normed(name), block, *add(name)]
             case "post":
-                body += [block, normed(name)]
+                body += [block, *add(name, feeds=True), normed(name)]
             case "output":
-                body += [block, normed(after(name))]
+                body += [block, normed(after(name), feeds=True), *add(name)]
             case "sandwich":
-                body += [normed(name), block, normed(after(name))]
+                body += [normed(name), block, normed(after(name), feeds=True), *add(name)]
             case _:
                 body.append(block)
+    if group.placement.startswith("parallel"):
+        body.append(residual("add", tokens, d_model, n=1 + len(blocks)))
     return tuple(body)
 
 

@@ -8,12 +8,12 @@ so does a layer that borrows keys and values which an earlier one made of nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from calc.errors import Refused
 from calc.flow import BLOCK_INPUT, KNOWN, Reads, reads_of
-from calc.op import Op, Part
+from calc.op import Moves, Op, Part
 from calc.sizes import Size
 from calc.spec import Attention, LayerGroup, ModelSpec, Stack
 
@@ -228,6 +228,13 @@ def weightless(part: Part) -> Part:
     def inner(child: Part | Op) -> Part | Op:
         if isinstance(child, Part):
             return weightless(child)
-        return replace(child, weights=(), backward=backward(child))
+        return replace(child, weights=(), backward=backward(child), moves=_as_with_weights(child))
 
     return replace(part, body=tuple(map(inner, part.body)))
+
+
+def _as_with_weights(op: Op) -> Callable[[], Moves]:
+    """What an op moves, its weights told as a number."""
+    return lambda: replace(
+        Moves() if op.moves is None else op.moves(), weight_reads=op.weights_read, weight_grads=op.weight_gradients
+    )

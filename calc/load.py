@@ -56,6 +56,12 @@ class Load:
         """New tokens in the whole batch."""
         return self.batch * self.seq
 
+    def cached(self, window: Size | None) -> Size:
+        """Cached tokens of one sequence that a layer with this window still has beside the new ones."""
+        # An empty cache has nothing to cut off; asking would leave Min(0, window - 1) in formulas.
+        empty = isinstance(self.context, int) and self.context == 0
+        return self.context if window is None or empty else minimum(self.context, window - 1)
+
     def twice_pairs(self, window: Size | None, causal: bool = True, chunked: bool = False) -> Size:
         """Twice the query-key pairs of one head and one sequence (twice, so that half a square stays a whole number).
 
@@ -63,10 +69,7 @@ class Load:
         one another whatever the window, since a dense kernel multiplies the whole square and masks afterwards.
         chunked: the window is a chunk that starts at a multiple of its length; tokens see only those of their own.
         """
-        seq = self.seq
-        # An empty cache has nothing to cut off; asking would leave Min(0, window - 1) in formulas.
-        empty = isinstance(self.context, int) and self.context == 0
-        cached = self.context if window is None or empty else minimum(self.context, window - 1)
+        seq, cached = self.seq, self.cached(window)
         if self.scores == "full" or not causal:
             return 2 * seq * (cached + seq)
         exact = {"causal-half": 0, "causal-exact": 1}[self.scores]

@@ -6,10 +6,11 @@ A model is a tree of parts whose leaves are ops. Parameters, FLOPs and cache byt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from calc.functions import Attend, Function, Matmul
 from calc.sizes import Size
 
 Kind = Literal["linear", "attention", "gather", "norm", "elementwise"]
@@ -75,6 +76,33 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
+class Moves:
+    """What one call of an op moves, in elements, as one kernel that reads each operand and writes each result once.
+
+    reads, writes: of activations; a score matrix counts whole, whatever a mask hides. Numbers of tokens and places read
+        to look something up are left out.
+    weight_reads: of its weights, where those are not all read once: the rows looked up, the experts visited.
+    weight_grads: of its weights' gradients, where those are not of all that are trainable, once.
+    cache_reads: of keys, values and other inputs of earlier tokens, the new ones' not among them; cache_writes: what is
+        kept of the new tokens. state_reads, state_writes: of recurrent state, which has a format of its own.
+    from_chain: of `reads`, what ops ahead of it in its chain have just made; to_chain: of `writes`, what only ops
+        behind it in its chain read. A chain is a run of ops that can be one kernel: those without products, or scores,
+        softmax and values. Where it is the first of a chain, or the last, they count nothing.
+    """
+
+    reads: Size = 0
+    writes: Size = 0
+    weight_reads: Size | None = None
+    weight_grads: Size | None = None
+    cache_reads: Size = 0
+    cache_writes: Size = 0
+    state_reads: Size = 0
+    state_writes: Size = 0
+    from_chain: Size = 0
+    to_chain: Size = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Op:
     """One operation of the forward pass.
 
@@ -85,6 +113,9 @@ class Op:
     in_parts: whether a block uses a part of its matrix at a time, so that there is no product with the whole of it.
     live: whether backward passes it; False where nothing that it reads, and nothing in it, is trained.
     reached: 1, or 0 where a sequence is too short for its result to be read, so that no gradient comes back.
+    function: what is computed. shape: the products, of what has any.
+    moves: what one call moves; None: not told (tests hold that no op of a tree is without). It is worked out when it is
+        asked for: most questions, and a million configurations at once, are about FLOPs and weights alone.
     """
 
     name: str
@@ -99,6 +130,64 @@ class Op:
     in_parts: bool = False
     live: bool = True
     reached: Size = 1
+    function: Function = "other"
+    shape: Matmul | Attend | None = None
+    moves: Callable[[], Moves] | None = None
+
+    def moving(self, **changed: Size) -> Op:
+        """The same op with some of what it moves told anew."""
+        told = self.moves
+        return replace(self, moves=lambda: replace(Moves() if told is None else told(), **changed))
+
+    @property
+    def reads(self) -> Size | None:
+        return None if self.moves is None else self.moves().reads
+
+    @property
+    def writes(self) -> Size | None:
+        return None if self.moves is None else self.moves().writes
+
+    @property
+    def weight_reads(self) -> Size | None:
+        return None if self.moves is None else self.moves().weight_reads
+
+    @property
+    def cache_reads(self) -> Size:
+        return 0 if self.moves is None else self.moves().cache_reads
+
+    @property
+    def cache_writes(self) -> Size:
+        return 0 if self.moves is None else self.moves().cache_writes
+
+    @property
+    def state_reads(self) -> Size:
+        return 0 if self.moves is None else self.moves().state_reads
+
+    @property
+    def state_writes(self) -> Size:
+        return 0 if self.moves is None else self.moves().state_writes
+
+    @property
+    def from_chain(self) -> Size:
+        return 0 if self.moves is None else self.moves().from_chain
+
+    @property
+    def to_chain(self) -> Size:
+        return 0 if self.moves is None else self.moves().to_chain
+
+    @property
+    def weights_read(self) -> Size:
+        """Elements of its weights that one call reads."""
+        told = self.weight_reads
+        return sum((weight.elements for weight in self.weights), start=0) if told is None else told
+
+    @property
+    def weight_gradients(self) -> Size:
+        """Elements of the gradients of its weights that going back once writes."""
+        told = None if self.moves is None else self.moves().weight_grads
+        if told is not None:
+            return told
+        return sum((weight.elements for weight in self.weights if weight.trainable), start=0)
 
 
 @dataclass(frozen=True, slots=True)

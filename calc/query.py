@@ -21,10 +21,12 @@ Phase = Literal["forward", "training", "decode"]
 Checkpointing = Literal["none", "selective", "selective-op", "full", "full-early-stop"]
 WindowReading = Literal["tokens", "cache"]
 LatentReading = Literal["expanded", "absorbed"]
+Kernels = Literal["eager", "sdpa", "fused"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 CHECKPOINTING: tuple[Checkpointing, ...] = get_args(Checkpointing)
 WINDOW_READINGS: tuple[WindowReading, ...] = get_args(WindowReading)
 LATENT_READINGS: tuple[LatentReading, ...] = get_args(LatentReading)
+KERNELS: tuple[Kernels, ...] = get_args(Kernels)
 
 LOADS = ("batch", "seq", "context", "source_seq")
 """The fields of a Query that are sizes and may be symbols of a formula."""
@@ -47,6 +49,7 @@ class QueryOptions(TypedDict, total=False):
     images: Size
     image: tuple[Size, Size] | None
     latent_reading: LatentReading
+    kernels: Kernels
     mtp: bool
     plan: Plan | None
 
@@ -62,9 +65,10 @@ class Query:
     state_dtype: of recurrent state. source_seq: length of the encoder's input, None for the same as seq.
     images, image: pictures read beside the text, and their height and width in pixels.
     latent_reading: how latent attention decodes. `expanded`, keys and values of all cached tokens are made again, as
-    transformers does; `absorbed`, their matrix is applied to the new token instead. mtp: whether the modules that
-    predict further tokens count too. plan: how the model is trained or served, None for the defaults of
-    `calc.memory.Plan` on one GPU; then `batch` is the micro-batch of one data-parallel rank.
+    transformers does; `absorbed`, their matrix is applied to the new token instead.
+    kernels: which ops run as one, where bytes moved are asked for (`calc.quantities.traffic`).
+    mtp: whether the modules that predict further tokens count too. plan: how the model is trained or served, None for
+    the defaults of `calc.memory.Plan` on one GPU; then `batch` is the micro-batch of one data-parallel rank.
     Errors: Refused for what is no size (see `calc.checks.size`; floats pass, since `solve` looks for real roots) and
     for unknown words; TypeError for an unknown field. Integer arrays become float64.
     """
@@ -82,6 +86,7 @@ class Query:
     images: Size = 0
     image: tuple[Size, Size] | None = None
     latent_reading: LatentReading = "expanded"
+    kernels: Kernels = "fused"
     mtp: bool = False
     plan: Plan | None = None
 
@@ -91,6 +96,7 @@ class Query:
         weight_dtype(self.dtype)
         checks.word("window_reading", self.window_reading, WINDOW_READINGS)
         checks.word("latent_reading", self.latent_reading, LATENT_READINGS)
+        checks.word("kernels", self.kernels, KERNELS)
         checks.word("state_dtype", self.state_dtype, CACHE_DTYPES)
         for name, least in (("batch", 1), ("seq", 1), ("context", 0), ("images", 0)):
             object.__setattr__(self, name, checks.size(name, getattr(self, name), least))

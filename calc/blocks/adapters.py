@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from calc.blocks.attention import head_sizes
-from calc.blocks.linear import elementwise, linear
+from calc.blocks.core import matrix
+from calc.blocks.linear import elementwise, gather, linear, residual
 from calc.errors import Refused
+from calc.functions import Attend, Matmul
 from calc.load import Load
 from calc.op import Op, Part, Weight
 from calc.sizes import Size
@@ -47,7 +49,7 @@ def adapted(tree: Part, spec: ModelSpec) -> Part:
                 raise Refused("adapter", "another than a prompt", "a front or layers that number tokens themselves")
             table = Weight("prompt.weight", (adapter.length, spec.d_model), "adapter")
             behind = 1 + next(i for i, child in enumerate(frozen.body) if child.name == "embedding")
-            prompt = Op("prompt", "gather", "adapter", weights=(table,))
+            prompt = gather("prompt", "adapter", (table,), adapter.length, spec.d_model)
             return replace(frozen, body=(*frozen.body[:behind], prompt, *frozen.body[behind:]))
     return tree
 
@@ -104,7 +106,8 @@ def _frozen(part: Part) -> Part:
     def frozen(child: Part | Op) -> Part | Op:
         if isinstance(child, Part):
             return _frozen(child)
-        return replace(child, weights=tuple(replace(weight, trainable=False) for weight in child.weights))
+        frozen_weights = tuple(replace(weight, trainable=False) for weight in child.weights)
+        return replace(child, weights=frozen_weights).moving(weight_grads=0)
 
     return replace(part, body=tuple(map(frozen, part.body)))
 
@@ -136,9 +139,21 @@ def _lora(adapter: Lora, part: Part) -> Part:
         if isinstance(child, Op) and child.rows is not None and child.name in adapter.targets:
             d_out, d_in = child.weights[0].shape
             for half, wide, out in (("A", d_in, adapter.rank), ("B", adapter.rank, d_out)):
-                product = linear(f"{child.name}.lora_{half}", child.rows, wide, out, "adapter")
-                body.append(replace(product, name=f"{child.name}_lora_{half}"))
+                small = linear(f"{child.name}.lora_{half}", child.rows, wide, out, "adapter")
+                body.append(_as_shared(replace(small, name=f"{child.name}_lora_{half}"), child))
+            # What the update's scale multiplies is added to what the matrix itself gave.
+            given = child.rows * d_out
+            body.append(elementwise(f"{child.name}_lora_add", "adapter", "add", 2 * given, given))
     return replace(part, body=tuple(body))
+
+
+def _as_shared(small: Op, base: Op) -> Op:
+    """The product beside `base` as so many of as many rows, where experts share its rows."""
+    if not isinstance(base.shape, Matmul) or not isinstance(small.shape, Matmul) or base.in_parts:
+        return small
+    shape = replace(small.shape, m=base.shape.m, groups=base.shape.groups)
+    moved = base.shape.groups * small.weights_read
+    return replace(small, shape=shape).moving(weight_reads=moved, weight_grads=moved)
 
 
 def _bottleneck(adapter: Bottleneck, layer: Part, d_model: Size) -> Part:
@@ -150,8 +165,9 @@ def _bottleneck(adapter: Bottleneck, layer: Part, d_model: Size) -> Part:
         rows = next(op.rows for op in child.body if isinstance(op, Op) and op.rows is not None)
         small = (
             linear("down", rows, d_model, adapter.width, "adapter", bias=True),
-            elementwise("activation", "adapter"),
+            elementwise("activation", "adapter", "gelu", rows * adapter.width, rows * adapter.width),
             linear("up", rows, adapter.width, d_model, "adapter", bias=True),
+            residual("add", rows, d_model),
         )
         return replace(child, body=(*child.body, Part("adapter", small)))
 
@@ -171,17 +187,32 @@ def _prefix(adapter: Prefix, layer: Part, group: LayerGroup, d_model: Size) -> P
     keys = Weight("prefix.key", (adapter.length, kv_heads, d_head), "adapter")
     values = Weight("prefix.value", (adapter.length, kv_heads, d_value), "adapter")
     widths = {"scores": d_head, "values": d_value}
+    found = adapter.length * kv_heads
 
     def longer(block: Part | Op) -> Part | Op:
         if not isinstance(block, Part) or block.name != "attention":
             return block
         rows = next(op.rows for op in block.body if isinstance(op, Op) and op.rows is not None)
         more = {name: 2 * rows * heads * adapter.length * width for name, width in widths.items()}
-        body: list[Part | Op] = [Op("prefix", "gather", "adapter", weights=(keys, values))]
+        body: list[Part | Op] = [gather("prefix", "adapter", (keys, values), found, d_head + d_value)]
         for op in block.body:
             if isinstance(op, Op) and op.name in more:
                 op = replace(op, flops=op.flops + more[op.name])
-            body.append(op)
+            body.append(_beside(op, adapter.length) if isinstance(op, Op) else op)
         return replace(block, body=tuple(body))
 
     return replace(layer, body=tuple(map(longer, layer.body)))
+
+
+def _beside(op: Op, length: Size) -> Op:
+    """An op of attention's core with `length` more keys and values for every head, the same for all sequences."""
+    if isinstance(op.shape, Attend):
+        shape = replace(op.shape, keys=op.shape.keys + length)
+        more = matrix(shape) - matrix(op.shape)
+        if op.name == "scores":
+            own = shape.groups * length * shape.d_head
+            whole = matrix(shape)
+            return replace(op, shape=shape).moving(reads=op.reads + own, writes=whole, to_chain=whole)
+        own = shape.groups * length * shape.d_value
+        return replace(op, shape=shape).moving(reads=op.reads + own + more, from_chain=op.from_chain + more)
+    return op

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from calc.blocks.linear import elementwise
+from calc.blocks.linear import elementwise, product
+from calc.functions import Matmul
 from calc.load import Load
-from calc.op import Op, Part, Weight
+from calc.op import Part, Weight
 from calc.spec import Contrast
 
 
 def contrast(spec: Contrast, load: Load) -> Part:
     """Vectors [batch, d] and [images, d] -> [batch, images]: 2 * batch * images * d FLOPs, then a scale."""
     products = 2 * load.batch * load.images * spec.d_contrast
-    scale = Op("scale", "elementwise", "other", weights=(Weight("logit_scale", (), "other"),))
-    norms = elementwise("normalise", "other")
-    return Part("contrast", (norms, Op("similarity", "attention", "other", products), scale))
+    vectors, given = (load.batch + load.images) * spec.d_contrast, load.batch * load.images
+    temperature = Weight("logit_scale", (), "other")
+    body = (
+        elementwise("normalise", "other", "l2norm", vectors, vectors),
+        product("similarity", "other", products, Matmul(load.batch, load.images, spec.d_contrast, weighed=False)),
+        elementwise("scale", "other", "scale", given, given, weights=(temperature,)),
+    )
+    return Part("contrast", body)

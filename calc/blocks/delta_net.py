@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from calc.blocks.linear import elementwise, linear, norm
+from calc.blocks.linear import elementwise, linear, norm, product
 from calc.blocks.short_convolution import short_convolution
+from calc.functions import Matmul
 from calc.load import Load
-from calc.op import Cache, Op, Part, Weight
+from calc.op import Cache, Moves, Op, Part, Weight
 from calc.sizes import Size, ceil_div
 from calc.spec import DeltaNet
 
@@ -23,13 +24,22 @@ def delta_net(spec: DeltaNet, d_model: Size, load: Load) -> Part:
         widths = {"qkvz_proj": mixed + d_values, "ba_proj": 2 * spec.n_value_heads}
     own = tuple(Weight(name, (spec.n_value_heads,), "ssm") for name in ("dt_bias", "A_log"))
     state = Cache(recurrent=spec.n_value_heads * spec.d_key * spec.d_value)
+    given, scalars = load.tokens * d_values, 2 * load.tokens * spec.n_value_heads
     body: tuple[Op, ...] = (
         *(linear(name, load.tokens, d_model, width, "ssm") for name, width in widths.items()),
         short_convolution(mixed, spec.d_conv, load, bias=False),
-        Op("decay", "elementwise", "ssm", weights=own, cache=state),
+        Op(
+            "decay",
+            "elementwise",
+            "ssm",
+            weights=own,
+            cache=state,
+            function="other",
+            moves=lambda: Moves(scalars, scalars, state_writes=0 if load.decode else load.batch * state.recurrent),
+        ),
         *_delta_rule(spec, load),
-        norm("norm", spec.norm, (spec.d_value,)),
-        elementwise("gate", "ssm"),
+        norm("norm", spec.norm, (spec.d_value,), load.tokens * spec.n_value_heads, feeds=True),
+        elementwise("gate", "ssm", "swiglu", 2 * given, given, from_chain=given),
         linear("out_proj", load.tokens, d_values, d_model, "ssm"),
     )
     return Part("delta_net", body)
@@ -43,16 +53,32 @@ def _delta_rule(spec: DeltaNet, load: Load) -> tuple[Op, ...]:
     corrections; and these update the state. Going back, the first chunk's empty state takes no gradient, and the last
     chunk's update has none, since nothing reads it.
     """
+    heads = spec.n_value_heads
     if load.decode:
-        return (elementwise("recurrence", "ssm"),)
+        state = load.batch * heads * spec.d_key * spec.d_value
+        read = load.tokens * (2 * spec.n_key_heads * spec.d_key + heads * (spec.d_value + 2))
+        step = elementwise("recurrence", "ssm", "scan", read, load.tokens * heads * spec.d_value)
+        return (step.moving(state_reads=state, state_writes=state),)
     chunks = ceil_div(load.seq, spec.chunk)
     one = load.batch * spec.chunk * spec.n_value_heads
     key_pairs, value_pairs = 2 * one * spec.chunk * spec.d_key, 2 * one * spec.chunk * spec.d_value
     state = 2 * one * spec.d_key * spec.d_value
+    n, c = load.batch * chunks * heads, spec.chunk
+    corrected = n * c * (spec.d_key + spec.d_value)
+
+    def of(name: str, m: Size, wide: Size, k: Size, groups: Size, flops: Size, **more: Size) -> Op:
+        return product(name, "ssm", flops, Matmul(m, wide, k, groups, weighed=False), **more)
+
     return (
-        Op("chunk_scores", "attention", "ssm", 2 * chunks * key_pairs),
-        Op("solve", "attention", "ssm", backward=chunks * (key_pairs + value_pairs)),
-        Op("state_read", "attention", "ssm", 2 * chunks * state, backward=(4 * chunks - 2) * state),
-        Op("chunk_values", "attention", "ssm", chunks * value_pairs),
-        Op("state_update", "attention", "ssm", chunks * state, backward=2 * (chunks - 1) * state),
+        of("chunk_scores", c, c, spec.d_key, 2 * n, 2 * chunks * key_pairs),
+        Op(
+            "solve",
+            "attention",
+            "ssm",
+            backward=chunks * (key_pairs + value_pairs),
+            moves=lambda: Moves(n * c * c + corrected, corrected),
+        ),
+        of("state_read", c, spec.d_value, spec.d_key, 2 * n, 2 * chunks * state, backward=(4 * chunks - 2) * state),
+        of("chunk_values", c, spec.d_value, c, n, chunks * value_pairs),
+        of("state_update", spec.d_key, spec.d_value, c, n, chunks * state, backward=2 * (chunks - 1) * state),
     )

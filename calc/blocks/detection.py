@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from calc.blocks.convolution import convolution, steps
-from calc.blocks.linear import elementwise
+from calc.blocks.linear import elementwise, gather
 from calc.gradients import weightless
 from calc.load import Load
 from calc.op import Op, Part, Weight
@@ -52,24 +52,32 @@ def resnet(spec: ResNet, vocab_size: Size, d_model: Size, load: Load) -> tuple[P
             d_in = d_out
         body.append(Part(f"stages.{i}", tuple(layers)))
     backbone = Part("backbone", tuple(body))
-    project = convolution("project_in", picture.places, d_in, d_model, (1, 1), input_grad=picture.trained)
+    places = picture.places
+    project = convolution("project_in", places, d_in, d_model, (1, 1), places, input_grad=picture.trained)
     front: list[Part | Op] = [backbone, project]
     if spec.axis_positions is not None:
         shape = (spec.axis_positions, exact_div(d_model, 2))
         tables = tuple(Weight(f"{axis}.weight", shape, "positional") for axis in ("row", "column"))
-        front.append(Op("position", "gather", "positional", weights=tables))
+        front.append(gather("position", "positional", tables, picture.height * picture.width, d_model))
     return Part("embedding", tuple(front)), picture.height * picture.width
 
 
 def _stem(spec: ResNet, picture: _Picture) -> tuple[list[Part | Op], _Picture]:
     """A convolution of 7 x 7 and a pooling of 3 x 3, which halve the picture twice."""
     trained = spec.trained_from < 0
+    pixels = picture.places
     picture = picture.after(7, 2)
     conv = convolution(
-        "stem", picture.places, spec.channels, spec.stem, (7, 7), bias=False, trained=trained, input_grad=False
+        "stem", picture.places, spec.channels, spec.stem, (7, 7), pixels, bias=False, trained=trained, input_grad=False
     )
     halved = picture.after(3, 2)
-    return [conv, elementwise("stem_activation", "other")], _Picture(halved.batch, halved.height, halved.width, trained)
+    given, left = picture.places * spec.stem, halved.places * spec.stem
+    return [
+        conv,
+        elementwise("stem_norm", "other", "batchnorm", given, given, to_chain=given),
+        elementwise("stem_activation", "other", "relu", given, given),
+        elementwise("stem_pool", "other", "pool", given, left),
+    ], _Picture(halved.batch, halved.height, halved.width, trained)
 
 
 def _layer(
@@ -84,24 +92,33 @@ def _layer(
     body: list[Op] = []
     after = before
     for i, (wide, out, kernel, step) in enumerate(shapes):
+        read = after.places
         after = after.after(kernel, step)
         places, grad = after.places, after.trained
-        body.append(
-            convolution(f"conv{i}", places, wide, out, (kernel, kernel), bias=False, trained=trained, input_grad=grad)
-        )
+        square = (kernel, kernel)
+        body += [
+            convolution(f"conv{i}", places, wide, out, square, read, bias=False, trained=trained, input_grad=grad),
+            elementwise(f"norm{i}", "other", "batchnorm", places * out, places * out, to_chain=places * out),
+        ]
+        if i < len(shapes) - 1:
+            body.append(elementwise(f"activation{i}", "other", "relu", places * out, places * out))
         after = _Picture(after.batch, after.height, after.width, after.trained or trained)
+    given = after.places * d_out
     if d_in != d_out or stride != 1:
-        grad = before.trained
-        body.append(
-            convolution("shortcut", after.places, d_in, d_out, (1, 1), bias=False, trained=trained, input_grad=grad)
-        )
-    return Part(name, (*body, elementwise("activation", "other"))), after
+        grad, read, one = before.trained, before.places, (1, 1)
+        body += [
+            convolution("shortcut", after.places, d_in, d_out, one, read, bias=False, trained=trained, input_grad=grad),
+            elementwise("shortcut_norm", "other", "batchnorm", given, given, to_chain=given),
+        ]
+    body.append(elementwise("add", "other", "add", 2 * given, given, from_chain=given, to_chain=given))
+    return Part(name, (*body, elementwise("activation", "other", "relu", given, given))), after
 
 
 def queries(spec: Queries, vocab_size: Size, d_model: Size, load: Load) -> tuple[Part, Size]:
     """n_queries learned vectors for each picture, whatever the length asked for."""
     table = Weight("query.weight", (spec.n_queries, d_model), "embedding")
-    return Part("embedding", (Op("query", "gather", "embedding", weights=(table,)),)), spec.n_queries
+    found = gather("query", "embedding", (table,), spec.n_queries, d_model)
+    return Part("embedding", (found,)), spec.n_queries
 
 
 def from_zeros(tree: Part) -> Part:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.blocks.convolution import convolution, steps
-from calc.blocks.linear import elementwise, linear, norm
+from calc.blocks.linear import added, elementwise, gather, linear, norm
 from calc.load import Load
 from calc.op import Op, Part, Weight
 from calc.sizes import Size, exact_div
@@ -21,20 +21,24 @@ def frames(spec: Frames, vocab_size: Size, d_model: Size, load: Load) -> tuple[P
     body, length, width = _convolutions(spec, load)
     tokens = load.batch * length
     if spec.before is not None:
-        body.append(norm("before", spec.before, (width,)))
+        body.append(norm("before", spec.before, (width,), tokens, follows=False))
     if spec.quantizer is not None:
         body.append(_quantizer(spec.quantizer, width, tokens))
     if spec.project:
         body.append(linear("project_in", tokens, width, d_model, "embedding", bias=spec.project_bias))
     if spec.mask_vector:
-        body.append(Op("mask", "gather", "embedding", weights=(Weight("mask.weight", (d_model,), "embedding"),)))
+        vector = Weight("mask.weight", (d_model,), "embedding")
+        body.append(gather("mask", "embedding", (vector,), 1, d_model))
     if spec.n_positions is not None:
         table = Weight("position.weight", (spec.n_positions, d_model), "positional", spec.trained_positions)
-        body.append(Op("position", "gather", "positional", weights=(table,)))
+        body.append(gather("position", "positional", (table,), length, d_model, feeds=True))
+        body.append(added("position_add", "positional", tokens, d_model, length * d_model))
+    if spec.sinusoidal:
+        body.append(added("sinusoids", "positional", tokens, d_model, 0))
     if spec.position_convolution is not None:
         body.append(_positions(spec.position_convolution, d_model, load.batch, length))
     if spec.norm is not None:
-        body.append(norm("norm", spec.norm, (d_model,)))
+        body.append(norm("norm", spec.norm, (d_model,), tokens))
     return Part("embedding", tuple(body)), length
 
 
@@ -48,31 +52,45 @@ def _convolutions(spec: Frames, load: Load) -> tuple[list[Part | Op], Size, Size
     for i, each in enumerate(spec.convolutions):
         if each.dims == 1 and i and spec.convolutions[i - 1].dims == 2:
             planes, values = planes * values, 1
+        read = load.batch * length * values
         length = steps(length, each.kernel, each.stride, each.padding)
         if each.dims == 2:
             values = steps(values, each.kernel, each.stride, each.padding)
-        body.append(_layer(each, planes, load.batch * length * values, first=i == 0))
+        body.append(_layer(each, planes, load.batch * length * values, read, first=i == 0))
         planes = exact_div(each.n_channels, 2) if each.glu else each.n_channels
     return body, length, planes * values
 
 
-def _layer(spec: Convolution, d_in: Size, places: Size, *, first: bool) -> Part:
+def _layer(spec: Convolution, d_in: Size, places: Size, read: Size, *, first: bool) -> Part:
     """A convolution, its norm and its activation."""
     kernel = (spec.kernel,) * spec.dims
-    ops = [convolution("conv", places, d_in, spec.n_channels, kernel, bias=spec.bias, input_grad=not first)]
+    ops = [convolution("conv", places, d_in, spec.n_channels, kernel, read, bias=spec.bias, input_grad=not first)]
+    given = places * spec.n_channels
     if spec.norm is not None:
-        ops.append(norm("norm", AFFINE, (spec.n_channels,)))
-    if spec.glu or spec.activation is not None:
-        ops.append(elementwise("activation", "other"))
+        ops.append(norm("norm", AFFINE, (spec.n_channels,), places, feeds=True))
+    if spec.glu:
+        ops.append(elementwise("activation", "other", "swiglu", given, exact_div(given, 2)))
+    elif spec.activation is not None:
+        ops.append(elementwise("activation", "other", spec.activation, given, given))
     return Part(spec.name, tuple(ops))
 
 
 def _positions(spec: PositionConvolution, d_model: Size, batch: Size, length: Size) -> Part:
     """The convolution runs over one step more than it keeps where its kernel is even."""
     places = 0 if not spec.runs else batch * steps(length, spec.kernel, 1, spec.kernel // 2)
-    conv = convolution("conv", places, d_model, d_model, (spec.kernel,), groups=spec.n_groups)
-    lengths = Op("scale", "elementwise", "other", weights=(Weight("scale", (spec.kernel,), "other"),))
-    return Part("position_convolution", (lengths, conv, elementwise("activation", "other")))
+    read = batch * length if spec.runs else 0
+    conv = convolution("conv", places, d_model, d_model, (spec.kernel,), read, groups=spec.n_groups)
+    scale = (Weight("scale", (spec.kernel,), "other"),)
+    made = conv.weights[0].elements
+    lengths = elementwise("scale", "other", "l2norm", made, made, weights=scale)
+    given = read * d_model
+    body = (
+        lengths,
+        conv,
+        elementwise("activation", "other", "gelu", given, given),
+        elementwise("add", "other", "add", 2 * given, given, from_chain=given),
+    )
+    return Part("position_convolution", body)
 
 
 def _quantizer(spec: Quantizer, width: Size, tokens: Size) -> Part:
@@ -83,7 +101,7 @@ def _quantizer(spec: Quantizer, width: Size, tokens: Size) -> Part:
         "quantizer",
         (
             linear("scores", tokens, width, entries, "other", bias=True),
-            Op("choose", "gather", "other", weights=(book,)),
+            gather("choose", "other", (book,), tokens * spec.n_codebooks, exact_div(spec.d_code, spec.n_codebooks)),
             linear("project", tokens, spec.d_code, spec.d_target, "other", bias=True),
         ),
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.blocks.linear import elementwise, linear, norm
+from calc.blocks.core import scores, softmax, values
+from calc.blocks.linear import elementwise, linear, mapped, norm, product
+from calc.functions import Attend, Matmul
 from calc.load import Load
 from calc.op import Cache, Op, Part
 from calc.sizes import Size
@@ -32,28 +34,51 @@ def mla(spec: Mla, d_model: Size, load: Load) -> Part:
     else:
         body += [
             linear("q_a_proj", tokens, d_model, spec.q_rank, "attention", bias=spec.bias),
-            norm("q_a_norm", spec.norm, (spec.q_rank,)),
+            norm("q_a_norm", spec.norm, (spec.q_rank,), tokens),
             linear("q_b_proj", tokens, spec.q_rank, heads * d_query, "attention"),
         ]
     body += [
         linear("kv_a_proj", tokens, d_model, spec.kv_rank + spec.d_rope, "attention", bias=spec.bias),
-        norm("kv_a_norm", spec.norm, (spec.kv_rank,)),
-        elementwise("rope", "attention"),
-        replace(
-            linear("kv_b_proj", expanded, spec.kv_rank, heads * (spec.d_nope + spec.d_value), "attention"),
-            in_parts=load.absorbed,
-        ),
+        norm("kv_a_norm", spec.norm, (spec.kv_rank,), tokens),
+        mapped("rope", "attention", "rope", tokens * (heads + 1), spec.d_rope, follows=False),
+        _expansion(spec, expanded, load),
     ]
     if spec.indexer is not None:
         body.append(_indexer(spec.indexer, d_model, spec.q_rank, load))
     cache = Cache(load.vectors * (spec.kv_rank + spec.d_rope))
     body += [
-        Op("scores", "attention", "attention", pairs * d_key, cache=cache),
-        elementwise("softmax", "attention"),
-        Op("values", "attention", "attention", pairs * d_value),
+        *_core(spec, pairs * d_key, pairs * d_value, cache, load),
         linear("o_proj", tokens, heads * spec.d_value, d_model, "attention", bias=spec.bias),
     ]
     return Part("attention", tuple(body))
+
+
+def _expansion(spec: Mla, rows: Size, load: Load) -> Op:
+    """The product with kv_b_proj: of all latents, cached ones too, or a head at a time of what it is absorbed in."""
+    heads, width = spec.n_heads, spec.d_nope + spec.d_value
+    op = linear("kv_b_proj", rows, spec.kv_rank, heads * width, "attention")
+    if not load.absorbed:
+        cached = load.batch * load.context * spec.kv_rank
+        return op.moving(reads=load.tokens * spec.kv_rank, cache_reads=cached)
+    absorbed = replace(op, in_parts=True, shape=Matmul(rows, spec.kv_rank, width, heads))
+    each = rows * heads
+    return absorbed.moving(reads=each * (spec.d_nope + spec.kv_rank), writes=each * (spec.kv_rank + spec.d_value))
+
+
+def _core(spec: Mla, of_keys: Size, of_values: Size, cache: Cache, load: Load) -> list[Op]:
+    """Scores, softmax and values. Expanded, every head has keys of its own but for their rotary part, which is one for
+    all; absorbed, all heads read the latent, as their keys and as their values."""
+    keys, heads, width = load.context + load.seq, spec.n_heads, spec.kv_rank + spec.d_rope
+    if load.absorbed:
+        shape = Attend(load.batch, heads, load.seq, keys, width, spec.kv_rank)
+        first = scores(shape, of_keys, load.context, cache, width)
+        return [first, softmax(shape), values(shape, of_values, load.context, again=True)]
+    shape = Attend(load.batch * heads, 1, load.seq, keys, spec.d_nope + spec.d_rope, spec.d_value)
+    first = scores(shape, of_keys, 0, cache)
+    own = load.tokens * heads * shape.d_head + load.batch * keys * heads * spec.d_nope + load.tokens * spec.d_rope
+    cached = load.batch * load.context * spec.d_rope
+    first = first.moving(reads=own, cache_reads=cached, cache_writes=load.tokens * width)
+    return [first, softmax(shape), values(shape, of_values, 0)]
 
 
 def _indexer(spec: Indexer, d_model: Size, q_rank: Size, load: Load) -> Part:
@@ -65,12 +90,24 @@ def _indexer(spec: Indexer, d_model: Size, q_rank: Size, load: Load) -> Part:
     through it; what trains the indexer, a loss of its own, is not counted.
     """
     pairs = load.batch * spec.n_heads * load.twice_pairs(None)
+    keys = load.context + load.seq
     body = (
         linear("q_b_proj", load.tokens, q_rank, spec.n_heads * spec.d_head, "attention"),
         linear("k_proj", load.tokens, d_model, spec.d_head, "attention"),
-        norm("k_norm", spec.norm, (spec.d_head,)),
+        norm("k_norm", spec.norm, (spec.d_head,), load.tokens),
         linear("weights_proj", load.tokens, d_model, spec.n_heads, "attention"),
-        Op("scores", "attention", "attention", pairs * spec.d_head, cache=Cache(load.vectors * spec.d_head)),
-        Op("weighted_sum", "attention", "attention", pairs),
+        product(
+            "scores",
+            "attention",
+            pairs * spec.d_head,
+            Matmul(spec.n_heads * load.seq, keys, spec.d_head, load.batch, weighed=False),
+            cache=Cache(load.vectors * spec.d_head),
+        ).moving(
+            reads=load.tokens * (spec.n_heads + 1) * spec.d_head,
+            cache_reads=load.batch * load.context * spec.d_head,
+            cache_writes=load.tokens * spec.d_head,
+        ),
+        product("weighted_sum", "attention", pairs, Matmul(1, keys, spec.n_heads, load.tokens, weighed=False)),
+        elementwise("choose", "attention", "route", load.tokens * keys, load.tokens * keys),
     )
     return Part("indexer", tuple(replace(op, live=False, backward=0) for op in body))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from calc.blocks.linear import elementwise, linear, norm
+from dataclasses import replace
+
+from calc.blocks.linear import elementwise, linear, norm, product
+from calc.functions import Matmul
 from calc.load import Load
-from calc.op import Cache, Op, Part
+from calc.op import Cache, Moves, Op, Part
 from calc.sizes import Size, ceil_div, exact_div, minimum
 from calc.spec import LinearAttention
 
@@ -23,19 +26,35 @@ def linear_attention(spec: LinearAttention, d_model: Size, load: Load) -> Part:
     body += [linear(name, tokens, d_model, each, "ssm", bias=spec.qkv_bias) for name, each in names.items()]
     kept = width * d_head if spec.norm is not None else width * (d_head + 1)
     cache = Cache(recurrent=kept) if spec.causal else None
-    body.append(Op("feature_map", "elementwise", "ssm", cache=cache))
-    body += _causal(spec.chunk, heads, d_head, load) if spec.causal and not load.decode else _state(width, d_head, load)
-    body.append(elementwise("normalize", "ssm") if spec.norm is None else norm("norm", spec.norm, (width,)))
+    one = tokens * width
+    feature_map = elementwise("feature_map", "ssm", "other", 2 * one, 2 * one)
+    passing = load.batch * kept if spec.causal and not load.decode else 0
+    body.append(replace(feature_map, cache=cache).moving(state_writes=passing))
+    body += _causal(spec.chunk, heads, d_head, load) if spec.causal and not load.decode else _state(heads, d_head, load)
+    if spec.norm is None:
+        body.append(elementwise("normalize", "ssm", "scale", one + tokens * heads, one))
+    else:
+        body.append(norm("norm", spec.norm, (width,), tokens))
     if spec.gate:
         body.append(linear("gate_proj", tokens, d_model, width, "ssm"))
+        body.append(elementwise("gate", "ssm", "swiglu", 2 * one, one))
     body.append(linear("o_proj", tokens, width, d_model, "ssm", bias=spec.out_bias))
     return Part("linear_attention", tuple(body))
 
 
-def _state(width: Size, d_head: Size, load: Load) -> list[Op]:
+def _state(heads: Size, d_head: Size, load: Load) -> list[Op]:
     """Keys against values, then queries against the state: of all tokens at once, or of the one that is decoded."""
-    product = 2 * load.tokens * width * d_head
-    return [Op("state_update", "attention", "ssm", product), Op("state_read", "attention", "ssm", product)]
+    one = 2 * load.tokens * heads * d_head * d_head
+    n, seq, state = load.batch * heads, load.seq, load.batch * heads * d_head * d_head
+    update = product("state_update", "ssm", one, Matmul(d_head, d_head, seq, n, weighed=False))
+    read = product("state_read", "ssm", one, Matmul(seq, d_head, d_head, n, weighed=False))
+    if not load.decode:
+        return [update, read]
+    own = n * seq * d_head
+    return [
+        update.moving(writes=0, state_reads=state, state_writes=state),
+        read.moving(reads=own, state_reads=state),
+    ]
 
 
 def _causal(chunk: Size, heads: Size, d_head: Size, load: Load) -> list[Op]:
@@ -46,10 +65,32 @@ def _causal(chunk: Size, heads: Size, d_head: Size, load: Load) -> list[Op]:
     before = ceil_div(load.seq, chunk) - 1
     last = load.seq - before * chunk
     pairs = 2 * load.batch * heads * d_head * (before * chunk * chunk + last * last)
-    one = 2 * load.batch * heads * d_head * d_head
+    n = load.batch * heads
+    one = 2 * n * d_head * d_head
+    squares, few, all_of_it = (
+        n * (before * chunk * chunk + last * last),
+        minimum(load.seq, chunk),
+        n * load.seq * d_head,
+    )
+    states, groups = n * (before + 1) * d_head * d_head, n * (before + 1)
+
+    def of(name: str, m: Size, wide: Size, k: Size, flops: Size, reads: Size, writes: Size, **more: Size) -> Op:
+        shape = Matmul(m, wide, k, groups, weighed=False)
+        return product(name, "ssm", flops, shape, moves=lambda: Moves(reads, writes), **more)
+
+    back = one * (2 * load.seq - few)
     return [
-        Op("chunk_scores", "attention", "ssm", pairs),
-        Op("chunk_values", "attention", "ssm", pairs),
-        Op("state_read", "attention", "ssm", one * load.seq, backward=one * (2 * load.seq - minimum(load.seq, chunk))),
-        Op("state_update", "attention", "ssm", one * load.seq, backward=2 * one * before * chunk),
+        of("chunk_scores", few, few, d_head, pairs, 2 * all_of_it, squares),
+        of("chunk_values", few, d_head, few, pairs, squares + all_of_it, all_of_it),
+        of("state_read", few, d_head, d_head, one * load.seq, all_of_it + states, all_of_it, backward=back),
+        of(
+            "state_update",
+            d_head,
+            d_head,
+            few,
+            one * load.seq,
+            2 * all_of_it,
+            states,
+            backward=2 * one * before * chunk,
+        ),
     ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from calc.blocks.linear import elementwise, linear
+from calc.blocks.linear import linear, mapped
+from calc.functions import gated
 from calc.op import Component, Part
 from calc.sizes import Size
 from calc.spec import Mlp
@@ -24,4 +25,6 @@ def mlp(
         names = ("gate_proj", "up_proj") if spec.gated else ("up_proj",)
         up = [linear(n, tokens, d_model, d_ff, component, bias=spec.bias) for n in names]
     down = linear("down_proj", tokens, d_ff, d_model, component, bias=spec.bias)
-    return Part(name, (*up, elementwise("activation", component), down))
+    function = gated(spec.activation, spec.clamp is not None) if spec.gated else spec.activation
+    act = mapped("activation", component, function, tokens, d_ff, operands=2 if spec.gated else 1)
+    return Part(name, (*up, act, down))

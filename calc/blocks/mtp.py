@@ -23,11 +23,11 @@ def mtp(
     Source: DeepSeek-V3, arXiv:2412.19437, equations 21 to 23; transformers 5.23, modeling_layers.py, MtpLayer.
     """
     body: tuple[Part | Op, ...] = (
-        norm("embed_norm", spec.norm, (d_model,)),
-        norm("hidden_norm", spec.norm, (d_model,)),
+        norm("embed_norm", spec.norm, (d_model,), load.tokens),
+        norm("hidden_norm", spec.norm, (d_model,), load.tokens, follows=False),
         linear("proj", load.tokens, 2 * d_model, d_model, "other"),
         *layer,
-        norm("final_norm", spec.norm, (d_model,)),
+        norm("final_norm", spec.norm, (d_model,), load.tokens),
     )
     modules = Part("mtp.{}", body, calls=spec.count, copies=spec.count, layer=True, component="mtp")
     if head is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from calc import checks
-from calc.blocks.linear import norm
+from calc.blocks.linear import added, elementwise, gather, norm
+from calc.functions import Matmul
 from calc.load import Load
-from calc.op import Op, Part, Weight
+from calc.op import Moves, Op, Part, Weight
 from calc.sizes import Size, floor_div
 from calc.spec import Patches
 
@@ -24,16 +25,33 @@ def patches(spec: Patches, vocab_size: Size, d_model: Size, load: Load) -> tuple
     if spec.bias:
         weights.append(Weight("patch.bias", (d_model,), "other"))
     flops = 2 * load.batch * rows * columns * d_model * pixels
-    body = [Op("patch", "linear", "other", flops, tuple(weights), input_grad=False)]
+    n = load.batch * rows * columns
+    vectors = n + load.batch * spec.n_special
+    body = [
+        Op(
+            "patch",
+            "linear",
+            "other",
+            flops,
+            tuple(weights),
+            input_grad=False,
+            function="matmul",
+            shape=Matmul(n, d_model, pixels),
+            moves=lambda: Moves(n * pixels, n * d_model),
+        )
+    ]
     if spec.n_special:
         special = Weight("special.weight", (spec.n_special, d_model), "embedding")
-        body.append(Op("special", "gather", "embedding", weights=(special,)))
+        body.append(gather("special", "embedding", (special,), load.batch * spec.n_special, d_model))
+        body.append(elementwise("concat", "embedding", "copy", vectors * d_model, vectors * d_model, from_chain=0))
     if spec.n_positions is not None:
         tables = () if spec.position_tables == 1 else (spec.position_tables,)
         rows_of = Weight("position.weight", (*tables, spec.n_positions, d_model), "positional")
-        body.append(Op("position", "gather", "positional", weights=(rows_of,)))
+        found = (rows * columns + spec.n_special) * spec.position_tables
+        body.append(gather("position", "positional", (rows_of,), found, d_model, feeds=True))
+        body.append(added("position_add", "positional", vectors, d_model, found * d_model))
     if spec.norm is not None:
-        body.append(norm("norm", spec.norm, (d_model,)))
+        body.append(norm("norm", spec.norm, (d_model,), vectors))
     return Part("embedding", tuple(body)), rows * columns + spec.n_special
 
 

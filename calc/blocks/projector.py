@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from calc.blocks.linear import elementwise, linear, norm
+from dataclasses import replace
+
+from calc.blocks.linear import elementwise, linear, norm, product
 from calc.errors import Refused
+from calc.functions import Matmul
 from calc.load import Load
 from calc.op import Op, Part
 from calc.sizes import Size, exact_div
@@ -28,15 +31,18 @@ def projector(
             expected = f"a picture of whole blocks of {spec.merge_rows} x {spec.merge // spec.merge_rows} patches"
             raise Refused("image", expected, f"{patches} patches along a side")
     given = exact_div(read, spec.merge)
-    body: list[Op] = [] if spec.before is None else [norm("before", spec.before, (d_model,))]
+    body: list[Op] = [] if spec.before is None else [norm("before", spec.before, (d_model,), load.batch * read)]
     width = spec.merge * d_model if spec.join == "concat" else d_model
     if spec.join == "mean-product":
-        body.append(Op("pool", "linear", "other", 2 * load.batch * read * given * d_model))
+        shape = Matmul(given, d_model, read, load.batch, weighed=False)
+        pool = product("pool", "other", 2 * load.batch * read * given * d_model, shape)
+        body.append(replace(pool, kind="linear"))
     if spec.norm is not None:
-        body.append(norm("norm", spec.norm, (width,)))
+        body.append(norm("norm", spec.norm, (width,), load.batch * given))
     for i, layer in enumerate(spec.layers):
         if i:
-            body.append(elementwise(f"activation_{i}", "other"))
+            one = load.batch * given * width
+            body.append(elementwise(f"activation_{i}", "other", spec.activation, one, one))
         d_out = d_reader if i == len(spec.layers) - 1 else width if layer.d_out is None else layer.d_out
         body.append(linear(layer.name, load.batch * given, width, d_out, "other", bias=layer.bias))
         width = d_out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.load import Load
-from calc.op import Cache, Op, Weight
+from calc.op import Cache, Moves, Op, Weight
 from calc.sizes import Size
 
 
@@ -20,4 +20,14 @@ def short_convolution(channels: Size, taps: Size, load: Load, *, bias: bool) -> 
     if bias:
         weights.append(Weight("conv.bias", (channels,), "ssm"))
     flops = 2 * load.batch * positions * channels * taps
-    return Op("conv", "linear", "ssm", flops, tuple(weights), cache=Cache(fixed=channels * taps))
+    moved, last = load.tokens * channels, load.batch * channels * taps
+    return Op(
+        "conv",
+        "linear",
+        "ssm",
+        flops,
+        tuple(weights),
+        cache=Cache(fixed=channels * taps),
+        function="conv1d",
+        moves=lambda: Moves(moved, moved, cache_reads=last if load.decode else 0, cache_writes=last),
+    )

@@ -5,8 +5,9 @@ Source: manifold-constrained hyper-connections (Xie et al. 2026); transformers 5
 
 from __future__ import annotations
 
-from calc.blocks.linear import linear
-from calc.op import Op, Part, Weight
+from calc.blocks.linear import elementwise, linear, product
+from calc.functions import Matmul
+from calc.op import Part, Weight
 from calc.sizes import Size
 
 
@@ -19,10 +20,14 @@ def connection(name: str, n_streams: Size, d_model: Size, tokens: Size) -> Part:
     """
     given = (2 + n_streams) * n_streams
     own = (Weight("base", (given,), "other"), Weight("scale", (3,), "other"))
+    all_of_it = tokens * n_streams * d_model
+    mixed = Matmul(n_streams, d_model, n_streams, tokens, weighed=False)
     body = (
         linear("weights", tokens, n_streams * d_model, given, "other"),
-        Op("doubly_stochastic", "elementwise", "other", weights=own),
-        Op("mix", "attention", "other", 2 * tokens * n_streams * n_streams * d_model),
+        elementwise("doubly_stochastic", "other", "other", tokens * given, tokens * given, weights=own),
+        elementwise("read", "other", "scale", all_of_it + tokens * n_streams, tokens * d_model, from_chain=0),
+        product("mix", "other", 2 * tokens * n_streams * n_streams * d_model, mixed),
+        elementwise("join", "other", "add", all_of_it + tokens * (d_model + n_streams), all_of_it),
     )
     return Part(name, body)
 
@@ -32,6 +37,6 @@ def collapse(n_streams: Size, d_model: Size, tokens: Size) -> Part:
     own = (Weight("base", (n_streams,), "other"), Weight("scale", (1,), "other"))
     body = (
         linear("weights", tokens, n_streams * d_model, n_streams, "other"),
-        Op("sum", "elementwise", "other", weights=own),
+        elementwise("sum", "other", "other", tokens * n_streams * (d_model + 1), tokens * d_model, weights=own),
     )
     return Part("collapse", body)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.blocks.linear import linear, norm
+from calc.blocks.linear import added, gather, linear, norm
 from calc.load import Load
-from calc.op import Op, Part, Weight
+from calc.op import Part, Weight
 from calc.sizes import Size
 from calc.spec import Trajectory
 
@@ -24,7 +24,9 @@ def trajectory(spec: Trajectory, vocab_size: Size, d_model: Size, load: Load) ->
     for name, rows in tables:
         if rows is not None:
             weight = Weight(f"{name}.weight", (rows, d_model), "embedding" if name == "token" else "positional")
-            body.append(Op(name, "gather", weight.component, weights=(weight,)))
+            body.append(gather(name, weight.component, (weight,), load.tokens, d_model))
+    vectors = spec.vectors * load.tokens
+    body.append(added("place_add", "positional", vectors, d_model, vectors * d_model))
     if spec.norm is not None:
-        body.append(norm("norm", spec.norm, (d_model,)))
+        body.append(norm("norm", spec.norm, (d_model,), vectors))
     return Part("embedding", tuple(body)), spec.vectors * load.seq

@@ -32,6 +32,7 @@ LONGEST = 1000
 @options.window_reading
 @options.state_dtype
 @options.latent_reading
+@options.kernels
 @options.mtp
 @planning.mode
 @planning.plan

@@ -13,7 +13,15 @@ from click.core import ParameterSource
 from calc.dtypes import CACHE_DTYPES
 from calc.errors import Refused, printable
 from calc.models import load_model
-from calc.query import CHECKPOINTING, LATENT_READINGS, PHASES, WINDOW_READINGS, common_context, common_length
+from calc.query import (
+    CHECKPOINTING,
+    KERNELS,
+    LATENT_READINGS,
+    PHASES,
+    WINDOW_READINGS,
+    common_context,
+    common_length,
+)
 from calc.spec import ModelSpec
 from calc.units import parse_tokens
 
@@ -109,6 +117,13 @@ latent_reading = click.option(
     default="expanded",
     show_default=True,
     help="Decode with latent attention: expand all cached latents again, or absorb their matrix in queries.",
+)
+kernels = click.option(
+    "--kernels",
+    type=click.Choice(KERNELS),
+    default="fused",
+    show_default=True,
+    help="Bytes moved: each operator a kernel of its own, attention one (sdpa), runs of elementwise operators too.",
 )
 mtp = click.option("--mtp", is_flag=True, help="Count the modules that predict further tokens too.")
 

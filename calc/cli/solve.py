@@ -33,6 +33,7 @@ from calc.units import parse_amount, parse_bytes
 @options.window_reading
 @options.state_dtype
 @options.latent_reading
+@options.kernels
 @options.mtp
 @adapting.adapters
 @planning.mode

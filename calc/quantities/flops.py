@@ -60,11 +60,12 @@ def training(spec: ModelSpec, load: Load, checkpointing: Checkpointing = "none")
         plain_products(spec)
     everything = list(leaves(build(spec, load)))
     once, back = _sum(everything), _sum(everything, backward)
-    again = _sum(_recomputed(everything, checkpointing))
+    again = _sum(recomputed(everything, checkpointing))
     return Flops(once.linear + back.linear + again.linear, once.attention + back.attention + again.attention)
 
 
-def _recomputed(everything: list[Leaf], checkpointing: Checkpointing) -> list[Leaf]:
+def recomputed(everything: list[Leaf], checkpointing: Checkpointing) -> list[Leaf]:
+    """The ops whose products run once more under `checkpointing`; see `training`."""
     if checkpointing == "none":
         return []
     if checkpointing == "selective":
@@ -75,7 +76,8 @@ def _recomputed(everything: list[Leaf], checkpointing: Checkpointing) -> list[Le
         return in_layers
     if checkpointing not in ("full-early-stop", "selective-op"):
         raise Refused("checkpointing", f"one of {', '.join(CHECKPOINTING)}", checkpointing)
-    last = {leaf.layer: i for i, leaf in enumerate(in_layers) if leaf.op.live}
+    # A sum keeps nothing, so that backward does not ask for what it reads.
+    last = {leaf.layer: i for i, leaf in enumerate(in_layers) if leaf.op.live and leaf.op.function != "add"}
     needed = [
         leaf
         for i, leaf in enumerate(in_layers)

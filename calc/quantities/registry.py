@@ -74,6 +74,15 @@ def _memory_peak(spec: ModelSpec, query: Query) -> Breakdown:
     return peak_terms(spec, query)
 
 
+def _traffic(phase: Phase) -> Callable[[ModelSpec, Query], Breakdown]:
+    def compute(spec: ModelSpec, query: Query) -> Breakdown:
+        from calc.quantities import traffic  # only asked for by its own name
+
+        return traffic.BY_PHASE[phase](spec, replace(query, phase=phase))
+
+    return compute
+
+
 _INPUTS = ("source_seq", "images", "image")
 _SERVED = ("dtype", "state_dtype", "window_reading", "latent_reading")
 """What changes the memory of inference alone."""
@@ -143,6 +152,30 @@ QUANTITIES = (
         "params times the bits of dtype; quantized matrices with their scales and zero points",
         ("dtype",),
         _weights,
+    ),
+    Quantity(
+        "traffic.forward",
+        "bytes",
+        "read from and written to a device's memory in one forward pass over the batch",
+        "each kernel reads its operands and writes its result once (Williams et al. 2009, Roofline, section 3)",
+        ("batch", "seq", "dtype", "kernels", "mtp", *_INPUTS),
+        _traffic("forward"),
+    ),
+    Quantity(
+        "traffic.training",
+        "bytes",
+        "as traffic.forward, of forward, recomputation and backward of one step; without loss and optimizer",
+        "as traffic.forward; going back each operand is read once more and each gradient written once",
+        ("batch", "seq", "dtype", "kernels", "checkpointing", "mtp", *_INPUTS),
+        _traffic("training"),
+    ),
+    Quantity(
+        "traffic.decode",
+        "bytes",
+        "as traffic.forward, for one new token of each sequence, with `context` tokens in the cache",
+        "weights and cache once a token (Pope et al. 2022, arXiv:2211.05102, section 2.1)",
+        ("batch", "context", "dtype", "kernels", "source_seq", "latent_reading", "state_dtype"),
+        _traffic("decode"),
     ),
     Quantity(
         "memory.total",

@@ -1,0 +1,110 @@
+"""What an operator computes, in as many words as there are different speeds, and the shapes of its products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from calc.sizes import Size
+
+Function = Literal[
+    "matmul",
+    "scores",
+    "values",
+    "batched_matmul",
+    "convolution",
+    "conv1d",
+    "layernorm",
+    "rmsnorm",
+    "batchnorm",
+    "l2norm",
+    "add",
+    "scale",
+    "gelu",
+    "gelu_new",
+    "gelu_tanh",
+    "gelu_fast",
+    "quick_gelu",
+    "relu",
+    "relu2",
+    "silu",
+    "tanh",
+    "sigmoid",
+    "swiglu",
+    "swiglu_clamped",
+    "geglu",
+    "geglu_new",
+    "softmax",
+    "softcap",
+    "rope",
+    "gather",
+    "route",
+    "dispatch",
+    "combine",
+    "scan",
+    "pool",
+    "copy",
+    "other",
+]
+"""What is computed, as one kernel made for it would.
+
+matmul: vectors times a weight, of one matrix or of each expert's. scores, values: queries against keys, and weights
+against values. batched_matmul: any other product of activations. convolution: a kernel over places, all channels mixed;
+conv1d: a filter of its own for each channel, over time. l2norm: a vector divided by its length.
+add: the sum of two, as where a block joins the residual stream. scale: a product of two, or with a vector.
+gelu_new, gelu_fast: the tanh form of GELU written out, which only eager execution tells from gelu_tanh. swiglu, geglu:
+the activation of one half times the other in one; geglu_new of that written out, swiglu_clamped with both halves cut
+(gpt-oss). softmax: with the scaling, the mask and the bias ahead of it.
+gather: rows of a table. route: weights of the experts and their choice. dispatch: tokens into the experts' order;
+combine: back, weighed and added. scan: what walks over a state elementwise. pool: means over places. copy: nothing but
+moving. other: what has no name here, elementwise.
+"""
+
+
+UNFUSED = ("route", "dispatch", "scan")
+"""Functions without products that are no pass from one end of a tensor to the other: they are kernels of their own."""
+BETWEEN = ("softcap", "softmax", "gather", "scale")
+"""What may stand between scores and values in one kernel for attention: a cap, a bias looked up, the softmax."""
+
+_GATED: dict[str, Function] = {"silu": "swiglu", "gelu_new": "geglu_new", "gelu_fast": "geglu_new"}
+
+
+def gated(activation: str, clamped: bool = False) -> Function:
+    """The function of an activation times a gate, by the activation's name in `calc.spec`."""
+    return "swiglu_clamped" if clamped else _GATED.get(activation, "geglu")
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul:
+    """`groups` products [m, k] x [k, n]; m may be a fraction where tokens do not divide among experts.
+
+    groups: 1 for a dense matrix; of experts, the most that the tokens can visit, each with its share of the visits.
+    weighed: whether [k, n] is a weight (False: a product of activations).
+    """
+
+    m: Size
+    n: Size
+    k: Size
+    groups: Size = 1
+    weighed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Attend:
+    """Scores or weighted values: `groups` groups of heads that share keys and values, each of heads / kv_heads heads.
+
+    groups: batch * n_kv_heads. heads: query heads of one group. queries: new tokens of a sequence. keys: cached and new
+    ones that are multiplied. d_head: width of queries and keys; d_value: of values. causal: a query sees the keys up to
+    its own place, the last query all of them. window: the most keys that a query sees, None for all; chunked: within
+    its own chunk of that length.
+    """
+
+    groups: Size
+    heads: Size
+    queries: Size
+    keys: Size
+    d_head: Size
+    d_value: Size
+    causal: bool = True
+    window: Size | None = None
+    chunked: bool = False

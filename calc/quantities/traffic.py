@@ -1,0 +1,290 @@
+"""Bytes between a device's main memory and its chip: forward, training and decoding, as folds over the tree of ops.
+
+Each op says what it moves as one kernel, in elements (`calc.op`). Which ops are one kernel:
+
+* eager: each op alone. It reads its operands and writes its result, scores and their softmax [heads, seq, keys] too.
+  PyTorch runs some ops as several kernels; `calc.eager` says how many, and what they move.
+* sdpa: scores, softmax and weighted values are one (FlashAttention: Dao et al. 2022, arXiv:2205.14135).
+* fused: so is every run of neighbouring ops of one block without products (norms, sums, activations, rotary positions,
+  lookups), as torch.compile makes them; products with weights, choices of experts and scans stand alone. What one op
+  of a kernel makes and only the next one reads does not leave the chip.
+
+Going back (`elements_back`), each operand is read once more and each gradient written once:
+
+* a product reads the gradient of its result twice, its two operands once each, and writes the gradient of each; only
+  those that something trained needs (`calc.gradients`);
+* attention in one kernel reads queries, keys, values, its result and the result's gradient, and writes three gradients;
+* what else has no product reads what it read before and the gradient of its result, and writes those of its operands;
+  rotary positions and copies need nothing of forward. A sum passes its gradient on as it is; what counts there is that
+  the residual stream forks, whose two gradients are read and their sum written;
+* what several products read gets their gradients added up in those products;
+* a lookup reads the gradient of its rows and writes that of the whole table, zeros included.
+
+Not counted: numbers of tokens and masks (a few bytes a token), statistics of norms and of attention's softmax, the
+loss, and the optimizer, whose states `calc.memory` has. Caches of the chip are taken as holding nothing from one kernel
+to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from calc import conventions
+from calc.build import build
+from calc.dtypes import Quantized, byte_count, weight_dtype
+from calc.dtypes import dtype as plain_dtype
+from calc.errors import Refused
+from calc.functions import BETWEEN, UNFUSED, Matmul
+from calc.op import Leaf, Op, leaves
+from calc.quantities.flops import recomputed
+from calc.quantities.weights import quantizes
+from calc.query import Kernels, Phase, Query
+from calc.sizes import Size, is_array
+from calc.spec import ModelSpec
+
+Chain = tuple[Leaf, ...]
+"""Ops that run as one kernel."""
+_PASSED_ON = ("add", "rope", "copy", "dispatch", "pool")
+"""Functions whose gradient needs nothing of what forward read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """Number formats of what moves. state: of recurrences."""
+
+    weights: str = "bf16"
+    activations: str = "bf16"
+    cache: str = "bf16"
+    state: str = "fp32"
+
+
+def formats_of(query: Query) -> Formats:
+    """Weights in `query.dtype`; activations and cache too where that is plain and of 16 bits or more, else in bf16."""
+    kind = weight_dtype(query.dtype)
+    wide = query.dtype if not isinstance(kind, Quantized) and kind.bits >= 16 else "bf16"
+    return Formats(query.dtype, wide, wide, query.state_dtype)
+
+
+def forward_traffic(spec: ModelSpec, query: Query, formats: Formats | None = None) -> dict[str, Size]:
+    """Bytes of one forward pass over the batch, without a cache, by what they are of: weights and activations."""
+    return _passed(_tree(spec, query), query.kernels, formats or formats_of(query), kept=False)
+
+
+def training_traffic(spec: ModelSpec, query: Query, formats: Formats | None = None) -> dict[str, Size]:
+    """Bytes of forward, recomputation and backward: weights, activations with their gradients, weights' gradients."""
+    formats = formats or formats_of(query)
+    everything = _tree(spec, query)
+    again = rerun(everything, query)
+    live = [leaf for leaf in everything if leaf.op.live and _runs(leaf.op)]
+    terms = _passed(everything, query.kernels, formats, kept=False)
+    back = backward_traffic(live, query.kernels, formats)
+    for found in (_passed(again, query.kernels, formats, kept=False), back):
+        for name, value in found.items():
+            terms[name] = terms.get(name, 0) + value
+    return terms
+
+
+def decode_traffic(spec: ModelSpec, query: Query, formats: Formats | None = None) -> dict[str, Size]:
+    """Bytes of one new token for each sequence with `query.context` tokens cached: weights, activations, cache, state.
+
+    Experts: of each layer, as many as the batch's tokens can visit at most.
+    Errors: Refused for a model that does not decode.
+    """
+    if not spec.decodes:
+        raise Refused("phase", "forward or training for a model without a cache", "decode")
+    absorbed = query.latent_reading == "absorbed"
+    load = query.load(seq=1, context=query.context, decode=True, absorbed=absorbed)
+    everything = list(leaves(build(spec, load)))
+    return _passed(everything, query.kernels, formats or formats_of(query), kept=True)
+
+
+def chains(some: Iterable[Leaf], kernels: Kernels) -> list[Chain]:
+    """The ops of one pass in the order they run, those together that run as one kernel."""
+    some = [leaf for leaf in some if _runs(leaf.op)]
+    core = {} if kernels == "eager" else _core(some)
+    made: list[list[Leaf]] = []
+    for i, leaf in enumerate(some):
+        if i in core:
+            joins = core[i] < i
+        else:
+            joins = kernels == "fused" and i > 0 and i - 1 not in core and _fuses(some[i - 1], leaf)
+        if joins:
+            made[-1].append(leaf)
+        else:
+            made.append([leaf])
+    return [tuple(each) for each in made]
+
+
+def moved(chain: Chain) -> tuple[Size, Size]:
+    """Elements of activations that a kernel reads and writes in one call: its first op reads, its last writes, all."""
+    reads: Size = 0
+    writes: Size = 0
+    for i, leaf in enumerate(chain):
+        op = leaf.op
+        reads = reads + _told(op.reads, leaf) - (op.from_chain if i else 0)
+        writes = writes + _told(op.writes, leaf) - (op.to_chain if i < len(chain) - 1 else 0)
+    return reads, writes
+
+
+def _told(elements: Size | None, leaf: Leaf) -> Size:
+    if elements is None:
+        raise Refused("model", "operators that all tell what they move", leaf.path)
+    return elements
+
+
+def _tree(spec: ModelSpec, query: Query) -> list[Leaf]:
+    return list(leaves(build(spec, query.load())))
+
+
+def _runs(op: Op) -> bool:
+    """False for what has nothing to do in this pass: an encoder while its reader decodes."""
+    writes = op.writes
+    if is_array(writes):
+        return bool((writes != 0).any())
+    return writes != 0
+
+
+def _core(some: list[Leaf]) -> dict[int, int]:
+    """Places of the ops of attention's cores that one kernel can run -> the place of the core's first."""
+    found: dict[int, int] = {}
+    start: int | None = None
+    for i, leaf in enumerate(some):
+        if leaf.op.function == "scores":
+            start = i
+        elif leaf.op.function == "values" and start is not None:
+            found |= dict.fromkeys(range(start, i + 1), start)
+            start = None
+        elif leaf.op.function not in BETWEEN:
+            start = None
+    return found
+
+
+def _fuses(last: Leaf, leaf: Leaf) -> bool:
+    """Whether two neighbours without products stand in one block."""
+    plain = (each.op.kind not in ("linear", "attention") and each.op.function not in UNFUSED for each in (last, leaf))
+    return leaf.parents[-1] is last.parents[-1] and all(plain)
+
+
+def _passed(some: Iterable[Leaf], kernels: Kernels, formats: Formats, *, kept: bool) -> dict[str, Size]:
+    """Bytes of some ops run forward. kept: whether there is a cache."""
+    weights: Size = 0
+    activations: Size = 0
+    cache: Size = 0
+    state: Size = 0
+    for chain in chains(some, kernels):
+        reads, writes = moved(chain)
+        activations = activations + chain[0].calls * (reads + writes)
+        for leaf in chain:
+            weights = weights + leaf.calls * _weight_bytes(leaf, formats)
+            cache = cache + leaf.calls * (leaf.op.cache_reads + leaf.op.cache_writes)
+            state = state + leaf.calls * (leaf.op.state_reads + leaf.op.state_writes)
+    terms = {"weights": weights, "activations": _bytes(activations, formats.activations)}
+    if not kept:
+        return terms
+    moving = {"cache": _bytes(cache, formats.cache), "state": _bytes(state, formats.state)}
+    return terms | {name: value for name, value in moving.items() if not (isinstance(value, int) and value == 0)}
+
+
+def _weight_bytes(leaf: Leaf, formats: Formats) -> Size:
+    """Bytes of its weights that one call of an op reads.
+
+    Errors: Refused for quantized matrices whose op runs apart from where they stand.
+    """
+    op, kind = leaf.op, weight_dtype(formats.weights)
+    if not isinstance(kind, Quantized):
+        return byte_count(op.weights_read, kind.bits)
+    rest = plain_dtype(kind.rest).bits
+    if op.weight_reads is not None and not op.weights:
+        raise Refused("dtype", "a plain format where layers that share weights are passed in different ways", kind.name)
+    if not op.weights or not quantizes(op.weights[0], leaf):
+        return byte_count(op.weights_read, rest)
+    matrix, *others = op.weights
+    groups = op.shape.groups if isinstance(op.shape, Matmul) and op.weight_reads is not None else 1
+    bias = sum((weight.elements for weight in others), start=0)
+    return groups * (kind.matrix_bytes(*matrix.shape) + byte_count(bias, rest))
+
+
+def rerun(everything: list[Leaf], query: Query) -> list[Leaf]:
+    """What checkpointing runs once more: its products, and what lies between them."""
+    if query.checkpointing == "none":
+        return []
+    core = _core(everything)
+    inside = {id(leaf) for i, leaf in enumerate(everything) if i in core}
+    if query.checkpointing == "selective":
+        return [leaf for leaf in everything if id(leaf) in inside and leaf.op.live and leaf.layer]
+    again = recomputed(everything, query.checkpointing)
+    if query.checkpointing != "selective-op":
+        return again
+    products = set(map(id, again))
+    layers = {leaf.layer for leaf in again}
+
+    def runs(leaf: Leaf) -> bool:
+        plain = leaf.op.kind not in ("linear", "attention") and id(leaf) not in inside
+        return id(leaf) in products or (plain and leaf.layer is not None and leaf.layer in layers)
+
+    return [leaf for leaf in everything if runs(leaf)]
+
+
+def backward_traffic(live: list[Leaf], kernels: Kernels, formats: Formats) -> dict[str, Size]:
+    """Bytes of going back through ops that it passes: weights, activations with their gradients, weights' gradients."""
+    weights: Size = 0
+    activations: Size = 0
+    gradients: Size = 0
+    for chain in chains(live, kernels):
+        activations = activations + chain[0].calls * chain[0].op.reached * elements_back(chain)
+        for leaf in chain:
+            op = leaf.op
+            gradients = gradients + leaf.calls * op.reached * op.weight_gradients
+            if op.function != "gather" and (op.kind != "linear" or op.input_grad):
+                weights = weights + leaf.calls * op.reached * _weight_bytes(leaf, formats)
+    return {
+        "weights": weights,
+        "activations": _bytes(activations, formats.activations),
+        "gradients": _bytes(gradients, formats.activations),
+    }
+
+
+def elements_back(chain: Chain) -> Size:
+    """Elements of activations and of their gradients that a kernel going back reads and writes, in one call."""
+    op = chain[0].op
+    reads, writes = moved(chain)
+    if len(chain) > 1 and op.function == "scores":
+        return 2 * reads + 2 * writes
+    if op.kind == "linear":
+        return int(op.input_grad) * (writes + reads) + int(_trains(op)) * (writes + reads)
+    if op.kind == "attention" and op.function not in UNFUSED:
+        return 2 * (reads + writes)
+    total: Size = 0
+    for i, leaf in enumerate(chain):
+        op, last = leaf.op, i == len(chain) - 1
+        reads, writes = moved((leaf,))
+        if op.function == "add":
+            # Two branches are joined where they meet again; where they part, their gradients are added up.
+            total = total + ((3 if last else 2) * writes if leaf.layer is not None else 0)
+            continue
+        kept = 0 if op.function in _PASSED_ON else reads
+        total = total + kept + writes - (0 if last else op.to_chain) + reads - (op.from_chain if i else 0)
+    return total
+
+
+def _trains(op: Op) -> bool:
+    return not (isinstance(op.weight_gradients, int) and op.weight_gradients == 0)
+
+
+def _bytes(elements: Size, name: str) -> Size:
+    return byte_count(elements, plain_dtype(name).bits)
+
+
+BY_PHASE = {"forward": forward_traffic, "training": training_traffic, "decode": decode_traffic}
+"""Phase -> its bytes by what they are of, for a model and a query."""
+
+
+def arithmetic_intensity(spec: ModelSpec, phase: Phase, query: Query) -> Size:
+    """FLOPs a byte: what executes (convention torch) over what moves.
+
+    Below a device's FLOP/s over its bytes a second, memory is what a pass waits for (Williams et al. 2009).
+    """
+    asked = replace(query, phase=phase)
+    flops = conventions.flops(spec, replace(asked, convention="torch")).total
+    return flops / sum(BY_PHASE[phase](spec, asked).values())
