@@ -1,0 +1,142 @@
+"""What a step runs beside the ops of the tree: copies, casts, the loss, sums of gradients, the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from calc.functions import Attend, Matmul
+from calc.memory.precision import optimizer
+from calc.memory.sharding import Stage
+from calc.memory.states import states
+from calc.predict.kernel import Kernel, pass_bytes, width_of
+from calc.predict.setting import Setting
+from calc.spec import ModelSpec
+
+SHARED_INPUT = ("k_proj", "v_proj", "up_proj")
+"""Products that read what one before them in their block reads too, so that going back sums their gradients."""
+SPLIT = ("qkv_proj", "gate_up_proj")
+"""Products whose result is cut into pieces, whose gradients going back puts together again."""
+HEADS = ("q_proj", "k_proj", "v_proj")
+LOSS = {2: ((3, 14), (4, 22)), 4: ((2, 8), (3, 16))}
+"""Width of logits -> (kernels, bytes a logit) of cross-entropy in PyTorch, forward and back: a copy in fp32 where they
+are narrower, log-probabilities, and what is picked of them; back zeros, the logits' gradient, and a copy."""
+
+
+def around(kernels: Iterable[Kernel], spec: ModelSpec, setting: Setting) -> Iterator[Kernel]:
+    """`kernels` of the ops of one pass, and between them what PyTorch runs because of how they are joined."""
+    gates = {kernel.path.rpartition(".")[0] for kernel in kernels if kernel.path.endswith(".gate_proj")}
+    for kernel in kernels:
+        yield kernel
+        name = kernel.path.rpartition(".")[2]
+        if kernel.direction == "backward" and kernel.use == "dgrad" and _weighed(kernel):
+            yield from _joined(kernel, name, gates, setting)
+        if kernel.function == "values" and kernel.direction != "backward" and setting.new > 1:
+            yield _turned(kernel)
+        if setting.formats.casts and _weighed(kernel) and kernel.use != "dgrad":
+            yield _cast(kernel, setting)
+        if setting.training and kernel.path == "lm_head.logits" and kernel.use == "forward" and _weighed(kernel):
+            yield from _loss(kernel, setting)
+
+
+def _weighed(kernel: Kernel) -> bool:
+    return isinstance(kernel.shape, Matmul) and kernel.shape.weighed
+
+
+def _plain(kernel: Kernel, function: str, elements: float, dtype: str) -> Kernel:
+    """A pass over so many elements beside a product."""
+    return replace(
+        kernel,
+        function=function,
+        dtype=dtype,
+        shape=None,
+        use="forward",
+        flops=0.0,
+        bytes=float(pass_bytes(function, elements, width_of(dtype))),
+        weight_bytes=None,
+        traffic=None,
+        launches=1,
+    )
+
+
+def _joined(kernel: Kernel, name: str, gates: set[str], setting: Setting) -> Iterator[Kernel]:
+    """Behind the gradient of a product's input, g [m, k] x W [k, n]."""
+    shape, inner = kernel.shape, setting.formats.compute
+    inner = inner if width_of(inner) >= 2 else setting.formats.stream
+    assert isinstance(shape, Matmul)
+    if name in SHARED_INPUT and (name != "up_proj" or kernel.path.rpartition(".")[0] in gates):
+        yield _plain(kernel, "accumulate", shape.m * shape.n, inner)
+    if name in SPLIT:
+        yield _plain(kernel, "copy", shape.m * shape.k, inner)
+    if name in HEADS and setting.execution == "eager":
+        yield _plain(kernel, "transpose", shape.m * shape.k, inner)
+
+
+def _turned(values: Kernel) -> Kernel:
+    """Heads side by side again: [batch, heads, seq, d_value] -> [batch, seq, heads * d_value]."""
+    shape = values.shape
+    assert isinstance(shape, Attend)
+    return _plain(values, "transpose", shape.groups * shape.heads * shape.queries * shape.d_value, values.dtype)
+
+
+def _cast(kernel: Kernel, setting: Setting) -> Kernel:
+    """A weight into the format of products, or its gradient back."""
+    shape, formats = kernel.shape, setting.formats
+    assert isinstance(shape, Matmul)
+    n, k = (shape.n, shape.k) if kernel.use == "forward" else (shape.m, shape.n)
+    inner = max(width_of(formats.compute), 2.0)
+    moved = shape.groups * n * k * (inner + width_of(formats.weights))
+    return replace(_plain(kernel, "copy", 0, formats.stream), bytes=float(moved))
+
+
+def _loss(logits: Kernel, setting: Setting) -> Iterator[Kernel]:
+    """Cross-entropy over all logits, forward and back."""
+    shape, formats = logits.shape, setting.formats
+    assert isinstance(shape, Matmul)
+    dtype = formats.compute if width_of(formats.compute) >= 2 else formats.stream
+    forward = replace(_plain(logits, "cross_entropy", shape.m * shape.n, dtype), path="loss", component="loss")
+    back = replace(forward, direction="backward", bytes=2 * forward.bytes, asked=forward.bytes)
+    if setting.fuses:
+        yield from (forward, back)
+        return
+    for kernel, (kernels, bytes) in zip((forward, back), LOSS[int(width_of(dtype))], strict=True):
+        yield replace(kernel, launches=kernels, traffic=float(shape.m * shape.n * bytes))
+
+
+def update(spec: ModelSpec, setting: Setting, stage: Stage) -> Iterator[Kernel]:
+    """What follows all passes of a step on one rank: sums of gradients over micro-batches, and the optimizer.
+
+    The optimizer reads and writes what the recipe keeps (`calc.memory.states`): weights, gradients, moments, and the
+    wider copy of the weights where there is one.
+    """
+    plan, formats = setting.plan, setting.formats
+    own = states(spec, replace(plan, recipe=setting.dtype), [stage])[0]
+    if setting.micro_batches > 1:
+        yield _whole("accumulate", own.trained, formats.gradients, setting.micro_batches - 1)
+    if spec.head is not None and spec.head.tied and stage.first and stage.last:
+        d_embed = getattr(spec.embedding, "d_embed", None) or spec.d_model
+        shared = (spec.vocab_size or 0) * d_embed / plan.tp
+        yield replace(_whole("accumulate", shared, formats.gradients, setting.micro_batches), direction="backward")
+    how = formats.recipe
+    assert how is not None
+    kept = 1 / (plan.dp * plan.cp) if plan.zero else 1.0
+    stepped = own.trained * kept
+    updated = how.master or how.weights
+    moved = stepped * (2 * width_of(updated) + width_of(how.gradients))
+    moved += 2 * optimizer(plan.optimizer).state_bytes(round(stepped), int(8 * width_of(updated)))
+    if how.master is not None:
+        moved += stepped * width_of(how.weights)
+    yield replace(_whole("adamw", stepped, how.weights, 1), bytes=float(moved), asked=float(moved))
+
+
+def _whole(function: str, elements: float, dtype: str, calls: float) -> Kernel:
+    """A pass over all that a rank trains."""
+    return Kernel(
+        path="optimizer" if function == "adamw" else f"gradients.{function}",
+        component="optimizer",
+        function=function,
+        direction="update",
+        dtype=dtype,
+        calls=float(calls),
+        bytes=float(pass_bytes(function, elements, width_of(dtype))),
+    )

@@ -1,0 +1,103 @@
+"""A kernel: one thing a device is asked to do, with all that its time depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from calc.dtypes import dtype as number_format
+from calc.functions import Attend, Matmul
+
+Direction = Literal["forward", "recomputed", "backward", "update", "network"]
+Use = Literal["forward", "dgrad", "wgrad", "batched"]
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
+DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
+COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One collective between `ranks` GPUs. bytes: of the whole message, as nccl-tests count its size: what a rank holds
+    after an all_gather, before a reduce_scatter, an all_reduce or an all_to_all. beyond: whether it leaves a node."""
+
+    op: Collective
+    ranks: int
+    bytes: float
+    beyond: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """`calls` equal calls of one kernel, or of the few that PyTorch runs in its place.
+
+    path: of the op in the tree; what has none (loss, optimizer, collectives) has a name of its own. component: as in
+    `calc.op`, or `loss`, `optimizer`, `network`. function: of `calc.functions`, or `cross_entropy`, `adamw`, …, or a
+    collective. flops, bytes: of one call, when each operand is read once and each result written once. traffic: bytes
+    that are really moved where several kernels run in its place. launches: how many of them.
+    dtype: number format it computes in. shape: what matrix products and attention depend on. use: which of the
+    products of a dense layer it is, since they read their operands in different orders.
+    biased: whether the forward product of a dense layer adds a bias.
+    asked: bytes by which profiles find a pass, those of its forward; None: `bytes`.
+    sequences: how many the groups of attention are of. decode: whether it is that of single new tokens; trains: whether
+    backward follows. weight_bytes: those of `bytes` that a quantized format makes fewer; None where weights are in
+    `dtype`.
+    """
+
+    path: str
+    component: str
+    function: str
+    direction: Direction
+    dtype: str
+    calls: float = 1
+    flops: float = 0.0
+    bytes: float = 0.0
+    traffic: float | None = None
+    launches: float = 1
+    shape: Matmul | Attend | Send | None = None
+    use: Use = "forward"
+    biased: bool = False
+    asked: float | None = None
+    sequences: int = 1
+    decode: bool = False
+    trains: bool = False
+    weight_bytes: float | None = None
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs a byte."""
+        return self.flops / self.bytes if self.bytes else 0.0
+
+
+NOTHING_SAVED = ("rope", "copy", "transpose", "pool", "dispatch")
+"""Functions whose backward reads nothing but the gradient that comes in."""
+ADAMW_COPIES = 7
+"""fused AdamW reads weight, gradient and two moments, and writes all but the gradient (torch.optim.AdamW)."""
+OPERANDS = {"adamw": ADAMW_COPIES, "accumulate": 3, "fill": 1, "sum": 1, "cross_entropy": 1}
+"""Functions that go through memory so often for each element, other than once to read it and once to write it."""
+
+
+def pass_bytes(function: str, elements: float, width: float) -> float:
+    """Bytes of one pass over memory as profiles have them: every operand read once, every result written once.
+
+    elements: of the result; of `cross_entropy` the logits, of `adamw` the parameters, of `sum` what is summed. width:
+    bytes of an element. Weights of norms are left out. Profiles find a pass that goes back, `layernorm.backward`, by
+    the bytes of the one that went forward.
+    """
+    two = function in ("add", "scale") or function.startswith(("swiglu", "geglu"))
+    return OPERANDS.get(function, 3 if two else 2) * elements * width
+
+
+def backward_elements(function: str, reads: float, writes: float) -> float:
+    """Elements that really go through memory when a pass goes back which read and wrote so many forward.
+
+    What forward read and the gradient of its result are read, and gradients of its operands written; those of a sum are
+    passed on unchanged, and what counts here is the sum of two gradients where the stream forks.
+    """
+    if function == "add":
+        return reads + writes
+    return (0 if function in NOTHING_SAVED else reads) + writes + reads
+
+
+def width_of(dtype: str) -> float:
+    """Bytes of an element."""
+    return number_format(dtype).bits / 8

@@ -1,0 +1,169 @@
+"""The time of a step, what it is made of, and how sure it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from calc.predict.kernel import Direction, Kernel
+from calc.predict.priors import factors, scaled
+from calc.predict.speed import Speed
+from calc.predict.timing import LEVEL, Bound, Timing
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Seconds between which `level` of measured times are expected."""
+
+    level: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One kernel with its time. seconds: of all its calls in a step; share: of the step. dispatch: of the host, to ask
+    for it, where the step waits for that and `seconds` are the host's too; hidden: of `seconds`, what runs while
+    something else does."""
+
+    kernel: Kernel
+    timing: Timing
+    seconds: float
+    share: float
+    dispatch: float = 0.0
+    hidden: float = 0.0
+
+    @property
+    def waits(self) -> bool:
+        """Whether its time is that of the host."""
+        return self.dispatch > 0.0
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The time of a training step, a pass or a token.
+
+    seconds: of one step. tokens_per_second: new tokens of all GPUs. mfu: model FLOPs of `mfu_convention` over what the
+    GPUs could do at `peak` (named by `peak_source`); None in decode, where bytes are what counts, and where no peak
+    is known. by_component: seconds by component of the model, and of loss, optimizer, network, a pipeline's bubble, the
+    host once a step, and overhead, what steps take beyond their kernels where that was not measured.
+    bound: what most of the time waits for. rests: `profile`, `relative` or `datasheet`. source: what that is.
+    """
+
+    model: str
+    device: str
+    phase: str
+    execution: str
+    seconds: float
+    tokens: int
+    gpus: int
+    mfu: float | None
+    mfu_convention: str | None
+    peak: float | None
+    peak_source: str | None
+    interval: Interval
+    by_component: Mapping[str, float]
+    kernels: tuple[Row, ...]
+    bound: Bound
+    rests: Literal["profile", "relative", "datasheet"]
+    source: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tokens_per_second(self) -> float:
+        """New tokens of a step over its seconds, of all GPUs together."""
+        return self.tokens / self.seconds
+
+    @property
+    def by_bound(self) -> dict[Bound, float]:
+        """Seconds by what is waited for."""
+        found: dict[Bound, float] = {}
+        for row in self.kernels:
+            bound: Bound = "launch" if row.waits else row.timing.bound
+            found[bound] = found.get(bound, 0.0) + row.seconds - row.hidden
+        return found
+
+
+class Stretch(NamedTuple):
+    """A part of a step within which the host runs ahead of the device: kernels, and seconds to ask for them."""
+
+    rows: tuple[Row, ...]
+    device: float
+    host: float
+
+    @property
+    def seconds(self) -> float:
+        """The longer of the two."""
+        return max(self.device, self.host)
+
+
+def stretches(kernels: Sequence[Kernel], timings: Sequence[Timing], speed: Speed, execution: str) -> list[Stretch]:
+    """Forward, backward and update of one pass, each as long as its kernels, with the gaps between them, or as what the
+    host needs to launch them, whichever is longer.
+
+    On a CPU, which is host and device, what each call needs beside the measured ones comes on top.
+    """
+    parts: dict[str, list[Row]] = {}
+    for kernel, timing in zip(kernels, timings, strict=True):
+        gap, host = _launching(kernel, speed, execution)
+        row = Row(kernel, timing, kernel.calls * (timing.seconds + gap), 0.0, kernel.calls * host)
+        parts.setdefault(stretch_of(kernel.direction), []).append(row)
+    return [
+        Stretch(tuple(rows), sum(row.seconds for row in rows), sum(row.dispatch for row in rows))
+        for rows in parts.values()
+    ]
+
+
+def stretch_of(direction: Direction) -> str:
+    """The stretch that a kernel runs in; what is recomputed is asked for by backward."""
+    return {"recomputed": "backward"}.get(direction, direction)
+
+
+def _launching(kernel: Kernel, speed: Speed, execution: str) -> tuple[float, float]:
+    """(seconds between one call and the next on the device, seconds of the host that overlap with the device)."""
+    launch, launches = speed.launch, max(kernel.launches, 1.0)
+    if launch is None:
+        return 0.0, 0.0
+    each = launch.eager
+    if execution in ("compiled", "graph") and launch.compiled is not None:
+        each = launch.compiled
+    elif kernel.direction == "backward" and launch.backward is not None:
+        each = launch.backward
+    if speed.kind == "cpu":
+        return each, 0.0
+    gap = 0.0 if launch.graph is None else launch.graph
+    return gap * launches, 0.0 if execution == "graph" and launch.graph is not None else each * launches
+
+
+def combined(seconds: float, rows: Iterable[Row], speed: Speed, level: float = LEVEL) -> Interval:
+    """The interval of a sum of kernels.
+
+    Errors of kernels of one kind (products, passes, attention, collectives, launches) go together: their bounds are
+    added up. Kinds err on their own: their distances from the sum are added in square. So is what no kernel tells, the
+    prior `step`, or `unmeasured` where no step was measured on the device.
+    """
+    kinds: dict[str, list[float]] = {}
+    for row in rows:
+        timing, ratio = row.timing, (1.0, 1.0)
+        if row.waits:
+            ratio = scaled(factors("launch"), level)
+        elif timing.seconds:
+            ratio = timing.low / timing.seconds, timing.high / timing.seconds
+        sums = kinds.setdefault("launch" if row.waits else kind_of(row.kernel), [0.0, 0.0])
+        sums[0] += (row.seconds - row.hidden) * (1 - ratio[0])
+        sums[1] += (row.seconds - row.hidden) * (ratio[1] - 1)
+    below, above = scaled(factors("step" if speed.steps else "unmeasured"), level)
+    down = math.hypot(seconds * (1 - below), *(each[0] for each in kinds.values()))
+    up = math.hypot(seconds * (above - 1), *(each[1] for each in kinds.values()))
+    return Interval(level, max(seconds - down, seconds * 0.05), seconds + up)
+
+
+def kind_of(kernel: Kernel) -> str:
+    """Kernels of one kind, whose errors go together."""
+    if kernel.direction == "network":
+        return "network"
+    if kernel.function == "attention":
+        return "attention"
+    return "product" if kernel.shape is not None else "pass"

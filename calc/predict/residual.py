@@ -1,0 +1,76 @@
+"""What physics leaves over, learned: gradient-boosted symmetric trees on dimensionless features.
+
+A time model answers `physics * exp(residual)`. The residual is a sum of small trees fitted to log(measured / physics).
+Its features are ratios and counts (waves, fill of the last wave, work per byte over the machine's, ...), never seconds,
+so that it stays valid on a device whose bandwidth or peak differs. A tree is symmetric: all nodes of a level ask the
+same question, so a tree of depth d is d questions and 2^d answers, cheap to store and to evaluate on arrays.
+Boosting after Friedman (Annals of Statistics 29, 2001, with row sampling as in his Computational Statistics & Data
+Analysis 38, 2002); symmetric trees after Prokhorenkova et al. (CatBoost, arXiv 1706.09516).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from calc.spec.fields import Node
+
+Column = Any
+"""A float64 array of n numbers."""
+
+SCALE = 1e-4
+"""Answers of trees are kept as whole multiples of this much log-ratio."""
+
+
+class Tree(Node):
+    """One symmetric tree: `features[i]` is compared with its edge number `edges[i]`; 2^depth answers in SCALE."""
+
+    features: tuple[int, ...]
+    edges: tuple[int, ...]
+    answers: tuple[int, ...]
+
+
+class Residual(Node):
+    """A learned log-ratio. `edges[j]` are the thresholds of feature `names[j]`, ascending; outside of what was seen it
+    stays constant."""
+
+    names: tuple[str, ...]
+    edges: tuple[tuple[float, ...], ...]
+    trees: tuple[Tree, ...]
+
+    def log_ratio(self, features: Mapping[str, Column]) -> Column:
+        """log(measured / physics) for n rows; `features` holds a column of n numbers for each of `names`."""
+        import numpy as np
+
+        columns = [np.atleast_1d(np.asarray(features[name], dtype=float)) for name in self.names]
+        above: dict[tuple[int, int], Any] = {}
+        total = np.zeros(columns[0].shape, dtype=np.int64)
+        for tree in self.trees:
+            leaf = np.zeros(total.shape, dtype=np.int64)
+            for question in zip(tree.features, tree.edges, strict=True):
+                if question not in above:
+                    above[question] = columns[question[0]] > self.edges[question[0]][question[1]]
+                leaf += leaf + above[question]
+            total += np.asarray(tree.answers)[leaf]
+        return total * SCALE
+
+
+class Spread(Node):
+    """How far predictions are from measurements that they were not fitted to.
+
+    `quantiles[i]` is the quantile at `probabilities[i]` of log(measured / predicted), both ascending; `mape` and
+    `median_ape` are fractions of the measured time.
+    """
+
+    n: int
+    mape: float
+    median_ape: float
+    probabilities: tuple[float, ...]
+    quantiles: tuple[float, ...]
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Factors (low, high) on a predicted time between which `level` of measurements lie, as 0.9."""
+        import numpy as np
+
+        low, high = np.interp([(1 - level) / 2, (1 + level) / 2], self.probabilities, self.quantiles)
+        return float(np.exp(low)), float(np.exp(high))

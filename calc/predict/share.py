@@ -1,0 +1,84 @@
+"""What of an op one rank runs: how tensor, context and expert parallelism divide its product and its operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from calc.functions import Attend, Matmul
+from calc.memory.plan import Plan
+from calc.memory.sharding import ROWS, Stage, held_elements
+from calc.op import Leaf
+from calc.spec import ModelSpec
+
+STREAM = ("add", "layernorm", "rmsnorm", "batchnorm", "gather", "pool")
+"""Functions of what lies between blocks, which tensor parallelism divides along the sequence, if at all."""
+BLOCKS = ("attention", "cross_attention", "mlp", "moe", "experts.{}", "shared_expert", "macaron")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A rank's part of one op: factors on its FLOPs, on what it reads and writes, on its weights, and its product."""
+
+    flops: float = 1.0
+    reads: float = 1.0
+    writes: float = 1.0
+    weights: float = 1.0
+    calls: float = 1.0
+    shape: Matmul | Attend | None = None
+
+
+def share_of(leaf: Leaf, spec: ModelSpec, plan: Plan, stage: Stage | None, batch: int) -> Share:
+    """What one rank of `stage` runs of an op of `batch` sequences; all of it without a plan."""
+    calls = 1.0 if stage is None else _calls(leaf, spec, stage)
+    if plan.tp * plan.cp * plan.ep == 1:
+        return Share(calls=calls, shape=leaf.op.shape)
+    rows = 1 / plan.cp
+    shape = leaf.op.shape
+    if isinstance(shape, Attend):
+        return _attention(shape, plan, calls, batch)
+    if isinstance(shape, Matmul):
+        return _product(leaf, shape, spec, plan, calls)
+    inner = leaf.op.function not in STREAM or any(part.name in BLOCKS for part in leaf.parents)
+    if inner or plan.divides_sequence:
+        rows = rows / plan.tp
+    return Share(rows, rows, rows, 1.0, calls, None)
+
+
+def _product(leaf: Leaf, shape: Matmul, spec: ModelSpec, plan: Plan, calls: float) -> Share:
+    """A matrix divided by columns (all read, a part written), or by rows (a part read, all written)."""
+    weight = leaf.op.weights[0] if leaf.op.weights else None
+    part = 1.0 if weight is None else held_elements(weight, leaf, spec, plan) / weight.elements
+    by_rows = leaf.op.name in ROWS
+    m, groups, experts = shape.m / plan.cp, shape.groups, 1.0
+    if plan.ep > 1 and any(one.name.startswith("experts") for one in leaf.parents):
+        # Tokens of all ranks meet at the experts' owners: as many visits as before, of fewer experts.
+        experts = 1 / plan.ep
+        m, groups = m / experts, max(groups * experts, 1)
+    own = replace(
+        shape,
+        m=m,
+        n=shape.n if by_rows else shape.n * part,
+        k=shape.k * part if by_rows else shape.k,
+        groups=groups,
+    )
+    reads, writes = (part, 1.0) if by_rows else (1.0, part)
+    return Share(part / plan.cp, reads / plan.cp, writes / plan.cp, part * experts, calls, own)
+
+
+def _attention(shape: Attend, plan: Plan, calls: float, batch: int) -> Share:
+    """Heads over tensor-parallel ranks, queries over context-parallel ones; keys and values of all are gathered."""
+    heads, groups = shape.heads, shape.groups
+    kept = max(groups / plan.tp, batch)
+    own = replace(shape, groups=kept, heads=heads * groups / plan.tp / kept, queries=shape.queries / plan.cp)
+    part = 1 / (plan.tp * plan.cp)
+    return Share(part, part, part, 1.0, calls, own)
+
+
+def _calls(leaf: Leaf, spec: ModelSpec, stage: Stage) -> float:
+    """How much of an op's calls a pipeline stage makes."""
+    part = next((part for part in leaf.parents if part.layer), None)
+    if part is not None:
+        group = next(each for each in spec.layers if len(spec.layers) == 1 or f"{{{each.name}}}" in part.name)
+        return stage.layers[group.name] / group.count
+    front = leaf.path.startswith(("embedding", "per_layer", "relative_bias"))
+    return float(stage.first if front else stage.last)

@@ -1,0 +1,93 @@
+"""`import`: a profile from tables of times that somebody else measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from calc.cli.output import Table, emit
+from calc.errors import Refused
+from calc.hardware import load_device
+
+
+@click.command("import", short_help="A profile from tables of measured times.")
+@click.argument("tables", metavar="TABLE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--gpu", required=True, help="The device they were measured on; `calc gpus` lists names.")
+@click.option("--framework", help="Rows of this framework only, where a table holds several.")
+@click.option("--version", help="Rows of this version of it only.")
+@click.option("--kernel", help="Rows of this kernel_source only. [default: the one with most rows]")
+@click.option("--points", type=click.IntRange(1), help="Rows to fit to. [default: all but a held-out fifth]")
+@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Of choosing and fitting.")
+@click.option("--licence", default="not stated", show_default=True, help="Of the tables, for the profile to name.")
+@click.option("--out", type=click.Path(path_type=Path), help="File to write the profile to.")
+@click.option("--json", "fmt", flag_value="json", default="table", help="One object a table and line.")
+def import_(
+    tables: tuple[Path, ...], gpu: str, seed: int, licence: str, out: Path | None, fmt: str, **chosen: Any
+) -> None:
+    """Fit models of time to tables of measured kernels (CSV, also gzip), and print their error on every row that they
+    were not fitted to. Rows faster than the device's published limits are left out and counted.
+
+    \b
+    Columns of a table, of which all must be there (latencies in milliseconds):
+      gemm         framework, version, kernel_source, latency_ms, gemm_dtype, m, n, k
+      attention    framework, version, kernel_source, latency_ms, attn_dtype, batch_size, isl, num_heads,
+                   num_key_value_heads, head_dim, step, window_size
+      collectives  kernel_source, op_name, num_gpus, message_size (elements), latency,
+                   nccl_dtype or allreduce_dtype
+
+    \b
+    Example:
+      python -m harness import gemm.csv.gz --gpu h100-sxm --framework VLLM --points 300 --out h100.json
+    """
+    from harness.importing.collectives import holds_collectives, import_collectives
+    from harness.importing.fitting import Wanted, import_table, profile_of
+    from harness.importing.reading import read_table
+
+    device = load_device(gpu)
+    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
+        raise Refused("--out", "a file in a folder that exists", str(out))
+    wanted = Wanted(seed=seed, **chosen)
+    imported = []
+    for path in tables:
+        if holds_collectives(read_table(path, rows=1)):
+            imported += import_collectives(path, device, wanted, _tell)
+        else:
+            imported.append(import_table(path, device, wanted, _tell))
+    profile = profile_of(imported, device, wanted, licence)
+    if out is not None:
+        out.write_text(profile.model_dump_json(exclude_none=True) + "\n", encoding="utf-8")
+    emit([_record(one, out) for one in imported], [_table(one, out) for one in imported], fmt)
+
+
+def _tell(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _record(one: Any, out: Path | None) -> dict[str, Any]:
+    return {
+        "model": one.name,
+        "table": one.table,
+        "framework": one.framework,
+        "kernel_source": one.model.kernel_source,
+        "rows": one.rows,
+        "impossible": one.impossible,
+        **one.fit.model_dump(),
+        "interval_90": list(one.model.interval(0.9)),
+        "groups": [dict(zip(("group", "n", "mape", "median_ape"), group, strict=True)) for group in one.groups],
+        "profile": str(out) if out is not None else None,
+    }
+
+
+def _table(one: Any, out: Path | None) -> Table:
+    low, high = one.model.interval(0.9)
+    rows = [(bound, f"{n:,}", f"{100 * mape:.1f} %", f"{100 * median:.1f} %") for bound, n, mape, median in one.groups]
+    every = one.fit
+    rows.append(("all", f"{every.held_out:,}", f"{100 * every.mape:.1f} %", f"{100 * every.median_ape:.1f} %"))
+    note = (
+        f"{one.framework}, {one.model.kernel_source}: fitted to {every.points:,} of {one.rows:,} rows, "
+        f"{one.impossible:,} faster than possible; 90 % of the others within {low:.2f} to {high:.2f} of the prediction"
+    )
+    title = f"{one.name}: error on rows not fitted to"
+    return Table(("group", "rows", "mean", "median"), rows, title, f"{note}; written to {out}" if out else note)

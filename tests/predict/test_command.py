@@ -1,0 +1,81 @@
+"""`predict` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_commands import Run, run
+
+__all__ = ["run"]
+
+
+def test_json_has_its_keys_and_sums(run: Run) -> None:
+    status, out, _ = run("predict", "llama-3-8b", "--gpu", "h100-sxm", "--phase", "training", "--batch", "2", "--json")
+    record = json.loads(out)
+    assert status == 0
+    asked = ("model", "device", "seconds", "tokens_per_second", "mfu", "interval", "by_component", "bound")
+    assert set(asked) <= set(record)
+    assert set(record["interval"]) == {"level", "low", "high"}
+    assert record["interval"]["low"] < record["seconds"] < record["interval"]["high"]
+    assert sum(record["by_component"].values()) == pytest.approx(record["seconds"])
+    assert record["tokens_per_second"] == pytest.approx(2 * 2048 / record["seconds"])
+    assert 0 < record["mfu"] < 1
+    assert record["mfu_convention"] == "palm"
+    assert "ops" not in record
+
+
+def test_decode_has_no_mfu(run: Run) -> None:
+    _, out, _ = run("predict", "llama-3-8b", "--gpu", "h200", "--phase", "decode", "--execution", "graph", "--json")
+    record = json.loads(out)
+    assert record["mfu"] is None
+    assert record["tokens"] == 1
+    assert record["bound"] == "memory"
+
+
+def test_every_op_on_request(run: Run) -> None:
+    arguments = ("predict", "gpt2", "--gpu", "a100-sxm-80gb", "--seq", "512", "--phase", "training")
+    _, short, _ = run(*arguments)
+    _, whole, _ = run(*arguments, "--by-op")
+    assert "--by-op lists" in short
+    assert "--by-op lists" not in whole
+    _, out, _ = run(*arguments, "--by-op", "--json")
+    ops = json.loads(out)["ops"]
+    up = next(op for op in ops if op["path"] == "layers.{}.mlp.up_proj" and op["direction"] == "forward")
+    assert up["flops"] == 12 * 2 * 512 * 768 * 3072
+    assert up["flops_per_second"] == pytest.approx(up["flops"] / up["seconds"])
+    assert f"{up['intensity']:,.1f}" in whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "--gpu: expected --gpu or --profile, found neither"),
+        (("--gpu", "h100-sxm", "--profile", "x.json"), "found both"),
+        (("--gpu", "gtx"), "GPU: expected a device of the catalogue"),
+        (("--profile", "nowhere.json"), "nowhere.json"),
+        (("--profile", "nowhere"), "--profile: expected a JSON file"),
+        (("--gpu", "v100-sxm2-16gb"), "published peak"),
+        (("--gpu", "h100-sxm", "--phase", "training", "--dtype", "int8"), "dtype: expected one of fp32"),
+        (("--gpu", "h100-sxm", "--network", "fast"), "--network"),
+        (("--gpu", "h100-sxm", "--phase", "training", "--dp", "64"), "--network"),
+        (("--gpu", "h100-sxm", "--tp", "5"), "tp: expected a divisor"),
+    ],
+)
+def test_refusals_take_one_line(run: Run, arguments: tuple[str, ...], said: str) -> None:
+    status, out, err = run("predict", "gpt2", "--seq", "64", *arguments)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+def test_a_broken_profile_is_refused(run: Run, tmp_path: Path) -> None:
+    for text in ("", "{", "[]", '{"name": "x"}', '{"schema_version": 2}', "\x00"):
+        path = tmp_path / "profile.json"
+        path.write_text(text)
+        status, _, err = run("predict", "gpt2", "--profile", str(path))
+        assert status == 2
+        assert err.count("\n") == 1
