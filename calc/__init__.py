@@ -64,6 +64,10 @@ if TYPE_CHECKING:
     from calc.optimum import optimal as optimal
     from calc.optimum import optimal_all as optimal_all
     from calc.optimum import shapes as shapes
+    from calc.predict import predicting as _predicting
+    from calc.predict import prediction as _prediction
+    from calc.predict.profile import read_profile as read_profile
+    from calc.predict.roofs import roofline as roofline
     from calc.quantities import registry as _registry
     from calc.quantities.flops import Flops as Flops
     from calc.quantities.kv_cache import KvCache as KvCache
@@ -100,7 +104,9 @@ if TYPE_CHECKING:
     find_law = _laws.find
     find_quantity = _registry.find
     find_symbol = _symbols.describe
+    predict_time = _predicting.predict
     read_runs = _runs.read
+    TimePrediction = _prediction.Prediction
 
 _HOME = {
     "CACHE_DTYPES": "calc.dtypes.CACHE_DTYPES",
@@ -142,6 +148,7 @@ _HOME = {
     "Shape": "calc.optimum.Shape",
     "Solution": "calc.solution.Solution",
     "Symbol": "calc.symbols.Symbol",
+    "TimePrediction": "calc.predict.prediction.Prediction",
     "WINDOW_READINGS": "calc.query.WINDOW_READINGS",
     "common_context": "calc.query.common_context",
     "common_length": "calc.query.common_length",
@@ -169,10 +176,13 @@ _HOME = {
     "parameter_shapes": "calc.quantities.parameters.parameter_shapes",
     "parameters": "calc.quantities.parameters.parameters",
     "parse_amount": "calc.units.parse_amount",
+    "predict_time": "calc.predict.predicting.predict",
     "preset_names": "calc.models.preset_names",
     "preset_title": "calc.models.preset_title",
+    "read_profile": "calc.predict.profile.read_profile",
     "read_runs": "calc.fitting.runs.read",
     "report": "calc.summary.report",
+    "roofline": "calc.predict.roofs.roofline",
     "shapes": "calc.optimum.shapes",
     "sizes_of": "calc.reading.sizes_of",
     "solve": "calc.solution.solve",
