@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,11 +41,13 @@ class Growing(LayerCache):
         super().__init__()
         self.window = window
 
-    def update(self, start: int, **new: Tensor) -> tuple[list[Tensor], Tensor]:
+    def update(self, start: Any, **new: Tensor) -> tuple[list[Tensor], Tensor]:
         """Everything that the new tokens may attend to: (old and new of each tensor, the number of each of its tokens).
 
-        start: tokens of the sequence that came before this pass.
+        start: tokens of the sequence that came before this pass. Errors: ValueError for a tensor.
         """
+        if isinstance(start, Tensor):
+            raise ValueError("start: expected a number for a cache that grows, found a tensor (new_cache(length))")
         whole = [torch.cat([self.state[n], t], dim=-2) if n in self.state else t for n, t in new.items()]
         first = start - (self.state[next(iter(new))].shape[-2] if self.state else 0)
         numbers = torch.arange(first, start + _length(new), device=whole[0].device)
@@ -65,24 +68,28 @@ class Static(LayerCache):
         self.room = length if window is None else min(length, window)
         self.sliding = window is not None
 
-    def update(self, start: int, **new: Tensor) -> tuple[list[Tensor], Tensor]:
-        """As Growing.update. Tokens that are not there yet have negative numbers or ones past the newest."""
+    def update(self, start: Any, **new: Tensor) -> tuple[list[Tensor], Tensor]:
+        """As Growing.update. Tokens that are not there yet have negative numbers or ones past the newest.
+
+        start: may be a tensor of one, whose value is then never asked for, nor whether there is room.
+        """
         count = _length(new)
         for name, tensor in new.items():
             if name not in self.state:
                 self.state[name] = tensor.new_zeros(*tensor.shape[:-2], self.room, tensor.shape[-1])
         device = next(iter(new.values())).device
-        slots = torch.arange(start, start + count, device=device)[-self.room :]
-        if not self.sliding and start + count > self.room:
+        numbers = torch.arange(count, device=device) + start
+        slots = numbers[-self.room :]
+        if not self.sliding and not isinstance(start, Tensor) and start + count > self.room:
             raise ValueError(f"cache: room for {self.room} tokens, found {start + count}")
         before = [torch.cat([self.state[n], t], dim=-2) for n, t in new.items()] if self.sliding and count > 1 else None
         for name, tensor in new.items():
             self.state[name].index_copy_(-2, slots % self.room, tensor[..., -self.room :, :].to(self.state[name].dtype))
         if before is not None:
-            return before, torch.cat([self._numbers(start, device), torch.arange(start, start + count, device=device)])
+            return before, torch.cat([self._numbers(start, device), numbers])
         return [self.state[n] for n in new], self._numbers(start + count, device)
 
-    def _numbers(self, tokens: int, device: torch.device) -> Tensor:
+    def _numbers(self, tokens: Any, device: torch.device) -> Tensor:
         """Which token each slot holds after `tokens` of them; negative where it holds none."""
         slots = torch.arange(self.room, device=device)
         return slots if not self.sliding else tokens - 1 - (tokens - 1 - slots) % self.room

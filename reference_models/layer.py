@@ -13,7 +13,7 @@ from calc.spec import LayerGroup, Node, PerLayerInputs, Residual, StreamMixing
 from reference_models.blocks import CHANNELS, MIXERS
 from reference_models.blocks.convolution import ConformerConvolution
 from reference_models.blocks.cross_attention import CrossAttention
-from reference_models.blocks.linear import NormLayer
+from reference_models.blocks.linear import NormLayer, scaled
 from reference_models.blocks.per_layer import LayerInput
 from reference_models.blocks.streams import Connection
 from reference_models.cache import LayerCache
@@ -66,7 +66,8 @@ class Layer(nn.Module):
             first, second = self.blocks
             a = self._norm(first, "norm", x)
             b = a if self.group.placement == "parallel" else self._norm(second, "norm", x)
-            x = x + self.group.residual_scale * (self._run(first, a, step, mixer) + self._run(second, b, step, None))
+            both = self._run(first, a, step, mixer) + self._run(second, b, step, None)
+            x = x + scaled(both, self.group.residual_scale)
         else:
             block = self._in_streams if self.streams else self._block
             for name in self.blocks:
@@ -110,7 +111,7 @@ class Layer(nn.Module):
             out = self._norm(name, "post_norm", out)
         # Two feed-forward blocks around the others do one's work, half each (Gulati et al. 2020, equation 1).
         half = self.group.macaron and name in ("macaron", self.channel)
-        out = self.group.residual_scale * (0.5 * out if half else out)
+        out = scaled(0.5 * out if half else out, self.group.residual_scale)
         x = (
             x + out
             if self.group.residual is None
@@ -179,6 +180,9 @@ def run_layer(layer: Layer, x: Tensor, step: Step, mixer: LayerCache | None, cro
         return layer(x, step, mixer, cross)
     if mixer is not None or cross is not None:
         raise ValueError(f"checkpointing: expected none or selective beside a cache, found {step.checkpointing}")
+    if torch.compiler.is_compiling():
+        # The compiler takes no function that leaves something behind; what blocks record is for eager runs.
+        return recomputed(lambda x: layer(x, step.fresh()), x)
     own: list[Step] = []
     before = step.fresh()
 

@@ -38,7 +38,8 @@ def build(
 
 @dataclass
 class Output:
-    """logits: [batch, seq, vocab_size], None without a head. last: [batch, n, d_model], after the final norm.
+    """logits: [batch, seq, vocab_size], or [batch, 1, vocab_size] of the last token; None without a head.
+    last: [batch, n, d_model], after the final norm.
 
     heads: what each dense layer behind the main stack gives. seen: what the vision tower gives, None without pictures;
     deep: what it gives for single layers of the main stack. encoded: what dense layers behind the encoder give (CTC).
@@ -102,6 +103,8 @@ class Model(StackOfLayers):
         images: Tensor | None = None,
         image_at: Tensor | None = None,
         cache: Cache | None = None,
+        at: Tensor | None = None,
+        last_only: bool = False,
         keep: Tensor | None = None,
         source_keep: Tensor | None = None,
         token_types: Tensor | None = None,
@@ -115,7 +118,9 @@ class Model(StackOfLayers):
 
         source: what the encoder reads. images: what the vision tower reads; its vectors take the places of the tokens
         where image_at [batch, seq] is True, as many as there are vectors. cache: from `new_cache`, read and then
-        filled; modules that predict further tokens are for training, and run only without one.
+        filled; modules that predict further tokens are for training, and run only without one. at: how many tokens the
+        cache holds, a tensor of one on the model's device: nothing then depends on its value but numbers, so that the
+        pass can be captured in a CUDA graph; `cache.length` is left alone. last_only: logits of the last token alone.
         keep [batch, seq], source_keep [batch, n]: False at padding; a place for each vector that the layers read.
         Errors: ValueError for what this model has no part to read with.
         """
@@ -127,7 +132,7 @@ class Model(StackOfLayers):
             losses, source_added = read.losses, read.added
         elif cache is not None:
             source_keep = cache.source_keep
-        step = self._step(inputs, cache, keep)
+        step = self._step(inputs, cache, keep) if at is None else _fixed_step(inputs, at, keep)
         step = replace(step, source=source, source_keep=source_keep, source_added=source_added, **options)
         step.token_types = token_types
         step.need_hidden = need_hidden
@@ -138,9 +143,9 @@ class Model(StackOfLayers):
             x = self._placed(x, seen, image_at)
             inner = replace(inner, image_at=image_at, deep=deep)
         first, x = x, self.run(x, inner, cache)
-        if cache is not None:
+        if cache is not None and at is None:
             cache.length, cache.keep, cache.source_keep = cache.length + inputs.shape[1], step.keep, source_keep
-        logits = None if self.whole.head is None else self.logits(x)
+        logits = None if self.whole.head is None else self.logits(x[:, -1:] if last_only else x)
         heads, similarity = self.read(x, inner.keep), None
         if self.whole.contrast is not None and seen is not None:
             similarity = self.contrast(heads[self.spec.heads[-1].name], seen)
@@ -229,3 +234,10 @@ class Model(StackOfLayers):
         """The vision tower's vectors, and those for single layers of the main stack."""
         step = Step(torch.arange(images.shape[1], device=images.device)[None], **options)
         return self.vision(images, step)[1:]
+
+
+def _fixed_step(inputs: Tensor, at: Tensor, keep: Tensor | None) -> Step:
+    """As Model._step, of tokens that come after as many as the tensor `at` holds. Errors: ValueError beside padding."""
+    if keep is not None:
+        raise ValueError("keep: expected none beside `at`, since padding is as long as what came before")
+    return Step(positions=(at + torch.arange(inputs.shape[1], device=inputs.device))[None], start=at)

@@ -48,6 +48,7 @@ class StackOfLayers(nn.Module):
         if spec.relative_bias is not None:
             self.relative_bias = RelativeBias(*spec.relative_bias)
         self.layers = nn.ModuleList(_layers(spec, d_source))
+        self.lends = any(getattr(layer.group.mixer, "kv", "own") == "earlier" for layer in self.layers)
         for module in self.layers.modules():
             if isinstance(module, MixtureOfExperts) and module.spec.by_token and vocab_size is not None:
                 module.add_table(vocab_size)
@@ -97,7 +98,7 @@ class StackOfLayers(nn.Module):
             step.hidden.append(x)
         if self.spec.relative_bias is not None:
             step = replace(step, relative=self._distances(x, step) if cache is None else self.relative_bias)
-        if any(getattr(layer.group.mixer, "kv", "own") == "earlier" for layer in self.layers):
+        if self.lends:
             step = replace(step, lent={})
         nothing: Sequence[None] = [None] * len(self.layers)
         mixers, crosses = (nothing, nothing) if cache is None else (cache.mixers, cache.cross)

@@ -16,7 +16,8 @@ Kernel = Literal["eager", "sdpa"]
 
 @dataclass
 class Step:
-    """One pass over `seq` new tokens of each sequence, `start` of which were seen before.
+    """One pass over `seq` new tokens of each sequence, `start` of which were seen before: an int, or a tensor of
+    one, where nothing may depend on its value but numbers.
 
     positions: [batch or 1, seq], the place of each new token in its sequence (padding does not count).
     keep: [batch, start + seq], False at padding; None where there is none.
@@ -46,7 +47,7 @@ class Step:
     """
 
     positions: Tensor
-    start: int = 0
+    start: Any = 0
     keep: Tensor | None = None
     tokens: Tensor | None = None
     source: Tensor | None = None
@@ -97,15 +98,21 @@ class Step:
         As in transformers 5.23 (masking_utils.py, _ignore_causal_mask_sdpa), where a window as long as the sequence
         counts as one that hides something.
         """
-        shifted = causal and (self.start > 0 or n_keys != seq)
+        shifted = causal and (isinstance(self.start, Tensor) or self.start > 0 or n_keys != seq)
         return self.keep is not None or shifted or (window is not None and seq >= window)
+
+    def numbers(self, seq: int, device: torch.device) -> Tensor:
+        """[seq]: the number of each new token in its sequence, padding included."""
+        if isinstance(self.start, Tensor):
+            return self.start + torch.arange(seq, device=device)
+        return torch.arange(self.start, self.start + seq, device=device)
 
     def mask(self, seq: int, keys: Tensor, *, causal: bool, window: int | None = None, chunked: bool = False) -> Tensor:
         """[batch or 1, 1, seq, keys], True where a new token may attend. keys: the number of each key's token.
 
         window: how far back a token sees, and without causal as far ahead; chunked: it sees its own chunk that long.
         """
-        queries = torch.arange(self.start, self.start + seq, device=keys.device)[:, None]
+        queries = self.numbers(seq, keys.device)[:, None]
         allowed = (keys >= 0).expand(seq, -1)
         if causal:
             allowed = allowed & (keys <= queries)
@@ -127,5 +134,8 @@ def recomputed(function: Callable[..., T], *inputs: Tensor, early_stop: bool = F
     """
     from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
+    if torch.compiler.is_compiling():
+        # The compiler recomputes what backward needs and no more, whatever is said here.
+        return checkpoint(function, *inputs, use_reentrant=False)
     with set_checkpoint_early_stop(early_stop):
         return checkpoint(function, *inputs, use_reentrant=False)

@@ -22,6 +22,7 @@ def attend(
     *,
     mask: Tensor | None = None,
     plain: bool = False,
+    causal: bool = False,
     bias: Tensor | None = None,
     sinks: Tensor | None = None,
     relative_key: Tensor | None = None,
@@ -30,20 +31,25 @@ def attend(
 ) -> Tensor:
     """softmax(scale * q k' + bias) v: [batch, n_heads, seq, d_value], for queries of n_heads and keys of n_kv_heads.
 
-    mask: True where a query may attend; plain: that is causal attention over a whole sequence, or nothing is hidden.
+    mask: True where a query may attend. plain: that is causal attention over a whole sequence, or where causal is
+    False, nothing is hidden; where `fuses` says so, no mask is then read.
     bias: [1, n_heads, seq, keys], added to the scores. sinks: [n_heads], a logit
     that takes part in the softmax and carries no value. relative_key, relative_value: [seq, keys, width], added to each
     key and value (Shaw et al. 2018, equations 3 and 4). distances: queries -> scores that are added to those of keys.
     """
     scale = scale_of(spec, q.shape[-1], step)
     usual = sinks is None and relative_key is None and distances is None
-    fusible = spec.softcap is None and usual and not step.need_weights
 
     def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if plain and bias is None:
             alike = {"scale": scale, "enable_gqa": k.shape[1] != q.shape[1], "dropout_p": step.dropout}
-            return F.scaled_dot_product_attention(q, k, v, is_causal=mask is not None and q.shape[2] > 1, **alike)
+            return F.scaled_dot_product_attention(q, k, v, is_causal=causal and q.shape[2] > 1, **alike)
         both = _one_mask(mask, bias, q)
+        if q.shape[2] == 1 and q.shape[1] != k.shape[1] and bias is None:
+            # The queries of one token that share keys stand in a row of their own, so that no key is copied.
+            rows = q.unflatten(1, (k.shape[1], -1)).squeeze(3)
+            one = F.scaled_dot_product_attention(rows, k, v, attn_mask=both, scale=scale, dropout_p=step.dropout)
+            return one.flatten(1, 2).unsqueeze(2)
         k, v = _for_every_head(q, k, v)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=both, scale=scale, dropout_p=step.dropout)
 
@@ -66,8 +72,13 @@ def attend(
         values = weights @ v
         return values if relative_value is None else values + _against_each(weights, relative_value)
 
-    run = fused if step.kernel == "sdpa" and fusible else eager
+    run = fused if usual and fuses(spec, step) else eager
     return recomputed(run, q, k, v) if step.checkpointing == "selective" else run(q, k, v)
+
+
+def fuses(spec: Attention, step: Step) -> bool:
+    """Whether PyTorch's own kernel computes such attention, where nothing but a mask or a bias is added."""
+    return step.kernel == "sdpa" and spec.softcap is None and not step.need_weights
 
 
 def head_sizes(spec: Attention, d_model: int) -> tuple[int, int, int, int]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from calc.spec import Attention, QkNorm, Temperature
-from reference_models.blocks.attend import attend, head_sizes, scale_of, split
+from reference_models.blocks.attend import attend, fuses, head_sizes, scale_of, split
 from reference_models.blocks.distances import add_distances, distance_scores
 from reference_models.blocks.linear import NormLayer
 from reference_models.blocks.positions import alibi, angles, turn, turned_in_plane
@@ -106,18 +106,18 @@ class SelfAttention(nn.Module):
             keys = torch.arange(seq, device=x.device)
         if step.lent is not None:
             step.lent[spec.window] = k, v, keys
-        queries = torch.arange(step.start, step.start + seq, device=x.device)
+        queries = step.numbers(seq, x.device)
         if spec.temperature is not None:
             q = q * temperature(spec.temperature, queries).to(q.dtype)
         window = spec.window or spec.masked_window
         hides = step.hides(seq, len(keys), causal=spec.causal, window=window)
+        extra = self._relative(queries, keys, step)
         mask = None
-        if spec.causal or hides:
+        if hides or (spec.causal and (extra or spec.sinks or not fuses(spec, step))):
             mask = step.mask(seq, keys, causal=spec.causal, window=window, chunked=spec.chunked)
         if self.prefix is not None:
             hides, mask = True, step.mask(seq, keys, causal=spec.causal, window=window, chunked=spec.chunked)
             k, v, mask = self.prefix(k, v, mask)
-        extra = self._relative(queries, keys, step)
         if spec.position == "transformer-xl":
             q, extra["distances"] = distance_scores(self, q, step)
         values = attend(
@@ -128,6 +128,7 @@ class SelfAttention(nn.Module):
             step,
             mask=mask,
             plain=not hides,
+            causal=spec.causal,
             sinks=self.sinks if spec.sinks else None,
             **extra,
         )

@@ -7,7 +7,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import Embedding, Head, Projection
-from reference_models.blocks.linear import ACTIVATIONS, NormLayer, softcap
+from reference_models.blocks.linear import ACTIVATIONS, NormLayer, scaled, softcap
 from reference_models.blocks.positions import sinusoidal
 from reference_models.step import Step
 from reference_models.support import supported
@@ -56,7 +56,7 @@ class TokenEmbedding(nn.Module):
             self.norm = NormLayer(spec.norm, (width,))
 
     def forward(self, tokens: Tensor, step: Step) -> Tensor:
-        x = self.token(tokens) * self.spec.scale
+        x = scaled(self.token(tokens), self.spec.scale)
         if self.spec.d_embed is not None and self.spec.project == "tokens":
             x = self.project_in(x)
         if self.spec.n_positions is not None:
@@ -104,7 +104,7 @@ class LmHead(nn.Module):
         elif self.projects:
             x = self.project_out(x)
         logits = F.linear(x, table if self.spec.tied else self.weight, self.bias if self.spec.bias else None)
-        return softcap(logits * self.spec.scale, self.spec.softcap)
+        return softcap(scaled(logits, self.spec.scale), self.spec.softcap)
 
 
 class Dense(nn.Module):

@@ -111,7 +111,7 @@ class LatentAttention(nn.Module):
         k_rope = k_rope[:, None].expand(-1, self.spec.n_heads, -1, -1)
         plain = self.spec.top_k is None and not step.hides(q.shape[2], k.shape[2], causal=True)
         q, k = torch.cat([q, q_rope], -1), torch.cat([k, k_rope], -1)
-        return attend(self.scores, q, k, v, step, mask=mask, plain=plain)
+        return attend(self.scores, q, k, v, step, mask=mask, plain=plain, causal=True)
 
     def _absorbed(self, q: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, step: Step, mask: Tensor) -> Tensor:
         """As _expanded: one key [batch, 1, tokens, kv_rank + d_rope] for all heads, whose first part is the value."""

@@ -101,6 +101,11 @@ def wide(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
+def scaled(x: Tensor, factor: float) -> Tensor:
+    """x times a factor; x itself, without a kernel, where that is 1."""
+    return x if factor == 1.0 else x * factor
+
+
 def softcap(x: Tensor, cap: float | None) -> Tensor:
     """cap * tanh(x / cap): almost x where it is small, never past the cap (Gemma 2)."""
     return x if cap is None else cap * torch.tanh(x / cap)

@@ -74,13 +74,20 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor:
 
 def angles(rope: Rope, d_head: int, step: Step) -> tuple[Tensor, Tensor]:
     """Cosine and sine for `turn`, made once in a pass, in the number format of the residual stream."""
+    if torch.compiler.is_compiling():
+        # What is the same in all layers is found by the compiler, which cannot read the keys of `made`.
+        return _laid_angles(rope, d_head, step)
     key = (rope, d_head, id(step.positions))
     if key not in step.made:
-        dtype = torch.float32 if step.stream is None else step.stream.dtype
-        both = rotation(rope, d_head, step.positions)
         # The positions are kept too, so that no others come to have their number.
-        step.made[key] = *(laid(each, rope.interleaved).to(dtype) for each in both), step.positions
+        step.made[key] = *_laid_angles(rope, d_head, step), step.positions
     return step.made[key][:2]
+
+
+def _laid_angles(rope: Rope, d_head: int, step: Step) -> tuple[Tensor, Tensor]:
+    dtype = torch.float32 if step.stream is None else step.stream.dtype
+    cos, sin = rotation(rope, d_head, step.positions)
+    return laid(cos, rope.interleaved).to(dtype), laid(sin, rope.interleaved).to(dtype)
 
 
 def laid(x: Tensor, interleaved: bool) -> Tensor:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from reference_models.model import Model, Output
-from reference_models.objectives.common import balanced, cross_entropy, scores_of, widens
+from reference_models.objectives.common import LEFT_OUT, balanced, cross_entropy, scores_of, widens
 
 
 def next_token(
@@ -31,11 +30,13 @@ def next_token(
     Source: Radford et al. 2018, equation 1.
     """
     out = model(tokens, keep=keep, **inputs)
-    # [batch, seq]: a place counts where it and the one after it are real, which the last has not.
-    real = torch.ones_like(tokens, dtype=torch.bool) if keep is None else keep.bool()
-    where = real & F.pad(real[:, 1:], (0, 1), value=False)
-    logits = scores_of(out, None)
-    loss = balanced(cross_entropy(logits, tokens.roll(-1, 1), where, widened=widens(model, None)), out, balance)
+    logits, targets, where = scores_of(out, None), F.pad(tokens[:, 1:], (0, 1), value=LEFT_OUT), None
+    if keep is not None:
+        # [batch, seq]: a place counts where it and the one after it are real, which the last has not.
+        where = keep.bool() & F.pad(keep.bool()[:, 1:], (0, 1), value=False)
+    elif tokens.shape[1] == 1:
+        raise ValueError("tokens: expected at least two of each sequence, so that there is one to predict, found 1")
+    loss = balanced(cross_entropy(logits, targets, where, widened=widens(model, None)), out, balance)
     return loss + further * _further(out, tokens, keep) if further else loss
 
 

@@ -1,0 +1,54 @@
+"""Forecasts of cases: what `calc.predict` says of a kernel or of a model, as a record keeps it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from calc.errors import Refused
+from calc.predict import kernel_seconds, predict
+from harness.record import Forecast
+
+if TYPE_CHECKING:
+    from calc.predict.kernel import Kernel
+    from calc.predict.profile import Profile
+    from calc.spec import ModelSpec
+
+
+def of_kernel(profile: Profile, kernel: Kernel, execution: Any = "eager") -> Forecast | None:
+    """The time of one kernel; None where the profile does not tell."""
+    try:
+        timing = kernel_seconds(profile, kernel, execution)
+    except Refused:
+        return None
+    return Forecast(
+        seconds=timing.seconds,
+        low=timing.low,
+        high=timing.high,
+        level=timing.level,
+        source=_source(profile),
+        bound=timing.bound,
+        by_component={kernel.function: timing.seconds},
+    )
+
+
+def of_model(profile: Profile, spec: ModelSpec, peak_bytes: float | None = None, **asked: Any) -> Forecast | None:
+    """The time of a pass or a step, asked as `calc.predict.predict` is; None where the profile does not tell."""
+    try:
+        found = predict(spec, profile, **asked)
+    except Refused:
+        return None
+    return Forecast(
+        seconds=found.seconds,
+        low=found.interval.low,
+        high=found.interval.high,
+        level=found.interval.level,
+        source=_source(profile),
+        bound=found.bound,
+        by_component=dict(found.by_component),
+        peak_bytes=None if peak_bytes is None else int(peak_bytes),
+    )
+
+
+def _source(profile: Profile) -> str:
+    """Which profile, of which day: a new one makes new forecasts."""
+    return f"profile {profile.name} of {profile.provenance.made}"

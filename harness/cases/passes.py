@@ -1,0 +1,191 @@
+"""Passes over memory: the functions between products, run with the reference models' own modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from calc.predict.single import pass_over
+from calc.spec.fields import Dim
+from harness.cases.case import Case, Counts, Device, Ready
+from harness.cases.forecasts import of_kernel
+from harness.cases.tensors import TOLERANCE, Turns, element_bytes, no_gradient, relative, settle, torch_dtype
+from harness.record import Forecast
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from calc.predict.kernel import Kernel
+    from calc.predict.profile import Profile
+    from harness.profiling.passes import Made
+
+PassFunction = Literal[
+    "copy",
+    "add",
+    "scale",
+    "layernorm",
+    "rmsnorm",
+    "gelu",
+    "gelu_tanh",
+    "relu",
+    "silu",
+    "sigmoid",
+    "swiglu",
+    "geglu",
+    "rope",
+    "softmax",
+    "cross_entropy",
+    "gather",
+    "adamw",
+]
+FUNCTIONS: tuple[PassFunction, ...] = get_args(PassFunction)
+ONE_WAY = ("copy", "add", "gather", "adamw")
+"""What has no backward of its own, or one that writes a whole table."""
+OPERANDS = 4
+"""Tensors as large as the result that one set of inputs holds at most, gradients included."""
+
+
+@dataclass(frozen=True)
+class PassCase(Case):
+    """One pass. elements: of the result; of `cross_entropy` the logits, of `adamw` the parameters.
+
+    How they are divided into vectors is up to `harness.profiling.passes`, which a profile is measured with; it may
+    round them down. direction: `backward` is the gradients alone, of what was read and of weights.
+    """
+
+    kind = "pass"
+    function: PassFunction
+    elements: Dim
+    dtype: Literal["fp32", "bf16", "fp16"] = "bf16"
+    direction: Literal["forward", "backward"] = "forward"
+    cache: Literal["hot", "cold"] = "hot"  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def __post_init__(self) -> None:
+        self.require("direction", self.direction == "forward" or self.function not in ONE_WAY, "forward")
+        self.require("elements", self.elements >= 2**12, "at least 4,096, so that there are a few vectors")
+
+    @property
+    def group(self) -> str:
+        return f"pass.{self.dtype}"
+
+    def counts(self) -> Counts:
+        return {"bytes": self._kernel().bytes}
+
+    def memory(self) -> float:
+        # The optimizer holds weight, gradient, two moments and a copy for the check; the pool both of its halves.
+        return 8.0 * OPERANDS * self.elements * element_bytes(self.dtype)
+
+    def forecast(self, profile: Profile) -> Forecast | None:
+        return of_kernel(profile, self._kernel(), "graph" if self._graphable and profile.kind == "cuda" else "eager")
+
+    def ready(self, device: Device) -> Ready:
+        settle(self.dtype)
+        if self.function == "adamw":
+            return self._optimizer(device)
+        from harness.profiling.clock import Pool
+        from harness.profiling.passes import PASSES
+
+        pool = Pool(device, torch_dtype(self.dtype), 2 * OPERANDS * self.elements)
+        made = PASSES[self.function].make(pool, self.elements)
+        nbytes = self._kernel().bytes
+        if self.direction == "backward":
+            return self._backward(made, nbytes, device)
+        turns = Turns(lambda _: made.make(), nbytes, device, self.cache == "cold")
+        run = no_gradient(lambda: made.run(turns()))
+        return Ready(
+            run=run,
+            check=lambda: self._error(made, run(), turns.now),
+            tolerance=TOLERANCE[self.dtype],
+            rotate=turns.rotate,
+            graphable=self._graphable,
+        )
+
+    def _backward(self, made: Made, nbytes: float, device: Device) -> Ready:
+        import torch
+
+        def ahead(seed: int) -> tuple[Tensor, Any, Tensor]:
+            item = made.make()
+            out = made.run(item)
+            generator = torch.Generator(device).manual_seed(seed)
+            gradient = torch.randn(out.shape, generator=generator, device=device).to(out.dtype)
+            return out, item, gradient
+
+        turns = Turns(ahead, 3 * nbytes, device, self.cache == "cold")
+
+        def run() -> Sequence[Tensor]:
+            out, item, gradient = turns()
+            return torch.autograd.grad(out, (*_tensors(item), *made.weights), gradient, retain_graph=True)
+
+        def error() -> float:
+            found = run()
+            _, item, gradient = turns.now
+            wide = [each.detach().double().requires_grad_() for each in _tensors(item)]
+            right = torch.autograd.grad(written_out(self.function, made, wide), wide, gradient.double())
+            return max(map(relative, found, right))
+
+        return Ready(run=run, check=error, tolerance=TOLERANCE[self.dtype], rotate=turns.rotate)
+
+    def _optimizer(self, device: Device) -> Ready:
+        """The fused step over one matrix; its first is held against the closed form of Adam's first step."""
+        import torch
+
+        rate, decay = 1e-2, 0.1
+        dtype, width = torch_dtype(self.dtype), 1024
+        weight = torch.nn.Parameter(torch.randn(self.elements // width or 1, width, device=device).to(dtype))
+        weight.grad = torch.randn_like(weight)
+        optimizer = torch.optim.AdamW([weight], lr=rate, weight_decay=decay, fused=True)
+
+        def error() -> float:
+            before, gradient = weight.detach().double(), weight.grad
+            assert gradient is not None
+            optimizer.step()
+            # Both moments are the gradient's own, so that their ratio is its sign.
+            right = before * (1 - rate * decay) - rate * gradient.double().sign()
+            return relative(weight, right)
+
+        return Ready(run=optimizer.step, check=error, tolerance=TOLERANCE[self.dtype])
+
+    def _error(self, made: Made, found: Tensor, item: Any) -> float:
+        if self.function == "gather":
+            return relative(found, made.weights[0][item])
+        return relative(found, written_out(self.function, made, [each.detach().double() for each in _tensors(item)]))
+
+    @property
+    def _graphable(self) -> bool:
+        return self.direction == "forward" and self.function != "adamw"
+
+    def _kernel(self) -> Kernel:
+        return pass_over(self.function, self.elements, self.dtype, self.direction == "backward")
+
+
+def _tensors(item: Any) -> tuple[Tensor, ...]:
+    return item if isinstance(item, tuple) else (item,)
+
+
+def written_out(function: str, made: Made, operands: Sequence[Tensor]) -> Tensor:
+    """The same in float64: by the formula, whatever kernel the module calls; or where its other operands (angles, a
+    mask, targets) are its maker's own, by the module in that format."""
+    import torch
+
+    x = operands[0]
+    formulas: dict[str, Callable[[], Tensor]] = {
+        "copy": lambda: operands[1],
+        "add": lambda: operands[0] + operands[1],
+        "scale": lambda: operands[0] * operands[1],
+        "gelu": lambda: x * 0.5 * (1 + torch.erf(x / 2**0.5)),
+        "gelu_tanh": lambda: x * torch.sigmoid(2 * (2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)),
+        "relu": lambda: x * (x > 0),
+        "silu": lambda: x / (1 + torch.exp(-x)),
+        "sigmoid": lambda: 1 / (1 + torch.exp(-x)),
+        "swiglu": lambda: operands[0] / (1 + torch.exp(-operands[0])) * operands[1],
+        "geglu": lambda: operands[0] * 0.5 * (1 + torch.erf(operands[0] / 2**0.5)) * operands[1],
+        "rmsnorm": lambda: x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt(),
+        "layernorm": lambda: (x - x.mean(-1, keepdim=True)) / (x.var(-1, correction=0, keepdim=True) + 1e-5).sqrt(),
+    }
+    if function not in formulas:
+        return made.run(x)
+    result = formulas[function]()
+    for weight, norm in zip(made.weights, ("scale", "shift"), strict=False):
+        result = result * weight.detach().double() if norm == "scale" else result + weight.detach().double()
+    return result

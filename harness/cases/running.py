@@ -1,0 +1,107 @@
+"""What cases of whole models share: building one, inputs of the right kind, and the same computed in another way.
+
+torch is imported inside the functions.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Literal
+
+from calc.errors import Refused
+from calc.estimation import estimate
+from calc.memory.plan import Plan
+from calc.spec import ModelSpec
+from harness.cases.case import Device
+from harness.cases.tensors import building
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from reference_models import Model
+
+Execution = Literal["eager", "sdpa", "compiled"]
+EXACT, WIDE = 2 * 10**8, 4 * 10**9
+"""Parameters up to which a copy in fp64, and one in fp32, is made to hold results against."""
+TOLERANCE = {"fp32": 1e-3, "bf16": 5e-2, "fp16": 2e-2, "bf16-mixed": 5e-2}
+"""Relative errors of logits and losses of whole models: random ones, whose layers add up what each of them rounds."""
+ROUTED = 0.25
+"""The same where experts are chosen by rounded scores: near a tie another one is as good."""
+
+
+def tolerance_of(spec: ModelSpec, dtype: str) -> float:
+    """How far results of the model may be from those in a wider format."""
+    routed = any(getattr(group.channel, "kind", "") == "moe" for group in spec.layers)
+    return ROUTED if routed and dtype != "fp32" else TOLERANCE[dtype]
+
+
+def built(spec: ModelSpec, device: Device, dtype: str) -> Model:
+    """The reference model with random weights."""
+    from reference_models import build
+
+    with building(dtype):
+        return build(spec, device)
+
+
+def inputs(model: Model, batch: int, seq: int, seed: int = 0) -> dict[str, Any]:
+    """Arguments of `model.forward`: random tokens, and normal numbers for pixels and frames."""
+    import torch
+
+    from reference_models.inputs import example
+
+    made = example(model, batch, seq)
+    dtype = next(model.parameters()).dtype
+    for name, empty in made.items():
+        generator = torch.Generator(empty.device).manual_seed(seed)
+        if empty.is_floating_point():
+            made[name] = torch.randn(empty.shape, generator=generator, device=empty.device).to(dtype)
+        else:
+            vocabulary = model.whole.vocab_size or 2
+            made[name] = torch.randint(vocabulary, empty.shape, generator=generator, device=empty.device)
+    return made
+
+
+def kernel_of(execution: str) -> Literal["eager", "sdpa"]:
+    """The attention kernel that runs under an execution."""
+    return "eager" if execution == "eager" else "sdpa"
+
+
+def other_way(model: Model, execution: str) -> tuple[Model, Literal["eager", "sdpa"]]:
+    """What a result is held against: a wider copy of the model, and the attention kernel that was not used."""
+    import torch
+
+    parameters = sum(each.numel() for each in model.parameters())
+    kernel = "sdpa" if execution == "eager" else "eager"
+    if parameters > WIDE:
+        return model, kernel
+    return deepcopy(model).to(torch.float64 if parameters <= EXACT else torch.float32), kernel
+
+
+def moved(arguments: dict[str, Any], model: nn.Module) -> dict[str, Any]:
+    """Arguments in the number format of a model's weights."""
+    dtype = next(model.parameters()).dtype
+    return {name: each.to(dtype) if each.is_floating_point() else each for name, each in arguments.items()}
+
+
+def result_of(out: Any) -> Tensor:
+    """What a model is asked for: logits, or the result of the last dense layer behind it."""
+    return out.logits if out.logits is not None else next(reversed(out.heads.values()), out.last)
+
+
+def serving_bytes(spec: ModelSpec, dtype: str, batch: int, seq: int, execution: str) -> float:
+    """Bytes at the peak of a pass without gradients, with its check in a wider copy."""
+    weights = float(estimate(spec, "weights", dtype=dtype).value)
+    parameters = float(estimate(spec, "params").value)
+    again = 8 * parameters if parameters <= EXACT else 4 * parameters if parameters <= WIDE else 0
+    plan = Plan(mode="inference", execution=calc_execution(execution), logits="all", device="cpu")
+    try:
+        peak = float(estimate(spec, "memory.peak", dtype=dtype, batch=batch, seq=seq, plan=plan).value)
+    except Refused:
+        # Pictures: what is live beside the weights is small.
+        peak = 2 * weights
+    return peak + again
+
+
+def calc_execution(execution: str) -> Literal["eager", "sdpa", "fused"]:
+    """The same execution by its name in `calc.memory`."""
+    return {"eager": "eager", "sdpa": "sdpa"}.get(execution, "fused")  # pyright: ignore[reportReturnType]

@@ -1,0 +1,227 @@
+"""A training step: forward, loss, backward, the optimizer's step, gradients thrown away."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from calc.conventions import flops as counted
+from calc.errors import Refused
+from calc.estimation import estimate
+from calc.memory.plan import Plan
+from calc.query import Query
+from calc.spec import ModelSpec
+from calc.spec.fields import Dim
+from harness.cases.case import Case, Counts, Device, Ready
+from harness.cases.forecasts import of_model
+from harness.cases.models import spec_of
+from harness.cases.parts import component_seconds
+from harness.cases.running import Execution, built, calc_execution, inputs, kernel_of, tolerance_of
+from harness.cases.tensors import settle
+from harness.record import Forecast
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from calc.predict.profile import Profile
+    from reference_models import Model
+
+RATE, DECAY = 1e-4, 0.1
+"""The optimizer's learning rate and weight decay."""
+Recipe = Literal["fp32", "bf16", "bf16-mixed"]
+
+
+@dataclass(frozen=True)
+class TrainingCase(Case):
+    """One step of AdamW (fused) over `batch` sequences.
+
+    dtype: a recipe of `calc.memory.precision`: `bf16` has weights and gradients in it, `bf16-mixed` casts under
+    torch.autocast. execution: `compiled` compiles forward and loss, and with them backward; the optimizer is fused
+    whatever it says. checkpointing: what backward computes again.
+    """
+
+    kind = "training"
+    step = True
+    model: str
+    seq: Dim
+    batch: Dim = 1
+    dtype: Recipe = "bf16-mixed"
+    execution: Execution = "sdpa"
+    checkpointing: Literal["none", "selective", "full"] = "none"
+
+    def __post_init__(self) -> None:
+        spec = self.spec
+        most = getattr(spec.embedding, "n_positions", None) if spec.reads_tokens else None
+        self.require("seq", most is None or self.seq <= most, f"at most the {most} positions of the model")
+        self.require("seq", spec.reads_tokens or self.seq == 1, "1 for a model that reads pictures")
+        self.require("seq", not spec.decodes or self.seq > 1, "at least 2, so that there is a token to predict")
+
+    @property
+    def spec(self) -> ModelSpec:
+        return spec_of(self.model)
+
+    @property
+    def group(self) -> str:
+        return f"training.{self.dtype}"
+
+    def counts(self) -> Counts:
+        sizes: dict[str, Any] = {"batch": self.batch, "seq": self.seq}
+        found = estimate(self.spec, "flops.training", checkpointing=self.checkpointing, **sizes).value
+        counts = {"flops": float(found), "tokens": float(self.batch * self.seq)}
+        # PaLM's formula knows dense decoders alone; what it refuses has no such share of a peak.
+        with suppress(Refused):
+            if not _routed(self.spec):
+                counts["model_flops"] = float(
+                    counted(self.spec, Query(phase="training", convention="palm", **sizes)).total
+                )
+        return counts
+
+    def memory(self) -> float:
+        # The check keeps another copy of the weights with gradients, in fp32.
+        return self.peak_bytes() + 8 * float(estimate(self.spec, "params").value)
+
+    def peak_bytes(self) -> float:
+        """The step's own, as `calc.memory` counts it."""
+        plan = Plan(recipe=self.dtype, optimizer=self._optimizer, execution=calc_execution(self.execution))
+        asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "checkpointing": self.checkpointing}
+        return float(estimate(self.spec, "memory.peak", plan=plan, **asked).value)
+
+    @property
+    def _optimizer(self) -> str:
+        """torch.optim keeps moments in the format of the weights."""
+        return "adamw-bf16" if self.dtype == "bf16" else "adamw"
+
+    def forecast(self, profile: Profile) -> Forecast | None:
+        asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "dtype": self.dtype}
+        asked |= {"execution": self.execution, "checkpointing": self.checkpointing}
+        plan = Plan(recipe=self.dtype, optimizer=self._optimizer)
+        return of_model(profile, self.spec, self.peak_bytes(), phase="training", plan=plan, **asked)
+
+    def ready(self, device: Device) -> Ready:
+        import torch
+
+        settle(self.dtype)
+        model = built(self.spec, device, "bf16" if self.dtype == "bf16" else "fp32")
+        given = inputs(model, self.batch, self.seq)
+        loss = self.loss_of(model, given, device)
+        if self.execution == "compiled":
+            loss = torch.compile(loss, dynamic=False, fullgraph=not _routed(self.spec))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY, fused=True)
+
+        def run() -> Tensor:
+            found = loss()
+            found.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            return found.detach()
+
+        apart = None if self.execution == "compiled" else lambda: component_seconds(model, run, device)
+        return Ready(
+            run=run,
+            check=lambda: self._error(model, given, loss, run, device),
+            tolerance=tolerance_of(self.spec, self.dtype),
+            components=apart,
+        )
+
+    def loss_of(self, model: Model, given: dict[str, Any], device: Device, plain: bool = False) -> Callable[[], Tensor]:
+        """The objective on a batch. plain: attention by the other kernel, nothing recomputed and nothing cast."""
+        import torch
+
+        kernel = kernel_of(self.execution)
+        other = "sdpa" if kernel == "eager" else "eager"
+        options: dict[str, Any] = {"kernel": kernel, "checkpointing": self.checkpointing}
+        objective = objective_of(model, given, **({"kernel": other} if plain else options))
+        mixed = self.dtype == "bf16-mixed" and not plain
+
+        def loss() -> Tensor:
+            with torch.autocast(device, torch.bfloat16, enabled=mixed):
+                return objective()
+
+        return loss
+
+    def _error(
+        self, model: Model, given: dict[str, Any], loss: Callable[[], Tensor], run: Callable[[], Tensor], device: Device
+    ) -> float:
+        """The largest of the errors of the loss and of the gradient's norm, against a copy in fp32, sequence by
+        sequence; infinite for a loss far from that of a random model, or an optimizer that moves nothing."""
+        mine = loss()
+        mine.backward()
+        norm = _gradient_norm(model)
+        model.zero_grad(set_to_none=True)
+        copy, right = deepcopy(model).float(), 0.0
+        # What routers are told, and which classes are drawn, depends on the whole batch.
+        rows = self.batch if _routed(self.spec) or not self.spec.reads_tokens else 1
+        for i in range(0, self.batch, rows):
+            row = {name: each[i : i + rows] for name, each in given.items()}
+            row = {name: each.float() if each.is_floating_point() else each for name, each in row.items()}
+            part = self.loss_of(copy, row, device, plain=True)() * rows / self.batch
+            part.backward()
+            right += float(part.detach())
+        errors = [abs(float(mine.detach()) - right) / right, abs(norm - _gradient_norm(copy)) / _gradient_norm(copy)]
+        del copy
+        expected = math.log(outcomes(self.spec))
+        usual = 0.5 * expected < right < 2.5 * expected
+        return max(errors) if usual and _updates(model, run, self.dtype) else math.inf
+
+
+def objective_of(model: Model, given: dict[str, Any], **options: Any) -> Callable[[], Tensor]:
+    """The loss of a model by its kind: the next token; where all tokens are seen, or another sequence is, tokens drawn
+    at random; for pictures a class. Routers' losses take part, as in Switch (weight 0.01)."""
+    import torch
+
+    from reference_models.objectives import classification, next_token
+    from reference_models.objectives.common import cross_entropy, widens
+
+    spec, front = model.whole, given["inputs"]
+    if spec.decodes and spec.encoder is None:
+        balance = 0.01 if _routed(spec) else 0.0
+        return lambda: next_token(model, front, balance=balance, **options)
+    generator = torch.Generator(front.device).manual_seed(2)
+    if not spec.reads_tokens:
+        head = spec.heads[-1]
+        classes = torch.randint(head.d_out or 2, (len(front),), generator=generator, device=front.device)
+        return lambda: classification(model, front, classes, head=head.name, **options)
+    targets = front.flip(1)
+
+    def loss() -> Tensor:
+        logits = model(**given, **options).logits
+        assert logits is not None
+        return cross_entropy(logits, targets, widened=widens(model, None))
+
+    return loss
+
+
+def outcomes(spec: ModelSpec) -> int:
+    """Among how many the loss chooses."""
+    return (spec.vocab_size if spec.head is not None else spec.heads[-1].d_out) or 2
+
+
+def _routed(spec: ModelSpec) -> bool:
+    return any(getattr(group.channel, "kind", "") == "moe" for group in spec.layers)
+
+
+def _gradient_norm(model: nn.Module) -> float:
+    import torch
+
+    found = [each.grad.float() for each in model.parameters() if each.grad is not None]
+    return float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each) for each in found])))
+
+
+def _updates(model: nn.Module, run: Callable[[], Tensor], dtype: str) -> bool:
+    """Whether a step moves the last layer's largest matrix by the learning rate, as Adam's first step does.
+
+    In bf16 a step so small is rounded away in most weights; there the loss alone must be finite.
+    """
+    layer = model.get_submodule("layers")[-1]  # pyright: ignore[reportIndexIssue]
+    watched = max(layer.parameters(), key=lambda each: each.numel())
+    before = watched.detach().clone()
+    if not math.isfinite(float(run())):
+        return False
+    if dtype == "bf16":
+        return True
+    typical = float((watched.detach() - before).abs().median())
+    return 0.5 * RATE < typical < 2 * RATE

@@ -1,0 +1,84 @@
+"""Several processes as one group: the process that measures is rank 0, and starts the others.
+
+The others run the same execution over and over; each begins by waiting for rank 0 in its first collective, so that rank
+0's time is that of the whole group. They are started with the variables that torchrun sets, and end with their parent.
+`python -m harness.distributed KIND PARAMS` is such a rank.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Literal
+
+Device = Literal["cuda", "cpu"]
+PATIENCE = timedelta(minutes=5)
+"""How long a rank waits for the others."""
+
+
+class Group:
+    """Rank 0's hold on the group: joins on entering, starts the other ranks, and ends them on `close`."""
+
+    def __init__(self, kind: str, params: dict[str, Any], ranks: int, device: Device) -> None:
+        variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(ranks)}
+        command = [sys.executable, "-m", "harness.distributed", kind, json.dumps(params), device]
+        self._children: list[subprocess.Popen[bytes]] = []
+        try:
+            for rank in range(1, ranks):
+                own = {**os.environ, **variables, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+                self._children.append(subprocess.Popen(command, env=own, stdout=subprocess.DEVNULL))
+            join(0, ranks, device, variables)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the other ranks, and leave the group."""
+        import torch.distributed as dist
+
+        for child in self._children:
+            child.kill()
+            child.wait()
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def join(rank: int, ranks: int, device: Device, variables: dict[str, str]) -> None:
+    """Become `rank` of the group, over NCCL on GPUs and gloo elsewhere."""
+    import torch
+    import torch.distributed as dist
+
+    if device == "cuda":
+        torch.cuda.set_device(rank)
+    address = f"tcp://{variables['MASTER_ADDR']}:{variables['MASTER_PORT']}"
+    backend = "nccl" if device == "cuda" else "gloo"
+    dist.init_process_group(backend, init_method=address, rank=rank, world_size=ranks, timeout=PATIENCE)
+
+
+def serve(kind: str, params: dict[str, Any], device: Device) -> None:
+    """Be one of the other ranks until rank 0 is gone."""
+    from harness.cases import make
+    from harness.process import die_with_parent
+
+    die_with_parent()
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    join(rank, ranks, device, dict(os.environ))
+    case: Any = make(kind, params)
+    body: Callable[[], Any] = case.of_rank(rank, device)[0]
+    while True:
+        body()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3])  # pyright: ignore[reportArgumentType]
