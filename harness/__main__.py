@@ -1,21 +1,53 @@
-"""`python -m harness`."""
+"""`python -m harness`. A command's module is imported when the command is asked for."""
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from keyword import iskeyword
 
 import click
 
-from calc.errors import Refused
-from harness.verify import verify
+from calc.errors import Refused, did_you_mean
+
+COMMANDS = {
+    "devices": "harness.cli.devices",
+    "profile": "harness.cli.profile",
+    "import": "harness.cli.importing",
+    "run": "harness.cli.run",
+    "compare": "harness.cli.compare",
+    "report": "harness.cli.report",
+    "diff": "harness.cli.diff",
+    "gate": "harness.cli.gate",
+    "noise": "harness.cli.noise",
+    "check-prediction": "harness.cli.check_prediction",
+    "verify": "harness.verify",
+}
+"""Command -> the module that holds it as an attribute of the same name, with _ behind a word of Python's own."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        name = cmd_name.replace("-", "_") + "_" * iskeyword(cmd_name)
+        return getattr(import_module(COMMANDS[cmd_name]), name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            hint = did_you_mean(args[0], COMMANDS)
+            ctx.fail(f"COMMAND: expected one of {', '.join(COMMANDS)}{hint}, found {args[0]!r}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 def cli() -> None:
     """Hold the calculator against what really runs on this machine."""
-
-
-cli.add_command(verify)
 
 
 def main() -> None:

@@ -1,0 +1,130 @@
+"""`compare`: measured against predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from calc.cli.output import Table, emit
+from calc.errors import printable
+from harness.cli.selection import nothing, selection
+from harness.compare import BY, By, Comparison, Group, Pair, Part
+from harness.compare import compare as compared
+from harness.record import Run
+
+
+@click.command(short_help="Measured against predicted: errors by group, component and case.")
+@selection
+@click.option(
+    "--by", type=click.Choice(BY), default="kind", show_default=True, help="What makes a group, with its kind."
+)
+@click.option("--worst", type=click.IntRange(0, 10_000), default=10, show_default=True, help="Cases to show.")
+@click.option("--every", is_flag=True, help="All runs of a case, not only the latest on each device.")
+@click.option("--json", "fmt", flag_value="json", default="table", help="One object a group and line.")
+def compare(runs: list[Run], results: Path, by: By, worst: int, every: bool, fmt: str) -> None:
+    """Compare what was measured with what had been predicted before.
+
+    The error of a case is |predicted - measured| / measured; MAPE is the mean over a group, `ratio` the geometric mean
+    of measured over predicted, and `inside` the part of times that lie in the interval told. Runs that did not end
+    `ok`, that beat a physical limit or that nothing was predicted for are left out and counted.
+
+    \b
+    Examples:
+      python -m harness compare
+      python -m harness compare --suite quick --by dtype --json
+    """
+    found = compared(runs, by, every)
+    if not found.pairs:
+        if fmt == "table":
+            click.echo(nothing(results) + _left_out(found.left_out, "; "))
+        return
+    emit([record(group) for group in found.groups], tables(found, worst), fmt)
+
+
+def record(group: Group) -> dict[str, Any]:
+    """A group as one object."""
+    return {
+        "group": group.name,
+        "device": group.device,
+        "n": len(group.pairs),
+        "mape": group.mape,
+        "median_ape": group.median_ape,
+        "ratio": group.ratio,
+        "inside": group.inside,
+    }
+
+
+def tables(found: Comparison, worst: int) -> list[Table]:
+    """Groups, components and the worst cases."""
+    shown = [_groups(found)]
+    if found.parts:
+        shown.append(_components(found.parts))
+    if worst:
+        shown.append(_worst(found.pairs[:worst]))
+    return shown
+
+
+def _groups(found: Comparison) -> Table:
+    columns = ("group", "device", "n", "ratio", "MAPE", "median", "inside")
+    rows = [
+        (
+            printable(group.name),
+            group.device,
+            f"{len(group.pairs):,}",
+            f"{group.ratio:.3f}",
+            f"{group.mape:.1%}",
+            f"{group.median_ape:.1%}",
+            f"{group.inside:.0%}",
+        )
+        for group in found.groups
+    ]
+    return Table(columns, rows, "measured against predicted", _left_out(found.left_out))
+
+
+def _components(parts: Sequence[Part]) -> Table:
+    columns = ("group", "component", "n", "predicted", "measured", "ratio")
+    rows = [
+        (
+            printable(part.group),
+            printable(part.component),
+            f"{part.n:,}",
+            duration(part.predicted),
+            duration(part.measured),
+            f"{part.ratio:.3f}",
+        )
+        for part in parts
+    ]
+    return Table(columns, rows, "by component, summed over the cases that were taken apart")
+
+
+def _worst(pairs: Sequence[Pair]) -> Table:
+    columns = ("error", "ratio", "predicted", "measured", "case")
+    rows = [
+        (
+            f"{pair.error:.1%}",
+            f"{pair.ratio:.3f}",
+            duration(pair.predicted),
+            duration(pair.measured),
+            printable(pair.run.case),
+        )
+        for pair in pairs
+    ]
+    return Table(columns, rows, "worst first")
+
+
+def _left_out(reasons: Mapping[str, int], before: str = "") -> str:
+    if not reasons:
+        return ""
+    each = ", ".join(f"{count:,} {printable(reason)}" for reason, count in sorted(reasons.items()))
+    return f"{before}left out: {each}"
+
+
+def duration(seconds: float) -> str:
+    """Three or four digits with a unit: 12.3 ms."""
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= factor:
+            return f"{seconds / factor:,.4g} {unit}"
+    return f"{seconds * 1e9:,.4g} ns"

@@ -1,0 +1,82 @@
+"""`profile`: measure this machine's speed, for predictions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from calc.cli.output import Table, emit
+from calc.errors import Refused
+from calc.predict.profile import Profile
+from harness.progress import Left
+from harness.store import RESULTS
+
+
+@click.command(short_help="Measure this machine's speed in a few minutes, for predictions.")
+@click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Folder.")
+@click.option("--device", type=click.Choice(["cuda", "cpu"]), help="[default: CUDA where it is]")
+@click.option(
+    "--time",
+    "seconds",
+    type=click.FloatRange(1, 3600),
+    help="Seconds it may take. [default: 240 on a GPU, 120 on a CPU]",
+)
+@click.option("--dtypes", metavar="FORMAT,…", help="Of fp32, bf16, fp16. [default: bf16,fp32 on a GPU, fp32,bf16 else]")
+@click.option("--threads", type=click.IntRange(1, 1024), help="Of a CPU. [default: as many as torch takes]")
+@click.option("--json", "fmt", flag_value="json", default="table", help="One object.")
+def profile(
+    results: Path, device: str | None, seconds: float | None, dtypes: str | None, threads: int | None, fmt: str
+) -> None:
+    """Measure matrix products (at most 300), passes over memory, attention and what launching costs, fit models of time
+    to them, and write results/profiles/DEVICE.json with their cross-validated errors.
+
+    Points are gone through in up to three rounds, in another order each, so that a slow minute biases none of them. On
+    Linux CPUs freed memory is kept, as the harness does wherever it measures.
+
+    \b
+    Examples:
+      python -m harness profile
+      python -m harness profile --time 30 --dtypes fp32 --threads 2
+    """
+    from harness.profiling.profiler import measure_profile, write_profile
+
+    _check(results)
+    told = Left("profile")
+    try:
+        found = measure_profile(device, dtypes.split(",") if dtypes else (), seconds, threads, told)  # pyright: ignore[reportArgumentType]
+    finally:
+        told.close()
+    path = write_profile(found, results)
+    emit([_record(found, path)], _tables(found, path), fmt)
+
+
+def _check(results: Path) -> None:
+    """Errors: Refused where no folder can be, before minutes are spent."""
+    if results.exists() and not results.is_dir():
+        raise Refused("--results", "a folder", f"a file at {results}")
+
+
+def _record(found: Profile, path: Path) -> dict[str, object]:
+    fits = {name: fit.model_dump() for name, fit in found.fits.items()}
+    return {"profile": str(path), "device": found.device, "environment": found.environment, "fits": fits}
+
+
+def _tables(found: Profile, path: Path) -> list[Table]:
+    rows = [
+        (name, f"{fit.points:,}", f"{fit.mape:.1%}", f"{fit.median_ape:.1%}", f"{fit.worst:.0%}")
+        for name, fit in found.fits.items()
+    ]
+    peaks = [
+        (f"fastest product, {dtype}", f"{rate / 1e9:,.1f} GFLOP/s") for dtype, rate in found.environment["peak"].items()
+    ]
+    copies = {dtype: table["copy"].knots for dtype, table in found.passes.items() if "copy" in table}
+    peaks += [
+        (f"largest copy, {dtype}", f"{knots[-1][0] / knots[-1][1] / 1e9:,.1f} GB/s") for dtype, knots in copies.items()
+    ]
+    failed = found.environment["failed"]
+    note = f"written to {path}" + (
+        f"; {len(failed)} points could not be measured (see its environment)" if failed else ""
+    )
+    columns = ("fitted", "points", "MAPE", "median", "worst")
+    return [Table(("", ""), peaks, found.device), Table(columns, rows, "cross-validated error", note)]

@@ -1,0 +1,119 @@
+"""`run`: measure a suite of cases on this machine, each predicted first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from calc.cli.output import Table, emit
+from calc.units import si
+from harness.cases.case import Case
+from harness.cli.interrupting import terminated_as_interrupted
+from harness.jobs import JobObserver
+from harness.observer import Cancelled, for_stderr, seconds
+from harness.process import Worker
+from harness.record import Run
+from harness.runner import TIMEOUT, Plan, Summary, choose_cases, find_profile, sweep
+from harness.store import RESULTS
+from harness.suites import BUDGETS, SUITES, suite_cases
+
+
+@click.command(short_help="Measure a suite of cases, each predicted first.")
+@click.option("--suite", type=click.Choice(list(SUITES)), default="quick", show_default=True, help="Which cases.")
+@click.option(
+    "--case", "pattern", metavar="PATTERN", help="Only cases whose id holds this; * and ? stand for anything."
+)
+@click.option("--fresh", is_flag=True, help="Measure again what has been measured on this commit.")
+@click.option("--device", type=click.Choice(["cuda", "cpu"]), help="Where. [default: cuda where there is one]")
+@click.option(
+    "--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Where results go."
+)
+@click.option("--profile", metavar="FILE", help="What predicts. [default: profiles/DEVICE.json of the results]")
+@click.option(
+    "--timeout", type=click.FloatRange(1, 86400), default=TIMEOUT, show_default=True, help="Seconds of a case at most."
+)
+@click.option("--list", "listed", is_flag=True, help="Print the cases, and run none.")
+@click.option("--json", "fmt", flag_value="json", default="table", help="One object a case and line.")
+@click.option("--job", hidden=True, help="The job under the results whose state is to be kept.")
+def run(
+    suite: str,
+    pattern: str | None,
+    fresh: bool,
+    device: str | None,
+    results: Path,
+    profile: str | None,
+    timeout: float,
+    listed: bool,
+    fmt: str,
+    job: str | None,
+) -> int:
+    """Run the cases of a suite one after the other in a child process; add a line a case to RESULTS/runs/DEVICE/.
+
+    A second start goes on where the first one ended. A crash, an endless loop or a lack of memory costs one case.
+    Exit status: 0 done, 1 a case crashed, ran out of memory or out of time, 2 refused, 130 interrupted.
+
+    \b
+    Examples:
+      python -m harness run
+      python -m harness run --suite kernels --case matmul --json
+      python -m harness run --suite full --list
+    """
+    observer = JobObserver(job, results) if job else for_stderr()
+    with terminated_as_interrupted():
+        try:
+            with Worker(device, observer.tick) as worker:  # pyright: ignore[reportArgumentType]
+                cases = choose_cases(suite_cases(suite, worker.environment), pattern)
+                if listed:
+                    _list(cases, suite, fmt)
+                    return 0
+                speed = find_profile(profile, results, worker)
+                plan = Plan(cases, suite, results, speed, fresh, timeout, BUDGETS.get(suite))
+                summary = sweep(plan, worker, observer)
+        except Cancelled:
+            observer.end(interrupted=True)
+            return 130
+    emit([_short(row) for row in summary.rows], [_table(summary, suite, results)], fmt)
+    return summary.exit_status
+
+
+def _list(cases: list[Case], suite: str, fmt: str) -> None:
+    records = [{"case": case.id, "kind": case.kind, "params": case.params} for case in cases]
+    title = f"suite {suite}: {len(cases)} cases"
+    emit(records, [Table(("kind", "case"), [(case.kind, case.id) for case in cases], title)], fmt)
+
+
+def _short(row: Run) -> dict[str, Any]:
+    """The row without its single samples, which are in the file."""
+    return row.model_dump(mode="json", exclude={"measurement": {"samples"}})
+
+
+def _table(summary: Summary, suite: str, results: Path) -> Table:
+    columns = ("status", "case", "time", "±", "predicted", "ratio", "rate", "why")
+    return Table(columns, [_row(run) for run in summary.rows], f"suite {suite}", _note(summary, results))
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    measured, forecast = run.measurement, run.forecast
+    time = half = ratio = rate = "–"
+    if measured is not None:
+        time, half = seconds(measured.seconds), f"{(measured.high - measured.low) / 2 / measured.seconds:.1%}"
+        if forecast is not None:
+            ratio = f"{measured.seconds / forecast.seconds:.3f}"
+        for name, unit in (("tokens", "tok/s"), ("flops", "FLOP/s"), ("bytes", "B/s")):
+            if f"{name}_per_second" in run.metrics:
+                rate = si(run.metrics[f"{name}_per_second"], unit)
+                break
+    return run.status, run.case, time, half, seconds(forecast.seconds) if forecast else "–", ratio, rate, run.reason
+
+
+def _note(summary: Summary, results: Path) -> str:
+    words = [f"{number} {status}" for status, number in sorted(summary.statuses.items())]
+    if summary.known:
+        words.append(f"{summary.known} measured before (--fresh measures them again)")
+    if summary.left:
+        words.append(f"{summary.left} left out for want of time (the next start goes on)")
+    if summary.interrupted:
+        words.append("interrupted (the next start goes on)")
+    return f"{', '.join(words) or 'nothing to do'}; results in {results / 'runs'}"

@@ -1,0 +1,73 @@
+"""Options that choose among results, and the runs that they choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from calc.errors import Refused
+from harness.record import Run
+from harness.store import RESULTS, scan
+
+SHOWN_FAULTS = 5
+"""Bad lines that are named one by one."""
+
+results = click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    default=RESULTS,
+    show_default=True,
+    help="Folder of results.",
+)
+
+
+def selection(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--results`, `--device`, `--suite` and `--commit`, passed on as `runs: list[Run]`, and as `results`."""
+
+    @results
+    @click.option("--device", help="Only this device, as `runs/` calls it, or the beginning of one.")
+    @click.option("--suite", help="Only runs of this suite.")
+    @click.option("--commit", help="Only runs of this commit, or the beginning of one.")
+    @wraps(function)
+    def chosen(results: Path, device: str | None, suite: str | None, commit: str | None, **rest: Any) -> Any:
+        found = [run for run in load(results) if _fits(run, device, suite, commit)]
+        return function(runs=found, results=results, **rest)
+
+    return chosen
+
+
+def load(results: Path) -> list[Run]:
+    """All runs under a folder; lines that are none are named on stderr and passed over.
+
+    Errors: Refused for what is not a folder.
+    """
+    if results.exists() and not results.is_dir():
+        raise Refused("--results", "a folder", f"a file at {results}")
+    runs, faults = scan(results)
+    for fault in faults[:SHOWN_FAULTS]:
+        click.echo(f"note: passed over {fault}", err=True)
+    if len(faults) > SHOWN_FAULTS:
+        click.echo(f"note: passed over {len(faults) - SHOWN_FAULTS:,} more lines", err=True)
+    return runs
+
+
+def _fits(run: Run, device: str | None, suite: str | None, commit: str | None) -> bool:
+    environment = run.environment
+    return (
+        (device is None or environment.slug.startswith(device))
+        and (suite is None or run.suite == suite)
+        and (commit is None or (environment.commit or "").startswith(commit))
+    )
+
+
+def nothing(results: Path) -> str:
+    """What to say where there is nothing to show."""
+    where = "" if results == RESULTS else f" --results {results}"
+    return (
+        f"nothing to compare under {results}: `python -m harness profile{where}` and then "
+        f"`python -m harness run --suite quick{where}` predict and measure"
+    )

@@ -1,0 +1,145 @@
+"""Timing a few executions of one thing: host time on a CPU, CUDA graphs or events on a GPU. Needs torch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+from statistics import median
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+_BLOCK = 2**20
+"""Random numbers that are drawn; the rest of a pool repeats them."""
+
+
+class Clock(Protocol):
+    """Seconds of one execution."""
+
+    def each(self, run: Callable[[Any], Any], items: Sequence[Any]) -> float:
+        """`run(item)` for every item; the first is for warming up."""
+        ...
+
+    def pair(self, forward: Callable[[Any], Any], backward: Callable[[Any], Any], items: Sequence[Any]) -> Any:
+        """(seconds of `forward(item)`, seconds of `backward(what it gave)`)."""
+        ...
+
+
+class HostClock:
+    """The host's clock around each execution; the median of all but the first."""
+
+    def each(self, run: Callable[[Any], Any], items: Sequence[Any]) -> float:
+        return self._all(run, items)[0]
+
+    def pair(
+        self, forward: Callable[[Any], Any], backward: Callable[[Any], Any], items: Sequence[Any]
+    ) -> tuple[float, float]:
+        # As in a step: every result of the forward pass is still there when the first goes back.
+        ahead, made = self._all(forward, items)
+        back, _ = self._all(backward, made)
+        return ahead, back
+
+    def _all(self, run: Callable[[Any], Any], items: Sequence[Any]) -> tuple[float, list[Any]]:
+        seconds, made = [], []
+        for item in items:
+            begun = time.perf_counter()
+            result = run(item)
+            seconds.append(time.perf_counter() - begun)
+            made.append(result)
+        return median(seconds[1:] or seconds), made
+
+
+class CudaClock:
+    """All executions in one CUDA graph between two events, so that what the host takes to ask for them has no part.
+
+    What cannot be captured is timed between events as it is.
+    """
+
+    def __init__(self) -> None:
+        self._stream = torch.cuda.Stream()
+
+    def each(self, run: Callable[[Any], Any], items: Sequence[Any]) -> float:
+        with torch.cuda.stream(self._stream):
+            for item in items:
+                run(item)
+        return self._captured(lambda: [run(item) for item in items], None)[0] / len(items)
+
+    def pair(
+        self, forward: Callable[[Any], Any], backward: Callable[[Any], Any], items: Sequence[Any]
+    ) -> tuple[float, float]:
+        with torch.cuda.stream(self._stream):
+            for item in items:
+                backward(forward(item))
+        memory = torch.cuda.graph_pool_handle()
+        ahead, made = self._captured(lambda: [forward(item) for item in items], memory)
+        back, _ = self._captured(lambda: [backward(result) for result in made], memory)
+        return ahead / len(items), back / len(items)
+
+    def _captured(self, work: Callable[[], list[Any]], memory: Any) -> tuple[float, list[Any]]:
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=memory, stream=self._stream):
+            made = work()
+        graph.replay()
+        return median(self._between_events(graph.replay) for _ in range(3)), made
+
+    def _between_events(self, run: Callable[[], Any]) -> float:
+        begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begun.record()
+        run()
+        ended.record()
+        ended.synchronize()
+        return begun.elapsed_time(ended) / 1e3
+
+
+class Pool:
+    """Random numbers, a different piece each time one is asked for, so that inputs are not in a near cache already.
+
+    Normal numbers: zeros are multiplied faster, and numbers beyond a kernel's range slower.
+    """
+
+    def __init__(self, device: str, dtype: torch.dtype, elements: int) -> None:
+        generator = torch.Generator(device).manual_seed(0)
+        block = torch.randn(_BLOCK, generator=generator, device=device).to(dtype)
+        self.numbers = block.repeat(-(-elements // _BLOCK))
+        self.written = self.numbers[: self.numbers.numel() // 2].clone()
+        self.device, self.dtype, self._next = device, dtype, 0
+
+    def take(self, *shape: int) -> Tensor:
+        """A contiguous tensor of that shape, to be read. Errors: RuntimeError where the pool has not so many."""
+        return self._piece(self.numbers, shape)
+
+    def scratch(self, *shape: int) -> Tensor:
+        """As `take`, to be written to."""
+        return self._piece(self.written, shape)
+
+    def _piece(self, numbers: Tensor, shape: tuple[int, ...]) -> Tensor:
+        elements, held = torch.Size(shape).numel(), numbers.numel()
+        if elements > held:
+            raise RuntimeError(f"a tensor of {elements:,} elements where the pool has {held:,}")
+        begin = self._next % held
+        begin = begin if begin + elements <= held else 0
+        # Whole cache lines apart, and not by a power of two, which would put all of them at one place of a cache.
+        self._next = begin + (elements // 64 + 3) * 64
+        return numbers[begin : begin + elements].view(shape)
+
+    def leaf(self, *shape: int) -> Tensor:
+        """As `take`, with a gradient to be found."""
+        return self.take(*shape).detach().requires_grad_()
+
+
+def repeats(cost: float, least: int = 3, most: int = 20, target: float = 0.01) -> int:
+    """How often something that takes about `cost` seconds is executed in one visit."""
+    return int(min(max(target / max(cost, 1e-9), least), most)) + 1
+
+
+def several(make: Callable[[], Any], count: int) -> list[Any]:
+    """`count` results of `make`."""
+    return list(islice(iter(make, object()), count))
+
+
+def clock_of(device: Literal["cuda", "cpu"]) -> Clock:
+    """The clock for a device."""
+    return CudaClock() if device == "cuda" else HostClock()

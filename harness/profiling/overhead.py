@@ -1,0 +1,72 @@
+"""What a model takes on a CPU beyond its kernels: Python's modules, views, and autograd between them. Needs torch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median_low
+from typing import Any
+
+import torch
+
+from calc.predict import Prediction, predict
+from calc.predict.profile import Launch, Profile
+from calc.spec import ModelSpec, Shorthand
+from reference_models import build
+from reference_models.objectives import next_token
+
+_BATCH, _SEQ, _RUNS = 1, 64, 25
+_NOTHING = Launch(eager=0.0, backward=0.0, step=0.0)
+
+
+def small_model() -> ModelSpec:
+    """A model that spends much of its time between kernels."""
+    return Shorthand(d_model=128, n_layers=6, n_heads=2, vocab_size=1024, max_seq_len=_SEQ).expand()
+
+
+def with_overhead(profile: Profile) -> Profile:
+    """`profile` with what a small model takes beyond the kernels that are predicted for it, in equal parts for each.
+
+    The step's own seconds stay as they were measured; a profile without fp32, or without them, stays as it is.
+    """
+    if profile.launch is None or "fp32" not in profile.gemm:
+        return profile
+    spec, bare = small_model(), profile.model_copy(update={"launch": _NOTHING})
+    asked: dict[str, Any] = {"batch": _BATCH, "seq": _SEQ, "dtype": "fp32", "execution": "eager"}
+    ahead, whole = (predict(spec, bare, phase=phase, **asked) for phase in ("forward", "training"))
+    forward, training = _measured(spec)
+    eager = max(forward - ahead.seconds, 0.0) / _kernels(ahead, "forward")
+    asking = eager * _kernels(whole, "forward", "update") + profile.launch.step
+    backward = max(training - whole.seconds - asking, 0.0) / _kernels(whole, "backward")
+    return profile.model_copy(update={"launch": Launch(eager=eager, backward=backward, step=profile.launch.step)})
+
+
+def _kernels(found: Prediction, *directions: str) -> float:
+    return sum(row.kernel.calls for row in found.kernels if row.kernel.direction in directions)
+
+
+def _measured(spec: ModelSpec) -> tuple[float, float]:
+    """Seconds of a forward pass, and of a training step."""
+    model = build(spec)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    tokens = torch.randint(1024, (_BATCH, _SEQ))
+
+    def forward() -> None:
+        with torch.no_grad():
+            model(tokens)
+
+    def step() -> None:
+        next_token(model, tokens).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return _seconds(forward), _seconds(step)
+
+
+def _seconds(run: Callable[[], None]) -> float:
+    found = []
+    for _ in range(_RUNS):
+        begun = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - begun)
+    return median_low(found[2:])

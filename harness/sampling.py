@@ -1,0 +1,142 @@
+"""What a GPU says of itself through NVML: what it may do, and clocks, power and why it held back while something runs.
+
+Nothing is ever set. Without the package nvidia-ml-py (extra `gpu`), or without a driver, nothing is said.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from statistics import median
+from typing import Any, NamedTuple
+
+from harness.record import Sample
+
+REASONS = {
+    0x1: "idle",
+    0x2: "applications clocks",
+    0x4: "software power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+    0x100: "display clocks",
+}
+"""Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h, nvmlClocksEventReasons)."""
+FAULTS = ("hardware slowdown", "software thermal slowdown", "hardware thermal slowdown", "hardware power brake")
+"""The reasons that make a measurement `throttled`: too hot, or too little power from outside. The others are how the
+device always works: a large bf16 product runs at the software power cap on every day of its life."""
+
+
+def reasons(mask: int) -> tuple[str, ...]:
+    """The names of the bits of a mask, but for idleness, which says nothing of a time."""
+    return tuple(name for bit, name in REASONS.items() if mask & bit and bit != 0x1)
+
+
+class Gpu(NamedTuple):
+    """A device as NVML knows it."""
+
+    nvml: Any
+    handle: Any
+
+
+def find_gpu() -> Gpu | None:
+    """The device that torch calls `cuda:0`, None where NVML or the device is not there. Imports torch."""
+    try:
+        import pynvml  # pyright: ignore[reportMissingImports]
+        import torch
+
+        pynvml.nvmlInit()
+        uuid = getattr(torch.cuda.get_device_properties(0), "uuid", None)
+    except Exception:
+        # Each of them fails with an error of its own class, and none is worth a run.
+        return None
+    by_id = _answer(pynvml, lambda: pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{str(uuid).removeprefix('GPU-')}"))
+    # Where torch does not tell the id, the first device is it, unless fewer are visible than there are.
+    handle = by_id or _answer(pynvml, lambda: pynvml.nvmlDeviceGetHandleByIndex(0))
+    return Gpu(pynvml, handle) if handle is not None and (by_id or pynvml.nvmlDeviceGetCount() == 1) else None
+
+
+def facts(gpu: Gpu | None) -> dict[str, Any]:
+    """driver, max_sm_clock and max_memory_clock in MHz, power_limit in W: those that NVML tells."""
+    if gpu is None:
+        return {}
+    nvml, handle = gpu
+    asked = {
+        "driver": lambda: str(nvml.nvmlSystemGetDriverVersion()),
+        "max_sm_clock": lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)),
+        "max_memory_clock": lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM)),
+        "power_limit": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
+    }
+    return {name: value for name, ask in asked.items() if (value := _answer(nvml, ask)) is not None}
+
+
+def sm_clock(gpu: Gpu | None) -> float | None:
+    """The clock of the multiprocessors now, in MHz."""
+    if gpu is None:
+        return None
+    return _answer(gpu.nvml, lambda: float(gpu.nvml.nvmlDeviceGetClockInfo(gpu.handle, gpu.nvml.NVML_CLOCK_SM)))
+
+
+def _answer(nvml: Any, ask: Any) -> Any:
+    """What NVML answers, None where this device or this driver does not tell."""
+    with suppress(nvml.NVMLError):
+        return ask()
+    return None
+
+
+class Sampler:
+    """Asks a GPU every `period` seconds while the body of a `with` runs; `result()` sums up, None without a GPU."""
+
+    def __init__(self, gpu: Gpu | None, period: float = 0.05) -> None:
+        self._gpu = gpu
+        self._period = period
+        self._rows: list[tuple[float | None, ...]] = []
+        self._mask = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Sampler:
+        if self._gpu is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        if self._gpu is not None:
+            self._thread.join()
+            if not self._rows:
+                # It was over before the first look.
+                self._look(*self._gpu)
+
+    def result(self) -> Sample | None:
+        """Medians over the time, and every reason that was there at least once."""
+        if not self._rows:
+            return None
+        columns = ([value for value in column if value is not None] for column in zip(*self._rows, strict=True))
+        sm, memory, power, heat = (median(column) if column else None for column in columns)
+        return Sample(sm_clock=sm, memory_clock=memory, power=power, temperature=heat, throttle=reasons(self._mask))
+
+    def _watch(self) -> None:
+        assert self._gpu is not None
+        nvml, handle = self._gpu
+        # The first look is after a period: before, the device may still be idle.
+        while not self._stop.wait(self._period):
+            self._look(nvml, handle)
+
+    def _look(self, nvml: Any, handle: Any) -> None:
+        asked = (
+            lambda: float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+            lambda: float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)),
+            lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+            lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
+        )
+        self._rows.append(tuple(_answer(nvml, ask) for ask in asked))
+        self._mask |= _answer(nvml, lambda: self._reasons(nvml, handle)) or 0
+
+    @staticmethod
+    def _reasons(nvml: Any, handle: Any) -> int:
+        """The call was renamed; older versions of the package have only the older name."""
+        newer = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+        return int((newer or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))

@@ -1,0 +1,216 @@
+"""Whatever happens to a case, to the runner or to the disk: what was finished stays, once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from harness.observer import Observer
+from harness.process import Worker
+from harness.record import Run
+from harness.runner import Plan, Summary, sweep
+from harness.store import scan
+from harness.timing import Effort
+from tests.harness.planted import Impossible, Planted, Uncountable
+from tests.reference import ROOT
+
+pytestmark = pytest.mark.slow
+BRIEF = Effort(goal=0.05, limit=0.05, warmup=0.05)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, dict[str, Run], Path]:
+    """One sweep through every fault, with an honest case between each two."""
+    results = tmp_path_factory.mktemp("results")
+    bred = results / "bred"
+    faults = [
+        Planted("segfault"),
+        Planted("oom", 2000),
+        Planted("oom", 3000),
+        Planted("memory"),
+        Planted("kill"),
+        Planted("exit"),
+        Planted("raise"),
+        Planted("wrong"),
+        Planted("unsupported"),
+        Planted("late"),
+        Planted("work", 2**50),
+        Impossible("work"),
+        Uncountable("work"),
+    ]
+    cases = [case for i, fault in enumerate(faults) for case in (fault, Planted("work", 100 + i))]
+    with Worker("cpu") as worker:
+        summary = sweep(Plan(cases, "planted", results, timeout=240, effort=BRIEF), worker, Observer())
+        endless = Plan([Planted("breed", where=str(bred))], "planted", results, timeout=10)
+        assert sweep(endless, worker, Observer()).exit_status == 1
+    runs, bad = scan(results)
+    assert not bad
+    return summary, {run.case: run for run in runs}, bred
+
+
+def test_every_fault_costs_its_own_case_and_no_more(swept: tuple[Summary, dict[str, Run], Path]) -> None:
+    summary, runs, _ = swept
+    honest = [runs[f"planted/does=work,size={100 + i}"] for i in range(13)]
+    assert not [(run.case, run.status, run.reason) for run in honest if run.measurement is None]
+    assert len(summary.rows) == len(runs) - 1 == 26
+    assert summary.exit_status == 1
+
+
+@pytest.mark.parametrize(
+    ("case", "status", "why"),
+    [
+        ("planted/does=segfault,size=1000", "crashed", "SIGSEGV while preparing"),
+        ("planted/does=oom,size=2000", "oom", "RuntimeError"),
+        ("planted/does=oom,size=3000", "skipped", "needs no less memory than planted/does=oom,size=2000"),
+        ("planted/does=memory,size=1000", "oom", "MemoryError"),
+        ("planted/does=exit,size=1000", "crashed", "exit status 7 while preparing: a last word"),
+        ("planted/does=raise,size=1000", "crashed", "KeyError: 'nobody\\nexpects this'"),
+        ("planted/does=wrong,size=1000", "crashed", "wrong result: relative error nan"),
+        ("planted/does=unsupported,size=1000", "unsupported", "it cannot run here"),
+        ("planted/does=work,size=1125899906842624", "skipped", "needs about 4.00 PiB"),
+        ("impossible/does=work,size=1000", "unstable", "impossible: "),
+        ("uncountable/does=work,size=1000", "crashed", "before it started, ArithmeticError: no count"),
+    ],
+)
+def test_status_and_reason(swept: tuple[Summary, dict[str, Run], Path], case: str, status: str, why: str) -> None:
+    run = swept[1][case]
+    assert run.status == status
+    assert why in run.reason
+    assert "\n" not in run.reason
+
+
+def test_what_was_measured_counts_whatever_comes_after(swept: tuple[Summary, dict[str, Run], Path]) -> None:
+    run = swept[1]["planted/does=late,size=1000"]
+    assert run.measurement is not None
+    assert run.status in ("ok", "unstable")
+    assert run.status == "unstable" or run.reason == "measured, then crashed: SIGSEGV while inspecting"
+
+
+def test_killed_by_nobody_we_know_is_memory_only_where_the_kernel_says_so(
+    swept: tuple[Summary, dict[str, Run], Path],
+) -> None:
+    counted = "oom_kill " in Path("/proc/vmstat").read_text() if Path("/proc/vmstat").exists() else False
+    assert swept[1]["planted/does=kill,size=1000"].status == ("crashed" if counted else "oom")
+
+
+def test_a_timeout_kills_what_the_case_had_started(swept: tuple[Summary, dict[str, Run], Path]) -> None:
+    _, runs, bred = swept
+    run = next(run for case, run in runs.items() if "breed" in case)
+    assert (run.status, run.reason) == ("timeout", "no result after 10 s, while preparing")
+    assert gone(int(bred.read_text()))
+
+
+def gone(pid: int) -> bool:
+    """Whether a process ends within a few seconds, zombies nobody has waited for included."""
+    for _ in range(100):
+        state = Path(f"/proc/{pid}/stat")
+        try:
+            if state.read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def start(results: Path, cases: str, *more: str, fill_at: int | None = None) -> subprocess.Popen[str]:
+    fill = ["--fill-at", str(fill_at)] if fill_at else []
+    command = [sys.executable, "-m", "tests.harness.planted", *fill, "--cases", cases, "run", "--results", str(results)]
+    return subprocess.Popen(
+        [*command, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    end = time.monotonic() + 240
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def measured(results: Path) -> Counter[str]:
+    return Counter(run.case.removeprefix("planted/") for run in scan(results)[0] if run.measurement is not None)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_sweep_keeps_what_was_finished_and_goes_on(tmp_path: Path, number: signal.Signals) -> None:
+    hung = tmp_path / "hung"
+    runner = start(tmp_path, f"work,work,hang={hung},work")
+    wait_for(lambda: hung.exists() and hung.read_text() != "")
+    runner.send_signal(number)
+    out, err = runner.communicate(timeout=60)
+    assert runner.returncode == (-number if number == signal.SIGKILL else 130)
+    assert gone(int(hung.read_text()))
+    assert measured(tmp_path) == {"does=work,size=1000": 1, "does=work,size=1001": 1}
+    if number != signal.SIGKILL:
+        assert "interrupted (the next start goes on)" in out
+        assert "Traceback" not in err
+
+    kept = {run.run for run in scan(tmp_path)[0] if run.status == "ok"}
+    again = start(tmp_path, "work,work,work,work", "--json")
+    out, _ = again.communicate(timeout=120)
+    assert again.returncode == 0
+    new = [json.loads(line)["run"] for line in out.splitlines()]
+    assert len(new) == 4 - len(kept)
+    assert not kept & set(new)
+
+
+def test_two_runners_at_once_share_the_work(tmp_path: Path) -> None:
+    cases = ",".join(["work"] * 12)
+    runners = [start(tmp_path, cases, "--json") for _ in range(2)]
+    rows = [json.loads(line) for runner in runners for line in runner.communicate(timeout=240)[0].splitlines()]
+    assert [runner.returncode for runner in runners] == [0, 0]
+    runs, bad = scan(tmp_path)
+    assert not bad
+    assert {row["run"] for row in rows} == {run.run for run in runs}
+    good = Counter(run.case for run in runs if run.status == "ok")
+    assert max(good.values()) == 1
+    assert {run.case for run in runs} == {f"planted/does=work,size={1000 + i}" for i in range(12)}
+
+
+def test_a_full_disk_is_one_line_and_takes_nothing_with_it(tmp_path: Path) -> None:
+    first = start(tmp_path, "work", "--json")
+    out, _ = first.communicate(timeout=120)
+    (path,) = (tmp_path / "runs").glob("*/*.jsonl")
+    size = path.stat().st_size
+    full = start(tmp_path, "work,work,work", "--fresh", fill_at=size + 100)
+    _, err = full.communicate(timeout=120)
+    assert full.returncode == 1
+    assert err.count("error: ") == 1
+    assert "File too large" in err
+    assert "Traceback" not in err
+    assert path.stat().st_size == size + 100
+
+    after = start(tmp_path, "work,work,work", "--fresh")
+    after.communicate(timeout=120)
+    assert after.returncode == 0
+    runs, bad = scan(tmp_path)
+    assert runs[0].run == json.loads(out)["run"]
+    assert len(runs) == 4
+    assert [(fault.path, fault.line) for fault in bad] == [(path, 2)]
+    assert "torn" in str(bad[0])
+
+
+def test_the_parent_never_holds_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys, harness.suites; from tests.harness.planted import Planted, main;"
+        "sys.argv = ['x', '--cases', 'work', 'run', '--results', sys.argv[1]]\n"
+        "try: main()\n"
+        "except SystemExit as end: print(end.code, 'torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "0 False"
+    assert os.listdir(tmp_path / "runs")
