@@ -119,6 +119,15 @@ def binary(n_bytes: float) -> str:
     return f"{n_bytes:,.0f} B"
 
 
+def duration(seconds: float) -> str:
+    """Three significant digits with the unit that suits: 12.3 µs, 4.56 ms, 7.89 s, 1,234 s."""
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        scaled = seconds / factor
+        if scaled >= 0.9995:
+            return f"{scaled:.3g} {unit}" if scaled < 999.5 else f"{scaled:,.0f} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
 def _three(value: float) -> str:
     digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
     return f"{value:,.{digits}f}"

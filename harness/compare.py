@@ -12,8 +12,8 @@ from typing import Literal, get_args
 
 from harness.record import Run
 
-By = Literal["kind", "dtype", "suite", "model"]
-"""What a group is: a kind of case, or a kind with a number format, a suite or a model."""
+By = Literal["kind", "dtype", "suite", "model", "backend"]
+"""What a group is: a kind of case, or a kind with a number format, a suite, a model or a backend of attention."""
 BY: tuple[By, ...] = get_args(By)
 IMPOSSIBLE = "impossible:"
 """How the reason of a run begins that beat a physical limit."""
@@ -115,17 +115,22 @@ class Comparison:
 
 
 def compare(
-    runs: Iterable[Run], by: By = "kind", every: bool = False, wanted: Callable[[Run], bool] = lambda run: True
+    runs: Iterable[Run],
+    by: By = "kind",
+    every: bool = False,
+    wanted: Callable[[Run], bool] = lambda run: True,
+    unstable: bool = False,
 ) -> Comparison:
     """Forecasts against measurements.
 
-    every: all runs of a case; else the latest on each device. wanted: which runs are asked for; others are not counted
+    every: all runs of a case; else the latest on each device. unstable: times that moved too much to be relied on too,
+    as on a machine that has other work, but none that beat a physical limit. wanted: which runs are asked for; others are not counted
     at all, not even as left out.
     """
     left_out: Counter[str] = Counter()
     usable: list[Pair] = []
     for run in sorted(filter(wanted, runs), key=lambda run: run.started):
-        pair = _pair(run, by)
+        pair = _pair(run, by, unstable)
         if isinstance(pair, str):
             left_out[pair] += 1
         else:
@@ -144,10 +149,12 @@ def group_of(run: Run, by: By) -> str:
     return run.kind if by == "kind" or not isinstance(value, str) else f"{run.kind} {value}"
 
 
-def _pair(run: Run, by: By) -> Pair | str:
+def _pair(run: Run, by: By, unstable: bool = False) -> Pair | str:
     """Both times of a run, or why it has not both."""
-    if run.status != "ok":
-        return "impossible" if run.reason.startswith(IMPOSSIBLE) else f"not ok: {run.status}"
+    if run.reason.startswith(IMPOSSIBLE):
+        return "impossible"
+    if run.status != "ok" and not (unstable and run.status == "unstable"):
+        return f"not ok: {run.status}"
     if run.forecast is None:
         return "no forecast"
     if run.measurement is None:

@@ -63,7 +63,7 @@ def join(rank: int, ranks: int, device: Device, variables: dict[str, str]) -> No
 def serve(kind: str, params: dict[str, Any], device: Device) -> None:
     """Be one of the other ranks until rank 0 is gone."""
     from harness.cases import make
-    from harness.process import die_with_parent
+    from harness.running.process import die_with_parent
 
     die_with_parent()
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

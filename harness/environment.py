@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from calc.errors import Refused, printable
 from calc.spec.fields import refuse
+from harness.measuring.sampling import facts, find_gpu
 from harness.record import Environment
-from harness.sampling import facts, find_gpu
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("calc", "harness", "reference_models")

@@ -13,7 +13,8 @@ Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "throttled", 
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 
-Text = Annotated[str, Field(max_length=4096)]
+LONGEST = 4096
+Text = Annotated[str, Field(max_length=LONGEST)]
 """What people or programs wrote; nobody vouches for it, so whoever shows it escapes it."""
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,79}$")]
 """A name that is safe as a folder."""
@@ -89,7 +90,9 @@ class Measurement(Record):
     became as narrow as was asked for within the time limit. samples: the single times, at most 1,000 of them.
     kernels: what really ran, as the profiler names it. error: the largest relative error against the check.
     peak_bytes: the most that tensors took at once during one execution, inputs and weights included.
-    by_component: seconds of the parts of it, where it was taken apart.
+    waiting: the part of the time for which a thread of the case was ready to run and had no core, because other
+    programs had them; None where the system does not tell. by_component: seconds of the parts of it, where it was taken
+    apart.
     """
 
     seconds: float
@@ -103,8 +106,14 @@ class Measurement(Record):
     peak_bytes: int | None = None
     kernels: tuple[str, ...] = ()
     error: float | None = None
+    waiting: float | None = None
     sample: Sample | None = None
     by_component: dict[str, float] = Field(default_factory=dict)
+
+    @property
+    def width(self) -> float:
+        """The interval's width as a fraction of the median; 0 for a median of 0."""
+        return (self.high - self.low) / self.seconds if self.seconds else 0.0
 
 
 class Run(Record):

@@ -63,7 +63,9 @@ def append_lines(path: Path, lines: bytes) -> None:
     finally:
         os.close(file)
     if not there:
+        # A new file, and a new folder, is only safe when the folder that names it is on the disk too.
         _sync_folder(path.parent)
+        _sync_folder(path.parent.parent)
 
 
 def _write(file: int, data: bytes) -> None:
@@ -73,7 +75,6 @@ def _write(file: int, data: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A new file is only safe when the folder that names it is on the disk too."""
     file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(file)

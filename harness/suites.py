@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from calc.errors import Refused, did_you_mean
-from harness.cases import Case, lists
+from harness.cases import Case, attentions, lists
 from harness.cases.unseen import unseen
 from harness.record import Environment
 
 SUITES: dict[str, Callable[[Environment], list[Case]]] = {
     "quick": lists.quick,
     "kernels": lists.kernels,
-    "attention": lists.attention,
+    "attention": attentions.attention,
     "models": lists.models,
     "unseen": unseen,
     "full": lists.full,
 }
 """Suite -> its cases on a machine."""
-BUDGETS = {"quick": 100.0}
-"""Seconds that a suite may take in all, for those that promise an end."""
+BUDGETS = {("quick", "cpu"): 100.0, ("quick", "cuda"): 100.0, ("attention", "cpu"): 165.0, ("attention", "cuda"): 560.0}
+"""(suite, kind of device) -> seconds that it may take in all, for those that promise an end."""
+
+
+def budget(name: str, environment: Environment) -> float | None:
+    """Seconds that a suite may take in all on a machine, None where it has what its cases need."""
+    return BUDGETS.get((name, environment.device))
 
 
 def suite_cases(name: str, environment: Environment) -> list[Case]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.errors import Refused
-from calc.units import binary, parse_amount, parse_tokens, si
+from calc.units import binary, duration, parse_amount, parse_tokens, si
 
 
 @pytest.mark.parametrize(
@@ -99,3 +99,8 @@ def test_si(value: float, unit: str, text: str) -> None:
 
 def test_binary() -> None:
     assert [binary(n) for n in (512, 131072, 16060522496, 3 * 2**40)] == ["512 B", "128 KiB", "15.0 GiB", "3.00 TiB"]
+
+
+def test_durations() -> None:
+    values = (2.5e-9, 1.234e-5, 9.999e-4, 0.0456, 7.891, 1234.0)
+    assert [duration(value) for value in values] == ["2.5 ns", "12.3 µs", "1 ms", "45.6 ms", "7.89 s", "1,234 s"]

@@ -27,7 +27,7 @@ class Progress:
             return
         self._next = now + (0.2 if self._terminal else _PATIENCE)
         self._shown = True
-        before = "\r" if self._terminal else ""
+        before = "\r\033[K" if self._terminal else ""
         click.echo(f"{before}{what}: {done:,} of {total:,}", nl=not self._terminal, err=True)
 
     def close(self) -> None:

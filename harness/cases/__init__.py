@@ -13,11 +13,12 @@ from calc.errors import Refused, did_you_mean
 from calc.spec.fields import refuse
 from harness.cases.attention import AttentionCase, DecodeAttentionCase
 from harness.cases.case import Case, Ready
+from harness.cases.decoding import DecodeCase
 from harness.cases.layer import LayerCase
 from harness.cases.matmul import MatmulCase
 from harness.cases.parallel import CollectiveCase, ParallelTrainingCase
 from harness.cases.passes import PassCase
-from harness.cases.passing import DecodeCase, ForwardCase, PrefillCase
+from harness.cases.passing import ForwardCase, PrefillCase
 from harness.cases.training import TrainingCase
 
 KINDS: dict[str, type[Case]] = {

@@ -1,29 +1,30 @@
-"""Attention kernels: of a whole prompt, forward and backward, and of one new token over a cache."""
+"""Attention kernels: of a whole prompt, of one that continues a cache, back through them, and of one new token."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from calc.attention import Blocks, flash, standard
+from calc.attention.latent import latent
 from calc.attention.shape import AttentionShape
-from calc.errors import Refused
-from calc.predict.single import attention, decode_attention
+from calc.predict.backends import fused_kernel
 from calc.spec.fields import Dim
+from harness.cases.attending import SCORES, error
 from harness.cases.case import Case, Counts, Device, Ready
-from harness.cases.forecasts import of_kernel
-from harness.cases.tensors import TOLERANCE, Turns, no_gradient, relative, settle
-from harness.kernels import KERNELS, REFERENCES
+from harness.cases.forecasts import of_attention
+from harness.cases.tensors import FAR, TOLERANCE, Turns, no_gradient, sets_of, settle
+from harness.kernels import KERNELS
 from harness.record import Environment, Forecast
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from calc.predict.kernel import Kernel
     from calc.predict.profile import Profile
 
-OPEN = ("reference", "tiled", "linear_reference", "linear", "sdpa_math")
-"""Backends that are no single fused kernel, for which no profile speaks."""
+OPEN = ("reference", "linear_reference", "sdpa_math", "mla_naive", "mla_absorbed")
+"""Backends that keep every score in memory."""
 Dtype = Literal["fp32", "bf16", "fp16"]
 
 
@@ -37,32 +38,55 @@ class _Attention(Case):
     def shape(self) -> AttentionShape:
         raise NotImplementedError
 
-    def _kernel(self) -> Kernel:
-        raise NotImplementedError
-
-    def _known(self) -> None:
-        """Errors: Refused for a backend that there is not, or one of another function of its own."""
-        known = [name for name, backend in KERNELS.items() if backend.function in ("softmax", "linear")]
+    def _known(self, *functions: str) -> None:
+        """Errors: Refused for a backend that there is not, or one of another function."""
+        known = [name for name, backend in KERNELS.items() if backend.function in functions]
         self.require("backend", self.backend in known, f"one of {', '.join(known)}")
         self.shape()
 
-    @property
-    def group(self) -> str:
-        return f"{self.kind}.{self.dtype}"
-
     def counts(self) -> Counts:
-        if KERNELS[self.backend].function != "softmax":
-            return {"bytes": self._kernel().bytes}
-        return {"flops": self._kernel().flops, "bytes": self._kernel().bytes}
+        """FLOPs of pairs that masks keep, and each operand read or written once; latent attention as it runs."""
+        shape, function = self.shape(), KERNELS[self.backend].function
+        if function == "latent":
+            cost = latent(shape, self.backend == "mla_absorbed")
+            return {"flops": float(cost.flops), "bytes": float(cost.traffic)}
+        kernel = fused_kernel(shape, shape.direction == "backward")
+        return {"bytes": kernel.bytes} | ({"flops": kernel.flops} if function == "softmax" else {})
 
     def memory(self) -> float:
         shape = self.shape()
-        scores = 8.0 * shape.group * shape.seq * shape.keys
-        written = 4.0 * shape.batch * shape.heads * shape.seq * shape.keys if self.backend in OPEN else 0
-        return 4 * self._kernel().bytes + 3 * scores + 3 * written
+        pairs = shape.seq * shape.keys
+        check = 8.0 * 8 * min(shape.group * pairs, SCORES)
+        masks = 20.0 * pairs if self.backend in OPEN or shape.offset or shape.window else 0.0
+        squares = (7 if shape.direction == "backward" else 4) * (self.backend in OPEN)
+        width = 4 if self.backend in ("sdpa_math", "linear_reference") else shape.item
+        written = squares * width * shape.batch * shape.heads * pairs
+        if self.backend == "mla_naive":
+            written += 3.0 * float(latent(shape, False).peak)
+        return 4 * self.counts()["bytes"] + FAR + check + masks + written
+
+    def peak(self, device: str) -> float | None:
+        """Bytes that tensors take at once in one execution forward, where that is counted: every set of inputs that the
+        case has made, the output, and the scores that standard attention holds, or flash's two numbers a row."""
+        shape = self.shape()
+        if shape.direction == "backward" or self.backend not in ("reference", "sdpa_flash", "sdpa_cudnn", "flash_attn"):
+            return None
+        rows, keys = shape.batch * shape.heads * shape.seq, shape.batch * shape.kv_heads * shape.keys
+        inputs = shape.item * (rows * shape.d_head + keys * (shape.d_head + shape.d_value))
+        beside = shape.item * rows * shape.d_value
+        if self.backend == "reference":
+            square = shape.item * rows * shape.keys
+            # The scores before the mask are still there.
+            beside += standard(shape).peak + square * shape.hides
+        else:
+            beside += flash(shape, Blocks(128, 128)).peak
+        return sets_of(self.counts()["bytes"], device, self.cache == "cold") * inputs + beside
 
     def forecast(self, profile: Profile) -> Forecast | None:
-        return None if self.backend in OPEN else of_kernel(profile, self._kernel())
+        shape = self.shape()
+        graph = profile.kind == "cuda" and shape.direction == "forward"
+        peak = self.peak(profile.kind)
+        return of_attention(profile, self.backend, shape, "graph" if graph else "eager", peak)
 
     def unsupported(self, environment: Environment) -> str | None:
         backend, device = KERNELS[self.backend], environment.device
@@ -90,7 +114,7 @@ class _Attention(Case):
             gradient = torch.randn(out.shape, generator=generator, device=device).to(out.dtype)
             return *qkv, out, gradient
 
-        turns = Turns(inputs, self._kernel().bytes, device, self.cache == "cold")
+        turns = Turns(inputs, self.counts()["bytes"], device, self.cache == "cold")
 
         def forward() -> Tensor:
             q, k, v = turns()
@@ -104,7 +128,7 @@ class _Attention(Case):
         run = no_gradient(forward) if ahead else backward
         return Ready(
             run=run,
-            check=lambda: _error(shape, REFERENCES[backend.function], run(), turns.now),
+            check=lambda: error(shape, self.backend, run(), turns.now),
             tolerance=TOLERANCE[self.dtype],
             rotate=turns.rotate,
             graphable=ahead and device == "cuda",
@@ -113,7 +137,8 @@ class _Attention(Case):
 
 @dataclass(frozen=True)
 class AttentionCase(_Attention):
-    """Attention of `seq` tokens to one another. direction: `backward` is the gradients of q, k and v alone."""
+    """Attention of `seq` new tokens to `keys`, themselves among them (None: to one another). direction: `backward` is
+    the gradients of q, k and v alone."""
 
     kind = "attention"
     backend: str
@@ -127,9 +152,11 @@ class AttentionCase(_Attention):
     dtype: Dtype = "bf16"
     direction: Literal["forward", "backward"] = "forward"
     cache: Literal["hot", "cold"] = "hot"
+    keys: Dim | None = None
+    d_value: Dim | None = None
 
     def __post_init__(self) -> None:
-        self._known()
+        self._known("softmax", "linear")
 
     def shape(self) -> AttentionShape:
         return AttentionShape(
@@ -137,22 +164,22 @@ class AttentionCase(_Attention):
             heads=self.heads,
             kv_heads=self.kv_heads,
             seq=self.seq,
+            keys=self.keys,
             d_head=self.d_head,
+            d_value=self.d_value,
             causal=self.causal,
             window=self.window,
             dtype=self.dtype,
             direction=self.direction,
         )
 
-    def _kernel(self) -> Kernel:
-        kv_heads, back = self.kv_heads or self.heads, self.direction == "backward"
-        sizes = (self.batch, self.heads, kv_heads, self.seq, self.seq, self.d_head)
-        return attention(*sizes, self.dtype, causal=self.causal, window=self.window, backward=back)
-
 
 @dataclass(frozen=True)
 class DecodeAttentionCase(_Attention):
-    """Attention of one new token of each sequence to `context` tokens, itself among them."""
+    """Attention of one new token of each sequence to `context` tokens, itself among them.
+
+    kv_rank, d_rope: of latent attention, whose heads have d_head for content and d_rope more for positions.
+    """
 
     kind = "decode_attention"
     backend: str
@@ -164,9 +191,12 @@ class DecodeAttentionCase(_Attention):
     window: Dim | None = None
     dtype: Dtype = "bf16"
     cache: Literal["hot", "cold"] = "hot"
+    kv_rank: Dim | None = None
+    d_rope: Dim | None = None
 
     def __post_init__(self) -> None:
-        self._known()
+        self.require("d_rope", (self.d_rope is None) == (self.kv_rank is None), "kv_rank and d_rope together")
+        self._known(*(("softmax", "linear") if self.kv_rank is None else ("latent",)))
 
     def shape(self) -> AttentionShape:
         return AttentionShape(
@@ -175,32 +205,12 @@ class DecodeAttentionCase(_Attention):
             kv_heads=self.kv_heads,
             seq=1,
             keys=self.context,
-            d_head=self.d_head,
-            causal=True,
+            d_head=self.d_head + (self.d_rope or 0),
+            d_value=self.d_head,
+            # One query that stands last sees every key: latent attention then needs no mask.
+            causal=self.kv_rank is None,
             window=self.window,
             dtype=self.dtype,
+            kv_rank=self.kv_rank,
+            d_rope=self.d_rope,
         )
-
-    def _kernel(self) -> Kernel:
-        sizes = (self.batch, self.heads, self.kv_heads or self.heads, self.context, self.d_head)
-        return decode_attention(*sizes, self.dtype, window=self.window)
-
-
-def _error(shape: AttentionShape, reference: str, found: Any, used: tuple[Any, ...]) -> float:
-    """Of the first sequence and the first group of heads that share keys, against the reference in float64."""
-    group = shape.group
-    if not isinstance(group, int):
-        raise Refused("shape", "whole sizes", str(shape))
-    one = replace(shape, batch=1, heads=group, kv_heads=1, dtype="fp64")
-    ahead = shape.direction == "forward"
-    q, k, v = (
-        each.detach()[:1, :n].double().requires_grad_(not ahead)
-        for each, n in zip(used[:3], (group, 1, 1), strict=True)
-    )
-    right = KERNELS[reference].forward(q, k, v, one)
-    if ahead:
-        return relative(found[:1, :group], right)
-    import torch
-
-    gradients = torch.autograd.grad(right, (q, k, v), used[4][:1, :group].double())
-    return max(relative(mine[:1, : theirs.shape[1]], theirs) for mine, theirs in zip(found, gradients, strict=True))

@@ -65,11 +65,6 @@ class Case(ABC):
         return f"{self.kind}/" + ",".join(f"{name}={value}" for name, value in self.params.items() if value is not None)
 
     @property
-    def group(self) -> str:
-        """What it is compared with in tables of errors."""
-        return self.kind
-
-    @property
     def cache(self) -> Literal["hot", "cold"]:
         return "hot"
 

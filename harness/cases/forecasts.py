@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from calc.errors import Refused
-from calc.predict import kernel_seconds, predict
+from calc.predict import attention_seconds, kernel_seconds, predict
 from harness.record import Forecast
 
 if TYPE_CHECKING:
+    from calc.attention import AttentionShape
     from calc.predict.kernel import Kernel
     from calc.predict.profile import Profile
     from calc.spec import ModelSpec
@@ -28,6 +29,27 @@ def of_kernel(profile: Profile, kernel: Kernel, execution: Any = "eager") -> For
         source=_source(profile),
         bound=timing.bound,
         by_component={kernel.function: timing.seconds},
+    )
+
+
+def of_attention(
+    profile: Profile, backend: str, shape: AttentionShape, execution: Any = "eager", peak_bytes: float | None = None
+) -> Forecast | None:
+    """The time of attention by a backend of `harness.kernels`, in the shape's direction alone; None where the profile
+    does not tell."""
+    try:
+        found = attention_seconds(profile, backend, shape, (shape.direction,), execution)
+    except Refused:
+        return None
+    return Forecast(
+        seconds=found.seconds,
+        low=found.low,
+        high=found.high,
+        level=found.level,
+        source=f"{_source(profile)}: {found.rests}",
+        bound=found.bound,
+        by_component={"attention": found.seconds},
+        peak_bytes=None if peak_bytes is None else int(peak_bytes),
     )
 
 

@@ -15,8 +15,16 @@ from calc.spec import ModelSpec
 from calc.spec.fields import Dim
 from harness.cases.case import Case, Counts, Device, Ready
 from harness.cases.forecasts import of_model
-from harness.cases.models import spec_of
-from harness.cases.running import Execution, built, kernel_of, serving_bytes, tolerance_of
+from harness.cases.models import routed, spec_of
+from harness.cases.running import (
+    Execution,
+    built,
+    cannot_compile,
+    kernel_of,
+    other_kernel,
+    serving_bytes,
+    tolerance_of,
+)
 from harness.cases.tensors import no_gradient, normal, relative, settle
 from harness.record import Forecast
 
@@ -51,10 +59,6 @@ class LayerCase(Case):
         whole = spec_of(self.model)
         group = whole.layers[0].model_copy(update={"count": 1})
         return whole.model_copy(update={"layers": (group,), "schedule": None, "vocab_size": 64, "mtp": None})
-
-    @property
-    def group(self) -> str:
-        return f"layer.{self.dtype}"
 
     def counts(self) -> Counts:
         count = (lambda op: op.flops) if self.direction == "forward" else backward
@@ -93,25 +97,32 @@ class LayerCase(Case):
         def plain(x: Tensor, layer: Any = layer, kernel: Any = used) -> Tensor:
             return layer(x, Step(positions, kernel=kernel, stream=x))
 
-        forward = torch.compile(plain, dynamic=False) if self.execution == "compiled" else plain
-        other: Literal["eager", "sdpa"] = "sdpa" if self.execution == "eager" else "eager"
+        forward = plain
+        if self.execution == "compiled":
+            cannot_compile(device)
+            forward = torch.compile(plain, dynamic=False)
 
         def right() -> list[Tensor]:
             wide, y = deepcopy(layer).double(), x.detach().double().requires_grad_()
-            out = plain(y, wide, other)
+            out = plain(y, wide, other_kernel(self.execution))
             if self.direction == "forward":
                 return [out]
             return list(torch.autograd.grad(out, (y, *wide.parameters()), gradient.double()))
 
         run: Any = no_gradient(lambda: forward(x))
         if self.direction == "backward":
-            out, read = forward(x), (x, *layer.parameters())
+            from torch._functorch import config
+
+            read = (x, *layer.parameters())
+            # A compiled backward pass may otherwise write into what forward kept, and then runs only once.
+            with config.patch(donated_buffer=False):
+                out = forward(x)
             run = lambda: torch.autograd.grad(out, read, gradient, retain_graph=True)  # noqa: E731
         return Ready(
             run=run,
             check=lambda: _largest(run(), right()),
             tolerance=tolerance_of(spec, self.dtype),
-            graphable=self.direction == "forward" and getattr(spec.layers[0].channel, "kind", "") != "moe",
+            graphable=self.direction == "forward" and not routed(spec),
         )
 
 

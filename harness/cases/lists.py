@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from harness.cases.attention import AttentionCase, DecodeAttentionCase
+from harness.cases.attentions import attention
 from harness.cases.case import Case
+from harness.cases.decoding import DecodeCase
 from harness.cases.layer import LayerCase
 from harness.cases.matmul import MatmulCase
 from harness.cases.parallel import CollectiveCase, ParallelTrainingCase
 from harness.cases.passes import FUNCTIONS, ONE_WAY, PassCase
-from harness.cases.passing import DecodeCase, ForwardCase, PrefillCase
+from harness.cases.passing import ForwardCase, PrefillCase
 from harness.cases.training import TrainingCase
-from harness.kernels import KERNELS
 from harness.record import Environment
 
 Dtype = Literal["fp32", "bf16"]
@@ -23,27 +24,34 @@ OTHERS = ("tiny-bert", "tiny-translator", "tiny-vit")
 
 
 def quick(environment: Environment) -> list[Case]:
-    """A little of everything, small enough to end within two minutes on two CPU cores."""
+    """A little of everything, small enough to end within two minutes on two CPU cores; the most telling cases first."""
     fp32: Any = {"dtype": "fp32"}
     return [
-        *(MatmulCase(m, n, k, **fp32) for m, n, k in ((256, 768, 768), (512, 512, 512), (64, 2048, 512))),
-        MatmulCase(512, 512, 512, dtype="bf16"),
-        MatmulCase(512, 512, 512, layout="nn", **fp32),
-        MatmulCase(512, 512, 512, layout="tn", **fp32),
-        *(PassCase(each, 2**18, "fp32") for each in ("copy", "layernorm", "gelu", "softmax", "cross_entropy")),
-        PassCase("layernorm", 2**18, "fp32", "backward"),
-        PassCase("adamw", 2**18, "fp32"),
+        TrainingCase("tiny-gpt", 64, 2, "fp32"),
+        ForwardCase("tiny-gpt", 64, 2, "fp32"),
+        MatmulCase(512, 512, 512, **fp32),
         AttentionCase("sdpa_flash", 256, 4, 64, **fp32),
+        DecodeCase("tiny-gqa", 128, 2, "fp32"),
+        PassCase("copy", 2**18, "fp32"),
+        PassCase("layernorm", 2**18, "fp32"),
+        PassCase("softmax", 2**18, "fp32"),
+        MatmulCase(512, 512, 512, dtype="bf16"),
         AttentionCase("reference", 256, 4, 64, **fp32),
         AttentionCase("sdpa_flash", 256, 4, 64, direction="backward", **fp32),
         DecodeAttentionCase("sdpa_flash", 512, 8, 64, kv_heads=2, **fp32),
-        LayerCase("tiny-gpt", 64, 2, "fp32"),
-        *(ForwardCase(model, 64, 2, "fp32") for model in ("tiny-gpt", "tiny-gqa", "tiny-moe")),
-        ForwardCase("tiny-vit", 1, 2, "fp32"),
-        TrainingCase("tiny-gpt", 64, 2, "fp32"),
         TrainingCase("tiny-llama", 64, 2, "bf16"),
         PrefillCase("tiny-gqa", 64, 2, "fp32"),
-        DecodeCase("tiny-gqa", 128, 2, "fp32"),
+        LayerCase("tiny-gpt", 64, 2, "fp32"),
+        MatmulCase(512, 512, 512, layout="nn", **fp32),
+        MatmulCase(512, 512, 512, layout="tn", **fp32),
+        MatmulCase(256, 768, 768, **fp32),
+        MatmulCase(64, 2048, 512, **fp32),
+        PassCase("cross_entropy", 2**18, "fp32"),
+        PassCase("adamw", 2**18, "fp32"),
+        PassCase("gelu", 2**18, "fp32"),
+        PassCase("layernorm", 2**18, "fp32", "backward"),
+        *(ForwardCase(model, 64, 2, "fp32") for model in ("tiny-gqa", "tiny-moe")),
+        ForwardCase("tiny-vit", 1, 2, "fp32"),
         *([CollectiveCase("all_reduce", 2**20)] if environment.device == "cpu" else []),
     ]
 
@@ -66,34 +74,6 @@ def kernels(environment: Environment) -> list[Case]:
     if gpu:
         found += [MatmulCase(n, n, n, dtype="tf32") for n in (2048, 8192)]
         found += [MatmulCase(1, 14336, 4096, cache="cold"), MatmulCase(1024, 4096, 4096, cache="cold")]
-    return found
-
-
-def attention(environment: Environment) -> list[Case]:
-    """Every backend, forward and backward, with and without shared keys, and over caches of several lengths."""
-    gpu = environment.device == "cuda"
-    dtype: Dtype = "bf16" if gpu else "fp32"
-    lengths = (512, 2048, 8192) if gpu else (128, 512)
-    heads, d_head, batch = (32, 128, 2) if gpu else (4, 64, 1)
-    softmax = [name for name, each in KERNELS.items() if each.function == "softmax" and "decode" not in name]
-    found: list[Case] = []
-    for backend in (*softmax, "linear"):
-        # What writes every score to memory, or runs in Python, is not asked for the longest.
-        for seq in lengths if backend.startswith(("sdpa", "flash", "flex", "triton")) else lengths[:-1]:
-            for kv_heads in (None, heads // 4):
-                forward = AttentionCase(backend, seq, heads, d_head, batch, kv_heads, dtype=dtype)
-                found += [forward]
-                found += [
-                    AttentionCase(backend, seq, heads, d_head, batch, kv_heads, dtype=dtype, direction="backward")
-                ]
-    found += [AttentionCase("sdpa_flash", lengths[1], heads, d_head, batch, causal=False, dtype=dtype)]
-    found += [
-        AttentionCase(each, lengths[1], heads, d_head, batch, window=64, dtype=dtype) for each in ("flex", "tiled")
-    ]
-    for backend in ("sdpa_flash", "sdpa_math", "triton_decode", "flash_attn"):
-        for context in (1024, 8192, 32768) if gpu else (256, 2048):
-            for size in (1, 16):
-                found.append(DecodeAttentionCase(backend, context, heads, d_head, size, heads // 4, dtype=dtype))
     return found
 
 
@@ -125,37 +105,43 @@ def _on_cpu() -> Iterator[Case]:
 
 
 def _on_gpu(environment: Environment) -> Iterator[Case]:
-    """What fits: a training step of 1.5B takes most of 80 GB. Batches from small to large, so that what does not fit is
-    found out once."""
+    """What fits: a training step of 1.5B takes most of 80 GB. The cases that tell most come first; compiling one takes
+    up to a minute or two. Batches grow, so that what does not fit is found out once."""
     large = environment.memory >= 60 * 2**30
-    for model in ("gpt2", "gpt2-medium", "llama-3.2-1b"):
-        yield LayerCase(model, 1024, 8, "bf16", "compiled")
-        yield LayerCase(model, 1024, 8, "bf16", "compiled", "backward")
-        yield ForwardCase(model, 1024, 8, "bf16", "compiled")
-    for batch in (8, 32, 64):
-        yield TrainingCase("gpt2", 1024, batch, "bf16-mixed", "compiled")
+    yield TrainingCase("gpt2", 1024, 32, "bf16-mixed", "compiled")
+    if large:
+        yield DecodeCase("llama-3-8b", 1024, 1, "bf16", "graph")
+        yield TrainingCase("gpt-1.5b", 2048, 4, "bf16-mixed", "compiled")
+        yield TrainingCase("gpt-1.5b", 2048, 8, "bf16-mixed", "compiled")
+    yield TrainingCase("gpt2", 1024, 64, "bf16-mixed", "compiled")
     yield TrainingCase("gpt2", 1024, 8, "bf16-mixed", "sdpa")
     yield TrainingCase("gpt2", 1024, 8, "bf16-mixed", "eager")
-    for checkpointing in ("selective", "full"):
-        yield TrainingCase("gpt2", 1024, 8, "bf16-mixed", "compiled", checkpointing)
-    for model, seq in (("bert-base", 512), ("transformer-base", 512), ("vit-base", 1)):
-        yield ForwardCase(model, seq, 32, "bf16")
-        yield TrainingCase(model, seq, 32, "bf16-mixed")
     for model in ("llama-3.2-1b", "llama-mqa-1b", "mla-2b", "moe-3b"):
         yield PrefillCase(model, 2048, 1, "bf16")
         for batch in (1, 16):
             yield DecodeCase(model, 2048, batch, "bf16")
-        if model != "moe-3b":
-            yield DecodeCase(model, 2048, 1, "bf16", "graph")
+    for model, seq in (("gpt2", 1024), ("bert-base", 512), ("transformer-base", 512), ("vit-base", 1)):
+        yield ForwardCase(model, seq, 32, "bf16")
+        if model != "gpt2":
+            yield TrainingCase(model, seq, 32, "bf16-mixed")
+    for checkpointing in ("selective", "full"):
+        yield TrainingCase("gpt2", 1024, 8, "bf16-mixed", "sdpa", checkpointing)
+    for model in ("gpt2", "gpt2-medium", "llama-3.2-1b"):
+        yield LayerCase(model, 1024, 8, "bf16", "compiled")
+        yield LayerCase(model, 1024, 8, "bf16", "compiled", "backward")
+    for model in ("llama-3.2-1b", "llama-mqa-1b", "mla-2b"):
+        yield DecodeCase(model, 2048, 1, "bf16", "graph")
     if large:
-        for batch in (1, 4, 8):
-            yield TrainingCase("gpt-1.5b", 2048, batch, "bf16-mixed", "compiled")
-        yield TrainingCase("gpt2-xl", 1024, 4, "bf16", "compiled")
-        yield TrainingCase("llama-3.2-1b", 2048, 4, "bf16-mixed", "compiled")
-        yield PrefillCase("llama-3-8b", 2048, 1, "bf16", "compiled")
-        for execution in ("sdpa", "compiled", "graph"):
+        for execution in ("sdpa", "compiled"):
             yield DecodeCase("llama-3-8b", 1024, 1, "bf16", execution)
         yield DecodeCase("llama-3-8b", 1024, 16, "bf16", "graph")
+        yield PrefillCase("llama-3-8b", 2048, 1, "bf16", "compiled")
+        yield TrainingCase("llama-3.2-1b", 2048, 4, "bf16-mixed", "compiled")
+        yield TrainingCase("gpt2-xl", 1024, 4, "bf16", "compiled")
+    for model in ("gpt2-medium", "llama-3.2-1b"):
+        yield ForwardCase(model, 1024, 8, "bf16", "compiled")
+    for checkpointing in ("selective", "full"):
+        yield TrainingCase("gpt2", 1024, 8, "bf16-mixed", "compiled", checkpointing)
 
 
 def full(environment: Environment) -> list[Case]:

@@ -41,10 +41,6 @@ class MatmulCase(Case):
     layout: Literal["nt", "nn", "tn"] = "nt"
     cache: Literal["hot", "cold"] = "hot"  # pyright: ignore[reportIncompatibleMethodOverride]
 
-    @property
-    def group(self) -> str:
-        return f"matmul.{self.dtype}"
-
     def counts(self) -> Counts:
         kernel = self._kernel()
         return {"flops": kernel.flops, "bytes": kernel.bytes}
@@ -55,6 +51,9 @@ class MatmulCase(Case):
         return 3 * self._kernel().bytes + wide
 
     def forecast(self, profile: Profile) -> Forecast | None:
+        if self.dtype == "tf32":
+            # Profiles hold products of fp32 at full precision, several times slower.
+            return None
         return of_kernel(profile, self._kernel(), "graph" if profile.kind == "cuda" else "eager")
 
     def unsupported(self, environment: Environment) -> str | None:

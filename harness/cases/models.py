@@ -30,6 +30,11 @@ def spec_of(name: str) -> ModelSpec:
     return load_model(name)
 
 
+def routed(spec: ModelSpec) -> bool:
+    """Whether tokens choose experts, so that shapes depend on what the tokens are."""
+    return any(getattr(group.channel, "kind", "") == "moe" for stack in spec.stacks for group in stack.layers)
+
+
 def own_names() -> tuple[str, ...]:
     """The names of the models that are no presets."""
     return tuple(_tables())

@@ -12,8 +12,7 @@ from calc.predict.single import exchange
 from calc.spec.fields import Dim
 from harness.cases.case import Case, Counts, Device, Ready
 from harness.cases.forecasts import of_kernel, of_model
-from harness.cases.models import spec_of
-from harness.cases.running import built, inputs
+from harness.cases.running import ModelCase, built, inputs
 from harness.cases.tensors import relative, settle
 from harness.cases.training import DECAY, RATE
 from harness.distributed import Group
@@ -103,8 +102,8 @@ class CollectiveCase(_Together):
                 _named("reduce_scatter_single", "reduce_scatter_tensor")(out, mine)
             else:
                 # In place, as gradients are summed; the mean, so that numbers stay as large however often it runs.
-                dist.all_reduce(mine)
-                return mine.div_(self.ranks)
+                dist.all_reduce(mine, dist.ReduceOp.AVG if device == "cuda" else dist.ReduceOp.SUM)
+                return mine if device == "cuda" else mine.div_(self.ranks)
             return out
 
         def error() -> float:
@@ -119,7 +118,7 @@ class CollectiveCase(_Together):
 
 
 @dataclass(frozen=True)
-class ParallelTrainingCase(_Together):
+class ParallelTrainingCase(_Together, ModelCase):
     """A training step of several ranks, `batch` sequences on each, in fp32 with fused AdamW.
 
     strategy: `ddp`, every rank holds the model and gradients are averaged; `fsdp`, weights, gradients and optimizer
@@ -127,7 +126,6 @@ class ParallelTrainingCase(_Together):
     """
 
     kind = "parallel_training"
-    step = True
     model: str
     seq: Dim
     batch: Dim = 1
@@ -136,17 +134,18 @@ class ParallelTrainingCase(_Together):
 
     def __post_init__(self) -> None:
         self._few()
-        spec = spec_of(self.model)
-        self.require("model", spec.decodes and spec.encoder is None, "a model that goes on token by token")
+        self.goes_on()
+        self.fits("seq", self.seq)
+        self.require("seq", self.seq > 1, "at least 2, so that there is a token to predict")
 
     def counts(self) -> Counts:
         sizes: dict[str, Any] = {"batch": self.batch * self.ranks, "seq": self.seq}
-        flops = estimate(spec_of(self.model), "flops.training", **sizes).value
+        flops = estimate(self.spec, "flops.training", **sizes).value
         return {"flops": float(flops), "tokens": float(self.batch * self.ranks * self.seq)}
 
     def memory(self) -> float:
         sizes: dict[str, Any] = {"batch": self.batch, "seq": self.seq}
-        peak = float(estimate(spec_of(self.model), "memory.peak", plan=Plan(recipe="fp32"), **sizes).value)
+        peak = float(estimate(self.spec, "memory.peak", plan=Plan(recipe="fp32"), **sizes).value)
         return peak * (self.ranks + 1)
 
     def forecast(self, profile: Profile) -> Forecast | None:
@@ -155,14 +154,14 @@ class ParallelTrainingCase(_Together):
         if profile.kind == "cpu":
             # Ranks on a CPU share its cores, which no profile of one process tells.
             return None
-        return of_model(profile, spec_of(self.model), phase="training", plan=plan, **asked)
+        return of_model(profile, self.spec, phase="training", plan=plan, **asked)
 
     def of_rank(self, rank: int, device: Device) -> tuple[Callable[[], Any], Callable[[], float]]:
         import torch
         import torch.distributed as dist
 
         settle("fp32")
-        model = built(spec_of(self.model), device, "fp32")
+        model = built(self.spec, device, "fp32")
         tokens = inputs(model, self.batch * self.ranks, self.seq)["inputs"]
         step = _step(self._spread(model, rank, device), tokens.chunk(self.ranks)[rank])
 
@@ -174,7 +173,7 @@ class ParallelTrainingCase(_Together):
         def error() -> float:
             """Of the losses of two steps, the second of which tells what the first did to the weights."""
             torch.manual_seed(0)
-            alone = _step(built(spec_of(self.model), device, "fp32"), tokens)
+            alone = _step(built(self.spec, device, "fp32"), tokens)
             return max(relative(run(), alone()) for _ in range(2))
 
         return run, error

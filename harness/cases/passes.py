@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -10,6 +10,7 @@ from calc.predict.single import pass_over
 from calc.spec.fields import Dim
 from harness.cases.case import Case, Counts, Device, Ready
 from harness.cases.forecasts import of_kernel
+from harness.cases.formulas import written_out
 from harness.cases.tensors import TOLERANCE, Turns, element_bytes, no_gradient, relative, settle, torch_dtype
 from harness.record import Forecast
 
@@ -64,10 +65,6 @@ class PassCase(Case):
     def __post_init__(self) -> None:
         self.require("direction", self.direction == "forward" or self.function not in ONE_WAY, "forward")
         self.require("elements", self.elements >= 2**12, "at least 4,096, so that there are a few vectors")
-
-    @property
-    def group(self) -> str:
-        return f"pass.{self.dtype}"
 
     def counts(self) -> Counts:
         return {"bytes": self._kernel().bytes}
@@ -147,9 +144,9 @@ class PassCase(Case):
         return Ready(run=optimizer.step, check=error, tolerance=TOLERANCE[self.dtype])
 
     def _error(self, made: Made, found: Tensor, item: Any) -> float:
-        if self.function == "gather":
-            return relative(found, made.weights[0][item])
-        return relative(found, written_out(self.function, made, [each.detach().double() for each in _tensors(item)]))
+        operands = [each.detach() for each in _tensors(item)]
+        wide = [each.double() if each.is_floating_point() else each for each in operands]
+        return relative(found, written_out(self.function, made, wide))
 
     @property
     def _graphable(self) -> bool:
@@ -161,31 +158,3 @@ class PassCase(Case):
 
 def _tensors(item: Any) -> tuple[Tensor, ...]:
     return item if isinstance(item, tuple) else (item,)
-
-
-def written_out(function: str, made: Made, operands: Sequence[Tensor]) -> Tensor:
-    """The same in float64: by the formula, whatever kernel the module calls; or where its other operands (angles, a
-    mask, targets) are its maker's own, by the module in that format."""
-    import torch
-
-    x = operands[0]
-    formulas: dict[str, Callable[[], Tensor]] = {
-        "copy": lambda: operands[1],
-        "add": lambda: operands[0] + operands[1],
-        "scale": lambda: operands[0] * operands[1],
-        "gelu": lambda: x * 0.5 * (1 + torch.erf(x / 2**0.5)),
-        "gelu_tanh": lambda: x * torch.sigmoid(2 * (2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)),
-        "relu": lambda: x * (x > 0),
-        "silu": lambda: x / (1 + torch.exp(-x)),
-        "sigmoid": lambda: 1 / (1 + torch.exp(-x)),
-        "swiglu": lambda: operands[0] / (1 + torch.exp(-operands[0])) * operands[1],
-        "geglu": lambda: operands[0] * 0.5 * (1 + torch.erf(operands[0] / 2**0.5)) * operands[1],
-        "rmsnorm": lambda: x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt(),
-        "layernorm": lambda: (x - x.mean(-1, keepdim=True)) / (x.var(-1, correction=0, keepdim=True) + 1e-5).sqrt(),
-    }
-    if function not in formulas:
-        return made.run(x)
-    result = formulas[function]()
-    for weight, norm in zip(made.weights, ("scale", "shift"), strict=False):
-        result = result * weight.detach().double() if norm == "scale" else result + weight.detach().double()
-    return result

@@ -5,14 +5,23 @@ torch is imported inside the functions.
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Callable
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Literal
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from calc.errors import Refused
 from calc.estimation import estimate
 from calc.memory.plan import Plan
 from calc.spec import ModelSpec
-from harness.cases.case import Device
+from harness.cases.case import Case, Device
+from harness.cases.models import routed, spec_of
+from harness.cases.parts import component_seconds
 from harness.cases.tensors import building
 
 if TYPE_CHECKING:
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
     from reference_models import Model
 
 Execution = Literal["eager", "sdpa", "compiled"]
+T = TypeVar("T")
 EXACT, WIDE = 2 * 10**8, 4 * 10**9
 """Parameters up to which a copy in fp64, and one in fp32, is made to hold results against."""
 TOLERANCE = {"fp32": 1e-3, "bf16": 5e-2, "fp16": 2e-2, "bf16-mixed": 5e-2}
@@ -29,10 +39,70 @@ ROUTED = 0.25
 """The same where experts are chosen by rounded scores: near a tie another one is as good."""
 
 
+class ModelCase(Case):
+    """A case that runs a whole model, named as `harness.cases.models.spec_of` knows it."""
+
+    step = True
+    model: str
+    dtype: str
+    execution: str
+
+    @property
+    def spec(self) -> ModelSpec:
+        return spec_of(self.model)
+
+    def fits(self, field: str, length: int) -> None:
+        """Errors: Refused, naming `field`, for sequences of a length that the model does not take."""
+        spec = self.spec
+        if not spec.reads_tokens:
+            self.require(field, length == 1, "1 for a model that reads pictures")
+            return
+        most = getattr(spec.embedding, "n_positions", None)
+        self.require(field, most is None or length <= most, f"at most the {most} positions of the model")
+
+    def goes_on(self) -> None:
+        """Errors: Refused for a model that does not go on token by token by itself."""
+        spec = self.spec
+        plain = spec.decodes and spec.encoder is None and spec.head is not None
+        self.require("model", plain, "a model that goes on token by token, without an encoder")
+
+    def compiled(self, run: Callable[[], T], device: Device) -> Callable[[], T]:
+        """`run`, compiled where `execution` says so. Experts' shapes depend on the tokens: there with breaks.
+
+        Errors: NotImplementedError where nothing can be compiled.
+        """
+        if self.execution not in ("compiled", "graph"):
+            return run
+        import torch
+
+        cannot_compile(device)
+        return torch.compile(run, dynamic=False, fullgraph=not routed(self.spec))
+
+    def taken_apart(
+        self, model: Model, run: Callable[[], Any], device: Device
+    ) -> Callable[[], dict[str, float]] | None:
+        """What `Ready.components` is; None where components are fused with each other."""
+        fused = self.execution in ("compiled", "graph")
+        return None if fused else lambda: component_seconds(model, run, device)
+
+
+def cannot_compile(device: Device) -> None:
+    """Errors: NotImplementedError with the reason where torch.compile cannot make kernels: it writes Triton for GPUs,
+    and C++ with Python's headers for CPUs."""
+    if device == "cuda":
+        if find_spec("triton") is None:
+            raise NotImplementedError("torch.compile: there is no Triton")
+        return
+    compiler = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
+    if shutil.which(compiler) is None:
+        raise NotImplementedError(f"torch.compile: there is no C++ compiler ({compiler})")
+    if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
+        raise NotImplementedError("torch.compile: there are no headers of Python (Python.h)")
+
+
 def tolerance_of(spec: ModelSpec, dtype: str) -> float:
     """How far results of the model may be from those in a wider format."""
-    routed = any(getattr(group.channel, "kind", "") == "moe" for group in spec.layers)
-    return ROUTED if routed and dtype != "fp32" else TOLERANCE[dtype]
+    return ROUTED if routed(spec) and dtype != "fp32" else TOLERANCE[dtype]
 
 
 def built(spec: ModelSpec, device: Device, dtype: str) -> Model:
@@ -66,18 +136,22 @@ def kernel_of(execution: str) -> Literal["eager", "sdpa"]:
     return "eager" if execution == "eager" else "sdpa"
 
 
-def other_way(model: Model, execution: str) -> tuple[Model, Literal["eager", "sdpa"]]:
-    """What a result is held against: a wider copy of the model, and the attention kernel that was not used."""
+def other_kernel(execution: str) -> Literal["eager", "sdpa"]:
+    """The attention kernel that does not."""
+    return "sdpa" if execution == "eager" else "eager"
+
+
+def wider(model: Model) -> Model:
+    """A wider copy of the model to hold results against; of one that is too large for that, itself."""
     import torch
 
     parameters = sum(each.numel() for each in model.parameters())
-    kernel = "sdpa" if execution == "eager" else "eager"
     if parameters > WIDE:
-        return model, kernel
-    return deepcopy(model).to(torch.float64 if parameters <= EXACT else torch.float32), kernel
+        return model
+    return deepcopy(model).to(torch.float64 if parameters <= EXACT else torch.float32)
 
 
-def moved(arguments: dict[str, Any], model: nn.Module) -> dict[str, Any]:
+def converted(arguments: dict[str, Any], model: nn.Module) -> dict[str, Any]:
     """Arguments in the number format of a model's weights."""
     dtype = next(model.parameters()).dtype
     return {name: each.to(dtype) if each.is_floating_point() else each for name, each in arguments.items()}

@@ -67,6 +67,13 @@ def relative(found: Tensor, right: Tensor) -> float:
     return error if error == error else float("inf")
 
 
+def sets_of(nbytes: float, device: str, cold: bool) -> int:
+    """How many sets of inputs of `nbytes` take turns."""
+    if not cold and device != "cpu":
+        return 1
+    return max(min(ceil(FAR / max(nbytes, 1)), SETS if cold else FEW), 1)
+
+
 class Turns(Generic[T]):
     """Several sets of inputs, of which one at a time is used.
 
@@ -76,8 +83,7 @@ class Turns(Generic[T]):
 
     def __init__(self, make: Callable[[int], T], nbytes: float, device: Device, cold: bool) -> None:
         self.own = device == "cpu"
-        count = min(ceil(FAR / max(nbytes, 1)), SETS if cold else FEW) if cold or self.own else 1
-        self.sets: Sequence[T] = [make(seed) for seed in range(max(count, 1))]
+        self.sets: Sequence[T] = [make(seed) for seed in range(sets_of(nbytes, device, cold))]
         self._order: Iterator[T] = cycle(self.sets)
         self.now: T = next(self._order)
         self.rotate = self.next if cold and not self.own and len(self.sets) > 1 else None

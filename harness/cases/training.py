@@ -16,11 +16,20 @@ from calc.memory.plan import Plan
 from calc.query import Query
 from calc.spec import ModelSpec
 from calc.spec.fields import Dim
-from harness.cases.case import Case, Counts, Device, Ready
+from harness.cases.case import Counts, Device, Ready
 from harness.cases.forecasts import of_model
-from harness.cases.models import spec_of
-from harness.cases.parts import component_seconds
-from harness.cases.running import Execution, built, calc_execution, inputs, kernel_of, tolerance_of
+from harness.cases.models import routed
+from harness.cases.running import (
+    Execution,
+    ModelCase,
+    built,
+    calc_execution,
+    converted,
+    inputs,
+    kernel_of,
+    other_kernel,
+    tolerance_of,
+)
 from harness.cases.tensors import settle
 from harness.record import Forecast
 
@@ -36,7 +45,7 @@ Recipe = Literal["fp32", "bf16", "bf16-mixed"]
 
 
 @dataclass(frozen=True)
-class TrainingCase(Case):
+class TrainingCase(ModelCase):
     """One step of AdamW (fused) over `batch` sequences.
 
     dtype: a recipe of `calc.memory.precision`: `bf16` has weights and gradients in it, `bf16-mixed` casts under
@@ -45,7 +54,6 @@ class TrainingCase(Case):
     """
 
     kind = "training"
-    step = True
     model: str
     seq: Dim
     batch: Dim = 1
@@ -54,35 +62,25 @@ class TrainingCase(Case):
     checkpointing: Literal["none", "selective", "full"] = "none"
 
     def __post_init__(self) -> None:
-        spec = self.spec
-        most = getattr(spec.embedding, "n_positions", None) if spec.reads_tokens else None
-        self.require("seq", most is None or self.seq <= most, f"at most the {most} positions of the model")
-        self.require("seq", spec.reads_tokens or self.seq == 1, "1 for a model that reads pictures")
-        self.require("seq", not spec.decodes or self.seq > 1, "at least 2, so that there is a token to predict")
-
-    @property
-    def spec(self) -> ModelSpec:
-        return spec_of(self.model)
-
-    @property
-    def group(self) -> str:
-        return f"training.{self.dtype}"
+        self.fits("seq", self.seq)
+        self.require("seq", not self.spec.decodes or self.seq > 1, "at least 2, so that there is a token to predict")
 
     def counts(self) -> Counts:
         sizes: dict[str, Any] = {"batch": self.batch, "seq": self.seq}
         found = estimate(self.spec, "flops.training", checkpointing=self.checkpointing, **sizes).value
         counts = {"flops": float(found), "tokens": float(self.batch * self.seq)}
-        # PaLM's formula knows dense decoders alone; what it refuses has no such share of a peak.
+        # PaLM's formula refuses what is no plain decoder (MLA, encoders, pictures), and of experts counts all: a share
+        # of a peak would be of FLOPs that nobody executes, so neither has one.
         with suppress(Refused):
-            if not _routed(self.spec):
-                counts["model_flops"] = float(
-                    counted(self.spec, Query(phase="training", convention="palm", **sizes)).total
-                )
+            if not routed(self.spec):
+                palm = counted(self.spec, Query(phase="training", convention="palm", **sizes))
+                counts["model_flops"] = float(palm.total)
         return counts
 
     def memory(self) -> float:
-        # The check keeps another copy of the weights with gradients, in fp32.
-        return self.peak_bytes() + 8 * float(estimate(self.spec, "params").value)
+        # The check keeps another copy of the weights with gradients, in fp32, before the optimizer has any moments.
+        parameters = float(estimate(self.spec, "params").value)
+        return max(self.peak_bytes(), (10 if self.dtype == "bf16" else 12) * parameters)
 
     def peak_bytes(self) -> float:
         """The step's own, as `calc.memory` counts it."""
@@ -107,9 +105,7 @@ class TrainingCase(Case):
         settle(self.dtype)
         model = built(self.spec, device, "bf16" if self.dtype == "bf16" else "fp32")
         given = inputs(model, self.batch, self.seq)
-        loss = self.loss_of(model, given, device)
-        if self.execution == "compiled":
-            loss = torch.compile(loss, dynamic=False, fullgraph=not _routed(self.spec))
+        loss = self.compiled(self.loss_of(model, given, device), device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY, fused=True)
 
         def run() -> Tensor:
@@ -119,22 +115,23 @@ class TrainingCase(Case):
             optimizer.zero_grad(set_to_none=True)
             return found.detach()
 
-        apart = None if self.execution == "compiled" else lambda: component_seconds(model, run, device)
         return Ready(
             run=run,
             check=lambda: self._error(model, given, loss, run, device),
             tolerance=tolerance_of(self.spec, self.dtype),
-            components=apart,
+            components=self.taken_apart(model, run, device),
         )
 
     def loss_of(self, model: Model, given: dict[str, Any], device: Device, plain: bool = False) -> Callable[[], Tensor]:
-        """The objective on a batch. plain: attention by the other kernel, nothing recomputed and nothing cast."""
+        """The objective on a batch. plain: the same in another way, with the other attention kernel, and nothing cast;
+        what was kept is computed again (which also lets a large model's scores fit), and what was not is kept."""
         import torch
 
-        kernel = kernel_of(self.execution)
-        other = "sdpa" if kernel == "eager" else "eager"
-        options: dict[str, Any] = {"kernel": kernel, "checkpointing": self.checkpointing}
-        objective = objective_of(model, given, **({"kernel": other} if plain else options))
+        options: dict[str, Any] = {"kernel": kernel_of(self.execution), "checkpointing": self.checkpointing}
+        if plain:
+            again = "full" if self.checkpointing == "none" else "none"
+            options = {"kernel": other_kernel(self.execution), "checkpointing": again}
+        objective = objective_of(model, given, **options)
         mixed = self.dtype == "bf16-mixed" and not plain
 
         def loss() -> Tensor:
@@ -154,10 +151,9 @@ class TrainingCase(Case):
         model.zero_grad(set_to_none=True)
         copy, right = deepcopy(model).float(), 0.0
         # What routers are told, and which classes are drawn, depends on the whole batch.
-        rows = self.batch if _routed(self.spec) or not self.spec.reads_tokens else 1
+        rows = self.batch if routed(self.spec) or not self.spec.reads_tokens else 1
         for i in range(0, self.batch, rows):
-            row = {name: each[i : i + rows] for name, each in given.items()}
-            row = {name: each.float() if each.is_floating_point() else each for name, each in row.items()}
+            row = converted({name: each[i : i + rows] for name, each in given.items()}, copy)
             part = self.loss_of(copy, row, device, plain=True)() * rows / self.batch
             part.backward()
             right += float(part.detach())
@@ -165,7 +161,7 @@ class TrainingCase(Case):
         del copy
         expected = math.log(outcomes(self.spec))
         usual = 0.5 * expected < right < 2.5 * expected
-        return max(errors) if usual and _updates(model, run, self.dtype) else math.inf
+        return max(errors) if usual and _updates(model, run) else math.inf
 
 
 def objective_of(model: Model, given: dict[str, Any], **options: Any) -> Callable[[], Tensor]:
@@ -178,7 +174,7 @@ def objective_of(model: Model, given: dict[str, Any], **options: Any) -> Callabl
 
     spec, front = model.whole, given["inputs"]
     if spec.decodes and spec.encoder is None:
-        balance = 0.01 if _routed(spec) else 0.0
+        balance = 0.01 if routed(spec) else 0.0
         return lambda: next_token(model, front, balance=balance, **options)
     generator = torch.Generator(front.device).manual_seed(2)
     if not spec.reads_tokens:
@@ -200,10 +196,6 @@ def outcomes(spec: ModelSpec) -> int:
     return (spec.vocab_size if spec.head is not None else spec.heads[-1].d_out) or 2
 
 
-def _routed(spec: ModelSpec) -> bool:
-    return any(getattr(group.channel, "kind", "") == "moe" for group in spec.layers)
-
-
 def _gradient_norm(model: nn.Module) -> float:
     import torch
 
@@ -211,17 +203,16 @@ def _gradient_norm(model: nn.Module) -> float:
     return float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each) for each in found])))
 
 
-def _updates(model: nn.Module, run: Callable[[], Tensor], dtype: str) -> bool:
+def _updates(model: nn.Module, run: Callable[[], Tensor]) -> bool:
     """Whether a step moves the last layer's largest matrix by the learning rate, as Adam's first step does.
 
-    In bf16 a step so small is rounded away in most weights; there the loss alone must be finite.
+    bf16 cannot hold so small a step of a weight that is large; those weights are left out.
     """
     layer = model.get_submodule("layers")[-1]  # pyright: ignore[reportIndexIssue]
     watched = max(layer.parameters(), key=lambda each: each.numel())
     before = watched.detach().clone()
-    if not math.isfinite(float(run())):
+    able = (before + RATE != before) & (before - RATE != before)
+    if not math.isfinite(float(run())) or not bool(able.any()):
         return False
-    if dtype == "bf16":
-        return True
-    typical = float((watched.detach() - before).abs().median())
+    typical = float((watched.detach() - before)[able].abs().float().median())
     return 0.5 * RATE < typical < 2 * RATE

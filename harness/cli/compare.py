@@ -10,6 +10,7 @@ import click
 
 from calc.cli.output import Table, emit
 from calc.errors import printable
+from calc.units import duration
 from harness.cli.selection import nothing, selection
 from harness.compare import BY, By, Comparison, Group, Pair, Part
 from harness.compare import compare as compared
@@ -23,8 +24,9 @@ from harness.record import Run
 )
 @click.option("--worst", type=click.IntRange(0, 10_000), default=10, show_default=True, help="Cases to show.")
 @click.option("--every", is_flag=True, help="All runs of a case, not only the latest on each device.")
+@click.option("--unstable", is_flag=True, help="Times too that moved too much to be relied on.")
 @click.option("--json", "fmt", flag_value="json", default="table", help="One object a group and line.")
-def compare(runs: list[Run], results: Path, by: By, worst: int, every: bool, fmt: str) -> None:
+def compare(runs: list[Run], results: Path, by: By, worst: int, every: bool, unstable: bool, fmt: str) -> None:
     """Compare what was measured with what had been predicted before.
 
     The error of a case is |predicted - measured| / measured; MAPE is the mean over a group, `ratio` the geometric mean
@@ -36,7 +38,7 @@ def compare(runs: list[Run], results: Path, by: By, worst: int, every: bool, fmt
       python -m harness compare
       python -m harness compare --suite quick --by dtype --json
     """
-    found = compared(runs, by, every)
+    found = compared(runs, by, every, unstable=unstable)
     if not found.pairs:
         if fmt == "table":
             click.echo(nothing(results) + _left_out(found.left_out, "; "))
@@ -120,11 +122,3 @@ def _left_out(reasons: Mapping[str, int], before: str = "") -> str:
         return ""
     each = ", ".join(f"{count:,} {printable(reason)}" for reason, count in sorted(reasons.items()))
     return f"{before}left out: {each}"
-
-
-def duration(seconds: float) -> str:
-    """Three or four digits with a unit: 12.3 ms."""
-    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if seconds >= factor:
-            return f"{seconds / factor:,.4g} {unit}"
-    return f"{seconds * 1e9:,.4g} ns"

@@ -10,7 +10,7 @@ import click
 from calc.cli.output import Table, emit
 from calc.units import binary
 from harness.environment import probe
-from harness.limits import catalogued
+from harness.measuring.limits import catalogued
 from harness.record import Environment
 from harness.store import RESULTS
 

@@ -8,8 +8,8 @@ import click
 
 from calc.cli.output import Table, emit
 from calc.errors import Refused, printable
-from harness.cli.compare import duration
-from harness.cli.selection import load, results
+from calc.units import duration
+from harness.cli.selection import fits, load, results
 from harness.diff import Change, Difference, difference, side
 
 
@@ -17,6 +17,7 @@ from harness.diff import Change, Difference, difference, side
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @results
+@click.option("--device", help="Only this device, as `runs/` calls it, or the beginning of one.")
 @click.option(
     "--least",
     type=click.FloatRange(0, 10),
@@ -26,7 +27,7 @@ from harness.diff import Change, Difference, difference, side
 )
 @click.option("--all", "every", is_flag=True, help="Show cases that are the SAME too.")
 @click.option("--json", "fmt", flag_value="json", default="table", help="One object a case and line.")
-def diff(a: str, b: str, results: Path, least: float, every: bool, fmt: str) -> int:
+def diff(a: str, b: str, results: Path, device: str | None, least: float, every: bool, fmt: str) -> int:
     """Compare the latest measured runs of the cases that A and B both have. Each is a device or a commit that has
     results, the beginning of its name, or a folder of results.
 
@@ -39,7 +40,7 @@ def diff(a: str, b: str, results: Path, least: float, every: bool, fmt: str) -> 
       python -m harness diff nvidia-h100 nvidia-h200 --all
       python -m harness diff results ../other/results --least 0.05 --json
     """
-    runs = load(results)
+    runs = [run for run in load(results) if fits(run, device)]
     if not runs and not (Path(a).is_dir() and Path(b).is_dir()):
         raise Refused("--results", "runs, such as `python -m harness run` makes", f"none under {results}")
     found = difference(side(a, runs, load), side(b, runs, load), least)

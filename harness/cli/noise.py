@@ -17,7 +17,7 @@ from harness.cli.selection import results
 from harness.environment import probe
 from harness.gating.noise import CASES, PLANTED, Noise, Try, keep, self_test, summary
 from harness.progress import Left
-from harness.runner import choose_cases
+from harness.running.runner import choose_cases
 
 
 @click.command(short_help="Try the gate's rule on this machine: nothing is SLOWER, and a planted slowdown is.")

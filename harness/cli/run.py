@@ -8,20 +8,24 @@ from typing import Any
 import click
 
 from calc.cli.output import Table, emit
-from calc.units import si
+from calc.units import duration, si
 from harness.cases.case import Case
 from harness.cli.interrupting import terminated_as_interrupted
-from harness.jobs import JobObserver
-from harness.observer import Cancelled, for_stderr, seconds
-from harness.process import Worker
+from harness.cli.scaling import scaling
+from harness.profiling.first import profile_first
 from harness.record import Run
-from harness.runner import TIMEOUT, Plan, Summary, choose_cases, find_profile, sweep
+from harness.running.jobs import JobObserver
+from harness.running.observer import Cancelled, for_stderr
+from harness.running.process import Worker
+from harness.running.runner import TIMEOUT, Plan, Summary, choose_cases, find_profile, sweep
 from harness.store import RESULTS
-from harness.suites import BUDGETS, SUITES, suite_cases
+from harness.suites import SUITES, budget, suite_cases
 
 
 @click.command(short_help="Measure a suite of cases, each predicted first.")
-@click.option("--suite", type=click.Choice(list(SUITES)), default="quick", show_default=True, help="Which cases.")
+@click.option(
+    "--suite", type=click.Choice([*SUITES, "scaling"]), default="quick", show_default=True, help="Which cases."
+)
 @click.option(
     "--case", "pattern", metavar="PATTERN", help="Only cases whose id holds this; * and ? stand for anything."
 )
@@ -31,6 +35,12 @@ from harness.suites import BUDGETS, SUITES, suite_cases
     "--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Where results go."
 )
 @click.option("--profile", metavar="FILE", help="What predicts. [default: profiles/DEVICE.json of the results]")
+@click.option(
+    "--profile-time",
+    type=click.FloatRange(1, 3600),
+    metavar="SECONDS",
+    help="First measure a profile of this machine for so long.",
+)
 @click.option(
     "--timeout", type=click.FloatRange(1, 86400), default=TIMEOUT, show_default=True, help="Seconds of a case at most."
 )
@@ -44,12 +54,15 @@ def run(
     device: str | None,
     results: Path,
     profile: str | None,
+    profile_time: float | None,
     timeout: float,
     listed: bool,
     fmt: str,
     job: str | None,
 ) -> int:
     """Run the cases of a suite one after the other in a child process; add a line a case to RESULTS/runs/DEVICE/.
+
+    `scaling` trains tiny models instead, adds their losses to RESULTS/scaling/DEVICE/runs.csv and fits a law to them.
 
     A second start goes on where the first one ended. A crash, an endless loop or a lack of memory costs one case.
     Exit status: 0 done, 1 a case crashed, ran out of memory or out of time, 2 refused, 130 interrupted.
@@ -59,17 +72,24 @@ def run(
       python -m harness run
       python -m harness run --suite kernels --case matmul --json
       python -m harness run --suite full --list
+      python -m harness run --suite scaling
     """
+    if suite == "scaling":
+        with terminated_as_interrupted():
+            given = {"case": pattern, "profile": profile, "profile_time": profile_time, "job": job}
+            return scaling(results, device, fresh, listed, fmt, **given)
     observer = JobObserver(job, results) if job else for_stderr()
     with terminated_as_interrupted():
         try:
+            if profile_time is not None and not listed:
+                profile_first(profile_time, device, results, observer)
             with Worker(device, observer.tick) as worker:  # pyright: ignore[reportArgumentType]
                 cases = choose_cases(suite_cases(suite, worker.environment), pattern)
                 if listed:
                     _list(cases, suite, fmt)
                     return 0
                 speed = find_profile(profile, results, worker)
-                plan = Plan(cases, suite, results, speed, fresh, timeout, BUDGETS.get(suite))
+                plan = Plan(cases, suite, results, speed, fresh, timeout, budget(suite, worker.environment))
                 summary = sweep(plan, worker, observer)
         except Cancelled:
             observer.end(interrupted=True)
@@ -98,14 +118,14 @@ def _row(run: Run) -> tuple[str, ...]:
     measured, forecast = run.measurement, run.forecast
     time = half = ratio = rate = "–"
     if measured is not None:
-        time, half = seconds(measured.seconds), f"{(measured.high - measured.low) / 2 / measured.seconds:.1%}"
+        time, half = duration(measured.seconds), f"{measured.width / 2:.1%}"
         if forecast is not None:
             ratio = f"{measured.seconds / forecast.seconds:.3f}"
         for name, unit in (("tokens", "tok/s"), ("flops", "FLOP/s"), ("bytes", "B/s")):
             if f"{name}_per_second" in run.metrics:
                 rate = si(run.metrics[f"{name}_per_second"], unit)
                 break
-    return run.status, run.case, time, half, seconds(forecast.seconds) if forecast else "–", ratio, rate, run.reason
+    return run.status, run.case, time, half, duration(forecast.seconds) if forecast else "–", ratio, rate, run.reason
 
 
 def _note(summary: Summary, results: Path) -> str:
@@ -113,7 +133,9 @@ def _note(summary: Summary, results: Path) -> str:
     if summary.known:
         words.append(f"{summary.known} measured before (--fresh measures them again)")
     if summary.left:
-        words.append(f"{summary.left} left out for want of time (the next start goes on)")
+        words.append(f"{summary.left} left out for want of time")
     if summary.interrupted:
-        words.append("interrupted (the next start goes on)")
-    return f"{', '.join(words) or 'nothing to do'}; results in {results / 'runs'}"
+        words.append("interrupted")
+    open_ends = summary.interrupted or summary.left or "unstable" in summary.statuses
+    goes_on = "; the next start goes on with the rest" if open_ends else ""
+    return f"{', '.join(words) or 'nothing to do'}{goes_on}; results in {results / 'runs'}"

@@ -26,15 +26,25 @@ results = click.option(
 
 
 def selection(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--results`, `--device`, `--suite` and `--commit`, passed on as `runs: list[Run]`, and as `results`."""
+    """`--results` and options that choose among the runs in it, passed on as `runs: list[Run]`, and as `results`."""
 
     @results
     @click.option("--device", help="Only this device, as `runs/` calls it, or the beginning of one.")
     @click.option("--suite", help="Only runs of this suite.")
     @click.option("--commit", help="Only runs of this commit, or the beginning of one.")
+    @click.option("--model", help="Only cases of this model.")
+    @click.option("--backend", help="Only cases of this attention backend.")
     @wraps(function)
-    def chosen(results: Path, device: str | None, suite: str | None, commit: str | None, **rest: Any) -> Any:
-        found = [run for run in load(results) if _fits(run, device, suite, commit)]
+    def chosen(
+        results: Path,
+        device: str | None,
+        suite: str | None,
+        commit: str | None,
+        model: str | None,
+        backend: str | None,
+        **rest: Any,
+    ) -> Any:
+        found = [run for run in load(results) if fits(run, device, suite, commit, model, backend)]
         return function(runs=found, results=results, **rest)
 
     return chosen
@@ -55,12 +65,22 @@ def load(results: Path) -> list[Run]:
     return runs
 
 
-def _fits(run: Run, device: str | None, suite: str | None, commit: str | None) -> bool:
+def fits(
+    run: Run,
+    device: str | None = None,
+    suite: str | None = None,
+    commit: str | None = None,
+    model: str | None = None,
+    backend: str | None = None,
+) -> bool:
+    """Whether a run is one of those asked for. device, commit: or the beginning of one; None: any."""
     environment = run.environment
     return (
         (device is None or environment.slug.startswith(device))
         and (suite is None or run.suite == suite)
         and (commit is None or (environment.commit or "").startswith(commit))
+        and (model is None or run.params.get("model") == model)
+        and (backend is None or run.params.get("backend") == backend)
     )
 
 

@@ -46,7 +46,8 @@ class LatentNaive(Latent):
         import torch
 
         latents, rotary = k.split((shape.kv_rank, shape.d_rope), -1)
-        expanded = latents @ v
+        # One product of all tokens with all heads' matrices: a product for each sequence would copy the matrices.
+        expanded = torch.einsum("bkr,hre->bhke", latents.squeeze(1), v)
         keys, values = expanded.split((shape.d_head - shape.d_rope, shape.d_value), -1)
         keys = torch.cat((keys, rotary.expand(-1, shape.heads, -1, -1)), -1)
         return _weights(q @ keys.mT, shape) @ values
@@ -65,11 +66,11 @@ class LatentAbsorbed(Latent):
         to_keys, to_values = v.split((shape.d_head - shape.d_rope, shape.d_value), -1)
         plain, rotary = q.split((shape.d_head - shape.d_rope, shape.d_rope), -1)
         # [batch, heads, seq, kv_rank + d_rope]: heads lie below one another against the one shared key.
-        asked = torch.cat((plain @ to_keys.mT, rotary), -1)
+        asked = torch.cat((torch.einsum("bhsd,hrd->bhsr", plain, to_keys), rotary), -1)
         scores = (asked.flatten(1, 2)[:, None] @ k.mT).view(shape.batch, shape.heads, shape.seq, shape.keys)
         weights = _weights(scores, shape).view(shape.batch, 1, shape.heads * shape.seq, shape.keys)
         mixed = (weights @ k[..., : shape.kv_rank]).view(shape.batch, shape.heads, shape.seq, -1)
-        return mixed @ to_values
+        return torch.einsum("bhsr,hrd->bhsd", mixed, to_values)
 
 
 def _weights(scores: Tensor, shape: AttentionShape) -> Tensor:

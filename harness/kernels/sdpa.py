@@ -29,12 +29,12 @@ class Sdpa(Backend):
         from torch.nn import functional
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        mask, causal = self._mask(shape, q.device)
+        mask, causal = self.mask(shape, q.device)
         groups = {"enable_gqa": True} if shape.group != 1 else {}
         with sdpa_kernel(getattr(SDPBackend, self.kernel)):
             return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, **groups)
 
-    def _mask(self, shape: AttentionShape, device: torch.device) -> tuple[Tensor | None, bool]:
+    def mask(self, shape: AttentionShape, device: torch.device) -> tuple[Tensor | None, bool]:
         """(a mask, whether is_causal says it): is_causal is aligned at the top left, ours at the bottom right.
 
         One query that stands last sees every key, so that a decode step needs no mask.
@@ -67,7 +67,10 @@ class SdpaEfficient(Sdpa):
 
 
 class SdpaFlash(Sdpa):
-    """FlashAttention-2 in PyTorch on CUDA, and its counterpart for CPUs, which takes masks and fp32 too."""
+    """FlashAttention-2 in PyTorch on CUDA, and its counterpart for CPUs, which takes masks and fp32 too.
+
+    On CUDA its causal mask is aligned at the bottom right, as torch.nn.attention.bias.causal_lower_right passes it on.
+    """
 
     name = "sdpa_flash"
     title = "PyTorch SDPA, FlashAttention"
@@ -81,6 +84,14 @@ class SdpaFlash(Sdpa):
         if on(device) == "cpu":
             return None
         return _plain_cuda(shape) or ("needs d_head up to 256" if shape.d_head > 256 else None)
+
+    def mask(self, shape: AttentionShape, device: torch.device) -> tuple[Tensor | None, bool]:
+        """On CUDA it has a causal mask at the bottom right too, and no other mask that it could be given."""
+        if device.type == "cuda" and continues(shape):
+            from torch.nn.attention.bias import causal_lower_right
+
+            return causal_lower_right(shape.seq, shape.keys), False
+        return super().mask(shape, device)
 
 
 class SdpaCudnn(Sdpa):
@@ -97,7 +108,14 @@ class SdpaCudnn(Sdpa):
             return reason
         if shape.d_head % 8 or shape.d_value % 8 or max(shape.d_head, shape.d_value) > 256:
             return "needs head widths that are multiples of 8, up to 256"
+        if continues(shape):
+            return "has no causal mask of queries that continue a cache"
         return _plain_cuda(shape)
+
+
+def continues(shape: AttentionShape) -> bool:
+    """Whether several causal queries continue a cache, so that their mask is no lower triangle from the top left."""
+    return shape.causal and shape.offset != 0 and shape.seq != 1
 
 
 def _plain_cuda(shape: AttentionShape) -> str | None:
@@ -106,6 +124,4 @@ def _plain_cuda(shape: AttentionShape) -> str | None:
         return f"has no {shape.dtype} on CUDA"
     if shape.window is not None or shape.lengths is not None:
         return "takes no mask of its own on CUDA"
-    if shape.causal and shape.offset != 0 and shape.seq != 1:
-        return "has no causal mask of queries that continue a cache on CUDA"
     return "has no queries that see no key" if has_empty_rows(shape) else None

@@ -28,6 +28,17 @@ class Fused(NamedTuple):
     causal: bool = True
 
 
+SDPA = {0: "sdpa_math", 1: "sdpa_flash", 2: "sdpa_efficient", 3: "sdpa_cudnn"}
+"""torch.nn.attention.SDPBackend -> the backend of harness.kernels that is held to it."""
+
+
+def chosen(device: str, dtype: str) -> str:
+    """The backend that PyTorch chooses by itself for causal attention, which is what is measured here."""
+    formats = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+    q = torch.zeros(1, 4, 256, 64, device=device, dtype=formats[dtype])
+    return SDPA.get(int(torch._fused_sdp_choice(q, q, q, None, 0.0, True)), "sdpa")  # pyright: ignore[reportPrivateImportUsage]
+
+
 def prompts(reach: Reach, count: int, flops: float) -> list[Fused]:
     """`count` shapes: of models with and without shared keys, a few without a mask."""
     found = []

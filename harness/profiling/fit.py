@@ -17,7 +17,7 @@ from calc.predict.profile import Fit, Launch, Profile, Provenance
 from calc.predict.residual import Spread
 from calc.predict.smooth import SmoothAttention, SmoothDecode, SmoothGemm
 from calc.spec.hardware import Device
-from harness.limits import catalogued
+from harness.measuring.limits import catalogued
 from harness.profiling.samples import Samples
 from harness.record import Environment
 
@@ -47,7 +47,8 @@ def profile_of(samples: Samples, environment: Environment, found: Mapping[str, A
     limits = {dtype: _limits(dtype, products, passes, device, environment) for dtype in passes}
     source = f"torch {environment.torch}"
     gemm = _gemm(products, limits, source)
-    fused = _attention(samples, limits, f"{source} sdpa")
+    ran = found.get("sdpa", {})
+    fused = _attention(samples, limits, {dtype: f"{source} {ran.get(dtype, 'sdpa')}" for dtype in limits})
     spreads = {f"gemm.{name}": model.spread for name, model in gemm.items()}
     spreads |= {f"{table}.{name}": model.spread for table, models in fused.items() for name, model in models.items()}
     fits = {name: _fit(spread) for name, spread in spreads.items() if spread is not None}
@@ -119,8 +120,9 @@ def _gemm(products: Mapping[str, Points], limits: Mapping[str, Limits], source: 
     return found
 
 
-def _attention(samples: Samples, limits: Mapping[str, Limits], source: str) -> dict[str, dict[str, Any]]:
-    """Attention over prompts, back through it, and of new tokens, of the formats that have points enough."""
+def _attention(samples: Samples, limits: Mapping[str, Limits], sources: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Attention over prompts, back through it, and of new tokens, of the formats that have points enough. sources: what
+    was measured, by format; the last word is the backend that ran."""
     found: dict[str, dict[str, Any]] = {"attention": {}, "attention_backward": {}, "decode": {}}
     for dtype, each in limits.items():
         for table, group, names in (
@@ -131,7 +133,7 @@ def _attention(samples: Samples, limits: Mapping[str, Limits], source: str) -> d
             points = samples.medians(group)
             if len(points) >= _LEAST:
                 shape, seconds = _columns(names, points)
-                found[table][dtype] = _fused(table, _whole(shape), seconds, each, source)
+                found[table][dtype] = _fused(table, _whole(shape), seconds, each, sources[dtype])
     return found
 
 

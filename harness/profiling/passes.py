@@ -18,18 +18,19 @@ from harness.profiling.samples import Key, Station
 from harness.profiling.shapes import sizes_of
 from reference_models.blocks.attend import added_mask
 from reference_models.blocks.linear import ACTIVATIONS, NormLayer, wide
-from reference_models.blocks.positions import turn
+from reference_models.blocks.positions import laid, turn
 from reference_models.objectives.common import cross_entropy
 
 
 class Made(NamedTuple):
     """A pass over so many elements. run: of one input; make: one input, a tensor or several; weights: what else it
-    reads that has a gradient."""
+    reads that has a gradient; given: what else it reads that has none."""
 
     run: Callable[[Any], Tensor]
     make: Callable[[], Any]
     elements: int
     weights: tuple[Tensor, ...] = ()
+    given: tuple[Tensor, ...] = ()
 
 
 Maker = Callable[[Pool, int], Made]
@@ -96,25 +97,27 @@ def _softmax(pool: Pool, elements: int) -> Made:
         scores = scores + added_mask(mask, scores.dtype)
         return wide(scores).softmax(-1).to(scores.dtype)
 
-    return Made(run, lambda: pool.leaf(1, heads, seq, seq), heads * seq**2)
+    return Made(run, lambda: pool.leaf(1, heads, seq, seq), heads * seq**2, given=(mask,))
 
 
 def _rope(pool: Pool, elements: int) -> Made:
     heads = 4 if elements < 2**18 else 12
     seq = max(elements // (heads * _D_HEAD), 1)
-    cos, sin = (pool.take(1, 1, seq, _D_HEAD) for _ in range(2))
+    angles = pool.take(1, 1, seq, _D_HEAD // 2)
+    cos, sin = (laid(each, interleaved=False) for each in (angles.cos(), angles.sin()))
 
     def make() -> Tensor:
         return pool.leaf(1, seq, heads * _D_HEAD).unflatten(-1, (heads, _D_HEAD)).transpose(1, 2)
 
-    return Made(lambda x: turn(x, cos, sin, interleaved=False), make, heads * seq * _D_HEAD)
+    return Made(lambda x: turn(x, cos, sin, interleaved=False), make, heads * seq * _D_HEAD, given=(cos, sin))
 
 
 def _cross_entropy(pool: Pool, elements: int) -> Made:
     rows = max(elements // _VOCABULARY, 1)
     targets = torch.randint(_VOCABULARY, (1, rows), device=pool.device)
     shape = (1, rows, _VOCABULARY)
-    return Made(lambda logits: cross_entropy(logits, targets), lambda: pool.leaf(*shape), rows * _VOCABULARY)
+    elements = rows * _VOCABULARY
+    return Made(lambda logits: cross_entropy(logits, targets), lambda: pool.leaf(*shape), elements, given=(targets,))
 
 
 def _gather(pool: Pool, elements: int) -> Made:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from calc.errors import Refused
 from calc.predict.profile import Profile
-from harness.allocator import keep_freed_memory, touch
 from harness.environment import here
+from harness.measuring.allocator import keep_freed_memory, touch
 from harness.profiling.fit import profile_of
 from harness.profiling.samples import Station, collect, interleaved
 from harness.profiling.shapes import REACH, attentions, layers
@@ -55,6 +55,8 @@ def measure_profile(
     environment = here(device)
     import torch
 
+    from harness.profiling.attention import chosen
+
     target: Device = environment.device
     formats = tuple(dtypes) or DTYPES[target]
     if threads is not None:
@@ -66,6 +68,7 @@ def measure_profile(
     stations = list(_stations(target, formats))
     samples = collect(interleaved(*stations), _MEASURING * limit - (time.monotonic() - begun), told)
     found = {"threads": torch.get_num_threads(), "kept_memory": target == "cpu", **_versions(environment)}
+    found["sdpa"] = {dtype: chosen(target, dtype) for dtype in formats}
     profile = profile_of(samples, environment, found)
     if target == "cuda":
         return profile

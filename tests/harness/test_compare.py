@@ -50,6 +50,19 @@ def test_groups_may_tell_formats_apart() -> None:
     assert names == ["matmul bf16", "matmul fp32", "training", "all"]
 
 
+def test_groups_may_tell_backends_of_attention_apart() -> None:
+    runs = [
+        run("attention/a", 1.0, 1.5, params={"backend": "sdpa_flash"}),
+        run("attention/b", 1.0, 0.5, params={"backend": "tiled"}),
+        run("decode_attention/c", 1.0, 1.0, params={"backend": "tiled"}),
+        run("matmul/d", 1.0, 1.0, params={"m": 3}),
+    ]
+    groups = {group.name: group for group in compare(runs, by="backend").groups}
+    assert list(groups) == ["attention sdpa_flash", "attention tiled", "decode_attention tiled", "matmul", "all"]
+    assert groups["attention sdpa_flash"].ratio == pytest.approx(1.5)
+    assert groups["attention tiled"].mape == pytest.approx(1.0)
+
+
 def test_what_is_left_out_is_counted_with_its_reason() -> None:
     more = [
         run("matmul/e", 1.0, 1.0, status="timeout", reason="60 s"),

@@ -19,6 +19,7 @@ from calc.errors import Refused
 from calc.predict import predict
 from calc.predict.profile import read_profile
 from calc.predict.smooth import SmoothAttention, SmoothDecode, SmoothGemm
+from harness.kernels import KERNELS
 from harness.profiling.fit import left_out, profile_of
 from harness.profiling.profiler import measure_profile, write_profile
 from harness.profiling.samples import Key, Samples, Station, collect, halton, interleaved
@@ -232,6 +233,15 @@ def test_writing_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monk
         write_profile(profile.model_copy(update={"device": "Two"}), tmp_path)
     assert path.read_text() == before
     assert [each.name for each in path.parent.iterdir()] == ["cpu-one.json"]
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_the_kernel_of_attention_is_named(dtype: str) -> None:
+    """What PyTorch chooses on a CPU is its flash kernel; predictions find ratios of others to it by that name."""
+    from harness.profiling.attention import SDPA, chosen
+
+    assert chosen("cpu", dtype) == "sdpa_flash"
+    assert set(SDPA.values()) <= set(KERNELS)
 
 
 def test_unknown_formats_are_refused() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import calc
 from calc.errors import Refused
+from calc.predict.profile import shipped_profile
 from harness.cases import KINDS, lists, make
 from harness.cases.models import own_names, spec_of
 from harness.record import Environment
@@ -69,6 +70,8 @@ def test_every_case_of_every_suite_is_counted(device: Any) -> None:
         ("collective", {"op": "all_reduce", "nbytes": 9}, "nbytes: expected a multiple"),
         ("collective", {"op": "all_reduce", "nbytes": 2**20, "ranks": 2**20}, "ranks: expected"),
         ("parallel_training", {"model": "tiny-vit", "seq": 9}, "model: expected"),
+        ("parallel_training", {"model": "tiny-gpt", "seq": 1025}, "seq: expected at most the 1024 positions"),
+        ("parallel_training", {"model": "tiny-gpt", "seq": 1}, "seq: expected at least 2"),
     ],
 )
 def test_what_no_case_can_have_is_refused_in_one_line(kind: str, params: dict[str, Any], fault: str) -> None:
@@ -93,6 +96,19 @@ def test_counts_are_those_of_calc() -> None:
     cached = calc.estimate(spec, "kv_cache", batch=2, seq=40, dtype="fp32").value
     weights = calc.estimate(spec, "params").value
     assert decode["bytes"] == 4 * (weights - table + 2 * spec.d_model) + cached
+
+
+@pytest.mark.parametrize(("model", "known"), [("tiny-gqa", True), ("tiny-moe", False), ("tiny-mla", False)])
+def test_only_what_palms_formula_describes_has_model_flops(model: str, known: bool) -> None:
+    assert ("model_flops" in make("training", {"model": model, "seq": 40}).counts()) == known
+
+
+def test_a_profile_says_nothing_of_tf32() -> None:
+    profile = shipped_profile("h100-sxm")
+    assert profile is not None
+    sizes = {"m": 4096, "n": 4096, "k": 4096}
+    assert make("matmul", {**sizes, "dtype": "tf32"}).forecast(profile) is None
+    assert make("matmul", {**sizes, "dtype": "bf16"}).forecast(profile) is not None
 
 
 def test_prefill_is_forward_with_the_logits_of_one_token() -> None:

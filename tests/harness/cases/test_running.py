@@ -12,7 +12,9 @@ import torch.nn.functional as F  # noqa: E402, N812
 
 from harness.cases import make  # noqa: E402
 from harness.cases.passes import FUNCTIONS  # noqa: E402
+from harness.profiling import passes  # noqa: E402
 from reference_models.blocks.mlp import FeedForward  # noqa: E402
+from reference_models.blocks.positions import turn as right_turn  # noqa: E402
 
 TINY: dict[str, Any] = {"model": "tiny-gqa", "dtype": "fp32"}
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -75,6 +77,25 @@ def test_a_wrong_pass_is_found(direction: str, monkeypatch: pytest.MonkeyPatch) 
     assert checked(ready) > ready.tolerance
 
 
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize(
+    ("function", "wrong"),
+    [
+        ("rope", lambda x, cos, sin, interleaved: right_turn(x, cos, -sin, interleaved=interleaved)),
+        ("softmax", lambda mask, dtype: torch.zeros((), dtype=dtype)),
+        ("cross_entropy", lambda logits, targets: F.cross_entropy(logits.flatten(0, -2), targets.flatten().flip(0))),
+    ],
+)
+def test_passes_are_held_against_formulas(
+    function: str, wrong: Any, direction: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = {"rope": "turn", "softmax": "added_mask"}.get(function, function)
+    monkeypatch.setattr(passes, called, wrong)
+    params = {"function": function, "elements": 2**15, "dtype": "fp32", "direction": direction}
+    ready = make("pass", params).ready("cpu")
+    assert checked(ready) > ready.tolerance
+
+
 def checked(ready: Any) -> float:
     return ready.check()
 
@@ -111,10 +132,34 @@ def test_a_wrong_model_is_found(kind: str, params: dict[str, Any], monkeypatch: 
     assert checked(ready) > ready.tolerance
 
 
-def test_a_step_that_moves_no_weight_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "bf16-mixed"])
+def test_a_step_that_moves_no_weight_is_found(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.optim.AdamW, "step", lambda self: None)
-    ready = make("training", {**TINY, "seq": 12}).ready("cpu")
+    ready = make("training", {**TINY, "seq": 12, "dtype": dtype}).ready("cpu")
     assert checked(ready) == float("inf")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [
+        ("forward", {"model": "tiny-gpt", "seq": 16}),
+        ("training", {"model": "tiny-gpt", "seq": 16}),
+        ("prefill", {"model": "tiny-gqa", "seq": 16}),
+        ("layer", {"model": "tiny-gqa", "seq": 16, "direction": "backward"}),
+    ],
+)
+def test_what_is_compiled_gives_the_same(kind: str, params: dict[str, Any]) -> None:
+    ready = make(kind, {**params, "dtype": "fp32", "execution": "compiled"}).ready("cpu")
+    assert checked(ready) <= ready.tolerance
+    ready.run()
+
+
+@pytest.mark.parametrize("kind", ["forward", "training", "layer"])
+def test_without_a_compiler_nothing_is_compiled(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(NotImplementedError, match="no C\\+\\+ compiler"):
+        make(kind, {**TINY, "seq": 12, "execution": "compiled"}).ready("cpu")
 
 
 def test_a_step_with_a_wrong_loss_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

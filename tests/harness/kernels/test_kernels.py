@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 from hypothesis import assume, example, given, settings
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from calc.errors import Refused
 from harness.kernels import KERNELS, REFERENCES, AttentionShape
 from harness.kernels.base import has_empty_rows, needs
 from harness.kernels.inputs import random_inputs, visible
+from harness.kernels.sdpa import SdpaFlash
 from tests.harness.kernels.shapes import BOUNDS, errors, shapes
 from tests.test_imports import HEAVY, loaded_by
 
@@ -152,6 +154,24 @@ def test_unsupported_shapes_are_told_apart() -> None:
     assert KERNELS["triton_decode"].supports(replace(PLAIN, direction="forward", seq=40)).startswith("holds at most 64")
     assert KERNELS["mla_naive"].supports(PLAIN) == "needs latent attention: kv_rank and d_rope"
     assert needs(PLAIN) == {"groups", "backward"}
+
+
+def test_flash_on_a_gpu_continues_a_cache_with_a_mask_of_its_own() -> None:
+    """The bias that it is given there stands for the same mask, which PyTorch's other kernels can be given too."""
+    from torch.nn.functional import scaled_dot_product_attention
+
+    shape = AttentionShape(heads=4, kv_heads=2, seq=5, keys=9, d_head=8, causal=True, dtype="fp32")
+    flash = KERNELS["sdpa_flash"]
+    assert isinstance(flash, SdpaFlash)
+    half = replace(shape, dtype="bf16")
+    assert flash.supports(half, "cuda") is None
+    assert KERNELS["sdpa_cudnn"].supports(half, "cuda") == "has no causal mask of queries that continue a cache"
+    bias, causal = flash.mask(shape, torch.device("cuda"))
+    assert not causal
+    q, k, v = random_inputs(shape, "cpu", 0)
+    with sdpa_kernel(SDPBackend.MATH):
+        out = scaled_dot_product_attention(q, k, v, attn_mask=bias, enable_gqa=True)
+    torch.testing.assert_close(out, KERNELS["reference"].forward(q, k, v, shape))
 
 
 @settings(max_examples=40, deadline=None)

@@ -6,8 +6,9 @@ import json
 import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,18 +18,21 @@ pytest.importorskip("torch")
 import torch
 
 from calc.errors import Refused
-from harness import jobs, suites
+from harness import suites
 from harness.__main__ import COMMANDS, cli, main
+from harness.cases.case import Counts
+from harness.cli.devices import _record, _table
 from harness.environment import commit, here, probe
-from harness.ledger import Ledger, device_lock, key
-from harness.observer import Cancelled, Observer, clock, line, seconds
-from harness.process import Outcome, Worker
 from harness.record import Measurement, Sample
-from harness.runner import Plan, Summary, _Sweep, choose_cases
-from harness.store import append
-from harness.worker import classify
-from tests.harness.planted import Planted
+from harness.running import jobs
+from harness.running.ledger import Ledger, device_lock, key
+from harness.running.observer import Cancelled, Observer, clock, line
+from harness.running.process import Worker
+from harness.running.runner import SHORTEST_TIMEOUT, TIMEOUT, Plan, Summary, _Sweep, choose_cases, sweep
+from harness.running.worker import classify
+from harness.store import append, read_runs
 from tests.harness.rows import CPU, FORECAST, H100, measurement, row
+from tests.harness.running.planted import Planted
 from tests.test_imports import HEAVY, loaded_by
 
 
@@ -59,12 +63,18 @@ def test_devices_prints_the_machine(tmp_path: Path) -> None:
     assert records[-1]["device"] == "cpu"
     assert records[-1]["memory"] > 2**20
     assert records[-1]["profile"] is None
-    folder = tmp_path / "profiles"
-    folder.mkdir()
-    (folder / f"{records[0]['slug']}.json").touch()
-    table = run("devices", "--results", str(tmp_path)).output
-    assert records[0]["slug"] in table
-    assert "No profile yet" not in table
+
+
+def test_a_device_is_shown_with_its_profile(tmp_path: Path) -> None:
+    assert "No profile yet" in _table(_record(H100, tmp_path)).note
+    (tmp_path / "profiles").mkdir()
+    path = tmp_path / "profiles" / f"{H100.slug}.json"
+    path.touch()
+    table = _table(_record(H100, tmp_path))
+    assert (table.title, table.note) == (H100.slug, "")
+    assert {("profile", str(path)), ("catalogue", "h100-sxm"), ("memory", "16.0 GiB (17,179,869,184 B)")} <= set(
+        table.rows
+    )
 
 
 @pytest.mark.parametrize("command", list(COMMANDS))
@@ -73,7 +83,8 @@ def test_every_command_has_help(command: str) -> None:
 
 
 def test_neither_running_nor_reading_loads_torch() -> None:
-    loaded = loaded_by("import harness.cli.run, harness.cli.devices, harness.jobs, harness.store, harness.timing")
+    modules = ("cli.run", "cli.devices", "running.jobs", "store", "measuring.timing")
+    loaded = loaded_by("import " + ", ".join(f"harness.{module}" for module in modules))
     assert not set(HEAVY) & set(loaded)
 
 
@@ -137,16 +148,75 @@ class Standing:
     [
         (measurement(1.0, low=0.96, high=1.04), "ok", ""),
         (measurement(1.0, low=0.9, high=1.1), "unstable", "the interval of the median is 20% of it wide, above 10%"),
+        (measurement(1.0, waiting=0.02), "ok", ""),
+        (measurement(1.0, waiting=0.4), "unstable", "its threads waited for a core 40% of the time"),
+        (measurement(1.0, waiting=0.4, clock="cuda-event"), "ok", ""),
         (measurement(1.0, sample=Sample(throttle=("software power cap",))), "ok", ""),
         (measurement(1.0, sample=Sample(throttle=("hardware slowdown",))), "throttled", "hardware slowdown"),
         (measurement(1e-12), "unstable", "impossible"),
+        (measurement(0.0), "unstable", "impossible: it took no time"),
     ],
 )
 def test_what_a_measurement_is_worth(tmp_path: Path, measured: Measurement, status: str, why: str) -> None:
     turn = _Sweep(Plan([], "quick", tmp_path), Standing(H100), Observer())  # pyright: ignore[reportArgumentType]
-    found = turn._verdict(Planted("work"), {"flops": 1e9}, Outcome("ok", "", measured))
+    found = turn._verdict(Planted("work"), {"flops": 1e9}, measured)
     assert found[0] == status
     assert found[1].startswith(why)
+
+
+@dataclass(frozen=True)
+class Counted(Planted):
+    """Counts `flops`, or fails to with a text of that length."""
+
+    kind: ClassVar[str] = "counted"
+    flops: float = 1.0
+    text: int = 0
+
+    def counts(self) -> Counts:
+        if self.text:
+            raise ArithmeticError("x" * self.text)
+        return {"flops": self.flops}
+
+
+def test_counts_that_are_none_cost_their_case_and_no_more(tmp_path: Path) -> None:
+    cases = [Counted("work", flops=float("nan")), Counted("work", text=10_000), Counted("work", flops=float("inf"))]
+    plan = Plan(cases, "quick", tmp_path)
+    summary = sweep(plan, Standing(CPU), Observer())  # pyright: ignore[reportArgumentType]
+    assert [run.status for run in summary.rows] == ["crashed"] * 3
+    assert "flops is nan" in summary.rows[0].reason
+    assert summary.rows[1].reason.startswith("before it started, ArithmeticError: xxx")
+    assert [run.run for run in read_runs(tmp_path)] == [run.run for run in summary.rows]
+
+
+def test_what_the_budget_does_not_last_for_is_left_and_what_is_known_is_not(tmp_path: Path) -> None:
+    cases = [Planted("work", size) for size in (1, 2, 3)]
+    append(row(case=cases[2].id), tmp_path)
+    plan = Plan(cases, "quick", tmp_path, budget=0.0)
+    summary = sweep(plan, Standing(CPU), Observer())  # pyright: ignore[reportArgumentType]
+    assert (summary.rows, summary.known, summary.left, summary.exit_status) == ([], 1, 2, 0)
+
+
+def test_a_case_that_hangs_takes_half_of_what_is_left_of_a_budget(tmp_path: Path) -> None:
+    def timeout(**plan: Any) -> float:
+        return _Sweep(Plan([], "quick", tmp_path, **plan), Standing(CPU), Observer())._timeout()  # pyright: ignore[reportArgumentType]
+
+    assert timeout() == TIMEOUT
+    assert timeout(budget=100.0) == pytest.approx(50, abs=1)
+    assert timeout(budget=1.0) == SHORTEST_TIMEOUT
+    assert timeout(budget=100.0, timeout=3.0) == 3.0
+
+
+def test_a_sweep_that_cannot_write_gives_back_the_terminal(tmp_path: Path) -> None:
+    closed: list[bool] = []
+
+    class Watching(Observer):
+        def close(self) -> None:
+            closed.append(True)
+
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        sweep(Plan([Planted("work")], "quick", tmp_path / "file"), Standing(CPU), Watching())  # pyright: ignore[reportArgumentType]
+    assert closed == [True]
 
 
 def test_a_row_stands_for_a_case_only_where_nothing_has_changed(tmp_path: Path) -> None:
@@ -215,8 +285,6 @@ def test_what_is_left_is_what_cases_took_last_time() -> None:
 
 
 def test_times_as_people_read_them() -> None:
-    values = (2.5e-9, 1.234e-5, 9.999e-4, 0.0456, 7.891, 1234.0)
-    assert [seconds(value) for value in values] == ["2.5 ns", "12.3 µs", "1 ms", "45.6 ms", "7.89 s", "1234 s"]
     assert clock(125.7) == "2:05"
     told = line(row(measurement=measurement(0.01, low=0.0099, high=0.0101), forecast=FORECAST, reason="why"))
     assert told == "ok          matmul/m=1  10 ms ± 1.0%  predicted 1 s  why"

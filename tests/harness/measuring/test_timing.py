@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import gc
 import math
+import os
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from itertools import chain, count, cycle, repeat
@@ -16,12 +20,13 @@ pytest.importorskip("torch")
 
 import torch
 
-from harness import timing
 from harness.cases.case import Ready
-from harness.clocks import SHORTEST, Clock, choose, make_clock
-from harness.inspection import inspect
-from harness.statistics import median_interval
-from harness.timing import Effort, measure, warm_up
+from harness.measuring import timing
+from harness.measuring.clocks import SHORTEST, Clock, choose, make_clock
+from harness.measuring.inspection import inspect
+from harness.measuring.sampling import Queue
+from harness.measuring.statistics import median_interval
+from harness.measuring.timing import Effort, measure, warm_up
 
 BRIEF = Effort(goal=0.005, limit=0.05, warmup=0.05)
 
@@ -80,6 +85,34 @@ def test_sampling_ends_unconverged_at_the_time_limit() -> None:
     assert (len(samples), converged) == (3, False)
 
 
+def test_waiting_for_a_core_is_seen() -> None:
+    before = os.sched_getaffinity(0)
+    core = {min(before)}
+    busy = subprocess.Popen(
+        [sys.executable, "-c", f"import os; os.sched_setaffinity(0, {core})\nprint(flush=True)\nwhile True: pass"],
+        stdout=subprocess.PIPE,
+    )
+    assert busy.stdout is not None
+    try:
+        busy.stdout.readline()
+        os.sched_setaffinity(threading.get_native_id(), core)
+        with Queue() as crowded:
+            end = time.monotonic() + 0.5
+            while time.monotonic() < end:
+                pass
+    finally:
+        os.sched_setaffinity(threading.get_native_id(), before)
+        busy.kill()
+        busy.communicate()
+    with Queue() as idle:
+        time.sleep(0.3)
+    if crowded.share is None:
+        pytest.skip("this kernel does not tell how long threads wait")
+    assert crowded.share > 0.2
+    assert idle.share is not None
+    assert 0 <= idle.share < crowded.share
+
+
 def test_noise_is_given_more_time_before_a_row_is_unstable() -> None:
     def samples(patience: float) -> list[float]:
         noise = np.random.default_rng(1)
@@ -91,7 +124,7 @@ def test_noise_is_given_more_time_before_a_row_is_unstable() -> None:
 
         return timing._sample(Scripted(slow()), Effort(limit=0.05, patience=patience))[0]
 
-    assert len(samples(5.0)) > len(samples(1.0))
+    assert len(samples(5.0)) > 2 * len(samples(1.0))
 
 
 def test_warming_up_goes_on_until_times_are_steady() -> None:
@@ -190,6 +223,13 @@ def test_what_ran_is_named_and_its_memory_is_counted_to_the_byte() -> None:
     assert one.peak_bytes >= 2 * a.nbytes
     assert "aten::add" in one.kernels
     assert inspect(Ready(run=lambda: a @ a), "cpu").kernels[0] == "aten::mm"
+
+
+def test_what_is_inspected_is_prepared_as_what_is_timed() -> None:
+    log: list[str] = []
+    ready = Ready(run=lambda: log.append("run"), rotate=lambda: log.append("rotate"), reset=lambda: log.append("reset"))
+    inspect(ready, "cpu")
+    assert log == ["rotate", "reset", "run"]
 
 
 def test_a_backward_pass_is_seen_too() -> None:

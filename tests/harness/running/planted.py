@@ -1,4 +1,4 @@
-"""Cases that go wrong in every way, and the command line with a suite of them: `python -m tests.harness.planted …`."""
+"""Cases that go wrong in every way, and the command line with a suite of them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ class Planted(Case):
     """A sum of `size` numbers, which behaves as `does` says once it is to be made ready; `where` files are left."""
 
     kind: ClassVar[str] = "planted"
-    does: Literal[
-        "work", "segfault", "hang", "oom", "memory", "kill", "raise", "wrong", "unsupported", "breed", "exit", "late"
-    ]
+    does: Literal["work", "segfault", "hang", "oom", "kill", "raise", "wrong", "unsupported", "breed", "exit", "late"]
     size: int = 1000
     where: str | None = None
 
@@ -82,8 +80,6 @@ def fault(does: str, where: Path | None) -> None:
         import torch
 
         torch.empty(2**50)
-    elif does == "memory":
-        bytearray(2**60)
     elif does == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif does == "exit":
@@ -103,14 +99,16 @@ def _leave(where: Path | None, pid: int) -> None:
 
 def main() -> None:
     """`[--fill-at BYTES] [--cases a,b=FILE,…] ARGUMENTS`: `python -m harness ARGUMENTS` whose suite quick is those
-    cases, on a disk where files end at BYTES."""
+    cases, on a disk where files end at BYTES. Fails where this process, and not only the worker, has loaded torch."""
     import resource
 
-    from harness import runner, suites, timing
+    from harness import suites
     from harness.__main__ import main as harness_main
+    from harness.measuring import timing
+    from harness.running import runner
 
     # By the name under which the worker finds it: this module's is `__main__`.
-    from tests.harness import planted
+    from tests.harness.running import planted
 
     arguments = sys.argv[1:]
     if arguments[0] == "--fill-at":
@@ -121,7 +119,10 @@ def main() -> None:
     suites.SUITES["quick"] = lambda environment: list(cases)
     runner.KERNEL = timing.Effort(goal=0.05, limit=0.1, warmup=0.1)
     sys.argv = ["harness", *arguments[2:]]
-    harness_main()
+    try:
+        harness_main()
+    finally:
+        assert "torch" not in sys.modules
 
 
 if __name__ == "__main__":

@@ -11,15 +11,16 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from harness.cases.case import Ready
-from harness.clocks import Clock, Name, choose, make_clock
+from harness.measuring.clocks import Clock, Name, choose, make_clock
+from harness.measuring.sampling import Gpu, Queue, Sampler, find_gpu, sm_clock
+from harness.measuring.statistics import median_interval
 from harness.record import Sample
-from harness.sampling import Gpu, Sampler, find_gpu, sm_clock
-from harness.statistics import median_interval
 
 UNSTABLE = 0.10
 """An interval wider than this much of the median (20 times what is asked of a kernel, 10 times of a step) makes a row
 `unstable`. One between that and what was asked for is `ok` with `converged` false: on a machine that others use too it
-is still worth having, and its width stands in the row."""
+is still worth having, and its width stands in the row. The same share of the time spent waiting for a core is too much:
+the median is wrong by about that."""
 STEADY = 0.02
 """Two windows of warm-up that differ by less than this are steady, and so is a clock that moves by less."""
 WINDOW = 5
@@ -51,7 +52,8 @@ STEP = Effort(goal=0.01, limit=10.0, warmup=5.0)
 
 
 class Timing(NamedTuple):
-    """Seconds of one execution: median, its interval, the samples; warmup: executions before the first of them."""
+    """Seconds of one execution: median, its interval, the samples; warmup: executions before the first of them.
+    waiting, sample: as in the record."""
 
     seconds: float
     low: float
@@ -61,12 +63,8 @@ class Timing(NamedTuple):
     cache: Literal["hot", "cold"]
     converged: bool
     warmup: int
+    waiting: float | None
     sample: Sample | None
-
-    @property
-    def width(self) -> float:
-        """The interval's width as a fraction of the median."""
-        return (self.high - self.low) / self.seconds if self.seconds else 0.0
 
 
 def measure(
@@ -77,7 +75,7 @@ def measure(
     cache: Literal["hot", "cold"] = "hot",
     step: bool = False,
 ) -> Timing:
-    """Time `ready.run`. clock None: as `harness.clocks.choose` says. Imports torch.
+    """Time `ready.run`. clock None: as `harness.measuring.clocks.choose` says. Imports torch.
 
     Errors: NotImplementedError where the clock cannot time it; whatever `run` raises.
     """
@@ -85,7 +83,7 @@ def measure(
     taking = make_clock(clock or choose(ready, device, step, cache), ready, device, cache)
     with _no_collection():
         executed = warm_up(taking, device, effort, gpu)
-        with Sampler(gpu) as sampler:
+        with Sampler(gpu) as sampler, Queue() as queue:
             samples, converged = _sample(taking, effort)
     found = median_interval(samples)
     return Timing(
@@ -95,6 +93,7 @@ def measure(
         cache=cache,
         converged=converged,
         warmup=executed,
+        waiting=queue.share,
         sample=sampler.result(),
     )
 
@@ -133,19 +132,20 @@ def _sample(clock: Clock, effort: Effort) -> tuple[list[float], bool]:
     """Samples, and whether their median is known as well as was asked for."""
     begin = time.monotonic()
     samples = clock.take(3)
-    wanted = LEAST
+    wanted, limit = LEAST, effort.limit
     while True:
-        passed = time.monotonic() - begin
-        if len(samples) >= wanted:
-            if median_interval(samples).width <= effort.goal:
-                return samples, True
-            wanted = len(samples) * 5 // 4 + 1
-        if passed >= effort.limit or len(samples) >= SAMPLES:
+        passed = max(1e-9, time.monotonic() - begin)
+        full = len(samples) >= SAMPLES
+        if len(samples) >= wanted or full or passed >= limit:
             width = median_interval(samples).width
-            if width <= UNSTABLE or passed >= effort.patience * effort.limit or len(samples) >= SAMPLES:
-                return samples, len(samples) >= LEAST and width <= effort.goal
+            if len(samples) >= LEAST and width <= effort.goal:
+                return samples, True
+            limit = effort.limit * (effort.patience if width > UNSTABLE else 1.0)
+            if full or passed >= limit:
+                return samples, False
+            wanted = len(samples) * 5 // 4 + 1
         # As many as are wanted before the next look, but no more than fit into the time that is left.
-        fit = int((effort.limit - passed) / (passed / len(samples)))
+        fit = int((limit - passed) / passed * len(samples))
         samples += clock.take(max(1, min(wanted - len(samples), fit, SAMPLES - len(samples))))
 
 

@@ -1,12 +1,15 @@
-"""What a GPU says of itself through NVML: what it may do, and clocks, power and why it held back while something runs.
+"""What the machine says of itself while something runs: a GPU of clocks, power and why it held back, through NVML, and
+the kernel of how long threads waited for a core.
 
-Nothing is ever set. Without the package nvidia-ml-py (extra `gpu`), or without a driver, nothing is said.
+Nothing is ever set. Without the package nvidia-ml-py (extra `gpu`), or without a driver, nothing is said of a GPU.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import suppress
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -52,10 +55,11 @@ def find_gpu() -> Gpu | None:
     except Exception:
         # Each of them fails with an error of its own class, and none is worth a run.
         return None
-    by_id = _answer(pynvml, lambda: pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{str(uuid).removeprefix('GPU-')}"))
-    # Where torch does not tell the id, the first device is it, unless fewer are visible than there are.
-    handle = by_id or _answer(pynvml, lambda: pynvml.nvmlDeviceGetHandleByIndex(0))
-    return Gpu(pynvml, handle) if handle is not None and (by_id or pynvml.nvmlDeviceGetCount() == 1) else None
+    handle = _answer(pynvml, lambda: pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{str(uuid).removeprefix('GPU-')}"))
+    if handle is None and _answer(pynvml, pynvml.nvmlDeviceGetCount) == 1:
+        # Where torch does not tell the id, the only device there is must be it.
+        handle = _answer(pynvml, lambda: pynvml.nvmlDeviceGetHandleByIndex(0))
+    return Gpu(pynvml, handle) if handle is not None else None
 
 
 def facts(gpu: Gpu | None) -> dict[str, Any]:
@@ -140,3 +144,33 @@ class Sampler:
         """The call was renamed; older versions of the package have only the older name."""
         newer = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
         return int((newer or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
+
+
+class Queue:
+    """How long this process's threads stand in the queue for a core while the body of a `with` runs.
+
+    A time that was taken while other programs held the cores says more of them than of the case, however narrow its
+    interval is: threads of a parallel loop that take turns on one core make each sample longer by the same scheduler's
+    slices.
+    """
+
+    def __enter__(self) -> Queue:
+        self._before, self._begin = _queued(), time.monotonic_ns()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        passed = max(1, time.monotonic_ns() - self._begin)
+        waits = [after - self._before.get(thread, 0) for thread, after in _queued().items()]
+        self.share = round(max(waits) / passed, 4) if waits else None
+        """Of the thread that waited most, as a part of the time; None where the system does not tell."""
+
+
+def _queued() -> dict[str, int]:
+    """Nanoseconds that each thread of this process was ready and had no core (Linux, Documentation/scheduler/
+    sched-stats.rst, /proc/<pid>/schedstat: the second number)."""
+    found: dict[str, int] = {}
+    for path in Path("/proc/self/task").glob("*/schedstat"):
+        # A thread may end meanwhile; a kernel without these counts has no such file.
+        with suppress(OSError, ValueError, IndexError):
+            found[path.parent.name] = int(path.read_text().split()[1])
+    return found

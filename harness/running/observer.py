@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
+from calc.units import duration
 from harness.cases.case import Case
 from harness.record import Run
 
@@ -53,7 +54,10 @@ class Observer:
         """A word beside the results."""
 
     def end(self, interrupted: bool) -> None:
-        """The sweep is over."""
+        """The sweep is over, as it should be or because somebody wanted it."""
+
+    def close(self) -> None:
+        """Give back what was taken to show things, however the sweep ended."""
 
     def left(self) -> float:
         """Seconds to the end: what each case took last time, or what cases take on average in this sweep."""
@@ -119,7 +123,7 @@ class Bar(Observer):
     def note(self, text: str) -> None:
         self._bar.console.print(f"note: {text}", markup=False)
 
-    def end(self, interrupted: bool) -> None:
+    def close(self) -> None:
         if self._started:
             self._bar.stop()
 
@@ -143,19 +147,10 @@ def line(run: Run) -> str:
     """One row as a person reads it: how it ended, how long it takes, and how far the forecast was off."""
     words = [f"{run.status:<11} {run.case}"]
     if run.measurement is not None:
-        half = (run.measurement.high - run.measurement.low) / 2 / run.measurement.seconds
-        words.append(f"{seconds(run.measurement.seconds)} ± {half:.1%}")
+        words.append(f"{duration(run.measurement.seconds)} ± {run.measurement.width / 2:.1%}")
         if run.forecast is not None:
-            words.append(f"predicted {seconds(run.forecast.seconds)}")
+            words.append(f"predicted {duration(run.forecast.seconds)}")
     return "  ".join([*words, run.reason] if run.reason else words)
-
-
-def seconds(value: float) -> str:
-    """Three digits with the unit that suits: 12.3 µs, 4.56 ms, 7.89 s."""
-    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if value >= factor * 0.9995:
-            return f"{value / factor:.3g} {unit}" if value / factor < 999.5 else f"{value / factor:.0f} {unit}"
-    return f"{value / 1e-9:.3g} ns"
 
 
 def clock(value: float) -> str:

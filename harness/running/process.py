@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 from calc.errors import Refused, printable
 from harness.cases.case import Case
 from harness.environment import INSTALL, Target, child_variables
+from harness.measuring.timing import Effort
 from harness.record import Environment, Measurement, Status
-from harness.timing import Effort
 
 START = 180.0
 """Seconds that a worker may take to import torch and to find its device."""
@@ -75,6 +75,9 @@ class Worker:
 
     def run(self, case: Case, effort: Effort, timeout: float, on_stage: Callable[[str], None]) -> Outcome:
         """Have `case` measured; whatever happens to the child is an `Outcome`."""
+        if self._child is not None and self._child.poll() is not None:
+            # It ended between two cases, which is not this one's fault.
+            self.close()
         if self._child is None:
             self.environment = self._start()
         kills = oom_kills()
@@ -111,7 +114,7 @@ class Worker:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._pending, self._stage = b"", "starting"
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "harness.worker", str(os.getpid()), self._device or ""],
+            [sys.executable, "-m", "harness.running.worker", str(os.getpid()), self._device or ""],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -143,7 +146,7 @@ class Worker:
         assert self._child is not None
         requests = self._child.stdin
         assert requests is not None
-        self._so_far = None
+        self._so_far, self._stage = None, "taking the case"
         try:
             requests.write(json.dumps(request).encode() + b"\n")
             requests.flush()
@@ -177,6 +180,9 @@ class Worker:
                 if not data:
                     raise _Gone
                 self._pending += data
+            elif self._child.poll() is not None:
+                # It has ended, and a child of its own holds the pipe open.
+                raise _Gone
         line, self._pending = self._pending.split(b"\n", 1)
         return json.loads(line)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from collections import Counter
@@ -15,14 +16,14 @@ from calc.errors import Refused, printable
 from calc.units import binary
 from harness.cases.case import Case
 from harness.environment import host_memory
-from harness.ledger import Ledger, device_lock
-from harness.limits import impossible, rates
-from harness.observer import Cancelled, Observer
-from harness.process import Outcome, Worker
-from harness.record import Forecast, Run, Status
-from harness.sampling import FAULTS
+from harness.measuring.limits import catalogued, impossible, rates
+from harness.measuring.sampling import FAULTS
+from harness.measuring.timing import KERNEL, STEP, UNSTABLE, Effort
+from harness.record import LONGEST, Forecast, Measurement, Run, Status
+from harness.running.ledger import Ledger, device_lock
+from harness.running.observer import Cancelled, Observer
+from harness.running.process import Outcome, Worker
 from harness.store import RESULTS, append
-from harness.timing import KERNEL, STEP, UNSTABLE, Effort
 
 if TYPE_CHECKING:
     from calc.predict.profile import Profile
@@ -31,6 +32,10 @@ FAILED: tuple[Status, ...] = ("crashed", "oom", "timeout")
 """The statuses that make a sweep end with exit status 1."""
 TIMEOUT = 600.0
 """Seconds of one case, everything included, unless told otherwise."""
+SHORTEST_TIMEOUT = 15.0
+"""Seconds that a case is given even where the budget is all but used up."""
+BUSY = 0.5
+"""Runnable processes a core, when a sweep begins, above which it says so."""
 
 
 @dataclass(frozen=True)
@@ -93,18 +98,25 @@ class _Sweep:
         try:
             self.ledger.refresh()
             self.observer.begin(self.plan.cases, self.ledger.wall)
+            self._warn()
             for index, case in enumerate(self.plan.cases):
-                if self._seconds_left() <= 0:
-                    self.summary.left = len(self.plan.cases) - index
-                    break
                 self._turn(index, case)
         except (KeyboardInterrupt, Cancelled):
             self.summary.interrupted = True
+        finally:
+            self.observer.close()
         self.observer.end(self.summary.interrupted)
         return self.summary
 
+    def _warn(self) -> None:
+        """Say beforehand what will make rows `unstable`."""
+        load, cores = self.environment.load, self.environment.cores
+        if load is not None and load > BUSY * cores:
+            self.observer.note(f"other programs keep {load:.1f} of {cores} cores busy; times may not be worth much")
+
     def _turn(self, index: int, case: Case) -> None:
-        """One case, unless a row stands for it; no other runner measures on this device meanwhile."""
+        """One case, unless a row stands for it or the budget is used up; no other runner measures on this device
+        meanwhile."""
         forecast = self._forecast(case)
         slug = self.environment.slug
         tick, waiting = self.observer.tick, lambda: self.observer.stage("waiting for another run on this device")
@@ -113,6 +125,9 @@ class _Sweep:
             if self.ledger.is_done(case.id, forecast):
                 self.summary.known += 1
                 self.observer.known(index, case)
+                return
+            if self._seconds_left() <= 0:
+                self.summary.left += 1
                 return
             self.observer.case(index, case)
             run = self._measure(case, forecast, len(self.plan.cases) - index)
@@ -135,7 +150,7 @@ class _Sweep:
         counts: dict[str, float] = {}
         try:
             outcome = self._obstacle(case)
-            counts = {name: float(value) for name, value in case.counts().items()} if outcome is None else {}
+            counts = _counts(case) if outcome is None else {}
         except Exception as error:
             outcome = Outcome("crashed", printable(f"before it started, {type(error).__name__}: {error}"))
         if outcome is None:
@@ -145,7 +160,8 @@ class _Sweep:
         measured = outcome.measurement
         status, reason, metrics = outcome.status, outcome.reason, {}
         if measured is not None:
-            status, reason = self._verdict(case, counts, outcome)
+            status, why = self._verdict(case, counts, measured)
+            reason = "; ".join(filter(None, (why, outcome.reason)))
             metrics = rates(counts, case.params, measured, self.environment)
         return Run(
             run=uuid.uuid4().hex[:16],
@@ -156,7 +172,7 @@ class _Sweep:
             started=started,
             wall=round(time.monotonic() - begin, 3),
             status=status,
-            reason=reason,
+            reason=reason[:LONGEST],
             environment=self.worker.environment,
             flops=counts.get("flops"),
             bytes=counts.get("bytes"),
@@ -180,20 +196,20 @@ class _Sweep:
             return Outcome("skipped", f"needs about {binary(needed)} of memory, and there are {binary(there)}")
         return None
 
-    def _verdict(self, case: Case, counts: dict[str, float], outcome: Outcome) -> tuple[Status, str]:
-        """What a measurement is worth."""
-        measured = outcome.measurement
-        assert measured is not None
+    def _verdict(self, case: Case, counts: dict[str, float], measured: Measurement) -> tuple[Status, str]:
+        """What a measurement is worth, and why it is not `ok`."""
         broken = impossible(counts, case.params, measured, self.environment)
         if broken is not None:
             return "unstable", broken
         held_back = [why for why in (measured.sample.throttle if measured.sample else ()) if why in FAULTS]
         if held_back:
             return "throttled", ", ".join(held_back)
-        width = (measured.high - measured.low) / measured.seconds
-        if width > UNSTABLE:
-            return "unstable", f"the interval of the median is {width:.0%} of it wide, above {UNSTABLE:.0%}"
-        return "ok", outcome.reason
+        if measured.clock == "host" and (measured.waiting or 0.0) > UNSTABLE:
+            why = "as other programs had them (or there are more threads than cores)"
+            return "unstable", f"its threads waited for a core {measured.waiting:.0%} of the time, {why}"
+        if measured.width > UNSTABLE:
+            return "unstable", f"the interval of the median is {measured.width:.0%} of it wide, above {UNSTABLE:.0%}"
+        return "ok", ""
 
     def _seconds_left(self) -> float:
         return float("inf") if self.plan.budget is None else self.plan.budget - (time.monotonic() - self.begin)
@@ -204,7 +220,17 @@ class _Sweep:
         return effort if self.plan.budget is None else effort.within(max(0.2, self._seconds_left() / turns / 2))
 
     def _timeout(self) -> float:
-        return min(self.plan.timeout, max(10.0, self._seconds_left()))
+        """Of a budget, a case that hangs takes half of what is left, so that it is found out and others run too."""
+        return min(self.plan.timeout, max(SHORTEST_TIMEOUT, self._seconds_left() / 2))
+
+
+def _counts(case: Case) -> dict[str, float]:
+    """What `case` counts. Errors: ValueError for what is no finite number, besides whatever counting raises."""
+    counts = {name: float(value) for name, value in case.counts().items()}
+    for name, value in counts.items():
+        if not math.isfinite(value):
+            raise ValueError(f"{name} is {value}")
+    return counts
 
 
 def now() -> str:
@@ -216,7 +242,6 @@ def find_profile(reference: str | None, results: Path, worker: Worker) -> Profil
     """The profile that predicts: the one named, else the machine's own under `results`, else one that is shipped for
     its GPU; None where there is none. Errors: Refused for a file that is no profile."""
     from calc.predict.profile import profile_named, read_profile, shipped_profile
-    from harness.limits import catalogued
 
     if reference is not None:
         return profile_named(reference)

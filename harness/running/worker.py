@@ -1,8 +1,8 @@
 """The child process that measures: reads cases on stdin, one a line, and answers on what was its stdout.
 
-`python -m harness.worker PARENT DEVICE`. The protocol is JSON lines: first {"environment": …}, then for each request
-{"case": pickled, "effort": …} any number of {"stage": …}, {"so_far": …} once it is timed, and one {"measurement": …} or
-{"status": …, "reason": …, "sound": …}.
+`python -m harness.running.worker PARENT DEVICE`. The protocol is JSON lines: first {"environment": …}, then for each
+request {"case": pickled, "effort": …} any number of {"stage": …}, {"so_far": …} once it is timed, and one
+{"measurement": …} or {"status": …, "reason": …, "sound": …}.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from calc.errors import Refused
-from harness.allocator import keep_freed_memory
 from harness.cases.case import Case, Ready
 from harness.environment import here
-from harness.inspection import inspect
-from harness.process import die_with_parent
+from harness.measuring.allocator import keep_freed_memory
+from harness.measuring.inspection import inspect
+from harness.measuring.timing import Effort, Timing, measure
 from harness.record import Measurement, Status
-from harness.timing import Effort, Timing, measure
+from harness.running.process import die_with_parent
 
 Report = Callable[[dict[str, Any]], None]
 NO_MEMORY = (
@@ -130,6 +130,7 @@ def as_measurement(timing: Timing, error: float | None) -> Measurement:
         converged=timing.converged,
         warmup=timing.warmup,
         error=error,
+        waiting=timing.waiting,
         sample=timing.sample,
     )
 

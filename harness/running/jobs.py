@@ -27,8 +27,8 @@ from calc.files import read_text
 from calc.spec.fields import refuse
 from harness.cases.case import Case
 from harness.environment import Target, child_variables
-from harness.observer import Cancelled, Observer
-from harness.record import Record, Run, Text
+from harness.record import LONGEST, Record, Run, Text
+from harness.running.observer import Cancelled, Observer
 from harness.store import RESULTS
 
 State = Literal["starting", "running", "done", "cancelled", "died"]
@@ -66,19 +66,21 @@ def start_background(
     case: str | None = None,
     fresh: bool = False,
     device: Target | None = None,
+    profile_time: float | None = None,
 ) -> str:
     """Start `python -m harness run` with these options apart from this process; its job's id."""
     job = uuid.uuid4().hex[:12]
     folder = results.absolute() / "jobs" / job
     folder.mkdir(parents=True)
-    _write(folder, Job(id=job, suite=suite, state="starting", started=time.time(), updated=time.time()))
     command = [sys.executable, "-m", "harness", "run", "--suite", suite, "--results", str(results.absolute())]
     command += ["--job", job, *(["--case", case] if case else []), *(["--fresh"] if fresh else [])]
     command += ["--device", device] if device else []
+    command += ["--profile-time", str(profile_time)] if profile_time else []
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         # The lock is the open file's, and the run inherits that: it is held from now until the run has ended.
         fcntl.flock(lock, fcntl.LOCK_EX)
+        _write(folder, Job(id=job, suite=suite, state="starting", started=time.time(), updated=time.time()))
         with (folder / "log").open("wb") as log:
             _children.append(
                 subprocess.Popen(
@@ -135,7 +137,7 @@ class JobObserver(Observer):
 
     def case(self, index: int, case: Case) -> None:
         super().case(index, case)
-        self._change(case=case.id[:4096], stage="")
+        self._change(case=case.id[:LONGEST], stage="")
 
     def stage(self, text: str) -> None:
         self._change(stage=text)
@@ -186,14 +188,14 @@ def _write(folder: Path, job: Job) -> None:
 
 
 def _held(lock: Path) -> bool:
-    """Whether a run holds its lock, and so lives."""
+    """Whether a run holds its lock, and so lives. Those who ask share the lock, and are not taken for the run."""
     _children[:] = [child for child in _children if child.poll() is None]
     try:
         file = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:

@@ -99,6 +99,8 @@ def rates(
     """flops_per_second, bytes_per_second, tokens_per_second, and mfu: the FLOPs of convention `palm` a second as a
     share of the dense datasheet peak. Each where it is known."""
     seconds = measured.seconds
+    if seconds <= 0:
+        return {}
     found = {f"{name}_per_second": counts[name] / seconds for name in ("flops", "bytes", "tokens") if counts.get(name)}
     peak = peak_flops(environment, number_format(params))
     if counts.get("model_flops") and peak:

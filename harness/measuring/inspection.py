@@ -31,18 +31,25 @@ def inspect(ready: Ready, device: Literal["cuda", "cpu"]) -> Inspection:
     import torch
     from torch.profiler import ProfilerActivity, profile
 
-    if ready.rotate is not None:
-        ready.rotate()
+    _prepare(ready)
     if device == "cpu":
         before = _live_bytes()
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
             ready.run()
         return Inspection(_named(seen, False), before + _growth(seen))
     peak = cuda_peak(ready)
+    _prepare(ready)
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
         ready.run()
         torch.cuda.synchronize()
     return Inspection(_named(seen, True), peak)
+
+
+def _prepare(ready: Ready) -> None:
+    """As before a timed execution: the next inputs, and a clean state."""
+    for step in (ready.rotate, ready.reset):
+        if step is not None:
+            step()
 
 
 def cuda_peak(ready: Ready) -> int:
@@ -87,7 +94,12 @@ def _live_bytes() -> int:
     storages: dict[int, int] = {}
     for thing in gc.get_objects():
         # Asking a lazy module's attribute for its class may import it; the type itself is never lazy.
-        if issubclass(type(thing), torch.Tensor) and thing.device.type == "cpu" and thing.layout == torch.strided:
+        # Subclasses, such as the fake tensors that compilers leave behind, have no memory of their own.
+        if (
+            type(thing) in (torch.Tensor, torch.nn.Parameter)
+            and thing.device.type == "cpu"
+            and thing.layout == torch.strided
+        ):
             storage = thing.untyped_storage()
             storages[storage.data_ptr()] = storage.nbytes()
     return sum(storages.values())

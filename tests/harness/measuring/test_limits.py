@@ -8,9 +8,9 @@ import pytest
 
 from calc.hardware import load_device
 from harness.environment import slug_of, usable_cores
-from harness.limits import catalogued, cpu_bound, impossible, number_format, peak_flops, rates
+from harness.measuring.limits import catalogued, cpu_bound, impossible, number_format, peak_flops, rates
+from harness.measuring.sampling import FAULTS, REASONS, Gpu, Sampler, facts, reasons, sm_clock
 from harness.record import Sample
-from harness.sampling import FAULTS, REASONS, Gpu, Sampler, facts, reasons, sm_clock
 from tests.harness.rows import CPU, H100, measurement
 
 
@@ -78,6 +78,7 @@ def test_rates_are_per_second_and_mfu_a_share_of_the_dense_peak() -> None:
     )
     assert "mfu" not in rates(counts, {"dtype": "bf16"}, measurement(0.01), CPU)
     assert rates({"tokens": 1.0}, {}, measurement(0.5), H100) == {"tokens_per_second": 2.0}
+    assert rates(counts, {"dtype": "bf16"}, measurement(0.0), H100) == {}
     assert peak_flops(H100, "fp4") is None
 
 

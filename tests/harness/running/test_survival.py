@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,13 +15,15 @@ import pytest
 
 pytest.importorskip("torch")
 
-from harness.observer import Observer
-from harness.process import Worker
+from harness.environment import here
+from harness.measuring.timing import Effort
 from harness.record import Run
-from harness.runner import Plan, Summary, sweep
-from harness.store import scan
-from harness.timing import Effort
-from tests.harness.planted import Impossible, Planted, Uncountable
+from harness.running.observer import Observer
+from harness.running.process import Worker
+from harness.running.runner import Plan, Summary, now, sweep
+from harness.store import append, scan
+from tests.harness.rows import row
+from tests.harness.running.planted import Impossible, Planted, Uncountable
 from tests.reference import ROOT
 
 pytestmark = pytest.mark.slow
@@ -38,7 +39,6 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, dict[str, 
         Planted("segfault"),
         Planted("oom", 2000),
         Planted("oom", 3000),
-        Planted("memory"),
         Planted("kill"),
         Planted("exit"),
         Planted("raise"),
@@ -52,7 +52,11 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, dict[str, 
     cases = [case for i, fault in enumerate(faults) for case in (fault, Planted("work", 100 + i))]
     with Worker("cpu") as worker:
         summary = sweep(Plan(cases, "planted", results, timeout=240, effort=BRIEF), worker, Observer())
-        endless = Plan([Planted("breed", where=str(bred))], "planted", results, timeout=10)
+        # One that ends between two cases is none of theirs.
+        assert worker._child is not None
+        worker._child.kill()
+        worker._child.wait()
+        endless = Plan([Planted("breed", where=str(bred))], "planted", results, timeout=5)
         assert sweep(endless, worker, Observer()).exit_status == 1
     runs, bad = scan(results)
     assert not bad
@@ -61,9 +65,9 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, dict[str, 
 
 def test_every_fault_costs_its_own_case_and_no_more(swept: tuple[Summary, dict[str, Run], Path]) -> None:
     summary, runs, _ = swept
-    honest = [runs[f"planted/does=work,size={100 + i}"] for i in range(13)]
+    honest = [runs[f"planted/does=work,size={100 + i}"] for i in range(12)]
     assert not [(run.case, run.status, run.reason) for run in honest if run.measurement is None]
-    assert len(summary.rows) == len(runs) - 1 == 26
+    assert len(summary.rows) == len(runs) - 1 == 24
     assert summary.exit_status == 1
 
 
@@ -73,7 +77,6 @@ def test_every_fault_costs_its_own_case_and_no_more(swept: tuple[Summary, dict[s
         ("planted/does=segfault,size=1000", "crashed", "SIGSEGV while preparing"),
         ("planted/does=oom,size=2000", "oom", "RuntimeError"),
         ("planted/does=oom,size=3000", "skipped", "needs no less memory than planted/does=oom,size=2000"),
-        ("planted/does=memory,size=1000", "oom", "MemoryError"),
         ("planted/does=exit,size=1000", "crashed", "exit status 7 while preparing: a last word"),
         ("planted/does=raise,size=1000", "crashed", "KeyError: 'nobody\\nexpects this'"),
         ("planted/does=wrong,size=1000", "crashed", "wrong result: relative error nan"),
@@ -94,7 +97,7 @@ def test_what_was_measured_counts_whatever_comes_after(swept: tuple[Summary, dic
     run = swept[1]["planted/does=late,size=1000"]
     assert run.measurement is not None
     assert run.status in ("ok", "unstable")
-    assert run.status == "unstable" or run.reason == "measured, then crashed: SIGSEGV while inspecting"
+    assert run.reason.endswith("measured, then crashed: SIGSEGV while inspecting")
 
 
 def test_killed_by_nobody_we_know_is_memory_only_where_the_kernel_says_so(
@@ -107,7 +110,7 @@ def test_killed_by_nobody_we_know_is_memory_only_where_the_kernel_says_so(
 def test_a_timeout_kills_what_the_case_had_started(swept: tuple[Summary, dict[str, Run], Path]) -> None:
     _, runs, bred = swept
     run = next(run for case, run in runs.items() if "breed" in case)
-    assert (run.status, run.reason) == ("timeout", "no result after 10 s, while preparing")
+    assert (run.status, run.reason) == ("timeout", "no result after 5 s, while preparing")
     assert gone(int(bred.read_text()))
 
 
@@ -126,9 +129,14 @@ def gone(pid: int) -> bool:
 
 def start(results: Path, cases: str, *more: str, fill_at: int | None = None) -> subprocess.Popen[str]:
     fill = ["--fill-at", str(fill_at)] if fill_at else []
-    command = [sys.executable, "-m", "tests.harness.planted", *fill, "--cases", cases, "run", "--results", str(results)]
+    command = [sys.executable, "-m", "tests.harness.running.planted", *fill, "--cases", cases, "run"]
     return subprocess.Popen(
-        [*command, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*command, "--results", str(results), *more],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
 
 
@@ -154,9 +162,11 @@ def test_a_stopped_sweep_keeps_what_was_finished_and_goes_on(tmp_path: Path, num
     assert gone(int(hung.read_text()))
     assert measured(tmp_path) == {"does=work,size=1000": 1, "does=work,size=1001": 1}
     if number != signal.SIGKILL:
-        assert "interrupted (the next start goes on)" in out
+        assert "interrupted; the next start goes on with the rest" in " ".join(out.split())
         assert "Traceback" not in err
+        return
 
+    # The other two end the same way but for the words, so that one second start tells for all.
     kept = {run.run for run in scan(tmp_path)[0] if run.status == "ok"}
     again = start(tmp_path, "work,work,work,work", "--json")
     out, _ = again.communicate(timeout=120)
@@ -175,16 +185,16 @@ def test_two_runners_at_once_share_the_work(tmp_path: Path) -> None:
     assert not bad
     assert {row["run"] for row in rows} == {run.run for run in runs}
     good = Counter(run.case for run in runs if run.status == "ok")
-    assert max(good.values()) == 1
+    # What was unstable, as on a machine that is busy, both may measure.
+    assert max(good.values(), default=1) == 1
     assert {run.case for run in runs} == {f"planted/does=work,size={1000 + i}" for i in range(12)}
 
 
 def test_a_full_disk_is_one_line_and_takes_nothing_with_it(tmp_path: Path) -> None:
-    first = start(tmp_path, "work", "--json")
-    out, _ = first.communicate(timeout=120)
-    (path,) = (tmp_path / "runs").glob("*/*.jsonl")
+    before = row(environment=here("cpu"), started=now())
+    path = append(before, tmp_path)
     size = path.stat().st_size
-    full = start(tmp_path, "work,work,work", "--fresh", fill_at=size + 100)
+    full = start(tmp_path, "work,work", fill_at=size + 100)
     _, err = full.communicate(timeout=120)
     assert full.returncode == 1
     assert err.count("error: ") == 1
@@ -192,25 +202,9 @@ def test_a_full_disk_is_one_line_and_takes_nothing_with_it(tmp_path: Path) -> No
     assert "Traceback" not in err
     assert path.stat().st_size == size + 100
 
-    after = start(tmp_path, "work,work,work", "--fresh")
-    after.communicate(timeout=120)
-    assert after.returncode == 0
+    after = before.model_copy(update={"run": "after"})
+    assert append(after, tmp_path) == path
     runs, bad = scan(tmp_path)
-    assert runs[0].run == json.loads(out)["run"]
-    assert len(runs) == 4
+    assert runs == [before, after]
     assert [(fault.path, fault.line) for fault in bad] == [(path, 2)]
     assert "torn" in str(bad[0])
-
-
-def test_the_parent_never_holds_torch(tmp_path: Path) -> None:
-    code = (
-        "import sys, harness.suites; from tests.harness.planted import Planted, main;"
-        "sys.argv = ['x', '--cases', 'work', 'run', '--results', sys.argv[1]]\n"
-        "try: main()\n"
-        "except SystemExit as end: print(end.code, 'torch' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "0 False"
-    assert os.listdir(tmp_path / "runs")

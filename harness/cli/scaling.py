@@ -1,0 +1,98 @@
+"""What `run --suite scaling` prints: the fit, and the largest model as it was predicted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from calc.cli.output import Table, emit
+from calc.errors import Refused
+from calc.units import si
+from harness.environment import Target, probe
+from harness.progress import Left
+from harness.scaling.plan import STANDARD, Plan
+from harness.scaling.suite import Report, run
+
+
+def scaling(
+    results: Path, device: str | None, fresh: bool, listed: bool, fmt: str, plan: Plan = STANDARD, **other: object
+) -> int:
+    """Train, fit, predict, print. other: options of `run` that say nothing here. Errors: Refused for those given."""
+    for name, value in other.items():
+        if value is not None:
+            raise Refused(
+                f"--{name.replace('_', '-')}", "another suite than scaling, which has models, not cases", value
+            )
+    if listed:
+        _list(plan, fmt)
+        return 0
+    environment = probe(cast("Target | None", device))
+    progress = Left("scaling")
+    try:
+        found = run(plan, results, environment, lambda part, left: progress(int(100 * part), 100, left), fresh)
+    finally:
+        progress.close()
+    emit([record(found)], _tables(found), fmt)
+    return 0
+
+
+def record(found: Report) -> dict[str, Any]:
+    """The report as JSON. Losses and entropies in nats a token."""
+    intervals = {name: each and each._asdict() for name, each in found.fit.intervals.items()}
+    return {
+        "runs": str(found.path),
+        "dataset": found.dataset,
+        "rows": found.fit.rows,
+        "trained": found.trained,
+        "law": found.fit.law,
+        "constants": dict(found.fit.constants),
+        "intervals": intervals,
+        "entropy": found.floor,
+        "unigram_entropy": found.unigram,
+        "predictions": [{**each._asdict(), "error": each.error} for each in found.predictions],
+        "warnings": list(found.fit.warnings),
+    }
+
+
+def _tables(found: Report) -> list[Table]:
+    fit = found.fit
+    rows = []
+    for name, value in fit.constants.items():
+        interval = fit.intervals.get(name)
+        ends = (_number(interval.low), _number(interval.high)) if interval else ("–", "–")
+        rows.append((name, _number(value), *ends))
+    models = len({run for run, _ in found.rows}) - 1
+    title = f"{models} models, {fit.rows} trainings: {fit.form.equation}"
+    note = f"entropy of the language {found.floor:.4f}, of its tokens alone {found.unigram:.4f} nats a token"
+    predicted = [
+        (
+            each.run,
+            si(each.params),
+            si(each.tokens),
+            f"{each.predicted:.4f}",
+            f"{each.measured:.4f}",
+            f"{each.error:+.2%}",
+        )
+        for each in found.predictions
+    ]
+    columns = ("held out", "parameters", "tokens", "predicted", "measured", "error")
+    again = f"python -m calc fit {found.path} --where dataset={found.dataset}"
+    return [
+        Table(("", "value", "95 % from", "to"), rows, title, note),
+        Table(columns, predicted, "the largest model, which the fit has not seen", f"all of them: {again}"),
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.5g}"
+
+
+def _list(plan: Plan, fmt: str) -> None:
+    rows = [plan.row(size, budget, 1.0) for size in plan.sizes for budget in plan.budgets]
+    kept = ("run", "params_total", "tokens", "flops", "lr")
+    records = [{name: row[name] for name in kept} for row in rows]
+    shown = [
+        (row["run"], f"{row['params_total']:,}", f"{row['tokens']:,}", si(row["flops"], "FLOP"), f"{row['lr']:.3g}")
+        for row in rows
+    ]
+    emit(records, [Table(kept, shown, f"suite scaling: {len(rows)} trainings of {len(plan.sizes)} models")], fmt)

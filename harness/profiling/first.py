@@ -1,0 +1,38 @@
+"""A profile measured on the way to something else, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from calc.errors import Refused
+from harness.environment import child_variables
+from harness.running.observer import Observer
+
+_TICK = 0.2
+
+
+def profile_first(seconds: float, device: str | None, results: Path, observer: Observer) -> None:
+    """Run `python -m harness profile`, and wait until its profile is there.
+
+    seconds: it may take. observer: is told of it, and may end it. Errors: Refused where no profile came of it.
+    """
+    command = [sys.executable, "-m", "harness", "profile", "--results", str(results), "--time", str(seconds)]
+    command += ["--device", device] if device else []
+    observer.stage(f"profiling this machine, {seconds:.0f} s")
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=child_variables())
+    try:
+        while True:
+            observer.tick()
+            try:
+                status = child.wait(_TICK)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+    finally:
+        if child.poll() is None:
+            child.terminate()
+            child.wait()
+    if status:
+        raise Refused("--profile-time", "a profile of this machine", f"exit status {status} of the profiler")

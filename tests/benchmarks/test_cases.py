@@ -1,0 +1,42 @@
+"""How fast the harness's cases are: one of every kind that runs in this process, each checked before it is timed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.cases import Case
+from harness.cases.lists import quick
+from harness.measuring.clocks import Clock, choose, make_clock
+from tests.benchmarks.conftest import environment
+from tests.benchmarks.handing_in import hand_in
+
+OWN_CHILDREN = ("collective", "parallel_training")
+SAMPLES = 30
+
+
+def selection() -> list[Case]:
+    """The suite `quick`, without what starts processes of its own."""
+    return [case for case in quick(environment()) if case.kind not in OWN_CHILDREN]
+
+
+@pytest.mark.parametrize("case", selection(), ids=lambda case: case.id)
+def test_case(benchmark: Any, case: Case) -> None:
+    benchmark.group = case.kind
+    benchmark.extra_info |= {name: float(value) for name, value in case.counts().items()}
+    device = environment().device
+    ready = case.ready(device)
+    try:
+        if ready.check is not None:
+            assert ready.check() <= ready.tolerance
+        if device == "cpu":
+            benchmark.pedantic(ready.run, setup=ready.reset, rounds=SAMPLES, warmup_rounds=3)
+            return
+        clock: Clock = make_clock(case.clock or choose(ready, device, case.step, case.cache), ready, device, case.cache)
+        clock.set_batch(min(clock.take(3)), 0.0)
+        clock.take(3)
+        hand_in(benchmark, clock.take(SAMPLES))
+    finally:
+        if ready.close is not None:
+            ready.close()
