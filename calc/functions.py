@@ -96,7 +96,7 @@ class Attend:
     groups: batch * n_kv_heads. heads: query heads of one group. queries: new tokens of a sequence. keys: cached and new
     ones that are multiplied. d_head: width of queries and keys; d_value: of values. causal: a query sees the keys up to
     its own place, the last query all of them. window: the most keys that a query sees, None for all; chunked: within
-    its own chunk of that length.
+    its own chunk of that length. latent: values are the first d_value numbers of the keys and are not read again.
     """
 
     groups: Size
@@ -108,3 +108,4 @@ class Attend:
     causal: bool = True
     window: Size | None = None
     chunked: bool = False
+    latent: bool = False

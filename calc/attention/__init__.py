@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.attention.cost import Cost
-from calc.attention.flash import best_blocks, fitting, flash, paper_blocks, sram
+from calc.attention.flash import best_blocks, fitting, flash, on_chip, paper_blocks, sram
 from calc.attention.shape import AttentionShape
 from calc.attention.standard import standard
 from calc.attention.tiles import Blocks, Visits, visits
@@ -16,6 +16,7 @@ __all__ = [
     "best_blocks",
     "fitting",
     "flash",
+    "on_chip",
     "paper_blocks",
     "sram",
     "standard",

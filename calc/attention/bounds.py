@@ -77,20 +77,29 @@ class Crossover:
 
 
 def crossovers(shape: AttentionShape, blocks: Blocks, measures: Sequence[Measure]) -> list[Crossover]:
-    """One for each measure of a cost, with seq = keys, no padding, and tiles of `blocks`.
-
-    Tried is every length up to 256, then lengths 5 % apart up to 131,072.
-    """
-    lengths = list(range(1, _EACH + 1))
-    while lengths[-1] < _LONGEST:
-        lengths.append(min(lengths[-1] * 21 // 20, _LONGEST))
-    shapes = [replace(shape, seq=length, keys=length, lengths=None) for length in lengths]
+    """One for each measure of a cost, with seq = keys, no padding, and tiles of `blocks`, at every one of `lengths`."""
+    shapes = [at(shape, length) for length in lengths()]
     costs = [(standard(each), flash(each, blocks)) for each in shapes]
-    pairs = shape.batch * shape.heads * _LONGEST**2
-    found = []
-    for measure in measures:
-        lost = [length for length, both in zip(lengths, costs, strict=True) if measure(both[1]) >= measure(both[0])]
-        behind = lengths.index(lost[-1]) + 1 if lost else 0
-        length = lengths[behind] if behind < len(lengths) else None
-        found.append(Crossover(length, *(measure(cost) / pairs for cost in costs[-1])))
+    return [crossover(shape, [(measure(one), measure(other)) for one, other in costs]) for measure in measures]
+
+
+def lengths() -> list[int]:
+    """Those that are tried: every one up to 256, then 5 % apart up to 131,072."""
+    found = list(range(1, _EACH + 1))
+    while found[-1] < _LONGEST:
+        found.append(min(found[-1] * 21 // 20, _LONGEST))
     return found
+
+
+def at(shape: AttentionShape, length: int) -> AttentionShape:
+    """The same over a whole sequence of `length` tokens."""
+    return replace(shape, seq=length, keys=length, lengths=None)
+
+
+def crossover(shape: AttentionShape, needs: Sequence[tuple[Any, Any]]) -> Crossover:
+    """From what standard and flash need at each of `lengths`."""
+    tried = lengths()
+    lost = [length for length, (one, other) in zip(tried, needs, strict=True) if other >= one]
+    behind = tried.index(lost[-1]) + 1 if lost else 0
+    pairs = shape.batch * shape.heads * _LONGEST**2
+    return Crossover(tried[behind] if behind < len(tried) else None, *(need / pairs for need in needs[-1]))

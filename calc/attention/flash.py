@@ -20,9 +20,13 @@ from calc.attention.shape import AttentionShape
 from calc.attention.tiles import Blocks, Visits, visits
 from calc.errors import Refused
 from calc.sizes import Size, ceil_div, minimum
+from calc.spec.hardware import Device
 
 Order = Literal["queries", "keys"]
 ORDERS: tuple[Order, ...] = get_args(Order)
+RESERVED = 1024
+"""Bytes of a multiprocessor's memory that CUDA keeps for itself in each block, from compute capability 8.0 on (CUDA C++
+Programming Guide, shared memory of compute capability 8.x and 9.0)."""
 _SIZES = (16, 32, 64, 128, 256, 512, 1024, 2048)
 
 
@@ -102,6 +106,13 @@ def sram(shape: AttentionShape, blocks: Blocks) -> Size:
         return item * (rows * d + columns * (d + dv)) + wide * (rows * columns + rows * (dv + 2))
     tiles = item * (rows + columns) * (d + dv)
     return tiles + wide * (2 * rows * columns + rows * (d + 2) + columns * (d + dv))
+
+
+def on_chip(device: Device) -> int:
+    """Bytes that one tile may take on a device. Errors: Refused where its on-chip memory is not known."""
+    if device.sram is None:
+        raise Refused("--sram", f"bytes, since none are known of {device.name}", None)
+    return device.sram.value - RESERVED
 
 
 def fitting(shape: AttentionShape, capacity: int, sizes: tuple[int, ...] = _SIZES) -> Iterator[Blocks]:

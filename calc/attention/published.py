@@ -57,6 +57,8 @@ def rows() -> list[Row]:
     found += _flash_traffic(shape, costs["flash"], blocks, printed["flash"]["traffic"])
     for name, cost in costs.items():
         found.append(_least_time(name, cost, gpu, printed[name]["seconds"], shape.dtype))
+    for name, backend in (("standard", "reference"), ("flash", "sdpa_flash")):
+        found.append(_predicted_time(name, backend, shape, gpu, printed[name]["seconds"]))
     return found
 
 
@@ -116,6 +118,18 @@ def _least_time(name: str, cost: Cost, gpu: Device, printed: float, dtype: str) 
         f"is {least / printed:.0%} of the {bound} roof"
     )
     return Row("time, at least", name, "s", printed, least, "consistent" if least <= printed else "impossible", why)
+
+
+def _predicted_time(name: str, backend: str, shape: AttentionShape, gpu: Device, printed: float) -> Row:
+    from calc.predict.backends import attention_seconds
+
+    found = attention_seconds(gpu, backend, shape, ("forward", "backward"))
+    why = (
+        f"`{backend}` of PyTorch, no mask and no dropout: {found.low * 1e3:.1f} … {found.high * 1e3:.1f} ms by "
+        f"{'the datasheet' if found.rests.startswith('products') else found.rests} and the efficiencies of priors.toml"
+    )
+    verdict = "within" if found.low <= printed <= found.high else "differs"
+    return Row("predicted time", name, "s", printed, found.seconds, verdict, why)
 
 
 def _verdict(counted: float, printed: float) -> str:

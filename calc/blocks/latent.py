@@ -70,7 +70,7 @@ def _core(spec: Mla, of_keys: Size, of_values: Size, cache: Cache, load: Load) -
     all; absorbed, all heads read the latent, as their keys and as their values."""
     keys, heads, width = load.context + load.seq, spec.n_heads, spec.kv_rank + spec.d_rope
     if load.absorbed:
-        shape = Attend(load.batch, heads, load.seq, keys, width, spec.kv_rank)
+        shape = Attend(load.batch, heads, load.seq, keys, width, spec.kv_rank, latent=True)
         first = scores(shape, of_keys, load.context, cache, width)
         return [first, softmax(shape), values(shape, of_values, load.context, again=True)]
     shape = Attend(load.batch * heads, 1, load.seq, keys, spec.d_nope + spec.d_rope, spec.d_value)

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from calc.attention import AttentionShape, Blocks, Cost, best_blocks, flash, standard
+from calc.attention import AttentionShape, Blocks, Cost, best_blocks, flash, on_chip, standard
 from calc.attention.shape import ITEM_BITS
 from calc.cli import options
+from calc.cli.attention_presets import groupings, published, roofs, timed
 from calc.cli.output import Table, emit
 from calc.errors import Refused
-from calc.hardware import load_device
+from calc.predict import speed_of
+from calc.predict.backends import TIMED, fused_kernel, runs_backends
+from calc.predict.crossing import time_crossover
+from calc.predict.speed import Speed
 from calc.spec.hardware import Device
 from calc.units import binary, parse_bytes, si
 
 _PRESETS = ("flashattention-table", "kv-grouping")
-_RESERVED = 1024
-"""Bytes of a multiprocessor's memory that CUDA keeps for itself in each block, from compute capability 8.0 on (CUDA C++
-Programming Guide, shared memory of compute capability 8.x and 9.0)."""
 
 
 @click.command(short_help="Standard attention against FlashAttention: FLOPs, bytes, memory.")
-@click.option("--seq", type=options.Tokens(), default=2048, show_default=True, help="New tokens.")
-@click.option("--keys", type=options.Tokens(), help="Cached and new tokens. [default: --seq]")
+@click.option("--seq", type=options.Length(), default=2048, show_default=True, help="New tokens.")
+@click.option("--keys", type=options.Length(), help="Cached and new tokens. [default: --seq]")
 @click.option("--heads", type=options.Tokens(), default=32, show_default=True, help="Query heads.")
 @click.option("--kv-heads", type=options.Tokens(), help="Key and value heads. [default: --heads]")
 @click.option("--d-head", type=options.Tokens(), default=128, show_default=True, help="Width of a head.")
@@ -36,16 +38,18 @@ Programming Guide, shared memory of compute capability 8.x and 9.0)."""
 @click.option("--window", type=options.Tokens(), help="Of those, only the last N.")
 @click.option("--backward", is_flag=True, help="Forward and backward.")
 @click.option("--sram", metavar="BYTES", help="On-chip memory for one tile. [default: 192KiB, or what --gpu has]")
-@click.option("--gpu", metavar="NAME", help="A device of `gpus`: its on-chip memory, and which bound is met.")
+@click.option("--gpu", metavar="NAME", help="A device of `gpus`: its on-chip memory, bounds, and times.")
+@click.option("--profile", metavar="FILE", help="What `python -m harness profile` measured: times.")
 @click.option("--blocks", metavar="ROWSxCOLUMNS", help="Tiles. [default: the cheapest of those that fit]")
 @click.option("--preset", type=click.Choice(_PRESETS), help="A case that is known, in place of sizes.")
 @options.output
-def attention(fmt: str, preset: str | None, gpu: str | None, **asked: Any) -> None:
-    """FLOPs, bytes and memory of one call of attention: standard, with every score in memory, and flash, tile by tile.
+def attention(fmt: str, preset: str | None, gpu: str | None, profile: str | None, **asked: Any) -> None:
+    """FLOPs, bytes, memory, time of one call of attention: standard, with every score in memory, and flash, by tiles.
 
     Bytes are those between main memory and the chip, exactly as a tiled kernel with these tiles reads and writes them;
     sums and square tiles count as on-chip memory, where a GPU has registers for them. Flash skips tiles that masks
-    hide, and computes the scores again backward.
+    hide, and computes the scores again backward. With --gpu or --profile times are predicted, of each kernel that is
+    known there, with the interval that holds 90 of 100 measured ones and what they rest on.
 
     --preset flashattention-table: the table of GPT-2 medium that lecture notes print, each figure beside our count.
     --preset kv-grouping: one decode step of 32 heads of 128 with 32, 8 and 1 key heads, and with latents.
@@ -57,13 +61,25 @@ def attention(fmt: str, preset: str | None, gpu: str | None, **asked: Any) -> No
       python -m calc attention --preset flashattention-table
     """
     _check_preset(preset)
-    device = load_device(gpu) if gpu else None
+    speed = _speed(gpu, profile)
     if preset == "flashattention-table":
-        _published(fmt)
+        published(fmt)
     elif preset == "kv-grouping":
-        _groupings(fmt, asked, device)
+        groupings(fmt, asked, speed)
     else:
-        _compare(fmt, asked, device)
+        _compare(fmt, asked, speed)
+
+
+def _speed(gpu: str | None, profile: str | None) -> Speed | None:
+    if gpu is not None and profile is not None:
+        raise Refused("--gpu", "--gpu or --profile", "both")
+    if gpu is not None:
+        return speed_of(gpu)
+    if profile is None:
+        return None
+    from calc.predict.profile import profile_named
+
+    return speed_of(profile_named(profile))
 
 
 def _check_preset(preset: str | None) -> None:
@@ -71,27 +87,70 @@ def _check_preset(preset: str | None) -> None:
     if preset is None:
         return
     ctx = click.get_current_context()
-    heeded = {"preset", "fmt", *({"batch", "keys", "dtype", "gpu"} if preset == "kv-grouping" else ())}
+    heeded = {"preset", "fmt", *({"batch", "keys", "dtype", "gpu", "profile"} if preset == "kv-grouping" else ())}
     for option in ctx.command.params:
         if option.name not in heeded and ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE:
             raise Refused(option.opts[0], f"nothing beside --preset {preset}, which has its own", "a value")
 
 
-def _compare(fmt: str, asked: dict[str, Any], device: Device | None) -> None:
+def _compare(fmt: str, asked: dict[str, Any], speed: Speed | None) -> None:
     from calc.attention.bounds import crossovers
 
-    shape = _shape(asked)
+    shape, device = _shape(asked), None if speed is None else speed.device
     capacity = _capacity(asked["sram"], device)
     blocks = _blocks(asked["blocks"]) if asked["blocks"] else best_blocks(shape, capacity)
     costs = {"standard": standard(shape), "flash": flash(shape, blocks)}
     records = [
-        {"attention": name, **asdict(cost), **_derived(cost, shape, device), "blocks": list(blocks)}
+        {"attention": name, **asdict(cost), **roofs(cost, shape, device), "blocks": list(blocks)}
         for name, cost in costs.items()
     ]
-    measures: dict[str, Callable[[Cost], Any]] = {"bytes moved": lambda c: c.traffic, "memory": lambda c: c.peak}
-    wins = crossovers(shape, blocks, list(measures.values()))
-    records[1]["wins_from"] = {name: win.length for name, win in zip(measures, wins, strict=True)}
-    emit(records, [_costs(records, shape, blocks), _wins(dict(zip(measures, wins, strict=True))), _bounds()], fmt)
+    measures: dict[str, Callable[[Cost], Any]] = {"bytes moved, B": lambda c: c.traffic, "memory, B": lambda c: c.peak}
+    wins = dict(zip(measures, crossovers(shape, blocks, list(measures.values())), strict=True))
+    tables = [_bounds()]
+    if speed is not None and runs_backends(speed):
+        back = shape.direction == "backward"
+        times = _by_backend(speed, shape)
+        for record, name in zip(records, RAN, strict=True):
+            record |= timed(speed, name, shape, back)
+        wins["time, s"] = time_crossover(speed, shape, ("forward", "backward") if back else ("forward",), backends=RAN)
+        records[1]["backends"] = times
+        tables.insert(0, _times(times, speed, shape))
+    records[1]["wins_from"] = {name.partition(",")[0]: win.length for name, win in wins.items()}
+    emit(records, [_costs(records, shape, blocks), _wins(wins), *tables], fmt)
+
+
+RAN = ("reference", "sdpa_flash")
+"""The backends whose times are those of standard attention and of flash."""
+
+
+def _by_backend(speed: Speed, shape: AttentionShape) -> list[dict[str, Any]]:
+    """Every backend whose time is known there, the fastest first."""
+    found = []
+    for name in TIMED:
+        with suppress(Refused):
+            found.append(timed(speed, name, shape, shape.direction == "backward"))
+    return sorted(found, key=lambda one: one["seconds"])
+
+
+def _times(times: list[dict[str, Any]], speed: Speed, shape: AttentionShape) -> Table:
+    flops = fused_kernel(shape, False).flops * (1 if shape.direction == "forward" else 3.5)
+    rows = [
+        (
+            one["backend"],
+            f"{one['seconds'] * 1e3:,.3f}",
+            f"{one['low'] * 1e3:,.3f} … {one['high'] * 1e3:,.3f}",
+            si(flops / one["seconds"], "FLOP/s"),
+            one["rests"],
+        )
+        for one in times
+    ]
+    columns = ("backend", "predicted, ms", "between", "rate", "rests on")
+    return Table(
+        columns,
+        rows,
+        f"time on {speed.name}, run eagerly",
+        f"rate: FLOPs of pairs that masks keep; by the {speed.source}",
+    )
 
 
 def _shape(asked: dict[str, Any]) -> AttentionShape:
@@ -105,9 +164,7 @@ def _capacity(sram: str | None, device: Device | None) -> int:
         return parse_bytes(sram, "--sram")
     if device is None:
         return parse_bytes("192KiB", "--sram")
-    if device.sram is None:
-        raise Refused("--sram", f"bytes, since none are known of {device.name}", None)
-    return device.sram.value - _RESERVED
+    return on_chip(device)
 
 
 def _blocks(text: str) -> Blocks:
@@ -115,18 +172,6 @@ def _blocks(text: str) -> Blocks:
     if not (rows.isdecimal() and columns.isdecimal() and int(rows) and int(columns) and len(text) < 20):
         raise Refused("--blocks", "rows and columns of a tile, such as 128x64", text)
     return Blocks(int(rows), int(columns))
-
-
-def _derived(cost: Cost, shape: AttentionShape, device: Device | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"traffic": cost.traffic, "arithmetic_intensity": cost.arithmetic_intensity}
-    if device is not None:
-        compute, memory = cost.flops / device.peak(shape.dtype), cost.traffic / device.bandwidth.value
-        found |= {
-            "bound": "compute" if compute > memory else "memory",
-            "seconds_at_least": max(compute, memory),
-            "device": device.name,
-        }
-    return found
 
 
 _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
@@ -138,6 +183,9 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("arithmetic_intensity", "arithmetic intensity, FLOP/B", lambda value: f"{value:,.1f}"),
     ("bound", "bound", str),
     ("seconds_at_least", "time, at least, ms", lambda value: f"{value * 1e3:,.3f}"),
+    ("seconds", "time, predicted, ms", lambda value: f"{value * 1e3:,.3f}"),
+    ("low", "… from", lambda value: f"{value * 1e3:,.3f}"),
+    ("high", "… to", lambda value: f"{value * 1e3:,.3f}"),
     ("sram", "on-chip memory of a tile", lambda value: binary(value) if value else "–"),
     ("kept", "kept for backward", binary),
     ("peak", "memory beside inputs and output", binary),
@@ -149,7 +197,7 @@ def _costs(records: list[dict[str, Any]], shape: AttentionShape, blocks: Blocks)
     for key, label, shown in _ROWS:
         if key in records[0]:
             values = [record[key] for record in records]
-            ratio = "" if key in ("bound", "sram") or not values[0] else f"{values[1] / values[0]:.3g}"
+            ratio = "" if key in ("bound", "sram", "low", "high") or not values[0] else f"{values[1] / values[0]:.3g}"
             rows.append((label, *map(shown, values), ratio))
     masks = ", causal" * shape.causal + f", window {shape.window}" * (shape.window is not None)
     title = (
@@ -158,15 +206,19 @@ def _costs(records: list[dict[str, Any]], shape: AttentionShape, blocks: Blocks)
         f"tiles of {blocks.rows} x {blocks.columns}"
     )
     note = "tiles: rows of queries (of all heads that share a key head) x keys"
+    if "seconds" in records[0]:
+        note += f"; predicted: {' and '.join(RAN)} in PyTorch"
     return Table(("quantity", "standard", "flash", "flash / standard"), rows, title, note)
 
 
 def _wins(found: dict[str, Any]) -> Table:
     rows = []
     for name, win in found.items():
-        from_length = "none" if win.length is None else f"{win.length:,} tokens on"
+        from_length = (
+            f"none: {win.flash / win.standard:.2f} x as much" if win.length is None else f"{win.length:,} tokens on"
+        )
         rows.append((name, from_length, f"{win.standard:,.3g}", f"{win.flash:,.3g}"))
-    note = "bytes for a pair of tokens of one head at 131,072 tokens; with these tiles and seq = keys"
+    note = "standard, flash: for a pair of tokens of one head at 131,072 tokens; with these tiles and seq = keys"
     return Table(("flash needs less", "from", "standard", "flash"), rows, "", note)
 
 
@@ -177,60 +229,3 @@ def _bounds() -> Table:
     low, high = FLASH_CONSTANTS
     note = f"n tokens, d a head's width, m elements of SRAM; flash counted over its order stays in {low:g} .. {high:g}"
     return Table(("elements moved, forward, one head", "order", "holds", "source"), rows, "", note)
-
-
-def _published(fmt: str) -> None:
-    from calc.attention.published import rows, setting
-
-    shape, sram, gpu = setting()
-    found = rows()
-    shown = {"FLOP": lambda x: si(x, "FLOP"), "B": lambda x: f"{x / 1e9:.2f} GB", "s": lambda x: f"{x * 1e3:.1f} ms"}
-    table = [
-        (
-            row.attention,
-            row.quantity,
-            "–" if row.printed is None else shown[row.unit](row.printed),
-            shown[row.unit](row.counted),
-            row.verdict or "–",
-            row.why,
-        )
-        for row in found
-    ]
-    title = (
-        f"GPT-2 medium, forward and backward: batch {shape.batch}, {shape.heads} heads of {shape.d_head}, "
-        f"{shape.seq:,} tokens, {shape.dtype}, {gpu.name}, {binary(sram)} of SRAM"
-    )
-    note = (
-        "Printed: FlashAttention (Dao et al. 2022), figure 2, as lecture notes 4 copy it. That its baseline adds a "
-        "mask and drops out, as its authors' benchmark can, is read off that code and not printed beside the table."
-    )
-    columns = ("attention", "quantity", "printed", "counted", "verdict", "why")
-    emit([asdict(row) for row in found], [Table(columns, table, title, note)], fmt)
-
-
-def _groupings(fmt: str, asked: dict[str, Any], device: Device | None) -> None:
-    from calc.attention.latent import groupings
-
-    context = asked["keys"] or 8192
-    shape = AttentionShape(batch=asked["batch"], heads=32, seq=1, keys=context, d_head=128, dtype=asked["dtype"])
-    records, rows = [], []
-    for each in groupings(shape, (32, 8, 1)):
-        derived = _derived(each.cost, each.shape, device)
-        record = {"grouping": each.name, "cached_bytes_per_token": each.cached, "flops": each.cost.flops, **derived}
-        records.append(record)
-        timed = (f"{record['seconds_at_least'] * 1e6:,.2f}", record["bound"]) if device else ()
-        rows.append(
-            (
-                each.name,
-                f"{each.cached:,}",
-                si(each.cost.traffic, "B"),
-                si(each.cost.flops, "FLOP"),
-                f"{each.cost.arithmetic_intensity:,.1f}",
-                *timed,
-            )
-        )
-    columns = ("keys and values", "cached, B a token", "bytes moved", "FLOPs", "FLOP/B")
-    columns += ("at least, µs", "bound") if device else ()
-    title = f"one decode step of one layer: batch {shape.batch}, 32 heads of 128, {context:,} keys, {shape.dtype}"
-    note = "MLA: latents of 512 and rotary keys of 64; heads of 128 + 64. Projections around attention are not counted."
-    emit(records, [Table(columns, rows, title, note)], fmt)

@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from calc.predict.backends import Expected as Expected
+    from calc.predict.backends import attention_seconds as attention_seconds
     from calc.predict.kernel import Kernel as Kernel
     from calc.predict.kernel import pass_bytes as pass_bytes
     from calc.predict.predicting import predict as predict
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from calc.predict.timing import Timing as Timing
 
 _HOME = {
+    "Expected": "backends",
     "Interval": "prediction",
     "Kernel": "kernel",
     "Point": "roofs",
@@ -39,6 +42,7 @@ _HOME = {
     "Speed": "speed",
     "Timing": "timing",
     "attention": "single",
+    "attention_seconds": "backends",
     "exchange": "single",
     "decode_attention": "single",
     "kernel_seconds": "single",

@@ -110,9 +110,7 @@ def _ask_attention(kernel: Kernel, shape: Attend, speed: Speed) -> Asked:
     heads = kv_heads * shape.heads
     if kernel.decode and kernel.direction != "backward":
         name, model, prior = _find(lambda one: one.decode, (kernel.dtype,), speed, kernel.dtype)
-        # Absorbed latent attention: one key for all heads, the first part of which is the value.
-        latent = float(kv_heads == 1 and shape.d_value < shape.d_head)
-        question = (batch, heads, kv_heads, shape.keys, shape.d_head, window, shape.d_value, latent)
+        question = (batch, heads, kv_heads, shape.keys, shape.d_head, window, shape.d_value, float(shape.latent))
         return Asked(("decode", f"{name}{'?' * prior}"), model, tuple(map(float, question)), "attention", 1.0, prior)
     back = kernel.direction == "backward"
     table = "attention_backward" if back else "attention"

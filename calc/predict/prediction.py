@@ -77,6 +77,18 @@ class Prediction:
         return self.tokens / self.seconds
 
     @property
+    def tokens_per_second_between(self) -> tuple[float, float]:
+        """New tokens a second at the two ends of the interval, the slower first."""
+        return self.tokens / self.interval.high, self.tokens / self.interval.low
+
+    @property
+    def mfu_between(self) -> tuple[float, float] | None:
+        """MFU at the two ends of the interval, the lower first; None where there is no MFU."""
+        if self.mfu is None:
+            return None
+        return self.mfu * self.seconds / self.interval.high, self.mfu * self.seconds / self.interval.low
+
+    @property
     def by_bound(self) -> dict[Bound, float]:
         """Seconds by what is waited for."""
         found: dict[Bound, float] = {}

@@ -57,6 +57,15 @@ class Roof:
         """Arithmetic intensity from which on products can be the bound (Williams et al. 2009)."""
         return {dtype: peak / self.bandwidth for dtype, peak in self.peaks.items()}
 
+    def attainable(self, dtype: str, intensity: float) -> float:
+        """FLOP/s that an op of this many FLOPs a byte can reach at most, by the format of its products."""
+        return min(self.peaks[dtype], self.bandwidth * intensity)
+
+    def line(self, dtype: str, least: float, most: float) -> list[tuple[float, float]]:
+        """(FLOPs a byte, FLOP/s) where the roof of a format begins, bends and ends, between two intensities."""
+        bends = [each for each in (self.ridges[dtype],) if least < each < most]
+        return [(each, self.attainable(dtype, each)) for each in (least, *bends, most)]
+
 
 def roofline(prediction: Prediction) -> list[Point]:
     """Every op of a prediction with what it computes and moves, the ones that take the longest first."""
