@@ -12,6 +12,13 @@ PIP = "pip install 'transformer-envelope[charts]'"
 _PIXELS = 2
 """A PNG's pixels for each of the chart's."""
 _WIDTH, _HEIGHT = 460, 320
+INK, MARK = "#868e96", "#d6453d"
+"""Of lines without a colour of their own, and of what is asked for: both stand out from white and from near-black."""
+_SCALE = ("#5b6ee1", "#2fa39a", "#e0a100")
+"""From low to high, legible on white and on near-black."""
+_COUNT = "replace(format(datum.value, '~s'), 'G', 'B')"
+_ROUND = "indexof([1, 2, 5], round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))) >= 0"
+"""Expressions of Vega."""
 
 
 def altair() -> Any:
@@ -52,15 +59,33 @@ def together(alt: Any, layers: list[Any], title: str) -> Any:
     return alt.layer(*layers).resolve_scale(color="independent").properties(width=_WIDTH, height=_HEIGHT, title=title)
 
 
+def drawn(alt: Any, rows: list[dict[str, Any]]) -> Any:
+    """A chart of these rows: as a frame, since altair checks plain rows one by one, again and again."""
+    import pandas
+
+    return alt.Chart(pandas.DataFrame(rows))
+
+
 def axis(alt: Any, name: str, title: str, upright: bool = False) -> Any:
     """A logarithmic axis for the column `name`: upright for a loss, else where `upright` says so."""
     channel = alt.Y if upright or name == "loss" else alt.X
-    scale = alt.Scale(type="log", nice=False, zero=False)
-    return channel(f"{name}:Q", scale=scale, title=title, axis=alt.Axis(format=".2~f" if name == "loss" else ".0e"))
+    scale = alt.Scale(type="log", nice=False)
+    return channel(f"{name}:Q", scale=scale, title=title, axis=alt.Axis(gridOpacity=0.4, **labels(name)))
+
+
+def labels(name: str) -> dict[str, str]:
+    """How an axis or a legend writes the numbers of a column: losses in full, FLOPs as 1e21, all else as 7B and 15T.
+
+    Where a logarithmic axis has room, it writes 1, 2 and 5 of each power of ten.
+    """
+    if name == "loss":
+        return {"format": ".2~f"}
+    written = "format(datum.value, '.0e')" if name in ("compute", "budget") else _COUNT
+    return {"labelExpr": f"{_ROUND} ? {written} : ''"}
 
 
 def colours(alt: Any, name: str, title: str, low: float, high: float) -> tuple[Any, Any]:
     """One scale of colours for lines, with its legend, and for points, whose legend would list every multiple."""
-    scale = alt.Scale(type="log", scheme="viridis", domain=[low, high])
-    legend = alt.Legend(type="gradient", format=".2~f" if name == "loss" else ".0e", tickCount=4)
+    scale = alt.Scale(type="log", range=list(_SCALE), domain=[low, (low * high) ** 0.5, high])
+    legend = alt.Legend(type="gradient", orient="top", direction="horizontal", tickCount=4, **labels(name))
     return tuple(alt.Color(f"{name}:Q", scale=scale, title=title, legend=shown) for shown in (legend, None))

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 from calc.build import source_length
 from calc.errors import Refused
 from calc.estimation import Estimate, estimate
+from calc.parts import WHOLE, of_part
 from calc.quantities import registry
 from calc.query import LOADS, Query, QueryOptions, ask
 from calc.reading import symbolic
@@ -49,8 +50,8 @@ class Explanation:
         return sympy.latex(self.formula, symbol_names=names)
 
 
-def explain(spec: ModelSpec, quantity: str, **options: Unpack[QueryOptions]) -> Explanation:
-    """The formula of a quantity of `spec`, and the exact value it must give.
+def explain(spec: ModelSpec, quantity: str, *, part: str = WHOLE, **options: Unpack[QueryOptions]) -> Explanation:
+    """The formula of a quantity of `spec`, or of the part at that path alone, and the exact value it must give.
 
     options: as for `estimate`. The query's sizes (batch, seq, context) become symbols too.
     Errors: as `estimate`, and Refused for a size that is an array.
@@ -58,13 +59,13 @@ def explain(spec: ModelSpec, quantity: str, **options: Unpack[QueryOptions]) -> 
     """
     import sympy
 
-    entry, asked = registry.find(quantity), ask(**options)
+    entry, asked = of_part(registry.find(quantity), part), ask(**options)
     for name in LOADS:
         if not isinstance(getattr(asked, name), int | None):
             raise Refused(name, "one whole number", getattr(asked, name))
     if asked.source_seq is None and "source_seq" in entry.uses and _reads_as_many(spec):
         asked = replace(asked, source_seq=asked.seq)  # a letter of its own
-    value = estimate(spec, quantity, **options)
+    value = estimate(spec, quantity, part=part, **options)
     symbolic_spec, values = symbolic(spec)
     symbols: dict[str, Any] = {
         name: sympy.Symbol(name, positive=True)

@@ -11,8 +11,8 @@ from calc.errors import Refused
 MAX_BYTES = 16 * 2**20
 
 
-def read_text(path: Path) -> str:
-    """The text of a file. Errors: Refused for a folder, a file above 16 MB, one that is not there or not UTF-8."""
+def read_text(path: Path, limit: int = MAX_BYTES) -> str:
+    """The text of a file. Errors: Refused for a folder, a file above `limit`, one that is not there or not UTF-8."""
     where = str(path)
     try:
         if path.is_dir():
@@ -20,7 +20,7 @@ def read_text(path: Path) -> str:
         if not path.is_file():
             raise Refused(where, "a file", "something else" if path.exists() else "no such file")
         with path.open("rb") as file:
-            return read_stream(file, where)
+            return read_stream(file, where, limit)
     except OSError as error:
         raise Refused(where, "a file that can be read", error.strerror or str(error)) from None
     except ValueError as error:
@@ -29,11 +29,11 @@ def read_text(path: Path) -> str:
         raise Refused(where, "a path", str(error)) from None
 
 
-def read_stream(stream: BinaryIO, where: str) -> str:
-    """The rest of a stream as text. Errors: Refused above 16 MB or where it is not UTF-8."""
-    data = stream.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise Refused(where, "at most 16 MB", "more")
+def read_stream(stream: BinaryIO, where: str, limit: int = MAX_BYTES) -> str:
+    """The rest of a stream as text. Errors: Refused above `limit` bytes or where it is not UTF-8."""
+    data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise Refused(where, f"at most {limit // 2**20} MB", "more")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

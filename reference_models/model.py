@@ -84,6 +84,7 @@ class Model(StackOfLayers):
     def __init__(self, spec: ModelSpec, *, mtp: bool = False) -> None:
         super().__init__(spec, spec.vocab_size, 0 if spec.encoder is None else spec.encoder.d_model)
         self.whole = spec
+        self.token_types = getattr(spec.embedding, "n_token_types", None)
         for tower in (spec.encoder, spec.vision):
             if tower is not None:
                 self.add_module(tower.name, self._tower(tower))
@@ -157,7 +158,7 @@ class Model(StackOfLayers):
         readers = {
             "source": (self.whole.encoder, "an encoder"),
             "images": (self.whole.vision, "a vision tower"),
-            "token_types": (getattr(self.spec.embedding, "n_token_types", None), "a table of token types"),
+            "token_types": (self.token_types, "a table of token types"),
         }
         for name, value in given.items():
             reader, what = readers[name]
@@ -180,7 +181,7 @@ class Model(StackOfLayers):
 
     def new_cache(self, length: int | None = None) -> Cache:
         """Empty caches for one batch: they grow (None), or have room for `length` tokens from the start."""
-        room = None if length is None else length * getattr(self.spec.embedding, "vectors", 1)
+        room = None if length is None else length * self.vectors
         return Cache(
             [layer.new_cache(room) for layer in self.layers], [layer.new_cross_cache() for layer in self.layers]
         )

@@ -48,6 +48,8 @@ class StackOfLayers(nn.Module):
         if spec.relative_bias is not None:
             self.relative_bias = RelativeBias(*spec.relative_bias)
         self.layers = nn.ModuleList(_layers(spec, d_source))
+        # Read here, since torch.compile cannot ask a description for what it may not have.
+        self.vectors = getattr(spec.embedding, "vectors", 1)
         self.lends = any(getattr(layer.group.mixer, "kv", "own") == "earlier" for layer in self.layers)
         for module in self.layers.modules():
             if isinstance(module, MixtureOfExperts) and module.spec.by_token and vocab_size is not None:
@@ -83,7 +85,7 @@ class StackOfLayers(nn.Module):
 
     def _renumbered(self, x: Tensor, step: Step) -> Step:
         """The step of as many vectors as x [batch, n, d_model] holds; padding is told for steps of a trajectory."""
-        vectors = getattr(self.spec.embedding, "vectors", 1)
+        vectors = self.vectors
         start, keep = step.start * vectors, step.keep
         if keep is not None and vectors > 1:
             keep = keep.repeat_interleave(vectors, 1)

@@ -13,6 +13,9 @@ EXPECTED = {
     "cut into patches of 16 px it is 196 tokens": (196, "confirmed"),
     "Transformer base cost 3.3e18 FLOP to train (GPU-time)": (12 * 3600 * 8 * 9.5e12, "confirmed"),
     "Transformer big cost 2.3e19 FLOP to train (GPU-time)": (3.5 * 86400 * 8 * 9.5e12, "confirmed"),
+    "Unicode has 160K characters": (159_801, "confirmed"),
+    "'Hello everyone, … 11-X85 class!': 15 tokens of GPT-2": (14, "wrong"),
+    "Python code: 32 tokens of GPT-2": (32, "confirmed"),
 }
 CLAIMED = {claim.says: claim for claim in CLAIMS}
 
@@ -38,7 +41,7 @@ def test_gpu_time_is_more_than_the_products_by_a_plausible_utilization() -> None
 
 def test_mistakes_of_the_notes_are_named_with_their_source() -> None:
     wrong = " ".join(claim.says + claim.why for claim in CLAIMS if claim.verdict == "wrong")
-    for word in ("d_input", "SRAM", "Shaw et al. 2018"):
+    for word in ("d_input", "SRAM", "Shaw et al. 2018", "aaabdaaaabac", "199 + 9", "100,276"):
         assert word in wrong
 
 

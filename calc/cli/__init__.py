@@ -27,6 +27,7 @@ COMMANDS = {
     "loss": "calc.cli.loss",
     "laws": "calc.cli.laws",
     "fit": "calc.cli.fit",
+    "tokens": "calc.cli.tokens",
     "attention": "calc.cli.attention",
     "gpus": "calc.cli.gpus",
     "models": "calc.cli.lists",
@@ -35,23 +36,24 @@ COMMANDS = {
     "conventions": "calc.cli.lists",
 }
 """Command -> the module that holds it as an attribute of the same name."""
+BESIDE = {"dashboard": "dashboard.command"}
+"""As COMMANDS, of packages beside this one, which `calc` knows by name alone and never imports itself."""
 
 
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS, *BESIDE]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        return getattr(import_module(COMMANDS[cmd_name]), cmd_name.replace("-", "_"))
+        module = COMMANDS.get(cmd_name) or BESIDE.get(cmd_name)
+        return None if module is None else getattr(import_module(module), cmd_name.replace("-", "_"))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            hint = did_you_mean(args[0], COMMANDS)
-            ctx.fail(f"COMMAND: expected one of {', '.join(COMMANDS)}{hint}, found {args[0]!r}")
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            ctx.fail(f"COMMAND: expected one of {', '.join(known)}{did_you_mean(args[0], known)}, found {args[0]!r}")
         return super().resolve_command(ctx, args)
 
 

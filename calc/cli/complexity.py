@@ -12,7 +12,7 @@ from calc.complexity import DECODINGS, LAYER_KINDS, Decoding, LayerKind, Shape
 
 
 @click.command(short_help="Self-attention against recurrence, convolution and sparse kinds.")
-@click.option("--seq", type=options.Tokens(2), default=1024, show_default=True, help="n, tokens.")
+@click.option("--seq", type=options.Length(2), default=1024, show_default=True, help="n, tokens.")
 @click.option("--d-model", type=options.Tokens(), default=512, show_default=True, help="d, width.")
 @click.option("--kernel", type=options.Tokens(2), default=3, show_default=True, help="k, kernel of a convolution.")
 @click.option("--window", type=options.Tokens(2), default=256, show_default=True, help="r, local attention's window.")

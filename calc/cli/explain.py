@@ -10,9 +10,13 @@ from calc.cli import adapting, notes, options, planning
 from calc.cli.output import Table, emit
 from calc.explanation import Explanation
 from calc.explanation import explain as explain_quantity
+from calc.parts import WHOLE
 from calc.quantities import registry
+from calc.sensitivity import Sensitivity
+from calc.sensitivity import sensitivity as find_sensitivity
 from calc.spec import ModelSpec
 from calc.symbols import describe
+from calc.units import binary, si
 
 LONGEST = 1000
 """Characters of a formula that a table still prints; --json and --latex print every one."""
@@ -36,9 +40,13 @@ LONGEST = 1000
 @options.mtp
 @planning.mode
 @planning.plan
+@click.option(
+    "--part", default=WHOLE, show_default="all of it", metavar="PATH", help="Of one part alone, as layers.{}.mlp."
+)
+@click.option("--sensitivity", is_flag=True, help="What 10 % more of each symbol does.")
 @click.option("--latex", is_flag=True, help="Print the formula in LaTeX and nothing else.")
 @options.output
-def explain(model: ModelSpec, quantity: str, latex: bool, fmt: str, **asked: Any) -> None:
+def explain(model: ModelSpec, quantity: str, part: str, sensitivity: bool, latex: bool, fmt: str, **asked: Any) -> None:
     """Print the formula of QUANTITY for MODEL, then with the numbers put in, then its value.
 
     `quantities` lists what can be asked; `symbols` says what the letters mean. Options that QUANTITY does not depend on
@@ -52,12 +60,13 @@ def explain(model: ModelSpec, quantity: str, latex: bool, fmt: str, **asked: Any
       python -m calc explain gpt2 params
       python -m calc explain llama-3-8b flops.training --seq 8192 --latex
       python -m calc explain llama-3-8b memory.peak --checkpointing full --dp 8 --zero 3
+      python -m calc explain llama-3-8b flops.forward --part "layers.{}.attention" --sensitivity
     """
     uses = registry.find(quantity).uses
     notes.unused(uses, quantity)
     planning.unused(quantity, asked["plan"] if "plan" in uses else None, "plan" in uses)
     asked = {name: value for name, value in asked.items() if name in uses}
-    explanation = explain_quantity(model, quantity, **asked)
+    explanation = explain_quantity(model, quantity, part=part, **asked)
     for caveat in explanation.estimate.caveats:
         options.note(model, caveat)
     if latex and fmt == "table":
@@ -70,7 +79,24 @@ def explain(model: ModelSpec, quantity: str, latex: bool, fmt: str, **asked: Any
         from calc.cli.memory import why  # most questions are not about memory, and it is long to load
 
         tables += why(model, asked)
-    emit([_record(explanation)], tables, fmt)
+    record = _record(explanation)
+    if sensitivity:
+        moved = find_sensitivity(explanation)
+        record["sensitivity"] = {each.symbol.name: {"value": each.moved, "change": each.change} for each in moved}
+        tables.append(_moved(moved, explanation.estimate.unit))
+    if part != WHOLE:
+        record["part"] = part
+    emit([record], tables, fmt)
+
+
+def _moved(moved: list[Sensitivity], unit: str) -> Table:
+    """What a tenth more of each symbol does."""
+    rows = []
+    for each in moved:
+        gives = binary(each.moved) if unit == "bytes" else si(each.moved, unit if unit == "FLOP" else "")
+        change = "–" if each.change is None else f"{each.change:+.2%}"
+        rows.append((each.symbol.name, f"{each.value:,}", gives, change))
+    return Table(("10 % more of", "now", "gives", "which is"), rows)
 
 
 def _record(it: Explanation) -> dict[str, Any]:

@@ -9,10 +9,12 @@ import click
 
 from calc.cli import options
 from calc.cli.amounts import Amount
-from calc.cli.options import Tokens
+from calc.cli.options import Length
 from calc.cli.output import Table, emit
+from calc.errors import Refused
 from calc.laws import DEFAULT
-from calc.optimum.judgement import Judgement
+from calc.laws.base import Law
+from calc.optimum.judgement import Judgement, judge_all, verdict
 from calc.optimum.judgement import judge as weigh
 from calc.spec import ModelSpec
 from calc.units import si
@@ -21,8 +23,8 @@ from calc.units import si
 @click.command(short_help="How far a model and its tokens are from a law's optimum, and what that costs and saves.")
 @options.model
 @click.option("--tokens", type=Amount("tokens"), required=True, help="D, tokens of training.")
-@click.option("--law", default=DEFAULT, show_default=True, help="A law of `laws` that says what is optimal.")
-@click.option("--seq", type=Tokens(), help="Count FLOPs exactly, in sequences of so many tokens. [default: 6 N D]")
+@click.option("--law", default=DEFAULT, show_default=True, help="A law of `laws` that says what is optimal, or all.")
+@click.option("--seq", type=Length(), help="Count FLOPs exactly, in sequences of so many tokens. [default: 6 N D]")
 @options.output
 def judge(model: ModelSpec, tokens: float, law: str, seq: int | None, fmt: str) -> None:
     """Compare MODEL on D tokens with the compute-optimal model of the same FLOPs, and with that of the same loss.
@@ -31,9 +33,16 @@ def judge(model: ModelSpec, tokens: float, law: str, seq: int | None, fmt: str) 
     Examples:
       python -m calc judge llama-3-8b --tokens 15T
       python -m calc judge llama-3-8b --tokens 15T --seq 8192
+      python -m calc judge llama-3-8b --tokens 15T --law all
     """
     if seq is not None:
         options.warn_beyond(model, seq, "--seq")
+    if law == "all":
+        if seq is not None:
+            raise Refused("--seq", "one --law beside it", seq)
+        every = judge_all(model, tokens)
+        emit([_record(each) for each in every], _side_by_side(every), fmt)
+        return
     found = weigh(model, tokens, law, seq)
     emit([_record(found)], [_table(found), _words(found)], fmt)
 
@@ -50,16 +59,30 @@ def _table(found: Judgement) -> Table:
 
 
 def _words(found: Judgement) -> Table:
-    rows = [("tokens", f"{found.past:.3g} times what the law gives a model of this size")]
-    if found.loss_gap is not None:
-        rows.append(("loss", f"{found.loss_gap:+.4f} against the optimum of the same compute"))
-    if found.saving is not None:
-        fewer = f"{abs(found.saving):.1%} {'fewer' if found.saving >= 0 else 'more'} FLOPs a token"
-        rows.append(("use", f"{fewer} than the optimum of the same loss"))
-        paid = "never" if found.break_even is None else f"after {si(found.break_even)} tokens of use"
-        rows.append(("paid back", paid))
-    rows.append(("convention", found.convention))
+    rows = [*verdict(found), ("convention", found.convention)]
     return Table(("", ""), rows + [("warning", warning) for warning in found.warnings])
+
+
+def _side_by_side(found: list[Judgement | tuple[Law, str]]) -> list[Table]:
+    """Every law's judgement, and below them why some have none."""
+    rows = [
+        (
+            each.law,
+            si(each.params),
+            f"{each.past:.3g}",
+            si(each.best_params),
+            si(each.best_tokens),
+            _loss(each.best_loss),
+            _loss(each.loss),
+            "yes" if each.in_range else "no",
+        )
+        for each in found
+        if isinstance(each, Judgement)
+    ]
+    columns = ("law", "N", "tokens / law's", "best N", "best D", "best loss", "loss", "in range")
+    note = "tokens / law's: over those that the law gives a model of this size; best: for the same 6 N D"
+    left_out = [(each[0].name, each[1]) for each in found if not isinstance(each, Judgement)]
+    return [Table(columns, rows, "", note), *([Table(("left out", "why"), left_out)] if left_out else [])]
 
 
 def _size(value: float | None) -> str:
@@ -74,5 +97,7 @@ def _loss(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
 
 
-def _record(found: Judgement) -> dict[str, Any]:
+def _record(found: Judgement | tuple[Law, str]) -> dict[str, Any]:
+    if not isinstance(found, Judgement):
+        return {"law": found[0].name, "reason": found[1]}
     return asdict(found) | {"tokens_per_param": found.tokens_per_param, "warnings": list(found.warnings)}

@@ -10,14 +10,19 @@ from calc.lectures import CLAIMS
 
 
 @click.command(short_help="What the lecture notes print, each with a verdict.")
+@click.option("--trainings", is_flag=True, help="What trainings cost on the hardware of their time, predicted.")
 @options.output
-def lectures(fmt: str) -> None:
+def lectures(trainings: bool, fmt: str) -> None:
     """Check what the lecture notes print: confirmed, rounded, wrong, or not reproducible here, and why.
 
     \b
-    Example:
+    Examples:
       python -m calc lectures
+      python -m calc lectures --trainings
     """
+    if trainings:
+        _trainings(fmt)
+        return
     records = [
         {
             "lecture": claim.lecture,
@@ -34,6 +39,30 @@ def lectures(fmt: str) -> None:
         for r in records
     ]
     emit(records, [Table(("lecture", "printed", "computed", "verdict", "the notes say", "why"), rows)], fmt)
+
+
+def _trainings(fmt: str) -> None:
+    """The Transformers on P100s and the ViTs on TPUs, each printed cost beside what `predict` expects."""
+    from calc.training_costs import training_costs
+
+    found = training_costs()
+    rows = [
+        (
+            one.name,
+            one.device,
+            one.unit,
+            f"{one.printed:,.4g}",
+            f"{one.predicted:,.3g}",
+            f"{one.low:,.3g} … {one.high:,.3g}",
+            f"{one.least:,.3g}",
+            one.verdict,
+            one.why,
+        )
+        for one in found
+    ]
+    columns = ("training", "on", "unit", "printed", "predicted", "between", "at least", "verdict", "why")
+    note = "at least: its products at the datasheet's peak"
+    emit([one._asdict() for one in found], [Table(columns, rows, "", note)], fmt)
 
 
 def _number(value: float | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from calc import charts
-from calc.cli import options
+from calc.cli import corpora, options
 from calc.cli.amounts import Amount, Positive
 from calc.cli.output import Table, emit
 from calc.errors import Refused
@@ -15,6 +15,7 @@ from calc.laws import DEFAULT, LAWS
 from calc.optimum.charts import loss_chart
 from calc.optimum.prediction import Prediction
 from calc.optimum.prediction import loss as predict
+from calc.tokens.corpus import Corpus
 
 
 @click.command(short_help="The loss that a scaling law predicts for a model and its tokens.")
@@ -22,19 +23,22 @@ from calc.optimum.prediction import loss as predict
 @click.option("--tokens", type=Amount("tokens"), help="D, tokens of training.")
 @click.option("--law", default=DEFAULT, show_default=True, help="A law of `laws`, or all that take what is given.")
 @click.option("--unique-tokens", type=Amount("tokens"), help="muennighoff: how many of the tokens differ.")
+@corpora.options
 @click.option("--experts", type=Positive(), help="clark: routed experts in a layer.")
 @click.option("--bits", type=Positive(), help="kumar: bits of weights, activations and cache in training.")
 @options.chart
 @options.output
-def loss(law: str, fmt: str, chart: str | None, bits: float | None, **asked: float | None) -> None:
+def loss(law: str, fmt: str, chart: str | None, bits: float | None, **asked: Any) -> None:
     """Predict the loss, in nats a token, of N parameters trained on D tokens.
 
-    Each law speaks of its own data and tokenizer: losses of different laws are not to be compared.
+    Each law speaks of its own data and tokenizer: losses of different laws are not to be compared. A --corpus is
+    trained on once unless --tokens says more; only muennighoff knows what repeated tokens are worth.
 
     \b
     Examples:
       python -m calc loss --params 70e9 --tokens 1.4T
       python -m calc loss --params 7B --tokens 2T --law all
+      python -m calc loss --params 1B --corpus "20e9 words" --tokens-per-word 1.3 --tokens 100e9 --law muennighoff
       python -m calc loss --params 1.3e9 --experts 64 --law clark
       python -m calc loss --params 70e9 --tokens 1.4T --chart path/to/contours.svg
     """
@@ -42,7 +46,11 @@ def loss(law: str, fmt: str, chart: str | None, bits: float | None, **asked: flo
         charts.check(chart)
         if law == "all":
             raise Refused("--chart", "one law, whose lines of equal loss it shows", law)
+    data = corpora.read(asked)
     given = {name: value for name, value in asked.items() if value is not None}
+    if data is not None:
+        given.setdefault("tokens", data.tokens)
+        given |= {"unique_tokens": data.tokens} if law == "muennighoff" else {}
     if bits is not None:
         given |= {"bits_weights": bits, "bits_activations": bits, "bits_cache": bits}
     drawn = None if chart is None else loss_chart(law, **given)
@@ -52,7 +60,14 @@ def loss(law: str, fmt: str, chart: str | None, bits: float | None, **asked: flo
     tables = [Table(("law", "loss", "95 %", "in range"), rows, f"loss in nats a token for {what}")]
     if len(answers) == 1:
         tables.append(Table(("", ""), _words(answers[0])))
-    emit([_record(answer) for answer in answers], tables, fmt)
+    records = [_record(answer) for answer in answers]
+    if data is not None:
+        repeats = _repeats(data, law, given["tokens"])
+        warned = [("warning", warning) for warning in repeats]
+        tables.append(Table(("", ""), [corpora.word(data, given["tokens"]), *warned]))
+        more = corpora.record(data, given["tokens"])
+        records = [each | more | {"warnings": [*each["warnings"], *repeats]} for each in records]
+    emit(records, tables, fmt)
     if chart is not None:
         charts.save(drawn, chart)
 
@@ -66,6 +81,13 @@ def _all(given: dict[str, float]) -> list[Prediction]:
             "--law all", "inputs that some law takes, such as --params and --tokens", " and ".join(given) or "none"
         )
     return [predict(name, **given) for name in names]
+
+
+def _repeats(data: Corpus, law: str, tokens: float) -> list[str]:
+    """What to say where a law takes repeated tokens for fresh ones."""
+    if law == "muennighoff" or data.epochs(tokens) <= 1:
+        return []
+    return ["repeated tokens count as fresh ones here; --law muennighoff says what they are worth"]
 
 
 def _band(answer: Prediction) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from calc import charts
-from calc.cli import options
+from calc.cli import corpora, options
 from calc.cli.amounts import Amount, Positive
-from calc.cli.options import Tokens
+from calc.cli.options import Length, Tokens
 from calc.cli.output import Table, emit
 from calc.errors import Refused
 from calc.laws import DEFAULT, find
@@ -20,6 +20,7 @@ from calc.optimum.answer import optimal as best
 from calc.optimum.charts import frontier_chart, isoflop_chart
 from calc.optimum.shapes import Shape
 from calc.optimum.shapes import shapes as near
+from calc.tokens.corpus import Corpus
 from calc.units import si
 
 _MORE = {
@@ -45,10 +46,11 @@ _NUMBERS = ("compute", "params", "tokens", "loss", "tokens_per_param")
 @click.option("--gpus", type=Tokens(), help="How many of them, for the days it takes.")
 @click.option("--price", type=Positive(), help="Of one GPU for an hour.")
 @click.option("--family", metavar="MODEL", help="Scale this model and count its FLOPs exactly, instead of 6 N D.")
-@click.option("--seq", type=Tokens(), help="With --family: tokens in each sequence. [default: 2048]")
+@click.option("--seq", type=Length(), help="With --family: tokens in each sequence. [default: 2048]")
 @click.option("--shapes", type=Tokens(), help="With --family: how many buildable models near N to show.")
 @click.option("--inference-tokens", type=Amount("tokens"), help="Tokens of use to pay for too, at equal loss.")
 @click.option("--unique-tokens", type=Amount("tokens"), help="Tokens that differ; more of them repeat these.")
+@corpora.options
 @click.option("--law", default=DEFAULT, show_default=True, help="A law of `laws`, or all side by side.")
 @options.chart
 @options.output
@@ -64,11 +66,15 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
       python -m calc optimal --compute 1e22 --family llama-3-8b --seq 8192 --shapes 3
       python -m calc optimal --params 13e9 --inference-tokens 2T --law hoffmann-3
       python -m calc optimal --compute 1e22 --unique-tokens 25e9
+      python -m calc optimal --compute 1e22 --corpus "300 GB" --bytes-per-token 4.2
       python -m calc optimal --compute 1e22 --chart path/to/isoflop.html
     """
     if chart is not None:
         charts.check(chart)
+    data = corpora.read(asked)
     given = {name: value for name, value in asked.items() if value is not None}
+    if data is not None:
+        given["unique_tokens"] = data.tokens
     if family is not None:
         given["family"] = options.read_model(family)
         options.warn_beyond(given["family"], given.get("seq", 0), "--seq")
@@ -77,14 +83,14 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
     if law == "all":
         answers = optimal_all(**given)
         apart = spread(answers)
-        emit([_record(answer) | {"spread": apart} for answer in answers], _side_by_side(answers), fmt)
+        emit([_record(answer, data) | {"spread": apart} for answer in answers], _side_by_side(answers), fmt)
         if chart is not None:
             charts.save(frontier_chart([answer for answer in answers if isinstance(answer, Optimum)]), chart)
     else:
         answer = best(law, **given)
         built = [] if shapes is None else near(given["family"], answer.params, find(law).counts, shapes)
-        tables = [_numbers(answer), *([_shapes(built)] if built else []), _words(answer)]
-        emit([_record(answer) | ({"shapes": [_shape(each) for each in built]} if built else {})], tables, fmt)
+        tables = [_numbers(answer), *([_shapes(built)] if built else []), _words(answer, data)]
+        emit([_record(answer, data) | ({"shapes": [_shape(each) for each in built]} if built else {})], tables, fmt)
         if chart is not None:
             charts.save(isoflop_chart(law, **given), chart)
 
@@ -117,8 +123,9 @@ def _shape(each: Shape) -> dict[str, Any]:
     return {**each.sizes, "params": each.params, "total": each.total, "off": each.off}
 
 
-def _words(answer: Optimum) -> Table:
+def _words(answer: Optimum, data: Corpus | None) -> Table:
     rows = [
+        *([] if data is None else [corpora.word(data, answer.tokens)]),
         ("convention", answer.convention),
         ("interval", answer.interval_source),
         ("batch and learning rate", answer.hyperparameters),
@@ -161,7 +168,7 @@ def _number(name: str, value: float | None) -> str:
     return f"{value:.3g}" if name == "tokens_per_param" else si(value)
 
 
-def _record(answer: Optimum | tuple[Law, str]) -> dict[str, Any]:
+def _record(answer: Optimum | tuple[Law, str], data: Corpus | None) -> dict[str, Any]:
     if not isinstance(answer, Optimum):
         return {"law": answer[0].name, **dict.fromkeys(_NUMBERS), "reason": answer[1]}
     bands = {
@@ -181,6 +188,7 @@ def _record(answer: Optimum | tuple[Law, str]) -> dict[str, Any]:
         "hyperparameters": answer.hyperparameters,
         "deviation": {f"{factor:g}": cost for factor, cost in answer.deviation.items()},
         **answer.more,
+        **({} if data is None else corpora.record(data, answer.tokens)),
     }
 
 

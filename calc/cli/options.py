@@ -42,6 +42,19 @@ class Tokens(click.ParamType):
         return parse_tokens(value, param.opts[0] if param else "value", self.least)
 
 
+class Length(Tokens):
+    """A length in tokens: a whole number, or what a picture, sound or other data comes to (`calc.tokens.asking`)."""
+
+    name = "N|tokens:…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, str) and value.startswith("tokens:"):
+            from calc.tokens.asking import parse_budget
+
+            return parse_budget(value, param.opts[0] if param else "value")
+        return super().convert(value, param, ctx)
+
+
 class Pixels(click.ParamType):
     """A picture's height and width, as in 224x224."""
 
@@ -61,7 +74,7 @@ chart = click.option("--chart", metavar="FILE", help="Save a chart as .png, .svg
 batch = click.option("--batch", type=Tokens(), default=1, show_default=True, help="Sequences.")
 context = click.option(
     "--context",
-    type=Tokens(0),
+    type=Length(0),
     help="Decode: tokens already in the cache. [default: 2048, or as many as MODEL takes before one more]",
 )
 phase = click.option("--phase", type=click.Choice(PHASES), default="forward", show_default=True, help="What is run.")
@@ -78,7 +91,7 @@ convention = click.option(
 source_seq = click.option(
     "--source-seq",
     "--frames",
-    type=Tokens(),
+    type=Length(),
     help="Encoder-decoders: length of the encoder's input, tokens or frames of audio. "
     "[default: what the encoder is made for, or --seq]",
 )
@@ -149,8 +162,11 @@ def seq(function: F) -> F:
         note_own_length(specs)
         return function(*args, **(with_usual_lengths(asked, specs) if specs else asked))
 
-    help = "Tokens in each sequence. [default: 2048, or the longest that MODEL takes]"
-    return click.option("--seq", type=Tokens(), help=help)(with_lengths)  # pyright: ignore[reportReturnType]
+    help = (
+        "Tokens in each sequence, or what comes to them, as tokens:image=224x224,patch=16 does (see `tokens`). "
+        "[default: 2048, or the longest that MODEL takes]"
+    )
+    return click.option("--seq", type=Length(), help=help)(with_lengths)  # pyright: ignore[reportReturnType]
 
 
 def note_own_length(specs: Sequence[ModelSpec]) -> None:

@@ -26,7 +26,7 @@ WIDTH = 80
 @options.models
 @click.option(
     "--seq",
-    type=options.Tokens(),
+    type=options.Length(),
     help="Tokens of the sequence whose FLOPs are counted. [default: 2048, or the longest that all MODELs take]",
 )
 @options.output

@@ -54,20 +54,26 @@ def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: 
       python -m calc solve llama-3-8b "params.trainable<=100M" --for lora_rank --lora-rank 8
       python -m calc solve llama-3-8b "memory.peak<=80GiB" --for batch --dp 64 --zero 3 --checkpointing full
     """
+    entry, budget, target = read_equation(equation)
+    name = entry.name
+    chosen = {option: value for option, value in asked.items() if option in entry.uses and option != symbol}
+    notes.unused((*entry.uses, symbol), name)
+    planning.unused(name, asked["plan"] if "plan" in entry.uses else None, "plan" in entry.uses)
+    for caveat in estimate(model, name, **chosen).caveats:
+        options.note(model, caveat)
+    answer = solve_quantity(model, name, target, symbol, budget=budget, keep_ratios=keep_ratios, **chosen)
+    emit([_record(model, answer)], [answer_table(model, answer, entry.unit)], fmt)
+
+
+def read_equation(equation: str) -> tuple[registry.Quantity, bool, int | float]:
+    """(quantity, whether the value is a budget, value). Errors: Refused for what is no QUANTITY=VALUE."""
     match = re.fullmatch(r"\s*([\w.]+)\s*(<=|=)\s*(.+)", equation)
     if match is None:
         examples = '"params=7B" or "memory.peak<=80GiB"'
         raise Refused("QUANTITY=VALUE", f"a quantity, = or <=, and a value, such as {examples}", equation)
     name, relation, text = match.groups()
     entry = registry.find(name)
-    target = _target(text, entry.unit, name)
-    chosen = {option: value for option, value in asked.items() if option in entry.uses and option != symbol}
-    notes.unused((*entry.uses, symbol), name)
-    planning.unused(name, asked["plan"] if "plan" in entry.uses else None, "plan" in entry.uses)
-    for caveat in estimate(model, name, **chosen).caveats:
-        options.note(model, caveat)
-    answer = solve_quantity(model, name, target, symbol, budget=relation == "<=", keep_ratios=keep_ratios, **chosen)
-    emit([_record(model, answer)], [_table(model, answer, entry.unit)], fmt)
+    return entry, relation == "<=", _target(text, entry.unit, name)
 
 
 def _target(text: str, unit: str, name: str) -> int | float:
@@ -93,7 +99,8 @@ def _record(spec: ModelSpec, answer: Solution) -> dict[str, Any]:
     }
 
 
-def _table(spec: ModelSpec, answer: Solution, unit: str) -> Table:
+def answer_table(spec: ModelSpec, answer: Solution, unit: str) -> Table:
+    """The real root and the sizes that can be built, as people read them."""
     relation = "≤" if answer.budget else "="
     title = f"{answer.quantity} of {spec.name} {relation} {answer.target:,} {unit}, for {answer.symbol}"
     rows = [("real root", f"{answer.root:,.6f}", f"{answer.target:,}", "")] if answer.root is not None else []

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from calc.charts import altair, axis, colours, together
+from calc.charts import INK, altair, axis, colours, drawn, together
 from calc.fitting.fit import Fit
 from calc.fitting.forms import Array
 from calc.fitting.frontier import FrontierFit, compute_of
@@ -34,17 +34,17 @@ def fit_chart(fit: Fit) -> Any:
     x, y = axis(alt, "compute", "compute, FLOP (6·N·D)"), axis(alt, "loss", "loss")
     colour, of_points = colours(alt, "params", "N", *_ends(runs.params))
     layers = [
-        alt.Chart(alt.Data(values=points))
+        drawn(alt, points)
         .mark_point(filled=True, size=22, opacity=0.6)
         .encode(x=x, y=y, color=of_points, tooltip=["params:Q", "tokens:Q", "compute:Q", "loss:Q"]),
-        alt.Chart(alt.Data(values=curves)).mark_line(strokeWidth=1.2).encode(x=x, y=y, color=colour, detail="params:Q"),
+        drawn(alt, curves).mark_line(strokeWidth=1.2).encode(x=x, y=y, color=colour, detail="params:Q"),
     ]
     if fit.optimum is not None:
         budgets = np.geomspace(low, high, _STEPS)
         frontier = [float(optimum(fit.theta[None], budget).loss[0]) for budget in budgets]
         layers.append(
-            alt.Chart(alt.Data(values=_rows(compute=budgets, loss=np.array(frontier))))
-            .mark_line(color="black", strokeDash=[5, 3])
+            drawn(alt, _rows(compute=budgets, loss=np.array(frontier)))
+            .mark_line(color=INK, strokeDash=[5, 3])
             .encode(x=x, y=y)
         )
     title = f"{fit.law}: {len(runs):,} runs, fitted curves of some sizes, frontier dashed"
@@ -71,11 +71,9 @@ def _isoflop_chart(fit: FrontierFit) -> Any:
     x, y = axis(alt, "params", "parameters"), axis(alt, "loss", "loss")
     colour, of_points = colours(alt, "budget", "FLOP", *_ends(np.array([budget.compute for budget in fit.budgets])))
     layers = [
-        alt.Chart(alt.Data(values=points))
-        .mark_point(filled=True, size=20, opacity=0.6)
-        .encode(x=x, y=y, color=of_points),
-        alt.Chart(alt.Data(values=curves)).mark_line(strokeWidth=1.2).encode(x=x, y=y, color=colour, detail="budget:Q"),
-        alt.Chart(alt.Data(values=lowest)).mark_point(shape="diamond", size=60, color="black").encode(x=x, y=y),
+        drawn(alt, points).mark_point(filled=True, size=20, opacity=0.6).encode(x=x, y=y, color=of_points),
+        drawn(alt, curves).mark_line(strokeWidth=1.2).encode(x=x, y=y, color=colour, detail="budget:Q"),
+        drawn(alt, lowest).mark_point(shape="diamond", size=60, color=INK).encode(x=x, y=y),
     ]
     title = f"isoFLOP: {len(fit.budgets)} budgets, lowest points marked"
     return together(alt, layers, title)
@@ -91,10 +89,10 @@ def _envelope_chart(fit: FrontierFit) -> Any:
     best = [{"compute": budget.compute, "loss": budget.loss} for budget in fit.budgets]
     x, y = axis(alt, "compute", "compute, FLOP"), axis(alt, "loss", "loss")
     layers = [
-        alt.Chart(alt.Data(values=curves))
+        drawn(alt, curves)
         .mark_line(strokeWidth=1)
         .encode(x=x, y=y, color=colours(alt, "params", "N", *_ends(fit.runs.params))[0], detail="run:N"),
-        alt.Chart(alt.Data(values=best)).mark_point(size=12, color="black").encode(x=x, y=y),
+        drawn(alt, best).mark_point(size=12, color=INK).encode(x=x, y=y),
     ]
     title = "training curves and their envelope"
     return together(alt, layers, title)

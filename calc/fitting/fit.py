@@ -18,12 +18,12 @@ from calc.fitting.forms import Array, Form
 from calc.fitting.holdout import HeldOut, held_out
 from calc.fitting.minimum import HUBER, OBJECTIVES, Objective
 from calc.fitting.optimum import optimum
-from calc.fitting.runs import Runs, read
+from calc.fitting.runs import Runs, Upload, read
 from calc.fitting.solver import Data, residuals
 from calc.laws.uncertainty import Interval
 
-Source = str | Path | Mapping[str, Any] | Runs
-"""A CSV, columns as arrays, or runs that have been read."""
+Source = str | Path | Upload | Mapping[str, Any] | Runs
+"""A CSV in a file or in bytes, columns as arrays, or runs that have been read."""
 
 
 @dataclass(frozen=True, slots=True)

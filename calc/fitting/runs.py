@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +33,13 @@ KNOWN = {
 """What a column is -> the names it goes by, the likeliest first; case and punctuation make no difference."""
 
 _WHERE = re.compile(r"\s*([^=~!]+?)\s*(!?[=~])\s*(.*?)\s*")
+
+
+class Upload(NamedTuple):
+    """A CSV that lies in no file: its bytes, and what messages call it."""
+
+    name: str
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +74,13 @@ class Runs:
 
 
 def read(
-    source: str | Path | Mapping[str, Any] | Runs,
+    source: str | Path | Upload | Mapping[str, Any] | Runs,
     columns: Mapping[str, str] | None = None,
     where: Sequence[str] = (),
     skip_invalid: bool = False,
     with_flops: bool = False,
 ) -> Runs:
-    """The runs of a CSV file, or of a mapping of columns.
+    """The runs of a CSV, in a file or in bytes, or of a mapping of columns.
 
     columns: what (params, tokens, loss, flops, run) -> the column to read it from; "6ND" for FLOPs that are to be
     computed, whatever a column says. where: conditions COLUMN=VALUE, COLUMN!=VALUE, COLUMN~TEXT and COLUMN!~TEXT (holds
@@ -108,9 +116,14 @@ def read(
     )
 
 
-def table(source: str | Path | Mapping[str, Any], where: Sequence[str]) -> tuple[DataFrame, str]:
+def table(source: str | Path | Upload | Mapping[str, Any], where: Sequence[str]) -> tuple[DataFrame, str]:
     """The rows that meet the conditions, and what messages call their source. Errors: Refused, also where none do."""
-    frame, name = (_frame(Path(source)), str(source)) if isinstance(source, str | Path) else (_table(source), "runs")
+    if isinstance(source, Upload):
+        frame, name = _parsed(BytesIO(source.data), source.name), source.name
+    elif isinstance(source, str | Path):
+        frame, name = _frame(Path(source)), str(source)
+    else:
+        frame, name = _table(source), "runs"
     for condition in where:
         frame = _filtered(frame, condition, name)
     if not len(frame):
@@ -119,18 +132,26 @@ def table(source: str | Path | Mapping[str, Any], where: Sequence[str]) -> tuple
 
 
 def _frame(path: Path) -> DataFrame:
-    import pandas
-
     if not path.is_file():
         raise Refused(str(path), "a CSV file", "something else" if path.exists() else "no such file")
     if path.stat().st_size > MAX_BYTES:
         raise Refused(str(path), "at most 1 GiB", "more")
+    return _parsed(path, str(path))
+
+
+def _parsed(text: Path | BytesIO, name: str) -> DataFrame:
+    import pandas
+
     try:
-        return pandas.read_csv(path, low_memory=False)
+        frame = pandas.read_csv(text, low_memory=False)
     except (pandas.errors.ParserError, pandas.errors.EmptyDataError, UnicodeDecodeError, ValueError) as error:
-        raise Refused(str(path), "a CSV file with a header line", str(error)) from None
+        raise Refused(name, "a CSV file with a header line", str(error)) from None
     except OSError as error:
-        raise Refused(str(path), "a file that can be read", error.strerror or str(error)) from None
+        raise Refused(name, "a file that can be read", error.strerror or str(error)) from None
+    # pandas takes what rows have more than the header for their names, and so moves every value to a wrong column.
+    if not isinstance(frame.index, pandas.RangeIndex):
+        raise Refused(name, "rows with as many values as the header has names", "more")
+    return frame
 
 
 def _table(columns: Mapping[str, Any]) -> DataFrame:

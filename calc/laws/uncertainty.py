@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,9 +29,14 @@ def interval(law: Law, number: Callable[[Any], float], level: float = 0.95) -> I
     """
     if law.draws is None:
         return None
-    values = sorted(number(constants) for constants in draws(law.draws))
+    return Interval(level, *middle((number(constants) for constants in draws(law.draws)), level))
+
+
+def middle(values: Iterable[float], level: float) -> tuple[float, float]:
+    """The ends of the middle `level` of some numbers."""
+    ordered = sorted(values)
     tail = (1 - level) / 2
-    return Interval(level, _percentile(values, tail), _percentile(values, 1 - tail))
+    return _percentile(ordered, tail), _percentile(ordered, 1 - tail)
 
 
 def draws(name: str) -> Iterator[SimpleNamespace]:

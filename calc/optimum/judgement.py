@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from calc.errors import Refused
-from calc.laws import DEFAULT, find
+from calc.laws import DEFAULT, LAWS, find
 from calc.laws.arithmetic import crossing, real
+from calc.laws.base import Law
 from calc.optimum.costs import SIX_N, Costs, as_fitted, counted, of_family
 from calc.optimum.search import Problem
 from calc.spec import ModelSpec
+from calc.units import si
 
 Predict = Callable[[float, float], float]
 """N, D -> loss."""
@@ -99,6 +101,37 @@ def judge(spec: ModelSpec, tokens: float, law: str = DEFAULT, seq: int | None = 
         in_range=not outside,
         warnings=tuple(filter(None, (*outside, entry.inexact, entry.second_hand, note))),
     )
+
+
+def judge_all(spec: ModelSpec, tokens: float) -> list[Judgement | tuple[Law, str]]:
+    """What every law that says what is optimal says of it, variants left out; or the law and why it says nothing.
+
+    Errors: as `judge` where no law has an answer.
+    """
+    found: list[Judgement | tuple[Law, str]] = []
+    for law in LAWS:
+        if law.frontier is None or law.variant_of is not None:
+            continue
+        try:
+            found.append(judge(spec, tokens, law.name))
+        except Refused as refused:
+            found.append((law, str(refused)))
+    if all(isinstance(each, tuple) for each in found):
+        judge(spec, tokens)  # the default law's own words say best what is wrong with the question
+    return found
+
+
+def verdict(found: Judgement) -> list[tuple[str, str]]:
+    """A judgement in words: (what it is about, what is said of it)."""
+    said = [("tokens", f"{found.past:.3g} times what the law gives a model of this size")]
+    if found.loss_gap is not None:
+        said.append(("loss", f"{found.loss_gap:+.4f} against the optimum of the same compute"))
+    if found.saving is not None:
+        fewer = f"{abs(found.saving):.1%} {'fewer' if found.saving >= 0 else 'more'} FLOPs a token"
+        said.append(("use", f"{fewer} than the optimum of the same loss"))
+        paid = "never" if found.break_even is None else f"after {si(found.break_even)} tokens of use"
+        said.append(("paid back", paid))
+    return said
 
 
 def _losses(problem: Problem) -> tuple[Predict | None, str]:

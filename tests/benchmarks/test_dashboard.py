@@ -18,9 +18,9 @@ LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
 
 
 @pytest.mark.benchmark(group="a moved slider is to redraw within 200 ms (p95)", min_rounds=30, warmup=True)
-@pytest.mark.parametrize("page", ["model", "formula", "memory"])
-def test_a_moved_slider(benchmark: Any, page: str) -> None:
-    at = opened(page, model="llama-3-70b", quantity="flops.training")
+@pytest.mark.parametrize("shown", ["model", "formula", "memory"])
+def test_a_moved_slider(benchmark: Any, shown: str) -> None:
+    at = opened(shown, model="llama-3-70b", quantity="flops.training")
     lengths = cycle(LENGTHS)
 
     def moved() -> AppTest:

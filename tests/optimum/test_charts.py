@@ -19,7 +19,8 @@ pytest.importorskip("vl_convert")
 
 def layers(chart: Any) -> list[list[dict[str, Any]]]:
     """The rows of each layer."""
-    return [layer["data"]["values"] for layer in chart.to_dict()["layer"]]
+    spec = chart.to_dict()
+    return [spec["datasets"][layer["data"]["name"]] for layer in spec["layer"]]
 
 
 def test_isoflop_curves_are_of_one_compute_each_and_lowest_at_the_optimum() -> None:

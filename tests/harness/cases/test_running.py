@@ -139,6 +139,8 @@ def test_a_step_that_moves_no_weight_is_found(dtype: str, monkeypatch: pytest.Mo
     assert checked(ready) == float("inf")
 
 
+# The compiler itself still uses it (torch 2.13).
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "params"),

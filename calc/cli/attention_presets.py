@@ -1,0 +1,108 @@
+"""`attention --preset`: the table that lecture notes print, and what grouping of heads saves in decoding."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from calc.attention import AttentionShape, Cost
+from calc.cli.output import Table, emit
+from calc.predict.attention_sweep import decoder
+from calc.predict.backends import attention_seconds, runs_backends
+from calc.predict.speed import Speed
+from calc.spec.hardware import Device
+from calc.units import binary, si
+
+
+def published(fmt: str) -> None:
+    """The table of GPT-2 medium: each printed figure beside our count and our prediction."""
+    from calc.attention.published import rows, setting
+
+    shape, sram, gpu = setting()
+    found = rows()
+    shown = {"FLOP": lambda x: si(x, "FLOP"), "B": lambda x: f"{x / 1e9:.2f} GB", "s": lambda x: f"{x * 1e3:.1f} ms"}
+    table = [
+        (
+            row.attention,
+            row.quantity,
+            "–" if row.printed is None else shown[row.unit](row.printed),
+            shown[row.unit](row.counted),
+            row.verdict or "–",
+            row.why,
+        )
+        for row in found
+    ]
+    title = (
+        f"GPT-2 medium, forward and backward: batch {shape.batch}, {shape.heads} heads of {shape.d_head}, "
+        f"{shape.seq:,} tokens, {shape.dtype}, {gpu.name}, {binary(sram)} of SRAM"
+    )
+    note = (
+        "Printed: FlashAttention (Dao et al. 2022), figure 2, as lecture notes 4 copy it. That its baseline adds a "
+        "mask and drops out, as its authors' benchmark can, is read off that code and not printed beside the table."
+    )
+    columns = ("attention", "quantity", "printed", "counted", "verdict", "why")
+    emit([asdict(row) for row in found], [Table(columns, table, title, note)], fmt)
+
+
+def groupings(fmt: str, asked: dict[str, Any], speed: Speed | None) -> None:
+    """One decode step of 32 heads of 128 by how they share keys, and with latents."""
+    from calc.attention.latent import groupings as counted
+
+    context = asked["keys"] or 8192
+    device = None if speed is None else speed.device
+    speed = speed if speed is not None and runs_backends(speed) else None
+    shape = AttentionShape(batch=asked["batch"], heads=32, seq=1, keys=context, d_head=128, dtype=asked["dtype"])
+    records, rows = [], []
+    for each in counted(shape, (32, 8, 1)):
+        derived = roofs(each.cost, each.shape, device)
+        record = {"grouping": each.name, "cached_bytes_per_token": each.cached, "flops": each.cost.flops, **derived}
+        if speed is not None:
+            record |= timed(speed, decoder(each.name), each.shape, False)
+        records.append(record)
+        rows.append(
+            (
+                each.name,
+                f"{each.cached:,}",
+                si(each.cost.traffic, "B"),
+                si(each.cost.flops, "FLOP"),
+                f"{each.cost.arithmetic_intensity:,.1f}",
+                *_times(record),
+            )
+        )
+    columns = ("keys and values", "cached, B a token", "bytes moved", "FLOPs", "FLOP/B")
+    columns += ("at least, µs", "bound") * ("bound" in records[0])
+    columns += ("predicted, µs", "between") * (speed is not None)
+    title = f"one decode step of one layer: batch {shape.batch}, 32 heads of 128, {context:,} keys, {shape.dtype}"
+    note = "MLA: latents of 512 and rotary keys of 64; heads of 128 + 64. Projections around attention are not counted."
+    if speed is not None:
+        note += f"\nPredicted: sdpa_flash, and for MLA products and passes of PyTorch; by the {speed.source}"
+    emit(records, [Table(columns, rows, title, note)], fmt)
+
+
+def _times(record: dict[str, Any]) -> tuple[str, ...]:
+    found: tuple[str, ...] = ()
+    if "bound" in record:
+        found += (f"{record['seconds_at_least'] * 1e6:,.2f}", record["bound"])
+    if "seconds" in record:
+        found += (f"{record['seconds'] * 1e6:,.1f}", f"{record['low'] * 1e6:,.1f} … {record['high'] * 1e6:,.1f}")
+    return found
+
+
+def roofs(cost: Cost, shape: AttentionShape, device: Device | None) -> dict[str, Any]:
+    """What a cost means on a device with a datasheet: bound, and seconds at least."""
+    found: dict[str, Any] = {"traffic": cost.traffic, "arithmetic_intensity": cost.arithmetic_intensity}
+    if device is not None:
+        compute, memory = cost.flops / device.peak(shape.dtype), cost.traffic / device.bandwidth.value
+        found |= {
+            "bound": "compute" if compute > memory else "memory",
+            "seconds_at_least": max(compute, memory),
+            "device": device.name,
+        }
+    return found
+
+
+def timed(speed: Speed, backend: str, shape: AttentionShape, back: bool) -> dict[str, Any]:
+    """Predicted seconds of a backend, and what they rest on. Errors: as `attention_seconds`."""
+    found = attention_seconds(speed, backend, shape, ("forward", "backward") if back else ("forward",))
+    names = ("backend", "seconds", "low", "high", "level", "source", "rests")
+    return {name: getattr(found, name) for name in names}

@@ -1,0 +1,192 @@
+"""Attention: standard against flash over the length of a sequence, and what sharing of keys saves in decoding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from calc.attention import AttentionShape, Blocks, best_blocks, on_chip
+from calc.attention.bounds import crossovers
+from calc.attention.model import shape_of
+from calc.attention.shape import DIRECTIONS
+from calc.hardware import device_names, load_device
+from calc.predict.attention_sweep import Point, sweep
+from calc.predict.crossing import time_crossover
+from dashboard import attention_charts as charts
+from dashboard import attention_known as known
+from dashboard import frame, picker
+from dashboard.cache import cached
+
+LENGTHS = tuple(2**power for power in range(7, 18))
+HEADS = (1, 2, 4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
+BATCHES = tuple(2**power for power in range(9))
+GPU = "h100-sxm"
+NEEDS = {
+    "flops": "FLOPs as executed",
+    "traffic": "Bytes through main memory",
+    "peak": "Memory beside inputs and output",
+    "seconds": "Predicted time",
+}
+"""What is drawn over the length -> its title."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the knobs say."""
+
+    shape: AttentionShape
+    blocks: Blocks
+    gpu: str
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The same as plain values, by which results are kept."""
+        s = self.shape
+        return (
+            s.heads,
+            s.kv_heads,
+            s.d_head,
+            s.d_value,
+            s.batch,
+            s.dtype,
+            s.causal,
+            s.direction,
+            *self.blocks,
+            self.gpu,
+        )
+
+    def words(self) -> str:
+        """The options of the command line."""
+        s = self.shape
+        flags = " --causal" * s.causal + " --backward" * (s.direction == "backward")
+        sizes = f"--seq {s.seq} --heads {s.heads} --kv-heads {s.kv_heads} --d-head {s.d_head} --batch {s.batch}"
+        return f"{sizes} --dtype {s.dtype}{flags} --gpu {self.gpu}"
+
+
+def render(picked: picker.Picked | None) -> None:
+    """Draw the page."""
+    frame.header(
+        "Attention",
+        "Standard attention, which writes every score to memory, against FlashAttention, which keeps them on the chip.",
+    )
+    with frame.refusals("These sizes cannot be counted"):
+        asked = _knobs(picked)
+        _compare(asked)
+        known.groups(LENGTHS, asked.gpu, asked.shape.dtype, asked.shape.batch)
+    known.table()
+
+
+def _knobs(picked: picker.Picked | None) -> Asked:
+    left, right = st.columns(2)
+    own = left.segmented_control(
+        "Sizes", ("Of the model", "Own"), default="Of the model", key="sizes", required=True, bind="query-params"
+    )
+    gpu = right.selectbox("GPU", names := _gpus(), index=names.index(GPU), key="gpu", bind="query-params")
+    sizes = _own() if own == "Own" or picked is None else _of(picked)
+    row = st.columns(2)
+    seq = row[0].select_slider("Tokens", LENGTHS, 2048, key="seq", bind="query-params")
+    batch = row[1].select_slider("Sequences", BATCHES, 1, key="batch", bind="query-params")
+    row = st.columns(3, vertical_alignment="bottom")
+    direction = row[0].segmented_control(
+        "Direction", DIRECTIONS, default="forward", key="direction", required=True, bind="query-params",
+        help="backward: forward, and then backward",
+    )  # fmt: skip
+    dtype = row[1].selectbox("Format", ("bf16", "fp16", "fp32"), key="dtype", bind="query-params")
+    causal = row[2].toggle(
+        "Causal", value=True, key="causal", bind="query-params", help="A query sees the keys up to its position"
+    )
+    shape = AttentionShape(
+        **sizes,
+        seq=seq,
+        batch=batch,
+        dtype=dtype,
+        causal=causal,
+        direction="backward" if direction == "backward" else "forward",
+    )
+    return Asked(shape, best_blocks(shape, on_chip(load_device(gpu))), gpu)
+
+
+def _gpus() -> list[str]:
+    """Those whose on-chip memory is known, and that PyTorch has kernels for."""
+    every = (load_device(name) for name in device_names())
+    return [each.name for each in every if each.sram is not None and not each.architecture.startswith("TPU")]
+
+
+def _own() -> dict[str, Any]:
+    row = st.columns(3)
+    heads = row[0].select_slider("Query heads", HEADS, 32, key="heads", bind="query-params")
+    shared = [count for count in HEADS if heads % count == 0]
+    if st.session_state.get("kv_heads") not in shared:
+        st.session_state.pop("kv_heads", None)
+    kv_heads = row[1].select_slider("Key heads", shared, shared[-1], key="kv_heads", bind="query-params")
+    d_head = row[2].select_slider(
+        "Width of a head", (32, 64, 80, 96, 128, 192, 256), 128, key="width", bind="query-params"
+    )
+    return {"heads": heads, "kv_heads": kv_heads, "d_head": d_head}
+
+
+def _of(picked: picker.Picked) -> dict[str, Any]:
+    shape = shape_of(picked.spec)
+    st.caption(
+        f"{frame.verbatim(picked.spec.name)}: {shape.heads} query heads of {shape.d_head}, {shape.kv_heads} key heads."
+    )
+    return {name: getattr(shape, name) for name in ("heads", "kv_heads", "d_head", "d_value")}
+
+
+@cached
+def _sweep(key: tuple[Any, ...], _asked: Asked) -> list[Point]:
+    return sweep(_asked.shape, _asked.blocks, LENGTHS, _asked.gpu)
+
+
+@cached
+def _wins(key: tuple[Any, ...], _asked: Asked) -> dict[str, tuple[int | None, float]]:
+    """Need -> from which length on flash needs less, and how many times as much it needs at the longest."""
+    shape = _asked.shape
+    ways = ("forward", "backward") if shape.direction == "backward" else ("forward",)
+    counted = crossovers(shape, _asked.blocks, [lambda cost: cost.traffic, lambda cost: cost.peak])
+    every = (*counted, time_crossover(_asked.gpu, shape, ways))
+    return {name: (one.length, one.flash / one.standard) for name, one in zip(NEEDS_CROSSED, every, strict=True)}
+
+
+NEEDS_CROSSED = ("traffic", "peak", "seconds")
+
+
+def _compare(asked: Asked) -> None:
+    points = _sweep(asked.key, asked)
+    here = {point.attention: point for point in points if point.seq == asked.shape.seq}
+    figures = st.columns((1.4, 1, 1, 1))
+    for column, (need, label) in zip(
+        figures, {"flops": "FLOPs, flash", "traffic": "Bytes moved", "peak": "Memory", "seconds": "Time"}.items(),
+        strict=True,
+    ):  # fmt: skip
+        flash, standard = (getattr(here[name], need) for name in ("flash", "standard"))
+        with column:
+            note = f"standard {charts.written(need, standard)}"
+            frame.metric(label, charts.written(need, flash), f"{flash!r}, against {standard!r}", note)
+    st.caption(
+        f"Tiles of {asked.blocks.rows} × {asked.blocks.columns}: the cheapest that fit on the chip of {asked.gpu}. "
+        "Dots: the length above. Dashed: from there on flash needs less at every longer length. Shaded: where 90 of "
+        "100 measured times are expected. Time is that of PyTorch's `reference` and `sdpa_flash`, predicted."
+    )
+    with st.spinner("Looking for the lengths where flash starts to win"):
+        wins = _wins(asked.key, asked)
+    for pair in (("traffic", "seconds"), ("peak", "flops")):
+        for column, need in zip(st.columns(2), pair, strict=True):
+            title = NEEDS[need]
+            with column:
+                st.markdown(f"**{title}**")
+                length = wins.get(need, (None, 0.0))[0]
+                drawn = charts.over_length(points, need, asked.shape.seq, length)
+                frame.chart(drawn, f"attention-{need}", alt=f"{title} of standard and flash over tokens")
+    st.markdown("\n".join(_won(need, *found) for need, found in wins.items()))
+    frame.table([point._asdict() for point in points], "attention", shown=charts.SHOWN)
+    frame.command(f"python -m calc attention {asked.words()}")
+
+
+def _won(need: str, length: int | None, ratio: float) -> str:
+    title = NEEDS[need]
+    if length is None:
+        return f"- **{title}**: flash needs less at no length; at the longest {ratio:.2f} times as much"
+    return f"- **{title}**: flash needs less from {length:,} tokens on; at the longest {ratio:.2g} times as much"

@@ -1,0 +1,69 @@
+"""`envelope dashboard`: start the server on this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from calc.errors import Refused
+from dashboard.results import VARIABLE
+
+SCRIPT = Path(__file__).parent / "script" / "app.py"
+PIP = "pip install 'transformer-envelope[dashboard]'"
+SETTINGS = {
+    "browser.gatherUsageStats": "false",
+    "client.showErrorDetails": "none",
+    "client.toolbarMode": "minimal",
+    "server.fileWatcherType": "none",
+    "server.maxUploadSize": "2",
+    "server.enableStaticServing": "false",
+}
+"""Streamlit's settings: nothing leaves the machine, uploads are small, and a fault shows no code."""
+
+
+@click.command(short_help="The web dashboard, on this machine.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8501, show_default=True, help="Where it listens.")
+@click.option(
+    "--address",
+    default="localhost",
+    show_default=True,
+    help="On which of this machine's addresses. Whoever reaches it may start measurements here.",
+)
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Folder of results that it shows, and that runs go to.  [default: results]",
+)
+@click.option("--open/--no-open", "browser", default=True, help="Open a browser.  [default: open]")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON object first.")
+def dashboard(port: int, address: str, results: Path | None, browser: bool, as_json: bool) -> int:
+    """Serve the dashboard until Ctrl-C. Nothing leaves the machine, and only it can reach the page.
+
+    \b
+    Example:
+      python -m calc dashboard --port 8600 --no-open
+    """
+    if find_spec("streamlit") is None or find_spec("altair") is None or find_spec("vl_convert") is None:
+        raise Refused("dashboard", f"the extra dashboard: {PIP}", "that it is not installed")
+    if as_json:
+        click.echo(f'{{"url": "http://{address}:{port}"}}')
+    variables = {} if results is None else {VARIABLE: str(results)}
+    return subprocess.run(line(port, address, browser), env=os.environ | variables, check=False).returncode
+
+
+def line(port: int, address: str, browser: bool) -> list[str]:
+    """The command that serves the pages."""
+    own = {
+        **SETTINGS,
+        "server.port": str(port),
+        "server.address": address,
+        "server.headless": "false" if browser else "true",
+    }
+    flags = [f"--{name}={value}" for name, value in own.items()]
+    return [sys.executable, "-m", "streamlit", "run", str(SCRIPT), *flags]

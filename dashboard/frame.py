@@ -1,0 +1,134 @@
+"""What every page is made of: tables and charts that download, commands, metrics, refusals, and text shown as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import streamlit as st
+
+from calc.errors import Refused, printable
+
+PIXELS, WIDTH = 2, 720
+"""A saved chart's pixels for each of its own, and how many of those it is wide."""
+
+
+def header(title: str, lead: str) -> None:
+    """The title of a page, and in one sentence what it shows. Both are ours: never a user's text."""
+    st.title(title, anchor=False)
+    st.caption(lead)
+
+
+def verbatim(text: str) -> str:
+    """Markdown that shows `text` as it is: no link, picture, formula or colour in it has any effect."""
+    line = printable(text) or "–"
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    pad = " " if len(fence) > 1 or line.startswith(" ") else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def metric(label: str, value: str, exact: str = "", note: str = "") -> None:
+    """A figure with its prefix and unit; `exact`, every digit of it, stands in the help; `note` below it."""
+    st.metric(label, value, help=exact or None, delta=note or None, delta_color="off", delta_arrow="off", border=True)
+
+
+def table(
+    rows: Any,
+    name: str,
+    *,
+    columns: dict[str, Any] | None = None,
+    shown: Mapping[str, Callable[..., str]] | None = None,
+    height: int | Literal["auto"] = "auto",
+    folded: str = "",
+) -> None:
+    """A table (a DataFrame, or a list of records) and its download as `name`.csv, with every digit.
+
+    columns: of streamlit's column_config. shown: column -> how its values are written; what is missing is a dash.
+    folded: the name of the fold that it stands behind; none where it stands open.
+    """
+    import pandas as pd
+
+    if folded:
+        with st.expander(folded):
+            table(rows, name, columns=columns, shown=shown, height=height)
+        return
+    frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows)
+    written = frame if not shown else _written(frame, {name: shown[name] for name in shown if name in frame})
+    st.dataframe(written, hide_index=True, column_config=columns, height=height, key=f"table-{name}", placeholder="–")
+    st.download_button(
+        "CSV",
+        lambda: frame.to_csv(index=False).encode(),
+        f"{name}.csv",
+        "text/csv",
+        key=f"csv-{name}",
+        help="This table with every digit",
+        on_click="ignore",
+        type="tertiary",
+    )
+
+
+def _written(frame: Any, shown: Mapping[str, Callable[..., str]]) -> Any:
+    """The table as it is shown. Numbers past 2^53, which a browser cannot hold, are text in it."""
+    import pandas as pd
+
+    large = [name for name in shown if frame[name].dtype.kind in "iuf" and frame[name].abs().max() >= 2**53]
+    texts = {name: [None if pd.isna(value) else shown[name](value) for value in frame[name]] for name in large}
+    left: Any = {name: write for name, write in shown.items() if name not in large}
+    return frame.assign(**texts).style.format(left, subset=[*left], na_rep="–")
+
+
+def chart(drawn: Any, name: str, *, alt: str = "") -> None:
+    """A chart as wide as the page, and its downloads as `name`.png and `name`.svg, which are made on a click.
+
+    drawn: of `dashboard.vega`, or of altair. alt: what it shows, for those who cannot see it.
+    """
+    # Checking an altair chart against Vega-Lite's schema takes longer than all that a page computes.
+    spec = drawn if isinstance(drawn, dict) else drawn.to_dict(validate=False)
+    st.vega_lite_chart(spec=spec, width="stretch", alt=alt or None)
+    with st.container(horizontal=True):
+        for suffix, mime in (("png", "image/png"), ("svg", "image/svg+xml")):
+            st.download_button(
+                suffix.upper(),
+                lambda suffix=suffix: picture(drawn, suffix),
+                f"{name}.{suffix}",
+                mime,
+                key=f"{suffix}-{name}",
+                on_click="ignore",
+                type="tertiary",
+            )
+
+
+def picture(drawn: Any, suffix: str) -> bytes:
+    """A chart as the bytes of a `png` or `svg`; nothing is fetched for it."""
+    import vl_convert
+
+    spec = dict(drawn) if isinstance(drawn, dict) else drawn.to_dict()
+    if not {"hconcat", "vconcat", "concat", "facet", "repeat"} & spec.keys():
+        spec |= {"width": WIDTH, "autosize": {"type": "fit", "contains": "padding"}}
+    if suffix == "png":
+        return vl_convert.vegalite_to_png(spec, scale=PIXELS)
+    return vl_convert.vegalite_to_svg(spec).encode()
+
+
+def command(*lines: str) -> None:
+    """The commands that give the same numbers on the command line, each as `python -m calc ...`."""
+    with st.expander("The same numbers on the command line"):
+        st.code("\n".join(lines), language="bash", wrap_lines=True)
+
+
+@contextmanager
+def refusals(what: str = "Refused") -> Iterator[None]:
+    """Turn a refusal within into one plain message; what follows in the block is not run."""
+    try:
+        yield
+    except Refused as refusal:
+        st.error(f"{what}: {verbatim(str(refusal))}")
+    except (ArithmeticError, RecursionError, MemoryError) as error:
+        st.error(f"{what}: {verbatim(str(error) or type(error).__name__)}")
+
+
+def nothing_yet(text: str) -> None:
+    """An empty state: says what to do."""
+    st.info(text)

@@ -1,0 +1,139 @@
+"""Lectures: what the notes print, each claim with a verdict; kinds of layers; what trainings cost in their time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import streamlit as st
+
+from calc.complexity import DECODINGS, LAYER_KINDS, Shape
+from calc.lectures import CLAIMS
+from calc.training_costs import training_costs
+from calc.units import si
+from dashboard import frame, picker
+from dashboard.cache import cached
+
+VERDICTS = ("confirmed", "rounded", "wrong", "not reproducible here")
+MARKS = {
+    "confirmed": "✅",
+    "rounded": "🟡",
+    "wrong": "❌",
+    "not reproducible here": "❔",
+    "within": "✅",
+    "differs": "❌",
+}
+LENGTHS = tuple(2**power for power in range(4, 18))
+COSTS: list[str] = ["printed", "predicted", "low", "high", "least"]
+WIDTHS = (64, 128, 256, 512, 768, 1024, 2048, 4096, 8192, 16384)
+
+
+def render(picked: picker.Picked | None) -> None:
+    """Draw the page; it needs no model."""
+    frame.header(
+        "Lectures", "What the lecture notes print and claim, each beside the value computed here, with a verdict."
+    )
+    _claims()
+    _complexity()
+    _trainings()
+
+
+@cached
+def _checked() -> list[dict[str, Any]]:
+    return [
+        {
+            "lecture": claim.lecture,
+            "the notes say": claim.says,
+            "printed": claim.printed,
+            "here": None if claim.value is None else claim.value(),
+            "verdict": claim.verdict,
+            "formula or reason": claim.why,
+        }
+        for claim in CLAIMS
+    ]
+
+
+def _claims() -> None:
+    rows = _checked()
+    shown = st.columns(len(VERDICTS))
+    for column, verdict in zip(shown, VERDICTS, strict=True):
+        count = sum(row["verdict"] == verdict for row in rows)
+        with column:
+            frame.metric(verdict.capitalize(), f"{count}")
+    left, right = st.columns(2)
+    lectures = sorted({row["lecture"] for row in rows})
+    which = left.pills("Lecture", lectures, selection_mode="multi", key="lecture", bind="query-params")
+    verdicts = right.pills("Verdict", VERDICTS, selection_mode="multi", key="verdict", bind="query-params")
+    kept = [
+        row for row in rows if (not which or row["lecture"] in which) and (not verdicts or row["verdict"] in verdicts)
+    ]
+    if not kept:
+        frame.nothing_yet("No claim of these lectures has this verdict: choose another above.")
+    else:
+        wide = {"the notes say": st.column_config.Column(width="large")}
+        written: dict[str, Callable[..., str]] = {"printed": _number, "here": _number}
+        frame.table(kept, "claims", columns=wide, shown=written, height=420)
+        for row in kept:
+            if row["verdict"] == "wrong":
+                with st.expander(f"Wrong in lecture {row['lecture']}: {frame.verbatim(row['the notes say'])}"):
+                    st.markdown(frame.verbatim(row["formula or reason"]))
+    frame.command("python -m calc lectures")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) and value < 1e7 else f"{value:.4g}"
+
+
+def _complexity() -> None:
+    st.subheader("Kinds of layers", anchor=False)
+    st.caption(
+        "What one layer costs to mix n tokens of width d, exactly and as an order of growth; kinds of attention "
+        "share 8 n d² of projections, which are not in it. Path: the most layers or steps between two tokens."
+    )
+    left, right = st.columns(2)
+    n = left.select_slider("n, tokens", LENGTHS, 1024, key="n", bind="query-params")
+    d = right.select_slider("d, width", WIDTHS, 512, key="d", bind="query-params")
+    shape = Shape(n, d, m=64)
+    rows = [
+        {
+            "layer": kind.name,
+            "FLOPs": kind.flops(shape),
+            "order": f"O({kind.order})",
+            "elements kept": kind.memory(shape),
+            "kept, order": kind.memory_order,
+            "steps": kind.steps(shape),
+            "path": kind.path(shape),
+            "path, order": kind.path_order,
+            "source": kind.source,
+        }
+        for kind in LAYER_KINDS
+    ]
+    written = {"FLOPs": si, "elements kept": si, "steps": "{:,}".format, "path": "{:,}".format}
+    frame.table(rows, "layers", shown=written)
+    st.caption("Ways to choose 20 tokens out of 50,257 each, with 4 beams, by the continuations they look at:")
+    ways = [
+        {"decoding": way.name, "continuations, log10": way.log10(50_257, 20, 4), "order": f"O({way.order})"}
+        for way in DECODINGS
+    ]
+    frame.table(ways, "decodings", shown={"continuations, log10": "10^{:.1f}".format})
+    frame.command(f"python -m calc complexity --seq {n} --d-model {d}")
+
+
+@cached
+def _costs() -> list[dict[str, Any]]:
+    return [one._asdict() for one in training_costs()]
+
+
+def _trainings() -> None:
+    st.subheader("Trainings on the hardware of their time", anchor=False)
+    st.caption(
+        "Printed costs beside those predicted for the same hardware, with the interval that 90 of 100 measured "
+        "times are expected in. At least: the products alone at the datasheet's peak."
+    )
+    with frame.refusals("No prediction"):
+        frame.table(_costs(), "trainings", shown=dict.fromkeys(COSTS, _cost))
+    frame.command("python -m calc lectures --trainings")
+
+
+def _cost(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

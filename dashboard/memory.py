@@ -1,0 +1,177 @@
+"""Memory: what a GPU holds, when it holds the most, on which GPUs that fits, and the cache as contexts grow."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import streamlit as st
+
+from calc.errors import Refused
+from calc.hardware import device_names, load_device
+from calc.memory.advice import Change, changes
+from calc.memory.verdict import Verdict, verdict
+from calc.models import preset_names
+from calc.quantities.kv_cache import kv_cache
+from calc.query import Query
+from calc.spec import ModelSpec
+from calc.units import binary
+from calc.variants import attention_variants
+from dashboard import frame, memory_charts, picker, planning
+from dashboard.cache import cached
+
+GPU = "h100-sxm"
+"""The device that is chosen at first."""
+CONTEXTS = tuple(2**power for power in range(7, 21))
+"""Tokens of the curves of the cache."""
+
+
+def render(picked: picker.Picked | None) -> None:
+    """The page."""
+    chosen = picker.wanted(picked)
+    frame.header(
+        "Memory", "What one GPU holds in a training step or in serving, when it holds the most, and where it fits."
+    )
+    gpu = st.selectbox("GPU", gpus(), index=gpus().index(GPU), key="gpu", bind="query-params")
+    with frame.refusals("This plan cannot be counted"):
+        asked = planning.asked(chosen.spec)
+        found = judged(chosen.spec, asked.query, gpu)
+        _verdict(found, asked.query)
+        _terms(found)
+        _timeline(found, gpu)
+        _advice(chosen.spec, asked.query, found)
+        words = shlex.join([chosen.reference, *asked.flags, "--gpu", gpu])
+        frame.command(f"python -m calc memory {words}", f"python -m calc memory {words} --json")
+    if chosen.spec.decodes and chosen.spec.reads_tokens:
+        with frame.refusals("The cache cannot be counted"):
+            _caches(chosen)
+
+
+def gpus() -> list[str]:
+    """The GPUs of the catalogue, the smallest memory first; TPUs run other kernels."""
+    devices = [each for each in map(load_device, device_names()) if not each.architecture.startswith("TPU")]
+    return [each.name for each in sorted(devices, key=lambda each: (each.usable, each.name))]
+
+
+@cached
+def judged(spec: ModelSpec, query: Query, gpu: str) -> Verdict:
+    """What the plan takes beside the memory of one GPU."""
+    device = load_device(gpu)
+    return verdict(spec, query, device.usable, f"{device.name} ({binary(device.usable)})")
+
+
+@cached
+def advised(spec: ModelSpec, query: Query, budget: int) -> list[Change]:
+    """What would lower the peak."""
+    return changes(spec, query, budget)
+
+
+@cached
+def caches(spec: ModelSpec, dtype: str) -> list[dict[str, Any]]:
+    """The cache of one sequence over its length, of the model and of the same model with other attention."""
+    kinds = {"as it is": spec, **attention_variants(spec)}
+    return [
+        {"attention": name, "context": n, "bytes": kv_cache(each, 1, n, dtype).total_bytes}
+        for name, each in kinds.items()
+        for n in CONTEXTS
+    ]
+
+
+def _verdict(found: Verdict, query: Query) -> None:
+    worst, plan = found.worst, query.plan
+    sentence = found.sentence()
+    (st.success if found.fits else st.error)(f"{sentence[:1].upper()}{sentence[1:]}.")
+    cells = st.columns(4)
+    with cells[0]:
+        frame.metric("Peak of a GPU", binary(worst.peak), f"{worst.peak:,} bytes")
+    with cells[1]:
+        frame.metric("All terms", binary(worst.total), f"{worst.total:,} bytes, whenever each is live")
+    with cells[2]:
+        left = found.left or 0
+        frame.metric("Left" if left >= 0 else "Too much", binary(abs(left)), f"{left:,} bytes")
+    with cells[3]:
+        frame.metric("GPUs of the plan", f"{plan.gpus:,}" if plan else "1")
+
+
+def _terms(found: Verdict) -> None:
+    st.subheader("What it holds, against each GPU", anchor=False)
+    st.caption("Above, the terms all added up and what is live at the peak; below, the memory that each GPU gives.")
+    capacities = {name: load_device(name).usable for name in gpus()}
+    worst = found.worst
+    drawn = memory_charts.against(dict(worst.terms), dict(found.live), worst.peak, capacities)
+    frame.chart(drawn, "memory", alt="Memory by term against the memory of each GPU")
+    live = found.live
+    names = dict.fromkeys([*worst.terms, *live])
+    rows = [
+        {
+            "term": name,
+            "bytes": worst.terms.get(name),
+            "size": binary(worst.terms[name]) if name in worst.terms else "",
+            "live at the peak": live.get(name, 0),
+        }
+        for name in names
+    ]
+    columns = {name: st.column_config.NumberColumn(format="localized") for name in ("bytes", "live at the peak")}
+    frame.table(rows, "terms", columns=columns, folded="Table")
+    if len(found.ranks) > 1:
+        ranks = [
+            {"rank": rank.stage, **{name: binary(size) for name, size in rank.terms.items()}, "peak": binary(rank.peak)}
+            for rank in found.ranks
+        ]
+        frame.table(ranks, "ranks")
+
+
+def _timeline(found: Verdict, gpu: str) -> None:
+    st.subheader("A step, moment by moment", anchor=False)
+    st.caption(f"The most is live at: {found.moment}. The dashed line is the memory of {gpu}.")
+    moments = {name: dict(live) for name, live in found.worst.moments.items()}
+    frame.chart(memory_charts.timeline(moments, found.budget or 0), "timeline", alt="Memory live at each moment")
+    rows = [
+        {"moment": name, **live, "live": found.worst.timeline[name], "peak": "peak" if name == found.moment else ""}
+        for name, live in moments.items()
+    ]
+    columns = {name: st.column_config.NumberColumn(format="localized") for name in rows[0] if name != "moment"}
+    frame.table(rows, "timeline", columns=columns, folded="Table")
+
+
+def _advice(spec: ModelSpec, query: Query, found: Verdict) -> None:
+    advice = advised(spec, query, found.budget or 0)
+    if not advice:
+        return
+    st.subheader("What would lower the peak", anchor=False)
+    rows = [
+        {
+            "change": each.name,
+            "option": each.options,
+            "saves": binary(each.saved),
+            "peak": binary(each.peak),
+            "FLOPs": f"{each.flops:+.0%}",
+            "GPUs": each.gpus,
+            "fits": "yes" if each.fits else "no",
+        }
+        for each in advice
+    ]
+    frame.table(rows, "advice")
+
+
+def _caches(chosen: picker.Picked) -> None:
+    st.subheader("KV cache as the context grows", anchor=False)
+    st.caption("One sequence in bf16: this model, the same with other kinds of attention, and presets beside it.")
+    presets = st.multiselect("Presets beside it", preset_names(), key="beside", bind="query-params", max_selections=4)
+    rows = [{"model": f"{chosen.spec.name}: {row['attention']}", **row} for row in caches(chosen.spec, "bf16")]
+    for name in presets:
+        other = picker.read("preset", name, name)
+        if not (other.decodes and other.reads_tokens):
+            raise Refused("preset", "a model that goes on token by token", name)
+        own = [row for row in caches(other, "bf16") if row["attention"] == "as it is"]
+        rows += [{"model": name, **row} for row in own if name != chosen.spec.name]
+    frame.chart(memory_charts.caches(rows), "kv-cache", alt="Bytes of the KV cache over the length of the context")
+    frame.table(
+        [{name: row[name] for name in ("model", "context", "bytes")} for row in rows],
+        "kv-cache",
+        columns={name: st.column_config.NumberColumn(format="localized") for name in ("context", "bytes")},
+        height=250,
+        folded="Table",
+    )
+    every = shlex.join([chosen.reference, *presets])
+    frame.command(f"python -m calc kv-cache {every} --seq {CONTEXTS[-1]}")

@@ -1,0 +1,189 @@
+"""The model that all pages show: a preset, somebody's own config.json or TOML, or a shorthand set with sliders.
+
+What was chosen stands in the address, so that a link shows the same. It lives in the visitor's own session and nowhere
+else: no other visitor meets it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from calc.architectures import from_config
+from calc.errors import Refused, did_you_mean, printable
+from calc.files import parse_json
+from calc.models import from_toml, load_model, preset_names
+from calc.spec import ModelSpec
+from dashboard import frame, packing, shorthand
+from dashboard.cache import cached
+
+KINDS = ("Preset", "Config", "Shorthand")
+DEFAULT = "llama-3-8b"
+OWN = "own description"
+"""The key of the visitor's own description in the session: (form, name, text)."""
+WANTED = "wanted file"
+"""The key of the digest of the file that a link was made with."""
+UNKNOWN = "unknown preset"
+"""The key of a name in a link that no preset has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """The model that a visitor chose.
+
+    reference: what stands for it on the command line: a preset's name, or the name of the file to save `text` in.
+    text: of a description that is no preset, as the command line reads it; else None.
+    """
+
+    spec: ModelSpec
+    reference: str
+    text: str | None = None
+
+
+def pick() -> Picked | None:
+    """Draw the picker in the sidebar. None where nothing has been chosen, or what was chosen is refused."""
+    with st.sidebar:
+        kind = st.segmented_control(
+            "Model from", KINDS, default="Preset", key="from", required=True, bind="query-params"
+        )
+        if kind != "Config":
+            _forget("spec", "file")
+        with frame.refusals("This model cannot be read"):
+            picked = {"Preset": _preset, "Config": _config, "Shorthand": _shorthand}[kind or "Preset"]()
+            if picked is not None:
+                _summary(picked)
+            return picked
+    return None
+
+
+def wanted(picked: Picked | None) -> Picked:
+    """The model, on a page that is nothing without one; where there is none, the page says what to do and ends."""
+    if picked is None:
+        frame.nothing_yet("Choose a model in the sidebar: a preset, your own config.json, or a shorthand.")
+        st.stop()
+    return picked
+
+
+@cached
+def read(form: str, name: str, text: str) -> ModelSpec:
+    """The model that a text describes. form: `preset` (the text is its name), `json` or `toml`. Errors: Refused."""
+    if form == "preset":
+        return load_model(text)
+    if len(text.encode()) > packing.MAX_TEXT:
+        raise Refused(name, f"at most {packing.MAX_TEXT // 1024} KiB of text", f"{len(text.encode()):,} bytes")
+    stem = printable(name.rpartition(".")[0] or name)[:60] or "model"
+    if form == "toml":
+        return from_toml(text, name, stem)
+    return from_config(parse_json(text, name), stem)
+
+
+def _preset() -> Picked:
+    names = preset_names()
+    asked = st.query_params.get("model")
+    if asked is not None and asked not in names and "model" not in st.session_state:
+        st.session_state[UNKNOWN] = asked  # the widget would pass over it, and show another model under that link
+    first = None if UNKNOWN in st.session_state else names.index(DEFAULT)
+    name = st.selectbox("Preset", names, index=first, key="model", bind="query-params", placeholder="Choose one")
+    if name is None:
+        unknown = str(st.session_state.get(UNKNOWN, ""))
+        raise Refused("model", f"a preset{did_you_mean(unknown, names)}", unknown[:80] or "''")
+    st.session_state.pop(UNKNOWN, None)
+    return Picked(read("preset", name, name), name)
+
+
+def _config() -> Picked | None:
+    with st.popover("Paste or upload a config.json or TOML", width="stretch"):
+        upload = st.file_uploader("Upload", type=["json", "toml"], key="upload", max_upload_size=1)
+        pasted = st.text_area("or paste it", key="pasted", height=200, placeholder='{"model_type": "llama", ...}')
+    own = None
+    if upload is not None:
+        own = _uploaded(upload)
+    elif pasted.strip():
+        form = "json" if pasted.lstrip().startswith("{") else "toml"
+        own = (form, "config.json" if form == "json" else "model.toml", pasted)
+    if own is None:
+        own = st.session_state.get(OWN) or _linked()
+    if own is None:
+        st.info("Paste or upload a config.json of Hugging Face, or a description in TOML.")
+        return None
+    spec = read(own[0], own[1], own[2])
+    st.session_state[OWN] = own
+    _link(own)
+    return Picked(spec, "config.json" if own[0] == "json" else "model.toml", own[2])
+
+
+def _uploaded(upload: object) -> tuple[str, str, str]:
+    """What was uploaded, as (form, name, text). Its name is only ever shown. Errors: Refused."""
+    name = printable(str(getattr(upload, "name", "")))[-60:] or "config.json"
+    data = upload.getvalue()  # pyright: ignore[reportAttributeAccessIssue] (streamlit's UploadedFile)
+    if len(data) > packing.MAX_TEXT:
+        raise Refused(name, f"at most {packing.MAX_TEXT // 1024} KiB of text", f"{len(data):,} bytes")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Refused(name, "UTF-8 text", f"byte 0x{data[error.start]:02x} at {error.start}") from None
+    return ("toml" if name.lower().endswith(".toml") else "json"), name, text
+
+
+def _linked() -> tuple[str, str, str] | None:
+    """The description in the address, once; where only its digest is there, ask for the file."""
+    if "file" in st.query_params:
+        st.session_state[WANTED] = st.query_params["file"]
+        st.warning("This link was made with a file that is too long for it: upload that file to see the same.")
+        return None
+    if "spec" not in st.query_params:
+        return None
+    text = packing.unpack(st.query_params["spec"])
+    form = "json" if text.lstrip().startswith("{") else "toml"
+    return form, "config.json" if form == "json" else "model.toml", text
+
+
+def _link(own: tuple[str, str, str]) -> None:
+    """Keep the address in step with the description."""
+    form, _, text = own
+    packed = packing.pack(packing.compact(text, form))
+    if packed is None:
+        st.caption("Too long for a link: whoever opens yours is asked for the file.")
+        _say("file", packing.digest(text))
+        _forget("spec")
+    else:
+        _say("spec", packed)
+        _forget("file")
+    if st.session_state.get(WANTED, packing.digest(text)) != packing.digest(text):
+        st.warning("This is not the file that the link was made with.")
+
+
+def _forget(*names: str) -> None:
+    for name in names:
+        if name in st.query_params:
+            del st.query_params[name]
+
+
+def _say(name: str, value: str) -> None:
+    if st.query_params.get(name) != value:
+        st.query_params[name] = value
+
+
+def _shorthand() -> Picked:
+    text = shorthand.sliders()
+    with st.expander("As model.toml"):
+        st.code(text, language="toml")
+    return Picked(read("toml", "model.toml", text), "model.toml", text)
+
+
+def _summary(picked: Picked) -> None:
+    """What the model is, in a few words, and its file where the command line needs one."""
+    st.markdown(f"**{frame.verbatim(picked.spec.name)}** · {frame.verbatim(picked.spec.family)}")
+    for note in picked.spec.notes:
+        st.caption(frame.verbatim(note))
+    if picked.text is not None:
+        st.download_button(
+            f"Save as {picked.reference}",
+            picked.text.encode(),
+            picked.reference,
+            "text/plain",
+            on_click="ignore",
+            type="tertiary",
+            help="What the commands on the pages read",
+        )

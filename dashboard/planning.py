@@ -1,0 +1,110 @@
+"""Knobs of a plan: how a model is trained or served, and the options that say so on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, cast
+
+import streamlit as st
+
+from calc.dtypes import CACHE_DTYPES, DTYPES
+from calc.memory.engines import ENGINES
+from calc.memory.plan import EXECUTIONS, MODES, Mode, Plan
+from calc.memory.precision import OPTIMIZERS, RECIPES
+from calc.query import Query
+from calc.spec import ModelSpec
+from dashboard import knobs
+
+RANKS = tuple(2**power for power in range(13))
+NONE = "none"
+MEANINGS = {
+    "dp": "data-parallel ranks",
+    "tp": "tensor-parallel ranks",
+    "pp": "stages of a pipeline",
+    "cp": "context-parallel ranks",
+    "ep": "ranks that experts are spread over",
+}
+"""Degrees of a plan, in the order of the knobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The question, and the options that put it on the command line."""
+
+    query: Query
+    flags: tuple[str, ...]
+
+
+def asked(spec: ModelSpec) -> Asked:
+    """Draw the knobs. Errors: Refused for a plan that cannot be."""
+    modes: tuple[Mode, ...] = MODES if spec.decodes and spec.reads_tokens else ("training",)
+    knobs.kept("mode", list(modes))
+    mode = st.segmented_control("Mode", modes, default="training", key="mode", required=True, bind="query-params")
+    left, middle, right = st.columns(3)
+    with left:
+        seq = knobs.seq(spec)
+        batch = knobs.batch("Sequences of one rank")
+    with middle:
+        own, more = _training() if mode != "inference" else _inference()
+    with right:
+        own |= _degrees(mode or "training")
+    plan = Plan(mode=cast(Mode, mode or "training"), **own)
+    query = Query(seq=seq, batch=batch, plan=plan, **more)
+    return Asked(query, (*_flags(plan), *_options(query)))
+
+
+def _training() -> tuple[dict[str, Any], dict[str, Any]]:
+    recipe = _choice("Number formats", [each.name for each in RECIPES], "bf16-mixed", "recipe")
+    optimizer = _choice("Optimizer", [each.name for each in OPTIMIZERS], "adamw", "optimizer")
+    checkpointing = knobs.checkpointing()
+    execution = _choice("Kernels", EXECUTIONS, "sdpa", "execution")
+    return {"recipe": recipe, "optimizer": optimizer, "execution": execution}, {"checkpointing": checkpointing}
+
+
+def _inference() -> tuple[dict[str, Any], dict[str, Any]]:
+    dtype = _choice("Weights", [each.name for each in DTYPES], "bf16", "dtype")
+    cache = _choice("Keys and values", ["as activations", *CACHE_DTYPES], "as activations", "cache")
+    engine = _choice("Allocated by", [NONE, *(each.name for each in ENGINES)], NONE, "engine")
+    plan = {
+        "cache_dtype": None if cache == "as activations" else cache,
+        "engine": None if engine == NONE else engine,
+    }
+    return plan, {"dtype": dtype}
+
+
+def _degrees(mode: str) -> dict[str, Any]:
+    names = ("dp", "tp", "pp", "cp", "ep") if mode == "training" else ("tp", "pp")
+    found: dict[str, Any] = {}
+    for row in (names[:3], names[3:]):
+        for cell, name in zip(st.columns(3), row, strict=False):
+            with cell:
+                found[name] = st.selectbox(name.upper(), RANKS, key=name, bind="query-params", help=MEANINGS[name])
+    if mode == "training":
+        found["zero"] = st.segmented_control(
+            "ZeRO",
+            [0, 1, 2, 3],
+            default=0,
+            key="zero",
+            required=True,
+            bind="query-params",
+            help="Data-parallel ranks divide 1 the optimizer, 2 gradients, 3 weights too",
+        )
+    return found
+
+
+def _choice(label: str, words: Any, usual: str, key: str) -> str:
+    names = list(words)
+    return str(st.selectbox(label, names, index=names.index(usual), key=key, bind="query-params"))
+
+
+def _flags(plan: Plan) -> list[str]:
+    """The options of a plan that are not the defaults."""
+    usual = Plan()
+    given = [field.name for field in fields(Plan) if getattr(plan, field.name) != getattr(usual, field.name)]
+    return [word for name in given for word in (f"--{name.replace('_', '-')}", str(getattr(plan, name)))]
+
+
+def _options(query: Query) -> list[str]:
+    words = ["--seq", str(query.seq), "--batch", str(query.batch)]
+    words += ["--checkpointing", query.checkpointing] * (query.checkpointing != "none")
+    return words + ["--dtype", query.dtype] * (query.dtype != "bf16")

@@ -1,0 +1,153 @@
+"""Scaling laws: where the model and its tokens lie among the optima of every law, and laws fitted to one's own runs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import streamlit as st
+
+from calc.laws import DEFAULT, LAWS
+from calc.laws.base import Law
+from calc.optimum.charts import isoflop_chart, plane_chart
+from calc.optimum.judgement import Judgement, judge, judge_all, verdict
+from calc.units import parse_amount, si
+from dashboard import frame, picker, scaling_fit
+from dashboard.cache import cached
+
+OPTIMAL = tuple(law.name for law in LAWS if law.frontier is not None)
+TOKENS = "15T"
+"""Of Llama 3; what the page asks about first."""
+COLUMNS = {
+    "params": st.column_config.Column("N", help="Parameters, as the law counts them"),
+    "past": st.column_config.Column("tokens / law's", help="Over the tokens that the law gives a model of this size"),
+    "best_params": st.column_config.Column("best N", help="For the same 6 N D"),
+    "best_tokens": st.column_config.Column("best D, tokens", help="For the same 6 N D"),
+    "best_loss": st.column_config.Column("best loss", help="Nats a token of the law's own data"),
+    "loss": st.column_config.Column("loss", help="Nats a token of the law's own data"),
+    "in_range": st.column_config.Column("in range", help="Whether N, D and C lie in what it was fitted on"),
+}
+SHOWN: dict[str, Callable[..., str]] = dict.fromkeys(("params", "best_params", "best_tokens"), si) | {
+    "past": "{:,.3g} ×".format,
+    "best_loss": "{:.4f}".format,
+    "loss": "{:.4f}".format,
+}
+
+
+def render(picked: picker.Picked | None) -> None:
+    """Draw the page."""
+    frame.header(
+        "Scaling laws", "How far a model and its training tokens are from what each published law would train instead."
+    )
+    left, right = st.columns(2)
+    law = left.selectbox("Law", OPTIMAL, index=OPTIMAL.index(DEFAULT), key="law", bind="query-params")
+    text = right.text_input(
+        "Training tokens", TOKENS, max_chars=40, key="tokens", bind="query-params", help="Such as 300B, 15T or 1.4e12"
+    )
+    if picked is None:
+        frame.nothing_yet("Choose a model in the sidebar to see it among the laws' optima.")
+    else:
+        with frame.refusals("No verdict"):
+            _place(picked, law, parse_amount(text or "", "tokens", "tokens"))
+    scaling_fit.draw()
+    _laws()
+
+
+@cached
+def _plane(law: str, params: float, tokens: float) -> Any:
+    return plane_chart(law, params, tokens)
+
+
+@cached
+def _curves(law: str, compute: float) -> Any:
+    return isoflop_chart(law, compute=compute)
+
+
+def _place(picked: picker.Picked, law: str, tokens: float) -> None:
+    found = judge(picked.spec, tokens, law)
+    _figures(found)
+    st.subheader("Where it lies", anchor=False)
+    st.caption(
+        f"The diamond is the model on its tokens. Solid: lines of equal loss by {law}, where it predicts one. Dashed: "
+        f"the compute-optimal models of every law, {law}'s own thicker; grey: its 95 % band, where one is known. Each "
+        "law counts N its own way; the point counts as this one does."
+    )
+    frame.chart(
+        _plane(law, found.params, found.tokens).properties(height=540),
+        "loss-and-optima",
+        alt=f"Parameters against tokens: the model and the optima of every law, lines of equal loss by {law}",
+    )
+    st.subheader("Models of the same compute", anchor=False)
+    st.caption(
+        f"At the {found.compute:.3g} FLOP (6·N·D) of this training, and at others around it. Grey, dashed: the lowest "
+        "point of each curve. Red: the optimum at this compute."
+    )
+    frame.chart(
+        _curves(law, found.compute).properties(height=440, title=""),
+        "isoflop",
+        alt=f"Loss against parameters at equal compute by {law}",
+    )
+    st.subheader("What every law says of it", anchor=False)
+    every = judge_all(picked.spec, tokens)
+    frame.table(
+        [_row(each) for each in every if isinstance(each, Judgement)],
+        "laws-of-this-model",
+        columns=COLUMNS,
+        shown=SHOWN,
+    )
+    for each in every:
+        if not isinstance(each, Judgement):
+            st.caption(f"{each[0].name}: {frame.verbatim(each[1])}")
+    model, amount = shlex.quote(picked.reference), shlex.quote(f"{tokens:g}" if tokens > 1e15 else str(tokens))
+    frame.command(
+        f"python -m calc judge {model} --tokens {amount} --law {law}",
+        f"python -m calc judge {model} --tokens {amount} --law all",
+        f"python -m calc optimal --compute {found.compute!r} --law {law}",
+    )
+
+
+def _figures(found: Judgement) -> None:
+    shown = st.columns(4)
+    with shown[0]:
+        per_param = f"{found.tokens_per_param:,.4g}"
+        frame.metric("Tokens a parameter", per_param, note=f"{found.past:,.3g} × the law's")
+    with shown[1]:
+        frame.metric("Compute", si(found.compute, "FLOP"), f"{found.compute:,.0f} FLOP", "6·N·D")
+    with shown[2]:
+        loss = "–" if found.loss is None else f"{found.loss:.4f}"
+        gap = "no loss in this law" if found.loss_gap is None else f"{found.loss_gap:+.4f} to the optimum"
+        frame.metric("Loss, nats a token", loss, note=gap)
+    with shown[3]:
+        best = si(found.best_params)
+        frame.metric("Best size for it", best, f"{found.best_params:,.0f}", f"on {si(found.best_tokens)} tokens")
+    st.markdown("\n".join(f"- **{about}**: {said}" for about, said in verdict(found)))
+    for warning in found.warnings:
+        st.caption(f"⚠ {warning}")
+    st.caption(found.convention)
+
+
+def _row(found: Judgement) -> dict[str, Any]:
+    names = ("law", "params", "past", "best_params", "best_tokens", "best_loss", "loss")
+    return {name: getattr(found, name) for name in names} | {"in_range": "yes" if found.in_range else "no"}
+
+
+def _laws() -> None:
+    st.subheader("All laws", anchor=False)
+    st.caption("Equations and constants of one: `python -m calc laws NAME`.")
+    frame.table([_law(law) for law in LAWS], "laws", height=400)
+    frame.command("python -m calc laws")
+
+
+def _law(law: Law) -> dict[str, str]:
+    gives = dict.fromkeys(equation.gives.replace("_", " ") for equation in law.equations)
+    return {
+        "law": law.name,
+        "title": law.title,
+        "gives": ", ".join(gives),
+        "N counts": law.counts,
+        "variant of": law.variant_of or "",
+        "uncertainty": law.uncertainty,
+        "confirmed": law.confirmed,
+        "source": law.source,
+    }

@@ -1,0 +1,1 @@
+"""The one script that Streamlit is given where the package is installed."""

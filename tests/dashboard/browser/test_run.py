@@ -1,0 +1,94 @@
+"""The button that measures: pressed in a real browser, with the real harness behind it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+if not os.environ.get("CI"):
+    pytest.importorskip("playwright", reason="playwright is not installed")
+    pytest.importorskip("streamlit", reason="streamlit is not installed")
+    pytest.importorskip("torch", reason="torch is not installed")
+
+from playwright.sync_api import expect
+
+from harness.compare import compare
+from harness.store import read_runs
+from tests.dashboard.browser.visiting import PHONE, Visitor
+from tests.reference import ROOT
+
+Enter = Callable[..., Visitor]
+MINUTES = 5
+STARTED = re.compile(r"Suite quick: \d+ of \d+ cases|Suite quick: starting")
+
+
+@pytest.fixture(scope="module")
+def profiled(results: Path) -> Path:
+    """Results with a profile of this machine, as short as one can be."""
+    command = [sys.executable, "-m", "harness", "profile", "--device", "cpu", "--time", "20", "--dtypes", "fp32"]
+    done = subprocess.run([*command, "--results", str(results)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return results
+
+
+def press(guest: Visitor, case: str) -> None:
+    box = guest.page.get_by_label("Only cases that hold")
+    box.fill(case)
+    box.press("Enter")
+    guest.settled()
+    guest.page.get_by_role("button", name="Run on this machine").click()
+    expect(guest.page.get_by_text(STARTED)).to_be_visible(timeout=60_000)
+
+
+def ended(guest: Visitor, state: str) -> None:
+    words = guest.page.get_by_text(re.compile(rf"Last run: suite .*, {state}, "))
+    expect(words).to_be_visible(timeout=MINUTES * 60_000)
+    guest.settled()
+
+
+@pytest.mark.slow
+def test_run_measures_and_the_new_points_arrive(visitor: Enter, profiled: Path) -> None:
+    guest = visitor().open("measured")
+    expect(guest.page.get_by_text("No results for this machine yet")).to_be_visible()
+    press(guest, "pass/")
+    other = visitor(PHONE).open("measured")
+    expect(other.page.get_by_text(STARTED)).to_be_visible()
+    expect(other.page.get_by_role("button", name="Run on this machine")).to_have_count(0)
+    guest.page.reload()
+    guest.settled()
+    expect(guest.page.get_by_text(STARTED)).to_be_visible()
+    assert guest.open("roofline").metric("Tokens per second").inner_text()
+    guest.open("measured", unstable="true")
+    ended(guest, "done")
+    # A machine that runs tests beside it may give unstable times alone.
+    pairs = compare(read_runs(profiled), unstable=True).pairs
+    assert len(pairs) > 2, [(run.case, run.status, run.reason) for run in read_runs(profiled)]
+    for each in (guest, other.open("measured", unstable="true")):
+        expect(each.metric("Cases")).to_have_text(f"{len(pairs)}", timeout=20_000)
+    assert guest.page.locator('[data-testid="stVegaLiteChart"]').count() >= 2
+    assert not [run for run in read_runs(profiled) if run.status == "crashed"]
+
+
+@pytest.mark.slow
+def test_a_run_is_cancelled_and_its_rows_stay(visitor: Enter, profiled: Path) -> None:
+    guest = visitor().open("measured")
+    press(guest, "")
+    guest.page.get_by_role("button", name="Cancel").click()
+    ended(guest, "cancelled")
+    expect(guest.page.get_by_role("button", name="Run on this machine")).to_be_visible()
+
+
+@pytest.mark.slow
+def test_a_pattern_that_fits_nothing_says_so(visitor: Enter, profiled: Path) -> None:
+    guest = visitor().open("measured")
+    press(guest, "<b>no such case</b>")
+    ended(guest, "died")
+    alert = guest.page.get_by_test_id("stAlert").filter(has_text="died")
+    expect(alert).to_contain_text("expected a part of the id")
+    expect(alert).to_contain_text("<b>no such case</b>")

@@ -1,0 +1,116 @@
+"""What a visitor does, in a real browser on a real server, on a desktop and on a phone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+if not os.environ.get("CI"):
+    pytest.importorskip("playwright", reason="playwright is not installed")
+    pytest.importorskip("streamlit", reason="streamlit is not installed")
+
+from playwright.sync_api import expect
+
+from calc import load_model
+from calc.predict import predict
+from calc.units import si
+from dashboard.main import PAGES, Entry
+from tests.dashboard.browser.visiting import DESKTOP, PHONE, Visitor
+
+Enter = Callable[..., Visitor]
+SIZES = pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+CONFIG = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 96,
+    "intermediate_size": 256,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "vocab_size": 1000,
+    "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-05,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "rope_theta": 10000.0,
+}
+
+
+def rate(model: str, batch: int) -> str:
+    found = predict(load_model(model), "h100-sxm", phase="decode", batch=batch, context=2048)
+    return si(found.tokens_per_second)
+
+
+@pytest.mark.slow
+@SIZES
+def test_a_slider_changes_a_number_and_the_link_shows_it_to_another(visitor: Enter, size: tuple[int, int]) -> None:
+    first = visitor(size).open().go("Roofline").pick("llama-3.2-1b")
+    first.page.get_by_role("radio", name="decode").or_(first.page.get_by_role("button", name="decode")).click()
+    figure = first.metric("Tokens per second")
+    expect(figure).to_have_text(rate("llama-3.2-1b", 1))
+    first.slide("Batch (sequences)", 3)
+    expect(figure).to_have_text(rate("llama-3.2-1b", 8))
+    assert first.knobs == {"model": "llama-3.2-1b", "phase": "decode", "batch": "8"}
+    second = visitor(size).follow(first.page.url)
+    expect(second.metric("Tokens per second")).to_have_text(rate("llama-3.2-1b", 8))
+    third = visitor(size).open("roofline", phase="decode")
+    expect(third.metric("Tokens per second")).to_have_text(rate("llama-3-8b", 1))
+
+
+@pytest.mark.slow
+@SIZES
+def test_an_uploaded_config_travels_in_the_link(visitor: Enter, size: tuple[int, int], tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(CONFIG))
+    first = visitor(size).open("roofline", **{"from": "Config"})
+    first.menu()
+    sidebar = first.page.get_by_test_id("stSidebar")
+    sidebar.get_by_role("button", name=re.compile("Paste or upload")).click()
+    first.page.locator('input[type="file"]').set_input_files(file)
+    first.page.wait_for_url(re.compile(r"[?&]spec="))
+    first.settled()
+    from calc.architectures import from_config
+
+    expected = si(predict(from_config(CONFIG, "config"), "h100-sxm", phase="prefill", seq=512).tokens_per_second)
+    expect(first.metric("Tokens per second")).to_have_text(expected)
+    second = visitor(size).follow(first.page.url)
+    expect(second.metric("Tokens per second")).to_have_text(expected)
+
+
+@pytest.mark.slow
+def test_charts_and_tables_download(visitor: Enter) -> None:
+    guest = visitor().open("roofline", model="gpt2")
+    guest.page.wait_for_selector('[data-testid="stVegaLiteChart"] :is(canvas, svg)')
+    assert guest.download("PNG").startswith(b"\x89PNG\r\n")
+    picture = guest.download("SVG").decode()
+    assert picture.startswith("<svg")
+    assert "arithmetic intensity" in picture
+    lines = guest.download("CSV").decode().splitlines()
+    assert lines[0].startswith("op,function,direction")
+    assert any(line.startswith("lm_head.logits,matmul,forward") for line in lines)
+
+
+@pytest.mark.slow
+@SIZES
+@pytest.mark.parametrize("entry", PAGES, ids=lambda entry: entry.path)
+def test_every_page_opens_and_fits(visitor: Enter, size: tuple[int, int], entry: Entry) -> None:
+    guest = visitor(size).open(entry.path, model="gpt2")
+    expect(guest.page.get_by_role("heading", level=1)).to_be_visible()
+    width = guest.page.evaluate("document.documentElement.scrollWidth")
+    assert width <= size[0]
+
+
+@pytest.mark.slow
+def test_a_stranger_to_the_catalogue_is_told_so(visitor: Enter) -> None:
+    guest = visitor().open("roofline", model="<img src=x onerror=alert(1)>")
+    alert = guest.page.get_by_test_id("stAlert").first
+    expect(alert).to_contain_text("expected a preset")
+    expect(alert).to_contain_text("<img src=x")
+    assert guest.page.locator('img[src="x"]').count() == 0

@@ -1,0 +1,66 @@
+"""The page of attention: its figures are those of `attention`, for a model's sizes and for one's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from calc.units import binary, si
+from dashboard.attention_charts import milliseconds
+from tests.dashboard.opening import cli, errors, metrics, opened, shown_command, sound
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        {"model": "llama-3-70b"},
+        {"model": "gpt2", "direction": "backward", "seq": "512", "batch": "4", "gpu": "a100-sxm-40gb"},
+        {"sizes": "Own", "heads": "16", "kv_heads": "4", "width": "64", "causal": "false", "dtype": "fp16"},
+    ],
+)
+def test_figures_are_those_of_the_command_line(address: dict[str, str]) -> None:
+    at = opened("attention", **address)
+    assert not errors(at)
+    standard, flash = cli(*shown_command(at))
+    shown = metrics(at)
+    assert shown["FLOPs, flash"] == si(flash["flops"], "FLOP")
+    assert shown["Bytes moved"] == si(flash["traffic"], "B")
+    assert shown["Memory"] == binary(flash["peak"])
+    assert shown["Time"] == milliseconds(flash["seconds"])
+    notes = {each.label: each.delta for each in at.metric}
+    assert notes["Bytes moved"] == f"standard {si(standard['traffic'], 'B')}"
+    said = " ".join(each.value for each in at.markdown)
+    for length in flash["wins_from"].values():
+        assert ("at no length" if length is None else f"less from {length:,} tokens on") in said
+
+
+def test_more_tokens_cost_more_and_the_address_says_how_many() -> None:
+    at = opened("attention", model="llama-3-8b", seq="1024")
+    before = at.metric[0].help
+    sound(at.select_slider(key="seq").set_value(4096).run())
+    assert at.metric[0].help != before
+    assert "--seq 4096" in at.code[0].value
+
+
+def test_decoding_by_grouping_is_that_of_the_command_line() -> None:
+    at = opened("attention", model="llama-3-8b", context="16384", batch="8")
+    records = cli("attention", "--preset", "kv-grouping", "--keys", "16384", "--batch", "8", "--gpu", "h100-sxm")
+    table = next(each.value for each in at.dataframe if "cached" in each.value.columns).set_index("name")
+    assert list(table.index) == [each["grouping"] for each in records]
+    for each in records:
+        assert table.loc[each["grouping"], "traffic"] == each["traffic"]
+        assert table.loc[each["grouping"], "seconds"] == pytest.approx(each["seconds"], rel=1e-12)
+
+
+def test_the_notes_table_is_that_of_the_command_line() -> None:
+    at = opened("attention", model="gpt2")
+    table = next(each.value for each in at.dataframe if "printed" in each.value.columns)
+    records = cli("attention", "--preset", "flashattention-table")
+    assert list(table["here"]) == pytest.approx([each["counted"] for each in records])
+    assert list(table["why"]) == [each["why"] for each in records]
+
+
+def test_a_model_without_such_attention_is_said_in_one_line_and_own_sizes_still_work() -> None:
+    at = opened("attention", model="ft-transformer", seq="512")
+    assert len(errors(at)) <= 1
+    at = opened("attention", model="ft-transformer", sizes="Own")
+    assert not errors(at)

@@ -1,0 +1,81 @@
+"""Starting the server: on this machine alone, with settings that keep everything on it."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+
+import pytest
+from click.testing import CliRunner
+
+from calc.cli import BESIDE, COMMANDS, cli
+from calc.errors import Refused
+from dashboard import command
+from tests.reference import ROOT
+
+
+def test_the_command_stands_among_those_of_calc() -> None:
+    assert set(BESIDE) == {"dashboard"}
+    assert not set(BESIDE) & set(COMMANDS)
+    shown = CliRunner().invoke(cli, ["dashboard", "--help"])
+    assert shown.exit_code == 0
+    assert "python -m calc dashboard --port 8600 --no-open" in shown.output
+
+
+def test_a_checkout_and_a_wheel_have_the_same_settings() -> None:
+    file = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text())
+    flat = {f"{table}.{name}": str(value).lower() for table, own in file.items() for name, value in own.items()}
+    assert flat.pop("server.address") == "localhost"
+    assert flat == command.SETTINGS
+    line = command.line(8600, "localhost", browser=False)
+    assert "--server.address=localhost" in line
+    assert "--browser.gatherUsageStats=false" in line
+    assert str(command.SCRIPT) in line
+    assert "main.run()" in command.SCRIPT.read_text()
+    assert "main.run()" in (ROOT / "app.py").read_text()
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    with pytest.raises(Refused, match=r"pip install 'transformer-envelope\[dashboard\]'"):
+        cli.main(["dashboard"], standalone_mode=False)
+
+
+@pytest.mark.slow
+def test_it_serves_on_loopback_until_interrupted() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [sys.executable, "-m", "dashboard", "--port", str(port), "--no-open", "--json"]
+    server = subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert healthy(port), server.poll()
+    finally:
+        os.killpg(server.pid, signal.SIGINT)
+        output, messages = server.communicate(timeout=30)
+    assert output.splitlines()[0] == f'{{"url": "http://localhost:{port}"}}'
+    assert server.returncode == 130
+    assert messages.splitlines()[-1] == "error: interrupted"
+
+
+def healthy(port: int, seconds: float = 60) -> bool:
+    """Whether the server answers within so long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        connection = http.client.HTTPConnection("localhost", port, timeout=5)
+        try:
+            connection.request("GET", "/_stcore/health")
+            return connection.getresponse().read() == b"ok"
+        except OSError:
+            time.sleep(0.1)
+        finally:
+            connection.close()
+    return False

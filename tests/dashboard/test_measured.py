@@ -1,0 +1,193 @@
+"""The page Measured vs predicted says what `python -m harness compare` and `diff` say."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calc.errors import Refused
+from dashboard import running
+from harness.record import Run
+from harness.running import jobs
+from harness.store import append
+from tests.dashboard.opening import errors, metrics, opened, sound
+from tests.harness.made import environment, forecast, measurement, run
+from tests.reference import ROOT
+
+OLD, NEW = environment(commit="aaaa11112222"), environment(commit="bbbb11112222")
+GPU = environment("gpu-two", device="cuda", commit="bbbb11112222")
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ENVELOPE_RESULTS", str(tmp_path))
+    return tmp_path
+
+
+def some() -> list[Run]:
+    taken = measurement(0.010, by_component={"mlp": 0.006, "attention": 0.003})
+    was = forecast(0.012, by_component={"mlp": 0.008, "attention": 0.004})
+    return [
+        run("matmul/m=1", 1e-3, 1.05e-3, environment=OLD),
+        run("matmul/m=1", 1e-3, 1.30e-3, environment=NEW, started="2026-11-22T17:00:00Z"),
+        run("matmul/m=2", 1e-3, 0.5e-3, environment=NEW),
+        run("attention/x", 2e-5, 2.2e-5, environment=GPU, params={"backend": "sdpa_flash"}),
+        run(
+            "training/model=tiny",
+            environment=NEW,
+            params={"model": "tiny"},
+            forecast=was,
+            measurement=taken,
+        ),
+        run("matmul/m=3", 1e-3, 1e-3, status="unstable", environment=NEW),
+    ]
+
+
+def harness(*words: str) -> list[dict[str, Any]]:
+    """What `python -m harness WORDS --json` prints, one record a line."""
+    command = [sys.executable, "-m", "harness", *words, "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def commands(at: Any) -> list[list[str]]:
+    return [shlex.split(line)[3:] for block in at.code for line in block.value.splitlines()]
+
+
+def tables(at: Any) -> list[Any]:
+    return [each.value for each in at.dataframe]
+
+
+ADDRESSES = (
+    {},
+    {"of_device": "cpu-one"},
+    {"of_model": "tiny"},
+    {"of_backend": "sdpa_flash"},
+    {"every": "true"},
+    {"unstable": "true"},
+)
+
+
+@pytest.mark.parametrize("address", ADDRESSES, ids=lambda address: "-".join(address) or "all")
+def test_groups_are_the_command_lines(results: Path, address: dict[str, str]) -> None:
+    for each in some():
+        append(each, results)
+    at = opened("measured", **address)
+    said = harness(*commands(at)[0])
+    table = tables(at)[0]
+    assert table["group"].tolist() == [record["group"] for record in said]
+    assert table["MAPE"].tolist() == pytest.approx([record["mape"] for record in said])
+    assert table["median error"].tolist() == pytest.approx([record["median_ape"] for record in said])
+    assert table["cases"].tolist() == [record["n"] for record in said]
+    alls = [record for record in said if record["group"] == "all"]
+    assert metrics(at)["Cases"] == f"{sum(record['n'] for record in alls)}"
+    if len(alls) == 1:
+        assert metrics(at)["Mean error"] == f"{alls[0]['mape']:.1%}"
+        assert metrics(at)["Ratio"] == f"{alls[0]['ratio']:.3f}"
+
+
+def test_the_scatter_has_each_case_and_the_line(results: Path) -> None:
+    for each in some():
+        append(each, results)
+    at = opened("measured")
+    spec = json.loads(at.get("vega_lite_chart")[0].proto.spec)
+    assert [layer["mark"]["type"] for layer in spec["layer"]] == ["area", "line", "point"]
+    assert spec["layer"][2]["encoding"]["x"]["scale"]["type"] == "log"
+    kinds = spec["layer"][2]["encoding"]["color"]["scale"]["domain"]
+    assert kinds == ["attention", "matmul", "training"]
+
+
+def test_components_show_both_times(results: Path) -> None:
+    for each in some():
+        append(each, results)
+    at = opened("measured")
+    [table] = [each for each in tables(at) if "component" in each]
+    assert table.set_index("component").loc["mlp", ["predicted (s)", "measured (s)"]].tolist() == [0.008, 0.006]
+
+
+def test_regressions_are_those_of_diff(results: Path) -> None:
+    for each in some():
+        append(each, results)
+    at = opened("measured", of_device="cpu-one")
+    [said] = harness(*[word for word in commands(at)[1] if word != "--all"])
+    [table] = [each for each in tables(at) if "at least" in each]
+    assert table[""].tolist() == [said["verdict"]] == ["SLOWER"]
+    assert table["ratio"].tolist() == pytest.approx([said["ratio"]])
+    assert metrics(at)["Slower"] == "1"
+
+
+def test_nothing_yet_says_what_to_do(results: Path) -> None:
+    at = opened("measured")
+    [words] = [each.value for each in at.info]
+    assert "press Run" in words
+    assert f"python -m harness run --results {shlex.quote(str(results))}" in words
+
+
+def test_without_forecasts_it_says_how_to_get_them(results: Path) -> None:
+    append(run("matmul/m=1", None, 1.0), results)
+    at = opened("measured")
+    assert any("Profile first" in each.value for each in at.info)
+
+
+def test_where_all_is_unstable_it_says_so_and_shows_it_when_asked(results: Path) -> None:
+    append(run("matmul/m=1", 1.0, 1.2, status="unstable"), results)
+    append(run("matmul/m=2", 1.0, 1e-9, status="unstable", reason="impossible: 1e30 FLOP/s"), results)
+    at = opened("measured")
+    assert any("Unstable times too" in each.value for each in at.info)
+    sound(at.toggle(key="unstable").set_value(True).run())
+    assert metrics(at)["Cases"] == "1"
+
+
+def test_what_results_hold_is_shown_and_never_obeyed(results: Path) -> None:
+    hostile = "<script>alert(1)</script> [x](https://example.org) :red[y] $z$"
+    append(run(f"matmul/{hostile}", 1.0, 1.1, kind=hostile, suite=hostile, params={"model": hostile}), results)
+    path = next((results / "runs").glob("*/*.jsonl"))
+    path.write_text(path.read_text() + '{"torn": \n[![x](https://example.org/x.png)]\n')
+    at = opened("measured")
+    assert not errors(at)
+    assert tables(at)[0]["group"].tolist()[0] == hostile
+    assert any(each.value.startswith("Passed over: `") for each in at.caption)
+
+
+def test_new_rows_arrive_without_a_restart(results: Path) -> None:
+    runs = some()
+    append(runs[0], results)
+    at = opened("measured")
+    assert metrics(at)["Cases"] == "1"
+    append(runs[2], results)
+    sound(at.run())
+    assert metrics(at)["Cases"] == "2"
+
+
+def ended(job: str, results: Path) -> None:
+    """Wait until a run is over."""
+    end = time.monotonic() + 60
+    while jobs.status(job, results).active and time.monotonic() < end:
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_one_run_at_a_time_and_cancel(results: Path) -> None:
+    running.start("quick", "tiny", False, False)
+    try:
+        with pytest.raises(Refused, match="one at a time"):
+            running.start("quick", "", False, False)
+        at = opened("measured")
+        assert [each.label for each in at.button if each.key == "run_cancel"] == ["Cancel"]
+        assert not [each for each in at.button if each.key == "run_start"]
+        sound(at.button(key="run_cancel").click().run())
+    finally:
+        [job] = jobs.jobs(results)
+        jobs.cancel(job.id, results)
+        ended(job.id, results)
+    assert jobs.status(job.id, results).state == "cancelled"
+    at = opened("measured")
+    assert [each for each in at.button if each.key == "run_start"]

@@ -1,0 +1,76 @@
+"""The Memory page shows what `memory` and `kv-cache` print."""
+
+from __future__ import annotations
+
+import pytest
+
+from calc.hardware import load_device
+from calc.units import binary
+from tests.dashboard.opening import cli, errors, metrics, opened, shown_command, sound
+from tests.dashboard.test_model import charts, rows
+
+PLANS = [
+    {"model": "llama-3-8b"},
+    {"model": "llama-3-70b", "dp": "64", "zero": "3", "checkpointing": "full", "recipe": "bf16-zero", "tp": "8"},
+    {"model": "mixtral-8x7b", "pp": "4", "ep": "8", "dp": "8", "optimizer": "adamw-8bit", "gpu": "h200"},
+    {"model": "gpt2", "execution": "eager", "batch": "8"},
+    {"model": "llama-3-8b", "mode": "inference", "dtype": "int8", "cache": "fp8", "batch": "16", "seq": "8192"},
+    {"model": "llama-3-8b", "mode": "inference", "engine": "vllm", "tp": "2", "gpu": "l40s"},
+]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: "-".join(plan.values()))
+def test_figures_are_those_of_the_command_line(plan: dict[str, str]) -> None:
+    at = opened("memory", **plan)
+    (printed,) = cli(*shown_command(at))
+    shown = metrics(at)
+    assert shown["Peak of a GPU"] == binary(printed["peak"])
+    assert shown["All terms"] == binary(printed["total"])
+    assert shown["Left" if printed["fits"] else "Too much"] == binary(abs(printed["left"]))
+    assert shown["GPUs of the plan"] == f"{printed['gpus']:,}"
+    assert at.metric[0].help == f"{printed['peak']:,} bytes"
+    bars, moments, _ = charts(at)
+    terms = {row["part"]: row["bytes"] for row in rows(bars) if row["bar"] == "all terms"}
+    assert terms == {name: printed[name] for name in terms}
+    assert sum(terms.values()) == printed["total"]
+    live = {}
+    for row in rows(moments):
+        live[row["moment"]] = live.get(row["moment"], 0) + row["bytes"]
+    assert live == {name: each["live"] for name, each in printed["timeline"].items()}
+
+
+def test_bars_of_gpus_say_which_hold_the_peak() -> None:
+    at = opened("memory", model="llama-3-8b")
+    (printed,) = cli(*shown_command(at))
+    bars = {row["bar"]: row for row in rows(charts(at)[0])}
+    assert bars["h100-sxm"]["bytes"] == load_device("h100-sxm").usable
+    assert bars["h100-sxm"]["part"] == "does not fit"
+    assert bars["b200"]["part"] == "fits"
+    assert load_device("h100-sxm").usable < printed["peak"] < load_device("b200").usable
+
+
+def test_a_knob_redraws_at_once() -> None:
+    at = opened("memory", model="llama-3-8b", seq="8192")
+    before = metrics(at)["Peak of a GPU"]
+    sound(at.selectbox(key="checkpointing").set_value("full").run())
+    after = metrics(at)["Peak of a GPU"]
+    assert before != after == binary(cli(*shown_command(at))[0]["peak"])
+
+
+def test_a_plan_that_does_not_divide_the_model_is_one_plain_message() -> None:
+    at = opened("memory", model="gpt2", tp="8")
+    (shown,) = errors(at)
+    assert shown == "This plan cannot be counted: `tp: expected a divisor of n_heads = 12, found 8`"
+    sound(at.selectbox(key="tp").set_value(4).run())
+    assert errors(at) == []
+
+
+def test_the_cache_over_the_context() -> None:
+    at = opened("memory", model="llama-2-7b", beside="falcon-7b")
+    lines = rows(charts(at)[-1])
+    for name, label in (("llama-2-7b", "llama-2-7b: as it is"), ("falcon-7b", "falcon-7b")):
+        own = {row["context"]: row["bytes"] for row in lines if row["model"] == label}
+        for seq in (128, 32768):
+            assert own[seq] == cli("kv-cache", name, "--seq", str(seq))[0]["total_bytes"]
+    kinds = {row["attention"] for row in lines}
+    assert {"MHA", "MQA", "GQA, 8 groups", "MLA, latents of 512 + 64", "window of 4,096"} <= kinds

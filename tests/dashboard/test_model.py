@@ -1,0 +1,87 @@
+"""The Model page shows what the command line prints."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from calc.units import binary, si
+from tests.dashboard.opening import cli, errors, metrics, opened, shown_command, sound
+
+
+def charts(at: AppTest) -> list[dict[str, Any]]:
+    """The charts of a page, in order."""
+    return [json.loads(each.proto.spec) for each in at.get("vega_lite_chart")]
+
+
+def rows(chart: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the first layer of a chart draws."""
+    return chart["layer"][0]["data"]["values"]
+
+
+@pytest.mark.parametrize("model", ["llama-3-8b", "mixtral-8x7b", "gemma-2-9b"])
+def test_figures_are_those_of_the_command_line(model: str) -> None:
+    at = opened("model", model=model, seq="4096", batch="2")
+    (params,), (flops,) = cli("params", model), cli(*shown_command(at))
+    (cache,) = cli("kv-cache", model, "--seq", "4096", "--batch", "2")
+    shown = metrics(at)
+    assert shown["Parameters"] == si(params["total"])
+    assert shown["Active a token"] == si(params["active"])
+    assert shown["FLOPs, training"] == si(flops["total"], "FLOP")
+    assert shown["KV cache, bf16"] == binary(cache["total_bytes"])
+    exact = [each.help for each in at.metric]
+    assert exact[:3] == [f"{n:,}" for n in (params["total"], params["active"], flops["total"])]
+    drawn = {row["component"]: row["parameters"] for row in rows(charts(at)[0]) if not row["model"].endswith("active")}
+    assert drawn == params["components"]
+
+
+def test_a_moved_slider_and_another_phase_are_counted_anew() -> None:
+    at = opened("model", model="gpt2")
+    sound(at.select_slider(key="seq").set_value(512).run())
+    assert metrics(at)["FLOPs, training"] == si(cli(*shown_command(at))[0]["total"], "FLOP")
+    sound(at.segmented_control(key="phase").set_value("decode").run())
+    assert metrics(at)["FLOPs, decode"] == si(cli(*shown_command(at))[0]["total"], "FLOP")
+    assert "--context 512" in at.code[0].value
+    at = sound(at.segmented_control(key="phase").set_value("training").run())
+    sound(at.selectbox(key="checkpointing").set_value("full").run())
+    assert metrics(at)["FLOPs, training"] == si(cli(*shown_command(at))[0]["total"], "FLOP")
+
+
+def test_bars_add_up_to_the_figures() -> None:
+    at = opened("model", model="mixtral-8x7b", seq="1024")
+    (flops,), (params,) = cli(*shown_command(at)), cli("params", "mixtral-8x7b")
+    parameters, work, layers, _ = charts(at)
+    assert sum(row["FLOP"] for row in rows(work)) == flops["total"]
+    active = [row["parameters"] for row in rows(parameters) if row["model"] == "mixtral-8x7b, active"]
+    assert sum(active) == params["active"]
+    of_layers = sum(n for name, n in params["components"].items() if name not in ("embedding", "lm_head")) - 4096
+    assert sum(row["value"] for row in rows(layers)) == of_layers  # all but the tables and the final norm
+
+
+def test_conventions_are_side_by_side() -> None:
+    at = opened("model", model="llama-3-8b", seq="8192")
+    printed = {each["convention"]: each for each in cli("conventions", "--compare", "llama-3-8b", "--seq", "8192")}
+    table = at.dataframe[-1].value
+    assert list(table["convention"]) == list(printed)
+    for shown in table.to_dict("records"):
+        own = printed[shown["convention"]]
+        assert shown["FLOP"] == own["total"]
+        assert shown["to torch"] == own["ratio"]
+
+
+def test_two_models_are_compared() -> None:
+    at = opened("model", model="llama-3-8b", other="mixtral-8x7b")
+    totals = {each["model"]: each["total"] for each in cli("params", "llama-3-8b", "mixtral-8x7b")}
+    assert [each.value for each in at.metric if each.label == "Parameters"] == [si(n) for n in totals.values()]
+    assert {row["model"].split(",")[0] for row in rows(charts(at)[0])} == set(totals)
+    assert shown_command(at)[:3] == ["flops", "llama-3-8b", "mixtral-8x7b"]
+
+
+def test_a_model_of_pictures_has_no_cache_and_no_decode() -> None:
+    at = opened("model", model="ast-base")
+    assert metrics(at)["KV cache, bf16"] == "none"
+    assert "decode" not in at.segmented_control(key="phase").options
+    assert errors(at) == []

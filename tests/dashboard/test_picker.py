@@ -1,0 +1,186 @@
+"""The model picker: presets, own descriptions and shorthands, links that reproduce them, and hostile ones refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import calc
+from calc.units import si
+from dashboard import packing, shorthand
+from tests.dashboard.opening import cli, errors, metrics, opened, sound
+
+TINY = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 128,
+    "vocab_size": 1000,
+    "max_position_embeddings": 256,
+    "rms_norm_eps": 1e-6,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+}
+
+
+def uploaded(name: str, data: bytes) -> AppTest:
+    """The Model page after an upload."""
+    at = opened("model", **{"from": "Config"})
+    at.file_uploader(key="upload").set_value((name, data, "application/json"))
+    return sound(at.run())
+
+
+def refused(at: AppTest) -> str:
+    """The one message, on a page that shows no figures."""
+    (message,) = errors(at)
+    assert metrics(at) == {}
+    assert [each.value for each in at.info] == [
+        "Choose a model in the sidebar: a preset, your own config.json, or a shorthand."
+    ]
+    assert message.startswith("This model cannot be read: `")
+    assert "\n" not in message
+    assert len(message) < 400
+    return message
+
+
+def test_an_uploaded_config_is_counted_as_the_command_line_counts_it(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(TINY))
+    at = uploaded("config.json", file.read_bytes())
+    (printed,) = cli("params", str(file))
+    assert metrics(at)["Parameters"] == si(printed["total"])
+    assert at.code[0].value.splitlines()[1] == "python -m calc params config.json"
+
+
+def test_a_pasted_description_in_toml(tmp_path: Path) -> None:
+    text = "d_model = 64\nn_layers = 2\nn_heads = 4\nvocab_size = 1000\nmax_seq_len = 128\n"
+    at = opened("model", **{"from": "Config"})
+    assert any(each.value.startswith("Paste or upload a config.json") for each in at.info)
+    sound(at.text_area(key="pasted").set_value(text).run())
+    (tmp_path / "model.toml").write_text(text)
+    assert metrics(at)["Parameters"] == si(cli("params", str(tmp_path / "model.toml"))[0]["total"])
+
+
+def test_a_link_to_an_own_description_shows_the_same_to_somebody_else() -> None:
+    at = uploaded("config.json", json.dumps(TINY, indent=4).encode())
+    packed = at.query_params["spec"]
+    packed = packed[0] if isinstance(packed, list) else packed
+    assert len(packed) <= packing.MAX_PACKED
+    other = opened("model", **{"from": "Config", "spec": packed})
+    assert metrics(other) == metrics(at)
+    # The same on another page.
+    assert opened("memory", **{"from": "Config", "spec": packed}).metric
+
+
+def test_a_description_too_long_for_a_link_is_asked_for() -> None:
+    import random
+
+    random.seed(1)
+    notes = "".join(random.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=9000))
+    at = uploaded("config.json", json.dumps({**TINY, "_name_or_path": notes}).encode())
+    assert metrics(at)["Parameters"]
+    assert "spec" not in at.query_params
+    assert any("Too long for a link" in each.value for each in at.caption)
+    other = opened("model", **{"from": "Config", "file": str(at.query_params["file"])})
+    assert "upload that file" in other.warning[0].value
+    assert metrics(other) == {}
+    other.file_uploader(key="upload").set_value(("config.json", json.dumps(TINY).encode(), "application/json"))
+    assert any("not the file that the link was made with" in each.value for each in sound(other.run()).warning)
+
+
+def test_no_visitor_sees_the_model_of_another() -> None:
+    uploaded("config.json", json.dumps(TINY).encode())
+    other = opened("model")
+    assert metrics(other)["Parameters"] == "8.03B"
+    empty = opened("model", **{"from": "Config"})
+    assert metrics(empty) == {}
+    assert errors(empty) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"model_type": "llama", ', "expected JSON, found line 1"),
+        (b"\xff\xfe\x00", "expected UTF-8 text"),
+        (b"[1, 2]", "expected a JSON object"),
+        (b'{"model_type": "<script>alert(1)</script>"}', "model_type: expected one of"),
+        (json.dumps({**TINY, "num_hidden_layers": 10**9}).encode(), "num_hidden_layers"),
+        (json.dumps({**TINY, "hidden_size": "64"}).encode(), "hidden_size"),
+        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "at most 256 KiB"),
+        (b'{"a":' * 30_000 + b"1" + b"}" * 30_000, "nested too deep"),
+        (b" " * 20 * 2**20, "at most 256 KiB"),
+        (b"", "expected JSON"),
+    ],
+    ids=["broken", "bytes", "list", "html", "layers", "text", "deep", "deeper", "20MB", "empty"],
+)
+def test_hostile_uploads_are_one_plain_message(data: bytes, message: str) -> None:
+    assert message in refused(uploaded("config.json", data))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["<img src=x onerror=alert(1)>.json", "../../etc/passwd.json", "`![x](http://a.b/c.png)`.json", "a\tb\x07.json"],
+)
+def test_hostile_names_are_shown_as_they_are_and_open_nothing(name: str) -> None:
+    at = uploaded(name, json.dumps(TINY).encode())
+    assert metrics(at)["Parameters"]
+    shown = at.sidebar.markdown[-1].value
+    assert shown.startswith("**`")  # within a fence nothing of a name has an effect
+    assert not any(each.allow_html for each in at.markdown)
+
+
+def test_a_name_that_no_preset_has_shows_no_other_model() -> None:
+    at = opened("model", model="llama-3-9b")
+    assert "expected a preset (did you mean llama-3-8b" in refused(at)
+    sound(at.selectbox(key="model").set_value("gpt2").run())
+    assert metrics(at)["Parameters"] == "124M"
+    assert errors(at) == []
+
+
+@pytest.mark.parametrize("packed", ["x", "%%%", "A" * 5000, "eJzLSM3JyQcABiwCFQ"])
+def test_hostile_links_are_one_plain_message(packed: str) -> None:
+    assert "link" in refused(opened("model", **{"from": "Config", "spec": packed})) or packed.startswith("eJ")
+
+
+@pytest.mark.parametrize(
+    ("address", "sizes"),
+    [
+        ({}, "the first"),
+        ({"d_model": "2048", "n_layers": "16", "n_heads": "16", "n_kv_heads": "4", "d_ff": "8192"}, "sizes"),
+        ({"style": "GPT-2", "tied": "true", "n_heads": "12", "n_kv_heads": "12", "d_head": "64"}, "gpt"),
+        ({"moe": "true", "n_experts": "64", "top_k": "6", "d_expert": "1408"}, "experts"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_a_shorthand_in_a_link_is_the_model_that_the_command_line_reads(
+    address: dict[str, str], sizes: str, tmp_path: Path
+) -> None:
+    at = opened("model", **{"from": "Shorthand", **address})
+    button = next(each for each in at.sidebar.get("download_button"))
+    assert button.proto.label == "Save as model.toml"
+    for name, value in address.items():
+        if name in ("d_model", "n_layers", "d_ff", "n_experts"):
+            assert str(at.slider(key=name).value) == value
+    text = at.sidebar.code[0].value
+    (tmp_path / "model.toml").write_text(text)
+    (printed,) = cli("params", str(tmp_path / "model.toml"))
+    assert metrics(at)["Parameters"] == si(printed["total"])
+    assert metrics(at)["Active a token"] == si(printed["active"])
+
+
+def test_fewer_heads_forget_key_heads_that_no_longer_divide_them() -> None:
+    at = opened("model", **{"from": "Shorthand"})
+    sound(at.select_slider(key="n_heads").set_value(20).run())
+    assert errors(at) == []
+    assert 20 % at.select_slider(key="n_kv_heads").value == 0
+
+
+def test_every_style_of_the_shorthand_is_a_model() -> None:
+    for lines in shorthand.STYLES.values():
+        text = "\n".join(["d_model = 64", "n_layers = 1", "n_heads = 4", "vocab_size = 10", "max_seq_len = 8", *lines])
+        assert calc.estimate(calc.models.from_toml(text, "model.toml", "model"), "params").value > 0
