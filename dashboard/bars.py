@@ -34,7 +34,7 @@ def legend(columns: int = 4) -> alt.Legend:
 
 def tooltip(*fields: str, **titled: str) -> list[alt.Tooltip]:
     """What stands beside the pointer: fields by their names, and others by a title. All are shown as text."""
-    return [alt.Tooltip(f"{name}:N", title=title) for name, title in (dict(zip(fields, fields)) | titled).items()]
+    return [alt.Tooltip(f"{name}:N", title=title) for name, title in (dict(zip(fields, fields, strict=True)) | titled).items()]
 
 
 def stacked(

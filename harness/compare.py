@@ -124,8 +124,8 @@ def compare(
     """Forecasts against measurements.
 
     every: all runs of a case; else the latest on each device. unstable: times that moved too much to be relied on too,
-    as on a machine that has other work, but none that beat a physical limit. wanted: which runs are asked for; others are not counted
-    at all, not even as left out.
+    as on a machine that has other work, but none that beat a physical limit. wanted: which runs are asked for; others
+    are not counted at all, not even as left out.
     """
     left_out: Counter[str] = Counter()
     usable: list[Pair] = []

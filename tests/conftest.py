@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from hypothesis import settings
 
 # The suite runs on all cores as it is, and threads of PyTorch's only get in each other's way on tensors this small.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Triton reads it when it is first imported, which torch's compiler may do before a test of ours.
+if not Path("/dev/nvidiactl").exists():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # Tables fold where this is set; tests read them whole unless they set it themselves.
 os.environ.pop("COLUMNS", None)

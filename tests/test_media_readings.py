@@ -103,7 +103,7 @@ def test_what_is_too_small_for_a_kernel_is_refused(name: str, load: Load) -> Non
 
 
 def test_a_grouped_convolution_multiplies_a_group_with_its_own_channels() -> None:
-    op = convolution("conv", 10, 12, 24, (3, 5), groups=4)
+    op = convolution("conv", 10, 12, 24, (3, 5), 40, groups=4)
     assert op.flops == 2 * 10 * 24 * 3 * 15
     assert op.weights[0].shape == (24, 3, 3, 5)
 

@@ -218,5 +218,5 @@ class _Laid:
         width, share = width_of(self.formats.gradients), self.share(leaf)
         rows = float(leaf.op.writes or 0) * share.writes * width
         table = float(leaf.op.weight_gradients) * share.weights * width
-        yield replace(forward, function="fill", bytes=table)
+        yield replace(forward, function="fill", bytes=table, asked=None, traffic=None)
         yield replace(forward, bytes=3 * rows, asked=2 * rows)

@@ -8,6 +8,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
+from dashboard.main import PAGES
+
 DESKTOP = (1280, 900)
 PHONE = (390, 844)
 SECONDS = 30
@@ -37,7 +39,8 @@ class Visitor:
             self.faults.append(f"request: {url}")
 
     def open(self, path: str = "", **knobs: str) -> Visitor:
-        """Open a page of the dashboard with knobs in its address."""
+        """Open a page of the dashboard with knobs in its address. The first page of the menu has no path."""
+        path = "" if path == PAGES[0].path else path
         self.page.goto(f"{self.address}/{path}" + (f"?{urlencode(knobs)}" if knobs else ""))
         return self.settled()
 

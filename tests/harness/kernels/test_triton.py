@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -13,9 +12,6 @@ from harness.kernels import KERNELS, AttentionShape
 from tests.harness.kernels.shapes import BOUNDS, errors, shapes
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-if DEVICE == "cpu":
-    # Read when the kernels are imported, which is when one is first called.
-    os.environ.setdefault("TRITON_INTERPRET", "1")
 REASON = KERNELS["triton"].available(DEVICE)
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 
