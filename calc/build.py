@@ -70,6 +70,13 @@ def source_length(spec: ModelSpec, seq: Size) -> Size | None:
     return _source_length(spec.encoder, Load(seq=seq))
 
 
+def vectors_read(spec: ModelSpec, seq: Size) -> Size:
+    """Vectors that the layers take for each sequence: `seq`, or as many as a picture, or sound of one length, gives."""
+    if spec.reads_tokens or getattr(spec.embedding, "n_frames", 1) is None:
+        return seq
+    return FRONTS[type(spec.embedding)](spec.embedding, spec.vocab_size, spec.d_model, Load(seq=seq))[1]
+
+
 def _source_length(encoder: Tower, load: Load) -> Size:
     """How much the encoder reads for each sequence."""
     if load.source is not None:

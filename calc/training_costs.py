@@ -6,12 +6,14 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from calc.architectures import from_config
+from calc.build import vectors_read
 from calc.estimation import estimate
 from calc.files import parse_toml, read_text
 from calc.hardware import HARDWARE, load_device
 from calc.memory.plan import Plan
 from calc.models import load_model
 from calc.predict import predict
+from calc.predict.datasheet import is_tpu
 from calc.spec import ModelSpec
 
 FACTS = HARDWARE.parent / "published" / "training_costs.toml"
@@ -50,7 +52,7 @@ def training_costs() -> tuple[TrainingCost, ...]:
 def _cost(one: dict[str, Any], sources: dict[str, Any]) -> TrainingCost:
     spec = _vit(one["vit"]) if "vit" in one else load_model(one["model"])
     device, ranks, batch = load_device(one["device"]), one.get("devices", 1), one["batch"]
-    seq = one.get("seq", 0) or _patches(one["vit"])
+    seq = vectors_read(spec, one.get("seq", 1))
     source_seq = seq if spec.encoder else None
     found = predict(
         spec,
@@ -60,6 +62,7 @@ def _cost(one: dict[str, Any], sources: dict[str, Any]) -> TrainingCost:
         seq=seq,
         source_seq=source_seq,
         dtype=one["dtype"],
+        execution="compiled" if is_tpu(device) else "sdpa",
         plan=Plan(dp=ranks, recipe=one["dtype"]),
     )
     steps = one.get("steps") or one["pictures"] * one["epochs"] / batch
@@ -88,16 +91,9 @@ def _why(one: dict[str, Any], seconds: float, least: float) -> str:
     share = f"in the printed time the products reach {least / one['printed']:.0%} of the peak"
     if one["unit"] == "hours":
         return f"{one['batch']} sentences of {one['seq']} + {one['seq']} tokens a GPU, {seconds:.2f} s a step; {share}"
-    return (
-        f"{one['batch']} pictures a chip, {seconds:.2f} s a step; {share}; the models of time are fitted "
-        "to GPUs, and give a TPU's two large units credit for far less than that"
-    )
+    return f"{one['batch']} pictures a chip, {seconds:.2f} s a step; {share}"
 
 
 def _vit(sizes: dict[str, int]) -> ModelSpec:
     config = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "image_size": 224}
     return from_config({**config, "num_labels": 1000, **sizes}, "vit")
-
-
-def _patches(sizes: dict[str, int]) -> int:
-    return (224 // sizes["patch_size"]) ** 2 + 1

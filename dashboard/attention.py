@@ -61,8 +61,9 @@ class Asked:
         """The options of the command line."""
         s = self.shape
         flags = " --causal" * s.causal + " --backward" * (s.direction == "backward")
-        sizes = f"--seq {s.seq} --heads {s.heads} --kv-heads {s.kv_heads} --d-head {s.d_head} --batch {s.batch}"
-        return f"{sizes} --dtype {s.dtype}{flags} --gpu {self.gpu}"
+        sizes = f"--seq {s.seq} --heads {s.heads} --kv-heads {s.kv_heads} --d-head {s.d_head}"
+        sizes += f" --d-value {s.d_value}" * (s.d_value != s.d_head)
+        return f"{sizes} --batch {s.batch} --dtype {s.dtype}{flags} --gpu {self.gpu}"
 
 
 def render(picked: picker.Picked | None) -> None:
@@ -129,9 +130,9 @@ def _own() -> dict[str, Any]:
 
 def _of(picked: picker.Picked) -> dict[str, Any]:
     shape = shape_of(picked.spec)
-    st.caption(
-        f"{frame.verbatim(picked.spec.name)}: {shape.heads} query heads of {shape.d_head}, {shape.kv_heads} key heads."
-    )
+    values = "" if shape.d_value == shape.d_head else f" Values are {shape.d_value} wide."
+    heads = f"{shape.heads} query heads of {shape.d_head}, {shape.kv_heads} key heads."
+    st.caption(f"{frame.verbatim(picked.spec.name)}: {heads}{values}")
     return {name: getattr(shape, name) for name in ("heads", "kv_heads", "d_head", "d_value")}
 
 
@@ -189,4 +190,5 @@ def _won(need: str, length: int | None, ratio: float) -> str:
     title = NEEDS[need]
     if length is None:
         return f"- **{title}**: flash needs less at no length; at the longest {ratio:.2f} times as much"
-    return f"- **{title}**: flash needs less from {length:,} tokens on; at the longest {ratio:.2g} times as much"
+    where = "at every length" if length == 1 else f"from {length:,} tokens on"
+    return f"- **{title}**: flash needs less {where}; at the longest {ratio:.2g} times as much"

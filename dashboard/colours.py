@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 COLOURS = {
     # Components of a model (calc.op.Component).
     "embedding": "#7a8fd6",
@@ -66,15 +63,3 @@ SERIES = ("#2e86de", "#e1712b", "#3a9a4b", "#a05fd0", "#d6453d", "#1a9e8f", "#c9
 def colour(name: str) -> str:
     """The colour of `name`; grey for what has none of its own."""
     return COLOURS.get(name, COLOURS["other"])
-
-
-def scale(alt: Any, names: Iterable[str]) -> Any:
-    """An altair scale of these names' own colours, in their order."""
-    shown = list(dict.fromkeys(names))
-    return alt.Scale(domain=shown, range=[colour(name) for name in shown])
-
-
-def series(alt: Any, names: Iterable[str]) -> Any:
-    """An altair scale of the colours of `SERIES`, for names that have none of their own."""
-    shown = list(dict.fromkeys(names))
-    return alt.Scale(domain=shown, range=[SERIES[i % len(SERIES)] for i in range(len(shown))])

@@ -12,6 +12,7 @@ import click
 
 from calc.errors import Refused
 from dashboard.results import VARIABLE
+from harness.cli.interrupting import terminated_as_interrupted
 
 SCRIPT = Path(__file__).parent / "script" / "app.py"
 PIP = "pip install 'transformer-envelope[dashboard]'"
@@ -22,6 +23,7 @@ SETTINGS = {
     "server.fileWatcherType": "none",
     "server.maxUploadSize": "2",
     "server.enableStaticServing": "false",
+    "server.showEmailPrompt": "false",
 }
 """Streamlit's settings: nothing leaves the machine, uploads are small, and a fault shows no code."""
 
@@ -54,7 +56,8 @@ def dashboard(port: int, address: str, results: Path | None, browser: bool, as_j
     if as_json:
         click.echo(f'{{"url": "http://{address}:{port}"}}')
     variables = {} if results is None else {VARIABLE: str(results)}
-    return subprocess.run(line(port, address, browser), env=os.environ | variables, check=False).returncode
+    with terminated_as_interrupted():  # or the server would outlive what started it
+        return subprocess.run(line(port, address, browser), env=os.environ | variables, check=False).returncode
 
 
 def line(port: int, address: str, browser: bool) -> list[str]:

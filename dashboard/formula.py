@@ -167,7 +167,7 @@ def _explained(it: dict[str, Any]) -> None:
             {"term": name, "value": value, "formula": formula if len(formula) <= LONGEST else "–"}
             for name, formula, value in it["terms"]
         ]
-        frame.table(rows, "terms", columns={"value": st.column_config.NumberColumn(format="localized")})
+        frame.table(rows, "terms", columns=frame.grouped("value"))
     _moved(it["sensitivity"], unit)
 
 
@@ -189,8 +189,7 @@ def _moved(found: list[Sensitivity], unit: str) -> None:
     ]
     frame.chart(_moves(rows, unit), "sensitivity", alt="Change of the value with 10 % more of each symbol")
     columns = {
-        "now": st.column_config.NumberColumn(format="localized"),
-        "value with 10 % more": st.column_config.NumberColumn(format="localized"),
+        **frame.grouped("now", "value with 10 % more"),
         "change": st.column_config.NumberColumn(format="percent"),
     }
     frame.table(rows, "symbols", columns=columns)

@@ -79,6 +79,11 @@ def _written(frame: Any, shown: Mapping[str, Callable[..., str]]) -> Any:
     return frame.assign(**texts).style.format(left, subset=[*left], na_rep="–")
 
 
+def grouped(*names: str) -> dict[str, Any]:
+    """Columns of a table whose numbers are written with every digit, in groups of three."""
+    return {name: st.column_config.NumberColumn(format="localized") for name in names}
+
+
 def chart(drawn: Any, name: str, *, alt: str = "") -> None:
     """A chart as wide as the page, and its downloads as `name`.png and `name`.svg, which are made on a click.
 

@@ -15,14 +15,6 @@ from dashboard import frame, picker
 from dashboard.cache import cached
 
 VERDICTS = ("confirmed", "rounded", "wrong", "not reproducible here")
-MARKS = {
-    "confirmed": "✅",
-    "rounded": "🟡",
-    "wrong": "❌",
-    "not reproducible here": "❔",
-    "within": "✅",
-    "differs": "❌",
-}
 LENGTHS = tuple(2**power for power in range(4, 18))
 COSTS: list[str] = ["printed", "predicted", "low", "high", "least"]
 WIDTHS = (64, 128, 256, 512, 768, 1024, 2048, 4096, 8192, 16384)

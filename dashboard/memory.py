@@ -111,8 +111,7 @@ def _terms(found: Verdict) -> None:
         }
         for name in names
     ]
-    columns = {name: st.column_config.NumberColumn(format="localized") for name in ("bytes", "live at the peak")}
-    frame.table(rows, "terms", columns=columns, folded="Table")
+    frame.table(rows, "terms", columns=frame.grouped("bytes", "live at the peak"), folded="Table")
     if len(found.ranks) > 1:
         ranks = [
             {"rank": rank.stage, **{name: binary(size) for name, size in rank.terms.items()}, "peak": binary(rank.peak)}
@@ -130,7 +129,7 @@ def _timeline(found: Verdict, gpu: str) -> None:
         {"moment": name, **live, "live": found.worst.timeline[name], "peak": "peak" if name == found.moment else ""}
         for name, live in moments.items()
     ]
-    columns = {name: st.column_config.NumberColumn(format="localized") for name in rows[0] if name != "moment"}
+    columns = frame.grouped(*(name for name in rows[0] if name not in ("moment", "peak")))
     frame.table(rows, "timeline", columns=columns, folded="Table")
 
 
@@ -169,7 +168,7 @@ def _caches(chosen: picker.Picked) -> None:
     frame.table(
         [{name: row[name] for name in ("model", "context", "bytes")} for row in rows],
         "kv-cache",
-        columns={name: st.column_config.NumberColumn(format="localized") for name in ("context", "bytes")},
+        columns=frame.grouped("context", "bytes"),
         height=250,
         folded="Table",
     )

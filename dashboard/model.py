@@ -15,7 +15,7 @@ from calc.parts import LayerRow, PartRow, layer_rows, part_rows
 from calc.query import PHASES, Phase, Query, common_context
 from calc.spec import ModelSpec
 from calc.units import binary, si
-from dashboard import frame, knobs, picker, vega
+from dashboard import frame, knobs, model_conventions, picker, vega
 from dashboard.cache import cached
 
 LAYERS = 256
@@ -41,7 +41,7 @@ def render(picked: picker.Picked | None) -> None:
         _parameters(models, query)
         _work(models, query)
         _layers(chosen.spec, query)
-        _conventions(chosen, query)
+        model_conventions.draw(chosen.spec, query)
     references = [shlex.quote(chosen.reference), *([] if other in (NOBODY, chosen.reference) else [other])]
     frame.command(*_commands(references, query))
 
@@ -105,26 +105,6 @@ def layers(spec: ModelSpec, query: Query) -> list[LayerRow]:
     return layer_rows(spec, query)
 
 
-@cached
-def compared(spec: ModelSpec, query: Query) -> list[dict[str, Any]]:
-    """What every convention reports for the same run."""
-    rows = []
-    for convention, count, ratio, reason in conventions.compare(spec, query):
-        rows.append(
-            {
-                "convention": convention.name,
-                "FLOP": None if count is None else float(count.total),
-                "to torch": ratio,
-                "products with weights": None if count is None else float(count.linear),
-                "attention": None if count is None else float(count.attention),
-                "what it counts": reason or convention.title,
-                "does not see": " ".join(convention.caveats(spec)) if count is not None else "",
-                "source": convention.source,
-            }
-        )
-    return rows
-
-
 def _figures(models: dict[str, ModelSpec], query: Query) -> None:
     for name, spec in models.items():
         if len(models) > 1:
@@ -155,16 +135,18 @@ def _parameters(models: dict[str, ModelSpec], query: Query) -> None:
         for reading, terms in readings.items():
             label = f"{name}, {reading}" if len(readings) > 1 else name
             rows += [
-                {"model": label, "component": part, "parameters": float(n), "shown": f"{n:,}"}
+                {"model": label, "component": part, "parameters": float(n), "exact": n, "shown": f"{n:,}"}
                 for part, n in terms.items()
             ]
     axis = vega.numbers("parameters", giga="B")
     drawn = vega.stacked(rows, "model", "component", "parameters", axis, get_args(Component))
     frame.chart(drawn, "parameters", alt="Parameters of each model, stacked by component")
     frame.table(
-        [{"model": row["model"], "component": row["component"], "parameters": int(row["shown"].replace(",", ""))}
-         for row in rows], "parameters", columns=_grouped("parameters"), folded="Table",
-    )  # fmt: skip
+        [{"model": row["model"], "component": row["component"], "parameters": row["exact"]} for row in rows],
+        "parameters",
+        columns=frame.grouped("parameters"),
+        folded="Table",
+    )
 
 
 def _work(models: dict[str, ModelSpec], query: Query) -> None:
@@ -180,13 +162,9 @@ def _work(models: dict[str, ModelSpec], query: Query) -> None:
     frame.table(
         [{key: row[key] for key in ("model", "component", "FLOP")} for row in rows],
         "flops",
-        columns=_grouped("FLOP"),
+        columns=frame.grouped("FLOP"),
         folded="Table",
     )
-
-
-def _grouped(*names: str) -> dict[str, Any]:
-    return {name: st.column_config.NumberColumn(format="localized") for name in names}
 
 
 def _layers(spec: ModelSpec, query: Query) -> None:
@@ -226,26 +204,5 @@ def _layers(spec: ModelSpec, query: Query) -> None:
         for row in parts(spec, query)
     ]
     frame.table(
-        table, "parts", columns=_grouped("runs", "parameters", "active", "FLOP"), height=300, folded="Every part"
-    )
-
-
-def _conventions(chosen: picker.Picked, query: Query) -> None:
-    st.subheader("What others would report for the same run", anchor=False)
-    rows = compared(chosen.spec, query)
-    bars = [
-        {"convention": row["convention"], "product": product, "FLOP": row[column], "shown": si(row[column], "FLOP")}
-        for row in rows
-        for product, column in (("linear", "products with weights"), ("attention", "attention"))
-        if row["FLOP"] is not None
-    ]
-    drawn = vega.stacked(bars, "convention", "product", "FLOP", vega.numbers("FLOP"), ("linear", "attention"))
-    frame.chart(drawn, "conventions", alt="FLOPs of the same run under each convention")
-    frame.table(
-        rows,
-        "conventions",
-        columns={
-            **_grouped("FLOP", "products with weights", "attention"),
-            "to torch": st.column_config.NumberColumn(format="%.3f"),
-        },
+        table, "parts", columns=frame.grouped("runs", "parameters", "active", "FLOP"), height=300, folded="Every part"
     )

@@ -18,6 +18,7 @@ from calc.spec import ModelSpec
 from calc.units import duration, si
 from dashboard import frame, picker, results, roofline_charts
 from dashboard.cache import cached
+from dashboard.knobs import kept
 
 DEVICE = "h100-sxm"
 MEASURED = "measured: "
@@ -120,7 +121,7 @@ def _stamp(where: str) -> int:
 def _knobs(spec: ModelSpec) -> Knobs:
     phases = ("forward", "training") if spec.head is None else ("prefill", "decode", "training", "forward")
     devices = [*device_names(), *(MEASURED + slug for slug in results.profiles())]
-    _keep("phase", phases)
+    kept("phase", list(phases))
     left, right = st.columns(2)
     with left:
         phase = st.segmented_control(
@@ -138,7 +139,7 @@ def _knobs(spec: ModelSpec) -> Knobs:
         )
         lengths = _lengths(spec, phase == "decode")
         key = "context" if phase == "decode" else "tokens"
-        _keep(key, lengths)
+        kept(key, lengths)
         length = st.select_slider(
             "Context (tokens in the cache)" if phase == "decode" else "Sequence (tokens)",
             lengths,
@@ -164,10 +165,10 @@ def _knobs(spec: ModelSpec) -> Knobs:
             "too; graph: as that, replayed from a CUDA graph",
         )
         tp = three.selectbox("GPUs (TP)", (1, 2, 4, 8), key="tp", bind="query-params", help="Tensor-parallel ranks")
-        kept = "none"
+        checkpointing = "none"
         if training:
-            kept = st.selectbox("Checkpointing", CHECKPOINTING, key="checkpointing", bind="query-params")
-    return Knobs(where, phase, batch, length, dtype, execution, kept, tp)
+            checkpointing = st.selectbox("Checkpointing", CHECKPOINTING, key="checkpointing", bind="query-params")
+    return Knobs(where, phase, batch, length, dtype, execution, checkpointing, tp)
 
 
 def _lengths(spec: ModelSpec, decode: bool) -> list[int]:
@@ -176,12 +177,6 @@ def _lengths(spec: ModelSpec, decode: bool) -> list[int]:
     limit = common_context([spec], limit) if decode else limit
     found = [2**power for power in range(7, 18) if 2**power < limit]
     return [*found, limit] if found else [max(limit, 1), max(limit, 1) + 1]
-
-
-def _keep(key: str, options: Any) -> None:
-    """Forget a knob's value that this model does not offer."""
-    if key in st.session_state and st.session_state[key] not in options:
-        del st.session_state[key]
 
 
 def _figures(found: Prediction) -> None:

@@ -108,7 +108,7 @@ def _place(picked: picker.Picked, law: str, tokens: float) -> None:
 
 
 def _figures(found: Judgement) -> None:
-    shown = st.columns(4)
+    shown = st.columns((1, 1.3, 1, 1))
     with shown[0]:
         per_param = f"{found.tokens_per_param:,.4g}"
         frame.metric("Tokens a parameter", per_param, note=f"{found.past:,.3g} × the law's")

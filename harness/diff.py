@@ -66,12 +66,13 @@ class Difference:
 def side(reference: str, runs: Sequence[Run], read: Callable[[Path], list[Run]]) -> Side:
     """What `reference` names: a folder of results, a device or a commit of `runs`, or the beginning of one.
 
-    read: reads a folder. Errors: Refused for what names none, and for a beginning of several.
+    read: reads a folder. Errors: Refused for what names none, for a beginning of several, and for runs of more than one
+    device, whose times say nothing of each other.
     """
     if not reference:
         raise Refused("A, B", "a folder of results, a device or a commit", "nothing")
     if Path(reference).is_dir():
-        return Side("folder", reference, latest(read(Path(reference))))
+        return _one_device("folder", reference, read(Path(reference)))
     known: tuple[tuple[Kind, list[str]], ...] = (("device", _devices(runs)), ("commit", _commits(runs)))
     for kind, names in known:
         found = [reference] if reference in names else [name for name in names if name.startswith(reference)]
@@ -79,10 +80,17 @@ def side(reference: str, runs: Sequence[Run], read: Callable[[Path], list[Run]])
             raise Refused(reference, f"one {kind}", f"the beginning of {', '.join(found[:4])}")
         if found and (kind == "device" or len(reference) >= _LEAST_COMMIT):
             own = [run for run in runs if found[0] in (run.environment.slug, run.environment.commit)]
-            return Side(kind, found[0], latest(own))
+            return _one_device(kind, found[0], own)
     names = [name for _, names in known for name in names]
     hint = did_you_mean(reference, names) or (f" ({', '.join(names[:6])})" if names else "")
     raise Refused(reference[:80], f"a folder of results, or a device or a commit that has results{hint}", "none")
+
+
+def _one_device(kind: Kind, name: str, runs: Sequence[Run]) -> Side:
+    devices = _devices(runs)
+    if len(devices) > 1:
+        raise Refused(name[:80], "runs of one device, which --device chooses", ", ".join(devices[:4]))
+    return Side(kind, name, latest(runs))
 
 
 def latest(runs: Iterable[Run]) -> dict[str, Run]:

@@ -25,9 +25,12 @@ class Group:
     """Rank 0's hold on the group: joins on entering, starts the other ranks, and ends them on `close`."""
 
     def __init__(self, kind: str, params: dict[str, Any], ranks: int, device: Device) -> None:
+        import torch
+
         variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(ranks)}
         command = [sys.executable, "-m", "harness.distributed", kind, json.dumps(params), device]
         self._children: list[subprocess.Popen[bytes]] = []
+        self._threads = torch.get_num_threads()
         try:
             for rank in range(1, ranks):
                 own = {**os.environ, **variables, "RANK": str(rank), "LOCAL_RANK": str(rank)}
@@ -39,22 +42,26 @@ class Group:
 
     def close(self) -> None:
         """End the other ranks, and leave the group."""
+        import torch
         import torch.distributed as dist
 
         for child in self._children:
             child.kill()
             child.wait()
+        torch.set_num_threads(self._threads)
         if dist.is_initialized():
             dist.destroy_process_group()
 
 
 def join(rank: int, ranks: int, device: Device, variables: dict[str, str]) -> None:
-    """Become `rank` of the group, over NCCL on GPUs and gloo elsewhere."""
+    """Become `rank` of the group, over NCCL on GPUs and gloo elsewhere, where ranks share the cores."""
     import torch
     import torch.distributed as dist
 
     if device == "cuda":
         torch.cuda.set_device(rank)
+    else:
+        torch.set_num_threads(max(1, torch.get_num_threads() // ranks))
     address = f"tcp://{variables['MASTER_ADDR']}:{variables['MASTER_PORT']}"
     backend = "nccl" if device == "cuda" else "gloo"
     dist.init_process_group(backend, init_method=address, rank=rank, world_size=ranks, timeout=PATIENCE)

@@ -71,7 +71,11 @@ def test_documented_descriptions_are_read(document: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(("document", "text"), blocks("python"), ids=lambda text: text[:30])
-def test_documented_python_runs(document: str, text: str) -> None:
+def test_documented_python_runs(document: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder that has the documents, and a `results` of its own to write to."""
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     exec(compile(text, document, "exec"), {})
 
 

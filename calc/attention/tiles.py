@@ -6,13 +6,15 @@ that a tile of keys read once serves the whole group.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from calc import checks
 from calc.attention.shape import AttentionShape
 from calc.errors import Refused
 from calc.sizes import Size, ceil_div
+
+_AT_ONCE = 2**16
+"""Rows of tiles that are looked at together, so that memory stays bounded."""
 
 
 class Blocks(NamedTuple):
@@ -72,31 +74,53 @@ def _all(shape: AttentionShape, blocks: Blocks) -> Visits:
     return Visits(down * across, rows, columns, rows * across, columns * down, rows * columns)
 
 
-def _walk(shape: AttentionShape, blocks: Blocks, length: Size) -> Visits:
-    """The visits of one sequence of `length` real keys and one key head."""
-    tiles = rows = columns = row_visits = column_visits = pairs = covered = 0
-    for height, low, high in row_tiles(shape, blocks, length):
-        start, stop = low * blocks.columns, min(high * blocks.columns, length)
-        width = stop - start
-        tiles += high - low
-        rows += height
-        columns += max(stop - max(start, covered), 0)
-        covered = max(covered, stop)
-        row_visits += height * (high - low)
-        column_visits += width
-        pairs += height * width
-    return Visits(tiles, rows, columns, row_visits, column_visits, pairs)
+def _walk(shape: AttentionShape, blocks: Blocks, length: int) -> Visits:
+    """The visits of one sequence of `length` real keys and one key head, as ints.
+
+    The rows of tiles are all as high as each other but for the last, whose share is put right at the end: products of
+    heights and widths never stand in an array, where they might not fit 64 bits.
+    """
+    import numpy as np
+
+    height, width, total = blocks.rows, blocks.columns, shape.group * shape.seq
+    n_tiles = -(-total // height)
+    tiles = columns = widths = rows = covered = 0
+    short, missing = Visits(0, 0, 0, 0, 0, 0), n_tiles * height - total
+    for first in range(0, n_tiles, _AT_ONCE):
+        low, high = _seen(shape, np.arange(first, min(first + _AT_ONCE, n_tiles)) * height, height, length)
+        sees = low < high
+        lows, highs = low[sees] // width, -(-high[sees] // width)
+        starts, stops = lows * width, np.minimum(highs * width, length)
+        if not len(starts):
+            continue
+        # Both ends only ever grow, so what is new in a row of tiles lies behind the end of the one before.
+        before = np.concatenate(([covered], stops[:-1]))
+        rows += len(starts)
+        tiles += int((highs - lows).sum())
+        widths += int((stops - starts).sum())
+        columns += int(np.maximum(stops - np.maximum(starts, before), 0).sum())
+        covered = int(stops[-1])
+        if first + _AT_ONCE >= n_tiles and sees[-1]:
+            across, wide = int(highs[-1] - lows[-1]), int(stops[-1] - starts[-1])
+            short = Visits(0, missing, 0, missing * across, 0, missing * wide)
+    return Visits(
+        tiles,
+        height * rows - short.rows,
+        columns,
+        height * tiles - short.row_visits,
+        widths,
+        height * widths - short.pairs,
+    )
 
 
-def row_tiles(shape: AttentionShape, blocks: Blocks, length: Size) -> Iterator[tuple[int, int, int]]:
-    """(rows, first tile, tile behind the last) of each row of tiles that sees any of `length` keys, from the top."""
-    group, offset, window, (height, width) = shape.group, shape.offset, shape.window, blocks
-    total = group * shape.seq
-    for start in range(0, total, height):
-        stop = min(start + height, total)
-        first, last = start // group + offset, (stop - 1) // group + offset
-        low = 0 if window is None else max(first - window + 1, 0)
-        beyond = last + 1 if shape.causal else length if window is None else last + window
-        high = min(beyond, length)
-        if low < high:
-            yield stop - start, low // width, -(-high // width)
+def _seen(shape: AttentionShape, starts: Any, height: int, length: int) -> tuple[Any, Any]:
+    """(the first key, the one behind the last) that rows of tiles from `starts` on see of `length` keys; arrays."""
+    import numpy as np
+
+    group, window = shape.group, shape.window
+    stops = np.minimum(starts + height, group * shape.seq)
+    first, last = starts // group + shape.offset, (stops - 1) // group + shape.offset
+    low = np.zeros_like(first) if window is None else np.maximum(first - window + 1, 0)
+    if not shape.causal and window is None:
+        return low, np.full_like(low, length)
+    return low, np.minimum(last + (1 if shape.causal else window), length)

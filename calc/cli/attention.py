@@ -32,6 +32,7 @@ _PRESETS = ("flashattention-table", "kv-grouping")
 @click.option("--heads", type=options.Tokens(), default=32, show_default=True, help="Query heads.")
 @click.option("--kv-heads", type=options.Tokens(), help="Key and value heads. [default: --heads]")
 @click.option("--d-head", type=options.Tokens(), default=128, show_default=True, help="Width of a head.")
+@click.option("--d-value", type=options.Tokens(), help="Width of a value. [default: --d-head]")
 @options.batch
 @click.option("--dtype", type=click.Choice(list(ITEM_BITS)), default="bf16", show_default=True, help="Of the inputs.")
 @click.option("--causal", is_flag=True, help="A query sees the keys up to its position.")
@@ -154,7 +155,7 @@ def _times(times: list[dict[str, Any]], speed: Speed, shape: AttentionShape) -> 
 
 
 def _shape(asked: dict[str, Any]) -> AttentionShape:
-    names = ("seq", "keys", "heads", "kv_heads", "d_head", "batch", "dtype", "causal", "window")
+    names = ("seq", "keys", "heads", "kv_heads", "d_head", "d_value", "batch", "dtype", "causal", "window")
     direction = "backward" if asked["backward"] else "forward"
     return AttentionShape(**{name: asked[name] for name in names}, direction=direction)
 
@@ -182,7 +183,7 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("traffic", "bytes moved", lambda value: si(value, "B")),
     ("arithmetic_intensity", "arithmetic intensity, FLOP/B", lambda value: f"{value:,.1f}"),
     ("bound", "bound", str),
-    ("seconds_at_least", "time, at least, ms", lambda value: f"{value * 1e3:,.3f}"),
+    ("seconds_at_least", "time at the peaks, ms", lambda value: f"{value * 1e3:,.3f}"),
     ("seconds", "time, predicted, ms", lambda value: f"{value * 1e3:,.3f}"),
     ("low", "… from", lambda value: f"{value * 1e3:,.3f}"),
     ("high", "… to", lambda value: f"{value * 1e3:,.3f}"),
@@ -200,12 +201,15 @@ def _costs(records: list[dict[str, Any]], shape: AttentionShape, blocks: Blocks)
             ratio = "" if key in ("bound", "sram", "low", "high") or not values[0] else f"{values[1] / values[0]:.3g}"
             rows.append((label, *map(shown, values), ratio))
     masks = ", causal" * shape.causal + f", window {shape.window}" * (shape.window is not None)
+    values = "" if shape.d_value == shape.d_head else f" (values of {shape.d_value})"
     title = (
         f"{shape.direction}{masks}: batch {shape.batch}, {shape.heads} heads ({shape.kv_heads} of keys) of "
-        f"{shape.d_head}, {shape.seq:,} tokens, {shape.keys:,} keys, {shape.dtype}; "
+        f"{shape.d_head}{values}, {shape.seq:,} tokens, {shape.keys:,} keys, {shape.dtype}; "
         f"tiles of {blocks.rows} x {blocks.columns}"
     )
-    note = "tiles: rows of queries (of all heads that share a key head) x keys"
+    note = (
+        "tiles: rows of queries (of all heads that share a key head) x keys; bytes as if none were found in an L2 cache"
+    )
     if "seconds" in records[0]:
         note += f"; predicted: {' and '.join(RAN)} in PyTorch"
     return Table(("quantity", "standard", "flash", "flash / standard"), rows, title, note)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from calc.build import vectors_read
 from calc.cli import options
 from calc.cli.output import Table, emit
 from calc.errors import Refused
@@ -85,7 +86,8 @@ def predict(
 
     Every operator of the model is a kernel with a time: matrix products by shape, attention by its tiles, all else by
     the bytes it moves; from the profile of a device, or by its datasheet and what devices like it reach. The interval
-    holds 90 of 100 measured times. MFU is by PaLM's count of FLOPs. docs/prediction.md says how each time is found and
+    holds 90 of 100 measured times. MFU is by PaLM's count of FLOPs, or by the
+    products that run where that does not fit, as with experts. docs/prediction.md says how each time is found and
     how wrong it was.
 
     \b
@@ -98,11 +100,13 @@ def predict(
         raise Refused("--gpu", "--gpu or --profile", "both" if gpu else "neither")
     if asked["phase"] != "decode":
         options.warn_beyond(model, asked["seq"], "--seq")
+    asked["seq"] = vectors_read(model, asked["seq"])
     speed = _speed(gpu, profile)
     plan = _read_plan(asked)
     rate = None if network is None else float(parse_bytes(network, "--network"))
     found = predicted(model, speed, plan=plan, network=rate, **asked)
-    emit([_record(found, asked, plan, by_op)], _tables(found, speed, asked, by_op), fmt)
+    unit = "tokens" if model.reads_tokens else "vectors"
+    emit([_record(found, asked, plan, by_op)], _tables(found, speed, asked, by_op, unit), fmt)
 
 
 def _speed(gpu: str | None, profile: str | None) -> Speed:
@@ -167,11 +171,11 @@ def _record(it: Prediction, asked: dict[str, Any], plan: Plan | None, by_op: boo
     return record
 
 
-def _tables(it: Prediction, speed: Speed, asked: dict[str, Any], by_op: bool) -> list[Table]:
+def _tables(it: Prediction, speed: Speed, asked: dict[str, Any], by_op: bool, unit: str) -> list[Table]:
     rows = [
         ("step" if it.phase == "training" else "token" if it.phase == "decode" else "pass", seconds(it.seconds)),
         (f"{it.interval.level:.0%} of measurements", f"{seconds(it.interval.low)} to {seconds(it.interval.high)}"),
-        ("tokens/s", f"{it.tokens_per_second:,.0f}" if it.tokens_per_second >= 10 else f"{it.tokens_per_second:.2f}"),
+        (f"{unit}/s", f"{it.tokens_per_second:,.0f}" if it.tokens_per_second >= 10 else f"{it.tokens_per_second:.2f}"),
         ("MFU", "–" if it.mfu is None else f"{it.mfu:.1%} ({it.mfu_convention}, peak: {it.peak_source})"),
         ("bound", ", ".join(f"{name} {value / it.seconds:.0%}" for name, value in _sorted(it.by_bound))),
         ("rests on", it.source),
@@ -181,7 +185,7 @@ def _tables(it: Prediction, speed: Speed, asked: dict[str, Any], by_op: bool) ->
     meet = ", ".join(f"{dtype} {ridge:,.0f}" for dtype, ridge in limits.ridges.items())
     rows.append(("roofline", f"{ridges}; {si(limits.bandwidth, 'B/s')}; they meet at FLOP/B: {meet}"))
     rows += [("note", text) for text in it.notes]
-    title = f"{it.model} on {it.device}: {_setting(it, asked)}"
+    title = f"{it.model} on {it.device}: {_setting(it, asked, unit)}"
     shares = [(name, seconds(value), f"{value / it.seconds:.1%}") for name, value in it.by_component.items()]
     points = roofline(it)
     shown = points if by_op else points[:SHOWN]
@@ -210,8 +214,8 @@ def _sorted(shares: dict[Any, float]) -> list[tuple[Any, float]]:
     return sorted(shares.items(), key=lambda item: -item[1])
 
 
-def _setting(it: Prediction, asked: dict[str, Any]) -> str:
-    new = f"1 token after {asked['context']:,}" if it.phase == "decode" else f"{asked['seq']:,} tokens"
+def _setting(it: Prediction, asked: dict[str, Any], unit: str) -> str:
+    new = f"1 token after {asked['context']:,}" if it.phase == "decode" else f"{asked['seq']:,} {unit}"
     gpus = "" if it.gpus == 1 else f", {it.gpus:,} GPUs"
     return f"{it.phase}, {asked['batch']:,} × {new}, {it.execution}{gpus}"
 

@@ -108,7 +108,7 @@ def optimal(law: str = DEFAULT, **asked: Unpack[Asked]) -> Optimum:
 
 def _solved(problem: Problem, name: str, amount: float, asked: Asked, hired: Machines | None) -> Optimum:
     if name != "compute" and not problem.plain:
-        raise Refused(f"--{name}", "compute, GPU-days or money beside --family or --unique-tokens", amount)
+        raise Refused(f"--{name}", "compute, GPU-days or money beside --family, --unique-tokens or --corpus", amount)
     if name == "loss" and problem.frontier.k is None:
         raise Refused("--law", "a law that predicts a loss along its optima", problem.law.name)
     compute = problem.frontier.compute(**{name: amount}) if name != "compute" else amount

@@ -68,7 +68,7 @@ class Problem:
         costs = self.costs
         if self.form is None:
             if self.unique_tokens is not None:
-                self.wanted("--unique-tokens")
+                self.wanted("--unique-tokens or --corpus")
 
             def left(x: float) -> float:
                 return compute - costs.train(x) * self.frontier.tokens(self.frontier.compute(params=costs.size(x)))

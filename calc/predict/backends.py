@@ -9,6 +9,7 @@ from typing import Literal
 from calc.attention.shape import AttentionShape
 from calc.errors import Refused
 from calc.predict.asking import ask
+from calc.predict.datasheet import is_tpu
 from calc.predict.kernel import Direction, Kernel
 from calc.predict.prediction import stretches
 from calc.predict.priors import factors, priors, scaled
@@ -86,7 +87,7 @@ def attention_seconds(
 
 def runs_backends(speed: Speed) -> bool:
     """Whether it is a device that PyTorch runs these kernels on."""
-    return speed.device is None or not speed.device.architecture.startswith("TPU")
+    return speed.device is None or not is_tpu(speed.device)
 
 
 def kernels_of(backend: str, shape: AttentionShape, direction: Direction, kind: str) -> list[Kernel]:

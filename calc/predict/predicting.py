@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from calc import conventions
+from calc.build import vectors_read
 from calc.errors import Refused
 from calc.memory.conditions import check
 from calc.memory.plan import Plan
 from calc.memory.sharding import Stage, stages
 from calc.predict.beside import around, update
 from calc.predict.kernel import DIRECTIONS, Direction, Kernel
+from calc.predict.mfu import mfu
 from calc.predict.network import Talk, talks
+from calc.predict.notes import notes, of_memory
 from calc.predict.operations import operations
 from calc.predict.prediction import Prediction, Row, Stretch, combined, stretches
 from calc.predict.priors import priors
@@ -20,7 +22,7 @@ from calc.predict.profile import Profile
 from calc.predict.setting import Execution, Phase, Setting
 from calc.predict.speed import Speed, speed_of
 from calc.predict.timing import LEVEL, Answers, time_of
-from calc.query import Checkpointing, Query, common_context, common_length
+from calc.query import Checkpointing, common_context, common_length
 from calc.spec import ModelSpec
 from calc.spec.hardware import Device
 
@@ -48,8 +50,9 @@ def predict(
 
     where: a profile, a device, or the name of one. phase: `forward` has logits at all positions, `prefill` of the last
     token, `decode` is one token with `context` cached, `training` a step of forward, loss, backward and optimizer.
-    batch, seq: of one data-parallel rank, in training of its micro-batch. dtype: in training a recipe (default
-    bf16-mixed), else the format of weights (bf16). execution, network, source_seq, images: as in `Setting`.
+    batch, seq: of one data-parallel rank, in training of its micro-batch; pictures have a length of their own.
+    dtype: in training a recipe (default bf16-mixed), else the format of weights (bf16). execution, network,
+    source_seq, images: as in `Setting`.
     plan: parallelism; its micro_batches are run one after the other. within: only ops below this path of the tree
     (`layers`), and then no loss and no optimizer. directions: only these kernels.
     Errors: Refused for unknown names, formats without a known speed, plans that do not fit the model or that cannot be
@@ -60,7 +63,7 @@ def predict(
     setting = Setting(
         phase=phase,
         batch=batch,
-        seq=common_length([spec]) if seq is None else seq,
+        seq=vectors_read(spec, common_length([spec]) if seq is None else seq),
         context=common_context([spec], seq) if context is None else context,
         dtype=("bf16-mixed" if training else "bf16") if dtype is None else dtype,
         execution=execution,
@@ -72,7 +75,9 @@ def predict(
     )
     _possible(spec, setting)
     chosen = DIRECTIONS if directions is None else tuple(directions)
-    return _Step(spec, setting, speed_of(where), within, chosen, level).worst()
+    speed = speed_of(where)
+    found = _Step(spec, setting, speed, within, chosen, level).worst()
+    return replace(found, notes=(*of_memory(spec, setting, speed), *found.notes))
 
 
 def _served(plan: Plan) -> Plan:
@@ -168,7 +173,7 @@ class _Step:
         parts: dict[str, float] = {}
         for row in rows:
             parts[row.kernel.component] = parts.get(row.kernel.component, 0.0) + row.share * seconds
-        mfu, convention, peak = _mfu(self.spec, setting, speed, seconds) if not self.within else (None, None, None)
+        share = None if self.within else mfu(self.spec, setting, speed, seconds)
         prediction = Prediction(
             model=self.spec.name,
             device=speed.name,
@@ -177,10 +182,10 @@ class _Step:
             seconds=seconds,
             tokens=setting.tokens,
             gpus=setting.plan.gpus,
-            mfu=mfu,
-            mfu_convention=convention,
-            peak=peak,
-            peak_source=None if peak is None else "datasheet, dense" if speed.device else "largest measured product",
+            mfu=None if share is None else share.value,
+            mfu_convention=None if share is None else share.convention,
+            peak=None if share is None else share.peak,
+            peak_source=None if share is None else share.peak_source,
             interval=combined(seconds, rows, speed, self.level),
             by_component=dict(sorted((parts | extra).items(), key=lambda item: -item[1])),
             kernels=rows,
@@ -216,46 +221,3 @@ def _scaled(row: Row, part: Stretch, times: int) -> Row:
 
 def _repeated(row: Row, times: int) -> Row:
     return replace(row, seconds=row.seconds * times, hidden=row.hidden * times)
-
-
-def _mfu(
-    spec: ModelSpec, setting: Setting, speed: Speed, seconds: float
-) -> tuple[float | None, str | None, float | None]:
-    """(model FLOPs over what the GPUs could do, by which convention, FLOP/s of one): PaLM's, where it counts the model,
-    and a third of it without backward; else the products that run, causal pairs counted whole."""
-    if setting.phase == "decode":
-        return None, None, None
-    try:
-        peak = speed.peak(setting.formats.compute)
-    except Refused:
-        return None, None, None
-    passes = setting.micro_batches * setting.plan.dp
-    name, part = "palm", 1.0 if setting.training else 1 / 3
-    query = Query(batch=setting.batch, seq=setting.seq, phase="training", convention=name)
-    try:
-        flops = conventions.flops(spec, query).total
-    except Refused:
-        name = "torch"
-        flops = conventions.flops(spec, replace(query, convention=name)).total
-    return passes * part * float(flops) / (seconds * setting.plan.gpus * peak), name, peak
-
-
-def notes(rows: Sequence[Row], speed: Speed, setting: Setting) -> tuple[str, ...]:
-    """What a reader should know of how far to trust it."""
-    found = []
-    if speed.rests == "datasheet":
-        found.append(
-            "no measurement on this device: datasheet figures times typical efficiencies; of published times, tokens "
-            "were met with a median error of 5 to 12 %, training steps of 9 to 13 % (docs/prediction.md)"
-        )
-    elif speed.rests == "relative":
-        found.append("fitted on a device of the same architecture, moved by datasheet figures; intervals are widened")
-    guessed = sum(row.share for row in rows if row.timing.source == "prior")
-    if speed.rests != "datasheet" and guessed > 0.01:
-        names = sorted({row.kernel.function for row in rows if row.timing.source == "prior" and row.share > 0.001})
-        found.append(f"{guessed:.0%} of the time rests on priors, for want of measurements: {', '.join(names)}")
-    if any(row.kernel.function == "softmax" for row in rows) and setting.execution != "eager":
-        found.append("scores in the open where PyTorch's attention kernel does not take them (caps, sinks, biases)")
-    if any(row.kernel.direction == "network" and row.hidden > 0 for row in rows):
-        found.append("data-parallel collectives overlap with computing as far as it lasts; all others wait")
-    return tuple(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -88,11 +89,24 @@ class Profile(Node):
 def read_profile(path: Path) -> Profile:
     """The profile in a JSON file. Errors: Refused, one line, for anything else."""
     document = parse_json(read_text(path), str(path))
+    _finite(document, str(path))
     try:
         # As JSON, where lists are tuples.
         return Profile.model_validate(document, strict=False)
     except ValidationError as error:
         raise refuse(error, str(path)) from None
+
+
+def _finite(value: Any, where: str) -> None:
+    """Errors: Refused for NaN and infinities, which JSON of Python's may hold."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            _finite(each, f"{where}: {name}" if ": " not in where else f"{where}.{name}")
+    elif isinstance(value, list):
+        for each in value:
+            _finite(each, where)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise Refused(where, "a finite number", value)
 
 
 def shipped_profile(name: str) -> Profile | None:

@@ -11,18 +11,15 @@ from typing import Any, Literal
 from calc.errors import Refused
 from calc.hardware import device_names, load_device
 from calc.predict.collective import CollectiveModel
-from calc.predict.decoding import DecodeModel
-from calc.predict.flash import AttentionModel
+from calc.predict.datasheet import PLAIN, published_launch, published_models
 from calc.predict.kernel import COLLECTIVES
 from calc.predict.limits import limits_of
 from calc.predict.passes import PassModel
-from calc.predict.priors import PublishedPass, factors, priors, published_gemm, spread_between
+from calc.predict.priors import PublishedPass, priors
 from calc.predict.profile import PROFILES, Launch, Profile, profile_named, shipped_profile
 from calc.spec.hardware import Device
 
 Rests = Literal["profile", "relative", "datasheet"]
-PLAIN = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4")
-"""Formats that datasheets know peaks of."""
 
 
 @dataclass(frozen=True)
@@ -156,15 +153,7 @@ def _largest_rate(model: Any) -> float:
 
 def from_device(device: Device) -> Speed:
     """What the datasheet promises times what devices like it reach. Formats without a published peak are left out."""
-    formats = [dtype for dtype in device.known_peaks if dtype in PLAIN and dtype not in ("tf32", "fp4")]
-    limits = {dtype: limits_of(device, dtype) for dtype in formats}
-    gemm = {dtype: published_gemm(each, device.architecture) for dtype, each in limits.items()}
-    spread = spread_between(*factors("attention"))
-    attention = {
-        dtype: AttentionModel.prior(each).model_copy(update={"spread": spread}) for dtype, each in limits.items()
-    }
-    backward = {dtype: model.backward().model_copy(update={"spread": spread}) for dtype, model in attention.items()}
-    decode = {dtype: DecodeModel.prior(each).model_copy(update={"spread": spread}) for dtype, each in limits.items()}
+    models = published_models(device)
     passes = {"copy": PublishedPass(float(device.bandwidth.value))}
     return Speed(
         name=device.name,
@@ -172,21 +161,15 @@ def from_device(device: Device) -> Speed:
         rests="datasheet",
         source=f"datasheet of {device.name} and the efficiencies of calc/data/priors.toml",
         device=device,
-        gemm=gemm,
-        attention=attention,
-        attention_backward=backward,
-        decode=decode,
-        passes=dict.fromkeys(("fp32", "bf16", "fp16", "fp8", "int8"), passes),
-        launch=published_launch(),
+        gemm=models["gemm"],
+        attention=models["attention"],
+        attention_backward=models["attention_backward"],
+        decode=models["decode"],
+        passes=dict.fromkeys(PLAIN, passes),
+        launch=published_launch(device),
         collectives=_links(device),
         steps=False,
     )
-
-
-def published_launch() -> Launch:
-    """What launching costs where it was not measured, as [launch] says."""
-    table = priors()["launch"]
-    return Launch(**{name: table[name] for name in ("eager", "backward", "compiled", "graph", "step")})
 
 
 def _links(device: Device) -> dict[str, CollectiveModel]:
@@ -211,26 +194,23 @@ def from_relative(profile: Profile, device: Device) -> Speed:
         rests="relative",
         source=f"{base.source}, moved to {device.name} by datasheet figures",
         device=device,
-        gemm=_moved(base.gemm, device),
-        attention=_moved(base.attention, device),
-        attention_backward=_moved(base.attention_backward, device),
-        decode=_moved(base.decode, device),
+        gemm=_moved(base.gemm, origin, device),
+        attention=_moved(base.attention, origin, device),
+        attention_backward=_moved(base.attention_backward, origin, device),
+        decode=_moved(base.decode, origin, device),
         passes={dtype: {name: moved_pass(one, faster) for name, one in t.items()} for dtype, t in base.passes.items()},
         collectives=links,
         wider=priors()["relatives"]["wider"],
     )
 
 
-def _moved(models: Mapping[str, Any], device: Device) -> dict[str, Any]:
-    """Models by format within another device's limits; those of formats that it has no peak of are left out.
-
-    What was fitted are parts of limits, counts and times of launches, so that other limits are all that changes.
-    """
+def _moved(models: Mapping[str, Any], origin: Device, device: Device) -> dict[str, Any]:
+    """Models by format on another device; those of formats that either has no peak of are left out."""
     found = {}
     for name, model in models.items():
         dtype = name.partition(".")[0]
-        if dtype in device.known_peaks:
-            found[name] = model.model_copy(update={"limits": limits_of(device, dtype)})
+        if dtype in origin.known_peaks and dtype in device.known_peaks:
+            found[name] = model.moved(limits_of(origin, dtype), limits_of(device, dtype))
     return found
 
 

@@ -10,6 +10,7 @@ import click
 
 from calc.cli.output import emit
 from harness.cli.compare import record, tables
+from harness.cli.interrupting import terminated_as_interrupted
 from harness.cli.selection import load, results
 from harness.compare import Comparison, compare
 
@@ -55,4 +56,5 @@ def passes(found: Comparison, limit: float) -> bool:
 
 def _run(*arguments: str) -> int:
     """A command of this program in a process of its own, its tables on stderr; its exit status."""
-    return subprocess.run([sys.executable, "-m", "harness", *arguments], stdout=sys.stderr, check=False).returncode
+    with terminated_as_interrupted():
+        return subprocess.run([sys.executable, "-m", "harness", *arguments], stdout=sys.stderr, check=False).returncode

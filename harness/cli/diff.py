@@ -11,6 +11,7 @@ from calc.errors import Refused, printable
 from calc.units import duration
 from harness.cli.selection import fits, load, results
 from harness.diff import Change, Difference, difference, side
+from harness.record import Run
 
 
 @click.command(short_help="Two devices, two commits or two folders of results, case by case.")
@@ -40,10 +41,14 @@ def diff(a: str, b: str, results: Path, device: str | None, least: float, every:
       python -m harness diff nvidia-h100 nvidia-h200 --all
       python -m harness diff results ../other/results --least 0.05 --json
     """
-    runs = [run for run in load(results) if fits(run, device)]
+
+    def read(folder: Path) -> list[Run]:
+        return [run for run in load(folder) if fits(run, device)]
+
+    runs = read(results)
     if not runs and not (Path(a).is_dir() and Path(b).is_dir()):
         raise Refused("--results", "runs, such as `python -m harness run` makes", f"none under {results}")
-    found = difference(side(a, runs, load), side(b, runs, load), least)
+    found = difference(side(a, runs, read), side(b, runs, read), least)
     emit([_record(change) for change in found.changes], _tables(found, every), fmt)
     return int(found.count("SLOWER") > 0)
 

@@ -63,8 +63,7 @@ def gate(
     and memory of every case, and what its model keeps for backward, must be equal, or it is CHANGED.
 
     On a CPU the clock is the processes' own time, which neighbours take nothing of; what waits needs --clock wall.
-    Exit status: 0 open, 1 something is
-    SLOWER, BROKEN or CHANGED, 2 refused, 130 interrupted.
+    Exit status: 0 open, 1 something is SLOWER, BROKEN or CHANGED, 2 refused, 130 interrupted.
 
     \b
     Examples:

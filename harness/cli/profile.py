@@ -47,6 +47,7 @@ def profile(
         found = measure_profile(device, dtypes.split(",") if dtypes else (), seconds, threads, told)  # pyright: ignore[reportArgumentType]
     finally:
         told.close()
+    _worth_keeping(found, results)
     path = write_profile(found, results)
     emit([_record(found, path)], _tables(found, path), fmt)
 
@@ -55,6 +56,13 @@ def _check(results: Path) -> None:
     """Errors: Refused where no folder can be, before minutes are spent."""
     if results.exists() and not results.is_dir():
         raise Refused("--results", "a folder", f"a file at {results}")
+
+
+def _worth_keeping(found: Profile, results: Path) -> None:
+    """Errors: Refused where it would take the place of one that knows more."""
+    missing = [part for part in ("gemm", "attention", "decode") if not getattr(found, part)]
+    if missing and (results / "profiles" / f"{found.name}.json").exists():
+        raise Refused("--time", f"enough to measure {', '.join(missing)} too (the profile that is there stays)", "less")
 
 
 def _record(found: Profile, path: Path) -> dict[str, object]:

@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from calc.cli.output import Table, emit
+from calc.predict.profile import Profile
 from calc.units import duration, si
 from harness.cases.case import Case
 from harness.cli.interrupting import terminated_as_interrupted
 from harness.cli.scaling import scaling
 from harness.profiling.first import profile_first
-from harness.record import Run
+from harness.record import Environment, Run
 from harness.running.jobs import JobObserver
 from harness.running.observer import Cancelled, for_stderr
 from harness.running.process import Worker
@@ -89,6 +90,8 @@ def run(
                     _list(cases, suite, fmt)
                     return 0
                 speed = find_profile(profile, results, worker)
+                if speed is not None and (why := measured_otherwise(speed, worker.environment)):
+                    click.echo(f"note: {why}", err=True)
                 plan = Plan(cases, suite, results, speed, fresh, timeout, budget(suite, worker.environment))
                 summary = sweep(plan, worker, observer)
         except Cancelled:
@@ -96,6 +99,17 @@ def run(
             return 130
     emit([_short(row) for row in summary.rows], [_table(summary, suite, results)], fmt)
     return summary.exit_status
+
+
+def measured_otherwise(profile: Profile, here: Environment) -> str:
+    """What of a measured profile's machine is not as here, in one line; empty where nothing is that it tells."""
+    now = {"cpu": here.cpu, "threads": here.threads, "torch": here.torch}
+    if profile.kind == "cuda":
+        del now["threads"], now["cpu"]
+    then = {name: profile.environment[name] for name in now if name in profile.environment}
+    other = [f"{name} {value} there, {now[name]} here" for name, value in then.items() if value != now[name]]
+    again = "`python -m harness profile` measures another"
+    return f"the profile {profile.name} was measured otherwise: {', '.join(other)}; {again}" if other else ""
 
 
 def _list(cases: list[Case], suite: str, fmt: str) -> None:

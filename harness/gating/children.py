@@ -129,4 +129,5 @@ class Nursery:
 
 def _variables(tree: Path, threads: int) -> dict[str, str]:
     number = str(threads)
-    return os.environ | KEEP_MEMORY | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": number, "MKL_NUM_THREADS": number}
+    threads_of = {"OMP_NUM_THREADS": number, "MKL_NUM_THREADS": number}
+    return os.environ | KEEP_MEMORY | threads_of | {"PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}

@@ -56,8 +56,9 @@ def timed(case: Case, sides: Sides, effort: Effort, least: float = LEAST) -> Row
             more = effort if look == 1 else replace(effort, rounds=effort.rounds + effort.rounds // 2)
             sessions.append(measure(case, sides, more))
         except Broken as broken:
-            verdict: Verdict = "NEW" if broken.side == "A" else "BROKEN"
-            return Row(case, "UNSUPPORTED" if broken.unsupported else verdict, reason=str(broken))
+            # A is asked first: what B alone calls unsupported, A can run.
+            verdict: Verdict = "BROKEN" if broken.side == "B" else "UNSUPPORTED" if broken.unsupported else "NEW"
+            return Row(case, verdict, reason=str(broken))
         change = decide(sessions, least, max(MOST, 2 * least))
         if change.verdict != "AMBIGUOUS":
             break

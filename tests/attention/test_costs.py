@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy
 import pytest
@@ -10,7 +11,19 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calc.attention import AttentionShape, Blocks, best_blocks, fitting, flash, paper_blocks, sram, standard, visits
+from calc.attention import (
+    AttentionShape,
+    Blocks,
+    Visits,
+    best_blocks,
+    fitting,
+    flash,
+    paper_blocks,
+    sram,
+    standard,
+    tiles,
+    visits,
+)
 from calc.attention.bounds import BOUNDS, FLASH_CONSTANTS, crossovers, model_blocks
 from calc.attention.flash import ORDERS, backward_alone
 from calc.attention.latent import groupings, latent
@@ -44,9 +57,9 @@ def test_backward_is_two_and_a_half_times_forward(shape: AttentionShape, height:
 
 
 @settings(max_examples=100, deadline=None)
-@given(shapes(), st.integers(1, 64), st.integers(1, 64))
-def test_visits_are_the_tiles_with_a_visible_pair(shape: AttentionShape, height: int, width: int) -> None:
-    """Against the mask itself, cut into tiles."""
+@given(shapes(), st.integers(1, 64), st.integers(1, 64), st.sampled_from([1, 3, 2**16]))
+def test_visits_are_the_tiles_with_a_visible_pair(shape: AttentionShape, height: int, width: int, at_once: int) -> None:
+    """Against the mask itself, cut into tiles, however many of their rows are looked at together."""
     import torch
 
     from harness.kernels.inputs import visible
@@ -55,15 +68,21 @@ def test_visits_are_the_tiles_with_a_visible_pair(shape: AttentionShape, height:
     mask = torch.ones(shape.seq, shape.keys, dtype=torch.bool) if seen is None else seen
     mask = mask.expand(shape.batch, 1, shape.seq, shape.keys)[:, 0].repeat_interleave(shape.group, 1).numpy()
     lengths = shape.lengths or (shape.keys,) * shape.batch
-    tiles = pairs = 0
+    expected = Visits(0, 0, 0, 0, 0, 0)
     for length, of_sequence in zip(lengths, mask, strict=True):
+        rows, columns = set(), set()
         for top in range(0, of_sequence.shape[0], height):
             for left in range(0, length, width):
                 tile = of_sequence[top : top + height, left : min(left + width, length)]
-                tiles += bool(tile.any())
-                pairs += tile.size if tile.any() else 0
-    found = visits(shape, Blocks(height, width))
-    assert (found.tiles, found.pairs) == (tiles * shape.kv_heads, pairs * shape.kv_heads)
+                if tile.any():
+                    rows |= {*range(top, top + tile.shape[0])}
+                    columns |= {*range(left, left + tile.shape[1])}
+                    expected = expected.plus(Visits(1, 0, 0, tile.shape[0], tile.shape[1], tile.size))
+        expected = expected.plus(Visits(0, len(rows), len(columns), 0, 0, 0))
+    with patch.object(tiles, "_AT_ONCE", at_once):
+        found = visits(shape, Blocks(height, width))
+    assert found == expected.times(shape.kv_heads)
+    assert all(type(each) is int for each in found)
 
 
 def test_three_readings_of_a_shape_without_masks() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,10 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
+from tests.benchmarks.handing_in import hand_in
+from tests.dashboard.client import Client
 from tests.dashboard.opening import opened, sound
+from tests.dashboard.serving import serving
 
 pytestmark = pytest.mark.slow
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
@@ -30,6 +35,32 @@ def test_a_moved_slider(benchmark: Any, shown: str) -> None:
     times = sorted(benchmark.stats.stats.data) if benchmark.stats else []
     if times:
         benchmark.extra_info["p95"] = times[int(0.95 * (len(times) - 1))]
+    assert at.metric
+
+
+@pytest.mark.benchmark(group="the first page is to be there within 3 s of starting the server")
+def test_the_first_page(benchmark: Any, tmp_path: Path) -> None:
+    seconds: list[float] = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        with serving(tmp_path) as address, Client(address, "", model="llama-3-8b") as visitor:
+            drawn = visitor.draw()
+            seconds.append(time.perf_counter() - begun)
+        assert not drawn.errors
+        assert drawn.figures["Parameters"] == "8.03B"
+    hand_in(benchmark, seconds)
+
+
+@pytest.mark.benchmark(group="a moved slider is to redraw within 200 ms (p95)", min_rounds=30, warmup=True)
+@pytest.mark.parametrize(
+    ("shown", "key", "steps"),
+    [("roofline", "batch", (1, 2, 4, 8, 16, 32)), ("attention", "seq", LENGTHS), ("scaling", "refits", (0, 100, 500))],
+    ids=["roofline", "attention", "scaling"],
+)
+def test_another_moved_slider(benchmark: Any, shown: str, key: str, steps: tuple[int, ...]) -> None:
+    at = opened(shown, model="llama-3-70b")
+    values = cycle(steps)
+    sound(benchmark(lambda: at.select_slider(key=key).set_value(next(values)).run()))
     assert at.metric
 
 

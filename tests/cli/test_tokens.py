@@ -94,6 +94,8 @@ def test_a_corpus_is_unique_tokens() -> None:
     assert by_bytes["corpus_epochs"] == by_bytes["epochs"]
     with pytest.raises(Refused, match="says the same"):
         run("optimal", "--compute", "1e22", "--unique-tokens", "1B", "--corpus", "1GB", "--bytes-per-token", "4")
+    with pytest.raises(Refused, match=r"--params: expected compute, .* or --corpus, found"):
+        run("optimal", "--params", "1B", "--corpus", "1GB", "--bytes-per-token", "4")
     with pytest.raises(Refused, match="--corpus beside it"):
         run("optimal", "--compute", "1e22", "--bytes-per-token", "4")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from calc.units import binary, si
+from dashboard import packing
 from dashboard.attention_charts import milliseconds
 from tests.dashboard.opening import cli, errors, metrics, opened, shown_command, sound
 
@@ -30,7 +31,25 @@ def test_figures_are_those_of_the_command_line(address: dict[str, str]) -> None:
     assert notes["Bytes moved"] == f"standard {si(standard['traffic'], 'B')}"
     said = " ".join(each.value for each in at.markdown)
     for length in flash["wins_from"].values():
-        assert ("at no length" if length is None else f"less from {length:,} tokens on") in said
+        words = {None: "at no length", 1: "less at every length"}
+        assert words.get(length, f"less from {length or 0:,} tokens on") in said
+
+
+def test_values_of_another_width_are_those_of_the_command_line() -> None:
+    text = """
+        d_model = 256
+        vocab_size = 1000
+        [[layers]]
+        count = 2
+        mixer = { n_heads = 4, d_head = 64, d_value = 96, position = "none" }
+        channel = { kind = "mlp", d_ff = 512 }
+    """
+    at = opened("attention", **{"from": "Config", "spec": str(packing.pack(text))})
+    assert not errors(at)
+    assert shown_command(at)[shown_command(at).index("--d-value") + 1] == "96"
+    _, flash = cli(*shown_command(at))
+    assert metrics(at)["FLOPs, flash"] == si(flash["flops"], "FLOP")
+    assert metrics(at)["Time"] == milliseconds(flash["seconds"])
 
 
 def test_more_tokens_cost_more_and_the_address_says_how_many() -> None:

@@ -60,7 +60,9 @@ def test_sides_are_devices_commits_or_folders(tmp_path: Path) -> None:
     runs = [*pair(1.0, 2.0), run("matmul/a", environment=environment("gpu"), measurement=measurement(0.1))]
     assert side("aaaa", runs, lambda path: []).kind == "commit"
     assert side("gpu", runs, lambda path: []).kind == "device"
-    assert side(str(tmp_path), runs, lambda path: runs).kind == "folder"
+    assert side(str(tmp_path), runs, lambda path: runs[:2]).kind == "folder"
+    with pytest.raises(Refused, match="one device, which --device chooses, found cpu-one, gpu"):
+        side(str(tmp_path), runs, lambda path: runs)
     for unknown in ("aa", "zzzz", ""):
         with pytest.raises(Refused):
             side(unknown, runs, lambda path: [])

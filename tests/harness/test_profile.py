@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from calc import Shorthand
 from calc.errors import Refused
 from calc.predict import predict
-from calc.predict.profile import read_profile
+from calc.predict.profile import Profile, Provenance, read_profile
 from calc.predict.smooth import SmoothAttention, SmoothDecode, SmoothGemm
+from harness.cli.run import measured_otherwise
 from harness.kernels import KERNELS
 from harness.profiling.fit import left_out, profile_of
 from harness.profiling.profiler import measure_profile, write_profile
@@ -275,3 +276,13 @@ def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
         assert process.wait(60) == 130
         assert "error: interrupted" in process.stderr.read()
     assert not list(tmp_path.rglob("*"))
+
+
+def test_a_profile_of_other_threads_is_named() -> None:
+    here = environment()
+    told = {"cpu": here.cpu, "threads": here.threads, "torch": here.torch}
+    made = Provenance(source="a test", licence="none", made="2026-11-21")
+    same = Profile(name="box", device="A box", kind="cpu", environment=told, provenance=made)
+    assert measured_otherwise(same, here) == ""
+    other = same.model_copy(update={"environment": told | {"threads": here.threads + 6}})
+    assert f"threads {here.threads + 6} there, {here.threads} here" in measured_otherwise(other, here)

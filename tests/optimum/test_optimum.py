@@ -118,7 +118,7 @@ def test_loss_of_one_law() -> None:
         ({"compute": 1e21, "gpu": "p100-sxm2", "mfu": 0.4}, "published peak"),
         ({"compute": 1e21, "seq": 2048}, "--seq: expected --family beside it"),
         ({"params": 1e9, "family": LLAMA}, "beside --family"),
-        ({"tokens": 1e9, "unique_tokens": 1e8}, "beside --family or --unique-tokens"),
+        ({"tokens": 1e9, "unique_tokens": 1e8}, "beside --family, --unique-tokens or --corpus"),
         ({"law": "kaplan", "compute": 1e21, "inference_tokens": 1e12}, "of the form E + A / N^alpha"),
         ({"law": "porian", "compute": 1e21, "unique_tokens": 1e9}, "for --unique-tokens"),
         ({"compute": 1e21, "unique_tokens": 0.0}, "--unique-tokens: expected a finite number above 0"),

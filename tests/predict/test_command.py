@@ -79,3 +79,24 @@ def test_a_broken_profile_is_refused(run: Run, tmp_path: Path) -> None:
         status, _, err = run("predict", "gpt2", "--profile", str(path))
         assert status == 2
         assert err.count("\n") == 1
+
+
+def test_a_picture_has_a_length_of_its_own(run: Run, tmp_path: Path) -> None:
+    config = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "image_size": 224, "num_labels": 10}
+    sizes = {"hidden_size": 192, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 768}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**config, **sizes, "patch_size": 16}))
+    arguments = ("predict", str(path), "--gpu", "h100-sxm", "--batch", "8")
+    _, out, _ = run(*arguments, "--json")
+    assert json.loads(out)["tokens"] == 8 * (14 * 14 + 1)
+    _, shown, _ = run(*arguments)
+    assert "8 × 197 vectors" in shown
+    assert "vectors/s" in shown
+
+
+@pytest.mark.parametrize("phase", ["forward", "prefill", "training"])
+def test_experts_that_no_token_visits_are_no_model_flops(run: Run, phase: str) -> None:
+    _, out, _ = run("predict", "qwen3-30b-a3b", "--gpu", "h200", "--phase", phase, "--batch", "4", "--json")
+    record = json.loads(out)
+    assert record["mfu_convention"] == "torch"
+    assert 0 < record["mfu"] < 1

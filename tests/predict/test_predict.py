@@ -275,3 +275,12 @@ def test_every_preset_has_a_time(name: str) -> None:
     for phase in phases:
         found = predict(spec, "h100-sxm", phase=phase, seq=seq, context=seq - 1)
         assert 0 < found.interval.low < found.seconds < found.interval.high < 100
+
+
+def test_the_mfu_of_a_prompt_counts_the_logits_of_its_last_token() -> None:
+    found = predict(SMALL, toy(rate=GIGA), phase="prefill", seq=100, execution="eager")
+    assert found.peak is not None
+    assert found.mfu is not None
+    head = 2 * 64 * 500
+    expected = flops(SMALL, "training", "palm", seq=100) / 3 - 99 * head
+    assert found.mfu * found.peak * found.seconds == pytest.approx(expected)

@@ -9,10 +9,11 @@ import pytest
 
 import calc
 from calc import Refused
+from calc.hardware import load_device
 from calc.predict import kernel_seconds, matmul, pass_over, predict, read_profile, speed_of
 from calc.predict.flash import AttentionModel
 from calc.predict.gemm import GemmModel
-from calc.predict.limits import Limits
+from calc.predict.limits import Limits, limits_of
 from calc.predict.passes import PassModel
 from calc.predict.profile import Launch, Profile, Provenance, shipped_profile
 from calc.spec import Shorthand
@@ -105,3 +106,20 @@ def test_gaps_of_a_profile_are_filled_from_the_datasheet_and_named() -> None:
     quantized = predict(calc.load_model("llama-3-8b"), "h100-sxm", phase="decode", dtype="int4:g128", execution="graph")
     plain = predict(calc.load_model("llama-3-8b"), "h100-sxm", phase="decode", execution="graph")
     assert quantized.seconds < found.seconds < plain.seconds
+
+
+def test_a_tpu_has_no_waves_of_tiles() -> None:
+    """PaLM 540B reached 57.8 % of a TPU v4's peak in whole steps (arXiv:2204.02311); its products alone, more."""
+    speed = speed_of("tpu-v4")
+    found = kernel_seconds(speed, matmul(16384, 18432, 18432, "bf16"))
+    reached = 2 * 16384 * 18432 * 18432 / found.seconds / speed.peak("bf16")
+    assert 0.578 < reached < 1
+    notes = predict(SMALL, speed, seq=64).notes
+    assert any("TPUs" in note for note in notes)
+
+
+def test_a_relative_is_moved_as_its_models_say() -> None:
+    first, second = load_device("h100-sxm"), load_device("h200")
+    measured, moved = speed_of("h100-sxm").decode["bf16"], speed_of("h200").decode["bf16"]
+    assert moved == measured.moved(limits_of(first, "bf16"), limits_of(second, "bf16"))
+    assert moved.constants != measured.constants
