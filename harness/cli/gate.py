@@ -56,7 +56,7 @@ def gate(
     allow_count_changes: bool,
     fmt: str,
 ) -> int:
-    """Measure this tree (B) and GITREF (A, in a temporary worktree) in turn, in four processes each.
+    """Measure this tree (B) and GITREF (A, in a temporary worktree) in turn, in six processes each.
 
     A case is SLOWER or FASTER where the interval of B/A lies beyond --least, with processes of equal code as the
     measure of noise; SAME where it lies within 10 %; else AMBIGUOUS, and measured once more. FLOPs, bytes, parameters

@@ -22,8 +22,8 @@ PLANTABLE = 20
 class Effort:
     """processes: on each side. rounds: samples of each. seconds: of one sample; warmup: of executing before them."""
 
-    processes: int = 4
-    rounds: int = 9
+    processes: int = 6
+    rounds: int = 7
     seconds: float = 0.02
     warmup: float = 0.1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +29,9 @@ def test_a_saved_run_is_small_and_says_what_it_ran_on(tmp_path: Path) -> None:
     cases = "tests/benchmarks/test_cases.py"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", cases, str(file), "-k", "copy or handed"]
     command += ["--benchmark-only", "--benchmark-save", "trend", "--benchmark-storage", f"file://{tmp_path}/kept"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    # It is no worker itself, though the test may run in one, and workers cannot measure.
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=own)
     assert done.returncode == 0, done.stdout[-2000:]
     slug = here().slug
     (kept,) = (tmp_path / "kept").rglob("*.json")
