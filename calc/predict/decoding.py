@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
-from calc.predict.learned import Learned, Shape, Terms, columns, fit_learned, part
+from calc.predict.learned import Learned, Terms, fit_learned, part
 from calc.predict.limits import Limits
+from calc.predict.questions import AskedForTokens, Shape
 from calc.predict.residual import Column
 
 STRUCTURES = ((64, 64, 0), (64, 256, 0), (16, 128, 32), (64, 64, 32))
@@ -37,7 +38,7 @@ FETCHED = 0.7
 of an H100, caches of 8 key heads, large and small (aiconfigurator 0.12): with 0 all are 7 % too slow, with 0.7 3 %."""
 
 
-class DecodeModel(Learned):
+class DecodeModel(Learned, AskedForTokens):
     """Fitted constants of one kernel of decode attention.
 
     tile_heads, tile_keys: query heads and keys that a core takes at a time. max_group: query heads of one key head
@@ -68,37 +69,6 @@ class DecodeModel(Learned):
     tile_heads: int = 64
     tile_keys: int = 128
     max_group: int = 0
-
-    def seconds(
-        self,
-        batch: Any,
-        heads: Any,
-        kv_heads: Any,
-        context: Any,
-        d_head: Any = 128,
-        window: Any = None,
-        d_value: Any = None,
-        latent: Any = False,
-    ) -> Any:
-        """Seconds of one layer's attention; ints give a float, float64 arrays (or a mix) an array.
-
-        batch: sequences, one new token each. heads, kv_heads: of queries, of keys and values. context: tokens of each
-        sequence, the new one included. window: the last tokens that count; 0 or None: all. d_value: width of values
-        (`d_head` where None). latent: values are the first `d_value` numbers of the keys and are not read again, as in
-        absorbed MLA (d_head 576, d_value 512, one key head): no measured table holds that, so it rests on scaling.
-        """
-        shape, single = columns(
-            batch=batch,
-            heads=heads,
-            kv_heads=kv_heads,
-            context=context,
-            d_head=d_head,
-            d_value=d_head if d_value is None else d_value,
-            window=0 if window is None else window,
-            latent=latent,
-        )
-        found = self.predicted(shape)
-        return float(found[0]) if single else found
 
     @classmethod
     def prior(cls, limits: Limits, kernel_source: str = "") -> DecodeModel:

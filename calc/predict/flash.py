@@ -8,10 +8,11 @@ is overhead per tile, work per pair of tiles, the unevenness of handing tiles ou
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from calc.predict.learned import Learned, Shape, Terms, columns, fit_learned, part
+from calc.predict.learned import Learned, Terms, fit_learned, part
 from calc.predict.limits import Limits
+from calc.predict.questions import AskedForPrompts, Shape
 from calc.predict.residual import Column
 
 BACKWARD_FLOPS = 2.5
@@ -30,7 +31,7 @@ CPU_SOFTMAX = 5.0
 """Log picoseconds for each score, where fitting begins on a CPU."""
 
 
-class AttentionModel(Learned):
+class AttentionModel(Learned, AskedForPrompts):
     """Fitted constants of one attention kernel.
 
     tile_rows, tile_keys: queries and keys of a tile. packed: queries of the heads that share keys fill tiles together.
@@ -66,38 +67,6 @@ class AttentionModel(Learned):
     flops: float = 1.0
     traffic: float = 1.0
     backward_efficiency: float = BACKWARD_EFFICIENCY
-
-    def seconds(
-        self,
-        batch: Any,
-        heads: Any,
-        kv_heads: Any,
-        seq: Any,
-        keys: Any = None,
-        d_head: Any = 128,
-        d_value: Any = None,
-        causal: Any = True,
-        window: Any = None,
-    ) -> Any:
-        """Seconds of one layer's attention; ints give a float, float64 arrays (or a mix) an array.
-
-        batch: sequences. heads, kv_heads: of queries, of keys and values. seq: new tokens of each sequence. keys:
-        tokens they may look at, themselves included (`seq` where None). d_value: width of values (`d_head` where
-        None). causal: a token looks back only. window: tokens that each sees, itself included; 0 or None: all.
-        """
-        shape, single = columns(
-            batch=batch,
-            heads=heads,
-            kv_heads=kv_heads,
-            seq=seq,
-            keys=seq if keys is None else keys,
-            d_head=d_head,
-            d_value=d_head if d_value is None else d_value,
-            causal=causal,
-            window=0 if window is None else window,
-        )
-        found = self.predicted(shape)
-        return float(found[0]) if single else found
 
     @classmethod
     def prior(cls, limits: Limits, kernel_source: str = "") -> AttentionModel:

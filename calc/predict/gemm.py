@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
-from calc.predict.learned import Learned, Shape, Terms, columns, fit_learned, part
+from calc.predict.learned import Learned, Terms, fit_learned, part
 from calc.predict.limits import Limits
+from calc.predict.questions import AskedForProducts, Shape, columns
 from calc.predict.residual import Column
 
 TILE_ROWS = (16, 32, 64, 128, 256)
@@ -46,7 +47,7 @@ class _Timed(NamedTuple):
     splits: Column
 
 
-class GemmModel(Learned):
+class GemmModel(Learned, AskedForProducts):
     """Fitted constants of one device's matrix products in one number format.
 
     `limits.cores` may be None (a CPU): all cores are then one, and tiles are blocks of its cache.
@@ -67,15 +68,6 @@ class GemmModel(Learned):
         "choice": 2.3,  # log of how strongly faster tiles are preferred
         "waves": -2.2,  # logit: 1 where the last wave takes as long as a full one
     }
-
-    def seconds(self, m: Any, n: Any, k: Any, batch: Any = 1) -> Any:
-        """Seconds of `batch` products [m, k] x [k, n] in one launch; ints give a float, float64 arrays an array.
-
-        m: rows of activations. n, k: columns and rows of the weight, in the layout that was measured.
-        """
-        shape, single = columns(m=m, n=n, k=k, batch=batch)
-        found = self.predicted(shape)
-        return float(found[0]) if single else found
 
     @classmethod
     def prior(cls, limits: Limits, kernel_source: str = "") -> GemmModel:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from pydantic import Field
 
 from calc.predict.limits import Limits
+from calc.predict.questions import Shape
 from calc.predict.residual import Column, Residual, Spread
 from calc.spec.fields import Node
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Shape = Mapping[str, Column]
-"""Sizes by name, a float64 column of n numbers each."""
-
 PRIOR_SPREAD = Spread(
     n=0,
     mape=0.25,
@@ -99,15 +97,6 @@ class Learned(Node):
 
 
 M = TypeVar("M", bound=Learned)
-
-
-def columns(**sizes: Any) -> tuple[Shape, bool]:
-    """Sizes as float64 columns of one length, and whether all of them were single numbers."""
-    import numpy as np
-
-    arrays = np.broadcast_arrays(*(np.asarray(size, dtype=float) for size in sizes.values()))
-    shape = {name: np.atleast_1d(array) for name, array in zip(sizes, arrays, strict=True)}
-    return shape, arrays[0].ndim == 0
 
 
 def part(logit: Any) -> Any:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-from calc.predict.learned import PRIOR_SPREAD, Shape, columns
+from calc.predict.learned import PRIOR_SPREAD
+from calc.predict.questions import AskedForProducts, AskedForPrompts, AskedForTokens, Shape
 from calc.predict.residual import Column, Spread
 from calc.spec.fields import Node
 
@@ -98,14 +99,8 @@ class Smooth(Node):
         return found
 
 
-class SmoothGemm(Smooth):
+class SmoothGemm(Smooth, AskedForProducts):
     """Matrix products; as `GemmModel`."""
-
-    def seconds(self, m: Any, n: Any, k: Any, batch: Any = 1) -> Any:
-        """Seconds of `batch` products [m, k] x [k, n]; ints give a float, float64 arrays an array."""
-        shape, single = columns(m=m, n=n, k=k, batch=batch)
-        found = self.predicted(shape)
-        return float(found[0]) if single else found
 
     @staticmethod
     def work(shape: Shape, itemsize: float) -> Work:
@@ -116,33 +111,8 @@ class SmoothGemm(Smooth):
         return Work(2 * m * n * k * batch, (m * k + k * n + m * n) * batch * itemsize, places)
 
 
-class SmoothAttention(Smooth):
+class SmoothAttention(Smooth, AskedForPrompts):
     """Attention over a prompt, forward or back; as `AttentionModel`."""
-
-    def seconds(
-        self,
-        batch: Any,
-        heads: Any,
-        kv_heads: Any,
-        seq: Any,
-        keys: Any = None,
-        d_head: Any = 128,
-        d_value: Any = None,
-        causal: Any = True,
-        window: Any = None,
-    ) -> Any:
-        """Seconds of one layer's attention, of arguments as `AttentionModel` has them."""
-        sizes = {
-            "batch": batch,
-            "heads": heads,
-            "kv_heads": kv_heads,
-            "seq": seq,
-            "keys": seq if keys is None else keys,
-        }
-        widths = {"d_head": d_head, "d_value": d_head if d_value is None else d_value}
-        shape, single = columns(**sizes, **widths, causal=causal, window=0 if window is None else window)
-        found = self.predicted(shape)
-        return float(found[0]) if single else found
 
     @staticmethod
     def work(shape: Shape, itemsize: float) -> Work:
@@ -157,26 +127,8 @@ class SmoothAttention(Smooth):
         return Work(2 * batch * heads * seq * seen * width, nbytes, places)
 
 
-class SmoothDecode(Smooth):
+class SmoothDecode(Smooth, AskedForTokens):
     """Attention of one new token of each sequence; as `DecodeModel`."""
-
-    def seconds(
-        self,
-        batch: Any,
-        heads: Any,
-        kv_heads: Any,
-        context: Any,
-        d_head: Any = 128,
-        window: Any = None,
-        d_value: Any = None,
-        latent: Any = False,
-    ) -> Any:
-        """Seconds of one layer's attention, of arguments as `DecodeModel` has them."""
-        sizes = {"batch": batch, "heads": heads, "kv_heads": kv_heads, "context": context, "d_head": d_head}
-        more = {"window": 0 if window is None else window, "d_value": d_head if d_value is None else d_value}
-        shape, single = columns(**sizes, **more, latent=latent)
-        found = self.predicted(shape)
-        return float(found[0]) if single else found
 
     @staticmethod
     def work(shape: Shape, itemsize: float) -> Work:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from calc.hardware import load_device
 from calc.predict.decoding import DecodeModel
 from calc.predict.flash import AttentionModel
-from calc.predict.learned import Learned, columns
+from calc.predict.learned import Learned
 from calc.predict.limits import Limits, limits_of
+from calc.predict.questions import columns
 
 H100 = limits_of(load_device("h100-sxm"), "bf16")
 CPU = Limits(peak=1e12, bandwidth=4e11, itemsize=4.0)
