@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from dashboard import main
+if __name__ == "__main__":  # Streamlit runs this file whenever a visitor's page is drawn,
+    from dashboard import main
 
-main.run()
+    main.run()
+else:  # and imports it once, as the server starts.
+    from streamlit.starlette import App
+
+    from dashboard.addresses import ROUTES
+
+    app = App(__file__, routes=ROUTES)

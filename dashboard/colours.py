@@ -38,7 +38,7 @@ COLOURS = {
     "decode_attention": "#00919c",
     "layer": "#a05fd0",
     "forward": "#4c72c4",
-    "prefill": "#9a7bc8",
+    "prefill": "#c98000",
     "decode": "#1a9e8f",
     "training": "#d6453d",
     "collective": "#c2549d",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -24,8 +25,11 @@ SETTINGS = {
     "server.maxUploadSize": "2",
     "server.enableStaticServing": "false",
     "server.showEmailPrompt": "false",
+    "runner.postScriptGC": "false",
 }
-"""Streamlit's settings: nothing leaves the machine, uploads are small, and a fault shows no code."""
+"""Streamlit's settings: nothing leaves the machine, uploads are small, and a fault shows no code. Collecting garbage
+after each redraw, as Streamlit would, takes longer than the redraw itself, and all visitors wait for it: Python's own
+collections are enough."""
 
 
 @click.command(short_help="The web dashboard, on this machine.")
@@ -53,11 +57,24 @@ def dashboard(port: int, address: str, results: Path | None, browser: bool, as_j
     """
     if find_spec("streamlit") is None or find_spec("altair") is None or find_spec("vl_convert") is None:
         raise Refused("dashboard", f"the extra dashboard: {PIP}", "that it is not installed")
+    _free(address, port)
     if as_json:
         click.echo(f'{{"url": "http://{address}:{port}"}}')
     variables = {} if results is None else {VARIABLE: str(results)}
     with terminated_as_interrupted():  # or the server would outlive what started it
         return subprocess.run(line(port, address, browser), env=os.environ | variables, check=False).returncode
+
+
+def _free(address: str, port: int) -> None:
+    """Errors: Refused where the server could not listen. Streamlit says it in many lines, and no option's name."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address, port))
+    except socket.gaierror as error:
+        raise Refused("--address", "an address of this machine", f"{address}: {error.strerror}") from None
+    except OSError as error:
+        raise Refused("--port", "a free port of that address", f"{address}:{port}, {error.strerror}") from None
 
 
 def line(port: int, address: str, browser: bool) -> list[str]:

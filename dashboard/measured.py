@@ -10,6 +10,7 @@ import streamlit as st
 from calc.errors import printable
 from calc.units import duration
 from dashboard import frame, measured_charts, picker, regressions, results, running
+from dashboard.knobs import kept
 from harness.cli.selection import fits
 from harness.compare import BY, By, Comparison, Group, compare
 from harness.record import Run
@@ -140,7 +141,8 @@ def _components(found: Comparison) -> None:
         frame.nothing_yet("No case here was taken apart: forward, training, prefill and decode of a model are.")
         return
     names = list(dict.fromkeys(f"{part.group}, {part.device}" for part in found.parts))
-    group = st.selectbox("Cases", names, key="parts_of", format_func=printable)
+    kept("parts_of", names)
+    group = st.selectbox("Cases", names, key="parts_of", format_func=printable, bind="query-params")
     parts = [part for part in found.parts if f"{part.group}, {part.device}" == group]
     st.caption("Both times, summed over the cases that were taken apart.")
     frame.chart(measured_charts.components(parts), "components", alt="Predicted and measured time by component.")

@@ -1,8 +1,15 @@
-"""What Streamlit runs where the package is installed. It stands alone in its folder, which Streamlit puts first on the
-path of imports: no file of the dashboard may hide a module of another name."""
+"""What Streamlit runs where the package is installed; as `app.py` of a checkout. It stands alone in its folder, which
+Streamlit puts first on the path of imports: no file of the dashboard may hide a module of another name."""
 
 from __future__ import annotations
 
-from dashboard import main
+if __name__ == "__main__":  # Streamlit runs this file whenever a visitor's page is drawn,
+    from dashboard import main
 
-main.run()
+    main.run()
+else:  # and imports it once, as the server starts.
+    from streamlit.starlette import App
+
+    from dashboard.addresses import ROUTES
+
+    app = App(__file__, routes=ROUTES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import http.client
 import os
 import signal
@@ -37,8 +38,23 @@ def test_a_checkout_and_a_wheel_have_the_same_settings() -> None:
     assert "--server.address=localhost" in line
     assert "--browser.gatherUsageStats=false" in line
     assert str(command.SCRIPT) in line
-    assert "main.run()" in command.SCRIPT.read_text()
-    assert "main.run()" in (ROOT / "app.py").read_text()
+    scripts = [ast.parse(path.read_text()) for path in (command.SCRIPT, ROOT / "app.py")]
+    assert len({ast.dump(ast.Module(script.body[1:], [])) for script in scripts}) == 1  # all but the docstring
+
+
+def test_a_port_that_is_taken_is_said_in_one_line() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        words = [sys.executable, "-m", "dashboard", "--address", "127.0.0.1", "--port", str(port), "--no-open"]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: --port: expected a free port of that address, found 127.0.0.1:{port}, Address already in use\n"
+    )
+    with pytest.raises(Refused, match=r"--address: expected an address of this machine, found nowhere\.invalid"):
+        cli.main(["dashboard", "--address", "nowhere.invalid"], standalone_mode=False)
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

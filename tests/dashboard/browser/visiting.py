@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -14,8 +13,6 @@ DESKTOP = (1280, 900)
 PHONE = (390, 844)
 SECONDS = 30
 """How long anything may take on a busy machine."""
-_PROBE = re.compile(r"/[a-z]+/_stcore/(health|host-config)$")
-"""Where Streamlit's own script asks for its server first on a page that is not the start page: it is not there."""
 
 
 class Visitor:
@@ -31,7 +28,7 @@ class Visitor:
         self.page.on("websocket", lambda socket: self._foreign(socket.url))
 
     def _fault(self, text: str, url: str, kind: str) -> None:
-        if kind == "error" and not _PROBE.search(urlsplit(url).path):
+        if kind == "error":
             self.faults.append(f"console: {text} {url}")
 
     def _foreign(self, url: str) -> None:

@@ -1,0 +1,43 @@
+"""What a real server answers at the addresses of pages."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from dashboard.main import PAGES
+from tests.dashboard.serving import serving
+
+pytestmark = pytest.mark.slow
+TOLD = re.compile(r'BACKEND_BASE_URL:location\.origin\+location\.pathname\.slice\(0,-(\d+)\)\+"/"')
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(tmp_path_factory.mktemp("results")) as address:
+        yield address
+
+
+@pytest.mark.parametrize("path", ["", *(entry.path for entry in PAGES[1:])])
+def test_a_page_knows_where_its_server_is(server: str, path: str) -> None:
+    with urllib.request.urlopen(f"{server}/{path}?model=gpt2") as answer:
+        text = answer.read().decode()
+    found = TOLD.search(text)
+    assert found is not None
+    assert int(found[1]) == len(f"/{path}")
+    assert text.index(found[0]) < text.index('type="module"')  # before Streamlit's own script asks
+
+
+@pytest.mark.parametrize("query", ["", "?model=gpt2&phase=decode"])
+def test_the_first_page_under_its_name_is_the_first_page(server: str, query: str) -> None:
+    with urllib.request.urlopen(f"{server}/{PAGES[0].path}{query}") as answer:
+        assert answer.url == f"{server}/{query}"
+        assert answer.status == 200
+
+
+def test_a_path_of_no_page_is_left_to_streamlit(server: str) -> None:
+    with urllib.request.urlopen(f"{server}/nowhere") as answer:
+        assert not TOLD.search(answer.read().decode())
