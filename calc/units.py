@@ -124,8 +124,8 @@ def duration(seconds: float) -> str:
     for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         scaled = seconds / factor
         if scaled >= 0.9995:
-            return f"{scaled:.3g} {unit}" if scaled < 999.5 else f"{scaled:,.0f} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
+            return f"{_three(scaled)} {unit}"
+    return f"{_three(seconds * 1e9)} ns"
 
 
 def _three(value: float) -> str:

@@ -101,9 +101,8 @@ def _warn(spec: ModelSpec, query: Query) -> None:
         click.echo("note: --source-seq changes nothing for a model without an encoder", err=True)
     if plan.mode == "inference":
         return
-    if plan.zero and plan.dp * plan.cp == 1:
-        click.echo(f"note: --zero {plan.zero} divides nothing among one data-parallel rank; add --dp", err=True)
-    elif plan.zero > 1 and plan.pp > 1:
+    planning.note_undivided(plan)
+    if plan.dp * plan.cp > 1 and plan.zero > 1 and plan.pp > 1:
         click.echo("note: in a pipeline --zero 2 and 3 divide gradients only after the last micro-batch", err=True)
 
 

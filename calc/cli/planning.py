@@ -129,6 +129,12 @@ def plan(function: F) -> F:
     return with_plan  # pyright: ignore[reportReturnType] (wraps keeps the signature)
 
 
+def note_undivided(plan: Plan) -> None:
+    """Say so where a ZeRO stage has no ranks to divide anything among."""
+    if plan.zero and plan.dp * plan.cp == 1:
+        click.echo(f"note: --zero {plan.zero} divides nothing among one data-parallel rank; add --dp", err=True)
+
+
 def unused(asked: str, plan: Plan | None, takes_plan: bool = True) -> None:
     """Name the options of a plan that were given though `asked`, or the plan's mode, does not depend on them."""
     context = click.get_current_context()

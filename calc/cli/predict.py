@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from calc.build import vectors_read
-from calc.cli import options
+from calc.cli import notes, options, planning
 from calc.cli.output import Table, emit
 from calc.errors import Refused
 from calc.memory.plan import Plan
@@ -16,8 +16,9 @@ from calc.predict import Prediction, roof, roofline, speed_of
 from calc.predict.predicting import predict as predicted
 from calc.predict.setting import EXECUTIONS, PHASES
 from calc.predict.speed import Speed
+from calc.query import Query
 from calc.spec import ModelSpec
-from calc.units import parse_bytes, si
+from calc.units import duration, parse_bytes, si
 
 SHOWN = 12  # ops that are listed where not all are asked for
 
@@ -98,11 +99,10 @@ def predict(
     """
     if (gpu is None) == (profile is None):
         raise Refused("--gpu", "--gpu or --profile", "both" if gpu else "neither")
-    if asked["phase"] != "decode":
-        options.warn_beyond(model, asked["seq"], "--seq")
     asked["seq"] = vectors_read(model, asked["seq"])
     speed = _speed(gpu, profile)
     plan = _read_plan(asked)
+    _warn(model, asked, plan)
     rate = None if network is None else float(parse_bytes(network, "--network"))
     found = predicted(model, speed, plan=plan, network=rate, **asked)
     unit = "tokens" if model.reads_tokens else "vectors"
@@ -126,6 +126,22 @@ def _read_plan(asked: dict[str, Any]) -> Plan | None:
     if asked["dtype"] == "bf16" and "optimizer" not in given:
         given["optimizer"] = "adamw-bf16"
     return Plan(**given)
+
+
+def _warn(spec: ModelSpec, asked: dict[str, Any], plan: Plan | None) -> None:
+    """Notes on what was asked and changes nothing, or is past what the model is made for."""
+    decode = asked["phase"] == "decode"
+    idle = {"seq" if decode else "context"}
+    idle |= {"source_seq"} if spec.encoder is None else set()
+    idle |= {"images"} if spec.vision is None or decode else set()
+    notes.unused(Query.__dataclass_fields__.keys() - idle, asked["phase"])
+    options.warn_beyond(
+        spec, asked["context"] + 1 if decode else asked["seq"], "--context + 1 =" if decode else "--seq"
+    )
+    if asked["phase"] == "training":
+        planning.note_undivided(plan or Plan())
+    else:
+        planning.unused(asked["phase"], Plan(mode="inference"))
 
 
 def _record(it: Prediction, asked: dict[str, Any], plan: Plan | None, by_op: bool) -> dict[str, Any]:
@@ -173,8 +189,8 @@ def _record(it: Prediction, asked: dict[str, Any], plan: Plan | None, by_op: boo
 
 def _tables(it: Prediction, speed: Speed, asked: dict[str, Any], by_op: bool, unit: str) -> list[Table]:
     rows = [
-        ("step" if it.phase == "training" else "token" if it.phase == "decode" else "pass", seconds(it.seconds)),
-        (f"{it.interval.level:.0%} of measurements", f"{seconds(it.interval.low)} to {seconds(it.interval.high)}"),
+        ("step" if it.phase == "training" else "token" if it.phase == "decode" else "pass", duration(it.seconds)),
+        (f"{it.interval.level:.0%} of measurements", f"{duration(it.interval.low)} to {duration(it.interval.high)}"),
         (f"{unit}/s", f"{it.tokens_per_second:,.0f}" if it.tokens_per_second >= 10 else f"{it.tokens_per_second:.2f}"),
         ("MFU", "–" if it.mfu is None else f"{it.mfu:.1%} ({it.mfu_convention}, peak: {it.peak_source})"),
         ("bound", ", ".join(f"{name} {value / it.seconds:.0%}" for name, value in _sorted(it.by_bound))),
@@ -186,13 +202,13 @@ def _tables(it: Prediction, speed: Speed, asked: dict[str, Any], by_op: bool, un
     rows.append(("roofline", f"{ridges}; {si(limits.bandwidth, 'B/s')}; they meet at FLOP/B: {meet}"))
     rows += [("note", text) for text in it.notes]
     title = f"{it.model} on {it.device}: {_setting(it, asked, unit)}"
-    shares = [(name, seconds(value), f"{value / it.seconds:.1%}") for name, value in it.by_component.items()]
+    shares = [(name, duration(value), f"{value / it.seconds:.1%}") for name, value in it.by_component.items()]
     points = roofline(it)
     shown = points if by_op else points[:SHOWN]
     ops = [
         (
             f"{point.path} {point.function} {point.direction}",
-            seconds(point.seconds),
+            duration(point.seconds),
             f"{point.share:.1%}",
             f"{point.intensity:,.1f}",
             si(point.rate, "FLOP/s") if point.flops else "–",
@@ -218,11 +234,3 @@ def _setting(it: Prediction, asked: dict[str, Any], unit: str) -> str:
     new = f"1 token after {asked['context']:,}" if it.phase == "decode" else f"{asked['seq']:,} {unit}"
     gpus = "" if it.gpus == 1 else f", {it.gpus:,} GPUs"
     return f"{it.phase}, {asked['batch']:,} × {new}, {it.execution}{gpus}"
-
-
-def seconds(value: float) -> str:
-    """Three significant digits with a unit: 4.53 ms."""
-    for factor, unit in ((1.0, "s"), (1e-3, "ms")):
-        if value >= factor * 0.9995:
-            return f"{value / factor:,.{max(0, 2 - len(str(int(value / factor))) + 1)}f} {unit}"
-    return f"{value * 1e6:.3g} us"

@@ -9,6 +9,7 @@ from calc.errors import Refused
 from calc.predict.operations import tree_of
 from calc.predict.setting import Setting
 from calc.predict.speed import Speed
+from calc.quantities.flops import of_prompt
 from calc.query import Query
 from calc.spec import ModelSpec, Moe
 
@@ -50,6 +51,6 @@ def _flops(spec: ModelSpec, setting: Setting) -> tuple[float, str]:
         phase = "training" if setting.training else "forward"
         flops, name = float(conventions.flops(spec, Query(phase=phase, convention="torch", **sizes)).total), "torch"
     if setting.phase == "prefill":
-        head = (leaf for leaf in tree_of(spec, setting) if leaf.path.startswith("lm_head"))
-        flops -= sum(float(leaf.op.flops) * float(leaf.calls) for leaf in head) * (1 - 1 / setting.seq)
+        for leaf in tree_of(spec, setting):
+            flops -= float(leaf.op.flops) * float(leaf.calls) * (1 - of_prompt(leaf, setting.seq))
     return flops, name

@@ -18,6 +18,7 @@ from calc.predict.kernel import Direction, Kernel, width_of
 from calc.predict.kernel import pass_bytes as bytes_of_pass
 from calc.predict.setting import Setting
 from calc.predict.share import Share, share_of
+from calc.quantities.flops import of_prompt
 from calc.quantities.traffic import Chain, chains, elements_back, moved, rerun
 from calc.quantities.weights import quantizes
 from calc.query import Query
@@ -129,9 +130,8 @@ class _Laid:
         )
 
     def part_of_prompt(self, leaf: Leaf) -> float:
-        """1, or of the head when a prompt is read the one place of each sequence that is asked for."""
-        last = self.setting.phase == "prefill" and leaf.path.startswith("lm_head")
-        return 1 / self.setting.seq if last else 1.0
+        """The part of a leaf's work that is done."""
+        return of_prompt(leaf, self.setting.seq) if self.setting.phase == "prefill" else 1.0
 
     def shape(self, chain: Chain, few: float) -> dict[str, object]:
         """What products and attention depend on, as fields of a kernel."""

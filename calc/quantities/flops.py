@@ -95,6 +95,11 @@ def _every_second(some: list[Leaf]) -> list[Leaf]:
     return [leaf for products in made.values() for leaf in products[1::2]]
 
 
+def of_prompt(leaf: Leaf, seq: int) -> float:
+    """The part of a leaf's work that reading a prompt of `seq` tokens takes: logits are of the last token alone."""
+    return 1 / seq if leaf.path.startswith("lm_head") else 1.0
+
+
 def plain_products(spec: ModelSpec) -> None:
     """Errors: Refused for layers whose products torchtitan's list of operations to keep does not count one by one."""
     if spec.adapter is not None:

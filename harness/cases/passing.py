@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from calc.build import build
 from calc.estimation import estimate
 from calc.op import leaves
+from calc.quantities.flops import of_prompt
 from calc.query import Query
 from calc.spec.fields import Dim
 from harness.cases.case import Counts, Device, Ready
@@ -109,10 +110,8 @@ class PrefillCase(ModelCase):
         self.fits("seq", self.seq)
 
     def counts(self) -> Counts:
-        query = Query(batch=self.batch, seq=self.seq)
-        everything = [(leaf.path, leaf.op.flops * leaf.calls) for leaf in leaves(build(self.spec, query.load()))]
-        # The head reads one token of each sequence.
-        flops = sum(each / self.seq if path.startswith("lm_head") else each for path, each in everything)
+        everything = leaves(build(self.spec, Query(batch=self.batch, seq=self.seq).load()))
+        flops = sum(leaf.op.flops * leaf.calls * of_prompt(leaf, self.seq) for leaf in everything)
         weights = float(estimate(self.spec, "weights", dtype=self.dtype).value)
         return {"flops": float(flops), "bytes": weights, "tokens": float(self.batch * self.seq)}
 

@@ -30,6 +30,18 @@ def parsed(capsys: Capture, command: str) -> list[dict[str, Any]]:
         ("explain gpt2 params --batch 2", "--batch changes nothing in params"),
         ("solve gpt2 params=1B --for d_model --dtype fp8", "--dtype changes nothing in params"),
         ("conventions --compare gpt2 --seq 8 --context 8", "--context changes nothing in flops.training"),
+        ("predict gpt2 --gpu h100-sxm --phase decode --seq 8", "--seq changes nothing in decode"),
+        ("predict gpt2 --gpu h100-sxm --seq 8 --context 8", "--context changes nothing in forward"),
+        ("predict gpt2 --gpu h100-sxm --seq 8 --images 2", "--images changes nothing in forward"),
+        ("predict gpt2 --gpu h100-sxm --seq 8 --zero 3", "--zero changes nothing in inference"),
+        (
+            "predict gpt2 --gpu h100-sxm --phase training --seq 8 --zero 3",
+            "--zero 3 divides nothing among one data-parallel rank; add --dp",
+        ),
+        (
+            "predict gpt2 --gpu h100-sxm --phase decode --context 1024",
+            "gpt2: --context + 1 = 1025 is past the 1024 tokens it is made for",
+        ),
         ("conventions --seq 8", "--seq changes nothing in the list of conventions"),
     ],
 )
