@@ -193,7 +193,7 @@ def _tables(it: Prediction, speed: Speed, asked: dict[str, Any], by_op: bool, un
         (f"{it.interval.level:.0%} of measurements", f"{duration(it.interval.low)} to {duration(it.interval.high)}"),
         (f"{unit}/s", f"{it.tokens_per_second:,.0f}" if it.tokens_per_second >= 10 else f"{it.tokens_per_second:.2f}"),
         ("MFU", "–" if it.mfu is None else f"{it.mfu:.1%} ({it.mfu_convention}, peak: {it.peak_source})"),
-        ("bound", ", ".join(f"{name} {value / it.seconds:.0%}" for name, value in _sorted(it.by_bound))),
+        ("bound", ", ".join(f"{name} {it.share(value):.0%}" for name, value in _sorted(it.by_bound))),
         ("rests on", it.source),
     ]
     limits = roof(speed, it.kernels)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from calc.errors import Refused
 from calc.predict.learned import PRIOR_SPREAD
+from calc.predict.limits import Positive
 from calc.predict.residual import Column, Spread
 from calc.spec.fields import Node
-
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
 
@@ -36,8 +35,8 @@ STEP = 4.0
 class Curve(Node):
     """Seconds between `gpus` GPUs at each of the model's sizes."""
 
-    gpus: int
-    seconds: tuple[Seconds, ...]
+    gpus: Annotated[int, Field(ge=1)]
+    seconds: tuple[Positive, ...]
 
 
 class CollectiveModel(Node):
@@ -49,12 +48,21 @@ class CollectiveModel(Node):
     op: str
     kernel_source: str = ""
     points: int = 0
-    sizes: tuple[float, ...] = ()
+    sizes: tuple[Positive, ...] = ()
     curves: tuple[Curve, ...] = ()
-    link: float | None = None
-    efficiency: float = EFFICIENCY
-    latency: float = LATENCY
+    link: Positive | None = None
+    efficiency: Positive = EFFICIENCY
+    latency: Annotated[float, Field(ge=0)] = LATENCY
     spread: Spread | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> CollectiveModel:
+        gpus = [curve.gpus for curve in self.curves]
+        lengths = {len(curve.seconds) for curve in self.curves} - {len(self.sizes)}
+        if lengths or list(self.sizes) != sorted(set(self.sizes)) or gpus != sorted(set(gpus)):
+            raise Refused("curves", "seconds at each of the sizes, sizes and GPUs in rising order", self.op)
+        _known(self.op)
+        return self
 
     @classmethod
     def prior(cls, op: str, link: float) -> CollectiveModel:
@@ -94,6 +102,8 @@ class CollectiveModel(Node):
         """
         import numpy as np
 
+        if not self.link and not (self.curves and self.sizes):
+            raise Refused("collective", "curves or a link", f"neither in {self.op}")
         size, count = np.broadcast_arrays(np.asarray(bytes, dtype=float), np.asarray(gpus, dtype=float))
         found = self._published(size, count) if self.link else self._measured(size, count)
         found = np.where((count > 1) & (size > 0), found, 0.0)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
+from pydantic import NonNegativeInt, PositiveInt
+
 from calc.predict.learned import Learned, Terms, fit_learned, part
 from calc.predict.limits import Limits
 from calc.predict.questions import AskedForTokens, Shape
@@ -66,9 +68,9 @@ class DecodeModel(Learned, AskedForTokens):
 
     outlier: ClassVar[float] = 0.15
 
-    tile_heads: int = 64
-    tile_keys: int = 128
-    max_group: int = 0
+    tile_heads: PositiveInt = 64
+    tile_keys: PositiveInt = 128
+    max_group: NonNegativeInt = 0
 
     @classmethod
     def prior(cls, limits: Limits, kernel_source: str = "") -> DecodeModel:

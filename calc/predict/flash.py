@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, Self
 
+from pydantic import PositiveInt
+
 from calc.predict.learned import Learned, Terms, fit_learned, part
-from calc.predict.limits import Limits
+from calc.predict.limits import Limits, Positive
 from calc.predict.questions import AskedForPrompts, Shape
 from calc.predict.residual import Column
 
@@ -61,12 +63,12 @@ class AttentionModel(Learned, AskedForPrompts):
 
     outlier: ClassVar[float] = 0.15
 
-    tile_rows: int = 128
-    tile_keys: int = 128
+    tile_rows: PositiveInt = 128
+    tile_keys: PositiveInt = 128
     packed: bool = True
-    flops: float = 1.0
-    traffic: float = 1.0
-    backward_efficiency: float = BACKWARD_EFFICIENCY
+    flops: Positive = 1.0
+    traffic: Positive = 1.0
+    backward_efficiency: Positive = BACKWARD_EFFICIENCY
 
     @classmethod
     def prior(cls, limits: Limits, kernel_source: str = "") -> AttentionModel:

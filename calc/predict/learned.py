@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from calc.errors import Refused
 from calc.predict.limits import Limits
 from calc.predict.questions import Shape
 from calc.predict.residual import Column, Residual, Spread
 from calc.spec.fields import Node
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
+Constant = Annotated[float, Field(ge=-50, le=50)]
+"""On a scale of logarithms: beyond these no device is, and exponentials overflow."""
 PRIOR_SPREAD = Spread(
     n=0,
     mape=0.25,
@@ -58,9 +60,15 @@ class Learned(Node):
     limits: Limits
     kernel_source: str = ""
     points: int = 0
-    constants: dict[str, Finite]
+    constants: dict[str, Constant]
     residual: Residual | None = None
     spread: Spread | None = None
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        if lacking := self.typical.keys() - self.constants.keys():
+            raise Refused("constants", f"one named {min(lacking)}", f"{len(self.constants)} others")
+        return self
 
     def physics(self, shape: Shape) -> Terms:
         """What physics alone says of the launches in `shape`."""

@@ -88,6 +88,10 @@ class Prediction:
             return None
         return self.mfu * self.seconds / self.interval.high, self.mfu * self.seconds / self.interval.low
 
+    def share(self, seconds: float) -> float:
+        """What part of the step `seconds` of it are, such as those of one component or bound."""
+        return seconds / self.seconds
+
     @property
     def by_bound(self) -> dict[Bound, float]:
         """Seconds by what is waited for."""

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, NonNegativeFloat, ValidationError
 
 from calc.errors import Refused
 from calc.files import parse_json, read_text
@@ -18,6 +18,8 @@ from calc.predict.passes import PassModel
 from calc.predict.smooth import SmoothAttention, SmoothDecode, SmoothGemm
 from calc.spec.fields import Node, refuse
 
+LARGEST = 1e20
+"""Above all rates, sizes and counts of a profile."""
 PROFILES = Path(__file__).parents[1] / "data" / "profiles"
 
 
@@ -28,11 +30,11 @@ class Launch(Node):
     compiled graph; graph: inside a CUDA graph; step: once for each step. None: not measured.
     """
 
-    eager: float
-    backward: float | None = None
-    compiled: float | None = None
-    graph: float | None = None
-    step: float = 0.0
+    eager: NonNegativeFloat
+    backward: NonNegativeFloat | None = None
+    compiled: NonNegativeFloat | None = None
+    graph: NonNegativeFloat | None = None
+    step: NonNegativeFloat = 0.0
 
 
 class Fit(Node):
@@ -98,15 +100,15 @@ def read_profile(path: Path) -> Profile:
 
 
 def _finite(value: Any, where: str) -> None:
-    """Errors: Refused for NaN and infinities, which JSON of Python's may hold."""
+    """Errors: Refused for NaN and infinities, which JSON of Python's may hold, and for what no device has."""
     if isinstance(value, dict):
         for name, each in value.items():
             _finite(each, f"{where}: {name}" if ": " not in where else f"{where}.{name}")
     elif isinstance(value, list):
         for each in value:
             _finite(each, where)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise Refused(where, "a finite number", value)
+    elif isinstance(value, int | float) and not (math.isfinite(value) and abs(value) < LARGEST):
+        raise Refused(where, f"a number below {LARGEST:.0e}", value)
 
 
 def shipped_profile(name: str) -> Profile | None:

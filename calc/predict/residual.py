@@ -11,8 +11,11 @@ Analysis 38, 2002); symmetric trees after Prokhorenkova et al. (CatBoost, arXiv 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field, model_validator
+
+from calc.errors import Refused
 from calc.spec.fields import Node
 
 Column = Any
@@ -22,12 +25,24 @@ SCALE = 1e-4
 """Answers of trees are kept as whole multiples of this much log-ratio."""
 
 
+LogRatio = Annotated[float, Field(ge=-20, le=20)]
+Index = Annotated[int, Field(ge=0)]
+Answer = Annotated[int, Field(ge=-20 / SCALE, le=20 / SCALE)]
+
+
 class Tree(Node):
     """One symmetric tree: `features[i]` is compared with its edge number `edges[i]`; 2^depth answers in SCALE."""
 
-    features: tuple[int, ...]
-    edges: tuple[int, ...]
-    answers: tuple[int, ...]
+    features: Annotated[tuple[Index, ...], Field(max_length=16)]
+    edges: tuple[Index, ...]
+    answers: tuple[Answer, ...]
+
+    @model_validator(mode="after")
+    def _whole(self) -> Tree:
+        depth = len(self.features)
+        if len(self.edges) != depth or len(self.answers) != 2**depth:
+            raise Refused("tree", f"{depth} edges and {2**depth} answers", f"{len(self.edges)} and {len(self.answers)}")
+        return self
 
 
 class Residual(Node):
@@ -38,10 +53,23 @@ class Residual(Node):
     edges: tuple[tuple[float, ...], ...]
     trees: tuple[Tree, ...]
 
+    @model_validator(mode="after")
+    def _whole(self) -> Residual:
+        counts = [len(edges) for edges in self.edges]
+        if len(counts) != len(self.names):
+            raise Refused("residual", f"edges of {len(self.names)} features", len(counts))
+        for tree in self.trees:
+            for feature, edge in zip(tree.features, tree.edges, strict=True):
+                if feature >= len(counts) or edge >= counts[feature]:
+                    raise Refused("residual", "questions about its own edges", f"feature {feature}, edge {edge}")
+        return self
+
     def log_ratio(self, features: Mapping[str, Column]) -> Column:
         """log(measured / physics) for n rows; `features` holds a column of n numbers for each of `names`."""
         import numpy as np
 
+        if strange := [name for name in self.names if name not in features]:
+            raise Refused("residual", f"features among {', '.join(features)}", strange[0])
         columns = [np.atleast_1d(np.asarray(features[name], dtype=float)) for name in self.names]
         above: dict[tuple[int, int], Any] = {}
         total = np.zeros(columns[0].shape, dtype=np.int64)
@@ -65,8 +93,15 @@ class Spread(Node):
     n: int
     mape: float
     median_ape: float
-    probabilities: tuple[float, ...]
-    quantiles: tuple[float, ...]
+    probabilities: Annotated[tuple[float, ...], Field(min_length=1)]
+    quantiles: tuple[LogRatio, ...]
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Spread:
+        for column in (self.probabilities, self.quantiles):
+            if len(column) != len(self.probabilities) or list(column) != sorted(column):
+                raise Refused("spread", "as many quantiles as probabilities, both ascending", column)
+        return self
 
     def interval(self, level: float) -> tuple[float, float]:
         """Factors (low, high) on a predicted time between which `level` of measurements lie, as 0.9."""

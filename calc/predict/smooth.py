@@ -11,7 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
+from pydantic import NonNegativeFloat, model_validator
+
+from calc.errors import Refused
 from calc.predict.learned import PRIOR_SPREAD
+from calc.predict.limits import Positive
 from calc.predict.questions import AskedForProducts, AskedForPrompts, AskedForTokens, Shape
 from calc.predict.residual import Column, Spread
 from calc.spec.fields import Node
@@ -35,15 +39,21 @@ class Smooth(Node):
     to the rest near it; lengths: how far, along each size. spread: of points left out of the fit.
     """
 
-    itemsize: float
+    itemsize: Positive
     kernel_source: str = ""
-    per_flop: float
-    per_byte: float
-    start: float
-    lengths: tuple[float, ...] = ()
+    per_flop: NonNegativeFloat
+    per_byte: NonNegativeFloat
+    start: NonNegativeFloat
+    lengths: tuple[Positive, ...] = ()
     points: tuple[tuple[float, ...], ...] = ()
     weights: tuple[float, ...] = ()
     spread: Spread | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Smooth:
+        if len(self.weights) != len(self.points) or {len(place) for place in self.points} - {len(self.lengths)}:
+            raise Refused("points", "a weight for each, and as many sizes as lengths", f"{len(self.points)} points")
+        return self
 
     @staticmethod
     def work(shape: Shape, itemsize: float) -> Work:

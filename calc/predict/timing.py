@@ -16,6 +16,8 @@ from calc.predict.speed import Speed
 Bound = Literal["compute", "memory", "launch", "network"]
 LEVEL = 0.9
 """Of the intervals that are told."""
+FOREVER = 1e9
+"""Seconds that no kernel takes."""
 
 
 Answers = dict[tuple[tuple[str, str], tuple[float, ...]], float]
@@ -69,8 +71,11 @@ def _answers(asked: Sequence[Asked], known: Answers) -> list[float]:
             by_model.setdefault(one.key, {})[one.question] = one.model
     for key, questions in by_model.items():
         columns = np.array(list(questions), dtype=float).T
-        answers = CALLS[key[0]](next(iter(questions.values())), columns)
-        for question, answer in zip(questions, np.broadcast_to(answers, len(questions)), strict=True):
+        with np.errstate(all="ignore"):  # of constants that no device has; what comes of them is refused
+            answers = np.broadcast_to(CALLS[key[0]](next(iter(questions.values())), columns), len(questions))
+        if not np.all((answers >= 0) & (answers < FOREVER)):
+            raise Refused("profile", f"times below {FOREVER:.0e} s", f"{answers.max()!r} s of {key[0]}")
+        for question, answer in zip(questions, answers, strict=True):
             known[key, question] = float(answer)
     return [known[one.key, one.question] * one.scale for one in asked]
 
