@@ -103,4 +103,4 @@ def test_binary() -> None:
 
 def test_durations() -> None:
     values = (2.5e-9, 1.234e-5, 9.999e-4, 0.0456, 7.891, 1234.0)
-    assert [duration(value) for value in values] == ["2.5 ns", "12.3 µs", "1 ms", "45.6 ms", "7.89 s", "1,234 s"]
+    assert [duration(value) for value in values] == ["2.50 ns", "12.3 µs", "1.00 ms", "45.6 ms", "7.89 s", "1,234 s"]

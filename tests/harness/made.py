@@ -17,20 +17,20 @@ def environment(slug: str = "cpu-one", **more: Any) -> Environment:
     return Environment(slug=slug, **(given | more))
 
 
-def forecast(seconds: float, **more: Any) -> Forecast:
+def forecast(seconds: float = 1.0, **more: Any) -> Forecast:
     """From 0.9 to 1.1 of `seconds`."""
     given: dict[str, Any] = {"low": 0.9 * seconds, "high": 1.1 * seconds, "level": 0.9, "source": "a profile"}
     return Forecast(seconds=seconds, **(given | {"bound": "compute"} | more))
 
 
-def measurement(seconds: float, width: float = 0.01, **more: Any) -> Measurement:
+def measurement(seconds: float = 1.0, width: float = 0.01, **more: Any) -> Measurement:
     """A median with an interval of `width` on either side."""
     given: dict[str, Any] = {"low": seconds * (1 - width), "high": seconds * (1 + width), "samples": (seconds,)}
     given |= {"clock": "host", "cache": "hot", "converged": True, "warmup": 1}
     return Measurement(seconds=seconds, **(given | more))
 
 
-def run(case: str, predicted: float | None = None, measured: float | None = None, **more: Any) -> Run:
+def run(case: str = "matmul/m=1", predicted: float | None = None, measured: float | None = None, **more: Any) -> Run:
     """A run of `kind/…`; with more: fields of Run."""
     given: dict[str, Any] = {
         "run": f"run-{next(_NUMBERS)}",
@@ -42,3 +42,13 @@ def run(case: str, predicted: float | None = None, measured: float | None = None
     given["forecast"] = None if predicted is None else forecast(predicted)
     given["measurement"] = None if measured is None else measurement(measured)
     return Run(case=case, **(given | more))
+
+
+def row(**changes: Any) -> Run:
+    """A measured run of one product, but for the changes."""
+    given: dict[str, Any] = {"run": "r1", "params": {"m": 1}, "started": "2026-01-02T03:04:05.678+00:00"}
+    return run(measured=1.0, **(given | {"environment": CPU} | changes))
+
+
+CPU = environment("cpu-of-a-test", memory=2**34)
+H100 = CPU.model_copy(update={"slug": "nvidia-h100-80gb-hbm3", "device": "cuda", "name": "NVIDIA H100 80GB HBM3"})

@@ -10,13 +10,13 @@ import pytest
 from pydantic import ValidationError
 
 from harness.store import MAX_LINE, append, read_runs, scan
-from tests.harness.rows import FORECAST, H100, measurement, row
+from tests.harness.made import H100, forecast, measurement, row
 
 
 def test_a_row_comes_back_as_it_was_written(tmp_path: Path) -> None:
     runs = [
         row(),
-        row(run="r2", forecast=FORECAST, metrics={"mfu": 0.4}, measurement=measurement(0.5, kernels=("aten::mm",))),
+        row(run="r2", forecast=forecast(), metrics={"mfu": 0.4}, measurement=measurement(0.5, kernels=("aten::mm",))),
         row(run="r3", environment=H100, status="oom", reason="too much", measurement=None),
     ]
     paths = [append(run, tmp_path) for run in runs]

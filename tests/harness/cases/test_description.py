@@ -63,6 +63,7 @@ def test_every_case_of_every_suite_is_counted(device: Any) -> None:
         ("forward", {"model": "gpt2", "seq": 3000}, "seq: expected at most the 1024 positions"),
         ("forward", {"model": "tiny-vit", "seq": 2}, "seq: expected 1"),
         ("decode", {"model": "tiny-bert", "context": 3}, "goes on token by token"),
+        ("training", {"model": "bert-base", "seq": 3}, "model: expected a model that reads pictures, or has a head"),
         ("decode", {"model": "tiny-moe", "context": 3, "execution": "graph"}, "execution: expected another"),
         ("attention", {"backend": "nope", "seq": 3, "heads": 4, "d_head": 5}, "backend: expected one of reference"),
         ("attention", {"backend": "tiled", "seq": 3, "heads": 4, "d_head": 5, "kv_heads": 3}, "kv_heads"),

@@ -11,7 +11,7 @@ from harness.environment import slug_of, usable_cores
 from harness.measuring.limits import catalogued, cpu_bound, impossible, number_format, peak_flops, rates
 from harness.measuring.sampling import FAULTS, REASONS, Gpu, Sampler, facts, reasons, sm_clock
 from harness.record import Sample
-from tests.harness.rows import CPU, H100, measurement
+from tests.harness.made import CPU, H100, measurement
 
 
 def test_the_gpu_of_an_environment_is_found_in_the_catalogue() -> None:

@@ -31,7 +31,7 @@ from harness.running.process import Worker
 from harness.running.runner import SHORTEST_TIMEOUT, TIMEOUT, Plan, Summary, _Sweep, choose_cases, sweep
 from harness.running.worker import classify
 from harness.store import append, read_runs
-from tests.harness.rows import CPU, FORECAST, H100, measurement, row
+from tests.harness.made import CPU, H100, forecast, measurement, row
 from tests.harness.running.planted import Planted
 from tests.test_imports import HEAVY, loaded_by
 
@@ -243,9 +243,9 @@ def test_a_row_stands_for_a_case_only_where_nothing_has_changed(tmp_path: Path) 
     assert not done(row(), since="2026-02-01")
     assert done(row(), since="2026-01-01")
     # A prediction made afterwards would be none.
-    assert not done(row(), forecast=FORECAST)
-    assert done(row(forecast=FORECAST), forecast=FORECAST)
-    assert not done(row(forecast=FORECAST), forecast=FORECAST.model_copy(update={"source": "another"}))
+    assert not done(row(), forecast=forecast())
+    assert done(row(forecast=forecast()), forecast=forecast())
+    assert not done(row(forecast=forecast()), forecast=forecast().model_copy(update={"source": "another"}))
     assert key(CPU) != key(H100)
 
 
@@ -286,8 +286,8 @@ def test_what_is_left_is_what_cases_took_last_time() -> None:
 
 def test_times_as_people_read_them() -> None:
     assert clock(125.7) == "2:05"
-    told = line(row(measurement=measurement(0.01, low=0.0099, high=0.0101), forecast=FORECAST, reason="why"))
-    assert told == "ok          matmul/m=1  10 ms ± 1.0%  predicted 1 s  why"
+    told = line(row(measurement=measurement(0.01, low=0.0099, high=0.0101), forecast=forecast(), reason="why"))
+    assert told == "ok          matmul/m=1  10.0 ms ± 1.0%  predicted 1.00 s  why"
 
 
 def wait(job: str, results: Path) -> jobs.Job:

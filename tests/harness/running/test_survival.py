@@ -22,7 +22,7 @@ from harness.running.observer import Observer
 from harness.running.process import Worker
 from harness.running.runner import Plan, Summary, now, sweep
 from harness.store import append, scan
-from tests.harness.rows import row
+from tests.harness.made import row
 from tests.harness.running.planted import Impossible, Planted, Uncountable
 from tests.reference import ROOT
 
