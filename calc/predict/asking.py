@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from calc.errors import Refused
@@ -118,6 +118,9 @@ def _ask_attention(kernel: Kernel, shape: Attend, speed: Speed) -> Asked:
     sizes = (batch, heads, kv_heads, shape.queries, shape.keys, shape.d_head, shape.d_value)
     # Queries that a rank has of a sequence see, on average over ranks, as many keys as all do.
     share = _of_training(kernel, speed)
+    if window and speed.kind == "cpu":
+        # PyTorch's kernel for CPUs takes a window as a mask, and computes what that hides as well.
+        shape, window = replace(shape, causal=False), 0
     if shape.causal and shape.queries < shape.keys and not kernel.decode:
         share *= _seen(kernel, shape)
     question = (*sizes, float(shape.causal), window)

@@ -12,7 +12,7 @@ from calc.attention.bounds import lengths
 from calc.errors import Refused
 from calc.functions import Attend
 from calc.memory.plan import Plan
-from calc.predict import attention_seconds, decode_attention, kernel_seconds, speed_of
+from calc.predict import attention_seconds, decode_attention, kernel_seconds, read_profile, speed_of
 from calc.predict.backends import FUSED, fused_kernel, kernels_of
 from calc.predict.crossing import time_crossover
 from calc.predict.operations import operations
@@ -21,6 +21,7 @@ from calc.predict.profile import Launch
 from calc.predict.setting import Setting
 from harness.cases.models import spec_of
 from tests.predict.toys import NEVER, toy
+from tests.reference import ROOT
 
 SHAPE = AttentionShape(batch=2, heads=16, seq=8192, d_head=128, causal=True, dtype="bf16")
 SMALL = AttentionShape(batch=1, heads=4, kv_heads=2, seq=128, d_head=64, causal=True, dtype="fp32")
@@ -170,3 +171,12 @@ def test_the_tree_tells_latents(model: str, latent: bool) -> None:
     setting = Setting("decode", 1, 1, 1000, "bf16", "compiled", "none", plan)
     shapes = [each.shape for each in operations(spec_of(model), setting) if each.function == "attention"]
     assert {each.latent for each in shapes if isinstance(each, Attend)} == {latent}
+
+
+def test_a_window_saves_nothing_on_a_cpu() -> None:
+    profile = read_profile(ROOT / "results" / "profiles" / "cpu-intel-xeon-processor-2-cores.json")
+    every = attention_seconds(profile, "sdpa_flash", replace(SMALL, causal=False))
+    causal = attention_seconds(profile, "sdpa_flash", SMALL)
+    for window in (16, 64):
+        masked = attention_seconds(profile, "sdpa_flash", replace(SMALL, window=window))
+        assert masked.seconds == every.seconds > causal.seconds
