@@ -87,5 +87,7 @@ def labels(name: str) -> dict[str, str]:
 def colours(alt: Any, name: str, title: str, low: float, high: float) -> tuple[Any, Any]:
     """One scale of colours for lines, with its legend, and for points, whose legend would list every multiple."""
     scale = alt.Scale(type="log", range=list(_SCALE), domain=[low, (low * high) ** 0.5, high])
-    legend = alt.Legend(type="gradient", orient="top", direction="horizontal", tickCount=4, **labels(name))
+    legend = alt.Legend(
+        type="gradient", orient="top", direction="horizontal", gradientLength=260, tickCount=4, **labels(name)
+    )
     return tuple(alt.Color(f"{name}:Q", scale=scale, title=title, legend=shown) for shown in (legend, None))

@@ -81,11 +81,11 @@ def render(picked: picker.Picked | None) -> None:
 
 def _knobs(picked: picker.Picked | None) -> Asked:
     left, right = st.columns(2)
-    own = left.segmented_control(
+    source = left.segmented_control(
         "Sizes", ("Of the model", "Own"), default="Of the model", key="sizes", required=True, bind="query-params"
     )
     gpu = right.selectbox("GPU", names := _gpus(), index=names.index(GPU), key="gpu", bind="query-params")
-    sizes = _own() if own == "Own" or picked is None else _of(picked)
+    own = _own() if source == "Own" or picked is None else _of(picked)
     row = st.columns(2)
     seq = row[0].select_slider("Tokens", LENGTHS, 2048, key="seq", bind="query-params")
     batch = row[1].select_slider("Sequences", BATCHES, 1, key="batch", bind="query-params")
@@ -95,11 +95,16 @@ def _knobs(picked: picker.Picked | None) -> Asked:
         help="backward: forward, and then backward",
     )  # fmt: skip
     dtype = row[1].selectbox("Format", ("bf16", "fp16", "fp32"), key="dtype", bind="query-params")
+    usual = own.pop("causal")
     causal = row[2].toggle(
-        "Causal", value=True, key="causal", bind="query-params", help="A query sees the keys up to its position"
+        "Causal",
+        usual,
+        key="causal" if usual else "masked",  # or a decoder would keep what an encoder before it was set to
+        bind="query-params",
+        help="A query sees the keys up to its position",
     )
     shape = AttentionShape(
-        **sizes,
+        **own,
         seq=seq,
         batch=batch,
         dtype=dtype,
@@ -125,7 +130,7 @@ def _own() -> dict[str, Any]:
     d_head = row[2].select_slider(
         "Width of a head", (32, 64, 80, 96, 128, 192, 256), 128, key="width", bind="query-params"
     )
-    return {"heads": heads, "kv_heads": kv_heads, "d_head": d_head}
+    return {"heads": heads, "kv_heads": kv_heads, "d_head": d_head, "causal": True}
 
 
 def _of(picked: picker.Picked) -> dict[str, Any]:
@@ -133,7 +138,7 @@ def _of(picked: picker.Picked) -> dict[str, Any]:
     values = "" if shape.d_value == shape.d_head else f" Values are {shape.d_value} wide."
     heads = f"{shape.heads} query heads of {shape.d_head}, {shape.kv_heads} key heads."
     st.caption(f"{frame.verbatim(picked.spec.name)}: {heads}{values}")
-    return {name: getattr(shape, name) for name in ("heads", "kv_heads", "d_head", "d_value")}
+    return {name: getattr(shape, name) for name in ("heads", "kv_heads", "d_head", "d_value", "causal")}
 
 
 @cached

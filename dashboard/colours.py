@@ -1,48 +1,49 @@
-"""One colour for each thing, on every page. All stand out from white and from near-black (3:1 or more)."""
+"""One colour for each thing, on every page. All stand out from white and from near-black (3:1 or more), and those that
+one legend may hold from each other."""
 
 from __future__ import annotations
 
 COLOURS = {
     # Components of a model (calc.op.Component).
-    "embedding": "#7a8fd6",
-    "positional": "#9a7bc8",
+    "embedding": "#90603c",
+    "positional": "#009cc0",
     "attention": "#2e86de",
     "mlp": "#e1712b",
     "router": "#c2549d",
     "routed_expert": "#c98000",
-    "shared_expert": "#b5651d",
+    "shared_expert": "#fc4884",
     "norm": "#6f8f3f",
     "lm_head": "#1a9e8f",
     "mtp": "#a05fd0",
     "ssm": "#3a9a4b",
-    "adapter": "#e0457b",
-    "vision": "#00919c",
+    "adapter": "#786090",
+    "vision": "#cc6c78",
     "other": "#868e96",
     # Work by kind of product (calc.quantities.flops).
     "linear": "#e1712b",
     # Memory by term (calc.memory).
     "weights": "#4c72c4",
-    "gradients": "#3a9a4b",
+    "gradients": "#90603c",
     "optimizer": "#a05fd0",
     "activations": "#c98000",
     "logits": "#1a9e8f",
     "temporaries": "#868e96",
-    "kv_cache": "#d6453d",
+    "kv_cache": "#e43c90",
     # Time beside the components.
     "loss": "#d6453d",
-    "network": "#c2549d",
+    "network": "#9c9000",
     "launch": "#868e96",
     # Kinds of measured cases (harness.cases).
     "matmul": "#e1712b",
     "pass": "#6f8f3f",
     "decode_attention": "#00919c",
     "layer": "#a05fd0",
-    "forward": "#4c72c4",
-    "prefill": "#c98000",
-    "decode": "#1a9e8f",
+    "forward": "#90603c",
+    "prefill": "#a88400",
+    "decode": "#e43c90",
     "training": "#d6453d",
-    "collective": "#c2549d",
-    "parallel_training": "#b5651d",
+    "collective": "#9c5478",
+    "parallel_training": "#00a878",
     # Both sides of a comparison.
     "predicted": "#868e96",
     "measured": "#2e86de",
@@ -56,7 +57,7 @@ COLOURS = {
     "less": "#1a9e8f",
     "line": "#868e96",
 }
-SERIES = ("#2e86de", "#e1712b", "#3a9a4b", "#a05fd0", "#d6453d", "#1a9e8f", "#c98000", "#c2549d", "#868e96", "#7a8fd6")
+SERIES = ("#2e86de", "#e1712b", "#3a9a4b", "#a05fd0", "#d6453d", "#1a9e8f", "#a88400", "#c2549d", "#868e96", "#90603c")
 """For lines that are no component: models, devices, laws."""
 
 

@@ -25,7 +25,7 @@ from dashboard.planning import MEANINGS
 
 LONGEST = 1500
 """Characters of LaTeX that a person still reads."""
-INDENT = "\u2003"
+INDENT = "\u2002"
 """A space that Markdown keeps."""
 EXAMPLES = {
     "parameters": "params=7B",
@@ -38,7 +38,7 @@ def render(picked: picker.Picked | None) -> None:
     """The page."""
     chosen = picker.wanted(picked)
     frame.header("Formula", "Choose a part and a quantity: its formula, the numbers put in, and what moves it.")
-    tree, sheet = st.columns([2, 5], gap="medium")
+    tree, sheet = st.columns([3, 5], gap="medium")
     with tree:
         part = _tree(chosen.spec)
     with sheet:
@@ -86,7 +86,7 @@ def solved(spec: ModelSpec, equation: str, symbol: str, keep_ratios: bool, optio
 def _tree(spec: ModelSpec) -> str:
     rows = {row.path: row for row in parts(spec)}
     known = list(rows)
-    knobs.kept("part", known)
+    knobs.forget_stale("part", known)
     asked = st.query_params.get("part", WHOLE)
 
     def label(path: str) -> str:
@@ -111,7 +111,7 @@ def _question(spec: ModelSpec, part: str) -> tuple[str, QueryOptions]:
     names = [each.name for each in registry.QUANTITIES] if part == WHOLE else list(OF_PART)
     if not spec.decodes:
         names = [name for name in names if name != "kv_cache" and not name.endswith(".decode")]
-    knobs.kept("quantity", names)
+    knobs.forget_stale("quantity", names)
     name = st.selectbox("Quantity", names, index=names.index("params"), key="quantity", bind="query-params")
     entry = registry.find(name)
     st.caption(entry.meaning)
@@ -181,9 +181,9 @@ def _moved(found: list[Sensitivity], unit: str) -> None:
             "symbol": each.symbol.name,
             "now": each.value,
             "unit": each.symbol.unit,
-            "meaning": each.symbol.meaning,
-            "value with 10 % more": each.moved,
             "change": each.change,
+            "value with 10 % more": each.moved,
+            "meaning": each.symbol.meaning,
         }
         for each in found
     ]
@@ -209,7 +209,7 @@ def _moves(rows: list[dict[str, Any]], unit: str) -> vega.Chart:
         color=vega.colour("way", ("more", "less")),
         tooltip=vega.tooltip("symbol", "meaning", "now", shown="change"),
     )
-    return vega.chart(body, height=vega.STEP * len(bars) + vega.AROUND)
+    return vega.chart(body, height=vega.STEP * len(bars) + vega.around(2))
 
 
 def _solve(chosen: picker.Picked, options: QueryOptions) -> None:
@@ -221,7 +221,7 @@ def _solve(chosen: picker.Picked, options: QueryOptions) -> None:
     with sought:
         known = [*sizes_of(chosen.spec), "batch", "seq", "context", *PLAN_SIZES]
         names = list(dict.fromkeys(known))
-        knobs.kept("for", names)
+        knobs.forget_stale("for", names)
         symbol = st.selectbox("for", names, index=names.index("d_model"), key="for", bind="query-params")
         st.caption(_described(symbol))
     with ratios:

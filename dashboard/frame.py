@@ -130,7 +130,7 @@ def refusals(what: str = "Refused") -> Iterator[None]:
         yield
     except Refused as refusal:
         st.error(f"{what}: {verbatim(str(refusal))}")
-    except (ArithmeticError, RecursionError, MemoryError) as error:
+    except (ArithmeticError, RecursionError, MemoryError, OSError) as error:
         st.error(f"{what}: {verbatim(str(error) or type(error).__name__)}")
 
 

@@ -16,7 +16,7 @@ def seq(spec: ModelSpec, label: str = "Sequence length") -> int:
     """Tokens of each sequence."""
     usual = common_length([spec])
     lengths = sorted({*LENGTHS, usual, spec.max_seq_len or usual})
-    kept("seq", lengths)
+    forget_stale("seq", lengths)
     chosen = st.select_slider(label, lengths, usual, key="seq", bind="query-params")
     return int(chosen)
 
@@ -33,7 +33,7 @@ def checkpointing() -> Checkpointing:
     )
 
 
-def kept(key: str, options: list) -> None:
+def forget_stale(key: str, options: list) -> None:
     """Forget what a knob was set to where the options no longer hold it: another model has been picked."""
     if key in st.session_state and st.session_state[key] not in options:
         del st.session_state[key]

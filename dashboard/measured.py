@@ -10,7 +10,7 @@ import streamlit as st
 from calc.errors import printable
 from calc.units import duration
 from dashboard import frame, measured_charts, picker, regressions, results, running
-from dashboard.knobs import kept
+from dashboard.knobs import forget_stale
 from harness.cli.selection import fits
 from harness.compare import BY, By, Comparison, Group, compare
 from harness.record import Run
@@ -124,6 +124,7 @@ def _comparison(found: Comparison, by: By) -> None:
     if len(found.pairs) > measured_charts.MOST:
         st.caption(f"The chart shows the {measured_charts.MOST:,} cases with the largest errors.")
     st.subheader("How large the errors are", anchor=False)
+    st.caption("What took twice as long as predicted, or longer, is in the last bar.")
     frame.chart(
         measured_charts.errors(found.pairs, by),
         "errors",
@@ -141,7 +142,7 @@ def _components(found: Comparison) -> None:
         frame.nothing_yet("No case here was taken apart: forward, training, prefill and decode of a model are.")
         return
     names = list(dict.fromkeys(f"{part.group}, {part.device}" for part in found.parts))
-    kept("parts_of", names)
+    forget_stale("parts_of", names)
     group = st.selectbox("Cases", names, key="parts_of", format_func=printable, bind="query-params")
     parts = [part for part in found.parts if f"{part.group}, {part.device}" == group]
     st.caption("Both times, summed over the cases that were taken apart.")

@@ -29,7 +29,7 @@ def against(terms: Mapping[str, int], live: Mapping[str, int], peak: int, capaci
     faint = {"condition": {"test": "indexof(datum.part, 'fit') >= 0", "value": 0.5}, "value": 1}
     drawn["layer"][0]["encoding"]["opacity"] = faint
     drawn["layer"].append(vega.rule("x", peak, binary(peak), "peak"))
-    drawn["height"] = 19 * (2 + len(capacities)) + vega.AROUND
+    drawn["height"] = 19 * (2 + len(capacities)) + vega.around(len(TERMS) + len(VERDICTS))
     return drawn
 
 
@@ -59,6 +59,8 @@ def caches(rows: vega.Rows) -> vega.Chart:
         x=vega.channel("context", "quantitative", scale=doubling, axis=vega.tokens("tokens in the cache")),
         y=vega.channel("bytes", "quantitative", scale=doubling, axis=vega.sizes("KV cache")),
         color=vega.colour("model", (row["model"] for row in rows), 2, series=True),
+        # A model is under its own kind of attention: without this nobody would see it.
+        strokeWidth={"condition": {"test": "datum.attention == 'as it is'", "value": 7}, "value": 2},
         tooltip=vega.tooltip("model", "context", shown="cache"),
     )
     return vega.chart(body, height=440)

@@ -8,19 +8,19 @@ from typing import Any, cast, get_args
 import streamlit as st
 
 from calc import conventions
+from calc.errors import Refused
 from calc.estimation import estimate
 from calc.models import preset_names
 from calc.op import Component
-from calc.parts import LayerRow, PartRow, layer_rows, part_rows
 from calc.query import PHASES, Phase, Query, common_context
 from calc.spec import ModelSpec
 from calc.units import binary, si
-from dashboard import frame, knobs, model_conventions, picker, vega
+from dashboard import frame, knobs, model_conventions, model_layers, picker, vega
 from dashboard.cache import cached
 
-LAYERS = 256
-"""The most layers that are drawn one by one."""
 NOBODY = "nothing"
+PRODUCTS = ("linear", "attention", "other")
+"""What every convention divides its FLOPs into."""
 
 
 def render(picked: picker.Picked | None) -> None:
@@ -40,69 +40,78 @@ def render(picked: picker.Picked | None) -> None:
         _figures(models, query)
         _parameters(models, query)
         _work(models, query)
-        _layers(chosen.spec, query)
+        model_layers.draw(models, query)
         model_conventions.draw(chosen.spec, query)
-    references = [shlex.quote(chosen.reference), *([] if other in (NOBODY, chosen.reference) else [other])]
-    frame.command(*_commands(references, query))
+        references = {name: name for name in models} | {chosen.spec.name: shlex.quote(chosen.reference)}
+        refused = [name for name, spec in models.items() if counted(spec, query)["why"]]
+        frame.command(*_commands(references, refused, query))
 
 
 def _phase(spec: ModelSpec) -> Phase:
     phases: list[Phase] = [name for name in PHASES if name != "decode" or spec.decodes]
-    knobs.kept("phase", phases)
+    knobs.forget_stale("phase", phases)
     phase = st.segmented_control("What is run", phases, default="training", key="phase", required=True,
                                  bind="query-params")  # fmt: skip
     return cast(Phase, phase or "training")
 
 
 def _query(spec: ModelSpec, phase: Phase) -> Query:
-    cells = st.columns(3)
+    cells = st.columns(4)
     with cells[0]:
         seq = knobs.seq(spec)
     with cells[1]:
         batch = knobs.batch()
     with cells[2]:
+        convention = st.selectbox(
+            "FLOPs as counted by", [*conventions.BY_NAME], key="convention", bind="query-params",
+            help="torch: what runs in eager PyTorch. The others are below, side by side",
+        )  # fmt: skip
+    with cells[3]:
         checkpointing = knobs.checkpointing() if phase == "training" else "none"
-    return Query(phase=phase, seq=seq, batch=batch, checkpointing=checkpointing, context=common_context([spec], seq))
+    context = common_context([spec], seq)
+    return Query(phase=phase, seq=seq, batch=batch, checkpointing=checkpointing, context=context, convention=convention)
 
 
-def _commands(references: list[str], query: Query) -> list[str]:
-    """The commands that print what the page shows, the one with the FLOPs first."""
+def _commands(references: dict[str, str], refused: list[str], query: Query) -> list[str]:
+    """The commands that print what the page shows, the one with the FLOPs first.
+
+    references: a model's name -> what stands for it. refused: those whose FLOPs the convention does not count.
+    """
     own = f"--phase {query.phase}"
     own += f" --context {query.context}" if query.phase == "decode" else f" --seq {query.seq}"
     own += f" --batch {query.batch}"
     own += f" --checkpointing {query.checkpointing}" * (query.checkpointing != "none")
-    every = " ".join(references)
+    every = " ".join(references.values())
+    known = " ".join(word for name, word in references.items() if name not in refused)
+    convention = f" --convention {query.convention}" * (query.convention != Query().convention)
     return [
-        f"python -m calc flops {every} {own}",
+        *[f"python -m calc flops {known} {own}{convention}"] * bool(known),
         f"python -m calc params {every}",
-        f"python -m calc conventions --compare {references[0]} {own}",
+        f"python -m calc params {every} --by-path",
+        f"python -m calc conventions --compare {next(iter(references.values()))} {own}",
         f"python -m calc report {every}",
     ]
 
 
 @cached
 def counted(spec: ModelSpec, query: Query) -> dict[str, Any]:
-    """The figures of one model: parameters, active ones, FLOPs of the query, bytes of its cache."""
+    """The figures of one model: parameters, active ones, FLOPs of the query, bytes of its cache.
+
+    FLOPs are None, and `why` says it, where the query's convention has no word for such a model.
+    """
+    try:
+        work, why = conventions.flops(spec, query), ""
+    except Refused as refusal:
+        work, why = None, str(refusal)
     cache = estimate(spec, "kv_cache", seq=query.seq, batch=query.batch).value if spec.decodes else None
     return {
         "parameters": estimate(spec, "params").value,
         "active": estimate(spec, "params.active").value,
-        "FLOPs": conventions.flops(spec, query).total,
-        "per token": conventions.flops(spec, query).per_token(query.tokens) if spec.reads_tokens else None,
+        "FLOPs": None if work is None else work.total,
+        "products": None if work is None else {name: getattr(work, name) for name in PRODUCTS},
+        "why": why,
         "KV cache": cache,
     }
-
-
-@cached
-def parts(spec: ModelSpec, query: Query) -> list[PartRow]:
-    """Every part of the model."""
-    return part_rows(spec, query)
-
-
-@cached
-def layers(spec: ModelSpec, query: Query) -> list[LayerRow]:
-    """Every layer of the model."""
-    return layer_rows(spec, query)
 
 
 def _figures(models: dict[str, ModelSpec], query: Query) -> None:
@@ -110,13 +119,16 @@ def _figures(models: dict[str, ModelSpec], query: Query) -> None:
         if len(models) > 1:
             st.markdown(frame.verbatim(name))
         own = counted(spec, query)
-        cells = st.columns(4)
+        cells = st.columns((1, 1, 1.3, 1.1))
         with cells[0]:
             frame.metric("Parameters", si(own["parameters"]), f"{own['parameters']:,}")
         with cells[1]:
             frame.metric("Active a token", si(own["active"]), f"{own['active']:,}")
         with cells[2]:
-            frame.metric(f"FLOPs, {query.phase}", si(own["FLOPs"], "FLOP"), f"{own['FLOPs']:,}")
+            if own["FLOPs"] is None:
+                frame.metric(f"FLOPs, {query.phase}", "–", frame.verbatim(own["why"]))
+            else:
+                frame.metric(f"FLOPs, {query.phase}", si(own["FLOPs"], "FLOP"), f"{own['FLOPs']:,}")
         with cells[3]:
             if own["KV cache"] is None:
                 frame.metric("KV cache, bf16", "none")
@@ -128,7 +140,7 @@ def _parameters(models: dict[str, ModelSpec], query: Query) -> None:
     st.subheader("Parameters by component", anchor=False)
     rows = []
     for name, spec in models.items():
-        whole = parts(spec, query)[0]
+        whole = model_layers.parts(spec, query)[0]
         readings = {"all": whole.parameters}
         if whole.total_active != whole.total:
             readings["active"] = whole.active
@@ -150,59 +162,27 @@ def _parameters(models: dict[str, ModelSpec], query: Query) -> None:
 
 
 def _work(models: dict[str, ModelSpec], query: Query) -> None:
-    st.subheader(f"FLOPs by component, {query.phase}", anchor=False)
-    st.caption("Every product that runs in eager PyTorch, a multiply-add as two; causal attention as the full square.")
-    rows = [
-        {"model": name, "component": part, "FLOP": float(n), "shown": si(n, "FLOP")}
-        for name, spec in models.items()
-        for part, n in parts(spec, query)[0].flops.items()
-    ]
-    drawn = vega.stacked(rows, "model", "component", "FLOP", vega.numbers("FLOP"), get_args(Component))
-    frame.chart(drawn, "flops", alt="FLOPs of each model, stacked by component")
+    executed = query.convention == conventions.TORCH.name
+    part = "component" if executed else "product"
+    st.subheader(f"FLOPs by {part}, {query.phase}", anchor=False)
+    st.caption(f"{query.convention}: {conventions.find(query.convention).title}. A multiply-add is two.")
+    rows = []
+    for name, spec in models.items():
+        own = counted(spec, query)
+        if own["why"]:
+            st.info(f"{frame.verbatim(name)}: {frame.verbatim(own['why'])}")
+        terms = model_layers.parts(spec, query)[0].flops if executed else own["products"] or {}
+        rows += [
+            {"model": name, part: term, "FLOP": float(n), "shown": si(n, "FLOP")} for term, n in terms.items() if n
+        ]
+    if not rows:
+        return
+    order = get_args(Component) if executed else PRODUCTS
+    drawn = vega.stacked(rows, "model", part, "FLOP", vega.numbers("FLOP"), order)
+    frame.chart(drawn, "flops", alt=f"FLOPs of each model, stacked by {part}")
     frame.table(
-        [{key: row[key] for key in ("model", "component", "FLOP")} for row in rows],
+        [{key: row[key] for key in ("model", part, "FLOP")} for row in rows],
         "flops",
         columns=frame.grouped("FLOP"),
         folded="Table",
-    )
-
-
-def _layers(spec: ModelSpec, query: Query) -> None:
-    st.subheader("Layer by layer", anchor=False)
-    found = layers(spec, query)
-    what = st.segmented_control(
-        "Show", ["parameters", "active", "FLOPs"], default="parameters", key="by", required=True, bind="query-params"
-    )
-    shown = found[:LAYERS]
-    if len(found) > LAYERS:
-        st.caption(f"The first {LAYERS} of {len(found):,} layers.")
-    terms = {"parameters": "parameters", "active": "active", "FLOPs": "flops"}[what or "parameters"]
-    unit = "FLOP" if terms == "flops" else ""
-    rows = [
-        {
-            "layer": f"{layer.stack} {layer.number}".strip() if layer.stack else layer.number,
-            "kind": layer.kind,
-            "component": part,
-            "value": float(n),
-            "shown": si(n, unit),
-        }
-        for layer in shown
-        for part, n in getattr(layer, terms).items()
-    ]
-    title = f"{what} of one layer"
-    axis = vega.numbers(title, giga="G" if unit else "B")
-    if rows:
-        frame.chart(vega.columns(rows, "layer", "component", "value", axis, get_args(Component)), "layers", alt=title)
-    table = [
-        {
-            "part": "\u2003" * row.depth + row.path,
-            "runs": row.calls,
-            "parameters": row.total,
-            "active": row.total_active,
-            "FLOP": float(row.total_flops),
-        }
-        for row in parts(spec, query)
-    ]
-    frame.table(
-        table, "parts", columns=frame.grouped("runs", "parameters", "active", "FLOP"), height=300, folded="Every part"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import streamlit as st
@@ -21,17 +22,18 @@ def draw(runs: Sequence[Run]) -> list[str]:
     device = _device(runs)
     own = [run for run in runs if run.environment.slug == device]
     names = commits(own)
-    if len(names) < 2:
+    usual = _pair(own, names)
+    if usual is None:
         frame.nothing_yet(
-            "Results of one commit only: run the same cases at another one, and what became slower shows here."
+            "No case was measured at two commits: run the same ones at another, and what changed shows here."
         )
         return []
     if device is not None:
         st.caption(f"On {frame.verbatim(device)}.")
     frame.chart(measured_charts.levels(levels(own)), "commits", alt="Times of each kind of case, commit by commit.")
     left, right = st.columns(2)
-    before = left.selectbox("From", names, index=len(names) - 2, key="before", bind="query-params")
-    after = right.selectbox("To", names, index=len(names) - 1, key="after", bind="query-params")
+    before = left.selectbox("From", names, index=names.index(usual[0]), key="before", bind="query-params")
+    after = right.selectbox("To", names, index=names.index(usual[1]), key="after", bind="query-params")
     with frame.refusals("No comparison"):
         found = difference(_side(own, before), _side(own, after))
         figures = zip(st.columns(4), ("SLOWER", "SAME", "FASTER"), strict=False)
@@ -39,8 +41,18 @@ def draw(runs: Sequence[Run]) -> list[str]:
             with column:
                 frame.metric(verdict.capitalize(), f"{found.count(verdict):,}", "Whether the medians' intervals meet")
         frame.table([_row(change) for change in found.changes], "changes", columns=_columns(), height=280)
-    words = ["python", "-m", "harness", "diff", before, after, *shlex.split(results.option())]
-    return [shlex.join([*words, *(["--device", device] if device else []), "--all"])]
+        words = ["python", "-m", "harness", "diff", before, after, *shlex.split(results.option())]
+        return [shlex.join([*words, *(["--device", device] if device else []), "--all"])]
+    return []
+
+
+def _pair(runs: Sequence[Run], names: Sequence[str]) -> tuple[str, str] | None:
+    """The latest two commits that measured a case in common; None where there are none."""
+    cases: dict[str | None, set[str]] = {}
+    for run in runs:
+        cases.setdefault(run.environment.commit, set()).add(run.case)
+    pairs = ((before, after) for after, before in combinations(reversed(names), 2))
+    return next((pair for pair in pairs if cases[pair[0]] & cases[pair[1]]), None)
 
 
 def _device(runs: Sequence[Run]) -> str | None:

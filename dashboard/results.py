@@ -65,7 +65,7 @@ def _file(path: Path) -> tuple[list[Run], list[Fault]]:
 
 def profiles() -> list[str]:
     """The devices that have a profile of their own among the results."""
-    return sorted(path.stem for path in (folder() / "profiles").glob("*.json"))
+    return sorted(path.stem for path in (folder() / "profiles").glob("*.json") if path.is_file())
 
 
 def profile_path(slug: str) -> Path:

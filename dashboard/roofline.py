@@ -18,7 +18,7 @@ from calc.spec import ModelSpec
 from calc.units import duration, si
 from dashboard import frame, picker, results, roofline_charts
 from dashboard.cache import cached
-from dashboard.knobs import kept
+from dashboard.knobs import forget_stale
 
 DEVICE = "h100-sxm"
 MEASURED = "measured: "
@@ -65,6 +65,10 @@ def render(picked: picker.Picked | None) -> None:
     with frame.refusals("No prediction"):
         found, points, limits = asked(chosen.spec, knobs, _stamp(knobs.where))
         _figures(found)
+        directions = {point.direction for point in points}
+        if len(directions) > 1:
+            shapes = ", ".join(f"{sign} {name}" for name, sign in roofline_charts.SIGNS.items() if name in directions)
+            st.caption(f"Shapes of the points: {shapes}.")
         frame.chart(
             roofline_charts.computing(points, limits),
             "roofline",
@@ -121,7 +125,7 @@ def _stamp(where: str) -> int:
 def _knobs(spec: ModelSpec) -> Knobs:
     phases = ("forward", "training") if spec.head is None else ("prefill", "decode", "training", "forward")
     devices = [*device_names(), *(MEASURED + slug for slug in results.profiles())]
-    kept("phase", list(phases))
+    forget_stale("phase", list(phases))
     left, right = st.columns(2)
     with left:
         phase = st.segmented_control(
@@ -139,7 +143,7 @@ def _knobs(spec: ModelSpec) -> Knobs:
         )
         lengths = _lengths(spec, phase == "decode")
         key = "context" if phase == "decode" else "tokens"
-        kept(key, lengths)
+        forget_stale(key, lengths)
         length = st.select_slider(
             "Context (tokens in the cache)" if phase == "decode" else "Sequence (tokens)",
             lengths,
@@ -206,8 +210,7 @@ def _figures(found: Prediction) -> None:
             origin = f"convention {found.mfu_convention}, peak: {found.peak_source}"
             frame.metric("MFU", f"{mfu:.1%}", origin, f"{between[0]:.1%} to {between[1]:.1%}")
     with fourth:
-        part = found.by_bound[found.bound] / found.seconds
-        frame.metric("Bound by", found.bound, "", f"{part:.0%} of the time")
+        frame.metric("Bound by", found.bound, "", f"{found.share(found.by_bound[found.bound]):.0%} of the time")
     st.caption(
         f"Below each figure: {span.level:.0%} of measured values lie between. Rests on {frame.verbatim(found.source)}"
     )

@@ -18,6 +18,8 @@ SHAPES = {
     "network": "cross",
 }
 """Direction -> shape of a point."""
+SIGNS = {"forward": "●", "recomputed": "◆", "backward": "■", "update": "▲", "network": "✚"}
+"""The same as letters of a text."""
 
 
 def computing(points: Sequence[Point], limits: Roof) -> vega.Chart:
@@ -62,7 +64,7 @@ def moving(points: Sequence[Point], limits: Roof) -> vega.Chart:
 def shares(found: Prediction) -> vega.Chart:
     """Seconds of a step by component."""
     rows = [
-        {"component": name, "seconds": value, "time": duration(value), "share": f"{value / found.seconds:.1%}"}
+        {"component": name, "seconds": value, "time": duration(value), "share": f"{found.share(value):.1%}"}
         for name, value in found.by_component.items()
     ]
     components = [row["component"] for row in rows]

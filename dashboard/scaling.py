@@ -108,7 +108,7 @@ def _place(picked: picker.Picked, law: str, tokens: float) -> None:
 
 
 def _figures(found: Judgement) -> None:
-    shown = st.columns((1, 1.3, 1, 1))
+    shown = st.columns((1, 1.2, 1, 1.1))
     with shown[0]:
         per_param = f"{found.tokens_per_param:,.4g}"
         frame.metric("Tokens a parameter", per_param, note=f"{found.past:,.3g} × the law's")
@@ -116,7 +116,7 @@ def _figures(found: Judgement) -> None:
         frame.metric("Compute", si(found.compute, "FLOP"), f"{found.compute:,.0f} FLOP", "6·N·D")
     with shown[2]:
         loss = "–" if found.loss is None else f"{found.loss:.4f}"
-        gap = "no loss in this law" if found.loss_gap is None else f"{found.loss_gap:+.4f} to the optimum"
+        gap = "none in this law" if found.loss_gap is None else f"{found.loss_gap:+.4f} to best"
         frame.metric("Loss, nats a token", loss, note=gap)
     with shown[3]:
         best = si(found.best_params)

@@ -46,7 +46,7 @@ def draw() -> None:
         "Refits for intervals", REFITS, value=500, key="refits", bind="query-params", help="Bootstrap samples"
     )
     skip = right.toggle(
-        "Leave out rows without a positive number", key="skip", bind="query-params", help="Else such a row is refused"
+        "Skip invalid rows", key="skip", bind="query-params", help="Rows without a positive number: else refused"
     )
     if upload is None:
         frame.nothing_yet(

@@ -16,8 +16,10 @@ Chart = dict[str, Any]
 Rows = Sequence[Mapping[str, Any]]
 STEP = 30
 """Pixels that one bar and the gap to the next take."""
-AROUND = 130
-"""Pixels of an axis, its title and a legend: a chart's height holds them too."""
+AROUND, LEGEND = 80, 20
+"""Pixels of an axis with its title, and of each line of a legend."""
+NARROW = 400
+"""Pixels below which a chart is one on a phone."""
 MARKS = 8
 """The most marks of an axis of bytes."""
 _BINARY = (
@@ -68,11 +70,13 @@ def names(field: str, values: Iterable[str], **axis: Any) -> dict[str, Any]:
 
 
 def colour(field: str, values: Iterable[str], columns: int = 4, *, series: bool = False) -> dict[str, Any]:
-    """The colour of each name, its own or (series) one of a row of them, with a legend below: a phone is narrow."""
+    """The colour of each name, its own or (series) one of a row of them, with a legend of so many columns below; of
+    half as many on a phone."""
     shown = list(dict.fromkeys(values))
     pool = colours.SERIES
     of_name = [pool[i % len(pool)] if series else colours.colour(name) for i, name in enumerate(shown)]
-    legend = {"title": None, "orient": "bottom", "columns": columns, "labelLimit": 260}
+    fitting = {"expr": f"width < {NARROW} ? {max(1, columns // 2)} : {columns}"}
+    legend = {"title": None, "orient": "bottom", "columns": fitting, "labelLimit": 260}
     return channel(field, "nominal", scale={"domain": shown, "range": of_name}, legend=legend)
 
 
@@ -85,6 +89,11 @@ def tooltip(*fields: str, **titled: str) -> list[dict[str, Any]]:
 def layer(rows: Rows, mark: str | dict[str, Any], **encoding: Any) -> Chart:
     """One layer of a chart."""
     return {"data": {"values": [dict(row) for row in rows]}, "mark": mark, "encoding": encoding}
+
+
+def around(names: int) -> int:
+    """Pixels below the plot, which a chart's height holds too: its axis, and a legend of so many names on a phone."""
+    return AROUND + LEGEND * ceil(names / 2)
 
 
 def chart(*layers: Chart, height: int) -> Chart:
@@ -117,7 +126,7 @@ def stacked(rows: Rows, label: str, part: str, value: str, axis: dict[str, Any],
         order=channel("place", "quantitative"),
         tooltip=tooltip(label, part, shown=value),
     )
-    return chart(body, height=STEP * len(bars) + AROUND)
+    return chart(body, height=STEP * len(bars) + around(len(parts)))
 
 
 def columns(rows: Rows, x: str, part: str, value: str, axis: dict[str, Any], order: Sequence[str]) -> Chart:

@@ -144,7 +144,7 @@ def plane_chart(law: str, params: float, tokens: float) -> Any:
                 "law:N",
                 scale=alt.Scale(domain=list(shown), scheme="category20"),
                 title="optima by",
-                legend=alt.Legend(orient="bottom", columns=3),
+                legend=alt.Legend(orient="bottom", columns=alt.ExprRef("width < 400 ? 2 : 3")),
             ),
             strokeWidth=own,
             tooltip=["law:N", "params:Q", "tokens:Q"],

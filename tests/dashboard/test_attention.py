@@ -83,3 +83,14 @@ def test_a_model_without_such_attention_is_said_in_one_line_and_own_sizes_still_
     assert len(errors(at)) <= 1
     at = opened("attention", model="ft-transformer", sizes="Own")
     assert not errors(at)
+
+
+def test_a_model_starts_with_the_mask_that_it_has() -> None:
+    at = opened("attention", model="bert-base")
+    assert "--causal" not in shown_command(at)
+    sound(at.selectbox(key="model").set_value("gpt2").run())
+    assert "--causal" in shown_command(at)
+    sound(at.selectbox(key="model").set_value("bert-base").run())
+    assert "--causal" not in shown_command(at)
+    assert "--causal" in shown_command(opened("attention", model="bert-base", masked="true"))
+    assert "--causal" not in shown_command(opened("attention", model="gpt2", causal="false"))

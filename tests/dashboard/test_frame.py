@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import struct
+from itertools import combinations
 
 import pytest
 from hypothesis import given
@@ -81,7 +83,36 @@ def test_every_component_and_term_has_a_colour_of_its_own() -> None:
     from typing import get_args
 
     from calc.op import Component
+    from harness.cases import KINDS
 
-    for names in (get_args(Component), memory_charts.TERMS):
+    for names in (get_args(Component), memory_charts.TERMS, KINDS):
         assert set(names) <= set(colours.COLOURS)
-        assert len({colours.colour(name) for name in names}) == len(names)
+
+
+def lab(code: str) -> tuple[float, float, float]:
+    """A colour in CIE L*a*b* (D65), in which equal distances look equal."""
+    r, g, b = (
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in (int(code[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    )
+    white = (
+        (0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505,
+        0.2126 * r + 0.7152 * g + 0.0722 * b,
+        (0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.089,
+    )
+    x, y, z = (n ** (1 / 3) if n > 216 / 24389 else 841 / 108 * n + 4 / 29 for n in white)
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def test_colours_of_one_legend_can_be_told_apart() -> None:
+    from typing import get_args
+
+    from calc.op import Component
+    from harness.cases import KINDS
+
+    components = [*get_args(Component), "loss", "network"]
+    terms = [*memory_charts.TERMS, *memory_charts.VERDICTS]
+    named = [[colours.colour(name) for name in names] for names in (components, terms, KINDS)]
+    for legend in (*named, colours.SERIES):
+        for one, other in combinations(legend, 2):
+            assert math.dist(lab(one), lab(other)) >= 20, (one, other)

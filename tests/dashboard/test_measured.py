@@ -124,6 +124,27 @@ def test_regressions_are_those_of_diff(results: Path) -> None:
     assert metrics(at)["Slower"] == "1"
 
 
+def test_the_latest_commits_with_a_case_in_common_are_compared_first(results: Path) -> None:
+    for each in some():
+        append(each, results)
+    lone = environment(commit="cccc11112222")
+    append(run("pass/alone", 1e-3, 1e-3, environment=lone, started="2026-11-23T17:00:00Z"), results)
+    at = opened("measured", of_device="cpu-one")
+    assert not errors(at)
+    assert [at.selectbox(key=key).value for key in ("before", "after")] == ["aaaa11112222", "bbbb11112222"]
+    sound(at.selectbox(key="after").set_value("cccc11112222").run())
+    (message,) = errors(at)
+    assert "runs of the same case on both sides" in message
+
+
+def test_commits_without_a_case_in_common_are_told_what_to_do(results: Path) -> None:
+    append(run("matmul/m=1", 1e-3, 1e-3, environment=OLD), results)
+    append(run("matmul/m=2", 1e-3, 1e-3, environment=NEW), results)
+    at = opened("measured")
+    assert not errors(at)
+    assert any(each.value.startswith("No case was measured at two commits") for each in at.info)
+
+
 def test_nothing_yet_says_what_to_do(results: Path) -> None:
     at = opened("measured")
     [words] = [each.value for each in at.info]
@@ -155,6 +176,21 @@ def test_what_results_hold_is_shown_and_never_obeyed(results: Path) -> None:
     assert not errors(at)
     assert tables(at)[0]["group"].tolist()[0] == hostile
     assert any(each.value.startswith("Passed over: `") for each in at.caption)
+
+
+def test_a_folder_of_anything_shows_what_can_be_read(results: Path) -> None:
+    append(run("matmul/m=1", 1e-3, 1.05e-3), results)
+    folder = next((results / "runs").glob("*"))
+    (folder / "text.jsonl").write_text("\n".join(["[" * 100_000, "null", "NaN", '{"run": 1e999}', "x" * 2_000_000]))
+    (folder / "bytes.jsonl").write_bytes(b"\xff\xfe\x00\n")
+    (folder / "folder.jsonl").mkdir()
+    (folder / "loop.jsonl").symlink_to(folder / "loop.jsonl")
+    at = opened("measured")
+    assert not errors(at)
+    assert metrics(at)["Cases"] == "1"
+    passed_over = [each.value for each in at.caption if each.value.startswith("Passed over")]
+    assert passed_over[-1].endswith("more lines.")
+    assert all(len(each) < 500 for each in passed_over)
 
 
 def test_new_rows_arrive_without_a_restart(results: Path) -> None:

@@ -85,3 +85,38 @@ def test_a_model_of_pictures_has_no_cache_and_no_decode() -> None:
     assert metrics(at)["KV cache, bf16"] == "none"
     assert "decode" not in at.segmented_control(key="phase").options
     assert errors(at) == []
+
+
+@pytest.mark.parametrize("convention", ["megatron", "kaplan", "torchtitan", "causal-half"])
+def test_the_switch_of_conventions_counts_as_the_command_line_does(convention: str) -> None:
+    at = opened("model", model="llama-3-8b", seq="4096", convention=convention)
+    words = shown_command(at)
+    assert words[words.index("--convention") + 1] == convention
+    (printed,) = cli(*words)
+    assert metrics(at)["FLOPs, training"] == si(printed["total"], "FLOP")
+    drawn = {row["product"]: row["FLOP"] for row in rows(charts(at)[1])}
+    assert drawn == {name: printed[name] for name in ("linear", "attention", "other") if printed[name]}
+
+
+def test_a_convention_without_a_word_for_a_model_leaves_the_rest_of_the_page() -> None:
+    at = opened("model", model="llama-3-8b", other="bert-base", convention="megatron")
+    assert errors(at) == []
+    assert [each.value for each in at.metric if each.label == "FLOPs, training"][1] == "–"
+    (said,) = [each.value for each in at.info]
+    assert said.startswith("`bert-base`: `convention: expected a decoder alone")
+    at = opened("model", model="ast-base", convention="palm")
+    assert errors(at) == []
+    assert metrics(at)["FLOPs, training"] == "–"
+
+
+def test_both_models_are_shown_layer_by_layer() -> None:
+    at = opened("model", model="gpt2", other="mixtral-8x7b", by="active")
+    every, _, *drawn, _ = charts(at)
+    for chart, label in zip(drawn, ("gpt2", "mixtral-8x7b, active"), strict=True):
+        whole = {row["component"]: row["parameters"] for row in rows(every) if row["model"] == label}
+        of_layers: dict[str, float] = {}
+        for row in rows(chart):
+            of_layers[row["component"]] = of_layers.get(row["component"], 0) + row["value"]
+        assert of_layers.pop("norm") < whole["norm"]  # the last one belongs to no layer
+        assert of_layers == {name: whole[name] for name in of_layers}
+        assert set(of_layers) == set(whole) - {"embedding", "positional", "norm", "lm_head"}

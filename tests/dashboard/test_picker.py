@@ -177,7 +177,7 @@ def test_fewer_heads_forget_key_heads_that_no_longer_divide_them() -> None:
     at = opened("model", **{"from": "Shorthand"})
     sound(at.select_slider(key="n_heads").set_value(20).run())
     assert errors(at) == []
-    assert 20 % at.select_slider(key="n_kv_heads").value == 0
+    assert at.select_slider(key="n_kv_heads").value in (1, 2, 4, 5, 10, 20)
 
 
 def test_every_style_of_the_shorthand_is_a_model() -> None:

@@ -37,6 +37,7 @@ def test_figures_and_ops_are_the_command_lines(address: dict[str, str]) -> None:
     assert shown["MFU"] == ("–" if said["mfu"] is None else f"{said['mfu']:.1%}")
     assert shown["Bound by"] == said["bound"]
     notes = [each.delta for each in at.metric]
+    assert f"{said['by_bound'][said['bound']] / said['seconds']:.0%} of the time" in notes
     assert f"{duration(between['low'])} to {duration(between['high'])}" in notes
     assert f"{si(said['tokens'] / between['high'])} to {si(said['tokens'] / between['low'])}" in notes
     table = ops(at)
@@ -87,3 +88,24 @@ def test_profiles_of_the_results_are_devices_and_no_other_file_is(
     assert metrics(at)["Tokens per second"] == si(cli(*shown_command(at))[0]["tokens_per_second"])
     at = opened("roofline", model="gpt2", gpu="measured: ../secret")
     assert shown_command(at)[2:4] == ["--gpu", "h100-sxm"]
+
+
+def test_what_is_no_profile_is_one_message_or_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENVELOPE_RESULTS", str(tmp_path))
+    folder = tmp_path / "profiles"
+    (folder / "folder.json").mkdir(parents=True)
+    (folder / "gone.json").symlink_to(tmp_path / "nowhere")
+    for name, text in {"broken": "{", "deep": "[" * 100_000, "nan": '{"device": NaN}', "<b>x": "{}"}.items():
+        (folder / f"{name}.json").write_text(text)
+        (message,) = errors(opened("roofline", model="gpt2", gpu=f"measured: {name}"))
+        assert message.startswith("No prediction: `")
+        assert message.endswith("`")
+    for name in ("folder", "gone"):
+        assert shown_command(opened("roofline", model="gpt2", gpu=f"measured: {name}"))[2:4] == ["--gpu", "h100-sxm"]
+
+
+def test_shapes_of_the_points_are_told_where_there_are_several() -> None:
+    at = opened("roofline", model="gpt2", phase="training", checkpointing="full")
+    assert "Shapes of the points: ● forward, ◆ recomputed, ■ backward, ▲ update." in [each.value for each in at.caption]
+    at = opened("roofline", model="gpt2", phase="decode")
+    assert not any(each.value.startswith("Shapes") for each in at.caption)

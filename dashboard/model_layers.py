@@ -1,0 +1,84 @@
+"""The part of the page Model that goes through each model layer by layer."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import streamlit as st
+
+from calc.op import Component
+from calc.parts import LayerRow, PartRow, layer_rows, part_rows
+from calc.query import Query
+from calc.spec import ModelSpec
+from calc.units import si
+from dashboard import frame, vega
+from dashboard.cache import cached
+
+LAYERS = 256
+"""The most layers that are drawn one by one."""
+TERMS = {"parameters": "parameters", "active": "active", "FLOPs": "flops"}
+"""What is shown -> the field of a layer that holds it."""
+
+
+@cached
+def layers(spec: ModelSpec, query: Query) -> list[LayerRow]:
+    """Every layer of the model."""
+    return layer_rows(spec, query)
+
+
+@cached
+def parts(spec: ModelSpec, query: Query) -> list[PartRow]:
+    """Every part of the model, with the FLOPs that run in eager PyTorch."""
+    return part_rows(spec, query)
+
+
+def draw(models: dict[str, ModelSpec], query: Query) -> None:
+    """Draw it: for each model its layers, stacked by component, and a table of its parts."""
+    st.subheader("Layer by layer", anchor=False)
+    what = st.segmented_control("Show", [*TERMS], default="parameters", key="by", required=True, bind="query-params")
+    if what == "FLOPs":
+        st.caption("As they run in eager PyTorch, under every convention: no other divides its FLOPs by layer.")
+    for place, (name, spec) in enumerate(models.items()):
+        suffix = f"-{place + 1}" if place else ""
+        if len(models) > 1:
+            st.markdown(frame.verbatim(name))
+        _layers(layers(spec, query), what or "parameters", suffix)
+        _parts(parts(spec, query), suffix)
+
+
+def _layers(found: list[LayerRow], what: str, suffix: str) -> None:
+    if len(found) > LAYERS:
+        st.caption(f"The first {LAYERS} of {len(found):,} layers.")
+    unit = "FLOP" if what == "FLOPs" else ""
+    rows = [
+        {
+            "layer": f"{layer.stack} {layer.number}".strip() if layer.stack else layer.number,
+            "component": part,
+            "value": float(n),
+            "shown": si(n, unit),
+        }
+        for layer in found[:LAYERS]
+        for part, n in getattr(layer, TERMS[what]).items()
+    ]
+    if not rows:
+        return
+    title = f"{what} of one layer"
+    drawn = vega.columns(
+        rows, "layer", "component", "value", vega.numbers(title, giga="G" if unit else "B"), get_args(Component)
+    )
+    frame.chart(drawn, f"layers{suffix}", alt=title)
+
+
+def _parts(found: list[PartRow], suffix: str) -> None:
+    table = [
+        {
+            "part": "\u2003" * row.depth + row.path,
+            "runs": row.calls,
+            "parameters": row.total,
+            "active": row.total_active,
+            "FLOP": float(row.total_flops),
+        }
+        for row in found
+    ]
+    columns = frame.grouped("runs", "parameters", "active", "FLOP")
+    frame.table(table, f"parts{suffix}", columns=columns, height=300, folded="Every part")

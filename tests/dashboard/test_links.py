@@ -1,0 +1,77 @@
+"""Links: every knob stands in them, and whatever they hold, a page says at most one plain message."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import dashboard
+from dashboard.main import PAGES
+from tests.dashboard.opening import errors, opened, sound
+from tests.dashboard.test_model import charts, rows
+
+FOLDER = Path(dashboard.__file__).parent
+KNOBS = {
+    "selectbox", "select_slider", "slider", "number_input", "text_input", "text_area", "toggle", "checkbox", "radio",
+    "segmented_control", "pills", "multiselect", "file_uploader",
+}  # fmt: skip
+LEFT_OUT = {"upload", "pasted", "runs", "run_suite", "run_case", "run_fresh", "run_profile"}
+"""Files, which no address holds (a description is packed into it by hand), and what one run of the harness is asked."""
+BY_HAND = {"part"}
+"""What the page itself keeps in the address."""
+HOSTILE = (
+    "", "999999999999999999999999", "-1", "nan", "1e400", "0", "null", "[1,2]", "../../etc/passwd",
+    "<img src=x onerror=alert(1)>", "\u202e\U0001f4a5", "x" * 5000,
+)  # fmt: skip
+
+
+def knobs() -> Iterator[tuple[str, str, bool]]:
+    """(where, key, whether it is bound to the address) of every widget that a visitor sets."""
+    for path in FOLDER.glob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in KNOBS:
+                given = {each.arg: ast.unparse(each.value) for each in call.keywords}
+                yield f"{path.name}:{call.lineno}", given.get("key", "").strip("'"), "bind" in given
+
+
+def test_every_knob_is_in_the_address_but_files_and_the_form_of_a_run() -> None:
+    found = list(knobs())
+    assert len(found) > 50
+    assert {key for _, key, bound in found if not bound} == LEFT_OUT | BY_HAND
+    assert all(key for _, key, _ in found)
+
+
+def named() -> list[str]:
+    """Every key that an address may hold; those that the code has in a variable are of plans and lengths."""
+    keys = {key for _, key, bound in knobs() if bound} - {"model", "from"}
+    return [*keys, *BY_HAND, "dp", "tp", "pp", "cp", "ep", "recipe", "weights_in", "tokens", "context"]
+
+
+@pytest.mark.parametrize("page", [entry.path for entry in PAGES])
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value[:12]))
+def test_a_hostile_value_for_every_knob_is_at_most_plain_messages(page: str, value: str) -> None:
+    at = opened(page, model="gpt2", **dict.fromkeys(named(), value))
+    for message in errors(at):
+        assert message.endswith("`")
+        assert "\n" not in message
+        assert len(message) < 400
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value[:12]))
+def test_a_hostile_value_for_every_slider_of_the_shorthand_is_a_model_or_a_message(value: str) -> None:
+    at = opened("model", **{"from": "Shorthand"}, **dict.fromkeys(named(), value))
+    assert bool(at.metric) != bool(errors(at))
+
+
+def test_a_link_with_more_presets_than_fit_shows_as_many_as_do() -> None:
+    named = ["gpt2", "llama-3-70b", "gemma-2-9b", "gemma-2-2b", "mixtral-8x7b", "gpt2"]
+    at = AppTest.from_string("from dashboard import main\nmain.run('memory')", default_timeout=60)
+    at.query_params["model"], at.query_params["beside"] = "gpt2", named
+    sound(at.run())
+    assert errors(at) == []
+    lines = {row["model"] for row in rows(charts(at)[-1])}
+    assert len([name for name in lines if ":" not in name]) <= 4
