@@ -98,6 +98,7 @@ class _Attention(Case):
 
     def ready(self, device: Device) -> Ready:
         import torch
+        from torch._functorch import config
 
         settle(self.dtype)
         backend, shape = KERNELS[self.backend], self.shape()
@@ -109,7 +110,9 @@ class _Attention(Case):
             qkv = backend.inputs(shape, device, seed)
             if shape.direction == "forward":
                 return qkv
-            out = backend.forward(*qkv, shape)
+            # A compiled backward pass may otherwise write into what forward kept, and then runs only once.
+            with config.patch(donated_buffer=False):
+                out = backend.forward(*qkv, shape)
             generator = torch.Generator(device).manual_seed(seed + 1)
             gradient = torch.randn(out.shape, generator=generator, device=device).to(out.dtype)
             return *qkv, out, gradient

@@ -120,7 +120,7 @@ def _on_gpu(environment: Environment) -> Iterator[Case]:
         yield PrefillCase(model, 2048, 1, "bf16")
         for batch in (1, 16):
             yield DecodeCase(model, 2048, batch, "bf16")
-    for model, seq in (("gpt2", 1024), ("bert-base", 512), ("transformer-base", 512), ("vit-base", 1)):
+    for model, seq in (("gpt2", 1024), ("bert-masked", 512), ("transformer-base", 512), ("vit-base", 1)):
         yield ForwardCase(model, seq, 32, "bf16")
         if model != "gpt2":
             yield TrainingCase(model, seq, 32, "bf16-mixed")

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from itertools import cycle
 from math import ceil
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from warnings import catch_warnings, filterwarnings
 
 from harness.cases.case import Device
 
@@ -45,7 +46,10 @@ def settle(dtype: str) -> None:
     """
     import torch
 
-    torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
+    with catch_warnings():
+        # PyTorch 2.9 and later ask for a newer switch, which older ones lack and with which this one must not be mixed.
+        filterwarnings("ignore", message="Please use the new API settings to control TF32")
+        torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
     torch.manual_seed(0)
     torch.compiler.reset()
 

@@ -63,6 +63,8 @@ class TrainingCase(ModelCase):
 
     def __post_init__(self) -> None:
         self.fits("seq", self.seq)
+        scored = self.spec.head is not None or not self.spec.reads_tokens
+        self.require("model", scored, "a model that reads pictures, or has a head over its vocabulary")
         self.require("seq", not self.spec.decodes or self.seq > 1, "at least 2, so that there is a token to predict")
 
     def counts(self) -> Counts:

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+_BLOCK = 128
+"""Queries of a block of the mask; with fewer, PyTorch's kernel for decoding runs."""
+
+
 class Flex(Backend):
     """torch.nn.attention.flex_attention, compiled on CUDA; on a CPU it runs as PyTorch writes it out, unfused.
 
@@ -32,7 +36,16 @@ class Flex(Backend):
 
         run: Any = _compiled(shape) if q.is_cuda else flex_attention
         mask, score = _block_mask(shape, q.device), _score_mod(shape, q.device)
-        return _quietly(run, q, k, v, score_mod=score, block_mask=mask, enable_gqa=shape.group != 1)
+        options = {"FORCE_USE_FLEX_ATTENTION": True} if q.is_cuda and _too_many_rows(shape) else None
+        more = {"enable_gqa": shape.group != 1, "kernel_options": options}
+        return _quietly(run, q, k, v, score_mod=score, block_mask=mask, **more)
+
+
+def _too_many_rows(shape: AttentionShape) -> bool:
+    """Whether PyTorch would choose its kernel for decoding, which takes all rows of a key head at once, although those
+    are more than a block of the mask has; it then finds no way to run it (PyTorch 2.13,
+    _inductor/kernel/flex/flex_decoding.py)."""
+    return shape.seq < _BLOCK < shape.group * shape.seq
 
 
 def _quietly(run: Any, *args: Any, **options: Any) -> Tensor:

@@ -18,6 +18,7 @@ class Sdpa(Backend):
     """torch.nn.functional.scaled_dot_product_attention, held to one kernel by torch.nn.attention.sdpa_kernel.
 
     A causal mask of a square is passed as such; every other mask as a tensor of booleans, where the kernel takes one.
+    Errors: NotImplementedError, of forward, where PyTorch refuses the kernel.
     """
 
     kernel: ClassVar[str]
@@ -31,8 +32,14 @@ class Sdpa(Backend):
 
         mask, causal = self.mask(shape, q.device)
         groups = {"enable_gqa": True} if shape.group != 1 else {}
-        with sdpa_kernel(getattr(SDPBackend, self.kernel)):
-            return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, **groups)
+        try:
+            with sdpa_kernel(getattr(SDPBackend, self.kernel)):
+                return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, **groups)
+        except RuntimeError as error:
+            # Which widths of heads a kernel takes depends on the GPU and on the versions of PyTorch and cuDNN.
+            if not str(error).startswith(("No available kernel", "No viable backend")):
+                raise
+            raise NotImplementedError(f"{self.name}: PyTorch has no such kernel for this shape here") from error
 
     def mask(self, shape: AttentionShape, device: torch.device) -> tuple[Tensor | None, bool]:
         """(a mask, whether is_causal says it): is_causal is aligned at the top left, ours at the bottom right.

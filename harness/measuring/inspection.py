@@ -53,10 +53,15 @@ def _prepare(ready: Ready) -> None:
 
 
 def cuda_peak(ready: Ready) -> int:
-    """Bytes that PyTorch's allocator had given out at most during one execution."""
+    """Bytes that PyTorch's allocator had given out at most during one execution.
+
+    What cuBLAS has laid aside on every stream so far is given back before, where PyTorch can be told so, so that only
+    this execution's counts.
+    """
     import torch
 
     torch.cuda.synchronize()
+    getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
     torch.cuda.reset_peak_memory_stats()
     ready.run()
     torch.cuda.synchronize()

@@ -54,39 +54,57 @@ class HostClock:
 class CudaClock:
     """All executions in one CUDA graph between two events, so that what the host takes to ask for them has no part.
 
-    What cannot be captured is timed between events as it is.
+    Errors: RuntimeError for what waits for the GPU, which cannot be captured.
     """
 
     def __init__(self) -> None:
         self._stream = torch.cuda.Stream()
 
     def each(self, run: Callable[[Any], Any], items: Sequence[Any]) -> float:
-        with torch.cuda.stream(self._stream):
-            for item in items:
-                run(item)
-        return self._captured(lambda: [run(item) for item in items], None)[0] / len(items)
+        def work() -> list[Any]:
+            return [run(item) for item in items]
+
+        self._warm_up(work)
+        graph, _ = self._captured(work, None)
+        return self._replayed(graph) / len(items)
 
     def pair(
         self, forward: Callable[[Any], Any], backward: Callable[[Any], Any], items: Sequence[Any]
     ) -> tuple[float, float]:
-        with torch.cuda.stream(self._stream):
-            for item in items:
-                backward(forward(item))
+        self._warm_up(lambda: [backward(result) for result in [forward(item) for item in items]])
         memory = torch.cuda.graph_pool_handle()
-        ahead, made = self._captured(lambda: [forward(item) for item in items], memory)
-        back, _ = self._captured(lambda: [backward(result) for result in made], memory)
-        return ahead / len(items), back / len(items)
+        # Memory that two graphs share is the first one's, which must live as long as the second reads from it.
+        first, made = self._captured(lambda: [forward(item) for item in items], memory)
+        ahead = self._replayed(first)
+        second, _ = self._captured(lambda: [backward(result) for result in made], memory)
+        return ahead / len(items), self._replayed(second) / len(items)
 
-    def _captured(self, work: Callable[[], list[Any]], memory: Any) -> tuple[float, list[Any]]:
+    def _warm_up(self, work: Callable[[], list[Any]]) -> None:
+        """On the stream of the capture: libraries make their handles for each, which a capture must not do.
+
+        All at once, as it is captured: if memory runs out it does so here, which harms no later capture.
+        """
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            work()
         torch.cuda.synchronize()
+
+    def _captured(self, work: Callable[[], list[Any]], memory: Any) -> tuple[torch.cuda.CUDAGraph, list[Any]]:
+        """The graph of `work`, and what it gives, whose memory is the graph's."""
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=memory, stream=self._stream):
+        # Where a capture fails, `torch.cuda.graph` may leave its stream the current one.
+        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph, memory, self._stream):
             made = work()
-        graph.replay()
-        return median(self._between_events(graph.replay) for _ in range(3)), made
+        return graph, made
+
+    def _replayed(self, graph: torch.cuda.CUDAGraph) -> float:
+        """Seconds of all that the graph holds."""
+        return median(self._between_events(graph.replay) for _ in range(3))
 
     def _between_events(self, run: Callable[[], Any]) -> float:
         begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        # Once before, so that the GPU is still busy when the timed one is asked for, and does not wait for that.
+        run()
         begun.record()
         run()
         ended.record()

@@ -174,6 +174,24 @@ def test_flash_on_a_gpu_continues_a_cache_with_a_mask_of_its_own() -> None:
     torch.testing.assert_close(out, KERNELS["reference"].forward(q, k, v, shape))
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "d_value"), [("sdpa_flash", 8), ("sdpa_efficient", 16)])
+def test_a_kernel_that_pytorch_refuses_is_unsupported_and_no_crash(name: str, d_value: int) -> None:
+    shape = replace(PLAIN, kv_heads=4, d_value=d_value, direction="forward")
+    with pytest.raises(NotImplementedError, match=f"{name}: PyTorch has no such kernel"):
+        KERNELS[name].forward(*random_inputs(shape, "cpu", 0), shape)
+
+
+def test_flex_masks_have_blocks_of_the_size_that_chooses_its_kernel() -> None:
+    from harness.kernels.flex import _BLOCK, _block_mask, _too_many_rows
+
+    cached = AttentionShape(heads=8, kv_heads=2, seq=65, keys=333, d_head=64, causal=True)
+    assert _block_mask(cached, torch.device("cpu")).BLOCK_SIZE == (_BLOCK, _BLOCK)
+    assert _too_many_rows(cached)
+    assert not _too_many_rows(replace(cached, seq=1))
+    assert not _too_many_rows(replace(cached, seq=128))
+
+
 @settings(max_examples=40, deadline=None)
 @given(shape=shapes(causal=False, softcap=None, alibi=False, window=None, lengths=None, direction="backward"))
 def test_linear_attention_does_not_depend_on_the_order_of_keys(shape: AttentionShape) -> None:
