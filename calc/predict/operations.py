@@ -87,20 +87,21 @@ class _Laid:
         reads, writes = moved(chain)
         kept = few * (float(reads) * own.reads + float(writes) * own.writes) * width_of(kernel.dtype)
         weights = [self.weights(leaf) for leaf in chain]
-        moves = kept + sum(size for size, _ in weights) + own.reads * self.cached(chain)
+        beside = sum(size for size, _ in weights) + own.reads * self.cached(chain)
         packed = weights[0][0] if weights[0][1] else None
         flops = self.flops(chain, few)
-        known = self.shape(chain, few) | self.run_by_pytorch(chain, kernel)
-        return replace(kernel, flops=flops, bytes=moves, weight_bytes=packed, **known)
+        known = self.shape(chain, few) | self.run_by_pytorch(chain, kernel, beside)
+        return replace(kernel, flops=flops, bytes=kept + beside, weight_bytes=packed, **known)
 
-    def run_by_pytorch(self, chain: Chain, kernel: Kernel) -> dict[str, object]:
-        """How many kernels run in the place of an op where nothing is fused, and what they move together."""
+    def run_by_pytorch(self, chain: Chain, kernel: Kernel, beside: float) -> dict[str, object]:
+        """How many kernels run in the place of an op where nothing is fused, and what they move together. beside: bytes
+        of weights and of what is cached."""
         first = chain[0]
         own = self.share(first)
         if self.setting.fuses or len(chain) > 1 or own.shape is not None:
             return {}
         passes = eager(first.op, int(max(width_of(kernel.dtype), 2)))
-        return {"launches": passes.kernels, "traffic": float(passes.bytes) * own.writes}
+        return {"launches": passes.kernels, "traffic": float(passes.bytes) * own.writes + beside}
 
     def cached(self, chain: Chain) -> float:
         """Bytes of keys, values and recurrent state that are read and kept, where anything is kept for later tokens."""
@@ -219,4 +220,4 @@ class _Laid:
         rows = float(leaf.op.writes or 0) * share.writes * width
         table = float(leaf.op.weight_gradients) * share.weights * width
         yield replace(forward, function="fill", bytes=table, asked=None, traffic=None)
-        yield replace(forward, bytes=3 * rows, asked=2 * rows)
+        yield replace(forward, bytes=3 * rows, asked=2 * rows, traffic=None)

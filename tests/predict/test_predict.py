@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calc
-from calc import Plan, Query, Refused
+from calc import Plan, Query, Refused, load_model
+from calc.hardware import load_device
 from calc.predict import Prediction, predict, roof, roofline, speed_of
 from calc.predict.profile import Launch
 from calc.quantities.traffic import Formats, forward_traffic, training_traffic
@@ -284,3 +285,12 @@ def test_the_mfu_of_a_prompt_counts_the_logits_of_its_last_token() -> None:
     head = 2 * 64 * 500
     expected = flops(SMALL, "training", "palm", seq=100) / 3 - 99 * head
     assert found.mfu * found.peak * found.seconds == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("phase", ["training", "prefill", "decode"])
+@pytest.mark.parametrize("execution", ["eager", "sdpa", "compiled", "graph"])
+@pytest.mark.parametrize("model", ["llama-3-8b", "gpt2", "qwen3-30b-a3b"])
+def test_nothing_is_faster_than_the_memory_of_a_datasheet(model: str, execution: Any, phase: Any) -> None:
+    found = predict(load_model(model), "a100-sxm-80gb", phase=phase, seq=512, context=512, execution=execution)
+    bandwidth = load_device("a100-sxm-80gb").bandwidth.value
+    assert not [point.path for point in roofline(found) if not point.flops and point.bandwidth > bandwidth]
