@@ -25,8 +25,8 @@ class Ready:
     """A case whose tensors are there.
 
     run: one execution. check: compares one execution with an independent result and gives the largest relative error;
-    None where nothing could be compared. tolerance: the error above which the case fails. reset: called before every
-    execution, outside of the time. rotate: the next of several sets of inputs, for cold caches; None: there is one set.
+    None where nothing could be compared. tolerance: the error above which the case fails. rotate: the next of
+    several sets of inputs, before every execution and outside of the time; None: there is one set.
     graphable: whether `run` may be captured into a CUDA graph. close: gives back what is not freed by itself.
     components: seconds by component of the model, as `calc` names them, of one more execution that is taken apart.
     """
@@ -37,7 +37,6 @@ class Ready:
     rotate: Callable[[], None] | None = None
     graphable: bool = False
     close: Callable[[], None] | None = None
-    reset: Callable[[], None] | None = None
     components: Callable[[], dict[str, float]] | None = None
 
 

@@ -146,20 +146,20 @@ class State:
     def sample(self) -> float:
         """Seconds of one execution, as the mean over a batch. extra: executions that are done and not counted, which
         is how a slowdown is planted. What must come before every execution is outside of the time."""
-        ready, each = self.ready, [step for step in (self.ready.rotate, self.ready.reset) if step is not None]
+        ready, rotate = self.ready, self.ready.rotate
         gc.collect()
         gc.disable()
         total = 0
-        if not each:
+        if rotate is None:
             # Another process's sample, or this one's own, was just in the cache.
             ready.run()
         try:
-            for _ in range(self.batch + self.extra if each else 1):
-                for step in each:
-                    step()
+            for _ in range(self.batch + self.extra if rotate else 1):
+                if rotate is not None:
+                    rotate()
                 self.wait()
                 begin = self.clock()
-                for _ in range(1 if each else self.batch + self.extra):
+                for _ in range(1 if rotate else self.batch + self.extra):
                     ready.run()
                 self.wait()
                 total += self.clock() - begin

@@ -35,7 +35,7 @@ class Clock(ABC):
     @property
     def single(self) -> bool:
         """Whether something is to be done before every execution, so that they cannot be batched."""
-        return self.flush is not None or self.ready.rotate is not None or self.ready.reset is not None
+        return self.flush is not None or self.ready.rotate is not None
 
     def set_batch(self, seconds: float, shortest: float) -> None:
         """Make a sample at least `shortest` long, where an execution takes `seconds`."""
@@ -43,8 +43,8 @@ class Clock(ABC):
             self.batch = max(1, math.ceil(max(shortest, SHORTEST) / max(seconds, 1e-9)))
 
     def prepare(self) -> None:
-        """What comes before every sample: the next inputs, a clean state, and caches that hold none of it."""
-        for step in (self.ready.rotate, self.ready.reset, self.flush):
+        """What comes before every sample: the next inputs, and caches that hold none of them."""
+        for step in (self.ready.rotate, self.flush):
             if step is not None:
                 step()
 

@@ -31,7 +31,7 @@ def test_case(benchmark: Any, case: Case) -> None:
         if ready.check is not None:
             assert ready.check() <= ready.tolerance
         if device == "cpu":
-            benchmark.pedantic(ready.run, setup=ready.reset, rounds=SAMPLES, warmup_rounds=3)
+            benchmark.pedantic(ready.run, setup=ready.rotate, rounds=SAMPLES, warmup_rounds=3)
             return
         clock: Clock = make_clock(case.clock or choose(ready, device, case.step, case.cache), ready, device, case.cache)
         clock.set_batch(min(clock.take(3)), 0.0)

@@ -166,13 +166,13 @@ def test_garbage_is_not_collected_meanwhile_and_is_again_afterwards() -> None:
 
 def test_before_each_cold_execution_inputs_change_and_caches_are_overwritten() -> None:
     log: list[str] = []
-    ready = Ready(run=lambda: log.append("run"), rotate=lambda: log.append("rotate"), reset=lambda: log.append("reset"))
+    ready = Ready(run=lambda: log.append("run"), rotate=lambda: log.append("rotate"))
     clock = make_clock("host", ready, "cpu", "cold")
     assert clock.flush is not None
     clock.flush = lambda: log.append("flush")
     clock.set_batch(1e-9, 1.0)
     clock.take(2)
-    assert log == ["rotate", "reset", "flush", "run"] * 2
+    assert log == ["rotate", "flush", "run"] * 2
 
 
 def test_the_flush_writes_more_than_the_caches_of_a_core() -> None:
@@ -227,9 +227,9 @@ def test_what_ran_is_named_and_its_memory_is_counted_to_the_byte() -> None:
 
 def test_what_is_inspected_is_prepared_as_what_is_timed() -> None:
     log: list[str] = []
-    ready = Ready(run=lambda: log.append("run"), rotate=lambda: log.append("rotate"), reset=lambda: log.append("reset"))
+    ready = Ready(run=lambda: log.append("run"), rotate=lambda: log.append("rotate"))
     inspect(ready, "cpu")
-    assert log == ["rotate", "reset", "run"]
+    assert log == ["rotate", "run"]
 
 
 def test_a_backward_pass_is_seen_too() -> None:
