@@ -12,10 +12,11 @@ from calc.blocks.conformer import convolution_module
 from calc.blocks.contrast import contrast
 from calc.blocks.detection import from_zeros
 from calc.blocks.embedding import head, projection
-from calc.blocks.linear import norm, residual
+from calc.blocks.linear import block_scale, norm, residual
 from calc.blocks.mtp import mtp
 from calc.blocks.patches import grid
 from calc.blocks.per_layer import per_layer_block, per_layer_inputs
+from calc.blocks.pooling import attention_pool
 from calc.blocks.projector import projector
 from calc.blocks.streams import collapse, connection
 from calc.errors import Refused
@@ -23,7 +24,7 @@ from calc.gradients import marked
 from calc.load import Load
 from calc.op import Op, Part
 from calc.sizes import Size
-from calc.spec import Embedding, Frames, LayerGroup, ModelSpec, Patches, Queries, Stack, Tower
+from calc.spec import Attention, Embedding, Frames, LayerGroup, ModelSpec, Patches, Queries, Stack, Tower
 
 Body = tuple[Part | Op, ...]
 
@@ -93,6 +94,8 @@ def _tower(tower: Tower, d_reader: Size, vocab_size: Size, load: Load) -> tuple[
     of_picture = grid(tower.embedding, load) if isinstance(tower.embedding, Patches) else None
     inner = replace(load, seq=length)
     body += tuple(projector(each, tower.d_model, d_reader, inner, of_picture) for each in tower.projectors)
+    if tower.pool is not None:
+        body += (attention_pool(tower.pool, tower.d_model, inner),)
     return Part(tower.name, body, component="vision" if tower.name == "vision" else None), length
 
 
@@ -105,6 +108,7 @@ def _stack(spec: Stack, vocab_size: Size, load: Load, source: tuple[Size, Size] 
     vectors = getattr(spec.embedding, "vectors", 1)
     load = replace(load, seq=length, context=vectors * load.context, vectors=vectors)
     load = with_prompt(spec, load)
+    _whole_squares(spec, load)
     body: list[Part | Op] = [front]
     if spec.relative_bias is not None:
         keys = load.context + load.seq
@@ -130,6 +134,17 @@ def _stack(spec: Stack, vocab_size: Size, load: Load, source: tuple[Size, Size] 
         body.append(norm("final_norm", spec.final_norm, (spec.d_model,), load.tokens))
     body += [projection(each, spec.d_model, load) for each in spec.heads]
     return tuple(body), load.seq
+
+
+def _whole_squares(spec: Stack, load: Load) -> None:
+    """Refuse a picture that squares of patches, within which attention stays, do not cover without a rest."""
+    for group in spec.layers:
+        side = group.mixer.squares if isinstance(group.mixer, Attention) else None
+        if side is None or not isinstance(spec.embedding, Patches):
+            continue
+        for patches in grid(spec.embedding, load):
+            if isinstance(patches, int) and patches % side:
+                raise Refused("image", f"whole squares of {side} x {side} patches", f"{patches} patches along a side")
 
 
 def _layer(
@@ -183,6 +198,9 @@ def _normed(
     def add(name: str, *, feeds: bool = False) -> Body:
         return (residual(name.replace("_norm", "_add"), tokens, d_model, feeds=feeds),) if joined else ()
 
+    def scaled(name: str) -> Body:
+        return (block_scale(name.replace("_norm", "_scale"), d_model, tokens),) if group.block_scale else ()
+
     def after(name: str) -> str:
         return name.replace("_norm", "_post_norm")
 
@@ -195,7 +213,8 @@ def _normed(
         match group.placement:
             case "pre":
                 bare = not group.first_norm and name == blocks[0][0]
-                body += [block, *add(name)] if bare else [normed(name), block, *add(name)]
+                ahead = () if bare else (normed(name),)
+                body += [*ahead, block, *scaled(name), *add(name)]
             case "post":
                 body += [block, *add(name, feeds=True), normed(name)]
             case "output":

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from calc.errors import Refused
+from calc.errors import Refused, show
 
 MAX_BYTES = 16 * 2**20
 
@@ -65,7 +65,7 @@ def parse_json(text: str, where: str) -> dict[str, Any]:
     except ValueError:
         raise Refused(where, "numbers of a sane length", "an integer of thousands of digits") from None
     if not isinstance(value, dict):
-        raise Refused(where, "a JSON object", type(value).__name__)
+        raise Refused(where, "a JSON object", show(value))
     return value
 
 

@@ -23,6 +23,7 @@ from reference_models.support import supported
 GROUP = (
     *("name", "count", "mixer", "cross", "channel", "norm", "placement", "shared", "residual_scale", "residual"),
     *("macaron", "convolution", "out_norm", "out_scale", "first_norm", "residual_dropout", "outer_dropout"),
+    "block_scale",
 )
 """Fields of the spec that are computed here."""
 
@@ -87,7 +88,8 @@ class Layer(nn.Module):
         """Give every block hyper-connections. Errors: NotImplementedError for a layer that joins blocks otherwise."""
         group, plain = self.group, LayerGroup(name="plain", count=1)
         joined = ("placement", "cross", "macaron", "convolution", "residual", "residual_scale", "first_norm")
-        others = [name for name in (*joined, "out_norm", "out_scale") if getattr(group, name) != getattr(plain, name)]
+        joined += ("out_norm", "out_scale", "block_scale")
+        others = [name for name in joined if getattr(group, name) != getattr(plain, name)]
         if others or hasattr(self, "per_layer"):
             raise NotImplementedError(f"n_streams: no module computes them beside {', '.join(others) or 'per_layer'}")
         self.streams = True
@@ -107,6 +109,8 @@ class Layer(nn.Module):
         normed = placement in ("pre", "sandwich") and (self.group.first_norm or name != self.blocks[0])
         inner = self._norm(name, "norm", x) if normed else x
         out = self._run(name, inner, step, cache)
+        if self.group.block_scale:
+            out = self.get_submodule(f"{self._stem(name)}_scale")(out)
         if placement in ("output", "sandwich"):
             out = self._norm(name, "post_norm", out)
         # Two feed-forward blocks around the others do one's work, half each (Gulati et al. 2020, equation 1).
@@ -166,9 +170,22 @@ class Layer(nn.Module):
         if placement not in ("output",) and not (placement == "parallel" and self.blocks) and not bare:
             self.add_module(norm, NormLayer(self.group.norm, (d_model,)))
         self.add_module(name, block)
+        if self.group.block_scale:
+            self.add_module(norm.replace("_norm", "_scale"), BlockScale(d_model))
         self.blocks.append(name)
         if placement in ("output", "sandwich"):
             self.add_module(norm.replace("_norm", "_post_norm"), NormLayer(self.group.norm, (d_model,)))
+
+
+class BlockScale(nn.Module):
+    """x [..., width] times a learned vector, value by value."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight
 
 
 def run_layer(layer: Layer, x: Tensor, step: Step, mixer: LayerCache | None, cross: LayerCache | None) -> Tensor:

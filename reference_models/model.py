@@ -91,7 +91,7 @@ class Model(StackOfLayers):
         if spec.head is not None and isinstance(spec.embedding, Embedding):
             self.lm_head = LmHead(spec.head, spec.embedding, spec.vocab_size, spec.d_model)
         if spec.contrast is not None:
-            self.contrast = Similarity()
+            self.contrast = Similarity(spec.contrast)
         self.mtp = nn.ModuleList()
         if mtp and spec.mtp is not None:
             self.mtp.extend(FurtherToken(spec.mtp, spec.d_model) for _ in range(spec.mtp.count))

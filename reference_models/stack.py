@@ -16,6 +16,7 @@ from reference_models.blocks.embedding import Dense
 from reference_models.blocks.linear import NormLayer, clip
 from reference_models.blocks.moe import MixtureOfExperts
 from reference_models.blocks.per_layer import LayerInputs
+from reference_models.blocks.pooling import Pool
 from reference_models.blocks.projector import Projection
 from reference_models.blocks.relative import RelativeBias
 from reference_models.blocks.streams import Collapse
@@ -26,7 +27,7 @@ from reference_models.support import supported
 
 STACK = (
     *("d_model", "embedding", "layers", "schedule", "final_norm", "heads", "per_layer", "projectors", "clipped"),
-    *("n_streams", "stream_mixing", "among_tokens"),
+    *("n_streams", "stream_mixing", "among_tokens", "pool"),
     *("name", "family", "vocab_size", "max_seq_len", "head", "encoder", "vision", "contrast", "mtp", "notes"),
 )
 """Fields of the specs that are computed here; `mtp`, the modules that predict further tokens, is built where `build` is
@@ -146,6 +147,8 @@ class TowerOfLayers(StackOfLayers):
         self.tower = spec
         if spec.clipped:
             clip(self.layers)
+        if spec.pool is not None:
+            self.pool = Pool(spec.pool, spec.d_model)
         for each in spec.projectors:
             made = [Projection(each, spec.d_model, d_reader) for _ in each.depths or (0,)]
             self.add_module(each.name, nn.ModuleList(made) if each.depths else made[0])
@@ -159,6 +162,8 @@ class TowerOfLayers(StackOfLayers):
         x = self.run(x, step)
         results = self.read(x, step.keep)
         end, deep = results[self.spec.heads[-1].name] if results else x, []
+        if self.tower.pool is not None:
+            end = self.pool(x, step)
         for each in self.tower.projectors:
             module = self.get_submodule(each.name)
             if isinstance(module, nn.ModuleList):

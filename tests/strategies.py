@@ -14,6 +14,7 @@ from calc.spec import (
     DeltaNet,
     Embedding,
     EntryIndexer,
+    GatedConvolution,
     Head,
     Indexer,
     LayerGroup,
@@ -60,15 +61,17 @@ def attentions(draw: st.DrawFn, n_heads: int) -> Attention:
 
 
 @st.composite
-def recurrent(draw: st.DrawFn, n_heads: int) -> LinearAttention | DeltaNet | Mamba | Mamba2:
+def recurrent(draw: st.DrawFn, n_heads: int) -> LinearAttention | DeltaNet | GatedConvolution | Mamba | Mamba2:
     """A mixer with a state in place of keys and values."""
-    kind, flag = draw(st.sampled_from([LinearAttention, DeltaNet, Mamba, Mamba2])), st.booleans()
+    kind, flag = draw(st.sampled_from([LinearAttention, DeltaNet, GatedConvolution, Mamba, Mamba2])), st.booleans()
     sizes = {"d_conv": draw(st.integers(1, 5)), "chunk": draw(st.integers(1, 9))}
     if kind is LinearAttention:
         options = {"feature_map": draw(st.sampled_from(["elu", "silu"])), "decay": draw(flag), "gate": draw(flag)}
         options |= {"qkv_bias": draw(flag), "out_bias": draw(flag), "fused": draw(flag)}
         options |= {"norm": draw(st.none() | norms()), "d_head": draw(st.none() | small)}
         return LinearAttention(n_heads=n_heads, chunk=sizes["chunk"], **options)
+    if kind is GatedConvolution:
+        return GatedConvolution(d_conv=sizes["d_conv"], bias=draw(flag))
     if kind is DeltaNet:
         widths = {"d_key": draw(small), "d_value": draw(small), "fused": draw(flag)}
         return DeltaNet(n_key_heads=n_heads, n_value_heads=n_heads * draw(st.integers(1, 3)), **sizes, **widths)

@@ -135,7 +135,7 @@ def test_refused_toml(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[1]", "a JSON object, found list"),
+        ("[1]", "a JSON object, found a list of 1"),
         ('{"a": 1, "a": 2}', "a: expected each key once"),
         ('{"a": ' + "[" * 100_000, "too deep"),
         ('{"a": ' + "9" * 5000 + "}", "thousands of digits"),

@@ -1,65 +1,120 @@
-"""BART (Lewis et al. 2020, arXiv:1910.13461): the original encoder-decoder with learned positions and GELU."""
+"""BART (Lewis et al. 2020, arXiv:1910.13461) and the encoder-decoders that descend from it or from fairseq's own.
+
+They differ in where the norms stand, in their positions, and in what an absent key means: see `RULES`.
+"""
 
 from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
 
 from calc.architectures.common import LAYER_NORM, activation
 from calc.architectures.config import Config
 from calc.spec import Activation, Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Projection, Tower
 
 OFFSET = 2
-"""Rows of the position table before the first position."""
+"""Rows of BART's position table before the first position."""
+
+
+class Rule(NamedTuple):
+    """What tells one family from the others.
+
+    prefix: how the names of its classes begin. heads: how those that are described end, beside `Model`, and what each
+    has. before: norms stand before the blocks, and one behind all layers. positions: a learned table with rows before
+    the first position, or without; a table of sinusoids; or sinusoids that are no parameters. embed_norm: the embedding
+    is normed. scaled, labels, act: what the absent keys scale_embedding, num_labels and activation_function mean.
+    """
+
+    prefix: str
+    heads: dict[str, str]
+    before: bool = False
+    positions: Literal["offset", "learned", "table", "fixed"] = "offset"
+    embed_norm: bool = True
+    scaled: bool = False
+    labels: int = 2
+    act: Activation = "gelu"
+
+
+WRITES = {"ForConditionalGeneration": "lm"}
+CLASSIFIES = {"ForSequenceClassification": "classifier"}
+ALL = WRITES | CLASSIFIES | {"ForQuestionAnswering": "span"}
+RULES = {
+    "bart": Rule("Bart", ALL, labels=3),
+    "mbart": Rule("MBart", ALL, before=True),
+    "mvp": Rule("Mvp", ALL),
+    "plbart": Rule("PLBart", WRITES | CLASSIFIES, scaled=True),
+    "pegasus": Rule("Pegasus", WRITES, before=True, positions="table", embed_norm=False),
+    "marian": Rule("Marian", {"MTModel": "lm"}, positions="table", embed_norm=False),
+    "m2m_100": Rule("M2M100", WRITES, True, positions="fixed", embed_norm=False, scaled=True, act="relu"),
+    "blenderbot": Rule("Blenderbot", WRITES, True, positions="learned", embed_norm=False),
+}
+"""mBART: Liu et al. 2020 (arXiv:2001.08210). MVP: Tang et al. 2022 (arXiv:2206.12131). PLBART: Ahmad et al. 2021
+(arXiv:2103.06333). Pegasus: Zhang et al. 2020 (arXiv:1912.08777). Marian: Junczys-Dowmunt et al. 2018
+(arXiv:1804.00344). M2M-100 and NLLB: Fan et al. 2020 (arXiv:2010.11125), NLLB Team 2022 (arXiv:2207.04672).
+Blenderbot: Roller et al. 2020 (arXiv:2004.13637)."""
 
 
 def spec(cfg: Config) -> ModelSpec:
-    """A norm behind each block and on the embedding, biases everywhere, one table for encoder, decoder and head."""
-    kind = cfg.architecture(
-        {
-            "BartForConditionalGeneration": "lm",
-            "BartModel": "none",
-            "BartForSequenceClassification": "classifier",
-            "BartForQuestionAnswering": "span",
-        },
-        usual="BartForConditionalGeneration",
-    )
-    _refuse_variants(cfg)
+    """Biases everywhere, and one table for encoder, decoder and head."""
+    rule = RULES[cfg.raw["model_type"]]
+    classes = {f"{rule.prefix}{end}": kind for end, kind in (rule.heads | {"Model": "none"}).items()}
+    kind = cfg.architecture(classes, usual=next(iter(classes)))
+    _refuse_variants(cfg, rule)
     d_model = cfg.size("d_model", "hidden_size")
-    n_positions = cfg.size("max_position_embeddings", absent=1024)
-    act = activation(cfg, "activation_function", absent="gelu")
+    n_positions = cfg.size("max_position_embeddings", absent=128 if rule.prefix == "Blenderbot" else 1024)
+    act = activation(cfg, "activation_function", absent=rule.act)
     embedding = Embedding(
-        n_positions=n_positions + OFFSET,
-        position_offset=OFFSET,
-        scale=d_model**0.5 if cfg.flag("scale_embedding", absent=False) else 1.0,
-        norm=LAYER_NORM,
+        **_positions(cfg, rule, n_positions),
+        scale=d_model**0.5 if cfg.flag("scale_embedding", absent=rule.scaled) else 1.0,
+        norm=LAYER_NORM if rule.embed_norm else None,
     )
+    final_norm = LAYER_NORM if rule.before else None
     return ModelSpec(
         d_model=d_model,
         vocab_size=cfg.size("vocab_size"),
         max_seq_len=n_positions,
         embedding=embedding,
-        layers=(_layer(cfg, "decoder", d_model, act),),
-        final_norm=None,
-        heads=_heads(cfg, kind),
+        layers=(_layer(cfg, "decoder", d_model, act, rule),),
+        final_norm=final_norm,
+        heads=_heads(cfg, kind, rule),
         head=Head(tied=True, wide_loss=False) if kind == "lm" else None,
         encoder=Tower(
             name="encoder",
             d_model=d_model,
             embedding=embedding.model_copy(update={"shared": True}),
-            layers=(_layer(cfg, "encoder", d_model, act),),
-            final_norm=None,
+            layers=(_layer(cfg, "encoder", d_model, act, rule),),
+            final_norm=final_norm,
         ),
     )
 
 
-def _refuse_variants(cfg: Config) -> None:
-    """Keys of older implementations that change the model, where they are not as in BART, and untied tables."""
+def _refuse_variants(cfg: Config, rule: Rule) -> None:
+    """Keys of older implementations that change the model, where they are not as in the family, and untied tables."""
     cfg.only("tie_word_embeddings", True, why="untied, this class keeps a third table that nothing reads")
-    cfg.only("normalize_before", False, why="BART's norms stand behind its blocks")
-    cfg.only("add_final_layer_norm", False, why="BART has no norm behind its layers")
-    cfg.only("normalize_embedding", True, why="BART norms its embedding")
-    cfg.only("static_position_embeddings", False, why="BART learns its positions")
+    cfg.only("normalize_before", rule.before, why="where this family's norms stand")
+    cfg.only("add_final_layer_norm", rule.before, why="this family's norm behind its layers")
+    cfg.only("normalize_embedding", rule.embed_norm, why="this family's norm of its embedding")
+    cfg.only("static_position_embeddings", rule.positions in ("table", "fixed"), why="this family's positions")
+    cfg.only("use_prompt", False, why="learned prompts in all layers are not described")
+    cfg.only("share_encoder_decoder_embeddings", True, why="encoder and decoder with a table each are not described")
+    cfg.only("decoder_vocab_size", None, cfg.size("vocab_size"), why="one vocabulary for both sides")
 
 
-def _layer(cfg: Config, side: str, d_model: int, act: Activation) -> LayerGroup:
+def _positions(cfg: Config, rule: Rule, n_positions: int) -> dict[str, Any]:
+    """Fields of Embedding."""
+    match rule.positions:
+        case "offset":
+            return {"n_positions": n_positions + OFFSET, "position_offset": OFFSET}
+        case "learned":
+            return {"n_positions": n_positions}
+        case "table":
+            return {"n_positions": n_positions, "trained_positions": False, "sinusoid": "apart"}
+        case "fixed":
+            # fairseq counts from behind the position of padding.
+            offset = cfg.count("pad_token_id", absent=1) + 1
+            return {"sinusoidal": True, "sinusoid": "halves", "position_offset": offset}
+
+
+def _layer(cfg: Config, side: str, d_model: int, act: Activation, rule: Rule) -> LayerGroup:
     """The layers of the encoder or the decoder, each with sizes of its own."""
     n_heads = cfg.size(f"{side}_attention_heads")
     cfg.multiple("d_model", d_model, f"{side}_attention_heads", n_heads)
@@ -73,14 +128,15 @@ def _layer(cfg: Config, side: str, d_model: int, act: Activation) -> LayerGroup:
         cross=attention.model_copy(update={"causal": False}) if side == "decoder" else None,
         channel=Mlp(d_ff=cfg.size(f"{side}_ffn_dim"), bias=True, activation=act),
         norm=LAYER_NORM,
-        placement="post",
+        placement="pre" if rule.before else "post",
         residual_dropout=True,
     )
 
 
-def _heads(cfg: Config, kind: str) -> tuple[Projection, ...]:
+def _heads(cfg: Config, kind: str, rule: Rule) -> tuple[Projection, ...]:
     if kind == "classifier":
         # Read where the sequence ends, which without padding is its last token.
         dense = Projection(name="dense", per="sequence", pool="last", activation="tanh")
-        return dense, Projection(name="classifier", d_out=cfg.labels(absent=3), per="sequence", reads="dense")
+        labels = cfg.labels(absent=rule.labels)
+        return dense, Projection(name="classifier", d_out=labels, per="sequence", reads="dense")
     return (Projection(name="span", d_out=2),) if kind == "span" else ()

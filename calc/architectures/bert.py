@@ -1,4 +1,7 @@
-"""BERT (Devlin et al. 2019, arXiv:1810.04805), and the pieces that its descendants share. As in transformers 5."""
+"""BERT (Devlin et al. 2019, arXiv:1810.04805), and the pieces that its descendants share. As in transformers 5.
+
+Also Megatron's BERT (Shoeybi et al. 2019, arXiv:1909.08053), whose norms stand before the blocks.
+"""
 
 from __future__ import annotations
 
@@ -6,55 +9,64 @@ from calc.architectures.common import activation
 from calc.architectures.config import Config
 from calc.spec import Activation, Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Norm, Projection
 
+PREFIX = {"bert": "Bert", "megatron-bert": "MegatronBert"}
+"""How the names of a family's classes begin."""
+BEFORE = ("megatron-bert", "xlm-roberta-xl")
+"""Families whose norms stand before the blocks, with one behind all layers and none on the embedding."""
 POOLER = Projection(name="pooler", per="sequence", activation="tanh")
 Parts = tuple[str, ...]
 
 
 def spec(cfg: Config) -> ModelSpec:
     """Learned positions and token types, a norm behind each block, biases everywhere, heads as `architectures` says."""
+    prefix = PREFIX[cfg.raw["model_type"]]
     parts = cfg.architecture(
         {
-            "BertForMaskedLM": ("mlm",),
-            "BertForPreTraining": ("pooler", "next_sentence", "mlm"),
-            "BertLMHeadModel": ("lm",),
-            "BertModel": ("pooler",),
-            "BertForNextSentencePrediction": ("pooler", "next_sentence"),
-            "BertForSequenceClassification": ("pooler", "classifier"),
-            "BertForMultipleChoice": ("pooler", "choice"),
-            "BertForTokenClassification": ("token_classifier",),
-            "BertForQuestionAnswering": ("span",),
+            f"{prefix}ForMaskedLM": ("mlm",),
+            f"{prefix}ForPreTraining": ("pooler", "next_sentence", "mlm"),
+            "BertLMHeadModel" if prefix == "Bert" else f"{prefix}ForCausalLM": ("lm",),
+            f"{prefix}Model": ("pooler",),
+            f"{prefix}ForNextSentencePrediction": ("pooler", "next_sentence"),
+            f"{prefix}ForSequenceClassification": ("pooler", "classifier"),
+            f"{prefix}ForMultipleChoice": ("pooler", "choice"),
+            f"{prefix}ForTokenClassification": ("token_classifier",),
+            f"{prefix}ForQuestionAnswering": ("span",),
         },
-        usual="BertForMaskedLM",
+        usual=f"{prefix}ForMaskedLM",
     )
     act = activation(cfg, "hidden_act", absent="gelu")
     embedding = tables(cfg, n_token_types=2)
     return encoder(cfg, embedding, act, heads(cfg, parts), vocabulary_head(cfg, act, parts))
 
 
-def tables(cfg: Config, n_token_types: int, d_embed: int | None = None, position_offset: int = 0) -> Embedding:
-    """Tokens, positions and token types, added and normed. n_token_types: what the family takes where it is absent.
+def tables(
+    cfg: Config, n_token_types: int, d_embed: int | None = None, position_offset: int = 0, n_positions: int = 512
+) -> Embedding:
+    """Tokens, positions and token types, added and normed.
 
-    position_offset: rows of the position table before the first position's.
+    n_token_types, n_positions: what the family takes where they are absent. position_offset: rows of the position table
+    before the first position's.
     """
     cfg.only("position_embedding_type", "absolute", why="relative positions were dropped from newer implementations")
     return Embedding(
         d_embed=d_embed,
         project="tokens" if d_embed is None else "sum",
         project_bias=d_embed is not None,
-        n_positions=cfg.size("max_position_embeddings", absent=512),
+        n_positions=cfg.size("max_position_embeddings", absent=n_positions),
         n_token_types=cfg.size("type_vocab_size", absent=n_token_types),
         position_offset=position_offset,
-        norm=layer_norm(cfg),
+        norm=None if cfg.raw["model_type"] in BEFORE else layer_norm(cfg),
     )
 
 
 def layer_norm(cfg: Config) -> Norm:
     """The family's norm everywhere."""
-    return Norm(kind="layernorm", bias=True, eps=cfg.number("layer_norm_eps", absent=1e-12))
+    eps = 1e-5 if cfg.raw["model_type"] == "xlm-roberta-xl" else 1e-12
+    return Norm(kind="layernorm", bias=True, eps=cfg.number("layer_norm_eps", absent=eps))
 
 
 def layer(cfg: Config, act: Activation, causal: bool = False) -> LayerGroup:
-    """norm(x + attention(x)), then norm(x + mlp(x))."""
+    """norm(x + attention(x)), then norm(x + mlp(x)); or the norms before the blocks."""
     d_model, n_heads = cfg.size("hidden_size"), cfg.size("num_attention_heads")
     cfg.multiple("hidden_size", d_model, "num_attention_heads", n_heads)
     return LayerGroup(
@@ -62,7 +74,7 @@ def layer(cfg: Config, act: Activation, causal: bool = False) -> LayerGroup:
         mixer=Attention(n_heads=n_heads, causal=causal, qkv_bias=True, out_bias=True, position="none", softmax="model"),
         channel=Mlp(d_ff=cfg.size("intermediate_size"), bias=True, activation=act),
         norm=layer_norm(cfg),
-        placement="post",
+        placement="pre" if cfg.raw["model_type"] in BEFORE else "post",
         residual_dropout=True,
     )
 
@@ -78,7 +90,7 @@ def encoder(
         max_seq_len=(embedding.n_positions or 0) - embedding.position_offset,
         embedding=embedding,
         layers=(layer(cfg, act, causal=cfg.flag("is_decoder", absent=False)),),
-        final_norm=None,
+        final_norm=layer_norm(cfg) if cfg.raw["model_type"] in BEFORE else None,
         heads=projections,
         head=head,
     )

@@ -81,6 +81,15 @@ def sliding_stack(
     return stack(kinds, layer)
 
 
+def crossed_stack(
+    mixers: Sequence[str], channels: Sequence[str], make: Callable[[str, str], LayerGroup]
+) -> dict[str, Any]:
+    """`stack` of layers whose mixer is of one kind and whose channel mixer of another: layer i is
+    `make(mixers[i], channels[i])`. No kind of mixer has an underscore."""
+    kinds = [f"{mixer}_{channel}" for mixer, channel in zip(mixers, channels, strict=True)]
+    return stack(kinds, lambda kind: make(*kind.split("_", 1)))
+
+
 def layer_norm(cfg: Config, name: str = "layer_norm_epsilon", *, bias: bool = True) -> Norm:
     """LayerNorm whose epsilon stands under `name`; 1e-5 where it is absent."""
     return Norm(kind="layernorm", bias=bias, eps=cfg.number(name, absent=1e-5))

@@ -162,10 +162,13 @@ class Config:
             raise ValueError("an object with an entry for each class")
 
         named = self._read(("id2label",), None, None, read)
-        number = self.size("num_labels", absent=named if named else absent, null=named)
-        if number is None or (named and number != named):
+        if not named:
+            return self.size("num_labels", absent=absent)
+        # No default is used where id2label tells the number, so nothing is noted.
+        number = self.size("num_labels", absent=None, null=None)
+        if number not in (None, named):
             raise Refused(f"{self.where}num_labels", f"as many as id2label has, {named}", number)
-        return number
+        return named
 
     def only(self, name: str, *allowed: Any, why: str) -> None:
         """Refuse a value of `name` that this importer does not know how to count."""

@@ -76,7 +76,7 @@ def routed_experts(cfg: Config, *, shared: int, groups: ExpertGroups | None, sca
     does not touch it. Published counts include it, n_experts for each layer.
     """
     d_expert = cfg.size("moe_intermediate_size")
-    n_shared = cfg.count("n_shared_experts", absent=shared, null=0)
+    n_shared = cfg.count("n_shared_experts", "num_shared_experts", absent=shared, null=0)
     usual = {
         "scoring": "sigmoid",
         "correction": True,

@@ -9,7 +9,7 @@ from calc.architectures.common import activation, alternating, layer_kinds, slid
 from calc.architectures.config import Config
 from calc.architectures.gemma import gemma_attention
 from calc.architectures.llama import decoder, rms_norm
-from calc.spec import Attention, Mlp, ModelSpec
+from calc.spec import Attention, Mlp, ModelSpec, Placement
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -46,8 +46,12 @@ def sandwich(
     mixer: Attention,
     kinds: Sequence[str],
     own: Callable[[str], dict[str, Any]] = lambda kind: {},
+    placement: Placement = "sandwich",
 ) -> dict[str, Any]:
-    """Layers with four norms each, the sliding ones of window `sliding_window`. own: as in `sliding_stack`."""
+    """Layers with four norms each, unless `placement` says otherwise, the sliding ones of window `sliding_window`.
+
+    own: as in `sliding_stack`.
+    """
     window = cfg.size("sliding_window", absent=4096, null=None)
     channel = Mlp(
         d_ff=cfg.size("intermediate_size"),
@@ -55,4 +59,4 @@ def sandwich(
         activation=activation(cfg, "hidden_activation", absent="gelu_tanh"),
     )
     norm = rms_norm(cfg, unit_offset=True)
-    return sliding_stack(kinds, mixer, window, own, channel=channel, norm=norm, placement="sandwich")
+    return sliding_stack(kinds, mixer, window, own, channel=channel, norm=norm, placement=placement)

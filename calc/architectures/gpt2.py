@@ -61,7 +61,7 @@ def gpt(cfg: Config, mixer: Attention, act: Activation = "gelu_new") -> ModelSpe
 
 
 def positioned(
-    cfg: Config, layers: dict[str, Any], *, norm: Norm, n_positions: int, learned: bool = True, **rest: Any
+    cfg: Config, layers: dict[str, Any], *, norm: Norm | None, n_positions: int, learned: bool = True, **rest: Any
 ) -> ModelSpec:
     """Tokens, `layers` (fields of ModelSpec), final norm, and a head that is tied where nothing says otherwise.
 

@@ -99,6 +99,7 @@ def decoder(
     head_bias: bool = False,
     norm: Norm | None = None,
     embed_scale: float = 1.0,
+    embed_norm: Norm | None = None,
     logit_scale: float = 1.0,
     logit_softcap: float | None = None,
 ) -> ModelSpec:
@@ -110,7 +111,7 @@ def decoder(
         d_model=cfg.size("hidden_size"),
         vocab_size=cfg.size("vocab_size", absent=vocab_absent),
         max_seq_len=cfg.size("max_position_embeddings", absent=max_seq_len),
-        embedding=Embedding(scale=embed_scale),
+        embedding=Embedding(scale=embed_scale, norm=embed_norm),
         **layers,
         final_norm=norm or rms_norm(cfg),
         head=Head(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from calc.architectures.common import layer_kinds, sliding_stack
-from calc.architectures.config import Config
+from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import attention, decoder, gated_mlp, rms_norm
 from calc.spec import Attention, Mlp, ModelSpec
 
@@ -13,22 +15,29 @@ def spec(cfg: Config) -> ModelSpec:
     return windowed(cfg, attention(cfg, kv_absent=32, qkv_bias=True), gated_mlp(cfg))
 
 
-def windowed(cfg: Config, mixer: Attention, channel: Mlp) -> ModelSpec:
-    """Layers that slide from number `max_window_layers` on, if `use_sliding_window` is set."""
+def windowed(
+    cfg: Config, mixer: Attention, channel: Mlp, *, first: int = 28, eps: float = 1e-6, null: Any = REFUSE
+) -> ModelSpec:
+    """Layers that slide from number `max_window_layers` on, if `use_sliding_window` is set.
+
+    first, eps: what the family takes where that number or the norms' epsilon is absent. null: what the flag as a
+    null means there.
+    """
     n_layers = cfg.layers("num_hidden_layers")
-    window = window_in_use(cfg)
-    first = cfg.count("max_window_layers", absent=28 if window else None)
+    window = window_in_use(cfg, null)
+    first = cfg.count("max_window_layers", absent=first if window else None)
     kinds = layer_kinds(cfg, ["sliding" if window and i >= first else "full" for i in range(n_layers)])
-    layers = sliding_stack(kinds, mixer, window, channel=channel, norm=rms_norm(cfg))
-    return decoder(cfg, layers, max_seq_len=32768)
+    norm = rms_norm(cfg, eps)
+    layers = sliding_stack(kinds, mixer, window, channel=channel, norm=norm)
+    return decoder(cfg, layers, max_seq_len=32768, norm=norm)
 
 
-def window_in_use(cfg: Config) -> int | None:
+def window_in_use(cfg: Config, null: Any = REFUSE) -> int | None:
     """`sliding_window`, 4096 where it is absent, if `use_sliding_window` is set.
 
     Without the flag the number has no meaning; the configs then hold any, 0 and null included.
     """
-    if not cfg.flag("use_sliding_window", absent=False):
+    if not cfg.flag("use_sliding_window", absent=False, null=null):
         cfg.count("sliding_window", absent=None, null=None)
         return None
     return cfg.size("sliding_window", absent=4096, null=None)

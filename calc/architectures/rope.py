@@ -29,16 +29,21 @@ def rope(
     interleaved: bool = False,
     theta_key: str = "rope_theta",
     scaled: bool = True,
+    sections: bool = False,
+    default: dict[str, Any] | None = None,
 ) -> Rope:
     """How rotary positions turn; nothing of it changes a cost.
 
     theta, fraction: what the family takes where theta_key or partial_rotary_factor is absent.
     layers: the word of transformers' layer_types whose entry is meant, where `rope_parameters` has one for each.
     theta_key, scaled: the older key of these layers' theta, and whether the older `rope_scaling` is theirs too.
+    sections: whether `mrope` is a word for angles as usual, of which a picture's time, row and column have a section
+        each (Qwen2-VL).
+    default: the `rope_parameters` of a family that has some where the config has none.
     """
     theta = cfg.number(theta_key, absent=theta, null=theta)
     fraction = cfg.number("partial_rotary_factor", absent=fraction, null=fraction)
-    section = _section(cfg, layers, scaled)
+    section = _section(cfg, layers, scaled, default)
     if section is None:
         return Rope(theta=theta, fraction=fraction, interleaved=interleaved)
     return Rope(
@@ -46,14 +51,20 @@ def rope(
         fraction=section.number("partial_rotary_factor", absent=fraction, null=fraction),
         interleaved=interleaved,
         proportional=_proportional(section),
-        scaling=_scaling(cfg, section),
+        scaling=_scaling(cfg, section, ("default", "proportional", None, *(("mrope",) if sections else ()))),
     )
 
 
-def _section(cfg: Config, layers: str | None, scaled: bool) -> Config | None:
+def rope_section(cfg: Config, default: dict[str, Any] | None = None) -> Config:
+    """The keys of the rotary positions of all layers, the config's or else `default`; none where neither has any."""
+    return _section(cfg, None, True, default) or Config({}, f"{cfg.where}rope_parameters.")
+
+
+def _section(cfg: Config, layers: str | None, scaled: bool, default: dict[str, Any] | None) -> Config | None:
     section = cfg.section("rope_parameters", absent=None, null=None)
     if section is None:
-        return cfg.section("rope_scaling", absent=None, null=None) if scaled else None
+        section = cfg.section("rope_scaling", absent=None, null=None) if scaled else None
+        return Config(default, f"{cfg.where}rope_parameters.") if section is None and default else section
     if layers is not None:
         return section.section(layers)
     if nested := sorted(key for key, value in section.raw.items() if isinstance(value, dict)):
@@ -68,9 +79,10 @@ def _proportional(section: Config) -> bool:
     return True
 
 
-def _scaling(cfg: Config, section: Config) -> RopeScaling | None:
+def _scaling(cfg: Config, section: Config, unscaled: tuple[str | None, ...]) -> RopeScaling | None:
+    """unscaled: the words for angles that nothing stretches."""
     word: Any = section.raw.get("rope_type", section.raw.get("type", "default"))
-    if word in ("default", "proportional", None):
+    if word in unscaled:
         return None
     kind = KINDS.get(word, "other") if isinstance(word, str) else "other"
     if kind == "other":

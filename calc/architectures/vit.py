@@ -21,10 +21,13 @@ def spec(cfg: Config) -> ModelSpec:
     return encoder(cfg, pictures(cfg, n_special=1), heads)
 
 
-def pictures(cfg: Config, n_special: int) -> Patches:
-    """Square or oblong patches, and positions for all vectors of a picture of image_size."""
+def pictures(cfg: Config, n_special: int, patch_size: int = 16) -> Patches:
+    """Square or oblong patches, and positions for all vectors of a picture of image_size.
+
+    patch_size: what the family takes where the key is absent.
+    """
     height, width = sides(cfg, "image_size", absent=224)
-    patch_height, patch_width = sides(cfg, "patch_size", absent=16)
+    patch_height, patch_width = sides(cfg, "patch_size", absent=patch_size)
     return Patches(
         height=height,
         width=width,

@@ -10,6 +10,7 @@ from calc.blocks.delta_net import delta_net
 from calc.blocks.detection import queries, resnet
 from calc.blocks.embedding import tokens
 from calc.blocks.frames import frames
+from calc.blocks.gated_convolution import gated_convolution
 from calc.blocks.latent import mla
 from calc.blocks.linear_attention import linear_attention
 from calc.blocks.mlp import mlp
@@ -27,6 +28,7 @@ from calc.spec import (
     Embedding,
     Features,
     Frames,
+    GatedConvolution,
     LinearAttention,
     Mamba,
     Mamba2,
@@ -44,6 +46,7 @@ MIXERS: dict[type[Node], Callable[..., Part]] = {
     Attention: attention,
     LinearAttention: linear_attention,
     DeltaNet: delta_net,
+    GatedConvolution: gated_convolution,
     Mamba: mamba,
     Mamba2: mamba2,
     Mla: mla,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from calc.blocks.conformer import distance_scores
 from calc.blocks.core import matrix, scores, softcap, softmax, values
 from calc.blocks.linear import linear, mapped, norm
@@ -19,6 +21,9 @@ def attention(spec: Attention, d_model: Size, load: Load) -> Part:
     FLOPs of scores and values: 2 * batch * n_heads * d_head * pairs each (Vaswani et al. 2017, section 3.2.1).
     """
     heads, kv_heads, d_head, d_value = head_sizes(spec, d_model)
+    if spec.squares is not None:
+        # Each square is a sequence of its own.
+        load = replace(load, batch=load.batch * exact_div(load.seq, spec.squares**2), seq=spec.squares**2)
     tokens = load.tokens
     pairs = load.batch * heads * load.twice_pairs(spec.window, spec.causal, spec.chunked)
     queries = heads * (d_head + d_value) if spec.gate else heads * d_head
@@ -99,23 +104,27 @@ def _between(
     return [*body, softmax(shape, sinks, bias=bias, fresh=fresh)]
 
 
-def cross_attention(spec: Attention, d_model: Size, d_source: Size, load: Load, source: Size) -> Part:
+def cross_attention(
+    spec: Attention, d_model: Size, d_source: Size, load: Load, source: Size, *, keeps: bool = True
+) -> Part:
     """Attention of the new tokens over `source` vectors of width d_source for each sequence, an encoder's result.
 
-    Decoding finds the source's keys and values in the cache, so their projections do not run.
+    Decoding finds the source's keys and values in the cache, so their projections do not run. keeps: whether later
+    tokens come to read them there.
     """
     heads, kv_heads, d_head, d_value = head_sizes(spec, d_model)
     read = 0 if load.decode else load.batch * source
     pairs = 2 * load.tokens * source * heads
     k_bias = spec.qkv_bias if spec.k_bias is None else spec.k_bias
-    cache = Cache(fixed=source * kv_heads * (d_head + d_value), heads=kv_heads)
+    kept = d_head + d_value if keeps else 0
+    cache = Cache(fixed=source * kv_heads * kept, heads=kv_heads) if keeps else None
     shape = Attend(load.batch * kv_heads, quotient(heads, kv_heads), load.seq, source, d_head, d_value, causal=False)
     cached = source if load.decode else 0
     body = (
         linear("q_proj", load.tokens, d_model, heads * d_head, "attention", bias=spec.qkv_bias),
         linear("k_proj", read, d_source, kv_heads * d_head, "attention", bias=k_bias),
         linear("v_proj", read, d_source, kv_heads * d_value, "attention", bias=spec.qkv_bias),
-        scores(shape, pairs * d_head, cached, cache, d_head + d_value),
+        scores(shape, pairs * d_head, cached, cache, kept),
         softmax(shape),
         values(shape, pairs * d_value, cached),
         linear("o_proj", load.tokens, heads * d_value, d_model, "attention", bias=spec.out_bias),

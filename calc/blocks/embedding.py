@@ -24,7 +24,7 @@ def tokens(spec: Embedding, vocab_size: Size, d_model: Size, load: Load) -> tupl
         body.append(project)
         width = d_model
     if spec.n_positions is not None:
-        rows = Weight("position.weight", (spec.n_positions, width), "positional")
+        rows = Weight("position.weight", (spec.n_positions, width), "positional", spec.trained_positions)
         body.append(gather("position", "positional", (rows,), load.seq, width, feeds=True))
         body.append(added("position_add", "positional", load.tokens, width, load.seq * width))
     if spec.sinusoidal:
@@ -49,7 +49,7 @@ def head(spec: Head, embed: Embedding, vocab_size: Size, d_model: Size, load: Lo
     rows = vocab_size if spec.n_logits is None else spec.n_logits
     body: list[Op] = []
     if spec.transform is not None:
-        body.append(linear("transform", load.tokens, d_model, width, "lm_head", bias=True))
+        body.append(linear("transform", load.tokens, d_model, width, "lm_head", bias=spec.transform_bias))
         one = load.tokens * width
         body.append(elementwise("activation", "lm_head", spec.activation, one, one, to_chain=one))
         body.append(norm("transform_norm", spec.transform, (width,), load.tokens))

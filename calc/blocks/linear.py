@@ -83,6 +83,12 @@ def elementwise(
     return Op(name, "elementwise", component, weights=weights, function=function, moves=lambda: moves)
 
 
+def block_scale(name: str, width: Size, rows: Size) -> Op:
+    """Vectors [rows, width] times a learned one, value by value (LayerScale). No matrix work."""
+    one, weight = rows * width, Weight(f"{name}.weight", (width,), "other")
+    return elementwise(name, "other", "scale", one, one, weights=(weight,), to_chain=one)
+
+
 def mapped(
     name: str,
     component: Component,

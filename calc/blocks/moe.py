@@ -81,7 +81,8 @@ def _router(spec: Moe, d_model: Size, tokens: Size) -> list[Op]:
     """The product that scores every expert, and the scales around it where there are any."""
     scores = linear("router", tokens, d_model, spec.n_experts, "router", bias=spec.router_bias)
     chosen = tokens * spec.top_k
-    route = elementwise("route", "router", "route", tokens * spec.n_experts, 2 * chosen)
+    frozen = (Weight("correction", (spec.n_experts,), "router", trainable=False),) if spec.frozen_correction else ()
+    route = elementwise("route", "router", "route", tokens * spec.n_experts, 2 * chosen, weights=frozen)
     if not spec.scaled_router:
         return [scores, route]
     scale = Weight("router_scale", (d_model,), "router")

@@ -44,6 +44,8 @@ def patches(spec: Patches, vocab_size: Size, d_model: Size, load: Load) -> tuple
         special = Weight("special.weight", (spec.n_special, d_model), "embedding")
         body.append(gather("special", "embedding", (special,), load.batch * spec.n_special, d_model))
         body.append(elementwise("concat", "embedding", "copy", vectors * d_model, vectors * d_model, from_chain=0))
+    if spec.mask_vector:
+        body.append(gather("mask", "embedding", (Weight("mask.weight", (d_model,), "embedding"),), 0, d_model))
     if spec.n_positions is not None:
         tables = () if spec.position_tables == 1 else (spec.position_tables,)
         rows_of = Weight("position.weight", (*tables, spec.n_positions, d_model), "positional")

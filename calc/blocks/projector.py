@@ -40,7 +40,7 @@ def projector(
     if spec.norm is not None:
         body.append(norm("norm", spec.norm, (width,), load.batch * given))
     for i, layer in enumerate(spec.layers):
-        if i:
+        if i and layer.activated:
             one = load.batch * given * width
             body.append(elementwise(f"activation_{i}", "other", spec.activation, one, one))
         d_out = d_reader if i == len(spec.layers) - 1 else width if layer.d_out is None else layer.d_out

@@ -183,3 +183,5 @@ def _normed_one(tape: Tape, name: str, spec: QkNorm, x: Tensor, tokens: Size, n:
 def _check(spec: Attention) -> None:
     if spec.position == "rope" and spec.rope.plane is not None:
         raise Refused("model", "attention of which it is known what is kept", "positions in a plane")
+    if spec.squares is not None:
+        raise Refused("model", "attention of which it is known what is kept", "squares of patches")

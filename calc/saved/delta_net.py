@@ -26,6 +26,7 @@ def delta_net(tape: Tape, spec: DeltaNet, d_model: Size, x: Tensor, load: Load) 
         fading = negative_exponential(tape, heads)
         decay = spread(tape, tape.reads_input(tape.like(a, dtype="fp32")), fading, tokens * heads)
         q, rate = tape.like(q), tape.reads_result(tape.like(b, dtype="fp32"))
+        rate = tape.like(rate) if spec.double_rate else rate
         with tape.region("attention", q, k, v, decay, rate):
             y = _rule(tape, spec, load, (mixed.grad, decay.grad, rate.grad))
     # Of whole chunks, a view of as many tokens as there are.

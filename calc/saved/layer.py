@@ -8,6 +8,7 @@ from calc.errors import Refused
 from calc.load import Load
 from calc.saved.attention import attention, cross_attention
 from calc.saved.delta_net import delta_net
+from calc.saved.gated_convolution import gated_convolution
 from calc.saved.latent import latent_attention
 from calc.saved.linear_attention import linear_attention
 from calc.saved.mlp import mlp
@@ -18,12 +19,13 @@ from calc.saved.sounds import convolution_module
 from calc.saved.state_space import mamba, mamba2
 from calc.saved.tape import Tape, Tensor
 from calc.sizes import Size
-from calc.spec import Attention, DeltaNet, LayerGroup, LinearAttention, Mamba, Mamba2, Mla, Mlp, Moe
+from calc.spec import Attention, DeltaNet, GatedConvolution, LayerGroup, LinearAttention, Mamba, Mamba2, Mla, Mlp, Moe
 
 MIXERS = {
     Attention: attention,
     Mla: latent_attention,
     DeltaNet: delta_net,
+    GatedConvolution: gated_convolution,
     LinearAttention: linear_attention,
     Mamba: mamba,
     Mamba2: mamba2,
@@ -78,6 +80,9 @@ def layer(
         tape.residual = x
         before = placement in ("pre", "sandwich") and (group.first_norm or i > 0)
         out = run(name, normed(f"{name}_norm", x) if before else x)
+        if group.block_scale:
+            with tape.at(f"{name}_scale"):
+                out = tape.weighed(out)
         if placement in ("output", "sandwich"):
             out = normed(f"{name}_post_norm", out)
         x = tape.like(x, out)

@@ -180,8 +180,11 @@ def _tokens(tape: Tape, spec: Embedding, stack: Stack, load: Load) -> Tensor:
     x = tape.gather("token", tokens, tokens * width)
     if spec.d_embed is not None and spec.project == "tokens":
         x, width = tape.linear("project_in", x, tokens, width, stack.d_model), stack.d_model
-    if spec.n_positions is not None:
+    if spec.n_positions is not None and spec.trained_positions:
         x = tape.like(x, tape.gather("position", load.seq, load.seq * width))
+    elif spec.n_positions is not None:
+        # Sinusoids that are kept as a table, as wide as all weights.
+        x = tape.like(x, Tensor(load.seq * width, tape.settings.stream, False, "none"))
     if spec.n_token_types is not None:
         x = tape.like(x, tape.gather("token_type", tokens, tokens * width))
     if spec.norm is not None:

@@ -11,9 +11,10 @@ def norm(tape: Tape, name: str, spec: Norm, x: Tensor, vectors: Size, heads: Siz
     """A norm of `vectors` vectors, whose elements are x's. heads: how many have a weight of their own.
 
     LayerNorm is one kernel: it keeps its input, and mean and deviation of every vector; a weight of several vectors is
-    multiplied behind it, and keeps what it multiplies. RMSNorm is written out in fp32 (transformers' LlamaRMSNorm): it
-    keeps its input in fp32, every vector's factor, and what the weight multiplies, in the stream's format, or in fp32
-    where one plus the weight does (Gemma), and then that too. Fused, it keeps its input and the factors.
+    multiplied behind it, and keeps what it multiplies; one plus the weight is a tensor of its own, kept too. RMSNorm is
+    written out in fp32 (transformers' LlamaRMSNorm): it keeps its input in fp32, every vector's factor, and what the
+    weight multiplies, in the stream's format, or in fp32 where one plus the weight does (Gemma), and then that too.
+    Fused, it keeps its input and the factors.
     """
     s = tape.settings
     with tape.at(name), tape.region("norm", x):
@@ -51,4 +52,7 @@ def _kernel(tape: Tape, spec: Norm, x: Tensor, vectors: Size, *, affine: bool) -
         own = "fp32" if s.device == "cuda" or (s.autocast and affine) else y.dtype
         for role in ("deviation", "mean")[: 2 if spec.kind == "layernorm" else 1]:
             tape.keep(Tensor(vectors, own, False, x.split), role)
+        if spec.unit_offset and affine and not s.fused:
+            dtype = "fp32" if s.autocast else y.dtype
+            tape.keep(Tensor(exact_div(x.elements, vectors), dtype, False, "none"), "weight plus one")
     return Tensor(y.elements, y.dtype, y.grad or trains, y.split)

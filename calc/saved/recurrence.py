@@ -8,23 +8,29 @@ from calc.saved.tape import Tape, Tensor
 from calc.sizes import Size
 
 
-def short_convolution(tape: Tape, x: Tensor, channels: Size, taps: Size, load: Load) -> Tensor:
-    """SiLU of a filter for each channel over [batch, seq, channels].
+def short_convolution(
+    tape: Tape, x: Tensor, channels: Size, taps: Size, load: Load, *, activated: bool = True
+) -> Tensor:
+    """SiLU of a filter for each channel over [batch, seq, channels]; not activated: that filter's result.
 
     It keeps what it reads, and under autocast the filters' cast; SiLU what comes out, the overhang of taps - 1 tokens
     included, which is cut off as a view.
     """
     s = tape.settings
     grad = x.grad or not s.frozen
+    overhanging = Tensor(load.batch * channels * (load.seq + taps - 1), s.dtype, grad, "tensor")
+    part = overhanging.part(load.tokens * channels)
+    out = Tensor(load.tokens * channels, s.dtype, grad, "tensor") if activated else part
     with tape.at("conv"):
         if not grad:
-            return Tensor(load.tokens * channels, s.dtype, False, "tensor")
+            return out
         tape.keep(tape.cast(x, s.dtype) if s.autocast else x, "input")
         if s.autocast:
             tape.keep(Tensor(channels * taps, s.dtype, False, "none"), "cast weight")
-        with tape.region("activation", x):
-            tape.keep(Tensor(load.batch * channels * (load.seq + taps - 1), s.dtype, True, "tensor"), "overhanging")
-    return Tensor(load.tokens * channels, s.dtype, True, "tensor")
+        if activated:
+            with tape.region("activation", x):
+                tape.keep(overhanging, "overhanging")
+    return out
 
 
 def spread(tape: Tape, a: Tensor, b: Tensor, elements: Size) -> Tensor:

@@ -13,6 +13,7 @@ from calc.spec.delta_net import DeltaNet
 from calc.spec.detection import Queries, ResNet
 from calc.spec.fields import Node
 from calc.spec.fronts import Embedding
+from calc.spec.gated_convolution import GatedConvolution
 from calc.spec.heads import Head, Projection
 from calc.spec.latent import Indexer, Mla
 from calc.spec.layers import LayerGroup, Mtp, Placement
@@ -20,6 +21,7 @@ from calc.spec.linear_attention import LinearAttention
 from calc.spec.model import Adapter, ModelSpec, Stack, Tower
 from calc.spec.patches import Patches
 from calc.spec.per_layer import PerLayerInputs
+from calc.spec.pooling import AttentionPool
 from calc.spec.positions import Buckets, Shaw
 from calc.spec.projector import Dense, Projector
 from calc.spec.residual import Residual
@@ -34,6 +36,7 @@ __all__ = [
     "Activation",
     "Adapter",
     "Attention",
+    "AttentionPool",
     "Bottleneck",
     "Buckets",
     "CompressedAttention",
@@ -49,6 +52,7 @@ __all__ = [
     "Features",
     "Frames",
     "GateClamp",
+    "GatedConvolution",
     "Head",
     "Indexer",
     "LayerGroup",

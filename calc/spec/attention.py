@@ -46,13 +46,15 @@ class QkNorm(Node):
 
 
 class Temperature(Node):
-    """Queries grow with their position p: times 1 + by * ln(1 + floor((p + 1) / every)) (Llama 4).
+    """Queries grow with their position p: times 1 + by * ln(1 + floor((p + start) / every)).
 
     Nakanishi 2025 (arXiv:2501.19399), as in transformers 5.23, models/llama4/modeling_llama4.py.
+    start: the number of the first position, 1 in Llama 4 and 0 in Ministral 3.
     """
 
     every: float = Field(default=8192.0, gt=0)
     by: float = 0.1
+    start: int = Field(default=1, ge=0, le=1)
 
 
 class Attention(Node):
@@ -80,7 +82,8 @@ class Attention(Node):
     alibi_scaled: ALiBi's numbers are multiplied with the scale as well (Falcon).
     clip: queries, keys and values are cut to [-clip, clip], behind their norm and before they turn (OLMo, DBRX).
     value_scale: what values are multiplied with (MiMo-V2). masked_window: a window that hides tokens and saves nothing:
-        all pairs are multiplied and all tokens cached (GPT-Neo).
+        all pairs are multiplied and all tokens cached (GPT-Neo). squares: the patches of a picture see those of their
+        own square of so many patches a side, and no others are multiplied (Qwen2.5-VL).
     """
 
     kind: Literal["attention"] = "attention"
@@ -113,6 +116,7 @@ class Attention(Node):
     value_scale: float = 1.0
     masked_window: int | None = Field(default=None, gt=0)
     softmax: Literal["fp32", "model"] = "fp32"
+    squares: int | None = Field(default=None, gt=0, le=2**16)
 
     @model_validator(mode="after")
     def _groups(self) -> Self:
@@ -137,6 +141,8 @@ class Attention(Node):
             raise Refused("rope.inputs", "false with fused projections, which read values too", True)
         if self.position == "transformer-xl" and (self.causal or self.window is not None):
             raise Refused("position", "another kind where not all tokens see one another", self.position)
+        if self.squares is not None and (self.causal or self.window is not None):
+            raise Refused("squares", "null where not all vectors of a square see one another", self.squares)
         if self.chunked and self.window is None:
             raise Refused("window", "the length of a chunk", None)
         return self

@@ -79,6 +79,7 @@ class Moe(Node):
     arXiv:2409.12136, as it runs without training). renormalize: the top_k weights of a token are divided by their sum.
     scale: what the routed experts' sum is multiplied with. groups: as in ExpertGroups. correction: a number for each
     expert is added to the scores to choose by, not to weigh by (DeepSeek-V3, section 2.1.2); a buffer, no parameter.
+    frozen_correction: it is a parameter that no gradient reaches, and is counted as one (ERNIE 4.5).
     by_token: a table, a buffer too, says which experts each token of the vocabulary visits; scores only weigh them (the
     first layers of DeepSeek-V4; Roller et al. 2021, arXiv:2106.04426).
     """
@@ -105,6 +106,7 @@ class Moe(Node):
     scale: float = 1.0
     groups: ExpertGroups | None = None
     correction: bool = False
+    frozen_correction: bool = False
     by_token: bool = False
 
     @model_validator(mode="after")
@@ -115,6 +117,8 @@ class Moe(Node):
             raise Refused("groups", f"a divisor of n_experts = {self.n_experts}, and fewer chosen", self.groups.count)
         if self.by_token and (self.groups is not None or self.correction or self.scoring == "sparsemixer"):
             raise Refused("by_token", "false where scores choose (groups, correction, sparsemixer)", True)
+        if self.frozen_correction and not self.correction:
+            raise Refused("frozen_correction", "false without a correction", True)
         if self.scoring == "sparsemixer" and self.top_k != 2:
             raise Refused("top_k", "2 beside sparsemixer, which picks a first and a second expert", self.top_k)
         if self.shared_gate and self.d_shared is None:

@@ -14,8 +14,8 @@ class Embedding(Node):
 
     d_embed: width of the table, projected to d_model by a matrix where it differs; None means d_model (OPT-350m: 512).
     project: what is projected, the tokens alone (OPT) or their sum with positions after its norm (ALBERT, ELECTRA).
-    n_positions: rows of a learned position table; None where there is none. sinusoidal: fixed positions are added.
-    sinusoid: what order these have, see `Sinusoid`.
+    n_positions, trained_positions: rows of a position table, None where there is none, and whether it is learned; one
+        that is not holds sinusoids. sinusoidal: fixed positions are added. sinusoid: their order, see `Sinusoid`.
     n_token_types: rows of a segment table (BERT). norm: on the embedded tokens (BLOOM, BERT).
     shared: the tokens are looked up in the main stack's table (T5's encoder).
     scale: what the looked-up vectors are multiplied with (Gemma: sqrt(d_model)). position_offset: rows of the position
@@ -27,6 +27,7 @@ class Embedding(Node):
     project: Literal["tokens", "sum"] = "tokens"
     project_bias: bool = False
     n_positions: Dim | None = None
+    trained_positions: bool = True
     n_token_types: Dim | None = None
     sinusoidal: bool = False
     sinusoid: Sinusoid = "alternating"

@@ -19,6 +19,7 @@ class Head(Node):
     transform: a dense layer of the table's width, `activation` and this norm come first (BERT's masked-token head).
     wide_loss: the loss is computed in fp32 whatever the logits are in (in transformers not that of masked tokens, nor
     that of encoder-decoders).
+    transform_bias: whether that layer has one (ModernBERT's has none).
     scale: what the logits are multiplied with (Granite, Command R). softcap: then they pass c * tanh(x / c) (Gemma 2).
     """
 
@@ -26,6 +27,7 @@ class Head(Node):
     bias: bool = False
     n_logits: Dim | None = None
     transform: Norm | None = None
+    transform_bias: bool = True
     activation: Activation = "gelu"
     scale: float = 1.0
     softcap: float | None = Field(default=None, gt=0)

@@ -13,6 +13,7 @@ from calc.spec.compressed import CompressedAttention
 from calc.spec.conformer import ConvolutionModule
 from calc.spec.delta_net import DeltaNet
 from calc.spec.fields import Count, Node
+from calc.spec.gated_convolution import GatedConvolution
 from calc.spec.latent import Mla
 from calc.spec.linear_attention import LinearAttention
 from calc.spec.residual import Residual
@@ -43,6 +44,7 @@ Mixer = Annotated[
     | Annotated[Mla, Tag("mla")]
     | Annotated[CompressedAttention, Tag("compressed_attention")]
     | Annotated[DeltaNet, Tag("delta_net")]
+    | Annotated[GatedConvolution, Tag("gated_convolution")]
     | Annotated[Mamba, Tag("mamba")]
     | Annotated[Mamba2, Tag("mamba2")],
     kind_or("attention"),
@@ -65,6 +67,8 @@ class LayerGroup(Node):
     that began with Llama drop nothing there). outer_dropout: what of it stands outside the layers, on the embedding's
     result, on that and the final norm's (`both`: T5), or nothing (OPT).
     out_scale: what leaves the layer is multiplied with one number, a buffer and no parameter (Gemma 4).
+    block_scale: what each block gives is multiplied, value by value, with a learned vector before it is added
+    (LayerScale: Touvron et al. 2021, arXiv:2103.17239, equation 5).
     first_norm: False where the first block reads its input as it is (the first layer of FT-Transformer, before which
     nothing has been added up).
     """
@@ -79,6 +83,7 @@ class LayerGroup(Node):
     convolution: ConvolutionModule | None = None
     out_norm: bool = False
     out_scale: bool = False
+    block_scale: bool = False
     first_norm: bool = True
     norm: Norm = Norm()
     placement: Placement = "pre"
@@ -114,6 +119,8 @@ class LayerGroup(Node):
             raise Refused("placement", "pre or post, in a layer with further blocks", self.placement)
         if self.residual is not None and self.placement != "pre":
             raise Refused("residual", "none, unless norms stand before the blocks", "kept and added parts")
+        if self.block_scale and (self.placement != "pre" or self.macaron):
+            raise Refused("block_scale", "false, unless norms stand before the blocks, of which each is one", True)
         if not self.first_norm and self.placement != "pre":
             raise Refused("first_norm", "true, unless norms stand before the blocks", False)
         if self.macaron and self.channel is None:

@@ -23,6 +23,7 @@ from calc.spec.latent import Mla
 from calc.spec.layers import LayerGroup, Mtp, kind_or
 from calc.spec.patches import Patches
 from calc.spec.per_layer import PerLayerInputs
+from calc.spec.pooling import AttentionPool
 from calc.spec.positions import Buckets
 from calc.spec.projector import Projector
 from calc.spec.streams import StreamMixing
@@ -107,6 +108,13 @@ class Stack(Node):
             raise Refused("d_head", "a multiple of 4, for rotary positions along both axes", d_head)
 
     @model_validator(mode="after")
+    def _in_squares(self) -> Self:
+        front = self.embedding
+        if any(m.squares for m in self._mixers()) and (not isinstance(front, Patches) or front.n_special):
+            raise Refused("squares", "null, unless the stack reads pictures in patches and nothing else", front.kind)
+        return self
+
+    @model_validator(mode="after")
     def _one_relative_table(self) -> Self:
         kinds = {(m.buckets, m.n_heads) for m in self._mixers() if m.buckets is not None and m.buckets.shared}
         if len(kinds) > 1:
@@ -163,17 +171,25 @@ class Stack(Node):
 class Tower(Stack):
     """A stack beside the main one: the encoder that a decoder reads, or the vision tower of a language model.
 
-    projectors: what brings the tower's vectors to the width of the stack that reads them. clipped: dense layers within
-    the layers clamp what they read and give to bounds that were measured elsewhere and are no parameters (Gemma 4).
+    pool: what makes one vector of all (SigLIP). projectors: what brings the tower's vectors to the width of the stack
+    that reads them. clipped: dense layers within the layers clamp what they read and give to bounds that were measured
+    elsewhere and are no parameters (Gemma 4).
     among_tokens: how the main stack takes a picture's vectors among its tokens: like other `tokens`; `together`, where
     those of one picture see one another ahead too (Gemma 3); `in-plane`, where its rotary positions follow their rows
     and columns (Qwen3-VL). No count depends on it.
     """
 
     name: Literal["encoder", "vision"]
+    pool: AttentionPool | None = None
     projectors: tuple[Projector, ...] = ()
     clipped: bool = False
     among_tokens: Literal["tokens", "together", "in-plane"] = "tokens"
+
+    @model_validator(mode="after")
+    def _pools_alone(self) -> Self:
+        if self.pool is not None and (self.name != "vision" or self.projectors or self.heads):
+            raise Refused("pool", "none, but behind a vision tower without projectors and heads", self.name)
+        return self
 
     def group(self, outer: str) -> str:
         """The name of the tower, which tells its sizes from the main stack's."""

@@ -21,6 +21,7 @@ class Patches(Node):
     (class, distillation, registers). n_positions: rows of a learned position table, None where there is none; at
     another picture size it is interpolated, so its rows are a size of their own.
     position_tables: how many tables of that length there are (one each for row and column: 2).
+    mask_vector: a learned vector takes the place of masked patches in pre-training, and otherwise none (DINOv2).
     norm: on the sum, before the layers (CLIP). special_last: the learned vectors stand behind the patches (Llama 4).
     resize: how the position table is carried over to another size of picture; `bilinear-corners` lets the outermost
         patches of both grids coincide (Qwen3-VL). centered: pixels from 0 to 1 are stretched to run from -1 to 1 first.
@@ -38,6 +39,7 @@ class Patches(Node):
     bias: bool = True
     n_special: int = Field(default=0, ge=0, le=2**16)
     special_last: bool = False
+    mask_vector: bool = False
     n_positions: Dim | None = None
     position_tables: int = Field(default=1, gt=0, le=2)
     resize: Literal["bicubic", "bilinear-corners"] = "bicubic"

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from calc.spec.fields import Dim, Node
 
-Sinusoid = Literal["alternating", "halves"]
+Sinusoid = Literal["alternating", "apart", "halves"]
 """Fixed positions: sines in even places and cosines in odd ones, wavelengths 2 pi * 10,000^(2i / width) (Vaswani et al.
-2017, section 3.5); or all sines before all cosines and 10,000^(i / (width / 2 - 1)), which ends at 10,000 itself
-(Tensor2Tensor's code, which fairseq and Whisper follow)."""
+2017, section 3.5); the same with all sines before all cosines (Marian); or so with 10,000^(i / (width / 2 - 1)), which
+ends at 10,000 itself (Tensor2Tensor's code, which fairseq and Whisper follow)."""
 
 
 class Buckets(Node):

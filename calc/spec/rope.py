@@ -58,13 +58,15 @@ class Plane(Node):
 
     first: the axis that turns the first pairs. by_turns: the axes' pairs alternate (Kimi-VL). apart: each axis turns a
     half of the head of its own, whose values pair among themselves (Gemma 4). start: the number of the first row and of
-    the first column. Learned vectors beside the patches do not turn.
+    the first column. staggered: the angles of the second axis lie half way between those of the first, and are not the
+    same (Pixtral). Learned vectors beside the patches do not turn.
     """
 
     first: Literal["row", "column"] = "row"
     by_turns: bool = False
     apart: bool = False
     start: int = Field(default=0, ge=0, le=2**16)
+    staggered: bool = False
 
 
 class Rope(Node):
@@ -77,6 +79,7 @@ class Rope(Node):
     plane: angles follow a patch's row and column in its picture; None: they follow a token's place in its sequence.
     proportional: angles are spaced as if the whole head turned, and value i pairs with the one half a head behind it;
         pairs past `fraction` of them stand still (Gemma 4).
+    backwards: pairs turn the other way round (nanochat).
     """
 
     theta: float = Field(default=10_000.0, gt=0)
@@ -86,3 +89,10 @@ class Rope(Node):
     scaling: RopeScaling | None = None
     inputs: bool = False
     plane: Plane | None = None
+    backwards: bool = False
+
+    @model_validator(mode="after")
+    def _forwards_in_a_plane(self) -> Self:
+        if self.backwards and self.plane is not None:
+            raise Refused("backwards", "false where patches turn by row and column", True)
+        return self

@@ -13,6 +13,7 @@ from calc.spec import (
     Embedding,
     Features,
     Frames,
+    GatedConvolution,
     LinearAttention,
     Mamba,
     Mamba2,
@@ -31,6 +32,7 @@ from reference_models.blocks.delta_net import GatedDeltaNet
 from reference_models.blocks.detection import ObjectQueries, PictureMap
 from reference_models.blocks.embedding import TokenEmbedding
 from reference_models.blocks.frames import FrameEmbedding
+from reference_models.blocks.gated_convolution import GatedConvolutionMixer
 from reference_models.blocks.latent import LatentAttention
 from reference_models.blocks.linear_attention import KernelAttention
 from reference_models.blocks.mamba import MambaMixer
@@ -46,6 +48,7 @@ MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
     CompressedAttention: CompressedSparseAttention,
     LinearAttention: KernelAttention,
     DeltaNet: GatedDeltaNet,
+    GatedConvolution: GatedConvolutionMixer,
     Mamba: MambaMixer,
     Mamba2: Mamba2Mixer,
     Mla: LatentAttention,

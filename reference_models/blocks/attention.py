@@ -21,8 +21,7 @@ FIELDS = (
     *("n_heads", "n_kv_heads", "d_head", "d_value", "causal", "window", "chunked", "position", "rope", "scale"),
     *("qkv_bias", "k_bias", "out_bias", "fused", "gate", "kv", "qk_norm", "v_norm", "softcap", "sinks"),
     *("buckets", "shaw", "by_depth", "temperature", "alibi_scaled", "clip", "value_scale"),
-    "masked_window",
-    "softmax",
+    *("masked_window", "softmax", "squares"),
 )
 """Fields of the spec that are computed here."""
 
@@ -120,6 +119,8 @@ class SelfAttention(nn.Module):
             k, v, mask = self.prefix(k, v, mask)
         if spec.position == "transformer-xl":
             q, extra["distances"] = distance_scores(self, q, step)
+        if spec.squares is not None:
+            q, k, v = (in_squares(each, spec.squares, step.grid) for each in (q, k, v))
         values = attend(
             spec,
             q,
@@ -132,6 +133,8 @@ class SelfAttention(nn.Module):
             sinks=self.sinks if spec.sinks else None,
             **extra,
         )
+        if spec.squares is not None:
+            values = out_of_squares(values, spec.squares, step.grid)
         values = values.transpose(1, 2).flatten(2)
         return self.o_proj(values if gate is None else values * gate.sigmoid())
 
@@ -189,8 +192,27 @@ class SelfAttention(nn.Module):
 
 def temperature(spec: Temperature, queries: Tensor) -> Tensor:
     """[seq, 1]: what the query of each position is multiplied with."""
-    return (1 + spec.by * torch.log1p(torch.floor((queries.float() + 1) / spec.every)))[:, None]
+    return (1 + spec.by * torch.log1p(torch.floor((queries.float() + spec.start) / spec.every)))[:, None]
 
 
 def _qk_norm(spec: QkNorm, heads: int, d_head: int) -> NormLayer:
     return NormLayer(spec.norm, {"head": (d_head,), "heads": (heads, d_head), "all": (heads * d_head,)}[spec.span])
+
+
+def in_squares(x: Tensor, side: int, grid: tuple[int, int] | None) -> Tensor:
+    """x [batch, heads, rows * columns, d] -> [batch * squares, heads, side * side, d], each square a sequence.
+
+    Errors: ValueError for a picture that is not made of whole squares, or where there is none.
+    """
+    if grid is None or grid[0] % side or grid[1] % side:
+        raise ValueError(f"image: expected whole squares of {side} x {side} patches, found {grid}")
+    rows, columns = grid[0] // side, grid[1] // side
+    apart = x.unflatten(2, (rows, side, columns, side)).permute(0, 2, 4, 1, 3, 5, 6)
+    return apart.flatten(4, 5).flatten(0, 2)
+
+
+def out_of_squares(x: Tensor, side: int, grid: tuple[int, int] | None) -> Tensor:
+    """The inverse of `in_squares`."""
+    rows, columns = (0, 0) if grid is None else (grid[0] // side, grid[1] // side)
+    apart = x.unflatten(2, (side, side)).unflatten(0, (-1, rows, columns))
+    return apart.permute(0, 3, 1, 4, 2, 5, 6).flatten(2, 5)

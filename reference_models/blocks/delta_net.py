@@ -15,7 +15,7 @@ from reference_models.cache import Fixed, LayerCache
 from reference_models.step import Step, recomputed
 from reference_models.support import supported
 
-FIELDS = ("n_key_heads", "n_value_heads", "d_key", "d_value", "d_conv", "chunk", "fused", "norm")
+FIELDS = ("n_key_heads", "n_value_heads", "d_key", "d_value", "d_conv", "chunk", "fused", "norm", "double_rate")
 
 
 class GatedDeltaNet(nn.Module):
@@ -59,7 +59,8 @@ class GatedDeltaNet(nn.Module):
         q, k = (_unit(t.float()).transpose(1, 2) for t in (q, k))
         v = v.unflatten(-1, (spec.n_value_heads, -1)).float().transpose(1, 2)
         decay = -self.A_log.float().exp() * F.softplus(a.float() + self.dt_bias.float())
-        arguments = (q * spec.d_key**-0.5, k, v, decay.transpose(1, 2), b.float().sigmoid().transpose(1, 2))
+        rate = 2 * b.float().sigmoid() if spec.double_rate else b.float().sigmoid()
+        arguments = (q * spec.d_key**-0.5, k, v, decay.transpose(1, 2), rate.transpose(1, 2))
         y = self.norm(self._rule(arguments, step, cache).transpose(1, 2).to(x.dtype))
         return self.out_proj((y.float() * F.silu(gate.float())).to(x.dtype).flatten(2))
 

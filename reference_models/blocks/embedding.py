@@ -14,8 +14,9 @@ from reference_models.support import supported
 
 EMBEDDING = (
     *("d_embed", "project", "project_bias", "n_positions", "n_token_types", "sinusoidal", "norm", "shared"),
-    *("scale", "position_offset", "sinusoid"),
+    *("scale", "position_offset", "sinusoid", "trained_positions"),
 )
+HEAD = (*("tied", "bias", "n_logits", "transform", "transform_bias", "activation", "scale", "softcap", "wide_loss"),)
 PROJECTION = (
     "name",
     "d_in",
@@ -50,6 +51,9 @@ class TokenEmbedding(nn.Module):
                 width = d_model
         if spec.n_positions is not None:
             self.position = _table(spec.n_positions, width)
+            if not spec.trained_positions:
+                places = torch.arange(spec.n_positions, device=self.position.weight.device)
+                self.position.weight = nn.Parameter(sinusoidal(places, width, spec.sinusoid), requires_grad=False)
         if spec.n_token_types is not None:
             self.token_type = _table(spec.n_token_types, width)
         if spec.norm is not None:
@@ -83,12 +87,12 @@ class LmHead(nn.Module):
 
     def __init__(self, spec: Head, embed: Embedding, vocab_size: int | None, d_model: int) -> None:
         super().__init__()
-        supported(spec, "tied", "bias", "n_logits", "transform", "activation", "scale", "softcap", "wide_loss")
+        supported(spec, *HEAD)
         self.spec = spec
         width, rows = embed.d_embed or d_model, spec.n_logits or vocab_size or 0
         self.projects = embed.d_embed is not None and spec.transform is None
         if spec.transform is not None:
-            self.transform = nn.Linear(d_model, width)
+            self.transform = nn.Linear(d_model, width, bias=spec.transform_bias)
             self.transform_norm = NormLayer(spec.transform, (width,))
         elif self.projects:
             self.project_out = nn.Linear(d_model, width, bias=False)

@@ -20,7 +20,7 @@ from reference_models.support import supported
 FIELDS = (
     *("n_experts", "top_k", "d_expert", "d_shared", "d_latent", "shared_gate", "gated", "bias", "router_bias"),
     *("activation", "capacity_factor", "scoring", "renormalize", "scale", "scaled_router", "dense_norm"),
-    *("groups", "correction", "clamp", "weigh", "tolerance", "by_token"),
+    *("groups", "correction", "clamp", "weigh", "tolerance", "by_token", "frozen_correction"),
 )
 """Fields of the spec that are computed here."""
 
@@ -53,7 +53,9 @@ class MixtureOfExperts(nn.Module):
         self.router = nn.Linear(d_model, spec.n_experts, bias=spec.router_bias)
         width, expert = spec.d_latent or d_model, _mlp(spec, spec.d_expert)
         self.experts = nn.ModuleList(FeedForward(expert, width) for _ in range(spec.n_experts))
-        if spec.correction:
+        if spec.frozen_correction:
+            self.correction = nn.Parameter(torch.zeros(spec.n_experts), requires_grad=False)
+        elif spec.correction:
             self.register_buffer("correction", torch.zeros(spec.n_experts))
         if spec.d_latent is not None:
             self.latent_down = nn.Linear(d_model, width, bias=False)

@@ -17,6 +17,7 @@ from reference_models.support import supported
 FIELDS = (
     *("height", "width", "patch_height", "patch_width", "stride_height", "stride_width", "channels", "frames", "bias"),
     *("n_special", "special_last", "n_positions", "position_tables", "resize", "centered", "norm"),
+    "mask_vector",
 )
 """Fields of the spec that are computed here."""
 
@@ -42,6 +43,8 @@ class PatchEmbedding(nn.Module):
             self.patch = nn.Conv3d(spec.channels, d_model, across, (spec.frames, *stride), bias=spec.bias)
         if spec.n_special:
             self.special = _Table(spec.n_special, d_model)
+        if spec.mask_vector:
+            self.mask = _Table(d_model)
         if spec.n_positions is not None:
             tables = () if spec.position_tables == 1 else (spec.position_tables,)
             self.position = _Table(*tables, spec.n_positions, d_model)

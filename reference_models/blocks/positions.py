@@ -12,7 +12,7 @@ from calc.spec import Plane, Rope, RopeScaling
 from calc.spec.positions import Sinusoid
 from reference_models.step import Step
 
-BY_TOKEN = ("theta", "fraction", "interleaved", "proportional", "scaling")
+BY_TOKEN = ("theta", "fraction", "interleaved", "proportional", "scaling", "backwards")
 """Fields of Rope that are computed where vectors turn by the place of their token alone."""
 
 
@@ -25,6 +25,8 @@ def sinusoidal(positions: Tensor, width: int, order: Sinusoid = "alternating") -
         return F.pad(torch.cat([angles.sin(), angles.cos()], dim=-1), (0, width % 2))
     exponent = torch.arange(0, width, 2, device=positions.device) / width
     angles = positions[..., None].float() * 10_000.0**-exponent
+    if order == "apart":
+        return torch.cat([angles.sin(), angles.cos()], dim=-1)[..., :width]
     both = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
     return both[..., :width]
 
@@ -42,7 +44,7 @@ def rotation(rope: Rope, d_head: int, positions: Tensor) -> tuple[Tensor, Tensor
     """
     frequencies, factor = rope_frequencies(rope, d_head, positions.device, positions.max() + 1)
     angles = positions[:, None, :, None].float() * frequencies
-    return angles.cos() * factor, angles.sin() * factor
+    return angles.cos() * factor, angles.sin() * (-factor if rope.backwards else factor)
 
 
 def turned_in_plane(x: Tensor, rope: Rope, plane: Plane, places: Tensor | None) -> Tensor:
@@ -55,9 +57,10 @@ def turned_in_plane(x: Tensor, rope: Rope, plane: Plane, places: Tensor | None) 
         raise ValueError("places: expected the row and column of each patch, found none")
     d_head = x.shape[-1]
     share = torch.arange(0, d_head // 2, 2, device=places.device, dtype=torch.float32) / (d_head // 2)
+    shares = torch.stack([share, share + 2 / d_head * plane.staggered])[:, None]
     axes = places if plane.first == "row" else places.flip(0)
     turns = (axes + plane.start).masked_fill(axes < 0, 0).float()
-    angles = turns[..., None] * rope.theta**-share  # [2, n, d_head / 4]
+    angles = turns[..., None] * rope.theta**-shares  # [2, n, d_head / 4]
     angles = (angles.permute(1, 2, 0) if plane.by_turns else angles.permute(1, 0, 2)).flatten(1)
     cos, sin = angles.cos()[None, None], angles.sin()[None, None]
     if not plane.apart:

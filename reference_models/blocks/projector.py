@@ -52,7 +52,7 @@ class Projection(nn.Module):
         x = (x - self.mean) * self.factor if self.spec.standardized else x
         x = x if self.spec.norm is None else self.norm(x)
         for i, layer in enumerate(self.spec.layers):
-            x = self.get_submodule(layer.name)(self.act(x) if i else x)
+            x = self.get_submodule(layer.name)(self.act(x) if i and layer.activated else x)
         return x
 
     def _by_blocks(self, x: Tensor, grid: tuple[int, int] | None) -> Tensor:

@@ -11,10 +11,12 @@ from reference_models.step import Step
 
 
 class ShortConvolution(nn.Conv1d):
-    """One filter of `taps` values for each channel, over a token and those before it, then SiLU. Padding stays zero."""
+    """One filter of `taps` values for each channel, over a token and those before it, then SiLU unless not activated.
+    Padding stays zero."""
 
-    def __init__(self, channels: int, taps: int, *, bias: bool) -> None:
+    def __init__(self, channels: int, taps: int, *, bias: bool, activated: bool = True) -> None:
         super().__init__(channels, channels, taps, groups=channels, bias=bias, padding=taps - 1)
+        self.activated = activated
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         """x [batch, seq, channels] -> the same shape. The cache holds the last inputs, [batch, channels, taps]."""
@@ -27,7 +29,7 @@ class ShortConvolution(nn.Conv1d):
             out = super().forward(inputs)[..., :seq]
         if cache is not None:
             cache.state["conv"] = F.pad(inputs, (max(taps - inputs.shape[2], 0), 0))[..., -taps:].clone()
-        return without_padding(F.silu(out).transpose(1, 2), step)
+        return without_padding((F.silu(out) if self.activated else out).transpose(1, 2), step)
 
 
 def without_padding(x: Tensor, step: Step) -> Tensor:

@@ -27,6 +27,13 @@ V4 = {
 } | EXPERTS | INDEXED  # fmt: skip
 GQA = BASE | {"num_key_value_heads": 2, "head_dim": 12}
 MIXTRAL = {"num_local_experts": 4, "num_experts_per_tok": 2}
+ROUTED = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 14}
+GROUPED = BASE | {"num_key_value_heads": 2}
+ERNIE = GROUPED | {"moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 14}
+HUNYUAN = GQA | {"num_experts": 8, "moe_topk": 2}
+DOTS = GROUPED | EXPERTS | {"n_shared_experts": 1}
+EXAONE = GROUPED | ROUTED | {"sliding_window": 6}
+AFMOE = GQA | ROUTED | {"sliding_window": 6}
 
 LATENT_CASES: dict[str, tuple[dict[str, Any], ...]] = {
     "deepseek_v2": (
@@ -69,6 +76,46 @@ LATENT_CASES: dict[str, tuple[dict[str, Any], ...]] = {
         GQA | EXPERTS,
         GQA | EXPERTS | {"use_qk_norm": True, "attention_bias": True, "first_k_dense_replace": 2} | GROUPS,
         {k: v for k, v in (GQA | EXPERTS).items() if k != "head_dim"} | {"first_k_dense_replace": 0},
+    ),
+    "glm4_moe_lite": (
+        BASE | LATENT | EXPERTS,
+        BASE | LATENT | EXPERTS | GROUPS | {"mlp_layer_types": ["sparse", "dense", "sparse", "sparse"]}
+        | {"attention_bias": True, "tie_word_embeddings": True},
+        BASE | LATENT | EXPERTS | {"q_lora_rank": None, "rope_interleave": False, "n_shared_experts": 2}
+        | {"num_nextn_predict_layers": 1, "norm_topk_prob": False},
+    ),
+    "ernie4_5_moe": (
+        ERNIE,
+        ERNIE | {"moe_layer_start_index": 2, "moe_num_shared_experts": 0, "tie_word_embeddings": False},
+        ERNIE | {"moe_layer_interval": 2, "moe_layer_end_index": 2},
+    ),
+    "hunyuan_v1_moe": (
+        HUNYUAN,
+        HUNYUAN | {"attention_bias": True, "moe_topk": [2, 3, 3, 1], "tie_word_embeddings": True},
+        HUNYUAN | {"num_key_value_heads": None, "moe_intermediate_size": [48] * 4, "num_shared_expert": [1] * 4},
+    ),
+    "dots1": (
+        DOTS,
+        DOTS | GROUPS | {"attention_bias": True, "first_k_dense_replace": 2, "tie_word_embeddings": True},
+        DOTS | {"sliding_window": 6, "max_window_layers": 3, "num_key_value_heads": None, "n_shared_experts": 2},
+        DOTS | {"sliding_window": 6, "layer_types": ["sliding_attention", "full_attention"] * 2},
+        DOTS | {"sliding_window": None, "norm_topk_prob": True},
+    ),
+    "solar_open": (
+        GQA | EXPERTS,
+        GQA | EXPERTS | GROUPS | {"attention_bias": True, "n_shared_experts": 2, "tie_word_embeddings": True},
+    ),
+    "exaone_moe": (
+        EXAONE,
+        EXAONE | GROUPS | {"sliding_window_pattern": 2, "first_k_dense_replace": 2, "num_shared_experts": 2},
+        EXAONE | {"sliding_window_pattern": "LG", "layer_types": ["sliding_attention", "full_attention"] * 2}
+        | {"mlp_layer_types": ["sparse", "dense"] * 2, "tie_word_embeddings": True, "head_dim": 12},
+    ),
+    "afmoe": (
+        AFMOE,
+        AFMOE | {"global_attn_every_n_layers": 2, "num_dense_layers": 0, "mup_enabled": True},
+        AFMOE | {"layer_types": ["full_attention", "sliding_attention"] * 2, "num_dense_layers": 2}
+        | {"num_key_value_heads": None, "num_shared_experts": 1, "tie_word_embeddings": True},
     ),
     "minimax": (
         GQA | MIXTRAL | {"block_size": 4},

@@ -44,6 +44,14 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
         ("DeiTForImageClassificationWithTeacher", "DeiTForImageClassification", "DeiTModel"),
         ({"num_labels": 5, "qkv_bias": False}, SIDES),
     ),
+    "dinov2": (
+        {key: VIT[key] for key in VIT if key != "intermediate_size"} | {"mlp_ratio": 3},
+        ("Dinov2Model",),
+        (
+            {"use_swiglu_ffn": True, "qkv_bias": False, "use_mask_token": False},
+            {"hidden_act": "relu", "image_size": 40},
+        ),
+    ),
     "audio-spectrogram-transformer": (
         {key: VIT[key] for key in VIT if key not in ("image_size", "num_channels")}
         | {"num_mel_bins": 24, "max_length": 40, "frequency_stride": 5, "time_stride": 7},
@@ -66,6 +74,23 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
         },
         ("CLIPModel",),
         ({"vision_config": VIT | {"num_channels": 1}},),
+    ),
+    "siglip": (
+        {
+            "text_config": {
+                "vocab_size": 97,
+                "hidden_size": 24,
+                "intermediate_size": 40,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 3,
+                "max_position_embeddings": 32,
+                "projection_size": 32,
+                "eos_token_id": 1,
+            },
+            "vision_config": VIT,
+        },
+        ("SiglipModel",),
+        ({"vision_config": VIT | {"num_channels": 1, "hidden_act": "relu", "layer_norm_eps": 0.03}},),
     ),
     "whisper": (
         {

@@ -24,11 +24,14 @@ QWEN = BASE | ATTENTION | DELTA | {"num_hidden_layers": 4, "head_dim": 16}
 EXPERTS = {
     "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40,
 }  # fmt: skip
+ROUTED = {key: value for key, value in EXPERTS.items() if key != "shared_expert_intermediate_size"}
+LFM2 = BASE | ATTENTION
+OLMO = BASE | ATTENTION | {"num_hidden_layers": 4}
 TOWER = {
     "depth": 2, "hidden_size": 16, "intermediate_size": 24, "num_heads": 2, "out_hidden_size": 32,
     "patch_size": 4, "num_position_embeddings": 16,
 }  # fmt: skip
-FULL, LINEAR = "full_attention", "linear_attention"
+FULL, LINEAR, CONV = "full_attention", "linear_attention", "conv"
 
 RECURRENT: dict[str, tuple[dict[str, Any], ...]] = {
     "mamba": (
@@ -62,6 +65,32 @@ RECURRENT: dict[str, tuple[dict[str, Any], ...]] = {
         NEMOTRON,
         NEMOTRON | {"moe_latent_size": 20, "use_bias": True, "use_conv_bias": False},
         NEMOTRON | {"hybrid_override_pattern": "M-M*-", "mlp_bias": True, "conv_kernel": 3},
+    ),
+    "lfm2": (
+        LFM2 | {"full_attn_idxs": [1], "block_ff_dim": 100, "block_multiple_of": 16},
+        LFM2
+        | {"block_auto_adjust_ff_dim": False, "conv_bias": True, "conv_L_cache": 4, "tie_word_embeddings": False}
+        | {"layer_types": [CONV, FULL, CONV]},
+        LFM2
+        | {"block_ffn_dim_multiplier": 1.3, "block_multiple_of": 8, "full_attn_idxs": [0, 2]}
+        | {"tie_embedding": False},
+        LFM2 | {"block_multiple_of": 8},
+    ),
+    "lfm2_moe": (
+        LFM2 | ROUTED | {"layer_types": [CONV, FULL, CONV], "num_dense_layers": 1},
+        LFM2
+        | ROUTED
+        | {"layer_types": [FULL, CONV, CONV], "num_dense_layers": 0, "use_expert_bias": False}
+        | {"norm_topk_prob": False, "conv_bias": True, "tie_word_embeddings": False},
+        LFM2 | ROUTED | {"layer_types": [CONV, FULL, FULL], "tie_embedding": False},
+    ),
+    "olmo_hybrid": (
+        OLMO,
+        OLMO
+        | {"layer_types": [FULL, LINEAR, LINEAR, FULL], "attention_bias": True, "linear_allow_neg_eigval": False}
+        | {"rope_parameters": {"rope_type": "default", "rope_theta": None}, "tie_word_embeddings": True},
+        OLMO | DELTA | {"num_hidden_layers": 3, "num_key_value_heads": None, "linear_conv_kernel_dim": 3},
+        OLMO | {"linear_num_key_heads": 2, "linear_key_head_dim": 5, "rope_theta": None},
     ),
     "qwen3_next": (
         QWEN | EXPERTS,

@@ -12,7 +12,19 @@ BERT = {
     "num_attention_heads": 4,
     "max_position_embeddings": 40,
 }
+MODERN = BERT | {"num_hidden_layers": 4, "local_attention": 6}
 T5 = {"vocab_size": 97, "d_model": 32, "d_kv": 6, "d_ff": 48, "num_layers": 3, "num_heads": 4}
+BART = {
+    "vocab_size": 97,
+    "d_model": 32,
+    "encoder_layers": 3,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 8,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 40,
+    "max_position_embeddings": 40,
+}
 GPT2 = {"vocab_size": 97, "n_layer": 3, "n_head": 4, "n_positions": 64}
 
 # model_type -> (config, classes of transformers that read it, further keys for the first of them)
@@ -42,6 +54,52 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
             "RobertaForQuestionAnswering",
         ),
         ({"type_vocab_size": 1},),
+    ),
+    "xlm-roberta": (
+        BERT,
+        ("XLMRobertaForMaskedLM", "XLMRobertaModel", "XLMRobertaForSequenceClassification"),
+        ({"type_vocab_size": 1},),
+    ),
+    "xlm-roberta-xl": (
+        BERT,
+        ("XLMRobertaXLForMaskedLM", "XLMRobertaXLForCausalLM", "XLMRobertaXLForSequenceClassification"),
+        (),
+    ),
+    "data2vec-text": (BERT, ("Data2VecTextForMaskedLM", "Data2VecTextModel"), ()),
+    "megatron-bert": (
+        BERT,
+        (
+            "MegatronBertForMaskedLM",
+            "MegatronBertForPreTraining",
+            "MegatronBertForCausalLM",
+            "MegatronBertForSequenceClassification",
+            "MegatronBertForTokenClassification",
+        ),
+        ({"type_vocab_size": 3, "hidden_act": "relu"},),
+    ),
+    "camembert": (BERT, ("CamembertForMaskedLM", "CamembertForTokenClassification"), ()),
+    "modernbert": (
+        MODERN,
+        (
+            "ModernBertForMaskedLM",
+            "ModernBertModel",
+            "ModernBertForSequenceClassification",
+            "ModernBertForTokenClassification",
+            "ModernBertForQuestionAnswering",
+        ),
+        (
+            {"norm_bias": True, "classifier_bias": True, "decoder_bias": False, "tie_word_embeddings": False},
+            {"attention_bias": True, "mlp_bias": True, "global_attn_every_n_layers": 2, "local_attention": 3},
+            {"layer_types": ["sliding_attention", "full_attention"] * 2, "hidden_activation": "relu"},
+        ),
+    ),
+    "modernbert-decoder": (
+        MODERN,
+        ("ModernBertDecoderForCausalLM", "ModernBertDecoderModel"),
+        (
+            {"norm_bias": True, "classifier_bias": True, "decoder_bias": False, "tie_word_embeddings": False},
+            {"attention_bias": True, "mlp_bias": True, "layer_types": ["sliding_attention", "full_attention"] * 2},
+        ),
     ),
     "distilbert": (
         {
@@ -112,24 +170,38 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
         ),
     ),
     "bart": (
-        {
-            "vocab_size": 97,
-            "d_model": 32,
-            "encoder_layers": 3,
-            "decoder_layers": 2,
-            "encoder_attention_heads": 4,
-            "decoder_attention_heads": 8,
-            "encoder_ffn_dim": 48,
-            "decoder_ffn_dim": 40,
-            "max_position_embeddings": 40,
-        },
+        BART,
         ("BartForConditionalGeneration", "BartModel", "BartForSequenceClassification", "BartForQuestionAnswering"),
         ({"activation_function": "relu", "scale_embedding": True},),
     ),
+    "mbart": (
+        BART,
+        ("MBartForConditionalGeneration", "MBartForSequenceClassification", "MBartForQuestionAnswering"),
+        ({"activation_function": "relu", "scale_embedding": True},),
+    ),
+    "mvp": (BART, ("MvpForConditionalGeneration", "MvpForSequenceClassification"), ()),
+    "plbart": (BART, ("PLBartForConditionalGeneration", "PLBartForSequenceClassification"), ()),
+    "pegasus": (
+        BART,
+        ("PegasusForConditionalGeneration",),
+        ({"scale_embedding": True, "activation_function": "gelu_new"},),
+    ),
+    "marian": (
+        BART,
+        ("MarianMTModel", "MarianModel"),
+        ({"activation_function": "swish", "decoder_vocab_size": 97, "scale_embedding": True},),
+    ),
+    "m2m_100": (BART, ("M2M100ForConditionalGeneration", "M2M100Model"), ({"scale_embedding": False},)),
+    "blenderbot": (BART, ("BlenderbotForConditionalGeneration",), ({"scale_embedding": True},)),
     "imagegpt": (
         GPT2 | {"n_embd": 32},
         ("ImageGPTForCausalImageModeling", "ImageGPTModel", "ImageGPTForImageClassification"),
         ({"n_inner": 48},),
+    ),
+    "openai-gpt": (
+        GPT2 | {"n_embd": 32},
+        ("OpenAIGPTLMHeadModel",),
+        ({"afn": "relu", "tie_word_embeddings": False},),
     ),
     "decision_transformer": (
         GPT2 | {"vocab_size": 1, "hidden_size": 32, "state_dim": 7, "act_dim": 3, "max_ep_len": 50},

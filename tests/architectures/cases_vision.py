@@ -83,9 +83,27 @@ QWEN_VISION = {
     "out_hidden_size": 64,
     "deepstack_visual_indexes": [0, 2],
 }
+QWEN2_VL_TEXT = {k: v for k, v in TEXT.items() if k != "head_dim"}
+QWEN2_VL_VISION = {"depth": 2, "embed_dim": 32, "hidden_size": 64, "num_heads": 4, "patch_size": 4}
+QWEN2_VL = {"text_config": QWEN2_VL_TEXT, "vision_config": QWEN2_VL_VISION}
+QWEN2_5_VL_VISION = {
+    "depth": 3,
+    "hidden_size": 32,
+    "intermediate_size": 40,
+    "num_heads": 4,
+    "patch_size": 4,
+    "out_hidden_size": 64,
+    "window_size": 17,
+    "fullatt_block_indexes": [1, 7],
+}
+QWEN2_5_VL = {"text_config": QWEN2_VL_TEXT, "vision_config": QWEN2_5_VL_VISION}
+MROPE = {"type": "mrope", "mrope_section": [2, 1, 1]}
 QWEN3_VL = {"text_config": TEXT, "vision_config": QWEN_VISION}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 QWEN3_VL_MOE = {"text_config": TEXT | EXPERTS, "vision_config": QWEN_VISION}
+PIXTRAL = VIT | {"image_size": 24, "rope_theta": 50.0}
+MISTRAL3 = {"text_config": TEXT | {"sliding_window": None}, "vision_config": PIXTRAL}
+MINISTRAL3 = MISTRAL3 | {"text_config": TEXT | {"model_type": "ministral3", "rms_norm_eps": 0.03}}
 
 
 def inside(section: str, base: dict[str, Any], **change: Any) -> dict[str, Any]:
@@ -109,7 +127,35 @@ SEEING: dict[str, tuple[dict[str, Any], ...]] = {
         {"text_config": LLAMA4_TEXT, "vision_config": LLAMA4_VISION},
         inside("text_config", {"text_config": LLAMA4_TEXT, "vision_config": LLAMA4_VISION}, tie_word_embeddings=True),
     ),
+    "mistral3": (
+        MISTRAL3,
+        inside("vision_config", MISTRAL3, num_channels=1, hidden_act="silu", num_attention_heads=8)
+        | {"tie_word_embeddings": False, "multimodal_projector_bias": True, "spatial_merge_size": 3},
+        inside("text_config", MINISTRAL3, tie_word_embeddings=True) | {"projector_hidden_act": "relu"},
+    ),
     "llama4_text": (LLAMA4_TEXT, *(LLAMA4_TEXT | variant for variant in LLAMA4_VARIANTS)),
+    "qwen2_vl": (
+        inside("text_config", QWEN2_VL, rope_scaling=MROPE),
+        QWEN2_VL_TEXT | {"vision_config": QWEN2_VL_VISION, "rope_scaling": MROPE, "tie_word_embeddings": True},
+        inside("vision_config", QWEN2_VL, mlp_ratio=3, in_channels=1, temporal_patch_size=1, spatial_merge_size=1)
+        | {"text_config": QWEN2_VL_TEXT | {"rope_parameters": MROPE, "num_key_value_heads": None}},
+        inside(
+            "text_config",
+            QWEN2_VL,
+            rope_scaling=MROPE,
+            use_sliding_window=True,
+            sliding_window=6,
+            max_window_layers=1,
+            tie_word_embeddings=True,
+        ),
+    ),
+    "qwen2_5_vl": (
+        inside("text_config", QWEN2_5_VL, rope_scaling=MROPE),
+        inside("vision_config", QWEN2_5_VL, fullatt_block_indexes=[0, 1], window_size=40, hidden_act="gelu")
+        | {"text_config": QWEN2_VL_TEXT | {"rope_parameters": MROPE}, "tie_word_embeddings": True},
+        QWEN2_VL_TEXT
+        | {"vision_config": QWEN2_5_VL_VISION | {"fullatt_block_indexes": [], "window_size": 8}, "rope_scaling": MROPE},
+    ),
     "qwen3_vl": (
         QWEN3_VL,
         inside("vision_config", QWEN3_VL, deepstack_visual_indexes=[], temporal_patch_size=1, in_channels=1),

@@ -15,7 +15,7 @@ NUMBER = r"(?:\d+|\{\})"
 LAYER = re.compile(rf"(?:.*?\.)?(?:layers|h|blocks)\.(?P<number>{NUMBER})\.(?P<rest>.+)")
 
 SANDWICH = {"gemma2", "gemma3_text"}
-NORM_AFTER = {"olmo2", "olmo3", "exaone4"}
+NORM_AFTER = {"olmo2", "olmo3", "exaone4", "flex_olmo"}
 
 # (families or None for all, regex of what stands after the layer's number, our names). `*` is every expert.
 IN_LAYER: tuple[tuple[set[str] | None, str, tuple[str, ...]], ...] = (
@@ -23,7 +23,7 @@ IN_LAYER: tuple[tuple[set[str] | None, str, tuple[str, ...]], ...] = (
     *renaming_latent.IN_LAYER,
     # norms of a layer
     (SANDWICH | NORM_AFTER, r"post_attention_layernorm\.(\w+)", (r"attention_post_norm.\1",)),
-    (SANDWICH, r"pre_feedforward_layernorm\.(\w+)", (r"channel_norm.\1",)),
+    (SANDWICH | {"vaultgemma"}, r"pre_feedforward_layernorm\.(\w+)", (r"channel_norm.\1",)),
     (SANDWICH | NORM_AFTER, r"post_feedforward_layernorm\.(\w+)", (r"channel_post_norm.\1",)),
     ({"glm4"}, r"post_self_attn_layernorm\.(\w+)", (r"attention_post_norm.\1",)),
     ({"glm4"}, r"post_mlp_layernorm\.(\w+)", (r"channel_post_norm.\1",)),
@@ -48,6 +48,8 @@ IN_LAYER: tuple[tuple[set[str] | None, str, tuple[str, ...]], ...] = (
     ),
     (None, rf"self_attn\.([qk])_layernorm\.norms\.{NUMBER}\.weight", (r"attention.\1_norm.weight",)),
     (None, r"(?:self_attn|attn)\.([qk])_(?:norm|layernorm|ln)\.(\w+)", (r"attention.\1_norm.\2",)),
+    (None, r"self_attn\.query_layernorm\.(\w+)", (r"attention.q_norm.\1",)),
+    (None, r"self_attn\.key_layernorm\.(\w+)", (r"attention.k_norm.\1",)),
     (None, r"self_attn\.sinks", ("attention.sinks",)),
     # mixtures of experts
     (
@@ -82,13 +84,13 @@ IN_LAYER: tuple[tuple[set[str] | None, str, tuple[str, ...]], ...] = (
 OUTSIDE: tuple[tuple[str, str], ...] = (
     *renaming_recurrent.OUTSIDE,
     *renaming_latent.OUTSIDE,
-    (r"lm_head\.(\w+)", r"lm_head.\1"),
+    (r"(?:lm_head|output_projection)\.(\w+)", r"lm_head.\1"),
     (r".*\.project_out\.weight", "lm_head.project_out.weight"),
     (r".*\.project_in\.weight", "embedding.project_in.weight"),
     (r".*\.word_embeddings_layernorm\.(\w+)", r"embedding.norm.\1"),
     (r".*\.(?:wpe|embed_positions)\.weight", "embedding.position.weight"),
     (r".*\.(?:wte|embed_tokens|embed_in|word_embeddings)\.weight", "embedding.token.weight"),
-    (r".*\.(?:ln_f|norm_f|norm|final_layernorm|final_layer_norm)\.(\w+)", r"final_norm.\1"),
+    (r".*\.(?:ln_f|norm_f|norm|layer_norm|final_layernorm|final_layer_norm)\.(\w+)", r"final_norm.\1"),
 )
 
 

@@ -5,9 +5,19 @@ Rules as in `renaming.IN_LAYER`.
 
 from __future__ import annotations
 
-LATENT = {"deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "minicpm3", "glm_moe_dsa"}
+LATENT = {
+    "deepseek_v2",
+    "deepseek_v3",
+    "deepseek_v32",
+    "kimi_k2",
+    "kimi_k25",
+    "minicpm3",
+    "glm4_moe_lite",
+    "glm_moe_dsa",
+}
 V4 = {"deepseek_v4"}
 MINIMAX = {"minimax"}
+AFMOE = {"afmoe"}
 
 Rule = tuple[set[str] | None, str, tuple[str, ...]]
 
@@ -49,6 +59,15 @@ IN_LAYER: tuple[Rule, ...] = (
     (MINIMAX, r"self_attn\.norm\.weight", ("linear_attention.norm.weight",)),
     (MINIMAX, r"self_attn\.output_gate\.weight", ("linear_attention.gate_proj.weight",)),
     (MINIMAX, r"self_attn\.out_proj\.weight", ("linear_attention.o_proj.weight",)),
+    ({"ernie4_5_moe"}, r"mlp\.gate\.moe_statics\.e_score_correction_bias", ("moe.correction",)),
+    ({"hunyuan_v1_moe"}, r"mlp\.gate\.wg\.weight", ("moe.router.weight",)),
+    ({"hunyuan_v1_moe"}, r"mlp\.shared_mlp\.(\w+)\.weight", (r"moe.shared_expert.\1.weight",)),
+    (AFMOE, r"post_attention_layernorm\.weight", ("attention_post_norm.weight",)),
+    (AFMOE, r"pre_mlp_layernorm\.weight", ("channel_norm.weight",)),
+    (AFMOE, r"post_mlp_layernorm\.weight", ("channel_post_norm.weight",)),
+    (AFMOE, r"self_attn\.gate_proj\.weight", ("attention.q_proj.weight",)),
+    (AFMOE, r"mlp\.router\.gate\.weight", ("moe.router.weight",)),
+    (AFMOE, r"mlp\.expert_bias", ("moe.correction",)),
     (None, r"mlp\.shared_experts\.(\w+)\.weight", (r"moe.shared_expert.\1.weight",)),
 )
 

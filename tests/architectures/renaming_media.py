@@ -77,6 +77,14 @@ _CONFORMER_LAYER = {
     r"conv_module\.pointwise_conv2": "convolution.pointwise_out",
 }
 
+_DINOV2_LAYER = {
+    "norm1": "attention_norm",
+    "norm2": "channel_norm",
+    **_SELF,
+    **_MLP,
+    r"mlp\.(?P<p>gate|up|down)_proj": r"mlp.\g<p>_proj",
+}
+
 VIT = _layers(
     r"(?:\w+\.)?", "", _SELF | _MLP | {"layernorm_before": "attention_norm", "layernorm_after": "channel_norm"}
 ) + _one(
@@ -89,6 +97,18 @@ VIT = _layers(
     (r"(?:\w+\.)?pooler\.dense\.(?P<w>\w+)", r"pooler.dense.\g<w>"),
     (r"cls_classifier\.(?P<w>\w+)", r"class_classifier.dense.\g<w>"),
     (r"distillation_classifier\.(?P<w>\w+)", r"distillation_classifier.dense.\g<w>"),
+)
+DINOV2 = (
+    _one(
+        (r"(?:.*\.)?layer\.N\.layer_scale1\.lambda1", "layers.N.attention_scale.weight"),
+        (r"(?:.*\.)?layer\.N\.layer_scale2\.lambda1", "layers.N.channel_scale.weight"),
+        (r"(?:.*\.)?embeddings\.mask_token", "embedding.mask.weight"),
+        *(
+            (rf"(?:.*\.)?layer\.N\.{theirs}\.(?P<w>\w+)", rf"layers.N.{ours}.\g<w>")
+            for theirs, ours in _DINOV2_LAYER.items()
+        ),
+    )
+    + VIT
 )
 CLIP = (
     _layers(r"text_model\.encoder\.", "", _CLIP_LAYER)
@@ -106,6 +126,21 @@ CLIP = (
         (r"visual_projection\.weight", "vision.visual_projection.dense.weight"),
         (r"logit_scale", "contrast.logit_scale"),
     )
+)
+_POOL = r"vision_model\.head\."
+SIGLIP = (
+    CLIP
+    + _one(
+        (r"text_model\.head\.(?P<w>\w+)", r"text_projection.dense.\g<w>"),
+        (r"vision_model\.embeddings\.patch_embedding\.bias", "vision.embedding.patch.bias"),
+        (_POOL + "probe", "vision.pool.probe.weight"),
+        (_POOL + r"attention\.out_proj\.(?P<w>\w+)", r"vision.pool.attention.o_proj.\g<w>"),
+        (_POOL + r"layernorm\.(?P<w>\w+)", r"vision.pool.norm.\g<w>"),
+        (_POOL + r"mlp\.fc1\.(?P<w>\w+)", r"vision.pool.mlp.up_proj.\g<w>"),
+        (_POOL + r"mlp\.fc2\.(?P<w>\w+)", r"vision.pool.mlp.down_proj.\g<w>"),
+        ("logit_bias", "contrast.logit_bias"),
+    )
+    + ((_POOL + r"attention\.in_proj_(?P<w>\w+)", tuple(rf"vision.pool.attention.{m}_proj.\g<w>" for m in "qkv")),)
 )
 WHISPER = (
     _layers(r"model\.encoder\.", "encoder.", _SEQUENCE_LAYER)
@@ -167,8 +202,10 @@ CONFORMER = (
 RULES: dict[str, Rules] = {
     "vit": VIT,
     "deit": VIT,
+    "dinov2": DINOV2,
     "audio-spectrogram-transformer": VIT,
     "clip": CLIP,
+    "siglip": SIGLIP,
     "whisper": WHISPER,
     "speech_to_text": SPEECH_TO_TEXT,
     "detr": DETR,

@@ -6,8 +6,10 @@ Rules as in `renaming.IN_LAYER`. A norm before whatever mixer a layer has is rea
 from __future__ import annotations
 
 MAMBA = {"mamba", "falcon_mamba"}
-GRANITE = {"granitemoehybrid"}
+GRANITE = {"granitemoehybrid", "granitemoeshared"}
 NEMOTRON = {"nemotron_h"}
+LFM2 = {"lfm2", "lfm2_moe"}
+OLMO = {"olmo_hybrid"}
 QWEN = {"qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}
 
 Rule = tuple[set[str] | None, str, tuple[str, ...]]
@@ -35,8 +37,16 @@ IN_LAYER: tuple[Rule, ...] = (
     *_ssm({"mamba2"} | NEMOTRON, "mixer", "mamba2"),
     *_ssm({"jamba"}, "mamba", "mamba"),
     *_ssm({"bamba"} | GRANITE, "mamba", "mamba2"),
-    *_ssm(QWEN, "linear_attn", "delta_net"),
+    *_ssm(QWEN | OLMO, "linear_attn", "delta_net"),
     (QWEN, r"linear_attn\.in_proj_(\w+)\.weight", (r"delta_net.\1_proj.weight",)),
+    (OLMO, r"input_layernorm\.weight", ("delta_net_norm.weight",)),
+    (OLMO, r"post_attention_layernorm\.weight", ("attention_post_norm.weight", "channel_norm.weight")),
+    (OLMO, r"post_feedforward_layernorm\.weight", ("channel_post_norm.weight",)),
+    (OLMO, r"linear_attn\.[qkv]_proj\.weight", ("delta_net.qkv_proj.weight",)),
+    (OLMO, r"linear_attn\.g_proj\.weight", ("delta_net.z_proj.weight",)),
+    (OLMO, r"linear_attn\.([ab])_proj\.weight", (r"delta_net.\1_proj.weight",)),
+    (OLMO, r"linear_attn\.o_norm\.weight", ("delta_net.norm.weight",)),
+    (OLMO, r"linear_attn\.o_proj\.weight", ("delta_net.out_proj.weight",)),
     # Nemotron-H calls whatever a layer holds its mixer
     (NEMOTRON, r"mixer\.([qkvo])_proj\.(\w+)", (r"attention.\1_proj.\2",)),
     (NEMOTRON, r"mixer\.(up|down)_proj\.(\w+)", (r"mlp.\1_proj.\2",)),
@@ -45,14 +55,21 @@ IN_LAYER: tuple[Rule, ...] = (
     (NEMOTRON, r"mixer\.shared_experts\.(up|down)_proj\.weight", (r"moe.shared_expert.\1_proj.weight",)),
     (NEMOTRON, r"mixer\.fc1_latent_proj\.weight", ("moe.latent_down.weight",)),
     (NEMOTRON, r"mixer\.fc2_latent_proj\.weight", ("moe.latent_up.weight",)),
+    (LFM2, r"operator_norm\.weight", ("attention_norm.weight", "gated_convolution_norm.weight")),
+    (LFM2, r"ffn_norm\.weight", ("channel_norm.weight",)),
+    (LFM2, r"conv\.(in_proj|conv|out_proj)\.(\w+)", (r"gated_convolution.\1.\2",)),
+    (LFM2, r"feed_forward\.w1\.weight", ("mlp.gate_proj.weight",)),
+    (LFM2, r"feed_forward\.w3\.weight", ("mlp.up_proj.weight",)),
+    (LFM2, r"feed_forward\.w2\.weight", ("mlp.down_proj.weight",)),
+    (LFM2, r"feed_forward\.gate\.weight", ("moe.router.weight",)),
     # experts and dense blocks that hybrids name in their own way
     ({"jamba"}, r"feed_forward\.router\.weight", ("moe.router.weight",)),
     (
-        {"jamba"},
+        {"jamba"} | LFM2,
         r"feed_forward\.experts\.gate_up_proj",
         ("moe.experts.*.gate_proj.weight", "moe.experts.*.up_proj.weight"),
     ),
-    ({"jamba"}, r"feed_forward\.experts\.down_proj", ("moe.experts.*.down_proj.weight",)),
+    ({"jamba"} | LFM2, r"feed_forward\.experts\.down_proj", ("moe.experts.*.down_proj.weight",)),
     ({"jamba", "bamba"}, r"feed_forward\.(gate|up|down)_proj\.(\w+)", (r"mlp.\1_proj.\2",)),
     (
         GRANITE,
@@ -62,4 +79,7 @@ IN_LAYER: tuple[Rule, ...] = (
     (GRANITE, r"shared_mlp\.output_linear\.weight", ("moe.shared_expert.down_proj.weight", "mlp.down_proj.weight")),
 )
 
-OUTSIDE: tuple[tuple[str, str], ...] = ((r"(?:backbone|model)\.embeddings\.weight", "embedding.token.weight"),)
+OUTSIDE: tuple[tuple[str, str], ...] = (
+    (r"(?:backbone|model)\.embeddings\.weight", "embedding.token.weight"),
+    (r"model\.embedding_norm\.weight", "final_norm.weight"),
+)

@@ -36,6 +36,11 @@ _BERT_LAYER = _one(
     (r"(?:.*\.)?layer\.N\.output\.dense\.(?P<w>\w+)", r"layers.N.mlp.down_proj.\g<w>"),
     (r"(?:.*\.)?layer\.N\.output\.LayerNorm\.(?P<w>\w+)", r"layers.N.channel_norm.\g<w>"),
 )
+_NORMS_BEFORE = _one(
+    (r"(?:.*\.)?layer\.N\.attention\.(?:ln|self_attn_layer_norm)\.(?P<w>\w+)", r"layers.N.attention_norm.\g<w>"),
+    (r"(?:.*\.)?layer\.N\.(?:ln|LayerNorm)\.(?P<w>\w+)", r"layers.N.channel_norm.\g<w>"),
+    (r"(?:.*\.)?encoder\.(?:ln|LayerNorm)\.(?P<w>\w+)", r"final_norm.\g<w>"),
+)
 _OWN_CLASSIFIER = _one(
     (r"(?:classifier|classification_head)\.dense\.(?P<w>\w+)", r"dense.dense.\g<w>"),
     (r"(?:classifier|classification_head)\.out_proj\.(?P<w>\w+)", r"classifier.dense.\g<w>"),
@@ -50,9 +55,28 @@ BERT += _one(
 )
 ROBERTA = _TABLES + _BERT_LAYER + _HEADS + _OWN_CLASSIFIER
 ROBERTA += _one(
-    (r"lm_head\.bias", "lm_head.bias"),
+    (r"lm_head\.decoder\.weight", "embedding.token.weight"),
+    (r"lm_head\.(?:decoder\.)?bias", "lm_head.bias"),
     (r"lm_head\.dense\.(?P<w>\w+)", r"lm_head.transform.\g<w>"),
     (r"lm_head\.layer_norm\.(?P<w>\w+)", r"lm_head.transform_norm.\g<w>"),
+)
+MODERNBERT = _one(
+    (r"(?:model\.)?embeddings\.tok_embeddings\.weight", "embedding.token.weight"),
+    (r"(?:model\.)?embeddings\.norm\.(?P<w>\w+)", r"embedding.norm.\g<w>"),
+    (r"(?:model\.)?layers\.N\.attn_norm\.(?P<w>\w+)", r"layers.N.attention_norm.\g<w>"),
+    (r"(?:model\.)?layers\.N\.mlp_norm\.(?P<w>\w+)", r"layers.N.channel_norm.\g<w>"),
+    (r"(?:model\.)?layers\.N\.attn\.Wqkv\.(?P<w>\w+)", r"layers.N.attention.qkv_proj.\g<w>"),
+    (r"(?:model\.)?layers\.N\.attn\.(?P<m>[qkv])_proj\.(?P<w>\w+)", r"layers.N.attention.\g<m>_proj.\g<w>"),
+    (r"(?:model\.)?layers\.N\.attn\.Wo\.(?P<w>\w+)", r"layers.N.attention.o_proj.\g<w>"),
+    (r"(?:model\.)?layers\.N\.mlp\.Wi\.(?P<w>\w+)", r"layers.N.mlp.gate_up_proj.\g<w>"),
+    (r"(?:model\.)?layers\.N\.mlp\.Wo\.(?P<w>\w+)", r"layers.N.mlp.down_proj.\g<w>"),
+    (r"(?:model\.)?final_norm\.(?P<w>\w+)", r"final_norm.\g<w>"),
+    (r"decoder\.(?P<w>\w+)", r"lm_head.\g<w>"),
+)
+MODERNBERT += (
+    (r"(?:lm_)?head\.dense\.(?P<w>\w+)", (r"lm_head.transform.\g<w>", r"dense.dense.\g<w>")),
+    (r"(?:lm_)?head\.norm\.(?P<w>\w+)", (r"lm_head.transform_norm.\g<w>", r"dense.norm.\g<w>")),
+    (r"classifier\.(?P<w>\w+)", (r"classifier.dense.\g<w>", r"span.dense.\g<w>")),
 )
 ELECTRA = _TABLES + _BERT_LAYER + _HEADS + _OWN_CLASSIFIER
 ELECTRA += _one(
@@ -142,6 +166,7 @@ for _name, _ours in (("encoder", "encoder."), ("decoder", "")):
     _layer = _side + r"layers\.N\."
     BART += _one(
         (_side + r"embed_positions\.weight", f"{_ours}embedding.position.weight"),
+        (_side + r"layer_norm\.(?P<w>\w+)", rf"{_ours}final_norm.\g<w>"),
         (_side + r"layernorm_embedding\.(?P<w>\w+)", rf"{_ours}embedding.norm.\g<w>"),
         (
             _side + r"layers\.N\.self_attn\.(?P<m>[qkv])_proj\.(?P<w>\w+)",
@@ -171,6 +196,11 @@ _GPT2 = _one(
     (r"(?:.*\.)?wpe\.weight", "embedding.position.weight"),
     (r"(?:.*\.)?ln_f\.(?P<w>\w+)", r"final_norm.\g<w>"),
 )
+GPT = _GPT2 + _one(
+    (r"(?:.*\.)?tokens_embed\.weight", "embedding.token.weight"),
+    (r"(?:.*\.)?positions_embed\.weight", "embedding.position.weight"),
+    (r"lm_head\.weight", "lm_head.weight"),
+)
 IMAGEGPT = _GPT2 + _one((r"lm_head\.weight", "lm_head.weight"), (r"score\.weight", "classifier.dense.weight"))
 TRAJECTORY = _GPT2 + _one(
     (r"embed_timestep\.weight", "embedding.step.weight"),
@@ -182,6 +212,13 @@ TRAJECTORY = _GPT2 + _one(
 RULES: dict[str, Rules] = {
     "bert": BERT,
     "roberta": ROBERTA,
+    "xlm-roberta": ROBERTA,
+    "camembert": ROBERTA,
+    "data2vec-text": ROBERTA,
+    "xlm-roberta-xl": _NORMS_BEFORE + ROBERTA,
+    "megatron-bert": _NORMS_BEFORE + BERT,
+    "modernbert": MODERNBERT,
+    "modernbert-decoder": MODERNBERT,
     "electra": ELECTRA,
     "distilbert": DISTILBERT,
     "albert": ALBERT,
@@ -189,7 +226,8 @@ RULES: dict[str, Rules] = {
     "mt5": T5 + T5_HEADS,
     "umt5": UMT5 + T5_HEADS,
     "switch_transformers": T5,
-    "bart": BART,
+    **dict.fromkeys(("bart", "mbart", "mvp", "plbart", "pegasus", "marian", "m2m_100", "blenderbot"), BART),
+    "openai-gpt": GPT,
     "imagegpt": IMAGEGPT,
     "decision_transformer": TRAJECTORY,
 }

@@ -26,7 +26,20 @@ _LAYER: Rules = _one(
     (r"(?:layer_norm1|norm1|input_layernorm)\.(\w+)", r"attention_norm.\1"),
     (r"mlp\.(?:linear_)?fc1\.(\w+)", r"mlp.up_proj.\1"),
     (r"mlp\.(?:linear_)?fc2\.(\w+)", r"mlp.down_proj.\1"),
-    (r"mlp\.(gate|up|down)_proj\.linear\.weight", r"mlp.\1_proj.weight"),
+    (r"mlp\.(gate|up|down)_proj\.(?:linear\.)?(\w+)", r"mlp.\1_proj.\2"),
+)
+_PIXTRAL_LAYER: Rules = _one(
+    (r"attention\.([qkvo])_proj\.weight", r"attention.\1_proj.weight"),
+    (r"feed_forward\.(gate|up|down)_proj\.weight", r"mlp.\1_proj.weight"),
+    (r"attention_norm\.weight", "attention_norm.weight"),
+    (r"ffn_norm\.weight", "channel_norm.weight"),
+)
+_PIXTRAL: Rules = _one(
+    (r"patch_conv\.weight", "embedding.patch.weight"),
+    (r"ln_pre\.weight", "embedding.norm.weight"),
+    (r"multi_modal_projector\.norm\.weight", "projector.before.weight"),
+    (r"multi_modal_projector\.patch_merger\.merging_layer\.weight", "projector.merging_layer.weight"),
+    (r"multi_modal_projector\.(linear_[12])\.(\w+)", r"projector.\1.\2"),
 )
 _NORM_BEFORE = _one((r"(?:layer_norm2|norm2|post_attention_layernorm)\.(\w+)", r"channel_norm.\1"))
 _NORMS_AROUND = _one(
@@ -36,6 +49,9 @@ _NORMS_AROUND = _one(
 )
 
 _PROJECTORS = _one(
+    (r"merger\.ln_q\.(\w+)", r"merger.before.\1"),
+    (r"merger\.mlp\.0\.(\w+)", r"merger.fc1.\1"),
+    (r"merger\.mlp\.2\.(\w+)", r"merger.fc2.\1"),
     (r"merger\.norm\.(\w+)", r"merger.before.\1"),
     (r"merger\.linear_fc([12])\.(\w+)", r"merger.fc\1.\2"),
     (r"deepstack_merger_list\.N\.norm\.(\w+)", r"deepstack.N.norm.\2"),
@@ -59,12 +75,15 @@ _TABLES = _one(
     (r"layernorm_pre\.(\w+)", r"embedding.norm.\1"),
     (r"(?:post_layernorm|layernorm_post|final_layernorm)\.(\w+)", r"final_norm.\1"),
 )
-TOWERS = {"gemma3", "gemma4", "llama4", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "kimi_k25"}
+TOWERS = {
+    *("gemma3", "gemma4", "llama4", "mistral3", "qwen2_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
+    *("kimi_k25", "qwen2_5_vl"),
+}
 TOWER = re.compile(
     r"(?:model\.)?(?:vision_tower|visual|vision_model)\.(?P<in>.+)"
     r"|(?:model\.)?(?P<beside>(?:multi_modal_projector|embed_vision|mm_projector)\..+)"
 )
-LAYER = re.compile(rf"(?:encoder\.|model\.)?(?:layers|blocks)\.{NUMBER}\.(?P<rest>.+)")
+LAYER = re.compile(rf"(?:encoder\.|model\.|transformer\.)?(?:layers|blocks)\.{NUMBER}\.(?P<rest>.+)")
 
 _STACKED = (
     (r"(?:feed_forward\.)?experts\.gate_up_proj", ("moe.experts.*.gate_proj.weight", "moe.experts.*.up_proj.weight")),
@@ -130,10 +149,10 @@ def _in_tower(name: str, model_type: str) -> tuple[str, ...]:
     found = None
     if place := LAYER.fullmatch(name):
         norms = _NORMS_AROUND if model_type == "gemma4" else _NORM_BEFORE
-        found = _first(norms + _LAYER, place["rest"])
+        found = _first(_PIXTRAL_LAYER if model_type == "mistral3" else norms + _LAYER, place["rest"])
         found = found and tuple(f"layers.{place['n']}.{path}" for path in found)
     else:
-        found = _first(_TABLES + _PROJECTORS, name)
+        found = _first(_PIXTRAL if model_type == "mistral3" else _TABLES + _PROJECTORS, name)
     if found is None:
         raise KeyError(f"{model_type}: no rule for {name}")
     return tuple(f"vision.{path}" for path in found)

@@ -24,7 +24,23 @@ from calc.load import Load  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, parameters  # noqa: E402
-from tests.architectures.cases_latent import EXPERTS, GQA, INDEXED, LATENT_CASES, MIXTRAL, V2, V3, V4  # noqa: E402
+from tests.architectures.cases_latent import (  # noqa: E402
+    AFMOE,
+    BASE,
+    DOTS,
+    ERNIE,
+    EXAONE,
+    EXPERTS,
+    GQA,
+    HUNYUAN,
+    INDEXED,
+    LATENT,
+    LATENT_CASES,
+    MIXTRAL,
+    V2,
+    V3,
+    V4,
+)
 from tests.architectures.renaming import compare  # noqa: E402
 
 BATCH, SEQ = 2, 11
@@ -135,6 +151,14 @@ def test_modules_for_further_tokens_only_where_they_are_known() -> None:
     assert caught.value.field == "mtp"
 
 
+@pytest.mark.parametrize("model_type", ["ernie4_5_moe", "afmoe"])
+def test_a_correction_may_be_a_frozen_parameter(model_type: str) -> None:
+    config = LATENT_CASES[model_type][0]
+    model, spec = build(model_type, config), from_config({"model_type": model_type, **config})
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    assert sum(parameters(spec, trainable=True).values()) == trained < sum(parameters(spec).values())
+
+
 def test_absorbed_decoding() -> None:
     """The latent in place of keys and values: one product more for queries and results, none for cached tokens."""
     spec = from_config({"model_type": "deepseek_v3", **V3})
@@ -193,6 +217,19 @@ def test_bytes_between_two_entries() -> None:
         ("deepseek_v4", V4 | {"hidden_act": "gelu"}, "hidden_act"),
         ("deepseek_v4", V4 | {"mlp_layer_types": ["moe"] * 4}, "mlp_layer_types"),
         ("glm4_moe", GQA | EXPERTS | {"sliding_window": 4}, "sliding_window"),
+        ("glm4_moe_lite", BASE | LATENT | EXPERTS | {"first_k_dense_replace": 2}, "first_k_dense_replace"),
+        ("glm4_moe_lite", BASE | LATENT | EXPERTS | {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
+        ("ernie4_5_moe", ERNIE | {"use_bias": True}, "use_bias"),
+        ("ernie4_5_moe", ERNIE | {"moe_norm_min": 0.1}, "moe_norm_min"),
+        ("hunyuan_v1_moe", HUNYUAN | {"num_shared_expert": 2}, "num_shared_expert"),
+        ("hunyuan_v1_moe", HUNYUAN | {"moe_intermediate_size": [48, 48, 48, 40]}, "moe_intermediate_size"),
+        ("hunyuan_v1_moe", HUNYUAN | {"moe_topk": [2, 2, 2]}, "moe_topk"),
+        ("dots1", DOTS | {"n_shared_experts": None}, "n_shared_experts"),
+        ("solar_open", GQA | EXPERTS | {"use_qk_norm": True}, "use_qk_norm"),
+        ("exaone_moe", EXAONE | {"sliding_window_pattern": "LLLG"}, "sliding_window_pattern"),
+        ("exaone_moe", EXAONE | {"sliding_window": None}, "sliding_window"),
+        ("afmoe", AFMOE | {"attention_bias": True}, "attention_bias"),
+        ("afmoe", AFMOE | {"sliding_window": None}, "sliding_window"),
         ("minimax", GQA | MIXTRAL | {"hidden_act": "gelu"}, "hidden_act"),
         ("minimax_m2", GQA | MIXTRAL | {"use_qk_norm": False}, "use_qk_norm"),
         ("mimo_v2_flash", GQA | EXPERTS | {"swa_head_dim": 16}, "swa_head_dim"),

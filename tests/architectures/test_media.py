@@ -34,7 +34,7 @@ BATCH, SEQ, SAMPLES, PIXELS = 2, 11, 400, (70, 90)
 
 def build(model_type: str, name: str, config: dict[str, Any]) -> Any:
     """transformers' model on the CPU: some of these look at values."""
-    special = {} if model_type == "clip" else {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1}
+    special = {} if model_type in ("clip", "siglip") else {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1}
     if model_type == "whisper":
         special |= {"decoder_start_token_id": 1, "suppress_tokens": None, "begin_suppress_tokens": None}
     parsed = transformers.AutoConfig.for_model(model_type, architectures=[name], **(special | config))
@@ -47,7 +47,7 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
     """BATCH sequences or pictures for transformers' model, and the load that describes them."""
     # CLIP reads the vector of the end-of-text token.
     tokens = torch.arange(SEQ).flip(0).repeat(BATCH, 1) + 1
-    if model_type == "clip":
+    if model_type in ("clip", "siglip"):
         side = config.vision_config.image_size
         pixels = torch.rand(BATCH + 1, config.vision_config.num_channels, side, side)
         return {"input_ids": tokens, "pixel_values": pixels}, Load(batch=BATCH, seq=SEQ, images=BATCH + 1)
@@ -91,7 +91,7 @@ def test_same_as_transformers(model_type: str, name: str, config: dict[str, Any]
 
 def theirs_of(parameters: dict[str, Any]) -> list[tuple[int, ...]]:
     """Shapes of the kernels of convolutions; a table of positions or codes is none, and neither are lengths of ones."""
-    tables = ("_token", "position_embeddings", "codevectors", "original0")
+    tables = ("_token", "position_embeddings", "codevectors", "original0", "probe")
     return [tuple(p.shape) for name, p in parameters.items() if not name.endswith(tables)]
 
 
@@ -203,7 +203,11 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("vit", {"num_attention_heads": 5}, "num_attention_heads"),
         ("vit", {"image_size": [30, 0]}, "image_size"),
         ("vit", {"image_size": 4}, "height"),
+        ("dinov2", {"image_size": [16, 24]}, "image_size"),
+        ("dinov2", {"architectures": ["Dinov2ForImageClassification"]}, "architectures"),
         ("clip", {"text_config": {"num_attention_heads": 7}}, "text_config.hidden_size"),
+        ("siglip", {"text_config": {"projection_size": 48}}, "text_config.projection_size"),
+        ("siglip", {"vision_config": {"hidden_size": 32, "vision_use_head": False}}, "vision_config.vision_use_head"),
         ("whisper", {"encoder_attention_heads": 5}, "d_model"),
         ("wav2vec2", {"add_adapter": True}, "add_adapter"),
         ("wav2vec2", {"conv_stride": [5, 2]}, "conv_stride"),

@@ -24,7 +24,18 @@ from calc.load import Load  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
-from tests.architectures.cases_recurrent import BAMBA, JAMBA, MAMBA, MAMBA2, NEMOTRON, QWEN, RECURRENT  # noqa: E402
+from tests.architectures.cases_recurrent import (  # noqa: E402
+    BAMBA,
+    JAMBA,
+    LFM2,
+    MAMBA,
+    MAMBA2,
+    NEMOTRON,
+    OLMO,
+    QWEN,
+    RECURRENT,
+    ROUTED,
+)
 from tests.architectures.renaming import compare  # noqa: E402
 
 BATCH, SHORT, LONG = 2, 11, 145
@@ -124,6 +135,10 @@ def test_modules_that_predict_further_tokens_are_left_out_with_a_note() -> None:
         ("nemotron_h", NEMOTRON | {"num_hidden_layers": 5}, "num_hidden_layers"),
         ("nemotron_h", NEMOTRON | {"tie_word_embeddings": True}, "tie_word_embeddings"),
         ("nemotron_h", NEMOTRON | {"mlp_bias": True}, "mlp_bias"),
+        ("lfm2", LFM2 | {"layer_types": ["conv", "linear_attention", "conv"]}, "layer_types"),
+        ("lfm2", LFM2 | {"block_ff_dim": None}, "block_ff_dim"),
+        ("lfm2_moe", LFM2 | ROUTED, "layer_types"),
+        ("olmo_hybrid", OLMO | {"hidden_act": "gelu"}, "hidden_act"),
         ("qwen3_5_text", QWEN | {"attn_output_gate": False}, "attn_output_gate"),
         ("qwen3_5_text", QWEN | {"linear_num_value_heads": 3}, "n_value_heads"),
     ],

@@ -104,6 +104,9 @@ def test_same_as_transformers(model_type: str, name: str, config: dict[str, Any]
 LOSSES = (
     *(("bert", name) for name in ("BertForMaskedLM", "BertForPreTraining", "BertLMHeadModel")),
     *(("roberta", name) for name in ("RobertaForMaskedLM", "RobertaForCausalLM")),
+    ("modernbert", "ModernBertForMaskedLM"),
+    *(("megatron-bert", name) for name in ("MegatronBertForMaskedLM", "MegatronBertForCausalLM")),
+    *(("xlm-roberta-xl", name) for name in ("XLMRobertaXLForMaskedLM", "XLMRobertaXLForCausalLM")),
     *(("electra", name) for name in ("ElectraForMaskedLM", "ElectraForCausalLM")),
     ("albert", "AlbertForMaskedLM"),
     ("albert", "AlbertForPreTraining"),
@@ -113,6 +116,9 @@ LOSSES = (
     ("umt5", "UMT5ForConditionalGeneration"),
     ("switch_transformers", "SwitchTransformersForConditionalGeneration"),
     ("bart", "BartForConditionalGeneration"),
+    ("marian", "MarianMTModel"),
+    ("m2m_100", "M2M100ForConditionalGeneration"),
+    ("openai-gpt", "OpenAIGPTLMHeadModel"),
     ("imagegpt", "ImageGPTForCausalImageModeling"),
 )
 
@@ -137,11 +143,14 @@ CACHED = [
     ("bert", "BertLMHeadModel", {"is_decoder": True}),
     ("roberta", "RobertaForCausalLM", {"is_decoder": True}),
     ("electra", "ElectraForCausalLM", {"is_decoder": True}),
+    ("modernbert-decoder", "ModernBertDecoderForCausalLM", {}),
     ("t5", "T5ForConditionalGeneration", {}),
     ("t5", "T5ForConditionalGeneration", {"feed_forward_proj": "gated-gelu", "num_decoder_layers": 2}),
     ("umt5", "UMT5ForConditionalGeneration", {}),
     ("switch_transformers", "SwitchTransformersForConditionalGeneration", {}),
     ("bart", "BartForConditionalGeneration", {}),
+    ("marian", "MarianMTModel", {}),
+    ("m2m_100", "M2M100ForConditionalGeneration", {}),
     ("imagegpt", "ImageGPTForCausalImageModeling", {}),
 ]
 
@@ -202,6 +211,13 @@ def test_a_head_that_transformers_ties_is_read_both_ways() -> None:
         ("t5", {"feed_forward_proj": "gated-relu", "is_gated_act": False}, "is_gated_act"),
         ("switch_transformers", {"num_sparse_encoder_layers": 0}, "num_sparse_encoder_layers"),
         ("bart", {"tie_word_embeddings": False}, "tie_word_embeddings"),
+        ("mbart", {"normalize_before": False}, "normalize_before"),
+        ("mvp", {"use_prompt": True}, "use_prompt"),
+        ("marian", {"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings"),
+        ("marian", {"decoder_vocab_size": 98}, "decoder_vocab_size"),
+        ("m2m_100", {"static_position_embeddings": False}, "static_position_embeddings"),
+        ("openai-gpt", {"architectures": ["OpenAIGPTDoubleHeadsModel"]}, "architectures"),
+        ("openai-gpt", {"n_inner": 48}, "n_inner"),
         ("imagegpt", {"tie_word_embeddings": True}, "tie_word_embeddings"),
     ],
 )

@@ -23,6 +23,7 @@ from calc.quantities.flops import forward  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
 from tests.architectures.cases import BASES, all_cases  # noqa: E402
+from tests.architectures.cases_dense import DENSE, dense_cases  # noqa: E402
 from tests.architectures.cases_latent import LATENT_CASES  # noqa: E402
 from tests.architectures.cases_media import MEDIA  # noqa: E402
 from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
@@ -37,6 +38,7 @@ BROADCAST = "new_decoder_architecture"
 LOOPS_OVER_EXPERTS = {"dbrx"}
 # Families whose model class comes with the checkpoint and not with transformers.
 REMOTE = {"minicpm"}
+CASES = [case for case in (*all_cases(), *dense_cases()) if case[0] not in REMOTE]
 
 
 class Counted(NamedTuple):
@@ -72,16 +74,18 @@ def count(model_type: str, config: dict[str, Any]) -> Counted:
     return Counted(saved, elements, whole.get_total_flops(), one.get_total_flops(), cache_bytes)
 
 
-# kimi_k2 is deepseek_v3's architecture under a name that transformers does not know; test_vision has kimi_k25.
+# kimi_k2 is deepseek_v3's architecture under a name that transformers does not know; test_vision has kimi_k25. gpt-sw3
+# is gpt2's.
 KIMI = {"kimi_k2", "kimi_k25"}
+ELSEWHERE = KIMI | {"gpt-sw3"}
 
 
 def test_every_family_has_a_case() -> None:
-    tested = KIMI.union(BASES, LATENT_CASES, RECURRENT, TEXT, SEEING, MEDIA)
+    tested = ELSEWHERE.union(BASES, DENSE, LATENT_CASES, RECURRENT, TEXT, SEEING, MEDIA)
     assert tested == set(FAMILIES)
 
 
-@pytest.mark.parametrize(("model_type", "config"), [case for case in all_cases() if case[0] not in REMOTE])
+@pytest.mark.parametrize(("model_type", "config"), CASES)
 def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
     theirs = count(model_type, config)
     # The config as people write it; then as transformers saves it: rope_parameters, layer_types, all defaults written.

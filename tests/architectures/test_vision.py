@@ -26,7 +26,7 @@ from calc.quantities.flops import forward  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import by_tower, parameter_shapes, parameters  # noqa: E402
 from calc.reading import sizes_of, symbolic, with_sizes  # noqa: E402
-from calc.spec import ModelSpec  # noqa: E402
+from calc.spec import Head, ModelSpec  # noqa: E402
 from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
 from tests.architectures.cases_vision import GEMMA4, KIMI, SEEING, inside  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
@@ -42,7 +42,7 @@ def build(model_type: str, config: dict[str, Any]) -> Any:
     special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1}
     text = {"text_config": special | config["text_config"]} if "text_config" in config else special
     parsed = transformers.AutoConfig.for_model(model_type, **(config | text))
-    auto = transformers.AutoModelForImageTextToText if "text_config" in config else transformers.AutoModelForCausalLM
+    auto = transformers.AutoModelForImageTextToText if "vision_config" in config else transformers.AutoModelForCausalLM
     torch.manual_seed(0)
     return auto.from_config(parsed, attn_implementation="eager", experts_implementation="batched_mm").eval()
 
@@ -65,11 +65,21 @@ def pictures(spec: ModelSpec, model_type: str) -> tuple[Any, ...]:
     if model_type == "gemma4":
         places = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
         return torch.rand(IMAGES, rows * columns, pixels), places.expand(IMAGES, -1, -1)
-    return (torch.randn(IMAGES, front.channels, front.height, front.width),)
+    shape = (IMAGES, front.channels, front.height, front.width)
+    if model_type == "mistral3":
+        return torch.randn(*shape), torch.tensor([shape[2:]] * IMAGES)
+    return (torch.randn(*shape),)
 
 
 def see(model: Any, *inputs: Any) -> None:
-    """Run the tower and what brings its vectors to the text; Llama 4's last matrix stands outside its own method."""
+    """Run the tower and what brings its vectors to the text; Llama 4's last matrix stands outside its own method.
+
+    Pixtral's pictures go in one by one: of several it multiplies all patches with all, and hides those of the others.
+    """
+    if model.config.model_type == "mistral3":
+        for pixels, sizes in zip(*inputs, strict=True):
+            model.get_image_features(pixels[None], sizes[None])
+        return
     found = model.get_image_features(*inputs)
     if model.config.model_type == "llama4":
         model.multi_modal_projector(found.last_hidden_state)
@@ -106,7 +116,7 @@ def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
         assert kv_cache(spec, BATCH, SEQ, "fp32", "cache").total_bytes == held
 
 
-TWO_PARTS = [case for case in CASES if "text_config" in case[1]]
+TWO_PARTS = [case for case in CASES if "vision_config" in case[1]]
 OTHERS = [("kimi_k25", KIMI), ("qwen3_5", RECURRENT["qwen3_5"][0])]
 
 
@@ -149,6 +159,17 @@ def test_the_outer_config_ties_the_head() -> None:
         from_config(inner)
 
 
+def test_a_head_that_the_checkpoint_holds_apart() -> None:
+    """Where only text_config speaks of tying, transformers 5 ties Mistral's head all the same."""
+    base = {"model_type": "mistral3", **SEEING["mistral3"][0]}
+    for inner, whose in (({}, "checkpoint"), ({"tie_word_embeddings": True}, "transformers")):
+        config = inside("text_config", base, **inner)
+        specs = [from_config(config, tying=tying) for tying in ("transformers", "checkpoint")]
+        assert [spec.head and spec.head.tied for spec in specs] == [True, bool(inner)]
+        assert [any("--tying" in note for note in spec.notes) for spec in specs] == [whose == "checkpoint", False]
+        assert all(from_config(config | {"tie_word_embeddings": t}).head == Head(tied=t) for t in (True, False))
+
+
 PICTURE = Load(images=1, image=(16, 24))
 
 
@@ -168,6 +189,19 @@ def test_a_picture_of_another_size() -> None:
         forward(spec, Load(images=1, image=(4, 16)))
 
 
+def test_a_picture_of_whole_squares() -> None:
+    """Layers within squares of 4 x 4 patches, but for one: those of a picture of 32 x 16 pixels, 8 x 4 patches of 4."""
+    spec = from_config({"model_type": "qwen2_5_vl", **SEEING["qwen2_5_vl"][0]})
+    assert spec.vision is not None
+    d, d_ff, patches = 32, 40, 32
+    per_patch = 2 * d * 3 * 2 * 4 * 4 + 3 * (2 * 4 * d * d + 3 * 2 * d * d_ff) + 4 * d * (2 * 16 + patches)
+    merger = patches // 4 * (2 * (4 * d) * (4 * d) + 2 * (4 * d) * 64)
+    seen = forward(spec, Load(images=1, image=(32, 16))).total - forward(spec, Load()).total
+    assert seen == patches * per_patch + merger
+    with pytest.raises(Refused, match="whole squares of 4 x 4 patches"):
+        forward(spec, Load(images=1, image=(24, 16)))
+
+
 @pytest.mark.parametrize(
     ("model_type", "section", "change", "field"),
     [
@@ -183,6 +217,10 @@ def test_a_picture_of_another_size() -> None:
         ("llama4", "vision_config", {"pixel_shuffle_ratio": 0.3}, "vision_config.pixel_shuffle_ratio"),
         ("llama4", "text_config", {"attention_chunk_size": None}, "text_config.attention_chunk_size"),
         ("llama4", "text_config", {"no_rope_layers": [1, 0]}, "text_config.no_rope_layers"),
+        ("mistral3", None, {"vision_config": None}, "vision_config"),
+        ("mistral3", None, {"vision_feature_layer": -2}, "vision_feature_layer"),
+        ("mistral3", "vision_config", {"head_dim": 6}, "vision_config.head_dim"),
+        ("mistral3", "text_config", {"model_type": "llama"}, "text_config.model_type"),
         ("gemma4", None, {"audio_config": {"hidden_size": 64}}, "audio_config"),
         ("gemma4", "vision_config", {"head_dim": 6}, "vision_config.head_dim"),
         ("gemma4_text", None, {"use_bidirectional_attention": "all"}, "use_bidirectional_attention"),
@@ -190,6 +228,9 @@ def test_a_picture_of_another_size() -> None:
         ("gemma4_text", None, {"per_layer_config": {"7": {}}}, "per_layer_config"),
         ("gemma4_text", None, {"per_layer_config": {"1": {"head_dim": 16}}}, "per_layer_config"),
         ("gemma4_text", None, {"per_layer_config": {"5": {"hidden_size": 16}}}, "per_layer_config.5.hidden_size"),
+        ("qwen2_vl", "vision_config", {"in_chans": 1}, "vision_config.in_chans"),
+        ("qwen2_vl", "text_config", {"head_dim": 12}, "text_config.head_dim"),
+        ("qwen2_5_vl", "vision_config", {"window_size": 7}, "vision_config.window_size"),
         ("qwen3_vl", "vision_config", {"out_hidden_size": 48}, "vision_config.out_hidden_size"),
         ("qwen3_vl", "vision_config", {"num_position_embeddings": 35}, "vision_config.num_position_embeddings"),
         ("qwen3_vl", "vision_config", {"deepstack_visual_indexes": [0, 3]}, "vision_config.deepstack_visual_indexes"),

@@ -40,8 +40,9 @@ def copied(model_type: str, name: str, config: dict[str, Any]) -> tuple[Any, Any
     rules = "wav2vec2-stable" if config.get("do_stable_layer_norm") else model_type
     gathered: dict[str, list[Any]] = {}
     for path, tensor in drawn(theirs):
-        mine = in_backbone(path) if "backbone" in path else rename(path, rules)[0]
-        gathered.setdefault(mine, []).append(tensor.detach())
+        names = (in_backbone(path),) if "backbone" in path else rename(path, rules)
+        for mine, part in zip(names, tensor.detach().reshape(len(names), -1), strict=True):
+            gathered.setdefault(mine, []).append(part)
     with torch.no_grad():
         for path, parameter in [*ours.named_parameters(), *ours.named_buffers()]:
             if not path.endswith("num_batches_tracked"):
@@ -86,6 +87,8 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("vit", "ViTModel", {"image_size": [16, 24], "patch_size": [8, 6]}, ("last_hidden_state", "pooler_output")),
     ("deit", "DeiTForImageClassificationWithTeacher", {}, ("cls_logits", "distillation_logits")),
     ("deit", "DeiTModel", {}, ("last_hidden_state", "pooler_output")),
+    ("dinov2", "Dinov2Model", {"layer_norm_eps": 0.03}, ("last_hidden_state",)),
+    ("dinov2", "Dinov2Model", {"use_swiglu_ffn": True, "qkv_bias": False}, ("last_hidden_state",)),
     ("audio-spectrogram-transformer", "ASTForAudioClassification", {}, ("logits",)),
     ("whisper", "WhisperForConditionalGeneration", {}, ("logits", "encoder_last_hidden_state")),
     ("whisper", "WhisperForConditionalGeneration", {"activation_function": "relu"}, ("logits",)),
@@ -99,6 +102,7 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("wav2vec2-conformer", "Wav2Vec2ConformerForCTC", {"position_embeddings_type": "rotary"}, ("logits",)),
     ("wav2vec2-conformer", "Wav2Vec2ConformerForCTC", {"position_embeddings_type": None}, ("logits",)),
     ("clip", "CLIPModel", {}, ("logits_per_text", "text_embeds", "image_embeds")),
+    ("siglip", "SiglipModel", {}, ("logits_per_text", "text_embeds", "image_embeds")),
     ("detr", "DetrForObjectDetection", {}, ("logits", "pred_boxes", "last_hidden_state", "encoder_last_hidden_state")),
     ("detr", "DetrForObjectDetection", {"position_embedding_type": "learned"}, ("logits", "pred_boxes")),
     ("detr", "DetrModel", {"backbone_config": RESNET | {"layer_type": "basic"}}, ("last_hidden_state",)),
@@ -145,7 +149,7 @@ def named(out: Output, name: str) -> Any:
 def our_arguments(model_type: str, given: dict[str, Any]) -> dict[str, Any]:
     """What our model's forward takes in place of transformers' inputs: frames stand in rows, spectrograms in planes."""
     match model_type:
-        case "clip":
+        case "clip" | "siglip":
             return {"inputs": given["input_ids"], "images": given["pixel_values"]}
         case "whisper":
             return {"inputs": given["decoder_input_ids"], "source": given["input_features"].transpose(1, 2)}

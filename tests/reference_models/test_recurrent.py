@@ -12,7 +12,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from calc.architectures import from_config  # noqa: E402
-from calc.spec import DeltaNet, LayerGroup, LinearAttention, Mamba, Mamba2, ModelSpec, Node, Norm  # noqa: E402
+from calc.spec import DeltaNet, GatedConvolution, LayerGroup, LinearAttention, Mamba, Mamba2, ModelSpec, Node, Norm  # noqa: E402
 from harness.oracles import MODES  # noqa: E402
 from reference_models import build  # noqa: E402
 from reference_models.blocks import delta_net, linear_attention, mamba, mamba2  # noqa: E402
@@ -27,6 +27,7 @@ MIXERS: dict[str, Node] = {
     "mamba2": Mamba2(n_heads=4, d_head=6, d_state=5, n_groups=2, chunk=4),
     "delta net": DeltaNet(n_key_heads=2, n_value_heads=4, d_key=6, d_value=5, chunk=4),
     "fused delta net": DeltaNet(n_key_heads=2, n_value_heads=4, d_key=6, d_value=5, chunk=4, fused=True),
+    "gated convolution": GatedConvolution(d_conv=3, bias=True),
     "linear": LinearAttention(n_heads=4, chunk=4),
     "lightning": LinearAttention(
         n_heads=4, d_head=6, fused=True, feature_map="silu", decay=True, norm=Norm(), gate=True, chunk=4

@@ -131,6 +131,9 @@ def test_same_logits(model_type: str) -> None:
         ("gpt_oss", {"rope_parameters": None}),
         ("gemma4_text", {"rope_parameters": None}),
         ("deepseek_v4", {"rope_parameters": None}),
+        ("ministral3", {"rope_parameters": None}),
+        ("cwm", {"rope_parameters": None}),
+        ("hunyuan_v1_dense", {"rope_parameters": {"rope_type": "dynamic", "alpha": 3.0, "factor": 1.0}}),
         ("deepseek_v4", {"rope_parameters": None, "rope_scaling": YARN}),
     ],
 )
@@ -174,9 +177,10 @@ def test_minicpm_is_granite_with_other_names() -> None:
     check(*pair("granite", LLAMA | named, from_config({"model_type": "minicpm", **LLAMA, **own})))
 
 
-def test_kimi_is_deepseek_with_another_name() -> None:
-    config = CASES["deepseek_v3"] | values_of("deepseek_v3")
-    one, other = (from_config({"model_type": name, **config}) for name in ("kimi_k2", "deepseek_v3"))
+@pytest.mark.parametrize(("name", "usual"), [("kimi_k2", "deepseek_v3"), ("gpt-sw3", "gpt2")])
+def test_another_name(name: str, usual: str) -> None:
+    config = CASES[usual] | values_of(usual)
+    one, other = (from_config({"model_type": each, **config}) for each in (name, usual))
     assert values(one) | {".family": ""} == values(other) | {".family": ""}
 
 
@@ -194,6 +198,17 @@ def test_kimi_is_deepseek_with_another_name() -> None:
         ("mamba2", "time_step_limit", 0.1),
         ("cohere2", "rope_parameters", {"sliding_attention": {"rope_type": "default", "rope_theta": 5.0}}),
         ("llama4_text", "attn_temperature_tuning", "yes"),
+        ("ministral", "sliding_window", None),
+        ("ministral3", "rope_parameters", {"rope_type": "default", "original_max_position_embeddings": 7}),
+        ("ministral3", "rope_parameters", {"rope_type": "default", "llama_4_scaling_beta": 0.1}),
+        ("helium", "head_dim", 12),
+        ("internlm3", "bias", True),
+        ("hunyuan_v1_dense", "use_qk_norm", False),
+        ("hunyuan_v1_dense", "use_cla", True),
+        ("codegen", "n_head", 2),
+        ("codegen", "rotary_dim", None),
+        ("xglm", "add_cross_attention", True),
+        ("persimmon", "head_dim", 12),
     ],
 )
 def test_refused(model_type: str, key: str, value: Any) -> None:

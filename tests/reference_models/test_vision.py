@@ -25,7 +25,7 @@ from tests.reference_models.test_counts import check, shallow  # noqa: E402
 
 NORM = Norm(kind="layernorm", bias=True)
 TEXT = [(name, config) for name, configs in SEEING.items() for config in configs if "text_config" not in config]
-SEEN = [(name, config) for name, configs in SEEING.items() for config in configs if "text_config" in config]
+SEEN = [(name, config) for name, configs in SEEING.items() for config in configs if "vision_config" in config]
 EVERY = [(*case, "none") for case in TEXT] + [
     (name, SEEING[name][0], mode) for name in ("gemma4_text", "llama4_text") for mode in MODES[1:]
 ]
@@ -55,6 +55,7 @@ PROJECTORS = (
     Projector(layers=(Dense(name="one", bias=False),)),
     Projector(merge=4, before=NORM, layers=(Dense(name="one"), Dense(name="two"))),
     Projector(merge=4, norm=NORM, skip=1, layers=(Dense(name="one", d_out=24), Dense(name="two", bias=False))),
+    Projector(merge=4, layers=(Dense(name="one"), Dense(name="two", d_out=24, activated=False), Dense(name="three"))),
     Projector(merge=2, join="mean", norm=Norm(), layers=(Dense(name="one"),)),
     Projector(merge=3, join="mean-product", norm=Norm(affine=False), layers=(Dense(name="one"),)),
 )

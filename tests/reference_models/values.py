@@ -8,6 +8,7 @@ from typing import Any
 import transformers
 
 from tests.architectures.cases import BASES
+from tests.architectures.cases_dense import DENSE
 from tests.architectures.cases_latent import LATENT_CASES
 from tests.architectures.cases_recurrent import RECURRENT
 from tests.architectures.cases_vision import GEMMA4_TEXT, LLAMA4_TEXT
@@ -15,9 +16,11 @@ from tests.architectures.cases_vision import GEMMA4_TEXT, LLAMA4_TEXT
 OTHERWISE = {
     "minicpm": "transformers has no such class",
     "kimi_k2": "transformers knows it as deepseek_v3",
+    "gpt-sw3": "transformers knows it as gpt2",
 }
 """Families whose logits are not compared with transformers' here, and why not."""
 CASES: dict[str, dict[str, Any]] = BASES | {
+    **{name: cases[0] for name, cases in DENSE.items()},
     **{name: cases[0] for name, cases in LATENT_CASES.items()},
     **{name: cases[0] for name, cases in RECURRENT.items() if "text_config" not in cases[0]},
     "gemma4_text": GEMMA4_TEXT,
@@ -30,8 +33,10 @@ for _indexed in ("deepseek_v32", "glm_moe_dsa", "deepseek_v4"):
     CASES[_indexed] = CASES[_indexed] | {"index_n_heads": 24}
 
 EPS = 0.03
+GROWS = {"llama_4_scaling_beta": 0.6, "original_max_position_embeddings": 7}
 VALUES: dict[str, Any] = {
-    **dict.fromkeys(("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "mixer_rms_eps"), EPS),
+    **dict.fromkeys(("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps", "norm_epsilon"), EPS),
+    "mixer_rms_eps": EPS,
     "embedding_multiplier": 3.0,
     "residual_multiplier": 0.4,
     "attention_multiplier": 0.3,
@@ -50,6 +55,9 @@ VALUES: dict[str, Any] = {
     "attn_logit_softcapping": 3.0,
     "final_logit_softcapping": 2.0,
     "routed_scaling_factor": 1.7,
+    "route_scale": 1.7,
+    "mup_enabled": True,
+    "linear_allow_neg_eigval": False,
     "clip_qkv": 0.5,
     "swiglu_alpha": 1.1,
     "swiglu_limit": 0.5,
@@ -82,16 +90,25 @@ COUNTED = {
         "use_bias",
         "bias",
         "enable_bias",
+        "norm_bias",
+        "decoder_bias",
+        "classifier_bias",
+        "sparse_prediction",
+        "share_encoder_decoder_embeddings",
+        "use_prompt",
     ),
     *("no_bias", "lm_head_bias", "router_bias", "use_conv_bias", "mamba_conv_bias", "mamba_proj_bias", "use_qk_norm"),
+    "attention_out_bias",
     *("qk_layernorm", "layer_norm_elementwise_affine", "_remove_final_layer_norm", "do_layer_norm_before", "alibi"),
     *("use_parallel_residual", "parallel_attn", "new_decoder_architecture", "multi_query", "use_sliding_window"),
     *("attention_k_eq_v", "enable_moe_block", "use_double_wide_mlp", "use_bidirectional_attention", "is_gated_act"),
     *("add_cross_attention", "is_decoder", "is_encoder_decoder", "action_tanh", "learned_pos_emb", "add_router_probs"),
+    *("block_auto_adjust_ff_dim", "block_ffn_dim_multiplier", "conv_bias", "use_expert_bias"),
 }
 """Switches of structure, which the tests of the importers try or find refused."""
 IGNORED = {
     # training
+    *("linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"),
     *("initializer_range", "initializer_factor", "init_std", "rescale_prenorm_residual", "embedding_fraction"),
     *("time_step_floor", "time_step_max", "time_step_scale", "input_jitter_noise", "router_aux_loss_coef"),
     *("router_z_loss_coef", "z_loss_coefficient", "router_ignore_padding_tokens"),
@@ -99,9 +116,10 @@ IGNORED = {
     *("activation_dropout", "attention_dropout", "attention_probs_dropout_prob", "attn_pdrop", "classifier_dropout"),
     *("classifier_dropout_prob", "decoder_layerdrop", "dropout", "dropout_rate", "emb_pdrop", "embd_pdrop"),
     *("embed_dropout", "embedding_dropout", "encoder_layerdrop", "hidden_dropout", "hidden_dropout_prob", "layerdrop"),
-    *("qa_dropout", "resid_dropout", "resid_pdrop", "residual_dropout", "seq_classif_dropout"),
+    *("mlp_dropout", "qa_dropout", "resid_dropout", "resid_pdrop", "residual_dropout", "seq_classif_dropout"),
     *("summary_first_dropout", "summary_last_dropout"),
     # rounding, and which code runs
+    *("deterministic_flash_attn", "initializer_cutoff_factor"),
     *("attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "residual_in_fp32", "slow_but_exact"),
     *("use_associative_scan", "use_mamba_kernels", "use_mambapy", "moe_shared_expert_overlap"),
     # what is returned, and classes that are not described
@@ -111,7 +129,12 @@ IGNORED = {
     "sinusoidal_pos_embds",
 }
 """Keys that do not change what a model without training noise gives for its weights."""
-NOT_READ = {("mpt", "logit_scale"), ("gemma3_text", "attn_logit_softcapping"), ("deepseek_v4", "norm_topk_prob")}
+NOT_READ = {
+    ("mpt", "logit_scale"),
+    ("gemma3_text", "attn_logit_softcapping"),
+    ("deepseek_v4", "norm_topk_prob"),
+    ("ernie4_5_moe", "moe_norm_min"),
+}
 """Keys of a class that its model does not read, or that are refused."""
 
 
@@ -137,6 +160,8 @@ def _rope(known: dict[str, Any]) -> dict[str, Any]:
     if "rope_type" not in known:
         return {kind: _rope(one) | {"rope_theta": 30.0 + i} for i, (kind, one) in enumerate(known.items())}
     kind = "proportional" if known["rope_type"] == "proportional" else "default"
-    return {"rope_type": kind, "rope_theta": 37.0} | (
-        {"partial_rotary_factor": 0.75} if "partial_rotary_factor" in known else {}
+    return (
+        {"rope_type": kind, "rope_theta": 37.0}
+        | ({"partial_rotary_factor": 0.75} if "partial_rotary_factor" in known else {})
+        | (GROWS if "llama_4_scaling_beta" in known else {})
     )

@@ -8,16 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from calc.spec import DeltaNet
 from reference_models import Model
 from tests.architectures.renaming import rename
 
-TRANSPOSED = {"gpt2", "imagegpt", "decision_transformer"}
+TRANSPOSED = {"gpt2", "imagegpt", "decision_transformer", "openai-gpt"}
 """Families whose dense layers keep [in, out]."""
-BY_HEAD = {"gpt_neox", "bloom", "falcon", "gpt_bigcode"}
+BY_HEAD = {"gpt_neox", "bloom", "falcon", "gpt_bigcode", "persimmon"}
 """Families whose one projection holds, for each key-value head, the queries that it serves, its key and its value."""
+GATE_APART = {"afmoe"}
+"""Families whose gate has a projection of its own; ours has each head's gate behind its query."""
 
-
-BUFFERS = {"e_score_correction_bias": "correction", "layer_scalar": "out_scale", "tid2eid": "table"}
+BUFFERS = {
+    ("e_score_correction_bias", "expert_bias"): "correction",
+    ("layer_scalar",): "out_scale",
+    ("tid2eid",): "table",
+}
 """Numbers that are learned or set and yet no parameters: their name -> ours."""
 
 
@@ -32,15 +38,28 @@ def copy_weights(theirs: Any, ours: Model, model_type: str) -> None:
             every = enumerate(part) if "*" in path and not one else [(one[1] if one else "", part)]
             for number, own in every:
                 own_path = path.replace("*", str(number))
-                row = re.search(r"norms\.(\d+)\.weight$", name)
-                target = mine[own_path] if row is None else mine[own_path][int(row[1])]
-                target.data.copy_(own)
+                place(mine[own_path].data, name, own, model_type, ours).copy_(own)
                 met.add(own_path)
     assert met == set(mine)
     for given, taken in BUFFERS.items():
         pairs = zip(buffers(theirs, given), buffers(ours, taken), strict=True)
         for one, other in pairs:
             other.data.copy_(one)
+
+
+def place(whole: Tensor, name: str, own: Tensor, model_type: str, ours: Model) -> Tensor:
+    """The part of our tensor `whole` that theirs, called `name`, fills with `own`; mostly all of it."""
+    if row := re.search(r"norms\.(\d+)\.weight$", name):
+        return whole[int(row[1])]
+    if model_type in GATE_APART and (half := re.search(r"self_attn\.(q|gate)_proj", name)):
+        return whole.unflatten(0, (-1, 2, len(own[0])))[:, int(half[1] == "gate")]
+    if each := re.search(r"linear_attn\.([qkv])_proj", name):
+        mixers: Any = (group.mixer for group in ours.whole.layers)
+        delta = next(mixer for mixer in mixers if isinstance(mixer, DeltaNet))
+        keys = delta.n_key_heads * delta.d_key
+        start = {"q": 0, "k": keys, "v": 2 * keys}[each[1]]
+        return whole[start : start + len(own)]
+    return whole
 
 
 def vary(theirs: Any) -> None:
@@ -54,8 +73,8 @@ def vary(theirs: Any) -> None:
             tensor.data.copy_(chances.topk(tensor.shape[1]).indices)
 
 
-def buffers(model: Any, ending: str) -> list[Tensor]:
-    """The buffers whose name ends so."""
+def buffers(model: Any, ending: str | tuple[str, ...]) -> list[Tensor]:
+    """The buffers whose name ends so, or in one of these ways."""
     return [buffer for name, buffer in model.named_buffers() if name.endswith(ending)]
 
 
@@ -65,6 +84,9 @@ def parts(name: str, tensor: Tensor, n: int, model_type: str, ours: Model) -> li
         tensor = tensor.T
     if model_type in BY_HEAD and re.search(r"(query_key_value|c_attn)\.", name):
         tensor = _side_by_side(tensor, ours)
+    if model_type == "codegen" and "qkv_proj" in name:
+        queries, values, keys = tensor.unflatten(0, (4, 3, -1)).unbind(1)
+        tensor = torch.cat([queries, keys, values]).flatten(0, 1)
     if model_type == "dbrx" and ".experts.mlp." in name:
         experts: Any = ours.whole.layers[0].channel
         tensor = tensor.unflatten(0, (experts.n_experts, -1))
@@ -74,6 +96,11 @@ def parts(name: str, tensor: Tensor, n: int, model_type: str, ours: Model) -> li
     if model_type == "gpt_oss" and ".experts." in name:
         tensor = tensor if name.endswith("_bias") else tensor.transpose(1, 2)
         return [tensor] if n == 1 else [tensor[:, 0::2], tensor[:, 1::2]]
+    if model_type in GATE_APART and re.search(r"self_attn\.(q|gate)_proj", name):
+        mixer: Any = ours.whole.layers[0].mixer
+        tensor = tensor.unflatten(0, (mixer.n_heads, -1))
+    if model_type == "ernie4_5_moe" and name.endswith("e_score_correction_bias"):
+        tensor = tensor.flatten()
     stacked = ".experts." in name
     return [tensor] if n == 1 else list(tensor.chunk(n, dim=1 if stacked else 0))
 

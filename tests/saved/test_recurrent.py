@@ -17,7 +17,18 @@ from calc.load import Load  # noqa: E402
 from calc.reading import sizes_of, symbolic, with_sizes  # noqa: E402
 from calc.saved.model import kept  # noqa: E402
 from calc.saved.settings import Settings  # noqa: E402
-from calc.spec import DeltaNet, LayerGroup, LinearAttention, Lora, Mamba, Mamba2, ModelSpec, Node, Norm  # noqa: E402
+from calc.spec import (  # noqa: E402
+    DeltaNet,
+    GatedConvolution,
+    LayerGroup,
+    LinearAttention,
+    Lora,
+    Mamba,
+    Mamba2,
+    ModelSpec,
+    Node,
+    Norm,
+)
 from reference_models.adapters import adapt  # noqa: E402
 from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
 from tests.saved.test_readings import total  # noqa: E402
@@ -34,11 +45,12 @@ CHUNKED = (
     Mamba2(n_heads=4, d_head=6, d_state=5, n_groups=2),
     Mamba2(n_heads=1, d_head=6, d_state=5, norm=Norm(affine=False), dt_max=0.3),
     DeltaNet(n_key_heads=2, n_value_heads=4, **DELTA),
-    DeltaNet(n_key_heads=1, n_value_heads=1, fused=True, **DELTA),
+    DeltaNet(n_key_heads=1, n_value_heads=1, fused=True, double_rate=True, **DELTA),
     LinearAttention(n_heads=1, d_head=8),
     LinearAttention(n_heads=4, d_head=6, fused=True, feature_map="silu", decay=True, norm=Norm(), gate=True),
 )
-MIXERS = ONCE + tuple(mixer.model_copy(update={"chunk": n}) for n in (5, 8) for mixer in CHUNKED)
+CONVOLVED = GatedConvolution(bias=True)
+MIXERS = (*ONCE, *(mixer.model_copy(update={"chunk": n}) for n in (5, 8) for mixer in CHUNKED), CONVOLVED)
 
 
 def of(mixer: Any) -> ModelSpec:
@@ -56,6 +68,7 @@ def test_every_mixer(mixer: Node) -> None:
     ("mixer", "name"),
     [
         *((ONCE[0], name) for name in ("in_proj", "x_proj", "dt_proj", "out_proj")),
+        *((CONVOLVED, name) for name in ("in_proj", "out_proj")),
         *((MIXERS[4], name) for name in ("in_proj", "out_proj")),
         *((MIXERS[6], name) for name in ("qkv_proj", "z_proj", "a_proj", "b_proj", "out_proj")),
         *((MIXERS[8], name) for name in ("q_proj", "k_proj", "v_proj", "o_proj")),
@@ -70,7 +83,7 @@ def test_low_rank_updates_of_frozen_weights(mixer: Node, name: str, mode: Mode) 
     assert [found.within(f"layers.{i}") for i in range(2)] == [size(each.kept) for each in layers]
 
 
-@pytest.mark.parametrize("name", ["mamba", "mamba2", "qwen3_5_text", "nemotron_h", "minimax"])
+@pytest.mark.parametrize("name", ["mamba", "mamba2", "qwen3_5_text", "nemotron_h", "minimax", "lfm2"])
 @pytest.mark.parametrize("how", [Settings(), Settings("sdpa", autocast=True)], ids=lambda how: how.execution)
 @pytest.mark.parametrize("seq", [24, 64, 77])
 def test_three_readings_agree(name: str, how: Settings, seq: int) -> None:

@@ -26,6 +26,7 @@ from reference_models.blocks.moe import MixtureOfExperts  # noqa: E402
 from reference_models.inputs import example  # noqa: E402
 from reference_models.objectives.common import cross_entropy, widens  # noqa: E402
 from tests.architectures.cases import BASES  # noqa: E402
+from tests.architectures.cases_dense import DENSE  # noqa: E402
 from tests.architectures.cases_latent import LATENT_CASES  # noqa: E402
 from tests.architectures.cases_media import MEDIA  # noqa: E402
 from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
@@ -34,7 +35,7 @@ from tests.architectures.cases_vision import SEEING, inside  # noqa: E402
 from tests.reference_models.test_counts import shallow  # noqa: E402
 from tests.strategies import specs  # noqa: E402
 
-CASES = (*TEXT.items(), *LATENT_CASES.items(), *MEDIA.items(), *SEEING.items(), *RECURRENT.items())
+CASES = (*DENSE.items(), *TEXT.items(), *LATENT_CASES.items(), *MEDIA.items(), *SEEING.items(), *RECURRENT.items())
 CONFIGS = BASES | {name: cases[0] for name, cases in CASES}
 CONFIGS["clip"] = inside("text_config", CONFIGS["clip"], max_position_embeddings=32)
 UNKNOWN = {"deepseek_v4", "detr"}
