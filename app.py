@@ -9,6 +9,6 @@ if __name__ == "__main__":  # Streamlit runs this file whenever a visitor's page
 else:  # and imports it once, as the server starts.
     from streamlit.starlette import App
 
-    from dashboard.addresses import ROUTES
+    from dashboard.addresses import ROUTES, said
 
-    app = App(__file__, routes=ROUTES)
+    app = App(__file__, routes=ROUTES, lifespan=said)

@@ -105,6 +105,8 @@ def si(value: float, unit: str = "") -> str:
         (1e6, "M"),
         (1e3, "k"),
     ):
+        if abs(value) >= 999.5e24:
+            return f"{value:.3g} {unit}".strip()
         if abs(value) >= factor * 0.9995:
             scaled = value / factor
             return f"{_three(scaled)} {prefix}{unit}" if unit else f"{_three(scaled)}{'B' if prefix == 'G' else prefix}"

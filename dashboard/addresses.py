@@ -6,14 +6,18 @@ before the third one is right. And the page that opens first would be no page at
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import click
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
-from streamlit import file_util
+from streamlit import config, file_util
+from streamlit.starlette import App
 
-from dashboard.main import PAGES
+from dashboard.menu import PAGES
 
 HEAD = "<head>"
 FIRST = PAGES[0].path
@@ -32,6 +36,15 @@ def page(request: Request) -> Response:
 def first(request: Request) -> Response:
     """The first page under its own name: it stands at `/`, with the same choices."""
     return RedirectResponse("./" + (f"?{request.url.query}" if request.url.query else ""))
+
+
+@asynccontextmanager
+async def said(_app: App) -> AsyncIterator[None]:
+    """While the server runs: where it is. Streamlit's own words advertise other things beside."""
+    address = config.get_option("browser.serverAddress") or config.get_option("server.address") or "localhost"
+    host = f"[{address}]" if ":" in address else address
+    click.echo(f"Envelope is at http://{host}:{config.get_option('server.port')} (Ctrl-C stops it)")
+    yield
 
 
 ROUTES = [

@@ -9,7 +9,7 @@ import streamlit as st
 
 from calc.attention import AttentionShape, Blocks, best_blocks, on_chip
 from calc.attention.bounds import crossovers
-from calc.attention.model import shape_of
+from calc.attention.model import left_out, shape_of
 from calc.attention.shape import DIRECTIONS
 from calc.hardware import device_names, load_device
 from calc.predict.attention_sweep import Point, sweep
@@ -18,6 +18,7 @@ from dashboard import attention_charts as charts
 from dashboard import attention_known as known
 from dashboard import frame, picker
 from dashboard.cache import cached
+from dashboard.knobs import forget_stale
 
 LENGTHS = tuple(2**power for power in range(7, 18))
 HEADS = (1, 2, 4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
@@ -94,7 +95,9 @@ def _knobs(picked: picker.Picked | None) -> Asked:
         "Direction", DIRECTIONS, default="forward", key="direction", required=True, bind="query-params",
         help="backward: forward, and then backward",
     )  # fmt: skip
-    dtype = row[1].selectbox("Format", ("bf16", "fp16", "fp32"), key="dtype", bind="query-params")
+    formats = [name for name in ("bf16", "fp16", "fp32") if name in load_device(gpu).known_peaks]
+    forget_stale("dtype", formats)
+    dtype = row[1].selectbox("Format", formats, key="dtype", bind="query-params")
     usual = own.pop("causal")
     causal = row[2].toggle(
         "Causal",
@@ -138,6 +141,8 @@ def _of(picked: picker.Picked) -> dict[str, Any]:
     values = "" if shape.d_value == shape.d_head else f" Values are {shape.d_value} wide."
     heads = f"{shape.heads} query heads of {shape.d_head}, {shape.kv_heads} key heads."
     st.caption(f"{frame.verbatim(picked.spec.name)}: {heads}{values}")
+    if said := left_out(picked.spec):
+        st.caption(f"⚠ Not counted here: {'; '.join(said)}.")
     return {name: getattr(shape, name) for name in ("heads", "kv_heads", "d_head", "d_value", "causal")}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from calc.predict.attention_sweep import Decoded, Point
-from calc.units import binary, si
+from calc.units import binary, duration, si
 from dashboard import vega
 from dashboard.axes import labels, ticks
 
@@ -68,11 +68,6 @@ def written(need: str, value: float) -> str:
     return SHOWN[need](value)
 
 
-def milliseconds(value: float) -> str:
-    """Seconds as ms or µs."""
-    return f"{value * 1e3:,.3g} ms" if value >= 1e-3 else f"{value * 1e6:,.3g} µs"
-
-
 def groups(found: Iterable[Decoded], need: str, axis: dict[str, Any]) -> vega.Chart:
     """One need of a decode step by how keys and values are kept."""
     rows = [
@@ -92,6 +87,6 @@ SHOWN = {
     "traffic": lambda value: si(value, "B"),
     "peak": binary,
     "cached": lambda value: si(value, "B"),
-    **dict.fromkeys(("seconds", "low", "high"), milliseconds),
+    **dict.fromkeys(("seconds", "low", "high"), duration),
 }
 """How a table writes each column."""

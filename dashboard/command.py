@@ -25,6 +25,7 @@ SETTINGS = {
     "server.maxUploadSize": "2",
     "server.enableStaticServing": "false",
     "server.showEmailPrompt": "false",
+    "logger.hideWelcomeMessage": "true",
     "runner.postScriptGC": "false",
 }
 """Streamlit's settings: nothing leaves the machine, uploads are small, and a fault shows no code. Collecting garbage

@@ -16,14 +16,23 @@ def seq(spec: ModelSpec, label: str = "Sequence length") -> int:
     """Tokens of each sequence."""
     usual = common_length([spec])
     lengths = sorted({*LENGTHS, usual, spec.max_seq_len or usual})
-    forget_stale("seq", lengths)
-    chosen = st.select_slider(label, lengths, usual, key="seq", bind="query-params")
-    return int(chosen)
+    forget_stale("seq", lengths, usual)
+    chosen = int(st.select_slider(label, lengths, usual, key="seq", bind="query-params"))
+    if spec.max_seq_len is not None and chosen > spec.max_seq_len:
+        st.caption(f"⚠ Past the {spec.max_seq_len:,} tokens that the model is made for.")
+    return chosen
 
 
 def batch(label: str = "Sequences") -> int:
     """Sequences at once."""
     return int(st.select_slider(label, BATCHES, 1, key="batch", bind="query-params"))
+
+
+def images(spec: ModelSpec) -> int:
+    """Pictures that are read beside the text, together; 0 and no knob where the model reads none."""
+    if spec.vision is None:
+        return 0
+    return int(st.select_slider("Pictures", (0, *BATCHES), 1, key="images", bind="query-params"))
 
 
 def checkpointing() -> Checkpointing:
@@ -33,7 +42,12 @@ def checkpointing() -> Checkpointing:
     )
 
 
-def forget_stale(key: str, options: list) -> None:
-    """Forget what a knob was set to where the options no longer hold it: another model has been picked."""
-    if key in st.session_state and st.session_state[key] not in options:
+def forget_stale(key: str, options: list, usual: object = None) -> None:
+    """Forget what a knob was set to where another model has been picked: what the options no longer hold, and what was
+    the usual value of the last model (usual: of this one). A usual value is not in the address, so that a link would
+    show another one than the page.
+    """
+    last, st.session_state[f"usual {key}"] = st.session_state.get(f"usual {key}"), usual
+    now = st.session_state.get(key)
+    if now is not None and (now not in options or (now == last and last != usual)):
         del st.session_state[key]

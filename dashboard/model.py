@@ -41,7 +41,7 @@ def render(picked: picker.Picked | None) -> None:
         _parameters(models, query)
         _work(models, query)
         model_layers.draw(models, query)
-        model_conventions.draw(chosen.spec, query)
+        model_conventions.draw(chosen.spec, query, named=len(models) > 1)
         references = {name: name for name in models} | {chosen.spec.name: shlex.quote(chosen.reference)}
         refused = [name for name, spec in models.items() if counted(spec, query)["why"]]
         frame.command(*_commands(references, refused, query))
@@ -68,8 +68,16 @@ def _query(spec: ModelSpec, phase: Phase) -> Query:
         )  # fmt: skip
     with cells[3]:
         checkpointing = knobs.checkpointing() if phase == "training" else "none"
-    context = common_context([spec], seq)
-    return Query(phase=phase, seq=seq, batch=batch, checkpointing=checkpointing, context=context, convention=convention)
+    images = knobs.images(spec) if phase != "decode" else 0
+    return Query(
+        phase=phase,
+        seq=seq,
+        batch=batch,
+        checkpointing=checkpointing,
+        context=common_context([spec], seq),
+        convention=convention,
+        images=images,
+    )
 
 
 def _commands(references: dict[str, str], refused: list[str], query: Query) -> list[str]:
@@ -81,6 +89,7 @@ def _commands(references: dict[str, str], refused: list[str], query: Query) -> l
     own += f" --context {query.context}" if query.phase == "decode" else f" --seq {query.seq}"
     own += f" --batch {query.batch}"
     own += f" --checkpointing {query.checkpointing}" * (query.checkpointing != "none")
+    own += f" --images {query.images}" * (query.images != 0)
     every = " ".join(references.values())
     known = " ".join(word for name, word in references.items() if name not in refused)
     convention = f" --convention {query.convention}" * (query.convention != Query().convention)

@@ -34,9 +34,11 @@ def compared(spec: ModelSpec, query: Query) -> list[dict[str, Any]]:
     return rows
 
 
-def draw(spec: ModelSpec, query: Query) -> None:
-    """Draw it: bars, and the table with what each does not see."""
+def draw(spec: ModelSpec, query: Query, *, named: bool) -> None:
+    """Draw it: bars, and the table with what each does not see. named: say of which model."""
     st.subheader("What others would report for the same run", anchor=False)
+    if named:
+        st.markdown(frame.verbatim(spec.name))
     rows = compared(spec, query)
     bars = [
         {"convention": row["convention"], "product": product, "FLOP": row[column], "shown": si(row[column], "FLOP")}

@@ -38,15 +38,17 @@ def draw(models: dict[str, ModelSpec], query: Query) -> None:
     what = st.segmented_control("Show", [*TERMS], default="parameters", key="by", required=True, bind="query-params")
     if what == "FLOPs":
         st.caption("As they run in eager PyTorch, under every convention: no other divides its FLOPs by layer.")
+    every = [layer for spec in models.values() for layer in layers(spec, query)[:LAYERS]]
+    most = max((float(sum(getattr(layer, TERMS[what or "parameters"]).values())) for layer in every), default=1.0)
     for place, (name, spec) in enumerate(models.items()):
         suffix = f"-{place + 1}" if place else ""
         if len(models) > 1:
             st.markdown(frame.verbatim(name))
-        _layers(layers(spec, query), what or "parameters", suffix)
+        _layers(layers(spec, query), what or "parameters", most, suffix)
         _parts(parts(spec, query), suffix)
 
 
-def _layers(found: list[LayerRow], what: str, suffix: str) -> None:
+def _layers(found: list[LayerRow], what: str, most: float, suffix: str) -> None:
     if len(found) > LAYERS:
         st.caption(f"The first {LAYERS} of {len(found):,} layers.")
     unit = "FLOP" if what == "FLOPs" else ""
@@ -63,9 +65,8 @@ def _layers(found: list[LayerRow], what: str, suffix: str) -> None:
     if not rows:
         return
     title = f"{what} of one layer"
-    drawn = vega.columns(
-        rows, "layer", "component", "value", vega.numbers(title, giga="G" if unit else "B"), get_args(Component)
-    )
+    axis = vega.numbers(title, giga="G" if unit else "B")
+    drawn = vega.columns(rows, "layer", "component", "value", axis, get_args(Component), most)
     frame.chart(drawn, f"layers{suffix}", alt=title)
 
 

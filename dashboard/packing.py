@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import sha256
+from typing import Any
 
 from calc.errors import Refused
 from calc.files import parse_json
@@ -39,13 +40,41 @@ def unpack(packed: str) -> str:
         raise Refused(field, "letters that this dashboard has packed", packed) from None
 
 
+def form(text: str) -> str:
+    """`json` or `toml`, whichever a description is in: what parses as JSON is no TOML, even where it is no object."""
+    import json
+
+    if text.lstrip().startswith("{"):
+        return "json"
+    try:
+        json.loads(text)
+    except RecursionError:
+        return "json"
+    except ValueError:
+        return "toml"
+    return "json"
+
+
 def compact(text: str, form: str) -> str:
     """The same description in fewer letters. Errors: Refused for JSON that holds no object."""
     if form != "json":
         return text
     import json
 
-    return json.dumps(parse_json(text, "config.json"), separators=(",", ":"))
+    return json.dumps(_unnamed(parse_json(text, "config.json")), separators=(",", ":"))
+
+
+def _unnamed(config: dict[str, Any]) -> dict[str, Any]:
+    """A config without the names of its classes: only how many there are counts. Its sections likewise."""
+    kept = {key: _unnamed(value) if isinstance(value, dict) else value for key, value in config.items()}
+    names, number = config.get("id2label"), config.get("num_labels")
+    # A number that is not the names' own is left beside them: whoever reads it refuses it.
+    if isinstance(names, dict) and names and (number is None or (type(number) is int and number == len(names))):
+        kept |= {"num_labels": len(names)}
+        del kept["id2label"]
+    if isinstance(config.get("label2id"), dict):
+        del kept["label2id"]
+    return kept
 
 
 def digest(text: str) -> str:

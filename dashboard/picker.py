@@ -6,6 +6,7 @@ else: no other visitor meets it.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import streamlit as st
@@ -20,8 +21,11 @@ from dashboard.cache import cached
 
 KINDS = ("Preset", "Config", "Shorthand")
 DEFAULT = "llama-3-8b"
+UNREADABLE = "This model cannot be read"
+REFUSED = "refused model"
+"""The key of why the model that was chosen is refused."""
 OWN = "own description"
-"""The key of the visitor's own description in the session: (form, name, text)."""
+"""The key of the visitor's own description in the session, good or bad: (form, name, text)."""
 WANTED = "wanted file"
 """The key of the digest of the file that a link was made with."""
 UNKNOWN = "unknown preset"
@@ -49,8 +53,13 @@ def pick() -> Picked | None:
         )
         if kind != "Config":
             _forget("spec", "file")
-        with frame.refusals("This model cannot be read"):
-            picked = {"Preset": _preset, "Config": _config, "Shorthand": _shorthand}[kind or "Preset"]()
+        st.session_state.pop(REFUSED, None)
+        with frame.refusals(UNREADABLE):
+            try:
+                picked = {"Preset": _preset, "Config": _config, "Shorthand": _shorthand}[kind or "Preset"]()
+            except Exception as error:
+                st.session_state[REFUSED] = str(error) or type(error).__name__
+                raise
             if picked is not None:
                 _summary(picked)
             return picked
@@ -58,7 +67,11 @@ def pick() -> Picked | None:
 
 
 def wanted(picked: Picked | None) -> Picked:
-    """The model, on a page that is nothing without one; where there is none, the page says what to do and ends."""
+    """The model, on a page that is nothing without one; where there is none, the page says why and ends."""
+    if picked is None and REFUSED in st.session_state:
+        # The sidebar says it too, but on a phone that is hidden, and so it is behind an open box to paste into.
+        st.error(f"{UNREADABLE}: {frame.verbatim(st.session_state[REFUSED])}")
+        st.stop()
     if picked is None:
         frame.nothing_yet("Choose a model in the sidebar: a preset, your own config.json, or a shorthand.")
         st.stop()
@@ -84,7 +97,15 @@ def _preset() -> Picked:
     if asked is not None and asked not in names and "model" not in st.session_state:
         st.session_state[UNKNOWN] = asked  # the widget would pass over it, and show another model under that link
     first = None if UNKNOWN in st.session_state else names.index(DEFAULT)
-    name = st.selectbox("Preset", names, index=first, key="model", bind="query-params", placeholder="Choose one")
+    name = st.selectbox(
+        "Preset",
+        names,
+        index=first,
+        key="model",
+        bind="query-params",
+        placeholder="Choose one",
+        help="Other models: choose Config and paste their config.json.",
+    )
     if name is None:
         unknown = str(st.session_state.get(UNKNOWN, ""))
         raise Refused("model", f"a preset{did_you_mean(unknown, names)}", unknown[:80] or "''")
@@ -93,24 +114,59 @@ def _preset() -> Picked:
 
 
 def _config() -> Picked | None:
+    if "pasted" not in st.session_state:
+        _refill()
     with st.popover("Paste or upload a config.json or TOML", width="stretch"):
-        upload = st.file_uploader("Upload", type=["json", "toml"], key="upload", max_upload_size=1)
-        pasted = st.text_area("or paste it", key="pasted", height=200, placeholder='{"model_type": "llama", ...}')
-    own = None
-    if upload is not None:
-        own = _uploaded(upload)
-    elif pasted.strip():
-        form = "json" if pasted.lstrip().startswith("{") else "toml"
-        own = (form, "config.json" if form == "json" else "model.toml", pasted)
-    if own is None:
-        own = st.session_state.get(OWN) or _linked()
+        upload = st.file_uploader(
+            "Upload", type=["json", "toml"], key="upload", max_upload_size=1, on_change=_changed, args=("upload",)
+        )
+        pasted = st.text_area(
+            "or paste it",
+            key="pasted",
+            height=200,
+            placeholder='{"model_type": "llama", ...}',
+            on_change=_changed,
+            args=("pasted",),
+        )
+        if upload is not None and pasted.strip():
+            st.caption("What is pasted counts, not the file.")
+    own = st.session_state.get(OWN)
+    if own is None and pasted.strip():
+        own = _named(pasted)
+    elif own is None:
+        own = _linked() if upload is None else _uploaded(upload)
     if own is None:
         st.info("Paste or upload a config.json of Hugging Face, or a description in TOML.")
         return None
-    spec = read(own[0], own[1], own[2])
     st.session_state[OWN] = own
+    spec = read(own[0], own[1], own[2])
     _link(own)
     return Picked(spec, "config.json" if own[0] == "json" else "model.toml", own[2])
+
+
+def _refill() -> None:
+    """Have what counts stand in the box: on the way back from a preset, and where a link has brought it."""
+    if OWN not in st.session_state and "spec" in st.query_params:
+        with suppress(Refused):  # the link is read again below, and refused there
+            st.session_state[OWN] = _linked()
+    if OWN in st.session_state:
+        st.session_state["pasted"] = st.session_state[OWN][2]
+
+
+def _changed(key: str) -> None:
+    """Forget what counted before the box or the upload was changed, so that page, box and address agree."""
+    st.session_state.pop(OWN, None)
+    _forget("spec", "file")
+    if key == "upload" and st.session_state["upload"] is not None:
+        st.session_state["pasted"] = ""
+    if st.session_state["upload"] is None and not st.session_state["pasted"].strip():
+        st.session_state.pop(WANTED, None)
+
+
+def _named(text: str) -> tuple[str, str, str]:
+    """A text that came without a name, as (form, name, text)."""
+    form = packing.form(text)
+    return form, "config.json" if form == "json" else "model.toml", text
 
 
 def _uploaded(upload: object) -> tuple[str, str, str]:
@@ -128,15 +184,12 @@ def _uploaded(upload: object) -> tuple[str, str, str]:
 
 def _linked() -> tuple[str, str, str] | None:
     """The description in the address, once; where only its digest is there, ask for the file."""
+    if "spec" in st.query_params:
+        return _named(packing.unpack(st.query_params["spec"]))
     if "file" in st.query_params:
         st.session_state[WANTED] = st.query_params["file"]
         st.warning("This link was made with a file that is too long for it: upload that file to see the same.")
-        return None
-    if "spec" not in st.query_params:
-        return None
-    text = packing.unpack(st.query_params["spec"])
-    form = "json" if text.lstrip().startswith("{") else "toml"
-    return form, "config.json" if form == "json" else "model.toml", text
+    return None
 
 
 def _link(own: tuple[str, str, str]) -> None:

@@ -47,7 +47,7 @@ def asked(spec: ModelSpec) -> Asked:
     with middle:
         own, more = _training() if mode != "inference" else _inference()
     with right:
-        own |= _degrees(mode or "training")
+        own |= degrees(mode or "training")
     plan = Plan(mode=cast(Mode, mode or "training"), **own)
     query = Query(seq=seq, batch=batch, plan=plan, **more)
     return Asked(query, (*_flags(plan), *_options(query)))
@@ -72,7 +72,8 @@ def _inference() -> tuple[dict[str, Any], dict[str, Any]]:
     return plan, {"dtype": dtype}
 
 
-def _degrees(mode: str) -> dict[str, Any]:
+def degrees(mode: str) -> dict[str, Any]:
+    """Draw the knobs of how many GPUs share the work; their values, as a plan has them."""
     names = ("dp", "tp", "pp", "cp", "ep") if mode == "training" else ("tp", "pp")
     found: dict[str, Any] = {}
     for row in (names[:3], names[3:]):

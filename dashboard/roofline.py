@@ -3,65 +3,29 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
-from calc.hardware import device_names
 from calc.memory.plan import Plan
-from calc.memory.precision import RECIPE_BY_NAME
 from calc.predict import Point, Prediction, Roof, predict, roof, roofline, speed_of
-from calc.predict.setting import EXECUTIONS
-from calc.query import CHECKPOINTING, common_context
 from calc.spec import ModelSpec
-from calc.units import duration, si
-from dashboard import frame, picker, results, roofline_charts
+from calc.units import duration, parse_bytes, si
+from dashboard import frame, picker, results, roofline_charts, roofline_knobs
 from dashboard.cache import cached
-from dashboard.knobs import forget_stale
+from dashboard.roofline_knobs import MEASURED, Knobs
 
-DEVICE = "h100-sxm"
-MEASURED = "measured: "
-"""What stands before the name of a device whose own profile is among the results."""
-FORMATS = ("bf16", "fp16", "fp8", "fp32", "int8", "int4:g128")
-LONGEST = 131_072
 LEAD = (
     "Every operator of a step by its arithmetic intensity and the rate it is expected to reach; the larger a point, "
     "the more of the time it takes."
 )
 
 
-@dataclass(frozen=True)
-class Knobs:
-    """What is asked. where: a device of the catalogue, or `measured: SLUG`. length: new tokens, or those cached."""
-
-    where: str
-    phase: Any
-    batch: int
-    length: int
-    dtype: str
-    execution: Any
-    checkpointing: Any
-    tp: int
-
-    def words(self, reference: str) -> list[str]:
-        """The same as words for the command line."""
-        speed = ["--gpu", self.where]
-        if self.where.startswith(MEASURED):
-            speed = ["--profile", str(results.profile_path(self.where.removeprefix(MEASURED)))]
-        length = ["--context" if self.phase == "decode" else "--seq", str(self.length)]
-        words = ["predict", reference, *speed, "--phase", self.phase, "--batch", str(self.batch), *length]
-        words += ["--dtype", self.dtype, "--execution", self.execution]
-        if self.checkpointing != "none":
-            words += ["--checkpointing", self.checkpointing]
-        return words + (["--tp", str(self.tp)] if self.tp > 1 else [])
-
-
 def render(picked: picker.Picked | None) -> None:
     """Draw the page."""
     frame.header("Roofline", LEAD)
     chosen = picker.wanted(picked)
-    knobs = _knobs(chosen.spec)
+    knobs = roofline_knobs.ask(chosen.spec)
     with frame.refusals("No prediction"):
         found, points, limits = asked(chosen.spec, knobs, _stamp(knobs.where))
         _figures(found)
@@ -105,7 +69,8 @@ def _asked(spec: ModelSpec, key: tuple[Any, ...], stamp: int, _knobs: Knobs) -> 
         dtype=_knobs.dtype,
         execution=_knobs.execution,
         checkpointing=_knobs.checkpointing,
-        plan=Plan(tp=_knobs.tp, optimizer="adamw-bf16" if _knobs.dtype == "bf16" else "adamw"),
+        plan=Plan(optimizer="adamw-bf16" if _knobs.dtype == "bf16" else "adamw", **dict(_knobs.degrees)),
+        network=float(parse_bytes(_knobs.network, "network")) if _knobs.network else None,
     )
     return found, roofline(found), roof(speed, found.kernels)
 
@@ -120,67 +85,6 @@ def _stamp(where: str) -> int:
     if not where.startswith(MEASURED):
         return 0
     return results.profile_path(where.removeprefix(MEASURED)).stat().st_mtime_ns
-
-
-def _knobs(spec: ModelSpec) -> Knobs:
-    phases = ("forward", "training") if spec.head is None else ("prefill", "decode", "training", "forward")
-    devices = [*device_names(), *(MEASURED + slug for slug in results.profiles())]
-    forget_stale("phase", list(phases))
-    left, right = st.columns(2)
-    with left:
-        phase = st.segmented_control(
-            "What is run",
-            phases,
-            default=phases[0],
-            required=True,
-            key="phase",
-            bind="query-params",
-            help="prefill: a prompt, logits of its last token; decode: one token more for each sequence; training: a "
-            "step with backward and optimizer; forward: a pass with all logits",
-        )
-        batch = st.select_slider(
-            "Batch (sequences)", [2**power for power in range(13)], key="batch", bind="query-params", value=1
-        )
-        lengths = _lengths(spec, phase == "decode")
-        key = "context" if phase == "decode" else "tokens"
-        forget_stale(key, lengths)
-        length = st.select_slider(
-            "Context (tokens in the cache)" if phase == "decode" else "Sequence (tokens)",
-            lengths,
-            value=next((each for each in lengths if each >= 2048), lengths[-1]),
-            key=key,
-            bind="query-params",
-        )
-    with right:
-        where = st.selectbox("Device", devices, index=devices.index(DEVICE), key="gpu", bind="query-params")
-        one, two, three = st.columns(3)
-        training = phase == "training"
-        dtypes = [*RECIPE_BY_NAME] if training else [*FORMATS]
-        key = "recipe" if training else "weights_in"
-        first = dtypes.index("bf16-mixed" if training else "bf16")
-        dtype = one.selectbox("Formats" if training else "Weights", dtypes, index=first, key=key, bind="query-params")
-        execution = two.selectbox(
-            "Kernels",
-            EXECUTIONS,
-            index=EXECUTIONS.index("sdpa"),
-            key="execution",
-            bind="query-params",
-            help="eager: attention in the open; sdpa: attention in one kernel; compiled: elementwise runs in one "
-            "too; graph: as that, replayed from a CUDA graph",
-        )
-        tp = three.selectbox("GPUs (TP)", (1, 2, 4, 8), key="tp", bind="query-params", help="Tensor-parallel ranks")
-        checkpointing = "none"
-        if training:
-            checkpointing = st.selectbox("Checkpointing", CHECKPOINTING, key="checkpointing", bind="query-params")
-    return Knobs(where, phase, batch, length, dtype, execution, checkpointing, tp)
-
-
-def _lengths(spec: ModelSpec, decode: bool) -> list[int]:
-    """Powers of two up to what the model takes, and that."""
-    limit = min(spec.max_seq_len or LONGEST, LONGEST)
-    limit = common_context([spec], limit) if decode else limit
-    found = [2**power for power in range(7, 18) if 2**power < limit]
-    return [*found, limit] if found else [max(limit, 1), max(limit, 1) + 1]
 
 
 def _figures(found: Prediction) -> None:

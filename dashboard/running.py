@@ -7,6 +7,7 @@ same, and there is one at a time.
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 
@@ -14,9 +15,11 @@ import streamlit as st
 
 from calc.errors import Refused
 from dashboard import frame, results
+from harness.environment import INSTALL
 from harness.running import jobs
 from harness.running.observer import clock
-from harness.suites import SUITES
+from harness.running.runner import choose_cases
+from harness.suites import SUITES, possible_cases
 
 BUSY, IDLE = 1.0, 10.0
 """Seconds after which the panel looks again: while something runs, and else."""
@@ -35,7 +38,8 @@ def panel() -> None:
 
 
 def start(suite: str, case: str | None, fresh: bool, profile: bool) -> None:
-    """Start a run. Errors: Refused while another goes on, whoever started that."""
+    """Start a run. Errors: Refused for a case that no machine has, and while another goes on, whoever started that."""
+    _exists(suite, case or None)
     with _starting:
         _known.clear()
         current = _current()
@@ -47,6 +51,15 @@ def start(suite: str, case: str | None, fresh: bool, profile: bool) -> None:
         _known.clear()
 
 
+def _exists(suite: str, case: str | None) -> None:
+    """Refuse what is in no case of a suite on any machine. The run itself refuses what is in none on this one."""
+    try:
+        choose_cases(possible_cases(suite), case)
+    except Refused as refusal:
+        listed = f"a part of the id of a case (python -m harness run --suite {suite} --list prints them)"
+        raise Refused("case", listed, refusal.found) from None
+
+
 def _panel() -> None:
     current = _current()
     if _mark(current) != st.session_state.get(SEEN):
@@ -56,7 +69,10 @@ def _panel() -> None:
         if current is not None and current.active:
             _progress(current)
         else:
-            _form()
+            if find_spec("torch") is None:
+                st.markdown(f"Measuring needs torch: `{INSTALL.rpartition(': ')[2]}`")
+            else:
+                _form()
             if current is not None:
                 _ended(current)
 
@@ -99,12 +115,19 @@ def _progress(job: jobs.Job) -> None:
 def _ended(job: jobs.Job) -> None:
     """How the last run ended."""
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.updated))
-    rows = ", ".join(f"{count:,} {status}" for status, count in sorted(job.statuses.items())) or "nothing new"
-    words = f"Last run: suite {frame.verbatim(job.suite)}, {when}, {job.state}, {rows}."
+    words = f"Last run: suite {frame.verbatim(job.suite)}, {when}, {job.state}, {_rows(job)}."
     if job.state == "died":
         st.error(f"{words} {frame.verbatim(job.message)}")
     else:
         st.caption(words)
+
+
+def _rows(job: jobs.Job) -> str:
+    """How many cases ended how; where none of them shows on the page as it is, also what shows them."""
+    rows = dict(sorted(job.statuses.items(), key=lambda row: (row[0] == "unstable", row)))
+    words = ", ".join(f"{count:,} {status}" for status, count in rows.items()) or "nothing new"
+    hidden = "unstable" in rows and "ok" not in rows and not st.session_state.get("unstable")
+    return f"{words}: switch on `Unstable times too` to see them" if hidden else words
 
 
 def _current() -> jobs.Job | None:

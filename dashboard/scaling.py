@@ -8,6 +8,7 @@ from typing import Any
 
 import streamlit as st
 
+from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS
 from calc.laws.base import Law
 from calc.optimum.charts import isoflop_chart, plane_chart
@@ -19,6 +20,7 @@ from dashboard.cache import cached
 OPTIMAL = tuple(law.name for law in LAWS if law.frontier is not None)
 TOKENS = "15T"
 """Of Llama 3; what the page asks about first."""
+MOST = 1e18
 COLUMNS = {
     "params": st.column_config.Column("N", help="Parameters, as the law counts them"),
     "past": st.column_config.Column("tokens / law's", help="Over the tokens that the law gives a model of this size"),
@@ -49,9 +51,17 @@ def render(picked: picker.Picked | None) -> None:
         frame.nothing_yet("Choose a model in the sidebar to see it among the laws' optima.")
     else:
         with frame.refusals("No verdict"):
-            _place(picked, law, parse_amount(text or "", "tokens", "tokens"))
+            _place(picked, law, _tokens(text or ""))
     scaling_fit.draw()
     _laws()
+
+
+def _tokens(text: str) -> float:
+    """The tokens that were typed. Errors: Refused for what is no number of them, or more than there ever will be."""
+    tokens = parse_amount(text, "tokens", "tokens")
+    if not 1 <= tokens <= MOST:
+        raise Refused("tokens", f"from 1 to {MOST:.0e}", text)
+    return tokens
 
 
 @cached

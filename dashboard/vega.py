@@ -129,8 +129,10 @@ def stacked(rows: Rows, label: str, part: str, value: str, axis: dict[str, Any],
     return chart(body, height=STEP * len(bars) + around(len(parts)))
 
 
-def columns(rows: Rows, x: str, part: str, value: str, axis: dict[str, Any], order: Sequence[str]) -> Chart:
-    """Upright bars in the order of the rows, stacked by `part` in the given order."""
+def columns(
+    rows: Rows, x: str, part: str, value: str, axis: dict[str, Any], order: Sequence[str], most: float | None = None
+) -> Chart:
+    """Upright bars in the order of the rows, stacked by `part` in the given order. most: the axis' end."""
     here = {row[part] for row in rows}
     parts = [name for name in order if name in here]
     placed = [{**row, "place": parts.index(row[part])} for row in rows]
@@ -139,7 +141,7 @@ def columns(rows: Rows, x: str, part: str, value: str, axis: dict[str, Any], ord
         placed,
         "bar",
         x=channel(x, "ordinal", sort=bars, title=None, axis={"labelAngle": 0, "labelOverlap": True}),
-        y=channel(value, "quantitative", aggregate="sum", axis=axis),
+        y=channel(value, "quantitative", aggregate="sum", axis=axis, scale={} if most is None else {"domainMax": most}),
         color=colour(part, parts),
         order=channel("place", "quantitative"),
         tooltip=tooltip(x, part, shown=value),

@@ -27,6 +27,19 @@ def budget(name: str, environment: Environment) -> float | None:
     return BUDGETS.get((name, environment.device))
 
 
+_CPU = Environment(
+    slug="any", device="cpu", name="", cores=1, threads=1, memory=2**34, cpu="", os="", python="", torch=""
+)
+_GPU = _CPU.model_copy(update={"device": "cuda"})
+MACHINES = (_CPU, _GPU, _GPU.model_copy(update={"memory": 2**40}))
+"""One of each sort of machine that a suite tells apart: a CPU, a GPU with little memory, and one with much."""
+
+
+def possible_cases(name: str) -> list[Case]:
+    """The cases that a suite has on one machine or another, each once. Errors: Refused for a suite there is not."""
+    return list({case.id: case for machine in MACHINES for case in suite_cases(name, machine)}.values())
+
+
 def suite_cases(name: str, environment: Environment) -> list[Case]:
     """The cases of a suite, each once, in its order. Errors: Refused for a suite that there is not."""
     if name not in SUITES:

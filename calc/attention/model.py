@@ -28,3 +28,25 @@ def shape_of(spec: ModelSpec, **more: Any) -> AttentionShape:
                 **more,
             )
     raise Refused("model", "a layer of attention whose heads have keys and values", spec.name)
+
+
+def left_out(spec: ModelSpec) -> list[str]:
+    """What `shape_of` leaves out of the attention of `spec`, a sentence each."""
+    found = [(group, group.mixer) for group in spec.layers if isinstance(group.mixer, Attention)]
+    layers = sum(int(group.count) for group in spec.layers)
+    windows = {int(mixer.window) for _, mixer in found if mixer.window is not None}
+    windowed = sum(int(group.count) for group, mixer in found if mixer.window is not None)
+    said = []
+    if windowed:
+        said.append(
+            f"{windowed} of {layers} layers see a window of {', '.join(map(str, sorted(windows)))} tokens alone"
+        )
+    if (without := layers - sum(int(group.count) for group, _ in found)) > 0:
+        said.append(f"{without} of {layers} layers have no attention, or one of latents")
+    if any(mixer.softcap is not None for _, mixer in found):
+        said.append("scores are capped, which few kernels do")
+    if any(mixer.sinks for _, mixer in found):
+        said.append("sinks take part in the softmax")
+    if any(mixer.position == "alibi" for _, mixer in found):
+        said.append("ALiBi is added to scores")
+    return said

@@ -16,6 +16,7 @@ from calc.sizes import Size, ceil_div, largest, maximum, minimum
 from calc.spec import (
     Attention,
     DeltaNet,
+    GatedConvolution,
     LayerGroup,
     LinearAttention,
     Mamba,
@@ -124,7 +125,7 @@ def _mixer(spec: object, d_model: Size, plan: Plan, run: Pass) -> Iterator[Size]
             yield from _attention(spec, d_model, plan, run, run.tokens)
         case Mla():
             yield from _latent(spec, d_model, plan, run)
-        case LinearAttention() | DeltaNet() | Mamba() | Mamba2():
+        case LinearAttention() | DeltaNet() | GatedConvolution() | Mamba() | Mamba2():
             if plan.execution != "fused":
                 raise Refused("execution", "fused for inference with recurrent layers", plan.execution)
             yield _recurrent(spec, d_model, run)
@@ -132,7 +133,7 @@ def _mixer(spec: object, d_model: Size, plan: Plan, run: Pass) -> Iterator[Size]
             raise Refused("model", "attention, where activations of inference are counted", type(spec).__name__)
 
 
-def _recurrent(spec: LinearAttention | DeltaNet | Mamba | Mamba2, d_model: Size, run: Pass) -> Size:
+def _recurrent(spec: LinearAttention | DeltaNet | GatedConvolution | Mamba | Mamba2, d_model: Size, run: Pass) -> Size:
     """Elements: results of all matrix products and convolutions, and what the last one reads; kernels for the
     recurrence keep the rest on the chip."""
     part = MIXERS[type(spec)](spec, d_model, Load())

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from calc.estimation import estimate
+from calc.memory.sharding import stages
+from calc.memory.states import States, states
 from calc.predict.datasheet import is_tpu
 from calc.predict.prediction import Row
 from calc.predict.setting import Setting
@@ -24,19 +27,33 @@ TPU = (
 
 
 def of_memory(spec: ModelSpec, setting: Setting, speed: Speed) -> tuple[str, ...]:
-    """Whether weights alone are more than a device holds, in training at two bytes each; `memory` knows the rest.
-
-    Nothing is said of plans that spread experts.
-    """
+    """Whether what is held all the time, without activations, is more than a device has; `memory` knows the rest."""
     plan = setting.plan
-    if speed.device is None or plan.ep != 1:
+    if speed.device is None:
         return ()
-    ranks = plan.tp * plan.pp * (plan.dp * plan.cp if plan.zero == 3 else 1)
-    held = estimate(spec, "weights", dtype="bf16" if setting.training else setting.dtype).value / ranks
+    if setting.training:
+        held = max(_states(one) for one in states(spec, replace(plan, recipe=setting.dtype), stages(spec, plan)))
+        what = "weights, gradients and optimizer alone take"
+    elif plan.ep == 1:
+        held = estimate(spec, "weights", dtype=setting.dtype).value / (plan.tp * plan.pp)
+        what = "weights alone take"
+    else:
+        return ()
     room = speed.device.usable
     if held <= room:
         return ()
-    return (f"does not fit: weights alone take {binary(held)} of {binary(room)}; see `python -m calc memory`",)
+    return (f"does not fit: {what} {binary(held)} of {binary(room)}; see `python -m calc memory`",)
+
+
+def _states(one: States) -> float:
+    return float(one.weights + one.gradients + one.optimizer)
+
+
+def _kernel(row: Row, speed: Speed) -> str:
+    """What ran where the device's attention was measured, if that was not PyTorch's own kernel."""
+    table = speed.decode if row.kernel.decode else speed.attention
+    source = getattr(table.get(row.kernel.dtype), "kernel_source", "")
+    return "" if "sdpa" in source else source
 
 
 def notes(rows: Sequence[Row], speed: Speed, setting: Setting) -> tuple[str, ...]:
@@ -52,6 +69,9 @@ def notes(rows: Sequence[Row], speed: Speed, setting: Setting) -> tuple[str, ...
         found.append(f"{guessed:.0%} of the time rests on priors, for want of measurements: {', '.join(names)}")
     if any(row.kernel.function == "softmax" for row in rows) and setting.execution != "eager":
         found.append("scores in the open where PyTorch's attention kernel does not take them (caps, sinks, biases)")
+    others = {_kernel(row, speed) for row in rows if row.kernel.function == "attention" and row.share > 0.01} - {""}
+    if others and not setting.training:
+        found.append(f"attention takes as long as in {min(others)}; `attention` tells of PyTorch's own kernels")
     if any(row.kernel.direction == "network" and row.hidden > 0 for row in rows):
         found.append("data-parallel collectives overlap with computing as far as it lasts; all others wait")
     return tuple(found)

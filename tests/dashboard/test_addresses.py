@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dashboard.main import PAGES
+from dashboard.menu import PAGES
 from tests.dashboard.serving import serving
 
 pytestmark = pytest.mark.slow

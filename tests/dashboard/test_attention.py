@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from calc.units import binary, si
+from calc.units import binary, duration, si
 from dashboard import packing
-from dashboard.attention_charts import milliseconds
 from tests.dashboard.opening import cli, errors, metrics, opened, shown_command, sound
 
 
@@ -26,7 +25,7 @@ def test_figures_are_those_of_the_command_line(address: dict[str, str]) -> None:
     assert shown["FLOPs, flash"] == si(flash["flops"], "FLOP")
     assert shown["Bytes moved"] == si(flash["traffic"], "B")
     assert shown["Memory"] == binary(flash["peak"])
-    assert shown["Time"] == milliseconds(flash["seconds"])
+    assert shown["Time"] == duration(flash["seconds"])
     notes = {each.label: each.delta for each in at.metric}
     assert notes["Bytes moved"] == f"standard {si(standard['traffic'], 'B')}"
     said = " ".join(each.value for each in at.markdown)
@@ -49,7 +48,7 @@ def test_values_of_another_width_are_those_of_the_command_line() -> None:
     assert shown_command(at)[shown_command(at).index("--d-value") + 1] == "96"
     _, flash = cli(*shown_command(at))
     assert metrics(at)["FLOPs, flash"] == si(flash["flops"], "FLOP")
-    assert metrics(at)["Time"] == milliseconds(flash["seconds"])
+    assert metrics(at)["Time"] == duration(flash["seconds"])
 
 
 def test_more_tokens_cost_more_and_the_address_says_how_many() -> None:
@@ -94,3 +93,17 @@ def test_a_model_starts_with_the_mask_that_it_has() -> None:
     assert "--causal" not in shown_command(at)
     assert "--causal" in shown_command(opened("attention", model="bert-base", masked="true"))
     assert "--causal" not in shown_command(opened("attention", model="gpt2", causal="false"))
+
+
+def test_what_a_models_attention_is_counted_without_is_said() -> None:
+    said = [each.value for each in opened("attention", model="gpt-oss-20b").caption]
+    warned = [text for text in said if text.startswith("⚠")]
+    told = "12 of 24 layers see a window of 128 tokens alone; sinks take part in the softmax"
+    assert warned == [f"⚠ Not counted here: {told}."]
+    assert not [each.value for each in opened("attention", model="llama-3-8b").caption if each.value.startswith("⚠")]
+
+
+def test_a_gpu_offers_the_formats_that_it_computes_in() -> None:
+    at = opened("attention", gpu="v100-sxm2-32gb")
+    assert at.selectbox(key="dtype").options == ["fp16", "fp32"]
+    assert not at.error

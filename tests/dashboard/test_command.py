@@ -77,7 +77,10 @@ def test_it_serves_on_loopback_until_interrupted() -> None:
     finally:
         os.killpg(server.pid, signal.SIGINT)
         output, messages = server.communicate(timeout=30)
-    assert output.splitlines()[0] == f'{{"url": "http://localhost:{port}"}}'
+    assert output.splitlines()[:2] == [
+        f'{{"url": "http://localhost:{port}"}}',
+        f"Envelope is at http://localhost:{port} (Ctrl-C stops it)",
+    ]
     assert server.returncode == 130
     assert messages.splitlines()[-1] == "error: interrupted"
 

@@ -32,7 +32,7 @@ def drawn() -> list[vega.Chart]:
     terms, capacities = {"weights": 2**30, "optimizer": 2**31}, {"l4": 2**34, "h200": 2**37}
     return [
         vega.stacked(rows, "a", "b", "n", vega.numbers("n"), ("attention", "mlp")),
-        vega.columns(rows, "a", "b", "n", vega.numbers("n"), ("attention", "mlp")),
+        vega.columns(rows, "a", "b", "n", vega.numbers("n"), ("attention", "mlp"), 5.0),
         memory_charts.against(terms, terms, 3 * 2**30, capacities),
         memory_charts.timeline({"forward": terms, "loss": terms}, 2**34),
         memory_charts.caches([{"model": "m", "context": 2**n, "bytes": 2.0 ** (20 + n)} for n in range(7, 12)]),

@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import dashboard
-from dashboard.main import PAGES
+from dashboard.menu import PAGES
 from tests.dashboard.opening import errors, opened, sound
 from tests.dashboard.test_model import charts, rows
 
@@ -75,3 +75,14 @@ def test_a_link_with_more_presets_than_fit_shows_as_many_as_do() -> None:
     assert errors(at) == []
     lines = {row["model"] for row in rows(charts(at)[-1])}
     assert len([name for name in lines if ":" not in name]) <= 4
+
+
+def test_a_length_that_was_the_last_models_usual_one_is_not_kept_for_the_next() -> None:
+    at = opened("model", model="llama-3-8b")
+    for model, usual in (("bert-base", 512), ("gpt2", 1024), ("llama-3-8b", 2048)):
+        sound(at.selectbox(key="model").set_value(model).run())
+        assert at.select_slider(key="seq").value == usual
+    sound(at.select_slider(key="seq").set_value(4096).run())
+    sound(at.selectbox(key="model").set_value("bert-base").run())
+    assert at.select_slider(key="seq").value == 4096
+    assert "⚠ Past the 512 tokens that the model is made for." in [each.value for each in at.caption]

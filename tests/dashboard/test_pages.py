@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dashboard import frame
-from dashboard.main import PAGES
+from dashboard.menu import PAGES
 from tests.dashboard.opening import errors, opened
 from tests.dashboard.test_model import charts
 from tests.reference import ROOT

@@ -28,6 +28,12 @@ TINY = {
 }
 
 
+def address(at: AppTest) -> dict[str, str]:
+    """What stands in the address of the description."""
+    found = {name: at.query_params[name] for name in ("spec", "file") if name in at.query_params}
+    return {name: value if isinstance(value, str) else value[0] for name, value in found.items()}
+
+
 def uploaded(name: str, data: bytes) -> AppTest:
     """The Model page after an upload."""
     at = opened("model", **{"from": "Config"})
@@ -36,12 +42,12 @@ def uploaded(name: str, data: bytes) -> AppTest:
 
 
 def refused(at: AppTest) -> str:
-    """The one message, on a page that shows no figures."""
-    (message,) = errors(at)
+    """The one message, in the sidebar and on a page that shows no figures and nothing else."""
+    message, again = (part.error[0].value for part in (at.sidebar, at.main))
+    assert errors(at) == [again, message]
+    assert message == again
     assert metrics(at) == {}
-    assert [each.value for each in at.info] == [
-        "Choose a model in the sidebar: a preset, your own config.json, or a shorthand."
-    ]
+    assert not at.info
     assert message.startswith("This model cannot be read: `")
     assert "\n" not in message
     assert len(message) < 400
@@ -68,8 +74,7 @@ def test_a_pasted_description_in_toml(tmp_path: Path) -> None:
 
 def test_a_link_to_an_own_description_shows_the_same_to_somebody_else() -> None:
     at = uploaded("config.json", json.dumps(TINY, indent=4).encode())
-    packed = at.query_params["spec"]
-    packed = packed[0] if isinstance(packed, list) else packed
+    packed = address(at)["spec"]
     assert len(packed) <= packing.MAX_PACKED
     other = opened("model", **{"from": "Config", "spec": packed})
     assert metrics(other) == metrics(at)
@@ -91,6 +96,90 @@ def test_a_description_too_long_for_a_link_is_asked_for() -> None:
     assert metrics(other) == {}
     other.file_uploader(key="upload").set_value(("config.json", json.dumps(TINY).encode(), "application/json"))
     assert any("not the file that the link was made with" in each.value for each in sound(other.run()).warning)
+
+
+def test_what_is_changed_forgets_what_was_there() -> None:
+    at = opened("model", **{"from": "Config"})
+    good = json.dumps(TINY)
+    sound(at.text_area(key="pasted").set_value(good).run())
+    assert errors(at) == []
+    assert address(at)
+    sound(at.text_area(key="pasted").set_value(good[:-1]).run())
+    assert "expected JSON" in refused(at)
+    assert address(at) == {}
+    sound(at.text_area(key="pasted").set_value("").run())
+    assert (errors(at), metrics(at), address(at)) == ([], {}, {})
+    at.file_uploader(key="upload").set_value(("config.json", good.encode(), "application/json"))
+    sound(at.run())
+    assert metrics(at)
+    assert "spec" in address(at)
+    at.file_uploader(key="upload").set_value(("config.json", good[:-1].encode(), "application/json"))
+    assert "expected JSON" in refused(sound(at.run()))
+    assert address(at) == {}
+
+
+def test_of_box_and_upload_the_last_counts() -> None:
+    wider = json.dumps({**TINY, "hidden_size": 128})
+    at = uploaded("config.json", json.dumps(TINY).encode())
+    first = metrics(at)["Parameters"]
+    sound(at.text_area(key="pasted").set_value(wider).run())
+    second = metrics(at)["Parameters"]
+    assert first != second
+    assert any(each.value == "What is pasted counts, not the file." for each in at.caption)
+    sound(at.text_area(key="pasted").set_value("").run())
+    assert metrics(at)["Parameters"] == first
+    sound(at.text_area(key="pasted").set_value(wider).run())
+    at.file_uploader(key="upload").set_value(("other.json", json.dumps(TINY).encode(), "application/json"))
+    sound(at.run())
+    assert metrics(at)["Parameters"] == first
+    assert at.text_area(key="pasted").value == ""
+
+
+@pytest.mark.parametrize("text", [json.dumps(TINY), '{"model_type": "lama"}'], ids=["good", "refused"])
+def test_what_was_pasted_is_there_again_after_a_preset(text: str) -> None:
+    at = opened("model", **{"from": "Config"})
+    sound(at.text_area(key="pasted").set_value(text).run())
+    before = metrics(at), errors(at), address(at)
+    sound(at.segmented_control(key="from").set_value("Preset").run())
+    assert errors(at) == []
+    assert address(at) == {}
+    sound(at.segmented_control(key="from").set_value("Config").run())
+    assert (metrics(at), errors(at), address(at)) == before
+    assert at.text_area(key="pasted").value == text
+
+
+def test_a_link_fills_the_box_and_an_empty_box_is_no_model() -> None:
+    packed = packing.pack(json.dumps(TINY))
+    assert packed is not None
+    at = opened("model", **{"from": "Config", "spec": packed})
+    assert metrics(at)
+    assert json.loads(at.text_area(key="pasted").value or "") == TINY
+    sound(at.text_area(key="pasted").set_value("").run())
+    assert (metrics(at), address(at)) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("[1, 2, 3]", "a list of 3"), ("null", "null"), (" 12", "12"), ('"a = 1"', "'a = 1'")]
+)
+def test_json_that_is_no_object_is_refused_as_json(text: str, found: str) -> None:
+    at = opened("model", **{"from": "Config"})
+    sound(at.text_area(key="pasted").set_value(text).run())
+    assert f"config.json: expected a JSON object, found {found}" in refused(at)
+
+
+def test_the_box_of_presets_says_how_to_show_others() -> None:
+    at = opened("model")
+    assert at.selectbox(key="model").help == "Other models: choose Config and paste their config.json."
+
+
+def test_the_names_of_a_thousand_classes_keep_no_config_out_of_a_link() -> None:
+    from tests.dashboard.test_packing import VIT
+
+    names = {str(n): f"class {n * n:x}, or as some say {n:b}" for n in range(1000)}
+    at = uploaded("config.json", json.dumps({**VIT, "id2label": names}).encode())
+    assert set(address(at)) == {"spec"}
+    assert not any("num_labels" in each.value for each in at.caption)
+    assert metrics(opened("model", **{"from": "Config", **address(at)})) == metrics(at)
 
 
 def test_no_visitor_sees_the_model_of_another() -> None:

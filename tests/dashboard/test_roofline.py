@@ -14,6 +14,7 @@ ASKED = (
     {"model": "llama-3-70b"},
     {"model": "gpt2", "phase": "decode", "batch": "16", "context": "512", "execution": "graph"},
     {"model": "llama-3-8b", "phase": "training", "tokens": "4096", "checkpointing": "full", "tp": "8"},
+    {"model": "llama-3-70b", "phase": "training", "tp": "8", "dp": "32", "zero": "1", "network": "25GB"},
     {"model": "bert-base", "phase": "training", "gpu": "a100-sxm-80gb", "recipe": "fp32"},
     {"model": "gpt-oss-20b", "phase": "decode", "weights_in": "int4:g128"},
     {"model": "transformer-base", "phase": "forward", "execution": "eager"},

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from dashboard.main import PAGES
+from dashboard.menu import PAGES
 from tests.dashboard.browser.conftest import ARGUMENTS, installed
 from tests.dashboard.browser.visiting import DESKTOP, Visitor
 from tests.dashboard.serving import serving

@@ -19,7 +19,7 @@ from playwright.sync_api import expect
 from calc import load_model
 from calc.predict import predict
 from calc.units import si
-from dashboard.main import PAGES, Entry
+from dashboard.menu import PAGES, Entry
 from tests.dashboard.browser.visiting import DESKTOP, PHONE, Visitor
 
 Enter = Callable[..., Visitor]

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from dashboard.main import PAGES
+from dashboard.menu import PAGES
 
 DESKTOP = (1280, 900)
 PHONE = (390, 844)

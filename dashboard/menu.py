@@ -1,0 +1,26 @@
+"""The pages of the dashboard. Needs no streamlit, so that the server knows them before anything is drawn."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """A page: its module in this package holds `render(picked)`; `path` is the last part of its address."""
+
+    path: str
+    title: str
+    module: str
+
+
+PAGES = (
+    Entry("model", "Model", "dashboard.model"),
+    Entry("formula", "Formula", "dashboard.formula"),
+    Entry("memory", "Memory", "dashboard.memory"),
+    Entry("roofline", "Roofline", "dashboard.roofline"),
+    Entry("scaling", "Scaling laws", "dashboard.scaling"),
+    Entry("attention", "Attention", "dashboard.attention"),
+    Entry("measured", "Measured vs predicted", "dashboard.measured"),
+    Entry("lectures", "Lectures", "dashboard.lectures"),
+)
+"""The pages in the order of the menu; the first one opens first."""

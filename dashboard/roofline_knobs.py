@@ -1,0 +1,133 @@
+"""The knobs of the page Roofline: what runs, on which device, on how many of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from calc.hardware import device_names
+from calc.memory.plan import Plan
+from calc.memory.precision import RECIPE_BY_NAME
+from calc.predict.setting import EXECUTIONS
+from calc.query import CHECKPOINTING, common_context
+from calc.spec import ModelSpec
+from dashboard import planning, results
+from dashboard.knobs import forget_stale
+
+DEVICE = "h100-sxm"
+MEASURED = "measured: "
+"""What stands before the name of a device whose own profile is among the results."""
+FORMATS = ("bf16", "fp16", "fp8", "fp32", "int8", "int4:g128")
+LONGEST = 131_072
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """What is asked. where: a device of the catalogue, or `measured: SLUG`. length: new tokens, or those cached.
+    degrees: of the plan, those that are not its defaults. network: bytes/s of a GPU to other nodes, as it is typed."""
+
+    where: str
+    phase: Any
+    batch: int
+    length: int
+    dtype: str
+    execution: Any
+    checkpointing: Any
+    degrees: tuple[tuple[str, Any], ...] = ()
+    network: str = ""
+
+    def words(self, reference: str) -> list[str]:
+        """The same as words for the command line."""
+        speed = ["--gpu", self.where]
+        if self.where.startswith(MEASURED):
+            speed = ["--profile", str(results.profile_path(self.where.removeprefix(MEASURED)))]
+        length = ["--context" if self.phase == "decode" else "--seq", str(self.length)]
+        words = ["predict", reference, *speed, "--phase", self.phase, "--batch", str(self.batch), *length]
+        words += ["--dtype", self.dtype, "--execution", self.execution]
+        if self.checkpointing != "none":
+            words += ["--checkpointing", self.checkpointing]
+        words += [word for name, number in self.degrees for word in (f"--{name}", str(number))]
+        return words + (["--network", self.network] if self.network else [])
+
+
+def ask(spec: ModelSpec) -> Knobs:
+    """Draw the knobs; what they say."""
+    phases = ("forward", "training") if spec.head is None else ("prefill", "decode", "training", "forward")
+    devices = [*device_names(), *(MEASURED + slug for slug in results.profiles())]
+    forget_stale("phase", list(phases), phases[0])
+    left, right = st.columns(2)
+    with left:
+        phase = st.segmented_control(
+            "What is run",
+            phases,
+            default=phases[0],
+            required=True,
+            key="phase",
+            bind="query-params",
+            help="prefill: a prompt, logits of its last token; decode: one token more for each sequence; training: a "
+            "step with backward and optimizer; forward: a pass with all logits",
+        )
+        batch = st.select_slider(
+            "Batch (sequences)", [2**power for power in range(13)], key="batch", bind="query-params", value=1
+        )
+        lengths = _lengths(spec, phase == "decode")
+        key = "context" if phase == "decode" else "tokens"
+        usual = next((each for each in lengths if each >= 2048), lengths[-1])
+        forget_stale(key, lengths, usual)
+        length = st.select_slider(
+            "Context (tokens in the cache)" if phase == "decode" else "Sequence (tokens)",
+            lengths,
+            value=usual,
+            key=key,
+            bind="query-params",
+        )
+    with right:
+        where = st.selectbox("Device", devices, index=devices.index(DEVICE), key="gpu", bind="query-params")
+        one, two, three = st.columns(3)
+        training = phase == "training"
+        dtypes = [*RECIPE_BY_NAME] if training else [*FORMATS]
+        key = "recipe" if training else "weights_in"
+        first = dtypes.index("bf16-mixed" if training else "bf16")
+        dtype = one.selectbox("Formats" if training else "Weights", dtypes, index=first, key=key, bind="query-params")
+        execution = two.selectbox(
+            "Kernels",
+            EXECUTIONS,
+            index=EXECUTIONS.index("sdpa"),
+            key="execution",
+            bind="query-params",
+            help="eager: attention in the open; sdpa: attention in one kernel; compiled: elementwise runs in one "
+            "too; graph: as that, replayed from a CUDA graph",
+        )
+        if not training:
+            tp = three.selectbox("GPUs (TP)", (1, 2, 4, 8), key="tp", bind="query-params", help="Tensor-parallel ranks")
+            return Knobs(where, phase, batch, length, dtype, execution, "none", _more_than_one({"tp": tp}))
+        checkpointing = three.selectbox("Checkpointing", CHECKPOINTING, key="checkpointing", bind="query-params")
+    return Knobs(where, phase, batch, length, dtype, execution, checkpointing, *_many())
+
+
+def _many() -> tuple[tuple[tuple[str, Any], ...], str]:
+    """Draw the knobs of many GPUs; (degrees, network)."""
+    with st.expander("Several GPUs"):
+        left, right = st.columns([3, 2])
+        with left:
+            degrees = planning.degrees("training")
+        network = right.text_input(
+            "Network between nodes (bytes/s of a GPU)", "50GB", key="network", bind="query-params", max_chars=20,
+            help="400 Gb/s are 50 GB/s. It counts where a plan needs more GPUs than a node has",
+        )  # fmt: skip
+    found = _more_than_one(degrees)
+    return found, network.strip() if found else ""
+
+
+def _more_than_one(degrees: dict[str, int]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, number) for name, number in degrees.items() if number != getattr(Plan(), name))
+
+
+def _lengths(spec: ModelSpec, decode: bool) -> list[int]:
+    """Powers of two up to what the model takes, and that."""
+    limit = min(spec.max_seq_len or LONGEST, LONGEST)
+    limit = common_context([spec], limit) if decode else limit
+    found = [2**power for power in range(7, 18) if 2**power < limit]
+    return [*found, limit] if found else [max(limit, 1), max(limit, 1) + 1]
