@@ -15,7 +15,7 @@ from calc.predict.prediction import stretches
 from calc.predict.priors import factors, priors, scaled
 from calc.predict.profile import Profile
 from calc.predict.setting import Execution
-from calc.predict.single import attention
+from calc.predict.single import attention, found_again
 from calc.predict.speed import Speed, speed_of
 from calc.predict.timing import LEVEL, Answers, Bound, Timing, time_of
 from calc.predict.written_out import WRITTEN_OUT
@@ -76,6 +76,8 @@ def attention_seconds(
         raise Refused("--gpu", "a device that PyTorch runs its kernels on", speed.name)
     kernels = [each for direction in directions for each in kernels_of(backend, shape, direction, speed.kind)]
     timings = time_of(kernels, speed, execution, level, known=known)
+    if backend in WRITTEN_OUT and speed.kind == "cpu":
+        timings = [found_again(timing, level) for timing in timings]
     rests = "products and passes, each by itself"
     if backend in FUSED:
         moved = [

@@ -47,7 +47,8 @@ def test_products_alone_take_the_flops_of_standard_attention(directions: Any) ->
     found = attention_seconds(toy(rate=rate, kind="cpu"), "reference", SMALL, directions)
     share = {1: 1, 2: 3}[len(directions)] if directions != ("backward",) else 2
     assert found.seconds == pytest.approx(share * standard(SMALL).flops / rate)
-    assert (found.low, found.high) == pytest.approx((0.9 * found.seconds, 1.1 * found.seconds))
+    # Called again and again it may find all in a cache.
+    assert (found.low, found.high) == pytest.approx((priors()["again"]["low"] * found.seconds, 1.1 * found.seconds))
     assert (found.bound, found.source) == ("compute", "prior")
 
 
