@@ -50,6 +50,8 @@ def _record(spec: ModelSpec, query: Query) -> dict[str, Any]:
     convention = conventions.find(query.convention)
     count = conventions.flops(spec, query)
     options.warn_beyond(spec, query.context + 1 if decode else query.seq, "--context + 1 =" if decode else "--seq")
+    if spec.vision is not None and not decode and not query.images:
+        options.note(spec, "no pictures are read; --images N adds the work of its vision tower")
     for caveat in convention.caveats(spec):
         options.note(spec, caveat)
     return {

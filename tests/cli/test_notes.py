@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from calc.cli import cli
+from tests.architectures.cases_vision import SEEING
 
 Capture = pytest.CaptureFixture[str]
 
@@ -97,3 +99,12 @@ def test_aliases_are_listed(capsys: Capture) -> None:
     listed = {record["convention"]: record["aliases"] for record in parsed(capsys, "conventions")}
     assert listed["torch"] == ["full"]
     assert listed["palm"] == []
+
+
+def test_a_tower_that_reads_no_pictures_is_named(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "seeing.json"
+    path.write_text(json.dumps({"model_type": "gemma3", **SEEING["gemma3"][0]}))
+    said = "note: seeing: no pictures are read; --images N adds the work of its vision tower"
+    assert said in run(capsys, f"flops {path} --seq 32")[1].splitlines()
+    assert said not in run(capsys, f"flops {path} --seq 32 --images 1")[1].splitlines()
+    assert said not in run(capsys, f"flops {path} --phase decode --context 32")[1].splitlines()
