@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -56,3 +57,10 @@ def test_every_command_runs(path: str) -> None:
         # 1: what `python -m harness compare` or `diff` says of times that differ.
         assert done.returncode == 0 or (done.returncode == 1 and "harness" in words), (line, done.stderr)
         assert done.stdout
+
+
+def test_every_page_has_a_picture_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for entry in PAGES:
+        assert re.search(rf"!\[[^\]]+\]\(docs/images/{entry.path}\.png\)", readme), entry.path
+        assert (ROOT / "docs" / "images" / f"{entry.path}.png").stat().st_size > 50_000
