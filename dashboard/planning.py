@@ -37,7 +37,7 @@ class Asked:
 
 def asked(spec: ModelSpec) -> Asked:
     """Draw the knobs. Errors: Refused for a plan that cannot be."""
-    modes: tuple[Mode, ...] = MODES if spec.decodes and spec.reads_tokens else ("training",)
+    modes: tuple[Mode, ...] = MODES if spec.reads_tokens else ("training",)
     knobs.forget_stale("mode", list(modes))
     mode = st.segmented_control("Mode", modes, default="training", key="mode", required=True, bind="query-params")
     left, middle, right = st.columns(3)

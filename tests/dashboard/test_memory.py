@@ -16,6 +16,7 @@ PLANS = [
     {"model": "gpt2", "execution": "eager", "batch": "8"},
     {"model": "llama-3-8b", "mode": "inference", "dtype": "int8", "cache": "fp8", "batch": "16", "seq": "8192"},
     {"model": "llama-3-8b", "mode": "inference", "engine": "vllm", "tp": "2", "gpu": "l40s"},
+    {"model": "bert-base", "mode": "inference", "batch": "64"},
 ]
 
 
