@@ -11,7 +11,7 @@ from calc.cli import notes, options, planning
 from calc.cli.output import Table, emit
 from calc.errors import Refused
 from calc.memory.plan import Plan
-from calc.memory.precision import OPTIMIZERS
+from calc.memory.precision import OPTIMIZERS, usual_optimizer
 from calc.predict import Prediction, roof, roofline, speed_of
 from calc.predict.predicting import predict as predicted
 from calc.predict.setting import EXECUTIONS, PHASES
@@ -123,8 +123,7 @@ def _read_plan(asked: dict[str, Any]) -> Plan | None:
     given = {name: value for name in names if (value := asked.pop(name)) is not None}
     if not given:
         return None
-    if asked["dtype"] == "bf16" and "optimizer" not in given:
-        given["optimizer"] = "adamw-bf16"
+    given.setdefault("optimizer", usual_optimizer(asked["dtype"]))
     return Plan(**given)
 
 

@@ -147,6 +147,11 @@ def recipe(name: str) -> Recipe:
     return RECIPE_BY_NAME[name]
 
 
+def usual_optimizer(recipe: str | None) -> str:
+    """AdamW as PyTorch runs it under a recipe: where weights are in bf16 alone, its moments are too."""
+    return "adamw-bf16" if recipe == "bf16" else "adamw"
+
+
 def optimizer(name: str) -> Optimizer:
     """The optimizer called `name`. Errors: Refused, with the known names."""
     word("optimizer", name, tuple(OPTIMIZER_BY_NAME))

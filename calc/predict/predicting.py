@@ -9,6 +9,7 @@ from calc.build import vectors_read
 from calc.errors import Refused
 from calc.memory.conditions import check
 from calc.memory.plan import Plan
+from calc.memory.precision import usual_optimizer
 from calc.memory.sharding import Stage, stages
 from calc.predict.beside import around, update
 from calc.predict.kernel import DIRECTIONS, Direction, Kernel
@@ -59,7 +60,7 @@ def predict(
     predicted, and lengths that the model does not take.
     """
     training = phase == "training"
-    plan = plan or Plan(optimizer="adamw-bf16" if dtype == "bf16" else "adamw")
+    plan = plan or Plan(optimizer=usual_optimizer(dtype))
     setting = Setting(
         phase=phase,
         batch=batch,

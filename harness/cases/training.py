@@ -13,6 +13,7 @@ from calc.conventions import flops as counted
 from calc.errors import Refused
 from calc.estimation import estimate
 from calc.memory.plan import Plan
+from calc.memory.precision import usual_optimizer
 from calc.query import Query
 from calc.spec import ModelSpec
 from calc.spec.fields import Dim
@@ -86,19 +87,14 @@ class TrainingCase(ModelCase):
 
     def peak_bytes(self) -> float:
         """The step's own, as `calc.memory` counts it."""
-        plan = Plan(recipe=self.dtype, optimizer=self._optimizer, execution=calc_execution(self.execution))
+        plan = Plan(recipe=self.dtype, optimizer=usual_optimizer(self.dtype), execution=calc_execution(self.execution))
         asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "checkpointing": self.checkpointing}
         return float(estimate(self.spec, "memory.peak", plan=plan, **asked).value)
-
-    @property
-    def _optimizer(self) -> str:
-        """torch.optim keeps moments in the format of the weights."""
-        return "adamw-bf16" if self.dtype == "bf16" else "adamw"
 
     def forecast(self, profile: Profile) -> Forecast | None:
         asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "dtype": self.dtype}
         asked |= {"execution": self.execution, "checkpointing": self.checkpointing}
-        plan = Plan(recipe=self.dtype, optimizer=self._optimizer)
+        plan = Plan(recipe=self.dtype, optimizer=usual_optimizer(self.dtype))
         return of_model(profile, self.spec, self.peak_bytes(), phase="training", plan=plan, **asked)
 
     def ready(self, device: Device) -> Ready:
