@@ -56,11 +56,13 @@ def saved_tensors(model: nn.Module, forward: Callable[[], object]) -> Saved:
 def peak_allocation(step: Callable[[], object], device: torch.device | str = "cuda") -> int:
     """The most bytes that live tensors take on the GPU at any moment of `step`, what lives before it included.
 
-    Errors: RuntimeError where there is no CUDA device, since no other tells.
+    What cuBLAS has laid aside on every stream so far is given back before, where PyTorch can be told so, so that only
+    this step's counts. Errors: RuntimeError where there is no CUDA device, since no other tells.
     """
     if torch.device(device).type != "cuda" or not torch.cuda.is_available():
         raise RuntimeError(f"device: expected a CUDA GPU, whose allocator counts bytes, found none at {device}")
     torch.cuda.synchronize(device)
+    getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
     torch.cuda.reset_peak_memory_stats(device)
     step()
     torch.cuda.synchronize(device)

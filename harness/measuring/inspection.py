@@ -31,13 +31,15 @@ def inspect(ready: Ready, device: Literal["cuda", "cpu"]) -> Inspection:
     import torch
     from torch.profiler import ProfilerActivity, profile
 
+    from reference_models.saved import peak_allocation
+
     _prepare(ready)
     if device == "cpu":
         before = _live_bytes()
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
             ready.run()
         return Inspection(_named(seen, False), before + _growth(seen))
-    peak = cuda_peak(ready)
+    peak = peak_allocation(ready.run)
     _prepare(ready)
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
         ready.run()
@@ -49,22 +51,6 @@ def _prepare(ready: Ready) -> None:
     """As before a timed execution: the next inputs."""
     if ready.rotate is not None:
         ready.rotate()
-
-
-def cuda_peak(ready: Ready) -> int:
-    """Bytes that PyTorch's allocator had given out at most during one execution.
-
-    What cuBLAS has laid aside on every stream so far is given back before, where PyTorch can be told so, so that only
-    this execution's counts.
-    """
-    import torch
-
-    torch.cuda.synchronize()
-    getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
-    torch.cuda.reset_peak_memory_stats()
-    ready.run()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated()
 
 
 def _named(seen: Any, cuda: bool) -> tuple[str, ...]:
