@@ -7,7 +7,7 @@ import math
 
 from calc.architectures.common import activation, alternating, crossed_stack, layer_kinds, window_of
 from calc.architectures.config import Config
-from calc.architectures.llama import attention, decoder, gated_mlp, rms_norm
+from calc.architectures.llama import attention, decoder, dense_or_moe, rms_norm
 from calc.spec import LayerGroup, ModelSpec, Moe, QkNorm
 
 
@@ -22,7 +22,7 @@ def spec(cfg: Config) -> ModelSpec:
     period = cfg.size("global_attn_every_n_layers", absent=4)
     n_dense = cfg.count("num_dense_layers", absent=1)
     kinds = ["dense" if i < n_dense else "moe" for i in range(n_layers)]
-    channels = {"dense": gated_mlp(cfg) if n_dense else None, "moe": _experts(cfg)}
+    channels = dense_or_moe(cfg, kinds, _experts(cfg))
 
     def layer(attending: str, kind: str) -> LayerGroup:
         position = "rope" if attending == "sliding" else "none"

@@ -29,6 +29,9 @@ ACTIVATIONS: dict[str, Activation] = {
 LAYER_TYPES = {"sliding_attention": "sliding", "full_attention": "full", "attention": "full"}
 """A word in transformers' `layer_types` -> the name of our layer group."""
 
+MLP_TYPES = {"dense": "dense", "sparse": "moe"}
+"""A word in transformers' `mlp_layer_types` -> the kind of that layer's channel mixer."""
+
 
 def activation(cfg: Config, *names: str, absent: Activation, null: Any = REFUSE) -> Activation:
     """The activation function that the first of `names` gives; `absent` is our name of the family's default."""
@@ -46,6 +49,12 @@ def layer_kinds(cfg: Config, rule: Sequence[str]) -> tuple[str, ...]:
     """`sliding` or `full` for each layer: what `layer_types` says, else `rule`, the family's own."""
     words = cfg.words("layer_types", among=tuple(LAYER_TYPES), length=len(rule), absent=None, null=None)
     return tuple(rule) if words is None else tuple(LAYER_TYPES[word] for word in words)
+
+
+def mlp_kinds(cfg: Config, rule: Sequence[str]) -> list[str]:
+    """`dense` or `moe` for each layer: what `mlp_layer_types` says, else `rule`, the family's own."""
+    words = cfg.words("mlp_layer_types", among=tuple(MLP_TYPES), length=len(rule), absent=None, null=None)
+    return list(rule) if words is None else [MLP_TYPES[word] for word in words]
 
 
 def alternating(n_layers: int, period: int) -> list[str]:

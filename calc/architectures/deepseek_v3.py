@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from calc.architectures.common import activation, stack
 from calc.architectures.config import REFUSE, Config
-from calc.architectures.llama import decoder, gated_mlp, rms_norm
+from calc.architectures.llama import decoder, dense_or_moe, rms_norm
 from calc.architectures.rope import rope
 from calc.spec import Attention, ExpertGroups, LayerGroup, Mla, ModelSpec, Moe, Mtp, Norm
 
@@ -123,8 +123,7 @@ def latent_decoder(
     tokens, where `num_nextn_predict_layers` is absent; each has `mixer` and experts.
     """
     norm = rms_norm(cfg, eps)
-    d_ff = gated_mlp(cfg) if "dense" in kinds else None
-    channels = {"dense": d_ff, "moe": experts}
+    channels = dense_or_moe(cfg, kinds, experts)
     each = list(mixers) if mixers is not None else [mixer] * len(kinds)
     names = [kind if m == mixer else f"{kind}_shared" for kind, m in zip(kinds, each, strict=True)]
     of_name = dict(zip(names, each, strict=True))

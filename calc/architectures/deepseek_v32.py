@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calc.architectures.common import mlp_kinds
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.deepseek_v3 import (
     dense_then_moe,
@@ -16,7 +17,7 @@ from calc.spec import Indexer, Mla, ModelSpec
 def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' DeepseekV32Config: an indexer of 64 heads, 128 wide, that chooses 2048 tokens."""
     mixer = indexed_attention(cfg, n_heads=64, interleaved=False)
-    kinds = mlp_kinds(cfg, cfg.layers("num_hidden_layers"))
+    kinds = mlp_kinds(cfg, dense_then_moe(cfg, cfg.layers("num_hidden_layers"), first=3))
     experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg, 8, 4), scale=2.5)
     return latent_decoder(cfg, mixer, kinds, experts, max_seq_len=163840)
 
@@ -36,11 +37,3 @@ def indexed_attention(cfg: Config, *, n_heads: int, interleaved: bool) -> Mla:
     )
     q_rank, top_k = cfg.size("q_lora_rank"), cfg.size("index_topk", absent=2048)
     return latent_attention(cfg, q_rank_absent=REFUSE, interleaved=True, q_rank=q_rank, indexer=indexer, top_k=top_k)
-
-
-def mlp_kinds(cfg: Config, n_layers: int) -> list[str]:
-    """`dense` or `moe` for each layer: what mlp_layer_types says, else the first 3 dense or as many as the key says."""
-    kinds = {"dense": "dense", "sparse": "moe"}
-    words = cfg.words("mlp_layer_types", among=tuple(kinds), length=n_layers, absent=None, null=None)
-    rule = dense_then_moe(cfg, n_layers, first=3)
-    return rule if words is None else [kinds[word] for word in words]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.architectures.common import crossed_stack, layer_kinds, window_of
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.deepseek_v3 import dense_then_moe, expert_groups, routed_experts
-from calc.architectures.llama import attention, decoder, gated_mlp, rms_norm
+from calc.architectures.llama import attention, decoder, dense_or_moe, rms_norm
 from calc.spec import LayerGroup, ModelSpec, QkNorm
 
 
@@ -23,7 +23,7 @@ def spec(cfg: Config) -> ModelSpec:
     renormalize = cfg.flag("norm_topk_prob", absent=False)
     cfg.count("n_shared_experts")
     experts = routed_experts(cfg, shared=REFUSE, groups=expert_groups(cfg), renormalize=renormalize)
-    channels = {"dense": gated_mlp(cfg) if "dense" in kinds else None, "moe": experts}
+    channels = dense_or_moe(cfg, kinds, experts)
 
     def layer(attending: str, kind: str) -> LayerGroup:
         own = mixer.model_copy(update={"window": window_of(attending, window)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.architectures.common import activation, stack, without_further_tokens
 from calc.architectures.config import REFUSE, Config
-from calc.architectures.llama import attention, decoder, gated_mlp, rms_norm
+from calc.architectures.llama import attention, decoder, dense_or_moe, rms_norm
 from calc.architectures.rope import rope
 from calc.spec import LayerGroup, ModelSpec, Moe
 
@@ -20,7 +20,7 @@ def spec(cfg: Config) -> ModelSpec:
     turning = rope(cfg, theta=500_000.0, interleaved=True)
     mixer = attention(cfg, kv_absent=4, kv_null=REFUSE, rope=turning)
     kinds = _kinds(cfg, cfg.layers("num_hidden_layers"))
-    channels = {"dense": gated_mlp(cfg) if "dense" in kinds else None, "moe": _experts(cfg)}
+    channels = dense_or_moe(cfg, kinds, _experts(cfg))
 
     def layer(kind: str) -> LayerGroup:
         return LayerGroup(count=1, mixer=mixer, channel=channels[kind], norm=norm)

@@ -5,11 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calc.architectures.common import alternating, crossed_stack, layer_kinds, window_of, without_further_tokens
+from calc.architectures.common import (
+    alternating,
+    crossed_stack,
+    layer_kinds,
+    mlp_kinds,
+    window_of,
+    without_further_tokens,
+)
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.deepseek_v3 import dense_then_moe, expert_groups, routed_experts
-from calc.architectures.glm4_moe_lite import MLP_KINDS
-from calc.architectures.llama import attention, decoder, gated_mlp, rms_norm
+from calc.architectures.llama import attention, decoder, dense_or_moe, rms_norm
 from calc.spec import LayerGroup, ModelSpec, QkNorm
 
 
@@ -20,9 +26,9 @@ def spec(cfg: Config) -> ModelSpec:
     norm = rms_norm(cfg, 1e-5)
     mixer = attention(cfg, kv_absent=32, kv_null=REFUSE, qk_norm=QkNorm(norm=norm))
     window = cfg.size("sliding_window", absent=4096)
-    kinds = _mlp_kinds(cfg, n_layers)
+    kinds = mlp_kinds(cfg, dense_then_moe(cfg, n_layers, first=1))
     experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg), scale=2.5)
-    channels = {"dense": gated_mlp(cfg) if "dense" in kinds else None, "moe": experts}
+    channels = dense_or_moe(cfg, kinds, experts)
 
     def layer(attending: str, kind: str) -> LayerGroup:
         position = "rope" if attending == "sliding" else "none"
@@ -37,10 +43,3 @@ def _attends(cfg: Config, n_layers: int) -> Sequence[str]:
     if cfg.raw.get("layer_types") is not None:
         return layer_kinds(cfg, ["full"] * n_layers)
     return layer_kinds(cfg, alternating(n_layers, cfg.size("sliding_window_pattern", absent=4)))
-
-
-def _mlp_kinds(cfg: Config, n_layers: int) -> Sequence[str]:
-    """`dense` or `moe`: what mlp_layer_types says, else the first `first_k_dense_replace` are dense, 1 where absent."""
-    words = cfg.words("mlp_layer_types", among=tuple(MLP_KINDS), length=n_layers, absent=None, null=None)
-    rule = dense_then_moe(cfg, n_layers, first=1)
-    return rule if words is None else [MLP_KINDS[word] for word in words]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.architectures.common import stack
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.deepseek_v3 import dense_then_moe, expert_groups, mtp_modules, routed_experts
-from calc.architectures.llama import attention, decoder, gated_mlp, rms_norm
+from calc.architectures.llama import attention, decoder, dense_or_moe, rms_norm
 from calc.spec import LayerGroup, ModelSpec, Norm, QkNorm
 
 
@@ -19,7 +19,7 @@ def spec(cfg: Config) -> ModelSpec:
     mixer = attention(cfg, kv_absent=8, kv_null=REFUSE, qkv_bias=bias, qk_norm=normed, fraction=0.5)
     experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg))
     kinds = dense_then_moe(cfg, cfg.layers("num_hidden_layers"), first=1)
-    channels = {"dense": gated_mlp(cfg) if "dense" in kinds else None, "moe": experts}
+    channels = dense_or_moe(cfg, kinds, experts)
 
     def layer(kind: str) -> LayerGroup:
         return LayerGroup(count=1, mixer=mixer, channel=channels[kind], norm=norm)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from calc.architectures.common import mlp_kinds
 from calc.architectures.config import Config
 from calc.architectures.deepseek_v3 import expert_groups, latent_attention, latent_decoder, routed_experts
 from calc.architectures.rope import rope
 from calc.errors import Refused
 from calc.spec import ModelSpec
-
-MLP_KINDS = {"dense": "dense", "sparse": "moe"}
-"""A word of `mlp_layer_types` -> the kind of that layer's channel mixer."""
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -21,7 +19,7 @@ def spec(cfg: Config) -> ModelSpec:
     interleaved = cfg.flag("rope_interleave", absent=True)
     mixer = latent_attention(cfg, q_rank_absent=768, interleaved=interleaved)
     experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg), scale=1.8)
-    kinds = mlp_kinds(cfg, cfg.layers("num_hidden_layers"), first=1)
+    kinds = _channel_kinds(cfg, cfg.layers("num_hidden_layers"))
     return latent_decoder(cfg, mixer, kinds, experts, max_seq_len=202752, eps=1e-5)
 
 
@@ -31,13 +29,12 @@ def all_turns(cfg: Config) -> None:
         raise Refused(f"{cfg.where}partial_rotary_factor", "1, since the whole width turns", fraction)
 
 
-def mlp_kinds(cfg: Config, n_layers: int, *, first: int) -> Sequence[str]:
-    """`dense` or `moe` for each layer: what mlp_layer_types says, else `first` dense ones and then experts.
+def _channel_kinds(cfg: Config, n_layers: int) -> Sequence[str]:
+    """What mlp_layer_types says, else the first layer is dense and the others have experts.
 
     The class reads no first_k_dense_replace, which checkpoints write all the same: it must say the same.
     """
-    words = cfg.words("mlp_layer_types", among=tuple(MLP_KINDS), length=n_layers, absent=None, null=None)
-    kinds = [MLP_KINDS[word] for word in words or ["dense" if i < first else "sparse" for i in range(n_layers)]]
+    kinds = mlp_kinds(cfg, ["moe" if i else "dense" for i in range(n_layers)])
     leading = next((i for i, kind in enumerate(kinds) if kind == "moe"), n_layers)
     cfg.only("first_k_dense_replace", None, leading, why="the leading dense layers of mlp_layer_types")
     return kinds

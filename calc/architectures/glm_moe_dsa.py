@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from calc.architectures.common import mlp_kinds
 from calc.architectures.config import Config
-from calc.architectures.deepseek_v3 import expert_groups, latent_decoder, routed_experts
-from calc.architectures.deepseek_v32 import indexed_attention, mlp_kinds
+from calc.architectures.deepseek_v3 import dense_then_moe, expert_groups, latent_decoder, routed_experts
+from calc.architectures.deepseek_v32 import indexed_attention
 from calc.errors import Refused
 from calc.spec import ModelSpec
 
@@ -18,7 +19,7 @@ def spec(cfg: Config) -> ModelSpec:
     mixer = indexed_attention(cfg, n_heads=32, interleaved=True)
     reusing = mixer.model_copy(update={"indexer": None})
     mixers = [mixer if own else reusing for own in has_indexer(cfg, n_layers)]
-    kinds = mlp_kinds(cfg, n_layers)
+    kinds = mlp_kinds(cfg, dense_then_moe(cfg, n_layers, first=3))
     experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg), scale=2.5)
     return latent_decoder(cfg, mixer, kinds, experts, max_seq_len=202752, eps=1e-5, mixers=mixers)
 

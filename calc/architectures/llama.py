@@ -3,6 +3,7 @@ pieces of its block that other families build on. Defaults as in transformers' L
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from calc.architectures.common import activation, d_head, kv_heads, one_window
@@ -57,6 +58,11 @@ def gated_mlp(cfg: Config, *, bias: bool = False, fused: bool = False) -> Mlp:
     """down(act(gate(x)) * up(x)) of width intermediate_size."""
     act = activation(cfg, "hidden_act", absent="silu")
     return Mlp(d_ff=cfg.size("intermediate_size"), gated=True, bias=bias, fused=fused, activation=act)
+
+
+def dense_or_moe(cfg: Config, kinds: Sequence[str], experts: Moe) -> dict[str, Mlp | Moe | None]:
+    """The channel mixers of layers of `kinds`, `dense` and `moe`. A dense one is read only where some layer has it."""
+    return {"dense": gated_mlp(cfg) if "dense" in kinds else None, "moe": experts}
 
 
 def uniform(

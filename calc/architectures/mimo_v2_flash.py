@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calc.architectures.common import layer_kinds, stack
+from calc.architectures.common import layer_kinds, mlp_kinds, stack
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.deepseek_v3 import expert_groups, routed_experts
 from calc.architectures.llama import attention, decoder, gated_mlp
@@ -44,11 +44,10 @@ def _mixer_kinds(cfg: Config, n_layers: int) -> Sequence[str]:
 
 def _channel_kinds(cfg: Config, n_layers: int) -> list[str]:
     """The first layer is dense."""
-    words = cfg.words("mlp_layer_types", among=("dense", "sparse"), length=n_layers, absent=None, null=None)
-    kinds = words or ["dense" if i == 0 else "sparse" for i in range(n_layers)]
-    pattern = [int(kind == "sparse") for kind in kinds]
+    kinds = mlp_kinds(cfg, ["moe" if i else "dense" for i in range(n_layers)])
+    pattern = [int(kind == "moe") for kind in kinds]
     cfg.only("moe_layer_freq", None, pattern, why="1 for each layer with experts, as transformers has it")
-    return ["moe" if kind == "sparse" else "dense" for kind in kinds]
+    return kinds
 
 
 def _attention(cfg: Config, kind: str) -> Attention:
