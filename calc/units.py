@@ -67,6 +67,8 @@ def parse_bytes(text: str, field: str) -> int:
     match = _BYTES.fullmatch(text)
     if match is None or not (match[2] or match[3]):
         raise Refused(field, "a number of bytes with its unit, such as 80GiB", _beginning(text))
+    if match[2] and match[2][0].isupper() and match[3] == "b":
+        raise Refused(field, "bytes, as 50GB: a small b stands for bits", _beginning(text))
     prefix = (match[2] or "").upper().replace("I", "i")
     amount = int(parse_amount(f"{match[1]}{prefix}B", "bytes", field))
     if amount < 1:

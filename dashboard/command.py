@@ -25,6 +25,7 @@ SETTINGS = {
     "server.maxUploadSize": "2",
     "server.enableStaticServing": "false",
     "server.showEmailPrompt": "false",
+    "global.disableWidgetStateDuplicationWarning": "true",
     "logger.hideWelcomeMessage": "true",
     "runner.postScriptGC": "false",
 }

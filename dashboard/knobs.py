@@ -35,6 +35,12 @@ def images(spec: ModelSpec) -> int:
     return int(st.select_slider("Pictures", (0, *BATCHES), 1, key="images", bind="query-params"))
 
 
+def without_pictures(spec: ModelSpec) -> None:
+    """Say so on a page that counts none."""
+    if spec.vision is not None:
+        st.caption("⚠ Of text alone: no pictures are counted here.")
+
+
 def checkpointing() -> Checkpointing:
     """What is computed again in backward."""
     return st.selectbox(
@@ -49,5 +55,9 @@ def forget_stale(key: str, options: list, usual: object = None) -> None:
     """
     last, st.session_state[f"usual {key}"] = st.session_state.get(f"usual {key}"), usual
     now = st.session_state.get(key)
-    if now is not None and (now not in options or (now == last and last != usual)):
+    if now is None or (now in options and (now != last or last == usual)):
+        return
+    if usual is None:
         del st.session_state[key]
+    else:
+        st.session_state[key] = usual  # and not forgotten, which the browser would not be told

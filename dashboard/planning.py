@@ -48,6 +48,7 @@ def asked(spec: ModelSpec) -> Asked:
         own, more = _training() if mode != "inference" else _inference()
     with right:
         own |= degrees(mode or "training")
+    knobs.without_pictures(spec)
     plan = Plan(mode=cast(Mode, mode or "training"), **own)
     query = Query(seq=seq, batch=batch, plan=plan, **more)
     return Asked(query, (*_flags(plan), *_options(query)))

@@ -14,6 +14,7 @@ from calc.spec import ModelSpec
 from calc.units import duration, parse_bytes, si
 from dashboard import frame, picker, results, roofline_charts, roofline_knobs
 from dashboard.cache import cached
+from dashboard.knobs import without_pictures
 from dashboard.roofline_knobs import MEASURED, Knobs
 
 LEAD = (
@@ -27,6 +28,7 @@ def render(picked: picker.Picked | None) -> None:
     frame.header("Roofline", LEAD)
     chosen = picker.wanted(picked)
     knobs = roofline_knobs.ask(chosen.spec)
+    without_pictures(chosen.spec)
     with frame.refusals("No prediction"):
         found, points, limits = asked(chosen.spec, knobs, _stamp(knobs.where))
         _figures(found)
@@ -120,7 +122,10 @@ def _figures(found: Prediction) -> None:
         f"Below each figure: {span.level:.0%} of measured values lie between. Rests on {frame.verbatim(found.source)}"
     )
     for note in found.notes:
-        st.caption(f"Note: {frame.verbatim(note)}")
+        if note.startswith("does not fit"):
+            st.warning(f"It {frame.verbatim(note)}")
+        else:
+            st.caption(f"Note: {frame.verbatim(note)}")
 
 
 def _rows(points: list[Point]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.errors import Refused
-from calc.units import binary, duration, parse_amount, parse_tokens, si
+from calc.units import binary, duration, parse_amount, parse_bytes, parse_tokens, si
 
 
 @pytest.mark.parametrize(
@@ -104,3 +104,10 @@ def test_binary() -> None:
 def test_durations() -> None:
     values = (2.5e-9, 1.234e-5, 9.999e-4, 0.0456, 7.891, 1234.0)
     assert [duration(value) for value in values] == ["2.50 ns", "12.3 µs", "1.00 ms", "45.6 ms", "7.89 s", "1,234 s"]
+
+
+@pytest.mark.parametrize("text", ["400Gb", "25 Gb", "80Gib"])
+def test_bits_are_no_bytes(text: str) -> None:
+    with pytest.raises(Refused, match="a small b stands for bits"):
+        parse_bytes(text, "--network")
+    assert parse_bytes(text.lower(), "--network") == parse_bytes(text.replace("b", "B"), "--network")

@@ -16,9 +16,9 @@ if not os.environ.get("CI"):
 
 from playwright.sync_api import expect
 
-from calc import load_model
+from calc import Plan, estimate, load_model
 from calc.predict import predict
-from calc.units import si
+from calc.units import binary, si
 from dashboard.menu import PAGES, Entry
 from tests.dashboard.browser.visiting import DESKTOP, PHONE, Visitor
 
@@ -82,6 +82,19 @@ def test_an_uploaded_config_travels_in_the_link(visitor: Enter, size: tuple[int,
     expect(first.metric("Tokens per second")).to_have_text(expected)
     second = visitor(size).follow(first.page.url)
     expect(second.metric("Tokens per second")).to_have_text(expected)
+
+
+@pytest.mark.slow
+def test_slider_page_and_link_agree_once_another_model_is_picked(visitor: Enter) -> None:
+    first = visitor().open("memory")
+    for model, usual in (("gpt2", "1024"), ("bert-base", "512"), ("gpt2", "1024")):
+        first.pick(model)
+        expect(first.page.get_by_role("slider", name="Sequence length")).to_have_attribute("aria-valuetext", usual)
+    first.slide("Sequences of one rank", 1)
+    peak = first.metric("Peak of a GPU").inner_text()
+    assert peak == binary(estimate(load_model("gpt2"), "memory.peak", seq=1024, batch=2, plan=Plan()).value)
+    second = visitor().follow(first.page.url)
+    expect(second.metric("Peak of a GPU")).to_have_text(peak)
 
 
 @pytest.mark.slow

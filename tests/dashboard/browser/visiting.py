@@ -78,7 +78,7 @@ class Visitor:
     def pick(self, preset: str) -> Visitor:
         """Choose a preset in the sidebar."""
         self.menu()
-        box = self.page.get_by_role("combobox", name="Preset")
+        box = self.page.get_by_role("combobox", name="Preset", exact=True)
         box.click()
         box.fill(preset)
         self.page.get_by_role("option", name=preset, exact=True).click()
