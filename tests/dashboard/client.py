@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from streamlit.proto.Alert_pb2 import Alert
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetState
@@ -84,7 +85,7 @@ def _note(element: Any, drawn: Drawn) -> None:
         drawn.figures[element.metric.label] = element.metric.body
     elif kind == "exception":
         drawn.errors.append(element.exception.message)
-    elif kind == "alert":
+    elif kind == "alert" and element.alert.format == Alert.ERROR:
         drawn.errors.append(element.alert.body)
     elif kind == "markdown":
         drawn.markdown.append(element.markdown.body)
