@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from calc.architectures.common import activation
 from calc.architectures.config import Config
+from calc.architectures.vision import square_patches
 from calc.architectures.vit import layer_norm
-from calc.spec import Attention, Contrast, Embedding, LayerGroup, Mlp, ModelSpec, Patches, Projection, Tower
+from calc.spec import Attention, Contrast, Embedding, LayerGroup, Mlp, ModelSpec, Projection, Tower
 
 EPS = 1e-5
 
@@ -51,12 +52,10 @@ def _vision(cfg: Config, shared: int) -> Tower:
     return Tower(
         name="vision",
         d_model=d_model,
-        embedding=Patches(
-            height=image,
-            width=image,
-            patch_height=patch,
-            patch_width=patch,
-            channels=cfg.size("num_channels", absent=3),
+        embedding=square_patches(
+            cfg,
+            image,
+            patch,
             bias=False,
             n_special=1,
             n_positions=(image // patch) ** 2 + 1,

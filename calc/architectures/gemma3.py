@@ -5,9 +5,9 @@ from __future__ import annotations
 from calc.architectures import gemma3_text
 from calc.architectures.common import activation
 from calc.architectures.config import Config
-from calc.architectures.vision import multimodal, square_grid, text_section, vision_section, vit_layer
+from calc.architectures.vision import multimodal, square_grid, square_patches, text_section, vision_section, vit_layer
 from calc.errors import Refused
-from calc.spec import Dense, ModelSpec, Norm, Patches, Projector, Tower
+from calc.spec import Dense, ModelSpec, Norm, Projector, Tower
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -40,12 +40,10 @@ def _tower(cfg: Config) -> Tower:
         name="vision",
         among_tokens="together",
         d_model=d_model,
-        embedding=Patches(
-            height=pixels,
-            width=pixels,
-            patch_height=patch,
-            patch_width=patch,
-            channels=vision.size("num_channels", absent=3),
+        embedding=square_patches(
+            vision,
+            pixels,
+            patch,
             n_positions=side**2,
         ),
         layers=(layer,),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from calc.architectures import llama4_text
 from calc.architectures.config import Config
-from calc.architectures.vision import LAYER_NORM, plane_rope, text_section, vision_section, vit_layer
+from calc.architectures.vision import LAYER_NORM, plane_rope, square_patches, text_section, vision_section, vit_layer
 from calc.errors import Refused
-from calc.spec import Dense, ModelSpec, Patches, Plane, Projector, Tower
+from calc.spec import Dense, ModelSpec, Plane, Projector, Tower
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -40,12 +40,10 @@ def _tower(cfg: Config) -> Tower:
     return Tower(
         name="vision",
         d_model=d_model,
-        embedding=Patches(
-            height=pixels,
-            width=pixels,
-            patch_height=patch,
-            patch_width=patch,
-            channels=vision.size("num_channels", absent=3),
+        embedding=square_patches(
+            vision,
+            pixels,
+            patch,
             bias=False,
             n_special=1,
             special_last=True,

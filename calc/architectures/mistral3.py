@@ -6,8 +6,8 @@ from __future__ import annotations
 from calc.architectures import ministral3, mistral
 from calc.architectures.common import activation, no_own_d_head
 from calc.architectures.config import Config
-from calc.architectures.vision import plane_rope, text_section, vision_section
-from calc.spec import Attention, Dense, Head, LayerGroup, Mlp, ModelSpec, Norm, Patches, Plane, Projector, Tower
+from calc.architectures.vision import plane_rope, square_patches, text_section, vision_section
+from calc.spec import Attention, Dense, Head, LayerGroup, Mlp, ModelSpec, Norm, Plane, Projector, Tower
 
 TEXT = {"mistral": mistral.spec, "ministral3": ministral3.spec}
 NORM = Norm(eps=1e-5)
@@ -56,12 +56,10 @@ def _tower(cfg: Config, text: ModelSpec) -> Tower:
     return Tower(
         name="vision",
         d_model=vision.size("hidden_size"),
-        embedding=Patches(
-            height=pixels,
-            width=pixels,
-            patch_height=patch,
-            patch_width=patch,
-            channels=vision.size("num_channels", absent=3),
+        embedding=square_patches(
+            vision,
+            pixels,
+            patch,
             bias=False,
             norm=NORM,
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from calc.architectures.common import activation
 from calc.architectures.config import Config
-from calc.architectures.vision import vit_layer
+from calc.architectures.vision import square_patches, vit_layer
 from calc.architectures.vit import layer_norm
 from calc.errors import Refused
 from calc.spec import (
@@ -16,7 +16,6 @@ from calc.spec import (
     LayerGroup,
     Mlp,
     ModelSpec,
-    Patches,
     Projection,
     Tower,
 )
@@ -70,12 +69,10 @@ def _vision(cfg: Config, d_model: int) -> Tower:
     return Tower(
         name="vision",
         d_model=d_model,
-        embedding=Patches(
-            height=image,
-            width=image,
-            patch_height=patch,
-            patch_width=patch,
-            channels=cfg.size("num_channels", absent=3),
+        embedding=square_patches(
+            cfg,
+            image,
+            patch,
             n_positions=(image // patch) ** 2,
         ),
         layers=(layer,),

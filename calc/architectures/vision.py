@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from calc.architectures.common import LAYER_NORM
 from calc.architectures.config import REFUSE, Config
 from calc.errors import Refused
-from calc.spec import Activation, Attention, LayerGroup, Mlp, ModelSpec, Norm, Plane, Rope, Tower
+from calc.spec import Activation, Attention, LayerGroup, Mlp, ModelSpec, Norm, Patches, Plane, Rope, Tower
 
 
 def text_section(cfg: Config, *model_types: str) -> Config:
@@ -46,6 +48,12 @@ def vit_layer(
         rope=rope or Rope(),
     )
     return LayerGroup(count=count, mixer=mixer, channel=Mlp(d_ff=d_ff, bias=True, activation=activation), norm=norm)
+
+
+def square_patches(cfg: Config, pixels: int, patch: int, **more: Any) -> Patches:
+    """A square picture of `pixels` a side, cut into squares of `patch`. more: other fields of Patches."""
+    channels = cfg.size("num_channels", absent=3)
+    return Patches(height=pixels, width=pixels, patch_height=patch, patch_width=patch, channels=channels, **more)
 
 
 def plane_rope(vision: Config, plane: Plane, *, theta: float = 10_000.0, interleaved: bool = False) -> Rope:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -41,17 +42,11 @@ def attend(
     usual = sinks is None and relative_key is None and distances is None
 
     def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        alike: dict[str, Any] = {"scale": scale, "dropout_p": step.dropout}
         if plain and bias is None:
-            alike = {"scale": scale, "enable_gqa": k.shape[1] != q.shape[1], "dropout_p": step.dropout}
-            return F.scaled_dot_product_attention(q, k, v, is_causal=causal and q.shape[2] > 1, **alike)
-        both = _one_mask(mask, bias, q)
-        if q.shape[2] == 1 and q.shape[1] != k.shape[1] and bias is None:
-            # The queries of one token that share keys stand in a row of their own, so that no key is copied.
-            rows = q.unflatten(1, (k.shape[1], -1)).squeeze(3)
-            one = F.scaled_dot_product_attention(rows, k, v, attn_mask=both, scale=scale, dropout_p=step.dropout)
-            return one.flatten(1, 2).unsqueeze(2)
-        k, v = _for_every_head(q, k, v)
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=both, scale=scale, dropout_p=step.dropout)
+            gqa = k.shape[1] != q.shape[1]
+            return F.scaled_dot_product_attention(q, k, v, is_causal=causal and q.shape[2] > 1, enable_gqa=gqa, **alike)
+        return _masked(q, k, v, mask, bias, **alike)
 
     def eager(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         k, v = _for_every_head(q, k, v)
@@ -74,6 +69,17 @@ def attend(
 
     run = fused if usual and fuses(spec, step) else eager
     return recomputed(run, q, k, v) if step.checkpointing == "selective" else run(q, k, v)
+
+
+def _masked(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, **alike: Any) -> Tensor:
+    """PyTorch's own kernel with a mask or a bias, or both."""
+    both = _one_mask(mask, bias, q)
+    if q.shape[2] == 1 and q.shape[1] != k.shape[1] and bias is None:
+        # The queries of one token that share keys stand in a row of their own, so that no key is copied.
+        rows = q.unflatten(1, (k.shape[1], -1)).squeeze(3)
+        return F.scaled_dot_product_attention(rows, k, v, attn_mask=both, **alike).flatten(1, 2).unsqueeze(2)
+    k, v = _for_every_head(q, k, v)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=both, **alike)
 
 
 def fuses(spec: Attention, step: Step) -> bool:
