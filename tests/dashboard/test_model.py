@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from calc.architectures import from_config
+from calc.conventions import flops
+from calc.query import Query
 from calc.units import binary, si
+from dashboard import packing
+from tests.architectures.cases_vision import SEEING
 from tests.dashboard.opening import cli, errors, metrics, opened, shown_command, sound
 
 
@@ -120,3 +125,17 @@ def test_both_models_are_shown_layer_by_layer() -> None:
         assert of_layers.pop("norm") < whole["norm"]  # the last one belongs to no layer
         assert of_layers == {name: whole[name] for name in of_layers}
         assert set(of_layers) == set(whole) - {"embedding", "positional", "norm", "lm_head"}
+
+
+def test_pictures_are_counted_as_the_command_line_does_and_other_pages_say_that_they_are_not() -> None:
+    config = json.dumps({"model_type": "gemma3", **SEEING["gemma3"][0]})
+    address = {"from": "Config", "spec": str(packing.pack(config))}
+    at = opened("model", phase="forward", seq="128", images="2", **address)
+    spec = from_config(json.loads(config), "config")
+    query = Query(phase="forward", seq=128, images=2)
+    assert metrics(at)["FLOPs, forward"] == si(flops(spec, query).total, "FLOP")
+    assert "--images 2" in at.code[-1].value
+    for page in ("roofline", "memory"):
+        said = [each.value for each in opened(page, **address).caption]
+        assert "⚠ Of text alone: no pictures are counted here." in said
+    assert not [each for each in opened("roofline", model="gpt2").caption if "pictures" in each.value]

@@ -15,6 +15,7 @@ from calc.predict import Prediction, predict, roof, roofline, speed_of
 from calc.predict.profile import Launch
 from calc.quantities.traffic import Formats, forward_traffic, training_traffic
 from calc.spec import Lora, ModelSpec, Shorthand
+from calc.units import binary
 from tests.predict.toys import toy
 from tests.strategies import latent, recurrent, specs
 
@@ -294,3 +295,30 @@ def test_nothing_is_faster_than_the_memory_of_a_datasheet(model: str, execution:
     found = predict(load_model(model), "a100-sxm-80gb", phase=phase, seq=512, context=512, execution=execution)
     bandwidth = load_device("a100-sxm-80gb").bandwidth.value
     assert not [point.path for point in roofline(found) if not point.flops and point.bandwidth > bandwidth]
+
+
+def test_what_cannot_fit_is_said_by_what_is_held_all_the_time() -> None:
+    small, large = load_model("gpt2"), load_model("llama-3-8b")
+    room = load_device("a100-sxm-80gb").usable
+    for phase, plan, fits in (
+        ("training", Plan(), False),
+        ("training", Plan(dp=8, zero=3), True),
+        ("training", Plan(tp=8), True),
+        ("prefill", Plan(), True),
+    ):
+        found = predict(large, "a100-sxm-80gb", phase=phase, seq=64, plan=plan)
+        said = [note for note in found.notes if note.startswith("does not fit")]
+        assert bool(said) is not fits
+        if said:
+            held = 16 * calc.estimate(large, "params").value
+            assert held > room
+            assert f"take {binary(held)} of {binary(room)}" in said[0]
+    assert not any("fit" in note for note in predict(small, "a100-sxm-80gb", phase="training", seq=64).notes)
+
+
+def test_a_prediction_says_whose_attention_it_is_where_that_is_not_pytorchs() -> None:
+    spec = load_model("llama-3-8b")
+    told = "attention takes as long as in vllm_flash_attn_fa3; `attention` tells of PyTorch's own kernels"
+    assert told in predict(spec, "h100-sxm", phase="prefill", seq=2048).notes
+    assert told not in predict(spec, "h100-sxm", phase="training", seq=2048).notes
+    assert told not in predict(spec, "a100-sxm-80gb", phase="prefill", seq=2048).notes
