@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from calc.functions import Attend, Function, Matmul
 from calc.sizes import Size
+from calc.trace.shard import Shard
+from calc.trace.tensor import Tensor
 
 Kind = Literal["linear", "attention", "gather", "norm", "elementwise"]
 Component = Literal[
@@ -39,12 +41,14 @@ class Weight:
     key: its path below the part that holds it. A leading "/" makes it a path from the root: a tied head carries the
         embedding's key, and a key is counted once.
     shape: elements along each axis, [out, in] for matrices. trainable: whether training changes it.
+    shard: how tensor-parallel ranks divide it; None: each has all of it.
     """
 
     key: str
     shape: tuple[Size, ...]
     component: Component
     trainable: bool = True
+    shard: Shard | None = None
 
     @property
     def elements(self) -> Size:
@@ -85,9 +89,6 @@ class Moves:
     weight_grads: of its weights' gradients, where those are not of all that are trainable, once.
     cache_reads: of keys, values and other inputs of earlier tokens, the new ones' not among them; cache_writes: what is
         kept of the new tokens. state_reads, state_writes: of recurrent state, which has a format of its own.
-    from_chain: of `reads`, what ops ahead of it in its chain have just made; to_chain: of `writes`, what only ops
-        behind it in its chain read. A chain is a run of ops that can be one kernel: those without products, or scores,
-        softmax and values. Where it is the first of a chain, or the last, they count nothing.
     """
 
     reads: Size = 0
@@ -98,8 +99,10 @@ class Moves:
     cache_writes: Size = 0
     state_reads: Size = 0
     state_writes: Size = 0
-    from_chain: Size = 0
-    to_chain: Size = 0
+
+
+Keeps = Callable[..., Any]
+"""(tape, a storage for each operand) -> the storage of the result, or of each: what autograd keeps, written down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +117,11 @@ class Op:
     live: whether backward passes it; False where nothing that it reads, and nothing in it, is trained.
     reached: 1, or 0 where a sequence is too short for its result to be read, so that no gradient comes back.
     function: what is computed. shape: the products, of what has any.
-    moves: what one call moves; None: not told (tests hold that no op of a tree is without). It is worked out when it is
-        asked for: most questions, and a million configurations at once, are about FLOPs and weights alone.
+    moves: what one call moves, where that is not its inputs and outputs, each once. It is worked out when it is asked
+        for: most questions, and a million configurations at once, are about FLOPs and weights alone.
+    inputs, outputs: the tensors that it reads and makes. keeps: what autograd keeps of it, given the storages of
+        `operands` (its inputs unless told otherwise); None: nothing, and nobody asks for what it makes.
+    silent: whether it is there for what autograd keeps alone, and no kernel is counted for it (dropout).
     """
 
     name: str
@@ -133,47 +139,47 @@ class Op:
     function: Function = "other"
     shape: Matmul | Attend | None = None
     moves: Callable[[], Moves] | None = None
+    inputs: tuple[Tensor, ...] = ()
+    outputs: tuple[Tensor, ...] = ()
+    keeps: Keeps | None = None
+    operands: tuple[Tensor, ...] | None = None
+    silent: bool = False
 
-    def moving(self, **changed: Size) -> Op:
-        """The same op with some of what it moves told anew."""
-        told = self.moves
-        return replace(self, moves=lambda: replace(Moves() if told is None else told(), **changed))
+    def moved(self) -> Moves:
+        """What one call moves: unless told otherwise each input is read once, and each output written."""
+        if self.moves is not None:
+            return self.moves()
+        return Moves(
+            sum((x.elements for x in self.inputs), start=0), sum((x.elements for x in self.outputs), start=0)
+        )
 
     @property
-    def reads(self) -> Size | None:
-        return None if self.moves is None else self.moves().reads
+    def reads(self) -> Size:
+        return self.moved().reads
 
     @property
-    def writes(self) -> Size | None:
-        return None if self.moves is None else self.moves().writes
+    def writes(self) -> Size:
+        return self.moved().writes
 
     @property
     def weight_reads(self) -> Size | None:
-        return None if self.moves is None else self.moves().weight_reads
+        return self.moved().weight_reads
 
     @property
     def cache_reads(self) -> Size:
-        return 0 if self.moves is None else self.moves().cache_reads
+        return self.moved().cache_reads
 
     @property
     def cache_writes(self) -> Size:
-        return 0 if self.moves is None else self.moves().cache_writes
+        return self.moved().cache_writes
 
     @property
     def state_reads(self) -> Size:
-        return 0 if self.moves is None else self.moves().state_reads
+        return self.moved().state_reads
 
     @property
     def state_writes(self) -> Size:
-        return 0 if self.moves is None else self.moves().state_writes
-
-    @property
-    def from_chain(self) -> Size:
-        return 0 if self.moves is None else self.moves().from_chain
-
-    @property
-    def to_chain(self) -> Size:
-        return 0 if self.moves is None else self.moves().to_chain
+        return self.moved().state_writes
 
     @property
     def weights_read(self) -> Size:
@@ -184,10 +190,11 @@ class Op:
     @property
     def weight_gradients(self) -> Size:
         """Elements of the gradients of its weights that going back once writes."""
+        trained = [weight.elements for weight in self.weights if weight.trainable]
         told = None if self.moves is None else self.moves().weight_grads
         if told is not None:
-            return told
-        return sum((weight.elements for weight in self.weights if weight.trainable), start=0)
+            return told if trained or not self.weights else 0
+        return sum(trained, start=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +208,11 @@ class Part:
     layer: whether activation checkpointing treats it as one block.
     indices: the numbers of the copies where they are not 0, 1, 2, … (interleaved layers).
     component: what all weights in it are reported as, whatever they say themselves (a vision tower).
+    group: of a layer, the name of its group in the description. region: what checkpointing calls it, where it can be
+    computed again by itself. expert: whether its copies are spread over expert-parallel ranks. tower: whether it is a
+    stack of its own, beside the main one. way: of layers that are passed in several ways, as less or more of what they
+    read needs a gradient, the number of all but the last way, which holds their weights.
+    inputs, outputs: the tensors that come in and go out.
     """
 
     name: str
@@ -211,6 +223,13 @@ class Part:
     layer: bool = False
     indices: tuple[int, ...] | None = None
     component: Component | None = None
+    group: str | None = None
+    region: str | None = None
+    expert: bool = False
+    tower: bool = False
+    way: int = 0
+    inputs: tuple[Tensor, ...] = ()
+    outputs: tuple[Tensor, ...] = ()
 
 
 class Leaf(NamedTuple):
@@ -231,7 +250,7 @@ class Leaf(NamedTuple):
 
 
 def leaves(part: Part) -> Iterator[Leaf]:
-    """Every op of the tree in the order it runs."""
+    """Every op of the tree in the order it runs, but for silent ones."""
     return _leaves(part, Leaf("", Op("", "gather", "other"), 1, 1, 1, None, None, ()))
 
 
@@ -245,6 +264,8 @@ def _leaves(part: Part, above: Leaf) -> Iterator[Leaf]:
     for child in part.body:
         path = f"{above.path}.{child.name}" if above.path else child.name
         if isinstance(child, Op):
+            if child.silent:
+                continue
             yield Leaf(path, child, calls, copies, active, layer, component, parents)
         else:
             yield from _leaves(child, Leaf(path, above.op, calls, copies, active, layer, component, parents))

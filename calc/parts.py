@@ -9,7 +9,7 @@ from typing import get_args
 from calc import conventions
 from calc.build import build
 from calc.errors import Refused, did_you_mean
-from calc.gradients import backward
+from calc.trace.gradients import backward
 from calc.load import Load
 from calc.op import Cache, Component, Leaf, leaves
 from calc.quantities.flops import recomputed

@@ -1,57 +1,76 @@
-"""Adapters: a model's tree with every weight frozen, and the trained ops beside what they adapt."""
+"""Adapters: the trained weights beside a model that stays as it is, each where the blocks that it changes ask for it.
+
+Low-rank updates stand with the matrices that they update (`calc.trace.primitives.linear`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
-from calc.blocks.attention import head_sizes
-from calc.blocks.core import matrix
-from calc.blocks.linear import elementwise, gather, linear, residual
 from calc.errors import Refused
-from calc.functions import Attend, Matmul
 from calc.load import Load
-from calc.op import Op, Part, Weight
+from calc.op import Op, Part
 from calc.sizes import Size
-from calc.spec import Attention, Bottleneck, LayerGroup, Lora, ModelSpec, Prefix, Prompt, Stack
+from calc.spec import Attention, Bottleneck, Lora, ModelSpec, Prefix, Prompt, Stack
 from calc.spec.adapters import DEFAULT_TARGETS
+from calc.trace.tensor import Tensor
+from calc.trace.trace import Trace
 
 FUSED = "qkv_proj"
 """Queries, keys and values in one matrix."""
-Body = tuple[Part | Op, ...]
-Change = Callable[[Part, LayerGroup, Size], Part]
-"""(a layer, its description, the stack's d_model) -> the layer with its adapters."""
-_BLOCKS = {"attention", "linear_attention", "delta_net", "gated_convolution", "mamba", "mamba2", "mlp", "moe"}
-"""Mixers and channel mixers: the blocks of a layer that a bottleneck stands behind."""
 
 
-def adapted(tree: Part, spec: ModelSpec) -> Part:
-    """`tree` of `spec` without adapter -> with what `spec.adapter` adds; only that is trainable.
+def bottleneck(t: Trace, x: Tensor) -> Tensor:
+    """A block's result behind its bottleneck: 4 * tokens * d_model * width FLOPs; as it is, where there is none."""
+    if not isinstance(t.adapter, Bottleneck):
+        return x
+    with t.trained(), t.part("adapter", x, of="adapter") as out:
+        small = t.linear("down", x, t.adapter.width, bias=True, inside=False)
+        up = t.linear("up", t.activation("activation", "gelu", small), x.width, bias=True, inside=False)
+        out.append(t.add("add", x, up))
+    return out[0]
 
-    Errors: Refused where the adapter has no place in this model.
+
+def prefix_length(t: Trace) -> Size | None:
+    """How many trained keys stand in front of those of the tokens; None where none do."""
+    return t.adapter.length if isinstance(t.adapter, Prefix) else None
+
+
+def prefix(
+    t: Trace, spec: Attention, sizes: tuple[Size, Size, Size], load: Load, k: Tensor, v: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Keys and values with trained ones before them, the same for all sequences.
+
+    sizes: (kv_heads, d_head, d_value). 2 * tokens * length * n_heads * (d_head + d_value) FLOPs more for scores and
+    values. Errors: Refused for attention whose keys are not plain ones of its own.
     """
-    adapter = spec.adapter
-    if spec.contrast is not None or any(child.name.startswith("mtp") for child in tree.body):
-        raise Refused("adapter", "a model whose one end is a head or a stack", "further ends (contrast, mtp)")
-    frozen = _frozen(tree)
-    match adapter:
-        case Lora():
-            _check_targets(adapter, frozen)
-            return _through_layers(frozen, spec, lambda layer, group, d_model: _lora(adapter, layer))
-        case Bottleneck():
-            return _through_layers(frozen, spec, lambda layer, group, d_model: _bottleneck(adapter, layer, d_model))
-        case Prefix():
-            _check_alone(spec)
-            return _through_layers(frozen, spec, lambda layer, group, d_model: _prefix(adapter, layer, group, d_model))
-        case Prompt():
-            _check_alone(spec)
-            if spec.per_layer is not None or getattr(spec.embedding, "vectors", 1) != 1:
-                raise Refused("adapter", "another than a prompt", "a front or layers that number tokens themselves")
-            table = Weight("prompt.weight", (adapter.length, spec.d_model), "adapter")
-            behind = 1 + next(i for i, child in enumerate(frozen.body) if child.name == "embedding")
-            prompt = gather("prompt", "adapter", (table,), adapter.length, spec.d_model)
-            return replace(frozen, body=(*frozen.body[:behind], prompt, *frozen.body[behind:]))
-    return tree
+    assert isinstance(t.adapter, Prefix)
+    if spec.kv != "own" or spec.position not in ("rope", "none"):
+        raise Refused("adapter", "another than a prefix", "layers without plain keys and values of their own")
+    if spec.buckets is not None or spec.shaw is not None:
+        raise Refused("adapter", "another than a prefix", "layers with learned distances")
+    kv_heads, d_head, d_value = sizes
+    length = t.adapter.length
+    with t.trained():
+        keys = t.weight("prefix.key", length, kv_heads, d_head, of="adapter")
+        values = t.weight("prefix.value", length, kv_heads, d_value, of="adapter")
+        found = t.parameters("prefix", (keys, values), length * kv_heads, d_head + d_value, of="adapter")
+    rows = load.batch * (load.seq + length)
+    return (
+        t.joined(k, found, rows=rows, width=kv_heads * d_head, split="kv"),
+        t.joined(v, found, rows=rows, width=kv_heads * d_value, split="kv"),
+    )
+
+
+def prompted(t: Trace, x: Tensor, load: Load) -> Tensor:
+    """The first vectors with trained ones before them, where there are any."""
+    if not isinstance(t.adapter, Prompt):
+        return x
+    with t.trained():
+        table = t.weight("prompt.weight", t.adapter.length, x.width, of="adapter")
+        found = t.parameters("prompt", (table,), t.adapter.length, x.width, of="adapter")
+    return t.joined(found, x, rows=load.tokens, width=x.width)
 
 
 def prompt_vectors(spec: Stack) -> Size:
@@ -67,12 +86,25 @@ def with_prompt(spec: Stack, load: Load) -> Load:
     return replace(load, seq=load.seq + n) if begins else replace(load, context=load.context + n)
 
 
-def _check_alone(spec: ModelSpec) -> None:
-    if spec.encoder is not None:
+def check_adapter(spec: ModelSpec, load: Load) -> None:
+    """Errors: Refused where the adapter has no place in this model."""
+    if spec.adapter is None:
+        return
+    if spec.contrast is not None or load.mtp:
+        raise Refused("adapter", "a model whose one end is a head or a stack", "further ends (contrast, mtp)")
+    if isinstance(spec.adapter, Prefix | Prompt) and spec.encoder is not None:
         raise Refused("adapter", "lora or bottleneck in a model with an encoder", "prefix or prompt")
+    if isinstance(spec.adapter, Prompt) and (spec.per_layer is not None or getattr(spec.embedding, "vectors", 1) != 1):
+        raise Refused("adapter", "another than a prompt", "a front or layers that number tokens themselves")
+    if isinstance(spec.adapter, Prefix):
+        for group in spec.layers:
+            if not isinstance(group.mixer, Attention):
+                found = f"layers {group.name} without plain keys and values of their own"
+                raise Refused("adapter", "another than a prefix", found)
 
 
-def _check_targets(adapter: Lora, tree: Part) -> None:
+def check_targets(tree: Part, adapter: Lora) -> None:
+    """Errors: Refused for a target that is no matrix of a layer, or one that is not multiplied as a whole."""
     known: dict[str, bool] = {}
     for op in _matrices(tree):
         known[op.name] = known.get(op.name, False) or op.in_parts
@@ -98,121 +130,3 @@ def _matrices(part: Part, inside: bool = False) -> Iterator[Op]:
             yield from _matrices(child, inside or child.layer)
         elif isinstance(child, Op) and inside and child.rows is not None:
             yield child
-
-
-def _frozen(part: Part) -> Part:
-    """`part` with no weight that is trained."""
-
-    def frozen(child: Part | Op) -> Part | Op:
-        if isinstance(child, Part):
-            return _frozen(child)
-        frozen_weights = tuple(replace(weight, trainable=False) for weight in child.weights)
-        return replace(child, weights=frozen_weights).moving(weight_grads=0)
-
-    return replace(part, body=tuple(map(frozen, part.body)))
-
-
-def _through_layers(tree: Part, spec: ModelSpec, change: Change) -> Part:
-    """`change` on every kind of layer of the main stack and of the encoder."""
-
-    def through(body: Body, stack: Stack) -> Body:
-        groups = iter(stack.layers)
-        changed: list[Part | Op] = []
-        for child in body:
-            if isinstance(child, Part) and child.layer:
-                child = change(child, next(groups), stack.d_model)
-            elif isinstance(child, Part) and child.name == "encoder" and spec.encoder is not None:
-                child = replace(child, body=through(child.body, spec.encoder))
-            changed.append(child)
-        return tuple(changed)
-
-    return replace(tree, body=through(tree.body, spec))
-
-
-def _lora(adapter: Lora, part: Part) -> Part:
-    """2 * rows * rank * (d_in + d_out) FLOPs more for a product with rows vectors."""
-    body: list[Part | Op] = []
-    for child in part.body:
-        if isinstance(child, Part) and child.name != "indexer":  # which no gradient passes
-            child = _lora(adapter, child)
-        body.append(child)
-        if isinstance(child, Op) and child.rows is not None and child.name in adapter.targets:
-            d_out, d_in = child.weights[0].shape
-            for half, wide, out in (("A", d_in, adapter.rank), ("B", adapter.rank, d_out)):
-                small = linear(f"{child.name}.lora_{half}", child.rows, wide, out, "adapter")
-                body.append(_as_shared(replace(small, name=f"{child.name}_lora_{half}"), child))
-            # What the update's scale multiplies is added to what the matrix itself gave.
-            given = child.rows * d_out
-            body.append(elementwise(f"{child.name}_lora_add", "adapter", "add", 2 * given, given))
-    return replace(part, body=tuple(body))
-
-
-def _as_shared(small: Op, base: Op) -> Op:
-    """The product beside `base` as so many of as many rows, where experts share its rows."""
-    if not isinstance(base.shape, Matmul) or not isinstance(small.shape, Matmul) or base.in_parts:
-        return small
-    shape = replace(small.shape, m=base.shape.m, groups=base.shape.groups)
-    moved = base.shape.groups * small.weights_read
-    return replace(small, shape=shape).moving(weight_reads=moved, weight_grads=moved)
-
-
-def _bottleneck(adapter: Bottleneck, layer: Part, d_model: Size) -> Part:
-    """4 * tokens * d_model * width FLOPs behind the mixer and the channel mixer each."""
-
-    def behind(child: Part | Op) -> Part | Op:
-        if not isinstance(child, Part) or child.name not in _BLOCKS:
-            return child
-        rows = next(op.rows for op in child.body if isinstance(op, Op) and op.rows is not None)
-        small = (
-            linear("down", rows, d_model, adapter.width, "adapter", bias=True),
-            elementwise("activation", "adapter", "gelu", rows * adapter.width, rows * adapter.width),
-            linear("up", rows, adapter.width, d_model, "adapter", bias=True),
-            residual("add", rows, d_model),
-        )
-        return replace(child, body=(*child.body, Part("adapter", small)))
-
-    return replace(layer, body=tuple(map(behind, layer.body)))
-
-
-def _prefix(adapter: Prefix, layer: Part, group: LayerGroup, d_model: Size) -> Part:
-    """2 * tokens * length * n_heads * (d_head + d_value) FLOPs more for scores and values."""
-    spec = group.mixer
-    if not isinstance(spec, Attention) or spec.kv != "own" or spec.position not in ("rope", "none"):
-        raise Refused(
-            "adapter", "another than a prefix", f"layers {group.name} without plain keys and values of their own"
-        )
-    if spec.buckets is not None or spec.shaw is not None:
-        raise Refused("adapter", "another than a prefix", f"layers {group.name} with learned distances")
-    heads, kv_heads, d_head, d_value = head_sizes(spec, d_model)
-    keys = Weight("prefix.key", (adapter.length, kv_heads, d_head), "adapter")
-    values = Weight("prefix.value", (adapter.length, kv_heads, d_value), "adapter")
-    widths = {"scores": d_head, "values": d_value}
-    found = adapter.length * kv_heads
-
-    def longer(block: Part | Op) -> Part | Op:
-        if not isinstance(block, Part) or block.name != "attention":
-            return block
-        rows = next(op.rows for op in block.body if isinstance(op, Op) and op.rows is not None)
-        more = {name: 2 * rows * heads * adapter.length * width for name, width in widths.items()}
-        body: list[Part | Op] = [gather("prefix", "adapter", (keys, values), found, d_head + d_value)]
-        for op in block.body:
-            if isinstance(op, Op) and op.name in more:
-                op = replace(op, flops=op.flops + more[op.name])
-            body.append(_beside(op, adapter.length) if isinstance(op, Op) else op)
-        return replace(block, body=tuple(body))
-
-    return replace(layer, body=tuple(map(longer, layer.body)))
-
-
-def _beside(op: Op, length: Size) -> Op:
-    """An op of attention's core with `length` more keys and values for every head, the same for all sequences."""
-    if isinstance(op.shape, Attend):
-        shape = replace(op.shape, keys=op.shape.keys + length)
-        more = matrix(shape) - matrix(op.shape)
-        if op.name == "scores":
-            own = shape.groups * length * shape.d_head
-            whole = matrix(shape)
-            return replace(op, shape=shape).moving(reads=op.reads + own, writes=whole, to_chain=whole)
-        own = shape.groups * length * shape.d_value
-        return replace(op, shape=shape).moving(reads=op.reads + own + more, from_chain=op.from_chain + more)
-    return op

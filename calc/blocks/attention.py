@@ -3,173 +3,118 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
-from calc.blocks.conformer import distance_scores
-from calc.blocks.core import matrix, scores, softcap, softmax, values
-from calc.blocks.linear import linear, mapped, norm
-from calc.functions import Attend, Matmul
+from calc.blocks.adapters import prefix, prefix_length
+from calc.blocks.around import Around
+from calc.blocks.distances import placed_queries, projected_distances
+from calc.errors import Refused
+from calc.functions import Attend
 from calc.load import Load
-from calc.op import Cache, Moves, Op, Part, Weight
+from calc.op import Cache
 from calc.sizes import Size, exact_div, quotient
-from calc.spec import Attention, Buckets, QkNorm, Shaw
+from calc.spec import Attention, QkNorm
+from calc.trace.primitives.attend import Scoring
+from calc.trace.primitives.attend_saved import Square
+from calc.trace.shard import COLUMN, ROW, fused, key_value
+from calc.trace.tensor import Tensor
+from calc.trace.trace import Trace
 
 
-def attention(spec: Attention, d_model: Size, load: Load) -> Part:
+class Projected(NamedTuple):
+    """Queries, keys and values of the new tokens, and a gate or None."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    gate: Tensor | None
+
+
+def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) -> Tensor:
     """Projections, scores, softmax, weighted values, output projection.
 
     Shapes: q [batch, n_heads, seq, d_head]; k, v [batch, n_kv_heads, keys, d_head]; scores [batch, n_heads, seq, keys].
     FLOPs of scores and values: 2 * batch * n_heads * d_head * pairs each (Vaswani et al. 2017, section 3.2.1).
+    Keys and values are lent to later layers of the same window that have none of their own.
     """
-    heads, kv_heads, d_head, d_value = head_sizes(spec, d_model)
     if spec.squares is not None:
         # Each square is a sequence of its own.
         load = replace(load, batch=load.batch * exact_div(load.seq, spec.squares**2), seq=spec.squares**2)
-    tokens = load.tokens
-    pairs = load.batch * heads * load.twice_pairs(spec.window, spec.causal, spec.chunked)
-    queries = heads * (d_head + d_value) if spec.gate else heads * d_head
-    body: list[Op] = []
-    if spec.fused:
-        width = queries + kv_heads * (d_head + d_value)
-        body.append(linear("qkv_proj", tokens, d_model, width, "attention", bias=spec.qkv_bias))
-    else:
-        k_bias = spec.qkv_bias if spec.k_bias is None else spec.k_bias
-        body.append(linear("q_proj", tokens, d_model, queries, "attention", bias=spec.qkv_bias))
-        if spec.kv != "earlier":
-            body.append(linear("k_proj", tokens, d_model, kv_heads * d_head, "attention", bias=k_bias))
-        if spec.kv == "own":
-            body.append(linear("v_proj", tokens, d_model, kv_heads * d_value, "attention", bias=spec.qkv_bias))
-    body += _turned(spec, heads, kv_heads, d_head, d_value, tokens)
-    cached = load.cached(spec.window)
+    heads, kv_heads, d_head, d_value = head_sizes(spec, x.width)
+    borrows = spec.kv == "earlier"
+    q, k, v, gate = (_borrowing if borrows else _projected)(t, spec, x, load, around)
+    around.lend(spec.window, k, v)
+    cached, more = load.cached(spec.window), prefix_length(t)
+    if more is not None:
+        k, v = prefix(t, spec, (kv_heads, d_head, d_value), load, k, v)
+    q, scoring = _scoring(t, spec, q, x.width, load, around.bias)
+    keys = cached + load.seq if more is None else cached + load.seq + more
     shape = Attend(
         load.batch * kv_heads,
         quotient(heads, kv_heads),
         load.seq,
-        cached + load.seq,
+        keys,
         d_head,
         d_value,
         spec.causal,
         spec.window,
         spec.chunked,
     )
-    kept = Cache(load.vectors * kv_heads * (d_head + d_value), spec.window, heads=kv_heads)
-    keeps = spec.causal and spec.kv != "earlier"
-    body.append(scores(shape, pairs * d_head, cached, kept if keeps else None, d_head + d_value if keeps else 0))
-    body += _between(spec, shape, load, d_model, heads, d_head, pairs)
-    body.append(values(shape, pairs * d_value, cached))
-    if spec.shaw is not None and spec.shaw.values:
-        body.append(_relative("relative_value", spec.shaw, pairs, shape, d_value))
-    if spec.gate:
-        body.append(mapped("gate", "attention", "swiglu", tokens * heads, d_value, operands=2, follows=False))
-    body.append(linear("o_proj", tokens, heads * d_value, d_model, "attention", bias=spec.out_bias))
-    return Part("attention", tuple(body))
-
-
-def _turned(spec: Attention, heads: Size, kv_heads: Size, d_head: Size, d_value: Size, tokens: Size) -> list[Op]:
-    """Norms of queries, keys and values, and rotary positions."""
-    own = spec.kv != "earlier"
-    body: list[Op] = []
-    if spec.qk_norm:
-        body.append(_qk_norm("q_norm", spec.qk_norm, heads, d_head, tokens))
-    if spec.qk_norm and own:
-        body.append(_qk_norm("k_norm", spec.qk_norm, kv_heads, d_head, tokens))
-    if spec.v_norm and own:
-        body.append(norm("v_norm", spec.v_norm, (d_value,), tokens * kv_heads, follows=False))
-    if spec.position == "rope":
-        turned = heads + kv_heads if own else heads
-        follows = spec.qk_norm is not None
-        body.append(mapped("rope", "attention", "rope", tokens * turned, d_head, follows=follows))
-    return body
-
-
-def _between(
-    spec: Attention, shape: Attend, load: Load, d_model: Size, heads: Size, d_head: Size, pairs: Size
-) -> list[Op]:
-    """What stands between scores and weighted values: all that is added to the scores, and their softmax."""
-    sinks = (Weight("sinks", (heads,), "attention"),) if spec.sinks else ()
-    body: list[Op] = []
-    bias, fresh = 0, 0
-    if spec.position == "transformer-xl":
-        body += distance_scores(load, d_model, heads, d_head)
-        fresh = matrix(shape)
-    if spec.shaw is not None:
-        body.append(_relative("relative_key", spec.shaw, pairs, shape, d_head))
-        fresh = matrix(shape)
-    if spec.buckets is not None and spec.buckets.shared:
-        bias = heads * shape.queries * shape.keys
-    elif spec.buckets is not None:
-        body.append(relative_bias(spec.buckets, heads, shape.queries, shape.keys))
-        fresh = heads * shape.queries * shape.keys
-    if spec.softcap is not None:
-        body.append(softcap(shape))
-    return [*body, softmax(shape, sinks, bias=bias, fresh=fresh)]
+    pairs = load.batch * heads * load.twice_pairs(spec.window, spec.causal, spec.chunked)
+    cache = Cache(load.vectors * kv_heads * (d_head + d_value), spec.window, heads=kv_heads)
+    y = t.attend(
+        q,
+        k,
+        v,
+        shape,
+        square_of(load, heads, kv_heads, load.seq, d_head, d_value),
+        pairs if more is None else pairs + 2 * load.tokens * heads * more,
+        scoring,
+        cached=cached,
+        cache=cache if spec.causal and not borrows else None,
+        uncached=0 if more is None else more,
+    )
+    if gate is not None:
+        y = t.gated_output("gate", y, gate)
+    return t.linear("o_proj", y, x.width, bias=spec.out_bias, shard=ROW)
 
 
 def cross_attention(
-    spec: Attention, d_model: Size, d_source: Size, load: Load, source: Size, *, keeps: bool = True
-) -> Part:
-    """Attention of the new tokens over `source` vectors of width d_source for each sequence, an encoder's result.
+    t: Trace, spec: Attention, x: Tensor, source: Tensor, load: Load, length: Size, *, keeps: bool = True
+) -> Tensor:
+    """Attention of the new tokens over `length` vectors of each sequence's source, an encoder's result.
 
     Decoding finds the source's keys and values in the cache, so their projections do not run. keeps: whether later
     tokens come to read them there.
     """
-    heads, kv_heads, d_head, d_value = head_sizes(spec, d_model)
-    read = 0 if load.decode else load.batch * source
-    pairs = 2 * load.tokens * source * heads
+    heads, kv_heads, d_head, d_value = head_sizes(spec, x.width)
     k_bias = spec.qkv_bias if spec.k_bias is None else spec.k_bias
-    kept = d_head + d_value if keeps else 0
-    cache = Cache(fixed=source * kv_heads * kept, heads=kv_heads) if keeps else None
-    shape = Attend(load.batch * kv_heads, quotient(heads, kv_heads), load.seq, source, d_head, d_value, causal=False)
-    cached = source if load.decode else 0
-    body = (
-        linear("q_proj", load.tokens, d_model, heads * d_head, "attention", bias=spec.qkv_bias),
-        linear("k_proj", read, d_source, kv_heads * d_head, "attention", bias=k_bias),
-        linear("v_proj", read, d_source, kv_heads * d_value, "attention", bias=spec.qkv_bias),
-        scores(shape, pairs * d_head, cached, cache, kept),
-        softmax(shape),
-        values(shape, pairs * d_value, cached),
-        linear("o_proj", load.tokens, heads * d_value, d_model, "attention", bias=spec.out_bias),
+    added = spec.position == "added"
+    q = t.linear("q_proj", t.placed(x) if added else x, heads * d_head, bias=spec.qkv_bias, shard=COLUMN)
+    keyed = t.placed(source) if added else source
+    k = t.linear("k_proj", keyed, kv_heads * d_head, bias=k_bias, shard=key_value(kv_heads))
+    v = t.linear("v_proj", source, kv_heads * d_value, bias=spec.qkv_bias, shard=key_value(kv_heads))
+    shape = Attend(load.batch * kv_heads, quotient(heads, kv_heads), load.seq, length, d_head, d_value, causal=False)
+    y = t.attend(
+        q,
+        k,
+        v,
+        shape,
+        square_of(load, heads, kv_heads, length, d_head, d_value),
+        2 * load.tokens * length * heads,
+        Scoring(softmax=spec.softmax),
+        cached=length if load.decode else 0,
+        cache=Cache(fixed=length * kv_heads * (d_head + d_value), heads=kv_heads) if keeps else None,
     )
-    return Part("cross_attention", body)
+    return t.linear("o_proj", y, x.width, bias=spec.out_bias, shard=ROW)
 
 
-def relative_bias(spec: Buckets, heads: Size, queries: Size, keys: Size) -> Op:
-    """T5's table [n_buckets, n_heads] of numbers added to the scores [n_heads, queries, keys]; a lookup, 0 FLOPs.
-
-    The table is small and looked up many times: it is read from memory once.
-    """
-    weight = Weight("relative_bias.weight", (spec.n_buckets, heads), "positional")
-    made = heads * queries * keys
-    return Op(
-        "relative_bias",
-        "gather",
-        "positional",
-        weights=(weight,),
-        function="gather",
-        moves=lambda: Moves(0, made, to_chain=made),
-    )
-
-
-def _relative(name: str, spec: Shaw, pairs: Size, shape: Attend, width: Size) -> Op:
-    """Every query against the vector of each key's distance, or every weight times that vector.
-
-    As many products as the scores themselves: 2 * batch * n_heads * width * pairs (Shaw et al. 2018, section 3.3).
-    What comes out is added to the scores, or to the weighted values. The vectors [queries, keys, width] are looked up
-    as they are needed, so that the table is what memory gives.
-    """
-    weight = Weight(f"{name}.weight", (2 * spec.max_distance + 1, width), "positional")
-    rows = shape.groups * shape.heads
-    of_key = name == "relative_key"
-    vectors = rows * shape.queries * width
-    return Op(
-        name,
-        "attention",
-        "positional",
-        pairs * width,
-        (weight,),
-        function="batched_matmul",
-        shape=Matmul(*((rows, shape.keys, width) if of_key else (rows, width, shape.keys)), shape.queries),
-        moves=lambda: Moves(vectors, matrix(shape)) if of_key else Moves(matrix(shape) + vectors, vectors),
-    )
+def square_of(load: Load, heads: Size, kv_heads: Size, keys: Size, d_key: Size, d_value: Size) -> Square:
+    """The sizes of an attention as autograd's rules compare them."""
+    rows = load.batch * heads
+    # The same object where it is the same by description: arrays are not compared.
+    kv_rows = rows if kv_heads is heads else load.batch * kv_heads
+    return Square(load.batch, heads, rows, kv_rows, load.seq, keys, d_key, d_value)
 
 
 def head_sizes(spec: Attention, d_model: Size) -> tuple[Size, Size, Size, Size]:
@@ -179,7 +124,104 @@ def head_sizes(spec: Attention, d_model: Size) -> tuple[Size, Size, Size, Size]:
     return spec.n_heads, kv_heads, d_head, d_head if spec.d_value is None else spec.d_value
 
 
-def _qk_norm(name: str, spec: QkNorm, heads: Size, d_head: Size, tokens: Size) -> Op:
-    shape = {"head": (d_head,), "heads": (heads, d_head), "all": (heads * d_head,)}[spec.span]
-    rows = tokens * heads if spec.span == "head" else tokens
-    return norm(name, spec.norm, shape, rows, follows=False, feeds=True)
+def _projected(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) -> Projected:
+    """Projected, normed, cut, turned."""
+    heads, kv_heads, d_head, _ = head_sizes(spec, x.width)
+    q, k, v, gate = _from_input(t, spec, x, load)
+    before, after = (spec.qk_norm is not None and spec.qk_norm.turned is turned for turned in (False, True))
+    if before:
+        q, k = _normed(t, spec.qk_norm, "q", q, heads), _normed(t, spec.qk_norm, "k", k, kv_heads)
+    if spec.clip is not None:
+        q, k, v = t.clip("clip", q, k, v)
+    if spec.value_scale != 1.0:
+        v = t.scaled("value_scale", v)
+    if spec.v_norm is not None:
+        v = t.norm("v_norm", spec.v_norm, v, each=kv_heads)
+    if spec.position == "rope" and not spec.rope.inputs:
+        q, k = t.rope("rope", spec.rope, load.seq, d_head, q, k)
+    if after:
+        q, k = _normed(t, spec.qk_norm, "q", q, heads), _normed(t, spec.qk_norm, "k", k, kv_heads)
+    return Projected(q, k, v, gate)
+
+
+def _from_input(t: Trace, spec: Attention, x: Tensor, load: Load) -> Projected:
+    """The projections of x. A gate is a part of the queries' matrix: each head's queries and gates lie side by side."""
+    heads, kv_heads, d_head, d_value = head_sizes(spec, x.width)
+    queries, keys, values = heads * d_head, kv_heads * d_head, kv_heads * d_value
+    wide = queries + heads * d_value if spec.gate else queries
+    placed = x
+    if spec.position == "added":
+        placed = t.placed(x)
+    elif spec.position == "rope" and spec.rope.inputs:
+        (placed,) = t.rope("rope", spec.rope, load.seq, exact_div(x.width, heads), x)
+    if spec.fused:
+        of_keys = fused(kv_heads, keys + values)
+        whole = t.linear("qkv_proj", x, wide + keys + values, bias=spec.qkv_bias, shard=of_keys)
+        q, k, v = whole.columns(wide), *(whole.columns(each, "kv", kv_heads) for each in (keys, values))
+    else:
+        k_bias = spec.qkv_bias if spec.k_bias is None else spec.k_bias
+        q = t.linear("q_proj", placed, wide, bias=spec.qkv_bias, shard=COLUMN)
+        k = t.linear("k_proj", placed, keys, bias=k_bias, shard=key_value(kv_heads))
+        v = k
+        if spec.kv == "own":
+            v = t.linear("v_proj", x, values, bias=spec.qkv_bias, shard=key_value(kv_heads))
+    if not spec.gate:
+        return Projected(q, k, v, None)
+    gate = t.joined(q, rows=q.rows, width=heads * d_value)
+    return Projected(t.joined(q, rows=q.rows, width=queries), k, v, gate)
+
+
+def _borrowing(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) -> Projected:
+    """Queries alone, over keys and values of an earlier layer. Errors: Refused for what no model has beside them."""
+    if spec.gate or spec.clip is not None or spec.position not in ("rope", "none"):
+        raise Refused("model", "borrowed keys without gate, clip or added positions", "some")
+    heads, _, d_head, _ = head_sizes(spec, x.width)
+    q = t.linear("q_proj", x, heads * d_head, bias=spec.qkv_bias, shard=COLUMN)
+    if spec.qk_norm is not None and not spec.qk_norm.turned:
+        q = _normed(t, spec.qk_norm, "q", q, heads)
+    if spec.position == "rope":
+        (q,) = t.rope("rope", spec.rope, load.seq, d_head, q)
+    if spec.qk_norm is not None and spec.qk_norm.turned:
+        q = _normed(t, spec.qk_norm, "q", q, heads)
+    k, v = around.borrowed(spec.window)
+    return Projected(q, k, v, None)
+
+
+def _normed(t: Trace, spec: QkNorm | None, of: str, x: Tensor, heads: Size) -> Tensor:
+    """Queries or keys through their norm."""
+    assert spec is not None
+    match spec.span:
+        case "head":
+            return t.norm(f"{of}_norm", spec.norm, x, each=heads)
+        case "heads":
+            return t.norm(f"{of}_norm", spec.norm, x, heads=heads)
+        case _:
+            return t.norm(f"{of}_norm", spec.norm, x)
+
+
+def _scoring(
+    t: Trace, spec: Attention, q: Tensor, d_model: Size, load: Load, bias: Tensor | None
+) -> tuple[Tensor, Scoring]:
+    """What becomes of the scores, and the queries that meet the keys."""
+    heads, _, d_head, _ = head_sizes(spec, d_model)
+    if spec.temperature is not None:
+        q = t.tempered("temperature", q, load.seq)
+    distances = None
+    if spec.position == "transformer-xl":
+        distances = projected_distances(t, d_model, heads * d_head, q, load)
+        q = placed_queries(t, q)
+    # Heads of which a part turns are put together from both parts.
+    by_head = spec.position == "rope" and not spec.rope.inputs and spec.rope.fraction < 1 and not spec.rope.proportional
+    return q, Scoring(
+        softmax=spec.softmax,
+        causal=spec.causal,
+        window=spec.masked_window if spec.window is None else spec.window,
+        softcap=spec.softcap is not None,
+        alibi=spec.position == "alibi",
+        sinks=t.weight("sinks", heads, shard=COLUMN) if spec.sinks else None,
+        shaw=spec.shaw,
+        buckets=spec.buckets,
+        bias=bias if spec.buckets is not None and spec.buckets.shared else None,
+        distances=distances,
+        by_head=by_head,
+    )

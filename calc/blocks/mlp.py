@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from calc.blocks.linear import linear, mapped
-from calc.functions import gated
-from calc.op import Component, Part
 from calc.sizes import Size
 from calc.spec import Mlp
+from calc.trace.primitives.linear import Spread
+from calc.trace.shard import COLUMN, ROW
+from calc.trace.tensor import Tensor
+from calc.trace.trace import Trace
 
 
-def mlp(
-    spec: Mlp,
-    d_model: Size,
-    tokens: Size,
-    *,
-    name: str = "mlp",
-    component: Component = "mlp",
-) -> Part:
-    """Plain: down(act(up(x))), 4 * tokens * d_model * d_ff FLOPs. Gated: down(act(gate(x)) * up(x)), 1.5 times that."""
-    d_ff = 4 * d_model if spec.d_ff is None else spec.d_ff
+def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tensor:
+    """Plain: down(act(up(x))), 4 * tokens * d_model * d_ff FLOPs. Gated: down(act(gate(x)) * up(x)), 1.5 times that.
+
+    spread: how experts share the rows of x, each with matrices of its own.
+    """
+    d_ff: Size = 4 * x.width if spec.d_ff is None else spec.d_ff
+    clamped = spec.clamp is not None
+
+    def up(name: str, width: Size) -> Tensor:
+        return t.linear(name, x, width, bias=spec.bias, shard=COLUMN, spread=spread)
+
     if spec.gated and spec.fused:
-        up = [linear("gate_up_proj", tokens, d_model, 2 * d_ff, component, bias=spec.bias)]
+        both = up("gate_up_proj", 2 * d_ff)
+        y = t.gated_activation("activation", spec.activation, both.columns(d_ff), both.columns(d_ff), clamped=clamped)
+    elif spec.gated:
+        gate, value = up("gate_proj", d_ff), up("up_proj", d_ff)
+        y = t.gated_activation("activation", spec.activation, gate, value, clamped=clamped)
     else:
-        names = ("gate_proj", "up_proj") if spec.gated else ("up_proj",)
-        up = [linear(n, tokens, d_model, d_ff, component, bias=spec.bias) for n in names]
-    down = linear("down_proj", tokens, d_ff, d_model, component, bias=spec.bias)
-    function = gated(spec.activation, spec.clamp is not None) if spec.gated else spec.activation
-    act = mapped("activation", component, function, tokens, d_ff, operands=2 if spec.gated else 1)
-    return Part(name, (*up, act, down))
+        y = t.activation("activation", spec.activation, up("up_proj", d_ff))
+    if spec.dropout:
+        y = t.dropout("dropout", y)
+    return t.linear("down_proj", y, x.width, bias=spec.bias, shard=ROW, spread=spread)

@@ -14,9 +14,9 @@ from calc.memory.precision import recipe
 from calc.memory.sharding import Stage, cast_on_rank
 from calc.quantities.flops import plain_products
 from calc.query import Checkpointing
-from calc.saved.model import FIRST, Kept, LayerKept, kept
-from calc.saved.settings import Settings
-from calc.saved.tape import Saved, Tensor
+from calc.trace.kept import WAY, Kept, LayerKept, kept
+from calc.trace.settings import Settings
+from calc.trace.tape import Saved, Storage
 from calc.sizes import Size, at_least, ceil_div, largest, minimum
 from calc.spec import Attention, Lora, ModelSpec
 
@@ -48,10 +48,7 @@ def settings(spec: ModelSpec, plan: Plan, checkpointing: Checkpointing) -> Setti
     """How the tape is to record a plan. Errors: Refused for an adapter of which it is not known what it keeps."""
     how = recipe(plan.recipe)
     recompute = frozenset(plan.recompute) | ({"attention"} if checkpointing == "selective" else frozenset())
-    lora: Mapping[str, Size] = {}
-    if isinstance(spec.adapter, Lora):
-        lora = dict.fromkeys(spec.adapter.targets, spec.adapter.rank)
-    elif spec.adapter is not None:
+    if spec.adapter is not None and not isinstance(spec.adapter, Lora):
         raise Refused("adapter", "lora, or none, where activations are counted", type(spec.adapter).__name__)
     return Settings(
         execution=plan.execution,  # type: ignore[arg-type]
@@ -61,8 +58,6 @@ def settings(spec: ModelSpec, plan: Plan, checkpointing: Checkpointing) -> Setti
         dropout=plan.dropout,
         device=plan.device,
         recompute=recompute,
-        lora=lora,
-        frozen=spec.adapter is not None,
         loss_fused=plan.fused_loss,
     )
 
@@ -96,7 +91,7 @@ def _on_stage(
         if each.first:
             continue
         own = heads[path]
-        first = made.layers.get(path + FIRST)
+        first = made.layers.get(path + WAY)
         n = stage.layers.get(path, each.count if first is None else each.count + 1)
         if isinstance(n, int) and n == 0:
             continue
@@ -143,7 +138,7 @@ def heads_of(spec: ModelSpec, path: str, each: LayerKept) -> Heads:
     return Heads(mixer) if group.cross is None else Heads(mixer, head_sizes(group.cross, stack.d_model))
 
 
-def on_rank(tensor: Tensor, plan: Plan, kv_heads: Size = 1) -> Size:
+def on_rank(tensor: Storage, plan: Plan, kv_heads: Size = 1) -> Size:
     """Bytes of a tensor on one of the tensor- and context-parallel ranks."""
     ranks: Size = plan.cp
     if isinstance(plan.tp, int) and plan.tp == 1:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from calc.memory.activations import heads_of, kept_on_rank, settings
 from calc.memory.plan import Plan
 from calc.query import Checkpointing, Query
-from calc.saved.model import LayerKept, kept
-from calc.saved.tape import Saved
+from calc.trace.kept import LayerKept, kept
+from calc.trace.tape import Saved
 from calc.sizes import ceil_div
 from calc.spec import ModelSpec
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from calc.build import build
 from calc.errors import Refused
-from calc.gradients import backward
+from calc.trace.gradients import backward
 from calc.load import Load
 from calc.op import Leaf, Op, leaves
 from calc.query import CHECKPOINTING, Checkpointing

@@ -117,20 +117,33 @@ def chains(some: Iterable[Leaf], kernels: Kernels) -> list[Chain]:
 
 
 def moved(chain: Chain) -> tuple[Size, Size]:
-    """Elements of activations that a kernel reads and writes in one call: its first op reads, its last writes, all."""
+    """Elements of activations that a kernel reads and writes in one call: what is made in it and read in it stays on
+    the chip, and what only it reads is never written."""
     reads: Size = 0
     writes: Size = 0
     for i, leaf in enumerate(chain):
-        op = leaf.op
-        reads = reads + _told(op.reads, leaf) - (op.from_chain if i else 0)
-        writes = writes + _told(op.writes, leaf) - (op.to_chain if i < len(chain) - 1 else 0)
+        told = leaf.op.moved()
+        reads = reads + told.reads - on_chip(chain, i)
+        writes = writes + told.writes - never_written(chain, i)
     return reads, writes
 
 
-def _told(elements: Size | None, leaf: Leaf) -> Size:
-    if elements is None:
-        raise Refused("model", "operators that all tell what they move", leaf.path)
-    return elements
+def on_chip(chain: Chain, i: int) -> Size:
+    """Of what the i-th op of a kernel reads, the elements that ops ahead of it have made; in attention's core also what
+    its scores have read (values that are the keys)."""
+    if i == 0:
+        return 0
+    there = {id(x.storage) for leaf in chain[:i] for x in leaf.op.outputs}
+    if chain[0].op.function == "scores":
+        there |= {id(x.storage) for x in chain[0].op.inputs}
+    return sum((x.elements for x in chain[i].op.inputs if id(x.storage) in there), start=0)
+
+
+def never_written(chain: Chain, i: int) -> Size:
+    """Of what the i-th op of a kernel writes, the elements that only ops behind it in the kernel read."""
+    behind = [id(x.storage) for leaf in chain[i + 1 :] for x in leaf.op.inputs]
+    made = chain[i].op.outputs
+    return sum((x.elements for x in made if x.readers and behind.count(id(x.storage)) == x.readers), start=0)
 
 
 def _tree(spec: ModelSpec, query: Query) -> list[Leaf]:
@@ -264,7 +277,7 @@ def elements_back(chain: Chain) -> Size:
             total = total + ((3 if last else 2) * writes if leaf.layer is not None else 0)
             continue
         kept = 0 if op.function in _PASSED_ON else reads
-        total = total + kept + writes - (0 if last else op.to_chain) + reads - (op.from_chain if i else 0)
+        total = total + kept + writes - never_written(chain, i) + reads - on_chip(chain, i)
     return total
 
 

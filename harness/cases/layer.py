@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from calc.build import build
-from calc.gradients import backward
+from calc.trace.gradients import backward
 from calc.op import Leaf, leaves
 from calc.query import Query
 from calc.spec import ModelSpec

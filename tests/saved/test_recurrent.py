@@ -15,8 +15,8 @@ from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.load import Load  # noqa: E402
 from calc.reading import sizes_of, symbolic, with_sizes  # noqa: E402
-from calc.saved.model import kept  # noqa: E402
-from calc.saved.settings import Settings  # noqa: E402
+from calc.trace.kept import kept  # noqa: E402
+from calc.trace.settings import Settings  # noqa: E402
 from calc.spec import (  # noqa: E402
     DeltaNet,
     GatedConvolution,

@@ -1,21 +1,21 @@
-"""The core of every attention: scores, softmax, weighted values; and the angles of rotary positions."""
+"""What autograd keeps of attention's core: of scores, softmax and weighted values written out, or in one kernel."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
-from calc.saved.tape import Tape, Tensor
-from calc.sizes import Size, ceil_div, floor_div
-from calc.spec import Rope, Shaw
+from calc.sizes import Size
+from calc.spec import Shaw
+from calc.trace.tape import Storage, Tape
 
 
 @dataclass(frozen=True, slots=True)
 class Square:
     """Sizes of an attention: `rows` heads of all sequences (`kv_rows` for keys and values), each of seq queries over
-    `keys` keys."""
+    `keys` keys. heads: of one sequence."""
 
     batch: Size
+    heads: Size
     rows: Size
     kv_rows: Size
     seq: Size
@@ -34,6 +34,7 @@ class Scores:
     mask: how many numbers that are added to scores a kernel is given, made anew in every layer; 0: none. hides: 1 where
     there are some. bias_grad: whether they are trained; covered: then how many a causal mask covers.
     by_head: queries lie head by head and not token by token, and so does what a kernel makes of them.
+    trained: whether tables and sinks are.
     """
 
     wide: bool = True
@@ -45,7 +46,8 @@ class Scores:
     bias_grad: bool = False
     covered: Size = 0
     by_head: bool = False
-    distances: Tensor | None = None
+    distances: Storage | None = None
+    trained: bool = True
 
     @property
     def fusible(self) -> bool:
@@ -53,7 +55,7 @@ class Scores:
         return not (self.softcap or self.sinks or self.shaw or self.distances)
 
 
-def attend(tape: Tape, q: Tensor, k: Tensor, v: Tensor, square: Square, scores: Scores) -> Tensor:
+def kept_by_attention(tape: Tape, q: Storage, k: Storage, v: Storage, square: Square, scores: Scores) -> Storage:
     """softmax(q k') v.
 
     A flash kernel keeps queries, keys, values, its result and a number for every query (Dao et al. 2022,
@@ -66,7 +68,7 @@ def attend(tape: Tape, q: Tensor, k: Tensor, v: Tensor, square: Square, scores: 
         if s.execution == "eager" or not scores.fusible:
             return _written_out(tape, q, k, v, square, scores)
         if not _is(scores.covered, 0):
-            tape.keep(Tensor(scores.covered, "bool", False, "none"), "what is hidden")
+            tape.keep(Storage(scores.covered, "bool", False, "none"), "what is hidden")
         unlike = not _is(square.d_key, square.d_value)
         if s.device == "cpu" and (s.dropout or scores.bias_grad or unlike):
             # PyTorch's fallback scales queries and keys first, and computes in fp32.
@@ -78,13 +80,13 @@ def attend(tape: Tape, q: Tensor, k: Tensor, v: Tensor, square: Square, scores: 
                 v = _masked_copy(tape, v, square.rows * square.keys * square.d_value, scores.hides)
             read = s.dtype if s.autocast else q.dtype
             if not any(each.grad for each in (q, k, v)) and not scores.bias_grad:
-                return Tensor(values, read, False, "tensor")
+                return Storage(values, read, False, "tensor")
             for tensor, role in ((q, "queries"), (k, "keys"), (v, "values")):
                 tape.keep(tape.cast(tensor, read), role)
             if not _is(scores.mask, 0):
-                tape.keep(Tensor(scores.mask, read, scores.bias_grad, "tensor"), "mask")
-            out = Tensor(values, read, True, "tensor")
-            sums = Tensor(square.rows * square.seq, "fp32", False, "tensor")
+                tape.keep(Storage(scores.mask, read, scores.bias_grad, "tensor"), "mask")
+            out = Storage(values, read, True, "tensor")
+            sums = Storage(square.rows * square.seq, "fp32", False, "tensor")
             for tensor, role in ((out, "result"), (sums, "log-sum-exp")):
                 tape.keep(tensor, role)
                 tape.note_result(tensor, role)
@@ -94,31 +96,14 @@ def attend(tape: Tape, q: Tensor, k: Tensor, v: Tensor, square: Square, scores: 
         return out
 
 
-def rotated(tape: Tape, rope: Rope, seq: Size, d_head: Size, *tensors: Tensor) -> list[Tensor]:
-    """x * cos + turned(x) * sin: keeps the angles, once for all layers, and of x nothing, since they are constants."""
-    with tape.at("rope"):
-        if any(tensor.grad for tensor in tensors):
-            for name in ("cosines", "sines"):
-                tape.keep_common(f"{name} of {rope!r}", name, seq * _turning(rope, d_head), tape.stream)
-        return [tape.like(tensor) for tensor in tensors]
-
-
-def _turning(rope: Rope, d_head: Size) -> Size:
-    """How many values of a head turn: pairs, of which an odd share has one more."""
-    share = Fraction(str(rope.fraction)).limit_denominator(4096)
-    if rope.proportional or share == 1:
-        return d_head
-    return 2 * ceil_div(floor_div(share.numerator * d_head, share.denominator), 2)
-
-
 def _written_out(
-    tape: Tape, q: Tensor, k: Tensor, v: Tensor, square: Square, how: Scores, *, casts: bool = True
-) -> Tensor:
+    tape: Tape, q: Storage, k: Storage, v: Storage, square: Square, how: Scores, *, casts: bool = True
+) -> Storage:
     """Scores, softmax, dropout and weighted values, each an operation of its own."""
     if not _is(square.kv_rows, square.rows):
         # Keys and values are repeated for every head that shares them.
-        k = Tensor(square.rows * square.keys * square.d_key, k.dtype, k.grad, "tensor")
-        v = Tensor(square.rows * square.keys * square.d_value, v.dtype, v.grad, "tensor")
+        k = Storage(square.rows * square.keys * square.d_key, k.dtype, k.grad, "tensor")
+        v = Storage(square.rows * square.keys * square.d_value, v.dtype, v.grad, "tensor")
     queries = q
     if not _is(square.batch, 1) and not _is(square.rows, square.batch):
         # Matrices of several sequences and heads that lie between others are laid together first: copies of their own.
@@ -127,7 +112,7 @@ def _written_out(
     with tape.at("scores"):
         scores = tape.product(q, k, square.rows * square.seq * square.keys, casts=casts)
     if how.shaw is not None:
-        scores = _against_each(tape, "relative_key", queries, square, square.d_key, scores)
+        scores = _against_each(tape, "relative_key", queries, square, square.d_key, scores, how.trained)
     if how.distances is not None:
         scores = tape.like(scores, _of_distances(tape, queries, how.distances, square))
     if how.softcap:
@@ -135,8 +120,8 @@ def _written_out(
             scores = tape.reads_result(scores)
     with tape.at("softmax"):
         if how.sinks:
-            with_sinks = scores.grad or not tape.settings.frozen
-            scores = Tensor(square.rows * square.seq * (square.keys + 1), scores.dtype, with_sinks, "tensor")
+            with_sinks = scores.grad or how.trained
+            scores = Storage(square.rows * square.seq * (square.keys + 1), scores.dtype, with_sinks, "tensor")
         weights = tape.reads_result(scores, "fp32" if how.wide else None)
         if how.sinks:
             weights = _without_sinks(weights, square.rows * square.seq * square.keys, v.dtype)
@@ -144,40 +129,42 @@ def _written_out(
     with tape.at("values"):
         values = tape.product(weights, v, square.rows * square.seq * square.d_value, casts=casts)
     if how.shaw is not None and how.shaw.values:
-        return _against_each(tape, "relative_value", weights, square, square.d_value, values)
+        return _against_each(tape, "relative_value", weights, square, square.d_value, values, how.trained)
     return values
 
 
-def _without_sinks(weights: Tensor, elements: Size, dtype: str) -> Tensor:
+def _without_sinks(weights: Storage, elements: Size, dtype: str) -> Storage:
     """All columns but the last: a view, unless a cast copies them."""
     part = weights.part(elements)
-    return part if dtype == weights.dtype else Tensor(elements, dtype, weights.grad, weights.split)
+    return part if dtype == weights.dtype else Storage(elements, dtype, weights.grad, weights.split)
 
 
-def _against_each(tape: Tape, name: str, x: Tensor, square: Square, width: Size, to: Tensor) -> Tensor:
+def _against_each(
+    tape: Tape, name: str, x: Storage, square: Square, width: Size, to: Storage, trained: bool
+) -> Storage:
     """x times a table of its own for each query, added to `to`."""
     with tape.at(name):
-        table = Tensor(square.seq * square.keys * width, tape.settings.stream, not tape.settings.frozen, "none")
+        table = Storage(square.seq * square.keys * width, tape.settings.stream, trained, "none")
         return tape.like(to, tape.product(x, table, to.elements))
 
 
-def _of_distances(tape: Tape, q: Tensor, vectors: Tensor, square: Square) -> Tensor:
+def _of_distances(tape: Tape, q: Storage, vectors: Storage, square: Square) -> Storage:
     """Scores of all distances, of which each key's are looked up; sequences have copies of the vectors, if several."""
     distances = 2 * square.seq - 1
     with tape.at("distances"):
         if not _is(square.batch, 1):
-            vectors = Tensor(square.rows * distances * square.d_key, vectors.dtype, vectors.grad, "tensor")
+            vectors = Storage(square.rows * distances * square.d_key, vectors.dtype, vectors.grad, "tensor")
         made = tape.product(tape.like(q), vectors, square.rows * square.seq * distances)
-        return Tensor(square.rows * square.seq * square.keys, made.dtype, made.grad, "tensor")
+        return Storage(square.rows * square.seq * square.keys, made.dtype, made.grad, "tensor")
 
 
-def _masked_copy(tape: Tape, x: Tensor, elements: Size, hides: Size) -> Tensor:
+def _masked_copy(tape: Tape, x: Storage, elements: Size, hides: Size) -> Storage:
     """Keys or values for every head, where a mask rules out a kernel that shares them. hides: 1 where there is one."""
     if _is(hides, 0):
         return x
     if not isinstance(hides, int) and x.base is None:
-        tape.keep(Tensor(x.elements * (1 - hides), x.dtype, x.grad, x.split), "shared among heads")
-    return Tensor(elements * hides, x.dtype, x.grad, "tensor")
+        tape.keep(Storage(x.elements * (1 - hides), x.dtype, x.grad, x.split), "shared among heads")
+    return Storage(elements * hides, x.dtype, x.grad, "tensor")
 
 
 def _is(a: Size, b: Size) -> bool:

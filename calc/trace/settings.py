@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, get_args
-
-from calc.sizes import Size
 
 Execution = Literal["eager", "sdpa", "fused"]
 Device = Literal["cuda", "cpu"]
@@ -20,8 +17,7 @@ class Settings:
     dtype: of activations, and of weights where they are used. autocast: weights are in fp32, and torch.autocast casts
     to `dtype` what its list of operations reads. inputs: the number format that matrices' inputs are kept in, None for
     `dtype` (fp8). dropout: its probability. device: `cpu` or `cuda`, whose kernels and autocast lists differ.
-    recompute: the regions that are computed again in backward. lora: rank of the low-rank update by matrix name.
-    frozen: whether all weights but an adapter's stay as they are. loss_fused: whether one kernel computes the loss and
+    recompute: the regions that are computed again in backward. loss_fused: whether one kernel computes the loss and
     its gradient in the logits' place; None: where the execution is fused.
     """
 
@@ -32,8 +28,6 @@ class Settings:
     dropout: float = 0.0
     device: Device = "cuda"
     recompute: frozenset[str] = frozenset()
-    lora: Mapping[str, Size] = field(default_factory=dict)
-    frozen: bool = False
     loss_fused: bool | None = None
 
     @property

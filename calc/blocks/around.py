@@ -1,0 +1,38 @@
+"""What a layer finds around it: what it reads beside its own input, and what layers lend one another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from calc.sizes import Size, is_array
+from calc.trace.tensor import Tensor
+
+
+@dataclass(slots=True)
+class Around:
+    """source: an encoder's result, and length: its vectors for each sequence. bias: the numbers of a table of distances
+    that all layers of a stack share. inputs: of all layers, beside the stream. stream: what the block at hand reads, as
+    it was ahead of its norm. lent: keys and values of the layers so far, by window."""
+
+    source: Tensor | None = None
+    length: Size = 0
+    bias: Tensor | None = None
+    inputs: Tensor | None = None
+    stream: Tensor | None = None
+    lent: list[tuple[Size | None, Tensor, Tensor]] = field(default_factory=list)
+
+    def lend(self, window: Size | None, k: Tensor, v: Tensor) -> None:
+        """Note the keys and values of a layer with that window."""
+        self.lent.append((window, k, v))
+
+    def borrowed(self, window: Size | None) -> tuple[Tensor, Tensor]:
+        """Those of the last layer with that window."""
+        return next((k, v) for other, k, v in reversed(self.lent) if _same(other, window))
+
+
+def _same(a: Size | None, b: Size | None) -> bool:
+    """Whether two windows are equal, arrays in every one of their values."""
+    if a is None or b is None:
+        return a is b
+    equal = a == b
+    return bool(equal.all()) if is_array(equal) else bool(equal)

@@ -1,0 +1,129 @@
+"""One layer: its blocks in the order they run, with the norms, sums and dropout that stand around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from calc.blocks.adapters import bottleneck
+from calc.blocks.around import Around
+from calc.blocks.attention import cross_attention
+from calc.blocks.conformer import convolution_module
+from calc.blocks.per_layer import layer_input
+from calc.blocks.registry import CHANNELS, MIXERS
+from calc.load import Load
+from calc.op import Component
+from calc.spec import LayerGroup
+from calc.trace.tensor import Tensor
+from calc.trace.trace import Trace
+
+
+class Block(NamedTuple):
+    """One block of a layer. name: of its part; norm: of the names around it. region: what checkpointing calls it."""
+
+    name: str
+    norm: str
+    of: Component
+    region: str | None
+    run: Callable[[Tensor], Tensor]
+    scale: float = 1.0
+
+
+def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Around) -> Tensor:
+    """x [batch * seq, d_model] -> the same, norms where `placement` puts them."""
+    blocks = list(_blocks(t, group, load, around))
+    x = _parallel(t, group, blocks, x) if group.placement.startswith("parallel") else _in_turn(t, group, blocks, x, around)
+    if group.out_norm:
+        x = t.norm("out_norm", group.norm, x)
+    if around.inputs is not None:
+        x = layer_input(t, around.inputs, x, group.norm)
+    return t.buffered("out_scale", x) if group.out_scale else x
+
+
+def run(t: Trace, group: LayerGroup, block: Block, x: Tensor, *beside: Tensor) -> Tensor:
+    """One block as a part, with the dropout on its result."""
+    with t.part(block.name, x, *beside, of=block.of, region=block.region) as out:
+        y = block.run(x)
+        if block.region in ("mixer", "channel"):
+            y = bottleneck(t, y)
+        if group.residual_dropout:
+            y = t.dropout("dropout", y)
+        out.append(y)
+    return y
+
+
+def _blocks(t: Trace, group: LayerGroup, load: Load, around: Around) -> Iterator[Block]:
+    """What a layer runs, in order."""
+    halved = 0.5 if group.macaron else group.residual_scale
+    channel = None
+    if group.channel is not None:
+        of = CHANNELS[type(group.channel)]
+        channel = Block(
+            of.name, "channel", of.of, "channel", lambda x: of.run(t, group.channel, x, load, around), halved
+        )
+    if group.macaron and channel is not None:
+        yield channel._replace(name="macaron", norm="macaron", region=None)
+    if group.mixer is not None:
+        mixer, scale = MIXERS[type(group.mixer)], group.residual_scale
+        yield Block(
+            mixer.name, mixer.name, mixer.of, "mixer", lambda x: mixer.run(t, group.mixer, x, load, around), scale
+        )
+    cross, source = group.cross, around.source
+    if cross is not None and source is not None:
+        yield Block(
+            "cross_attention",
+            "cross_attention",
+            "attention",
+            "cross",
+            lambda x: cross_attention(t, cross, x, source, load, around.length),
+            group.residual_scale,
+        )
+    if group.convolution is not None:
+        module = group.convolution
+        yield Block("convolution", "convolution", "other", None, lambda x: convolution_module(t, module, x, load))
+    if channel is not None:
+        yield channel
+
+
+def _in_turn(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around: Around) -> Tensor:
+    """Each block reads what the one before it left."""
+    for i, block in enumerate(blocks):
+        around.stream = x
+        before = group.placement in ("pre", "sandwich") and (group.first_norm or i > 0)
+        read = t.norm(f"{block.norm}_norm", group.norm, x) if before else x
+        y = run(t, group, block, read)
+        if group.block_scale:
+            y = t.weighed(f"{block.norm}_scale", y, of="other")
+        if group.placement in ("output", "sandwich"):
+            y = t.norm(f"{block.norm}_post_norm", group.norm, y)
+        x = _joined(t, group, block, x, read, y)
+        if group.placement == "post":
+            x = t.norm(f"{block.norm}_norm", group.norm, x)
+    return x
+
+
+def _joined(t: Trace, group: LayerGroup, block: Block, x: Tensor, read: Tensor, y: Tensor) -> Tensor:
+    """The residual stream behind a block that gave y; read: what it read, x perhaps through a norm."""
+    how = group.residual
+    kept, added = 1.0, block.scale
+    if how is not None:
+        mixes = block.region == "mixer"
+        kept, added = (how.mixer_kept, how.mixer_added) if mixes else (how.channel_kept, how.channel_added)
+        x = read if how.normed else x
+    if kept != 1.0:
+        x = t.scaled(f"{block.norm}_kept", x, of="other")
+    if added != 1.0:
+        y = t.scaled(f"{block.norm}_added", y, of="other")
+    return t.add(f"{block.norm}_add", x, y)
+
+
+def _parallel(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor) -> Tensor:
+    """All blocks read the same stream, through one norm or each its own, and are added up together."""
+    if group.placement == "parallel":
+        reads = [t.norm(f"{blocks[0].norm}_norm", group.norm, x)] * len(blocks)
+    else:
+        reads = [t.norm(f"{block.norm}_norm", group.norm, x) for block in blocks]
+    made = [run(t, group, block, read) for block, read in zip(blocks, reads, strict=True)]
+    if group.residual_scale != 1.0:
+        made = [t.scaled(f"{block.norm}_added", y, of="other") for block, y in zip(blocks, made, strict=True)]
+    return t.add("add", x, *made)

@@ -1,0 +1,40 @@
+"""Which description is laid by which program: three explicit tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from calc.blocks.attention import attention
+from calc.blocks.embedding import tokens
+from calc.blocks.mlp import mlp
+from calc.op import Component
+from calc.spec import Attention, Embedding, Mlp, Node
+from calc.trace.tensor import Tensor
+
+
+class Program(NamedTuple):
+    """One kind of block. name: of its part, and so the path of its weights. of: what these are reported as.
+
+    run: (trace, description, x [batch * seq, d_model], load, around) -> the same shape.
+    """
+
+    name: str
+    of: Component
+    run: Callable[..., Tensor]
+
+
+MIXERS: dict[type[Node], Program] = {
+    Attention: Program("attention", "attention", attention),
+}
+"""What mixes tokens."""
+
+CHANNELS: dict[type[Node], Program] = {
+    Mlp: Program("mlp", "mlp", lambda t, spec, x, load, around: mlp(t, spec, x)),
+}
+"""What acts on each token alone."""
+
+FRONTS: dict[type[Node], Callable[..., Any]] = {
+    Embedding: tokens,
+}
+"""(trace, description, vocab_size, d_model, load) -> (the first vectors, how many each sequence has)."""

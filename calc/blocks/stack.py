@@ -1,0 +1,202 @@
+"""A stack: what its front gives, through all its layers, to its final norm and heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from calc.blocks.adapters import prompted, with_prompt
+from calc.blocks.around import Around
+from calc.blocks.head import projections
+from calc.blocks.layer import layer
+from calc.blocks.per_layer import layer_inputs
+from calc.blocks.registry import FRONTS
+from calc.blocks.streams import collapse, spread
+from calc.errors import Refused
+from calc.load import Load
+from calc.op import Op, Part
+from calc.sizes import Size
+from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Stack
+from calc.trace.echo import echo
+from calc.trace.tensor import Tensor
+from calc.trace.trace import Trace
+
+Live = tuple[bool, ...]
+"""Which of what a layer reads needs a gradient: the stream, and keys and values that it borrows."""
+
+
+def stack(
+    t: Trace,
+    spec: Stack,
+    vocab_size: Size,
+    load: Load,
+    source: tuple[Tensor, Size] | None = None,
+) -> tuple[Tensor, Load]:
+    """Front, layers, final norm and heads; the last vectors [batch * seq, d_model], and the load as the layers see it.
+
+    source: the vectors that cross-attention reads, and how many each sequence has.
+    """
+    front = FRONTS[type(spec.embedding)]
+    with t.part("embedding", of="embedding") as out:
+        x, length = front(t, spec.embedding, vocab_size, spec.d_model, load)
+        x = _dropped(t, spec, x, ("embedding", "both"))
+        out.append(x)
+    vectors = getattr(spec.embedding, "vectors", 1)
+    load = with_prompt(spec, replace(load, seq=length, context=vectors * load.context, vectors=vectors))
+    x = prompted(t, x, load)
+    _whole_squares(spec, load)
+    around = Around() if source is None else Around(*source)
+    if spec.relative_bias is not None:
+        around.bias = t.relative_bias(*spec.relative_bias, load.seq, load.context + load.seq)
+    if spec.per_layer is not None:
+        around.inputs = layer_inputs(t, spec, x)
+    if spec.n_streams is not None:
+        x = spread(t, spec, x)
+    x = _layers(t, spec, x, load, around)
+    if spec.n_streams is not None:
+        x = collapse(t, spec, x)
+    if spec.final_norm is not None:
+        x = t.norm("final_norm", spec.final_norm, x)
+    x = _dropped(t, spec, x, ("both",))
+    projections(t, spec.heads, x, load)
+    return x, load
+
+
+def _dropped(t: Trace, spec: Stack, x: Tensor, where: tuple[str, ...]) -> Tensor:
+    """x with the dropout that stands outside the layers there, if any."""
+    group = spec.layers[0]
+    return t.dropout("dropout", x) if group.residual_dropout and group.outer_dropout in where else x
+
+
+def _layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) -> Tensor:
+    """All layers, those of one kind as one part.
+
+    Where the first one reads what needs no gradient (all ahead of an adapter is frozen; DETR's decoder starts from
+    zeros), layers of one kind may differ in what going back takes: each way of passing one is a part of its own.
+    """
+    before, t.adapter = t.adapter, _within(spec)
+    if x.grad:
+        for group in spec.layers:
+            t.body.append(_part(spec, group, x, *(made := _recorded(t, group, x, load, around))))
+            x = made[1]
+    else:
+        x = _told_apart(t, spec, x, load, around)
+    t.adapter = before
+    return x
+
+
+def _within(spec: Stack) -> Lora | Bottleneck | Prefix | None:
+    """The adapter that stands in the layers of this stack."""
+    adapter = getattr(spec, "adapter", None)
+    return adapter if isinstance(adapter, Lora | Bottleneck | Prefix) else None
+
+
+def _recorded(
+    t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Around
+) -> tuple[tuple[Part | Op, ...], Tensor]:
+    """One layer's ops, and its result."""
+    return t.captured(lambda: layer(t, group, x, load, around))
+
+
+def _part(spec: Stack, group: LayerGroup, x: Tensor, body: tuple[Part | Op, ...], y: Tensor) -> Part:
+    """One kind of layers."""
+    return Part(
+        f"layers.{{{group.name}}}" if len(spec.layers) > 1 else "layers.{}",
+        body,
+        calls=group.count,
+        copies=1 if group.shared else group.count,
+        layer=True,
+        indices=_indices(spec, group),
+        group=group.name,
+        inputs=(x,),
+        outputs=(y,),
+    )
+
+
+@dataclass(slots=True)
+class _Way:
+    """One kind of layers as it is passed with some of what it reads needing a gradient. times: how many of them are."""
+
+    part: Part
+    result: Tensor
+    lent: list[tuple[Size | None, Tensor, Tensor]]
+    times: int = 0
+
+
+def _told_apart(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) -> Tensor:
+    """All layers in the order they run; the last way of each kind holds its weights."""
+    groups = {group.name: group for group in spec.layers}
+    ways: dict[str, dict[Live, _Way]] = {name: {} for name in groups}
+    for name in _order(spec):
+        group = groups[name]
+        live = x.grad, *_borrowed_live(group, around)
+        if live not in ways[name]:
+            lent = len(around.lent)
+            body, y = _recorded(t, group, x, load, around)
+            ways[name][live] = _Way(_part(spec, group, x, body, y), y, around.lent[lent:])
+        way = ways[name][live]
+        way.times += 1
+        around.lent += way.lent
+        x = way.result
+    for found in ways.values():
+        t.body += _apart(list(found.values()))
+    return x
+
+
+def _borrowed_live(group: LayerGroup, around: Around) -> tuple[bool, ...]:
+    mixer = group.mixer
+    if not isinstance(mixer, Attention) or mixer.kv != "earlier":
+        return ()
+    return tuple(each.grad for each in around.borrowed(mixer.window))
+
+
+def _apart(ways: list[_Way]) -> Iterator[Part]:
+    """The last holds all weights, and is as many layers as the others leave: a count may be a symbol."""
+    rest = ways[0].part.calls
+    for i, way in enumerate(ways):
+        if i == len(ways) - 1:
+            yield replace(way.part, calls=rest)
+        else:
+            rest = rest - way.times
+            yield replace(echo(way.part), name=f"{way.part.name} (way {i + 1})", calls=way.times, way=i + 1)
+
+
+def _order(spec: Stack) -> Iterator[str]:
+    """The kinds of layers as they come; without a schedule the first layer of a kind and, once, all behind it."""
+    if spec.schedule:
+        yield from spec.schedule
+        return
+    for group in spec.layers:
+        yield group.name
+        if not (isinstance(group.count, int) and group.count == 1):
+            yield group.name
+
+
+def _whole_squares(spec: Stack, load: Load) -> None:
+    """Refuse a picture that squares of patches, within which attention stays, do not cover without a rest."""
+    from calc.blocks.patches import grid
+
+    for group in spec.layers:
+        side = group.mixer.squares if isinstance(group.mixer, Attention) else None
+        if side is None or not isinstance(spec.embedding, Patches):
+            continue
+        for patches in grid(spec.embedding, load):
+            if isinstance(patches, int) and patches % side:
+                raise Refused("image", f"whole squares of {side} x {side} patches", f"{patches} patches along a side")
+
+
+def _indices(spec: Stack, group: LayerGroup) -> tuple[int, ...] | None:
+    """The numbers of this group's layers; None where there is one group, or where sizes are no ints."""
+    if len(spec.layers) == 1:
+        return None
+    if spec.schedule is not None:
+        members = tuple(i for i, name in enumerate(spec.schedule) if name == group.name)
+        return members[:1] if group.shared else members
+    if not all(isinstance(g.count, int) for g in spec.layers):
+        return None
+    start = 0
+    for other in spec.layers:
+        if other.name == group.name:
+            break
+        start += other.count
+    return tuple(range(start, start + (1 if group.shared else group.count)))

@@ -1,0 +1,1 @@
+"""A forward pass over symbolic tensors, recorded once and read many times."""

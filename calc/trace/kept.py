@@ -1,0 +1,189 @@
+"""What autograd keeps of a training step: the recorded forward pass, run over storages under certain settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+
+from calc.build import build
+from calc.load import Load
+from calc.op import Op, Part
+from calc.sizes import Size
+from calc.spec import Embedding, Head, LayerGroup, ModelSpec, Stack
+from calc.trace.settings import Settings
+from calc.trace.tape import Saved, Storage, Tape
+from calc.trace.tensor import Tensor
+
+Tensors = tuple[Saved, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKept:
+    """Of one layer of a kind, of which there are `count`: what it reads, what it keeps, and what it would keep if
+    nothing were computed again (`whole`). results: what it keeps beside its input where checkpointing keeps results by
+    operation; compiled, only those that something later in the layer needs. first: whether others of its kind, of which
+    more needs a gradient, come behind it under the name without `WAY`."""
+
+    group: LayerGroup
+    count: Size
+    input: Storage
+    kept: Tensors
+    whole: Tensors
+    results: Tensors
+    first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """front: outside layers, before them; `common` of it serves all layers. layers: by stack and group name.
+    end: between layers and loss. loss: logits in the format of the loss. logits: the tensor itself."""
+
+    front: Tensors
+    common: Tensors
+    layers: Mapping[str, LayerKept]
+    end: Tensors
+    loss: Tensors
+    logits: Storage | None
+
+    def everything(self) -> list[tuple[Size, Saved]]:
+        """(how often it is there, tensor) of all that is kept."""
+        outside = (*self.front, *self.common, *self.end, *self.loss)
+        inside = [(each.count, saved) for each in self.layers.values() for saved in each.kept]
+        return [(1, saved) for saved in outside] + inside
+
+
+WAY = ", way"
+"""Behind a group's name in `Kept.layers`, with a number: layers of which less of what they read needs a gradient than
+of the others of their kind."""
+
+
+def kept(spec: ModelSpec, load: Load, settings: Settings) -> Kept:
+    """What autograd keeps of a training step's forward pass over `load`.
+
+    Errors: Refused for a piece of which it is not known what it keeps, under these settings.
+    """
+    run = _Run(settings)
+    tree = build(spec, load)
+    end = run.stack(tree.body, spec, "")
+    loss = Tape(settings)
+    logits = next((run.storage(x) for child in tree.body if child.name == "lm_head" for x in child.outputs), None)
+    if logits is not None:
+        _loss(loss, logits, load, spec.head)
+    run.end += tuple(end.saved.values())
+    return Kept(run.front, run.common, run.layers, run.end, tuple(loss.saved.values()), logits)
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What the layers of a stack have in common. ahead: the tape of what stands before them. common: what they keep for
+    all of them. lent: what each keeps that others may borrow. stream: the number format of the first one's input."""
+
+    spec: Stack
+    path: str
+    ahead: Tape
+    common: dict[Storage, Saved] = field(default_factory=dict)
+    lent: set[Storage] = field(default_factory=set)
+    stream: str = ""
+
+
+@dataclass(slots=True)
+class _Run:
+    """What has been run so far. found: the storage of every tensor."""
+
+    settings: Settings
+    front: Tensors = ()
+    common: Tensors = ()
+    end: Tensors = ()
+    layers: dict[str, LayerKept] = field(default_factory=dict)
+    found: dict[Tensor, Storage] = field(default_factory=dict)
+
+    def storage(self, x: Tensor) -> Storage:
+        """The storage of a tensor; that of a view is a part of another's."""
+        if x in self.found or x.base is None:
+            return self.found[x]
+        return self.found[x.base].part(x.elements, x.split, x.heads)
+
+    def stack(self, body: tuple[Part | Op, ...], spec: Stack, path: str) -> Tape:
+        """Run a stack and, in the main one's body, its towers before it; the tape of what stands behind its layers."""
+        ahead, behind = (Tape(self.settings, op=path.rstrip(".")) for _ in range(2))
+        shared = _Shared(spec, path, ahead)
+        tape = ahead
+        for child in body:
+            if isinstance(child, Part) and child.tower:
+                self.tower(child, spec)
+            elif isinstance(child, Part) and child.group is not None:
+                tape = behind
+                self.layer(child, shared)
+            else:
+                self.run((child,), tape)
+        self.common += tuple(shared.common.values())
+        self.front += tuple(ahead.saved.values())
+        return behind
+
+    def tower(self, part: Part, spec: Stack) -> None:
+        """A stack whose result all layers of another read."""
+        own = next(each for each in getattr(spec, "towers", ()) if each.name == part.name)
+        self.end += tuple(self.stack(part.body, own, f"{part.name}.").saved.values())
+        for x in part.outputs:
+            self.found[x] = replace(self.storage(x), common=f"the result of {part.name}")
+
+    def layer(self, part: Part, shared: _Shared) -> None:
+        """One kind of layers."""
+        group = next(each for each in shared.spec.layers if each.name == part.group)
+        x, how = self.storage(part.inputs[0]), self.settings
+        name = f"{shared.path}{group.name}{f'{WAY} {part.way}' if part.way else ''}"
+        shared.stream = shared.stream or x.dtype
+
+        def tape(settings: Settings) -> Tape:
+            common, lent = dict(shared.common), set(shared.lent)
+            made = Tape(settings, common, name, group.shared, shared.stream, elsewhere=lent)
+            self.run(part.body, made)
+            return made
+
+        whole = tape(replace(how, recompute=frozenset()))
+        plain = tape(how) if how.recompute else whole
+        # What the front keeps of its own result, the first layer keeps too.
+        if x in plain.saved:
+            shared.ahead.saved.pop(x, None)
+        all_of_it = _own(whole)
+        own = all_of_it if plain is whole else _own(plain)
+        shared.common |= {storage: saved for storage, saved in plain.saved.items() if storage.common is not None}
+        shared.lent |= {saved.tensor for saved in own}
+        results = tuple(each for each, n in whole.results if not how.fused or n < len(whole.saved))
+        self.layers[name] = LayerKept(group, part.calls, x, own, all_of_it, results, part.way > 0)
+
+    def run(self, body: tuple[Part | Op, ...], tape: Tape) -> None:
+        """Every op of a body, in order."""
+        for child in body:
+            if isinstance(child, Part):
+                inputs = [self.storage(x) for x in child.inputs] if child.region else []
+                with tape.at(child.name), tape.region(child.region, *inputs) if child.region else nullcontext():
+                    self.run(child.body, tape)
+            elif child.keeps is not None:
+                reads = child.inputs if child.operands is None else child.operands
+                with tape.at(child.name) if child.operands is None else nullcontext():
+                    made = child.keeps(tape, *(self.storage(x) for x in reads))
+                results = made if isinstance(made, list) else [made]
+                self.found.update(zip(child.outputs, results, strict=True))
+
+
+def _own(tape: Tape) -> Tensors:
+    """What a layer keeps for itself alone."""
+    return tuple(saved for storage, saved in tape.saved.items() if storage.common is None)
+
+
+def _loss(tape: Tape, logits: Storage, load: Load, spec: Head | None) -> None:
+    """Cross-entropy: keeps the log-probabilities, in fp32, or where BERT's loss is not widened, like the logits.
+
+    A fused kernel writes the logits' gradient over them and keeps that.
+    """
+    s = tape.settings
+    wide = spec is None or spec.wide_loss or s.autocast
+    with tape.at("loss"):
+        if s.fuses_loss:
+            tape.keep(logits, "gradient in the logits' place")
+            return
+        probabilities = tape.reads_result(tape.cast(logits, "fp32") if wide else logits)
+        tape.keep(Storage(load.tokens, "int64", False, "none"), "targets")
+        tape.keep(Storage(1, probabilities.dtype, False, "none"), "weight of all targets")

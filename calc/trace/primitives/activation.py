@@ -1,0 +1,90 @@
+"""Activations, alone and times a gate's other half."""
+
+from __future__ import annotations
+
+from calc.functions import Function, gated
+from calc.op import Component
+from calc.trace.recorder import Recorder
+from calc.trace.tape import Storage, Tape
+from calc.trace.tensor import Tensor
+
+
+def activation(t: Recorder, name: str, function: Function, x: Tensor, *, of: Component | None = None) -> Tensor:
+    """function(x), number by number."""
+    y = t.made(x.rows, x.width, x, split=x.split)
+    t.op(name, "elementwise", function, (x,), (y,), of=of, keeps=lambda tape, read: _one(tape, function, read))
+    return y
+
+
+def gated_activation(
+    t: Recorder, name: str, function: Function, gate: Tensor, up: Tensor, *, clamped: bool = False
+) -> Tensor:
+    """function(gate) * up, or clamped, gate * sigmoid(alpha * gate) * (up + shift) with both cut (gpt-oss)."""
+    y = t.made(up.rows, up.width, gate, up, split=up.split)
+    t.op(
+        name,
+        "elementwise",
+        gated(function, clamped),
+        (gate, up),
+        (y,),
+        keeps=lambda tape, *reads: _two(tape, function, *reads, clamped=clamped),
+    )
+    return y
+
+
+def softcap(t: Recorder, name: str, x: Tensor) -> Tensor:
+    """c * tanh(x / c): its result is kept."""
+    y = t.made(x.rows, x.width, x, split=x.split)
+    t.op(name, "elementwise", "softcap", (x,), (y,), keeps=lambda tape, read: tape.reads_result(read))
+    return y
+
+
+def gated_output(t: Recorder, name: str, x: Tensor, gate: Tensor) -> Tensor:
+    """x * sigmoid(gate), one kernel."""
+    y = t.made(x.rows, x.width, x, gate, split=x.split)
+    t.op(
+        name, "elementwise", "swiglu", (x, gate), (y,), keeps=lambda tape, read, g: tape.times(read, tape.reads_result(g))
+    )
+    return y
+
+
+def _one(tape: Tape, function: Function, x: Storage) -> Storage:
+    with tape.region("activation", x):
+        return kept_by_activation(tape, function, x)
+
+
+def _two(tape: Tape, function: Function, gate: Storage, up: Storage, *, clamped: bool) -> Storage:
+    """One kernel keeps what it reads alone."""
+    with tape.region("activation", up, gate):
+        if tape.settings.fused:
+            tape.keep(gate, "gate")
+            tape.keep(up, "input")
+            return tape.like(gate, up)
+        if not clamped:
+            return tape.times(kept_by_activation(tape, function, gate), up)
+        gate, up = tape.reads_input(gate), tape.like(tape.reads_input(up))
+        return tape.times(tape.times(gate, tape.reads_result(gate)), up)
+
+
+def kept_by_activation(tape: Tape, name: str, x: Storage) -> Storage:
+    """An activation as transformers writes it: most are one kernel, some are spelt out operation by operation.
+
+    gelu_new: 0.5 * x * (1 + tanh(c * (x + 0.044715 * x ** 3))). quick_gelu: x * sigmoid(1.702 * x). gelu_fast:
+    0.5 * x * (1 + tanh(x * c * (1 + 0.044715 * x * x))). relu2: relu(x) squared.
+    """
+    if tape.settings.fused or name in ("gelu", "gelu_tanh", "silu"):
+        return tape.reads_input(x)
+    match name:
+        case "relu" | "tanh" | "sigmoid":
+            return tape.reads_result(x)
+        case "relu2":
+            return tape.power(tape.reads_result(x))
+        case "quick_gelu":
+            return tape.times(x, tape.reads_result(x))
+        case "gelu_new":
+            half, cubed = tape.like(x), tape.power(x)
+            return tape.times(half, tape.like(tape.reads_result(tape.like(x, cubed))))
+        case "gelu_fast":
+            half, slope = tape.like(x), tape.like(tape.times(tape.like(x), x))
+            return tape.times(half, tape.like(tape.reads_result(tape.times(tape.like(x), slope))))
+    raise ValueError(f"activation: expected one that is written down here, found {name}")

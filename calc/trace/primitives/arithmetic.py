@@ -1,0 +1,140 @@
+"""Sums and products number by number, and what only moves numbers: no matrix work."""
+
+from __future__ import annotations
+
+from calc.functions import Function
+from calc.op import Component, Weight
+from calc.sizes import Size
+from calc.trace.recorder import Recorder
+from calc.trace.tape import Storage, Tape
+from calc.trace.tensor import Split, Tensor
+
+
+def add(t: Recorder, name: str, x: Tensor, *others: Tensor, of: Component | None = None) -> Tensor:
+    """The sum of tensors, smaller ones spread over x. Backward reads nothing of it."""
+    y = t.made(x.rows, x.width, x, *others, split=x.split)
+    t.op(name, "elementwise", "add", (x, *others), (y,), of=of or "other", keeps=lambda tape, *reads: tape.like(*reads))
+    return y
+
+
+def times(
+    t: Recorder, name: str, a: Tensor, b: Tensor, *, function: Function = "scale", of: Component | None = None
+) -> Tensor:
+    """a * b, b perhaps spread over a: each is kept where the other needs a gradient."""
+    y = t.made(a.rows, a.width, a, b, split=a.split)
+    t.op(name, "elementwise", function, (a, b), (y,), of=of, keeps=lambda tape, x, z: tape.times(x, z))
+    return y
+
+
+def weighed(t: Recorder, name: str, x: Tensor, *, key: str | None = None, of: Component | None = None) -> Tensor:
+    """x [rows, width] times a learned vector [width]: x is kept where that is trained."""
+    weight = t.weight(key or f"{name}.weight", x.width, of=of)
+    y = t.made(x.rows, x.width, x, weights=(weight,), split=x.split)
+    t.op(
+        name, "elementwise", "scale", (x,), (y,), weights=(weight,), of=of, keeps=lambda tape, r: weighed_by(tape, r, weight)
+    )
+    return y
+
+
+def weighed_by(tape: Tape, x: Storage, weight: Weight) -> Storage:
+    """x times a weight vector: x is kept where that is trained."""
+    if weight.trainable:
+        tape.keep(x, "normed")
+    return Storage(x.elements, x.dtype, x.grad or weight.trainable, x.split, heads=x.heads)
+
+
+def scaled(t: Recorder, name: str, x: Tensor, *, of: Component | None = None) -> Tensor:
+    """x times a number, or plus one: one pass over it, of which backward reads nothing."""
+    y = t.made(x.rows, x.width, x, split=x.split)
+    t.op(name, "elementwise", "scale", (x,), (y,), of=of, keeps=lambda tape, read: tape.like(read))
+    return y
+
+
+def pooled(t: Recorder, name: str, x: Tensor, rows: Size, how: str) -> Tensor:
+    """[rows, width] of all of x: the mean of every sequence, or of its first two vectors, which no kernel is counted for."""
+    y = t.made(rows, x.width, x, split=x.split)
+
+    def keeps(tape: Tape, read: Storage) -> Storage:
+        return Storage(y.elements, read.dtype, read.grad)
+
+    if how == "mean":
+        t.op(name, "elementwise", "pool", (x,), (y,), keeps=keeps)
+        return y
+    x.storage.readers += 1
+    return t.silent(name, (x,), y, keeps)
+
+
+def tempered(t: Recorder, name: str, x: Tensor, seq: Size) -> Tensor:
+    """x times a number for each of seq positions, which is no parameter."""
+    y = t.made(x.rows, x.width, x, split=x.split)
+    t.op(
+        name,
+        "elementwise",
+        "scale",
+        (x,),
+        (y,),
+        keeps=lambda tape, read: tape.times(read, Storage(seq, read.dtype, False, "none")),
+    )
+    return y
+
+
+def clip(t: Recorder, name: str, *tensors: Tensor) -> list[Tensor]:
+    """Each of `tensors` cut to an interval: what they were is kept."""
+    made = [t.made(x.rows, x.width, x, split=x.split) for x in tensors]
+    for x, y in zip(tensors, made, strict=True):
+        y.heads = x.heads
+    t.op(
+        name,
+        "elementwise",
+        "other",
+        tensors,
+        tuple(made),
+        keeps=lambda tape, *reads: [tape.reads_input(each) for each in reads],
+    )
+    return made
+
+
+def placed(t: Recorder, x: Tensor, *, trained: bool = True) -> Tensor:
+    """x plus vectors of its places that all layers share and that are as wide as all weights; no kernel is counted."""
+    trained = trained and not t.frozen
+    y = Tensor(x.rows, x.width, x.grad or trained, x.split)
+    x.storage.readers += 1
+    return t.silent(
+        "placed", (x,), y, lambda tape, read: tape.like(read, Storage(0, tape.settings.stream, trained, "none"))
+    )
+
+
+def buffered(t: Recorder, name: str, x: Tensor) -> Tensor:
+    """x times one number that is a buffer and no parameter."""
+    y = t.made(x.rows, x.width, x, split=x.split)
+    t.op(
+        name,
+        "elementwise",
+        "scale",
+        (x,),
+        (y,),
+        of="other",
+        keeps=lambda tape, read: tape.times(read, Storage(1, tape.settings.stream, False, "none")),
+    )
+    return y
+
+
+def dropout(t: Recorder, name: str, x: Tensor) -> Tensor:
+    """What training leaves of x: a mask is kept, a byte an element, or on the CPU a number like x's.
+
+    Counts are of a model that drops nothing: no kernel is counted.
+    """
+    return t.silent(name, (x,), x.view(x.rows, x.width), lambda tape, read: tape.drop(read))
+
+
+def joined(t: Recorder, *parts: Tensor, rows: Size, width: Size, split: Split | None = None) -> Tensor:
+    """Tensors laid side by side in a new one [rows, width], as whoever reads it finds it; no kernel is counted."""
+    y = t.made(rows, width, *parts, split=split or parts[0].split)
+    for part in parts:
+        part.storage.readers += 1
+
+    def keeps(tape: Tape, *reads: Storage) -> Storage:
+        like = tape.like(*reads)
+        return Storage(y.elements, like.dtype, like.grad, y.split, heads=y.heads)
+
+    return t.silent("join", parts, y, keeps)

@@ -1,0 +1,285 @@
+"""The core of every attention: scores, softmax, weighted values.
+
+As three kernels they write the scores and the weights [batch, n_heads, seq, keys] to memory and read them again; as one
+(Dao et al. 2022, arXiv:2205.14135) they do not. What autograd keeps of them stands in `attend_saved`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from calc.functions import Attend, Matmul
+from calc.op import Cache, Moves, Weight
+from calc.sizes import Size, at_least
+from calc.spec import Buckets, Shaw
+from calc.trace.primitives.attend_saved import Scores, Square, kept_by_attention
+from calc.trace.recorder import Recorder
+from calc.trace.tape import Storage, Tape
+from calc.trace.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """What happens to scores on their way to weights.
+
+    softmax: the number format it is computed in where it is written out: fp32, or the model's. causal: whether later
+    tokens are hidden. window: the length from which on others are hidden too; None: none are. mask: numbers of any
+    other mask that a kernel is given. softcap, alibi: as in `calc.spec.Attention`. sinks: their weight.
+    shaw: a vector for every distance is added to keys, and perhaps to values. buckets: a number for every head and
+    distance is added to the scores; bias: where the table stands beside the layers, those numbers.
+    distances: the projected sinusoids of all distances, against which queries are multiplied too (Transformer-XL).
+    by_head: queries lie head by head and not token by token.
+    """
+
+    softmax: Literal["fp32", "model"] = "fp32"
+    causal: bool = False
+    window: Size | None = None
+    mask: Size = 0
+    softcap: bool = False
+    alibi: bool = False
+    sinks: Weight | None = None
+    shaw: Shaw | None = None
+    buckets: Buckets | None = None
+    bias: Tensor | None = None
+    distances: Tensor | None = None
+    by_head: bool = False
+
+
+def attend(
+    t: Recorder,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    shape: Attend,
+    square: Square,
+    pairs: Size,
+    scoring: Scoring = Scoring(),
+    *,
+    cached: Size = 0,
+    cache: Cache | None = None,
+    uncached: Size = 0,
+    moves: Callable[[], Moves] | None = None,
+    latent: bool = False,
+) -> Tensor:
+    """softmax(q k') v: [batch * seq, heads * d_value].
+
+    shape: of the products; square: the same sizes, told apart where they are the same by description. pairs: twice the
+    queries times keys that are counted, of all heads: 2 * pairs * d_head FLOPs for scores, 2 * pairs * d_value for
+    values. cached: how many keys of each group stand in the cache. cache: what is kept for later tokens; uncached: of
+    the new keys, those that are weights and are not kept.
+    moves: what scores move, where that is not queries, keys and values of the new tokens and those in the cache.
+    latent: values are (part of) the keys, which one kernel reads only once.
+    """
+    live = not t.dead and any(x.grad for x in (q, k, v))
+    scores = t.made(shape.groups * shape.heads * shape.queries, shape.keys, q, k, split="tensor")
+    t.op(
+        "scores",
+        "attention",
+        "scores",
+        (q, k),
+        (scores,),
+        flops=pairs * shape.d_head,
+        cache=cache,
+        shape=shape,
+        moves=moves or (lambda: _of_scores(shape, cached, cache, uncached)),
+        live=live,
+    )
+    beside = _added(t, q, scores, shape, square, pairs, scoring)
+    if scoring.softcap:
+        capped = t.made(scores.rows, scores.width, scores, split="tensor")
+        t.op("softcap", "elementwise", "softcap", (scores,), (capped,))
+        scores = capped
+    sinks = () if scoring.sinks is None else (scoring.sinks,)
+    weights = t.made(scores.rows, scores.width, scores, *beside, weights=sinks, split="tensor")
+    t.op("softmax", "elementwise", "softmax", (scores, *beside), (weights,), weights=sinks)
+    out = t.made(q.rows, square.heads * shape.d_value, weights, v, split="tensor")
+    rule = {} if scoring.shaw is not None and scoring.shaw.values else _rule(t, q, k, v, square, scoring, out)
+    t.op(
+        "values",
+        "attention",
+        "values",
+        (weights, v),
+        (out,),
+        flops=pairs * shape.d_value,
+        shape=shape,
+        moves=lambda: _of_values(shape, cached, latent),
+        live=live,
+        **rule,
+    )
+    if rule:
+        return out
+    assert scoring.shaw is not None
+    whole = t.made(out.rows, out.width, out, weights, split="tensor")
+    _relative(t, "relative_value", scoring.shaw, (weights, out), whole, pairs, shape, _rule(t, q, k, v, square, scoring, whole))
+    return whole
+
+
+def matrix(shape: Attend) -> Size:
+    """Elements of the scores of all heads, hidden ones too."""
+    return shape.groups * shape.heads * shape.queries * shape.keys
+
+
+def _of_scores(shape: Attend, cached: Size, cache: Cache | None, uncached: Size) -> Moves:
+    new = shape.groups * (shape.keys - cached)
+    kept = 0 if cache is None else (new - shape.groups * uncached) * (shape.d_head + shape.d_value)
+    return Moves(
+        shape.groups * shape.heads * shape.queries * shape.d_head + new * shape.d_head,
+        matrix(shape),
+        cache_reads=shape.groups * cached * shape.d_head,
+        cache_writes=kept,
+    )
+
+
+def _of_values(shape: Attend, cached: Size, latent: bool) -> Moves:
+    return Moves(
+        matrix(shape) + shape.groups * (shape.keys - cached) * shape.d_value,
+        shape.groups * shape.heads * shape.queries * shape.d_value,
+        cache_reads=0 if latent else shape.groups * cached * shape.d_value,
+    )
+
+
+def _added(
+    t: Recorder, q: Tensor, scores: Tensor, shape: Attend, square: Square, pairs: Size, scoring: Scoring
+) -> list[Tensor]:
+    """What is added to the scores before their softmax."""
+    made: list[Tensor] = []
+    if scoring.distances is not None:
+        made.append(_distance_scores(t, q, scoring.distances, scores, square))
+    if scoring.shaw is not None:
+        found = t.made(scores.rows, scores.width, q, split="tensor")
+        _relative(t, "relative_key", scoring.shaw, (q,), found, pairs, shape, {})
+        made.append(found)
+    if scoring.bias is not None:
+        made.append(scoring.bias)
+    elif scoring.buckets is not None:
+        made.append(relative_bias(t, scoring.buckets, square.heads, shape.queries, shape.keys))
+    return made
+
+
+def relative_bias(t: Recorder, spec: Buckets, heads: Size, queries: Size, keys: Size) -> Tensor:
+    """T5's table [n_buckets, n_heads] of numbers added to the scores [n_heads, queries, keys]; a lookup, 0 FLOPs.
+
+    The table is small and looked up many times: it is read from memory once. Which rows are read is kept by whoever
+    keeps the table: beside the layers where it stands there, else with the scores.
+    """
+    weight = t.weight("relative_bias.weight", spec.n_buckets, heads, of="positional")
+    found = t.made(heads * queries, keys, weights=(weight,))
+    t.op(
+        "relative_bias",
+        "gather",
+        "gather",
+        (),
+        (found,),
+        weights=(weight,),
+        of="positional",
+        moves=lambda: Moves(0, found.elements),
+        keeps=(lambda tape: _shared_table(tape, found, queries * keys, weight.trainable)) if spec.shared else None,
+    )
+    return found
+
+
+def _shared_table(tape: Tape, found: Tensor, distances: Size, trained: bool) -> Storage:
+    if trained:
+        tape.keep(Storage(distances, "int64", False, "none"), "distances")
+    return Storage(found.elements, tape.settings.stream, trained)
+
+
+def _distance_scores(t: Recorder, q: Tensor, vectors: Tensor, scores: Tensor, square: Square) -> Tensor:
+    """Every query's product with each of 2 * seq - 1 projected distances.
+
+    Two learned vectors a head are added to the queries, one before these products and one before those with the keys
+    (Dai et al. 2019, arXiv:1901.02860, section 3.3).
+    """
+    heads, distances = square.heads, vectors.rows
+    biases = tuple(t.weight(f"pos_bias_{name}", heads, square.d_key, of="positional") for name in ("u", "v"))
+    found = t.made(square.rows * square.seq, distances, q, vectors, split="tensor")
+    t.op(
+        "distance_scores",
+        "attention",
+        "batched_matmul",
+        (q, vectors),
+        (found,),
+        weights=biases,
+        of="positional",
+        flops=2 * square.rows * square.seq * distances * square.d_key,
+        shape=Matmul(square.seq, distances, square.d_key, square.rows, weighed=False),
+    )
+    # Each key's are looked up among those of all distances.
+    return found.view(scores.rows, scores.width)
+
+
+def _relative(
+    t: Recorder,
+    name: str,
+    spec: Shaw,
+    inputs: tuple[Tensor, ...],
+    made: Tensor,
+    pairs: Size,
+    shape: Attend,
+    rule: dict[str, object],
+) -> None:
+    """Every query against the vector of each key's distance, or every weight times that vector.
+
+    As many products as the scores themselves: 2 * batch * n_heads * width * pairs (Shaw et al. 2018, section 3.3).
+    What comes out is added to the scores, or to the weighted values. The vectors [queries, keys, width] are looked up
+    as they are needed, so that the table is what memory gives.
+    """
+    of_key = name == "relative_key"
+    width, rows = (shape.d_head if of_key else shape.d_value), shape.groups * shape.heads
+    weight = t.weight(f"{name}.weight", 2 * spec.max_distance + 1, width, of="positional")
+    t.op(
+        name,
+        "attention",
+        "batched_matmul",
+        inputs,
+        (made,),
+        weights=(weight,),
+        of="positional",
+        flops=pairs * width,
+        backward=None if weight.trainable else inputs[0].grad * pairs * width,
+        shape=Matmul(*((rows, shape.keys, width) if of_key else (rows, width, shape.keys)), shape.queries),
+        **rule,
+    )
+
+
+def _rule(
+    t: Recorder, q: Tensor, k: Tensor, v: Tensor, square: Square, scoring: Scoring, out: Tensor
+) -> dict[str, object]:
+    """What autograd keeps of all these ops together, as fields of the last of them."""
+    trained = not t.frozen
+
+    def keeps(tape: Tape, q: Storage, k: Storage, v: Storage, *distances: Storage) -> Storage:
+        scores = _scores(tape, scoring, square, trained, *distances)
+        return kept_by_attention(tape, q, k, v, square, scores)
+
+    more = () if scoring.distances is None else (scoring.distances,)
+    return {"keeps": keeps, "operands": (q, k, v, *more)}
+
+
+def _scores(
+    tape: Tape, scoring: Scoring, square: Square, trained: bool, distances: Storage | None = None
+) -> Scores:
+    """What becomes of these scores under the tape's settings; keeps what says which rows of a table are read."""
+    s = tape.settings
+    hides = 0 if scoring.window is None else at_least(square.seq, scoring.window)
+    mask = square.batch * square.seq * square.keys * hides
+    if not (isinstance(scoring.mask, int) and scoring.mask == 0):
+        mask = scoring.mask
+    if scoring.alibi or scoring.buckets is not None:
+        mask, hides = square.heads * square.seq * square.keys, 1
+    if scoring.buckets is not None and scoring.bias is None and trained:
+        tape.keep(Storage(square.seq * square.keys, "int64", False, "none"), "distances")
+    if scoring.shaw is not None and trained:
+        for name in ("relative_key", "relative_value")[: 1 + scoring.shaw.values]:
+            tape.keep(Storage(square.seq * square.keys, "int64", False, "none"), name)
+    added = scoring.causal or scoring.window is not None or scoring.buckets is not None
+    widened = s.autocast and tape.stream == "fp32" and added
+    wide = scoring.softmax == "fp32" or s.autocast_on_gpu or widened or scoring.alibi
+    bias = scoring.buckets is not None and trained
+    covered = square.seq * square.keys if bias and scoring.causal else 0
+    sinks = scoring.sinks is not None
+    return Scores(
+        wide, scoring.softcap, sinks, scoring.shaw, mask, hides, bias, covered, scoring.by_head, distances, trained
+    )

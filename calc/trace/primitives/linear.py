@@ -1,0 +1,111 @@
+"""A dense matrix: x [rows, d_in] -> [rows, d_out]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from calc.functions import Matmul
+from calc.op import Component, Moves, Weight
+from calc.sizes import Size
+from calc.spec import Lora
+from calc.trace.primitives.arithmetic import add
+from calc.trace.recorder import Recorder
+from calc.trace.shard import Shard
+from calc.trace.tape import Storage, Tape
+from calc.trace.tensor import Split, Tensor
+
+
+def linear(
+    t: Recorder,
+    name: str,
+    x: Tensor,
+    d_out: Size,
+    *,
+    bias: bool = False,
+    of: Component | None = None,
+    shard: Shard | None = None,
+    split: Split | None = None,
+    key: str | None = None,
+    bias_key: str | None = None,
+    inside: bool = True,
+    spread: Spread | None = None,
+) -> Tensor:
+    """x times a weight [d_out, d_in], 2 * rows * d_in * d_out FLOPs: a multiplication and an addition for each weight
+    and row; the bias counts 0.
+
+    It moves x and its result once, and the weight. Going back takes as many FLOPs again for the gradient of x, and of
+    the weight. key, bias_key: paths of the matrix and of a bias where they are not `name`'s (a tied head). inside: whether it is one of a
+    layer's, which adapters and quantized formats may name. split: what divides the result among ranks, where that does
+    not follow from the shard. spread: how experts share the rows, each with a matrix of its own.
+    """
+    weights = [t.weight(key or f"{name}.weight", d_out, x.width, of=of, shard=shard)]
+    if bias or bias_key:
+        weights.append(t.weight(bias_key or f"{name}.bias", d_out, of=of, shard=shard))
+    y = t.made(x.rows, d_out, x, weights=tuple(weights), split=split or ("stream" if shard is None else shard.split))
+    if shard is not None and shard.split == "kv":
+        y = replace(y, heads=shard.kv_heads)
+    m, groups = (x.rows, 1) if spread is None else (spread.rows, spread.reached)
+    t.op(
+        name,
+        "linear",
+        "matmul",
+        (x,),
+        (y,),
+        weights=tuple(weights),
+        of=of,
+        flops=2 * x.rows * x.width * d_out,
+        rows=x.rows if inside else None,
+        shape=Matmul(m, d_out, x.width, groups),
+        moves=None if spread is None else lambda: spread.moves(x, y, weights),
+        keeps=lambda tape, read: kept_by_product(tape, read, y, weights[0], spread),
+    )
+    if inside and isinstance(t.adapter, Lora) and name in t.adapter.targets:
+        return low_rank(t, t.adapter, name, x, y, spread)
+    return y
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How experts share the rows of a product. copies: experts there are. reached: those that any row visits, each with
+    `rows` of them, perhaps a fraction."""
+
+    copies: Size
+    reached: Size
+    rows: Size
+
+    def moves(self, x: Tensor, y: Tensor, weights: Sequence[Weight]) -> Moves:
+        """The weights, and their gradients, are those of the experts that are reached."""
+        moved = self.reached * sum((weight.elements for weight in weights), start=0)
+        return Moves(x.elements, y.elements, weight_reads=moved, weight_grads=moved)
+
+
+def low_rank(t: Recorder, lora: Lora, name: str, x: Tensor, y: Tensor, spread: Spread | None) -> Tensor:
+    """y + scale * B A x (Hu et al. 2021, arXiv:2106.09685): 2 * rows * rank * (d_in + d_out) FLOPs beside the matrix's."""
+    with t.trained():
+        for half, width in (("A", lora.rank), ("B", y.width)):
+            key = f"{name}.lora_{half}.weight"
+            x = linear(t, f"{name}_lora_{half}", x, width, of="adapter", key=key, inside=False, spread=spread)
+    # What the update's scale multiplies is added to what the matrix itself gave.
+    return add(t, f"{name}_lora_add", y, x, of="adapter")
+
+
+def kept_by_product(tape: Tape, x: Storage, y: Tensor, weight: Weight, spread: Spread | None = None) -> Storage:
+    """x is kept where the weight is trained.
+
+    Autocast casts both, each time anew but for a weight's first time, and keeps the weight's cast where x needs a
+    gradient.
+    """
+    s, copies = tape.settings, 1 if spread is None else spread.copies
+    table = tape.op if tape.shared else None
+    read = tape.cast(x, s.dtype) if s.autocast else x
+    if s.autocast and x.grad and not tape.has_common(table):
+        expert = spread is not None
+        cast = Storage(copies * weight.elements, s.dtype, False, "none", table, weight=weight, expert=expert)
+        tape.keep(cast, "cast weight")
+    if weight.trainable:
+        tape.keep(read if s.inputs is None else tape.cast(read, s.inputs), "input")
+    made = Storage(y.elements, read.dtype, x.grad or weight.trainable, y.split, heads=y.heads)
+    if weight.component != "adapter":
+        tape.note_product(made)
+    return made

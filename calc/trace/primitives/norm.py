@@ -1,0 +1,99 @@
+"""LayerNorm and RMSNorm over vectors."""
+
+from __future__ import annotations
+
+from calc.sizes import Size, exact_div
+from calc.spec import Norm
+from calc.trace.recorder import Recorder
+from calc.trace.tape import Storage, Tape
+from calc.trace.tensor import Tensor
+
+
+def norm(t: Recorder, name: str, spec: Norm, x: Tensor, *, each: Size = 1, heads: Size | None = None) -> Tensor:
+    """x [rows, width] -> the same, with a weight [width] (and LayerNorm's bias) where the spec has one. No matrix work.
+
+    each: of a row, how many vectors are normed each for itself, with one weight [width / each] for all; heads: the same
+    with a weight of its own for each, [heads, width / heads].
+    """
+    n = each if heads is None else heads
+    one = isinstance(n, int) and n == 1
+    width = x.width if one else exact_div(x.width, n)
+    shape = (width,) if heads is None else (heads, width)
+    weights = ()
+    if spec.affine:
+        weights = (t.weight(f"{name}.weight", *shape, of="norm"),)
+        if spec.bias:
+            weights += (t.weight(f"{name}.bias", *shape, of="norm"),)
+    y = t.made(x.rows, x.width, x, weights=weights, split=x.split)
+    y.heads = x.heads
+    vectors = x.rows if one else x.rows * n
+    t.op(
+        name,
+        "norm",
+        spec.kind,
+        (x,),
+        (y,),
+        weights=weights,
+        of="norm",
+        keeps=lambda tape, read: kept_by_norm(tape, spec, read, vectors, heads, bool(weights) and weights[0].trainable),
+    )
+    return y
+
+
+def kept_by_norm(
+    tape: Tape, spec: Norm, x: Storage, vectors: Size, heads: Size | None = None, trained: bool = True
+) -> Storage:
+    """What a norm of `vectors` vectors, whose elements are x's, keeps. heads: how many have a weight of their own.
+
+    LayerNorm is one kernel: it keeps its input, and mean and deviation of every vector; a weight of several vectors is
+    multiplied behind it, and keeps what it multiplies; one plus the weight is a tensor of its own, kept too. RMSNorm is
+    written out in fp32 (transformers' LlamaRMSNorm): it keeps its input in fp32, every vector's factor, and what the
+    weight multiplies, in the stream's format, or in fp32 where one plus the weight does (Gemma), and then that too.
+    Fused, it keeps its input and the factors.
+    """
+    s = tape.settings
+    with tape.region("norm", x):
+        if s.fused or spec.kind == "layernorm":
+            several = spec.affine and heads is not None
+            y = _kernel(tape, spec, x, vectors, affine=spec.affine and not several, trained=trained)
+            return _weighed(tape, y, trained) if several else y
+        wide = tape.cast(x, "fp32")
+        factor = tape.reads_result(Storage(vectors, "fp32", tape.reads_input(wide).grad, x.split, heads=x.heads))
+        y = tape.times(wide, factor)
+        if not spec.affine:
+            return tape.cast(y, x.dtype)
+        if not spec.unit_offset:
+            return _weighed(tape, tape.cast(y, x.dtype), trained)
+        if y.grad:
+            # One plus the weight is a tensor of its own.
+            width = exact_div(x.elements, vectors)
+            tape.keep(Storage(width if heads is None else width * heads, "fp32", False, "none"), "weight plus one")
+        return tape.cast(_by_weight(tape, y, trained), x.dtype)
+
+
+def _by_weight(tape: Tape, x: Storage, trained: bool) -> Storage:
+    if trained:
+        tape.keep(x, "normed")
+    return Storage(x.elements, x.dtype, x.grad or trained, x.split, heads=x.heads)
+
+
+def _weighed(tape: Tape, x: Storage, trained: bool) -> Storage:
+    """x times the weight, in the wider of their formats."""
+    y = _by_weight(tape, x, trained)
+    return tape.like(y, dtype="fp32") if tape.settings.autocast and y.dtype != "fp32" else y
+
+
+def _kernel(tape: Tape, spec: Norm, x: Storage, vectors: Size, *, affine: bool, trained: bool) -> Storage:
+    s = tape.settings
+    y = tape.cast(x, "fp32") if s.autocast_on_gpu else x
+    trains = affine and trained
+    if y.grad or trains:
+        tape.keep(y, "input")
+        # A GPU's kernel keeps these in fp32 whatever it reads, and the CPU's in the format of the weights.
+        own = "fp32" if s.device == "cuda" or (s.autocast and affine) else y.dtype
+        for role in ("deviation", "mean")[: 2 if spec.kind == "layernorm" else 1]:
+            tape.keep(Storage(vectors, own, False, x.split, heads=x.heads), role)
+        if spec.unit_offset and affine and not s.fused:
+            dtype = "fp32" if s.autocast else y.dtype
+            tape.keep(Storage(exact_div(x.elements, vectors), dtype, False, "none"), "weight plus one")
+    return Storage(y.elements, y.dtype, y.grad or trains, y.split, heads=y.heads)

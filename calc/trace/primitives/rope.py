@@ -1,0 +1,46 @@
+"""Rotary positions (Su et al. 2021, arXiv:2104.09864)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from calc.sizes import Size, ceil_div, floor_div
+from calc.spec import Rope
+from calc.trace.recorder import Recorder
+from calc.trace.tape import Storage, Tape
+from calc.trace.tensor import Tensor
+
+
+def rope(t: Recorder, name: str, spec: Rope, seq: Size, d_head: Size, *tensors: Tensor) -> list[Tensor]:
+    """Each of `tensors`, heads of width d_head, turned by angles of seq positions: one kernel, 0 FLOPs.
+
+    x * cos + turned(x) * sin keeps the angles, once for all layers, and of x nothing, since they are constants.
+    """
+    made = [t.made(x.rows, x.width, x, split=x.split) for x in tensors]
+    for x, y in zip(tensors, made, strict=True):
+        y.heads = x.heads
+    t.op(
+        name,
+        "elementwise",
+        "rope",
+        tensors,
+        tuple(made),
+        keeps=lambda tape, *reads: kept_by_rope(tape, spec, seq, d_head, *reads),
+    )
+    return made
+
+
+def kept_by_rope(tape: Tape, spec: Rope, seq: Size, d_head: Size, *tensors: Storage) -> list[Storage]:
+    """Cosines and sines, as wide as the stream of the first layer."""
+    if any(tensor.grad for tensor in tensors):
+        for name in ("cosines", "sines"):
+            tape.keep_common(f"{name} of {spec!r}", name, seq * _turning(spec, d_head), tape.stream)
+    return [tape.like(tensor) for tensor in tensors]
+
+
+def _turning(spec: Rope, d_head: Size) -> Size:
+    """How many values of a head turn: pairs, of which an odd share has one more."""
+    share = Fraction(str(spec.fraction)).limit_denominator(4096)
+    if spec.proportional or share == 1:
+        return d_head
+    return 2 * ceil_div(floor_div(share.numerator * d_head, share.denominator), 2)

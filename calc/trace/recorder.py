@@ -1,0 +1,146 @@
+"""Records ops in the order they run, in the parts that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from calc.functions import Function
+from calc.op import Component, Keeps, Kind, Op, Part, Weight
+from calc.sizes import Size
+from calc.spec import Adapter
+from calc.trace.tensor import Split, Tensor
+
+Body = list[Part | Op]
+
+
+class Recorder:
+    """What has been recorded so far.
+
+    body: of the part at hand. component: what its weights are reported as, unless an op says otherwise.
+    frozen: whether no weight but an adapter's is trained. adapter: the one of the layers at hand, or None.
+    dead: whether what is recorded passes no gradient at all.
+    """
+
+    __slots__ = ("adapter", "body", "component", "dead", "frozen")
+
+    def __init__(self, *, frozen: bool = False) -> None:
+        self.body: Body = []
+        self.component: Component = "other"
+        self.frozen = frozen
+        self.adapter: Adapter | None = None
+        self.dead = False
+
+    @contextmanager
+    def part(
+        self,
+        name: str,
+        *inputs: Tensor,
+        of: Component | None = None,
+        region: str | None = None,
+        **fields: Any,
+    ) -> Iterator[list[Tensor]]:
+        """What is recorded inside stands in a part of that name; what it yields is the list of what goes out.
+
+        inputs: what comes in. of: the component of weights inside. region, fields: as those of `Part`.
+        """
+        body, component = self.body, self.component
+        outputs: list[Tensor] = []
+        self.body = []
+        if of is not None:
+            self.component = of
+        try:
+            yield outputs
+            made = tuple(self.body)
+        finally:
+            self.body, self.component = body, component
+        self.body.append(Part(name, made, region=region, inputs=inputs, outputs=tuple(outputs), **fields))
+
+    @contextmanager
+    def trained(self) -> Iterator[None]:
+        """What is recorded inside is an adapter's own: it is trained, and not adapted itself."""
+        frozen, adapter = self.frozen, self.adapter
+        self.frozen, self.adapter = False, None
+        yield
+        self.frozen, self.adapter = frozen, adapter
+
+    @contextmanager
+    def without_gradient(self) -> Iterator[None]:
+        """What is recorded inside passes no gradient, and is not adapted."""
+        dead, adapter = self.dead, self.adapter
+        self.dead, self.adapter = True, None
+        yield
+        self.dead, self.adapter = dead, adapter
+
+    def captured(self, run: Callable[[], Tensor]) -> tuple[tuple[Part | Op, ...], Tensor]:
+        """What `run` records, kept apart, and its result."""
+        body, self.body = self.body, []
+        try:
+            result = run()
+            return tuple(self.body), result
+        finally:
+            self.body = body
+
+    def weight(self, key: str, *shape: Size, of: Component | None = None, **fields: Any) -> Weight:
+        """A weight of the op that is recorded next; frozen where only adapters are trained."""
+        fields["trainable"] = fields.get("trainable", True) and not self.frozen
+        return Weight(key, shape, of or self.component, **fields)
+
+    def made(
+        self, rows: Size, width: Size, *sources: Tensor, weights: tuple[Weight, ...] = (), split: Split = "stream"
+    ) -> Tensor:
+        """A new tensor, made of `sources` and `weights`."""
+        grad = not self.dead and (any(x.grad for x in sources) or any(weight.trainable for weight in weights))
+        return Tensor(rows, width, grad, split)
+
+    def op(
+        self,
+        name: str,
+        kind: Kind,
+        function: Function,
+        inputs: tuple[Tensor, ...],
+        outputs: tuple[Tensor, ...],
+        *,
+        weights: tuple[Weight, ...] = (),
+        of: Component | None = None,
+        keeps: Keeps | None = None,
+        backward: Size | None = None,
+        live: bool | None = None,
+        **fields: Any,
+    ) -> Op:
+        """Record one op. fields: as those of `Op`; what of it backward passes follows from its inputs and weights.
+
+        live: whether backward passes it, where that is so of several ops together.
+        """
+        grads = [x.grad for x in inputs]
+        trains = any(weight.trainable for weight in weights)
+        if live is None:
+            live = not self.dead and (any(grads) or trains)
+        for x in inputs:
+            x.storage.readers += 1
+        if kind == "attention" and backward is None and (not live or not all(grads)):
+            backward = sum(grads) * fields.get("flops", 0) if live else 0
+        recorded = Op(
+            name,
+            kind,
+            of or self.component,
+            weights=weights,
+            input_grad=live and bool(grads) and grads[0],
+            backward=backward if live else 0,
+            live=live,
+            function=function,
+            inputs=inputs,
+            outputs=outputs,
+            keeps=keeps,
+            **fields,
+        )
+        self.body.append(recorded)
+        return recorded
+
+    def silent(self, name: str, inputs: tuple[Tensor, ...], output: Tensor, keeps: Keeps) -> Tensor:
+        """Record what autograd keeps of something for which no kernel is counted."""
+        self.body.append(
+            Op(name, "elementwise", "other", inputs=inputs, outputs=(output,), keeps=keeps, silent=True)
+        )
+        return output

@@ -1,0 +1,47 @@
+"""A tensor of a recorded forward pass: how large it is and how ranks divide it. Its identity is the storage's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from calc.sizes import Size
+
+Split = Literal["none", "stream", "tensor", "kv", "vocab"]
+"""What divides a tensor among ranks. `stream`: sequence parallelism, since it is as wide as the residual stream;
+`tensor`, `kv`, `vocab`: tensor parallelism, by heads and columns, by heads of keys, by rows of the token table."""
+
+
+@dataclass(slots=True, eq=False)
+class Tensor:
+    """[rows, width] numbers that an op makes or the model is given.
+
+    grad: whether going back needs its gradient: something that it depends on is trained. split: what divides it among
+    ranks; heads: into how many shares at most where that is `kv`. base: the tensor that this is a view of. readers: how many ops have been recorded that read it.
+    """
+
+    rows: Size
+    width: Size
+    grad: bool = True
+    split: Split = "stream"
+    heads: Size = 1
+    base: Tensor | None = None
+    readers: int = 0
+
+    @property
+    def elements(self) -> Size:
+        return self.rows * self.width
+
+    @property
+    def storage(self) -> Tensor:
+        """The tensor whose memory this is."""
+        return self.base or self
+
+    def view(self, rows: Size, width: Size, split: Split | None = None, heads: Size | None = None) -> Tensor:
+        """Some or all of its numbers, laid out as [rows, width]; nothing is copied."""
+        heads = self.heads if heads is None else heads
+        return Tensor(rows, width, self.grad, split or self.split, heads, self.storage)
+
+    def columns(self, width: Size, split: Split | None = None, heads: Size | None = None) -> Tensor:
+        """The first, or any other, `width` columns: a view."""
+        return self.view(self.rows, width, split, heads)
