@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from calc.blocks.per_layer import LayerInputs
 from calc.sizes import Size, is_array
 from calc.trace.tensor import Tensor
 
@@ -17,7 +18,7 @@ class Around:
     source: Tensor | None = None
     length: Size = 0
     bias: Tensor | None = None
-    inputs: Tensor | None = None
+    inputs: LayerInputs | None = None
     stream: Tensor | None = None
     lent: list[tuple[Size | None, Tensor, Tensor]] = field(default_factory=list)
 

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from calc.blocks.attention import attention
 from calc.blocks.embedding import tokens
 from calc.blocks.mlp import mlp
+from calc.blocks.moe import moe
 from calc.op import Component
-from calc.spec import Attention, Embedding, Mlp, Node
+from calc.spec import Attention, Embedding, Mlp, Moe, Node
 from calc.trace.tensor import Tensor
 
 
@@ -31,6 +32,7 @@ MIXERS: dict[type[Node], Program] = {
 
 CHANNELS: dict[type[Node], Program] = {
     Mlp: Program("mlp", "mlp", lambda t, spec, x, load, around: mlp(t, spec, x)),
+    Moe: Program("moe", "mlp", moe),
 }
 """What acts on each token alone."""
 

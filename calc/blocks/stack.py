@@ -49,7 +49,7 @@ def stack(
     if spec.relative_bias is not None:
         around.bias = t.relative_bias(*spec.relative_bias, load.seq, load.context + load.seq)
     if spec.per_layer is not None:
-        around.inputs = layer_inputs(t, spec, x)
+        around.inputs = layer_inputs(t, spec.per_layer, spec, x)
     if spec.n_streams is not None:
         x = spread(t, spec, x)
     x = _layers(t, spec, x, load, around)

@@ -1,0 +1,177 @@
+"""What surrounds routed experts: their choice, tokens into their order, and what they give back in order."""
+
+from __future__ import annotations
+
+
+from calc.op import Moves
+from calc.sizes import Size
+from calc.spec import Moe, Norm
+from calc.trace.primitives.norm import kept_by_norm
+from calc.trace.recorder import Recorder
+from calc.trace.tape import Storage, Tape
+from calc.trace.tensor import Tensor
+
+INDEX = "int64"
+
+
+def route(t: Recorder, spec: Moe, scores: Tensor, x: Tensor) -> Tensor:
+    """The weights [tokens, top_k] of the experts that each token chooses, from scores of all of them; 0 FLOPs."""
+    chosen = t.made(x.rows, spec.top_k, scores)
+    frozen = ()
+    if spec.frozen_correction:
+        frozen = (t.weight("correction", spec.n_experts, of="router", trainable=False),)
+    t.op(
+        "route",
+        "elementwise",
+        "route",
+        (scores,),
+        (chosen,),
+        weights=frozen,
+        of="router",
+        # Their numbers are written beside the weights.
+        moves=lambda: Moves(scores.elements, 2 * chosen.elements),
+        keeps=lambda tape, logits, read: _kept_by_route(tape, spec, x.rows, logits, read),
+        operands=(scores, x),
+    )
+    return chosen
+
+
+def _kept_by_route(tape: Tape, spec: Moe, tokens: Size, logits: Storage, x: Storage) -> Storage:
+    with tape.at("router"):
+        logits = tape.cast(logits, "fp32")
+        if spec.scoring == "sqrt_softplus":
+            logits = tape.reads_input(logits)
+        scores = tape.reads_result(logits)
+        if scores.grad and spec.scoring == "sparsemixer":
+            _mixed(tape, spec, logits, tokens)
+        elif scores.grad:
+            tape.keep(Storage(tokens * spec.top_k, INDEX, False), "chosen experts")
+        if scores.grad:
+            tape.keep(Storage(spec.n_experts, "fp32", False, "none"), "share of visits of each expert")
+        weights = Storage(tokens * spec.top_k, "fp32", scores.grad)
+        if spec.renormalize:
+            weights = tape.like(tape.times(weights, Storage(tokens, "fp32", scores.grad)))
+        return weights if spec.scaled_router else tape.like(weights, dtype=x.dtype)
+
+
+def _mixed(tape: Tape, spec: Moe, logits: Storage, tokens: Size) -> None:
+    """Two times: which logits are left out, a softmax over the others, and the expert it is read at."""
+    for _ in range(2):
+        tape.keep(Storage(tokens * spec.n_experts, "bool", False), "logits left out")
+        tape.keep(Storage(tokens * spec.n_experts, logits.dtype), "share of each expert")
+        tape.keep(Storage(tokens, INDEX, False), "chosen expert")
+
+
+def router_input(t: Recorder, x: Tensor) -> Tensor:
+    """x through a norm without weights, times a learned vector, as one kernel (Gemma 4's router)."""
+    scale = t.weight("router_scale", x.width, of="router")
+    y = t.made(x.rows, x.width, x, weights=(scale,))
+
+    def keeps(tape: Tape, read: Storage) -> Storage:
+        normed = kept_by_norm(tape, Norm(affine=False), read, x.rows)
+        if scale.trainable:
+            tape.keep(normed, "normed")
+        return Storage(normed.elements, normed.dtype, normed.grad or scale.trainable)
+
+    t.op("router_scale", "elementwise", "rmsnorm", (x,), (y,), weights=(scale,), of="router", keeps=keeps)
+    return y
+
+
+def expert_scale(t: Recorder, spec: Moe, chosen: Tensor, x: Tensor) -> Tensor:
+    """Each chosen weight times a learned number of its expert."""
+    scale = t.weight("expert_scale", spec.n_experts, of="router")
+    y = t.made(chosen.rows, chosen.width, chosen, weights=(scale,))
+
+    def keeps(tape: Tape, weights: Storage, read: Storage) -> Storage:
+        if scale.trainable:
+            # The choice is noted for the scales as well as for the scores: one tensor, which `route` has kept.
+            looked_up = next((s.tensor for s in tape.saved.values() if s.role == "chosen experts"), None)
+            tape.keep(looked_up or Storage(y.elements, INDEX, False), "chosen experts")
+        weights = tape.times(weights, Storage(y.elements, tape.settings.stream, scale.trainable))
+        return tape.like(weights, dtype=read.dtype)
+
+    t.op(
+        "expert_scale",
+        "elementwise",
+        "scale",
+        (chosen,),
+        (y,),
+        weights=(scale,),
+        of="router",
+        keeps=keeps,
+        operands=(chosen, x),
+    )
+    return y
+
+
+def dispatch(t: Recorder, spec: Moe, x: Tensor, weights: Tensor, rows: Size) -> Tensor:
+    """A copy of every token for each visit, in the experts' order: [rows, width], with a capacity in all the room there
+    is; weighed already where a model weighs what experts read."""
+    visits = x.rows * spec.top_k
+    weighs = spec.weigh == "input"
+    y = t.made(rows, x.width, x, *((weights,) if weighs else ()))
+
+    def keeps(tape: Tape, read: Storage, weights: Storage) -> Storage:
+        if read.grad:
+            tape.keep(Storage(visits, INDEX, False), "tokens by expert")
+        made = Storage(visits * x.width, read.dtype, read.grad)
+        if weighs:
+            if weights.grad:
+                tape.keep(Storage(visits, INDEX, False), "order of visits")
+            made = tape.times(made, Storage(visits, weights.dtype, weights.grad))
+        # With room for a number of tokens each expert reads as many rows as it has room for, a copy of its own.
+        return made if spec.capacity_factor is None else Storage(y.elements, made.dtype, made.grad)
+
+    t.op(
+        "dispatch",
+        "elementwise",
+        "dispatch",
+        (x, weights) if weighs else (x,),
+        (y,),
+        of="routed_expert",
+        moves=lambda: Moves(x.elements, visits * x.width),
+        keeps=keeps,
+        operands=(x, weights),
+    )
+    return y
+
+
+def combine(t: Recorder, spec: Moe, made: Tensor, weights: Tensor, tokens: Size) -> Tensor:
+    """What the experts give, back in the tokens' order, weighed and summed up: [tokens, width]."""
+    visits = tokens * spec.top_k
+    weighs = spec.weigh == "result"
+    y = t.made(tokens, made.width, made, weights)
+
+    def keeps(tape: Tape, read: Storage, weights: Storage) -> Storage:
+        if read.grad:
+            tape.keep(Storage(visits, INDEX, False), "places of visits")
+        each = Storage(visits * made.width, read.dtype, read.grad)
+        each = tape.times(each, weights) if weighs else each
+        return Storage(y.elements, each.dtype, each.grad)
+
+    t.op(
+        "combine",
+        "elementwise",
+        "combine",
+        (made, weights),
+        (y,),
+        of="routed_expert",
+        moves=lambda: Moves(visits * made.width, y.elements),
+        keeps=keeps,
+    )
+    return y
+
+
+def shared_scale(t: Recorder, shared: Tensor, gate: Tensor) -> Tensor:
+    """What all tokens' experts give times the sigmoid of one number a token."""
+    y = t.made(shared.rows, shared.width, shared, gate)
+    t.op(
+        "shared_scale",
+        "elementwise",
+        "scale",
+        (shared, gate),
+        (y,),
+        of="shared_expert",
+        keeps=lambda tape, read, g: tape.like(tape.times(read, tape.reads_result(g))),
+    )
+    return y
