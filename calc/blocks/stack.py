@@ -64,8 +64,8 @@ def stack(
 
 def _dropped(t: Trace, spec: Stack, x: Tensor, where: tuple[str, ...]) -> Tensor:
     """x with the dropout that stands outside the layers there, if any."""
-    group = spec.layers[0]
-    return t.dropout("dropout", x) if group.residual_dropout and group.outer_dropout in where else x
+    drops = any(group.residual_dropout and group.outer_dropout in where for group in spec.layers[:1])
+    return t.dropout("dropout", x) if drops else x
 
 
 def _layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) -> Tensor:
@@ -124,22 +124,29 @@ class _Way:
 
 
 def _told_apart(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) -> Tensor:
-    """All layers in the order they run; the last way of each kind holds its weights."""
+    """All layers in the order they run; the last way of each kind holds its weights, and is as many layers as the
+    others leave: a count may be a symbol."""
     groups = {group.name: group for group in spec.layers}
-    ways: dict[str, dict[Live, _Way]] = {name: {} for name in groups}
+    ways: dict[tuple[str, Live], _Way] = {}
     for name in _order(spec):
         group = groups[name]
-        live = x.grad, *_borrowed_live(group, around)
-        if live not in ways[name]:
+        live = name, (x.grad, *_borrowed_live(group, around))
+        if live not in ways:
             lent = len(around.lent)
             body, y = _recorded(t, group, x, load, around)
-            ways[name][live] = _Way(_part(spec, group, x, body, y), y, around.lent[lent:])
-        way = ways[name][live]
+            ways[live] = _Way(_part(spec, group, x, body, y), y, around.lent[lent:])
+        way = ways[live]
         way.times += 1
         around.lent += way.lent
         x = way.result
-    for found in ways.values():
-        t.body += _apart(list(found.values()))
+    left = {group.name: group.count for group in spec.layers}
+    for i, ((name, _), way) in enumerate(ways.items(), start=1):
+        if any(other == name for other, _ in list(ways)[i:]):
+            left[name] = left[name] - way.times
+            number = sum(other == name for other, _ in list(ways)[:i])
+            t.body.append(_apart(way, number))
+        else:
+            t.body.append(replace(way.part, calls=left[name]))
     return x
 
 
@@ -150,15 +157,9 @@ def _borrowed_live(group: LayerGroup, around: Around) -> tuple[bool, ...]:
     return tuple(each.grad for each in around.borrowed(mixer.window))
 
 
-def _apart(ways: list[_Way]) -> Iterator[Part]:
-    """The last holds all weights, and is as many layers as the others leave: a count may be a symbol."""
-    rest = ways[0].part.calls
-    for i, way in enumerate(ways):
-        if i == len(ways) - 1:
-            yield replace(way.part, calls=rest)
-        else:
-            rest = rest - way.times
-            yield replace(echo(way.part), name=f"{way.part.name} (way {i + 1})", calls=way.times, way=i + 1)
+def _apart(way: _Way, number: int) -> Part:
+    """A way of passing layers whose weights stand in another part, the last way of their kind."""
+    return replace(echo(way.part), name=f"{way.part.name} (way {number})", calls=way.times, way=number)
 
 
 def _order(spec: Stack) -> Iterator[str]:

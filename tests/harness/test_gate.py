@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from calc import Load, Shorthand
-from calc.saved.model import kept
-from calc.saved.settings import Settings
+from calc.trace.kept import kept
+from calc.trace.settings import Settings
 from harness.cases.matmul import MatmulCase
 from harness.gating.agent import SAVED_SEQ, saved_bytes
 from harness.gating.decision import decide

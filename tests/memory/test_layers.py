@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 import calc
-from calc.memory.activations import activations, heads_of, kept_on_rank, settings
+from calc.memory.activations import activations, kept_on_rank, settings
 from calc.memory.plan import Plan
 from calc.memory.sharding import held_elements, stages
 from calc.op import Leaf, Weight
 from calc.quantities.memory import memory_ranks, worst
 from calc.quantities.parameters import weights
 from calc.query import Checkpointing, Query
-from calc.saved.model import kept
+from calc.trace.kept import kept
 from calc.spec import Attention, LayerGroup, Lora, Mlp, ModelSpec
 
 SEQ = 64
@@ -27,15 +27,14 @@ def test_casts_are_divided_as_the_weights_are(name: str, tp: int) -> None:
         tp = 5  # of 25 heads
     plan = Plan(tp=tp, ep=1)
     made = kept(spec, Query(seq=SEQ).load(), settings(spec, plan, "none"))
-    ((path, each),) = made.layers.items()
-    heads = heads_of(spec, path, each)
-    casts = sum(kept_on_rank(saved, plan, heads) for saved in each.whole if saved.role == "cast weight")
+    (each,) = made.layers.values()
+    casts = sum(kept_on_rank(saved, plan) for saved in each.whole if saved.role == "cast weight")
 
     def matrix(weight: Weight, leaf: Leaf) -> bool:
         return len(weight.shape) == 2 and any(part.layer for part in leaf.parents)
 
     rows = [(weight, leaf) for _, weight, leaf in weights(spec) if matrix(weight, leaf)]
-    one = sum(held_elements(weight, leaf, spec, plan) * (leaf.copies // spec.n_layers) for weight, leaf in rows)
+    one = sum(held_elements(weight, plan) * (leaf.copies // spec.n_layers) for weight, leaf in rows)
     assert casts == 2 * one
 
 
@@ -64,9 +63,9 @@ def test_keys_are_divided_by_the_heads_of_their_own_layer() -> None:
     spec, load = two_kinds(), Query(seq=SEQ).load()
     made = kept(spec, load, settings(spec, Plan(tp=4), "none"))
     shares = {}
-    for path, each in made.layers.items():
+    for each in made.layers.values():
         keys = next(saved for saved in each.whole if saved.tensor.split == "kv")
-        shares[each.group.name] = keys.tensor.bytes / kept_on_rank(keys, Plan(tp=4), heads_of(spec, path, each))
+        shares[each.group.name] = keys.tensor.bytes / kept_on_rank(keys, Plan(tp=4))
     assert shares == {"narrow": 2, "wide": 4}
 
 

@@ -77,7 +77,7 @@ def test_tensor_parallel_as_transformers_splits(family: str, tp: int) -> None:
 def test_more_ranks_than_heads_of_keys_share_them() -> None:
     """A Llama 3 8B on 16 ranks: 8 heads of keys, a head a rank, twice."""
     spec, plan = LLAMA_3["8B"], Plan(tp=16)
-    held = {leaf.op.name: held_elements(weight, leaf, spec, plan) for _, weight, leaf in weights(spec)}
+    held = {leaf.op.name: held_elements(weight, plan) for _, weight, leaf in weights(spec)}
     assert held["k_proj"] == held["v_proj"] == 128 * 4096
     assert held["q_proj"] == held["o_proj"] == 4096 * 4096 // 16
     assert held["token"] == held["logits"] == 128256 * 4096 // 16
@@ -94,7 +94,7 @@ def test_a_fused_projection_is_its_three_parts() -> None:
 
 def test_an_odd_vocabulary_rounds_up_by_rows() -> None:
     spec, plan = load_model("gpt2"), Plan(tp=4)
-    held = {path: held_elements(weight, leaf, spec, plan) for path, weight, leaf in weights(spec)}
+    held = {path: held_elements(weight, plan) for path, weight, leaf in weights(spec)}
     assert held["embedding.token.weight"] == 12565 * 768
     assert held["embedding.position.weight"] == 1024 * 768
     assert held["layers.{}.mlp.down_proj.bias"] == 768
@@ -105,8 +105,8 @@ def test_latent_attention_divides_what_makes_heads() -> None:
     """DeepSeek-V3's shapes: the compressing matrices whole, those that expand to 128 heads divided."""
     config = transformers.DeepseekV3Config(num_hidden_layers=4, first_k_dense_replace=3, n_routed_experts=8, n_group=1)
     spec = from_config(config.to_dict() | {"architectures": ["DeepseekV3ForCausalLM"], "topk_group": 1})
-    whole = {path: held_elements(weight, leaf, spec, Plan()) for path, weight, leaf in weights(spec)}
-    divided = {path: held_elements(weight, leaf, spec, Plan(tp=8)) for path, weight, leaf in weights(spec)}
+    whole = {path: held_elements(weight, Plan()) for path, weight, leaf in weights(spec)}
+    divided = {path: held_elements(weight, Plan(tp=8)) for path, weight, leaf in weights(spec)}
     kinds = {path.split(".")[-2]: whole[path] // divided[path] for path in whole if ".attention." in path}
     assert {kinds[name] for name in ("q_b_proj", "kv_b_proj", "o_proj")} == {8}
     assert {kinds[name] for name in kinds if name not in ("q_b_proj", "kv_b_proj", "o_proj")} == {1}
@@ -201,7 +201,7 @@ def test_ranks_hold_the_whole_and_no_less_than_a_share(case: tuple[ModelSpec, Pl
     spec, plan = case
     alone = replace(plan, tp=1)
     for _, weight, leaf in weights(spec):
-        part, whole = held_elements(weight, leaf, spec, plan), held_elements(weight, leaf, spec, alone)
+        part, whole = held_elements(weight, plan), held_elements(weight, alone)
         assert plan.tp * part >= whole
         assert part <= whole
     held = rank(spec, plan)
