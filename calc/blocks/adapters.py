@@ -23,10 +23,11 @@ FUSED = "qkv_proj"
 
 def bottleneck(t: Trace, x: Tensor) -> Tensor:
     """A block's result behind its bottleneck: 4 * tokens * d_model * width FLOPs; as it is, where there is none."""
-    if not isinstance(t.adapter, Bottleneck):
+    adapter = t.adapter
+    if not isinstance(adapter, Bottleneck):
         return x
     with t.trained(), t.part("adapter", x, of="adapter") as out:
-        small = t.linear("down", x, t.adapter.width, bias=True, inside=False)
+        small = t.linear("down", x, adapter.width, bias=True, inside=False)
         up = t.linear("up", t.activation("activation", "gelu", small), x.width, bias=True, inside=False)
         out.append(t.add("add", x, up))
     return out[0]
@@ -63,13 +64,14 @@ def prefix(
     )
 
 
-def prompted(t: Trace, x: Tensor, load: Load) -> Tensor:
+def prompted(t: Trace, spec: Stack, x: Tensor, load: Load) -> Tensor:
     """The first vectors with trained ones before them, where there are any."""
-    if not isinstance(t.adapter, Prompt):
+    adapter = getattr(spec, "adapter", None)
+    if not isinstance(adapter, Prompt):
         return x
     with t.trained():
-        table = t.weight("prompt.weight", t.adapter.length, x.width, of="adapter")
-        found = t.parameters("prompt", (table,), t.adapter.length, x.width, of="adapter")
+        table = t.weight("prompt.weight", adapter.length, x.width, of="adapter")
+        found = t.parameters("prompt", (table,), adapter.length, x.width, of="adapter")
     return t.joined(found, x, rows=load.tokens, width=x.width)
 
 

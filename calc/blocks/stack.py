@@ -43,7 +43,7 @@ def stack(
         out.append(x)
     vectors = getattr(spec.embedding, "vectors", 1)
     load = with_prompt(spec, replace(load, seq=length, context=vectors * load.context, vectors=vectors))
-    x = prompted(t, x, load)
+    x = prompted(t, spec, x, load)
     _whole_squares(spec, load)
     around = Around() if source is None else Around(*source)
     if spec.relative_bias is not None:
