@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from calc.blocks.attention import attention
 from calc.blocks.embedding import tokens
+from calc.blocks.latent import latent_attention
 from calc.blocks.mlp import mlp
 from calc.blocks.moe import moe
 from calc.op import Component
-from calc.spec import Attention, Embedding, Mlp, Moe, Node
+from calc.spec import Attention, Embedding, Mla, Mlp, Moe, Node
 from calc.trace.tensor import Tensor
 
 
@@ -27,6 +28,7 @@ class Program(NamedTuple):
 
 MIXERS: dict[type[Node], Program] = {
     Attention: Program("attention", "attention", attention),
+    Mla: Program("attention", "attention", latent_attention),
 }
 """What mixes tokens."""
 
