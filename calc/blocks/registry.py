@@ -10,8 +10,9 @@ from calc.blocks.embedding import tokens
 from calc.blocks.latent import latent_attention
 from calc.blocks.mlp import mlp
 from calc.blocks.moe import moe
+from calc.blocks.state_space import mamba, mamba2
 from calc.op import Component
-from calc.spec import Attention, Embedding, Mla, Mlp, Moe, Node
+from calc.spec import Attention, Embedding, Mamba, Mamba2, Mla, Mlp, Moe, Node
 from calc.trace.tensor import Tensor
 
 
@@ -29,6 +30,8 @@ class Program(NamedTuple):
 MIXERS: dict[type[Node], Program] = {
     Attention: Program("attention", "attention", attention),
     Mla: Program("attention", "attention", latent_attention),
+    Mamba: Program("mamba", "ssm", mamba),
+    Mamba2: Program("mamba2", "ssm", mamba2),
 }
 """What mixes tokens."""
 
