@@ -89,6 +89,8 @@ class Moves:
     weight_grads: of its weights' gradients, where those are not of all that are trainable, once.
     cache_reads: of keys, values and other inputs of earlier tokens, the new ones' not among them; cache_writes: what is
         kept of the new tokens. state_reads, state_writes: of recurrent state, which has a format of its own.
+    again: of `reads`, what ops ahead of it have read already, so that one kernel for all of them does not (values that
+        are the keys).
     """
 
     reads: Size = 0
@@ -99,6 +101,7 @@ class Moves:
     cache_writes: Size = 0
     state_reads: Size = 0
     state_writes: Size = 0
+    again: Size = 0
 
 
 Keeps = Callable[..., Any]
@@ -232,11 +235,16 @@ class Part:
     outputs: tuple[Tensor, ...] = ()
 
 
+Place = Literal["front", "layer", "end"]
+
+
 class Leaf(NamedTuple):
     """An op where it stands in the tree, with the multipliers of all parts above it.
 
     layer: the path of the checkpointed block it belongs to, or None. component: what a part above it says its weights
-    are, or None. parents: the parts above it, outermost first.
+    are, or None. parents: the parts above it, outermost first. place: before, in or behind the layers of the main
+    stack; all of a tower stands before them, but in layers of its own. group: the name of its group of layers, or None.
+    tower: the name of its tower, or None. expert: whether it is one of several that ranks share out.
     """
 
     path: str
@@ -247,6 +255,10 @@ class Leaf(NamedTuple):
     layer: str | None
     component: Component | None
     parents: tuple[Part, ...]
+    place: Place = "front"
+    group: str | None = None
+    tower: str | None = None
+    expert: bool = False
 
 
 def leaves(part: Part) -> Iterator[Leaf]:
@@ -259,16 +271,29 @@ def _leaves(part: Part, above: Leaf) -> Iterator[Leaf]:
     copies = _times(above.copies, part.copies)
     active = _times(above.active, part.copies if part.active is None else part.active)
     layer = above.path if part.layer else above.layer
-    component = part.component or above.component
-    parents = (*above.parents, part)
+    place: Place = "layer" if part.layer else above.place
+    inside = Leaf(
+        above.path,
+        above.op,
+        calls,
+        copies,
+        active,
+        layer,
+        part.component or above.component,
+        (*above.parents, part),
+        place,
+        part.group or above.group,
+        part.name if part.tower else above.tower,
+        part.expert or above.expert,
+    )
     for child in part.body:
         path = f"{above.path}.{child.name}" if above.path else child.name
-        if isinstance(child, Op):
-            if child.silent:
-                continue
-            yield Leaf(path, child, calls, copies, active, layer, component, parents)
-        else:
-            yield from _leaves(child, Leaf(path, above.op, calls, copies, active, layer, component, parents))
+        if not isinstance(child, Op):
+            yield from _leaves(child, inside._replace(path=path))
+            if child.layer and not part.tower:
+                inside = inside._replace(place="end")
+        elif not child.silent:
+            yield inside._replace(path=path, op=child)
 
 
 def _times(a: Size, b: Size) -> Size:

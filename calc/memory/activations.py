@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calc.blocks.attention import head_sizes
 from calc.errors import Refused
 from calc.load import Load
 from calc.memory import megatron
 from calc.memory.plan import Plan
 from calc.memory.precision import recipe
-from calc.memory.sharding import Stage, cast_on_rank
+from calc.memory.sharding import Stage
 from calc.quantities.flops import plain_products
 from calc.query import Checkpointing
 from calc.trace.kept import WAY, Kept, LayerKept, kept
 from calc.trace.settings import Settings
 from calc.trace.tape import Saved, Storage
 from calc.sizes import Size, at_least, ceil_div, largest, minimum
-from calc.spec import Attention, Lora, ModelSpec
+from calc.spec import Lora, ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,32 +76,27 @@ def activations(
         return [megatron.activations(spec, load, plan, checkpointing, stage) for stage in found]
     _check(spec, plan, checkpointing)
     made = kept(spec, load, settings(spec, plan, checkpointing))
-    heads = {path: heads_of(spec, path, each) for path, each in made.layers.items()}
-    return [_on_stage(made, plan, checkpointing, stage, heads) for stage in found]
+    return [_on_stage(made, plan, checkpointing, stage) for stage in found]
 
 
-def _on_stage(
-    made: Kept, plan: Plan, checkpointing: Checkpointing, stage: Stage, heads: Mapping[str, Heads]
-) -> Activations:
+def _on_stage(made: Kept, plan: Plan, checkpointing: Checkpointing, stage: Stage) -> Activations:
     """What one stage keeps of what the whole model does."""
     layers: Size = 0
-    here: list[tuple[LayerKept, Heads]] = []
+    here: list[LayerKept] = []
     for path, each in made.layers.items():
-        if each.first:
-            continue
-        own = heads[path]
-        first = made.layers.get(path + WAY)
-        n = stage.layers.get(path, each.count if first is None else each.count + 1)
+        name = path.partition(WAY)[0]
+        ways = [other for other in made.layers if other.partition(WAY)[0] == name]
+        n = each.count
+        if name in stage.layers and len(ways) == 1:
+            n = stage.layers[name]
+        elif name in stage.layers:
+            n = _of_way(each, stage.layers[name], stage.first, sum(made.layers[way].count for way in ways[:-1]))
         if isinstance(n, int) and n == 0:
             continue
-        here.append((each, own))
-        layers = layers + _of_layers(each, n, plan, own, checkpointing)
-        if first is not None and stage.first:
-            here.append((first, own))
-            less = _of_layers(each, 1, plan, own, checkpointing)
-            layers = layers + _of_layers(first, 1, plan, own, checkpointing) - less
-    again = largest(_again(each, plan, own, checkpointing) for each, own in here)
-    widest = largest(kept_on_rank(saved, plan, own) for each, own in here for saved in each.whole)
+        here.append(each)
+        layers = layers + _of_layers(each, n, plan, checkpointing)
+    again = largest(_again(each, plan, checkpointing) for each in here)
+    widest = largest(kept_on_rank(saved, plan) for each in here for saved in each.whole)
     layers = ceil_div(layers, stage.chunks)
     outside = _sum(made.common, plan)
     if stage.first:
@@ -114,31 +108,15 @@ def _on_stage(
     return Activations(layers * stage.held, outside, logits, again, widest, scratch, freed)
 
 
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """(heads, heads of keys, width of a query, width of a value) of a layer's mixer and of its cross-attention."""
-
-    mixer: tuple[Size, Size, Size, Size] = (1, 1, 1, 1)
-    cross: tuple[Size, Size, Size, Size] = (1, 1, 1, 1)
-
-    def of(self, op: str) -> tuple[Size, Size, Size, Size]:
-        """Those of the block that `op` stands in."""
-        return self.cross if ".cross." in op else self.mixer
+def _of_way(each: LayerKept, layers: Size, first: bool, early: Size) -> Size:
+    """How many of a stage's `layers` of a kind are passed as this one. early: those at the model's start whose input
+    needs less of a gradient than that of the others, all of them on the first stage."""
+    if each.early:
+        return each.count if first else 0
+    return layers - early if first else layers
 
 
-NO_HEADS = Heads()
-"""Outside layers nothing is divided by heads."""
-
-
-def heads_of(spec: ModelSpec, path: str, each: LayerKept) -> Heads:
-    """Heads of the attention of a layer of the kind that is kept under `path`."""
-    stack = next((tower for tower in spec.towers if path.startswith(f"{tower.name}.")), spec)
-    group = each.group
-    mixer = head_sizes(group.mixer, stack.d_model) if isinstance(group.mixer, Attention) else Heads().mixer
-    return Heads(mixer) if group.cross is None else Heads(mixer, head_sizes(group.cross, stack.d_model))
-
-
-def on_rank(tensor: Storage, plan: Plan, kv_heads: Size = 1) -> Size:
+def on_rank(tensor: Storage, plan: Plan) -> Size:
     """Bytes of a tensor on one of the tensor- and context-parallel ranks."""
     ranks: Size = plan.cp
     if isinstance(plan.tp, int) and plan.tp == 1:
@@ -146,27 +124,24 @@ def on_rank(tensor: Storage, plan: Plan, kv_heads: Size = 1) -> Size:
     if tensor.split in ("tensor", "vocab") or (tensor.split == "stream" and plan.divides_sequence):
         ranks = ranks * plan.tp
     elif tensor.split == "kv":
-        ranks = ranks * minimum(plan.tp, kv_heads)
+        ranks = ranks * minimum(plan.tp, tensor.heads)
     return ceil_div(tensor.bytes, ranks)
 
 
-def kept_on_rank(saved: Saved, plan: Plan, heads: Heads = NO_HEADS) -> Size:
+def kept_on_rank(saved: Saved, plan: Plan) -> Size:
     """Bytes of what is kept on one rank.
 
     Autocast's cast of a weight is as large on every context-parallel rank, and else divided as the weight is. What an
     adapter leaves in another format than fp32 is not cast.
     """
-    own = heads.of(saved.op)
     if saved.role != "cast weight":
-        return on_rank(saved.tensor, plan, own[1])
-    if plan.frozen not in (None, "fp32"):
+        return on_rank(saved.tensor, plan)
+    weight, size = saved.tensor.weight, saved.tensor.bytes
+    if plan.frozen not in (None, "fp32") and not (weight is not None and weight.trainable):
         return 0
-    size = saved.tensor.bytes
-    if ".experts." in saved.op:
-        size = ceil_div(size, plan.ep)
-    if isinstance(plan.tp, int) and plan.tp == 1:
-        return size
-    return cast_on_rank(saved.op, size, saved.tensor.split == "vocab", own, plan.tp)
+    if weight is not None and weight.shard is not None and not (isinstance(plan.tp, int) and plan.tp == 1):
+        size = weight.shard.part(size, weight.shape, plan.tp)
+    return ceil_div(size, plan.ep) if saved.tensor.expert else size
 
 
 def _check(spec: ModelSpec, plan: Plan, checkpointing: Checkpointing) -> None:
@@ -176,28 +151,28 @@ def _check(spec: ModelSpec, plan: Plan, checkpointing: Checkpointing) -> None:
             raise Refused("tp", "1 under selective-op, of which it is not written down which sums it keeps", plan.tp)
 
 
-def _of_layers(each: LayerKept, n: Size, plan: Plan, heads: Heads, checkpointing: Checkpointing) -> Size:
+def _of_layers(each: LayerKept, n: Size, plan: Plan, checkpointing: Checkpointing) -> Size:
     """What `n` layers keep."""
     if checkpointing in ("full", "full-early-stop"):
         checkpointed = on_rank(each.input, plan)
     elif checkpointing == "selective-op":
-        checkpointed = on_rank(each.input, plan) + _sum(each.results, plan, heads)
+        checkpointed = on_rank(each.input, plan) + _sum(each.results, plan)
     else:
-        return n * _sum(each.kept, plan, heads)
+        return n * _sum(each.kept, plan)
     if isinstance(plan.checkpoint_every, int) and plan.checkpoint_every == 1:
         return n * checkpointed
     times = ceil_div(n, plan.checkpoint_every)
-    return times * checkpointed + (n - times) * _sum(each.kept, plan, heads)
+    return times * checkpointed + (n - times) * _sum(each.kept, plan)
 
 
-def _again(each: LayerKept, plan: Plan, heads: Heads, checkpointing: Checkpointing) -> Size:
+def _again(each: LayerKept, plan: Plan, checkpointing: Checkpointing) -> Size:
     """What backward of one layer makes anew."""
     if checkpointing in ("none", "selective"):
-        return 0 if each.kept is each.whole else _sum(each.whole, plan, heads) - _sum(each.kept, plan, heads)
+        return 0 if each.kept is each.whole else _sum(each.whole, plan) - _sum(each.kept, plan)
     there = {each.input}
     if checkpointing == "selective-op":
         there |= {saved.tensor for saved in each.results}
-    return _sum(tuple(saved for saved in each.whole if saved.tensor not in there), plan, heads)
+    return _sum(tuple(saved for saved in each.whole if saved.tensor not in there), plan)
 
 
 def _of_loss(made: Kept, plan: Plan) -> tuple[Size, Size]:
@@ -218,8 +193,8 @@ def _of_loss(made: Kept, plan: Plan) -> tuple[Size, Size]:
     return copies * on_rank(log_probabilities, plan), freed
 
 
-def _sum(tensors: tuple[Saved, ...], plan: Plan, heads: Heads = NO_HEADS) -> Size:
+def _sum(tensors: tuple[Saved, ...], plan: Plan) -> Size:
     total: Size = 0
     for saved in tensors:
-        total = total + kept_on_rank(saved, plan, heads)
+        total = total + kept_on_rank(saved, plan)
     return total

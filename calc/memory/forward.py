@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from calc.blocks import MIXERS
+from calc.blocks.registry import MIXERS
+from calc.blocks.around import Around
 from calc.blocks.attention import head_sizes
 from calc.blocks.moe import slots
 from calc.errors import Refused
 from calc.load import Load
 from calc.memory.plan import Plan
 from calc.op import Op
+from calc.trace.tensor import Tensor
+from calc.trace.trace import Trace
 from calc.sizes import Size, ceil_div, largest, maximum, minimum
 from calc.spec import (
     Attention,
@@ -136,8 +139,9 @@ def _mixer(spec: object, d_model: Size, plan: Plan, run: Pass) -> Iterator[Size]
 def _recurrent(spec: LinearAttention | DeltaNet | GatedConvolution | Mamba | Mamba2, d_model: Size, run: Pass) -> Size:
     """Elements: results of all matrix products and convolutions, and what the last one reads; kernels for the
     recurrence keep the rest on the chip."""
-    part = MIXERS[type(spec)](spec, d_model, Load())
-    shapes = [op.weights[0].shape for op in part.body if isinstance(op, Op) and op.kind == "linear"]
+    t = Trace()
+    MIXERS[type(spec)].run(t, spec, Tensor(1, d_model), Load(), Around())
+    shapes = [op.weights[0].shape for op in t.body if isinstance(op, Op) and op.kind == "linear"]
     return run.tokens * (sum(shape[0] for shape in shapes) + shapes[-1][1])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from calc.memory.activations import heads_of, kept_on_rank, settings
+from calc.memory.activations import kept_on_rank, settings
 from calc.memory.plan import Plan
 from calc.query import Checkpointing, Query
 from calc.trace.kept import LayerKept, kept
@@ -35,10 +35,9 @@ def keepers(spec: ModelSpec, query: Query) -> list[Keeper]:
         return []
     found: dict[tuple[int, str], tuple[tuple[str, ...], int]] = {}
     for path, each in kept(spec, query.load(), settings(spec, plan, query.checkpointing)).layers.items():
-        heads = heads_of(spec, path, each)
         for layers, tensors in _layers(path, each, plan, query.checkpointing):
             for saved in tensors:
-                own = kept_on_rank(saved, plan, heads)
+                own = kept_on_rank(saved, plan)
                 if own and layers:
                     names, size = found.get((layers, saved.op), ((), 0))
                     found[layers, saved.op] = (*names, f"{saved.role} ({saved.tensor.dtype})"), size + own

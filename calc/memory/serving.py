@@ -144,8 +144,8 @@ def _weights_of(spec: ModelSpec, plan: Plan, stage: Stage) -> Share:
 
     def share(path: str, weight: Weight, leaf: Leaf) -> tuple[Size, Size | None]:
         copies = on_stage(path, leaf, spec, stage)[0]
-        if any(part.name.startswith("experts") for part in leaf.parents):
+        if leaf.expert:
             copies = ceil_div(copies, plan.ep)
-        return copies, None if alone else held_elements(weight, leaf, spec, plan)
+        return copies, None if alone else held_elements(weight, plan)
 
     return share

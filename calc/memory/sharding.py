@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from calc.blocks.attention import head_sizes
 from calc.errors import Refused
 from calc.memory.plan import Plan
-from calc.op import Leaf, Weight
-from calc.sizes import Size, ceil_div, exact_div, minimum
-from calc.spec import LayerGroup, ModelSpec, Stack
-
-COLUMNS = {"q_proj", "q_b_proj", "kv_b_proj", "gate_proj", "up_proj", "gate_up_proj"}
-"""Matrices whose rows [out, in] tensor parallelism divides, with their biases."""
-KEYS = {"k_proj", "v_proj"}
-"""The same for heads of keys and values."""
-ROWS = {"o_proj", "down_proj"}
-"""Matrices whose columns it divides; every rank has the whole bias."""
-
+from calc.op import Weight
+from calc.sizes import Size, ceil_div, minimum
+from calc.spec import ModelSpec
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -101,85 +92,13 @@ def _held(plan: Plan, rank: Size) -> Size:
     return held if plan.micro_batches is None else minimum(held, plan.micro_batches * plan.interleave)
 
 
-def held_elements(weight: Weight, leaf: Leaf, spec: ModelSpec, plan: Plan) -> Size:
+def held_elements(weight: Weight, plan: Plan) -> Size:
     """Elements of one copy of `weight` that a tensor-parallel rank holds, the rank with the most where they differ.
 
     As Megatron-LM splits them (Shoeybi et al. 2019, arXiv:1909.08053, section 3): a block's first matrices by rows of
     [out, in], its last by columns, the token table and the head by rows of the vocabulary. Norms, routers, positions
     and the biases of last matrices stand whole on every rank. Heads of keys are shared by ranks where tp exceeds them.
     """
-    if isinstance(plan.tp, int) and plan.tp == 1:
+    if weight.shard is None or (isinstance(plan.tp, int) and plan.tp == 1):
         return weight.elements
-    kind = _kind(weight, leaf)
-    if kind == "whole" or (kind == "rows" and len(weight.shape) == 1):
-        return weight.elements
-    rows, *columns = weight.shape
-    inner = columns[0] if columns else 1
-    if kind == "rows":
-        return rows * ceil_div(inner, plan.tp)
-    if kind == "columns":
-        return inner * ceil_div(rows, plan.tp)
-    _, kv_heads, d_head, d_value = _head_sizes(leaf, spec)
-    shares = minimum(plan.tp, kv_heads)
-    if kind == "keys":
-        return inner * ceil_div(rows, shares)
-    keys = kv_heads * (d_head + d_value)
-    return inner * (ceil_div(rows - keys, plan.tp) + ceil_div(keys, shares))
-
-
-def _kind(weight: Weight, leaf: Leaf) -> str:
-    """How tensor parallelism divides a weight: `columns`, `rows`, `keys`, `both` (a fused projection), or `whole`."""
-    name = leaf.op.name
-    if leaf.path in ("embedding.token", "lm_head.logits"):
-        return "columns"
-    if name == "softmax" and weight.component == "attention":
-        return "columns"  # sinks, a number a head
-    if ".indexer." in leaf.path:
-        return "whole"  # every rank chooses for all heads (vllm/model_executor/models/deepseek_v2.py, Indexer)
-    if weight.component in ("norm", "router", "positional", "adapter", "embedding", "other", "lm_head"):
-        return "whole"
-    if name == "qkv_proj":
-        return "both"
-    if name in KEYS:
-        return "keys"
-    if name in ROWS:
-        return "rows"
-    return "columns" if name in COLUMNS else "whole"
-
-
-def cast_on_rank(op: str, size: Size, vocabulary: bool, heads: tuple[Size, Size, Size, Size], tp: Size) -> Size:
-    """Bytes on one tensor-parallel rank of a matrix of `size` bytes that `op` casts, divided as the matrix is.
-
-    heads: as `calc.blocks.attention.head_sizes` of the attention that it belongs to.
-    """
-    name = op.rpartition(".")[2]
-    if vocabulary:
-        return ceil_div(size, tp)
-    if ".indexer." in op or name not in COLUMNS | ROWS | KEYS | {"qkv_proj"}:
-        return size
-    if name in COLUMNS | ROWS:
-        return ceil_div(size, tp)
-    n_heads, kv_heads, d_head, d_value = heads
-    shares = minimum(tp, kv_heads)
-    if name in KEYS:
-        return ceil_div(size, shares)
-    keys = kv_heads * (d_head + d_value)
-    column = exact_div(size, n_heads * d_head + keys)
-    return column * (ceil_div(n_heads * d_head, tp) + ceil_div(keys, shares))
-
-
-def _place(leaf: Leaf, spec: ModelSpec) -> tuple[Stack, LayerGroup]:
-    """The stack and the group of layers that a leaf stands in."""
-    tower = leaf.path.partition(".")[0]
-    stack = next((each for each in spec.towers if each.name == tower), spec)
-    name = next(part.name for part in leaf.parents if part.layer)
-    for group in stack.layers:
-        if len(stack.layers) == 1 or f"{{{group.name}}}" in name:
-            return stack, group
-    raise ArithmeticError(f"{leaf.path} is in no layer")
-
-
-def _head_sizes(leaf: Leaf, spec: ModelSpec) -> tuple[Size, Size, Size, Size]:
-    stack, group = _place(leaf, spec)
-    node = group.cross if ".cross_attention." in leaf.path else group.mixer
-    return head_sizes(node, stack.d_model)  # type: ignore[arg-type]
+    return weight.shard.elements(weight.shape, plan.tp)

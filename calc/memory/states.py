@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
-
 from calc.dtypes import Quantized, byte_count, dtype, weight_dtype
 from calc.memory.plan import Plan
 from calc.memory.precision import Optimizer, Recipe, optimizer, recipe
 from calc.memory.sharding import Stage, held_elements
-from calc.op import Leaf, Weight
+from calc.op import Leaf, Place, Weight
 from calc.quantities.parameters import Row, weights
 from calc.quantities.weights import quantizes
 from calc.sizes import Size, at_least, ceil_div, exact_div, largest, maximum
 from calc.spec import ModelSpec
-
-Place = Literal["front", "layer", "end"]
-
 
 @dataclass(frozen=True, slots=True)
 class States:
@@ -90,7 +85,7 @@ def states(spec: ModelSpec, plan: Plan, found: Sequence[Stage], frozen: str | No
     frozen: the number format of weights that are not trained, None for the recipe's.
     Errors: Refused for an unknown format.
     """
-    rows = [(row, held_elements(row[1], row[2], spec, plan)) for row in weights(spec)]
+    rows = [(row, held_elements(row[1], plan)) for row in weights(spec)]
     return [_on_rank(spec, plan, stage, rows, frozen) for stage in found]
 
 
@@ -99,17 +94,16 @@ def _on_rank(spec: ModelSpec, plan: Plan, stage: Stage, rows: Iterable[tuple[Row
     how, steps = recipe(plan.recipe), optimizer(plan.optimizer)
     dense, experts, units = _Held(), _Held(), _Units()
     for (path, weight, leaf), one in rows:
-        expert = any(part.name.startswith("experts") for part in leaf.parents)
-        held = experts if expert else dense
+        held = experts if leaf.expert else dense
         copies, place, group, per_layer = on_stage(path, leaf, spec, stage)
-        share = ceil_div(copies, plan.ep) if expert else copies
+        share = ceil_div(copies, plan.ep) if leaf.expert else copies
         held.elements = held.elements + share * one
         if weight.trainable:
             held.trained = held.trained + share * one
         else:
             held.frozen = held.frozen + share * _frozen_bytes(weight, leaf, one, frozen or how.weights)
         if place == "layer" or copies:
-            in_unit = ceil_div(per_layer, plan.ep) if expert else per_layer
+            in_unit = ceil_div(per_layer, plan.ep) if leaf.expert else per_layer
             units.add(place, group, in_unit * one, weight.trainable)
     return _divided(plan, how, steps, dense, experts, units)
 
@@ -158,17 +152,16 @@ def on_stage(path: str, leaf: Leaf, spec: ModelSpec, stage: Stage) -> tuple[Size
 
     A tied head reads the token table, so a last stage that is not the first holds a copy of that.
     """
-    part = next((part for part in leaf.parents if part.layer), None)
-    tower = next((each.name for each in spec.towers if path.startswith(f"{each.name}.")), None)
-    if part is None:
+    if leaf.place != "layer":
         tied = path == "embedding.token.weight" and spec.head is not None and spec.head.tied
-        front = tower is not None or path.startswith(("embedding", "per_layer", "relative_bias"))
+        front = leaf.place == "front"
         here = (stage.first if front else stage.last) or (tied and stage.last)
         return leaf.copies if here else 0, "end" if tied or not front else "front", "", leaf.copies
+    part = next(part for part in leaf.parents if part.layer)
     per_layer = exact_div(leaf.copies, part.copies)
-    if tower is not None:
-        return leaf.copies, "layer", f"{tower}.{part.name}", per_layer
-    group = next(each for each in spec.layers if len(spec.layers) == 1 or f"{{{each.name}}}" in part.name)
+    if leaf.tower is not None:
+        return leaf.copies, "layer", f"{leaf.tower}.{part.name}", per_layer
+    group = next(each for each in spec.layers if each.name == leaf.group)
     if group.shared:
         return leaf.copies, "layer", group.name, per_layer
     return per_layer * stage.layers[group.name], "layer", group.name, per_layer

@@ -13,11 +13,6 @@ from calc.predict.kernel import Kernel, pass_bytes, width_of
 from calc.predict.setting import Setting
 from calc.spec import ModelSpec
 
-SHARED_INPUT = ("k_proj", "v_proj", "up_proj")
-"""Products that read what one before them in their block reads too, so that going back sums their gradients."""
-SPLIT = ("qkv_proj", "gate_up_proj")
-"""Products whose result is cut into pieces, whose gradients going back puts together again."""
-HEADS = ("q_proj", "k_proj", "v_proj")
 LOSS = {2: ((3, 14), (4, 22)), 4: ((2, 8), (3, 16))}
 """Width of logits -> (kernels, bytes a logit) of cross-entropy in PyTorch, forward and back: a copy in fp32 where they
 are narrower, log-probabilities, and what is picked of them; back zeros, the logits' gradient, and a copy."""
@@ -25,17 +20,15 @@ are narrower, log-probabilities, and what is picked of them; back zeros, the log
 
 def around(kernels: Iterable[Kernel], spec: ModelSpec, setting: Setting) -> Iterator[Kernel]:
     """`kernels` of the ops of one pass, and between them what PyTorch runs because of how they are joined."""
-    gates = {kernel.path.rpartition(".")[0] for kernel in kernels if kernel.path.endswith(".gate_proj")}
     for kernel in kernels:
         yield kernel
-        name = kernel.path.rpartition(".")[2]
         if kernel.direction == "backward" and kernel.use == "dgrad" and _weighed(kernel):
-            yield from _joined(kernel, name, gates, setting)
+            yield from _joined(kernel, setting)
         if kernel.function == "values" and kernel.direction != "backward" and setting.new > 1:
             yield _turned(kernel)
         if setting.formats.casts and _weighed(kernel) and kernel.use != "dgrad":
             yield _cast(kernel, setting)
-        if setting.training and kernel.path == "lm_head.logits" and kernel.use == "forward" and _weighed(kernel):
+        if setting.training and kernel.logits and kernel.use == "forward" and kernel.direction == "forward":
             yield from _loss(kernel, setting)
 
 
@@ -59,16 +52,16 @@ def _plain(kernel: Kernel, function: str, elements: float, dtype: str) -> Kernel
     )
 
 
-def _joined(kernel: Kernel, name: str, gates: set[str], setting: Setting) -> Iterator[Kernel]:
+def _joined(kernel: Kernel, setting: Setting) -> Iterator[Kernel]:
     """Behind the gradient of a product's input, g [m, k] x W [k, n]."""
     shape, inner = kernel.shape, setting.formats.compute
     inner = inner if width_of(inner) >= 2 else setting.formats.stream
     assert isinstance(shape, Matmul)
-    if name in SHARED_INPUT and (name != "up_proj" or kernel.path.rpartition(".")[0] in gates):
+    if kernel.again:
         yield _plain(kernel, "accumulate", shape.m * shape.n, inner)
-    if name in SPLIT:
+    if kernel.cut:
         yield _plain(kernel, "copy", shape.m * shape.k, inner)
-    if name in HEADS and setting.execution == "eager":
+    if kernel.heads and setting.execution == "eager":
         yield _plain(kernel, "transpose", shape.m * shape.k, inner)
 
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from calc.errors import Refused
 from calc.functions import Attend, Matmul
-from calc.memory.sharding import ROWS, Stage
+from calc.memory.sharding import Stage
 from calc.memory.states import states
 from calc.op import Leaf
 from calc.predict.kernel import Collective, Kernel, Send, width_of
@@ -17,6 +17,7 @@ from calc.predict.setting import Setting
 from calc.predict.share import share_of
 from calc.quantities.parameters import parameters
 from calc.spec import ModelSpec, Moe
+from calc.trace.shard import VOCABULARY
 
 Hidden = Literal["nothing", "forward", "backward"]
 
@@ -59,9 +60,9 @@ def _of_op(leaf: Leaf, spec: ModelSpec, setting: Setting, stage: Stage, times: i
     calls = float(leaf.calls) * share_of(leaf, spec, plan, stage, setting.batch).calls
     if not calls:
         return
-    inside = any(part.name.startswith("experts") for part in leaf.parents)
-    by_rows = op.name in ROWS and isinstance(op.shape, Matmul) and not inside
-    if plan.tp > 1 and (by_rows or leaf.path in ("embedding.token", "lm_head.logits")):
+    shard = op.weights[0].shard if op.weights and not leaf.expert else None
+    by_rows = shard is not None and shard.axis == 1
+    if plan.tp > 1 and (by_rows or shard is VOCABULARY):
         size = setting.batch * setting.new / plan.cp * spec.d_model * _width(setting)
         both: tuple[Collective, ...] = ("all_gather", "reduce_scatter") if plan.divides_sequence else ("all_reduce",)
         own = times if by_rows else 1

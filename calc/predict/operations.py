@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from calc.build import build
 from calc.eager import eager
@@ -23,6 +24,7 @@ from calc.quantities.traffic import Chain, chains, elements_back, moved, rerun
 from calc.quantities.weights import quantizes
 from calc.query import Query
 from calc.spec import ModelSpec
+from calc.trace.shard import VOCABULARY
 
 WIDE = ("layernorm", "rmsnorm", "batchnorm", "l2norm", "add", "gather", "softmax")
 """Functions that run in the format of the residual stream, which autocast keeps wider than products."""
@@ -65,12 +67,40 @@ def operations(spec: ModelSpec, setting: Setting, stage: Stage | None = None) ->
         yield from laid.backward(chain)
 
 
+class Joint(NamedTuple):
+    """How a product is joined to its neighbours; as the fields of `Kernel`."""
+
+    again: bool
+    cut: bool
+    heads: bool
+    logits: bool
+
+
+def joints(everything: list[Leaf]) -> dict[int, Joint]:
+    """How each product with a weight is joined to others, by what reads what."""
+    pieces = {id(x.base) for leaf in everything for x in leaf.op.inputs if x.base is not None}
+    attending = {id(leaf.parents[-1]) for leaf in everything if leaf.op.function == "scores"}
+    read: set[int] = set()
+    found: dict[int, Joint] = {}
+    for leaf in everything:
+        op = leaf.op
+        if op.kind != "linear" or not op.inputs or not op.weights:
+            continue
+        shard, cut = op.weights[0].shard, id(op.outputs[0]) in pieces
+        heads = shard is not None and shard.axis == 0 and id(leaf.parents[-1]) in attending
+        logits = shard is VOCABULARY and leaf.place == "end"
+        found[id(leaf)] = Joint(id(op.inputs[0]) in read, cut, heads and not cut, logits)
+        read.add(id(op.inputs[0]))
+    return found
+
+
 class _Laid:
     """The ops of one question and what a rank runs of each."""
 
     def __init__(self, spec: ModelSpec, setting: Setting, stage: Stage | None, everything: list[Leaf]) -> None:
         self.setting, self.formats = setting, setting.formats
         self.shares = {id(leaf): share_of(leaf, spec, setting.plan, stage, setting.batch) for leaf in everything}
+        self.joints = joints(everything)
 
     def chains(self, some: list[Leaf]) -> list[Chain]:
         """The ops that run as one kernel each, of those that this rank runs."""
@@ -140,6 +170,7 @@ class _Laid:
         if isinstance(shape, Matmul):
             biased = shape.weighed and len(chain[0].op.weights) > 1
             known: dict[str, object] = {"shape": replace(shape, m=shape.m * few), "biased": biased}
+            known |= self.joints[id(chain[0])]._asdict() if shape.weighed else {}
             return known | ({"dtype": self.formats.compute} if shape.weighed else {})
         if isinstance(shape, Attend):
             return {"shape": shape, "use": "forward" if len(chain) > 1 else "batched"}

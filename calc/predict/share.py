@@ -6,14 +6,9 @@ from dataclasses import dataclass, replace
 
 from calc.functions import Attend, Matmul
 from calc.memory.plan import Plan
-from calc.memory.sharding import ROWS, Stage, held_elements
+from calc.memory.sharding import Stage, held_elements
 from calc.op import Leaf
 from calc.spec import ModelSpec
-
-STREAM = ("add", "layernorm", "rmsnorm", "batchnorm", "gather", "pool")
-"""Functions of what lies between blocks, which tensor parallelism divides along the sequence, if at all."""
-BLOCKS = ("attention", "cross_attention", "mlp", "moe", "experts.{}", "shared_expert", "macaron")
-
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -37,20 +32,24 @@ def share_of(leaf: Leaf, spec: ModelSpec, plan: Plan, stage: Stage | None, batch
     if isinstance(shape, Attend):
         return _attention(shape, plan, calls, batch)
     if isinstance(shape, Matmul):
-        return _product(leaf, shape, spec, plan, calls)
-    inner = leaf.op.function not in STREAM or any(part.name in BLOCKS for part in leaf.parents)
-    if inner or plan.divides_sequence:
+        return _product(leaf, shape, plan, calls)
+    if leaf.op.outputs[0].split in ("tensor", "kv", "vocab") or (_between_blocks(leaf) and plan.divides_sequence):
         rows = rows / plan.tp
     return Share(rows, rows, rows, 1.0, calls, None)
 
 
-def _product(leaf: Leaf, shape: Matmul, spec: ModelSpec, plan: Plan, calls: float) -> Share:
+def _between_blocks(leaf: Leaf) -> bool:
+    """Whether an op stands between blocks, where tensor-parallel ranks may divide the sequence among them."""
+    return not any(part.region is not None for part in leaf.parents)
+
+
+def _product(leaf: Leaf, shape: Matmul, plan: Plan, calls: float) -> Share:
     """A matrix divided by columns (all read, a part written), or by rows (a part read, all written)."""
     weight = leaf.op.weights[0] if leaf.op.weights else None
-    part = 1.0 if weight is None else held_elements(weight, leaf, spec, plan) / weight.elements
-    by_rows = leaf.op.name in ROWS
+    part = 1.0 if weight is None else held_elements(weight, plan) / weight.elements
+    by_rows = weight is not None and weight.shard is not None and weight.shard.axis == 1
     m, groups, experts = shape.m / plan.cp, shape.groups, 1.0
-    if plan.ep > 1 and any(one.name.startswith("experts") for one in leaf.parents):
+    if plan.ep > 1 and leaf.expert:
         # Tokens of all ranks meet at the experts' owners: as many visits as before, of fewer experts.
         experts = 1 / plan.ep
         m, groups = m / experts, max(groups * experts, 1)
@@ -76,9 +75,7 @@ def _attention(shape: Attend, plan: Plan, calls: float, batch: int) -> Share:
 
 def _calls(leaf: Leaf, spec: ModelSpec, stage: Stage) -> float:
     """How much of an op's calls a pipeline stage makes."""
-    part = next((part for part in leaf.parents if part.layer), None)
-    if part is not None:
-        group = next(each for each in spec.layers if len(spec.layers) == 1 or f"{{{each.name}}}" in part.name)
-        return stage.layers[group.name] / group.count
-    front = leaf.path.startswith(("embedding", "per_layer", "relative_bias"))
-    return float(stage.first if front else stage.last)
+    if leaf.place != "layer" or leaf.group is None:
+        return float(stage.first if leaf.place == "front" else stage.last)
+    group = next(each for each in spec.layers if each.name == leaf.group)
+    return stage.layers[group.name] / group.count

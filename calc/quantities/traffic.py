@@ -129,14 +129,12 @@ def moved(chain: Chain) -> tuple[Size, Size]:
 
 
 def on_chip(chain: Chain, i: int) -> Size:
-    """Of what the i-th op of a kernel reads, the elements that ops ahead of it have made; in attention's core also what
-    its scores have read (values that are the keys)."""
+    """Of what the i-th op of a kernel reads, the elements that ops ahead of it have made or have read already."""
     if i == 0:
         return 0
     there = {id(x.storage) for leaf in chain[:i] for x in leaf.op.outputs}
-    if chain[0].op.function == "scores":
-        there |= {id(x.storage) for x in chain[0].op.inputs}
-    return sum((x.elements for x in chain[i].op.inputs if id(x.storage) in there), start=0)
+    made = sum((x.elements for x in chain[i].op.inputs if id(x.storage) in there), start=0)
+    return made + chain[i].op.moved().again
 
 
 def never_written(chain: Chain, i: int) -> Size:

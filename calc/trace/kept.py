@@ -22,8 +22,8 @@ Tensors = tuple[Saved, ...]
 class LayerKept:
     """Of one layer of a kind, of which there are `count`: what it reads, what it keeps, and what it would keep if
     nothing were computed again (`whole`). results: what it keeps beside its input where checkpointing keeps results by
-    operation; compiled, only those that something later in the layer needs. first: whether others of its kind, of which
-    more needs a gradient, come behind it under the name without `WAY`."""
+    operation; compiled, only those that something later in the layer needs. early: whether it stands at the start of its
+    stack, and others of its kind, of which more needs a gradient, come behind it under the name without `WAY`."""
 
     group: LayerGroup
     count: Size
@@ -31,7 +31,7 @@ class LayerKept:
     kept: Tensors
     whole: Tensors
     results: Tensors
-    first: bool = False
+    early: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -193,8 +193,8 @@ def test_low_rank_updates_of_frozen_weights(name: str, targets: tuple[str, ...],
     """The first layer, whose input needs no gradient, and all others."""
     spec = from_config({"model_type": name, **CONFIGS[name]})
     found = measured(adapt(twin(spec, mode), Lora(rank=2, targets=targets)), mode)
-    how = replace(mode.settings(), lora=dict.fromkeys(targets, 2), frozen=True)
-    written = kept(spec, Load(batch=mode.batch, seq=SEQ), how)
+    adapted = spec.model_copy(update={"adapter": Lora(rank=2, targets=targets)})
+    written = kept(adapted, Load(batch=mode.batch, seq=SEQ), mode.settings())
     first, others = written.layers.values()
     assert {found.within(f"layers.{i}") for i in range(1, spec.n_layers)} == {size(others.kept)}
     assert found.within("layers.0") == size(first.kept) + size(written.common)
@@ -206,8 +206,8 @@ def test_low_rank_updates_of_frozen_weights(name: str, targets: tuple[str, ...],
 def test_low_rank_updates_of_several_kinds_of_layers(name: str, mode: Mode) -> None:
     spec = from_config({"model_type": name, **CONFIGS[name]})
     found = measured(adapt(twin(spec, mode), Lora(rank=2, targets=("q_proj", "v_proj"))), mode)
-    how = replace(mode.settings(), lora={"q_proj": 2, "v_proj": 2}, frozen=True)
-    written = kept(spec, Load(batch=mode.batch, seq=SEQ), how)
+    adapted = spec.model_copy(update={"adapter": Lora(rank=2, targets=("q_proj", "v_proj"))})
+    written = kept(adapted, Load(batch=mode.batch, seq=SEQ), mode.settings())
     assert found.total == sum(count * each.tensor.bytes for count, each in written.everything())
 
 

@@ -133,10 +133,12 @@ def _of_scores(shape: Attend, cached: Size, cache: Cache | None, uncached: Size)
 
 
 def _of_values(shape: Attend, cached: Size, latent: bool) -> Moves:
+    new = shape.groups * (shape.keys - cached) * shape.d_value
     return Moves(
-        matrix(shape) + shape.groups * (shape.keys - cached) * shape.d_value,
+        matrix(shape) + new,
         shape.groups * shape.heads * shape.queries * shape.d_value,
         cache_reads=0 if latent else shape.groups * cached * shape.d_value,
+        again=new if latent else 0,
     )
 
 
