@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from calc.blocks.attention import attention
+from calc.blocks.compressed import compressed_attention
 from calc.blocks.delta_net import delta_net
 from calc.blocks.embedding import tokens
 from calc.blocks.gated_convolution import gated_convolution
@@ -17,6 +18,7 @@ from calc.blocks.state_space import mamba, mamba2
 from calc.op import Component
 from calc.spec import (
     Attention,
+    CompressedAttention,
     DeltaNet,
     Embedding,
     GatedConvolution,
@@ -44,6 +46,7 @@ class Program(NamedTuple):
 
 MIXERS: dict[type[Node], Program] = {
     Attention: Program("attention", "attention", attention),
+    CompressedAttention: Program("attention", "attention", compressed_attention),
     Mla: Program("attention", "attention", latent_attention),
     DeltaNet: Program("delta_net", "ssm", delta_net),
     GatedConvolution: Program("gated_convolution", "ssm", gated_convolution),

@@ -140,7 +140,8 @@ class Recorder:
 
     def silent(self, name: str, inputs: tuple[Tensor, ...], output: Tensor, keeps: Keeps) -> Tensor:
         """Record what autograd keeps of something for which no kernel is counted."""
-        self.body.append(
-            Op(name, "elementwise", "other", inputs=inputs, outputs=(output,), keeps=keeps, silent=True)
-        )
+        if not self.dead:
+            self.body.append(
+                Op(name, "elementwise", "other", inputs=inputs, outputs=(output,), keeps=keeps, silent=True)
+            )
         return output

@@ -31,6 +31,7 @@ def linear(
     inside: bool = True,
     spread: Spread | None = None,
     moves: Callable[[], Moves] | None = None,
+    reached: Size = 1,
 ) -> Tensor:
     """x times a weight [d_out, d_in], 2 * rows * d_in * d_out FLOPs: a multiplication and an addition for each weight
     and row; the bias counts 0.
@@ -39,7 +40,7 @@ def linear(
     the weight. key, bias_key: paths of the matrix and of a bias where they are not `name`'s (a tied head). inside: whether it is one of a
     layer's, which adapters and quantized formats may name. split: what divides the result among ranks, where that does
     not follow from the shard. spread: how experts share the rows, each with a matrix of its own. moves: where some of x
-    stands in a cache.
+    stands in a cache. reached: 0 where nothing reads the result, so that no gradient comes back.
     """
     weights = [t.weight(key or f"{name}.weight", d_out, x.width, of=of, shard=shard)]
     if bias or bias_key:
@@ -58,6 +59,7 @@ def linear(
         of=of,
         flops=2 * x.rows * x.width * d_out,
         rows=x.rows if inside else None,
+        reached=reached,
         shape=Matmul(m, d_out, x.width, groups),
         moves=moves if spread is None else lambda: spread.moves(x, y, weights),
         keeps=lambda tape, read: kept_by_product(tape, read, y, weights[0], spread),
