@@ -14,7 +14,8 @@ from calc.trace.tensor import Tensor
 class Around:
     """source: an encoder's result, and length: its vectors for each sequence. bias: the numbers of a table of distances
     that all layers of a stack share. inputs: of all layers, beside the stream. stream: what the block at hand reads, as
-    it was ahead of its norm. streams: how many residual streams there are, and how they mix; None: one. lent: keys and values of the layers so far, by window."""
+    it was ahead of its norm. streams: how many residual streams there are, and how they mix; None: one. lent: keys and
+    values of the layers so far, by window."""
 
     source: Tensor | None = None
     length: Size = 0

@@ -11,7 +11,6 @@ from calc.blocks.entries import compressor, twice_entries, whole
 from calc.functions import Attend
 from calc.load import Load
 from calc.op import Cache, Moves
-from calc.sizes import Size
 from calc.spec import CompressedAttention
 from calc.trace.primitives.attend import Scoring
 from calc.trace.primitives.grouped_linear import grouped_linear

@@ -54,7 +54,13 @@ def _entries(t: Trace, spec: CompressedAttention, made: Compressor, x: Tensor, w
 
 
 def _indexer(
-    t: Trace, spec: CompressedAttention, made: Compressor, indexer: EntryIndexer, x: Tensor, q_latent: Tensor, load: Load
+    t: Trace,
+    spec: CompressedAttention,
+    made: Compressor,
+    indexer: EntryIndexer,
+    x: Tensor,
+    q_latent: Tensor,
+    load: Load,
 ) -> None:
     """Entries of its own, and a score of each of them for each token: 2 * n_heads * d_head FLOPs a pair.
 

@@ -49,8 +49,8 @@ def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Around)
 
 
 def _expanded(t: Trace, spec: Mla, q: Tensor, latent: Tensor, load: Load) -> Tensor:
-    """Keys but for their rotary part, and values, of all heads: the cached latents, behind which the new ones lie, times
-    kv_b_proj."""
+    """Keys but for their rotary part, and values, of all heads: kv_b_proj times the cached latents and the new ones that
+    lie behind them."""
     rows, width = load.batch * (load.context + load.seq), spec.n_heads * (spec.d_nope + spec.d_value)
 
     def moves() -> Moves:
@@ -84,7 +84,7 @@ def _absorbed(t: Trace, spec: Mla, q: Tensor, latent: Tensor, load: Load) -> Ten
 
 def _over_keys(t: Trace, spec: Mla, read: tuple[Tensor, ...], pairs: Size, load: Load) -> Tensor:
     """Every head has keys of its own but for their rotary part, which is one for all."""
-    q, q_rope, latent, k_rope, expanded = read
+    q, q_rope, _, k_rope, expanded = read
     heads, keys, d_key = spec.n_heads, load.context + load.seq, spec.d_nope + spec.d_rope
     shape = Attend(load.batch * heads, 1, load.seq, keys, d_key, spec.d_value)
 

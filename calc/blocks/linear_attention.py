@@ -7,7 +7,7 @@ from calc.load import Load
 from calc.op import Cache
 from calc.sizes import Size, exact_div
 from calc.spec import LinearAttention
-from calc.trace.primitives.linear_core import divided, features, linear_core
+from calc.trace.primitives.linear_core import Three, divided, features, linear_core
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
@@ -22,7 +22,7 @@ def linear_attention(t: Trace, spec: LinearAttention, x: Tensor, load: Load, aro
     width = spec.n_heads * d_head
     kept = width * d_head if spec.norm is not None else width * (d_head + 1)
     cache = Cache(recurrent=kept) if spec.causal else None
-    q, k, v = features(t, spec, *_projected(t, spec, x, width), cache, load)
+    q, k, v = features(t, spec, _projected(t, spec, x, width), cache, load)
     y = linear_core(t, spec, d_head, x, (q, k, v), load)
     y = divided(t, spec, x, y, q, k, load) if spec.norm is None else t.norm("norm", spec.norm, y)
     if spec.gate:
@@ -30,9 +30,10 @@ def linear_attention(t: Trace, spec: LinearAttention, x: Tensor, load: Load, aro
     return t.linear("o_proj", y, x.width, bias=spec.out_bias)
 
 
-def _projected(t: Trace, spec: LinearAttention, x: Tensor, width: Size) -> tuple[Tensor, ...]:
+def _projected(t: Trace, spec: LinearAttention, x: Tensor, width: Size) -> Three:
     """Queries, keys and values."""
     if spec.fused:
         whole = t.linear("qkv_proj", x, 3 * width, bias=spec.qkv_bias, split="tensor")
-        return tuple(whole.columns(width) for _ in "qkv")
-    return tuple(t.linear(f"{name}_proj", x, width, bias=spec.qkv_bias, split="tensor") for name in "qkv")
+        return whole.columns(width), whole.columns(width), whole.columns(width)
+    q, k, v = (t.linear(f"{name}_proj", x, width, bias=spec.qkv_bias, split="tensor") for name in "qkv")
+    return q, k, v

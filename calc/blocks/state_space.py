@@ -7,8 +7,8 @@ from calc.load import Load
 from calc.sizes import ceil_div
 from calc.spec import Mamba, Mamba2
 from calc.trace.primitives.chunked_scan import chunked_scan
-from calc.trace.primitives.recurrence import silu_gate
 from calc.trace.primitives.norm import grouped_norm
+from calc.trace.primitives.recurrence import silu_gate
 from calc.trace.primitives.selective_scan import selective_scan
 from calc.trace.primitives.short_convolution import short_convolution
 from calc.trace.tensor import Tensor

@@ -20,9 +20,7 @@ def spread(t: Trace, x: Tensor, n: Size) -> Tensor:
     return t.joined(x, rows=x.rows, width=n * x.width)
 
 
-def connection(
-    t: Trace, name: str, streams: Tensor, n: Size, mixing: StreamMixing
-) -> tuple[Tensor, Tensor, Tensor]:
+def connection(t: Trace, name: str, streams: Tensor, n: Size, mixing: StreamMixing) -> tuple[Tensor, Tensor, Tensor]:
     """Streams [tokens, n * d_model] -> what the block reads [tokens, d_model], how much of its result each stream takes
     [tokens, n], and the matrix that mixes the streams [tokens, n * n].
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from calc.functions import Matmul
 from calc.load import Load
 from calc.op import Cache, Moves, Weight
 from calc.sizes import Size, ceil_div
 from calc.spec import Mamba2
-from calc.trace.primitives.recurrence import between, negative_exponential, scaled_by, spread
 from calc.trace.primitives.product import product
+from calc.trace.primitives.recurrence import between, negative_exponential, scaled_by, spread
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
@@ -60,7 +60,7 @@ def _decay(t: Recorder, spec: Mamba2, own: Own, dt: Tensor, x: Tensor, b: Tensor
 
 
 def _read_state(
-    t: Recorder, spec: Mamba2, read: tuple[Tensor, ...], y: Tensor, load: Load, fields: dict[str, object]
+    t: Recorder, spec: Mamba2, read: tuple[Tensor, ...], y: Tensor, load: Load, fields: dict[str, Any]
 ) -> None:
     """c against the state, which the token has updated."""
     _, _, c, decay = read
@@ -79,7 +79,7 @@ def _read_state(
 
 
 def _in_chunks(
-    t: Recorder, spec: Mamba2, read: tuple[Tensor, ...], y: Tensor, load: Load, fields: dict[str, object]
+    t: Recorder, spec: Mamba2, read: tuple[Tensor, ...], y: Tensor, load: Load, fields: dict[str, Any]
 ) -> None:
     x, b, c, decay = read
     heads, d_head, d_state, chunk = spec.n_heads, spec.d_head, spec.d_state, spec.chunk

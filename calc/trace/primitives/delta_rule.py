@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from calc.functions import Matmul
 from calc.load import Load
 from calc.op import Cache, Moves, Weight
@@ -66,7 +68,7 @@ def _in_chunks(
     rate: Tensor,
     y: Tensor,
     load: Load,
-    rule: dict[str, object],
+    rule: dict[str, Any],
 ) -> None:
     """The rule as products over whole chunks, the last one filled up.
 

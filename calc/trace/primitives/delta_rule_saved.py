@@ -29,7 +29,8 @@ def kept_by_delta_rule(
     with tape.at("rule"):
         # Queries and keys are laid out for every head of values.
         q, k = (
-            _unit(tape, Storage(tokens * heads * spec.d_key, "fp32", mixed.grad, "tensor"), tokens * heads) for _ in "qk"
+            _unit(tape, Storage(tokens * heads * spec.d_key, "fp32", mixed.grad, "tensor"), tokens * heads)
+            for _ in "qk"
         )
         v = tape.cast(mixed.part(tokens * heads * spec.d_value), "fp32")
         stepped = tape.like(decay, Storage(0, "fp32", step.trainable, "none"))

@@ -33,9 +33,7 @@ def weighed_entries(
         (y,),
         weights=(bias,),
         cache=Cache(width, stride=spec.rate, rest=2 * kv.width, fixed=fixed),
-        moves=lambda: Moves(
-            kv.elements + gate.elements, y.elements, cache_reads=waiting, cache_writes=y.elements
-        ),
+        moves=lambda: Moves(kv.elements + gate.elements, y.elements, cache_reads=waiting, cache_writes=y.elements),
         keeps=lambda tape, *reads: _kept(tape, spec, y, new, bias, *reads),
     )
     return y
@@ -45,7 +43,9 @@ def _kept(tape: Tape, spec: Compressor, y: Tensor, new: Size, bias: Weight, kv: 
     """A softmax in fp32 over the tokens of an entry, and its product with what is weighed.
 
     Where entries overlap, each is made of twice as many tokens, laid out for it; else of a view of all projections.
+    Errors: Refused where everything is fused.
     """
+    tape.written_out("a compressed entry")
     tokens = spec.rate * (2 if spec.overlap else 1)
     elements = y.elements * tokens
     scores = Storage(elements, "fp32", gate.grad or bias.trainable)

@@ -5,6 +5,8 @@ What autograd keeps of the products stands in `linear_core_saved`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from calc.functions import Matmul
 from calc.load import Load
 from calc.op import Cache, Moves
@@ -19,10 +21,9 @@ from calc.trace.tensor import Tensor
 Three = tuple[Tensor, Tensor, Tensor]
 
 
-def features(
-    t: Recorder, spec: LinearAttention, q: Tensor, k: Tensor, v: Tensor, cache: Cache | None, load: Load
-) -> Three:
+def features(t: Recorder, spec: LinearAttention, read: Three, cache: Cache | None, load: Load) -> Three:
     """Queries, keys and, where the map is SiLU, values behind the feature map, in fp32. cache: what the core keeps."""
+    q, k, v = read
     mapped = (q, k, v) if spec.feature_map == "silu" else (q, k)
     made = [t.made(x.rows, x.width, x, split="tensor") for x in mapped]
 
@@ -70,9 +71,7 @@ def divided(t: Recorder, spec: LinearAttention, x: Tensor, y: Tensor, q: Tensor,
     return made
 
 
-def _by_state(
-    t: Recorder, heads: Size, d_head: Size, read: Three, y: Tensor, load: Load, rule: dict[str, object]
-) -> None:
+def _by_state(t: Recorder, heads: Size, d_head: Size, read: Three, y: Tensor, load: Load, rule: dict[str, Any]) -> None:
     """Keys against values, then queries against the state: of all tokens at once, or of the one that is decoded."""
     q, k, v = read
     one, n, seq = 2 * load.tokens * heads * d_head * d_head, load.batch * heads, load.seq
@@ -100,7 +99,7 @@ def _by_state(
 
 
 def _in_chunks(
-    t: Recorder, spec: LinearAttention, d_head: Size, read: Three, y: Tensor, load: Load, rule: dict[str, object]
+    t: Recorder, spec: LinearAttention, d_head: Size, read: Three, y: Tensor, load: Load, rule: dict[str, Any]
 ) -> None:
     """Within a chunk as attention without softmax, between chunks through the state; the last chunk may be shorter.
 
@@ -115,7 +114,9 @@ def _in_chunks(
     squares, all_of_it, states = n * inside, n * load.seq * d_head, n * (before + 1) * d_head * d_head
     groups = n * (before + 1)
 
-    def of(name: str, a: Tensor, b: Tensor, sizes: tuple[Size, Size, Size], flops: Size, moved: Moves, **more: Size) -> Tensor:
+    def of(
+        name: str, a: Tensor, b: Tensor, sizes: tuple[Size, Size, Size], flops: Size, moved: Moves, **more: Size
+    ) -> Tensor:
         m, wide, k = sizes
         shape = Matmul(m, wide, k, groups, weighed=False)
         return product(t, name, a, b, groups * m, wide, shape, flops, moves=lambda: moved, **more)

@@ -5,7 +5,6 @@ Source: transformers' modeling_minimax.py (5.23), lightning attention in chunks.
 
 from __future__ import annotations
 
-from calc.errors import Refused
 from calc.load import Load
 from calc.sizes import Size, ceil_div, maximum, minimum
 from calc.spec import LinearAttention
@@ -15,10 +14,8 @@ from calc.trace.tape import Storage, Tape
 def kept_by_linear_core(
     tape: Tape, spec: LinearAttention, d_head: Size, load: Load, x: Storage, q: Storage, k: Storage, v: Storage
 ) -> Storage:
-    """Errors: Refused where one kernel is to compute what is known operation by operation alone."""
-    if tape.settings.fused:
-        known = "eager or sdpa, of which it is known what linear attention keeps"
-        raise Refused("execution", known, tape.settings.execution)
+    """Errors: Refused where everything is fused."""
+    tape.written_out("linear attention")
     v = tape.cast(v, "fp32")
     with tape.at("core"), tape.region("attention", q, k, v):
         y = (_chunks if spec.causal else _to_both_sides)(tape, spec, d_head, load, q, k, v)
@@ -28,7 +25,7 @@ def kept_by_linear_core(
 def kept_by_division(
     tape: Tape, spec: LinearAttention, width: Size, load: Load, x: Storage, y: Storage, q: Storage, k: Storage
 ) -> Storage:
-    """width: of all heads together. Sums of keys, of all or so far, each query's product with them, and what that divides."""
+    """Sums of keys, of all or so far, each query's product with them, and what that divides. width: of all heads."""
     with tape.at("normalize"):
         sums = q.elements if spec.causal else load.batch * width
         product = tape.times(q, Storage(sums, "fp32", k.grad, "tensor"))

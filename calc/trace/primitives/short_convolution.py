@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from calc.errors import Refused
 from calc.load import Load
 from calc.op import Cache, Moves, Weight
 from calc.sizes import Size
@@ -45,15 +44,13 @@ def short_convolution(
 
 
 def _kept(tape: Tape, x: Storage, weight: Weight, load: Load, *, activated: bool) -> Storage:
-    """It keeps what it reads, and under autocast the filters' cast; SiLU what comes out, the overhang of taps - 1 tokens
-    included, which is cut off as a view.
+    """It keeps what it reads, and under autocast the filters' cast; SiLU what comes out, the overhang of taps - 1
+    tokens included, which is cut off as a view.
 
-    Errors: Refused where one kernel is to compute what is known operation by operation alone.
+    Errors: Refused where everything is fused.
     """
     s = tape.settings
-    if s.fused:
-        known = "eager or sdpa, of which it is known what a short convolution keeps"
-        raise Refused("execution", known, s.execution)
+    tape.written_out("a short convolution")
     channels, _, taps = weight.shape
     grad = x.grad or weight.trainable
     overhanging = Storage(load.batch * channels * (load.seq + taps - 1), s.dtype, grad, "tensor")

@@ -14,21 +14,20 @@ from calc.trace.tensor import Tensor
 def doubly_stochastic(t: Recorder, weights: Tensor, n: Size, rounds: int) -> tuple[Tensor, Tensor, Tensor]:
     """What a product gives for n streams, [tokens, (2 + n) * n] -> weights to read with and to write with, [tokens, n]
     each, through sigmoids, and [tokens, n * n] to mix with, whose columns, and between that rows, are divided by their
-    sums `rounds` times (Sinkhorn & Knopp 1967)."""
+    sums `rounds` times (Sinkhorn & Knopp 1967). What of it is kept is refused where everything is fused."""
     own = t.weight("base", weights.width), t.weight("scale", 3)
-    widths = n, n, n * n
-    made = tuple(t.made(weights.rows, width, weights, weights=own) for width in widths)
+    read, written, mixed = made = tuple(t.made(weights.rows, width, weights, weights=own) for width in (n, n, n * n))
 
     def keeps(tape: Tape, given: Storage) -> list[Storage]:
+        tape.written_out("a hyper-connection")
         given = tape.cast(given, "fp32")
-        read, written, mixed = (tape.like(tape.reads_result(_scaled(tape, given, y, own))) for y in made)
-        column = Storage(weights.rows * n, "fp32", mixed.grad)
+        to_read, to_write, matrix = (tape.like(tape.reads_result(_scaled(tape, given, y, own))) for y in made)
         for _ in range(2 * rounds - 1):
-            mixed = tape.times(mixed, tape.like(column))
-        return [read, *(tape.cast(each, tape.settings.stream) for each in (written, mixed))]
+            matrix = tape.times(matrix, Storage(weights.rows * n, "fp32", matrix.grad))
+        return [to_read, *(tape.cast(each, tape.settings.stream) for each in (to_write, matrix))]
 
     t.op("doubly_stochastic", "elementwise", "other", (weights,), made, weights=own, keeps=keeps)
-    return made
+    return read, written, mixed
 
 
 def read_streams(
