@@ -96,7 +96,8 @@ class StackOfLayers(nn.Module):
     def run(self, x: Tensor, step: Step, cache: Cache | None = None) -> Tensor:
         """x [batch, n, d_model] through all layers and the final norm."""
         if self.spec.n_streams is not None:
-            x = x[:, :, None].expand(-1, -1, self.spec.n_streams, -1)
+            # As transformers lays them out: copies, each a stream's own.
+            x = x[:, :, None].expand(-1, -1, self.spec.n_streams, -1).contiguous()
         if step.need_hidden:
             step.hidden.append(x)
         if self.spec.relative_bias is not None:

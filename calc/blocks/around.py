@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from calc.blocks.per_layer import LayerInputs
 from calc.sizes import Size, is_array
+from calc.spec import StreamMixing
 from calc.trace.tensor import Tensor
 
 
@@ -13,13 +14,15 @@ from calc.trace.tensor import Tensor
 class Around:
     """source: an encoder's result, and length: its vectors for each sequence. bias: the numbers of a table of distances
     that all layers of a stack share. inputs: of all layers, beside the stream. stream: what the block at hand reads, as
-    it was ahead of its norm. lent: keys and values of the layers so far, by window."""
+    it was ahead of its norm. streams: how many residual streams there are, and how they mix; None: one. lent: keys and
+    values of the layers so far, by window."""
 
     source: Tensor | None = None
     length: Size = 0
     bias: Tensor | None = None
     inputs: LayerInputs | None = None
     stream: Tensor | None = None
+    streams: tuple[Size, StreamMixing] | None = None
     lent: list[tuple[Size | None, Tensor, Tensor]] = field(default_factory=list)
 
     def lend(self, window: Size | None, k: Tensor, v: Tensor) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from calc.blocks.core import scores, softmax, values
-from calc.blocks.linear import elementwise, linear, mapped, norm, product
+from calc.blocks.around import Around
+from calc.blocks.attention import square_of
 from calc.functions import Attend, Matmul
 from calc.load import Load
-from calc.op import Cache, Op, Part
+from calc.op import Cache, Moves
 from calc.sizes import Size
 from calc.spec import Indexer, Mla
+from calc.trace.primitives.attend import Scoring
+from calc.trace.primitives.product import product
+from calc.trace.shard import COLUMN, ROW
+from calc.trace.tensor import Tensor
+from calc.trace.trace import Trace
 
 
-def mla(spec: Mla, d_model: Size, load: Load) -> Part:
+def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Around) -> Tensor:
     """Queries, latent, scores, values, output projection (DeepSeek-V2, arXiv:2405.04434, equations 37 to 47).
 
     Shapes: latent [batch, tokens, kv_rank] and rotary key [batch, tokens, d_rope] are cached; queries [batch, n_heads,
@@ -22,66 +25,130 @@ def mla(spec: Mla, d_model: Size, load: Load) -> Part:
     result instead, and attention reads the latent itself: 2 * n_heads * (kv_rank + d_rope) and 2 * n_heads * kv_rank
     FLOPs a pair in place of 2 * n_heads * (d_nope + d_rope) and 2 * n_heads * d_value (section 2.1.2).
     """
-    heads, tokens, d_query = spec.n_heads, load.tokens, spec.d_nope + spec.d_rope
+    heads, d_query = spec.n_heads, spec.d_nope + spec.d_rope
+    q_latent = x
+    if spec.q_rank is None:
+        q = t.linear("q_proj", x, heads * d_query, shard=COLUMN)
+    else:
+        q_latent = t.norm("q_a_norm", spec.norm, t.linear("q_a_proj", x, spec.q_rank, bias=spec.bias))
+        q = t.linear("q_b_proj", q_latent, heads * d_query, shard=COLUMN)
+    small = t.linear("kv_a_proj", x, spec.kv_rank + spec.d_rope, bias=spec.bias)
+    latent = t.norm("kv_a_norm", spec.norm, small.columns(spec.kv_rank))
+    turning = q.columns(heads * spec.d_rope), small.columns(spec.d_rope)
+    q_rope, k_rope = t.rope("rope", spec.rope, load.seq, spec.d_rope, *turning)
     # Of the choice of top_k tokens only the causal mask knows: eager attention computes all pairs and hides the others.
     window = spec.top_k if load.scores == "causal-exact" else None
     pairs = load.batch * heads * load.twice_pairs(window)
-    expanded = tokens if load.absorbed else load.batch * (load.context + load.seq)
-    d_key, d_value = (spec.kv_rank + spec.d_rope, spec.kv_rank) if load.absorbed else (d_query, spec.d_value)
-    body: list[Part | Op] = []
-    if spec.q_rank is None:
-        body.append(linear("q_proj", tokens, d_model, heads * d_query, "attention"))
-    else:
-        body += [
-            linear("q_a_proj", tokens, d_model, spec.q_rank, "attention", bias=spec.bias),
-            norm("q_a_norm", spec.norm, (spec.q_rank,), tokens),
-            linear("q_b_proj", tokens, spec.q_rank, heads * d_query, "attention"),
-        ]
-    body += [
-        linear("kv_a_proj", tokens, d_model, spec.kv_rank + spec.d_rope, "attention", bias=spec.bias),
-        norm("kv_a_norm", spec.norm, (spec.kv_rank,), tokens),
-        mapped("rope", "attention", "rope", tokens * (heads + 1), spec.d_rope, follows=False),
-        _expansion(spec, expanded, load),
-    ]
+    read = _absorbed if load.absorbed else _expanded
+    expanded = read(t, spec, q, latent, load)
     if spec.indexer is not None:
-        body.append(_indexer(spec.indexer, d_model, spec.q_rank, load))
-    cache = Cache(load.vectors * (spec.kv_rank + spec.d_rope))
-    body += [
-        *_core(spec, pairs * d_key, pairs * d_value, cache, load),
-        linear("o_proj", tokens, heads * spec.d_value, d_model, "attention", bias=spec.bias),
-    ]
-    return Part("attention", tuple(body))
+        _indexer(t, spec.indexer, x, q_latent, load)
+    core = _over_latents if load.absorbed else _over_keys
+    y = core(t, spec, (q, q_rope, latent, k_rope, expanded), pairs, load)
+    return t.linear("o_proj", y, x.width, bias=spec.bias, shard=ROW)
 
 
-def _expansion(spec: Mla, rows: Size, load: Load) -> Op:
-    """The product with kv_b_proj: of all latents, cached ones too, or a head at a time of what it is absorbed in."""
+def _expanded(t: Trace, spec: Mla, q: Tensor, latent: Tensor, load: Load) -> Tensor:
+    """Keys but for their rotary part, and values, of all heads: kv_b_proj times the cached latents and the new ones that
+    lie behind them."""
+    rows, width = load.batch * (load.context + load.seq), spec.n_heads * (spec.d_nope + spec.d_value)
+
+    def moves() -> Moves:
+        return Moves(latent.elements, rows * width, cache_reads=load.batch * load.context * spec.kv_rank)
+
+    return t.linear("kv_b_proj", latent.view(rows, spec.kv_rank), width, shard=COLUMN, moves=moves)
+
+
+def _absorbed(t: Trace, spec: Mla, q: Tensor, latent: Tensor, load: Load) -> Tensor:
+    """Queries that meet latents: kv_b_proj, half of which is applied to queries and half to what attention gives, one
+    head at a time."""
     heads, width = spec.n_heads, spec.d_nope + spec.d_value
-    op = linear("kv_b_proj", rows, spec.kv_rank, heads * width, "attention")
-    if not load.absorbed:
-        cached = load.batch * load.context * spec.kv_rank
-        return op.moving(reads=load.tokens * spec.kv_rank, cache_reads=cached)
-    absorbed = replace(op, in_parts=True, shape=Matmul(rows, spec.kv_rank, width, heads))
-    each = rows * heads
-    return absorbed.moving(reads=each * (spec.d_nope + spec.kv_rank), writes=each * (spec.kv_rank + spec.d_value))
+    weight = t.weight("kv_b_proj.weight", heads * width, spec.kv_rank, shard=COLUMN)
+    y = t.made(q.rows, heads * (spec.kv_rank + spec.d_rope), q, weights=(weight,), split="tensor")
+    each = q.rows * heads
+    t.op(
+        "kv_b_proj",
+        "linear",
+        "matmul",
+        (q,),
+        (y,),
+        weights=(weight,),
+        flops=2 * each * width * spec.kv_rank,
+        rows=q.rows,
+        in_parts=True,
+        shape=Matmul(q.rows, spec.kv_rank, width, heads),
+        moves=lambda: Moves(each * (spec.d_nope + spec.kv_rank), each * (spec.kv_rank + spec.d_value)),
+    )
+    return y
 
 
-def _core(spec: Mla, of_keys: Size, of_values: Size, cache: Cache, load: Load) -> list[Op]:
-    """Scores, softmax and values. Expanded, every head has keys of its own but for their rotary part, which is one for
-    all; absorbed, all heads read the latent, as their keys and as their values."""
-    keys, heads, width = load.context + load.seq, spec.n_heads, spec.kv_rank + spec.d_rope
-    if load.absorbed:
-        shape = Attend(load.batch, heads, load.seq, keys, width, spec.kv_rank, latent=True)
-        first = scores(shape, of_keys, load.context, cache, width)
-        return [first, softmax(shape), values(shape, of_values, load.context, again=True)]
-    shape = Attend(load.batch * heads, 1, load.seq, keys, spec.d_nope + spec.d_rope, spec.d_value)
-    first = scores(shape, of_keys, 0, cache)
-    own = load.tokens * heads * shape.d_head + load.batch * keys * heads * spec.d_nope + load.tokens * spec.d_rope
-    cached = load.batch * load.context * spec.d_rope
-    first = first.moving(reads=own, cache_reads=cached, cache_writes=load.tokens * width)
-    return [first, softmax(shape), values(shape, of_values, 0)]
+def _over_keys(t: Trace, spec: Mla, read: tuple[Tensor, ...], pairs: Size, load: Load) -> Tensor:
+    """Every head has keys of its own but for their rotary part, which is one for all."""
+    q, q_rope, _, k_rope, expanded = read
+    heads, keys, d_key = spec.n_heads, load.context + load.seq, spec.d_nope + spec.d_rope
+    shape = Attend(load.batch * heads, 1, load.seq, keys, d_key, spec.d_value)
+
+    def moves() -> Moves:
+        own = load.tokens * heads * d_key + load.batch * keys * heads * spec.d_nope + load.tokens * spec.d_rope
+        return Moves(
+            own,
+            shape.groups * load.seq * keys,
+            cache_reads=load.batch * load.context * spec.d_rope,
+            cache_writes=load.tokens * (spec.kv_rank + spec.d_rope),
+        )
+
+    # Queries and keys are put together from what turns and what does not.
+    q = t.joined(q, q_rope, rows=q.rows, width=heads * d_key)
+    k = t.joined(expanded, k_rope, rows=expanded.rows, width=heads * d_key)
+    return t.attend(
+        q,
+        k,
+        expanded.columns(heads * spec.d_value),
+        shape,
+        square_of(load, heads, heads, load.seq, d_key, spec.d_value),
+        pairs,
+        Scoring(mask=0 if spec.top_k is None else load.batch * load.seq * load.seq, by_head=True),
+        cache=_cache(spec, load),
+        moves=moves,
+    )
 
 
-def _indexer(spec: Indexer, d_model: Size, q_rank: Size, load: Load) -> Part:
+def _over_latents(t: Trace, spec: Mla, read: tuple[Tensor, ...], pairs: Size, load: Load) -> Tensor:
+    """All heads read the latent, as their keys and as their values."""
+    _, _, latent, k_rope, absorbed = read
+    heads, keys, d_key = spec.n_heads, load.context + load.seq, spec.kv_rank + spec.d_rope
+    k = t.joined(latent, k_rope, rows=latent.rows, width=d_key)
+    shape = Attend(load.batch, heads, load.seq, keys, d_key, spec.kv_rank, latent=True)
+
+    def moves() -> Moves:
+        return Moves(
+            load.tokens * (heads + 1) * d_key,
+            load.tokens * heads * keys,
+            cache_reads=load.batch * load.context * d_key,
+            cache_writes=load.tokens * d_key,
+        )
+
+    y = t.attend(
+        absorbed,
+        k,
+        k.columns(spec.kv_rank),
+        shape,
+        square_of(load, heads, 1, load.seq, d_key, spec.kv_rank),
+        pairs,
+        cached=load.context,
+        cache=_cache(spec, load),
+        moves=moves,
+        latent=True,
+    )
+    # The other half of the matrix, which is counted with the first, makes values of it.
+    return t.joined(y, rows=y.rows, width=heads * spec.d_value)
+
+
+def _cache(spec: Mla, load: Load) -> Cache:
+    return Cache(load.vectors * (spec.kv_rank + spec.d_rope))
+
+
+def _indexer(t: Trace, spec: Indexer, x: Tensor, q_latent: Tensor, load: Load) -> None:
     """A score for each pair of tokens: the heads' products, through ReLU, weighted and added up.
 
     Shapes: queries [batch, seq, n_heads, d_head], keys [batch, tokens, d_head], of which the cache keeps the keys.
@@ -89,25 +156,24 @@ def _indexer(spec: Indexer, d_model: Size, q_rank: Size, load: Load) -> Part:
     models/deepseek_v32/modeling_deepseek_v32.py, DeepseekV32Indexer). Choosing passes no gradient, so nothing goes back
     through it; what trains the indexer, a loss of its own, is not counted.
     """
-    pairs = load.batch * spec.n_heads * load.twice_pairs(None)
-    keys = load.context + load.seq
-    body = (
-        linear("q_b_proj", load.tokens, q_rank, spec.n_heads * spec.d_head, "attention"),
-        linear("k_proj", load.tokens, d_model, spec.d_head, "attention"),
-        norm("k_norm", spec.norm, (spec.d_head,), load.tokens),
-        linear("weights_proj", load.tokens, d_model, spec.n_heads, "attention"),
-        product(
-            "scores",
-            "attention",
-            pairs * spec.d_head,
-            Matmul(spec.n_heads * load.seq, keys, spec.d_head, load.batch, weighed=False),
-            cache=Cache(load.vectors * spec.d_head),
-        ).moving(
-            reads=load.tokens * (spec.n_heads + 1) * spec.d_head,
+    pairs, keys = load.batch * spec.n_heads * load.twice_pairs(None), load.context + load.seq
+    each = Matmul(spec.n_heads * load.seq, keys, spec.d_head, load.batch, weighed=False)
+
+    def moves() -> Moves:
+        return Moves(
+            load.tokens * (spec.n_heads + 1) * spec.d_head,
+            load.tokens * spec.n_heads * keys,
             cache_reads=load.batch * load.context * spec.d_head,
             cache_writes=load.tokens * spec.d_head,
-        ),
-        product("weighted_sum", "attention", pairs, Matmul(1, keys, spec.n_heads, load.tokens, weighed=False)),
-        elementwise("choose", "attention", "route", load.tokens * keys, load.tokens * keys),
-    )
-    return Part("indexer", tuple(replace(op, live=False, backward=0) for op in body))
+        )
+
+    with t.without_gradient(), t.part("indexer", x, q_latent):
+        q = t.linear("q_b_proj", q_latent, spec.n_heads * spec.d_head)
+        k = t.norm("k_norm", spec.norm, t.linear("k_proj", x, spec.d_head))
+        weights = t.linear("weights_proj", x, spec.n_heads)
+        cache = Cache(load.vectors * spec.d_head)
+        fields = {"cache": cache, "moves": moves}
+        scores = product(t, "scores", q, k, load.tokens * spec.n_heads, keys, each, pairs * spec.d_head, **fields)
+        weighted = Matmul(1, keys, spec.n_heads, load.tokens, weighed=False)
+        found = product(t, "weighted_sum", weights, scores, load.tokens, keys, weighted, pairs)
+        t.op("choose", "elementwise", "route", (found,), (t.made(load.tokens, keys, found),))

@@ -11,9 +11,12 @@ from calc.blocks.attention import cross_attention
 from calc.blocks.conformer import convolution_module
 from calc.blocks.per_layer import layer_input
 from calc.blocks.registry import CHANNELS, MIXERS
+from calc.blocks.streams import connection, mixture
+from calc.errors import Refused
 from calc.load import Load
 from calc.op import Component
-from calc.spec import LayerGroup
+from calc.sizes import Size
+from calc.spec import LayerGroup, StreamMixing
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
@@ -32,7 +35,12 @@ class Block(NamedTuple):
 def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Around) -> Tensor:
     """x [batch * seq, d_model] -> the same, norms where `placement` puts them."""
     blocks = list(_blocks(t, group, load, around))
-    x = _parallel(t, group, blocks, x) if group.placement.startswith("parallel") else _in_turn(t, group, blocks, x, around)
+    if around.streams is not None:
+        x = _in_streams(t, group, blocks, x, around, *around.streams)
+    elif group.placement.startswith("parallel"):
+        x = _parallel(t, group, blocks, x)
+    else:
+        x = _in_turn(t, group, blocks, x, around)
     if group.out_norm:
         x = t.norm("out_norm", group.norm, x)
     if around.inputs is not None:
@@ -99,6 +107,25 @@ def _in_turn(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around
         x = _joined(t, group, block, x, read, y)
         if group.placement == "post":
             x = t.norm(f"{block.norm}_norm", group.norm, x)
+    return x
+
+
+def _in_streams(
+    t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around: Around, n: Size, mixing: StreamMixing
+) -> Tensor:
+    """Each block reads a mixture of the n streams that lie side by side in x, and what it gives is shared among them.
+
+    Errors: Refused for a layer that joins its blocks to the stream in a way of its own.
+    """
+    own = (group.residual, group.block_scale or None, None if group.residual_scale == 1.0 else group.residual_scale)
+    if group.placement != "pre" or any(each is not None for each in own):
+        raise Refused("placement", "pre, and plain sums, in layers of several streams", group.placement)
+    for block in blocks:
+        name = f"{'channel' if block.region == 'channel' else 'mixer'}_streams"
+        read, written, mixed = connection(t, name, x, n, mixing)
+        around.stream = read
+        y = run(t, group, block, t.norm(f"{block.norm}_norm", group.norm, read))
+        x = mixture(t, name, x, y, written, mixed, n)
     return x
 
 

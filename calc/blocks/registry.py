@@ -6,11 +6,30 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from calc.blocks.attention import attention
+from calc.blocks.compressed import compressed_attention
+from calc.blocks.delta_net import delta_net
 from calc.blocks.embedding import tokens
+from calc.blocks.gated_convolution import gated_convolution
+from calc.blocks.latent import latent_attention
+from calc.blocks.linear_attention import linear_attention
 from calc.blocks.mlp import mlp
 from calc.blocks.moe import moe
+from calc.blocks.state_space import mamba, mamba2
 from calc.op import Component
-from calc.spec import Attention, Embedding, Mlp, Moe, Node
+from calc.spec import (
+    Attention,
+    CompressedAttention,
+    DeltaNet,
+    Embedding,
+    GatedConvolution,
+    LinearAttention,
+    Mamba,
+    Mamba2,
+    Mla,
+    Mlp,
+    Moe,
+    Node,
+)
 from calc.trace.tensor import Tensor
 
 
@@ -27,6 +46,13 @@ class Program(NamedTuple):
 
 MIXERS: dict[type[Node], Program] = {
     Attention: Program("attention", "attention", attention),
+    CompressedAttention: Program("attention", "attention", compressed_attention),
+    Mla: Program("attention", "attention", latent_attention),
+    DeltaNet: Program("delta_net", "ssm", delta_net),
+    GatedConvolution: Program("gated_convolution", "ssm", gated_convolution),
+    LinearAttention: Program("linear_attention", "ssm", linear_attention),
+    Mamba: Program("mamba", "ssm", mamba),
+    Mamba2: Program("mamba2", "ssm", mamba2),
 }
 """What mixes tokens."""
 

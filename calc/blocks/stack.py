@@ -51,10 +51,11 @@ def stack(
     if spec.per_layer is not None:
         around.inputs = layer_inputs(t, spec.per_layer, spec, x)
     if spec.n_streams is not None:
-        x = spread(t, spec, x)
+        around.streams = spec.n_streams, spec.stream_mixing
+        x = spread(t, x, spec.n_streams)
     x = _layers(t, spec, x, load, around)
-    if spec.n_streams is not None:
-        x = collapse(t, spec, x)
+    if around.streams is not None:
+        x = collapse(t, x, *around.streams)
     if spec.final_norm is not None:
         x = t.norm("final_norm", spec.final_norm, x)
     x = _dropped(t, spec, x, ("both",))

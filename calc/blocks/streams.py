@@ -1,13 +1,61 @@
-"""Being ported."""
+"""Hyper-connections: several residual streams that each block reads from and writes to by learned mixtures.
+
+Source: manifold-constrained hyper-connections (Xie et al. 2026); transformers 5.23, DeepseekV4HyperConnection.
+"""
 
 from __future__ import annotations
 
-from calc.errors import Refused
+from calc.functions import Matmul
+from calc.sizes import Size, exact_div
+from calc.spec import Norm, StreamMixing
+from calc.trace.primitives.norm import kept_by_norm
+from calc.trace.primitives.product import product
+from calc.trace.primitives.stream_mixing import doubly_stochastic, kept_by_mix, read_streams, share
+from calc.trace.tensor import Tensor
+from calc.trace.trace import Trace
 
 
-def spread(t, spec, x):
-    raise Refused("model", "ported", "streams.py")
+def spread(t: Trace, x: Tensor, n: Size) -> Tensor:
+    """x [tokens, d_model] -> n copies of it side by side, [tokens, n * d_model]."""
+    return t.joined(x, rows=x.rows, width=n * x.width)
 
 
-def collapse(t, spec, x):
-    raise Refused("model", "ported", "streams.py")
+def connection(t: Trace, name: str, streams: Tensor, n: Size, mixing: StreamMixing) -> tuple[Tensor, Tensor, Tensor]:
+    """Streams [tokens, n * d_model] -> what the block reads [tokens, d_model], how much of its result each stream takes
+    [tokens, n], and the matrix that mixes the streams [tokens, n * n].
+
+    All streams of a token, normed side by side, give n weights to read with, as many to write with, and the matrix:
+    2 * tokens * n * d_model * (2 + n) * n FLOPs. Reading is a sum of scaled streams, 0 FLOPs.
+    """
+    with t.part(name, streams, of="other") as out:
+        weights = t.linear("weights", _normed(t, streams, mixing), (2 + n) * n)
+        read, written, mixed = doubly_stochastic(t, weights, n, mixing.rounds)
+        out += read_streams(t, "read", "scale", streams, read, n), written, mixed
+    return out[0], written, mixed
+
+
+def mixture(t: Trace, name: str, streams: Tensor, y: Tensor, written: Tensor, mixed: Tensor, n: Size) -> Tensor:
+    """The mixed streams, each with its share of y, which the block gave: 2 * tokens * n^2 * d_model FLOPs to mix;
+    writing takes 0."""
+    with t.part(name, streams, y, of="other") as out:
+        shape = Matmul(n, exact_div(streams.width, n), n, streams.rows, weighed=False)
+        flops = 2 * streams.rows * n * streams.width
+        whole = product(t, "mix", mixed, streams, streams.rows, streams.width, shape, flops, keeps=kept_by_mix)
+        out.append(share(t, whole, y, written))
+    return out[0]
+
+
+def collapse(t: Trace, streams: Tensor, n: Size, mixing: StreamMixing) -> Tensor:
+    """Streams [tokens, n * d_model] -> [tokens, d_model], behind the last layer."""
+    with t.part("collapse", streams, of="other") as out:
+        weights = t.linear("weights", _normed(t, streams, mixing), n)
+        own = t.weight("base", n), t.weight("scale", 1)
+        out.append(read_streams(t, "sum", "other", streams, weights, n, own))
+    return out[0]
+
+
+def _normed(t: Trace, streams: Tensor, mixing: StreamMixing) -> Tensor:
+    """All streams of a token through one norm without weights, for which no kernel is counted."""
+    plain = Norm(affine=False, eps=mixing.norm_eps)
+    normed = t.made(streams.rows, streams.width, streams)
+    return t.silent("norm", (streams,), normed, lambda tape, read: kept_by_norm(tape, plain, read, streams.rows))

@@ -67,7 +67,7 @@ class Recorder:
 
     @contextmanager
     def without_gradient(self) -> Iterator[None]:
-        """What is recorded inside passes no gradient, and is not adapted."""
+        """What is recorded inside passes no gradient, so that nothing of it is kept, and is not adapted."""
         dead, adapter = self.dead, self.adapter
         self.dead, self.adapter = True, None
         yield
@@ -132,7 +132,7 @@ class Recorder:
             function=function,
             inputs=inputs,
             outputs=outputs,
-            keeps=keeps,
+            keeps=None if self.dead else keeps,
             **fields,
         )
         self.body.append(recorded)
@@ -140,7 +140,8 @@ class Recorder:
 
     def silent(self, name: str, inputs: tuple[Tensor, ...], output: Tensor, keeps: Keeps) -> Tensor:
         """Record what autograd keeps of something for which no kernel is counted."""
-        self.body.append(
-            Op(name, "elementwise", "other", inputs=inputs, outputs=(output,), keeps=keeps, silent=True)
-        )
+        if not self.dead:
+            self.body.append(
+                Op(name, "elementwise", "other", inputs=inputs, outputs=(output,), keeps=keeps, silent=True)
+            )
         return output

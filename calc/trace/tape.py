@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from calc.dtypes import dtype as number_format
-from calc.trace.settings import Settings
+from calc.errors import Refused
 from calc.sizes import Size, is_array
+from calc.trace.settings import Settings
 from calc.trace.tensor import Split
 
 if TYPE_CHECKING:
@@ -109,6 +110,12 @@ class Tape:
         yield
         self.dropping = before
 
+    def written_out(self, what: str) -> None:
+        """Errors: Refused where one kernel is to compute what is known operation by operation alone."""
+        if self.settings.fused:
+            known = f"eager or sdpa, of which it is known what {what} keeps"
+            raise Refused("execution", known, self.settings.execution)
+
     def keep(self, tensor: Storage, role: str) -> None:
         """Keep a tensor for backward, unless it is kept already."""
         tensor = tensor.base or tensor
@@ -144,7 +151,9 @@ class Tape:
         """x in another number format, which keeps nothing; the same tensor where it has it already."""
         return x if x.dtype == dtype else Storage(x.elements, dtype, x.grad, x.split, heads=x.heads)
 
-    def product(self, a: Storage, b: Storage, elements: Size, split: Split = "tensor", *, casts: bool = True) -> Storage:
+    def product(
+        self, a: Storage, b: Storage, elements: Size, split: Split = "tensor", *, casts: bool = True
+    ) -> Storage:
         """A matrix product of two activations: keeps each where the other needs a gradient.
 
         casts: whether autocast sees it, and not only the kernel that it is part of.

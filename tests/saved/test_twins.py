@@ -38,7 +38,7 @@ from tests.strategies import specs  # noqa: E402
 CASES = (*DENSE.items(), *TEXT.items(), *LATENT_CASES.items(), *MEDIA.items(), *SEEING.items(), *RECURRENT.items())
 CONFIGS = BASES | {name: cases[0] for name, cases in CASES}
 CONFIGS["clip"] = inside("text_config", CONFIGS["clip"], max_position_embeddings=32)
-UNKNOWN = {"deepseek_v4", "detr"}
+UNKNOWN = {"detr"}
 """Families with blocks of which it is not written down what they keep."""
 FAMILIES = sorted(set(CONFIGS) - UNKNOWN)
 SEQ, FRAMES = 24, 500

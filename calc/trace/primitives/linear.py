@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from calc.functions import Matmul
@@ -30,6 +30,8 @@ def linear(
     bias_key: str | None = None,
     inside: bool = True,
     spread: Spread | None = None,
+    moves: Callable[[], Moves] | None = None,
+    reached: Size = 1,
 ) -> Tensor:
     """x times a weight [d_out, d_in], 2 * rows * d_in * d_out FLOPs: a multiplication and an addition for each weight
     and row; the bias counts 0.
@@ -37,7 +39,8 @@ def linear(
     It moves x and its result once, and the weight. Going back takes as many FLOPs again for the gradient of x, and of
     the weight. key, bias_key: paths of the matrix and of a bias where they are not `name`'s (a tied head). inside: whether it is one of a
     layer's, which adapters and quantized formats may name. split: what divides the result among ranks, where that does
-    not follow from the shard. spread: how experts share the rows, each with a matrix of its own.
+    not follow from the shard. spread: how experts share the rows, each with a matrix of its own. moves: where some of x
+    stands in a cache. reached: 0 where nothing reads the result, so that no gradient comes back.
     """
     weights = [t.weight(key or f"{name}.weight", d_out, x.width, of=of, shard=shard)]
     if bias or bias_key:
@@ -56,8 +59,9 @@ def linear(
         of=of,
         flops=2 * x.rows * x.width * d_out,
         rows=x.rows if inside else None,
+        reached=reached,
         shape=Matmul(m, d_out, x.width, groups),
-        moves=None if spread is None else lambda: spread.moves(x, y, weights),
+        moves=moves if spread is None else lambda: spread.moves(x, y, weights),
         keeps=lambda tape, read: kept_by_product(tape, read, y, weights[0], spread),
     )
     if inside and isinstance(t.adapter, Lora) and name in t.adapter.targets:

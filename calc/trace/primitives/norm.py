@@ -97,3 +97,21 @@ def _kernel(tape: Tape, spec: Norm, x: Storage, vectors: Size, *, affine: bool, 
             dtype = "fp32" if s.autocast else y.dtype
             tape.keep(Storage(exact_div(x.elements, vectors), dtype, False, "none"), "weight plus one")
     return Storage(y.elements, y.dtype, y.grad or trains, y.split, heads=y.heads)
+
+
+def grouped_norm(t: Recorder, name: str, spec: Norm, x: Tensor, groups: Size) -> Tensor:
+    """x [rows, width] in fp32, each of `groups` shares of a row an RMSNorm of its own -> the same in the format of
+    products, with one weight [width] for all."""
+    weights = (t.weight(f"{name}.weight", x.width, of="norm"),) if spec.affine else ()
+    y = t.made(x.rows, x.width, x, weights=weights, split=x.split)
+
+    def keeps(tape: Tape, read: Storage) -> Storage:
+        with tape.region("norm", read):
+            factor = tape.reads_result(Storage(x.rows * groups, "fp32", tape.reads_input(read).grad, read.split))
+            made = tape.times(read, factor)
+            if weights and made.grad:
+                tape.keep(Storage(x.width, "fp32", False, read.split), "weight")
+            return tape.cast(_by_weight(tape, made, weights[0].trainable) if weights else made, tape.settings.dtype)
+
+    t.op(name, "norm", spec.kind, (x,), (y,), weights=weights, of="norm", keeps=keeps)
+    return y

@@ -44,3 +44,24 @@ def _turning(spec: Rope, d_head: Size) -> Size:
     if spec.proportional or share == 1:
         return d_head
     return 2 * ceil_div(floor_div(share.numerator * d_head, share.denominator), 2)
+
+
+def turned(t: Recorder, spec: Rope, seq: Size, d_head: Size, *tensors: Tensor, name: str = "") -> list[Tensor]:
+    """As `rope` where angles are laid out anew, in fp32, for every tensor that they turn (DeepSeek-V4).
+
+    name: of the op; none where no kernel is counted.
+    """
+    made = [t.made(x.rows, x.width, x, split=x.split) for x in tensors]
+
+    def keeps(tape: Tape, *reads: Storage) -> list[Storage]:
+        for read in reads:
+            for role in ("cosines", "sines")[: 2 * read.grad]:
+                tape.keep(Storage(seq * _turning(spec, d_head), "fp32", False, "none"), role)
+        return [tape.like(read) for read in reads]
+
+    if name:
+        t.op(name, "elementwise", "rope", tensors, tuple(made), keeps=keeps)
+    else:
+        for x, y in zip(tensors, made, strict=True):
+            t.silent("turned", (x,), y, keeps)
+    return made

@@ -1,0 +1,38 @@
+"""A dense matrix in groups: each share of a vector times rows of its own."""
+
+from __future__ import annotations
+
+from calc.functions import Matmul
+from calc.sizes import Size, exact_div, quotient
+from calc.trace.primitives.linear import kept_by_product
+from calc.trace.recorder import Recorder
+from calc.trace.tape import Storage, Tape
+from calc.trace.tensor import Tensor
+
+
+def grouped_linear(t: Recorder, name: str, x: Tensor, groups: Size, rank: Size) -> Tensor:
+    """x [rows, width] by a weight [groups * rank, width / groups] -> [rows, groups * rank], each of `groups` shares of x
+    to rank values: 2 * rows * width * rank FLOPs.
+
+    Going back keeps a copy of x, laid out group by group.
+    """
+    weight = t.weight(f"{name}.weight", groups * rank, exact_div(x.width, groups))
+    y = t.made(x.rows, groups * rank, x, weights=(weight,))
+
+    def keeps(tape: Tape, read: Storage) -> Storage:
+        return tape.like(kept_by_product(tape, tape.like(read), y, weight))
+
+    t.op(
+        name,
+        "linear",
+        "matmul",
+        (x,),
+        (y,),
+        weights=(weight,),
+        flops=2 * x.rows * x.width * rank,
+        rows=x.rows,
+        in_parts=True,
+        shape=Matmul(x.rows, rank, quotient(x.width, groups), groups),
+        keeps=keeps,
+    )
+    return y

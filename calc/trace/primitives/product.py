@@ -1,0 +1,26 @@
+"""Products of activations outside of attention's core."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calc.functions import Matmul
+from calc.op import Moves
+from calc.sizes import Size
+from calc.trace.recorder import Recorder
+from calc.trace.tensor import Tensor
+
+
+def product(
+    t: Recorder, name: str, a: Tensor, b: Tensor, rows: Size, width: Size, shape: Matmul, flops: Size, **fields: Any
+) -> Tensor:
+    """`shape.groups` products [m, k] x [k, n] of what stands in a and in b: [rows, width].
+
+    flops: as counted, which a padded or a masked product may differ in. fields: as those of `Op`; each operand is read
+    and the result written as large as `shape` says, unless `moves` among them says otherwise.
+    """
+    m, n, k, groups = shape.m, shape.n, shape.k, shape.groups
+    y = t.made(rows, width, a, b, split="tensor")
+    fields = {"moves": lambda: Moves(groups * k * (m + n), groups * m * n)} | fields
+    t.op(name, "attention", "batched_matmul", (a, b), (y,), flops=flops, shape=shape, **fields)
+    return y

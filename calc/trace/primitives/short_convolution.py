@@ -1,0 +1,66 @@
+"""The short causal convolution in front of a recurrence, a filter of its own for each channel."""
+
+from __future__ import annotations
+
+from calc.load import Load
+from calc.op import Cache, Moves, Weight
+from calc.sizes import Size
+from calc.trace.recorder import Recorder
+from calc.trace.tape import Storage, Tape
+from calc.trace.tensor import Tensor
+
+
+def short_convolution(
+    t: Recorder, name: str, x: Tensor, taps: Size, load: Load, *, bias: bool, activated: bool = True
+) -> Tensor:
+    """x [batch * seq, channels] against a weight [channels, 1, taps], and SiLU of that: 2 * taps FLOPs a channel and
+    position. activated: whether SiLU follows.
+
+    As eager PyTorch runs it: the input is padded with taps - 1 zeros on both sides and the tail is cut off, so that
+    seq + taps - 1 positions are computed; a decoded token stands behind `taps` cached ones, which makes one position
+    more than is used. Kernels made for it compute seq positions.
+    Cache: the last `taps` inputs. Source: transformers 5.23, models/mamba/modeling_mamba.py, causal_conv1d_fn.
+    """
+    channels = x.width
+    positions = load.seq + 1 if load.decode else load.seq + taps - 1
+    weights = [t.weight(f"{name}.weight", channels, 1, taps)]
+    if bias:
+        weights.append(t.weight(f"{name}.bias", channels))
+    y = t.made(x.rows, channels, x, weights=tuple(weights), split="tensor")
+    last = load.batch * channels * taps
+    t.op(
+        name,
+        "linear",
+        "conv1d",
+        (x,),
+        (y,),
+        weights=tuple(weights),
+        flops=2 * load.batch * positions * channels * taps,
+        cache=Cache(fixed=channels * taps),
+        moves=lambda: Moves(x.elements, y.elements, cache_reads=last if load.decode else 0, cache_writes=last),
+        keeps=lambda tape, read: _kept(tape, read, weights[0], load, activated=activated),
+    )
+    return y
+
+
+def _kept(tape: Tape, x: Storage, weight: Weight, load: Load, *, activated: bool) -> Storage:
+    """It keeps what it reads, and under autocast the filters' cast; SiLU what comes out, the overhang of taps - 1
+    tokens included, which is cut off as a view.
+
+    Errors: Refused where everything is fused.
+    """
+    s = tape.settings
+    tape.written_out("a short convolution")
+    channels, _, taps = weight.shape
+    grad = x.grad or weight.trainable
+    overhanging = Storage(load.batch * channels * (load.seq + taps - 1), s.dtype, grad, "tensor")
+    out = Storage(x.elements, s.dtype, grad, "tensor") if activated else overhanging.part(x.elements)
+    if not grad:
+        return out
+    tape.keep(tape.cast(x, s.dtype) if s.autocast else x, "input")
+    if s.autocast:
+        tape.keep(Storage(weight.elements, s.dtype, False, "none"), "cast weight")
+    if activated:
+        with tape.region("activation", x):
+            tape.keep(overhanging, "overhanging")
+    return out

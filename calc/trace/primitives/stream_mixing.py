@@ -1,0 +1,74 @@
+"""Weights of residual streams: to read them, to write to them and to mix them (Xie et al. 2026)."""
+
+from __future__ import annotations
+
+from calc.functions import Function
+from calc.op import Weight
+from calc.sizes import Size, exact_div
+from calc.trace.primitives.arithmetic import weighed_by
+from calc.trace.recorder import Recorder
+from calc.trace.tape import Storage, Tape
+from calc.trace.tensor import Tensor
+
+
+def doubly_stochastic(t: Recorder, weights: Tensor, n: Size, rounds: int) -> tuple[Tensor, Tensor, Tensor]:
+    """What a product gives for n streams, [tokens, (2 + n) * n] -> weights to read with and to write with, [tokens, n]
+    each, through sigmoids, and [tokens, n * n] to mix with, whose columns, and between that rows, are divided by their
+    sums `rounds` times (Sinkhorn & Knopp 1967). What of it is kept is refused where everything is fused."""
+    own = t.weight("base", weights.width), t.weight("scale", 3)
+    read, written, mixed = made = tuple(t.made(weights.rows, width, weights, weights=own) for width in (n, n, n * n))
+
+    def keeps(tape: Tape, given: Storage) -> list[Storage]:
+        tape.written_out("a hyper-connection")
+        given = tape.cast(given, "fp32")
+        to_read, to_write, matrix = (tape.like(tape.reads_result(_scaled(tape, given, y, own))) for y in made)
+        for _ in range(2 * rounds - 1):
+            matrix = tape.times(matrix, Storage(weights.rows * n, "fp32", matrix.grad))
+        return [to_read, *(tape.cast(each, tape.settings.stream) for each in (to_write, matrix))]
+
+    t.op("doubly_stochastic", "elementwise", "other", (weights,), made, weights=own, keeps=keeps)
+    return read, written, mixed
+
+
+def read_streams(
+    t: Recorder, name: str, function: Function, streams: Tensor, read: Tensor, n: Size, own: tuple[Weight, ...] = ()
+) -> Tensor:
+    """The sum of n streams side by side, each times a number of its own: [tokens, d_model].
+
+    own: what scales and shifts those numbers ahead of a sigmoid, where that has not been done.
+    """
+    y = t.made(streams.rows, exact_div(streams.width, n), streams, read, weights=own)
+
+    def keeps(tape: Tape, every: Storage, numbers: Storage) -> Storage:
+        if own:
+            scaled = _scaled(tape, tape.cast(numbers, "fp32"), read, own)
+            numbers = tape.like(tape.reads_result(scaled))
+        made = tape.times(every, numbers)
+        return Storage(y.elements, every.dtype, made.grad)
+
+    t.op(name, "elementwise", function, (streams, read), (y,), weights=own, keeps=keeps)
+    return y
+
+
+def share(t: Recorder, mixed: Tensor, y: Tensor, written: Tensor) -> Tensor:
+    """Mixed streams [tokens, n * d_model], to each of which is added its share of y [tokens, d_model]."""
+    made = t.made(mixed.rows, mixed.width, mixed, y, written)
+
+    def keeps(tape: Tape, streams: Storage, given: Storage, shares: Storage) -> Storage:
+        return tape.like(streams, tape.times(given, shares))
+
+    t.op("join", "elementwise", "add", (mixed, y, written), (made,), keeps=keeps)
+    return made
+
+
+def kept_by_mix(tape: Tape, mixed: Storage, streams: Storage) -> Storage:
+    """A product for every token, which is computed again where attention is."""
+    with tape.region("attention", mixed, streams):
+        return tape.product(mixed, streams, streams.elements, "stream")
+
+
+def _scaled(tape: Tape, given: Storage, y: Tensor, own: tuple[Weight, ...]) -> Storage:
+    """A part of what a product gives, times a learned number, plus others."""
+    base, scale = own
+    made = weighed_by(tape, given, scale)
+    return Storage(y.elements, "fp32", made.grad or base.trainable)
