@@ -12,11 +12,11 @@ from calc.dtypes import CACHE_DTYPES
 from calc.explanation import explain
 from calc.parts import OF_PART, WHOLE, PartRow, part_rows
 from calc.quantities import registry
-from calc.query import PLAN_SIZES, Query, QueryOptions, common_context, common_length
 from calc.reading import sizes_of
 from calc.sensitivity import Sensitivity, sensitivity
 from calc.solution import solve
 from calc.spec import ModelSpec
+from calc.spec.run import PLAN_SIZES, Run, common_context, common_length
 from calc.symbols import describe
 from calc.units import binary, si
 from dashboard import frame, knobs, picker, vega
@@ -52,7 +52,7 @@ def render(picked: picker.Picked | None) -> None:
 @cached
 def parts(spec: ModelSpec) -> list[PartRow]:
     """The parts that have parameters or FLOPs."""
-    rows = part_rows(spec, Query(seq=1, context=0))
+    rows = part_rows(spec, Run(seq=1, context=0))
     return [row for row in rows if row.total or row.total_flops]
 
 

@@ -6,13 +6,12 @@ from dataclasses import dataclass, fields
 from typing import Any, cast
 
 import streamlit as st
+from calc.memory.engines import ENGINES
 
 from calc.dtypes import CACHE_DTYPES, DTYPES
-from calc.memory.engines import ENGINES
-from calc.memory.plan import EXECUTIONS, MODES, Mode, Plan
-from calc.memory.precision import OPTIMIZERS, RECIPES
-from calc.query import Query
 from calc.spec import ModelSpec
+from calc.spec.run import EXECUTIONS, MODES, Mode, Run
+from calc.spec.run.precision import OPTIMIZERS, RECIPES
 from dashboard import knobs
 
 RANKS = tuple(2**power for power in range(13))
@@ -31,7 +30,7 @@ MEANINGS = {
 class Asked:
     """The question, and the options that put it on the command line."""
 
-    query: Query
+    query: Run
     flags: tuple[str, ...]
 
 
@@ -49,8 +48,8 @@ def asked(spec: ModelSpec) -> Asked:
     with right:
         own |= degrees(mode or "training")
     knobs.without_pictures(spec)
-    plan = Plan(mode=cast(Mode, mode or "training"), **own)
-    query = Query(seq=seq, batch=batch, plan=plan, **more)
+    plan = Run(mode=cast(Mode, mode or "training"), **own)
+    query = Run(seq=seq, batch=batch, plan=plan, **more)
     return Asked(query, (*_flags(plan), *_options(query)))
 
 
@@ -99,14 +98,14 @@ def _choice(label: str, words: Any, usual: str, key: str) -> str:
     return str(st.selectbox(label, names, index=names.index(usual), key=key, bind="query-params"))
 
 
-def _flags(plan: Plan) -> list[str]:
+def _flags(plan: Run) -> list[str]:
     """The options of a plan that are not the defaults."""
-    usual = Plan()
-    given = [field.name for field in fields(Plan) if getattr(plan, field.name) != getattr(usual, field.name)]
+    usual = Run()
+    given = [field.name for field in fields(Run) if getattr(plan, field.name) != getattr(usual, field.name)]
     return [word for name in given for word in (f"--{name.replace('_', '-')}", str(getattr(plan, name)))]
 
 
-def _options(query: Query) -> list[str]:
+def _options(query: Run) -> list[str]:
     words = ["--seq", str(query.seq), "--batch", str(query.batch)]
     words += ["--checkpointing", query.checkpointing] * (query.checkpointing != "none")
     return words + ["--dtype", query.dtype] * (query.dtype != "bf16")

@@ -9,16 +9,16 @@ from calc.blocks.attention import head_sizes
 from calc.errors import Refused
 from calc.load import Load
 from calc.memory import megatron
-from calc.memory.plan import Plan
-from calc.memory.precision import recipe
 from calc.memory.sharding import Stage, cast_on_rank
 from calc.quantities.flops import plain_products
-from calc.query import Checkpointing
 from calc.saved.model import FIRST, Kept, LayerKept, kept
+from calc.saved.settings import Execution as Recorded
 from calc.saved.settings import Settings
 from calc.saved.tape import Saved, Tensor
 from calc.sizes import Size, at_least, ceil_div, largest, minimum
 from calc.spec import Attention, Lora, ModelSpec
+from calc.spec.run import Checkpointing, Run
+from calc.spec.run.precision import recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Activations:
         return self.layers + self.outside
 
 
-def settings(spec: ModelSpec, plan: Plan, checkpointing: Checkpointing) -> Settings:
+def settings(spec: ModelSpec, plan: Run, checkpointing: Checkpointing) -> Settings:
     """How the tape is to record a plan. Errors: Refused for an adapter of which it is not known what it keeps."""
     how = recipe(plan.recipe)
     recompute = frozenset(plan.recompute) | ({"attention"} if checkpointing == "selective" else frozenset())
@@ -54,7 +54,7 @@ def settings(spec: ModelSpec, plan: Plan, checkpointing: Checkpointing) -> Setti
     elif spec.adapter is not None:
         raise Refused("adapter", "lora, or none, where activations are counted", type(spec.adapter).__name__)
     return Settings(
-        execution=plan.execution,  # type: ignore[arg-type]
+        execution=_as_recorded(plan),
         dtype=how.compute,
         autocast=how.autocast,
         inputs=how.inputs,
@@ -67,8 +67,15 @@ def settings(spec: ModelSpec, plan: Plan, checkpointing: Checkpointing) -> Setti
     )
 
 
+def _as_recorded(plan: Run) -> Recorded:
+    """The execution in the tape's words: a graph keeps what was compiled, and attention is one kernel unless told."""
+    if plan.fuses:
+        return "fused"
+    return "eager" if plan.execution == "eager" else "sdpa"
+
+
 def activations(
-    spec: ModelSpec, load: Load, plan: Plan, checkpointing: Checkpointing, found: Sequence[Stage]
+    spec: ModelSpec, load: Load, plan: Run, checkpointing: Checkpointing, found: Sequence[Stage]
 ) -> list[Activations]:
     """What the ranks of each stage keep.
 
@@ -87,7 +94,7 @@ def activations(
 
 
 def _on_stage(
-    made: Kept, plan: Plan, checkpointing: Checkpointing, stage: Stage, heads: Mapping[str, Heads]
+    made: Kept, plan: Run, checkpointing: Checkpointing, stage: Stage, heads: Mapping[str, Heads]
 ) -> Activations:
     """What one stage keeps of what the whole model does."""
     layers: Size = 0
@@ -143,7 +150,7 @@ def heads_of(spec: ModelSpec, path: str, each: LayerKept) -> Heads:
     return Heads(mixer) if group.cross is None else Heads(mixer, head_sizes(group.cross, stack.d_model))
 
 
-def on_rank(tensor: Tensor, plan: Plan, kv_heads: Size = 1) -> Size:
+def on_rank(tensor: Tensor, plan: Run, kv_heads: Size = 1) -> Size:
     """Bytes of a tensor on one of the tensor- and context-parallel ranks."""
     ranks: Size = plan.cp
     if isinstance(plan.tp, int) and plan.tp == 1:
@@ -155,7 +162,7 @@ def on_rank(tensor: Tensor, plan: Plan, kv_heads: Size = 1) -> Size:
     return ceil_div(tensor.bytes, ranks)
 
 
-def kept_on_rank(saved: Saved, plan: Plan, heads: Heads = NO_HEADS) -> Size:
+def kept_on_rank(saved: Saved, plan: Run, heads: Heads = NO_HEADS) -> Size:
     """Bytes of what is kept on one rank.
 
     Autocast's cast of a weight is as large on every context-parallel rank, and else divided as the weight is. What an
@@ -174,14 +181,14 @@ def kept_on_rank(saved: Saved, plan: Plan, heads: Heads = NO_HEADS) -> Size:
     return cast_on_rank(saved.op, size, saved.tensor.split == "vocab", own, plan.tp)
 
 
-def _check(spec: ModelSpec, plan: Plan, checkpointing: Checkpointing) -> None:
+def _check(spec: ModelSpec, plan: Run, checkpointing: Checkpointing) -> None:
     if checkpointing == "selective-op":
         plain_products(spec)
         if not (isinstance(plan.tp, int) and plan.tp == 1):
             raise Refused("tp", "1 under selective-op, of which it is not written down which sums it keeps", plan.tp)
 
 
-def _of_layers(each: LayerKept, n: Size, plan: Plan, heads: Heads, checkpointing: Checkpointing) -> Size:
+def _of_layers(each: LayerKept, n: Size, plan: Run, heads: Heads, checkpointing: Checkpointing) -> Size:
     """What `n` layers keep."""
     if checkpointing in ("full", "full-early-stop"):
         checkpointed = on_rank(each.input, plan)
@@ -195,7 +202,7 @@ def _of_layers(each: LayerKept, n: Size, plan: Plan, heads: Heads, checkpointing
     return times * checkpointed + (n - times) * _sum(each.kept, plan, heads)
 
 
-def _again(each: LayerKept, plan: Plan, heads: Heads, checkpointing: Checkpointing) -> Size:
+def _again(each: LayerKept, plan: Run, heads: Heads, checkpointing: Checkpointing) -> Size:
     """What backward of one layer makes anew."""
     if checkpointing in ("none", "selective"):
         return 0 if each.kept is each.whole else _sum(each.whole, plan, heads) - _sum(each.kept, plan, heads)
@@ -205,7 +212,7 @@ def _again(each: LayerKept, plan: Plan, heads: Heads, checkpointing: Checkpointi
     return _sum(tuple(saved for saved in each.whole if saved.tensor not in there), plan, heads)
 
 
-def _of_loss(made: Kept, plan: Plan) -> tuple[Size, Size]:
+def _of_loss(made: Kept, plan: Run) -> tuple[Size, Size]:
     """(what the loss takes beyond its log-probabilities when it takes the most, the logits where they are freed).
 
     That is the first step of backward: PyTorch makes two gradients in the format of the loss, of the log-probabilities
@@ -215,7 +222,7 @@ def _of_loss(made: Kept, plan: Plan) -> tuple[Size, Size]:
     """
     if made.logits is None or not made.loss:
         return 0, 0
-    if plan.fused_loss or (plan.fused_loss is None and plan.execution == "fused"):
+    if plan.fused_loss or (plan.fused_loss is None and plan.fuses):
         return 0, 0
     log_probabilities = made.loss[0].tensor
     copies = 2 if isinstance(plan.tp, int) and plan.tp == 1 else 2 + at_least(plan.tp, 2)
@@ -223,7 +230,7 @@ def _of_loss(made: Kept, plan: Plan) -> tuple[Size, Size]:
     return copies * on_rank(log_probabilities, plan), freed
 
 
-def _sum(tensors: tuple[Saved, ...], plan: Plan, heads: Heads = NO_HEADS) -> Size:
+def _sum(tensors: tuple[Saved, ...], plan: Run, heads: Heads = NO_HEADS) -> Size:
     total: Size = 0
     for saved in tensors:
         total = total + kept_on_rank(saved, plan, heads)

@@ -10,7 +10,6 @@ from calc.blocks.attention import head_sizes
 from calc.blocks.moe import slots
 from calc.errors import Refused
 from calc.load import Load
-from calc.memory.plan import Plan
 from calc.op import Op
 from calc.sizes import Size, ceil_div, largest, maximum, minimum
 from calc.spec import (
@@ -27,6 +26,7 @@ from calc.spec import (
     Moe,
     Stack,
 )
+from calc.spec.run import Run as Plan
 
 
 @dataclass(frozen=True, slots=True)

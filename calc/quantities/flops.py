@@ -10,9 +10,9 @@ from calc.errors import Refused
 from calc.gradients import backward
 from calc.load import Load
 from calc.op import Leaf, Op, leaves
-from calc.query import CHECKPOINTING, Checkpointing
 from calc.sizes import Size, quotient
 from calc.spec import Attention, Mlp, ModelSpec
+from calc.spec.run import CHECKPOINTING, Checkpointing
 
 
 @dataclass(frozen=True, slots=True)

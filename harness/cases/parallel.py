@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from calc.estimation import estimate
-from calc.memory.plan import Plan
 from calc.predict.single import exchange
 from calc.spec.fields import Dim
+from calc.spec.run import Run
 from harness.cases.case import Case, Counts, Device, Ready
 from harness.cases.forecasts import of_kernel, of_model
 from harness.cases.running import ModelCase, built, inputs
@@ -145,11 +145,11 @@ class ParallelTrainingCase(_Together, ModelCase):
 
     def memory(self) -> float:
         sizes: dict[str, Any] = {"batch": self.batch, "seq": self.seq}
-        peak = float(estimate(self.spec, "memory.peak", plan=Plan(recipe="fp32"), **sizes).value)
+        peak = float(estimate(self.spec, "memory.peak", plan=Run(recipe="fp32"), **sizes).value)
         return peak * (self.ranks + 1)
 
     def forecast(self, profile: Profile) -> Forecast | None:
-        plan = Plan(recipe="fp32", dp=self.ranks, zero=3 if self.strategy == "fsdp" else 0)
+        plan = Run(recipe="fp32", dp=self.ranks, zero=3 if self.strategy == "fsdp" else 0)
         asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "dtype": "fp32", "execution": "sdpa"}
         if profile.kind == "cpu":
             # Ranks on a CPU share its cores, which no profile of one process tells.

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from calc.errors import Refused
 from calc.estimation import estimate
-from calc.memory.plan import Plan
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 from harness.cases.case import Case, Device
 from harness.cases.models import routed, spec_of
 from harness.cases.parts import component_seconds
@@ -167,7 +167,7 @@ def serving_bytes(spec: ModelSpec, dtype: str, batch: int, seq: int, execution: 
     weights = float(estimate(spec, "weights", dtype=dtype).value)
     parameters = float(estimate(spec, "params").value)
     again = 8 * parameters if parameters <= EXACT else 4 * parameters if parameters <= WIDE else 0
-    plan = Plan(mode="inference", execution=calc_execution(execution), logits="all", device="cpu")
+    plan = Run(mode="inference", execution=calc_execution(execution), logits="all", device="cpu")
     try:
         peak = float(estimate(spec, "memory.peak", dtype=dtype, batch=batch, seq=seq, plan=plan).value)
     except Refused:

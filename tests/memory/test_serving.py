@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from calc.memory.engines import Paged, allocated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calc
 from calc.architectures import from_config
 from calc.memory.cache import cache_columns
-from calc.memory.engines import Paged, allocated
-from calc.memory.plan import Execution, Plan
 from calc.memory.serving import max_batch, max_concurrency, max_context, servers
 from calc.quantities.kv_cache import kv_cache
 from calc.quantities.memory import memory_ranks, total_terms
 from calc.quantities.weights import weight_bytes
-from calc.query import Query
 from calc.spec import Adapter, Attention, Bottleneck, LayerGroup, Lora, Mamba, Mlp, ModelSpec, Prefix, Prompt
+from calc.spec.run import ExecutionName, Run
 from tests import reference
 
 GIB = 2**30
 
 
-def asked(seq: Any = 2048, batch: Any = 1, dtype: str = "bf16", **plan: Any) -> Query:
-    return Query(batch=batch, seq=seq, dtype=dtype, plan=Plan(mode="inference", **plan))
+def asked(seq: Any = 2048, batch: Any = 1, dtype: str = "bf16", **plan: Any) -> Run:
+    return Run(batch=batch, seq=seq, dtype=dtype, plan=Run(mode="inference", **plan))
 
 
 def measured(name: str) -> ModelSpec:
@@ -184,7 +182,7 @@ def test_activations_of_transformers(name: str, execution: str) -> None:
 def test_latents_read_without_expanding_them() -> None:
     spec, query = measured("DeepSeek-V3"), asked(32_768, batch=8, tp=8, execution="fused")
     decode = {
-        reading: servers(spec, replace(query, latent_reading=reading))[0].timeline["decode, widest layer"]
+        reading: servers(spec, query.changed(latent_reading=reading))[0].timeline["decode, widest layer"]
         for reading in ("expanded", "absorbed")
     }
     # Keys and values of 16 heads for 8 * 32,768 tokens: 128 + 128 + 192 elements a head.
@@ -202,13 +200,13 @@ def test_latents_read_without_expanding_them() -> None:
 def test_the_largest_that_fits(budget: int, seq: int, engine: str | None, name: str) -> None:
     spec, query = calc.load_model(name), asked(seq, engine=engine, execution="fused")
 
-    def peak(changed: Query) -> int:
+    def peak(changed: Run) -> int:
         return max(rank.peak for rank in servers(spec, changed))
 
     batch, context = max_batch(spec, query, budget), max_context(spec, query, budget)
     for field, most in (("batch", batch), ("seq", context)):
-        assert most is None or most == 0 or peak(replace(query, **{field: most})) <= budget
-        assert most is None or peak(replace(query, **{field: most + 1})) > budget
+        assert most is None or most == 0 or peak(query.changed(**{field: most})) <= budget
+        assert most is None or peak(query.changed(**{field: most + 1})) > budget
     concurrency = max_concurrency(spec, query, budget)
     assert concurrency is None or (batch is not None and concurrency >= batch)
 
@@ -226,7 +224,7 @@ def test_three_columns_of_a_window() -> None:
         cache = model.new_cache(room)
         with torch.no_grad():
             model(tokens, cache=cache)
-        columns = cache_columns(spec, replace(query, window_reading=reading))
+        columns = cache_columns(spec, query.changed(window_reading=reading))
         assert columns["theory"] == cache.nbytes
     # Two pages of the 21 tokens that one pass brings, and one more since a window may begin within a page.
     assert columns["vllm"] == 3 * 2 * (2 + 1) * 16 * (2 * 32 * 4)
@@ -270,7 +268,7 @@ def test_an_adapter_adds_a_prompt_to_the_cache_and_nothing_else(
 
 
 @pytest.mark.parametrize("execution", ["eager", "sdpa"])
-def test_a_prompt_passes_through_all_layers(execution: Execution) -> None:
+def test_a_prompt_passes_through_all_layers(execution: ExecutionName) -> None:
     """As so many tokens more do; a prefix is only read."""
     spec = calc.load_model("gpt2")
     (plain,) = servers(spec, asked(528, execution=execution))
@@ -320,7 +318,7 @@ def test_recurrent_layers() -> None:
         ("ast-base", asked(), "model: expected one that reads tokens, where activations of inference are counted"),
     ],
 )
-def test_refusals(name: str, query: Query, message: str) -> None:
+def test_refusals(name: str, query: Run, message: str) -> None:
     spec = calc.load_model(name) if name in calc.preset_names() else measured(name)
     with pytest.raises(calc.Refused) as refused:
         servers(spec, query)

@@ -20,21 +20,20 @@ from torch.utils import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from calc.architectures import from_config
-from calc.memory.plan import Plan
 from calc.memory.training import TrainingRank, ranks
 from calc.quantities.flops import training
-from calc.query import Checkpointing, Query
+from calc.spec.run import Checkpointing, Run
 from tests import reference
 from tests.conventions.shapes import LLAMA_3, gpt
 
 GIB = 2**30
-EAGER = Plan(recipe="bf16-fsdp", zero=3)
-COMPILED = replace(EAGER, execution="fused", fused_loss=False)
+EAGER = Run(recipe="bf16-fsdp", zero=3)
+COMPILED = EAGER.changed(execution="fused", fused_loss=False)
 PIPELINE = replace(COMPILED, tp=8, pp=8, micro_batches=8)
 
 
-def peak(model: str, plan: Plan, batch: int, seq: int, checkpointing: Checkpointing) -> TrainingRank:
-    found = ranks(LLAMA_3[model], Query(batch=batch, seq=seq).load(), plan, checkpointing)
+def peak(model: str, plan: Run, batch: int, seq: int, checkpointing: Checkpointing) -> TrainingRank:
+    found = ranks(LLAMA_3[model], Run(batch=batch, seq=seq).load(), plan, checkpointing)
     return max(found, key=lambda rank: rank.reserved)
 
 
@@ -49,9 +48,9 @@ def measured(model: str, parallelism: str, technique: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("model", "parallelism", "technique", "plan", "checkpointing", "error"),
     [
-        ("8B", "FSDP8", "FSDP", replace(EAGER, dp=8), "selective-op", -0.050),
+        ("8B", "FSDP8", "FSDP", EAGER.changed(dp=8), "selective-op", -0.050),
         ("8B", "FSDP8", "FSDP+compile", replace(COMPILED, dp=8), "selective-op", -0.039),
-        ("8B", "FSDP128", "FSDP", replace(EAGER, dp=128), "selective-op", -0.041),
+        ("8B", "FSDP128", "FSDP", EAGER.changed(dp=128), "selective-op", -0.041),
         ("8B", "FSDP128", "FSDP+compile", replace(COMPILED, dp=128), "selective-op", -0.033),
         ("8B", "FSDP4 CP2", "FSDP+CP+compile+Float8", replace(COMPILED, dp=4, cp=2), "full", -0.019),
         ("8B", "FSDP1 CP8", "FSDP+CP+compile+Float8", replace(COMPILED, cp=8), "full", -0.023),
@@ -59,7 +58,7 @@ def measured(model: str, parallelism: str, technique: str) -> dict[str, str]:
     ],
 )
 def test_within_ten_percent(
-    model: str, parallelism: str, technique: str, plan: Plan, checkpointing: Checkpointing, error: float
+    model: str, parallelism: str, technique: str, plan: Run, checkpointing: Checkpointing, error: float
 ) -> None:
     row = measured(model, parallelism, technique)
     ours = peak(model, plan, int(row["local_batch"]), int(row["seq_len"]), checkpointing).reserved / GIB
@@ -80,7 +79,7 @@ def test_within_ten_percent(
         ("405B", "TP8 PP8 FSDP2 CP4", "4D compile Float8 AsyncTP 1F1B", replace(PIPELINE, dp=2, cp=4), 1, -0.108),
     ],
 )
-def test_short_for_a_reason(model: str, parallelism: str, technique: str, plan: Plan, batch: int, error: float) -> None:
+def test_short_for_a_reason(model: str, parallelism: str, technique: str, plan: Run, batch: int, error: float) -> None:
     row = measured(model, parallelism, technique)
     ours = peak(model, plan, batch, int(row["seq_len"]), "full").reserved / GIB
     assert ours / float(row["peak_mem_gib"]) - 1 == pytest.approx(error, abs=0.001)
@@ -88,7 +87,7 @@ def test_short_for_a_reason(model: str, parallelism: str, technique: str, plan: 
 
 def test_what_the_peak_consists_of() -> None:
     """The loss in fp32 three times over, what every layer keeps, the root unit, and a rank's share of states."""
-    rank = peak("8B", replace(EAGER, dp=8), 2, 8192, "selective-op")
+    rank = peak("8B", EAGER.changed(dp=8), 2, 8192, "selective-op")
     tokens = 2 * 8192
     width, layers, vocab = 4096, 32, 128256
     live = rank.moments["loss"]
@@ -108,7 +107,7 @@ def test_what_the_peak_consists_of() -> None:
 
 def test_selective_op_repeats_every_second_product() -> None:
     """k_proj, o_proj and up_proj of a Llama; of a GPT k_proj and o_proj, for nothing needs down_proj's result."""
-    load = Query(batch=2, seq=512).load()
+    load = Run(batch=2, seq=512).load()
     again = training(LLAMA_3["8B"], load, "selective-op").total - training(LLAMA_3["8B"], load).total
     assert again == 2 * 1024 * 32 * 4096 * (1024 + 4096 + 14336)
     spec = gpt(256, 4, 4)
@@ -145,8 +144,8 @@ def test_selective_op_in_torch() -> None:
         logits = model(input_ids=tokens, use_cache=False).logits
         torch.nn.functional.cross_entropy(logits.reshape(-1, 96), tokens.reshape(-1)).backward()
     spec = from_config(config.to_dict() | {"architectures": ["LlamaForCausalLM"]})
-    load = Query(batch=2, seq=16).load()
+    load = Run(batch=2, seq=16).load()
     assert counter.get_total_flops() == training(spec, load, "selective-op").linear
-    made = ranks(spec, load, Plan(recipe="fp32", device="cpu"), "selective-op")[0].activations
+    made = ranks(spec, load, Run(recipe="fp32", device="cpu"), "selective-op")[0].activations
     inputs = 2 * 4 * 32 * 32
     assert made.layers == inputs + sum(tensor.numel() * tensor.element_size() for tensor in kept)

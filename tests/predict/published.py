@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from calc.memory.plan import Plan
 from calc.models import load_model
 from calc.predict import Prediction, predict
+from calc.spec.run import Run
 from tests.conventions.shapes import gpt, llama
 from tests.reference import folder
 
@@ -56,7 +56,7 @@ def llm_foundry(family: str) -> Iterator[Case]:
             dtype="bf16" if row["mp_mode"] == "PURE" else "bf16-fsdp",
             execution="sdpa",
             checkpointing="full" if row["act_ckpt"] == "True" else "none",
-            plan=Plan(dp=8, zero=3, micro_batches=accumulated),
+            plan=Run(dp=8, zero=3, micro_batches=accumulated),
         )
         name = f"{row['model']} {seq} x {row['micro_batch_size']} {row['gpu']}"
         yield Case(name, int(row["global_batch_size"]) * seq / float(row["tokens_per_s"]), found)
@@ -85,7 +85,7 @@ def gpt_fast() -> Iterator[Case]:
             context=105,
             dtype=formats[row["quant"]],
             execution="graph",
-            plan=Plan(mode="inference", tp=int(row["n_gpus"])),
+            plan=Run(mode="inference", tp=int(row["n_gpus"])),
         )
         yield Case(" ".join((*key, "A100")), 1 / float(row["tok_s"]), found)
 
@@ -99,7 +99,7 @@ def simumax() -> Iterator[Case]:
         if size is None or degrees.get("cp", 1) > 1:
             continue
         d_model, heads, d_ff = sizes[size]
-        plan = Plan(tp=degrees["tp"], pp=degrees["pp"], dp=degrees["dp"], zero=1, micro_batches=degrees["mbc"])
+        plan = Run(tp=degrees["tp"], pp=degrees["pp"], dp=degrees["dp"], zero=1, micro_batches=degrees["mbc"])
         found = predict(
             llama(d_model, degrees["l"], heads, d_ff),
             "b200",
@@ -127,6 +127,6 @@ def serving() -> Iterator[Case]:
             context=int(row["isl"]) + int(row["osl"]) // 2,
             dtype="fp8",
             execution="graph",
-            plan=Plan(mode="inference", tp=int(float(row["tp_size"]))),
+            plan=Run(mode="inference", tp=int(float(row["tp_size"]))),
         )
         yield Case(row["id"], float(row["silicon_tpot_ms"]) / 1e3, found)

@@ -26,9 +26,9 @@ from calc.quantities.traffic import (
     moved,
     training_traffic,
 )
-from calc.query import KERNELS, Phase, Query
 from calc.reading import symbolic, with_sizes
 from calc.spec import Lora, ModelSpec
+from calc.spec.run import KERNELS, Phase, Run
 from tests import reference
 from tests.strategies import specs
 
@@ -42,8 +42,8 @@ def gpt(**fields: Any) -> ModelSpec:
     return Shorthand(**{**sizes, "norm": "layernorm", "bias": False, **fields}).expand()
 
 
-def asked(**fields: Any) -> Query:
-    return Query(**{"batch": BATCH, "seq": SEQ, "context": SEQ - 1, **fields})
+def asked(**fields: Any) -> Run:
+    return Run(**{"batch": BATCH, "seq": SEQ, "context": SEQ - 1, **fields})
 
 
 OUTSIDE = TOKENS * D + SEQ * D + (TOKENS * D + SEQ * D) + TOKENS * D + 2 * TOKENS * D + TOKENS * D + TOKENS * VOCAB
@@ -122,7 +122,7 @@ def test_experts_that_are_visited() -> None:
 @given(specs())
 def test_fusing_never_moves_more(spec: ModelSpec) -> None:
     for phase in ("forward", "decode") if spec.decodes else ("forward",):
-        found = [sum(BY_PHASE[phase](spec, Query(batch=2, seq=40, context=9, kernels=k)).values()) for k in KERNELS]
+        found = [sum(BY_PHASE[phase](spec, Run(batch=2, seq=40, context=9, kernels=k)).values()) for k in KERNELS]
         assert found == sorted(found, reverse=True)
 
 
@@ -157,7 +157,7 @@ def test_three_readings(spec: ModelSpec) -> None:
     columns = with_sizes(spec, {"d_model": numpy.array([float(spec.d_model)])})
     phases: tuple[Phase, ...] = ("training", "decode") if spec.decodes else ("training",)
     for phase in phases:
-        query = Query(batch=2, seq=37, context=21, phase=phase)
+        query = Run(batch=2, seq=37, context=21, phase=phase)
         exact = BY_PHASE[phase](spec, query)
         of_symbols, of_arrays = BY_PHASE[phase](in_symbols, query), BY_PHASE[phase](columns, query)
         for name, value in exact.items():
@@ -177,7 +177,7 @@ def test_formulas(model: str, quantity: str) -> None:
 def test_the_batch_that_doubles_intensity_in_decoding() -> None:
     """Weights are read once whatever the batch: in 16 bits one sequence has about 1 FLOP a byte, and n have n."""
     spec = calc.load_model("llama-3-8b")
-    one, many = (arithmetic_intensity(spec, "decode", Query(batch=n, context=1)) for n in (1, 16))
+    one, many = (arithmetic_intensity(spec, "decode", Run(batch=n, context=1)) for n in (1, 16))
     assert one == pytest.approx(1, rel=0.1)
     assert many == pytest.approx(16, rel=0.1)
 
@@ -197,7 +197,7 @@ def test_checkpointing_moves_more_and_adapters_less() -> None:
 
 def test_quantized_weights_move_fewer_bytes() -> None:
     spec = calc.load_model("llama-3-8b")
-    bf16, int4 = (decode_traffic(spec, Query(context=100, dtype=name)) for name in ("bf16", "int4:g128"))
+    bf16, int4 = (decode_traffic(spec, Run(context=100, dtype=name)) for name in ("bf16", "int4:g128"))
     weights = calc.estimate(spec, "weights", dtype="int4:g128").value
     assert spec.vocab_size is not None
     table = 2 * spec.vocab_size * spec.d_model

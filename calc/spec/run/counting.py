@@ -11,5 +11,5 @@ class Counting(RunNode):
     """convention: a name of `calc.conventions`, looked up where it is used. rank: the kind of rank whose terms
     `memory.total` is made of, where symbols do not tell which one holds the most."""
 
-    convention: str = Field("torch", description="How FLOPs are counted; `conventions` lists them.")
-    rank: str | None = Field(None, description="The kind of rank whose memory is told.")
+    convention: str = Field(default="torch", description="How FLOPs are counted; `conventions` lists them.")
+    rank: str | None = Field(default=None, description="The kind of rank whose memory is told.")

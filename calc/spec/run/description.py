@@ -40,7 +40,12 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
     @property
     def step_tokens(self) -> Size:
         """New tokens of a step on all GPUs together."""
-        return self.batch * self.new_tokens * (self.passes_a_step if self.trains else 1) * self.dp
+        return self.batch * self.new_tokens * self.passes_a_step * self.dp
+
+    @property
+    def passes_a_step(self) -> Size:
+        """Passes of one step: its micro-batches where a model is trained, else one."""
+        return self.micro_batches_a_step if self.trains else 1
 
     def changed(self, **words: Any) -> Self:
         """The same run with other words. Errors: as Run."""
@@ -59,7 +64,7 @@ def exact_run(**words: Any) -> Run:
     """
     run = Run(**words)
     for name in (*LOAD_SIZES, "images"):
-        if isinstance(value := words.get(name), float | Fraction):
+        if name in words and isinstance(value := getattr(run, name), float | Fraction):
             raise Refused(name, "a whole number", value)
     return run
 

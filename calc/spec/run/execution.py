@@ -34,18 +34,19 @@ class Execution(RunNode):
     """
 
     execution: Annotated[ExecutionName | None, PlainValidator(Word(lambda: EXECUTIONS, open=True))] = Field(
-        None,
+        default=None,
         description="Which kernels run: each operator's own (eager), attention's in one (sdpa), runs of elementwise "
         "operators in one too (compiled), all from a CUDA graph (graph).",
     )
     device: Annotated[Device, PlainValidator(Word(lambda: DEVICES))] = Field(
-        "cuda", description="Training: where, since masks and casts differ."
+        default="cuda", description="Training: where, since masks and casts differ."
     )
     window_reading: Annotated[WindowReading, PlainValidator(Word(lambda: WINDOW_READINGS))] = Field(
-        "tokens", description="A sliding window of W holds W tokens, or W - 1 as a growing cache keeps after prefill."
+        default="tokens",
+        description="A sliding window of W holds W tokens, or W - 1 as a growing cache keeps after prefill.",
     )
     latent_reading: Annotated[LatentReading, PlainValidator(Word(lambda: LATENT_READINGS))] = Field(
-        "expanded",
+        default="expanded",
         description="Decode with latent attention: expand all cached latents again, or absorb their matrix in queries.",
     )
 

@@ -32,19 +32,19 @@ class Numerics(RunNode):
     """Number formats: `dtype` of weights where nothing is trained, `recipe` where it is."""
 
     dtype: Annotated[str, PlainValidator(_weights)] = Field(
-        "bf16",
+        default="bf16",
         description="Number format: fp32, bf16, fp16, fp8, int8, int4; or of weights alone a quantized one, such as "
         "int4:g128.",
     )
     recipe: Annotated[str, PlainValidator(Word(recipe_names))] = Field(
-        "bf16-mixed", description="Training: number formats of weights, gradients and activations."
+        default="bf16-mixed", description="Training: number formats of weights, gradients and activations."
     )
     cache_dtype: Annotated[str | None, PlainValidator(Word(lambda: CACHE_DTYPES, open=True))] = Field(
-        None, description="Inference: format of keys and values."
+        default=None, description="Inference: format of keys and values."
     )
     state_dtype: Annotated[str, PlainValidator(Word(lambda: CACHE_DTYPES))] = Field(
-        "fp32", description="Format of recurrent state."
+        default="fp32", description="Format of recurrent state."
     )
     frozen: Annotated[str | None, PlainValidator(_frozen)] = Field(
-        None, description="Training beside an adapter: format of frozen weights, as nf4:g64."
+        default=None, description="Training beside an adapter: format of frozen weights, as nf4:g64."
     )

@@ -28,19 +28,19 @@ class Parallelism(RunNode):
     larger.
     """
 
-    dp: Positive = Field(1, description="Data-parallel ranks; --batch is of one of them.")
-    tp: Positive = Field(1, description="Tensor-parallel ranks.")
-    pp: Positive = Field(1, description="Stages of a pipeline.")
-    cp: Positive = Field(1, description="Context-parallel ranks.")
-    ep: Positive = Field(1, description="Ranks that experts are spread over, among those of --dp and --cp.")
+    dp: Positive = Field(default=1, description="Data-parallel ranks; --batch is of one of them.")
+    tp: Positive = Field(default=1, description="Tensor-parallel ranks.")
+    pp: Positive = Field(default=1, description="Stages of a pipeline.")
+    cp: Positive = Field(default=1, description="Context-parallel ranks.")
+    ep: Positive = Field(default=1, description="Ranks that experts are spread over, among those of --dp and --cp.")
     zero: Annotated[Size, PlainValidator(_zero)] = Field(
-        0, description="Training: data-parallel ranks divide 1 the optimizer, 2 gradients, 3 weights too."
+        default=0, description="Training: data-parallel ranks divide 1 the optimizer, 2 gradients, 3 weights too."
     )
-    sequence_parallel: MaybeYesNo = Field(None, description="Tensor-parallel ranks divide the residual stream.")
-    micro_batches: MaybePositive = Field(None, description="Training: passes of one step.")
-    interleave: Positive = Field(1, description="Training: pieces of its layers that a stage holds.")
-    stages: tuple[int, ...] | None = Field(None, description="Layers of each stage.")
-    network: float | None = Field(None, description="Bytes/s of one GPU to other nodes, such as 50GB.")
+    sequence_parallel: MaybeYesNo = Field(default=None, description="Tensor-parallel ranks divide the residual stream.")
+    micro_batches: MaybePositive = Field(default=None, description="Training: passes of one step.")
+    interleave: Positive = Field(default=1, description="Training: pieces of its layers that a stage holds.")
+    stages: tuple[int, ...] | None = Field(default=None, description="Layers of each stage.")
+    network: float | None = Field(default=None, description="Bytes/s of one GPU to other nodes, such as 50GB.")
 
     @property
     def gpus(self) -> Size:
@@ -55,7 +55,7 @@ class Parallelism(RunNode):
         return not (isinstance(self.tp, int) and self.tp == 1)
 
     @property
-    def passes_a_step(self) -> Size:
+    def micro_batches_a_step(self) -> Size:
         """Micro-batches of one step of training."""
         return self.pp if self.micro_batches is None else self.micro_batches
 
@@ -73,4 +73,4 @@ class Parallelism(RunNode):
     @property
     def accumulates(self) -> Size:
         """1 where gradients of earlier micro-batches wait while the next one runs, else 0."""
-        return at_least(self.passes_a_step, 2)
+        return at_least(self.micro_batches_a_step, 2)

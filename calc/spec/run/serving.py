@@ -27,9 +27,9 @@ class Serving(RunNode):
     """
 
     engine: Annotated[str | None, PlainValidator(Word(engine_names, open=True))] = Field(
-        None, description="Inference: whose rules allocate the cache."
+        default=None, description="Inference: whose rules allocate the cache."
     )
-    batched_tokens: MaybePositive = Field(None, description="Inference: tokens of prompts in one pass.")
+    batched_tokens: MaybePositive = Field(default=None, description="Inference: tokens of prompts in one pass.")
     logits: Annotated[Logits, PlainValidator(Word(lambda: LOGITS))] = Field(
-        "last", description="Inference: positions of a prompt with logits."
+        default="last", description="Inference: positions of a prompt with logits."
     )

@@ -37,17 +37,17 @@ class Training(RunNode):
     """
 
     optimizer: Annotated[str, PlainValidator(Word(optimizer_names))] = Field(
-        "adamw", description="Training: what updates the weights."
+        default="adamw", description="Training: what updates the weights."
     )
     checkpointing: Annotated[Checkpointing, PlainValidator(Word(lambda: CHECKPOINTING))] = Field(
-        "none", description="Training: which activations are recomputed."
+        default="none", description="Training: which activations are recomputed."
     )
     recompute: Annotated[tuple[str, ...], PlainValidator(Words(lambda: REGIONS))] = Field(
-        (), description=f"Training: computed again in backward: {', '.join(REGIONS)}."
+        default=(), description=f"Training: computed again in backward: {', '.join(REGIONS)}."
     )
-    checkpoint_every: Positive = Field(1, description="Training: of so many layers, one is checkpointed.")
-    loss_chunks: Positive = Field(1, description="Training: pieces in which logits and loss are computed.")
-    fused_loss: MaybeYesNo = Field(None, description="Training: the loss works in the logits' place.")
+    checkpoint_every: Positive = Field(default=1, description="Training: of so many layers, one is checkpointed.")
+    loss_chunks: Positive = Field(default=1, description="Training: pieces in which logits and loss are computed.")
+    fused_loss: MaybeYesNo = Field(default=None, description="Training: the loss works in the logits' place.")
     dropout: Annotated[float, PlainValidator(_probability)] = Field(
-        0.0, description="Training: its probability, wherever the model has it."
+        default=0.0, description="Training: its probability, wherever the model has it."
     )

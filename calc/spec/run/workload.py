@@ -33,24 +33,24 @@ class Workload(RunNode):
     """What runs. Of parallel ranks, `batch` is what one data-parallel rank has in one pass: its micro-batch."""
 
     phase: Annotated[Phase, PlainValidator(Word(lambda: PHASES))] = Field(
-        "forward",
+        default="forward",
         description="What is run: forward has logits at all positions, prefill of the last token alone, decode is one "
         "token more for each sequence, training a step.",
     )
     mode: Annotated[Mode, PlainValidator(Word(lambda: MODES))] = Field(
-        "training", description="What memory is held for: a step of training, or a server's passes."
+        default="training", description="What memory is held for: a step of training, or a server's passes."
     )
-    batch: Positive = Field(1, description="Sequences.")
-    seq: Positive = Field(2048, description="Tokens in each sequence.")
-    context: FromZero = Field(2048, description="Decode: tokens already in the cache.")
+    batch: Positive = Field(default=1, description="Sequences.")
+    seq: Positive = Field(default=2048, description="Tokens in each sequence.")
+    context: FromZero = Field(default=2048, description="Decode: tokens already in the cache.")
     source_seq: MaybePositive = Field(
-        None, description="Encoder-decoders: length of the encoder's input, tokens or frames of audio."
+        default=None, description="Encoder-decoders: length of the encoder's input, tokens or frames of audio."
     )
-    images: FromZero = Field(0, description="Language models with a vision tower: pictures a batch.")
+    images: FromZero = Field(default=0, description="Language models with a vision tower: pictures a batch.")
     image: Annotated[tuple[Size, Size] | None, PlainValidator(_picture)] = Field(
-        None, description="Height and width of a picture, in pixels."
+        default=None, description="Height and width of a picture, in pixels."
     )
-    mtp: YesNo = Field(False, description="Count the modules that predict further tokens too.")
+    mtp: YesNo = Field(default=False, description="Count the modules that predict further tokens too.")
 
     @property
     def new_tokens(self) -> Size:
