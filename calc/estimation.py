@@ -35,18 +35,18 @@ class Estimate:
     caveats: tuple[str, ...] = ()
 
 
-def estimate(spec: ModelSpec, quantity: str, *, part: str = WHOLE, **words: Any) -> Estimate:
+def estimate(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: str = WHOLE, **words: Any) -> Estimate:
     """The value of a quantity of `calc quantities` for one model, exact where the sizes are ints.
 
-    part: the path of a part (`calc.parts`), to count it alone. words: fields of `calc.Run` but for the phase, which
-    the quantity's name gives. Integer arrays become float64.
+    part: the path of a part (`calc.parts`), to count it alone. run, words: what runs, as a Run or by its
+    fields, but for the phase, which the quantity's name gives. Integer arrays become float64.
     Errors: Refused for an unknown quantity, convention or word, for a size that is no whole number, and for what the
     convention does not define. TypeError for an unknown field.
     """
     entry = of_part(registry.find(quantity), part)
-    run = exact_run(**(words if entry.phase is None else words | {"phase": entry.phase}))
-    owner = _owner(entry, run)
-    terms = entry.compute(spec, run)
+    asked = exact_run(run, **(words if entry.phase is None else words | {"phase": entry.phase}))
+    owner = _owner(entry, asked)
+    terms = entry.compute(spec, asked)
     caveats: tuple[str, ...] = ()
     if owner is not None:
         caveats = owner.params_caveats(spec) if quantity == "params" else owner.caveats(spec)
@@ -59,7 +59,7 @@ def estimate(spec: ModelSpec, quantity: str, *, part: str = WHOLE, **words: Any)
         convention=owner.name if owner else None,
         source=owner.source if owner else entry.source,
         caveats=caveats,
-        run=run,
+        run=asked,
     )
 
 

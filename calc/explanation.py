@@ -50,22 +50,22 @@ class Explanation:
         return sympy.latex(self.formula, symbol_names=names)
 
 
-def explain(spec: ModelSpec, quantity: str, *, part: str = WHOLE, **options: Any) -> Explanation:
+def explain(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: str = WHOLE, **words: Any) -> Explanation:
     """The formula of a quantity of `spec`, or of the part at that path alone, and the exact value it must give.
 
-    options: as for `estimate`. The query's sizes (batch, seq, context) become symbols too.
+    run, words: as for `estimate`. Its sizes (batch, seq, context) become symbols too.
     Errors: as `estimate`, and Refused for a size that is an array.
     ArithmeticError if formula and value ever differ, which is a fault of this program.
     """
     import sympy
 
-    entry, asked = of_part(registry.find(quantity), part), exact_run(**options)
+    entry, asked = of_part(registry.find(quantity), part), exact_run(run, **words)
     for name in LOAD_SIZES:
         if not isinstance(getattr(asked, name), int | None):
             raise Refused(name, "one whole number", getattr(asked, name))
     if asked.source_seq is None and "source_seq" in entry.uses and _reads_as_many(spec):
         asked = asked.changed(source_seq=asked.seq)  # a letter of its own
-    value = estimate(spec, quantity, part=part, **options)
+    value = estimate(spec, quantity, run, part=part, **words)
     symbolic_spec, values = symbolic(spec)
     symbols: dict[str, Any] = {
         name: sympy.Symbol(name, positive=True)

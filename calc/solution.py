@@ -122,15 +122,17 @@ def solve(
     quantity: str,
     target: float,
     symbol: str,
+    run: Run | None = None,
     *,
     budget: bool = False,
     keep_ratios: bool = False,
-    **options: Any,
+    **words: Any,
 ) -> Solution:
     """The size `symbol` at which `quantity` of `spec` equals `target`, every other size held fixed.
 
     budget: find the largest allowed whole size whose value is at most `target` (the smallest, where the quantity falls
         as the size grows). keep_ratios: with symbol d_model, scale d_ff, experts and heads along with it.
+    run, words: as for `estimate`.
     The root is bracketed on the quantity itself, in exact fractions, not solved from its formula, so minima, windows
     and rounding are no obstacle. Where the quantity stays at the target, the root is where it arrives there.
     Errors: Refused for a target that is not above 0 and finite, and for a symbol that is no size here or does not
@@ -140,8 +142,8 @@ def solve(
     if not 0 < target < math.inf:
         raise Refused(quantity, "a finite value above 0", target)
     if symbol in PLAN_SIZES:
-        return _of_plan(spec, registry.find(quantity), target, symbol, budget, exact_run(**options))
-    problem = _problem(spec, quantity, symbol, keep_ratios, exact_run(**options))
+        return _of_plan(spec, registry.find(quantity), target, symbol, budget, exact_run(run, **words))
+    problem = _problem(spec, quantity, symbol, keep_ratios, exact_run(run, **words))
     grid = _grid(problem.limit)
     values = [problem.value(Fraction(x)) for x in grid]
     if min(values) == max(values):

@@ -35,11 +35,11 @@ def render(picked: picker.Picked | None) -> None:
     gpu = st.selectbox("GPU", gpus(), index=gpus().index(GPU), key="gpu", bind="query-params")
     with frame.refusals("This plan cannot be counted"):
         asked = planning.asked(chosen.spec)
-        found = judged(chosen.spec, asked.query, gpu)
-        _verdict(found, asked.query)
+        found = judged(chosen.spec, asked.run, gpu)
+        _verdict(found, asked.run)
         _terms(found)
         _timeline(found, gpu)
-        _advice(chosen.spec, asked.query, found)
+        _advice(chosen.spec, asked.run, found)
         words = shlex.join([chosen.reference, *asked.flags, "--gpu", gpu])
         frame.command(f"python -m calc memory {words}", f"python -m calc memory {words} --json")
     if chosen.spec.decodes and chosen.spec.reads_tokens:
@@ -78,7 +78,7 @@ def caches(spec: ModelSpec, dtype: str) -> list[dict[str, Any]]:
 
 
 def _verdict(found: Verdict, query: Run) -> None:
-    worst, plan = found.worst, query.plan
+    worst = found.worst
     sentence = found.sentence()
     (st.success if found.fits else st.error)(f"{sentence[:1].upper()}{sentence[1:]}.")
     cells = st.columns(4)
@@ -90,7 +90,7 @@ def _verdict(found: Verdict, query: Run) -> None:
         left = found.left or 0
         frame.metric("Left" if left >= 0 else "Too much", binary(abs(left)), f"{left:,} bytes")
     with cells[3]:
-        frame.metric("GPUs of the plan", f"{plan.gpus:,}" if plan else "1")
+        frame.metric("GPUs of the plan", f"{query.gpus:,}")
 
 
 def _terms(found: Verdict) -> None:

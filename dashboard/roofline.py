@@ -9,8 +9,6 @@ import streamlit as st
 
 from calc.predict import Point, Prediction, Roof, predict, roof, roofline, speed_of
 from calc.spec import ModelSpec
-from calc.spec.run import Run
-from calc.spec.run.precision import usual_optimizer
 from calc.units import duration, parse_bytes, si
 from dashboard import frame, picker, results, roofline_charts, roofline_knobs
 from dashboard.cache import cached
@@ -72,7 +70,7 @@ def _asked(spec: ModelSpec, key: tuple[Any, ...], stamp: int, _knobs: Knobs) -> 
         dtype=_knobs.dtype,
         execution=_knobs.execution,
         checkpointing=_knobs.checkpointing,
-        plan=Run(optimizer=usual_optimizer(_knobs.dtype), **dict(_knobs.degrees)),
+        **dict(_knobs.degrees),
         network=float(parse_bytes(_knobs.network, "network")) if _knobs.network else None,
     )
     return found, roofline(found), roof(speed, found.kernels)

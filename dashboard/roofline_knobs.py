@@ -8,8 +8,9 @@ from typing import Any
 import streamlit as st
 
 from calc.hardware import device_names
+from calc.predict.timed_run import TIMED_EXECUTIONS
 from calc.spec import ModelSpec
-from calc.spec.run import CHECKPOINTING, EXECUTIONS, Run, common_context
+from calc.spec.run import CHECKPOINTING, Run, common_context
 from calc.spec.run.precision import RECIPE_BY_NAME
 from dashboard import planning, results
 from dashboard.knobs import forget_stale
@@ -91,8 +92,8 @@ def ask(spec: ModelSpec) -> Knobs:
         dtype = one.selectbox("Formats" if training else "Weights", dtypes, index=first, key=key, bind="query-params")
         execution = two.selectbox(
             "Kernels",
-            EXECUTIONS,
-            index=EXECUTIONS.index("sdpa"),
+            TIMED_EXECUTIONS,
+            index=TIMED_EXECUTIONS.index("sdpa"),
             key="execution",
             bind="query-params",
             help="eager: attention in the open; sdpa: attention in one kernel; compiled: elementwise runs in one "

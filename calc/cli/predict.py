@@ -16,7 +16,7 @@ from calc.predict import Prediction, roof, roofline, speed_of
 from calc.predict.formats import number_formats
 from calc.predict.predicting import predict as predicted
 from calc.predict.speed import Speed
-from calc.predict.timed_run import timed_run
+from calc.predict.timed_run import TIMED_EXECUTIONS, timed_run
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.units import duration, si
@@ -59,7 +59,7 @@ IN_TRAINING = ("recipe", "optimizer", "zero", "micro_batches", "interleave")
 @click.option("--profile", metavar="FILE", help="What `python -m harness profile` measured, or a shipped profile.")
 @of_run(
     *FIELDS,
-    words={"execution": ("eager", "sdpa", "compiled", "graph")},
+    words={"execution": TIMED_EXECUTIONS},
     defaults={"dtype": "bf16-mixed; bf16", "optimizer": "adamw, adamw-bf16 where weights are in bf16 alone"},
     texts={"dtype": DTYPE},
 )

@@ -8,9 +8,11 @@ from calc.build import vectors_read
 from calc.errors import Refused
 from calc.memory.conditions import check
 from calc.spec import ModelSpec
-from calc.spec.run import Run, common_context, common_length
+from calc.spec.run import ExecutionName, Run, common_context, common_length
 from calc.spec.run.precision import recipe_for, usual_optimizer
 
+TIMED_EXECUTIONS: tuple[ExecutionName, ...] = ("eager", "sdpa", "compiled", "graph")
+"""The executions whose kernels have times."""
 WHOLE = ("batch", "seq", "context", "dp", "tp", "pp", "cp", "ep", "zero", "interleave", "micro_batches")
 """Fields that must be whole numbers: a time is no formula."""
 
@@ -56,5 +58,5 @@ def _possible(spec: ModelSpec, run: Run) -> None:
         raise Refused("adapter", "none where a time is asked for", type(spec.adapter).__name__)
     if run.phase in ("decode", "prefill") and spec.head is None:
         raise Refused("phase", "forward or training for a model that generates no tokens", run.phase)
-    if run.execution == "megatron":
-        raise Refused("execution", "one whose kernels are known", "megatron")
+    if run.execution not in TIMED_EXECUTIONS:
+        raise Refused("execution", "one whose kernels are known", run.execution)

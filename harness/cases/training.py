@@ -23,7 +23,6 @@ from harness.cases.running import (
     Execution,
     ModelCase,
     built,
-    calc_execution,
     converted,
     inputs,
     kernel_of,
@@ -86,15 +85,19 @@ class TrainingCase(ModelCase):
 
     def peak_bytes(self) -> float:
         """The step's own, as `calc.memory` counts it."""
-        plan = Run(recipe=self.dtype, optimizer=usual_optimizer(self.dtype), execution=calc_execution(self.execution))
-        asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "checkpointing": self.checkpointing}
-        return float(estimate(self.spec, "memory.peak", plan=plan, **asked).value)
+        asked: dict[str, Any] = {"recipe": self.dtype, "optimizer": usual_optimizer(self.dtype)}
+        asked |= {
+            "execution": self.execution,
+            "batch": self.batch,
+            "seq": self.seq,
+            "checkpointing": self.checkpointing,
+        }
+        return float(estimate(self.spec, "memory.peak", **asked).value)
 
     def forecast(self, profile: Profile) -> Forecast | None:
         asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "dtype": self.dtype}
         asked |= {"execution": self.execution, "checkpointing": self.checkpointing}
-        plan = Run(recipe=self.dtype, optimizer=usual_optimizer(self.dtype))
-        return of_model(profile, self.spec, self.peak_bytes(), phase="training", plan=plan, **asked)
+        return of_model(profile, self.spec, self.peak_bytes(), phase="training", **asked)
 
     def ready(self, device: Device) -> Ready:
         import torch

@@ -235,7 +235,7 @@ def test_explain_names_the_moment_and_what_would_change_it(run: Run) -> None:
 def test_explain_total_of_several_ranks(run: Run) -> None:
     """That of the rank with the highest peak, as `memory` has it."""
     status, out, _ = run("explain", "gpt2", "memory.total", "--seq", "64", "--pp", "2", "--json")
-    value = calc.estimate(calc.load_model("gpt2"), "memory.total", seq=64, plan=Run(pp=2)).value
+    value = calc.estimate(calc.load_model("gpt2"), "memory.total", seq=64, pp=2).value
     found = json.loads(out)
     assert (status, found["value"], sum(each["value"] for each in found["terms"].values())) == (0, value, value)
     assert value == answer(run, "gpt2", "--seq", "64", "--pp", "2")["total"]
@@ -266,7 +266,7 @@ def test_the_report_names_the_devices_that_hold_it(run: Run) -> None:
     record = json.loads(run("report", "llama-3-8b", "--json")[1])
     spec = calc.load_model("llama-3-8b")
     for mode, held in record["memory"].items():
-        assert held["peak"] == calc.estimate(spec, "memory.peak", plan=Run(mode=mode)).value
+        assert held["peak"] == calc.estimate(spec, "memory.peak", mode=mode).value
         for name in device_names():
             gpu = load_device(name).vendor != "Google"
             assert (name in held["devices"]) == (gpu and load_device(name).usable >= held["peak"])
@@ -282,7 +282,7 @@ def test_what_others_ask_does_not_load_it() -> None:
 
 
 def test_zero_divides_nothing_among_one_rank(run: Run) -> None:
-    peaks = {calc.estimate(calc.load_model("gpt2"), "memory.peak", plan=Run(zero=zero)).value for zero in range(4)}
+    peaks = {calc.estimate(calc.load_model("gpt2"), "memory.peak", zero=zero).value for zero in range(4)}
     assert len(peaks) == 1
 
 
@@ -315,7 +315,7 @@ def test_a_layer_is_listed_to_the_byte(run: Run, execution: ExecutionName) -> No
     assert {keeper["layers"] for keeper in record["layer"]} == {12}
     own = sum(keeper["bytes"] for keeper in record["layer"])
     deep = calc.load_model("gpt2").model_copy(update={"layers": _with_layers(13)})
-    more = calc.estimate(deep, "memory.total", seq=256, plan=Run(execution=execution)).terms["activations"]
+    more = calc.estimate(deep, "memory.total", seq=256, execution=execution).terms["activations"]
     assert more - record["activations"] == own
 
 

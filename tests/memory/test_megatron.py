@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -70,7 +69,7 @@ def value(text: str, n: dict[str, int]) -> Fraction:
 @pytest.mark.parametrize("case", WAYS)
 def test_layers_are_the_closed_form(case: str, n: dict[str, int]) -> None:
     sequence, checkpointing = WAYS[case]
-    plan = replace(MEGATRON, tp=n["t"], pp=n["p"], interleave=n["m"], sequence_parallel=sequence)
+    plan = MEGATRON.changed(tp=n["t"], pp=n["p"], interleave=n["m"], sequence_parallel=sequence)
     kept = first(model(n), plan, n["b"], n["s"], checkpointing).activations.layers
     stage = Fraction(n["L"]) * (1 + Fraction(n["p"] - 1, n["p"] * n["m"]) if n["m"] > 1 else 1)
     assert kept == value(formula(case), n) * stage
@@ -84,7 +83,7 @@ def test_without_parallelism(n: dict[str, int]) -> None:
 
 @given(n=letters())
 def test_first_stage_and_its_dropout(n: dict[str, int]) -> None:
-    plan = replace(MEGATRON, tp=n["t"], pp=n["p"], interleave=n["m"], sequence_parallel=True)
+    plan = MEGATRON.changed(tp=n["t"], pp=n["p"], interleave=n["m"], sequence_parallel=True)
     kept = first(model(n), plan, n["b"], n["s"]).activations
     interleaved = 1 + Fraction(n["p"] - 1, n["p"] * n["m"]) if n["m"] > 1 else 1
     assert kept.layers == value(formula("first-stage pipeline total (1F1B)"), n) * interleaved
@@ -94,7 +93,7 @@ def test_first_stage_and_its_dropout(n: dict[str, int]) -> None:
 
 @given(n=letters())
 def test_norm_head_and_loss_of_one_stage(n: dict[str, int]) -> None:
-    kept = first(model(n), replace(MEGATRON, tp=n["t"], sequence_parallel=True), n["b"], n["s"]).activations
+    kept = first(model(n), MEGATRON.changed(tp=n["t"], sequence_parallel=True), n["b"], n["s"]).activations
     dropout = value("s*b*h/t", n)
     end = value(formula("final layernorm + output layer + CE logits fp32"), n)
     assert kept.outside + kept.logits == dropout + end
@@ -104,7 +103,7 @@ def figure(row: dict[str, str]) -> tuple[ModelSpec, Run, int, int]:
     """Model, plan, micro-batch and sequence of a row of korthikanti2022.csv."""
     n = {name: int(row[name]) for name in ("hidden", "layers", "heads", "vocab", "tp", "pp", "interleave")}
     spec = gpt(n["hidden"], n["layers"], n["heads"], n["vocab"], max_seq_len=int(row["seq_len"]))
-    plan = replace(MEGATRON, tp=n["tp"], pp=n["pp"], interleave=n["interleave"], sequence_parallel=False)
+    plan = MEGATRON.changed(tp=n["tp"], pp=n["pp"], interleave=n["interleave"], sequence_parallel=False)
     return spec, plan, int(row["micro_batch"]), int(row["seq_len"])
 
 
@@ -184,7 +183,7 @@ def megatron_lm(spec: ModelSpec, plan: Run, batch: int, seq: int, distributed: b
 def test_gpt_3_as_megatron_lm_estimates_it(zero: int, dp: int, error: float) -> None:
     """GPT-3 175B at TP 8, PP 8: ours has biases too, and on every rank of the first stage the whole position table."""
     spec = gpt(12288, 96, 96)
-    plan = replace(MEGATRON, tp=8, pp=8, dp=dp, zero=zero)
+    plan = MEGATRON.changed(tp=8, pp=8, dp=dp, zero=zero)
     theirs = megatron_lm(spec, plan, 1, 2048, distributed=bool(zero))
     ours = first(spec, plan, 1, 2048, "selective").total
     assert ours / theirs - 1 == pytest.approx(error, abs=1e-4)
@@ -196,15 +195,13 @@ def test_gpt_3_as_megatron_lm_estimates_it(zero: int, dp: int, error: float) -> 
         (LLAMA_3["8B"], MEGATRON, "none", "execution"),
         (gpt(512, 2, 8, d_ff=1024), MEGATRON, "none", "execution"),
         (gpt(512, 2, 8, n_kv_heads=2), MEGATRON, "none", "execution"),
-        (gpt(512, 2, 8), replace(MEGATRON, cp=2), "none", "cp"),
-        (gpt(512, 2, 8), replace(MEGATRON, recompute=("norm",)), "none", "recompute"),
-        (gpt(512, 2, 8), replace(MEGATRON, recipe="fp32"), "none", "recipe"),
+        (gpt(512, 2, 8), MEGATRON.changed(cp=2), "none", "cp"),
+        (gpt(512, 2, 8), MEGATRON.changed(recompute=("norm",)), "none", "recompute"),
+        (gpt(512, 2, 8), MEGATRON.changed(recipe="fp32"), "none", "recipe"),
         (gpt(512, 2, 8), MEGATRON, "selective-op", "checkpointing"),
     ],
 )
-def test_what_the_form_has_no_letters_for(
-    spec: ModelSpec, plan: Run, checkpointing: Checkpointing, field: str
-) -> None:
+def test_what_the_form_has_no_letters_for(spec: ModelSpec, plan: Run, checkpointing: Checkpointing, field: str) -> None:
     with pytest.raises(Refused) as error:
         first(spec, plan, 1, 64, checkpointing)
     assert error.value.field == field

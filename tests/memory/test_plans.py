@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -49,7 +48,7 @@ MIXTRAL = calc.load_model("mixtral-8x7b")
 )
 def test_what_does_not_divide_is_refused(spec: ModelSpec, plan: dict[str, Any], field: str, expected: str) -> None:
     with pytest.raises(Refused) as error:
-        estimate(spec, "memory.peak", seq=128, plan=Run(**plan))
+        estimate(spec, "memory.peak", seq=128, **plan)
     assert (error.value.field, error.value.expected) == (field, expected)
     assert "\n" not in str(error.value)
 
@@ -80,7 +79,7 @@ def test_batch_0_is_refused() -> None:
 
 def activations(spec: ModelSpec, **plan: Any) -> int:
     """Bytes that a rank keeps of 512 tokens, without those of the loss."""
-    return estimate(spec, "memory.total", seq=512, plan=Run(**plan)).terms["activations"]
+    return estimate(spec, "memory.total", seq=512, **plan).terms["activations"]
 
 
 def test_casts_of_weights_are_divided_as_weights_are() -> None:
@@ -107,7 +106,7 @@ def test_what_is_quantized_beside_an_adapter_is_not_cast() -> None:
 @pytest.mark.parametrize("plan", [{}, {"dp": 8, "zero": 2}, {"dp": 8, "zero": 3}, {"pp": 2, "dp": 2, "zero": 3}])
 @pytest.mark.parametrize("execution", ["sdpa", "fused"])
 def test_a_term_is_the_most_that_is_live_of_it(spec: ModelSpec, plan: dict[str, Any], execution: ExecutionName) -> None:
-    for rank in memory_ranks(spec, Run(seq=128, plan=Run(recipe="bf16-fsdp", execution=execution, **plan))):
+    for rank in memory_ranks(spec, Run(seq=128, recipe="bf16-fsdp", execution=execution, **plan)):
         for name, term in rank.terms.items():
             assert term == max(live[name] for live in rank.moments.values())
 
@@ -138,7 +137,7 @@ def test_a_sweep_gives_what_each_plan_gives_and_nan_where_there_is_none(
         one: dict[str, Any] = {name: column[i] for name, column in rows.items()}
         plan = {name: one.pop(name) for name in PLAN_SIZES if name in one}
         try:
-            exact = estimate(GROUPED, quantity, plan=replace(base, **plan), **one).value
+            exact = estimate(GROUPED, quantity, plan=base.changed(**plan), **one).value
         except Refused:
             assert numpy.isnan(value)
         else:
@@ -148,7 +147,7 @@ def test_a_sweep_gives_what_each_plan_gives_and_nan_where_there_is_none(
 def test_sizes_of_model_and_plan_in_one_sweep() -> None:
     sizes = {"n_layers": [4, 4, 6], "n_heads": [4, 6, 6], "tp": [4, 4, 3], "pp": [2, 2, 8]}
     swept = calc.sweep(SMALL, ["memory.peak"], {name: numpy.array(each) for name, each in sizes.items()}, seq=64)
-    exact = estimate(gpt(192, 4, 4, 1000), "memory.peak", seq=64, plan=Run(tp=4, pp=2)).value
+    exact = estimate(gpt(192, 4, 4, 1000), "memory.peak", seq=64, tp=4, pp=2).value
     assert swept["memory.peak"][0] == pytest.approx(exact, rel=1e-12)
     assert numpy.isnan(swept["memory.peak"][1:]).all()
 
@@ -192,4 +191,4 @@ def test_no_answer_and_no_question() -> None:
     with pytest.raises(Refused, match="found dp"):
         solve(LLAMA_3["8B"], "params", 7e9, "dp", budget=True)
     with pytest.raises(Refused, match="a budget"):
-        solve(LLAMA_3["8B"], "memory.peak", 7e10, "dp", plan=Run(zero=3))
+        solve(LLAMA_3["8B"], "memory.peak", 7e10, "dp", zero=3)

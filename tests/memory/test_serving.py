@@ -26,7 +26,7 @@ GIB = 2**30
 
 
 def asked(seq: Any = 2048, batch: Any = 1, dtype: str = "bf16", **plan: Any) -> Run:
-    return Run(batch=batch, seq=seq, dtype=dtype, plan=Run(mode="inference", **plan))
+    return Run(batch=batch, seq=seq, dtype=dtype, mode="inference", **plan)
 
 
 def measured(name: str) -> ModelSpec:
@@ -180,7 +180,7 @@ def test_activations_of_transformers(name: str, execution: str) -> None:
 
 
 def test_latents_read_without_expanding_them() -> None:
-    spec, query = measured("DeepSeek-V3"), asked(32_768, batch=8, tp=8, execution="fused")
+    spec, query = measured("DeepSeek-V3"), asked(32_768, batch=8, tp=8, execution="compiled")
     decode = {
         reading: servers(spec, query.changed(latent_reading=reading))[0].timeline["decode, widest layer"]
         for reading in ("expanded", "absorbed")
@@ -198,7 +198,7 @@ def test_latents_read_without_expanding_them() -> None:
     name=st.sampled_from(["gemma-2-2b", "mistral-7b"]),
 )
 def test_the_largest_that_fits(budget: int, seq: int, engine: str | None, name: str) -> None:
-    spec, query = calc.load_model(name), asked(seq, engine=engine, execution="fused")
+    spec, query = calc.load_model(name), asked(seq, engine=engine, execution="compiled")
 
     def peak(changed: Run) -> int:
         return max(rank.peak for rank in servers(spec, changed))
@@ -235,7 +235,7 @@ def test_what_never_fits_and_what_always_does() -> None:
     assert max_batch(spec, asked(), GIB) == 0
     windowed = measured("Mistral-7B-v0.1")
     # All its layers have a window: what an engine keeps, and what it runs at once, has a bound.
-    assert max_context(windowed, asked(engine="vllm", execution="fused"), 40 * GIB) is None
+    assert max_context(windowed, asked(engine="vllm", execution="compiled"), 40 * GIB) is None
 
 
 def test_arrays_and_symbols_read_as_ints_do() -> None:
@@ -297,7 +297,7 @@ def test_a_weight_of_one_number_is_on_every_rank() -> None:
 def test_recurrent_layers() -> None:
     """Mamba: both halves of its first product, one of them convolved, step sizes with B and C, the scan, the end."""
     spec = ModelSpec(d_model=64, vocab_size=97, layers=(LayerGroup(count=3, mixer=Mamba(d_state=16, dt_rank=4)),))
-    (rank,) = servers(spec, asked(50, batch=2, execution="fused"))
+    (rank,) = servers(spec, asked(50, batch=2, execution="compiled"))
     d_inner = 2 * 64
     inner = 2 * d_inner + d_inner + (4 + 2 * 16) + d_inner + d_inner + 64
     assert rank.moments["prefill, widest layer"]["activations"] == 2 * 100 * (2 * 64 + inner)

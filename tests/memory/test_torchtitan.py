@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,8 +27,8 @@ from tests.conventions.shapes import LLAMA_3, gpt
 
 GIB = 2**30
 EAGER = Run(recipe="bf16-fsdp", zero=3)
-COMPILED = EAGER.changed(execution="fused", fused_loss=False)
-PIPELINE = replace(COMPILED, tp=8, pp=8, micro_batches=8)
+COMPILED = EAGER.changed(execution="compiled", fused_loss=False)
+PIPELINE = COMPILED.changed(tp=8, pp=8, micro_batches=8)
 
 
 def peak(model: str, plan: Run, batch: int, seq: int, checkpointing: Checkpointing) -> TrainingRank:
@@ -49,12 +48,12 @@ def measured(model: str, parallelism: str, technique: str) -> dict[str, str]:
     ("model", "parallelism", "technique", "plan", "checkpointing", "error"),
     [
         ("8B", "FSDP8", "FSDP", EAGER.changed(dp=8), "selective-op", -0.050),
-        ("8B", "FSDP8", "FSDP+compile", replace(COMPILED, dp=8), "selective-op", -0.039),
+        ("8B", "FSDP8", "FSDP+compile", COMPILED.changed(dp=8), "selective-op", -0.039),
         ("8B", "FSDP128", "FSDP", EAGER.changed(dp=128), "selective-op", -0.041),
-        ("8B", "FSDP128", "FSDP+compile", replace(COMPILED, dp=128), "selective-op", -0.033),
-        ("8B", "FSDP4 CP2", "FSDP+CP+compile+Float8", replace(COMPILED, dp=4, cp=2), "full", -0.019),
-        ("8B", "FSDP1 CP8", "FSDP+CP+compile+Float8", replace(COMPILED, cp=8), "full", -0.023),
-        ("70B", "FSDP32 TP8", "2D compile Float8 AsyncTP", replace(COMPILED, dp=32, tp=8), "full", -0.097),
+        ("8B", "FSDP128", "FSDP+compile", COMPILED.changed(dp=128), "selective-op", -0.033),
+        ("8B", "FSDP4 CP2", "FSDP+CP+compile+Float8", COMPILED.changed(dp=4, cp=2), "full", -0.019),
+        ("8B", "FSDP1 CP8", "FSDP+CP+compile+Float8", COMPILED.changed(cp=8), "full", -0.023),
+        ("70B", "FSDP32 TP8", "2D compile Float8 AsyncTP", COMPILED.changed(dp=32, tp=8), "full", -0.097),
     ],
 )
 def test_within_ten_percent(
@@ -71,12 +70,12 @@ def test_within_ten_percent(
     [
         # Without async TP, activations are gathered before each product into tensors of their own: 2 GiB the head's
         # input alone, which DTensor keeps and Megatron-LM, which is followed here, gathers again.
-        ("70B", "FSDP32 TP8", "2D compile Float8", replace(COMPILED, dp=32, tp=8), 16, -0.151),
+        ("70B", "FSDP32 TP8", "2D compile Float8", COMPILED.changed(dp=32, tp=8), 16, -0.151),
         # The number of micro-batches is not published: 8, as many as stages, is torchtitan's default. Not counted are
         # what torch.distributed.pipelining holds between stages, a tensor for each micro-batch to receive into, one for
         # its gradient, and its result, and here all logits of the last stage until the step's end.
-        ("405B", "FSDP8 TP8 PP8", "3D compile Float8 AsyncTP 1F1B", replace(PIPELINE, dp=8), 4, -0.167),
-        ("405B", "TP8 PP8 FSDP2 CP4", "4D compile Float8 AsyncTP 1F1B", replace(PIPELINE, dp=2, cp=4), 1, -0.108),
+        ("405B", "FSDP8 TP8 PP8", "3D compile Float8 AsyncTP 1F1B", PIPELINE.changed(dp=8), 4, -0.167),
+        ("405B", "TP8 PP8 FSDP2 CP4", "4D compile Float8 AsyncTP 1F1B", PIPELINE.changed(dp=2, cp=4), 1, -0.108),
     ],
 )
 def test_short_for_a_reason(model: str, parallelism: str, technique: str, plan: Run, batch: int, error: float) -> None:
@@ -101,7 +100,7 @@ def test_what_the_peak_consists_of() -> None:
     assert live["optimizer"] == 2 * share
     assert live["gradients"] == 0
     assert rank.states.elements == 8_030_261_248
-    compiled = peak("8B", replace(COMPILED, dp=8), 2, 8192, "selective-op")
+    compiled = peak("8B", COMPILED.changed(dp=8), 2, 8192, "selective-op")
     assert rank.activations.layers - compiled.activations.layers == layers * tokens * 2 * width
 
 

@@ -56,7 +56,9 @@ def llm_foundry(family: str) -> Iterator[Case]:
             dtype="bf16" if row["mp_mode"] == "PURE" else "bf16-fsdp",
             execution="sdpa",
             checkpointing="full" if row["act_ckpt"] == "True" else "none",
-            plan=Run(dp=8, zero=3, micro_batches=accumulated),
+            dp=8,
+            zero=3,
+            micro_batches=accumulated,
         )
         name = f"{row['model']} {seq} x {row['micro_batch_size']} {row['gpu']}"
         yield Case(name, int(row["global_batch_size"]) * seq / float(row["tokens_per_s"]), found)
@@ -85,7 +87,8 @@ def gpt_fast() -> Iterator[Case]:
             context=105,
             dtype=formats[row["quant"]],
             execution="graph",
-            plan=Run(mode="inference", tp=int(row["n_gpus"])),
+            mode="inference",
+            tp=int(row["n_gpus"]),
         )
         yield Case(" ".join((*key, "A100")), 1 / float(row["tok_s"]), found)
 
@@ -127,6 +130,7 @@ def serving() -> Iterator[Case]:
             context=int(row["isl"]) + int(row["osl"]) // 2,
             dtype="fp8",
             execution="graph",
-            plan=Run(mode="inference", tp=int(float(row["tp_size"]))),
+            mode="inference",
+            tp=int(float(row["tp_size"])),
         )
         yield Case(row["id"], float(row["silicon_tpot_ms"]) / 1e3, found)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calc
-from calc import Plan, Query, Refused, load_model
+from calc import Query, Refused, load_model
 from calc.hardware import load_device
 from calc.predict import Prediction, predict, roof, roofline, speed_of
 from calc.predict.profile import Launch
@@ -83,7 +83,9 @@ def test_kernels_move_about_what_the_traffic_of_a_step_is() -> None:
     found = predict(LLAMA, toy(GIGA, GIGA), phase="training", batch=4, seq=128, dtype="fp32", execution="compiled")
     beside = ("cross_entropy", "adamw", "accumulate", "sum", "fill", "copy")
     moved = sum(row.kernel.calls * row.kernel.bytes for row in found.kernels if row.kernel.function not in beside)
-    traffic = training_traffic(LLAMA, Query(batch=4, seq=128, kernels="fused"), Formats("fp32", "fp32", "fp32", "fp32"))
+    traffic = training_traffic(
+        LLAMA, Query(batch=4, seq=128, execution="compiled"), Formats("fp32", "fp32", "fp32", "fp32")
+    )
     assert moved == pytest.approx(sum(traffic.values()), rel=0.1)
 
 
@@ -123,7 +125,8 @@ def test_tensor_parallel_ranks_share_the_products() -> None:
         dtype="bf16",
         seq=64,
         execution="eager",
-        plan=Plan(tp=2, optimizer="adamw-bf16"),
+        tp=2,
+        optimizer="adamw-bf16",
     )
     assert two.seconds == pytest.approx(one.seconds / 2, rel=1e-9)
     assert {row.kernel.function for row in two.kernels if row.kernel.component == "network"} == {
@@ -137,7 +140,7 @@ def test_a_pipeline_waits_for_its_filling() -> None:
     options: dict[str, Any] = {"phase": "training", "dtype": "bf16", "seq": 64, "execution": "eager"}
     alone = predict(spec, toy(GIGA), **options).seconds
     for micro_batches in (2, 8):
-        plan = Plan(pp=2, micro_batches=micro_batches, optimizer="adamw-bf16")
+        plan = Run(pp=2, micro_batches=micro_batches, optimizer="adamw-bf16")
         found = predict(spec, toy(GIGA, collectives=_free()), plan=plan, **options)
         # Half of the layers, and on the last stage a head of one logit.
         assert found.seconds == pytest.approx((micro_batches + 1) * alone / 2, rel=0.01)
@@ -231,10 +234,10 @@ def test_executions_come_in_their_order() -> None:
         ("h100-sxm", {"batch": 0}, "batch: expected a whole number from 1 on"),
         ("h100-sxm", {"execution": "fast"}, "execution"),
         ("h100-sxm", {"checkpointing": "full"}, "checkpointing: expected none in forward"),
-        ("h100-sxm", {"plan": Plan(tp=3)}, "tp: expected a divisor"),
-        ("h100-sxm", {"plan": Plan(pp=2), "phase": "decode"}, "plan: expected dp and tp alone"),
-        ("h100-sxm", {"plan": Plan(dp=16), "phase": "training"}, "within a node of 8 GPUs"),
-        ("l40s", {"plan": Plan(tp=2)}, "no known link"),
+        ("h100-sxm", {"plan": Run(tp=3)}, "tp: expected a divisor"),
+        ("h100-sxm", {"plan": Run(pp=2), "phase": "decode"}, "plan: expected dp and tp alone"),
+        ("h100-sxm", {"plan": Run(dp=16), "phase": "training"}, "within a node of 8 GPUs"),
+        ("l40s", {"plan": Run(tp=2)}, "no known link"),
         ("h100-sxm", {"within": "nowhere"}, "within"),
     ],
 )
@@ -301,10 +304,10 @@ def test_what_cannot_fit_is_said_by_what_is_held_all_the_time() -> None:
     small, large = load_model("gpt2"), load_model("llama-3-8b")
     room = load_device("a100-sxm-80gb").usable
     for phase, plan, fits in (
-        ("training", Plan(), False),
-        ("training", Plan(dp=8, zero=3), True),
-        ("training", Plan(tp=8), True),
-        ("prefill", Plan(), True),
+        ("training", Run(), False),
+        ("training", Run(dp=8, zero=3), True),
+        ("training", Run(tp=8), True),
+        ("prefill", Run(), True),
     ):
         found = predict(large, "a100-sxm-80gb", phase=phase, seq=64, plan=plan)
         said = [note for note in found.notes if note.startswith("does not fit")]

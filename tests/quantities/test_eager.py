@@ -139,5 +139,5 @@ def test_what_one_kernel_an_op_would_save(kind: str, least: float, most: float) 
     spec = of(kind)
     model = build_model(spec)
     found = sum(each.bytes for each in moving(lambda: model(torch.zeros(4, 128, dtype=torch.long))))
-    ideal = sum(forward_traffic(spec, Run(batch=4, seq=128, dtype="fp32", kernels="eager")).values())
+    ideal = sum(forward_traffic(spec, Run(batch=4, seq=128, dtype="fp32", execution="eager")).values())
     assert least < found / ideal < most

@@ -80,7 +80,7 @@ def test_weights_are_read_once_and_tables_by_the_row() -> None:
 def test_going_back_through_one_product() -> None:
     """g and W give the gradient of x, g and x that of W: 2 g, W, x read, and two gradients written."""
     spec = gpt(n_layers=1)
-    query = asked(kernels="eager")
+    query = asked(execution="eager")
     leaf = next(each for each in leaves(build(spec, query.load())) if each.op.name == "o_proj")
     one = backward_traffic([leaf], "eager", Formats())
     assert one == {"weights": 2 * D * D, "activations": 2 * (2 * TOKENS * D + 2 * TOKENS * D), "gradients": 2 * D * D}
@@ -89,9 +89,9 @@ def test_going_back_through_one_product() -> None:
 def test_attention_in_the_open_going_back() -> None:
     """As FlashAttention's algorithm 4 counts standard attention: 11 passes over N x N, 4 forward and 7 back."""
     short, long = (
-        sum(training_traffic(gpt(max_seq_len=n), asked(seq=n, kernels="eager")).values()) for n in (SEQ, 2 * SEQ)
+        sum(training_traffic(gpt(max_seq_len=n), asked(seq=n, execution="eager")).values()) for n in (SEQ, 2 * SEQ)
     )
-    flash = [sum(training_traffic(gpt(max_seq_len=n), asked(seq=n, kernels="sdpa")).values()) for n in (SEQ, 2 * SEQ)]
+    flash = [sum(training_traffic(gpt(max_seq_len=n), asked(seq=n, execution="sdpa")).values()) for n in (SEQ, 2 * SEQ)]
     # What the length's square multiplies; what kernels for attention read again of its result grows with the length.
     squares = 11 * SCORES * LAYERS * 2
     extra = [short - flash[0], long - flash[1]]
@@ -185,9 +185,9 @@ def test_the_batch_that_doubles_intensity_in_decoding() -> None:
 def test_checkpointing_moves_more_and_adapters_less() -> None:
     spec = gpt()
     plain, full = (sum(training_traffic(spec, asked(checkpointing=how)).values()) for how in ("none", "full"))
-    again = training_traffic(spec, asked(checkpointing="full", kernels="eager"))
-    once = training_traffic(spec, asked(kernels="eager"))
-    forward = forward_traffic(gpt(), asked(kernels="eager"))
+    again = training_traffic(spec, asked(checkpointing="full", execution="eager"))
+    once = training_traffic(spec, asked(execution="eager"))
+    forward = forward_traffic(gpt(), asked(execution="eager"))
     assert plain < full
     layers = forward["activations"] - 2 * OUTSIDE
     assert again["activations"] - once["activations"] == layers

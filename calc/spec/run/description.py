@@ -57,16 +57,16 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         return self.changed(**{name: sizes[name] for name in (*LOAD_SIZES, *PLAN_SIZES) if name in sizes})
 
 
-def exact_run(**words: Any) -> Run:
-    """A Run that has an exact answer.
+def exact_run(run: Run | None = None, **words: Any) -> Run:
+    """A Run that has an exact answer: `run` with other words, where there is one.
 
     Errors: as Run, and Refused for a size that is a float or a fraction: half a token is no load.
     """
-    run = Run(**words)
+    made = Run(**words) if run is None else run.changed(**words)
     for name in (*LOAD_SIZES, "images"):
-        if name in words and isinstance(value := getattr(run, name), float | Fraction):
+        if name in made.model_fields_set and isinstance(value := getattr(made, name), float | Fraction):
             raise Refused(name, "a whole number", value)
-    return run
+    return made
 
 
 def common_length(specs: Sequence[ModelSpec]) -> int:
