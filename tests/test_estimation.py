@@ -128,7 +128,7 @@ def test_quotients_are_whole_where_they_can_be() -> None:
     gemma = calc.load_model("gemma-2-9b")
     assert calc.kv_cache(gemma, 3, 8192).average_bytes_per_token == 258_048
     assert calc.kv_cache(gemma, 3, 8192).total_bytes == sum(cache_terms(gemma, calc.Run(batch=3, seq=8192)).values())
-    assert [calc.Run(3, 5, phase=phase).tokens for phase in calc.PHASES] == [15, 15, 3]
+    assert [calc.Run(batch=3, seq=5, phase=phase).tokens for phase in calc.PHASES] == [15, 15, 3, 15]
 
 
 def test_type_checkers_see_what_is_public() -> None:

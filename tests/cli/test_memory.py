@@ -12,7 +12,8 @@ import pytest
 import calc
 from calc.cli import main
 from calc.hardware import device_names, load_device
-from calc.spec.run import ExecutionName, Run
+from calc.spec.run import ExecutionName
+from calc.spec.run import Run as Described
 from tests import reference
 from tests.test_imports import loaded_by
 
@@ -225,9 +226,9 @@ def test_options_that_change_nothing_are_named(run: Run) -> None:
 
 def test_explain_names_the_moment_and_what_would_change_it(run: Run) -> None:
     status, out, _ = run("explain", "gpt2", "memory.peak", "--seq", "512", "--dp", "8", "--zero", "2")
-    spec, plan = calc.load_model("gpt2"), Run(dp=8, zero=2)
+    spec, plan = calc.load_model("gpt2"), Described(dp=8, zero=2)
     assert status == 0
-    assert f"value    {calc.estimate(spec, 'memory.peak', seq=512, plan=plan).value:,} bytes" in out
+    assert f"value    {calc.estimate(spec, 'memory.peak', seq=512, run=plan).value:,} bytes" in out
     assert out.count("← peak") == 1
     assert "--checkpointing full" in out
 
@@ -307,7 +308,7 @@ def test_under_full_checkpointing_layers_keep_their_inputs(run: Run) -> None:
     assert {(each["layers"], each["op"] == "layers.checkpoint") for each in some} == {(3, True), (9, False)}
 
 
-@pytest.mark.parametrize("execution", ["eager", "sdpa", "fused"])
+@pytest.mark.parametrize("execution", ["eager", "sdpa", "compiled"])
 def test_a_layer_is_listed_to_the_byte(run: Run, execution: ExecutionName) -> None:
     """One more layer keeps what the list of one layer adds up to."""
     asked = ("--seq", "256", "--execution", execution)

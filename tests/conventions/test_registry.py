@@ -63,8 +63,8 @@ def test_undefined_phases_and_modes_are_refused(convention: Convention) -> None:
 @EVERY
 def test_total_is_the_sum_and_scales_with_the_batch(convention: Convention) -> None:
     for phase in convention.phases:
-        one = flops(GPT, Run(1, 12, 12, phase, convention.name))
-        three = flops(GPT, Run(3, 12, 12, phase, convention.name))
+        one = flops(GPT, Run(batch=1, seq=12, context=12, phase=phase, convention=convention.name))
+        three = flops(GPT, Run(batch=3, seq=12, context=12, phase=phase, convention=convention.name))
         assert one.total == one.linear + one.attention + one.other
         assert isinstance(one.total, int)
         assert three.total == 3 * one.total
@@ -77,7 +77,9 @@ def test_ints_symbols_and_arrays_agree(convention: Convention, spec) -> None:
     widths = np.array([1.0, 2.0, 3.0]) * spec.d_model
     for phase in convention.phases:
         for checkpointing in convention.checkpointing if phase == "training" else ("none",):
-            query = Run(2, 12, 9, phase, convention.name, checkpointing)
+            query = Run(
+                batch=2, seq=12, context=9, phase=phase, convention=convention.name, checkpointing=checkpointing
+            )
             exact = flops(spec, query).total
             assert flops(formula, query).total.subs(values) == exact
             swept = flops(with_sizes(spec, {"d_model": widths}), query).total
@@ -91,19 +93,22 @@ def test_causal_exact_counts_the_pairs_the_mask_keeps(seq: int, window: int | No
     spec = gpt(64, 2, 4, 100, window=window)
     kept = sum(1 for i in range(seq) for j in range(seq) if j <= i and (window is None or i - j < window))
     heads = 2 * spec.d_model
-    exact = flops(spec, Run(1, seq, convention="causal-exact"))
+    exact = flops(spec, Run(seq=seq, convention="causal-exact"))
     assert exact.attention == 4 * heads * kept
-    full = flops(spec, Run(1, seq, convention="torch"))
+    full = flops(spec, Run(seq=seq, convention="torch"))
     assert full.attention == 4 * heads * seq**2
     assert full.linear == exact.linear
     hidden = 0 if window is None else max(seq - window, 0)
-    assert flops(spec, Run(1, seq, convention="causal-half")).attention == 2 * heads * (seq**2 - hidden**2)
+    assert flops(spec, Run(seq=seq, convention="causal-half")).attention == 2 * heads * (seq**2 - hidden**2)
 
 
 def test_decode_has_nothing_to_halve() -> None:
-    counts = {flops(GPT, Run(2, 1, 511, "decode", name)).total for name in ("torch", "causal-half", "causal-exact")}
+    counts = {
+        flops(GPT, Run(batch=2, context=511, phase="decode", convention=name)).total
+        for name in ("torch", "causal-half", "causal-exact")
+    }
     assert len(counts) == 1
-    assert flops(GPT, Run(1, 1, 511, "decode")).attention == 4 * 3 * 64 * 512
+    assert flops(GPT, Run(context=511, phase="decode")).attention == 4 * 3 * 64 * 512
 
 
 def test_compare_lists_every_convention_with_a_count_or_a_reason() -> None:

@@ -71,10 +71,10 @@ def test_keys_are_divided_by_the_heads_of_their_own_layer() -> None:
 
 @pytest.mark.parametrize("plan", [Run(pp=2), Run(pp=4, micro_batches=2), Run(pp=2, mode="inference")])
 def test_total_is_that_of_the_rank_with_the_highest_peak(plan: Run) -> None:
-    spec, query = calc.load_model("gpt2"), Run(seq=SEQ, plan=plan)
+    spec, query = calc.load_model("gpt2"), plan.changed(seq=SEQ)
     found = worst(memory_ranks(spec, query))
-    assert calc.estimate(spec, "memory.total", seq=SEQ, plan=plan).value == found.total
-    assert calc.explain(spec, "memory.total", seq=SEQ, plan=plan).estimate.value == found.total
+    assert calc.estimate(spec, "memory.total", seq=SEQ, run=plan).value == found.total
+    assert calc.explain(spec, "memory.total", seq=SEQ, run=plan).estimate.value == found.total
 
 
 def adapted(names: tuple[str, str], schedule: tuple[str, ...]) -> ModelSpec:

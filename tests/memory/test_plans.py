@@ -104,7 +104,7 @@ def test_what_is_quantized_beside_an_adapter_is_not_cast() -> None:
 
 @pytest.mark.parametrize("spec", [SMALL, MIXTRAL, LLAMA_3["8B"]], ids=["small", "mixtral", "llama"])
 @pytest.mark.parametrize("plan", [{}, {"dp": 8, "zero": 2}, {"dp": 8, "zero": 3}, {"pp": 2, "dp": 2, "zero": 3}])
-@pytest.mark.parametrize("execution", ["sdpa", "fused"])
+@pytest.mark.parametrize("execution", ["sdpa", "compiled"])
 def test_a_term_is_the_most_that_is_live_of_it(spec: ModelSpec, plan: dict[str, Any], execution: ExecutionName) -> None:
     for rank in memory_ranks(spec, Run(seq=128, recipe="bf16-fsdp", execution=execution, **plan)):
         for name, term in rank.terms.items():
@@ -132,12 +132,12 @@ def test_a_sweep_gives_what_each_plan_gives_and_nan_where_there_is_none(
     rows: dict[str, list[int]], quantity: str
 ) -> None:
     base = Run(recipe="bf16-fsdp")
-    swept = calc.sweep(GROUPED, [quantity], {name: numpy.array(column) for name, column in rows.items()}, plan=base)
+    swept = calc.sweep(GROUPED, [quantity], {name: numpy.array(column) for name, column in rows.items()}, run=base)
     for i, value in enumerate(swept[quantity]):
         one: dict[str, Any] = {name: column[i] for name, column in rows.items()}
         plan = {name: one.pop(name) for name in PLAN_SIZES if name in one}
         try:
-            exact = estimate(GROUPED, quantity, plan=base.changed(**plan), **one).value
+            exact = estimate(GROUPED, quantity, run=base.changed(**plan), **one).value
         except Refused:
             assert numpy.isnan(value)
         else:
@@ -154,12 +154,12 @@ def test_sizes_of_model_and_plan_in_one_sweep() -> None:
 
 def answer(symbol: str, gib: float, plan: Run, **options: Any) -> int:
     """What `solve` finds for a Llama 3 8B."""
-    found = solve(LLAMA_3["8B"], "memory.peak", gib * GIB, symbol, budget=True, seq=8192, plan=plan, **options)
+    found = solve(LLAMA_3["8B"], "memory.peak", gib * GIB, symbol, budget=True, seq=8192, run=plan, **options)
     return found.candidates[0].sizes[symbol]
 
 
 def peak(plan: Run, **options: Any) -> float:
-    return estimate(LLAMA_3["8B"], "memory.peak", seq=8192, plan=plan, **options).value / GIB
+    return estimate(LLAMA_3["8B"], "memory.peak", seq=8192, run=plan, **options).value / GIB
 
 
 @pytest.mark.parametrize(

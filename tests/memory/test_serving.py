@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calc.memory.engines import Paged, allocated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calc
 from calc.architectures import from_config
 from calc.memory.cache import cache_columns
+from calc.memory.paging import Paged, allocated
 from calc.memory.serving import max_batch, max_concurrency, max_context, servers
 from calc.quantities.kv_cache import kv_cache
 from calc.quantities.memory import memory_ranks, total_terms
@@ -146,7 +146,7 @@ def test_pipeline_stages_add_up() -> None:
     for term in ("weights", "kv_cache"):
         assert sum(rank.terms[term] for rank in ranks) == alone[term]
     assert [rank.terms["logits"] > 0 for rank in ranks] == [False, False, True]
-    assert calc.estimate(spec, "memory.peak", seq=4096, plan=query.plan).value == max(rank.peak for rank in ranks)
+    assert calc.estimate(spec, "memory.peak", seq=4096, run=query).value == max(rank.peak for rank in ranks)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_arrays_and_symbols_read_as_ints_do() -> None:
 
     spec = calc.load_model("llama-3-8b")
     loads = [(1, 100), (7, 5000), (64, 777)]
-    for plan in ({}, {"tp": 4, "pp": 2, "engine": "vllm", "execution": "fused"}, {"execution": "eager"}):
+    for plan in ({}, {"tp": 4, "pp": 2, "engine": "vllm", "execution": "compiled"}, {"execution": "eager"}):
         ints = [[rank.peak for rank in servers(spec, asked(seq, batch, **plan))] for batch, seq in loads]
         batch, seq = np.array(loads).T
         arrays = [rank.peak for rank in servers(spec, asked(seq, batch, **plan))]

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from calc.models import load_model
 from calc.predict import Prediction, predict
-from calc.spec.run import Run
 from tests.conventions.shapes import gpt, llama
 from tests.reference import folder
 
@@ -53,7 +52,8 @@ def llm_foundry(family: str) -> Iterator[Case]:
             phase="training",
             batch=int(row["micro_batch_size"]),
             seq=seq,
-            dtype="bf16" if row["mp_mode"] == "PURE" else "bf16-fsdp",
+            recipe="bf16" if row["mp_mode"] == "PURE" else "bf16-fsdp",
+            optimizer="adamw",
             execution="sdpa",
             checkpointing="full" if row["act_ckpt"] == "True" else "none",
             dp=8,
@@ -102,15 +102,16 @@ def simumax() -> Iterator[Case]:
         if size is None or degrees.get("cp", 1) > 1:
             continue
         d_model, heads, d_ff = sizes[size]
-        plan = Run(tp=degrees["tp"], pp=degrees["pp"], dp=degrees["dp"], zero=1, micro_batches=degrees["mbc"])
         found = predict(
             llama(d_model, degrees["l"], heads, d_ff),
             "b200",
             phase="training",
             seq=4096,
-            dtype="bf16-master",
+            recipe="bf16-master",
             execution="compiled",
-            plan=plan,
+            **{name: degrees[name] for name in ("tp", "pp", "dp")},
+            zero=1,
+            micro_batches=degrees["mbc"],
         )
         yield Case(row["case"], float(row["real_iter_ms"]) / 1e3, found)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calc
-from calc import Query, Refused, load_model
+from calc import Refused, Run, load_model
 from calc.hardware import load_device
 from calc.predict import Prediction, predict, roof, roofline, speed_of
 from calc.predict.profile import Launch
@@ -36,7 +36,7 @@ GIGA = 1e9
 
 
 def flops(spec: ModelSpec, phase: str, convention: str = "torch", **query: Any) -> float:
-    return calc.flops(spec, Query(phase=phase, convention=convention, **query)).total  # type: ignore[arg-type]
+    return calc.flops(spec, Run(phase=phase, convention=convention, **query)).total  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("spec", [SMALL, LLAMA, calc.load_model("mixtral-8x7b")], ids=["gpt", "llama", "mixtral"])
@@ -74,7 +74,7 @@ def test_a_prompt_has_the_logits_of_its_last_token() -> None:
 def test_kernels_move_what_the_traffic_of_a_pass_is(spec: ModelSpec, execution: Any, kernels: Any) -> None:
     found = predict(spec, toy(GIGA, GIGA), batch=2, seq=64, execution=execution)
     moved = sum(row.kernel.calls * row.kernel.bytes for row in found.kernels if row.kernel.function != "transpose")
-    traffic = forward_traffic(spec, Query(batch=2, seq=64, kernels=kernels))
+    traffic = forward_traffic(spec, Run(batch=2, seq=64, kernels=kernels))
     assert moved == pytest.approx(sum(traffic.values()), rel=1e-9)
 
 
@@ -84,7 +84,7 @@ def test_kernels_move_about_what_the_traffic_of_a_step_is() -> None:
     beside = ("cross_entropy", "adamw", "accumulate", "sum", "fill", "copy")
     moved = sum(row.kernel.calls * row.kernel.bytes for row in found.kernels if row.kernel.function not in beside)
     traffic = training_traffic(
-        LLAMA, Query(batch=4, seq=128, execution="compiled"), Formats("fp32", "fp32", "fp32", "fp32")
+        LLAMA, Run(batch=4, seq=128, execution="compiled"), Formats("fp32", "fp32", "fp32", "fp32")
     )
     assert moved == pytest.approx(sum(traffic.values()), rel=0.1)
 
@@ -140,8 +140,8 @@ def test_a_pipeline_waits_for_its_filling() -> None:
     options: dict[str, Any] = {"phase": "training", "dtype": "bf16", "seq": 64, "execution": "eager"}
     alone = predict(spec, toy(GIGA), **options).seconds
     for micro_batches in (2, 8):
-        plan = Run(pp=2, micro_batches=micro_batches, optimizer="adamw-bf16")
-        found = predict(spec, toy(GIGA, collectives=_free()), plan=plan, **options)
+        plan: dict[str, Any] = {"pp": 2, "micro_batches": micro_batches}
+        found = predict(spec, toy(GIGA, collectives=_free()), **plan, **options)
         # Half of the layers, and on the last stage a head of one logit.
         assert found.seconds == pytest.approx((micro_batches + 1) * alone / 2, rel=0.01)
         assert found.by_component["bubble"] == pytest.approx(found.seconds / (micro_batches + 1))
@@ -234,10 +234,10 @@ def test_executions_come_in_their_order() -> None:
         ("h100-sxm", {"batch": 0}, "batch: expected a whole number from 1 on"),
         ("h100-sxm", {"execution": "fast"}, "execution"),
         ("h100-sxm", {"checkpointing": "full"}, "checkpointing: expected none in forward"),
-        ("h100-sxm", {"plan": Run(tp=3)}, "tp: expected a divisor"),
-        ("h100-sxm", {"plan": Run(pp=2), "phase": "decode"}, "plan: expected dp and tp alone"),
-        ("h100-sxm", {"plan": Run(dp=16), "phase": "training"}, "within a node of 8 GPUs"),
-        ("l40s", {"plan": Run(tp=2)}, "no known link"),
+        ("h100-sxm", {"tp": 3}, "tp: expected a divisor"),
+        ("h100-sxm", {"pp": 2, "phase": "decode"}, "plan: expected dp and tp alone"),
+        ("h100-sxm", {"dp": 16, "phase": "training"}, "within a node of 8 GPUs"),
+        ("l40s", {"tp": 2}, "no known link"),
         ("h100-sxm", {"within": "nowhere"}, "within"),
     ],
 )
@@ -304,12 +304,12 @@ def test_what_cannot_fit_is_said_by_what_is_held_all_the_time() -> None:
     small, large = load_model("gpt2"), load_model("llama-3-8b")
     room = load_device("a100-sxm-80gb").usable
     for phase, plan, fits in (
-        ("training", Run(), False),
-        ("training", Run(dp=8, zero=3), True),
-        ("training", Run(tp=8), True),
-        ("prefill", Run(), True),
+        ("training", {}, False),
+        ("training", {"dp": 8, "zero": 3}, True),
+        ("training", {"tp": 8}, True),
+        ("prefill", {}, True),
     ):
-        found = predict(large, "a100-sxm-80gb", phase=phase, seq=64, plan=plan)
+        found = predict(large, "a100-sxm-80gb", phase=phase, seq=64, **plan)
         said = [note for note in found.notes if note.startswith("does not fit")]
         assert bool(said) is not fits
         if said:

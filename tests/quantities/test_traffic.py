@@ -57,12 +57,12 @@ OUTSIDE = TOKENS * D + SEQ * D + (TOKENS * D + SEQ * D) + TOKENS * D + 2 * TOKEN
         ("eager", 2 + 6 + 2 + 2 + 2 + 3 + 2 + 5 + 8 + 5 + 3, 4, 0),
         ("sdpa", 40, 0, 0),
         # Behind attention's sum the norm finds it on the chip; embeddings are looked up and added in one.
-        ("fused", 39, 0, 2 * (TOKENS * D + SEQ * D)),
+        ("compiled", 39, 0, 2 * (TOKENS * D + SEQ * D)),
     ],
 )
 def test_a_dense_gpt_layer_forward(kernels: Any, of_stream: int, of_scores: int, saved: int) -> None:
     """Elements by hand; scores are written, read and written by the softmax, and read by the weighted values."""
-    terms = forward_traffic(gpt(), asked(kernels=kernels))
+    terms = forward_traffic(gpt(), asked(execution=kernels))
     layers = LAYERS * (of_stream * TOKENS * D + of_scores * SCORES)
     assert terms["activations"] == 2 * (layers + OUTSIDE - saved)
 
@@ -122,7 +122,7 @@ def test_experts_that_are_visited() -> None:
 @given(specs())
 def test_fusing_never_moves_more(spec: ModelSpec) -> None:
     for phase in ("forward", "decode") if spec.decodes else ("forward",):
-        found = [sum(BY_PHASE[phase](spec, Run(batch=2, seq=40, context=9, kernels=k)).values()) for k in KERNELS]
+        found = [sum(BY_PHASE[phase](spec, Run(batch=2, seq=40, context=9, execution=k)).values()) for k in KERNELS]
         assert found == sorted(found, reverse=True)
 
 
