@@ -82,7 +82,7 @@ def explain(
         tables.append(_moved(moved, explanation.estimate.unit))
     if part != WHOLE:
         record["part"] = part
-    emit([record], with_run(tables, echoed), fmt)
+    emit([record], with_run(tables, echoed) if "batch" in registry.find(quantity).uses else tables, fmt)
 
 
 def asked_of(entry: registry.Quantity, words: dict[str, Any], symbol: str | None = None) -> dict[str, Any]:

@@ -52,7 +52,10 @@ def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: 
         options.note(model, caveat)
     answer = solve_quantity(model, name, target, symbol, budget=budget, keep_ratios=keep_ratios, **chosen)
     echoed = record_of(now, answer.candidates[0].sizes if answer.candidates else None)
-    emit([{**_record(model, answer), "run": echoed}], with_run([answer_table(model, answer, entry.unit)], echoed), fmt)
+    tables = [answer_table(model, answer, entry.unit)]
+    emit(
+        [{**_record(model, answer), "run": echoed}], with_run(tables, echoed) if "batch" in entry.uses else tables, fmt
+    )
 
 
 def read_equation(equation: str) -> tuple[registry.Quantity, bool, int | float]:

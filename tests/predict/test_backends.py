@@ -167,8 +167,7 @@ def test_values_narrower_than_keys_are_no_latents() -> None:
 
 @pytest.mark.parametrize(("model", "latent"), [("tiny-mla", True), ("tiny-mqa", False), ("tiny-gqa", False)])
 def test_the_tree_tells_latents(model: str, latent: bool) -> None:
-    plan = Run(mode="inference")
-    setting = Run("decode", 1, 1, 1000, "bf16", "compiled", "none", plan)
+    setting = Run(phase="decode", seq=1, context=1000, execution="compiled", mode="inference")
     shapes = [each.shape for each in operations(spec_of(model), setting) if each.function == "attention"]
     assert {each.latent for each in shapes if isinstance(each, Attend)} == {latent}
 
