@@ -303,12 +303,13 @@ def test_nothing_is_faster_than_the_memory_of_a_datasheet(model: str, execution:
 def test_what_cannot_fit_is_said_by_what_is_held_all_the_time() -> None:
     small, large = load_model("gpt2"), load_model("llama-3-8b")
     room = load_device("a100-sxm-80gb").usable
-    for phase, plan, fits in (
+    cases: tuple[tuple[str, dict[str, Any], bool], ...] = (
         ("training", {}, False),
         ("training", {"dp": 8, "zero": 3}, True),
         ("training", {"tp": 8}, True),
         ("prefill", {}, True),
-    ):
+    )
+    for phase, plan, fits in cases:
         found = predict(large, "a100-sxm-80gb", phase=phase, seq=64, **plan)
         said = [note for note in found.notes if note.startswith("does not fit")]
         assert bool(said) is not fits
