@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from calc.laws import LAWS as LAWS
     from calc.laws import Law as Law
     from calc.load import Load as Load
-    from calc.memory.plan import Plan as Plan
     from calc.models import load_model as load_model
     from calc.models import preset_names as preset_names
     from calc.models import preset_title as preset_title
@@ -76,13 +75,6 @@ if TYPE_CHECKING:
     from calc.quantities.parameters import parameters as parameters
     from calc.quantities.registry import QUANTITIES as QUANTITIES
     from calc.quantities.registry import Quantity as Quantity
-    from calc.query import CHECKPOINTING as CHECKPOINTING
-    from calc.query import PHASES as PHASES
-    from calc.query import WINDOW_READINGS as WINDOW_READINGS
-    from calc.query import Query as Query
-    from calc.query import QueryOptions as QueryOptions
-    from calc.query import common_context as common_context
-    from calc.query import common_length as common_length
     from calc.reading import sizes_of as sizes_of
     from calc.reading import symbolic as symbolic
     from calc.reading import with_sizes as with_sizes
@@ -93,6 +85,12 @@ if TYPE_CHECKING:
     from calc.spec import ModelSpec as ModelSpec
     from calc.spec import Shorthand as Shorthand
     from calc.spec.hardware import Device as Device
+    from calc.spec.run import CHECKPOINTING as CHECKPOINTING
+    from calc.spec.run import PHASES as PHASES
+    from calc.spec.run import WINDOW_READINGS as WINDOW_READINGS
+    from calc.spec.run import Run as Run
+    from calc.spec.run import common_context as common_context
+    from calc.spec.run import common_length as common_length
     from calc.summary import Report as Report
     from calc.summary import report as report
     from calc.sweeping import sweep as sweep
@@ -110,7 +108,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "CACHE_DTYPES": "calc.dtypes.CACHE_DTYPES",
-    "CHECKPOINTING": "calc.query.CHECKPOINTING",
+    "CHECKPOINTING": "calc.spec.run.CHECKPOINTING",
     "CONVENTIONS": "calc.conventions.CONVENTIONS",
     "Candidate": "calc.solution.Candidate",
     "Comparison": "calc.conventions.Comparison",
@@ -133,15 +131,13 @@ _HOME = {
     "ModelSpec": "calc.spec.ModelSpec",
     "NoSolution": "calc.solution.NoSolution",
     "Optimum": "calc.optimum.Optimum",
-    "PHASES": "calc.query.PHASES",
-    "Plan": "calc.memory.plan.Plan",
+    "PHASES": "calc.spec.run.PHASES",
     "Prediction": "calc.optimum.Prediction",
     "QUANTITIES": "calc.quantities.registry.QUANTITIES",
     "Quantity": "calc.quantities.registry.Quantity",
-    "Query": "calc.query.Query",
-    "QueryOptions": "calc.query.QueryOptions",
     "Refused": "calc.errors.Refused",
     "Report": "calc.summary.Report",
+    "Run": "calc.spec.run.Run",
     "Runs": "calc.fitting.runs.Runs",
     "SYMBOLS": "calc.symbols.SYMBOLS",
     "Shorthand": "calc.spec.Shorthand",
@@ -149,9 +145,9 @@ _HOME = {
     "Solution": "calc.solution.Solution",
     "Symbol": "calc.symbols.Symbol",
     "TimePrediction": "calc.predict.prediction.Prediction",
-    "WINDOW_READINGS": "calc.query.WINDOW_READINGS",
-    "common_context": "calc.query.common_context",
-    "common_length": "calc.query.common_length",
+    "WINDOW_READINGS": "calc.spec.run.WINDOW_READINGS",
+    "common_context": "calc.spec.run.common_context",
+    "common_length": "calc.spec.run.common_length",
     "compare": "calc.conventions.compare",
     "device_names": "calc.hardware.device_names",
     "estimate": "calc.estimation.estimate",

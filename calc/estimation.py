@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any
 
 from calc import conventions
 from calc.conventions import Convention
 from calc.parts import WHOLE, of_part
 from calc.quantities import registry
-from calc.query import Query, QueryOptions, ask
 from calc.sizes import Size
 from calc.spec import ModelSpec
+from calc.spec.run import Run, exact_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,8 @@ class Estimate:
     """A value with its unit, the terms that sum to it, and where it comes from.
 
     convention: whose formula gave it; None for what no convention has a say in. source: of that formula, or of the
-    quantity itself. caveats: what of this model the formula does not see, one sentence each.
+    quantity itself. run: what it is the answer to. caveats: what of this model the formula does not see, one sentence
+    each.
     """
 
     quantity: str
@@ -30,21 +31,22 @@ class Estimate:
     terms: Mapping[str, Size]
     convention: str | None
     source: str
+    run: Run
     caveats: tuple[str, ...] = ()
 
 
-def estimate(spec: ModelSpec, quantity: str, *, part: str = WHOLE, **options: Unpack[QueryOptions]) -> Estimate:
+def estimate(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: str = WHOLE, **words: Any) -> Estimate:
     """The value of a quantity of `calc quantities` for one model, exact where the sizes are ints.
 
-    part: the path of a part (`calc.parts`), to count it alone. options: fields of `calc.Query` but for the phase, which
-    the quantity's name gives. Integer arrays become float64.
+    part: the path of a part (`calc.parts`), to count it alone. run, words: what runs, as a Run or by its
+    fields, but for the phase, which the quantity's name gives. Integer arrays become float64.
     Errors: Refused for an unknown quantity, convention or word, for a size that is no whole number, and for what the
-    convention does not define. TypeError for an unknown option.
+    convention does not define. TypeError for an unknown field.
     """
     entry = of_part(registry.find(quantity), part)
-    query = ask(**options)
-    owner = _owner(entry, query)
-    terms = entry.compute(spec, query)
+    asked = exact_run(run, **(words if entry.phase is None else words | {"phase": entry.phase}))
+    owner = _owner(entry, asked)
+    terms = entry.compute(spec, asked)
     caveats: tuple[str, ...] = ()
     if owner is not None:
         caveats = owner.params_caveats(spec) if quantity == "params" else owner.caveats(spec)
@@ -57,12 +59,13 @@ def estimate(spec: ModelSpec, quantity: str, *, part: str = WHOLE, **options: Un
         convention=owner.name if owner else None,
         source=owner.source if owner else entry.source,
         caveats=caveats,
+        run=asked,
     )
 
 
-def _owner(entry: registry.Quantity, query: Query) -> Convention | None:
+def _owner(entry: registry.Quantity, run: Run) -> Convention | None:
     """The convention whose formula the quantity is; None where it is the tree's own count."""
-    convention = conventions.find(query.convention)
+    convention = conventions.find(run.convention)
     if "convention" not in entry.uses or (entry.name == "params" and convention.params is None):
         return None
     return convention

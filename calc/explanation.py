@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from dataclasses import dataclass
+from typing import Any
 
 from calc.build import source_length
 from calc.errors import Refused
 from calc.estimation import Estimate, estimate
 from calc.parts import WHOLE, of_part
 from calc.quantities import registry
-from calc.query import LOADS, Query, QueryOptions, ask
 from calc.reading import symbolic
 from calc.sizes import Size
 from calc.spec import ModelSpec
+from calc.spec.run import LOAD_SIZES, Run, exact_run
 from calc.symbols import describe, place
 
 
@@ -50,30 +50,30 @@ class Explanation:
         return sympy.latex(self.formula, symbol_names=names)
 
 
-def explain(spec: ModelSpec, quantity: str, *, part: str = WHOLE, **options: Unpack[QueryOptions]) -> Explanation:
+def explain(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: str = WHOLE, **words: Any) -> Explanation:
     """The formula of a quantity of `spec`, or of the part at that path alone, and the exact value it must give.
 
-    options: as for `estimate`. The query's sizes (batch, seq, context) become symbols too.
+    run, words: as for `estimate`. Its sizes (batch, seq, context) become symbols too.
     Errors: as `estimate`, and Refused for a size that is an array.
     ArithmeticError if formula and value ever differ, which is a fault of this program.
     """
     import sympy
 
-    entry, asked = of_part(registry.find(quantity), part), ask(**options)
-    for name in LOADS:
+    entry, asked = of_part(registry.find(quantity), part), exact_run(run, **words)
+    for name in LOAD_SIZES:
         if not isinstance(getattr(asked, name), int | None):
             raise Refused(name, "one whole number", getattr(asked, name))
     if asked.source_seq is None and "source_seq" in entry.uses and _reads_as_many(spec):
-        asked = replace(asked, source_seq=asked.seq)  # a letter of its own
-    value = estimate(spec, quantity, part=part, **options)
+        asked = asked.changed(source_seq=asked.seq)  # a letter of its own
+    value = estimate(spec, quantity, run, part=part, **words)
     symbolic_spec, values = symbolic(spec)
     symbols: dict[str, Any] = {
         name: sympy.Symbol(name, positive=True)
-        for name in LOADS
+        for name in LOAD_SIZES
         if name in entry.uses and getattr(asked, name) is not None
     }
     values |= {symbol: getattr(asked, name) for name, symbol in symbols.items()}
-    counted = entry.compute(symbolic_spec, replace(_of_one_rank(spec, entry, asked), **symbols))
+    counted = entry.compute(symbolic_spec, _of_one_rank(spec, entry, asked).changed(**symbols))
     terms = {name: _tidy(sympy.sympify(term)) for name, term in counted.items()}
     formula = next(iter(terms.values())) if len(terms) == 1 else _tidy(sympy.Add(*terms.values()))
     # All at once: one symbol after another, sympy compares the arguments of every Max anew each time.
@@ -89,13 +89,13 @@ def explain(spec: ModelSpec, quantity: str, *, part: str = WHOLE, **options: Unp
     return Explanation(value, formula, rows, used)
 
 
-def _of_one_rank(spec: ModelSpec, entry: registry.Quantity, asked: Query) -> Query:
+def _of_one_rank(spec: ModelSpec, entry: registry.Quantity, asked: Run) -> Run:
     """The same question of the kind of rank that holds the most, which numbers tell and symbols do not."""
-    if entry.name != "memory.total" or asked.plan is None:
+    if entry.name != "memory.total":
         return asked
     from calc.quantities.memory import memory_ranks, worst
 
-    return replace(asked, plan=replace(asked.plan, told=worst(memory_ranks(spec, asked)).stage))
+    return asked.changed(rank=worst(memory_ranks(spec, asked)).stage)
 
 
 def _reads_as_many(spec: ModelSpec) -> bool:

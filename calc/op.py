@@ -7,7 +7,7 @@ A model is a tree of parts whose leaves are ops. Parameters, FLOPs and cache byt
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from calc.functions import Attend, Function, Matmul
@@ -152,9 +152,7 @@ class Op:
         """What one call moves: unless told otherwise each input is read once, and each output written."""
         if self.moves is not None:
             return self.moves()
-        return Moves(
-            sum((x.elements for x in self.inputs), start=0), sum((x.elements for x in self.outputs), start=0)
-        )
+        return Moves(sum((x.elements for x in self.inputs), start=0), sum((x.elements for x in self.outputs), start=0))
 
     @property
     def reads(self) -> Size:

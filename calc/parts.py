@@ -9,16 +9,16 @@ from typing import get_args
 from calc import conventions
 from calc.build import build
 from calc.errors import Refused, did_you_mean
-from calc.trace.gradients import backward
 from calc.load import Load
 from calc.op import Cache, Component, Leaf, leaves
 from calc.quantities.flops import recomputed
 from calc.quantities.kv_cache import cache_terms
 from calc.quantities.parameters import weights
 from calc.quantities.registry import Breakdown, Quantity
-from calc.query import Phase, Query
 from calc.sizes import Size, quotient
 from calc.spec import ModelSpec
+from calc.spec.run import Phase, Run
+from calc.trace.gradients import backward
 
 WHOLE = "model"
 """The path of everything."""
@@ -83,7 +83,7 @@ def paths(spec: ModelSpec) -> list[str]:
     return list(found)
 
 
-def part_rows(spec: ModelSpec, query: Query) -> list[PartRow]:
+def part_rows(spec: ModelSpec, query: Run) -> list[PartRow]:
     """Every part with its parameters, and its FLOPs in the query's phase as eager PyTorch runs it.
 
     Errors: Refused for decode with a model that does not go on token by token, and as for FLOPs in training.
@@ -107,7 +107,7 @@ def part_rows(spec: ModelSpec, query: Query) -> list[PartRow]:
     return rows
 
 
-def layer_rows(spec: ModelSpec, query: Query) -> list[LayerRow]:
+def layer_rows(spec: ModelSpec, query: Run) -> list[LayerRow]:
     """Every layer by itself, in order. Errors: as `part_rows`."""
     of_path = {row.path: row for row in part_rows(spec, query)}
     found: list[LayerRow] = []
@@ -143,7 +143,7 @@ def of_part(entry: Quantity, part: str) -> Quantity:
         raise Refused("QUANTITY", f"for a part one of {', '.join(OF_PART)}", entry.name)
     fold = OF_PART[entry.name]
 
-    def compute(spec: ModelSpec, query: Query) -> Breakdown:
+    def compute(spec: ModelSpec, query: Run) -> Breakdown:
         known = paths(spec)
         if part not in known:
             raise Refused("part", f"a part of {spec.name}{did_you_mean(part, known)}", part[:80] or "''")
@@ -177,7 +177,7 @@ def _summed(amounts: Iterable[Amount]) -> dict[str, Size]:
     return {name: total for name, total in there.items() if not (isinstance(total, int) and total == 0)}
 
 
-def _elements(spec: ModelSpec, query: Query, *, active: bool = False, trainable: bool = False) -> Iterable[Amount]:
+def _elements(spec: ModelSpec, query: Run, *, active: bool = False, trainable: bool = False) -> Iterable[Amount]:
     """Elements of every distinct tensor, where it is met first."""
     for _, weight, leaf in weights(spec, mtp=query.mtp):
         if weight.trainable or not trainable:
@@ -185,9 +185,9 @@ def _elements(spec: ModelSpec, query: Query, *, active: bool = False, trainable:
             yield leaf, leaf.component or weight.component, weight.elements * copies
 
 
-def _flops(spec: ModelSpec, query: Query) -> Iterable[Amount]:
+def _flops(spec: ModelSpec, query: Run) -> Iterable[Amount]:
     """FLOPs of every op in the query's phase, recomputation apart from the pass that it repeats."""
-    conventions.flops(spec, replace(query, convention="torch"))  # refuses what has no such phase
+    conventions.flops(spec, query.changed(convention="torch"))  # refuses what has no such phase
     if query.phase == "decode":
         absorbed = query.latent_reading == "absorbed"
         load = query.load(seq=1, context=query.context, decode=True, absorbed=absorbed)
@@ -203,17 +203,17 @@ def _flops(spec: ModelSpec, query: Query) -> Iterable[Amount]:
                 yield leaf, leaf.component or leaf.op.component, leaf.op.flops * leaf.calls
 
 
-def _params_of(**which: bool) -> Callable[[ModelSpec, Query, str], Breakdown]:
-    def fold(spec: ModelSpec, query: Query, part: str) -> Breakdown:
+def _params_of(**which: bool) -> Callable[[ModelSpec, Run, str], Breakdown]:
+    def fold(spec: ModelSpec, query: Run, part: str) -> Breakdown:
         return _summed(each for each in _elements(spec, query, **which) if under(each[0].path, part))
 
     return fold
 
 
-def _flops_of(phase: Phase) -> Callable[[ModelSpec, Query, str], Breakdown]:
-    def fold(spec: ModelSpec, query: Query, part: str) -> Breakdown:
+def _flops_of(phase: Phase) -> Callable[[ModelSpec, Run, str], Breakdown]:
+    def fold(spec: ModelSpec, query: Run, part: str) -> Breakdown:
         terms: dict[str, Size] = {"linear": 0, "attention": 0}
-        for leaf, _, work in _flops(spec, replace(query, phase=phase)):
+        for leaf, _, work in _flops(spec, query.changed(phase=phase)):
             if under(leaf.path, part):
                 terms[leaf.op.kind] = terms[leaf.op.kind] + work
         return terms
@@ -221,14 +221,14 @@ def _flops_of(phase: Phase) -> Callable[[ModelSpec, Query, str], Breakdown]:
     return fold
 
 
-def _cache_of(spec: ModelSpec, query: Query, part: str) -> Breakdown:
+def _cache_of(spec: ModelSpec, query: Run, part: str) -> Breakdown:
     def share(cache: Cache, leaf: Leaf) -> tuple[Cache, Size]:
         return cache, leaf.calls if under(leaf.path, part) else 0
 
     return cache_terms(spec, query, share)
 
 
-OF_PART: dict[str, Callable[[ModelSpec, Query, str], Breakdown]] = {
+OF_PART: dict[str, Callable[[ModelSpec, Run, str], Breakdown]] = {
     "params": _params_of(),
     "params.active": _params_of(active=True),
     "params.trainable": _params_of(trainable=True),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Unpack
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -17,11 +17,11 @@ from calc.errors import Refused
 from calc.load import Load
 from calc.op import leaves
 from calc.quantities import registry
-from calc.query import LOADS, PLAN_SIZES, Query, QueryOptions, ask
 from calc.reading import sizes_of, with_sizes
 from calc.sizes import Size, exact_div
 from calc.spec import Attention, ModelSpec
 from calc.spec.fields import MAX_LAYERS, MAX_SIZE
+from calc.spec.run import LOAD_SIZES, PLAN_SIZES, Run, exact_run
 from calc.units import binary
 
 _WIDTHS = ("d_ff", "n_heads", "n_kv_heads", "d_expert", "d_shared")
@@ -66,7 +66,7 @@ class _Problem:
 
     spec: ModelSpec
     quantity: registry.Quantity
-    query: Query
+    query: Run
     symbol: str
     limit: int
     scaled: Mapping[str, int]
@@ -81,8 +81,8 @@ class _Problem:
     def value(self, x: Size) -> Size:
         """The quantity at x, exact. A Fraction may stand where no model could be built, an int may not."""
         placed = self.place(x)
-        load = {name: placed.pop(name) for name in LOADS if name in placed}
-        return registry.total(self.quantity.compute(with_sizes(self.spec, placed), replace(self.query, **load)))
+        load = {name: placed.pop(name) for name in LOAD_SIZES if name in placed}
+        return registry.total(self.quantity.compute(with_sizes(self.spec, placed), self.query.changed(**load)))
 
     def candidate(self, x: int) -> Candidate:
         """The allowed size x."""
@@ -93,7 +93,7 @@ class _Problem:
         if not 1 <= x <= self.limit:
             return False
         try:
-            placed = {name: size for name, size in self.place(x).items() if name not in LOADS}
+            placed = {name: size for name, size in self.place(x).items() if name not in LOAD_SIZES}
             changed = with_sizes(self.spec, placed).model_copy(update={"schedule": None})
             ModelSpec.model_validate(changed.model_dump())
         except (Refused, ValidationError, ArithmeticError):
@@ -122,15 +122,17 @@ def solve(
     quantity: str,
     target: float,
     symbol: str,
+    run: Run | None = None,
     *,
     budget: bool = False,
     keep_ratios: bool = False,
-    **options: Unpack[QueryOptions],
+    **words: Any,
 ) -> Solution:
     """The size `symbol` at which `quantity` of `spec` equals `target`, every other size held fixed.
 
     budget: find the largest allowed whole size whose value is at most `target` (the smallest, where the quantity falls
         as the size grows). keep_ratios: with symbol d_model, scale d_ff, experts and heads along with it.
+    run, words: as for `estimate`.
     The root is bracketed on the quantity itself, in exact fractions, not solved from its formula, so minima, windows
     and rounding are no obstacle. Where the quantity stays at the target, the root is where it arrives there.
     Errors: Refused for a target that is not above 0 and finite, and for a symbol that is no size here or does not
@@ -140,8 +142,8 @@ def solve(
     if not 0 < target < math.inf:
         raise Refused(quantity, "a finite value above 0", target)
     if symbol in PLAN_SIZES:
-        return _of_plan(spec, registry.find(quantity), target, symbol, budget, ask(**options))
-    problem = _problem(spec, quantity, symbol, keep_ratios, ask(**options))
+        return _of_plan(spec, registry.find(quantity), target, symbol, budget, exact_run(run, **words))
+    problem = _problem(spec, quantity, symbol, keep_ratios, exact_run(run, **words))
     grid = _grid(problem.limit)
     values = [problem.value(Fraction(x)) for x in grid]
     if min(values) == max(values):
@@ -164,12 +166,12 @@ def solve(
 
 
 def _of_plan(
-    spec: ModelSpec, entry: registry.Quantity, target: float, symbol: str, budget: bool, query: Query
+    spec: ModelSpec, entry: registry.Quantity, target: float, symbol: str, budget: bool, query: Run
 ) -> Solution:
     """The size of a plan that fits. Errors: as `solve`."""
     from calc.memory.search import solve_plan  # memory is long to load
 
-    if "plan" not in entry.uses:
+    if symbol not in entry.uses:
         raise Refused("--for", f"a size that {entry.name} of {spec.name} depends on", symbol)
     if not budget:
         raise Refused("QUANTITY=VALUE", f"a budget, {entry.name}<=VALUE, for the whole numbers of {symbol}", "=")
@@ -178,7 +180,7 @@ def _of_plan(
 
 def moved_head_widths(spec: ModelSpec, candidate: Candidate) -> dict[str, int]:
     """By symbol name, the d_head of layers that leave it to d_model / n_heads, where the candidate moves it."""
-    own = {name: size for name, size in candidate.sizes.items() if name not in (*LOADS, *PLAN_SIZES)}
+    own = {name: size for name, size in candidate.sizes.items() if name not in (*LOAD_SIZES, *PLAN_SIZES)}
     changed = with_sizes(spec, own)
     moved: dict[str, int] = {}
     for before, after in zip(spec.layers, changed.layers, strict=True):
@@ -190,10 +192,10 @@ def moved_head_widths(spec: ModelSpec, candidate: Candidate) -> dict[str, int]:
     return {"d_head": next(iter(moved.values()))} if whole else moved
 
 
-def _problem(spec: ModelSpec, quantity: str, symbol: str, keep_ratios: bool, query: Query) -> _Problem:
+def _problem(spec: ModelSpec, quantity: str, symbol: str, keep_ratios: bool, query: Run) -> _Problem:
     known = sizes_of(spec)
     entry = registry.find(quantity)
-    loads = [name for name in LOADS if name in entry.uses]
+    loads = [name for name in LOAD_SIZES if name in entry.uses]
     if symbol not in (*known, *loads, "n_layers"):
         raise Refused("--for", f"one of {', '.join([*known, *loads])}", symbol)
     scaled: dict[str, int] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from calc import conventions
@@ -13,8 +13,8 @@ from calc.errors import Refused
 from calc.quantities import registry
 from calc.quantities.kv_cache import KvCache, kv_cache
 from calc.quantities.parameters import by_tower, parameters
-from calc.query import PHASES, Query, ask, common_context, common_length
 from calc.spec import ModelSpec, Moe
+from calc.spec.run import COUNTED_PHASES, MODES, Run, common_context, common_length, exact_run
 from calc.units import binary, si
 
 CONTEXTS = (4096, 32768)
@@ -36,8 +36,8 @@ class Report:
     what an encoder reads beside it, None without one. flops: by phase, for one sequence.
     six_n: 6 * N * seq, with all parameters that a token of text visits as N. caches: KV cache of one sequence in bf16,
     by context length. weights: bytes by number format. memory: of one device by `training` and `inference`, for one
-    sequence and the defaults of `calc.memory.plan`; uncounted: why not, by mode, where that is not known. A model of
-    pictures or sound has no seq, six_n or caches; its FLOPs are those of one picture or sound.
+    sequence and the defaults of `calc.Run`; uncounted: why not, by mode, where that is not known. A model of
+    pictures or sound has no seq, six_n or caches; its FLOPs are those of one picture or sound. run: what was asked for.
     """
 
     model: str
@@ -55,6 +55,7 @@ class Report:
     weights: Mapping[str, int]
     memory: Mapping[str, Held]
     uncounted: Mapping[str, str]
+    run: Run
 
     @property
     def total(self) -> int:
@@ -76,12 +77,12 @@ def report(spec: ModelSpec, seq: int | None = None) -> Report:
     Errors: Refused for a sequence that is no whole number from 1 on.
     """
     seq = common_length([spec]) if seq is None else seq
-    query = ask(seq=seq, context=common_context([spec], seq))
+    run = exact_run(seq=seq, context=common_context([spec], seq))
     components, active = parameters(spec), parameters(spec, active=True)
-    phases = PHASES if spec.decodes else ("forward", "training")
-    flops = {phase: conventions.flops(spec, replace(query, phase=phase)).total for phase in phases}
+    phases = COUNTED_PHASES if spec.decodes else ("forward", "training")
+    flops = {phase: conventions.flops(spec, run.changed(phase=phase)).total for phase in phases}
     lengths = sorted({*CONTEXTS, spec.max_seq_len or CONTEXTS[0]}) if spec.decodes else []
-    memory, uncounted = _memory(spec, query)
+    memory, uncounted = _memory(spec, run)
     return Report(
         model=spec.name,
         family=spec.family,
@@ -95,21 +96,21 @@ def report(spec: ModelSpec, seq: int | None = None) -> Report:
         six_n=6 * (sum(active.values()) - active.get("vision", 0)) * seq if spec.reads_tokens else None,
         caches={length: kv_cache(spec, 1, length) for length in lengths},
         max_seq_len=spec.max_seq_len,
-        weights={d.name: registry.total(registry.find("weights").compute(spec, Query(dtype=d.name))) for d in DTYPES},
+        weights={d.name: registry.total(registry.find("weights").compute(spec, Run(dtype=d.name))) for d in DTYPES},
         memory=memory,
         uncounted=uncounted,
+        run=run,
     )
 
 
-def _memory(spec: ModelSpec, query: Query) -> tuple[dict[str, Held], dict[str, str]]:
+def _memory(spec: ModelSpec, run: Run) -> tuple[dict[str, Held], dict[str, str]]:
     """What one device holds in the modes of which that is known, and why not in the others."""
-    from calc.memory.plan import MODES, Plan
     from calc.memory.verdict import holders, verdict
 
     found, unknown = {}, {}
     for mode in MODES:
         try:
-            peak = verdict(spec, replace(query, plan=Plan(mode=mode))).worst.peak
+            peak = verdict(spec, run.changed(mode=mode)).worst.peak
         except Refused as error:
             unknown[mode] = str(error)
             continue

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from calc import checks
 from calc.errors import Refused
 from calc.quantities import registry
-from calc.query import LOADS, PLAN_SIZES, Query, QueryOptions
 from calc.reading import with_sizes
 from calc.spec import ModelSpec
+from calc.spec.run import LOAD_SIZES, PLAN_SIZES, Run
 
 if TYPE_CHECKING:
     import numpy
 
-OF_QUERY = (*LOADS, *PLAN_SIZES)
+OF_QUERY = (*LOAD_SIZES, *PLAN_SIZES)
 SHAPING = ("pp", "interleave")
 """Sizes of a plan that are read as whole numbers, since how many stages there are depends on them."""
 CHUNK = 2**15
@@ -24,14 +24,14 @@ CHUNK = 2**15
 
 
 def sweep(
-    spec: ModelSpec, quantities: Iterable[str], sizes: Mapping[str, Any], **options: Unpack[QueryOptions]
+    spec: ModelSpec, quantities: Iterable[str], sizes: Mapping[str, Any], run: Run | None = None, **words: Any
 ) -> dict[str, numpy.ndarray]:
     """Values of `quantities` over arrays of sizes, as float64 (relative error about 1e-16 an operation).
 
     sizes: symbol name (`d_model`, `n_layers`, `batch`, `seq`, ...) or size of a plan (`dp`, `tp`, `zero`, ...) -> array
         of shape [n]; sizes not named keep the spec's value. Nothing checks that heads divide: a configuration that
         could not be built gets a number too. A plan that could not be carried out gets nan.
-    options: the query's other fields, as for `estimate`.
+    run, words: what else is said of the run, as for `estimate`.
     Errors: Refused for unknown names and words, arrays of different lengths, and numbers that are negative or not
     finite; TypeError for an unknown option.
     """
@@ -44,7 +44,7 @@ def sweep(
     columns = {name: checks.size(name, array, 0 if name == "zero" else 1) for name, array in arrays.items()}
     (n,) = next(iter(shapes))
     entries = [registry.find(name) for name in quantities]
-    asked = Query(**options)
+    asked = Run(**words) if run is None else run.changed(**words)
     result = {entry.name: numpy.empty(n) for entry in entries}
     for rows, fixed in _alike(columns, n):
         for start in range(0, len(rows), CHUNK):
@@ -71,7 +71,7 @@ def _alike(columns: Mapping[str, Any], n: int) -> Iterator[tuple[Any, dict[str, 
         yield numpy.flatnonzero(member == i), {name: int(value) for name, value in zip(shaping, values, strict=True)}
 
 
-def _values(entry: registry.Quantity, spec: ModelSpec, query: Query, fixed: Mapping[str, int]) -> Any:
+def _values(entry: registry.Quantity, spec: ModelSpec, query: Run, fixed: Mapping[str, int]) -> Any:
     """One quantity of some rows; nan where `fixed`, which they share, cannot be."""
     try:
         return registry.total(entry.compute(spec, query))

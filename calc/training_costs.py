@@ -10,7 +10,6 @@ from calc.build import vectors_read
 from calc.estimation import estimate
 from calc.files import parse_toml, read_text
 from calc.hardware import HARDWARE, load_device
-from calc.memory.plan import Plan
 from calc.models import load_model
 from calc.predict import predict
 from calc.predict.datasheet import is_tpu
@@ -61,9 +60,9 @@ def _cost(one: dict[str, Any], sources: dict[str, Any]) -> TrainingCost:
         batch=batch,
         seq=seq,
         source_seq=source_seq,
-        dtype=one["dtype"],
+        recipe=one["dtype"],
         execution="compiled" if is_tpu(device) else "sdpa",
-        plan=Plan(dp=ranks, recipe=one["dtype"]),
+        dp=ranks,
     )
     steps = one.get("steps") or one["pictures"] * one["epochs"] / batch
     unit = steps / _HOUR if one["unit"] == "hours" else steps * _CORES / _DAY

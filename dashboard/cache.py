@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import streamlit as st
 
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 
 F = TypeVar("F", bound=Callable[..., Any])
 ENTRIES = 200
@@ -17,12 +18,12 @@ ENTRIES = 200
 def cached(function: F) -> F:
     """`function` of models and plain values, computed once for each of them and shared by all visitors.
 
-    A model is known by its whole description. Results are copied for each visitor, so that none can change another's.
-    What a function raises is not kept.
+    A model and a run are known by their whole description. Results are copied for each visitor, so that none can change
+    another's. What a function raises is not kept.
     """
-    keep = st.cache_data(max_entries=ENTRIES, show_spinner=False, hash_funcs={ModelSpec: _described})
+    keep = st.cache_data(max_entries=ENTRIES, show_spinner=False, hash_funcs={ModelSpec: _described, Run: _described})
     return cast(F, keep(function))
 
 
-def _described(spec: ModelSpec) -> str:
-    return spec.model_dump_json()
+def _described(node: ModelSpec | Run) -> str:
+    return node.model_dump_json()

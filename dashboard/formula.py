@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, cast
+from typing import Any
 
 import streamlit as st
 
@@ -12,11 +12,11 @@ from calc.dtypes import CACHE_DTYPES
 from calc.explanation import explain
 from calc.parts import OF_PART, WHOLE, PartRow, part_rows
 from calc.quantities import registry
-from calc.query import PLAN_SIZES, Query, QueryOptions, common_context, common_length
 from calc.reading import sizes_of
 from calc.sensitivity import Sensitivity, sensitivity
 from calc.solution import solve
 from calc.spec import ModelSpec
+from calc.spec.run import PLAN_SIZES, Run, common_context, common_length
 from calc.symbols import describe
 from calc.units import binary, si
 from dashboard import frame, knobs, picker, vega
@@ -52,12 +52,12 @@ def render(picked: picker.Picked | None) -> None:
 @cached
 def parts(spec: ModelSpec) -> list[PartRow]:
     """The parts that have parameters or FLOPs."""
-    rows = part_rows(spec, Query(seq=1, context=0))
+    rows = part_rows(spec, Run(seq=1, context=0))
     return [row for row in rows if row.total or row.total_flops]
 
 
 @cached
-def explained(spec: ModelSpec, quantity: str, part: str, options: QueryOptions) -> dict[str, Any]:
+def explained(spec: ModelSpec, quantity: str, part: str, options: dict[str, Any]) -> dict[str, Any]:
     """The formula of a quantity of a part, as plain values: sympy's are not kept."""
     found = explain(spec, quantity, part=part, **options)
     latex = found.latex()
@@ -76,7 +76,7 @@ def explained(spec: ModelSpec, quantity: str, part: str, options: QueryOptions) 
 
 
 @cached
-def solved(spec: ModelSpec, equation: str, symbol: str, keep_ratios: bool, options: QueryOptions) -> Any:
+def solved(spec: ModelSpec, equation: str, symbol: str, keep_ratios: bool, options: dict[str, Any]) -> Any:
     """The table of the answer to an inverse question."""
     entry, budget, target = read_equation(equation)
     answer = solve(spec, entry.name, target, symbol, budget=budget, keep_ratios=keep_ratios, **options)
@@ -106,7 +106,7 @@ def _tree(spec: ModelSpec) -> str:
     return str(part)
 
 
-def _question(spec: ModelSpec, part: str) -> tuple[str, QueryOptions]:
+def _question(spec: ModelSpec, part: str) -> tuple[str, dict[str, Any]]:
     """The quantity, and the options that it depends on."""
     names = [each.name for each in registry.QUANTITIES] if part == WHOLE else list(OF_PART)
     if not spec.decodes:
@@ -115,7 +115,7 @@ def _question(spec: ModelSpec, part: str) -> tuple[str, QueryOptions]:
     name = st.selectbox("Quantity", names, index=names.index("params"), key="quantity", bind="query-params")
     entry = registry.find(name)
     st.caption(entry.meaning)
-    options: QueryOptions = {}
+    options: dict[str, Any] = {}
     cells = st.columns(3)
     if "seq" in entry.uses or "context" in entry.uses:
         with cells[0]:
@@ -126,7 +126,7 @@ def _question(spec: ModelSpec, part: str) -> tuple[str, QueryOptions]:
             options["batch"] = knobs.batch()
     with cells[2]:
         if "checkpointing" in entry.uses:
-            options["checkpointing"] = knobs.checkpointing()  # pyright: ignore[reportGeneralTypeIssues]
+            options["checkpointing"] = knobs.checkpointing()
         elif "dtype" in entry.uses:
             usual = CACHE_DTYPES.index("bf16")
             options["dtype"] = st.selectbox(
@@ -135,13 +135,13 @@ def _question(spec: ModelSpec, part: str) -> tuple[str, QueryOptions]:
     return name, options
 
 
-def _command(chosen: picker.Picked, quantity: str, part: str, options: QueryOptions) -> str:
+def _command(chosen: picker.Picked, quantity: str, part: str, options: dict[str, Any]) -> str:
     words = [chosen.reference, quantity, *_flags(options)]
     words += ["--part", part] if part != WHOLE else []
     return f"python -m calc explain {shlex.join(words)} --sensitivity"
 
 
-def _flags(options: QueryOptions) -> list[str]:
+def _flags(options: dict[str, Any]) -> list[str]:
     return [word for name, value in options.items() for word in (f"--{name}", str(value))]
 
 
@@ -212,7 +212,7 @@ def _moves(rows: list[dict[str, Any]], unit: str) -> vega.Chart:
     return vega.chart(body, height=vega.STEP * len(bars) + vega.around(2))
 
 
-def _solve(chosen: picker.Picked, options: QueryOptions) -> None:
+def _solve(chosen: picker.Picked, options: dict[str, Any]) -> None:
     st.subheader("Solve", anchor=False)
     st.caption("Which size gives a quantity its target (=), or is the largest within a budget (<=)?")
     asked, sought, ratios = st.columns([3, 2, 2])
@@ -237,7 +237,7 @@ def _solve(chosen: picker.Picked, options: QueryOptions) -> None:
         usual = {"seq": common_length([chosen.spec]), "context": common_context([chosen.spec])}
         uses = read_equation(equation)[0].uses
         given = {**usual, **options}
-        own = cast(QueryOptions, {name: given[name] for name in given if name in uses and name != symbol})
+        own = {name: given[name] for name in given if name in uses and name != symbol}
         table = solved(chosen.spec, equation, symbol, keep_ratios, own)
         frame.table([dict(zip(("", *table.columns[1:]), row, strict=True)) for row in table.rows], "solution")
         words = [chosen.reference, equation, "--for", symbol, *["--keep-ratios"] * keep_ratios, *_flags(own)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from calc.query import CHECKPOINTING, Checkpointing, common_length
 from calc.spec import ModelSpec
+from calc.spec.run import CHECKPOINTING, Checkpointing, common_length
 
 LENGTHS = tuple(2**power for power in range(7, 21))
 """Tokens of a sequence that a slider stops at, beside the model's own longest."""

@@ -13,8 +13,8 @@ from calc.memory.advice import Change, changes
 from calc.memory.verdict import Verdict, verdict
 from calc.models import preset_names
 from calc.quantities.kv_cache import kv_cache
-from calc.query import Query
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 from calc.units import binary
 from calc.variants import attention_variants
 from dashboard import frame, memory_charts, picker, planning
@@ -35,11 +35,11 @@ def render(picked: picker.Picked | None) -> None:
     gpu = st.selectbox("GPU", gpus(), index=gpus().index(GPU), key="gpu", bind="query-params")
     with frame.refusals("This plan cannot be counted"):
         asked = planning.asked(chosen.spec)
-        found = judged(chosen.spec, asked.query, gpu)
-        _verdict(found, asked.query)
+        found = judged(chosen.spec, asked.run, gpu)
+        _verdict(found, asked.run)
         _terms(found)
         _timeline(found, gpu)
-        _advice(chosen.spec, asked.query, found)
+        _advice(chosen.spec, asked.run, found)
         words = shlex.join([chosen.reference, *asked.flags, "--gpu", gpu])
         frame.command(f"python -m calc memory {words}", f"python -m calc memory {words} --json")
     if chosen.spec.decodes and chosen.spec.reads_tokens:
@@ -54,14 +54,14 @@ def gpus() -> list[str]:
 
 
 @cached
-def judged(spec: ModelSpec, query: Query, gpu: str) -> Verdict:
+def judged(spec: ModelSpec, query: Run, gpu: str) -> Verdict:
     """What the plan takes beside the memory of one GPU."""
     device = load_device(gpu)
     return verdict(spec, query, device.usable, f"{device.name} ({binary(device.usable)})")
 
 
 @cached
-def advised(spec: ModelSpec, query: Query, budget: int) -> list[Change]:
+def advised(spec: ModelSpec, query: Run, budget: int) -> list[Change]:
     """What would lower the peak."""
     return changes(spec, query, budget)
 
@@ -77,8 +77,8 @@ def caches(spec: ModelSpec, dtype: str) -> list[dict[str, Any]]:
     ]
 
 
-def _verdict(found: Verdict, query: Query) -> None:
-    worst, plan = found.worst, query.plan
+def _verdict(found: Verdict, query: Run) -> None:
+    worst = found.worst
     sentence = found.sentence()
     (st.success if found.fits else st.error)(f"{sentence[:1].upper()}{sentence[1:]}.")
     cells = st.columns(4)
@@ -90,7 +90,7 @@ def _verdict(found: Verdict, query: Query) -> None:
         left = found.left or 0
         frame.metric("Left" if left >= 0 else "Too much", binary(abs(left)), f"{left:,} bytes")
     with cells[3]:
-        frame.metric("GPUs of the plan", f"{plan.gpus:,}" if plan else "1")
+        frame.metric("GPUs of the plan", f"{query.gpus:,}")
 
 
 def _terms(found: Verdict) -> None:
@@ -133,7 +133,7 @@ def _timeline(found: Verdict, gpu: str) -> None:
     frame.table(rows, "timeline", columns=columns, folded="Table")
 
 
-def _advice(spec: ModelSpec, query: Query, found: Verdict) -> None:
+def _advice(spec: ModelSpec, query: Run, found: Verdict) -> None:
     advice = advised(spec, query, found.budget or 0)
     if not advice:
         return

@@ -12,8 +12,8 @@ from calc.errors import Refused
 from calc.estimation import estimate
 from calc.models import preset_names
 from calc.op import Component
-from calc.query import PHASES, Phase, Query, common_context
 from calc.spec import ModelSpec
+from calc.spec.run import COUNTED_PHASES, Phase, Run, common_context
 from calc.units import binary, si
 from dashboard import frame, knobs, model_conventions, model_layers, picker, vega
 from dashboard.cache import cached
@@ -48,14 +48,14 @@ def render(picked: picker.Picked | None) -> None:
 
 
 def _phase(spec: ModelSpec) -> Phase:
-    phases: list[Phase] = [name for name in PHASES if name != "decode" or spec.decodes]
+    phases: list[Phase] = [name for name in COUNTED_PHASES if name != "decode" or spec.decodes]
     knobs.forget_stale("phase", phases)
     phase = st.segmented_control("What is run", phases, default="training", key="phase", required=True,
                                  bind="query-params")  # fmt: skip
     return cast(Phase, phase or "training")
 
 
-def _query(spec: ModelSpec, phase: Phase) -> Query:
+def _query(spec: ModelSpec, phase: Phase) -> Run:
     cells = st.columns(4)
     with cells[0]:
         seq = knobs.seq(spec)
@@ -69,7 +69,7 @@ def _query(spec: ModelSpec, phase: Phase) -> Query:
     with cells[3]:
         checkpointing = knobs.checkpointing() if phase == "training" else "none"
     images = knobs.images(spec) if phase != "decode" else 0
-    return Query(
+    return Run(
         phase=phase,
         seq=seq,
         batch=batch,
@@ -80,7 +80,7 @@ def _query(spec: ModelSpec, phase: Phase) -> Query:
     )
 
 
-def _commands(references: dict[str, str], refused: list[str], query: Query) -> list[str]:
+def _commands(references: dict[str, str], refused: list[str], query: Run) -> list[str]:
     """The commands that print what the page shows, the one with the FLOPs first.
 
     references: a model's name -> what stands for it. refused: those whose FLOPs the convention does not count.
@@ -92,7 +92,7 @@ def _commands(references: dict[str, str], refused: list[str], query: Query) -> l
     own += f" --images {query.images}" * (query.images != 0)
     every = " ".join(references.values())
     known = " ".join(word for name, word in references.items() if name not in refused)
-    convention = f" --convention {query.convention}" * (query.convention != Query().convention)
+    convention = f" --convention {query.convention}" * (query.convention != Run().convention)
     return [
         *[f"python -m calc flops {known} {own}{convention}"] * bool(known),
         f"python -m calc params {every}",
@@ -103,7 +103,7 @@ def _commands(references: dict[str, str], refused: list[str], query: Query) -> l
 
 
 @cached
-def counted(spec: ModelSpec, query: Query) -> dict[str, Any]:
+def counted(spec: ModelSpec, query: Run) -> dict[str, Any]:
     """The figures of one model: parameters, active ones, FLOPs of the query, bytes of its cache.
 
     FLOPs are None, and `why` says it, where the query's convention has no word for such a model.
@@ -123,7 +123,7 @@ def counted(spec: ModelSpec, query: Query) -> dict[str, Any]:
     }
 
 
-def _figures(models: dict[str, ModelSpec], query: Query) -> None:
+def _figures(models: dict[str, ModelSpec], query: Run) -> None:
     for name, spec in models.items():
         if len(models) > 1:
             st.markdown(frame.verbatim(name))
@@ -145,7 +145,7 @@ def _figures(models: dict[str, ModelSpec], query: Query) -> None:
                 frame.metric("KV cache, bf16", binary(own["KV cache"]), f"{own['KV cache']:,} bytes")
 
 
-def _parameters(models: dict[str, ModelSpec], query: Query) -> None:
+def _parameters(models: dict[str, ModelSpec], query: Run) -> None:
     st.subheader("Parameters by component", anchor=False)
     rows = []
     for name, spec in models.items():
@@ -170,7 +170,7 @@ def _parameters(models: dict[str, ModelSpec], query: Query) -> None:
     )
 
 
-def _work(models: dict[str, ModelSpec], query: Query) -> None:
+def _work(models: dict[str, ModelSpec], query: Run) -> None:
     executed = query.convention == conventions.TORCH.name
     part = "component" if executed else "product"
     st.subheader(f"FLOPs by {part}, {query.phase}", anchor=False)

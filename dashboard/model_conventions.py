@@ -7,15 +7,15 @@ from typing import Any
 import streamlit as st
 
 from calc import conventions
-from calc.query import Query
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 from calc.units import si
 from dashboard import frame, vega
 from dashboard.cache import cached
 
 
 @cached
-def compared(spec: ModelSpec, query: Query) -> list[dict[str, Any]]:
+def compared(spec: ModelSpec, query: Run) -> list[dict[str, Any]]:
     """What every convention reports for the same run."""
     rows = []
     for convention, count, ratio, reason in conventions.compare(spec, query):
@@ -34,7 +34,7 @@ def compared(spec: ModelSpec, query: Query) -> list[dict[str, Any]]:
     return rows
 
 
-def draw(spec: ModelSpec, query: Query, *, named: bool) -> None:
+def draw(spec: ModelSpec, query: Run, *, named: bool) -> None:
     """Draw it: bars, and the table with what each does not see. named: say of which model."""
     st.subheader("What others would report for the same run", anchor=False)
     if named:

@@ -8,8 +8,8 @@ import streamlit as st
 
 from calc.op import Component
 from calc.parts import LayerRow, PartRow, layer_rows, part_rows
-from calc.query import Query
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 from calc.units import si
 from dashboard import frame, vega
 from dashboard.cache import cached
@@ -21,18 +21,18 @@ TERMS = {"parameters": "parameters", "active": "active", "FLOPs": "flops"}
 
 
 @cached
-def layers(spec: ModelSpec, query: Query) -> list[LayerRow]:
+def layers(spec: ModelSpec, query: Run) -> list[LayerRow]:
     """Every layer of the model."""
     return layer_rows(spec, query)
 
 
 @cached
-def parts(spec: ModelSpec, query: Query) -> list[PartRow]:
+def parts(spec: ModelSpec, query: Run) -> list[PartRow]:
     """Every part of the model, with the FLOPs that run in eager PyTorch."""
     return part_rows(spec, query)
 
 
-def draw(models: dict[str, ModelSpec], query: Query) -> None:
+def draw(models: dict[str, ModelSpec], query: Run) -> None:
     """Draw it: for each model its layers, stacked by component, and a table of its parts."""
     st.subheader("Layer by layer", anchor=False)
     what = st.segmented_control("Show", [*TERMS], default="parameters", key="by", required=True, bind="query-params")

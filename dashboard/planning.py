@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, cast
 
 import streamlit as st
 
+from calc.cli.run_options import flags_of
 from calc.dtypes import CACHE_DTYPES, DTYPES
-from calc.memory.engines import ENGINES
-from calc.memory.plan import EXECUTIONS, MODES, Mode, Plan
-from calc.memory.precision import OPTIMIZERS, RECIPES
-from calc.query import Query
 from calc.spec import ModelSpec
+from calc.spec.run import EXECUTIONS, MODES, Mode, Run
+from calc.spec.run.engines import ENGINES
+from calc.spec.run.precision import OPTIMIZERS, RECIPES
 from dashboard import knobs
 
 RANKS = tuple(2**power for power in range(13))
@@ -31,7 +31,7 @@ MEANINGS = {
 class Asked:
     """The question, and the options that put it on the command line."""
 
-    query: Query
+    run: Run
     flags: tuple[str, ...]
 
 
@@ -45,32 +45,31 @@ def asked(spec: ModelSpec) -> Asked:
         seq = knobs.seq(spec)
         batch = knobs.batch("Sequences of one rank")
     with middle:
-        own, more = _training() if mode != "inference" else _inference()
+        own = _training() if mode != "inference" else _inference()
     with right:
         own |= degrees(mode or "training")
     knobs.without_pictures(spec)
-    plan = Plan(mode=cast(Mode, mode or "training"), **own)
-    query = Query(seq=seq, batch=batch, plan=plan, **more)
-    return Asked(query, (*_flags(plan), *_options(query)))
+    run = Run(mode=cast(Mode, mode or "training"), seq=seq, batch=batch, **own)
+    return Asked(run, tuple(_flags(run)))
 
 
-def _training() -> tuple[dict[str, Any], dict[str, Any]]:
+def _training() -> dict[str, Any]:
     recipe = _choice("Number formats", [each.name for each in RECIPES], "bf16-mixed", "recipe")
     optimizer = _choice("Optimizer", [each.name for each in OPTIMIZERS], "adamw", "optimizer")
     checkpointing = knobs.checkpointing()
     execution = _choice("Kernels", EXECUTIONS, "sdpa", "execution")
-    return {"recipe": recipe, "optimizer": optimizer, "execution": execution}, {"checkpointing": checkpointing}
+    return {"recipe": recipe, "optimizer": optimizer, "execution": execution, "checkpointing": checkpointing}
 
 
-def _inference() -> tuple[dict[str, Any], dict[str, Any]]:
+def _inference() -> dict[str, Any]:
     dtype = _choice("Weights", [each.name for each in DTYPES], "bf16", "dtype")
     cache = _choice("Keys and values", ["as activations", *CACHE_DTYPES], "as activations", "cache")
     engine = _choice("Allocated by", [NONE, *(each.name for each in ENGINES)], NONE, "engine")
-    plan = {
+    return {
+        "dtype": dtype,
         "cache_dtype": None if cache == "as activations" else cache,
         "engine": None if engine == NONE else engine,
     }
-    return plan, {"dtype": dtype}
 
 
 def degrees(mode: str) -> dict[str, Any]:
@@ -99,14 +98,9 @@ def _choice(label: str, words: Any, usual: str, key: str) -> str:
     return str(st.selectbox(label, names, index=names.index(usual), key=key, bind="query-params"))
 
 
-def _flags(plan: Plan) -> list[str]:
-    """The options of a plan that are not the defaults."""
-    usual = Plan()
-    given = [field.name for field in fields(Plan) if getattr(plan, field.name) != getattr(usual, field.name)]
-    return [word for name in given for word in (f"--{name.replace('_', '-')}", str(getattr(plan, name)))]
-
-
-def _options(query: Query) -> list[str]:
-    words = ["--seq", str(query.seq), "--batch", str(query.batch)]
-    words += ["--checkpointing", query.checkpointing] * (query.checkpointing != "none")
-    return words + ["--dtype", query.dtype] * (query.dtype != "bf16")
+def _flags(run: Run) -> list[str]:
+    """The options that say this run: its lengths, and what else is not the default."""
+    usual = Run(execution="sdpa")
+    said = [name for name in Run.model_fields if getattr(run, name) != getattr(usual, name)]
+    names = dict.fromkeys(["seq", "batch", *said])
+    return [word for name in names for word in (flags_of(name)[0], str(getattr(run, name)))]

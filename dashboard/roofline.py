@@ -7,8 +7,6 @@ from typing import Any
 
 import streamlit as st
 
-from calc.memory.plan import Plan
-from calc.memory.precision import usual_optimizer
 from calc.predict import Point, Prediction, Roof, predict, roof, roofline, speed_of
 from calc.spec import ModelSpec
 from calc.units import duration, parse_bytes, si
@@ -72,7 +70,7 @@ def _asked(spec: ModelSpec, key: tuple[Any, ...], stamp: int, _knobs: Knobs) -> 
         dtype=_knobs.dtype,
         execution=_knobs.execution,
         checkpointing=_knobs.checkpointing,
-        plan=Plan(optimizer=usual_optimizer(_knobs.dtype), **dict(_knobs.degrees)),
+        **dict(_knobs.degrees),
         network=float(parse_bytes(_knobs.network, "network")) if _knobs.network else None,
     )
     return found, roofline(found), roof(speed, found.kernels)

@@ -8,11 +8,10 @@ from typing import Any
 import streamlit as st
 
 from calc.hardware import device_names
-from calc.memory.plan import Plan
-from calc.memory.precision import RECIPE_BY_NAME
-from calc.predict.setting import EXECUTIONS
-from calc.query import CHECKPOINTING, common_context
+from calc.predict.timed_run import TIMED_EXECUTIONS
 from calc.spec import ModelSpec
+from calc.spec.run import CHECKPOINTING, Run, common_context
+from calc.spec.run.precision import RECIPE_BY_NAME
 from dashboard import planning, results
 from dashboard.knobs import forget_stale
 
@@ -93,8 +92,8 @@ def ask(spec: ModelSpec) -> Knobs:
         dtype = one.selectbox("Formats" if training else "Weights", dtypes, index=first, key=key, bind="query-params")
         execution = two.selectbox(
             "Kernels",
-            EXECUTIONS,
-            index=EXECUTIONS.index("sdpa"),
+            TIMED_EXECUTIONS,
+            index=TIMED_EXECUTIONS.index("sdpa"),
             key="execution",
             bind="query-params",
             help="eager: attention in the open; sdpa: attention in one kernel; compiled: elementwise runs in one "
@@ -122,7 +121,7 @@ def _many() -> tuple[tuple[tuple[str, Any], ...], str]:
 
 
 def _more_than_one(degrees: dict[str, int]) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, number) for name, number in degrees.items() if number != getattr(Plan(), name))
+    return tuple((name, number) for name, number in degrees.items() if number != getattr(Run(), name))
 
 
 def _lengths(spec: ModelSpec, decode: bool) -> list[int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from calc.query import Checkpointing
 from calc.spec import ModelSpec
+from calc.spec.run import Checkpointing
 
 REFERENCE = "pip install 'transformer-envelope[harness]'"
 MODES: tuple[Checkpointing, ...] = ("none", "selective", "full", "full-early-stop")

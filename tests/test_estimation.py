@@ -44,7 +44,7 @@ def test_integer_arrays_do_not_wrap(kind: str) -> None:
     exact = [calc.estimate(HUGE, "flops.training", seq=seq).value for seq in seqs]
     assert exact[1] > 2**64
     assert calc.estimate(HUGE, "flops.training", seq=column).value == pytest.approx(exact, rel=1e-12)
-    assert calc.Load(seq=column).seq.dtype == calc.Query(seq=column).seq.dtype == numpy.float64
+    assert calc.Load(seq=column).seq.dtype == calc.Run(seq=column).seq.dtype == numpy.float64
     cached = calc.kv_cache(HUGE, 10**9, column).total_bytes
     assert cached == pytest.approx([calc.kv_cache(HUGE, 10**9, seq).total_bytes for seq in seqs], rel=1e-12)
     wide = [2**20, 2**30]
@@ -64,7 +64,7 @@ NONSENSE = (-5, 0, True, "8", None, float("nan"), float("inf"), -0.5, [1], 1j, n
 
 @pytest.mark.parametrize("value", NONSENSE, ids=repr)
 def test_what_is_no_size_is_refused(value: Any) -> None:
-    for ask in (calc.Query, calc.Load):
+    for ask in (calc.Run, calc.Load):
         with pytest.raises(calc.Refused, match=r"^seq: expected .* from 1 on"):
             ask(seq=value)
     with pytest.raises(calc.Refused, match=r"^d_ff"):
@@ -75,7 +75,7 @@ def test_what_is_no_size_is_refused(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [2.5, 2.0, Fraction(5, 2), numpy.float64(2)])
 def test_a_point_has_whole_sizes(value: Any) -> None:
-    assert calc.Query(seq=value).seq == value
+    assert calc.Run(seq=value).seq == value
     for ask in (
         lambda: calc.estimate(LLAMA, "kv_cache", seq=value),
         lambda: calc.explain(LLAMA, "kv_cache", seq=value),
@@ -118,7 +118,7 @@ def test_other_refusals() -> None:
         calc.estimate(LLAMA, "kv_cache", window_size=1)  # pyright: ignore[reportCallIssue]
     with pytest.raises(calc.Refused, match=r"^seq: expected one whole number"):
         calc.explain(LLAMA, "kv_cache", seq=numpy.array([1, 2]))
-    assert calc.Query(context=0, images=0).load(batch=0).tokens == 0
+    assert calc.Run(context=0, images=0).load(batch=0).tokens == 0
 
 
 def test_quotients_are_whole_where_they_can_be() -> None:
@@ -127,8 +127,8 @@ def test_quotients_are_whole_where_they_can_be() -> None:
     assert quotient(sympy.Symbol("a"), 2) == sympy.Symbol("a") / 2
     gemma = calc.load_model("gemma-2-9b")
     assert calc.kv_cache(gemma, 3, 8192).average_bytes_per_token == 258_048
-    assert calc.kv_cache(gemma, 3, 8192).total_bytes == sum(cache_terms(gemma, calc.Query(batch=3, seq=8192)).values())
-    assert [calc.Query(3, 5, phase=phase).tokens for phase in calc.PHASES] == [15, 15, 3]
+    assert calc.kv_cache(gemma, 3, 8192).total_bytes == sum(cache_terms(gemma, calc.Run(batch=3, seq=8192)).values())
+    assert [calc.Run(batch=3, seq=5, phase=phase).tokens for phase in calc.PHASES] == [15, 15, 3, 15]
 
 
 def test_type_checkers_see_what_is_public() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 import calc
 from calc.errors import Refused
 from calc.parts import OF_PART, WHOLE, layer_rows, part_rows, paths, under
-from calc.query import PHASES, Query
 from calc.spec import ModelSpec
+from calc.spec.run import COUNTED_PHASES, Run
 from tests.strategies import specs
 
 MODELS = ("gpt2", "gemma-2-9b", "mixtral-8x7b", "transformer-base", "ast-base", "qwen3-30b-a3b", "conformer-aed")
@@ -23,7 +23,7 @@ def children(parts: list[str], of: str) -> list[str]:
     return [path for path in below if not any(other != path and under(path, other) for other in below)]
 
 
-def check_sums(spec: ModelSpec, query: Query) -> None:
+def check_sums(spec: ModelSpec, query: Run) -> None:
     rows = {row.path: row for row in part_rows(spec, query)}
     assert list(rows) == paths(spec)
     for path, row in rows.items():
@@ -37,27 +37,27 @@ def check_sums(spec: ModelSpec, query: Query) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("phase", COUNTED_PHASES)
 def test_parts_sum_to_the_whole(model: str, phase: str) -> None:
     spec = calc.load_model(model)
     if phase == "decode" and not spec.decodes:
         with pytest.raises(Refused, match="phase"):
-            part_rows(spec, Query(phase="decode"))
+            part_rows(spec, Run(phase="decode"))
         return
     for checkpointing in ("none", "full"):
-        check_sums(spec, Query(phase=phase, seq=96, context=64, batch=2, checkpointing=checkpointing))
+        check_sums(spec, Run(phase=phase, seq=96, context=64, batch=2, checkpointing=checkpointing))
 
 
 @settings(max_examples=40, deadline=None)
 @given(specs())
 def test_parts_of_any_model_sum_to_the_whole(spec: ModelSpec) -> None:
-    check_sums(spec, Query(phase="training", seq=32))
+    check_sums(spec, Run(phase="training", seq=32))
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_layers_sum_to_what_stands_in_layers(model: str) -> None:
     spec = calc.load_model(model)
-    query = Query(phase="training", seq=64)
+    query = Run(phase="training", seq=64)
     layers, rows = layer_rows(spec, query), {row.path: row for row in part_rows(spec, query)}
     assert len(layers) == sum(stack.n_layers for stack in spec.stacks)
     for kind in {layer.kind for layer in layers}:
@@ -72,7 +72,7 @@ def test_shared_layers_hold_their_weights_once() -> None:
     raw = {"model_type": "albert", "vocab_size": 100, "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 3,
            "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 16, "type_vocab_size": 2,
            "hidden_act": "gelu_new", "num_hidden_groups": 1, "inner_group_num": 1}  # fmt: skip
-    layers = layer_rows(calc.from_config(raw), Query(seq=8))
+    layers = layer_rows(calc.from_config(raw), Run(seq=8))
     assert [bool(layer.parameters) for layer in layers] == [True, False, False]
     assert layers[0].flops == layers[2].flops
 

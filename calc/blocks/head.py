@@ -44,9 +44,7 @@ def projections(t: Trace, specs: tuple[Projection, ...], x: Tensor, load: Load) 
             out.append(made[spec.name][0])
 
 
-def _projection(
-    t: Trace, spec: Projection, d_model: Size, x: Tensor, load: Load, pooled: bool
-) -> tuple[Tensor, bool]:
+def _projection(t: Trace, spec: Projection, d_model: Size, x: Tensor, load: Load, pooled: bool) -> tuple[Tensor, bool]:
     """A dense layer on every token, on one vector a sequence, or on `merge` tokens side by side; and whether its result
     has one vector for each sequence."""
     d_in, d_out = (d_model if width is None else width for width in (spec.d_in, spec.d_out))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from calc.cli import adapting, notes, options, planning
+from calc.cli import adapting, notes, options
+from calc.cli.echo import run_record, with_run
+from calc.cli.memory_words import MEMORY_FIELDS, memory_record, memory_words
 from calc.cli.output import Table, emit
+from calc.cli.run_options import GroupedCommand, of_run
+from calc.estimation import Estimate
 from calc.explanation import Explanation
 from calc.explanation import explain as explain_quantity
 from calc.parts import WHOLE
@@ -15,38 +20,31 @@ from calc.quantities import registry
 from calc.sensitivity import Sensitivity
 from calc.sensitivity import sensitivity as find_sensitivity
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 from calc.symbols import describe
 from calc.units import binary, si
 
+FIELDS = ("context", "images", "image", "mtp", "convention", *MEMORY_FIELDS)
+"""What some quantity depends on."""
+EXECUTED = {"execution": "sdpa; compiled where bytes moved are counted"}
 LONGEST = 1000
 """Characters of a formula that a table still prints; --json and --latex print every one."""
 
 
-@click.command(short_help="The formula of a quantity, with numbers put in.")
+@click.command(cls=GroupedCommand, short_help="The formula of a quantity, with numbers put in.")
 @options.model
 @click.argument("quantity")
-@options.seq
-@options.batch
-@options.context
-@options.checkpointing
-@options.inputs
-@options.convention
+@of_run(*FIELDS, defaults=EXECUTED, old=("--kernels",))
 @adapting.adapters
-@options.dtype
-@options.window_reading
-@options.state_dtype
-@options.latent_reading
-@options.kernels
-@options.mtp
-@planning.mode
-@planning.plan
 @click.option(
     "--part", default=WHOLE, show_default="all of it", metavar="PATH", help="Of one part alone, as layers.{}.mlp."
 )
 @click.option("--sensitivity", is_flag=True, help="What 10 % more of each symbol does.")
 @click.option("--latex", is_flag=True, help="Print the formula in LaTeX and nothing else.")
 @options.output
-def explain(model: ModelSpec, quantity: str, part: str, sensitivity: bool, latex: bool, fmt: str, **asked: Any) -> None:
+def explain(
+    model: ModelSpec, quantity: str, part: str, sensitivity: bool, latex: bool, fmt: str, words: dict[str, Any]
+) -> None:
     """Print the formula of QUANTITY for MODEL, then with the numbers put in, then its value.
 
     `quantities` lists what can be asked; `symbols` says what the letters mean. Options that QUANTITY does not depend on
@@ -62,10 +60,7 @@ def explain(model: ModelSpec, quantity: str, part: str, sensitivity: bool, latex
       python -m calc explain llama-3-8b memory.peak --checkpointing full --dp 8 --zero 3
       python -m calc explain llama-3-8b flops.forward --part "layers.{}.attention" --sensitivity
     """
-    uses = registry.find(quantity).uses
-    notes.unused(uses, quantity)
-    planning.unused(quantity, asked["plan"] if "plan" in uses else None, "plan" in uses)
-    asked = {name: value for name, value in asked.items() if name in uses}
+    asked = asked_of(registry.find(quantity), words)
     explanation = explain_quantity(model, quantity, part=part, **asked)
     for caveat in explanation.estimate.caveats:
         options.note(model, caveat)
@@ -75,18 +70,37 @@ def explain(model: ModelSpec, quantity: str, part: str, sensitivity: bool, latex
     tables = _tables(explanation)
     if len(str(explanation.formula)) > LONGEST:
         tables = _short(tables, explanation)
-    if "plan" in uses:
+    if quantity.startswith("memory"):
         from calc.cli.memory import why  # most questions are not about memory, and it is long to load
 
         tables += why(model, asked)
-    record = _record(explanation)
+    echoed = record_of(explanation.estimate)
+    record = {**_record(explanation), "run": echoed}
     if sensitivity:
         moved = find_sensitivity(explanation)
         record["sensitivity"] = {each.symbol.name: {"value": each.moved, "change": each.change} for each in moved}
         tables.append(_moved(moved, explanation.estimate.unit))
     if part != WHOLE:
         record["part"] = part
-    emit([record], tables, fmt)
+    emit([record], with_run(tables, echoed) if "batch" in registry.find(quantity).uses else tables, fmt)
+
+
+def asked_of(entry: registry.Quantity, words: dict[str, Any], symbol: str | None = None) -> dict[str, Any]:
+    """Those of `words` that a quantity depends on, and notes on the others. symbol: what is looked for, no word."""
+    memory = "dp" in entry.uses
+    notes.unused({*entry.uses, symbol or ""}, entry.name)
+    if memory:
+        words = memory_words(words)
+        notes.unused_in_mode(Run(mode=words.get("mode", "training")))
+    return {name: value for name, value in words.items() if name in entry.uses and name != symbol}
+
+
+def record_of(estimate: Estimate, found: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """The run as an answer about one quantity repeats it. found: sizes of it that were looked for."""
+    run = estimate.run.placed(found or {})
+    if estimate.quantity.startswith("memory"):
+        return memory_record(run)
+    return run_record(run, "compiled" if estimate.quantity.startswith("traffic") else None)
 
 
 def _moved(moved: list[Sensitivity], unit: str) -> Table:

@@ -8,26 +8,35 @@ import click
 
 from calc import conventions
 from calc.cli import adapting, notes, options
+from calc.cli.echo import run_record, with_run
 from calc.cli.output import emit, side_by_side
+from calc.cli.run_options import GroupedCommand, of_run
 from calc.quantities import registry
-from calc.query import Query
 from calc.spec import ModelSpec
+from calc.spec.run import COUNTED_PHASES, Run
+
+FIELDS = (
+    "phase",
+    "seq",
+    "batch",
+    "context",
+    "source_seq",
+    "images",
+    "image",
+    "mtp",
+    "checkpointing",
+    "latent_reading",
+    "convention",
+)
+"""What FLOPs depend on."""
 
 
-@click.command(short_help="FLOPs: forward, training with checkpointing, decode.")
+@click.command(cls=GroupedCommand, short_help="FLOPs: forward, training with checkpointing, decode.")
 @options.models
-@options.seq
-@options.batch
-@options.phase
-@options.context
-@options.checkpointing
-@options.inputs
-@options.latent_reading
-@options.mtp
-@options.convention
+@of_run(*FIELDS, words={"phase": COUNTED_PHASES})
 @adapting.adapters
 @options.output
-def flops(models: tuple[ModelSpec, ...], fmt: str, **asked: Any) -> None:
+def flops(models: tuple[ModelSpec, ...], fmt: str, words: dict[str, Any]) -> None:
     """Count the FLOPs of each MODEL for the whole batch; a multiply-accumulate is two.
 
     total is linear (products with weights, logits included) + attention (scores and values) + other. per_token
@@ -38,19 +47,21 @@ def flops(models: tuple[ModelSpec, ...], fmt: str, **asked: Any) -> None:
       python -m calc flops llama-3-8b --seq 4096 --phase training --checkpointing full
       python -m calc flops gpt2 --phase decode --context 512 --json
     """
-    query = Query(**asked)
-    quantity = registry.find(f"flops.{query.phase}")
+    run = Run(**words)
+    quantity = registry.find(f"flops.{run.phase}")
     notes.unused((*quantity.uses, "phase"), quantity.name)
-    records = [_record(spec, query) for spec in models]
-    emit(records, [side_by_side(records)], fmt)
+    records = [_record(spec, run) for spec in models]
+    echoed = run_record(run)
+    tables = with_run([side_by_side(records)], echoed)
+    emit([record | {"run": echoed} for record in records], tables, fmt)
 
 
-def _record(spec: ModelSpec, query: Query) -> dict[str, Any]:
-    decode = query.phase == "decode"
-    convention = conventions.find(query.convention)
-    count = conventions.flops(spec, query)
-    options.warn_beyond(spec, query.context + 1 if decode else query.seq, "--context + 1 =" if decode else "--seq")
-    if spec.vision is not None and not decode and not query.images:
+def _record(spec: ModelSpec, run: Run) -> dict[str, Any]:
+    decode = run.phase == "decode"
+    convention = conventions.find(run.convention)
+    count = conventions.flops(spec, run)
+    options.warn_beyond(spec, run.context + 1 if decode else run.seq, "--context + 1 =" if decode else "--seq")
+    if spec.vision is not None and not decode and not run.images:
         options.note(spec, "no pictures are read; --images N adds the work of its vision tower")
     for caveat in convention.caveats(spec):
         options.note(spec, caveat)
@@ -60,6 +71,6 @@ def _record(spec: ModelSpec, query: Query) -> dict[str, Any]:
         "linear": count.linear,
         "attention": count.attention,
         "other": count.other,
-        **({"per_token": count.per_token(query.tokens)} if spec.reads_tokens else {}),
+        **({"per_token": count.per_token(run.tokens)} if spec.reads_tokens else {}),
         "convention": convention.name,
     }

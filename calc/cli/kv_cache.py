@@ -7,29 +7,30 @@ from typing import Any
 import click
 
 from calc.cli import adapting, options
+from calc.cli.echo import run_record, with_run
 from calc.cli.output import emit, side_by_side
-from calc.dtypes import CACHE_DTYPES
-from calc.quantities.kv_cache import kv_cache as count
+from calc.cli.run_options import GroupedCommand, of_run
+from calc.quantities.kv_cache import cache_of
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 
 
-@click.command(short_help="KV cache: bytes a token, a sequence, a batch.")
+@click.command(cls=GroupedCommand, short_help="KV cache: bytes a token, a sequence, a batch.")
 @options.models
-@options.seq
-@options.batch
-@click.option(
-    "--dtype",
-    type=click.Choice(CACHE_DTYPES),
-    default="bf16",
-    show_default=True,
-    help="Number format of keys and values.",
+@of_run(
+    "seq",
+    "batch",
+    "source_seq",
+    "cache_dtype",
+    "state_dtype",
+    "window_reading",
+    defaults={"cache_dtype": "bf16"},
+    texts={"cache_dtype": "Format of keys and values."},
+    old=("--dtype",),
 )
-@options.window_reading
-@options.source_seq
-@options.state_dtype
 @adapting.adapters
 @options.output
-def kv_cache(models: tuple[ModelSpec, ...], fmt: str, **asked: Any) -> None:
+def kv_cache(models: tuple[ModelSpec, ...], fmt: str, words: dict[str, Any]) -> None:
     """Count the bytes of keys and values that each MODEL keeps after --seq tokens.
 
     bytes_per_token is what one more token costs at that length; layers past their window cost nothing more.
@@ -40,15 +41,17 @@ def kv_cache(models: tuple[ModelSpec, ...], fmt: str, **asked: Any) -> None:
     Example:
       python -m calc kv-cache llama-3-8b gemma-2-9b --seq 32768
     """
-    records = [_record(spec, **asked) for spec in models]
-    emit(records, [side_by_side(records)], fmt)
+    words.setdefault("cache_dtype", "bf16")
+    run = Run(**words)
+    records = [_record(spec, run) for spec in models]
+    echoed = run_record(run)
+    tables = with_run([side_by_side(records)], echoed)
+    emit([record | {"run": echoed} for record in records], tables, fmt)
 
 
-def _record(spec: ModelSpec, seq: int, batch: int, dtype: str, window_reading: Any, **inputs: Any) -> dict[str, Any]:
-    options.warn_beyond(spec, seq, "--seq")
-    cache = count(
-        spec, batch, seq, dtype, window_reading, source=inputs["source_seq"], state_dtype=inputs["state_dtype"]
-    )
+def _record(spec: ModelSpec, run: Run) -> dict[str, Any]:
+    options.warn_beyond(spec, run.seq, "--seq")
+    cache = cache_of(spec, run)
     return {
         "model": spec.name,
         "bytes_per_token": cache.bytes_per_token,

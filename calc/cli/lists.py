@@ -10,14 +10,20 @@ import click
 from calc import conventions as registry_of_conventions
 from calc.architectures import FAMILIES
 from calc.cli import notes, options
+from calc.cli.echo import run_record, with_run
+from calc.cli.flops import FIELDS
 from calc.cli.output import Table, emit
+from calc.cli.run_options import GroupedCommand, flags_of, of_run
 from calc.errors import printable
 from calc.models import load_model, preset_names, preset_title
 from calc.quantities import registry
 from calc.quantities.parameters import parameters
-from calc.query import PHASES, Query
 from calc.spec import ModelSpec
+from calc.spec.run import COUNTED_PHASES, Run
 from calc.symbols import SYMBOLS
+
+RUN_FIELDS = tuple(name for name in FIELDS if name not in ("mtp", "latent_reading", "convention"))
+"""What conventions are compared for."""
 
 
 @click.command(short_help="The shipped presets.")
@@ -56,13 +62,15 @@ def quantities(fmt: str) -> None:
         {"quantity": q.name, "unit": q.unit, "meaning": q.meaning, "source": q.source, "options": list(q.uses)}
         for q in registry.QUANTITIES
     ]
-    rows = [(q.name, q.unit, q.meaning, " ".join(_option(name) for name in q.uses)) for q in registry.QUANTITIES]
+    rows = [(q.name, q.unit, q.meaning, _options(q)) for q in registry.QUANTITIES]
     emit(records, [Table(("quantity", "unit", "meaning", "options"), rows)], fmt)
 
 
-def _option(name: str) -> str:
-    """An option's name; those of a plan are many."""
-    return "(and a plan's, as `memory` has them)" if name == "plan" else f"--{name.replace('_', '-')}"
+def _options(quantity: registry.Quantity) -> str:
+    """The options that change a quantity; those of memory are many."""
+    if "dp" in quantity.uses:
+        return "(all of `memory`)"
+    return " ".join(flags_of(name)[0] for name in quantity.uses)
 
 
 @click.command(short_help="The letters of the formulas.")
@@ -82,16 +90,11 @@ def symbols(fmt: str) -> None:
     emit(records, [Table(("symbol", "LaTeX", "unit", "meaning"), [tuple(symbol) for symbol in SYMBOLS])], fmt)
 
 
-@click.command(short_help="Ways to count FLOPs, and what each reports for a model.")
+@click.command(cls=GroupedCommand, short_help="Ways to count FLOPs, and what each reports for a model.")
 @click.option("--compare", "compared", metavar="MODEL", help="What every convention reports for one run of MODEL.")
-@options.seq
-@options.batch
-@click.option("--phase", type=click.Choice(PHASES), default="training", show_default=True, help="What is run.")
-@options.context
-@options.checkpointing
-@options.inputs
+@of_run(*RUN_FIELDS, words={"phase": COUNTED_PHASES}, defaults={"phase": "training"})
 @options.output
-def conventions(compared: str | None, fmt: str, **asked: Any) -> None:
+def conventions(compared: str | None, fmt: str, words: dict[str, Any]) -> None:
     """List the conventions with formula and source, or compare them on one run.
 
     \b
@@ -102,7 +105,9 @@ def conventions(compared: str | None, fmt: str, **asked: Any) -> None:
     if compared is not None:
         spec = options.read_model(compared)
         options.note_own_length([spec])
-        query = Query(**options.with_usual_lengths(asked, [spec]))
+        lengths: dict[str, Any] = options.with_usual_lengths({"seq": None, "context": None} | words, [spec])
+        lengths.setdefault("phase", "training")
+        query = Run(**lengths)
         notes.unused((*registry.find(f"flops.{query.phase}").uses, "phase"), f"flops.{query.phase}")
         decode = query.phase == "decode"
         options.warn_beyond(spec, query.context if decode else query.seq, "--context" if decode else "--seq")
@@ -133,7 +138,7 @@ def _described(convention: registry_of_conventions.Convention) -> dict[str, Any]
     }
 
 
-def _compare(spec: ModelSpec, query: Query, fmt: str, reference: str) -> None:
+def _compare(spec: ModelSpec, query: Run, fmt: str, reference: str) -> None:
     records = []
     rows = []
     for convention, count, ratio, reason in registry_of_conventions.compare(spec, query):
@@ -155,4 +160,6 @@ def _compare(spec: ModelSpec, query: Query, fmt: str, reference: str) -> None:
     note = f"* its formula does not see all of this model: `{command}` says what"
     note = note if any(record.get("caveats") for record in records) else ""
     columns = ("convention", "total", "linear", "attention", "other", "against torch")
-    emit(records, [Table(columns, rows, title, note)], fmt)
+    echoed = run_record(query)
+    tables = with_run([Table(columns, rows, title, note)], echoed)
+    emit([record | {"run": echoed} for record in records], tables, fmt)

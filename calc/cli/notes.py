@@ -5,21 +5,36 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import click
-from click.core import ParameterSource
 
-from calc.query import Query
+from calc.cli.run_options import given
+from calc.quantities.registry import OF_INFERENCE, OF_TRAINING
+from calc.spec.run import Run
 
-_QUERY = frozenset(Query.__dataclass_fields__)
+_SERVED = frozenset(OF_INFERENCE) - {"dtype"}  # which in training names the recipe
 
 
 def unused(uses: Collection[str], asked: str) -> None:
-    """Name the options of a Query that were given on the command line though `asked` does not depend on them.
+    """Name the options of a run that were given on the command line though `asked` does not depend on them.
 
-    uses: the fields of a Query that matter. An option set to "none" or 0 asks for nothing and is passed over.
+    uses: the fields of a Run that matter. An option set to "none" or 0 asks for nothing and is passed over.
     """
     context = click.get_current_context()
     for option in context.command.params:
         name = option.name or ""
-        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name in _QUERY and name not in uses and context.params.get(name) not in ("none", 0):
+        idle = name in Run.model_fields and name not in uses
+        if idle and given(name) and context.params.get(name) not in ("none", 0):
             click.echo(f"note: {option.opts[0]} changes nothing in {asked}", err=True)
+
+
+def unused_in_mode(run: Run) -> None:
+    """Name the options that were given though memory, in training or in inference, does not depend on them."""
+    other = _SERVED if run.mode == "training" else OF_TRAINING
+    for option in click.get_current_context().command.params:
+        if option.name in other and given(option.name or ""):
+            click.echo(f"note: {option.opts[0]} changes nothing in {run.mode}", err=True)
+
+
+def undivided(run: Run) -> None:
+    """Say so where a ZeRO stage has no ranks to divide anything among."""
+    if run.zero and run.dp * run.cp == 1:
+        click.echo(f"note: --zero {run.zero} divides nothing among one data-parallel rank; add --dp", err=True)

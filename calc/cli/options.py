@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from calc.dtypes import CACHE_DTYPES
 from calc.errors import Refused, printable
 from calc.models import load_model
-from calc.query import (
-    CHECKPOINTING,
-    KERNELS,
-    LATENT_READINGS,
-    PHASES,
-    WINDOW_READINGS,
-    common_context,
-    common_length,
-)
 from calc.spec import ModelSpec
-from calc.units import parse_tokens
+from calc.spec.run import common_context, common_length
+from calc.units import parse_bytes, parse_tokens
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -70,75 +60,40 @@ class Pixels(click.ParamType):
         return int(match[1]), int(match[2])
 
 
+class Names(click.ParamType):
+    """Words with commas between them."""
+
+    name = "NAME,NAME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        return value if isinstance(value, tuple) else tuple(value.split(","))
+
+
+class Counts(click.ParamType):
+    """Whole numbers with commas between them."""
+
+    name = "N,N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        counts = value.split(",")
+        if not all(count.isdecimal() and count.isascii() and len(count) < 10 for count in counts):
+            raise Refused(param.opts[0] if param else "value", "whole numbers with commas between them", value)
+        return tuple(map(int, counts))
+
+
+class Bytes(click.ParamType):
+    """A number of bytes with its unit."""
+
+    name = "BYTES"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        return value if isinstance(value, float) else float(parse_bytes(value, param.opts[0] if param else "value"))
+
+
 chart = click.option("--chart", metavar="FILE", help="Save a chart as .png, .svg or .html; needs the extra charts.")
 batch = click.option("--batch", type=Tokens(), default=1, show_default=True, help="Sequences.")
-context = click.option(
-    "--context",
-    type=Length(0),
-    help="Decode: tokens already in the cache. [default: 2048, or as many as MODEL takes before one more]",
-)
-phase = click.option("--phase", type=click.Choice(PHASES), default="forward", show_default=True, help="What is run.")
-checkpointing = click.option(
-    "--checkpointing",
-    type=click.Choice(CHECKPOINTING),
-    default="none",
-    show_default=True,
-    help="Training: which activations are recomputed.",
-)
-convention = click.option(
-    "--convention", default="torch", show_default=True, help="How FLOPs are counted; `conventions` lists them."
-)
-source_seq = click.option(
-    "--source-seq",
-    "--frames",
-    type=Length(),
-    help="Encoder-decoders: length of the encoder's input, tokens or frames of audio. "
-    "[default: what the encoder is made for, or --seq]",
-)
-images = click.option(
-    "--images",
-    type=Tokens(0),
-    default=0,
-    show_default=True,
-    help="Language models with a vision tower: pictures a batch.",
-)
-image = click.option("--image", type=Pixels(), help="Height and width of a picture. [default: the model's own]")
-dtype = click.option(
-    "--dtype",
-    default="bf16",
-    show_default=True,
-    metavar="FORMAT",
-    help="Number format: fp32, bf16, fp16, fp8, int8, int4; or of weights alone a quantized one, such as int4:g128.",
-)
-state_dtype = click.option(
-    "--state-dtype",
-    type=click.Choice(CACHE_DTYPES),
-    default="fp32",
-    show_default=True,
-    help="Format of recurrent state.",
-)
-window_reading = click.option(
-    "--window-reading",
-    type=click.Choice(WINDOW_READINGS),
-    default="tokens",
-    show_default=True,
-    help="A sliding window of W holds W tokens, or W - 1 as a growing cache keeps after prefill.",
-)
-latent_reading = click.option(
-    "--latent-reading",
-    type=click.Choice(LATENT_READINGS),
-    default="expanded",
-    show_default=True,
-    help="Decode with latent attention: expand all cached latents again, or absorb their matrix in queries.",
-)
-kernels = click.option(
-    "--kernels",
-    type=click.Choice(KERNELS),
-    default="fused",
-    show_default=True,
-    help="Bytes moved: each operator a kernel of its own, attention one (sdpa), runs of elementwise operators too.",
-)
-mtp = click.option("--mtp", is_flag=True, help="Count the modules that predict further tokens too.")
 
 # Eager and not passed on: MODEL is read while the arguments are, and needs to know.
 tying = click.option(
@@ -151,22 +106,6 @@ tying = click.option(
     callback=lambda ctx, param, value: ctx.meta.update(tying=value),
     help="T5 v1.1, Flan-T5, mT5, UMT5: the head is the token table, as transformers 5 has it, or a second one.",
 )
-
-
-def seq(function: F) -> F:
-    """`--seq`; the command gets it, and its --context, as long as its models take where they are not given."""
-
-    @wraps(function)
-    def with_lengths(*args: Any, **asked: Any) -> Any:
-        specs = asked.get("models") or tuple(filter(None, [asked.get("model")]))
-        note_own_length(specs)
-        return function(*args, **(with_usual_lengths(asked, specs) if specs else asked))
-
-    help = (
-        "Tokens in each sequence, or what comes to them, as tokens:image=224x224,patch=16 does (see `tokens`). "
-        "[default: 2048, or the longest that MODEL takes]"
-    )
-    return click.option("--seq", type=Length(), help=help)(with_lengths)  # pyright: ignore[reportReturnType]
 
 
 def note_own_length(specs: Sequence[ModelSpec]) -> None:
@@ -182,11 +121,6 @@ def with_usual_lengths(asked: dict[str, Any], specs: Sequence[ModelSpec]) -> dic
     """`asked` with the lengths in it that were not given."""
     usual = {"seq": common_length(specs), "context": common_context(specs)}
     return asked | {name: length for name, length in usual.items() if name in asked and asked[name] is None}
-
-
-def inputs(function: F) -> F:
-    """The options of inputs that are not text: `source_seq`, `images`, `image`."""
-    return source_seq(images(image(function)))
 
 
 def models(function: F) -> F:

@@ -8,19 +8,19 @@ import click
 
 from calc.cli import adapting, options
 from calc.cli.output import Table, emit, side_by_side
+from calc.cli.run_options import GroupedCommand, of_run
 from calc.estimation import estimate
 from calc.quantities.parameters import by_tower, parameter_shapes
 from calc.spec import ModelSpec
 
 
-@click.command(short_help="Parameters: total, active, by component, by path.")
+@click.command(cls=GroupedCommand, short_help="Parameters: total, active, by component, by path.")
 @options.models
-@options.convention
+@of_run("convention", "mtp")
 @adapting.adapters
 @click.option("--by-path", is_flag=True, help="Every tensor with its path and shape.")
-@options.mtp
 @options.output
-def params(models: tuple[ModelSpec, ...], convention: str, by_path: bool, mtp: bool, fmt: str) -> None:
+def params(models: tuple[ModelSpec, ...], by_path: bool, fmt: str, words: dict[str, Any]) -> None:
     """Count the parameters of each MODEL, exactly; a tied weight counts once.
 
     active is the total less the routed experts that a token does not visit. A model that sees has its text and its
@@ -33,6 +33,7 @@ def params(models: tuple[ModelSpec, ...], convention: str, by_path: bool, mtp: b
       python -m calc params llama-3-8b mixtral-8x7b
       python -m calc params llama-3-8b --lora-rank 8
     """
+    convention, mtp = words.get("convention", "torch"), words.get("mtp", False)
     if by_path:
         for spec in models:
             _paths(spec, mtp, fmt)

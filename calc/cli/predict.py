@@ -6,82 +6,67 @@ from typing import Any
 
 import click
 
-from calc.build import vectors_read
-from calc.cli import notes, options, planning
+from calc.cli import notes, options
+from calc.cli.echo import run_record, with_run
+from calc.cli.memory_words import DTYPE
 from calc.cli.output import Table, emit
+from calc.cli.run_options import GroupedCommand, of_run
 from calc.errors import Refused
-from calc.memory.plan import Plan
-from calc.memory.precision import OPTIMIZERS, usual_optimizer
 from calc.predict import Prediction, roof, roofline, speed_of
+from calc.predict.formats import number_formats
 from calc.predict.predicting import predict as predicted
-from calc.predict.setting import EXECUTIONS, PHASES
 from calc.predict.speed import Speed
-from calc.query import Query
+from calc.predict.timed_run import TIMED_EXECUTIONS, timed_run
 from calc.spec import ModelSpec
-from calc.units import duration, parse_bytes, si
+from calc.spec.run import Run
+from calc.units import duration, si
 
 SHOWN = 12  # ops that are listed where not all are asked for
 
 
-def _degree(name: str, text: str, default: str = "1", least: int = 1) -> Any:
-    return click.option(name, type=options.Tokens(least), show_default=default, help=text)
-
-
-_PLAN = (
-    click.option(
-        "--optimizer",
-        type=click.Choice([each.name for each in OPTIMIZERS]),
-        show_default="adamw, adamw-bf16 where weights are in bf16 alone",
-        help="Training: what updates the weights.",
-    ),
-    _degree("--dp", "Data-parallel ranks; --batch is of one of them."),
-    _degree("--tp", "Tensor-parallel ranks."),
-    _degree("--pp", "Training: stages of a pipeline."),
-    _degree("--cp", "Training: context-parallel ranks."),
-    _degree("--ep", "Training: ranks that experts are spread over, among those of --dp and --cp."),
-    _degree("--zero", "Training: data-parallel ranks divide 1 the optimizer, 2 gradients, 3 weights too.", "0", 0),
-    _degree("--micro-batches", "Training: passes of a step.", "as many as fill the pipeline"),
-    _degree("--interleave", "Training: chunks of layers that a pipeline rank holds."),
-    click.option("--network", metavar="BYTES", help="Bytes/s of one GPU to other nodes, such as 50GB."),
+FIELDS = (
+    "phase",
+    "seq",
+    "batch",
+    "context",
+    "source_seq",
+    "images",
+    "dtype",
+    "recipe",
+    "cache_dtype",
+    "optimizer",
+    "checkpointing",
+    "dp",
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+    "zero",
+    "sequence_parallel",
+    "micro_batches",
+    "interleave",
+    "stages",
+    "network",
+    "execution",
 )
+"""What a time depends on."""
+IN_TRAINING = ("recipe", "optimizer", "zero", "micro_batches", "interleave")
 
 
-def _plan(function: Any) -> Any:
-    for option in reversed(_PLAN):
-        function = option(function)
-    return function
-
-
-@click.command(short_help="Time of a training step, a prompt or a token on a device.")
+@click.command(cls=GroupedCommand, short_help="Time of a training step, a prompt or a token on a device.")
 @options.model
 @click.option("--gpu", metavar="NAME", help="A device of the catalogue; `gpus` lists them.")
 @click.option("--profile", metavar="FILE", help="What `python -m harness profile` measured, or a shipped profile.")
-@click.option("--phase", type=click.Choice(PHASES), default="forward", show_default=True, help="What is run.")
-@options.seq
-@options.batch
-@options.context
-@click.option(
-    "--dtype",
-    metavar="FORMAT",
-    help="Training: the recipe, as bf16-mixed. Else: format of weights, as bf16, fp8, int4:g128.  "
-    "[default: bf16-mixed; bf16]",
+@of_run(
+    *FIELDS,
+    words={"execution": TIMED_EXECUTIONS},
+    defaults={"dtype": "bf16-mixed; bf16", "optimizer": "adamw, adamw-bf16 where weights are in bf16 alone"},
+    texts={"dtype": DTYPE},
 )
-@click.option(
-    "--execution",
-    type=click.Choice(EXECUTIONS),
-    default="sdpa",
-    show_default=True,
-    help="eager: one kernel after the other, attention in the open; sdpa: attention in one kernel; compiled: "
-    "elementwise runs in one too; graph: as that, from a CUDA graph.",
-)
-@options.checkpointing
-@_plan
-@options.source_seq
-@click.option("--images", type=options.Tokens(0), default=0, show_default=True, help="Pictures a batch.")
 @click.option("--by-op", is_flag=True, help="Every op with its place on the roofline.")
 @options.output
 def predict(
-    model: ModelSpec, gpu: str | None, profile: str | None, network: str | None, by_op: bool, fmt: str, **asked: Any
+    model: ModelSpec, gpu: str | None, profile: str | None, by_op: bool, fmt: str, words: dict[str, Any]
 ) -> None:
     """Predict the seconds of one step of MODEL: a training step, a pass over a prompt, or one token.
 
@@ -99,14 +84,21 @@ def predict(
     """
     if (gpu is None) == (profile is None):
         raise Refused("--gpu", "--gpu or --profile", "both" if gpu else "neither")
-    asked["seq"] = vectors_read(model, asked["seq"])
     speed = _speed(gpu, profile)
-    plan = _read_plan(asked)
-    _warn(model, asked, plan)
-    rate = None if network is None else float(parse_bytes(network, "--network"))
-    found = predicted(model, speed, plan=plan, network=rate, **asked)
+    run = timed_run(model, **words)
+    _warn(model, run)
+    found = predicted(model, speed, run)
     unit = "tokens" if model.reads_tokens else "vectors"
-    emit([_record(found, asked, plan, by_op)], _tables(found, speed, asked, by_op, unit), fmt)
+    record = {**_record(found, by_op), "run": _echoed(run)}
+    emit([record], with_run(_tables(found, speed, by_op, unit), _echoed(run)), fmt)
+
+
+def _echoed(run: Run) -> dict[str, Any]:
+    """The run as an answer about time repeats it."""
+    record = run_record(run, "sdpa")
+    if not run.trains:
+        record["formats"] = {"weights": run.dtype, "cache": number_formats(run).cache}
+    return {"phase": run.phase, **record}
 
 
 def _speed(gpu: str | None, profile: str | None) -> Speed:
@@ -117,33 +109,21 @@ def _speed(gpu: str | None, profile: str | None) -> Speed:
     return speed_of(profile_named(profile or ""))
 
 
-def _read_plan(asked: dict[str, Any]) -> Plan | None:
-    """The options of a plan, taken out of `asked`; None where none was given."""
-    names = ("optimizer", "dp", "tp", "pp", "cp", "ep", "zero", "micro_batches", "interleave")
-    given = {name: value for name in names if (value := asked.pop(name)) is not None}
-    if not given:
-        return None
-    given.setdefault("optimizer", usual_optimizer(asked["dtype"]))
-    return Plan(**given)
-
-
-def _warn(spec: ModelSpec, asked: dict[str, Any], plan: Plan | None) -> None:
+def _warn(spec: ModelSpec, run: Run) -> None:
     """Notes on what was asked and changes nothing, or is past what the model is made for."""
-    decode = asked["phase"] == "decode"
+    decode = run.phase == "decode"
     idle = {"seq" if decode else "context"}
     idle |= {"source_seq"} if spec.encoder is None else set()
     idle |= {"images"} if spec.vision is None or decode else set()
-    notes.unused(Query.__dataclass_fields__.keys() - idle, asked["phase"])
-    options.warn_beyond(
-        spec, asked["context"] + 1 if decode else asked["seq"], "--context + 1 =" if decode else "--seq"
-    )
-    if asked["phase"] == "training":
-        planning.note_undivided(plan or Plan())
-    else:
-        planning.unused(asked["phase"], Plan(mode="inference"))
+    idle |= set() if run.phase in ("prefill", "decode") else {"cache_dtype"}
+    idle |= set() if run.trains else set(IN_TRAINING)
+    notes.unused(Run.model_fields.keys() - idle, run.phase)
+    options.warn_beyond(spec, run.context + 1 if decode else run.seq, "--context + 1 =" if decode else "--seq")
+    if run.trains:
+        notes.undivided(run)
 
 
-def _record(it: Prediction, asked: dict[str, Any], plan: Plan | None, by_op: bool) -> dict[str, Any]:
+def _record(it: Prediction, by_op: bool) -> dict[str, Any]:
     record: dict[str, Any] = {
         "model": it.model,
         "device": it.device,
@@ -163,7 +143,9 @@ def _record(it: Prediction, asked: dict[str, Any], plan: Plan | None, by_op: boo
         "tokens": it.tokens,
         "gpus": it.gpus,
         "execution": it.execution,
-        **{name: asked[name] for name in ("batch", "seq", "context", "dtype", "checkpointing")},
+        **{name: getattr(it.run, name) for name in ("batch", "seq", "context")},
+        "dtype": it.run.recipe if it.run.trains else it.run.dtype,
+        "checkpointing": it.run.checkpointing,
     }
     if by_op:
         record["ops"] = [
@@ -186,7 +168,7 @@ def _record(it: Prediction, asked: dict[str, Any], plan: Plan | None, by_op: boo
     return record
 
 
-def _tables(it: Prediction, speed: Speed, asked: dict[str, Any], by_op: bool, unit: str) -> list[Table]:
+def _tables(it: Prediction, speed: Speed, by_op: bool, unit: str) -> list[Table]:
     rows = [
         ("step" if it.phase == "training" else "token" if it.phase == "decode" else "pass", duration(it.seconds)),
         (f"{it.interval.level:.0%} of measurements", f"{duration(it.interval.low)} to {duration(it.interval.high)}"),
@@ -200,7 +182,7 @@ def _tables(it: Prediction, speed: Speed, asked: dict[str, Any], by_op: bool, un
     meet = ", ".join(f"{dtype} {ridge:,.0f}" for dtype, ridge in limits.ridges.items())
     rows.append(("roofline", f"{ridges}; {si(limits.bandwidth, 'B/s')}; they meet at FLOP/B: {meet}"))
     rows += [("note", text) for text in it.notes]
-    title = f"{it.model} on {it.device}: {_setting(it, asked, unit)}"
+    title = f"{it.model} on {it.device}: {_setting(it, unit)}"
     shares = [(name, duration(value), f"{value / it.seconds:.1%}") for name, value in it.by_component.items()]
     points = roofline(it)
     shown = points if by_op else points[:SHOWN]
@@ -229,7 +211,7 @@ def _sorted(shares: dict[Any, float]) -> list[tuple[Any, float]]:
     return sorted(shares.items(), key=lambda item: -item[1])
 
 
-def _setting(it: Prediction, asked: dict[str, Any], unit: str) -> str:
-    new = f"1 token after {asked['context']:,}" if it.phase == "decode" else f"{asked['seq']:,} {unit}"
+def _setting(it: Prediction, unit: str) -> str:
+    new = f"1 token after {it.run.context:,}" if it.phase == "decode" else f"{it.run.seq:,} {unit}"
     gpus = "" if it.gpus == 1 else f", {it.gpus:,} GPUs"
-    return f"{it.phase}, {asked['batch']:,} × {new}, {it.execution}{gpus}"
+    return f"{it.phase}, {it.run.batch:,} × {new}, {it.execution}{gpus}"

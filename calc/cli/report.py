@@ -9,12 +9,13 @@ from typing import Any, NamedTuple, get_args
 import click
 
 from calc.cli import options
+from calc.cli.echo import run_line, run_record, with_run
 from calc.cli.output import Table, emit
 from calc.errors import printable
 from calc.hardware import load_device
 from calc.op import Component
-from calc.query import common_length
 from calc.spec import ModelSpec
+from calc.spec.run import common_length
 from calc.summary import Report
 from calc.summary import report as make_report
 from calc.units import binary, si
@@ -46,8 +47,13 @@ def report(models: tuple[ModelSpec, ...], seq: int | None, fmt: str) -> None:
     if fmt == "table" and len(reports) == 1:
         (reference,) = click.get_current_context().meta["references"]
         click.echo(_page(reports[0], shlex.quote(printable(reference))))
+        click.echo("\n".join(textwrap.wrap(run_line(_run(reports[0])), WIDTH - 1, subsequent_indent=" ")))
     else:
-        emit([_record(it) for it in reports], [_compared(reports)], fmt)
+        emit([_record(it) for it in reports], with_run([_compared(reports)], _run(reports[0])), fmt)
+
+
+def _run(it: Report) -> dict[str, Any]:
+    return run_record(it.run, "sdpa", trains=True)
 
 
 def _record(it: Report) -> dict[str, Any]:
@@ -75,6 +81,7 @@ def _record(it: Report) -> dict[str, Any]:
         "weights": dict(it.weights),
         "memory": {mode: {"peak": held.peak, "devices": list(held.devices)} for mode, held in it.memory.items()},
         "memory_not_counted": dict(it.uncounted),
+        "run": _run(it),
     }
 
 

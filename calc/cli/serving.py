@@ -7,18 +7,18 @@ from typing import Any
 from calc.cli.output import Table
 from calc.memory.cache import cache_columns
 from calc.memory.serving import max_batch, max_concurrency, max_context
-from calc.query import Query
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 from calc.units import binary
 
 
-def counted(spec: ModelSpec, query: Query, budget: int | None) -> dict[str, Any]:
+def counted(spec: ModelSpec, run: Run, budget: int | None) -> dict[str, Any]:
     """The cache in theory and by engine, and with a budget the most that fits."""
     most = None
     if budget is not None:
         searches = {"max_batch": max_batch, "max_context": max_context, "max_concurrency": max_concurrency}
-        most = {name: search(spec, query, budget) for name, search in searches.items()}
-    return {"kv_caches": cache_columns(spec, query), "most": most}
+        most = {name: search(spec, run, budget) for name, search in searches.items()}
+    return {"kv_caches": cache_columns(spec, run), "most": most}
 
 
 def tables(spec: ModelSpec, more: dict[str, Any]) -> list[Table]:

@@ -7,8 +7,11 @@ from typing import Any
 
 import click
 
-from calc.cli import adapting, notes, options, planning
+from calc.cli import adapting, options
+from calc.cli.echo import with_run
+from calc.cli.explain import EXECUTED, FIELDS, asked_of, record_of
 from calc.cli.output import Table, emit
+from calc.cli.run_options import GroupedCommand, of_run
 from calc.errors import Refused
 from calc.estimation import estimate
 from calc.quantities import registry
@@ -18,28 +21,15 @@ from calc.spec import ModelSpec
 from calc.units import parse_amount, parse_bytes
 
 
-@click.command(short_help="Which size gives a quantity its target, or fits a budget.")
+@click.command(cls=GroupedCommand, short_help="Which size gives a quantity its target, or fits a budget.")
 @options.model
 @click.argument("equation", metavar="QUANTITY=VALUE")
 @click.option("--for", "symbol", required=True, metavar="SYMBOL", help="The size to find, by its name in `symbols`.")
 @click.option("--keep-ratios", is_flag=True, help="With d_model, scale d_ff, experts and heads along with it.")
-@options.seq
-@options.batch
-@options.context
-@options.checkpointing
-@options.inputs
-@options.convention
-@options.dtype
-@options.window_reading
-@options.state_dtype
-@options.latent_reading
-@options.kernels
-@options.mtp
+@of_run(*FIELDS, defaults=EXECUTED, old=("--kernels",))
 @adapting.adapters
-@planning.mode
-@planning.plan
 @options.output
-def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: str, **asked: Any) -> None:
+def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: str, words: dict[str, Any]) -> None:
     """Find the SYMBOL at which QUANTITY of MODEL is VALUE, every other size held fixed.
 
     QUANTITY=VALUE gives the real root and the nearest sizes that can be built; "QUANTITY<=VALUE" (quoted, a budget)
@@ -56,13 +46,16 @@ def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: 
     """
     entry, budget, target = read_equation(equation)
     name = entry.name
-    chosen = {option: value for option, value in asked.items() if option in entry.uses and option != symbol}
-    notes.unused((*entry.uses, symbol), name)
-    planning.unused(name, asked["plan"] if "plan" in entry.uses else None, "plan" in entry.uses)
-    for caveat in estimate(model, name, **chosen).caveats:
+    chosen = asked_of(entry, words, symbol)
+    now = estimate(model, name, **chosen)
+    for caveat in now.caveats:
         options.note(model, caveat)
     answer = solve_quantity(model, name, target, symbol, budget=budget, keep_ratios=keep_ratios, **chosen)
-    emit([_record(model, answer)], [answer_table(model, answer, entry.unit)], fmt)
+    echoed = record_of(now, answer.candidates[0].sizes if answer.candidates else None)
+    tables = [answer_table(model, answer, entry.unit)]
+    emit(
+        [{**_record(model, answer), "run": echoed}], with_run(tables, echoed) if "batch" in entry.uses else tables, fmt
+    )
 
 
 def read_equation(equation: str) -> tuple[registry.Quantity, bool, int | float]:

@@ -14,7 +14,7 @@ from calc.cli.options import Length, Tokens
 from calc.cli.output import Table, emit
 from calc.cli.progress import Progress
 from calc.errors import Refused, printable
-from calc.query import common_length
+from calc.spec.run import common_length
 from calc.tokens.counting import Tally, count_file
 from calc.tokens.encoders import Encoder, load_encoder
 from calc.tokens.vocabularies import Vocabulary, read_sample, trade

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from calc.conventions.base import Convention, decoder
@@ -18,9 +17,9 @@ from calc.conventions.palm import PALM
 from calc.conventions.torchtitan import TORCHTITAN
 from calc.errors import Refused
 from calc.quantities.flops import Flops
-from calc.query import Query
 from calc.sizes import Size
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 
 CONVENTIONS: tuple[Convention, ...] = (
     TORCH,
@@ -49,25 +48,25 @@ def find(name: str) -> Convention:
     return convention
 
 
-def flops(spec: ModelSpec, query: Query) -> Flops:
-    """FLOPs of the whole batch under `query.convention`.
+def flops(spec: ModelSpec, run: Run) -> Flops:
+    """FLOPs of the whole batch under `run.convention`.
 
     Errors: Refused for an unknown convention, for a phase or (in training) a checkpointing mode that it does not
     define, and for a model whose sizes its formula cannot read.
     """
-    convention = find(query.convention)
-    if query.phase not in convention.phases:
-        raise Refused("phase", f"{' or '.join(convention.phases)} under {convention.name}", query.phase)
-    if query.phase == "decode" and not spec.decodes:
-        raise Refused("phase", "forward or training, since this model does not go on token by token", query.phase)
-    if query.phase == "training" and query.checkpointing not in convention.checkpointing:
+    convention = find(run.convention)
+    if run.phase not in convention.phases:
+        raise Refused("phase", f"{' or '.join(convention.phases)} under {convention.name}", run.phase)
+    if run.phase == "decode" and not spec.decodes:
+        raise Refused("phase", "forward or training, since this model does not go on token by token", run.phase)
+    if run.phase == "training" and run.checkpointing not in convention.checkpointing:
         expected = f"{' or '.join(convention.checkpointing)} under {convention.name}"
-        raise Refused("checkpointing", expected, query.checkpointing)
+        raise Refused("checkpointing", expected, run.checkpointing)
     if not convention.any_model:
         decoder(spec)
-        if query.mtp:
+        if run.mtp:
             raise Refused("mtp", f"false under {convention.name}, whose formula has no such modules", True)
-    return convention.count(spec, query)
+    return convention.count(spec, run)
 
 
 def params(spec: ModelSpec, name: str) -> Mapping[str, Size] | None:
@@ -94,16 +93,16 @@ class Comparison(NamedTuple):
     reason: str
 
 
-def compare(spec: ModelSpec, query: Query) -> list[Comparison]:
-    """What every convention reports for the same run; `query.convention` is ignored.
+def compare(spec: ModelSpec, run: Run) -> list[Comparison]:
+    """What every convention reports for the same run; `run.convention` is ignored.
 
     Errors: Refused where even `torch`, which counts every model, cannot count it.
     """
-    executed = flops(spec, replace(query, convention=TORCH.name)).total
+    executed = flops(spec, run.changed(convention=TORCH.name)).total
     rows: list[Comparison] = []
     for convention in CONVENTIONS:
         try:
-            count = flops(spec, replace(query, convention=convention.name))
+            count = flops(spec, run.changed(convention=convention.name))
             rows.append(Comparison(convention, count, count.total / executed, ""))
         except Refused as refused:
             rows.append(Comparison(convention, None, None, str(refused)))

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from calc.errors import Refused
 from calc.quantities.flops import Flops
-from calc.query import Checkpointing, Phase, Query
 from calc.sizes import Size
 from calc.spec import Attention, Embedding, Mlp, ModelSpec, Moe
+from calc.spec.run import Checkpointing, Phase, Run
 
 
 def no_caveats(spec: ModelSpec) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ class Convention:
     formula: str
     source: str
     counts: str
-    count: Callable[[ModelSpec, Query], Flops]
+    count: Callable[[ModelSpec, Run], Flops]
     phases: tuple[Phase, ...]
     checkpointing: tuple[Checkpointing, ...] = ("none",)
     params: Callable[[ModelSpec], Mapping[str, Size]] | None = None

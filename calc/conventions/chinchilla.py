@@ -8,12 +8,12 @@ from calc.conventions.base import Convention, decoder
 from calc.errors import Refused
 from calc.quantities.flops import Flops
 from calc.quantities.parameters import parameters
-from calc.query import Query
 from calc.sizes import Size
 from calc.spec import ModelSpec, Moe
+from calc.spec.run import Run
 
 
-def _detailed(spec: ModelSpec, query: Query) -> Flops:
+def _detailed(spec: ModelSpec, run: Run) -> Flops:
     """A layer and token: 8 * d * h * k for the projections, 4 * d * d_ff for the dense block, 4 * seq * h * k for
     scores and values, 3 * h * seq for the softmax; backward twice the forward pass."""
     linear: Size = 0
@@ -25,14 +25,14 @@ def _detailed(spec: ModelSpec, query: Query) -> Flops:
         d_ff = 4 * spec.d_model if group.channel.d_ff is None else group.channel.d_ff
         n_heads, _, d_head, _ = head_sizes(group.attention, spec.d_model)
         linear = linear + group.count * spec.d_model * (8 * n_heads * d_head + 4 * d_ff)
-        attention = attention + group.count * 4 * query.seq * n_heads * d_head
-        softmax = softmax + group.count * 3 * query.seq * n_heads
-    tokens = query.batch * query.seq
-    return Flops(linear, attention, softmax).scaled({"forward": 1, "training": 3}[query.phase] * tokens)
+        attention = attention + group.count * 4 * run.seq * n_heads * d_head
+        softmax = softmax + group.count * 3 * run.seq * n_heads
+    tokens = run.batch * run.seq
+    return Flops(linear, attention, softmax).scaled({"forward": 1, "training": 3}[run.phase] * tokens)
 
 
-def _six_n_d(spec: ModelSpec, query: Query) -> Flops:
-    return Flops(linear=6 * sum(parameters(spec).values()) * query.batch * query.seq, attention=0)
+def _six_n_d(spec: ModelSpec, run: Run) -> Flops:
+    return Flops(linear=6 * sum(parameters(spec).values()) * run.batch * run.seq, attention=0)
 
 
 CHINCHILLA = Convention(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from calc.conventions import caveats
 from calc.conventions.base import Convention
 from calc.quantities.flops import Flops
-from calc.query import Query
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 
 
-def _count(spec: ModelSpec, query: Query) -> Flops:
+def _count(spec: ModelSpec, run: Run) -> Flops:
     """M = 72 * n_layers * d_model^2 + 12 * n_layers * d_model * seq a token; C = M * D."""
-    tokens = query.batch * query.seq
+    tokens = run.batch * run.seq
     return Flops(
         linear=72 * spec.n_layers * spec.d_model**2 * tokens,
-        attention=12 * spec.n_layers * spec.d_model * query.seq * tokens,
+        attention=12 * spec.n_layers * spec.d_model * run.seq * tokens,
     )
 
 

@@ -8,8 +8,8 @@ from calc.conventions.base import Convention
 from calc.errors import Refused
 from calc.load import Scores
 from calc.quantities.flops import Flops, forward, training
-from calc.query import PHASES, Query
 from calc.spec import ModelSpec
+from calc.spec.run import COUNTED_PHASES, Run
 
 _COUNTS = (
     "Every product with a weight matrix and every score and weighted value, a multiply-accumulate as 2, logits at all "
@@ -18,17 +18,17 @@ _COUNTS = (
 )
 
 
-def _count(scores: Scores) -> Callable[[ModelSpec, Query], Flops]:
-    def count(spec: ModelSpec, query: Query) -> Flops:
-        if query.phase == "decode":
+def _count(scores: Scores) -> Callable[[ModelSpec, Run], Flops]:
+    def count(spec: ModelSpec, run: Run) -> Flops:
+        if run.phase == "decode":
             # One query sees all cached keys and its own: its row of the mask hides nothing.
-            absorbed = query.latent_reading == "absorbed"
-            return forward(spec, query.load(seq=1, context=query.context, decode=True, absorbed=absorbed))
-        if query.phase == "training":
-            return training(spec, query.load(scores=scores), query.checkpointing)
-        if query.phase == "forward":
-            return forward(spec, query.load(scores=scores))
-        raise Refused("phase", f"one of {', '.join(PHASES)}", query.phase)
+            absorbed = run.latent_reading == "absorbed"
+            return forward(spec, run.load(seq=1, context=run.context, decode=True, absorbed=absorbed))
+        if run.phase == "training":
+            return training(spec, run.load(scores=scores), run.checkpointing)
+        if run.phase == "forward":
+            return forward(spec, run.load(scores=scores))
+        raise Refused("phase", f"one of {', '.join(COUNTED_PHASES)}", run.phase)
 
     return count
 

@@ -6,9 +6,9 @@ from calc.conventions import caveats
 from calc.conventions.base import Convention
 from calc.quantities.flops import Flops
 from calc.quantities.parameters import weights
-from calc.query import Query
 from calc.sizes import Size
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 
 
 def _params(spec: ModelSpec) -> dict[str, Size]:
@@ -24,8 +24,8 @@ def _params(spec: ModelSpec) -> dict[str, Size]:
     return totals
 
 
-def _count(spec: ModelSpec, query: Query) -> Flops:
-    return Flops(linear=6 * sum(_params(spec).values()) * query.batch * query.seq, attention=0)
+def _count(spec: ModelSpec, run: Run) -> Flops:
+    return Flops(linear=6 * sum(_params(spec).values()) * run.batch * run.seq, attention=0)
 
 
 KAPLAN = Convention(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from calc.conventions import caveats
 from calc.conventions.base import Convention, decoder
 from calc.quantities.flops import Flops
-from calc.query import Query
 from calc.sizes import Size
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 
 
 def _params(spec: ModelSpec) -> dict[str, Size]:
@@ -16,15 +16,15 @@ def _params(spec: ModelSpec) -> dict[str, Size]:
     return {"embedding": table, "unembedding": table, "attention": 4 * square, "feed-forward": 8 * square}
 
 
-def _count(spec: ModelSpec, query: Query) -> Flops:
+def _count(spec: ModelSpec, run: Run) -> Flops:
     """Feed-forward 16 * d^2, projections 8 * d^2, mechanism 4 * n * d a layer and token; 2 * d * V for the logits.
 
     Training takes each product three times, with checkpointing four times; the index select stays one.
     """
     d_model, layers = spec.d_model, spec.n_layers
-    tokens = query.tokens
-    keys = query.context + 1 if query.phase == "decode" else query.seq
-    times = {"none": 3, "full": 4}[query.checkpointing] if query.phase == "training" else 1
+    tokens = run.tokens
+    keys = run.context + 1 if run.phase == "decode" else run.seq
+    times = {"none": 3, "full": 4}[run.checkpointing] if run.phase == "training" else 1
     return Flops(
         linear=times * tokens * (layers * 24 * d_model**2 + 2 * d_model * decoder(spec).vocab_size),
         attention=times * tokens * layers * 4 * keys * d_model,

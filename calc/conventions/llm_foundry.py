@@ -6,20 +6,20 @@ from calc.conventions import caveats
 from calc.conventions.base import Convention
 from calc.quantities.flops import Flops
 from calc.quantities.parameters import parameters
-from calc.query import Query
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 
 
-def _count(spec: ModelSpec, query: Query) -> Flops:
+def _count(spec: ModelSpec, run: Run) -> Flops:
     """Forward 2 * N * tokens + 4 * L * d * seq^2 a sequence; training three times that, with checkpointing four."""
-    tokens = query.batch * query.seq
+    tokens = run.batch * run.seq
     once = Flops(
         linear=2 * sum(parameters(spec).values()) * tokens,
-        attention=4 * spec.n_layers * spec.d_model * query.seq * tokens,
+        attention=4 * spec.n_layers * spec.d_model * run.seq * tokens,
     )
-    if query.phase == "forward":
+    if run.phase == "forward":
         return once
-    return once.scaled({"none": 3, "full": 4}[query.checkpointing])
+    return once.scaled({"none": 3, "full": 4}[run.checkpointing])
 
 
 LLM_FOUNDRY = Convention(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from calc.conventions import caveats
 from calc.conventions.base import Convention, decoder
 from calc.quantities.flops import Flops
-from calc.query import Query
 from calc.sizes import Size
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 
 
 def _params(spec: ModelSpec) -> dict[str, Size]:
@@ -25,20 +25,20 @@ def _params(spec: ModelSpec) -> dict[str, Size]:
     }
 
 
-def _count(spec: ModelSpec, query: Query) -> Flops:
+def _count(spec: ModelSpec, run: Run) -> Flops:
     """Forward 24 * l * h^2 + 4 * l * s * h in the layers and 2 * h * V for the logits, a token.
 
     Training takes each three times. Full recomputation repeats the layers and leaves the logits at three. Selective
     takes the scores twice as often as none, as the paper's s / (3 * h) says and its published utilization needs,
     though running them once more would be four times in place of three.
     """
-    tokens = query.batch * query.seq
+    tokens = run.batch * run.seq
     layers = tokens * 24 * spec.n_layers * spec.d_model**2
-    scores = tokens * 4 * spec.n_layers * query.seq * spec.d_model
+    scores = tokens * 4 * spec.n_layers * run.seq * spec.d_model
     logits = tokens * 2 * spec.d_model * decoder(spec).vocab_size
-    if query.phase == "forward":
+    if run.phase == "forward":
         return Flops(layers + logits, scores)
-    times = {"none": (3, 3), "selective": (3, 6), "full": (4, 4)}[query.checkpointing]
+    times = {"none": (3, 3), "selective": (3, 6), "full": (4, 4)}[run.checkpointing]
     return Flops(times[0] * layers + 3 * logits, times[1] * scores)
 
 

@@ -7,18 +7,18 @@ from calc.conventions import caveats
 from calc.conventions.base import Convention, decoder
 from calc.quantities.flops import Flops
 from calc.quantities.parameters import parameters
-from calc.query import Query
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 
 
-def _count(spec: ModelSpec, query: Query) -> Flops:
+def _count(spec: ModelSpec, run: Run) -> Flops:
     """6 * N + 12 * L * H * Q * T a token, N every parameter of the model."""
-    tokens = query.batch * query.seq
+    tokens = run.batch * run.seq
     heads = 0
     for group in decoder(spec).layers:
         n_heads, _, d_head, _ = head_sizes(group.attention, spec.d_model)
         heads = heads + group.count * n_heads * d_head
-    return Flops(linear=6 * sum(parameters(spec).values()) * tokens, attention=12 * heads * query.seq * tokens)
+    return Flops(linear=6 * sum(parameters(spec).values()) * tokens, attention=12 * heads * run.seq * tokens)
 
 
 PALM = Convention(

@@ -6,19 +6,19 @@ from calc.blocks.attention import head_sizes
 from calc.conventions.base import Convention, decoder
 from calc.quantities.flops import Flops
 from calc.quantities.parameters import parameters, weights
-from calc.query import Query
 from calc.sizes import Size, minimum
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 
 
-def _count(spec: ModelSpec, query: Query) -> Flops:
+def _count(spec: ModelSpec, run: Run) -> Flops:
     """6 * N_active + 12 * (heads * d_head * attended tokens, summed over layers) a token."""
-    tokens = query.batch * query.seq
+    tokens = run.batch * run.seq
     attended: Size = 0
     for group in decoder(spec).layers:
         n_heads, _, d_head, _ = head_sizes(group.attention, spec.d_model)
         window = group.attention.window
-        keys = query.seq if window is None else minimum(query.seq, window)
+        keys = run.seq if window is None else minimum(run.seq, window)
         attended = attended + group.count * n_heads * d_head * keys
     return Flops(linear=6 * _multiplied(spec) * tokens, attention=12 * attended * tokens)
 

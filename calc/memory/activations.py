@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from calc.errors import Refused
 from calc.load import Load
 from calc.memory import megatron
-from calc.memory.plan import Plan
-from calc.memory.precision import recipe
 from calc.memory.sharding import Stage
 from calc.quantities.flops import plain_products
-from calc.query import Checkpointing
-from calc.trace.kept import WAY, Kept, LayerKept, kept
-from calc.trace.settings import Settings
-from calc.trace.tape import Saved, Storage
 from calc.sizes import Size, at_least, ceil_div, largest, minimum
 from calc.spec import Lora, ModelSpec
+from calc.spec.run import Checkpointing, Run
+from calc.spec.run.precision import recipe
+from calc.trace.kept import WAY, Kept, LayerKept, kept
+from calc.trace.settings import Execution as Recorded
+from calc.trace.settings import Settings
+from calc.trace.tape import Saved, Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class Activations:
         return self.layers + self.outside
 
 
-def settings(spec: ModelSpec, plan: Plan, checkpointing: Checkpointing) -> Settings:
+def settings(spec: ModelSpec, plan: Run, checkpointing: Checkpointing) -> Settings:
     """How the tape is to record a plan. Errors: Refused for an adapter of which it is not known what it keeps."""
     how = recipe(plan.recipe)
     recompute = frozenset(plan.recompute) | ({"attention"} if checkpointing == "selective" else frozenset())
     if spec.adapter is not None and not isinstance(spec.adapter, Lora):
         raise Refused("adapter", "lora, or none, where activations are counted", type(spec.adapter).__name__)
     return Settings(
-        execution=plan.execution,  # type: ignore[arg-type]
+        execution=_as_recorded(plan),
         dtype=how.compute,
         autocast=how.autocast,
         inputs=how.inputs,
@@ -61,8 +61,15 @@ def settings(spec: ModelSpec, plan: Plan, checkpointing: Checkpointing) -> Setti
     )
 
 
+def _as_recorded(plan: Run) -> Recorded:
+    """The execution in the tape's words: a graph keeps what was compiled, and attention is one kernel unless told."""
+    if plan.fuses:
+        return "fused"
+    return "eager" if plan.execution == "eager" else "sdpa"
+
+
 def activations(
-    spec: ModelSpec, load: Load, plan: Plan, checkpointing: Checkpointing, found: Sequence[Stage]
+    spec: ModelSpec, load: Load, plan: Run, checkpointing: Checkpointing, found: Sequence[Stage]
 ) -> list[Activations]:
     """What the ranks of each stage keep.
 
@@ -79,7 +86,7 @@ def activations(
     return [_on_stage(made, plan, checkpointing, stage) for stage in found]
 
 
-def _on_stage(made: Kept, plan: Plan, checkpointing: Checkpointing, stage: Stage) -> Activations:
+def _on_stage(made: Kept, plan: Run, checkpointing: Checkpointing, stage: Stage) -> Activations:
     """What one stage keeps of what the whole model does."""
     layers: Size = 0
     here: list[LayerKept] = []
@@ -116,7 +123,7 @@ def _of_way(each: LayerKept, layers: Size, first: bool, early: Size) -> Size:
     return layers - early if first else layers
 
 
-def on_rank(tensor: Storage, plan: Plan) -> Size:
+def on_rank(tensor: Storage, plan: Run) -> Size:
     """Bytes of a tensor on one of the tensor- and context-parallel ranks."""
     ranks: Size = plan.cp
     if isinstance(plan.tp, int) and plan.tp == 1:
@@ -128,7 +135,7 @@ def on_rank(tensor: Storage, plan: Plan) -> Size:
     return ceil_div(tensor.bytes, ranks)
 
 
-def kept_on_rank(saved: Saved, plan: Plan) -> Size:
+def kept_on_rank(saved: Saved, plan: Run) -> Size:
     """Bytes of what is kept on one rank.
 
     Autocast's cast of a weight is as large on every context-parallel rank, and else divided as the weight is. What an
@@ -144,14 +151,14 @@ def kept_on_rank(saved: Saved, plan: Plan) -> Size:
     return ceil_div(size, plan.ep) if saved.tensor.expert else size
 
 
-def _check(spec: ModelSpec, plan: Plan, checkpointing: Checkpointing) -> None:
+def _check(spec: ModelSpec, plan: Run, checkpointing: Checkpointing) -> None:
     if checkpointing == "selective-op":
         plain_products(spec)
         if not (isinstance(plan.tp, int) and plan.tp == 1):
             raise Refused("tp", "1 under selective-op, of which it is not written down which sums it keeps", plan.tp)
 
 
-def _of_layers(each: LayerKept, n: Size, plan: Plan, checkpointing: Checkpointing) -> Size:
+def _of_layers(each: LayerKept, n: Size, plan: Run, checkpointing: Checkpointing) -> Size:
     """What `n` layers keep."""
     if checkpointing in ("full", "full-early-stop"):
         checkpointed = on_rank(each.input, plan)
@@ -165,7 +172,7 @@ def _of_layers(each: LayerKept, n: Size, plan: Plan, checkpointing: Checkpointin
     return times * checkpointed + (n - times) * _sum(each.kept, plan)
 
 
-def _again(each: LayerKept, plan: Plan, checkpointing: Checkpointing) -> Size:
+def _again(each: LayerKept, plan: Run, checkpointing: Checkpointing) -> Size:
     """What backward of one layer makes anew."""
     if checkpointing in ("none", "selective"):
         return 0 if each.kept is each.whole else _sum(each.whole, plan) - _sum(each.kept, plan)
@@ -175,7 +182,7 @@ def _again(each: LayerKept, plan: Plan, checkpointing: Checkpointing) -> Size:
     return _sum(tuple(saved for saved in each.whole if saved.tensor not in there), plan)
 
 
-def _of_loss(made: Kept, plan: Plan) -> tuple[Size, Size]:
+def _of_loss(made: Kept, plan: Run) -> tuple[Size, Size]:
     """(what the loss takes beyond its log-probabilities when it takes the most, the logits where they are freed).
 
     That is the first step of backward: PyTorch makes two gradients in the format of the loss, of the log-probabilities
@@ -185,7 +192,7 @@ def _of_loss(made: Kept, plan: Plan) -> tuple[Size, Size]:
     """
     if made.logits is None or not made.loss:
         return 0, 0
-    if plan.fused_loss or (plan.fused_loss is None and plan.execution == "fused"):
+    if plan.fused_loss or (plan.fused_loss is None and plan.fuses):
         return 0, 0
     log_probabilities = made.loss[0].tensor
     copies = 2 if isinstance(plan.tp, int) and plan.tp == 1 else 2 + at_least(plan.tp, 2)
@@ -193,7 +200,7 @@ def _of_loss(made: Kept, plan: Plan) -> tuple[Size, Size]:
     return copies * on_rank(log_probabilities, plan), freed
 
 
-def _sum(tensors: tuple[Saved, ...], plan: Plan) -> Size:
+def _sum(tensors: tuple[Saved, ...], plan: Run) -> Size:
     total: Size = 0
     for saved in tensors:
         total = total + kept_on_rank(saved, plan)

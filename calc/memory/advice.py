@@ -1,17 +1,16 @@
-"""Which knob moves a peak: every change of one setting, evaluated as a plan of its own."""
+"""Which knob moves a peak: every change of one setting, evaluated as a run of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from calc import conventions
 from calc.errors import Refused
-from calc.memory.plan import Plan
 from calc.memory.verdict import verdict
-from calc.query import Query
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 
 LOSS_CHUNKS = 8
 """Pieces of the loss to try."""
@@ -25,11 +24,11 @@ QUANTIZED = "nf4:g64"
 
 
 class Knob(NamedTuple):
-    """One change: what it is called, the options that make it, and the question that it leads to."""
+    """One change: what it is called, the options that make it, and the run that it leads to."""
 
     name: str
     options: str
-    query: Query
+    run: Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class Change:
     """What one change does.
 
     peak: bytes of the worst rank then; saved: how many fewer. flops: of the same tokens, as a share more than before
-    (0.33: a third more). gpus: that the plan takes then. fits: the budget; None without one.
+    (0.33: a third more). gpus: that the run takes then. fits: the budget; None without one.
     """
 
     name: str
@@ -49,97 +48,99 @@ class Change:
     fits: bool | None
 
 
-def changes(spec: ModelSpec, query: Query, budget: int | None = None) -> list[Change]:
+def changes(spec: ModelSpec, run: Run, budget: int | None = None) -> list[Change]:
     """Changes of one setting that lower the peak, the one that saves the most first.
 
     What does not apply (a degree that does not divide, a setting that is there already) is left out, and what saves
     less than a hundredth.
-    Errors: Refused where the query's own plan is.
+    Errors: Refused where the run itself is.
     """
-    before, work = verdict(spec, query).worst.peak, _work(spec, query)
+    before, work = verdict(spec, run).worst.peak, _work(spec, run)
     found = []
-    for knob in knobs(query, spec.adapter is not None):
+    for knob in knobs(run, spec.adapter is not None):
         try:
-            peak = verdict(spec, knob.query).worst.peak
+            peak = verdict(spec, knob.run).worst.peak
         except Refused:
             continue
         if WORTH * (before - peak) >= before:
-            more = 0.0 if work is None else _work(spec, knob.query) / work - 1
-            gpus = (knob.query.plan or Plan()).gpus
+            more = 0.0 if work is None else _work(spec, knob.run) / work - 1
+            gpus = knob.run.gpus
             fits = None if budget is None else peak <= budget
             found.append(Change(knob.name, knob.options, peak, before - peak, more, gpus, fits))
     return sorted(found, key=lambda change: -change.saved)
 
 
-def knobs(query: Query, frozen: bool = False) -> Iterator[Knob]:
+def knobs(run: Run, frozen: bool = False) -> Iterator[Knob]:
     """What there is to turn, whether or not the model allows it.
 
     frozen: whether an adapter leaves the rest as it is.
     """
-    plan = query.plan or Plan()
-    yield from _spread(query, plan)
-    if isinstance(query.batch, int) and query.batch > 1:
-        half = query.batch // 2
+    yield from _spread(run)
+    if isinstance(run.batch, int) and run.batch > 1:
+        half = run.batch // 2
         yield Knob(
-            "half the batch" if plan.mode == "inference" else "half the micro-batch",
+            "half the batch" if run.mode == "inference" else "half the micro-batch",
             f"--batch {half}",
-            replace(query, batch=half),
+            run.changed(batch=half),
         )
-    if frozen and plan.mode == "training" and plan.frozen != QUANTIZED:
-        yield _knob(f"frozen weights in {QUANTIZED}", f"--frozen-dtype {QUANTIZED}", query, plan, frozen=QUANTIZED)
-    yield from (_of_training if plan.mode == "training" else _of_inference)(query, plan)
+    if frozen and run.mode == "training" and run.frozen != QUANTIZED:
+        yield _knob(f"frozen weights in {QUANTIZED}", f"--frozen-dtype {QUANTIZED}", run, frozen=QUANTIZED)
+    yield from (_of_training if run.mode == "training" else _of_inference)(run)
 
 
-def _of_training(query: Query, plan: Plan) -> Iterator[Knob]:
+def _of_training(run: Run) -> Iterator[Knob]:
     for name, words in (("selective", "recompute attention"), ("full", "full checkpointing")):
-        if query.checkpointing == "none" or (name == "full" and query.checkpointing == "selective"):
-            yield Knob(words, f"--checkpointing {name}", replace(query, checkpointing=name))
-    if query.checkpointing.startswith("full") and plan.checkpoint_every != 1:
-        yield _knob("checkpoint all layers", "--checkpoint-every 1", query, plan, checkpoint_every=1)
-    if plan.optimizer.startswith("adamw") and plan.optimizer != "adamw-8bit":
-        yield _knob("8-bit optimizer", "--optimizer adamw-8bit", query, plan, optimizer="adamw-8bit")
-    if plan.execution == "eager":
-        yield _knob("flash attention", "--execution sdpa", query, plan, execution="sdpa")
-    if plan.execution in ("eager", "sdpa"):
-        yield _knob("fused kernels", "--execution fused", query, plan, execution="fused")
-    if plan.loss_chunks == 1:
-        yield _knob("loss in pieces", f"--loss-chunks {LOSS_CHUNKS}", query, plan, loss_chunks=LOSS_CHUNKS)
-    if plan.recipe in ("fp32", "bf16-mixed"):
-        yield _knob("weights in bf16", "--recipe bf16", query, plan, recipe="bf16")
+        if run.checkpointing == "none" or (name == "full" and run.checkpointing == "selective"):
+            yield Knob(words, f"--checkpointing {name}", run.changed(checkpointing=name))
+    if run.checkpointing.startswith("full") and run.checkpoint_every != 1:
+        yield _knob("checkpoint all layers", "--checkpoint-every 1", run, checkpoint_every=1)
+    if run.optimizer.startswith("adamw") and run.optimizer != "adamw-8bit":
+        yield _knob("8-bit optimizer", "--optimizer adamw-8bit", run, optimizer="adamw-8bit")
+    if run.execution == "eager":
+        yield _knob("flash attention", "--execution sdpa", run, execution="sdpa")
+    yield from _fused(run)
+    if run.loss_chunks == 1:
+        yield _knob("loss in pieces", f"--loss-chunks {LOSS_CHUNKS}", run, loss_chunks=LOSS_CHUNKS)
+    if run.recipe in ("fp32", "bf16-mixed"):
+        yield _knob("weights in bf16", "--recipe bf16", run, recipe="bf16")
 
 
-def _of_inference(query: Query, plan: Plan) -> Iterator[Knob]:
-    if query.dtype in ("fp32", "bf16", "fp16"):
+def _of_inference(run: Run) -> Iterator[Knob]:
+    if run.dtype in ("fp32", "bf16", "fp16"):
         for name in ("fp8", "int4:g128"):
-            yield Knob(f"weights in {name}", f"--dtype {name}", replace(query, dtype=name))
-    if plan.batched_tokens is None and plan.engine is None and isinstance(query.batch, int) and query.batch > 1:
-        one = {"batched_tokens": query.seq}
-        yield _knob("one prompt at a time", f"--batched-tokens {query.seq}", query, plan, **one)
-    if plan.execution in ("eager", "sdpa"):
-        yield _knob("fused kernels", "--execution fused", query, plan, execution="fused")
-    if plan.cache_dtype != "fp8":
-        yield _knob("cache in fp8", "--cache-dtype fp8", query, plan, cache_dtype="fp8")
+            yield Knob(f"weights in {name}", f"--dtype {name}", run.changed(dtype=name))
+    if run.batched_tokens is None and run.engine is None and isinstance(run.batch, int) and run.batch > 1:
+        one = {"batched_tokens": run.seq}
+        yield _knob("one prompt at a time", f"--batched-tokens {run.seq}", run, **one)
+    yield from _fused(run)
+    if run.cache_dtype != "fp8":
+        yield _knob("cache in fp8", "--cache-dtype fp8", run, cache_dtype="fp8")
 
 
-def _spread(query: Query, plan: Plan) -> Iterator[Knob]:
+def _fused(run: Run) -> Iterator[Knob]:
+    if run.execution in (None, "eager", "sdpa"):
+        yield _knob("fused kernels", "--execution compiled", run, execution="compiled")
+
+
+def _spread(run: Run) -> Iterator[Knob]:
     """More of the GPUs' memory: what tensor- and data-parallel ranks divide."""
-    yield _knob("tensor parallel ×2", f"--tp {2 * plan.tp}", query, plan, tp=2 * plan.tp)
-    if plan.mode == "inference":
+    yield _knob("tensor parallel ×2", f"--tp {2 * run.tp}", run, tp=2 * run.tp)
+    if run.mode == "inference":
         return
-    alone = plan.dp * plan.cp == 1
-    dp = RANKS if alone else plan.dp
-    for stage in range(plan.zero + 1 if not alone else 3, 4):
+    alone = run.dp * run.cp == 1
+    dp = RANKS if alone else run.dp
+    for stage in range(run.zero + 1 if not alone else 3, 4):
         options = f"--dp {dp} --zero {stage}" if alone else f"--zero {stage}"
-        yield _knob(f"ZeRO-{stage}", options, query, plan, dp=dp, zero=stage)
+        yield _knob(f"ZeRO-{stage}", options, run, dp=dp, zero=stage)
 
 
-def _knob(name: str, options: str, query: Query, plan: Plan, **changed: Any) -> Knob:
-    return Knob(name, options, replace(query, plan=replace(plan, **changed)))
+def _knob(name: str, options: str, run: Run, **changed: Any) -> Knob:
+    return Knob(name, options, run.changed(**changed))
 
 
-def _work(spec: ModelSpec, query: Query) -> Any:
+def _work(spec: ModelSpec, run: Run) -> Any:
     """FLOPs for each token that is trained on; None for a server, which computes nothing again."""
-    if query.plan is not None and query.plan.mode == "inference":
+    if run.mode == "inference":
         return None
-    training = replace(query, phase="training")
+    training = run.changed(phase="training")
     return conventions.flops(spec, training).per_token(training.tokens)

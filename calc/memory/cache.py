@@ -9,67 +9,66 @@ from calc.blocks.adapters import prompt_vectors
 from calc.dtypes import CACHE_DTYPES, Quantized, weight_dtype
 from calc.dtypes import dtype as number_format
 from calc.errors import Refused
-from calc.memory.engines import ENGINES, INDEX_BLOCK, SPARSE_LATENT, Engine, Paged, allocated, engine
-from calc.memory.plan import Plan
+from calc.memory.paging import Paged, allocated
 from calc.memory.sharding import Stage, stages
 from calc.op import Cache, Leaf
 from calc.quantities.kv_cache import cache_terms, kept
-from calc.query import Query
 from calc.sizes import Size, ceil_div, largest, minimum
 from calc.spec import Attention, LayerGroup, Mla, ModelSpec
+from calc.spec.run import Run
+from calc.spec.run.engines import ENGINES, INDEX_BLOCK, SPARSE_LATENT, Engine, engine
 
 
-def cache_columns(spec: ModelSpec, query: Query) -> dict[str, Size | None]:
+def cache_columns(spec: ModelSpec, run: Run) -> dict[str, Size | None]:
     """Bytes of the cache on the rank that has the most: in `theory`, and by the name of each engine what it allocates,
     None where its rules do not say."""
-    plan = query.plan or Plan(mode="inference")
-    columns: dict[str, Size | None] = {"theory": _cache(spec, query, replace(plan, engine=None))}
+    columns: dict[str, Size | None] = {"theory": _cache(spec, run.changed(engine=None))}
     for each in ENGINES:
         try:
-            columns[each.name] = _cache(spec, query, replace(plan, engine=each.name))
+            columns[each.name] = _cache(spec, run.changed(engine=each.name))
         except Refused:
-            if plan.engine == each.name:
+            if run.engine == each.name:
                 raise
             columns[each.name] = None
     return columns
 
 
-def _cache(spec: ModelSpec, query: Query, plan: Plan) -> Size:
+def _cache(spec: ModelSpec, run: Run) -> Size:
     """The cache of the rank that has the most."""
-    return largest(cache_on(spec, query, plan, stage) for stage in stages(spec, plan))
+    return largest(cache_on(spec, run, stage) for stage in stages(spec, run))
 
 
-def cache_on(spec: ModelSpec, query: Query, plan: Plan, stage: Stage) -> Size:
-    """Bytes of the cache on one rank, in theory or as the plan's engine allocates it.
+def cache_on(spec: ModelSpec, run: Run, stage: Stage) -> Size:
+    """Bytes of the cache on one rank, in theory or as the run's engine allocates it.
 
     An adapter adds a prompt's vectors to it and nothing else; but where going back begins behind some layers, these are
     a part of their own in its tree, which no stage knows of.
     """
     plain = spec if spec.adapter is None else spec.model_copy(update={"adapter": None})
-    asked = replace(query, dtype=cache_dtype(query, plan), seq=query.seq + prompt_vectors(spec))
-    share = _of_rank(plain, plan, stage)
-    if plan.engine is None:
+    asked = run.changed(dtype=cache_dtype(run), seq=run.seq + prompt_vectors(spec))
+    share = _of_rank(plain, run, stage)
+    if run.engine is None:
         return sum(cache_terms(plain, asked, share).values())
-    rules = engine(plan.engine)
+    rules = engine(run.engine)
     kinds = [_paged(*share(cache, leaf), leaf, plain, asked.dtype, rules) for cache, leaf in kept(plain, asked)]
-    return query.batch * allocated(_merged(kinds), asked.seq, batched_tokens(plan))
+    return run.batch * allocated(_merged(kinds), asked.seq, batched_tokens(run))
 
 
-def cache_dtype(query: Query, plan: Plan) -> str:
-    """The number format of keys and values: the plan's, else that of activations."""
-    own = activation_dtype(query.dtype)
-    return plan.cache_dtype or (own if own in CACHE_DTYPES else "bf16")
+def cache_dtype(run: Run) -> str:
+    """The number format of keys and values: the run's, else that of activations."""
+    own = activation_dtype(run.dtype)
+    return run.cache_dtype or (own if own in CACHE_DTYPES else "bf16")
 
 
-def _of_rank(spec: ModelSpec, plan: Plan, stage: Stage) -> Callable[[Cache, Leaf], tuple[Cache, Size]]:
+def _of_rank(spec: ModelSpec, run: Run, stage: Stage) -> Callable[[Cache, Leaf], tuple[Cache, Size]]:
     """Heads are divided among tensor-parallel ranks, and shared by several where there are more ranks than heads."""
 
     def share(cache: Cache, leaf: Leaf) -> tuple[Cache, Size]:
         group = _group(leaf, spec)
         calls = leaf.calls if group.shared else stage.layers[group.name]
-        if isinstance(plan.tp, int) and plan.tp == 1:
+        if isinstance(run.tp, int) and run.tp == 1:
             return cache, calls
-        ranks = minimum(plan.tp, cache.heads)
+        ranks = minimum(run.tp, cache.heads)
         cut = {name: ceil_div(getattr(cache, name), ranks) for name in ("per_token", "fixed", "recurrent", "heads")}
         return replace(cache, **cut), calls
 
@@ -130,8 +129,8 @@ def activation_dtype(name: str) -> str:
     return name if kind.bits >= 16 else "bf16"
 
 
-def batched_tokens(plan: Plan) -> Size | None:
+def batched_tokens(run: Run) -> Size | None:
     """How many tokens of prompts run in one pass; None for all."""
-    if plan.batched_tokens is None and plan.engine is not None:
-        return engine(plan.engine).batched_tokens
-    return plan.batched_tokens
+    if run.batched_tokens is None and run.engine is not None:
+        return engine(run.engine).batched_tokens
+    return run.batched_tokens

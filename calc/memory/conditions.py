@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from calc.errors import Refused
-from calc.memory.plan import Plan
 from calc.sizes import Size, is_array, is_symbolic
 from calc.spec import Attention, Mla, Mlp, ModelSpec, Moe
+from calc.spec.run import Run
 
 
 class Condition(NamedTuple):
@@ -33,14 +33,14 @@ class Condition(NamedTuple):
         return not self.is_open and (is_array(self.a) or is_array(self.b))
 
 
-def check(spec: ModelSpec, plan: Plan) -> None:
+def check(spec: ModelSpec, plan: Run) -> None:
     """Errors: Refused where whole numbers do not fit together; of arrays and symbols nothing is said."""
     for condition in conditions(spec, plan):
         if not condition.is_open and not condition.of_rows and not condition.test(condition.a, condition.b):
             raise Refused(condition.field, condition.expected, condition.found)
 
 
-def feasible(spec: ModelSpec, plan: Plan) -> Size | None:
+def feasible(spec: ModelSpec, plan: Run) -> Size | None:
     """For each row of arrays, whether the model can be spread so; None where nothing that is asked is an array."""
     found = None
     for condition in conditions(spec, plan):
@@ -50,7 +50,7 @@ def feasible(spec: ModelSpec, plan: Plan) -> Size | None:
     return found
 
 
-def conditions(spec: ModelSpec, plan: Plan) -> Iterator[Condition]:
+def conditions(spec: ModelSpec, plan: Run) -> Iterator[Condition]:
     """Every condition on a plan. Errors: Refused for blocks of which it is not known how they are spread."""
     if plan.mode == "training" and plan.frozen is not None and spec.adapter is None:
         raise Refused("frozen dtype", "none without an adapter, beside which all else is frozen", plan.frozen)
@@ -106,7 +106,7 @@ def _of_block(node: object, d_model: Size, tp: Size) -> Iterator[Condition]:
             raise Refused("tp", f"1 for a model with {type(node).__name__} layers", tp)
 
 
-def _experts(spec: ModelSpec, plan: Plan) -> Iterator[Condition]:
+def _experts(spec: ModelSpec, plan: Run) -> Iterator[Condition]:
     experts = [group.channel.n_experts for group in spec.layers if isinstance(group.channel, Moe)]
     if _is_one(plan.ep):
         return

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from calc.blocks.registry import MIXERS
 from calc.blocks.around import Around
 from calc.blocks.attention import head_sizes
 from calc.blocks.moe import slots
+from calc.blocks.registry import MIXERS
 from calc.errors import Refused
 from calc.load import Load
-from calc.memory.plan import Plan
 from calc.op import Op
-from calc.trace.tensor import Tensor
-from calc.trace.trace import Trace
 from calc.sizes import Size, ceil_div, largest, maximum, minimum
 from calc.spec import (
     Attention,
@@ -30,6 +27,9 @@ from calc.spec import (
     Moe,
     Stack,
 )
+from calc.spec.run import Run as Plan
+from calc.trace.tensor import Tensor
+from calc.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from calc.memory.activations import kept_on_rank, settings
-from calc.memory.plan import Plan
-from calc.query import Checkpointing, Query
-from calc.trace.kept import LayerKept, kept
-from calc.trace.tape import Saved
 from calc.sizes import ceil_div
 from calc.spec import ModelSpec
+from calc.spec.run import Checkpointing, Run
+from calc.trace.kept import LayerKept, kept
+from calc.trace.tape import Saved
 
 
 class Keeper(NamedTuple):
@@ -24,20 +23,19 @@ class Keeper(NamedTuple):
     bytes: int
 
 
-def keepers(spec: ModelSpec, query: Query) -> list[Keeper]:
+def keepers(spec: ModelSpec, run: Run) -> list[Keeper]:
     """What a layer of each kind keeps under the checkpointing asked for, by operation, the one with the most first.
 
     Nothing under `megatron`, whose closed form knows no operations.
     Errors: Refused for what the tape does not know.
     """
-    plan = query.plan or Plan()
-    if plan.execution == "megatron" or plan.mode != "training":
+    if run.execution == "megatron" or run.mode != "training":
         return []
     found: dict[tuple[int, str], tuple[tuple[str, ...], int]] = {}
-    for path, each in kept(spec, query.load(), settings(spec, plan, query.checkpointing)).layers.items():
-        for layers, tensors in _layers(path, each, plan, query.checkpointing):
+    for path, each in kept(spec, run.load(), settings(spec, run, run.checkpointing)).layers.items():
+        for layers, tensors in _layers(path, each, run, run.checkpointing):
             for saved in tensors:
-                own = kept_on_rank(saved, plan)
+                own = kept_on_rank(saved, run)
                 if own and layers:
                     names, size = found.get((layers, saved.op), ((), 0))
                     found[layers, saved.op] = (*names, f"{saved.role} ({saved.tensor.dtype})"), size + own
@@ -46,13 +44,13 @@ def keepers(spec: ModelSpec, query: Query) -> list[Keeper]:
 
 
 def _layers(
-    path: str, each: LayerKept, plan: Plan, checkpointing: Checkpointing
+    path: str, each: LayerKept, run: Run, checkpointing: Checkpointing
 ) -> Iterator[tuple[int, tuple[Saved, ...]]]:
     """(how many layers, what each keeps): those that are checkpointed, and the others."""
     if checkpointing in ("none", "selective"):
         yield each.count, each.kept
         return
-    times = ceil_div(each.count, plan.checkpoint_every)
+    times = ceil_div(each.count, run.checkpoint_every)
     results = each.results if checkpointing == "selective-op" else ()
     yield times, (Saved(f"{path}.checkpoint", "input of the layer", each.input), *results)
     yield each.count - times, each.kept

@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING
 
 from calc.errors import Refused
 from calc.load import Load
-from calc.memory.plan import Plan
-from calc.memory.precision import recipe
 from calc.memory.sharding import Stage
-from calc.query import Checkpointing
 from calc.sizes import Size, ceil_div, exact_div
 from calc.spec import Attention, Embedding, LayerGroup, Mlp, ModelSpec
+from calc.spec.run import Checkpointing, Run
+from calc.spec.run.precision import recipe
 
 if TYPE_CHECKING:
     from calc.memory.activations import Activations
@@ -35,7 +34,7 @@ ONES = ("cp", "checkpoint_every", "loss_chunks")
 """Fields of a plan that the form has no letters for, and that must be 1."""
 
 
-def activations(spec: ModelSpec, load: Load, plan: Plan, checkpointing: Checkpointing, stage: Stage) -> Activations:
+def activations(spec: ModelSpec, load: Load, plan: Run, checkpointing: Checkpointing, stage: Stage) -> Activations:
     """What the ranks of `stage` keep by the closed form, in bytes.
 
     Errors: Refused for a model or a plan that the form has no letters for.
@@ -54,7 +53,7 @@ def activations(spec: ModelSpec, load: Load, plan: Plan, checkpointing: Checkpoi
     return Activations(layers, front + end, logits, again, 0, 0, 0)
 
 
-def layer_bytes(group: LayerGroup, d_model: Size, load: Load, plan: Plan, checkpointing: Checkpointing) -> Size:
+def layer_bytes(group: LayerGroup, d_model: Size, load: Load, plan: Run, checkpointing: Checkpointing) -> Size:
     """Bytes that one layer keeps of one micro-batch."""
     vector = load.tokens * d_model
     if checkpointing == "full":
@@ -67,7 +66,7 @@ def layer_bytes(group: LayerGroup, d_model: Size, load: Load, plan: Plan, checkp
     return 10 * vector + exact_div(24 * vector + square, plan.tp)
 
 
-def _check(spec: ModelSpec, plan: Plan, checkpointing: Checkpointing) -> LayerGroup:
+def _check(spec: ModelSpec, plan: Run, checkpointing: Checkpointing) -> LayerGroup:
     """The group of layers. Errors: as `activations`."""
     if checkpointing not in ("none", "selective", "full"):
         raise Refused("checkpointing", "none, selective or full under megatron", checkpointing)

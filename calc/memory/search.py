@@ -1,4 +1,4 @@
-"""Which size of a plan keeps a quantity within a budget: GPUs of a kind, the ZeRO stage, micro-batches."""
+"""Which size of a run keeps a quantity within a budget: GPUs of a kind, the ZeRO stage, micro-batches."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import math
 from collections.abc import Callable, Iterable
 
 from calc.errors import Refused
-from calc.memory.plan import Plan
 from calc.quantities.registry import Quantity, total
-from calc.query import Query
 from calc.solution import Candidate, NoSolution, Solution
 from calc.spec import Attention, Mla, ModelSpec
+from calc.spec.run import Run
 from calc.units import binary
 
 MOST = 2**20
 """The most ranks or pieces that are tried."""
 
 
-def solve_plan(spec: ModelSpec, entry: Quantity, target: float, symbol: str, query: Query) -> Solution:
-    """The smallest size `symbol` of the plan whose value is within `target`, where the quantity falls as it grows; the
+def solve_plan(spec: ModelSpec, entry: Quantity, target: float, symbol: str, run: Run) -> Solution:
+    """The smallest size `symbol` of the run whose value is within `target`, where the quantity falls as it grows; the
     largest, where it rises. Sizes that the model cannot be spread over are passed by.
 
     Errors: Refused where the quantity does not depend on it, or no size of it can be; NoSolution where nothing fits or,
@@ -26,15 +25,15 @@ def solve_plan(spec: ModelSpec, entry: Quantity, target: float, symbol: str, que
     """
 
     def value(x: int) -> int | None:
-        """The quantity at x; None where the plan cannot be."""
+        """The quantity at x; None where the run cannot be."""
         try:
-            return total(entry.compute(spec, query.placed({symbol: x})))
+            return total(entry.compute(spec, run.placed({symbol: x})))
         except Refused as refused:
             if refused.field == symbol:
                 return None
             raise
 
-    values = {x: found for x in _sizes(spec, symbol, query.plan or Plan()) if (found := value(x)) is not None}
+    values = {x: found for x in _sizes(spec, symbol, run) if (found := value(x)) is not None}
     if not values:
         raise Refused("--for", f"a size that {spec.name} can be given", symbol)
     low, high = min(values), max(values)
@@ -54,7 +53,7 @@ def solve_plan(spec: ModelSpec, entry: Quantity, target: float, symbol: str, que
     return Solution(entry.name, symbol, target, True, rising, None, (Candidate({symbol: x}, value(x) or 0),))
 
 
-def _sizes(spec: ModelSpec, symbol: str, plan: Plan) -> Iterable[int]:
+def _sizes(spec: ModelSpec, symbol: str, run: Run) -> Iterable[int]:
     """Sizes to try: all there can be, or where there are too many, powers of two of the least step between them."""
     if symbol == "zero":
         return range(4)
@@ -66,8 +65,8 @@ def _sizes(spec: ModelSpec, symbol: str, plan: Plan) -> Iterable[int]:
         return range(1, min(heads, default=1) + 1)
     step = 1
     if symbol in ("dp", "cp"):
-        other = plan.cp if symbol == "dp" else plan.dp
-        step = plan.ep // math.gcd(plan.ep, other)
+        other = run.cp if symbol == "dp" else run.dp
+        step = run.ep // math.gcd(run.ep, other)
     return [step * 2**i for i in range(MOST.bit_length()) if step * 2**i <= MOST]
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from calc.errors import Refused
-from calc.memory.plan import Plan
 from calc.op import Weight
 from calc.sizes import Size, ceil_div, minimum
 from calc.spec import ModelSpec
+from calc.spec.run import Run
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -26,7 +27,7 @@ class Stage:
     held: Size = 1
 
 
-def stages(spec: ModelSpec, plan: Plan) -> list[Stage]:
+def stages(spec: ModelSpec, plan: Run) -> list[Stage]:
     """The kinds of pipeline ranks there are; one where there is no pipeline.
 
     Interleaved (1F1B with `interleave` chunks a rank), rank i begins with 2 (pp - i - 1) + (interleave - 1) pp chunks
@@ -55,7 +56,7 @@ def stages(spec: ModelSpec, plan: Plan) -> list[Stage]:
     return found
 
 
-def _open_stages(spec: ModelSpec, plan: Plan) -> list[Stage]:
+def _open_stages(spec: ModelSpec, plan: Run) -> list[Stage]:
     """First and last rank where the number of layers is an array or a symbol, of a model whose layers are all alike.
 
     Ranks between hold no more than the first.
@@ -72,7 +73,7 @@ def _open_stages(spec: ModelSpec, plan: Plan) -> list[Stage]:
     ]
 
 
-def _lengths(n_layers: int, plan: Plan) -> tuple[int, ...]:
+def _lengths(n_layers: int, plan: Run) -> tuple[int, ...]:
     """Layers of every stage."""
     if plan.stages is None:
         short, more = divmod(n_layers, plan.pp)
@@ -83,7 +84,7 @@ def _lengths(n_layers: int, plan: Plan) -> tuple[int, ...]:
     return plan.stages
 
 
-def _held(plan: Plan, rank: Size) -> Size:
+def _held(plan: Run, rank: Size) -> Size:
     """Chunks of micro-batches in flight on a pipeline rank; without micro_batches, as many as fill the pipeline."""
     if isinstance(plan.interleave, int) and plan.interleave == 1:
         held = plan.pp - rank
@@ -92,7 +93,7 @@ def _held(plan: Plan, rank: Size) -> Size:
     return held if plan.micro_batches is None else minimum(held, plan.micro_batches * plan.interleave)
 
 
-def held_elements(weight: Weight, plan: Plan) -> Size:
+def held_elements(weight: Weight, plan: Run) -> Size:
     """Elements of one copy of `weight` that a tensor-parallel rank holds, the rank with the most where they differ.
 
     As Megatron-LM splits them (Shoeybi et al. 2019, arXiv:1909.08053, section 3): a block's first matrices by rows of

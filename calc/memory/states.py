@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+
 from calc.dtypes import Quantized, byte_count, dtype, weight_dtype
-from calc.memory.plan import Plan
-from calc.memory.precision import Optimizer, Recipe, optimizer, recipe
 from calc.memory.sharding import Stage, held_elements
 from calc.op import Leaf, Place, Weight
 from calc.quantities.parameters import Row, weights
 from calc.quantities.weights import quantizes
 from calc.sizes import Size, at_least, ceil_div, exact_div, largest, maximum
 from calc.spec import ModelSpec
+from calc.spec.run import Run
+from calc.spec.run.precision import Optimizer, Recipe, optimizer, recipe
+
 
 @dataclass(frozen=True, slots=True)
 class States:
@@ -79,7 +81,7 @@ class _Units:
             self.end_trained = self.end_trained + (each if place == "end" else 0)
 
 
-def states(spec: ModelSpec, plan: Plan, found: Sequence[Stage], frozen: str | None = None) -> list[States]:
+def states(spec: ModelSpec, plan: Run, found: Sequence[Stage], frozen: str | None = None) -> list[States]:
     """What the ranks of each stage hold.
 
     frozen: the number format of weights that are not trained, None for the recipe's.
@@ -89,7 +91,7 @@ def states(spec: ModelSpec, plan: Plan, found: Sequence[Stage], frozen: str | No
     return [_on_rank(spec, plan, stage, rows, frozen) for stage in found]
 
 
-def _on_rank(spec: ModelSpec, plan: Plan, stage: Stage, rows: Iterable[tuple[Row, Size]], frozen: str | None) -> States:
+def _on_rank(spec: ModelSpec, plan: Run, stage: Stage, rows: Iterable[tuple[Row, Size]], frozen: str | None) -> States:
     """What one stage holds. rows: every weight, and the elements of one copy on a tensor-parallel rank."""
     how, steps = recipe(plan.recipe), optimizer(plan.optimizer)
     dense, experts, units = _Held(), _Held(), _Units()
@@ -108,7 +110,7 @@ def _on_rank(spec: ModelSpec, plan: Plan, stage: Stage, rows: Iterable[tuple[Row
     return _divided(plan, how, steps, dense, experts, units)
 
 
-def _divided(plan: Plan, how: Recipe, steps: Optimizer, dense: _Held, experts: _Held, units: _Units) -> States:
+def _divided(plan: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _Held, units: _Units) -> States:
     """What ZeRO leaves of it on one rank."""
     kept = gradients = state = update = 0
     for held, expert in ((dense, False), (experts, True)):

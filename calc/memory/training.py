@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from calc.load import Load
 from calc.memory.activations import Activations, activations
 from calc.memory.conditions import check
-from calc.memory.plan import Plan
 from calc.memory.rank import Rank
 from calc.memory.sharding import Stage, stages
 from calc.memory.states import States, states
-from calc.query import Checkpointing
 from calc.sizes import Size, ceil_div, maximum
 from calc.spec import ModelSpec
+from calc.spec.run import Checkpointing, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +21,7 @@ class TrainingRank(Rank):
 
     states: States
     activations: Activations
-    plan: Plan
+    plan: Run
 
     @property
     def reserved(self) -> Size:
@@ -42,7 +41,7 @@ class TrainingRank(Rank):
 
 
 def ranks(
-    spec: ModelSpec, load: Load, plan: Plan, checkpointing: Checkpointing = "none", frozen: str | None = None
+    spec: ModelSpec, load: Load, plan: Run, checkpointing: Checkpointing = "none", frozen: str | None = None
 ) -> list[TrainingRank]:
     """Every kind of pipeline rank; the tensor-, data- and context-parallel ranks of one stage are alike.
 
@@ -56,7 +55,7 @@ def ranks(
     return [_rank(plan, *each) for each in zip(found, own, live, strict=True)]
 
 
-def _rank(plan: Plan, stage: Stage, own: States, live: Activations) -> TrainingRank:
+def _rank(plan: Run, stage: Stage, own: States, live: Activations) -> TrainingRank:
     terms = {
         "weights": own.weights + own.open + 2 * own.unit,
         "gradients": own.waiting + maximum(own.reduced, own.root_reduced),
@@ -67,7 +66,7 @@ def _rank(plan: Plan, stage: Stage, own: States, live: Activations) -> TrainingR
     return TrainingRank(stage.name, terms, _moments(own, live, plan), own, live, plan)
 
 
-def _moments(own: States, live: Activations, plan: Plan) -> dict[str, dict[str, Size]]:
+def _moments(own: States, live: Activations, plan: Run) -> dict[str, dict[str, Size]]:
     """What is live at the moments that can be the highest.
 
     Between them memory rises or falls steadily: layer by layer, activations go and gradients come.

@@ -10,8 +10,8 @@ from calc.errors import Refused
 from calc.hardware import device_names, load_device
 from calc.memory.rank import Rank
 from calc.quantities.memory import memory_ranks, worst
-from calc.query import Query
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 from calc.units import binary, parse_bytes
 
 RUNTIME = " before the 0.5 to 1 GiB of CUDA's context"
@@ -73,12 +73,12 @@ class Verdict:
         return f"does not fit in {self.where}: {peak}, {binary(-self.left)} too much; {biggest}"
 
 
-def verdict(spec: ModelSpec, query: Query, budget: int | None = None, where: str = "") -> Verdict:
-    """What the query's plan takes, beside `budget` bytes a GPU.
+def verdict(spec: ModelSpec, run: Run, budget: int | None = None, where: str = "") -> Verdict:
+    """What the run takes, beside `budget` bytes a GPU.
 
     Errors: Refused for a plan that does not divide the model, and for blocks of which it is not known what they keep.
     """
-    return Verdict(tuple(memory_ranks(spec, query)), budget, where or ("" if budget is None else binary(budget)))
+    return Verdict(tuple(memory_ranks(spec, run)), budget, where or ("" if budget is None else binary(budget)))
 
 
 def holders(peak: int) -> list[str]:

@@ -10,9 +10,9 @@ from calc import conventions
 from calc.errors import Refused
 from calc.laws.base import Counts
 from calc.quantities.parameters import parameters
-from calc.query import Phase, Query
 from calc.reading import sizes_of, with_sizes
 from calc.spec import ModelSpec, Moe
+from calc.spec.run import Phase, Run
 
 WIDTHS = ("d_model", "d_ff", "n_heads", "n_kv_heads", "n_layers")
 """Sizes that grow together: heads keep their width, and the vocabulary its size."""
@@ -95,4 +95,4 @@ def counted(spec: ModelSpec, counts: Counts) -> float:
 
 
 def _per_token(spec: ModelSpec, seq: int, phase: Phase) -> float:
-    return float(conventions.flops(spec, Query(seq=seq, phase=phase)).total) / seq
+    return float(conventions.flops(spec, Run(seq=seq, phase=phase)).total) / seq

@@ -12,8 +12,8 @@ from calc.functions import Attend, Matmul
 from calc.predict.collective import CollectiveModel
 from calc.predict.kernel import Kernel, Send, width_of
 from calc.predict.priors import priors
-from calc.predict.setting import Execution
 from calc.predict.speed import Speed
+from calc.spec.run import ExecutionName
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Asked:
     widen: tuple[float, float] | None = None
 
 
-def ask(kernel: Kernel, speed: Speed, execution: Execution, network: float | None) -> Asked:
+def ask(kernel: Kernel, speed: Speed, execution: ExecutionName, network: float | None) -> Asked:
     """The model of `speed` that knows a kernel, or that of its datasheet where none does.
 
     network: bytes/s of one GPU to those of other nodes. Errors: Refused where nothing is known.
@@ -142,7 +142,7 @@ def _seen(kernel: Kernel, shape: Attend) -> float:
     return min(kernel.flops / (2.5 if kernel.direction == "backward" else 1.0) / (width * last), 1.0)
 
 
-def _ask_collective(shape: Send, speed: Speed, network: float | None, execution: Execution) -> Asked:
+def _ask_collective(shape: Send, speed: Speed, network: float | None, execution: ExecutionName) -> Asked:
     if shape.beyond and network is not None:
         far = CollectiveModel.prior(shape.op, network)
         return Asked(("collective", f"{shape.op} beyond"), far, (shape.bytes, shape.ranks), "network", 1.0, True)
@@ -162,7 +162,7 @@ SAME_BACK = ("accumulate", "copy", "fill", "sum", "transpose")
 """Passes that going back runs as they are, and that have no other way back."""
 
 
-def _ask_pass(kernel: Kernel, speed: Speed, execution: Execution) -> Asked:
+def _ask_pass(kernel: Kernel, speed: Speed, execution: ExecutionName) -> Asked:
     """A pass over memory: as it was measured run by PyTorch, or, fused into one kernel, as a copy of its bytes."""
     back = kernel.direction == "backward" and kernel.function not in SAME_BACK
     own = kernel.function + (".backward" if back else "")

@@ -14,12 +14,12 @@ from calc.predict.kernel import Direction, Kernel
 from calc.predict.prediction import stretches
 from calc.predict.priors import factors, priors, scaled
 from calc.predict.profile import Profile
-from calc.predict.setting import Execution
 from calc.predict.single import attention, found_again
 from calc.predict.speed import Speed, speed_of
 from calc.predict.timing import LEVEL, Answers, Bound, Timing, time_of
 from calc.predict.written_out import WRITTEN_OUT
 from calc.spec.hardware import Device
+from calc.spec.run import ExecutionName
 
 FUSED = (
     "sdpa_flash",
@@ -61,7 +61,7 @@ def attention_seconds(
     backend: str,
     shape: AttentionShape,
     directions: Sequence[Direction] = ("forward",),
-    execution: Execution = "eager",
+    execution: ExecutionName = "eager",
     level: float = LEVEL,
     known: Answers | None = None,
 ) -> Expected:
@@ -117,7 +117,7 @@ def fused_kernel(shape: AttentionShape, back: bool) -> Kernel:
     return replace(kernel, decode=shape.phase == "decode" and not back)
 
 
-def _by(backend: str, kernel: Kernel, timing: Timing, speed: Speed, execution: Execution) -> tuple[Timing, str]:
+def _by(backend: str, kernel: Kernel, timing: Timing, speed: Speed, execution: ExecutionName) -> tuple[Timing, str]:
     """The time of a fused kernel beside the one whose time is known, and what that rests on."""
     one = ask(kernel, speed, execution, None)
     base = _measured(one.model, speed)
@@ -158,7 +158,7 @@ def _measured(model: object, speed: Speed) -> str:
 
 
 def _summed(
-    backend: str, kernels: list[Kernel], timings: list[Timing], speed: Speed, execution: Execution, rests: str
+    backend: str, kernels: list[Kernel], timings: list[Timing], speed: Speed, execution: ExecutionName, rests: str
 ) -> Expected:
     """All kernels one after the other; on a GPU no faster than the host asks for them. The time of a kernel alone is
     that of calling it again and again; between several there are gaps, on a CPU Python's."""

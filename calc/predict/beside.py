@@ -6,29 +6,30 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from calc.functions import Attend, Matmul
-from calc.memory.precision import optimizer
 from calc.memory.sharding import Stage
 from calc.memory.states import states
+from calc.predict.formats import number_formats
 from calc.predict.kernel import Kernel, pass_bytes, width_of
-from calc.predict.setting import Setting
 from calc.spec import ModelSpec
+from calc.spec.run import Run
+from calc.spec.run.precision import optimizer
 
 LOSS = {2: ((3, 14), (4, 22)), 4: ((2, 8), (3, 16))}
 """Width of logits -> (kernels, bytes a logit) of cross-entropy in PyTorch, forward and back: a copy in fp32 where they
 are narrower, log-probabilities, and what is picked of them; back zeros, the logits' gradient, and a copy."""
 
 
-def around(kernels: Iterable[Kernel], spec: ModelSpec, setting: Setting) -> Iterator[Kernel]:
+def around(kernels: Iterable[Kernel], spec: ModelSpec, setting: Run) -> Iterator[Kernel]:
     """`kernels` of the ops of one pass, and between them what PyTorch runs because of how they are joined."""
     for kernel in kernels:
         yield kernel
         if kernel.direction == "backward" and kernel.use == "dgrad" and _weighed(kernel):
             yield from _joined(kernel, setting)
-        if kernel.function == "values" and kernel.direction != "backward" and setting.new > 1:
+        if kernel.function == "values" and kernel.direction != "backward" and setting.new_tokens > 1:
             yield _turned(kernel)
-        if setting.formats.casts and _weighed(kernel) and kernel.use != "dgrad":
+        if number_formats(setting).casts and _weighed(kernel) and kernel.use != "dgrad":
             yield _cast(kernel, setting)
-        if setting.training and kernel.logits and kernel.use == "forward" and kernel.direction == "forward":
+        if setting.trains and kernel.logits and kernel.use == "forward" and kernel.direction == "forward":
             yield from _loss(kernel, setting)
 
 
@@ -52,10 +53,10 @@ def _plain(kernel: Kernel, function: str, elements: float, dtype: str) -> Kernel
     )
 
 
-def _joined(kernel: Kernel, setting: Setting) -> Iterator[Kernel]:
+def _joined(kernel: Kernel, setting: Run) -> Iterator[Kernel]:
     """Behind the gradient of a product's input, g [m, k] x W [k, n]."""
-    shape, inner = kernel.shape, setting.formats.compute
-    inner = inner if width_of(inner) >= 2 else setting.formats.stream
+    shape, inner = kernel.shape, number_formats(setting).compute
+    inner = inner if width_of(inner) >= 2 else number_formats(setting).stream
     assert isinstance(shape, Matmul)
     if kernel.again:
         yield _plain(kernel, "accumulate", shape.m * shape.n, inner)
@@ -72,9 +73,9 @@ def _turned(values: Kernel) -> Kernel:
     return _plain(values, "transpose", shape.groups * shape.heads * shape.queries * shape.d_value, values.dtype)
 
 
-def _cast(kernel: Kernel, setting: Setting) -> Kernel:
+def _cast(kernel: Kernel, setting: Run) -> Kernel:
     """A weight into the format of products, or its gradient back."""
-    shape, formats = kernel.shape, setting.formats
+    shape, formats = kernel.shape, number_formats(setting)
     assert isinstance(shape, Matmul)
     n, k = (shape.n, shape.k) if kernel.use == "forward" else (shape.m, shape.n)
     inner = max(width_of(formats.compute), 2.0)
@@ -82,9 +83,9 @@ def _cast(kernel: Kernel, setting: Setting) -> Kernel:
     return replace(_plain(kernel, "copy", 0, formats.stream), bytes=float(moved))
 
 
-def _loss(logits: Kernel, setting: Setting) -> Iterator[Kernel]:
+def _loss(logits: Kernel, setting: Run) -> Iterator[Kernel]:
     """Cross-entropy over all logits, forward and back."""
-    shape, formats = logits.shape, setting.formats
+    shape, formats = logits.shape, number_formats(setting)
     assert isinstance(shape, Matmul)
     dtype = formats.compute if width_of(formats.compute) >= 2 else formats.stream
     forward = replace(_plain(logits, "cross_entropy", shape.m * shape.n, dtype), path="loss", component="loss")
@@ -96,27 +97,27 @@ def _loss(logits: Kernel, setting: Setting) -> Iterator[Kernel]:
         yield replace(kernel, launches=kernels, traffic=float(shape.m * shape.n * bytes))
 
 
-def update(spec: ModelSpec, setting: Setting, stage: Stage) -> Iterator[Kernel]:
+def update(spec: ModelSpec, setting: Run, stage: Stage) -> Iterator[Kernel]:
     """What follows all passes of a step on one rank: sums of gradients over micro-batches, and the optimizer.
 
     The optimizer reads and writes what the recipe keeps (`calc.memory.states`): weights, gradients, moments, and the
     wider copy of the weights where there is one.
     """
-    plan, formats = setting.plan, setting.formats
-    own = states(spec, replace(plan, recipe=setting.dtype), [stage])[0]
-    if setting.micro_batches > 1:
-        yield _whole("accumulate", own.trained, formats.gradients, setting.micro_batches - 1)
+    formats = number_formats(setting)
+    own = states(spec, setting, [stage])[0]
+    if setting.passes_a_step > 1:
+        yield _whole("accumulate", own.trained, formats.gradients, setting.passes_a_step - 1)
     if spec.head is not None and spec.head.tied and stage.first and stage.last:
         d_embed = getattr(spec.embedding, "d_embed", None) or spec.d_model
-        shared = (spec.vocab_size or 0) * d_embed / plan.tp
-        yield replace(_whole("accumulate", shared, formats.gradients, setting.micro_batches), direction="backward")
+        shared = (spec.vocab_size or 0) * d_embed / setting.tp
+        yield replace(_whole("accumulate", shared, formats.gradients, setting.passes_a_step), direction="backward")
     how = formats.recipe
     assert how is not None
-    kept = 1 / (plan.dp * plan.cp) if plan.zero else 1.0
+    kept = 1 / (setting.dp * setting.cp) if setting.zero else 1.0
     stepped = own.trained * kept
     updated = how.master or how.weights
     moved = stepped * (2 * width_of(updated) + width_of(how.gradients))
-    moved += 2 * optimizer(plan.optimizer).state_bytes(round(stepped), int(8 * width_of(updated)))
+    moved += 2 * optimizer(setting.optimizer).state_bytes(round(stepped), int(8 * width_of(updated)))
     if how.master is not None:
         moved += stepped * width_of(how.weights)
     yield replace(_whole("adamw", stepped, how.weights, 1), bytes=float(moved), asked=float(moved))

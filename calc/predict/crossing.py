@@ -9,17 +9,17 @@ from calc.attention.shape import AttentionShape
 from calc.predict.backends import attention_seconds, kernels_of
 from calc.predict.kernel import Direction
 from calc.predict.profile import Profile
-from calc.predict.setting import Execution
 from calc.predict.speed import Speed, speed_of
 from calc.predict.timing import Answers, time_of
 from calc.spec.hardware import Device
+from calc.spec.run import ExecutionName
 
 
 def time_crossover(
     where: Speed | Profile | Device | str,
     shape: AttentionShape,
     directions: Sequence[Direction] = ("forward",),
-    execution: Execution = "eager",
+    execution: ExecutionName = "eager",
     backends: tuple[str, str] = ("reference", "sdpa_flash"),
 ) -> Crossover:
     """Where the second backend wins over the first, in predicted seconds, with seq = keys.

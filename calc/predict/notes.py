@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from calc.estimation import estimate
 from calc.memory.sharding import stages
 from calc.memory.states import States, states
 from calc.predict.datasheet import is_tpu
 from calc.predict.prediction import Row
-from calc.predict.setting import Setting
 from calc.predict.speed import Speed
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 from calc.units import binary
 
 RELATIVE = "fitted on a device of the same architecture, moved by datasheet figures; intervals are widened"
@@ -26,16 +25,15 @@ TPU = (
 )
 
 
-def of_memory(spec: ModelSpec, setting: Setting, speed: Speed) -> tuple[str, ...]:
+def of_memory(spec: ModelSpec, setting: Run, speed: Speed) -> tuple[str, ...]:
     """Whether what is held all the time, without activations, is more than a device has; `memory` knows the rest."""
-    plan = setting.plan
     if speed.device is None:
         return ()
-    if setting.training:
-        held = max(_states(one) for one in states(spec, replace(plan, recipe=setting.dtype), stages(spec, plan)))
+    if setting.trains:
+        held = max(_states(one) for one in states(spec, setting, stages(spec, setting)))
         what = "weights, gradients and optimizer alone take"
-    elif plan.ep == 1:
-        held = estimate(spec, "weights", dtype=setting.dtype).value / (plan.tp * plan.pp)
+    elif setting.ep == 1:
+        held = estimate(spec, "weights", dtype=setting.dtype).value / (setting.tp * setting.pp)
         what = "weights alone take"
     else:
         return ()
@@ -56,7 +54,7 @@ def _kernel(row: Row, speed: Speed) -> str:
     return "" if "sdpa" in source else source
 
 
-def notes(rows: Sequence[Row], speed: Speed, setting: Setting) -> tuple[str, ...]:
+def notes(rows: Sequence[Row], speed: Speed, setting: Run) -> tuple[str, ...]:
     """One sentence each; rows: every kernel of the prediction."""
     found = []
     if speed.rests == "datasheet":
@@ -70,7 +68,7 @@ def notes(rows: Sequence[Row], speed: Speed, setting: Setting) -> tuple[str, ...
     if any(row.kernel.function == "softmax" for row in rows) and setting.execution != "eager":
         found.append("scores in the open where PyTorch's attention kernel does not take them (caps, sinks, biases)")
     others = {_kernel(row, speed) for row in rows if row.kernel.function == "attention" and row.share > 0.01} - {""}
-    if others and not setting.training:
+    if others and not setting.trains:
         found.append(f"attention takes as long as in {min(others)}; `attention` tells of PyTorch's own kernels")
     if any(row.kernel.direction == "network" and row.hidden > 0 for row in rows):
         found.append("data-parallel collectives overlap with computing as far as it lasts; all others wait")

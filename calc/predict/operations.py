@@ -15,15 +15,15 @@ from calc.functions import Attend, Matmul
 from calc.load import Load
 from calc.memory.sharding import Stage
 from calc.op import Leaf, leaves
+from calc.predict.formats import number_formats
 from calc.predict.kernel import Direction, Kernel, width_of
 from calc.predict.kernel import pass_bytes as bytes_of_pass
-from calc.predict.setting import Setting
 from calc.predict.share import Share, share_of
 from calc.quantities.flops import of_prompt
 from calc.quantities.traffic import Chain, chains, elements_back, moved, rerun
 from calc.quantities.weights import quantizes
-from calc.query import Query
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 from calc.trace.shard import VOCABULARY
 
 WIDE = ("layernorm", "rmsnorm", "batchnorm", "l2norm", "add", "gather", "softmax")
@@ -32,13 +32,13 @@ STATE = 4
 """Bytes of an element of recurrent state."""
 
 
-def tree_of(spec: ModelSpec, setting: Setting) -> list[Leaf]:
+def tree_of(spec: ModelSpec, setting: Run) -> list[Leaf]:
     """The ops of one pass. Scores are counted as they run: whole squares in the open, what the mask keeps in a kernel
     made for attention."""
     decode = setting.phase == "decode"
     load = Load(
         batch=setting.batch,
-        seq=setting.new,
+        seq=setting.new_tokens,
         context=setting.context if decode else 0,
         scores="full" if setting.kernels == "eager" else "causal-exact",
         decode=decode,
@@ -50,7 +50,7 @@ def tree_of(spec: ModelSpec, setting: Setting) -> list[Leaf]:
     return [leaf for leaf in leaves(build(spec, load)) if leaf.calls]
 
 
-def operations(spec: ModelSpec, setting: Setting, stage: Stage | None = None) -> Iterator[Kernel]:
+def operations(spec: ModelSpec, setting: Run, stage: Stage | None = None) -> Iterator[Kernel]:
     """The kernels of one pass on one rank: forward, and in training what is recomputed and what goes back.
 
     Errors: Refused for an op that does not tell what it moves.
@@ -59,9 +59,9 @@ def operations(spec: ModelSpec, setting: Setting, stage: Stage | None = None) ->
     laid = _Laid(spec, setting, stage, everything)
     for chain in laid.chains(everything):
         yield laid.forward(chain, "forward")
-    if not setting.training:
+    if not setting.trains:
         return
-    for chain in laid.chains(rerun(everything, Query(checkpointing=setting.checkpointing))):
+    for chain in laid.chains(rerun(everything, setting)):
         yield laid.forward(chain, "recomputed")
     for chain in laid.chains([leaf for leaf in everything if leaf.op.live]):
         yield from laid.backward(chain)
@@ -97,9 +97,9 @@ def joints(everything: list[Leaf]) -> dict[int, Joint]:
 class _Laid:
     """The ops of one question and what a rank runs of each."""
 
-    def __init__(self, spec: ModelSpec, setting: Setting, stage: Stage | None, everything: list[Leaf]) -> None:
-        self.setting, self.formats = setting, setting.formats
-        self.shares = {id(leaf): share_of(leaf, spec, setting.plan, stage, setting.batch) for leaf in everything}
+    def __init__(self, spec: ModelSpec, setting: Run, stage: Stage | None, everything: list[Leaf]) -> None:
+        self.setting, self.formats = setting, number_formats(setting)
+        self.shares = {id(leaf): share_of(leaf, spec, setting, stage, setting.batch) for leaf in everything}
         self.joints = joints(everything)
 
     def chains(self, some: list[Leaf]) -> list[Chain]:
@@ -157,7 +157,7 @@ class _Laid:
             calls=float(leaf.calls) * self.share(leaf).calls,
             sequences=self.setting.batch,
             decode=self.setting.phase == "decode",
-            trains=self.setting.training,
+            trains=self.setting.trains,
         )
 
     def part_of_prompt(self, leaf: Leaf) -> float:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
-from calc.build import vectors_read
 from calc.errors import Refused
-from calc.memory.conditions import check
-from calc.memory.plan import Plan
-from calc.memory.precision import usual_optimizer
 from calc.memory.sharding import Stage, stages
 from calc.predict.beside import around, update
 from calc.predict.kernel import DIRECTIONS, Direction, Kernel
@@ -20,81 +17,38 @@ from calc.predict.operations import operations
 from calc.predict.prediction import Prediction, Row, Stretch, combined, stretches
 from calc.predict.priors import priors
 from calc.predict.profile import Profile
-from calc.predict.setting import Execution, Phase, Setting
 from calc.predict.speed import Speed, speed_of
+from calc.predict.timed_run import timed_run
 from calc.predict.timing import LEVEL, Answers, time_of
-from calc.query import Checkpointing, common_context, common_length
 from calc.spec import ModelSpec
 from calc.spec.hardware import Device
+from calc.spec.run import Run
 
 
 def predict(
     spec: ModelSpec,
     where: Speed | Profile | Device | str,
+    run: Run | None = None,
     *,
-    phase: Phase = "forward",
-    batch: int = 1,
-    seq: int | None = None,
-    context: int | None = None,
-    dtype: str | None = None,
-    execution: Execution = "sdpa",
-    checkpointing: Checkpointing = "none",
-    plan: Plan | None = None,
-    network: float | None = None,
-    source_seq: int | None = None,
-    images: int = 0,
     within: str = "",
     directions: Collection[Direction] | None = None,
     level: float = LEVEL,
+    **words: Any,
 ) -> Prediction:
     """The seconds of one step of `spec` on a device, with an interval and all kernels it is made of.
 
-    where: a profile, a device, or the name of one. phase: `forward` has logits at all positions, `prefill` of the last
-    token, `decode` is one token with `context` cached, `training` a step of forward, loss, backward and optimizer.
-    batch, seq: of one data-parallel rank, in training of its micro-batch; pictures have a length of their own.
-    dtype: in training a recipe (default bf16-mixed), else the format of weights (bf16). execution, network,
-    source_seq, images: as in `Setting`.
-    plan: parallelism; its micro_batches are run one after the other. within: only ops below this path of the tree
-    (`layers`), and then no loss and no optimizer. directions: only these kernels.
-    Errors: Refused for unknown names, formats without a known speed, plans that do not fit the model or that cannot be
+    where: a profile, a device, or the name of one. run, words: what runs, as a Run or by its fields, of which
+    `timed_run` fills in what is not said. batch is of one data-parallel rank, in training of one of its micro-batches,
+    which are run one after the other. within: only ops below this path of the tree (`layers`), and then no loss and no
+    optimizer. directions: only these kernels.
+    Errors: Refused for unknown words, formats without a known speed, runs that do not fit the model or that cannot be
     predicted, and lengths that the model does not take.
     """
-    training = phase == "training"
-    plan = plan or Plan(optimizer=usual_optimizer(dtype))
-    setting = Setting(
-        phase=phase,
-        batch=batch,
-        seq=vectors_read(spec, common_length([spec]) if seq is None else seq),
-        context=common_context([spec], seq) if context is None else context,
-        dtype=("bf16-mixed" if training else "bf16") if dtype is None else dtype,
-        execution=execution,
-        checkpointing=checkpointing,
-        plan=plan if training else _served(plan),
-        network=network,
-        source_seq=source_seq,
-        images=images,
-    )
-    _possible(spec, setting)
+    run = timed_run(spec, run, **words)
     chosen = DIRECTIONS if directions is None else tuple(directions)
     speed = speed_of(where)
-    found = _Step(spec, setting, speed, within, chosen, level).worst()
-    return replace(found, notes=(*of_memory(spec, setting, speed), *found.notes))
-
-
-def _served(plan: Plan) -> Plan:
-    """`plan` in inference, where engines sum whole vectors and divide no stream unless they are told to."""
-    return replace(plan, mode="inference", sequence_parallel=bool(plan.sequence_parallel))
-
-
-def _possible(spec: ModelSpec, setting: Setting) -> None:
-    """Errors: Refused for what no time is known of."""
-    check(spec, setting.plan)
-    if spec.adapter is not None:
-        raise Refused("adapter", "none where a time is asked for", type(spec.adapter).__name__)
-    if setting.phase in ("decode", "prefill") and spec.head is None:
-        raise Refused("phase", "forward or training for a model that generates no tokens", setting.phase)
-    if setting.plan.execution == "megatron":
-        raise Refused("execution", "one whose kernels are known", "megatron")
+    found = _Step(spec, run, speed, within, chosen, level).worst()
+    return replace(found, notes=(*of_memory(spec, run, speed), *found.notes))
 
 
 class _Step:
@@ -103,13 +57,13 @@ class _Step:
     def __init__(
         self,
         spec: ModelSpec,
-        setting: Setting,
+        run: Run,
         speed: Speed,
         within: str,
         directions: Sequence[Direction],
         level: float,
     ) -> None:
-        self.spec, self.setting, self.speed, self.level = spec, setting, speed, level
+        self.spec, self.run, self.speed, self.level = spec, run, speed, level
         self.within, self.directions = within, directions
         self.known: Answers = {}
 
@@ -119,45 +73,44 @@ class _Step:
         return max((self._on(stage) for stage in kinds.values()), key=lambda found: found.seconds)
 
     def _stages(self) -> list[Stage]:
-        return stages(self.spec, self.setting.plan)
+        return stages(self.spec, self.run)
 
     def _on(self, stage: Stage) -> Prediction:
-        one = stage if self.setting.plan.pp > 1 else None
-        ops = list(operations(self.spec, self.setting, one))
-        passing = [kernel for kernel in around(ops, self.spec, self.setting) if self._wanted(kernel)]
+        one = stage if self.run.pp > 1 else None
+        ops = list(operations(self.spec, self.run, one))
+        passing = [kernel for kernel in around(ops, self.spec, self.run) if self._wanted(kernel)]
         updates: list[Kernel] = []
-        if self.setting.training and not self.within and "update" in self.directions:
-            updates = list(update(self.spec, self.setting, stage))
-        said = list(talks(self.spec, self.setting, stage)) if "network" in self.directions else []
+        if self.run.trains and not self.within and "update" in self.directions:
+            updates = list(update(self.spec, self.run, stage))
+        said = list(talks(self.spec, self.run, stage)) if "network" in self.directions else []
         said = [talk for talk in said if not self.within or talk.kernel.path.startswith(self.within)]
         everything = [*passing, *updates, *(talk.kernel for talk in said)]
         if not everything:
             raise Refused("within", "a path of the tree", self.within or "nothing that runs")
-        execution, network = self.setting.execution, self.setting.network
+        execution, network = self.run.execution or "sdpa", self.run.network
         timings = time_of(everything, self.speed, execution, self.level, network, self.known)
         n, m = len(passing), len(passing) + len(updates)
-        run = stretches(passing, timings[:n], self.speed, execution)
+        parts = stretches(passing, timings[:n], self.speed, execution)
         ends = stretches(updates, timings[n:m], self.speed, "eager" if execution == "graph" else execution)
         spoken = [(talk, talk.kernel.calls * time.seconds, time) for talk, time in zip(said, timings[m:], strict=True)]
-        return self._summed(run, ends, [(t, Row(t.kernel, time, s, 0.0)) for t, s, time in spoken])
+        return self._summed(parts, ends, [(t, Row(t.kernel, time, s, 0.0)) for t, s, time in spoken])
 
     def _wanted(self, kernel: Kernel) -> bool:
         inside = kernel.path == self.within or kernel.path.startswith(f"{self.within}.")
         return kernel.direction in self.directions and (not self.within or inside)
 
-    def _summed(self, run: list[Stretch], ends: list[Stretch], said: list[tuple[Talk, Row]]) -> Prediction:
+    def _summed(self, passing: list[Stretch], ends: list[Stretch], said: list[tuple[Talk, Row]]) -> Prediction:
         """A step: its micro-batches one after the other, the pipeline's filling, what the network leaves open."""
-        setting, plan = self.setting, self.setting.plan
-        times = setting.micro_batches
-        bubble = (plan.pp - 1) / plan.interleave
-        talking = hidden(run, said, times)
-        each = sum(part.seconds for part in run)
+        asked, times = self.run, self.run.passes_a_step
+        bubble = (asked.pp - 1) / asked.interleave
+        talking = hidden(passing, said, times)
+        each = sum(part.seconds for part in passing)
         each += sum(row.seconds - row.hidden for talk, row in talking if not talk.once)
         last = sum(part.seconds for part in ends) + sum(row.seconds - row.hidden for talk, row in talking if talk.once)
-        fixed = self.speed.launch.step if self.speed.launch and setting.training and not self.within else 0.0
+        fixed = self.speed.launch.step if self.speed.launch and asked.trains and not self.within else 0.0
         plain = (times + bubble) * each + last + fixed
         seconds = plain * self._longer()
-        rows = [_scaled(row, part, times) for part in run for row in part.rows]
+        rows = [_scaled(row, part, times) for part in passing for row in part.rows]
         rows += [_scaled(row, part, 1) for part in ends for row in part.rows]
         rows += [_repeated(row, 1 if talk.once else times) for talk, row in talking]
         rows = [replace(row, share=max(row.seconds - row.hidden, 0.0) / seconds) for row in rows]
@@ -166,23 +119,24 @@ class _Step:
 
     def _longer(self) -> float:
         """How much longer steps of training are than their kernels, where that was not measured on the device."""
-        guessed = not self.speed.steps and self.setting.training and not self.within
-        return priors()["unmeasured"]["training" if self.setting.plan.gpus == 1 else "parallel"] if guessed else 1.0
+        guessed = not self.speed.steps and self.run.trains and not self.within
+        return priors()["unmeasured"]["training" if self.run.gpus == 1 else "parallel"] if guessed else 1.0
 
     def _told(self, seconds: float, rows: tuple[Row, ...], extra: dict[str, float]) -> Prediction:
-        setting, speed = self.setting, self.speed
+        run, speed = self.run, self.speed
         parts: dict[str, float] = {}
         for row in rows:
             parts[row.kernel.component] = parts.get(row.kernel.component, 0.0) + row.share * seconds
-        share = None if self.within else mfu(self.spec, setting, speed, seconds)
+        share = None if self.within else mfu(self.spec, run, speed, seconds)
         prediction = Prediction(
             model=self.spec.name,
             device=speed.name,
-            phase=setting.phase,
-            execution=setting.execution,
+            phase=run.phase,
+            execution=run.execution or "sdpa",
             seconds=seconds,
-            tokens=setting.tokens,
-            gpus=setting.plan.gpus,
+            tokens=run.step_tokens,
+            gpus=run.gpus,
+            run=run,
             mfu=None if share is None else share.value,
             mfu_convention=None if share is None else share.convention,
             peak=None if share is None else share.peak,
@@ -193,15 +147,15 @@ class _Step:
             bound="memory",
             rests=speed.rests,
             source=speed.source,
-            notes=notes(rows, speed, setting),
+            notes=notes(rows, speed, run),
         )
         most = prediction.by_bound
         return replace(prediction, bound=max(most, key=lambda bound: most[bound]))
 
 
-def hidden(run: list[Stretch], said: list[tuple[Talk, Row]], times: int) -> list[tuple[Talk, Row]]:
+def hidden(passing: list[Stretch], said: list[tuple[Talk, Row]], times: int) -> list[tuple[Talk, Row]]:
     """The collectives, with what of each runs while the kernels of a stretch do: at most the prior `overlap` of it."""
-    left = {part.rows[0].kernel.direction: part.seconds for part in run if part.rows}
+    left = {part.rows[0].kernel.direction: part.seconds for part in passing if part.rows}
     left = {"forward": left.get("forward", 0.0), "backward": left.get("backward", left.get("recomputed", 0.0))}
     found = []
     for talk, row in said:

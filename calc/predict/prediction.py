@@ -11,6 +11,7 @@ from calc.predict.kernel import Direction, Kernel
 from calc.predict.priors import factors, scaled
 from calc.predict.speed import Speed
 from calc.predict.timing import LEVEL, Bound, Timing
+from calc.spec.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,11 @@ class Row:
 class Prediction:
     """The time of a training step, a pass or a token.
 
-    seconds: of one step. tokens_per_second: new tokens of all GPUs. mfu: model FLOPs of `mfu_convention` over what the
-    GPUs could do at `peak` (named by `peak_source`); None in decode, where bytes are what counts, and where no peak
-    is known. by_component: seconds by component of the model, and of loss, optimizer, network, a pipeline's bubble, the
-    host once a step, and overhead, what steps take beyond their kernels where that was not measured.
+    run: what was asked for, with the usual words where nothing was said. seconds: of one step. tokens_per_second: new
+    tokens of all GPUs. mfu: model FLOPs of `mfu_convention` over what the GPUs could do at `peak` (named by
+    `peak_source`); None in decode, where bytes are what counts, and where no peak is known. by_component: seconds by
+    component of the model, and of loss, optimizer, network, a pipeline's bubble, the host once a step, and overhead,
+    what steps take beyond their kernels where that was not measured.
     bound: what most of the time waits for. rests: `profile`, `relative` or `datasheet`. source: what that is.
     """
 
@@ -59,6 +61,7 @@ class Prediction:
     seconds: float
     tokens: int
     gpus: int
+    run: Run
     mfu: float | None
     mfu_convention: str | None
     peak: float | None

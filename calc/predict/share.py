@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from calc.functions import Attend, Matmul
-from calc.memory.plan import Plan
 from calc.memory.sharding import Stage, held_elements
 from calc.op import Leaf
 from calc.spec import ModelSpec
+from calc.spec.run import Run
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -22,8 +23,8 @@ class Share:
     shape: Matmul | Attend | None = None
 
 
-def share_of(leaf: Leaf, spec: ModelSpec, plan: Plan, stage: Stage | None, batch: int) -> Share:
-    """What one rank of `stage` runs of an op of `batch` sequences; all of it without a plan."""
+def share_of(leaf: Leaf, spec: ModelSpec, plan: Run, stage: Stage | None, batch: int) -> Share:
+    """What one rank of `stage` runs of an op of `batch` sequences; all of it on one."""
     calls = 1.0 if stage is None else _calls(leaf, spec, stage)
     if plan.tp * plan.cp * plan.ep == 1:
         return Share(calls=calls, shape=leaf.op.shape)
@@ -43,7 +44,7 @@ def _between_blocks(leaf: Leaf) -> bool:
     return not any(part.region is not None for part in leaf.parents)
 
 
-def _product(leaf: Leaf, shape: Matmul, plan: Plan, calls: float) -> Share:
+def _product(leaf: Leaf, shape: Matmul, plan: Run, calls: float) -> Share:
     """A matrix divided by columns (all read, a part written), or by rows (a part read, all written)."""
     weight = leaf.op.weights[0] if leaf.op.weights else None
     part = 1.0 if weight is None else held_elements(weight, plan) / weight.elements
@@ -64,7 +65,7 @@ def _product(leaf: Leaf, shape: Matmul, plan: Plan, calls: float) -> Share:
     return Share(part / plan.cp, reads / plan.cp, writes / plan.cp, part * experts, calls, own)
 
 
-def _attention(shape: Attend, plan: Plan, calls: float, batch: int) -> Share:
+def _attention(shape: Attend, plan: Run, calls: float, batch: int) -> Share:
     """Heads over tensor-parallel ranks, queries over context-parallel ones; keys and values of all are gathered."""
     heads, groups = shape.heads, shape.groups
     kept = max(groups / plan.tp, batch)

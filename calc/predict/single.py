@@ -10,14 +10,14 @@ from calc.predict.kernel import COLLECTIVES, Collective, Kernel, Send, Use, back
 from calc.predict.prediction import stretches
 from calc.predict.priors import priors, scaled
 from calc.predict.profile import Profile
-from calc.predict.setting import Execution
 from calc.predict.speed import Speed, speed_of
 from calc.predict.timing import Timing, time_of
 from calc.spec.hardware import Device
+from calc.spec.run import ExecutionName
 
 
 def kernel_seconds(
-    where: Speed | Profile | Device | str, kernel: Kernel, execution: Execution = "eager", level: float = 0.9
+    where: Speed | Profile | Device | str, kernel: Kernel, execution: ExecutionName = "eager", level: float = 0.9
 ) -> Timing:
     """The time of one call of a kernel that runs alone, again and again: that of the device, or on a GPU of the host
     that launches it, whichever is longer. Errors: as `predict`.

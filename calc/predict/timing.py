@@ -10,8 +10,8 @@ from calc.errors import Refused
 from calc.predict.asking import CALLS, Asked, ask
 from calc.predict.kernel import Kernel, Send
 from calc.predict.priors import scaled
-from calc.predict.setting import Execution
 from calc.predict.speed import Speed
+from calc.spec.run import ExecutionName
 
 Bound = Literal["compute", "memory", "launch", "network"]
 LEVEL = 0.9
@@ -40,7 +40,7 @@ class Timing:
 def time_of(
     kernels: Sequence[Kernel],
     speed: Speed,
-    execution: Execution,
+    execution: ExecutionName,
     level: float = LEVEL,
     network: float | None = None,
     known: Answers | None = None,

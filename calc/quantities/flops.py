@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from calc.build import build
 from calc.errors import Refused
-from calc.trace.gradients import backward
 from calc.load import Load
 from calc.op import Leaf, Op, leaves
-from calc.query import CHECKPOINTING, Checkpointing
 from calc.sizes import Size, quotient
 from calc.spec import Attention, Mlp, ModelSpec
+from calc.spec.run import CHECKPOINTING, Checkpointing
+from calc.trace.gradients import backward
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from calc.dtypes import dtype as find_dtype
 from calc.errors import Refused
 from calc.load import Load
 from calc.op import Cache, Leaf, leaves
-from calc.query import WINDOW_READINGS, Query, WindowReading, ask
 from calc.sizes import Size, floor_div, minimum, quotient
 from calc.spec import ModelSpec
+from calc.spec.run import WINDOW_READINGS, Run, WindowReading, exact_run
 
 Caches = list[tuple[Cache, Size]]
 """(what a layer keeps, how many such layers)."""
@@ -63,7 +63,7 @@ def kv_cache(
     Errors: Refused for what is no whole size (integer arrays become float64), an unknown word, or a number format that
     caches are not kept in.
     """
-    query = ask(
+    run = exact_run(
         batch=batch,
         seq=seq,
         dtype=dtype,
@@ -71,47 +71,51 @@ def kv_cache(
         source_seq=source,
         state_dtype=state_dtype,
     )
-    found = caches(spec, query)
-    kept = query.seq + prompt_vectors(spec)
-    now = sum(_terms(found, kept, query).values())
-    growth = _growth(found, kept, query)
+    return cache_of(spec, run)
+
+
+def cache_of(spec: ModelSpec, run: Run) -> KvCache:
+    """The cache of the sequences of a run, each of `seq` tokens. Errors: as `kv_cache`."""
+    found = caches(spec, run)
+    kept = run.seq + prompt_vectors(spec)
+    now = sum(_terms(found, kept, run).values())
+    growth = _growth(found, kept, run)
     return KvCache(
         bytes_per_token=growth,
-        average_bytes_per_token=quotient(now, query.seq),
-        state_bytes=now - growth * query.seq,
-        total_bytes=query.batch * now,
+        average_bytes_per_token=quotient(now, run.seq),
+        state_bytes=now - growth * run.seq,
+        total_bytes=run.batch * now,
     )
 
 
-def cache_terms(spec: ModelSpec, query: Query, share: Share | None = None) -> dict[str, Size]:
+def cache_terms(spec: ModelSpec, run: Run, share: Share | None = None) -> dict[str, Size]:
     """Bytes of the whole batch by what they are kept for; they sum to the total, and what a model lacks is left out.
 
     Keys and values take 2 * n_kv_heads * d_head elements a token and layer, for as many tokens as stay. Those of an
-    encoder and the last inputs of convolutions do not grow; recurrent state is in `query.state_dtype`.
+    encoder and the last inputs of convolutions do not grow; recurrent state is in `run.state_dtype`.
     share: count what one rank holds.
     Source: Shazeer 2019 (arXiv:1911.02150), section 2.2; windows as in Mistral 7B (arXiv:2310.06825), section 2.
     Errors: Refused for a number format that caches are not kept in.
     """
-    terms = _terms(caches(spec, query, share), query.seq + prompt_vectors(spec), query)
+    terms = _terms(caches(spec, run, share), run.seq + prompt_vectors(spec), run)
     fixed = "what does not grow" if spec.encoder is None else "keys and values of the source"
-    return {fixed if name == _FIXED else name: query.batch * each for name, each in terms.items()}
+    return {fixed if name == _FIXED else name: run.batch * each for name, each in terms.items()}
 
 
-def caches(spec: ModelSpec, query: Query, share: Share | None = None) -> Caches:
+def caches(spec: ModelSpec, run: Run, share: Share | None = None) -> Caches:
     """Everything that a sequence keeps. share: of one rank."""
-    return [(cache, leaf.calls) if share is None else share(cache, leaf) for cache, leaf in kept(spec, query)]
+    return [(cache, leaf.calls) if share is None else share(cache, leaf) for cache, leaf in kept(spec, run)]
 
 
-def kept(spec: ModelSpec, query: Query) -> list[tuple[Cache, Leaf]]:
+def kept(spec: ModelSpec, run: Run) -> list[tuple[Cache, Leaf]]:
     """What each kind of layer keeps, and where it stands in the tree."""
-    load = Load(source=query.source_seq, usual_source=query.seq, decode=True)
+    load = Load(source=run.source_seq, usual_source=run.seq, decode=True)
     return [(leaf.op.cache, leaf) for leaf in leaves(build(spec, load)) if leaf.op.cache is not None]
 
 
-def _terms(caches: Caches, seq: Size, query: Query) -> dict[str, Size]:
+def _terms(caches: Caches, seq: Size, run: Run) -> dict[str, Size]:
     """Bytes of one sequence of `seq` tokens."""
-    checks.word("dtype", query.dtype, CACHE_DTYPES)
-    width, state_width = find_dtype(query.dtype).bits // 8, find_dtype(query.state_dtype).bits // 8
+    width, state_width = _width(run), find_dtype(run.state_dtype).bits // 8
     growing, windowed, compressed, fixed, recurrent = _KINDS
     terms: dict[str, Size] = dict.fromkeys(_KINDS, 0)
     for cache, calls in caches:
@@ -122,18 +126,25 @@ def _terms(caches: Caches, seq: Size, query: Query) -> dict[str, Size]:
         elif cache.window is None:
             terms[growing] += calls * cache.per_token * seq * width
         else:
-            kept = minimum(seq, _window(cache.window, query.window_reading))
+            kept = minimum(seq, _window(cache.window, run.window_reading))
             terms[windowed] += calls * cache.per_token * kept * width
         terms[fixed] += calls * cache.fixed * width
         terms[recurrent] += calls * cache.recurrent * state_width
     return {name: term for name, term in terms.items() if not (isinstance(term, int) and term == 0)}
 
 
-def _growth(caches: Caches, tokens: Size, query: Query) -> Size:
+def _width(run: Run) -> int:
+    """Bytes of an element of keys and values: of their own format, or of that of the weights."""
+    name = run.cache_dtype or run.dtype
+    checks.word("dtype", name, CACHE_DTYPES)
+    return find_dtype(name).bits // 8
+
+
+def _growth(caches: Caches, tokens: Size, run: Run) -> Size:
     """Bytes that one more token costs a sequence of so many; an entry for several tokens by its share."""
     plain = [(cache, calls) for cache, calls in caches if cache.stride is None]
-    now, after = (sum(_terms(plain, seq, query).values()) for seq in (tokens, tokens + 1))
-    width = find_dtype(query.dtype).bits // 8
+    now, after = (sum(_terms(plain, seq, run).values()) for seq in (tokens, tokens + 1))
+    width = _width(run)
     shares = (quotient(calls * c.per_token * width, c.stride) for c, calls in caches if c.stride is not None)
     return sum(shares, after - now)
 

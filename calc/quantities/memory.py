@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from calc.memory.conditions import feasible
-from calc.memory.plan import Plan
 from calc.memory.rank import Rank
 from calc.memory.serving import servers
 from calc.memory.training import ranks
-from calc.query import Query
 from calc.sizes import Size, is_array, is_symbolic, largest
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 
 
-def _possible(spec: ModelSpec, query: Query, terms: Mapping[str, Size]) -> Mapping[str, Size]:
-    """The same terms; rows of arrays for which no such plan can be carried out become nan, not a calm wrong number."""
-    rows = feasible(spec, query.plan or Plan())
+def _possible(spec: ModelSpec, run: Run, terms: Mapping[str, Size]) -> Mapping[str, Size]:
+    """The same terms; rows of arrays for which no such run can be carried out become nan, not a calm wrong number."""
+    rows = feasible(spec, run)
     if rows is None or rows.all():
         return terms
     import numpy
@@ -24,12 +23,11 @@ def _possible(spec: ModelSpec, query: Query, terms: Mapping[str, Size]) -> Mappi
     return {name: numpy.where(rows, term, numpy.nan) for name, term in terms.items()}
 
 
-def memory_ranks(spec: ModelSpec, query: Query) -> list[Rank]:
-    """Every kind of rank under the query's plan. Errors: Refused for a plan that does not divide the model."""
-    plan = query.plan or Plan()
-    if plan.mode == "inference":
-        return servers(spec, query)
-    return list(ranks(spec, query.load(), plan, query.checkpointing, plan.frozen))
+def memory_ranks(spec: ModelSpec, run: Run) -> list[Rank]:
+    """Every kind of rank under a run. Errors: Refused for a run that does not divide the model."""
+    if run.mode == "inference":
+        return servers(spec, run)
+    return list(ranks(spec, run.load(), run, run.checkpointing, run.frozen))
 
 
 def worst(found: list[Rank]) -> Rank:
@@ -37,15 +35,15 @@ def worst(found: list[Rank]) -> Rank:
     return max(found, key=lambda rank: rank.peak)
 
 
-def total_terms(spec: ModelSpec, query: Query) -> Mapping[str, Size]:
+def total_terms(spec: ModelSpec, run: Run) -> Mapping[str, Size]:
     """Terms of the rank with the highest peak; for arrays and symbols over several ranks, its sum alone.
 
-    Of symbols that rank is named by the plan's `told`; without it, the highest sum of any rank stands for it.
+    Of symbols that rank is named by the run's `rank`; without it, the highest sum of any rank stands for it.
     """
-    found = memory_ranks(spec, query)
-    told = [rank for rank in found if rank.stage == (query.plan or Plan()).told]
-    if len(found) == 1 or told:
-        return _possible(spec, query, (told or found)[0].terms)
+    found = memory_ranks(spec, run)
+    own = [rank for rank in found if rank.stage == run.rank]
+    if len(found) == 1 or own:
+        return _possible(spec, run, (own or found)[0].terms)
     if any(is_array(rank.peak) for rank in found):
         import numpy
 
@@ -54,12 +52,12 @@ def total_terms(spec: ModelSpec, query: Query) -> Mapping[str, Size]:
             for each in ([rank.peak for rank in found], [rank.total for rank in found])
         )
         row = numpy.take_along_axis(totals, peaks.argmax(axis=0)[None], axis=0)[0]
-        return _possible(spec, query, {"total": row})
+        return _possible(spec, run, {"total": row})
     if any(is_symbolic(rank.peak) for rank in found):
         return {"total": largest(rank.total for rank in found)}
     return worst(found).terms
 
 
-def peak_terms(spec: ModelSpec, query: Query) -> Mapping[str, Size]:
+def peak_terms(spec: ModelSpec, run: Run) -> Mapping[str, Size]:
     """The most that is live at once on any rank."""
-    return _possible(spec, query, {"peak": largest(rank.peak for rank in memory_ranks(spec, query))})
+    return _possible(spec, run, {"peak": largest(rank.peak for rank in memory_ranks(spec, run))})

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from calc import conventions
 from calc.errors import Refused, did_you_mean
 from calc.quantities.kv_cache import cache_terms
 from calc.quantities.parameters import parameters
 from calc.quantities.weights import weight_bytes
-from calc.query import Phase, Query
 from calc.sizes import Size
 from calc.spec import ModelSpec
+from calc.spec.run import COUNTED_PHASES, Phase, Run
 
 Breakdown = Mapping[str, Size]
 
@@ -21,8 +21,8 @@ Breakdown = Mapping[str, Size]
 class Quantity:
     """One thing a model costs.
 
-    uses: the fields of a Query that change it. compute: its terms by name; the value is their sum. It raises Refused
-    for a model or a query that its formula cannot read.
+    uses: the fields of a Run that change it. compute: its terms by name; the value is their sum. It raises Refused
+    for a model or a run that its formula cannot read.
     """
 
     name: str
@@ -30,63 +30,96 @@ class Quantity:
     meaning: str
     source: str
     uses: tuple[str, ...]
-    compute: Callable[[ModelSpec, Query], Breakdown]
+    compute: Callable[[ModelSpec, Run], Breakdown]
+
+    @property
+    def phase(self) -> Phase | None:
+        """What runs, where the quantity's name says it."""
+        phase = self.name.partition(".")[2]
+        return next((each for each in COUNTED_PHASES if each == phase), None)
 
 
-def _params(spec: ModelSpec, query: Query) -> Breakdown:
-    own = conventions.params(spec, query.convention)
+def _params(spec: ModelSpec, run: Run) -> Breakdown:
+    own = conventions.params(spec, run.convention)
     if own is None:
-        return parameters(spec, mtp=query.mtp)
-    if query.mtp:
-        raise Refused("mtp", f"false under {query.convention}, whose formula has no such modules", True)
+        return parameters(spec, mtp=run.mtp)
+    if run.mtp:
+        raise Refused("mtp", f"false under {run.convention}, whose formula has no such modules", True)
     return own
 
 
-def _active(spec: ModelSpec, query: Query) -> Breakdown:
-    return parameters(spec, active=True, mtp=query.mtp)
+def _active(spec: ModelSpec, run: Run) -> Breakdown:
+    return parameters(spec, active=True, mtp=run.mtp)
 
 
-def _trainable(spec: ModelSpec, query: Query) -> Breakdown:
-    return parameters(spec, trainable=True, mtp=query.mtp)
+def _trainable(spec: ModelSpec, run: Run) -> Breakdown:
+    return parameters(spec, trainable=True, mtp=run.mtp)
 
 
-def _flops(phase: Phase) -> Callable[[ModelSpec, Query], Breakdown]:
-    def compute(spec: ModelSpec, query: Query) -> Breakdown:
-        flops = conventions.flops(spec, replace(query, phase=phase))
+def _flops(phase: Phase) -> Callable[[ModelSpec, Run], Breakdown]:
+    def compute(spec: ModelSpec, run: Run) -> Breakdown:
+        flops = conventions.flops(spec, run if run.phase == phase else run.changed(phase=phase))
         return {"linear": flops.linear, "attention": flops.attention, "other": flops.other}
 
     return compute
 
 
-def _weights(spec: ModelSpec, query: Query) -> Breakdown:
-    return weight_bytes(spec, query.dtype)
+def _weights(spec: ModelSpec, run: Run) -> Breakdown:
+    return weight_bytes(spec, run.dtype)
 
 
-def _memory_total(spec: ModelSpec, query: Query) -> Breakdown:
+def _memory_total(spec: ModelSpec, run: Run) -> Breakdown:
     from calc.quantities.memory import total_terms  # most questions are not about memory, and it is long to load
 
-    return total_terms(spec, query)
+    return total_terms(spec, run)
 
 
-def _memory_peak(spec: ModelSpec, query: Query) -> Breakdown:
+def _memory_peak(spec: ModelSpec, run: Run) -> Breakdown:
     from calc.quantities.memory import peak_terms
 
-    return peak_terms(spec, query)
+    return peak_terms(spec, run)
 
 
-def _traffic(phase: Phase) -> Callable[[ModelSpec, Query], Breakdown]:
-    def compute(spec: ModelSpec, query: Query) -> Breakdown:
+def _traffic(phase: Phase) -> Callable[[ModelSpec, Run], Breakdown]:
+    def compute(spec: ModelSpec, run: Run) -> Breakdown:
         from calc.quantities import traffic  # only asked for by its own name
 
-        return traffic.BY_PHASE[phase](spec, replace(query, phase=phase))
+        return traffic.BY_PHASE[phase](spec, run if run.phase == phase else run.changed(phase=phase))
 
     return compute
 
 
 _INPUTS = ("source_seq", "images", "image")
-_SERVED = ("dtype", "state_dtype", "window_reading", "latent_reading")
+_SPREAD = ("dp", "tp", "pp", "cp", "ep", "sequence_parallel", "stages")
+OF_TRAINING = (
+    "recipe",
+    "optimizer",
+    "dropout",
+    "device",
+    "fused_loss",
+    "recompute",
+    "checkpointing",
+    "checkpoint_every",
+    "loss_chunks",
+    "zero",
+    "micro_batches",
+    "interleave",
+    "frozen",
+)
+"""What changes the memory of training alone."""
+OF_INFERENCE = (
+    "dtype",
+    "cache_dtype",
+    "engine",
+    "batched_tokens",
+    "logits",
+    "state_dtype",
+    "latent_reading",
+    "window_reading",
+)
 """What changes the memory of inference alone."""
-_MEMORY = ("batch", "seq", "checkpointing", "source_seq", "plan", *_SERVED)
+MEMORY_USES = ("mode", "batch", "seq", "source_seq", "execution", "rank", *_SPREAD, *OF_TRAINING, *OF_INFERENCE)
+"""What memory depends on, trained or served."""
 
 QUANTITIES = (
     Quantity(
@@ -133,7 +166,7 @@ QUANTITIES = (
         "flops.decode",
         "FLOP",
         "one new token for each sequence, with `context` tokens in the cache",
-        "as flops.forward, for one query over the cached keys and its own",
+        "as flops.forward, for one run over the cached keys and its own",
         ("batch", "context", "convention", "source_seq", "latent_reading"),
         _flops("decode"),
     ),
@@ -142,7 +175,7 @@ QUANTITIES = (
         "bytes",
         "keys and values kept for later tokens, for the batch",
         "2 * n_kv_heads * d_head elements a token and layer (Shazeer 2019, arXiv:1911.02150)",
-        ("batch", "seq", "dtype", "window_reading", "source_seq", "state_dtype"),
+        ("batch", "seq", "dtype", "cache_dtype", "window_reading", "source_seq", "state_dtype"),
         cache_terms,
     ),
     Quantity(
@@ -158,7 +191,7 @@ QUANTITIES = (
         "bytes",
         "read from and written to a device's memory in one forward pass over the batch",
         "each kernel reads its operands and writes its result once (Williams et al. 2009, Roofline, section 3)",
-        ("batch", "seq", "dtype", "kernels", "mtp", *_INPUTS),
+        ("batch", "seq", "dtype", "execution", "mtp", *_INPUTS),
         _traffic("forward"),
     ),
     Quantity(
@@ -166,7 +199,7 @@ QUANTITIES = (
         "bytes",
         "as traffic.forward, of forward, recomputation and backward of one step; without loss and optimizer",
         "as traffic.forward; going back each operand is read once more and each gradient written once",
-        ("batch", "seq", "dtype", "kernels", "checkpointing", "mtp", *_INPUTS),
+        ("batch", "seq", "dtype", "execution", "checkpointing", "mtp", *_INPUTS),
         _traffic("training"),
     ),
     Quantity(
@@ -174,7 +207,7 @@ QUANTITIES = (
         "bytes",
         "as traffic.forward, for one new token of each sequence, with `context` tokens in the cache",
         "weights and cache once a token (Pope et al. 2022, arXiv:2211.05102, section 2.1)",
-        ("batch", "context", "dtype", "kernels", "source_seq", "latent_reading", "state_dtype"),
+        ("batch", "context", "dtype", "execution", "source_seq", "latent_reading", "state_dtype"),
         _traffic("decode"),
     ),
     Quantity(
@@ -182,7 +215,7 @@ QUANTITIES = (
         "bytes",
         "all that a GPU holds in a training step or in serving, whenever each is live; of that with the highest peak",
         "sum over the tensors that are kept (Korthikanti et al. 2022, arXiv:2205.05198; Rajbhandari et al. 2019)",
-        _MEMORY,
+        MEMORY_USES,
         _memory_total,
     ),
     Quantity(
@@ -190,7 +223,7 @@ QUANTITIES = (
         "bytes",
         "the most that is live at once in a training step or in serving, on the GPU that holds the most",
         "the highest moment of forward, loss, backward and optimizer step, or of prefill and decode",
-        _MEMORY,
+        MEMORY_USES,
         _memory_peak,
     ),
 )

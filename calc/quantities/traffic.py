@@ -5,9 +5,9 @@ Each op says what it moves as one kernel, in elements (`calc.op`). Which ops are
 * eager: each op alone. It reads its operands and writes its result, scores and their softmax [heads, seq, keys] too.
   PyTorch runs some ops as several kernels; `calc.eager` says how many, and what they move.
 * sdpa: scores, softmax and weighted values are one (FlashAttention: Dao et al. 2022, arXiv:2205.14135).
-* fused: so is every run of neighbouring ops of one block without products (norms, sums, activations, rotary positions,
-  lookups), as torch.compile makes them; products with weights, choices of experts and scans stand alone. What one op
-  of a kernel makes and only the next one reads does not leave the chip.
+* compiled: so is every run of neighbouring ops of one block without products (norms, sums, activations, rotary
+  positions, lookups), as torch.compile makes them; products with weights, choices of experts and scans stand alone.
+  What one op of a kernel makes and only the next one reads does not leave the chip.
 
 Going back (`elements_back`), each operand is read once more and each gradient written once:
 
@@ -28,7 +28,7 @@ to the next.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from calc import conventions
 from calc.build import build
@@ -39,9 +39,9 @@ from calc.functions import BETWEEN, UNFUSED, Matmul
 from calc.op import Leaf, Op, leaves
 from calc.quantities.flops import recomputed
 from calc.quantities.weights import quantizes
-from calc.query import Kernels, Phase, Query
 from calc.sizes import Size, is_array
 from calc.spec import ModelSpec
+from calc.spec.run import Kernels, Phase, Run
 
 Chain = tuple[Leaf, ...]
 """Ops that run as one kernel."""
@@ -59,19 +59,19 @@ class Formats:
     state: str = "fp32"
 
 
-def formats_of(query: Query) -> Formats:
+def formats_of(query: Run) -> Formats:
     """Weights in `query.dtype`; activations and cache too where that is plain and of 16 bits or more, else in bf16."""
     kind = weight_dtype(query.dtype)
     wide = query.dtype if not isinstance(kind, Quantized) and kind.bits >= 16 else "bf16"
     return Formats(query.dtype, wide, wide, query.state_dtype)
 
 
-def forward_traffic(spec: ModelSpec, query: Query, formats: Formats | None = None) -> dict[str, Size]:
+def forward_traffic(spec: ModelSpec, query: Run, formats: Formats | None = None) -> dict[str, Size]:
     """Bytes of one forward pass over the batch, without a cache, by what they are of: weights and activations."""
     return _passed(_tree(spec, query), query.kernels, formats or formats_of(query), kept=False)
 
 
-def training_traffic(spec: ModelSpec, query: Query, formats: Formats | None = None) -> dict[str, Size]:
+def training_traffic(spec: ModelSpec, query: Run, formats: Formats | None = None) -> dict[str, Size]:
     """Bytes of forward, recomputation and backward: weights, activations with their gradients, weights' gradients."""
     formats = formats or formats_of(query)
     everything = _tree(spec, query)
@@ -85,7 +85,7 @@ def training_traffic(spec: ModelSpec, query: Query, formats: Formats | None = No
     return terms
 
 
-def decode_traffic(spec: ModelSpec, query: Query, formats: Formats | None = None) -> dict[str, Size]:
+def decode_traffic(spec: ModelSpec, query: Run, formats: Formats | None = None) -> dict[str, Size]:
     """Bytes of one new token for each sequence with `query.context` tokens cached: weights, activations, cache, state.
 
     Experts: of each layer, as many as the batch's tokens can visit at most.
@@ -108,7 +108,7 @@ def chains(some: Iterable[Leaf], kernels: Kernels) -> list[Chain]:
         if i in core:
             joins = core[i] < i
         else:
-            joins = kernels == "fused" and i > 0 and i - 1 not in core and _fuses(some[i - 1], leaf)
+            joins = kernels == "compiled" and i > 0 and i - 1 not in core and _fuses(some[i - 1], leaf)
         if joins:
             made[-1].append(leaf)
         else:
@@ -144,7 +144,7 @@ def never_written(chain: Chain, i: int) -> Size:
     return sum((x.elements for x in made if x.readers and behind.count(id(x.storage)) == x.readers), start=0)
 
 
-def _tree(spec: ModelSpec, query: Query) -> list[Leaf]:
+def _tree(spec: ModelSpec, query: Run) -> list[Leaf]:
     return list(leaves(build(spec, query.load())))
 
 
@@ -216,7 +216,7 @@ def _weight_bytes(leaf: Leaf, formats: Formats) -> Size:
     return groups * (kind.matrix_bytes(*matrix.shape) + byte_count(bias, rest))
 
 
-def rerun(everything: list[Leaf], query: Query) -> list[Leaf]:
+def rerun(everything: list[Leaf], query: Run) -> list[Leaf]:
     """What checkpointing runs once more: its products, and what lies between them."""
     if query.checkpointing == "none":
         return []
@@ -291,11 +291,11 @@ BY_PHASE = {"forward": forward_traffic, "training": training_traffic, "decode": 
 """Phase -> its bytes by what they are of, for a model and a query."""
 
 
-def arithmetic_intensity(spec: ModelSpec, phase: Phase, query: Query) -> Size:
+def arithmetic_intensity(spec: ModelSpec, phase: Phase, query: Run) -> Size:
     """FLOPs a byte: what executes (convention torch) over what moves.
 
     Below a device's FLOP/s over its bytes a second, memory is what a pass waits for (Williams et al. 2009).
     """
-    asked = replace(query, phase=phase)
-    flops = conventions.flops(spec, replace(asked, convention="torch")).total
+    asked = query.changed(phase=phase)
+    flops = conventions.flops(spec, asked.changed(convention="torch")).total
     return flops / sum(BY_PHASE[phase](spec, asked).values())

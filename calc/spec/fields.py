@@ -32,7 +32,7 @@ def _holds_size(annotation: Any) -> bool:
 class Node(BaseModel):
     """A frozen piece of a model's description."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     symbols: ClassVar[dict[str, str]] = {}
     """Field name -> symbol name, where the two differ."""
 

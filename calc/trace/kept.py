@@ -10,7 +10,7 @@ from calc.build import build
 from calc.load import Load
 from calc.op import Op, Part
 from calc.sizes import Size
-from calc.spec import Embedding, Head, LayerGroup, ModelSpec, Stack
+from calc.spec import Head, LayerGroup, ModelSpec, Stack
 from calc.trace.settings import Settings
 from calc.trace.tape import Saved, Storage, Tape
 from calc.trace.tensor import Tensor
@@ -22,8 +22,8 @@ Tensors = tuple[Saved, ...]
 class LayerKept:
     """Of one layer of a kind, of which there are `count`: what it reads, what it keeps, and what it would keep if
     nothing were computed again (`whole`). results: what it keeps beside its input where checkpointing keeps results by
-    operation; compiled, only those that something later in the layer needs. early: whether it stands at the start of its
-    stack, and others of its kind, of which more needs a gradient, come behind it under the name without `WAY`."""
+    operation; compiled, only those that something later in the layer needs. early: whether it stands at the start of
+    its stack, and others of its kind, of which more needs a gradient, come behind it under the name without `WAY`."""
 
     group: LayerGroup
     count: Size

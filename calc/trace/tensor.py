@@ -17,7 +17,8 @@ class Tensor:
     """[rows, width] numbers that an op makes or the model is given.
 
     grad: whether going back needs its gradient: something that it depends on is trained. split: what divides it among
-    ranks; heads: into how many shares at most where that is `kv`. base: the tensor that this is a view of. readers: how many ops have been recorded that read it.
+    ranks; heads: into how many shares at most where that is `kv`. base: the tensor that this is a view of.
+    readers: how many ops have been recorded that read it.
     """
 
     rows: Size

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from calc.trace.primitives.activation import activation, gated_activation, gated_output, softcap
-from calc.trace.primitives.arithmetic import add, buffered, clip, dropout, joined, placed, pooled, scaled, tempered, times, weighed
+from calc.trace.primitives.arithmetic import (
+    add,
+    buffered,
+    clip,
+    dropout,
+    joined,
+    placed,
+    pooled,
+    scaled,
+    tempered,
+    times,
+    weighed,
+)
 from calc.trace.primitives.attend import attend, relative_bias
 from calc.trace.primitives.gather import constant, gather, parameters
 from calc.trace.primitives.linear import linear

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from calc.build import build
 from calc.estimation import estimate
 from calc.op import leaves
-from calc.query import Query
 from calc.spec.fields import Dim
+from calc.spec.run import Run
 from harness.cases.case import Counts, Device, Ready
 from harness.cases.forecasts import of_model
 from harness.cases.models import routed
@@ -49,7 +49,7 @@ class DecodeCase(ModelCase):
         return "cuda-graph" if self.execution == "graph" else None
 
     def counts(self) -> Counts:
-        query = Query(batch=self.batch, context=self.context, phase="decode")
+        query = Run(batch=self.batch, context=self.context, phase="decode")
         tree = build(self.spec, query.load(seq=1, context=self.context, decode=True))
         # Of a table that is no head as well, and of experts, only the rows and matrices that are visited are read.
         read = sum(leaf.op.weights_read * leaf.calls for leaf in leaves(tree)) * element_bytes(self.dtype)

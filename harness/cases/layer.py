@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from calc.build import build
-from calc.trace.gradients import backward
 from calc.op import Leaf, leaves
-from calc.query import Query
 from calc.spec import ModelSpec
 from calc.spec.fields import Dim
+from calc.spec.run import Run
+from calc.trace.gradients import backward
 from harness.cases.case import Case, Counts, Device, Ready
 from harness.cases.forecasts import of_model
 from harness.cases.models import routed, spec_of
@@ -68,7 +68,7 @@ class LayerCase(Case):
         }
 
     def _leaves(self) -> Sequence[Leaf]:
-        load = Query(batch=self.batch, seq=self.seq).load()
+        load = Run(batch=self.batch, seq=self.seq).load()
         return [leaf for leaf in leaves(build(self.spec, load)) if leaf.layer is not None]
 
     def memory(self) -> float:

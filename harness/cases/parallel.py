@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from calc.estimation import estimate
-from calc.memory.plan import Plan
 from calc.predict.single import exchange
 from calc.spec.fields import Dim
 from harness.cases.case import Case, Counts, Device, Ready
@@ -145,16 +144,16 @@ class ParallelTrainingCase(_Together, ModelCase):
 
     def memory(self) -> float:
         sizes: dict[str, Any] = {"batch": self.batch, "seq": self.seq}
-        peak = float(estimate(self.spec, "memory.peak", plan=Plan(recipe="fp32"), **sizes).value)
+        peak = float(estimate(self.spec, "memory.peak", recipe="fp32", **sizes).value)
         return peak * (self.ranks + 1)
 
     def forecast(self, profile: Profile) -> Forecast | None:
-        plan = Plan(recipe="fp32", dp=self.ranks, zero=3 if self.strategy == "fsdp" else 0)
-        asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "dtype": "fp32", "execution": "sdpa"}
+        asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "recipe": "fp32", "execution": "sdpa"}
+        asked |= {"dp": self.ranks, "zero": 3 if self.strategy == "fsdp" else 0}
         if profile.kind == "cpu":
             # Ranks on a CPU share its cores, which no profile of one process tells.
             return None
-        return of_model(profile, self.spec, phase="training", plan=plan, **asked)
+        return of_model(profile, self.spec, phase="training", **asked)
 
     def of_rank(self, rank: int, device: Device) -> tuple[Callable[[], Any], Callable[[], float]]:
         import torch

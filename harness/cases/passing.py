@@ -9,8 +9,8 @@ from calc.build import build
 from calc.estimation import estimate
 from calc.op import leaves
 from calc.quantities.flops import of_prompt
-from calc.query import Query
 from calc.spec.fields import Dim
+from calc.spec.run import Run
 from harness.cases.case import Counts, Device, Ready
 from harness.cases.forecasts import of_model
 from harness.cases.models import routed
@@ -110,7 +110,7 @@ class PrefillCase(ModelCase):
         self.fits("seq", self.seq)
 
     def counts(self) -> Counts:
-        everything = leaves(build(self.spec, Query(batch=self.batch, seq=self.seq).load()))
+        everything = leaves(build(self.spec, Run(batch=self.batch, seq=self.seq).load()))
         flops = sum(leaf.op.flops * leaf.calls * of_prompt(leaf, self.seq) for leaf in everything)
         weights = float(estimate(self.spec, "weights", dtype=self.dtype).value)
         return {"flops": float(flops), "bytes": weights, "tokens": float(self.batch * self.seq)}

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from calc.errors import Refused
 from calc.estimation import estimate
-from calc.memory.plan import Plan
 from calc.spec import ModelSpec
 from harness.cases.case import Case, Device
 from harness.cases.models import routed, spec_of
@@ -167,15 +166,10 @@ def serving_bytes(spec: ModelSpec, dtype: str, batch: int, seq: int, execution: 
     weights = float(estimate(spec, "weights", dtype=dtype).value)
     parameters = float(estimate(spec, "params").value)
     again = 8 * parameters if parameters <= EXACT else 4 * parameters if parameters <= WIDE else 0
-    plan = Plan(mode="inference", execution=calc_execution(execution), logits="all", device="cpu")
+    served: dict[str, Any] = {"mode": "inference", "execution": execution, "logits": "all", "device": "cpu"}
     try:
-        peak = float(estimate(spec, "memory.peak", dtype=dtype, batch=batch, seq=seq, plan=plan).value)
+        peak = float(estimate(spec, "memory.peak", dtype=dtype, batch=batch, seq=seq, **served).value)
     except Refused:
         # Pictures: what is live beside the weights is small.
         peak = 2 * weights
     return peak + again
-
-
-def calc_execution(execution: str) -> Literal["eager", "sdpa", "fused"]:
-    """The same execution by its name in `calc.memory`."""
-    return {"eager": "eager", "sdpa": "sdpa"}.get(execution, "fused")  # pyright: ignore[reportReturnType]

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from calc.conventions import flops as counted
 from calc.errors import Refused
 from calc.estimation import estimate
-from calc.memory.plan import Plan
-from calc.memory.precision import usual_optimizer
-from calc.query import Query
 from calc.spec import ModelSpec
 from calc.spec.fields import Dim
+from calc.spec.run import Run
+from calc.spec.run.precision import usual_optimizer
 from harness.cases.case import Counts, Device, Ready
 from harness.cases.forecasts import of_model
 from harness.cases.models import routed
@@ -24,7 +23,6 @@ from harness.cases.running import (
     Execution,
     ModelCase,
     built,
-    calc_execution,
     converted,
     inputs,
     kernel_of,
@@ -49,7 +47,7 @@ Recipe = Literal["fp32", "bf16", "bf16-mixed"]
 class TrainingCase(ModelCase):
     """One step of AdamW (fused) over `batch` sequences.
 
-    dtype: a recipe of `calc.memory.precision`: `bf16` has weights and gradients in it, `bf16-mixed` casts under
+    dtype: a recipe of `calc.spec.run.precision`: `bf16` has weights and gradients in it, `bf16-mixed` casts under
     torch.autocast. execution: `compiled` compiles forward and loss, and with them backward; the optimizer is fused
     whatever it says. checkpointing: what backward computes again.
     """
@@ -76,7 +74,7 @@ class TrainingCase(ModelCase):
         # of a peak would be of FLOPs that nobody executes, so neither has one.
         with suppress(Refused):
             if not routed(self.spec):
-                palm = counted(self.spec, Query(phase="training", convention="palm", **sizes))
+                palm = counted(self.spec, Run(phase="training", convention="palm", **sizes))
                 counts["model_flops"] = float(palm.total)
         return counts
 
@@ -87,15 +85,19 @@ class TrainingCase(ModelCase):
 
     def peak_bytes(self) -> float:
         """The step's own, as `calc.memory` counts it."""
-        plan = Plan(recipe=self.dtype, optimizer=usual_optimizer(self.dtype), execution=calc_execution(self.execution))
-        asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "checkpointing": self.checkpointing}
-        return float(estimate(self.spec, "memory.peak", plan=plan, **asked).value)
+        asked: dict[str, Any] = {"recipe": self.dtype, "optimizer": usual_optimizer(self.dtype)}
+        asked |= {
+            "execution": self.execution,
+            "batch": self.batch,
+            "seq": self.seq,
+            "checkpointing": self.checkpointing,
+        }
+        return float(estimate(self.spec, "memory.peak", **asked).value)
 
     def forecast(self, profile: Profile) -> Forecast | None:
         asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "dtype": self.dtype}
         asked |= {"execution": self.execution, "checkpointing": self.checkpointing}
-        plan = Plan(recipe=self.dtype, optimizer=usual_optimizer(self.dtype))
-        return of_model(profile, self.spec, self.peak_bytes(), phase="training", plan=plan, **asked)
+        return of_model(profile, self.spec, self.peak_bytes(), phase="training", **asked)
 
     def ready(self, device: Device) -> Ready:
         import torch

@@ -60,7 +60,8 @@ def test_flops_json(run: Run, phase: str) -> None:
     status, out, err = run("flops", "gpt2", length, "512", "--batch", "3", "--phase", phase, "--json")
     assert (status, err) == (0, "")
     record = json.loads(out)
-    assert list(record) == ["model", "total", "linear", "attention", "other", "per_token", "convention"]
+    assert list(record) == ["model", "total", "linear", "attention", "other", "per_token", "convention", "run"]
+    assert record["run"]["tokens_a_step"] == (3 if phase == "decode" else 3 * 512)
     assert record["total"] == record["linear"] + record["attention"] + record["other"]
     assert record["convention"] == "torch"
     # Counts of FlopCounterMode over transformers' GPT-2: forward and training at 512, decode with 512 cached.
@@ -87,7 +88,7 @@ def test_kv_cache_json(run: Run, arguments: list[str], expected: tuple[int, int]
     status, out, _ = run("kv-cache", *arguments, "--batch", "5", "--json")
     assert status == 0
     record = json.loads(out)
-    assert list(record) == ["model", "bytes_per_token", "average_bytes_per_token", "state_bytes", "total_bytes"]
+    assert list(record) == ["model", "bytes_per_token", "average_bytes_per_token", "state_bytes", "total_bytes", "run"]
     assert (record["bytes_per_token"], record["state_bytes"]) == expected
     seq = int(arguments[2])
     assert record["total_bytes"] == 5 * (seq * expected[0] + expected[1])

@@ -12,7 +12,8 @@ import pytest
 import calc
 from calc.cli import main
 from calc.hardware import device_names, load_device
-from calc.memory.plan import Execution, Plan
+from calc.spec.run import ExecutionName
+from calc.spec.run import Run as Described
 from tests import reference
 from tests.test_imports import loaded_by
 
@@ -225,9 +226,9 @@ def test_options_that_change_nothing_are_named(run: Run) -> None:
 
 def test_explain_names_the_moment_and_what_would_change_it(run: Run) -> None:
     status, out, _ = run("explain", "gpt2", "memory.peak", "--seq", "512", "--dp", "8", "--zero", "2")
-    spec, plan = calc.load_model("gpt2"), Plan(dp=8, zero=2)
+    spec, plan = calc.load_model("gpt2"), Described(dp=8, zero=2)
     assert status == 0
-    assert f"value    {calc.estimate(spec, 'memory.peak', seq=512, plan=plan).value:,} bytes" in out
+    assert f"value    {calc.estimate(spec, 'memory.peak', seq=512, run=plan).value:,} bytes" in out
     assert out.count("← peak") == 1
     assert "--checkpointing full" in out
 
@@ -235,7 +236,7 @@ def test_explain_names_the_moment_and_what_would_change_it(run: Run) -> None:
 def test_explain_total_of_several_ranks(run: Run) -> None:
     """That of the rank with the highest peak, as `memory` has it."""
     status, out, _ = run("explain", "gpt2", "memory.total", "--seq", "64", "--pp", "2", "--json")
-    value = calc.estimate(calc.load_model("gpt2"), "memory.total", seq=64, plan=Plan(pp=2)).value
+    value = calc.estimate(calc.load_model("gpt2"), "memory.total", seq=64, pp=2).value
     found = json.loads(out)
     assert (status, found["value"], sum(each["value"] for each in found["terms"].values())) == (0, value, value)
     assert value == answer(run, "gpt2", "--seq", "64", "--pp", "2")["total"]
@@ -266,7 +267,7 @@ def test_the_report_names_the_devices_that_hold_it(run: Run) -> None:
     record = json.loads(run("report", "llama-3-8b", "--json")[1])
     spec = calc.load_model("llama-3-8b")
     for mode, held in record["memory"].items():
-        assert held["peak"] == calc.estimate(spec, "memory.peak", plan=Plan(mode=mode)).value
+        assert held["peak"] == calc.estimate(spec, "memory.peak", mode=mode).value
         for name in device_names():
             gpu = load_device(name).vendor != "Google"
             assert (name in held["devices"]) == (gpu and load_device(name).usable >= held["peak"])
@@ -282,7 +283,7 @@ def test_what_others_ask_does_not_load_it() -> None:
 
 
 def test_zero_divides_nothing_among_one_rank(run: Run) -> None:
-    peaks = {calc.estimate(calc.load_model("gpt2"), "memory.peak", plan=Plan(zero=zero)).value for zero in range(4)}
+    peaks = {calc.estimate(calc.load_model("gpt2"), "memory.peak", zero=zero).value for zero in range(4)}
     assert len(peaks) == 1
 
 
@@ -307,15 +308,15 @@ def test_under_full_checkpointing_layers_keep_their_inputs(run: Run) -> None:
     assert {(each["layers"], each["op"] == "layers.checkpoint") for each in some} == {(3, True), (9, False)}
 
 
-@pytest.mark.parametrize("execution", ["eager", "sdpa", "fused"])
-def test_a_layer_is_listed_to_the_byte(run: Run, execution: Execution) -> None:
+@pytest.mark.parametrize("execution", ["eager", "sdpa", "compiled"])
+def test_a_layer_is_listed_to_the_byte(run: Run, execution: ExecutionName) -> None:
     """One more layer keeps what the list of one layer adds up to."""
     asked = ("--seq", "256", "--execution", execution)
     record = answer(run, "gpt2", *asked)
     assert {keeper["layers"] for keeper in record["layer"]} == {12}
     own = sum(keeper["bytes"] for keeper in record["layer"])
     deep = calc.load_model("gpt2").model_copy(update={"layers": _with_layers(13)})
-    more = calc.estimate(deep, "memory.total", seq=256, plan=Plan(execution=execution)).terms["activations"]
+    more = calc.estimate(deep, "memory.total", seq=256, execution=execution).terms["activations"]
     assert more - record["activations"] == own
 
 

@@ -35,7 +35,7 @@ def parsed(capsys: Capture, command: str) -> list[dict[str, Any]]:
         ("predict gpt2 --gpu h100-sxm --phase decode --seq 8", "--seq changes nothing in decode"),
         ("predict gpt2 --gpu h100-sxm --seq 8 --context 8", "--context changes nothing in forward"),
         ("predict gpt2 --gpu h100-sxm --seq 8 --images 2", "--images changes nothing in forward"),
-        ("predict gpt2 --gpu h100-sxm --seq 8 --zero 3", "--zero changes nothing in inference"),
+        ("predict gpt2 --gpu h100-sxm --seq 8 --zero 3", "--zero changes nothing in forward"),
         (
             "predict gpt2 --gpu h100-sxm --phase training --seq 8 --zero 3",
             "--zero 3 divides nothing among one data-parallel rank; add --dp",
@@ -44,6 +44,10 @@ def parsed(capsys: Capture, command: str) -> list[dict[str, Any]]:
             "predict gpt2 --gpu h100-sxm --phase decode --context 1024",
             "gpt2: --context + 1 = 1025 is past the 1024 tokens it is made for",
         ),
+        ("explain gpt2 traffic.forward --execution fused", "--execution fused is called --execution compiled now"),
+        ("memory gpt2 --execution fused --seq 8", "--execution fused is called --execution compiled now"),
+        ("explain gpt2 traffic.forward --kernels sdpa", "--kernels is called --execution now"),
+        ("kv-cache gpt2 --dtype fp8", "--dtype is called --cache-dtype now"),
         ("conventions --seq 8", "--seq changes nothing in the list of conventions"),
     ],
 )
@@ -89,7 +93,8 @@ def test_the_footnote_of_compare_names_a_command_that_works(capsys: Capture) -> 
     out, err = run(capsys, "conventions --compare llama-3-8b")
     assert err == ""
     assert out.startswith("training of llama-3-8b")
-    footnote = out.splitlines()[-1]
+    footnote, ran = out.splitlines()[-2:]
+    assert "2,048 tokens a step" in ran
     assert footnote.startswith("*")
     command = footnote.split("`")[1].removeprefix("python -m calc ").replace("NAME", "deepseek")
     assert "gated" in run(capsys, command)[1]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from calc.query import Query
 from calc.spec import Attention, LayerGroup, ModelSpec, Moe, Shorthand
+from calc.spec.run import Run
 
 
 def gpt(d_model: int, n_layers: int, n_heads: int, vocab_size: int = 51200, **sizes: Any) -> ModelSpec:
@@ -64,6 +64,6 @@ def gpt_oss_20b() -> ModelSpec:
     return ModelSpec(d_model=2880, vocab_size=201088, layers=groups, schedule=("sliding", "full") * 12)
 
 
-def train(convention: str, seq: int, **more: Any) -> Query:
+def train(convention: str, seq: int, **more: Any) -> Run:
     """Training of one sequence of `seq` tokens."""
-    return Query(seq=seq, phase="training", convention=convention, **more)
+    return Run(seq=seq, phase="training", convention=convention, **more)

@@ -6,8 +6,8 @@ import pytest
 
 from calc.conventions import flops, params
 from calc.quantities.parameters import parameters
-from calc.query import Query
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 from tests.conventions.shapes import LLAMA_3, PALM_540B, gpt, gpt_oss_20b, train
 
 
@@ -166,14 +166,14 @@ def test_lecture_piece_by_piece() -> None:
     d, layers, vocab, n = 12288, 96, 50257, 2048
     spec = gpt(d, layers, 96, vocab)
     layer = 2 * 2 * d * (4 * d) + 2 * 4 * (d * d) + 2 * 2 * n * d
-    forward = flops(spec, Query(seq=n, convention="lecture"))
+    forward = flops(spec, Run(seq=n, convention="lecture"))
     assert forward.total == n * (d + layers * layer + 2 * d * vocab)
     assert forward.other == n * d
     trained = flops(spec, train("lecture", n))
     assert trained.total == n * d + 3 * n * (layers * layer + 2 * d * vocab)
     again = flops(spec, train("lecture", n, checkpointing="full"))
     assert again.total == n * d + 4 * n * (layers * layer + 2 * d * vocab)
-    decode = flops(spec, Query(context=n - 1, phase="decode", convention="lecture"))
+    decode = flops(spec, Run(context=n - 1, phase="decode", convention="lecture"))
     assert decode.total * n == forward.total
     assert params(spec, "lecture") == {
         "embedding": vocab * d,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +10,9 @@ import pytest
 from calc.conventions import ALIASES, CONVENTIONS, Convention, compare, find, flops
 from calc.errors import Refused
 from calc.quantities.registry import QUANTITIES
-from calc.query import Query
 from calc.reading import symbolic, with_sizes
 from calc.spec import Embedding, Shorthand
+from calc.spec.run import Run
 from tests.conventions.shapes import LLAMA_3, gpt, gpt_oss_20b, train
 
 GPT = gpt(64, 3, 4, 1000)
@@ -55,7 +54,7 @@ def test_everything_is_documented(convention: Convention) -> None:
 def test_undefined_phases_and_modes_are_refused(convention: Convention) -> None:
     if "decode" not in convention.phases:
         with pytest.raises(Refused, match=rf"phase: expected .*training under {convention.name}, found decode"):
-            flops(GPT, Query(phase="decode", convention=convention.name))
+            flops(GPT, Run(phase="decode", convention=convention.name))
     if "full-early-stop" not in convention.checkpointing:
         with pytest.raises(Refused, match=rf"checkpointing: expected none.* under {convention.name}"):
             flops(GPT, train(convention.name, 8, checkpointing="full-early-stop"))
@@ -64,8 +63,8 @@ def test_undefined_phases_and_modes_are_refused(convention: Convention) -> None:
 @EVERY
 def test_total_is_the_sum_and_scales_with_the_batch(convention: Convention) -> None:
     for phase in convention.phases:
-        one = flops(GPT, Query(1, 12, 12, phase, convention.name))
-        three = flops(GPT, Query(3, 12, 12, phase, convention.name))
+        one = flops(GPT, Run(batch=1, seq=12, context=12, phase=phase, convention=convention.name))
+        three = flops(GPT, Run(batch=3, seq=12, context=12, phase=phase, convention=convention.name))
         assert one.total == one.linear + one.attention + one.other
         assert isinstance(one.total, int)
         assert three.total == 3 * one.total
@@ -78,7 +77,9 @@ def test_ints_symbols_and_arrays_agree(convention: Convention, spec) -> None:
     widths = np.array([1.0, 2.0, 3.0]) * spec.d_model
     for phase in convention.phases:
         for checkpointing in convention.checkpointing if phase == "training" else ("none",):
-            query = Query(2, 12, 9, phase, convention.name, checkpointing)
+            query = Run(
+                batch=2, seq=12, context=9, phase=phase, convention=convention.name, checkpointing=checkpointing
+            )
             exact = flops(spec, query).total
             assert flops(formula, query).total.subs(values) == exact
             swept = flops(with_sizes(spec, {"d_model": widths}), query).total
@@ -92,19 +93,22 @@ def test_causal_exact_counts_the_pairs_the_mask_keeps(seq: int, window: int | No
     spec = gpt(64, 2, 4, 100, window=window)
     kept = sum(1 for i in range(seq) for j in range(seq) if j <= i and (window is None or i - j < window))
     heads = 2 * spec.d_model
-    exact = flops(spec, Query(1, seq, convention="causal-exact"))
+    exact = flops(spec, Run(seq=seq, convention="causal-exact"))
     assert exact.attention == 4 * heads * kept
-    full = flops(spec, Query(1, seq, convention="torch"))
+    full = flops(spec, Run(seq=seq, convention="torch"))
     assert full.attention == 4 * heads * seq**2
     assert full.linear == exact.linear
     hidden = 0 if window is None else max(seq - window, 0)
-    assert flops(spec, Query(1, seq, convention="causal-half")).attention == 2 * heads * (seq**2 - hidden**2)
+    assert flops(spec, Run(seq=seq, convention="causal-half")).attention == 2 * heads * (seq**2 - hidden**2)
 
 
 def test_decode_has_nothing_to_halve() -> None:
-    counts = {flops(GPT, Query(2, 1, 511, "decode", name)).total for name in ("torch", "causal-half", "causal-exact")}
+    counts = {
+        flops(GPT, Run(batch=2, context=511, phase="decode", convention=name)).total
+        for name in ("torch", "causal-half", "causal-exact")
+    }
     assert len(counts) == 1
-    assert flops(GPT, Query(1, 1, 511, "decode")).attention == 4 * 3 * 64 * 512
+    assert flops(GPT, Run(context=511, phase="decode")).attention == 4 * 3 * 64 * 512
 
 
 def test_compare_lists_every_convention_with_a_count_or_a_reason() -> None:
@@ -156,8 +160,8 @@ def test_caveats_say_nothing_of_arrays(convention: Convention) -> None:
 
 def test_quantities_follow_the_convention() -> None:
     params = next(quantity for quantity in QUANTITIES if quantity.name == "params")
-    query = Query(convention="lecture")
+    query = Run(convention="lecture")
     assert sum(params.compute(GPT, query).values()) == 2 * 1000 * 64 + 12 * 3 * 64**2
-    assert sum(params.compute(GPT, replace(query, convention="palm")).values()) == sum(
-        params.compute(GPT, Query()).values()
+    assert sum(params.compute(GPT, query.changed(convention="palm")).values()) == sum(
+        params.compute(GPT, Run()).values()
     )

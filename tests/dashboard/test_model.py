@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from calc.architectures import from_config
 from calc.conventions import flops
-from calc.query import Query
+from calc.spec.run import Run
 from calc.units import binary, si
 from dashboard import packing
 from tests.architectures.cases_vision import SEEING
@@ -132,7 +132,7 @@ def test_pictures_are_counted_as_the_command_line_does_and_other_pages_say_that_
     address = {"from": "Config", "spec": str(packing.pack(config))}
     at = opened("model", phase="forward", seq="128", images="2", **address)
     spec = from_config(json.loads(config), "config")
-    query = Query(phase="forward", seq=128, images=2)
+    query = Run(phase="forward", seq=128, images=2)
     assert metrics(at)["FLOPs, forward"] == si(flops(spec, query).total, "FLOP")
     assert "--images 2" in at.code[-1].value
     for page in ("roofline", "memory"):

@@ -6,14 +6,13 @@ import pytest
 
 import calc
 from calc.memory.activations import activations, kept_on_rank, settings
-from calc.memory.plan import Plan
 from calc.memory.sharding import held_elements, stages
 from calc.op import Leaf, Weight
 from calc.quantities.memory import memory_ranks, worst
 from calc.quantities.parameters import weights
-from calc.query import Checkpointing, Query
-from calc.trace.kept import kept
 from calc.spec import Attention, LayerGroup, Lora, Mlp, ModelSpec
+from calc.spec.run import Checkpointing, Run
+from calc.trace.kept import kept
 
 SEQ = 64
 
@@ -25,8 +24,8 @@ def test_casts_are_divided_as_the_weights_are(name: str, tp: int) -> None:
     spec = calc.load_model(name)
     if name == "gpt2-xl" and tp > 1:
         tp = 5  # of 25 heads
-    plan = Plan(tp=tp, ep=1)
-    made = kept(spec, Query(seq=SEQ).load(), settings(spec, plan, "none"))
+    plan = Run(tp=tp, ep=1)
+    made = kept(spec, Run(seq=SEQ).load(), settings(spec, plan, "none"))
     (each,) = made.layers.values()
     casts = sum(kept_on_rank(saved, plan) for saved in each.whole if saved.role == "cast weight")
 
@@ -49,7 +48,7 @@ def two_kinds(small: int = 64, large: int = 512) -> ModelSpec:
 
 
 def test_a_stage_takes_for_a_moment_what_its_own_layers_take() -> None:
-    plan, load = Plan(pp=2), Query(seq=SEQ).load()
+    plan, load = Run(pp=2), Run(seq=SEQ).load()
     first, last = activations(two_kinds(), load, plan, "full", stages(two_kinds(), plan))
     assert first.widest < last.widest
     assert first.again < last.again
@@ -60,21 +59,21 @@ def test_a_stage_takes_for_a_moment_what_its_own_layers_take() -> None:
 
 def test_keys_are_divided_by_the_heads_of_their_own_layer() -> None:
     """With four ranks, a layer of four heads of keys divides its keys by four beside one that divides them by two."""
-    spec, load = two_kinds(), Query(seq=SEQ).load()
-    made = kept(spec, load, settings(spec, Plan(tp=4), "none"))
+    spec, load = two_kinds(), Run(seq=SEQ).load()
+    made = kept(spec, load, settings(spec, Run(tp=4), "none"))
     shares = {}
     for each in made.layers.values():
         keys = next(saved for saved in each.whole if saved.tensor.split == "kv")
-        shares[each.group.name] = keys.tensor.bytes / kept_on_rank(keys, Plan(tp=4))
+        shares[each.group.name] = keys.tensor.bytes / kept_on_rank(keys, Run(tp=4))
     assert shares == {"narrow": 2, "wide": 4}
 
 
-@pytest.mark.parametrize("plan", [Plan(pp=2), Plan(pp=4, micro_batches=2), Plan(pp=2, mode="inference")])
-def test_total_is_that_of_the_rank_with_the_highest_peak(plan: Plan) -> None:
-    spec, query = calc.load_model("gpt2"), Query(seq=SEQ, plan=plan)
+@pytest.mark.parametrize("plan", [Run(pp=2), Run(pp=4, micro_batches=2), Run(pp=2, mode="inference")])
+def test_total_is_that_of_the_rank_with_the_highest_peak(plan: Run) -> None:
+    spec, query = calc.load_model("gpt2"), plan.changed(seq=SEQ)
     found = worst(memory_ranks(spec, query))
-    assert calc.estimate(spec, "memory.total", seq=SEQ, plan=plan).value == found.total
-    assert calc.explain(spec, "memory.total", seq=SEQ, plan=plan).estimate.value == found.total
+    assert calc.estimate(spec, "memory.total", seq=SEQ, run=plan).value == found.total
+    assert calc.explain(spec, "memory.total", seq=SEQ, run=plan).estimate.value == found.total
 
 
 def adapted(names: tuple[str, str], schedule: tuple[str, ...]) -> ModelSpec:
@@ -98,8 +97,8 @@ def test_the_first_layer_under_lora_is_that_of_the_schedule() -> None:
     schedule = ("wide", "narrow", "narrow", "wide")
 
     def total(names: tuple[str, str]) -> int:
-        (stage,) = stages(spec := adapted(names, schedule), Plan())
-        (found,) = activations(spec, Query(seq=SEQ).load(), Plan(), "none", [stage])
+        (stage,) = stages(spec := adapted(names, schedule), Run())
+        (found,) = activations(spec, Run(seq=SEQ).load(), Run(), "none", [stage])
         return found.total
 
     assert total(("wide", "narrow")) == total(("narrow", "wide"))
@@ -109,12 +108,12 @@ def test_the_first_layer_under_lora_is_that_of_the_schedule() -> None:
 def test_stages_under_lora_keep_what_the_whole_model_does(checkpointing: Checkpointing) -> None:
     spec = adapted(("wide", "narrow"), ("wide", "narrow", "narrow", "wide"))
 
-    def layers(plan: Plan) -> int:
-        found = activations(spec, Query(seq=SEQ).load(), plan, checkpointing, stages(spec, plan))
+    def layers(plan: Run) -> int:
+        found = activations(spec, Run(seq=SEQ).load(), plan, checkpointing, stages(spec, plan))
         return sum(each.layers for each in found)
 
-    whole = layers(Plan())
-    assert layers(Plan(pp=2, micro_batches=1)) == whole
+    whole = layers(Run())
+    assert layers(Run(pp=2, micro_batches=1)) == whole
     if checkpointing == "none":
-        made = kept(spec, Query(seq=SEQ).load(), settings(spec, Plan(), "none"))
+        made = kept(spec, Run(seq=SEQ).load(), settings(spec, Run(), "none"))
         assert whole == sum(each.count * saved.tensor.bytes for each in made.layers.values() for saved in each.kept)

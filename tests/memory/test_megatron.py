@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,15 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.errors import Refused
-from calc.memory.plan import Plan
 from calc.memory.training import ranks
-from calc.query import Checkpointing, Query
 from calc.spec import Attention, ModelSpec
+from calc.spec.run import Checkpointing, Run
 from tests import reference
 from tests.conventions.shapes import LLAMA_3, gpt
 
 GIB = 2**30
-MEGATRON = Plan(execution="megatron", recipe="bf16-master")
+MEGATRON = Run(execution="megatron", recipe="bf16-master")
 
 WAYS: dict[str, tuple[bool, Checkpointing]] = {
     "tensor parallel t": (False, "none"),
@@ -43,9 +41,9 @@ def formula(case: str) -> str:
     return found["bytes_or_flops"].split(" ")[0]
 
 
-def first(spec: ModelSpec, plan: Plan, batch: int, seq: int, checkpointing: Checkpointing = "none") -> Any:
+def first(spec: ModelSpec, plan: Run, batch: int, seq: int, checkpointing: Checkpointing = "none") -> Any:
     """The first pipeline rank."""
-    return ranks(spec, Query(batch=batch, seq=seq).load(), plan, checkpointing)[0]
+    return ranks(spec, Run(batch=batch, seq=seq).load(), plan, checkpointing)[0]
 
 
 @st.composite
@@ -71,7 +69,7 @@ def value(text: str, n: dict[str, int]) -> Fraction:
 @pytest.mark.parametrize("case", WAYS)
 def test_layers_are_the_closed_form(case: str, n: dict[str, int]) -> None:
     sequence, checkpointing = WAYS[case]
-    plan = replace(MEGATRON, tp=n["t"], pp=n["p"], interleave=n["m"], sequence_parallel=sequence)
+    plan = MEGATRON.changed(tp=n["t"], pp=n["p"], interleave=n["m"], sequence_parallel=sequence)
     kept = first(model(n), plan, n["b"], n["s"], checkpointing).activations.layers
     stage = Fraction(n["L"]) * (1 + Fraction(n["p"] - 1, n["p"] * n["m"]) if n["m"] > 1 else 1)
     assert kept == value(formula(case), n) * stage
@@ -85,7 +83,7 @@ def test_without_parallelism(n: dict[str, int]) -> None:
 
 @given(n=letters())
 def test_first_stage_and_its_dropout(n: dict[str, int]) -> None:
-    plan = replace(MEGATRON, tp=n["t"], pp=n["p"], interleave=n["m"], sequence_parallel=True)
+    plan = MEGATRON.changed(tp=n["t"], pp=n["p"], interleave=n["m"], sequence_parallel=True)
     kept = first(model(n), plan, n["b"], n["s"]).activations
     interleaved = 1 + Fraction(n["p"] - 1, n["p"] * n["m"]) if n["m"] > 1 else 1
     assert kept.layers == value(formula("first-stage pipeline total (1F1B)"), n) * interleaved
@@ -95,17 +93,17 @@ def test_first_stage_and_its_dropout(n: dict[str, int]) -> None:
 
 @given(n=letters())
 def test_norm_head_and_loss_of_one_stage(n: dict[str, int]) -> None:
-    kept = first(model(n), replace(MEGATRON, tp=n["t"], sequence_parallel=True), n["b"], n["s"]).activations
+    kept = first(model(n), MEGATRON.changed(tp=n["t"], sequence_parallel=True), n["b"], n["s"]).activations
     dropout = value("s*b*h/t", n)
     end = value(formula("final layernorm + output layer + CE logits fp32"), n)
     assert kept.outside + kept.logits == dropout + end
 
 
-def figure(row: dict[str, str]) -> tuple[ModelSpec, Plan, int, int]:
+def figure(row: dict[str, str]) -> tuple[ModelSpec, Run, int, int]:
     """Model, plan, micro-batch and sequence of a row of korthikanti2022.csv."""
     n = {name: int(row[name]) for name in ("hidden", "layers", "heads", "vocab", "tp", "pp", "interleave")}
     spec = gpt(n["hidden"], n["layers"], n["heads"], n["vocab"], max_seq_len=int(row["seq_len"]))
-    plan = replace(MEGATRON, tp=n["tp"], pp=n["pp"], interleave=n["interleave"], sequence_parallel=False)
+    plan = MEGATRON.changed(tp=n["tp"], pp=n["pp"], interleave=n["interleave"], sequence_parallel=False)
     return spec, plan, int(row["micro_batch"]), int(row["seq_len"])
 
 
@@ -117,7 +115,7 @@ def test_figure_1(name: str, more: float) -> None:
     spec, plan, batch, seq = figure(row)
     rank = first(spec, plan, batch, seq)
     assert rank.activations.layers / GIB == float(row["fig1_act_gib_none"])
-    both = first(spec, replace(plan, sequence_parallel=True), batch, seq, "selective")
+    both = first(spec, plan.changed(sequence_parallel=True), batch, seq, "selective")
     assert both.activations.layers / GIB == pytest.approx(float(row["fig1_act_gib_seqpar_selective"]), rel=1e-12)
     held = rank.terms["weights"] + rank.terms["gradients"] + rank.terms["optimizer"]
     assert held / GIB / float(row["fig1_params_opt_gib"]) - 1 == pytest.approx(more, abs=1e-4)
@@ -137,7 +135,7 @@ def test_figure_7(name: str) -> None:
         ("both", True, "selective"),
         ("full", False, "full"),
     ):
-        kept = first(spec, replace(plan, sequence_parallel=sequence), batch, seq, checkpointing).activations.layers
+        kept = first(spec, plan.changed(sequence_parallel=sequence), batch, seq, checkpointing).activations.layers
         assert 100 * kept / whole == pytest.approx(float(row[f"fig7_pct_{column}"]), abs=0.15)
 
 
@@ -162,13 +160,13 @@ def test_the_tape_agrees(name: str, sequence: bool, checkpointing: Checkpointing
     channel = group.channel.model_copy(update={"activation": "gelu"})
     changed = {"mixer": mixer, "channel": channel, "residual_dropout": True}
     spec = spec.model_copy(update={"layers": (group.model_copy(update=changed),)})
-    plan = replace(plan, sequence_parallel=sequence)
+    plan = plan.changed(sequence_parallel=sequence)
     form = first(spec, plan, batch, seq, checkpointing).activations.layers
-    ours = first(spec, replace(plan, execution="eager", dropout=0.1), batch, seq, checkpointing).activations.layers
+    ours = first(spec, plan.changed(execution="eager", dropout=0.1), batch, seq, checkpointing).activations.layers
     assert ours / form - 1 == pytest.approx(error, abs=2e-5)
 
 
-def megatron_lm(spec: ModelSpec, plan: Plan, batch: int, seq: int, distributed: bool) -> float:
+def megatron_lm(spec: ModelSpec, plan: Run, batch: int, seq: int, distributed: bool) -> float:
     """Bytes that Megatron-LM reports for the first stage, with sequence parallelism and selective recomputation.
 
     Megatron-LM, megatron/training/theoretical_memory_usage.py (2025): the stage's layers without biases and the token
@@ -185,7 +183,7 @@ def megatron_lm(spec: ModelSpec, plan: Plan, batch: int, seq: int, distributed: 
 def test_gpt_3_as_megatron_lm_estimates_it(zero: int, dp: int, error: float) -> None:
     """GPT-3 175B at TP 8, PP 8: ours has biases too, and on every rank of the first stage the whole position table."""
     spec = gpt(12288, 96, 96)
-    plan = replace(MEGATRON, tp=8, pp=8, dp=dp, zero=zero)
+    plan = MEGATRON.changed(tp=8, pp=8, dp=dp, zero=zero)
     theirs = megatron_lm(spec, plan, 1, 2048, distributed=bool(zero))
     ours = first(spec, plan, 1, 2048, "selective").total
     assert ours / theirs - 1 == pytest.approx(error, abs=1e-4)
@@ -197,15 +195,13 @@ def test_gpt_3_as_megatron_lm_estimates_it(zero: int, dp: int, error: float) -> 
         (LLAMA_3["8B"], MEGATRON, "none", "execution"),
         (gpt(512, 2, 8, d_ff=1024), MEGATRON, "none", "execution"),
         (gpt(512, 2, 8, n_kv_heads=2), MEGATRON, "none", "execution"),
-        (gpt(512, 2, 8), replace(MEGATRON, cp=2), "none", "cp"),
-        (gpt(512, 2, 8), replace(MEGATRON, recompute=("norm",)), "none", "recompute"),
-        (gpt(512, 2, 8), replace(MEGATRON, recipe="fp32"), "none", "recipe"),
+        (gpt(512, 2, 8), MEGATRON.changed(cp=2), "none", "cp"),
+        (gpt(512, 2, 8), MEGATRON.changed(recompute=("norm",)), "none", "recompute"),
+        (gpt(512, 2, 8), MEGATRON.changed(recipe="fp32"), "none", "recipe"),
         (gpt(512, 2, 8), MEGATRON, "selective-op", "checkpointing"),
     ],
 )
-def test_what_the_form_has_no_letters_for(
-    spec: ModelSpec, plan: Plan, checkpointing: Checkpointing, field: str
-) -> None:
+def test_what_the_form_has_no_letters_for(spec: ModelSpec, plan: Run, checkpointing: Checkpointing, field: str) -> None:
     with pytest.raises(Refused) as error:
         first(spec, plan, 1, 64, checkpointing)
     assert error.value.field == field

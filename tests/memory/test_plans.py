@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -13,12 +12,11 @@ from hypothesis import strategies as st
 import calc
 from calc.errors import Refused
 from calc.estimation import estimate
-from calc.memory.plan import Execution, Plan
 from calc.quantities.memory import memory_ranks
 from calc.quantities.parameters import parameters
-from calc.query import PLAN_SIZES, Query
 from calc.solution import NoSolution, solve
 from calc.spec import Lora, ModelSpec
+from calc.spec.run import PLAN_SIZES, ExecutionName, Run
 from tests.conventions.shapes import LLAMA_3, gpt
 
 GIB = 2**30
@@ -50,7 +48,7 @@ MIXTRAL = calc.load_model("mixtral-8x7b")
 )
 def test_what_does_not_divide_is_refused(spec: ModelSpec, plan: dict[str, Any], field: str, expected: str) -> None:
     with pytest.raises(Refused) as error:
-        estimate(spec, "memory.peak", seq=128, plan=Plan(**plan))
+        estimate(spec, "memory.peak", seq=128, **plan)
     assert (error.value.field, error.value.expected) == (field, expected)
     assert "\n" not in str(error.value)
 
@@ -70,7 +68,7 @@ def test_what_does_not_divide_is_refused(spec: ModelSpec, plan: dict[str, Any], 
 )
 def test_what_is_no_size_of_a_plan(field: str, value: Any) -> None:
     with pytest.raises(Refused) as error:
-        Plan(**{field: value})
+        Run(**{field: value})
     assert error.value.field == field
 
 
@@ -81,7 +79,7 @@ def test_batch_0_is_refused() -> None:
 
 def activations(spec: ModelSpec, **plan: Any) -> int:
     """Bytes that a rank keeps of 512 tokens, without those of the loss."""
-    return estimate(spec, "memory.total", seq=512, plan=Plan(**plan)).terms["activations"]
+    return estimate(spec, "memory.total", seq=512, **plan).terms["activations"]
 
 
 def test_casts_of_weights_are_divided_as_weights_are() -> None:
@@ -106,9 +104,9 @@ def test_what_is_quantized_beside_an_adapter_is_not_cast() -> None:
 
 @pytest.mark.parametrize("spec", [SMALL, MIXTRAL, LLAMA_3["8B"]], ids=["small", "mixtral", "llama"])
 @pytest.mark.parametrize("plan", [{}, {"dp": 8, "zero": 2}, {"dp": 8, "zero": 3}, {"pp": 2, "dp": 2, "zero": 3}])
-@pytest.mark.parametrize("execution", ["sdpa", "fused"])
-def test_a_term_is_the_most_that_is_live_of_it(spec: ModelSpec, plan: dict[str, Any], execution: Execution) -> None:
-    for rank in memory_ranks(spec, Query(seq=128, plan=Plan(recipe="bf16-fsdp", execution=execution, **plan))):
+@pytest.mark.parametrize("execution", ["sdpa", "compiled"])
+def test_a_term_is_the_most_that_is_live_of_it(spec: ModelSpec, plan: dict[str, Any], execution: ExecutionName) -> None:
+    for rank in memory_ranks(spec, Run(seq=128, recipe="bf16-fsdp", execution=execution, **plan)):
         for name, term in rank.terms.items():
             assert term == max(live[name] for live in rank.moments.values())
 
@@ -133,13 +131,13 @@ def columns(draw: st.DrawFn) -> dict[str, list[int]]:
 def test_a_sweep_gives_what_each_plan_gives_and_nan_where_there_is_none(
     rows: dict[str, list[int]], quantity: str
 ) -> None:
-    base = Plan(recipe="bf16-fsdp")
-    swept = calc.sweep(GROUPED, [quantity], {name: numpy.array(column) for name, column in rows.items()}, plan=base)
+    base = Run(recipe="bf16-fsdp")
+    swept = calc.sweep(GROUPED, [quantity], {name: numpy.array(column) for name, column in rows.items()}, run=base)
     for i, value in enumerate(swept[quantity]):
         one: dict[str, Any] = {name: column[i] for name, column in rows.items()}
         plan = {name: one.pop(name) for name in PLAN_SIZES if name in one}
         try:
-            exact = estimate(GROUPED, quantity, plan=replace(base, **plan), **one).value
+            exact = estimate(GROUPED, quantity, run=base.changed(**plan), **one).value
         except Refused:
             assert numpy.isnan(value)
         else:
@@ -149,48 +147,48 @@ def test_a_sweep_gives_what_each_plan_gives_and_nan_where_there_is_none(
 def test_sizes_of_model_and_plan_in_one_sweep() -> None:
     sizes = {"n_layers": [4, 4, 6], "n_heads": [4, 6, 6], "tp": [4, 4, 3], "pp": [2, 2, 8]}
     swept = calc.sweep(SMALL, ["memory.peak"], {name: numpy.array(each) for name, each in sizes.items()}, seq=64)
-    exact = estimate(gpt(192, 4, 4, 1000), "memory.peak", seq=64, plan=Plan(tp=4, pp=2)).value
+    exact = estimate(gpt(192, 4, 4, 1000), "memory.peak", seq=64, tp=4, pp=2).value
     assert swept["memory.peak"][0] == pytest.approx(exact, rel=1e-12)
     assert numpy.isnan(swept["memory.peak"][1:]).all()
 
 
-def answer(symbol: str, gib: float, plan: Plan, **options: Any) -> int:
+def answer(symbol: str, gib: float, plan: Run, **options: Any) -> int:
     """What `solve` finds for a Llama 3 8B."""
-    found = solve(LLAMA_3["8B"], "memory.peak", gib * GIB, symbol, budget=True, seq=8192, plan=plan, **options)
+    found = solve(LLAMA_3["8B"], "memory.peak", gib * GIB, symbol, budget=True, seq=8192, run=plan, **options)
     return found.candidates[0].sizes[symbol]
 
 
-def peak(plan: Plan, **options: Any) -> float:
-    return estimate(LLAMA_3["8B"], "memory.peak", seq=8192, plan=plan, **options).value / GIB
+def peak(plan: Run, **options: Any) -> float:
+    return estimate(LLAMA_3["8B"], "memory.peak", seq=8192, run=plan, **options).value / GIB
 
 
 @pytest.mark.parametrize(
     ("symbol", "plan"),
-    [("zero", Plan(dp=8)), ("dp", Plan(zero=3)), ("dp", Plan(zero=1, tp=2)), ("tp", Plan()), ("pp", Plan())],
+    [("zero", Run(dp=8)), ("dp", Run(zero=3)), ("dp", Run(zero=1, tp=2)), ("tp", Run()), ("pp", Run())],
 )
-def test_the_smallest_plan_that_fits(symbol: str, plan: Plan) -> None:
+def test_the_smallest_plan_that_fits(symbol: str, plan: Run) -> None:
     x = answer(symbol, 50, plan, checkpointing="full")
-    assert peak(replace(plan, **{symbol: x}), checkpointing="full") <= 50
+    assert peak(plan.changed(**{symbol: x}), checkpointing="full") <= 50
     if symbol in ("dp", "zero"):
-        assert peak(replace(plan, **{symbol: x - 1}), checkpointing="full") > 50
+        assert peak(plan.changed(**{symbol: x - 1}), checkpointing="full") > 50
 
 
 def test_the_most_micro_batches_that_fit() -> None:
     """A pipeline holds no more than its length."""
-    plan = Plan(pp=4, recipe="bf16")
-    most = peak(replace(plan, micro_batches=4))
-    assert peak(replace(plan, micro_batches=64)) == most
-    budget = peak(replace(plan, micro_batches=3))
+    plan = Run(pp=4, recipe="bf16")
+    most = peak(plan.changed(micro_batches=4))
+    assert peak(plan.changed(micro_batches=64)) == most
+    budget = peak(plan.changed(micro_batches=3))
     assert answer("micro_batches", budget, plan) == 3
 
 
 def test_no_answer_and_no_question() -> None:
     with pytest.raises(NoSolution, match="no zero fits: the least it comes to is"):
-        answer("zero", 1, Plan(dp=8))
-    assert answer("dp", 1000, Plan(zero=3)) == 1
+        answer("zero", 1, Run(dp=8))
+    assert answer("dp", 1000, Run(zero=3)) == 1
     with pytest.raises(Refused, match=r"a size that memory.peak of model depends on, found dp"):
-        answer("dp", 70, Plan())
+        answer("dp", 70, Run())
     with pytest.raises(Refused, match="found dp"):
         solve(LLAMA_3["8B"], "params", 7e9, "dp", budget=True)
     with pytest.raises(Refused, match="a budget"):
-        solve(LLAMA_3["8B"], "memory.peak", 7e10, "dp", plan=Plan(zero=3))
+        solve(LLAMA_3["8B"], "memory.peak", 7e10, "dp", zero=3)

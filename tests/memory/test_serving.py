@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -14,21 +13,20 @@ from hypothesis import strategies as st
 import calc
 from calc.architectures import from_config
 from calc.memory.cache import cache_columns
-from calc.memory.engines import Paged, allocated
-from calc.memory.plan import Execution, Plan
+from calc.memory.paging import Paged, allocated
 from calc.memory.serving import max_batch, max_concurrency, max_context, servers
 from calc.quantities.kv_cache import kv_cache
 from calc.quantities.memory import memory_ranks, total_terms
 from calc.quantities.weights import weight_bytes
-from calc.query import Query
 from calc.spec import Adapter, Attention, Bottleneck, LayerGroup, Lora, Mamba, Mlp, ModelSpec, Prefix, Prompt
+from calc.spec.run import ExecutionName, Run
 from tests import reference
 
 GIB = 2**30
 
 
-def asked(seq: Any = 2048, batch: Any = 1, dtype: str = "bf16", **plan: Any) -> Query:
-    return Query(batch=batch, seq=seq, dtype=dtype, plan=Plan(mode="inference", **plan))
+def asked(seq: Any = 2048, batch: Any = 1, dtype: str = "bf16", **plan: Any) -> Run:
+    return Run(batch=batch, seq=seq, dtype=dtype, mode="inference", **plan)
 
 
 def measured(name: str) -> ModelSpec:
@@ -148,7 +146,7 @@ def test_pipeline_stages_add_up() -> None:
     for term in ("weights", "kv_cache"):
         assert sum(rank.terms[term] for rank in ranks) == alone[term]
     assert [rank.terms["logits"] > 0 for rank in ranks] == [False, False, True]
-    assert calc.estimate(spec, "memory.peak", seq=4096, plan=query.plan).value == max(rank.peak for rank in ranks)
+    assert calc.estimate(spec, "memory.peak", seq=4096, run=query).value == max(rank.peak for rank in ranks)
 
 
 @pytest.mark.parametrize(
@@ -182,9 +180,9 @@ def test_activations_of_transformers(name: str, execution: str) -> None:
 
 
 def test_latents_read_without_expanding_them() -> None:
-    spec, query = measured("DeepSeek-V3"), asked(32_768, batch=8, tp=8, execution="fused")
+    spec, query = measured("DeepSeek-V3"), asked(32_768, batch=8, tp=8, execution="compiled")
     decode = {
-        reading: servers(spec, replace(query, latent_reading=reading))[0].timeline["decode, widest layer"]
+        reading: servers(spec, query.changed(latent_reading=reading))[0].timeline["decode, widest layer"]
         for reading in ("expanded", "absorbed")
     }
     # Keys and values of 16 heads for 8 * 32,768 tokens: 128 + 128 + 192 elements a head.
@@ -200,15 +198,15 @@ def test_latents_read_without_expanding_them() -> None:
     name=st.sampled_from(["gemma-2-2b", "mistral-7b"]),
 )
 def test_the_largest_that_fits(budget: int, seq: int, engine: str | None, name: str) -> None:
-    spec, query = calc.load_model(name), asked(seq, engine=engine, execution="fused")
+    spec, query = calc.load_model(name), asked(seq, engine=engine, execution="compiled")
 
-    def peak(changed: Query) -> int:
+    def peak(changed: Run) -> int:
         return max(rank.peak for rank in servers(spec, changed))
 
     batch, context = max_batch(spec, query, budget), max_context(spec, query, budget)
     for field, most in (("batch", batch), ("seq", context)):
-        assert most is None or most == 0 or peak(replace(query, **{field: most})) <= budget
-        assert most is None or peak(replace(query, **{field: most + 1})) > budget
+        assert most is None or most == 0 or peak(query.changed(**{field: most})) <= budget
+        assert most is None or peak(query.changed(**{field: most + 1})) > budget
     concurrency = max_concurrency(spec, query, budget)
     assert concurrency is None or (batch is not None and concurrency >= batch)
 
@@ -226,7 +224,7 @@ def test_three_columns_of_a_window() -> None:
         cache = model.new_cache(room)
         with torch.no_grad():
             model(tokens, cache=cache)
-        columns = cache_columns(spec, replace(query, window_reading=reading))
+        columns = cache_columns(spec, query.changed(window_reading=reading))
         assert columns["theory"] == cache.nbytes
     # Two pages of the 21 tokens that one pass brings, and one more since a window may begin within a page.
     assert columns["vllm"] == 3 * 2 * (2 + 1) * 16 * (2 * 32 * 4)
@@ -237,7 +235,7 @@ def test_what_never_fits_and_what_always_does() -> None:
     assert max_batch(spec, asked(), GIB) == 0
     windowed = measured("Mistral-7B-v0.1")
     # All its layers have a window: what an engine keeps, and what it runs at once, has a bound.
-    assert max_context(windowed, asked(engine="vllm", execution="fused"), 40 * GIB) is None
+    assert max_context(windowed, asked(engine="vllm", execution="compiled"), 40 * GIB) is None
 
 
 def test_arrays_and_symbols_read_as_ints_do() -> None:
@@ -245,7 +243,7 @@ def test_arrays_and_symbols_read_as_ints_do() -> None:
 
     spec = calc.load_model("llama-3-8b")
     loads = [(1, 100), (7, 5000), (64, 777)]
-    for plan in ({}, {"tp": 4, "pp": 2, "engine": "vllm", "execution": "fused"}, {"execution": "eager"}):
+    for plan in ({}, {"tp": 4, "pp": 2, "engine": "vllm", "execution": "compiled"}, {"execution": "eager"}):
         ints = [[rank.peak for rank in servers(spec, asked(seq, batch, **plan))] for batch, seq in loads]
         batch, seq = np.array(loads).T
         arrays = [rank.peak for rank in servers(spec, asked(seq, batch, **plan))]
@@ -270,7 +268,7 @@ def test_an_adapter_adds_a_prompt_to_the_cache_and_nothing_else(
 
 
 @pytest.mark.parametrize("execution", ["eager", "sdpa"])
-def test_a_prompt_passes_through_all_layers(execution: Execution) -> None:
+def test_a_prompt_passes_through_all_layers(execution: ExecutionName) -> None:
     """As so many tokens more do; a prefix is only read."""
     spec = calc.load_model("gpt2")
     (plain,) = servers(spec, asked(528, execution=execution))
@@ -299,7 +297,7 @@ def test_a_weight_of_one_number_is_on_every_rank() -> None:
 def test_recurrent_layers() -> None:
     """Mamba: both halves of its first product, one of them convolved, step sizes with B and C, the scan, the end."""
     spec = ModelSpec(d_model=64, vocab_size=97, layers=(LayerGroup(count=3, mixer=Mamba(d_state=16, dt_rank=4)),))
-    (rank,) = servers(spec, asked(50, batch=2, execution="fused"))
+    (rank,) = servers(spec, asked(50, batch=2, execution="compiled"))
     d_inner = 2 * 64
     inner = 2 * d_inner + d_inner + (4 + 2 * 16) + d_inner + d_inner + 64
     assert rank.moments["prefill, widest layer"]["activations"] == 2 * 100 * (2 * 64 + inner)
@@ -320,7 +318,7 @@ def test_recurrent_layers() -> None:
         ("ast-base", asked(), "model: expected one that reads tokens, where activations of inference are counted"),
     ],
 )
-def test_refusals(name: str, query: Query, message: str) -> None:
+def test_refusals(name: str, query: Run, message: str) -> None:
     spec = calc.load_model(name) if name in calc.preset_names() else measured(name)
     with pytest.raises(calc.Refused) as refused:
         servers(spec, query)

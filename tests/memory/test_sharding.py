@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,12 +14,12 @@ from hypothesis import strategies as st
 
 from calc.architectures import from_config
 from calc.memory.conditions import conditions
-from calc.memory.plan import Plan
 from calc.memory.sharding import held_elements, stages
 from calc.memory.states import States, states
 from calc.models import load_model
 from calc.quantities.parameters import parameters, weights
 from calc.spec import Adapter, Lora, ModelSpec
+from calc.spec.run import Run
 from tests.conventions.shapes import LLAMA_3, gpt
 from tests.strategies import attentions, specs
 
@@ -38,12 +37,12 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def rank(spec: ModelSpec, plan: Plan) -> States:
+def rank(spec: ModelSpec, plan: Run) -> States:
     """The only stage of a model without a pipeline."""
     return states(spec, plan, stages(spec, plan))[0]
 
 
-def by_stage(spec: ModelSpec, plan: Plan) -> list[States]:
+def by_stage(spec: ModelSpec, plan: Run) -> list[States]:
     return states(spec, plan, stages(spec, plan))
 
 
@@ -71,12 +70,12 @@ def test_tensor_parallel_as_transformers_splits(family: str, tp: int) -> None:
         model = cls(config)
     spec = from_config(config.to_dict() | {"architectures": [name]})
     theirs = sum(chunk(model, path, parameter, tp) for path, parameter in model.named_parameters())
-    assert rank(spec, Plan(tp=tp)).elements == theirs
+    assert rank(spec, Run(tp=tp)).elements == theirs
 
 
 def test_more_ranks_than_heads_of_keys_share_them() -> None:
     """A Llama 3 8B on 16 ranks: 8 heads of keys, a head a rank, twice."""
-    spec, plan = LLAMA_3["8B"], Plan(tp=16)
+    spec, plan = LLAMA_3["8B"], Run(tp=16)
     held = {leaf.op.name: held_elements(weight, plan) for _, weight, leaf in weights(spec)}
     assert held["k_proj"] == held["v_proj"] == 128 * 4096
     assert held["q_proj"] == held["o_proj"] == 4096 * 4096 // 16
@@ -89,11 +88,11 @@ def test_a_fused_projection_is_its_three_parts() -> None:
     mixer = group.mixer.model_copy(update={"fused": True})  # type: ignore[union-attr]
     fused = fused.model_copy(update={"layers": (group.model_copy(update={"mixer": mixer}),)})
     for tp in (1, 2, 4, 8):
-        assert rank(fused, Plan(tp=tp)).elements == rank(apart, Plan(tp=tp)).elements
+        assert rank(fused, Run(tp=tp)).elements == rank(apart, Run(tp=tp)).elements
 
 
 def test_an_odd_vocabulary_rounds_up_by_rows() -> None:
-    spec, plan = load_model("gpt2"), Plan(tp=4)
+    spec, plan = load_model("gpt2"), Run(tp=4)
     held = {path: held_elements(weight, plan) for path, weight, leaf in weights(spec)}
     assert held["embedding.token.weight"] == 12565 * 768
     assert held["embedding.position.weight"] == 1024 * 768
@@ -105,8 +104,8 @@ def test_latent_attention_divides_what_makes_heads() -> None:
     """DeepSeek-V3's shapes: the compressing matrices whole, those that expand to 128 heads divided."""
     config = transformers.DeepseekV3Config(num_hidden_layers=4, first_k_dense_replace=3, n_routed_experts=8, n_group=1)
     spec = from_config(config.to_dict() | {"architectures": ["DeepseekV3ForCausalLM"], "topk_group": 1})
-    whole = {path: held_elements(weight, Plan()) for path, weight, leaf in weights(spec)}
-    divided = {path: held_elements(weight, Plan(tp=8)) for path, weight, leaf in weights(spec)}
+    whole = {path: held_elements(weight, Run()) for path, weight, leaf in weights(spec)}
+    divided = {path: held_elements(weight, Run(tp=8)) for path, weight, leaf in weights(spec)}
     kinds = {path.split(".")[-2]: whole[path] // divided[path] for path in whole if ".attention." in path}
     assert {kinds[name] for name in ("q_b_proj", "kv_b_proj", "o_proj")} == {8}
     assert {kinds[name] for name in kinds if name not in ("q_b_proj", "kv_b_proj", "o_proj")} == {1}
@@ -119,10 +118,10 @@ def test_experts_are_spread_and_divided_among_their_own_copies(ep: int, dp: int)
     counted = parameters(spec)
     experts = counted["routed_expert"]
     rest = sum(counted.values()) - experts
-    assert rank(spec, Plan(dp=dp, ep=ep)).elements == rest + experts // ep
-    plan = Plan(dp=dp, ep=ep, zero=3, recipe="bf16")
+    assert rank(spec, Run(dp=dp, ep=ep)).elements == rest + experts // ep
+    plan = Run(dp=dp, ep=ep, zero=3, recipe="bf16")
     assert rank(spec, plan).weights == 2 * (rest // dp + experts // ep // (dp // ep))
-    plan = Plan(dp=dp, ep=ep, zero=1, recipe="bf16")
+    plan = Run(dp=dp, ep=ep, zero=1, recipe="bf16")
     assert rank(spec, plan).weights == 2 * (rest + experts // ep)
 
 
@@ -132,7 +131,7 @@ def test_experts_are_spread_and_divided_among_their_own_copies(ep: int, dp: int)
 def test_zero_paper_figure_1(zero: int, each: float) -> None:
     """Rajbhandari et al. 2019, figure 1: 120, 31.4, 16.6 and 1.88 GB for 7.5B parameters on 64 GPUs."""
     spec = gpt(4096, 36, 32)
-    held = rank(spec, Plan(recipe="bf16-zero", dp=64, zero=zero))
+    held = rank(spec, Run(recipe="bf16-zero", dp=64, zero=zero))
     total = held.weights + held.gradients + held.optimizer
     assert total == pytest.approx(each * held.elements, rel=1e-7)
     assert 7.5 * total / held.elements == pytest.approx({0: 120, 1: 31.4, 2: 16.6, 3: 1.88}[zero], rel=0.003)
@@ -141,7 +140,7 @@ def test_zero_paper_figure_1(zero: int, each: float) -> None:
 @pytest.mark.parametrize("dp", [1, 2, 16])
 def test_distributed_optimizer(dp: int) -> None:
     """Megatron-LM: 18 bytes a parameter, with its distributed optimizer 6 + 12 / dp."""
-    held = rank(gpt(1024, 4, 16), Plan(recipe="bf16-master", dp=dp, zero=1))
+    held = rank(gpt(1024, 4, 16), Run(recipe="bf16-master", dp=dp, zero=1))
     assert held.weights + held.gradients + held.optimizer == held.elements * 6 + 12 * held.elements // dp
 
 
@@ -151,16 +150,16 @@ def test_stages_hold_the_model_and_a_tied_table_twice() -> None:
         whole = sum(parameters(spec).values())
         table = spec.vocab_size * spec.d_model if spec.head is not None and spec.head.tied else 0
         for pp in (2, 3, 4):
-            assert sum(each.elements for each in by_stage(spec, Plan(pp=pp))) == whole + table
+            assert sum(each.elements for each in by_stage(spec, Run(pp=pp))) == whole + table
 
 
 def test_uneven_stages() -> None:
-    spec, plan = gpt(256, 12, 4), Plan(pp=3, stages=(2, 6, 4), micro_batches=2)
+    spec, plan = gpt(256, 12, 4), Run(pp=3, stages=(2, 6, 4), micro_batches=2)
     layer = parameters(spec.model_copy(update={"layers": ()}))
     found = stages(spec, plan)
     assert [sum(stage.layers.values()) for stage in found] == [2, 6, 4]
     assert [stage.held for stage in found] == [2, 2, 1]
-    one = by_stage(spec, Plan(pp=12))[5].elements
+    one = by_stage(spec, Run(pp=12))[5].elements
     ends = sum(layer.values())
     held = [each.elements for each in states(spec, plan, found)]
     assert held[1] == 6 * one
@@ -169,7 +168,7 @@ def test_uneven_stages() -> None:
 
 def test_layers_of_several_kinds_stay_in_order() -> None:
     """Gemma 2: every second layer has a window; of 26 layers on 4 stages, 7 + 7 + 6 + 6."""
-    found = stages(load_model("gemma-2-2b"), Plan(pp=4))
+    found = stages(load_model("gemma-2-2b"), Run(pp=4))
     assert [tuple(stage.layers.values()) for stage in found] == [(4, 3), (3, 4), (3, 3), (3, 3)]
 
 
@@ -177,52 +176,52 @@ def test_layers_of_several_kinds_stay_in_order() -> None:
 def test_micro_batches_in_flight(interleave: int) -> None:
     """1F1B: pp - i; interleaved (p - 1) / (p m) more than a pipeline holds in all (Korthikanti et al. 2022, 4.2.3)."""
     spec, pp = gpt(256, 16, 4), 4
-    found = stages(spec, Plan(pp=pp, interleave=interleave))
+    found = stages(spec, Run(pp=pp, interleave=interleave))
     if interleave == 1:
         assert [stage.held for stage in found] == [4, 3, 2, 1]
     else:
         assert found[0].held == pp * interleave + pp - 1
-    few = stages(spec, Plan(pp=pp, interleave=interleave, micro_batches=1))
+    few = stages(spec, Run(pp=pp, interleave=interleave, micro_batches=1))
     assert {stage.held for stage in few} <= {1, interleave}
 
 
 @st.composite
-def spread(draw: st.DrawFn) -> tuple[ModelSpec, Plan]:
+def spread(draw: st.DrawFn) -> tuple[ModelSpec, Run]:
     """A model, and a plan that it can be spread by."""
     spec = draw(specs(attentions))
-    plan = Plan(dp=draw(st.integers(1, 8)), tp=draw(st.sampled_from([1, 2, 3, 4])), zero=draw(st.integers(0, 3)))
+    plan = Run(dp=draw(st.integers(1, 8)), tp=draw(st.sampled_from([1, 2, 3, 4])), zero=draw(st.integers(0, 3)))
     if not all(each.test(each.a, each.b) for each in conditions(spec, plan)):
-        plan = replace(plan, tp=1)
+        plan = plan.changed(tp=1)
     return spec, plan
 
 
 @given(case=spread())
-def test_ranks_hold_the_whole_and_no_less_than_a_share(case: tuple[ModelSpec, Plan]) -> None:
+def test_ranks_hold_the_whole_and_no_less_than_a_share(case: tuple[ModelSpec, Run]) -> None:
     spec, plan = case
-    alone = replace(plan, tp=1)
+    alone = plan.changed(tp=1)
     for _, weight, leaf in weights(spec):
         part, whole = held_elements(weight, plan), held_elements(weight, alone)
         assert plan.tp * part >= whole
         assert part <= whole
     held = rank(spec, plan)
-    assert plan.dp * held.weights >= rank(spec, replace(plan, zero=0)).weights
+    assert plan.dp * held.weights >= rank(spec, plan.changed(zero=0)).weights
     assert held.elements >= held.trained
 
 
 @given(case=spread(), more=st.integers(2, 4))
-def test_more_ranks_and_more_division_never_hold_more(case: tuple[ModelSpec, Plan], more: int) -> None:
+def test_more_ranks_and_more_division_never_hold_more(case: tuple[ModelSpec, Run], more: int) -> None:
     spec, plan = case
 
-    def kept(plan: Plan) -> tuple[Any, ...]:
+    def kept(plan: Run) -> tuple[Any, ...]:
         held = rank(spec, plan)
         return held.weights, held.gradients, held.optimizer
 
     here = kept(plan)
-    changes = [replace(plan, dp=plan.dp * more), replace(plan, zero=min(plan.zero + 1, 3))]
+    changes = [plan.changed(dp=plan.dp * more), plan.changed(zero=min(plan.zero + 1, 3))]
     for other in changes:
         assert all(after <= before for after, before in zip(kept(other), here, strict=True))
     if plan.dp == 1:
-        assert here == kept(replace(plan, zero=0))
+        assert here == kept(plan.changed(zero=0))
 
 
 @given(spec=specs(attentions))
@@ -230,7 +229,7 @@ def test_where_it_divides_shares_add_up(spec: ModelSpec) -> None:
     counted = parameters(spec)
     experts = counted.get("routed_expert", 0)
     dp = math.gcd(experts, sum(counted.values()) - experts)
-    held = rank(spec, Plan(dp=dp, zero=3, recipe="bf16", optimizer="adamw-bf16"))
+    held = rank(spec, Run(dp=dp, zero=3, recipe="bf16", optimizer="adamw-bf16"))
     assert dp * held.weights == dp * held.gradients == 2 * sum(counted.values())
     assert dp * held.optimizer == 4 * sum(counted.values())
 
@@ -238,7 +237,7 @@ def test_where_it_divides_shares_add_up(spec: ModelSpec) -> None:
 def test_an_adapter_trains_alone() -> None:
     adapter: Adapter = Lora(rank=8, targets=("q_proj", "v_proj"))
     spec = LLAMA_3["8B"].model_copy(update={"adapter": adapter})
-    held = rank(spec, Plan(recipe="bf16"))
+    held = rank(spec, Run(recipe="bf16"))
     assert held.trained == 32 * 8 * (4096 + 4096 + 4096 + 1024)
     assert held.gradients == 2 * held.trained
     assert held.optimizer == 8 * held.trained

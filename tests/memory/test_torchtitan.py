@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,21 +19,20 @@ from torch.utils import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from calc.architectures import from_config
-from calc.memory.plan import Plan
 from calc.memory.training import TrainingRank, ranks
 from calc.quantities.flops import training
-from calc.query import Checkpointing, Query
+from calc.spec.run import Checkpointing, Run
 from tests import reference
 from tests.conventions.shapes import LLAMA_3, gpt
 
 GIB = 2**30
-EAGER = Plan(recipe="bf16-fsdp", zero=3)
-COMPILED = replace(EAGER, execution="fused", fused_loss=False)
-PIPELINE = replace(COMPILED, tp=8, pp=8, micro_batches=8)
+EAGER = Run(recipe="bf16-fsdp", zero=3)
+COMPILED = EAGER.changed(execution="compiled", fused_loss=False)
+PIPELINE = COMPILED.changed(tp=8, pp=8, micro_batches=8)
 
 
-def peak(model: str, plan: Plan, batch: int, seq: int, checkpointing: Checkpointing) -> TrainingRank:
-    found = ranks(LLAMA_3[model], Query(batch=batch, seq=seq).load(), plan, checkpointing)
+def peak(model: str, plan: Run, batch: int, seq: int, checkpointing: Checkpointing) -> TrainingRank:
+    found = ranks(LLAMA_3[model], Run(batch=batch, seq=seq).load(), plan, checkpointing)
     return max(found, key=lambda rank: rank.reserved)
 
 
@@ -49,17 +47,17 @@ def measured(model: str, parallelism: str, technique: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("model", "parallelism", "technique", "plan", "checkpointing", "error"),
     [
-        ("8B", "FSDP8", "FSDP", replace(EAGER, dp=8), "selective-op", -0.050),
-        ("8B", "FSDP8", "FSDP+compile", replace(COMPILED, dp=8), "selective-op", -0.039),
-        ("8B", "FSDP128", "FSDP", replace(EAGER, dp=128), "selective-op", -0.041),
-        ("8B", "FSDP128", "FSDP+compile", replace(COMPILED, dp=128), "selective-op", -0.033),
-        ("8B", "FSDP4 CP2", "FSDP+CP+compile+Float8", replace(COMPILED, dp=4, cp=2), "full", -0.019),
-        ("8B", "FSDP1 CP8", "FSDP+CP+compile+Float8", replace(COMPILED, cp=8), "full", -0.023),
-        ("70B", "FSDP32 TP8", "2D compile Float8 AsyncTP", replace(COMPILED, dp=32, tp=8), "full", -0.097),
+        ("8B", "FSDP8", "FSDP", EAGER.changed(dp=8), "selective-op", -0.050),
+        ("8B", "FSDP8", "FSDP+compile", COMPILED.changed(dp=8), "selective-op", -0.039),
+        ("8B", "FSDP128", "FSDP", EAGER.changed(dp=128), "selective-op", -0.041),
+        ("8B", "FSDP128", "FSDP+compile", COMPILED.changed(dp=128), "selective-op", -0.033),
+        ("8B", "FSDP4 CP2", "FSDP+CP+compile+Float8", COMPILED.changed(dp=4, cp=2), "full", -0.019),
+        ("8B", "FSDP1 CP8", "FSDP+CP+compile+Float8", COMPILED.changed(cp=8), "full", -0.023),
+        ("70B", "FSDP32 TP8", "2D compile Float8 AsyncTP", COMPILED.changed(dp=32, tp=8), "full", -0.097),
     ],
 )
 def test_within_ten_percent(
-    model: str, parallelism: str, technique: str, plan: Plan, checkpointing: Checkpointing, error: float
+    model: str, parallelism: str, technique: str, plan: Run, checkpointing: Checkpointing, error: float
 ) -> None:
     row = measured(model, parallelism, technique)
     ours = peak(model, plan, int(row["local_batch"]), int(row["seq_len"]), checkpointing).reserved / GIB
@@ -72,15 +70,15 @@ def test_within_ten_percent(
     [
         # Without async TP, activations are gathered before each product into tensors of their own: 2 GiB the head's
         # input alone, which DTensor keeps and Megatron-LM, which is followed here, gathers again.
-        ("70B", "FSDP32 TP8", "2D compile Float8", replace(COMPILED, dp=32, tp=8), 16, -0.151),
+        ("70B", "FSDP32 TP8", "2D compile Float8", COMPILED.changed(dp=32, tp=8), 16, -0.151),
         # The number of micro-batches is not published: 8, as many as stages, is torchtitan's default. Not counted are
         # what torch.distributed.pipelining holds between stages, a tensor for each micro-batch to receive into, one for
         # its gradient, and its result, and here all logits of the last stage until the step's end.
-        ("405B", "FSDP8 TP8 PP8", "3D compile Float8 AsyncTP 1F1B", replace(PIPELINE, dp=8), 4, -0.167),
-        ("405B", "TP8 PP8 FSDP2 CP4", "4D compile Float8 AsyncTP 1F1B", replace(PIPELINE, dp=2, cp=4), 1, -0.108),
+        ("405B", "FSDP8 TP8 PP8", "3D compile Float8 AsyncTP 1F1B", PIPELINE.changed(dp=8), 4, -0.167),
+        ("405B", "TP8 PP8 FSDP2 CP4", "4D compile Float8 AsyncTP 1F1B", PIPELINE.changed(dp=2, cp=4), 1, -0.108),
     ],
 )
-def test_short_for_a_reason(model: str, parallelism: str, technique: str, plan: Plan, batch: int, error: float) -> None:
+def test_short_for_a_reason(model: str, parallelism: str, technique: str, plan: Run, batch: int, error: float) -> None:
     row = measured(model, parallelism, technique)
     ours = peak(model, plan, batch, int(row["seq_len"]), "full").reserved / GIB
     assert ours / float(row["peak_mem_gib"]) - 1 == pytest.approx(error, abs=0.001)
@@ -88,7 +86,7 @@ def test_short_for_a_reason(model: str, parallelism: str, technique: str, plan: 
 
 def test_what_the_peak_consists_of() -> None:
     """The loss in fp32 three times over, what every layer keeps, the root unit, and a rank's share of states."""
-    rank = peak("8B", replace(EAGER, dp=8), 2, 8192, "selective-op")
+    rank = peak("8B", EAGER.changed(dp=8), 2, 8192, "selective-op")
     tokens = 2 * 8192
     width, layers, vocab = 4096, 32, 128256
     live = rank.moments["loss"]
@@ -102,13 +100,13 @@ def test_what_the_peak_consists_of() -> None:
     assert live["optimizer"] == 2 * share
     assert live["gradients"] == 0
     assert rank.states.elements == 8_030_261_248
-    compiled = peak("8B", replace(COMPILED, dp=8), 2, 8192, "selective-op")
+    compiled = peak("8B", COMPILED.changed(dp=8), 2, 8192, "selective-op")
     assert rank.activations.layers - compiled.activations.layers == layers * tokens * 2 * width
 
 
 def test_selective_op_repeats_every_second_product() -> None:
     """k_proj, o_proj and up_proj of a Llama; of a GPT k_proj and o_proj, for nothing needs down_proj's result."""
-    load = Query(batch=2, seq=512).load()
+    load = Run(batch=2, seq=512).load()
     again = training(LLAMA_3["8B"], load, "selective-op").total - training(LLAMA_3["8B"], load).total
     assert again == 2 * 1024 * 32 * 4096 * (1024 + 4096 + 14336)
     spec = gpt(256, 4, 4)
@@ -145,8 +143,8 @@ def test_selective_op_in_torch() -> None:
         logits = model(input_ids=tokens, use_cache=False).logits
         torch.nn.functional.cross_entropy(logits.reshape(-1, 96), tokens.reshape(-1)).backward()
     spec = from_config(config.to_dict() | {"architectures": ["LlamaForCausalLM"]})
-    load = Query(batch=2, seq=16).load()
+    load = Run(batch=2, seq=16).load()
     assert counter.get_total_flops() == training(spec, load, "selective-op").linear
-    made = ranks(spec, load, Plan(recipe="fp32", device="cpu"), "selective-op")[0].activations
+    made = ranks(spec, load, Run(recipe="fp32", device="cpu"), "selective-op")[0].activations
     inputs = 2 * 4 * 32 * 32
     assert made.layers == inputs + sum(tensor.numel() * tensor.element_size() for tensor in kept)

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from calc.memory.plan import Plan
 from calc.models import load_model
 from calc.predict import Prediction, predict
 from tests.conventions.shapes import gpt, llama
@@ -53,10 +52,13 @@ def llm_foundry(family: str) -> Iterator[Case]:
             phase="training",
             batch=int(row["micro_batch_size"]),
             seq=seq,
-            dtype="bf16" if row["mp_mode"] == "PURE" else "bf16-fsdp",
+            recipe="bf16" if row["mp_mode"] == "PURE" else "bf16-fsdp",
+            optimizer="adamw",
             execution="sdpa",
             checkpointing="full" if row["act_ckpt"] == "True" else "none",
-            plan=Plan(dp=8, zero=3, micro_batches=accumulated),
+            dp=8,
+            zero=3,
+            micro_batches=accumulated,
         )
         name = f"{row['model']} {seq} x {row['micro_batch_size']} {row['gpu']}"
         yield Case(name, int(row["global_batch_size"]) * seq / float(row["tokens_per_s"]), found)
@@ -85,7 +87,8 @@ def gpt_fast() -> Iterator[Case]:
             context=105,
             dtype=formats[row["quant"]],
             execution="graph",
-            plan=Plan(mode="inference", tp=int(row["n_gpus"])),
+            mode="inference",
+            tp=int(row["n_gpus"]),
         )
         yield Case(" ".join((*key, "A100")), 1 / float(row["tok_s"]), found)
 
@@ -99,15 +102,16 @@ def simumax() -> Iterator[Case]:
         if size is None or degrees.get("cp", 1) > 1:
             continue
         d_model, heads, d_ff = sizes[size]
-        plan = Plan(tp=degrees["tp"], pp=degrees["pp"], dp=degrees["dp"], zero=1, micro_batches=degrees["mbc"])
         found = predict(
             llama(d_model, degrees["l"], heads, d_ff),
             "b200",
             phase="training",
             seq=4096,
-            dtype="bf16-master",
+            recipe="bf16-master",
             execution="compiled",
-            plan=plan,
+            **{name: degrees[name] for name in ("tp", "pp", "dp")},
+            zero=1,
+            micro_batches=degrees["mbc"],
         )
         yield Case(row["case"], float(row["real_iter_ms"]) / 1e3, found)
 
@@ -127,6 +131,7 @@ def serving() -> Iterator[Case]:
             context=int(row["isl"]) + int(row["osl"]) // 2,
             dtype="fp8",
             execution="graph",
-            plan=Plan(mode="inference", tp=int(float(row["tp_size"]))),
+            mode="inference",
+            tp=int(float(row["tp_size"])),
         )
         yield Case(row["id"], float(row["silicon_tpot_ms"]) / 1e3, found)

@@ -11,14 +11,13 @@ from calc.attention import AttentionShape, standard
 from calc.attention.bounds import lengths
 from calc.errors import Refused
 from calc.functions import Attend
-from calc.memory.plan import Plan
 from calc.predict import attention_seconds, decode_attention, kernel_seconds, read_profile, speed_of
 from calc.predict.backends import FUSED, fused_kernel, kernels_of
 from calc.predict.crossing import time_crossover
 from calc.predict.operations import operations
 from calc.predict.priors import priors
 from calc.predict.profile import Launch
-from calc.predict.setting import Setting
+from calc.spec.run import Run
 from harness.cases.models import spec_of
 from tests.predict.toys import NEVER, toy
 from tests.reference import ROOT
@@ -168,8 +167,7 @@ def test_values_narrower_than_keys_are_no_latents() -> None:
 
 @pytest.mark.parametrize(("model", "latent"), [("tiny-mla", True), ("tiny-mqa", False), ("tiny-gqa", False)])
 def test_the_tree_tells_latents(model: str, latent: bool) -> None:
-    plan = Plan(mode="inference")
-    setting = Setting("decode", 1, 1, 1000, "bf16", "compiled", "none", plan)
+    setting = Run(phase="decode", seq=1, context=1000, execution="compiled", mode="inference")
     shapes = [each.shape for each in operations(spec_of(model), setting) if each.function == "attention"]
     assert {each.latent for each in shapes if isinstance(each, Attend)} == {latent}
 

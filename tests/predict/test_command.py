@@ -58,7 +58,10 @@ def test_every_op_on_request(run: Run) -> None:
         (("--profile", "nowhere.json"), "nowhere.json"),
         (("--profile", "nowhere"), "--profile: expected a JSON file"),
         (("--gpu", "v100-sxm2-16gb"), "published peak"),
-        (("--gpu", "h100-sxm", "--phase", "training", "--dtype", "int8"), "dtype: expected one of fp32"),
+        (
+            ("--gpu", "h100-sxm", "--phase", "training", "--dtype", "int8"),
+            "dtype: expected in training a recipe, one of fp32",
+        ),
         (("--gpu", "h100-sxm", "--network", "fast"), "--network"),
         (("--gpu", "h100-sxm", "--phase", "training", "--dp", "64"), "--network"),
         (("--gpu", "h100-sxm", "--tp", "5"), "tp: expected a divisor"),

@@ -16,8 +16,8 @@ from calc.functions import Function
 from calc.load import Load
 from calc.op import Op, leaves
 from calc.quantities.traffic import forward_traffic
-from calc.query import Query
 from calc.spec import Attention, GateClamp, Mlp, ModelSpec, Norm
+from calc.spec.run import Run
 from reference_models import build as build_model
 from reference_models.blocks.attend import attend
 from reference_models.blocks.linear import ACTIVATIONS, NormLayer, softcap
@@ -139,5 +139,5 @@ def test_what_one_kernel_an_op_would_save(kind: str, least: float, most: float) 
     spec = of(kind)
     model = build_model(spec)
     found = sum(each.bytes for each in moving(lambda: model(torch.zeros(4, 128, dtype=torch.long))))
-    ideal = sum(forward_traffic(spec, Query(batch=4, seq=128, dtype="fp32", kernels="eager")).values())
+    ideal = sum(forward_traffic(spec, Run(batch=4, seq=128, dtype="fp32", execution="eager")).values())
     assert least < found / ideal < most

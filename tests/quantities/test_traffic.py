@@ -26,9 +26,9 @@ from calc.quantities.traffic import (
     moved,
     training_traffic,
 )
-from calc.query import KERNELS, Phase, Query
 from calc.reading import symbolic, with_sizes
 from calc.spec import Lora, ModelSpec
+from calc.spec.run import KERNELS, Phase, Run
 from tests import reference
 from tests.strategies import specs
 
@@ -42,8 +42,8 @@ def gpt(**fields: Any) -> ModelSpec:
     return Shorthand(**{**sizes, "norm": "layernorm", "bias": False, **fields}).expand()
 
 
-def asked(**fields: Any) -> Query:
-    return Query(**{"batch": BATCH, "seq": SEQ, "context": SEQ - 1, **fields})
+def asked(**fields: Any) -> Run:
+    return Run(**{"batch": BATCH, "seq": SEQ, "context": SEQ - 1, **fields})
 
 
 OUTSIDE = TOKENS * D + SEQ * D + (TOKENS * D + SEQ * D) + TOKENS * D + 2 * TOKENS * D + TOKENS * D + TOKENS * VOCAB
@@ -57,12 +57,12 @@ OUTSIDE = TOKENS * D + SEQ * D + (TOKENS * D + SEQ * D) + TOKENS * D + 2 * TOKEN
         ("eager", 2 + 6 + 2 + 2 + 2 + 3 + 2 + 5 + 8 + 5 + 3, 4, 0),
         ("sdpa", 40, 0, 0),
         # Behind attention's sum the norm finds it on the chip; embeddings are looked up and added in one.
-        ("fused", 39, 0, 2 * (TOKENS * D + SEQ * D)),
+        ("compiled", 39, 0, 2 * (TOKENS * D + SEQ * D)),
     ],
 )
 def test_a_dense_gpt_layer_forward(kernels: Any, of_stream: int, of_scores: int, saved: int) -> None:
     """Elements by hand; scores are written, read and written by the softmax, and read by the weighted values."""
-    terms = forward_traffic(gpt(), asked(kernels=kernels))
+    terms = forward_traffic(gpt(), asked(execution=kernels))
     layers = LAYERS * (of_stream * TOKENS * D + of_scores * SCORES)
     assert terms["activations"] == 2 * (layers + OUTSIDE - saved)
 
@@ -80,7 +80,7 @@ def test_weights_are_read_once_and_tables_by_the_row() -> None:
 def test_going_back_through_one_product() -> None:
     """g and W give the gradient of x, g and x that of W: 2 g, W, x read, and two gradients written."""
     spec = gpt(n_layers=1)
-    query = asked(kernels="eager")
+    query = asked(execution="eager")
     leaf = next(each for each in leaves(build(spec, query.load())) if each.op.name == "o_proj")
     one = backward_traffic([leaf], "eager", Formats())
     assert one == {"weights": 2 * D * D, "activations": 2 * (2 * TOKENS * D + 2 * TOKENS * D), "gradients": 2 * D * D}
@@ -89,9 +89,9 @@ def test_going_back_through_one_product() -> None:
 def test_attention_in_the_open_going_back() -> None:
     """As FlashAttention's algorithm 4 counts standard attention: 11 passes over N x N, 4 forward and 7 back."""
     short, long = (
-        sum(training_traffic(gpt(max_seq_len=n), asked(seq=n, kernels="eager")).values()) for n in (SEQ, 2 * SEQ)
+        sum(training_traffic(gpt(max_seq_len=n), asked(seq=n, execution="eager")).values()) for n in (SEQ, 2 * SEQ)
     )
-    flash = [sum(training_traffic(gpt(max_seq_len=n), asked(seq=n, kernels="sdpa")).values()) for n in (SEQ, 2 * SEQ)]
+    flash = [sum(training_traffic(gpt(max_seq_len=n), asked(seq=n, execution="sdpa")).values()) for n in (SEQ, 2 * SEQ)]
     # What the length's square multiplies; what kernels for attention read again of its result grows with the length.
     squares = 11 * SCORES * LAYERS * 2
     extra = [short - flash[0], long - flash[1]]
@@ -122,7 +122,7 @@ def test_experts_that_are_visited() -> None:
 @given(specs())
 def test_fusing_never_moves_more(spec: ModelSpec) -> None:
     for phase in ("forward", "decode") if spec.decodes else ("forward",):
-        found = [sum(BY_PHASE[phase](spec, Query(batch=2, seq=40, context=9, kernels=k)).values()) for k in KERNELS]
+        found = [sum(BY_PHASE[phase](spec, Run(batch=2, seq=40, context=9, execution=k)).values()) for k in KERNELS]
         assert found == sorted(found, reverse=True)
 
 
@@ -155,7 +155,7 @@ def test_three_readings(spec: ModelSpec) -> None:
     columns = with_sizes(spec, {"d_model": numpy.array([float(spec.d_model)])})
     phases: tuple[Phase, ...] = ("training", "decode") if spec.decodes else ("training",)
     for phase in phases:
-        query = Query(batch=2, seq=37, context=21, phase=phase)
+        query = Run(batch=2, seq=37, context=21, phase=phase)
         exact = BY_PHASE[phase](spec, query)
         of_symbols, of_arrays = BY_PHASE[phase](in_symbols, query), BY_PHASE[phase](columns, query)
         for name, value in exact.items():
@@ -175,7 +175,7 @@ def test_formulas(model: str, quantity: str) -> None:
 def test_the_batch_that_doubles_intensity_in_decoding() -> None:
     """Weights are read once whatever the batch: in 16 bits one sequence has about 1 FLOP a byte, and n have n."""
     spec = calc.load_model("llama-3-8b")
-    one, many = (arithmetic_intensity(spec, "decode", Query(batch=n, context=1)) for n in (1, 16))
+    one, many = (arithmetic_intensity(spec, "decode", Run(batch=n, context=1)) for n in (1, 16))
     assert one == pytest.approx(1, rel=0.1)
     assert many == pytest.approx(16, rel=0.1)
 
@@ -183,9 +183,9 @@ def test_the_batch_that_doubles_intensity_in_decoding() -> None:
 def test_checkpointing_moves_more_and_adapters_less() -> None:
     spec = gpt()
     plain, full = (sum(training_traffic(spec, asked(checkpointing=how)).values()) for how in ("none", "full"))
-    again = training_traffic(spec, asked(checkpointing="full", kernels="eager"))
-    once = training_traffic(spec, asked(kernels="eager"))
-    forward = forward_traffic(gpt(), asked(kernels="eager"))
+    again = training_traffic(spec, asked(checkpointing="full", execution="eager"))
+    once = training_traffic(spec, asked(execution="eager"))
+    forward = forward_traffic(gpt(), asked(execution="eager"))
     assert plain < full
     layers = forward["activations"] - 2 * OUTSIDE
     assert again["activations"] - once["activations"] == layers
@@ -195,7 +195,7 @@ def test_checkpointing_moves_more_and_adapters_less() -> None:
 
 def test_quantized_weights_move_fewer_bytes() -> None:
     spec = calc.load_model("llama-3-8b")
-    bf16, int4 = (decode_traffic(spec, Query(context=100, dtype=name)) for name in ("bf16", "int4:g128"))
+    bf16, int4 = (decode_traffic(spec, Run(context=100, dtype=name)) for name in ("bf16", "int4:g128"))
     weights = calc.estimate(spec, "weights", dtype="int4:g128").value
     assert spec.vocab_size is not None
     table = 2 * spec.vocab_size * spec.d_model

@@ -9,9 +9,9 @@ import sympy
 from calc.architectures import from_config
 from calc.load import Load
 from calc.reading import sizes_of, symbolic, with_sizes
+from calc.spec import ModelSpec
 from calc.trace.kept import kept
 from calc.trace.settings import Settings
-from calc.spec import ModelSpec
 from tests.architectures.cases import BASES
 from tests.architectures.cases_latent import LATENT_CASES
 from tests.architectures.cases_media import MEDIA

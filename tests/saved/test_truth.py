@@ -10,9 +10,9 @@ import pytest
 
 from calc.architectures import from_config
 from calc.load import Load
+from calc.spec import ModelSpec
 from calc.trace.kept import Kept, kept
 from calc.trace.settings import Settings
-from calc.spec import ModelSpec
 from tests import reference
 from tests.architectures.test_truth import ABSENT
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st  # noqa: E402
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.load import Load  # noqa: E402
+from calc.spec import Attention, Embedding, Features, Frames, LayerGroup, Lora, Mlp, ModelSpec  # noqa: E402
 from calc.trace.kept import Kept, kept  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
 from calc.trace.tape import Saved  # noqa: E402
-from calc.spec import Attention, Embedding, Features, Frames, LayerGroup, Lora, Mlp, ModelSpec  # noqa: E402
 from reference_models import Model, build  # noqa: E402
 from reference_models import saved as probes  # noqa: E402
 from reference_models.adapters import adapt  # noqa: E402

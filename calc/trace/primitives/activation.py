@@ -42,9 +42,11 @@ def softcap(t: Recorder, name: str, x: Tensor) -> Tensor:
 def gated_output(t: Recorder, name: str, x: Tensor, gate: Tensor) -> Tensor:
     """x * sigmoid(gate), one kernel."""
     y = t.made(x.rows, x.width, x, gate, split=x.split)
-    t.op(
-        name, "elementwise", "swiglu", (x, gate), (y,), keeps=lambda tape, read, g: tape.times(read, tape.reads_result(g))
-    )
+
+    def keeps(tape: Tape, read: Storage, gate: Storage) -> Storage:
+        return tape.times(read, tape.reads_result(gate))
+
+    t.op(name, "elementwise", "swiglu", (x, gate), (y,), keeps=keeps)
     return y
 
 

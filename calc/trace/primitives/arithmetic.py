@@ -31,7 +31,14 @@ def weighed(t: Recorder, name: str, x: Tensor, *, key: str | None = None, of: Co
     weight = t.weight(key or f"{name}.weight", x.width, of=of)
     y = t.made(x.rows, x.width, x, weights=(weight,), split=x.split)
     t.op(
-        name, "elementwise", "scale", (x,), (y,), weights=(weight,), of=of, keeps=lambda tape, r: weighed_by(tape, r, weight)
+        name,
+        "elementwise",
+        "scale",
+        (x,),
+        (y,),
+        weights=(weight,),
+        of=of,
+        keeps=lambda tape, r: weighed_by(tape, r, weight),
     )
     return y
 
@@ -51,7 +58,7 @@ def scaled(t: Recorder, name: str, x: Tensor, *, of: Component | None = None) ->
 
 
 def pooled(t: Recorder, name: str, x: Tensor, rows: Size, how: str) -> Tensor:
-    """[rows, width] of all of x: the mean of every sequence, or of its first two vectors, which no kernel is counted for."""
+    """[rows, width] of all of x: the mean of every sequence; of its first two vectors, no kernel is counted for it."""
     y = t.made(rows, x.width, x, split=x.split)
 
     def keeps(tape: Tape, read: Storage) -> Storage:

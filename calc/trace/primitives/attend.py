@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from calc.functions import Attend, Matmul
 from calc.op import Cache, Moves, Weight
@@ -95,7 +95,9 @@ def attend(
     weights = t.made(scores.rows, scores.width, scores, *beside, weights=sinks, split="tensor")
     t.op("softmax", "elementwise", "softmax", (scores, *beside), (weights,), weights=sinks)
     out = t.made(q.rows, square.heads * shape.d_value, weights, v, split="tensor")
-    rule = {} if scoring.shaw is not None and scoring.shaw.values else _rule(t, q, k, v, square, scoring, out)
+    rule: dict[str, Any] = (
+        {} if scoring.shaw is not None and scoring.shaw.values else _rule(t, q, k, v, square, scoring, out)
+    )
     t.op(
         "values",
         "attention",
@@ -112,7 +114,16 @@ def attend(
         return out
     assert scoring.shaw is not None
     whole = t.made(out.rows, out.width, out, weights, split="tensor")
-    _relative(t, "relative_value", scoring.shaw, (weights, out), whole, pairs, shape, _rule(t, q, k, v, square, scoring, whole))
+    _relative(
+        t,
+        "relative_value",
+        scoring.shaw,
+        (weights, out),
+        whole,
+        pairs,
+        shape,
+        _rule(t, q, k, v, square, scoring, whole),
+    )
     return whole
 
 
@@ -220,7 +231,7 @@ def _relative(
     made: Tensor,
     pairs: Size,
     shape: Attend,
-    rule: dict[str, object],
+    rule: dict[str, Any],
 ) -> None:
     """Every query against the vector of each key's distance, or every weight times that vector.
 
@@ -248,7 +259,7 @@ def _relative(
 
 def _rule(
     t: Recorder, q: Tensor, k: Tensor, v: Tensor, square: Square, scoring: Scoring, out: Tensor
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """What autograd keeps of all these ops together, as fields of the last of them."""
     trained = not t.frozen
 
@@ -260,9 +271,7 @@ def _rule(
     return {"keeps": keeps, "operands": (q, k, v, *more)}
 
 
-def _scores(
-    tape: Tape, scoring: Scoring, square: Square, trained: bool, distances: Storage | None = None
-) -> Scores:
+def _scores(tape: Tape, scoring: Scoring, square: Square, trained: bool, distances: Storage | None = None) -> Scores:
     """What becomes of these scores under the tape's settings; keeps what says which rows of a table are read."""
     s = tape.settings
     hides = 0 if scoring.window is None else at_least(square.seq, scoring.window)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from calc.op import Moves
 from calc.sizes import Size
 from calc.spec import Moe, Norm

@@ -12,7 +12,7 @@ from calc.trace.tensor import Tensor
 def gather(
     t: Recorder, name: str, weights: tuple[Weight, ...], rows: Size, width: Size, *, of: Component | None = None
 ) -> Tensor:
-    """`rows` vectors of `width`: only those rows of the tables are read; which they are is kept where one is trained."""
+    """`rows` vectors of `width`: only those rows of the tables are read; which they are is kept if one is trained."""
     y = t.made(rows, width, weights=weights)
     t.op(
         name,
@@ -28,7 +28,9 @@ def gather(
     return y
 
 
-def parameters(t: Recorder, name: str, weights: tuple[Weight, ...], rows: Size, width: Size, **fields: Component) -> Tensor:
+def parameters(
+    t: Recorder, name: str, weights: tuple[Weight, ...], rows: Size, width: Size, **fields: Component
+) -> Tensor:
     """Learned vectors that no number looks up, `rows` of them in all: nothing is kept to find them again."""
     y = t.made(rows, width, weights=weights)
     trained = any(weight.trainable for weight in weights)
@@ -41,7 +43,7 @@ def parameters(t: Recorder, name: str, weights: tuple[Weight, ...], rows: Size, 
         weights=weights,
         moves=lambda: Moves(0, y.elements, weight_reads=y.elements),
         keeps=lambda tape: Storage(y.elements, tape.settings.stream, trained),
-        **fields,
+        of=of,
     )
     return y
 

@@ -37,9 +37,9 @@ def linear(
     and row; the bias counts 0.
 
     It moves x and its result once, and the weight. Going back takes as many FLOPs again for the gradient of x, and of
-    the weight. key, bias_key: paths of the matrix and of a bias where they are not `name`'s (a tied head). inside: whether it is one of a
-    layer's, which adapters and quantized formats may name. split: what divides the result among ranks, where that does
-    not follow from the shard. spread: how experts share the rows, each with a matrix of its own. moves: where some of x
+    the weight. key, bias_key: paths of the matrix and of a bias where they are not `name`'s (a tied head).
+    inside: whether it is one of a layer's, which adapters and quantized formats may name. split: what divides the
+    result among ranks, where that does not follow from the shard. spread: how experts share the rows, each with a matrix of its own. moves: where some of x
     stands in a cache. reached: 0 where nothing reads the result, so that no gradient comes back.
     """
     weights = [t.weight(key or f"{name}.weight", d_out, x.width, of=of, shard=shard)]
@@ -85,7 +85,7 @@ class Spread:
 
 
 def low_rank(t: Recorder, lora: Lora, name: str, x: Tensor, y: Tensor, spread: Spread | None) -> Tensor:
-    """y + scale * B A x (Hu et al. 2021, arXiv:2106.09685): 2 * rows * rank * (d_in + d_out) FLOPs beside the matrix's."""
+    """y + scale * B A x (Hu et al. 2021, arXiv:2106.09685): 2 * rows * rank * (d_in + d_out) FLOPs more."""
     with t.trained():
         for half, width in (("A", lora.rank), ("B", y.width)):
             key = f"{name}.lora_{half}.weight"

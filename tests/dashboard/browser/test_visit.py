@@ -16,7 +16,7 @@ if not os.environ.get("CI"):
 
 from playwright.sync_api import expect
 
-from calc import Plan, estimate, load_model
+from calc import estimate, load_model
 from calc.predict import predict
 from calc.units import binary, si
 from dashboard.menu import PAGES, Entry
@@ -92,7 +92,7 @@ def test_slider_page_and_link_agree_once_another_model_is_picked(visitor: Enter)
         expect(first.page.get_by_role("slider", name="Sequence length")).to_have_attribute("aria-valuetext", usual)
     first.slide("Sequences of one rank", 1)
     peak = first.metric("Peak of a GPU").inner_text()
-    assert peak == binary(estimate(load_model("gpt2"), "memory.peak", seq=1024, batch=2, plan=Plan()).value)
+    assert peak == binary(estimate(load_model("gpt2"), "memory.peak", seq=1024, batch=2).value)
     second = visitor().follow(first.page.url)
     expect(second.metric("Peak of a GPU")).to_have_text(peak)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from calc.checks import word
+from calc.errors import Refused
 from calc.sizes import Size, ceil_div
 
 
@@ -145,6 +148,23 @@ def recipe(name: str) -> Recipe:
     """The recipe called `name`. Errors: Refused, with the known names."""
     word("recipe", name, tuple(RECIPE_BY_NAME))
     return RECIPE_BY_NAME[name]
+
+
+def recipe_for(words: Mapping[str, Any], field: str = "dtype") -> dict[str, Any]:
+    """The words of a run that trains, in which `dtype` may stand for `recipe`. field: what it is called.
+
+    Errors: Refused where both are said, and for a format that is no recipe.
+    """
+    said = dict(words)
+    name = said.pop("dtype", None)
+    if name is None:
+        return said
+    if said.get("recipe") is not None:
+        raise Refused(field, f"{field} or {field.replace('dtype', 'recipe')}, which mean the same in training", "both")
+    if name not in RECIPE_BY_NAME:
+        why = "; with fp16, small gradients vanish, and how its loss is scaled is not described" * (name == "fp16")
+        raise Refused(field, f"in training a recipe, one of {', '.join(RECIPE_BY_NAME)}{why}", name)
+    return said | {"recipe": name}
 
 
 def usual_optimizer(recipe: str | None) -> str:

@@ -1,0 +1,62 @@
+"""What commands that speak of memory are asked with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calc.cli.echo import run_record
+from calc.spec.run import Run
+from calc.spec.run.precision import recipe_for
+
+MEMORY_FIELDS = (
+    "mode",
+    "seq",
+    "batch",
+    "source_seq",
+    "dtype",
+    "recipe",
+    "cache_dtype",
+    "state_dtype",
+    "frozen",
+    "optimizer",
+    "checkpointing",
+    "recompute",
+    "checkpoint_every",
+    "loss_chunks",
+    "fused_loss",
+    "dropout",
+    "dp",
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+    "zero",
+    "sequence_parallel",
+    "micro_batches",
+    "interleave",
+    "stages",
+    "execution",
+    "device",
+    "window_reading",
+    "latent_reading",
+    "engine",
+    "batched_tokens",
+    "logits",
+)
+"""What memory depends on."""
+DTYPE = "Of weights, as fp8 or int4:g128; in training the recipe, as --recipe."
+
+
+def memory_words(words: dict[str, Any]) -> dict[str, Any]:
+    """The words of a run whose memory is asked for: --dtype names the recipe of one that trains."""
+    return dict(words) if words.get("mode") == "inference" else recipe_for(words, "--dtype")
+
+
+def memory_record(run: Run) -> dict[str, Any]:
+    """The run as an answer about memory repeats it."""
+    record = run_record(run, "sdpa", trains=run.mode == "training")
+    if run.mode == "inference":
+        from calc.memory.cache import cache_dtype  # most questions are not about memory, and it is long to load
+
+        record["formats"] = {"weights": run.dtype, "cache": cache_dtype(run)}
+    return {"mode": run.mode, **record}

@@ -1,0 +1,62 @@
+"""From what is said of a run to the whole of it, where its time is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calc.build import vectors_read
+from calc.errors import Refused
+from calc.memory.conditions import check
+from calc.spec import ModelSpec
+from calc.spec.run import ExecutionName, Run, common_context, common_length
+from calc.spec.run.precision import recipe_for, usual_optimizer
+
+TIMED_EXECUTIONS: tuple[ExecutionName, ...] = ("eager", "sdpa", "compiled", "graph")
+"""The executions whose kernels have times."""
+WHOLE = ("batch", "seq", "context", "dp", "tp", "pp", "cp", "ep", "zero", "interleave", "micro_batches")
+"""Fields that must be whole numbers: a time is no formula."""
+
+
+def timed_run(spec: ModelSpec, run: Run | None = None, **words: Any) -> Run:
+    """`run` with other words, and the usual ones where nothing is said; None says nothing.
+
+    Lengths are the model's usual ones; what reads pictures has a length of its own. Attention is one kernel (`sdpa`).
+    In training `dtype` may name the recipe, and the optimizer is AdamW as PyTorch runs it under that recipe. A server
+    divides no stream among tensor-parallel ranks unless it is told to.
+    Errors: Refused for words and sizes that no time is known of, and for a run that does not fit the model.
+    """
+    said = {} if run is None else {name: getattr(run, name) for name in run.model_fields_set}
+    words = {name: word for name, word in words.items() if word is not None}
+    trains = (said | words).get("phase") == "training"
+    said |= recipe_for(words) if trains else words
+    seq = said.get("seq")
+    said["seq"] = vectors_read(spec, common_length([spec]) if seq is None else seq)
+    said.setdefault("context", common_context([spec], seq))
+    said.setdefault("execution", "sdpa")
+    said["mode"] = "training" if trains else "inference"
+    if trains:
+        said.setdefault("optimizer", usual_optimizer(said.get("recipe")))
+    else:
+        said["sequence_parallel"] = bool(said.get("sequence_parallel"))
+    made = Run(**said)
+    _possible(spec, made)
+    return made
+
+
+def _possible(spec: ModelSpec, run: Run) -> None:
+    """Errors: Refused for what no time is known of."""
+    for name in WHOLE:
+        value = getattr(run, name)
+        if value is not None and type(value) is not int:
+            raise Refused(name, "a whole number where a time is asked for", value)
+    if not run.trains and run.checkpointing != "none":
+        raise Refused("checkpointing", f"none in {run.phase}", run.checkpointing)
+    if not run.trains and run.pp * run.cp * run.ep > 1:
+        raise Refused("plan", f"dp and tp alone in {run.phase}, whose pipelines are not modelled", "pp, cp or ep")
+    check(spec, run)
+    if spec.adapter is not None:
+        raise Refused("adapter", "none where a time is asked for", type(spec.adapter).__name__)
+    if run.phase in ("decode", "prefill") and spec.head is None:
+        raise Refused("phase", "forward or training for a model that generates no tokens", run.phase)
+    if run.execution not in TIMED_EXECUTIONS:
+        raise Refused("execution", "one whose kernels are known", run.execution)

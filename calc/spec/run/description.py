@@ -1,0 +1,80 @@
+"""`Run`: everything that a model's own description leaves open, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Self
+
+from calc.errors import Refused
+from calc.sizes import Size
+from calc.spec.run.counting import Counting
+from calc.spec.run.execution import Execution
+from calc.spec.run.node import RunNode
+from calc.spec.run.numerics import Numerics
+from calc.spec.run.parallelism import Parallelism
+from calc.spec.run.serving import Serving
+from calc.spec.run.training import Training
+from calc.spec.run.workload import Workload
+
+if TYPE_CHECKING:
+    from calc.spec.model import ModelSpec
+
+LOAD_SIZES = ("batch", "seq", "context", "source_seq")
+"""Fields that are sizes and may be symbols of a formula."""
+PLAN_SIZES = ("dp", "tp", "pp", "cp", "ep", "zero", "micro_batches", "interleave", "checkpoint_every", "loss_chunks")
+"""Fields that are sizes and may be searched for, or be columns of a sweep."""
+NODES: tuple[type[RunNode], ...] = (Workload, Numerics, Training, Parallelism, Execution, Serving, Counting)
+"""What a Run is made of, in the order in which it is told."""
+USUAL_LENGTH = 2048
+"""Tokens of a sequence where nobody says how many."""
+
+
+class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Counting):
+    """One run of a model: every field of its nodes by its one name.
+
+    Errors: Refused for unknown words and for what is no size (see `calc.checks.size`; floats pass, since `solve` looks
+    for real roots); TypeError for an unknown field. Integer arrays become float64.
+    """
+
+    @property
+    def step_tokens(self) -> Size:
+        """New tokens of a step on all GPUs together."""
+        return self.batch * self.new_tokens * self.passes_a_step * self.dp
+
+    @property
+    def passes_a_step(self) -> Size:
+        """Passes of one step: its micro-batches where a model is trained, else one."""
+        return self.micro_batches_a_step if self.trains else 1
+
+    def changed(self, **words: Any) -> Self:
+        """The same run with other words. Errors: as Run."""
+        own = self.__dict__
+        return type(self)(**({name: own[name] for name in self.model_fields_set} | words))
+
+    def placed(self, sizes: Mapping[str, Size]) -> Self:
+        """This run with those of `sizes` that are its own: names of LOAD_SIZES and PLAN_SIZES. Errors: as Run."""
+        return self.changed(**{name: sizes[name] for name in (*LOAD_SIZES, *PLAN_SIZES) if name in sizes})
+
+
+def exact_run(run: Run | None = None, **words: Any) -> Run:
+    """A Run that has an exact answer: `run` with other words, where there is one.
+
+    Errors: as Run, and Refused for a size that is a float or a fraction: half a token is no load.
+    """
+    made = Run(**words) if run is None else run.changed(**words)
+    for name in (*LOAD_SIZES, "images"):
+        if name in made.model_fields_set and isinstance(value := getattr(made, name), float | Fraction):
+            raise Refused(name, "a whole number", value)
+    return made
+
+
+def common_length(specs: Sequence[ModelSpec]) -> int:
+    """2,048 tokens, or the longest sequence that all of `specs` take where that is less."""
+    return min((USUAL_LENGTH, *(spec.max_seq_len for spec in specs if spec.max_seq_len)))
+
+
+def common_context(specs: Sequence[ModelSpec], seq: int | None = None) -> int:
+    """`seq` tokens, by default `common_length`, or one less where one more would be past what one of `specs` takes."""
+    seq = common_length(specs) if seq is None else seq
+    return seq - any(spec.max_seq_len == seq for spec in specs)

@@ -1,0 +1,68 @@
+"""How a run computes: which kernels, on what, and how attention reads what is cached."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field, PlainValidator
+
+from calc.errors import Refused
+from calc.spec.run.node import RunNode, Word
+
+ExecutionName = Literal["eager", "sdpa", "compiled", "graph", "megatron"]
+Kernels = Literal["eager", "sdpa", "compiled"]
+Device = Literal["cuda", "cpu"]
+WindowReading = Literal["tokens", "cache"]
+LatentReading = Literal["expanded", "absorbed"]
+EXECUTIONS: tuple[ExecutionName, ...] = get_args(ExecutionName)
+KERNELS: tuple[Kernels, ...] = get_args(Kernels)
+DEVICES: tuple[Device, ...] = get_args(Device)
+WINDOW_READINGS: tuple[WindowReading, ...] = get_args(WindowReading)
+LATENT_READINGS: tuple[LatentReading, ...] = get_args(LatentReading)
+
+
+class Execution(RunNode):
+    """Which kernels run, and so what moves, what is kept and what is launched.
+
+    execution: `eager`, each operator by itself and attention in the open; `sdpa`, the same with attention in one
+    kernel; `compiled`, runs of elementwise operators in one too; `graph`, as that, replayed from a CUDA graph;
+    `megatron`, no kernels but the closed form of Korthikanti et al. for memory. None: what each answer takes unless it
+    is told: `compiled` where bytes moved are counted, the least that they can be, and `sdpa` where memory and time are.
+    device: masks and casts of training differ. window_reading: `tokens`, a window of W holds W tokens; `cache`, W - 1,
+    what a growing cache keeps after prefill. latent_reading: how latent attention decodes: `expanded`, keys and values
+    of all cached tokens are made again, as transformers does; `absorbed`, their matrix is applied to the new token.
+    """
+
+    execution: Annotated[ExecutionName | None, PlainValidator(Word(lambda: EXECUTIONS, open=True))] = Field(
+        default=None,
+        description="Which kernels run: each operator's own (eager), attention's in one (sdpa), runs of elementwise "
+        "operators in one too (compiled), all from a CUDA graph (graph).",
+    )
+    device: Annotated[Device, PlainValidator(Word(lambda: DEVICES))] = Field(
+        default="cuda", description="Training: where, since masks and casts differ."
+    )
+    window_reading: Annotated[WindowReading, PlainValidator(Word(lambda: WINDOW_READINGS))] = Field(
+        default="tokens",
+        description="A sliding window of W holds W tokens, or W - 1 as a growing cache keeps after prefill.",
+    )
+    latent_reading: Annotated[LatentReading, PlainValidator(Word(lambda: LATENT_READINGS))] = Field(
+        default="expanded",
+        description="Decode with latent attention: expand all cached latents again, or absorb their matrix in queries.",
+    )
+
+    @property
+    def fuses(self) -> bool:
+        """Whether runs of elementwise operators are one kernel, where that was said."""
+        return self.execution in ("compiled", "graph")
+
+    @property
+    def kernels(self) -> Kernels:
+        """Which operators are one kernel where bytes are counted: a graph replays what was compiled.
+
+        Errors: Refused for a closed form, which has no kernels.
+        """
+        if self.execution == "megatron":
+            raise Refused("execution", "one whose kernels are known", self.execution)
+        if self.execution is None or self.execution == "graph":
+            return "compiled"
+        return self.execution

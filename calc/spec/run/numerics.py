@@ -1,0 +1,50 @@
+"""The number formats of a run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, PlainValidator, ValidationInfo
+
+from calc.dtypes import CACHE_DTYPES, weight_dtype
+from calc.spec.run.node import RunNode, Word
+
+
+def recipe_names() -> tuple[str, ...]:
+    """The names of the recipes of mixed precision."""
+    from calc.spec.run.precision import RECIPE_BY_NAME  # most runs name none
+
+    return tuple(RECIPE_BY_NAME)
+
+
+def _weights(value: Any, info: ValidationInfo) -> str:
+    weight_dtype(value)
+    return value
+
+
+def _frozen(value: Any, info: ValidationInfo) -> str | None:
+    if value is not None:
+        weight_dtype(value, "frozen dtype")
+    return value
+
+
+class Numerics(RunNode):
+    """Number formats: `dtype` of weights where nothing is trained, `recipe` where it is."""
+
+    dtype: Annotated[str, PlainValidator(_weights)] = Field(
+        default="bf16",
+        description="Number format: fp32, bf16, fp16, fp8, int8, int4; or of weights alone a quantized one, such as "
+        "int4:g128.",
+    )
+    recipe: Annotated[str, PlainValidator(Word(recipe_names))] = Field(
+        default="bf16-mixed", description="Training: number formats of weights, gradients and activations."
+    )
+    cache_dtype: Annotated[str | None, PlainValidator(Word(lambda: CACHE_DTYPES, open=True))] = Field(
+        default=None, description="Inference: format of keys and values."
+    )
+    state_dtype: Annotated[str, PlainValidator(Word(lambda: CACHE_DTYPES))] = Field(
+        default="fp32", description="Format of recurrent state."
+    )
+    frozen: Annotated[str | None, PlainValidator(_frozen)] = Field(
+        default=None, description="Training beside an adapter: format of frozen weights, as nf4:g64."
+    )

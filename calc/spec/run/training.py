@@ -1,0 +1,53 @@
+"""What a step of training does beside going forward and back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field, PlainValidator, ValidationInfo
+
+from calc.errors import Refused
+from calc.spec.run.node import MaybeYesNo, Positive, RunNode, Word, Words
+
+Checkpointing = Literal["none", "selective", "selective-op", "full", "full-early-stop"]
+CHECKPOINTING: tuple[Checkpointing, ...] = get_args(Checkpointing)
+REGIONS = ("attention", "activation", "norm", "mixer", "cross", "channel")
+"""What can be computed again, by the names of `calc.saved`."""
+
+
+def optimizer_names() -> tuple[str, ...]:
+    """The names of the optimizers."""
+    from calc.spec.run.precision import OPTIMIZER_BY_NAME  # most runs name none
+
+    return tuple(OPTIMIZER_BY_NAME)
+
+
+def _probability(value: Any, info: ValidationInfo) -> float:
+    if isinstance(value, int | float) and 0 <= value < 1:
+        return value
+    raise Refused("dropout", "a probability from 0 on, below 1", value)
+
+
+class Training(RunNode):
+    """What backward computes again, how the loss is computed, and what updates the weights.
+
+    recompute: regions, beside what checkpointing says: `attention` (scores, softmax, values), `activation`, `norm`, or
+    whole blocks: `mixer`, `cross`, `channel`. fused_loss: whether one kernel computes the loss and its gradient in the
+    logits' place; None: where elementwise kernels are fused.
+    """
+
+    optimizer: Annotated[str, PlainValidator(Word(optimizer_names))] = Field(
+        default="adamw", description="Training: what updates the weights."
+    )
+    checkpointing: Annotated[Checkpointing, PlainValidator(Word(lambda: CHECKPOINTING))] = Field(
+        default="none", description="Training: which activations are recomputed."
+    )
+    recompute: Annotated[tuple[str, ...], PlainValidator(Words(lambda: REGIONS))] = Field(
+        default=(), description=f"Training: computed again in backward: {', '.join(REGIONS)}."
+    )
+    checkpoint_every: Positive = Field(default=1, description="Training: of so many layers, one is checkpointed.")
+    loss_chunks: Positive = Field(default=1, description="Training: pieces in which logits and loss are computed.")
+    fused_loss: MaybeYesNo = Field(default=None, description="Training: the loss works in the logits' place.")
+    dropout: Annotated[float, PlainValidator(_probability)] = Field(
+        default=0.0, description="Training: its probability, wherever the model has it."
+    )

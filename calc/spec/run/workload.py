@@ -1,0 +1,81 @@
+"""What runs: a pass, a step or a token, over how many sequences of what length."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field, PlainValidator, ValidationInfo
+
+from calc import checks
+from calc.errors import Refused
+from calc.load import Load
+from calc.sizes import Size
+from calc.spec.run.node import FromZero, MaybePositive, Positive, RunNode, Word, YesNo
+
+Phase = Literal["forward", "prefill", "decode", "training"]
+Mode = Literal["training", "inference"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+COUNTED_PHASES: tuple[Phase, ...] = ("forward", "training", "decode")
+"""The phases whose FLOPs and bytes moved are counted; of the others a time is predicted."""
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+def _picture(value: Any, info: ValidationInfo) -> tuple[Size, Size] | None:
+    if value is None:
+        return None
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise Refused("image", "a height and a width in pixels", value)
+    height, width = (checks.size("image", side) for side in value)
+    return height, width
+
+
+class Workload(RunNode):
+    """What runs. Of parallel ranks, `batch` is what one data-parallel rank has in one pass: its micro-batch."""
+
+    phase: Annotated[Phase, PlainValidator(Word(lambda: PHASES))] = Field(
+        default="forward",
+        description="What is run: forward has logits at all positions, prefill of the last token alone, decode is one "
+        "token more for each sequence, training a step.",
+    )
+    mode: Annotated[Mode, PlainValidator(Word(lambda: MODES))] = Field(
+        default="training", description="What memory is held for: a step of training, or a server's passes."
+    )
+    batch: Positive = Field(default=1, description="Sequences.")
+    seq: Positive = Field(default=2048, description="Tokens in each sequence.")
+    context: FromZero = Field(default=2048, description="Decode: tokens already in the cache.")
+    source_seq: MaybePositive = Field(
+        default=None, description="Encoder-decoders: length of the encoder's input, tokens or frames of audio."
+    )
+    images: FromZero = Field(default=0, description="Language models with a vision tower: pictures a batch.")
+    image: Annotated[tuple[Size, Size] | None, PlainValidator(_picture)] = Field(
+        default=None, description="Height and width of a picture, in pixels."
+    )
+    mtp: YesNo = Field(default=False, description="Count the modules that predict further tokens too.")
+
+    @property
+    def new_tokens(self) -> Size:
+        """New tokens of one sequence in one pass."""
+        return 1 if self.phase == "decode" else self.seq
+
+    @property
+    def tokens(self) -> Size:
+        """New tokens of one pass over the whole batch of one data-parallel rank."""
+        return self.batch if self.phase == "decode" else self.batch * self.seq
+
+    @property
+    def trains(self) -> bool:
+        """Whether a step of training runs."""
+        return self.phase == "training"
+
+    def load(self, **changes: Any) -> Load:
+        """What one forward pass over the batch is given; `changes` are fields of Load."""
+        fields = {
+            "batch": self.batch,
+            "seq": self.seq,
+            "source": self.source_seq,
+            "usual_source": self.seq,
+            "images": self.images,
+            "image": self.image,
+            "mtp": self.mtp and self.phase != "decode",
+        }
+        return Load(**(fields | changes))
