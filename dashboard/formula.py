@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import streamlit as st
 
+from calc.charts.sensitivity import changes
 from calc.cli.solve import answer_table, read_equation
 from calc.dtypes import CACHE_DTYPES
 from calc.explanation import explain
@@ -19,7 +20,7 @@ from calc.solution import solve
 from calc.spec import ModelSpec
 from calc.symbols import describe
 from calc.units import binary, si
-from dashboard import frame, knobs, picker, vega
+from dashboard import frame, knobs, picker
 from dashboard.cache import cached
 from dashboard.planning import MEANINGS
 
@@ -187,29 +188,12 @@ def _moved(found: list[Sensitivity], unit: str) -> None:
         }
         for each in found
     ]
-    frame.chart(_moves(rows, unit), "sensitivity", alt="Change of the value with 10 % more of each symbol")
+    frame.chart(changes(rows, unit), "sensitivity", alt="Change of the value with 10 % more of each symbol")
     columns = {
         **frame.grouped("now", "value with 10 % more"),
         "change": st.column_config.NumberColumn(format="percent"),
     }
     frame.table(rows, "symbols", columns=columns)
-
-
-def _moves(rows: list[dict[str, Any]], unit: str) -> vega.Chart:
-    """A bar for each symbol: by what share the value moves."""
-    bars = [
-        {**row, "shown": f"{row['change'] or 0:+.2%}", "way": "less" if (row["change"] or 0) < 0 else "more"}
-        for row in rows
-    ]
-    body = vega.layer(
-        bars,
-        "bar",
-        y=vega.names("symbol", (row["symbol"] for row in rows)),
-        x=vega.channel("change", "quantitative", axis={"format": "+.0%", "title": f"change of the value ({unit})"}),
-        color=vega.colour("way", ("more", "less")),
-        tooltip=vega.tooltip("symbol", "meaning", "now", shown="change"),
-    )
-    return vega.chart(body, height=vega.STEP * len(bars) + vega.around(2))
 
 
 def _solve(chosen: picker.Picked, options: QueryOptions) -> None:

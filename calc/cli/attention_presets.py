@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from calc.attention import AttentionShape, Cost
-from calc.cli.output import Table, emit
+from calc.output.tables import Table, emit
 from calc.predict.attention_sweep import decoder
 from calc.predict.backends import attention_seconds, runs_backends
 from calc.predict.speed import Speed

@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from calc.cli import adapting, notes, options, planning
-from calc.cli.output import Table, emit
 from calc.explanation import Explanation
 from calc.explanation import explain as explain_quantity
+from calc.output.notes import note
+from calc.output.tables import Table, emit
 from calc.parts import WHOLE
 from calc.quantities import registry
 from calc.sensitivity import Sensitivity
@@ -68,7 +69,7 @@ def explain(model: ModelSpec, quantity: str, part: str, sensitivity: bool, latex
     asked = {name: value for name, value in asked.items() if name in uses}
     explanation = explain_quantity(model, quantity, part=part, **asked)
     for caveat in explanation.estimate.caveats:
-        options.note(model, caveat)
+        note(model, caveat)
     if latex and fmt == "table":
         click.echo(explanation.latex())
         return

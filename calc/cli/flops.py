@@ -8,7 +8,8 @@ import click
 
 from calc import conventions
 from calc.cli import adapting, notes, options
-from calc.cli.output import emit, side_by_side
+from calc.output.notes import note, warn_beyond
+from calc.output.tables import emit, side_by_side
 from calc.quantities import registry
 from calc.query import Query
 from calc.spec import ModelSpec
@@ -49,11 +50,11 @@ def _record(spec: ModelSpec, query: Query) -> dict[str, Any]:
     decode = query.phase == "decode"
     convention = conventions.find(query.convention)
     count = conventions.flops(spec, query)
-    options.warn_beyond(spec, query.context + 1 if decode else query.seq, "--context + 1 =" if decode else "--seq")
+    warn_beyond(spec, query.context + 1 if decode else query.seq, "--context + 1 =" if decode else "--seq")
     if spec.vision is not None and not decode and not query.images:
-        options.note(spec, "no pictures are read; --images N adds the work of its vision tower")
+        note(spec, "no pictures are read; --images N adds the work of its vision tower")
     for caveat in convention.caveats(spec):
-        options.note(spec, caveat)
+        note(spec, caveat)
     return {
         "model": spec.name,
         "total": count.total,

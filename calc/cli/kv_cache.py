@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from calc.cli import adapting, options
-from calc.cli.output import emit, side_by_side
 from calc.dtypes import CACHE_DTYPES
+from calc.output.notes import warn_beyond
+from calc.output.tables import emit, side_by_side
 from calc.quantities.kv_cache import kv_cache as count
 from calc.spec import ModelSpec
 
@@ -45,7 +46,7 @@ def kv_cache(models: tuple[ModelSpec, ...], fmt: str, **asked: Any) -> None:
 
 
 def _record(spec: ModelSpec, seq: int, batch: int, dtype: str, window_reading: Any, **inputs: Any) -> dict[str, Any]:
-    options.warn_beyond(spec, seq, "--seq")
+    warn_beyond(spec, seq, "--seq")
     cache = count(
         spec, batch, seq, dtype, window_reading, source=inputs["source_seq"], state_dtype=inputs["state_dtype"]
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from calc.cli import options
-from calc.cli.output import Table, emit
 from calc.lectures import CLAIMS
+from calc.output.tables import Table, emit
 
 
 @click.command(short_help="What the lecture notes print, each with a verdict.")

@@ -10,9 +10,10 @@ import click
 from calc import conventions as registry_of_conventions
 from calc.architectures import FAMILIES
 from calc.cli import notes, options
-from calc.cli.output import Table, emit
 from calc.errors import printable
 from calc.models import load_model, preset_names, preset_title
+from calc.output.notes import warn_beyond
+from calc.output.tables import Table, emit
 from calc.quantities import registry
 from calc.quantities.parameters import parameters
 from calc.query import PHASES, Query
@@ -105,7 +106,7 @@ def conventions(compared: str | None, fmt: str, **asked: Any) -> None:
         query = Query(**options.with_usual_lengths(asked, [spec]))
         notes.unused((*registry.find(f"flops.{query.phase}").uses, "phase"), f"flops.{query.phase}")
         decode = query.phase == "decode"
-        options.warn_beyond(spec, query.context if decode else query.seq, "--context" if decode else "--seq")
+        warn_beyond(spec, query.context if decode else query.seq, "--context" if decode else "--seq")
         _compare(spec, query, fmt, compared)
         return
     notes.unused((), "the list of conventions")

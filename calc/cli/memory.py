@@ -9,7 +9,6 @@ import click
 from click.core import ParameterSource
 
 from calc.cli import adapting, options, planning, serving
-from calc.cli.output import Table, emit
 from calc.errors import Refused
 from calc.hardware import load_device
 from calc.memory.advice import Change, changes
@@ -19,6 +18,8 @@ from calc.memory.plan import Plan
 from calc.memory.precision import RECIPE_BY_NAME
 from calc.memory.rank import Rank
 from calc.memory.verdict import Verdict, budget_bytes, largest, usable, verdict
+from calc.output.notes import warn_beyond
+from calc.output.tables import Table, emit
 from calc.query import Query, ask
 from calc.spec import ModelSpec
 from calc.units import binary
@@ -96,7 +97,7 @@ def memory(
 def _warn(spec: ModelSpec, query: Query) -> None:
     """Notes on what was asked and changes nothing, or less than it seems."""
     plan = query.plan or Plan()
-    options.warn_beyond(spec, query.seq, "--seq")
+    warn_beyond(spec, query.seq, "--seq")
     if query.source_seq is not None and spec.encoder is None:
         click.echo("note: --source-seq changes nothing for a model without an encoder", err=True)
     if plan.mode == "inference":

@@ -8,10 +8,11 @@ import click
 
 from calc.build import vectors_read
 from calc.cli import notes, options, planning
-from calc.cli.output import Table, emit
 from calc.errors import Refused
 from calc.memory.plan import Plan
 from calc.memory.precision import OPTIMIZERS, usual_optimizer
+from calc.output.notes import warn_beyond
+from calc.output.tables import Table, emit
 from calc.predict import Prediction, roof, roofline, speed_of
 from calc.predict.predicting import predict as predicted
 from calc.predict.setting import EXECUTIONS, PHASES
@@ -134,9 +135,7 @@ def _warn(spec: ModelSpec, asked: dict[str, Any], plan: Plan | None) -> None:
     idle |= {"source_seq"} if spec.encoder is None else set()
     idle |= {"images"} if spec.vision is None or decode else set()
     notes.unused(Query.__dataclass_fields__.keys() - idle, asked["phase"])
-    options.warn_beyond(
-        spec, asked["context"] + 1 if decode else asked["seq"], "--context + 1 =" if decode else "--seq"
-    )
+    warn_beyond(spec, asked["context"] + 1 if decode else asked["seq"], "--context + 1 =" if decode else "--seq")
     if asked["phase"] == "training":
         planning.note_undivided(plan or Plan())
     else:

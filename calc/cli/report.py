@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, get_args
 import click
 
 from calc.cli import options
-from calc.cli.output import Table, emit
 from calc.errors import printable
 from calc.hardware import load_device
 from calc.op import Component
+from calc.output.tables import Table, emit
 from calc.query import common_length
 from calc.spec import ModelSpec
 from calc.summary import Report

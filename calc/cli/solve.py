@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from calc.cli import adapting, notes, options, planning
-from calc.cli.output import Table, emit
 from calc.errors import Refused
 from calc.estimation import estimate
+from calc.output.notes import note
+from calc.output.tables import Table, emit
 from calc.quantities import registry
 from calc.solution import Solution, moved_head_widths
 from calc.solution import solve as solve_quantity
@@ -60,7 +61,7 @@ def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: 
     notes.unused((*entry.uses, symbol), name)
     planning.unused(name, asked["plan"] if "plan" in entry.uses else None, "plan" in entry.uses)
     for caveat in estimate(model, name, **chosen).caveats:
-        options.note(model, caveat)
+        note(model, caveat)
     answer = solve_quantity(model, name, target, symbol, budget=budget, keep_ratios=keep_ratios, **chosen)
     emit([_record(model, answer)], [answer_table(model, answer, entry.unit)], fmt)
 

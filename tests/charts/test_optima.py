@@ -8,19 +8,16 @@ from typing import Any
 import pytest
 
 import calc
+from calc.charts.optima import frontier_chart, isoflop_chart, loss_chart
+from calc.charts.vega import Chart
 from calc.errors import Refused
 from calc.laws import find
 from calc.optimum import Optimum, optimal, optimal_all
-from calc.optimum.charts import frontier_chart, isoflop_chart, loss_chart
-
-pytest.importorskip("altair")
-pytest.importorskip("vl_convert")
 
 
-def layers(chart: Any) -> list[list[dict[str, Any]]]:
+def layers(chart: Chart) -> list[list[dict[str, Any]]]:
     """The rows of each layer."""
-    spec = chart.to_dict()
-    return [spec["datasets"][layer["data"]["name"]] for layer in spec["layer"]]
+    return [layer["data"]["values"] for layer in chart["layer"]]
 
 
 def test_isoflop_curves_are_of_one_compute_each_and_lowest_at_the_optimum() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from calc.charts import axes, colours, vega
 from calc.predict import Point, Prediction, Roof
 from calc.units import duration, si
-from dashboard import axes, colours, vega
 
 HEIGHT = 460
 SHAPES = {

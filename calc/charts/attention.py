@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from calc.charts import axes, vega
 from calc.predict.attention_sweep import Decoded, Point
 from calc.units import binary, duration, si
-from dashboard import vega
-from dashboard.axes import labels, ticks
 
 DOUBLING = {"type": "log", "base": 2, "nice": False}
 TENS = {"type": "log", "nice": False}
@@ -31,7 +30,7 @@ def over_length(points: Iterable[Point], need: str, seq: int, wins: int | None) 
         }
         for point in points
     ]
-    x = vega.channel("tokens", "quantitative", scale=DOUBLING, axis=vega.tokens("tokens"))
+    x = vega.channel("tokens", "quantitative", scale=DOUBLING, axis=axes.tokens("tokens"))
     y = vega.channel("need", "quantitative", scale=TENS, axis=_axis(need, [row["need"] for row in rows]))
     colour = vega.colour("attention", BOTH, series=True)
     colour["legend"] |= {"symbolOpacity": 1, "symbolType": "stroke"}
@@ -57,10 +56,10 @@ def over_length(points: Iterable[Point], need: str, seq: int, wins: int | None) 
 def _axis(need: str, values: list[float]) -> dict[str, Any]:
     """A logarithmic axis with a mark at every round size: powers of 1,024 of memory, of ten of all else."""
     if need == "peak":
-        return {**vega.sizes("memory"), "title": None, "values": [2.0**power for power in range(0, 60, 5)]}
+        return {**axes.sizes("memory"), "title": None, "values": [2.0**power for power in range(0, 60, 5)]}
     unit = {"flops": "FLOP", "traffic": "B", "seconds": "s"}[need]
-    marks = ticks(min(values) / 2, 2 * max(values))
-    return {"title": None, "labelExpr": labels(unit), "values": marks}
+    marks = axes.ticks(min(values) / 2, 2 * max(values))
+    return {"title": None, "labelExpr": axes.labels(unit), "values": marks}
 
 
 def written(need: str, value: float) -> str:

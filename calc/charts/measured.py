@@ -1,25 +1,72 @@
-"""The charts of the page Measured vs predicted."""
+"""Measured times beside predicted ones: case by case, as errors, by component, and from commit to commit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
+from calc.charts import axes, colours, vega
 from calc.errors import printable
 from calc.units import duration
-from dashboard import axes, colours, vega
-from harness.compare import By, Pair, Part
-from harness.history import Level
-from harness.report import BAND
 
 MOST = 3000
 """Points of a chart."""
+BAND = 0.1
+"""Half width of the band around y = x."""
 BOTH = ("predicted", "measured")
 
 
-def scatter(pairs: Sequence[Pair], by: By) -> vega.Chart:
-    """Measured over predicted seconds, both logarithmic, with y = x and a band around it."""
-    rows = _rows(pairs[:MOST])
+class Case(Protocol):
+    """What is drawn of a case: its names, both its times in seconds, measured over predicted, and the error's size."""
+
+    @property
+    def case(self) -> str: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def commit(self) -> str: ...
+    @property
+    def predicted(self) -> float: ...
+    @property
+    def measured(self) -> float: ...
+    @property
+    def ratio(self) -> float: ...
+    @property
+    def error(self) -> float: ...
+
+
+class Component(Protocol):
+    """What is drawn of a component of a model: both its times in seconds."""
+
+    @property
+    def component(self) -> str: ...
+    @property
+    def predicted(self) -> float: ...
+    @property
+    def measured(self) -> float: ...
+
+
+class Level(Protocol):
+    """What is drawn of the cases of one kind at one commit: how many, and their times over those at the first."""
+
+    @property
+    def commit(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def cases(self) -> int: ...
+    @property
+    def ratio(self) -> float: ...
+
+
+def scatter(cases: Sequence[Case], by_kind: bool = True) -> vega.Chart:
+    """Measured over predicted seconds, both logarithmic, with y = x and a band around it; the first MOST cases.
+
+    by_kind: groups are kinds of cases, which have colours of their own.
+    """
+    rows = _rows(cases[:MOST])
     low, high = axes.room([row[name] for row in rows for name in BOTH], 1.5)
     line = [{"predicted": x, "measured": x, "least": x * (1 - BAND), "most": x * (1 + BAND)} for x in (low, high)]
     x, y, least = (
@@ -34,7 +81,7 @@ def scatter(pairs: Sequence[Pair], by: By) -> vega.Chart:
         {"type": "point", "filled": True, "size": 70, "opacity": 0.8},
         x=x,
         y=y,
-        color=_colour(rows, by),
+        color=_colour(rows, by_kind),
         shape=vega.channel("device", "nominal", legend=None),
         tooltip=vega.tooltip("case", "was predicted", "was measured", "off by", "device", "commit"),
     )
@@ -46,9 +93,9 @@ def scatter(pairs: Sequence[Pair], by: By) -> vega.Chart:
     )
 
 
-def errors(pairs: Sequence[Pair], by: By) -> vega.Chart:
+def errors(cases: Sequence[Case], by_kind: bool = True) -> vega.Chart:
     """How many cases took how much longer or shorter than predicted; what is beyond twice is in the last bar."""
-    rows = _rows(pairs)
+    rows = _rows(cases)
     quarters = [-1, -0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1]
     axis = {"format": "+.0%", "values": quarters, "title": "measured / predicted - 1"}
     bars = vega.layer(
@@ -56,12 +103,12 @@ def errors(pairs: Sequence[Pair], by: By) -> vega.Chart:
         "bar",
         x=vega.channel("error", "quantitative", bin={"step": 0.05, "extent": [-1.0, 1.0]}, axis=axis),
         y={"aggregate": "count", "type": "quantitative", "axis": {"title": "cases", "tickMinStep": 1}},
-        color=_colour(rows, by),
+        color=_colour(rows, by_kind),
     )
     return vega.chart(bars, height=300)
 
 
-def components(parts: Sequence[Part]) -> vega.Chart:
+def components(parts: Sequence[Component]) -> vega.Chart:
     """Both times of each component, the largest first."""
     rows = [
         {"component": printable(part.component), "which": which, "seconds": value, "time": duration(value)}
@@ -109,23 +156,23 @@ def levels(found: Sequence[Level]) -> vega.Chart:
     return vega.chart(vega.layer([{"ratio": 1.0}], same, y=y), lines, height=340)
 
 
-def _rows(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+def _rows(cases: Sequence[Case]) -> list[dict[str, Any]]:
     return [
         {
-            "predicted": pair.predicted,
-            "measured": pair.measured,
-            "error": min(max(pair.ratio - 1, -1.0), 0.999),
-            "was predicted": duration(pair.predicted),
-            "was measured": duration(pair.measured),
-            "off by": f"{pair.error:.1%}",
-            "case": printable(pair.run.case),
-            "group": printable(pair.group),
-            "device": pair.run.environment.slug,
-            "commit": printable(pair.run.environment.commit or ""),
+            "predicted": each.predicted,
+            "measured": each.measured,
+            "error": min(max(each.ratio - 1, -1.0), 0.999),
+            "was predicted": duration(each.predicted),
+            "was measured": duration(each.measured),
+            "off by": f"{each.error:.1%}",
+            "case": printable(each.case),
+            "group": printable(each.group),
+            "device": each.device,
+            "commit": printable(each.commit),
         }
-        for pair in pairs
+        for each in cases
     ]
 
 
-def _colour(rows: Sequence[dict[str, Any]], by: By) -> dict[str, Any]:
-    return vega.colour("group", sorted({row["group"] for row in rows}), series=by != "kind")
+def _colour(rows: Sequence[dict[str, Any]], by_kind: bool) -> dict[str, Any]:
+    return vega.colour("group", sorted({row["group"] for row in rows}), series=not by_kind)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from calc.charts import axes, bars, vega
 from calc.units import binary
-from dashboard import vega
 
 TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "kv_cache", "temporaries")
 """The order in which terms are stacked."""
@@ -25,7 +25,7 @@ def against(terms: Mapping[str, int], live: Mapping[str, int], peak: int, capaci
         for name, size in capacities.items()
     ]
     most = max(sum(terms.values()), peak, *capacities.values())
-    drawn = vega.stacked(rows, "bar", "part", "bytes", vega.sizes("memory of one GPU", most), (*TERMS, *VERDICTS))
+    drawn = bars.stacked(rows, "bar", "part", "bytes", axes.sizes("memory of one GPU", most), (*TERMS, *VERDICTS))
     faint = {"condition": {"test": "indexof(datum.part, 'fit') >= 0", "value": 0.5}, "value": 1}
     drawn["layer"][0]["encoding"]["opacity"] = faint
     drawn["layer"].append(vega.rule("x", peak, binary(peak), "peak"))
@@ -42,7 +42,7 @@ def timeline(moments: Mapping[str, Mapping[str, int]], budget: int) -> vega.Char
         if size
     ]
     most = max(budget, *(sum(live.values()) for live in moments.values()))
-    drawn = vega.columns(rows, "moment", "part", "bytes", vega.sizes("live", most), TERMS)
+    drawn = bars.columns(rows, "moment", "part", "bytes", axes.sizes("live", most), TERMS)
     drawn["layer"][0]["encoding"]["x"]["axis"] = {"labelAngle": -25, "labelLimit": 180, "labelOverlap": False}
     drawn["layer"].append(vega.rule("y", budget, binary(budget), "memory of the GPU"))
     drawn["height"] = 420
@@ -56,8 +56,8 @@ def caches(rows: vega.Rows) -> vega.Chart:
     body = vega.layer(
         shown,
         {"type": "line", "point": True},
-        x=vega.channel("context", "quantitative", scale=doubling, axis=vega.tokens("tokens in the cache")),
-        y=vega.channel("bytes", "quantitative", scale=doubling, axis=vega.sizes("KV cache")),
+        x=vega.channel("context", "quantitative", scale=doubling, axis=axes.tokens("tokens in the cache")),
+        y=vega.channel("bytes", "quantitative", scale=doubling, axis=axes.sizes("KV cache")),
         color=vega.colour("model", (row["model"] for row in rows), 2, series=True),
         # A model is under its own kind of attention: without this nobody would see it.
         strokeWidth={"condition": {"test": "datum.attention == 'as it is'", "value": 7}, "value": 2},
