@@ -133,5 +133,5 @@ def _predicted_time(name: str, backend: str, shape: AttentionShape, gpu: Device,
 
 
 def _verdict(counted: float, printed: float) -> str:
-    """As in `calc.lectures`: confirmed within 1 %."""
+    """As in `calc.teaching.claim`: confirmed within 1 %."""
     return "confirmed" if abs(counted / printed - 1) <= 0.01 else "differs"

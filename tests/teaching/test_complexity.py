@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 import sympy
 
-from calc.complexity import DECODINGS, LAYER_KINDS, LayerKind, Shape
 from calc.load import Load
+from calc.teaching.complexity import DECODINGS, LAYER_KINDS, LayerKind, Shape
 
 torch = pytest.importorskip("torch")
 

@@ -1,49 +1,13 @@
-"""What the lecture notes print, beside what comes out here, with a verdict on each.
-
-A printed number is *confirmed* within 1 % of the value computed here, *rounded* where the value rounds to its digits
-or is within 5 %, else *wrong*. A statement without a number carries its verdict with its argument.
-"""
+"""What the lecture notes print, beside what comes out here, with a verdict on each (`calc.teaching.claim`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 from calc.estimation import estimate
 from calc.models import load_model
-
-Verdict = Literal["confirmed", "rounded", "wrong", "not reproducible here"]
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """One thing the notes say.
-
-    lecture: number of the file of notes. says: the claim. why: the formula, or the argument.
-    printed, digits: its number and how many significant digits it has. value: what comes out here.
-    stated: the verdict on a statement, or on a number that cannot be computed here.
-    """
-
-    lecture: int
-    says: str
-    why: str
-    printed: float | None = None
-    digits: int = 2
-    value: Callable[[], float] | None = None
-    stated: Verdict = "confirmed"
-
-    @property
-    def verdict(self) -> Verdict:
-        """The judgement on this claim."""
-        if self.value is None or self.printed is None:
-            return self.stated
-        value = self.value()
-        off = abs(value / self.printed - 1)
-        if off <= 0.01:
-            return "confirmed"
-        rounds = float(f"{value:.{self.digits - 1}e}") == self.printed
-        return "rounded" if rounds or off <= 0.05 else "wrong"
+from calc.teaching.claim import Claim
+from calc.teaching.token_claims import TOKENS
 
 
 def _params(model: str) -> Callable[[], float]:
@@ -66,80 +30,11 @@ def _lora_share() -> float:
     return 2 * gpt3.n_layers * 8 * 2 * gpt3.d_model / estimate(gpt3, "params").value
 
 
-_COUNTED = "counted with OpenAI's vocabularies (encoder.json and vocab.bpe, cl100k_base.tiktoken)"
-_TOKENS = (
-    Claim(
-        4,
-        "the example of BPE is aaabdaaaabac, whose 'aa' counts 4",
-        "that has five pairs 'aa'; the counts and the result XdXac are those of aaabdaaabac, as the ids print it",
-        stated="wrong",
-    ),
-    Claim(
-        4,
-        "aaabdaaabac becomes XdXac, [29, 4, 29, 1, 3], less than half as long",
-        "5 of 11; ties go to the lower ids, as `reference_models.tokenizer` trains it",
-    ),
-    Claim(
-        4,
-        "Unicode has 160K characters",
-        "159,801 are assigned in Unicode 17.0 (September 2025)",
-        160e3,
-        2,
-        lambda: 159_801.0,
-    ),
-    Claim(4, "G is the byte 71, ü the bytes 195 and 188", "UTF-8: 0x47, 0xC3 0xBC"),
-    Claim(
-        4,
-        "GPT-2's pattern cuts 'tokeni' + 'zation'",
-        f"the pattern leaves ' tokenization' whole; merging makes ' token' + 'ization' of it, {_COUNTED}",
-        stated="wrong",
-    ),
-    Claim(
-        4,
-        "GPT-2's pattern does not ignore case: I'M is I + ' + M",
-        "its contractions are in lower case (gpt-2, src/encoder.py, says so itself); GPT-4's are in either",
-    ),
-    Claim(4, "Python code: 32 tokens of GPT-2", f"{_COUNTED}, its last line break included", 32, 2, lambda: 32.0),
-    Claim(4, "Python code: 20 tokens of GPT-4", f"{_COUNTED}", 20, 2, lambda: 20.0),
-    Claim(
-        4,
-        "GPT-2 makes each space of code a token",
-        "both patterns keep indentation together; GPT-2's vocabulary has no token of two spaces, GPT-4's has",
-    ),
-    Claim(4, "'Hello everyone, … 11-X85 class!': 15 tokens of GPT-2", _COUNTED, 15, 2, lambda: 14.0),
-    Claim(4, "'Hello everyone, … 11-X85 class!': 15 tokens of GPT-4", _COUNTED, 15, 2, lambda: 15.0),
-    Claim(4, "the same in Mandarin: 34 tokens of GPT-2", f"{_COUNTED}; 2.4 times the English", 34, 2, lambda: 34.0),
-    Claim(
-        4,
-        "the same in Mandarin: 22 tokens of GPT-4",
-        f"{_COUNTED}; the text printed for it is two characters longer than GPT-2's, which has 20",
-        22,
-        2,
-        lambda: 22.0,
-    ),
-    Claim(
-        4,
-        "GPT-4 makes 19 + 99 of 1999",
-        "digits are cut from the left in threes: 199 + 9 (cl100k_base's \\p{N}{1,3})",
-        stated="wrong",
-    ),
-    Claim(
-        4,
-        "GPT-4 has 258 + 100K = 100,258 tokens, 2 of them special",
-        "256 bytes, 100,000 merges and 5 special tokens, the last of them 100,276 (tiktoken, openai_public.py)",
-        stated="wrong",
-    ),
-    Claim(
-        4,
-        "merging across the pattern's cuts fills the vocabulary with junk such as 'o w'",
-        "trained without cuts, `reference_models.tokenizer` learns just that",
-    ),
-)
 _SAME_TRAINING = (
     "GPU-time multiplies the days by the peak; the products alone are fewer. Their ratio is the utilization that the "
     "estimate takes to be 1: about 0.3 for base and 0.4 for big"
 )
-CLAIMS = (
+CLAIMS: tuple[Claim, ...] = (
     Claim(
         1,
         "GPT-3's d_model is 12k",
@@ -259,7 +154,7 @@ CLAIMS = (
         "the paper's setting (GPT-2 medium, batch 64, sequence 1,024) counts about 12 times as much",
         stated="not reproducible here",
     ),
-    *_TOKENS,
+    *TOKENS,
     Claim(
         5,
         "attention costs O(N D^2) for Q, K, V and O(N^2 D) for its products",
