@@ -6,10 +6,10 @@ from typing import Any
 
 import streamlit as st
 
-from calc.attention.published import rows as published
 from calc.charts import attention as charts
 from calc.charts import axes
 from calc.predict.attention_sweep import Decoded, decoding
+from calc.teaching.flash_attention_table import rows as published
 from dashboard import frame
 from dashboard.cache import cached
 

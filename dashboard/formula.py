@@ -7,17 +7,17 @@ from typing import Any, cast
 
 import streamlit as st
 
+from calc.ask import registry
+from calc.ask.explain import explain
+from calc.ask.parts import OF_PART, WHOLE, PartRow, part_rows
+from calc.ask.sensitivity import Sensitivity, sensitivity
+from calc.ask.solve import solve
 from calc.charts.sensitivity import changes
 from calc.cli.solve import answer_table, read_equation
 from calc.dtypes import CACHE_DTYPES
-from calc.explanation import explain
-from calc.parts import OF_PART, WHOLE, PartRow, part_rows
-from calc.quantities import registry
 from calc.query import PLAN_SIZES, Query, QueryOptions, common_context, common_length
-from calc.reading import sizes_of
-from calc.sensitivity import Sensitivity, sensitivity
-from calc.solution import solve
 from calc.spec import ModelSpec
+from calc.spec.resizing import sizes_of
 from calc.symbols import describe
 from calc.units import binary, si
 from dashboard import frame, knobs, picker

@@ -7,17 +7,17 @@ from typing import Any
 
 import streamlit as st
 
+from calc.architectures.models import preset_names
+from calc.ask.variants import attention_variants
 from calc.charts import memory as charts
 from calc.errors import Refused
 from calc.hardware import device_names, load_device
 from calc.memory.advice import Change, changes
 from calc.memory.verdict import Verdict, verdict
-from calc.models import preset_names
 from calc.quantities.kv_cache import kv_cache
 from calc.query import Query
 from calc.spec import ModelSpec
 from calc.units import binary
-from calc.variants import attention_variants
 from dashboard import frame, picker, planning
 from dashboard.cache import cached
 

@@ -8,10 +8,10 @@ from typing import Any, cast, get_args
 import streamlit as st
 
 from calc import conventions
+from calc.architectures.models import preset_names
+from calc.ask.estimate import estimate
 from calc.charts import axes, bars
 from calc.errors import Refused
-from calc.estimation import estimate
-from calc.models import preset_names
 from calc.op import Component
 from calc.query import PHASES, Phase, Query, common_context
 from calc.spec import ModelSpec

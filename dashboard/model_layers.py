@@ -6,9 +6,9 @@ from typing import get_args
 
 import streamlit as st
 
+from calc.ask.parts import LayerRow, PartRow, layer_rows, part_rows
 from calc.charts import axes, bars
 from calc.op import Component
-from calc.parts import LayerRow, PartRow, layer_rows, part_rows
 from calc.query import Query
 from calc.spec import ModelSpec
 from calc.units import si

@@ -13,8 +13,8 @@ import pytest
 
 import calc
 from calc.architectures import FAMILIES
+from calc.architectures.models import from_toml
 from calc.cli import COMMANDS, cli
-from calc.models import from_toml
 from harness.__main__ import cli as harness
 from tests.reference import ROOT
 

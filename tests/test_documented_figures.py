@@ -12,10 +12,10 @@ import pytest
 import calc
 from calc.architectures import from_config
 from calc.architectures.config import Tying
-from calc.attention.published import Row
-from calc.attention.published import rows as flashattention
 from calc.conventions import flops
 from calc.spec import Attention, ModelSpec, Moe
+from calc.teaching.flash_attention_table import Row
+from calc.teaching.flash_attention_table import rows as flashattention
 from calc.teaching.training_costs import training_costs
 from tests import reference
 from tests.conventions.shapes import gpt_oss_20b, train

@@ -16,7 +16,7 @@ from calc.units import binary, si
 
 def published(fmt: str) -> None:
     """The table of GPT-2 medium: each printed figure beside our count and our prediction."""
-    from calc.attention.published import rows, setting
+    from calc.teaching.flash_attention_table import rows, setting
 
     shape, sram, gpu = setting()
     found = rows()

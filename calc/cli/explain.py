@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
+from calc.ask import registry
+from calc.ask.explain import Explanation
+from calc.ask.explain import explain as explain_quantity
+from calc.ask.parts import WHOLE
+from calc.ask.sensitivity import Sensitivity
+from calc.ask.sensitivity import sensitivity as find_sensitivity
 from calc.cli import adapting, notes, options, planning
-from calc.explanation import Explanation
-from calc.explanation import explain as explain_quantity
 from calc.output.notes import note
 from calc.output.tables import Table, emit
-from calc.parts import WHOLE
-from calc.quantities import registry
-from calc.sensitivity import Sensitivity
-from calc.sensitivity import sensitivity as find_sensitivity
 from calc.spec import ModelSpec
 from calc.symbols import describe
 from calc.units import binary, si

@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from calc import conventions
+from calc.ask import registry
 from calc.cli import adapting, notes, options
 from calc.output.notes import note, warn_beyond
 from calc.output.tables import emit, side_by_side
-from calc.quantities import registry
 from calc.query import Query
 from calc.spec import ModelSpec
 

@@ -9,12 +9,12 @@ import click
 
 from calc import conventions as registry_of_conventions
 from calc.architectures import FAMILIES
+from calc.architectures.models import load_model, preset_names, preset_title
+from calc.ask import registry
 from calc.cli import notes, options
 from calc.errors import printable
-from calc.models import load_model, preset_names, preset_title
 from calc.output.notes import warn_beyond
 from calc.output.tables import Table, emit
-from calc.quantities import registry
 from calc.quantities.parameters import parameters
 from calc.query import PHASES, Query
 from calc.spec import ModelSpec

@@ -68,7 +68,7 @@ def loss(law: str, fmt: str, chart: str | None, bits: float | None, **asked: Any
         more = corpora.record(data, given["tokens"])
         records = [each | more | {"warnings": [*each["warnings"], *repeats]} for each in records]
     emit(records, tables, fmt)
-    if chart is not None:
+    if chart is not None and drawn is not None:
         save(drawn, chart)
 
 

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from calc.architectures.models import load_model
 from calc.dtypes import CACHE_DTYPES
 from calc.errors import Refused
-from calc.models import load_model
 from calc.output.notes import note
 from calc.query import (
     CHECKPOINTING,

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from calc.ask.estimate import estimate
 from calc.cli import adapting, options
-from calc.estimation import estimate
 from calc.output.notes import note
 from calc.output.tables import Table, emit, side_by_side
 from calc.quantities.parameters import by_tower, parameter_shapes

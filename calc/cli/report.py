@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, get_args
 
 import click
 
+from calc.ask.report import Report
+from calc.ask.report import report as make_report
 from calc.cli import options
 from calc.errors import printable
 from calc.hardware import load_device
@@ -15,8 +17,6 @@ from calc.op import Component
 from calc.output.tables import Table, emit
 from calc.query import common_length
 from calc.spec import ModelSpec
-from calc.summary import Report
-from calc.summary import report as make_report
 from calc.units import binary, si
 
 WIDTH = 80

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
+from calc.ask import registry
+from calc.ask.estimate import estimate
+from calc.ask.solve import Solution, moved_head_widths
+from calc.ask.solve import solve as solve_quantity
 from calc.cli import adapting, notes, options, planning
 from calc.errors import Refused
-from calc.estimation import estimate
 from calc.output.notes import note
 from calc.output.tables import Table, emit
-from calc.quantities import registry
-from calc.solution import Solution, moved_head_widths
-from calc.solution import solve as solve_quantity
 from calc.spec import ModelSpec
 from calc.units import parse_amount, parse_bytes
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
+from calc.ask.registry import Quantity, total
+from calc.ask.solution import Candidate, NoSolution, Solution
 from calc.errors import Refused
 from calc.memory.plan import Plan
-from calc.quantities.registry import Quantity, total
 from calc.query import Query
-from calc.solution import Candidate, NoSolution, Solution
 from calc.spec import Attention, Mla, ModelSpec
 from calc.units import binary
 

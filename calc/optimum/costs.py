@@ -11,8 +11,8 @@ from calc.errors import Refused
 from calc.laws.base import Counts
 from calc.quantities.parameters import parameters
 from calc.query import Phase, Query
-from calc.reading import sizes_of, with_sizes
 from calc.spec import ModelSpec, Moe
+from calc.spec.resizing import sizes_of, with_sizes
 
 WIDTHS = ("d_model", "d_ff", "n_heads", "n_kv_heads", "n_layers")
 """Sizes that grow together: heads keep their width, and the vocabulary its size."""

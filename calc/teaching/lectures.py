@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from calc.estimation import estimate
-from calc.models import load_model
+from calc.architectures.models import load_model
+from calc.ask.estimate import estimate
 from calc.teaching.claim import Claim
 from calc.teaching.token_claims import TOKENS
 

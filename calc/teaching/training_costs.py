@@ -6,12 +6,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from calc.architectures import from_config
+from calc.architectures.models import load_model
+from calc.ask.estimate import estimate
 from calc.build import vectors_read
-from calc.estimation import estimate
 from calc.files import parse_toml, read_text
 from calc.hardware import HARDWARE, load_device
 from calc.memory.plan import Plan
-from calc.models import load_model
 from calc.predict import predict
 from calc.predict.datasheet import is_tpu
 from calc.spec import ModelSpec

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from calc.estimation import estimate
+from calc.ask.estimate import estimate
 from calc.memory.plan import Plan
 from calc.predict.single import exchange
 from calc.spec.fields import Dim

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calc
+from calc.ask.estimate import estimate
+from calc.ask.solve import NoSolution, solve
 from calc.errors import Refused
-from calc.estimation import estimate
 from calc.memory.plan import Execution, Plan
 from calc.quantities.memory import memory_ranks
 from calc.quantities.parameters import parameters
 from calc.query import PLAN_SIZES, Query
-from calc.solution import NoSolution, solve
 from calc.spec import Lora, ModelSpec
 from tests.conventions.shapes import LLAMA_3, gpt
 

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.architectures import from_config
+from calc.architectures.models import load_model
 from calc.memory.conditions import conditions
 from calc.memory.plan import Plan
 from calc.memory.sharding import held_elements, stages
 from calc.memory.states import States, states
-from calc.models import load_model
 from calc.quantities.parameters import parameters, weights
 from calc.spec import Adapter, Lora, ModelSpec
 from tests.conventions.shapes import LLAMA_3, gpt

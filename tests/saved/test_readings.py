@@ -8,10 +8,10 @@ import sympy
 
 from calc.architectures import from_config
 from calc.load import Load
-from calc.reading import sizes_of, symbolic, with_sizes
 from calc.saved.model import kept
 from calc.saved.settings import Settings
 from calc.spec import ModelSpec
+from calc.spec.resizing import sizes_of, symbolic, with_sizes
 from tests.architectures.cases import BASES
 from tests.architectures.cases_latent import LATENT_CASES
 from tests.architectures.cases_media import MEDIA

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import calc
-from calc.variants import KV_RANK, attention_variants
+from calc.ask.variants import KV_RANK, attention_variants
 
 
 def bytes_per_token(spec: calc.ModelSpec) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import calc
-from calc.sensitivity import sensitivity
+from calc.ask.sensitivity import sensitivity
 
 
 def changes(model: str, quantity: str, **options: int) -> dict[str, float | None]:

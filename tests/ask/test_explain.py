@@ -7,8 +7,8 @@ import sympy
 from hypothesis import given, settings
 
 import calc
+from calc.ask import registry
 from calc.conventions import CONVENTIONS
-from calc.quantities import registry
 from calc.symbols import SYMBOLS, describe
 from tests.strategies import specs
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from calc import conventions
+from calc.ask import registry
 from calc.build import source_length
 from calc.dtypes import DTYPES
 from calc.errors import Refused
-from calc.quantities import registry
 from calc.quantities.kv_cache import KvCache, kv_cache
 from calc.quantities.parameters import by_tower, parameters
 from calc.query import PHASES, Query, ask, common_context, common_length

@@ -19,7 +19,7 @@ from calc.files import parse_json, parse_toml, read_stream, read_text
 from calc.spec import ModelSpec, Shorthand
 from calc.spec.fields import refuse
 
-PRESETS = Path(__file__).parent / "data" / "models"
+PRESETS = Path(__file__).parents[1] / "data" / "models"
 HUB_ID = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")
 
 

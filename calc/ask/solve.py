@@ -11,50 +11,24 @@ from typing import Unpack
 
 from pydantic import ValidationError
 
+from calc.ask import registry
+from calc.ask.solution import Candidate, NoSolution, Solution
 from calc.blocks.attention import head_sizes
 from calc.build import build
 from calc.errors import Refused
 from calc.load import Load
 from calc.op import leaves
-from calc.quantities import registry
 from calc.query import LOADS, PLAN_SIZES, Query, QueryOptions, ask
-from calc.reading import sizes_of, with_sizes
 from calc.sizes import Size, exact_div
 from calc.spec import Attention, ModelSpec
 from calc.spec.fields import MAX_LAYERS, MAX_SIZE
+from calc.spec.resizing import sizes_of, with_sizes
 from calc.units import binary
 
 _WIDTHS = ("d_ff", "n_heads", "n_kv_heads", "d_expert", "d_shared")
 _TRIES = 4096
 _FINE = 2**42
 """Parts of one in which a root is found: 2e-13, where sizes begin at 1."""
-
-
-class NoSolution(ArithmeticError):
-    """No size within bounds reaches the target."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """Allowed whole sizes, by symbol name, and the exact value of the quantity there."""
-
-    sizes: Mapping[str, int]
-    value: int
-
-
-@dataclass(frozen=True, slots=True)
-class Solution:
-    """root: the real number at which the quantity equals the target; None where it never does within bounds.
-    candidates: for a target the nearest allowed sizes, nearest first; for a budget the one extreme that fits: the
-    largest where the quantity is rising with the size, the smallest where it is not."""
-
-    quantity: str
-    symbol: str
-    target: int | float
-    budget: bool
-    rising: bool
-    root: float | None
-    candidates: tuple[Candidate, ...]
 
 
 @dataclass(frozen=True, slots=True)

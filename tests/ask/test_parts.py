@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 import calc
+from calc.ask.parts import OF_PART, WHOLE, layer_rows, part_rows, paths, under
 from calc.errors import Refused
-from calc.parts import OF_PART, WHOLE, layer_rows, part_rows, paths, under
 from calc.query import PHASES, Query
 from calc.spec import ModelSpec
 from tests.strategies import specs

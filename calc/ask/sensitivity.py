@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from calc.explanation import Explanation
+from calc.ask.explain import Explanation
 from calc.symbols import Symbol, describe
 
 MORE = Fraction(1, 10)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from calc import conventions
+from calc.ask import registry
+from calc.ask.parts import WHOLE, of_part
 from calc.conventions import Convention
-from calc.parts import WHOLE, of_part
-from calc.quantities import registry
 from calc.query import Query, QueryOptions, ask
 from calc.sizes import Size
 from calc.spec import ModelSpec
@@ -36,8 +36,8 @@ class Estimate:
 def estimate(spec: ModelSpec, quantity: str, *, part: str = WHOLE, **options: Unpack[QueryOptions]) -> Estimate:
     """The value of a quantity of `calc quantities` for one model, exact where the sizes are ints.
 
-    part: the path of a part (`calc.parts`), to count it alone. options: fields of `calc.Query` but for the phase, which
-    the quantity's name gives. Integer arrays become float64.
+    part: the path of a part (`calc.ask.parts`), to count it alone. options: fields of `calc.Query` but for the phase,
+    which the quantity's name gives. Integer arrays become float64.
     Errors: Refused for an unknown quantity, convention or word, for a size that is no whole number, and for what the
     convention does not define. TypeError for an unknown option.
     """

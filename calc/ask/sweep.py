@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from calc import checks
+from calc.ask import registry
 from calc.errors import Refused
-from calc.quantities import registry
 from calc.query import LOADS, PLAN_SIZES, Query, QueryOptions
-from calc.reading import with_sizes
 from calc.spec import ModelSpec
+from calc.spec.resizing import with_sizes
 
 if TYPE_CHECKING:
     import numpy

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from calc import conventions
+from calc.ask.registry import Breakdown, Quantity
 from calc.build import build
 from calc.errors import Refused, did_you_mean
 from calc.gradients import backward
@@ -15,7 +16,6 @@ from calc.op import Cache, Component, Leaf, leaves
 from calc.quantities.flops import recomputed
 from calc.quantities.kv_cache import cache_terms
 from calc.quantities.parameters import weights
-from calc.quantities.registry import Breakdown, Quantity
 from calc.query import Phase, Query
 from calc.sizes import Size, quotient
 from calc.spec import ModelSpec

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calc
+from calc.ask.solve import moved_head_widths
 from calc.quantities.kv_cache import kv_cache
-from calc.solution import moved_head_widths
 from calc.spec import CompressedAttention, Compressor, EntryIndexer, LayerGroup
 from tests.strategies import specs
 

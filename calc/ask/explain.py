@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
+from calc.ask import registry
+from calc.ask.estimate import Estimate, estimate
+from calc.ask.parts import WHOLE, of_part
 from calc.build import source_length
 from calc.errors import Refused
-from calc.estimation import Estimate, estimate
-from calc.parts import WHOLE, of_part
-from calc.quantities import registry
 from calc.query import LOADS, Query, QueryOptions, ask
-from calc.reading import symbolic
 from calc.sizes import Size
 from calc.spec import ModelSpec
+from calc.spec.resizing import symbolic
 from calc.symbols import describe, place
 
 
