@@ -23,6 +23,23 @@ if TYPE_CHECKING:
     from calc import symbols as _symbols
     from calc.architectures import FAMILIES as FAMILIES
     from calc.architectures import from_config as from_config
+    from calc.architectures.models import load_model as load_model
+    from calc.architectures.models import preset_names as preset_names
+    from calc.architectures.models import preset_title as preset_title
+    from calc.ask import registry as _registry
+    from calc.ask.estimate import Estimate as Estimate
+    from calc.ask.estimate import estimate as estimate
+    from calc.ask.explain import Explanation as Explanation
+    from calc.ask.explain import explain as explain
+    from calc.ask.registry import QUANTITIES as QUANTITIES
+    from calc.ask.registry import Quantity as Quantity
+    from calc.ask.report import Report as Report
+    from calc.ask.report import report as report
+    from calc.ask.solution import Candidate as Candidate
+    from calc.ask.solution import NoSolution as NoSolution
+    from calc.ask.solution import Solution as Solution
+    from calc.ask.solve import solve as solve
+    from calc.ask.sweep import sweep as sweep
     from calc.conventions import CONVENTIONS as CONVENTIONS
     from calc.conventions import Comparison as Comparison
     from calc.conventions import Convention as Convention
@@ -32,10 +49,6 @@ if TYPE_CHECKING:
     from calc.dtypes import DTYPES as DTYPES
     from calc.dtypes import Dtype as Dtype
     from calc.errors import Refused as Refused
-    from calc.estimation import Estimate as Estimate
-    from calc.estimation import estimate as estimate
-    from calc.explanation import Explanation as Explanation
-    from calc.explanation import explain as explain
     from calc.fitting import runs as _runs
     from calc.fitting.envelope import fit_envelope as fit_envelope
     from calc.fitting.fit import Fit as Fit
@@ -51,9 +64,6 @@ if TYPE_CHECKING:
     from calc.laws import LAWS as LAWS
     from calc.laws import Law as Law
     from calc.load import Load as Load
-    from calc.models import load_model as load_model
-    from calc.models import preset_names as preset_names
-    from calc.models import preset_title as preset_title
     from calc.optimum import Judgement as Judgement
     from calc.optimum import Optimum as Optimum
     from calc.optimum import Prediction as Prediction
@@ -67,33 +77,23 @@ if TYPE_CHECKING:
     from calc.predict import prediction as _prediction
     from calc.predict.profile import read_profile as read_profile
     from calc.predict.roofs import roofline as roofline
-    from calc.quantities import registry as _registry
     from calc.quantities.flops import Flops as Flops
     from calc.quantities.kv_cache import KvCache as KvCache
     from calc.quantities.kv_cache import kv_cache as kv_cache
     from calc.quantities.parameters import parameter_shapes as parameter_shapes
     from calc.quantities.parameters import parameters as parameters
-    from calc.quantities.registry import QUANTITIES as QUANTITIES
-    from calc.quantities.registry import Quantity as Quantity
-    from calc.reading import sizes_of as sizes_of
-    from calc.reading import symbolic as symbolic
-    from calc.reading import with_sizes as with_sizes
-    from calc.solution import Candidate as Candidate
-    from calc.solution import NoSolution as NoSolution
-    from calc.solution import Solution as Solution
-    from calc.solution import solve as solve
     from calc.spec import ModelSpec as ModelSpec
     from calc.spec import Shorthand as Shorthand
     from calc.spec.hardware import Device as Device
+    from calc.spec.resizing import sizes_of as sizes_of
+    from calc.spec.resizing import symbolic as symbolic
+    from calc.spec.resizing import with_sizes as with_sizes
     from calc.spec.run import CHECKPOINTING as CHECKPOINTING
     from calc.spec.run import PHASES as PHASES
     from calc.spec.run import WINDOW_READINGS as WINDOW_READINGS
     from calc.spec.run import Run as Run
     from calc.spec.run import common_context as common_context
     from calc.spec.run import common_length as common_length
-    from calc.summary import Report as Report
-    from calc.summary import report as report
-    from calc.sweeping import sweep as sweep
     from calc.symbols import SYMBOLS as SYMBOLS
     from calc.symbols import Symbol as Symbol
     from calc.units import parse_amount as parse_amount
@@ -110,14 +110,14 @@ _HOME = {
     "CACHE_DTYPES": "calc.dtypes.CACHE_DTYPES",
     "CHECKPOINTING": "calc.spec.run.CHECKPOINTING",
     "CONVENTIONS": "calc.conventions.CONVENTIONS",
-    "Candidate": "calc.solution.Candidate",
+    "Candidate": "calc.ask.solution.Candidate",
     "Comparison": "calc.conventions.Comparison",
     "Convention": "calc.conventions.Convention",
     "DTYPES": "calc.dtypes.DTYPES",
     "Device": "calc.spec.hardware.Device",
     "Dtype": "calc.dtypes.Dtype",
-    "Estimate": "calc.estimation.Estimate",
-    "Explanation": "calc.explanation.Explanation",
+    "Estimate": "calc.ask.estimate.Estimate",
+    "Explanation": "calc.ask.explain.Explanation",
     "FAMILIES": "calc.architectures.FAMILIES",
     "Fit": "calc.fitting.fit.Fit",
     "Flops": "calc.quantities.flops.Flops",
@@ -129,20 +129,20 @@ _HOME = {
     "LawFit": "calc.fitting.published.LawFit",
     "Load": "calc.load.Load",
     "ModelSpec": "calc.spec.ModelSpec",
-    "NoSolution": "calc.solution.NoSolution",
+    "NoSolution": "calc.ask.solution.NoSolution",
     "Optimum": "calc.optimum.Optimum",
     "PHASES": "calc.spec.run.PHASES",
     "Prediction": "calc.optimum.Prediction",
-    "QUANTITIES": "calc.quantities.registry.QUANTITIES",
-    "Quantity": "calc.quantities.registry.Quantity",
+    "QUANTITIES": "calc.ask.registry.QUANTITIES",
+    "Quantity": "calc.ask.registry.Quantity",
     "Refused": "calc.errors.Refused",
-    "Report": "calc.summary.Report",
+    "Report": "calc.ask.report.Report",
     "Run": "calc.spec.run.Run",
     "Runs": "calc.fitting.runs.Runs",
     "SYMBOLS": "calc.symbols.SYMBOLS",
     "Shorthand": "calc.spec.Shorthand",
     "Shape": "calc.optimum.Shape",
-    "Solution": "calc.solution.Solution",
+    "Solution": "calc.ask.solution.Solution",
     "Symbol": "calc.symbols.Symbol",
     "TimePrediction": "calc.predict.prediction.Prediction",
     "WINDOW_READINGS": "calc.spec.run.WINDOW_READINGS",
@@ -150,11 +150,11 @@ _HOME = {
     "common_length": "calc.spec.run.common_length",
     "compare": "calc.conventions.compare",
     "device_names": "calc.hardware.device_names",
-    "estimate": "calc.estimation.estimate",
-    "explain": "calc.explanation.explain",
+    "estimate": "calc.ask.estimate.estimate",
+    "explain": "calc.ask.explain.explain",
     "find_convention": "calc.conventions.find",
     "find_law": "calc.laws.find",
-    "find_quantity": "calc.quantities.registry.find",
+    "find_quantity": "calc.ask.registry.find",
     "find_symbol": "calc.symbols.describe",
     "fit": "calc.fitting.fit.fit",
     "fit_envelope": "calc.fitting.envelope.fit_envelope",
@@ -165,7 +165,7 @@ _HOME = {
     "judge": "calc.optimum.judge",
     "kv_cache": "calc.quantities.kv_cache.kv_cache",
     "load_device": "calc.hardware.load_device",
-    "load_model": "calc.models.load_model",
+    "load_model": "calc.architectures.models.load_model",
     "loss": "calc.optimum.loss",
     "optimal": "calc.optimum.optimal",
     "optimal_all": "calc.optimum.optimal_all",
@@ -173,19 +173,19 @@ _HOME = {
     "parameters": "calc.quantities.parameters.parameters",
     "parse_amount": "calc.units.parse_amount",
     "predict_time": "calc.predict.predicting.predict",
-    "preset_names": "calc.models.preset_names",
-    "preset_title": "calc.models.preset_title",
+    "preset_names": "calc.architectures.models.preset_names",
+    "preset_title": "calc.architectures.models.preset_title",
     "read_profile": "calc.predict.profile.read_profile",
     "read_runs": "calc.fitting.runs.read",
-    "report": "calc.summary.report",
+    "report": "calc.ask.report.report",
     "roofline": "calc.predict.roofs.roofline",
     "shapes": "calc.optimum.shapes",
-    "sizes_of": "calc.reading.sizes_of",
-    "solve": "calc.solution.solve",
-    "sweep": "calc.sweeping.sweep",
-    "symbolic": "calc.reading.symbolic",
+    "sizes_of": "calc.spec.resizing.sizes_of",
+    "solve": "calc.ask.solve.solve",
+    "sweep": "calc.ask.sweep.sweep",
+    "symbolic": "calc.spec.resizing.symbolic",
     "tournament": "calc.fitting.fit.tournament",
-    "with_sizes": "calc.reading.with_sizes",
+    "with_sizes": "calc.spec.resizing.with_sizes",
 }
 """Public name -> where it is."""
 

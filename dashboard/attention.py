@@ -11,10 +11,10 @@ from calc.attention import AttentionShape, Blocks, best_blocks, on_chip
 from calc.attention.bounds import crossovers
 from calc.attention.model import left_out, shape_of
 from calc.attention.shape import DIRECTIONS
+from calc.charts import attention as charts
 from calc.hardware import device_names, load_device
 from calc.predict.attention_sweep import Point, sweep
 from calc.predict.crossing import time_crossover
-from dashboard import attention_charts as charts
 from dashboard import attention_known as known
 from dashboard import frame, picker
 from dashboard.cache import cached

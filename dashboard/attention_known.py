@@ -6,10 +6,11 @@ from typing import Any
 
 import streamlit as st
 
-from calc.attention.published import rows as published
+from calc.charts import attention as charts
+from calc.charts import axes
 from calc.predict.attention_sweep import Decoded, decoding
-from dashboard import attention_charts as charts
-from dashboard import frame, vega
+from calc.teaching.flash_attention_table import rows as published
+from dashboard import frame
 from dashboard.cache import cached
 
 
@@ -33,7 +34,7 @@ def groups(lengths: tuple[int, ...], gpu: str, dtype: str, batch: int) -> None:
             with column:
                 st.markdown(f"**{title}**")
                 frame.chart(
-                    charts.groups(found, need, vega.numbers(unit)), f"decoding-{need}", alt=f"{title}, by grouping"
+                    charts.groups(found, need, axes.numbers(unit)), f"decoding-{need}", alt=f"{title}, by grouping"
                 )
         columns = {"cached": st.column_config.Column("cached, a token")}
         frame.table([one._asdict() for one in found], "decoding", columns=columns, shown=charts.SHOWN)

@@ -7,19 +7,20 @@ from typing import Any
 
 import streamlit as st
 
+from calc.ask import registry
+from calc.ask.explain import explain
+from calc.ask.parts import OF_PART, WHOLE, PartRow, part_rows
+from calc.ask.sensitivity import Sensitivity, sensitivity
+from calc.ask.solve import solve
+from calc.charts.sensitivity import changes
 from calc.cli.solve import answer_table, read_equation
 from calc.dtypes import CACHE_DTYPES
-from calc.explanation import explain
-from calc.parts import OF_PART, WHOLE, PartRow, part_rows
-from calc.quantities import registry
-from calc.reading import sizes_of
-from calc.sensitivity import Sensitivity, sensitivity
-from calc.solution import solve
 from calc.spec import ModelSpec
+from calc.spec.resizing import sizes_of
 from calc.spec.run import PLAN_SIZES, Run, common_context, common_length
 from calc.symbols import describe
 from calc.units import binary, si
-from dashboard import frame, knobs, picker, vega
+from dashboard import frame, knobs, picker
 from dashboard.cache import cached
 from dashboard.planning import MEANINGS
 
@@ -187,29 +188,12 @@ def _moved(found: list[Sensitivity], unit: str) -> None:
         }
         for each in found
     ]
-    frame.chart(_moves(rows, unit), "sensitivity", alt="Change of the value with 10 % more of each symbol")
+    frame.chart(changes(rows, unit), "sensitivity", alt="Change of the value with 10 % more of each symbol")
     columns = {
         **frame.grouped("now", "value with 10 % more"),
         "change": st.column_config.NumberColumn(format="percent"),
     }
     frame.table(rows, "symbols", columns=columns)
-
-
-def _moves(rows: list[dict[str, Any]], unit: str) -> vega.Chart:
-    """A bar for each symbol: by what share the value moves."""
-    bars = [
-        {**row, "shown": f"{row['change'] or 0:+.2%}", "way": "less" if (row["change"] or 0) < 0 else "more"}
-        for row in rows
-    ]
-    body = vega.layer(
-        bars,
-        "bar",
-        y=vega.names("symbol", (row["symbol"] for row in rows)),
-        x=vega.channel("change", "quantitative", axis={"format": "+.0%", "title": f"change of the value ({unit})"}),
-        color=vega.colour("way", ("more", "less")),
-        tooltip=vega.tooltip("symbol", "meaning", "now", shown="change"),
-    )
-    return vega.chart(body, height=vega.STEP * len(bars) + vega.around(2))
 
 
 def _solve(chosen: picker.Picked, options: dict[str, Any]) -> None:

@@ -9,10 +9,9 @@ from typing import Any, Literal
 
 import streamlit as st
 
+from calc.charts.saving import picture
+from calc.charts.vega import Chart
 from calc.errors import Refused, printable
-
-PIXELS, WIDTH = 2, 720
-"""A saved chart's pixels for each of its own, and how many of those it is wide."""
 
 
 def header(title: str, lead: str) -> None:
@@ -84,14 +83,12 @@ def grouped(*names: str) -> dict[str, Any]:
     return {name: st.column_config.NumberColumn(format="localized") for name in names}
 
 
-def chart(drawn: Any, name: str, *, alt: str = "") -> None:
+def chart(drawn: Chart, name: str, *, alt: str = "") -> None:
     """A chart as wide as the page, and its downloads as `name`.png and `name`.svg, which are made on a click.
 
-    drawn: of `dashboard.vega`, or of altair. alt: what it shows, for those who cannot see it.
+    drawn: of `calc.charts`. alt: what it shows, for those who cannot see it.
     """
-    # Checking an altair chart against Vega-Lite's schema takes longer than all that a page computes.
-    spec = drawn if isinstance(drawn, dict) else drawn.to_dict(validate=False)
-    st.vega_lite_chart(spec=spec, width="stretch", alt=alt or None)
+    st.vega_lite_chart(spec=drawn, width="stretch", alt=alt or None)
     with st.container(horizontal=True):
         for suffix, mime in (("png", "image/png"), ("svg", "image/svg+xml")):
             st.download_button(
@@ -103,18 +100,6 @@ def chart(drawn: Any, name: str, *, alt: str = "") -> None:
                 on_click="ignore",
                 type="tertiary",
             )
-
-
-def picture(drawn: Any, suffix: str) -> bytes:
-    """A chart as the bytes of a `png` or `svg`; nothing is fetched for it."""
-    import vl_convert
-
-    spec = dict(drawn) if isinstance(drawn, dict) else drawn.to_dict()
-    if not {"hconcat", "vconcat", "concat", "facet", "repeat"} & spec.keys():
-        spec |= {"width": WIDTH, "autosize": {"type": "fit", "contains": "padding"}}
-    if suffix == "png":
-        return vl_convert.vegalite_to_png(spec, scale=PIXELS)
-    return vl_convert.vegalite_to_svg(spec).encode()
 
 
 def command(*lines: str) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import streamlit as st
 
-from calc.complexity import DECODINGS, LAYER_KINDS, Shape
-from calc.lectures import CLAIMS
-from calc.training_costs import training_costs
+from calc.teaching.claim import written
+from calc.teaching.complexity import DECODINGS, LAYER_KINDS, Shape
+from calc.teaching.lectures import CLAIMS
+from calc.teaching.training_costs import training_costs
 from calc.units import si
 from dashboard import frame, picker
 from dashboard.cache import cached
@@ -38,6 +39,7 @@ def _checked() -> list[dict[str, Any]]:
             "the notes say": claim.says,
             "printed": claim.printed,
             "here": None if claim.value is None else claim.value(),
+            "recorded": claim.recorded,
             "verdict": claim.verdict,
             "formula or reason": claim.why,
         }
@@ -63,17 +65,13 @@ def _claims() -> None:
         frame.nothing_yet("No claim of these lectures has this verdict: choose another above.")
     else:
         wide = {"the notes say": st.column_config.Column(width="large")}
-        written: dict[str, Callable[..., str]] = {"printed": _number, "here": _number}
-        frame.table(kept, "claims", columns=wide, shown=written, height=420)
+        numbers: dict[str, Callable[..., str]] = dict.fromkeys(("printed", "here", "recorded"), written)
+        frame.table(kept, "claims", columns=wide, shown=numbers, height=420)
         for row in kept:
             if row["verdict"] == "wrong":
                 with st.expander(f"Wrong in lecture {row['lecture']}: {frame.verbatim(row['the notes say'])}"):
                     st.markdown(frame.verbatim(row["formula or reason"]))
     frame.command("python -m calc lectures")
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) and value < 1e7 else f"{value:.4g}"
 
 
 def _complexity() -> None:
@@ -100,8 +98,8 @@ def _complexity() -> None:
         }
         for kind in LAYER_KINDS
     ]
-    written = {"FLOPs": si, "elements kept": si, "steps": "{:,}".format, "path": "{:,}".format}
-    frame.table(rows, "layers", shown=written)
+    numbers = {"FLOPs": si, "elements kept": si, "steps": "{:,}".format, "path": "{:,}".format}
+    frame.table(rows, "layers", shown=numbers)
     st.caption("Ways to choose 20 tokens out of 50,257 each, with 4 beams, by the continuations they look at:")
     ways = [
         {"decoding": way.name, "continuations, log10": way.log10(50_257, 20, 4), "order": f"O({way.order})"}

@@ -7,9 +7,10 @@ from typing import Any
 
 import streamlit as st
 
+from calc.charts import measured as charts
 from calc.errors import printable
 from calc.units import duration
-from dashboard import frame, measured_charts, picker, regressions, results, running
+from dashboard import frame, picker, regressions, results, running
 from dashboard.knobs import forget_stale
 from harness.cli.selection import fits
 from harness.compare import BY, By, Comparison, Group, compare
@@ -117,16 +118,16 @@ def _comparison(found: Comparison, by: By) -> None:
         with column:
             frame.metric(label, value, exact)
     frame.chart(
-        measured_charts.scatter(found.pairs, by),
+        charts.scatter(found.pairs, by == "kind"),
         "measured",
         alt="Each case's measured time over its predicted one, with the line where they are equal and 10 % around it.",
     )
-    if len(found.pairs) > measured_charts.MOST:
-        st.caption(f"The chart shows the {measured_charts.MOST:,} cases with the largest errors.")
+    if len(found.pairs) > charts.MOST:
+        st.caption(f"The chart shows the {charts.MOST:,} cases with the largest errors.")
     st.subheader("How large the errors are", anchor=False)
     st.caption("What took twice as long as predicted, or longer, is in the last bar.")
     frame.chart(
-        measured_charts.errors(found.pairs, by),
+        charts.errors(found.pairs, by == "kind"),
         "errors",
         alt="How many cases took how much longer or shorter than predicted.",
     )
@@ -146,7 +147,7 @@ def _components(found: Comparison) -> None:
     group = st.selectbox("Cases", names, key="parts_of", format_func=printable, bind="query-params")
     parts = [part for part in found.parts if f"{part.group}, {part.device}" == group]
     st.caption("Both times, summed over the cases that were taken apart.")
-    frame.chart(measured_charts.components(parts), "components", alt="Predicted and measured time by component.")
+    frame.chart(charts.components(parts), "components", alt="Predicted and measured time by component.")
     rows = [
         {
             "component": printable(part.component),

@@ -7,17 +7,18 @@ from typing import Any
 
 import streamlit as st
 
+from calc.architectures.models import preset_names
+from calc.ask.variants import attention_variants
+from calc.charts import memory as charts
 from calc.errors import Refused
 from calc.hardware import device_names, load_device
 from calc.memory.advice import Change, changes
 from calc.memory.verdict import Verdict, verdict
-from calc.models import preset_names
 from calc.quantities.kv_cache import kv_cache
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.units import binary
-from calc.variants import attention_variants
-from dashboard import frame, memory_charts, picker, planning
+from dashboard import frame, picker, planning
 from dashboard.cache import cached
 
 GPU = "h100-sxm"
@@ -98,7 +99,7 @@ def _terms(found: Verdict) -> None:
     st.caption("Above, the terms all added up and what is live at the peak; below, the memory that each GPU gives.")
     capacities = {name: load_device(name).usable for name in gpus()}
     worst = found.worst
-    drawn = memory_charts.against(dict(worst.terms), dict(found.live), worst.peak, capacities)
+    drawn = charts.against(dict(worst.terms), dict(found.live), worst.peak, capacities)
     frame.chart(drawn, "memory", alt="Memory by term against the memory of each GPU")
     live = found.live
     names = dict.fromkeys([*worst.terms, *live])
@@ -124,7 +125,7 @@ def _timeline(found: Verdict, gpu: str) -> None:
     st.subheader("A step, moment by moment", anchor=False)
     st.caption(f"The most is live at: {found.moment}. The dashed line is the memory of {gpu}.")
     moments = {name: dict(live) for name, live in found.worst.moments.items()}
-    frame.chart(memory_charts.timeline(moments, found.budget or 0), "timeline", alt="Memory live at each moment")
+    frame.chart(charts.timeline(moments, found.budget or 0), "timeline", alt="Memory live at each moment")
     rows = [
         {"moment": name, **live, "live": found.worst.timeline[name], "peak": "peak" if name == found.moment else ""}
         for name, live in moments.items()
@@ -164,7 +165,7 @@ def _caches(chosen: picker.Picked) -> None:
             raise Refused("preset", "a model that goes on token by token", name)
         own = [row for row in caches(other, "bf16") if row["attention"] == "as it is"]
         rows += [{"model": name, **row} for row in own if name != chosen.spec.name]
-    frame.chart(memory_charts.caches(rows), "kv-cache", alt="Bytes of the KV cache over the length of the context")
+    frame.chart(charts.caches(rows), "kv-cache", alt="Bytes of the KV cache over the length of the context")
     frame.table(
         [{name: row[name] for name in ("model", "context", "bytes")} for row in rows],
         "kv-cache",

@@ -8,14 +8,15 @@ from typing import Any, cast, get_args
 import streamlit as st
 
 from calc import conventions
+from calc.architectures.models import preset_names
+from calc.ask.estimate import estimate
+from calc.charts import axes, bars
 from calc.errors import Refused
-from calc.estimation import estimate
-from calc.models import preset_names
 from calc.op import Component
 from calc.spec import ModelSpec
 from calc.spec.run import COUNTED_PHASES, Phase, Run, common_context
 from calc.units import binary, si
-from dashboard import frame, knobs, model_conventions, model_layers, picker, vega
+from dashboard import frame, knobs, model_conventions, model_layers, picker
 from dashboard.cache import cached
 
 NOBODY = "nothing"
@@ -159,8 +160,8 @@ def _parameters(models: dict[str, ModelSpec], query: Run) -> None:
                 {"model": label, "component": part, "parameters": float(n), "exact": n, "shown": f"{n:,}"}
                 for part, n in terms.items()
             ]
-    axis = vega.numbers("parameters", giga="B")
-    drawn = vega.stacked(rows, "model", "component", "parameters", axis, get_args(Component))
+    axis = axes.numbers("parameters", giga="B")
+    drawn = bars.stacked(rows, "model", "component", "parameters", axis, get_args(Component))
     frame.chart(drawn, "parameters", alt="Parameters of each model, stacked by component")
     frame.table(
         [{"model": row["model"], "component": row["component"], "parameters": row["exact"]} for row in rows],
@@ -187,7 +188,7 @@ def _work(models: dict[str, ModelSpec], query: Run) -> None:
     if not rows:
         return
     order = get_args(Component) if executed else PRODUCTS
-    drawn = vega.stacked(rows, "model", part, "FLOP", vega.numbers("FLOP"), order)
+    drawn = bars.stacked(rows, "model", part, "FLOP", axes.numbers("FLOP"), order)
     frame.chart(drawn, "flops", alt=f"FLOPs of each model, stacked by {part}")
     frame.table(
         [{key: row[key] for key in ("model", part, "FLOP")} for row in rows],

@@ -7,10 +7,12 @@ from typing import Any
 import streamlit as st
 
 from calc import conventions
+from calc.charts import axes
+from calc.charts.bars import stacked
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.units import si
-from dashboard import frame, vega
+from dashboard import frame
 from dashboard.cache import cached
 
 
@@ -40,13 +42,13 @@ def draw(spec: ModelSpec, query: Run, *, named: bool) -> None:
     if named:
         st.markdown(frame.verbatim(spec.name))
     rows = compared(spec, query)
-    bars = [
+    products = [
         {"convention": row["convention"], "product": product, "FLOP": row[column], "shown": si(row[column], "FLOP")}
         for row in rows
         for product, column in (("linear", "products with weights"), ("attention", "attention"))
         if row["FLOP"] is not None
     ]
-    drawn = vega.stacked(bars, "convention", "product", "FLOP", vega.numbers("FLOP"), ("linear", "attention"))
+    drawn = stacked(products, "convention", "product", "FLOP", axes.numbers("FLOP"), ("linear", "attention"))
     frame.chart(drawn, "conventions", alt="FLOPs of the same run under each convention")
     frame.table(
         rows,

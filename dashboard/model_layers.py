@@ -6,12 +6,13 @@ from typing import get_args
 
 import streamlit as st
 
+from calc.ask.parts import LayerRow, PartRow, layer_rows, part_rows
+from calc.charts import axes, bars
 from calc.op import Component
-from calc.parts import LayerRow, PartRow, layer_rows, part_rows
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.units import si
-from dashboard import frame, vega
+from dashboard import frame
 from dashboard.cache import cached
 
 LAYERS = 256
@@ -65,8 +66,8 @@ def _layers(found: list[LayerRow], what: str, most: float, suffix: str) -> None:
     if not rows:
         return
     title = f"{what} of one layer"
-    axis = vega.numbers(title, giga="G" if unit else "B")
-    drawn = vega.columns(rows, "layer", "component", "value", axis, get_args(Component), most)
+    axis = axes.numbers(title, giga="G" if unit else "B")
+    drawn = bars.columns(rows, "layer", "component", "value", axis, get_args(Component), most)
     frame.chart(drawn, f"layers{suffix}", alt=title)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import streamlit as st
 
+from calc.charts import measured as charts
 from calc.errors import printable
 from calc.units import duration
-from dashboard import frame, measured_charts, results
+from dashboard import frame, results
 from harness.diff import Change, Side, difference, latest
 from harness.history import commits, levels
 from harness.record import Run
@@ -30,7 +31,7 @@ def draw(runs: Sequence[Run]) -> list[str]:
         return []
     if device is not None:
         st.caption(f"On {frame.verbatim(device)}.")
-    frame.chart(measured_charts.levels(levels(own)), "commits", alt="Times of each kind of case, commit by commit.")
+    frame.chart(charts.levels(levels(own)), "commits", alt="Times of each kind of case, commit by commit.")
     left, right = st.columns(2)
     before = left.selectbox("From", names, index=names.index(usual[0]), key="before", bind="query-params")
     after = right.selectbox("To", names, index=names.index(usual[1]), key="after", bind="query-params")

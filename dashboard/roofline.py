@@ -7,10 +7,11 @@ from typing import Any
 
 import streamlit as st
 
+from calc.charts import roofline as charts
 from calc.predict import Point, Prediction, Roof, predict, roof, roofline, speed_of
 from calc.spec import ModelSpec
 from calc.units import duration, parse_bytes, si
-from dashboard import frame, picker, results, roofline_charts, roofline_knobs
+from dashboard import frame, picker, results, roofline_knobs
 from dashboard.cache import cached
 from dashboard.knobs import without_pictures
 from dashboard.roofline_knobs import MEASURED, Knobs
@@ -32,10 +33,10 @@ def render(picked: picker.Picked | None) -> None:
         _figures(found)
         directions = {point.direction for point in points}
         if len(directions) > 1:
-            shapes = ", ".join(f"{sign} {name}" for name, sign in roofline_charts.SIGNS.items() if name in directions)
+            shapes = ", ".join(f"{sign} {name}" for name, sign in charts.SIGNS.items() if name in directions)
             st.caption(f"Shapes of the points: {shapes}.")
         frame.chart(
-            roofline_charts.computing(points, limits),
+            charts.computing(points, limits),
             "roofline",
             alt="Each op's FLOP/s over its FLOPs a byte, below the device's roof.",
         )
@@ -44,12 +45,12 @@ def render(picked: picker.Picked | None) -> None:
             st.subheader("Ops that only move data", anchor=False)
             st.caption("They have no FLOPs that count, so their limit is the bandwidth of the memory alone.")
             frame.chart(
-                roofline_charts.moving(moving, limits),
+                charts.moving(moving, limits),
                 "bandwidth",
                 alt="Each op's bytes a second over the bytes it moves, below the memory's bandwidth.",
             )
         st.subheader("Where the time goes", anchor=False)
-        frame.chart(roofline_charts.shares(found), "time", alt="Seconds of a step by component of the model.")
+        frame.chart(charts.shares(found), "time", alt="Seconds of a step by component of the model.")
         frame.table(_rows(points), "ops", columns=_columns(), height=320)
         frame.command(shlex.join(["python", "-m", "calc", *knobs.words(chosen.reference), "--by-op"]))
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import streamlit as st
 
+from calc.charts.optima import isoflop_chart, plane_chart
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS
 from calc.laws.base import Law
-from calc.optimum.charts import isoflop_chart, plane_chart
 from calc.optimum.judgement import Judgement, judge, judge_all, verdict
 from calc.units import parse_amount, si
 from dashboard import frame, picker, scaling_fit
@@ -84,7 +84,7 @@ def _place(picked: picker.Picked, law: str, tokens: float) -> None:
         "law counts N its own way; the point counts as this one does."
     )
     frame.chart(
-        _plane(law, found.params, found.tokens).properties(height=540),
+        _plane(law, found.params, found.tokens) | {"height": 540},
         "loss-and-optima",
         alt=f"Parameters against tokens: the model and the optima of every law, lines of equal loss by {law}",
     )
@@ -94,7 +94,7 @@ def _place(picked: picker.Picked, law: str, tokens: float) -> None:
         "point of each curve. Red: the optimum at this compute."
     )
     frame.chart(
-        _curves(law, found.compute).properties(height=440, title=""),
+        _curves(law, found.compute) | {"height": 440, "title": ""},
         "isoflop",
         alt=f"Loss against parameters at equal compute by {law}",
     )

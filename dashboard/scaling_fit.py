@@ -8,8 +8,8 @@ from typing import Any
 
 import streamlit as st
 
+from calc.charts.fits import fit_chart, frontier_chart
 from calc.errors import printable
-from calc.fitting.charts import fit_chart, frontier_chart
 from calc.fitting.envelope import fit_envelope
 from calc.fitting.fit import Fit, fit, tournament
 from calc.fitting.forms import FORMS
@@ -103,7 +103,7 @@ def _show(fits: list[Any], form: str, refits: int, skip: bool) -> None:
     else:
         st.caption(f"The optimum is that of {best.compute:.4g} FLOP, the runs' largest.")
     drawn = fit_chart(best) if isinstance(best, Fit) else frontier_chart(best)
-    frame.chart(drawn.properties(height=440, title=""), "fit", alt="Loss of the runs, and the fitted curves")
+    frame.chart(drawn | {"height": 440, "title": ""}, "fit", alt="Loss of the runs, and the fitted curves")
     columns = ", ".join(f"{what} from {column}" for what, column in best.columns.items())
     st.caption(f"{best.rows:,} rows read: {frame.verbatim(columns)}")
     invalid = " --skip-invalid" if skip else ""

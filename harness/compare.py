@@ -29,6 +29,19 @@ class Pair:
     measured: float
 
     @property
+    def case(self) -> str:
+        return self.run.case
+
+    @property
+    def device(self) -> str:
+        return self.run.environment.slug
+
+    @property
+    def commit(self) -> str:
+        """The code that was measured; empty where it is not known."""
+        return self.run.environment.commit or ""
+
+    @property
     def ratio(self) -> float:
         return self.measured / self.predicted
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.cli.progress import Progress
+from calc.output.progress import Progress
 
 
 class Left:

@@ -7,18 +7,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from calc.charts import altair
-from calc.cli.output import Table
+from calc.charts import measured
+from calc.charts.saving import picture
+from calc.charts.vega import Chart
 from calc.errors import printable
+from calc.output.tables import Table
 from calc.predict.profile import Profile
-from harness.compare import Comparison, Pair, Part
+from harness.compare import Comparison
 from harness.record import Environment
 
 MOST_ROWS = 500
 """Cases in the table; the worst of them."""
-BAND = 0.1
-"""Half width of the band around y = x."""
-_WIDTH, _HEIGHT = 440, 340
+_WIDTH = 520
+"""Pixels of a chart."""
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24;
   background: #fff; }
@@ -30,8 +31,9 @@ figure svg { max-width: 100%; height: auto; } .note { color: #57606a; }
 """
 
 
-def page(found: Comparison, tables: Sequence[Table], profiles: Iterable[Profile] = ()) -> str:
+def page(found: Comparison, tables: Sequence[Table], profiles: Iterable[Profile] = (), by_kind: bool = True) -> str:
     """The whole document. tables: of the comparison, as the command line shows them.
+    by_kind: its groups are kinds of cases, which have colours of their own.
 
     Every text from results is escaped. Errors: Refused where the extra `charts` is not installed.
     """
@@ -39,7 +41,7 @@ def page(found: Comparison, tables: Sequence[Table], profiles: Iterable[Profile]
     parts = [
         "<h1>Measured against predicted</h1>",
         f"<p>{_summary(found)}</p>",
-        *(_figure(chart, text) for chart, text in charts(found)),
+        *(_figure(chart, text) for chart, text in charts(found, by_kind)),
         *map(_table, tables),
         *(_environment(each) for _, each in sorted(environments.items())),
         *(_profile(each) for each in profiles),
@@ -54,16 +56,18 @@ def page(found: Comparison, tables: Sequence[Table], profiles: Iterable[Profile]
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
 
 
-def charts(found: Comparison) -> list[tuple[Any, str]]:
-    """Each chart as an altair spec, with what it shows in words."""
-    alt = altair()
-    rows = [_row(pair) for pair in found.pairs]
+def charts(found: Comparison, by_kind: bool) -> list[tuple[Chart, str]]:
+    """Each chart, with what it shows in words. by_kind: groups are kinds of cases, which have colours of their own."""
     made = [
-        (_scatter(alt, rows), "Each case's measured time over its predicted one; dashed: equal, shaded: within 10 %."),
-        (_histogram(alt, rows), "How many cases took how much longer (above 0) or shorter than predicted."),
+        (
+            measured.scatter(found.pairs, by_kind),
+            f"Each case's measured time over its predicted one; dashed: equal, shaded: within {measured.BAND:.0%}.",
+        ),
+        (measured.errors(found.pairs, by_kind), "How many cases took how much longer (above 0) or shorter."),
     ]
-    if found.parts:
-        made.append((_components(alt, found.parts), "Time by component, summed over the cases that were taken apart."))
+    for group, device in dict.fromkeys((part.group, part.device) for part in found.parts):
+        parts = [part for part in found.parts if (part.group, part.device) == (group, device)]
+        made.append((measured.components(parts), f"Time by component: {printable(group)} on {printable(device)}."))
     return made
 
 
@@ -76,75 +80,8 @@ def _summary(found: Comparison) -> str:
     return html.escape("; ".join(said))
 
 
-def _row(pair: Pair) -> dict[str, Any]:
-    return {
-        "predicted": pair.predicted,
-        "measured": pair.measured,
-        "error": min(max(pair.ratio - 1, -1.0), 1.0),
-        "group": printable(pair.group),
-        "device": pair.run.environment.slug,
-    }
-
-
-def _scatter(alt: Any, rows: list[dict[str, Any]]) -> Any:
-    values = [row[name] for row in rows for name in ("predicted", "measured")]
-    low, high = min(values) / 1.5, max(values) * 1.5
-    line = [
-        {"predicted": x, "measured": x, "least": x * (1 - BAND), "most": x * (1 + BAND)}
-        for x in (low, (low * high) ** 0.5, high)
-    ]
-    scale = alt.Scale(type="log", domain=[low, high], nice=False, clamp=True)
-    axis = alt.Axis(format="~s")
-    x = alt.X("predicted:Q", scale=scale, axis=axis, title="predicted, seconds")
-    y = alt.Y("measured:Q", scale=scale, axis=axis, title="measured, seconds")
-    colour = alt.Color("group:N", title=None)
-    shape = alt.Shape("device:N", title=None)
-    base = alt.Chart(alt.Data(values=line))
-    return alt.layer(
-        base.mark_area(opacity=0.15, color="gray").encode(x=x, y=alt.Y("least:Q", scale=scale), y2="most:Q"),
-        base.mark_line(strokeDash=[5, 3], color="black", strokeWidth=1).encode(x=x, y=y),
-        alt.Chart(alt.Data(values=rows)).mark_point(size=40, opacity=0.8).encode(x=x, y=y, color=colour, shape=shape),
-    ).properties(width=_WIDTH, height=_HEIGHT, title="measured against predicted")
-
-
-def _histogram(alt: Any, rows: list[dict[str, Any]]) -> Any:
-    bins = alt.Bin(step=0.05, extent=[-1.0, 1.0])
-    return (
-        alt.Chart(alt.Data(values=rows))
-        .mark_bar()
-        .encode(
-            x=alt.X("error:Q", bin=bins, axis=alt.Axis(format="+.0%"), title="measured / predicted - 1"),
-            y=alt.Y("count():Q", title="cases"),
-            color=alt.Color("group:N", title=None),
-        )
-        .properties(width=_WIDTH, height=_HEIGHT, title="errors")
-    )
-
-
-def _components(alt: Any, parts: Sequence[Part]) -> Any:
-    rows = [
-        {"group": printable(part.group), "component": printable(part.component), "which": which, "seconds": seconds}
-        for part in parts
-        for which, seconds in (("predicted", part.predicted), ("measured", part.measured))
-    ]
-    return (
-        alt.Chart(alt.Data(values=rows))
-        .mark_bar()
-        .encode(
-            x=alt.X("seconds:Q", title="seconds"),
-            y=alt.Y("which:N", title=None, sort=["predicted", "measured"]),
-            color=alt.Color("component:N", title=None),
-            row=alt.Row("group:N", title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
-        )
-        .properties(width=_WIDTH, height=48, title="by component")
-        .resolve_scale(x="independent")
-    )
-
-
-def _figure(chart: Any, text: str) -> str:
-    import vl_convert
-
-    svg = vl_convert.vegalite_to_svg(chart.to_json())
+def _figure(chart: Chart, text: str) -> str:
+    svg = picture(chart, "svg", _WIDTH).decode()
     # Names of formats, which a page of HTML does not need, and which read like addresses.
     svg = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg)
     caption = html.escape(text)

@@ -18,14 +18,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import calc
+from calc.architectures.models import from_toml
 from calc.cli import cli
 from calc.errors import Refused
 from calc.load import Load
-from calc.models import from_toml
 from calc.quantities import flops
 from calc.quantities.kv_cache import kv_cache
 from calc.quantities.parameters import parameter_shapes, parameters
-from calc.reading import symbolic, with_sizes
 from calc.spec import (
     Adapter,
     Bottleneck,
@@ -42,6 +41,7 @@ from calc.spec import (
     Prompt,
     Shorthand,
 )
+from calc.spec.resizing import symbolic, with_sizes
 from harness.oracles import MODES
 from tests.strategies import norms
 

@@ -8,12 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import calc
 from calc.architectures import FAMILIES
+from calc.architectures.models import from_toml
 from calc.cli import COMMANDS, cli
-from calc.models import from_toml
+from harness.__main__ import cli as harness
 from tests.reference import ROOT
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "calc" / "architectures" / "README.md"]
@@ -63,6 +65,27 @@ def blocks(language: str) -> list[tuple[str, str]]:
         for document in DOCUMENTS
         for block in re.findall(rf"^```{language}\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
     ]
+
+
+def shown() -> list[str]:
+    """Every command of ours in a block of shell, or by itself between backticks."""
+    lines = [line for _, text in blocks("sh") for line in text.replace("\\\n", " ").splitlines()]
+    for document in DOCUMENTS:
+        prose = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+        lines += [" ".join(line.split()) for line in re.findall(r"`(python -m [^`]*)`", prose)]
+    return list(dict.fromkeys(line for line in lines if re.match(r"python -m (calc|harness) \w", line)))
+
+
+@pytest.mark.parametrize("line", shown())
+def test_shown_commands_have_their_options(line: str) -> None:
+    """Those whose output is not shown, most of which take long or need a device: their words are read, not run."""
+    _, _, package, name, *words = shlex.split(line, comments=True)
+    group = cli if package == "calc" else harness
+    command = group.get_command(click.Context(group), name)
+    assert command is not None
+    # A choice in the documents, as in --gpu NAME|--profile FILE, stands for its first.
+    words = [word.partition("|")[0] for word in words]
+    command.make_parser(click.Context(command)).parse_args(words)
 
 
 @pytest.mark.parametrize(("document", "text"), blocks("toml"), ids=lambda text: text[:30])

@@ -10,8 +10,8 @@ from calc.dtypes import BY_NAME, Dtype, Quantized, weight_dtype
 from calc.errors import Refused
 from calc.quantities.parameters import weights
 from calc.quantities.weights import quantizes
-from calc.reading import with_sizes
 from calc.spec import Lora, Shorthand
+from calc.spec.resizing import with_sizes
 
 TINY = Shorthand(d_model=24, n_layers=3, n_heads=4, n_kv_heads=1, d_ff=50, vocab_size=31, max_seq_len=64).expand()
 READ = {

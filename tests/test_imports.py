@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import calc
+from tests.imports import Edge, Graph, cycle, imported, modules, rooms, without
 from tests.reference import ROOT
 
 HEAVY = ("torch", "sympy", "pandas", "scipy", "numpy", "rich", "altair", "streamlit", "transformers")
@@ -59,11 +58,46 @@ def test_arrows(package: str) -> None:
     assert not faults
 
 
-def imported(file: Path) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
-    return names
+STANDING: dict[str, frozenset[Edge]] = {
+    "rooms": frozenset(
+        {
+            # The plan of a run is described in `memory`, and a question holds one.
+            ("calc.query", "calc.memory"),
+            # Quantities of memory are listed among the folds.
+            ("calc.quantities", "calc.memory"),
+            # Traffic takes FLOPs by the name of a convention.
+            ("calc.quantities", "calc.conventions"),
+            # The search for a size of a plan asks for quantities.
+            ("calc.memory", "calc.ask"),
+        }
+    ),
+    "modules": frozenset({("calc.memory.megatron", "calc.memory.activations")}),
+}
+"""Imports against the order of the house, without which there is no circle. This list may only become shorter."""
+
+
+@pytest.mark.parametrize(("level", "graph"), [("rooms", rooms("calc")), ("modules", modules("calc"))])
+def test_no_circles_but_those_that_stand(level: str, graph: Graph) -> None:
+    assert cycle(without(graph, STANDING[level])) == []
+    for edge in STANDING[level]:
+        others = frozenset(STANDING[level] - {edge})
+        assert cycle(without(graph, others)), f"{edge} makes no circle any more: take it off the list"
+
+
+def test_no_circles_among_the_pages() -> None:
+    assert cycle(modules("dashboard")) == []
+
+
+def test_the_harness_needs_nothing_of_the_command_line() -> None:
+    faults = [
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in (ROOT / "harness").rglob("*.py")
+        for name in imported(file)
+        if f"{name}.".startswith("calc.cli.")
+    ]
+    assert not faults
+
+
+def test_no_public_function_has_the_name_of_a_package() -> None:
+    packages = {folder.name for folder in (ROOT / "calc").iterdir() if folder.is_dir()}
+    assert not packages & set(calc.__all__)

@@ -17,8 +17,8 @@ from calc.errors import Refused
 from calc.load import Load
 from calc.quantities.flops import forward, training
 from calc.quantities.parameters import parameters
-from calc.reading import symbolic, with_sizes
 from calc.spec import Convolution, Features, Frames, ModelSpec, Patches
+from calc.spec.resizing import symbolic, with_sizes
 from tests.architectures.cases_media import MEDIA
 
 PRESETS = ("conformer-s", "conformer-aed", "ft-transformer")

@@ -16,8 +16,8 @@ from calc.op import leaves
 from calc.quantities import flops
 from calc.quantities.kv_cache import kv_cache
 from calc.quantities.parameters import parameters
-from calc.reading import sizes_of, symbolic, with_sizes
 from calc.spec import ModelSpec
+from calc.spec.resizing import sizes_of, symbolic, with_sizes
 from calc.spec.run import CHECKPOINTING
 from tests.strategies import latent, recurrent, specs
 

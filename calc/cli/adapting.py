@@ -11,9 +11,10 @@ from pydantic import ValidationError
 
 from calc.blocks.adapters import usual_targets
 from calc.build import build
-from calc.cli.options import Tokens, note
+from calc.cli.options import Tokens
 from calc.errors import Refused
 from calc.load import Load
+from calc.output.notes import note
 from calc.spec import Adapter, Bottleneck, Lora, ModelSpec, Prefix, Prompt
 from calc.spec.adapters import DEFAULT_TARGETS
 from calc.spec.fields import refuse

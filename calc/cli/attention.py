@@ -14,8 +14,8 @@ from calc.attention import AttentionShape, Blocks, Cost, best_blocks, flash, on_
 from calc.attention.shape import ITEM_BITS
 from calc.cli import options
 from calc.cli.attention_presets import groupings, published, roofs, timed
-from calc.cli.output import Table, emit
 from calc.errors import Refused
+from calc.output.tables import Table, emit
 from calc.predict import speed_of
 from calc.predict.backends import TIMED, fused_kernel, runs_backends
 from calc.predict.crossing import time_crossover

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from calc.attention import AttentionShape, Cost
-from calc.cli.output import Table, emit
+from calc.output.tables import Table, emit
 from calc.predict.attention_sweep import decoder
 from calc.predict.backends import attention_seconds, runs_backends
 from calc.predict.speed import Speed
@@ -16,7 +16,7 @@ from calc.units import binary, si
 
 def published(fmt: str) -> None:
     """The table of GPT-2 medium: each printed figure beside our count and our prediction."""
-    from calc.attention.published import rows, setting
+    from calc.teaching.flash_attention_table import rows, setting
 
     shape, sram, gpu = setting()
     found = rows()

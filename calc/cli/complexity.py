@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from calc.cli import options
-from calc.cli.output import Table, emit
-from calc.complexity import DECODINGS, LAYER_KINDS, Decoding, LayerKind, Shape
+from calc.output.tables import Table, emit
+from calc.teaching.complexity import DECODINGS, LAYER_KINDS, Decoding, LayerKind, Shape
 
 
 @click.command(short_help="Self-attention against recurrence, convolution and sparse kinds.")

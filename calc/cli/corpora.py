@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from calc.cli.amounts import Positive
-from calc.cli.progress import Progress
 from calc.errors import Refused
+from calc.output.progress import Progress
 from calc.tokens.corpus import Corpus, corpus
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from calc.cli.output import Table
+from calc.output.tables import Table
 from calc.spec.run import Run
 
 

@@ -7,18 +7,19 @@ from typing import Any
 
 import click
 
+from calc.ask import registry
+from calc.ask.estimate import Estimate
+from calc.ask.explain import Explanation
+from calc.ask.explain import explain as explain_quantity
+from calc.ask.parts import WHOLE
+from calc.ask.sensitivity import Sensitivity
+from calc.ask.sensitivity import sensitivity as find_sensitivity
 from calc.cli import adapting, notes, options
 from calc.cli.echo import run_record, with_run
 from calc.cli.memory_words import MEMORY_FIELDS, memory_record, memory_words
-from calc.cli.output import Table, emit
 from calc.cli.run_options import GroupedCommand, of_run
-from calc.estimation import Estimate
-from calc.explanation import Explanation
-from calc.explanation import explain as explain_quantity
-from calc.parts import WHOLE
-from calc.quantities import registry
-from calc.sensitivity import Sensitivity
-from calc.sensitivity import sensitivity as find_sensitivity
+from calc.output.notes import note
+from calc.output.tables import Table, emit
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.symbols import describe
@@ -63,7 +64,7 @@ def explain(
     asked = asked_of(registry.find(quantity), words)
     explanation = explain_quantity(model, quantity, part=part, **asked)
     for caveat in explanation.estimate.caveats:
-        options.note(model, caveat)
+        note(model, caveat)
     if latex and fmt == "table":
         click.echo(explanation.latex())
         return

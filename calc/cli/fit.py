@@ -9,8 +9,6 @@ import click
 
 from calc.cli import options
 from calc.cli.amounts import Amount, Positive
-from calc.cli.output import Table, emit
-from calc.cli.progress import Progress
 from calc.errors import Refused, printable
 from calc.fitting.fit import Fit
 from calc.fitting.forms import FORMS
@@ -19,6 +17,8 @@ from calc.fitting.optimum import CONVENTION
 from calc.fitting.published import LawFit, fit_law
 from calc.laws import ALIASES, BY_NAME
 from calc.laws.uncertainty import Interval
+from calc.output.progress import Progress
+from calc.output.tables import Table, emit
 from calc.units import si
 
 _COLUMNS = ("params", "tokens", "loss", "flops", "run")
@@ -71,10 +71,10 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
       python -m calc fit docs/example-runs.csv --law isoflop --compute 1e21 --json
       python -m calc fit path/to/runs.csv --where "notes!~outlier" --chart path/to/fit.html
     """
-    from calc import charts
+    from calc.charts.saving import check, save
 
     if chart is not None:
-        charts.check(chart)
+        check(chart)
         if _own_equation(law):
             raise Refused("--chart", "a law that is one of the forms, isoflop or envelope", law)
     columns = {what: asked.pop(what) for what in _COLUMNS}
@@ -90,10 +90,10 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
     ranking = [_ranking(found)] if law == "all" else []
     emit([_record(each) for each in found], [*ranking, _values(found[0]), _facts(found[0])], fmt)
     if chart is not None:
-        from calc.fitting.charts import fit_chart, frontier_chart
+        from calc.charts.fits import fit_chart, frontier_chart
 
         best = found[0]
-        charts.save(fit_chart(best) if isinstance(best, Fit) else frontier_chart(best), chart)
+        save(fit_chart(best) if isinstance(best, Fit) else frontier_chart(best), chart)
 
 
 def _answers(runs: str, law: str, asked: dict[str, Any]) -> list[Any]:

@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from calc import conventions
+from calc.ask import registry
 from calc.cli import adapting, notes, options
 from calc.cli.echo import run_record, with_run
-from calc.cli.output import emit, side_by_side
 from calc.cli.run_options import GroupedCommand, of_run
-from calc.quantities import registry
+from calc.output.notes import note, warn_beyond
+from calc.output.tables import emit, side_by_side
 from calc.spec import ModelSpec
 from calc.spec.run import COUNTED_PHASES, Run
 
@@ -60,11 +61,11 @@ def _record(spec: ModelSpec, run: Run) -> dict[str, Any]:
     decode = run.phase == "decode"
     convention = conventions.find(run.convention)
     count = conventions.flops(spec, run)
-    options.warn_beyond(spec, run.context + 1 if decode else run.seq, "--context + 1 =" if decode else "--seq")
+    warn_beyond(spec, run.context + 1 if decode else run.seq, "--context + 1 =" if decode else "--seq")
     if spec.vision is not None and not decode and not run.images:
-        options.note(spec, "no pictures are read; --images N adds the work of its vision tower")
+        note(spec, "no pictures are read; --images N adds the work of its vision tower")
     for caveat in convention.caveats(spec):
-        options.note(spec, caveat)
+        note(spec, caveat)
     return {
         "model": spec.name,
         "total": count.total,

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from calc.cli import options
-from calc.cli.output import Table, emit
 from calc.hardware import device_names, load_device
+from calc.output.tables import Table, emit
 from calc.spec.hardware import Capacity, Device, Fact, Link
 from calc.units import binary, si
 

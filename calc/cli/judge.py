@@ -10,12 +10,13 @@ import click
 from calc.cli import options
 from calc.cli.amounts import Amount
 from calc.cli.options import Length
-from calc.cli.output import Table, emit
 from calc.errors import Refused
 from calc.laws import DEFAULT
 from calc.laws.base import Law
 from calc.optimum.judgement import Judgement, judge_all, verdict
 from calc.optimum.judgement import judge as weigh
+from calc.output.notes import warn_beyond
+from calc.output.tables import Table, emit
 from calc.spec import ModelSpec
 from calc.units import si
 
@@ -36,7 +37,7 @@ def judge(model: ModelSpec, tokens: float, law: str, seq: int | None, fmt: str) 
       python -m calc judge llama-3-8b --tokens 15T --law all
     """
     if seq is not None:
-        options.warn_beyond(model, seq, "--seq")
+        warn_beyond(model, seq, "--seq")
     if law == "all":
         if seq is not None:
             raise Refused("--seq", "one --law beside it", seq)

@@ -8,8 +8,9 @@ import click
 
 from calc.cli import adapting, options
 from calc.cli.echo import run_record, with_run
-from calc.cli.output import emit, side_by_side
 from calc.cli.run_options import GroupedCommand, of_run
+from calc.output.notes import warn_beyond
+from calc.output.tables import emit, side_by_side
 from calc.quantities.kv_cache import cache_of
 from calc.spec import ModelSpec
 from calc.spec.run import Run
@@ -50,7 +51,7 @@ def kv_cache(models: tuple[ModelSpec, ...], fmt: str, words: dict[str, Any]) -> 
 
 
 def _record(spec: ModelSpec, run: Run) -> dict[str, Any]:
-    options.warn_beyond(spec, run.seq, "--seq")
+    warn_beyond(spec, run.seq, "--seq")
     cache = cache_of(spec, run)
     return {
         "model": spec.name,

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from calc.cli import options
-from calc.cli.output import Table, emit
 from calc.laws import ALIASES, LAWS, find
 from calc.laws.base import VARIABLES, Law
+from calc.output.tables import Table, emit
 
 
 @click.command(short_help="Published scaling laws: equations, constants, range, errata.")

@@ -5,8 +5,12 @@ from __future__ import annotations
 import click
 
 from calc.cli import options
-from calc.cli.output import Table, emit
-from calc.lectures import CLAIMS
+from calc.output.tables import Table, emit
+from calc.teaching.claim import written
+from calc.teaching.lectures import CLAIMS
+
+_NUMBERS = ("printed", "computed", "recorded")
+_NOTE = "recorded: counted with what the product does not ship; calc/data/published/lecture_counts.toml says with what"
 
 
 @click.command(short_help="What the lecture notes print, each with a verdict.")
@@ -29,21 +33,22 @@ def lectures(trainings: bool, fmt: str) -> None:
             "says": claim.says,
             "printed": claim.printed,
             "computed": None if claim.value is None else claim.value(),
+            "recorded": claim.recorded,
             "verdict": claim.verdict,
             "why": claim.why,
         }
         for claim in CLAIMS
     ]
     rows = [
-        (str(r["lecture"]), _number(r["printed"]), _number(r["computed"]), r["verdict"], r["says"], r["why"])
+        (str(r["lecture"]), *(written(r[name]) for name in _NUMBERS), r["verdict"], r["says"], r["why"])
         for r in records
     ]
-    emit(records, [Table(("lecture", "printed", "computed", "verdict", "the notes say", "why"), rows)], fmt)
+    emit(records, [Table(("lecture", *_NUMBERS, "verdict", "the notes say", "why"), rows, "", _NOTE)], fmt)
 
 
 def _trainings(fmt: str) -> None:
     """The Transformers on P100s and the ViTs on TPUs, each printed cost beside what `predict` expects."""
-    from calc.training_costs import training_costs
+    from calc.teaching.training_costs import training_costs
 
     found = training_costs()
     rows = [
@@ -63,9 +68,3 @@ def _trainings(fmt: str) -> None:
     columns = ("training", "on", "unit", "printed", "predicted", "between", "at least", "verdict", "why")
     note = "at least: its products at the datasheet's peak"
     emit([one._asdict() for one in found], [Table(columns, rows, "", note)], fmt)
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if value == int(value) and value < 1e7 else f"{value:.4g}"

@@ -9,14 +9,15 @@ import click
 
 from calc import conventions as registry_of_conventions
 from calc.architectures import FAMILIES
+from calc.architectures.models import load_model, preset_names, preset_title
+from calc.ask import registry
 from calc.cli import notes, options
 from calc.cli.echo import run_record, with_run
 from calc.cli.flops import FIELDS
-from calc.cli.output import Table, emit
 from calc.cli.run_options import GroupedCommand, flags_of, of_run
 from calc.errors import printable
-from calc.models import load_model, preset_names, preset_title
-from calc.quantities import registry
+from calc.output.notes import warn_beyond
+from calc.output.tables import Table, emit
 from calc.quantities.parameters import parameters
 from calc.spec import ModelSpec
 from calc.spec.run import COUNTED_PHASES, Run
@@ -110,7 +111,7 @@ def conventions(compared: str | None, fmt: str, words: dict[str, Any]) -> None:
         query = Run(**lengths)
         notes.unused((*registry.find(f"flops.{query.phase}").uses, "phase"), f"flops.{query.phase}")
         decode = query.phase == "decode"
-        options.warn_beyond(spec, query.context if decode else query.seq, "--context" if decode else "--seq")
+        warn_beyond(spec, query.context if decode else query.seq, "--context" if decode else "--seq")
         _compare(spec, query, fmt, compared)
         return
     notes.unused((), "the list of conventions")

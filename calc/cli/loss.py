@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
-from calc import charts
+from calc.charts.optima import loss_chart
+from calc.charts.saving import check, save
 from calc.cli import corpora, options
 from calc.cli.amounts import Amount, Positive
-from calc.cli.output import Table, emit
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS
-from calc.optimum.charts import loss_chart
 from calc.optimum.prediction import Prediction
 from calc.optimum.prediction import loss as predict
+from calc.output.tables import Table, emit
 from calc.tokens.corpus import Corpus
 
 
@@ -43,7 +43,7 @@ def loss(law: str, fmt: str, chart: str | None, bits: float | None, **asked: Any
       python -m calc loss --params 70e9 --tokens 1.4T --chart path/to/contours.svg
     """
     if chart is not None:
-        charts.check(chart)
+        check(chart)
         if law == "all":
             raise Refused("--chart", "one law, whose lines of equal loss it shows", law)
     data = corpora.read(asked)
@@ -68,8 +68,8 @@ def loss(law: str, fmt: str, chart: str | None, bits: float | None, **asked: Any
         more = corpora.record(data, given["tokens"])
         records = [each | more | {"warnings": [*each["warnings"], *repeats]} for each in records]
     emit(records, tables, fmt)
-    if chart is not None:
-        charts.save(drawn, chart)
+    if chart is not None and drawn is not None:
+        save(drawn, chart)
 
 
 def _all(given: dict[str, float]) -> list[Prediction]:

@@ -10,7 +10,6 @@ import click
 from calc.cli import adapting, notes, options, serving
 from calc.cli.echo import with_run
 from calc.cli.memory_words import DTYPE, MEMORY_FIELDS, memory_record, memory_words
-from calc.cli.output import Table, emit
 from calc.cli.run_options import GroupedCommand, given, of_run
 from calc.errors import Refused
 from calc.hardware import load_device
@@ -19,6 +18,8 @@ from calc.memory.cache import batched_tokens, cache_dtype
 from calc.memory.keepers import keepers
 from calc.memory.rank import Rank
 from calc.memory.verdict import Verdict, budget_bytes, largest, usable, verdict
+from calc.output.notes import warn_beyond
+from calc.output.tables import Table, emit
 from calc.spec import ModelSpec
 from calc.spec.run import Run, exact_run
 from calc.units import binary
@@ -79,7 +80,7 @@ def memory(
 
 def _warn(spec: ModelSpec, run: Run) -> None:
     """Notes on what was asked and changes nothing, or less than it seems."""
-    options.warn_beyond(spec, run.seq, "--seq")
+    warn_beyond(spec, run.seq, "--seq")
     if run.source_seq is not None and spec.encoder is None:
         click.echo("note: --source-seq changes nothing for a model without an encoder", err=True)
     if run.mode == "inference":

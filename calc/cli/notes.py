@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 import click
 
+from calc.ask.registry import OF_INFERENCE, OF_TRAINING
 from calc.cli.run_options import given
-from calc.quantities.registry import OF_INFERENCE, OF_TRAINING
 from calc.spec.run import Run
 
 _SERVED = frozenset(OF_INFERENCE) - {"dtype"}  # which in training names the recipe

@@ -7,19 +7,20 @@ from typing import Any
 
 import click
 
-from calc import charts
+from calc.charts.optima import frontier_chart, isoflop_chart
+from calc.charts.saving import check, save
 from calc.cli import corpora, options
 from calc.cli.amounts import Amount, Positive
 from calc.cli.options import Length, Tokens
-from calc.cli.output import Table, emit
 from calc.errors import Refused
 from calc.laws import DEFAULT, find
 from calc.laws.base import Law
 from calc.optimum.answer import Optimum, optimal_all, spread
 from calc.optimum.answer import optimal as best
-from calc.optimum.charts import frontier_chart, isoflop_chart
 from calc.optimum.shapes import Shape
 from calc.optimum.shapes import shapes as near
+from calc.output.notes import warn_beyond
+from calc.output.tables import Table, emit
 from calc.tokens.corpus import Corpus
 from calc.units import si
 
@@ -70,14 +71,14 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
       python -m calc optimal --compute 1e22 --chart path/to/isoflop.html
     """
     if chart is not None:
-        charts.check(chart)
+        check(chart)
     data = corpora.read(asked)
     given = {name: value for name, value in asked.items() if value is not None}
     if data is not None:
         given["unique_tokens"] = data.tokens
     if family is not None:
         given["family"] = options.read_model(family)
-        options.warn_beyond(given["family"], given.get("seq", 0), "--seq")
+        warn_beyond(given["family"], given.get("seq", 0), "--seq")
     if shapes is not None and (family is None or law == "all"):
         raise Refused("--shapes", "--family and one --law beside it", shapes)
     if law == "all":
@@ -85,14 +86,14 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
         apart = spread(answers)
         emit([_record(answer, data) | {"spread": apart} for answer in answers], _side_by_side(answers), fmt)
         if chart is not None:
-            charts.save(frontier_chart([answer for answer in answers if isinstance(answer, Optimum)]), chart)
+            save(frontier_chart([answer for answer in answers if isinstance(answer, Optimum)]), chart)
     else:
         answer = best(law, **given)
         built = [] if shapes is None else near(given["family"], answer.params, find(law).counts, shapes)
         tables = [_numbers(answer), *([_shapes(built)] if built else []), _words(answer, data)]
         emit([_record(answer, data) | ({"shapes": [_shape(each) for each in built]} if built else {})], tables, fmt)
         if chart is not None:
-            charts.save(isoflop_chart(law, **given), chart)
+            save(isoflop_chart(law, **given), chart)
 
 
 def _numbers(answer: Optimum) -> Table:

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from calc.errors import Refused, printable
-from calc.models import load_model
+from calc.architectures.models import load_model
+from calc.errors import Refused
+from calc.output.notes import note
 from calc.spec import ModelSpec
 from calc.spec.run import common_context, common_length
 from calc.units import parse_bytes, parse_tokens
@@ -165,14 +166,3 @@ def _load_one(ctx: click.Context, param: click.Parameter, reference: str) -> Mod
 def _load_all(ctx: click.Context, param: click.Parameter, references: tuple[str, ...]) -> tuple[ModelSpec, ...]:
     ctx.meta["references"] = references
     return tuple(read_model(reference) for reference in references)
-
-
-def note(spec: ModelSpec, text: str) -> None:
-    """A message about a model on stderr, on one line."""
-    click.echo(printable(f"note: {spec.name}: {text}"), err=True)
-
-
-def warn_beyond(spec: ModelSpec, length: int, option: str) -> None:
-    """Say so on stderr where a sequence is longer than the model is made for."""
-    if spec.max_seq_len is not None and length > spec.max_seq_len:
-        note(spec, f"{option} {length} is past the {spec.max_seq_len} tokens it is made for")

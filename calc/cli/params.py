@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
+from calc.ask.estimate import estimate
 from calc.cli import adapting, options
-from calc.cli.output import Table, emit, side_by_side
 from calc.cli.run_options import GroupedCommand, of_run
-from calc.estimation import estimate
+from calc.output.notes import note
+from calc.output.tables import Table, emit, side_by_side
 from calc.quantities.parameters import by_tower, parameter_shapes
 from calc.spec import ModelSpec
 
@@ -45,7 +46,7 @@ def params(models: tuple[ModelSpec, ...], by_path: bool, fmt: str, words: dict[s
 def _record(spec: ModelSpec, convention: str, mtp: bool) -> dict[str, Any]:
     counted = estimate(spec, "params", convention=convention, mtp=mtp)
     for caveat in counted.caveats:
-        options.note(spec, caveat)
+        note(spec, caveat)
     components = dict(counted.terms)
     if counted.convention is not None:
         own = {"components": components, "convention": counted.convention}

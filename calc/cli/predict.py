@@ -9,9 +9,10 @@ import click
 from calc.cli import notes, options
 from calc.cli.echo import run_record, with_run
 from calc.cli.memory_words import DTYPE
-from calc.cli.output import Table, emit
 from calc.cli.run_options import GroupedCommand, of_run
 from calc.errors import Refused
+from calc.output.notes import warn_beyond
+from calc.output.tables import Table, emit
 from calc.predict import Prediction, roof, roofline, speed_of
 from calc.predict.formats import number_formats
 from calc.predict.predicting import predict as predicted
@@ -118,7 +119,7 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     idle |= set() if run.phase in ("prefill", "decode") else {"cache_dtype"}
     idle |= set() if run.trains else set(IN_TRAINING)
     notes.unused(Run.model_fields.keys() - idle, run.phase)
-    options.warn_beyond(spec, run.context + 1 if decode else run.seq, "--context + 1 =" if decode else "--seq")
+    warn_beyond(spec, run.context + 1 if decode else run.seq, "--context + 1 =" if decode else "--seq")
     if run.trains:
         notes.undivided(run)
 

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple, get_args
 
 import click
 
+from calc.ask.report import Report
+from calc.ask.report import report as make_report
 from calc.cli import options
 from calc.cli.echo import run_line, run_record, with_run
-from calc.cli.output import Table, emit
 from calc.errors import printable
 from calc.hardware import load_device
 from calc.op import Component
+from calc.output.tables import Table, emit
 from calc.spec import ModelSpec
 from calc.spec.run import common_length
-from calc.summary import Report
-from calc.summary import report as make_report
 from calc.units import binary, si
 
 WIDTH = 80

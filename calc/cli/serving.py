@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from calc.cli.output import Table
 from calc.memory.cache import cache_columns
 from calc.memory.serving import max_batch, max_concurrency, max_context
+from calc.output.tables import Table
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.units import binary

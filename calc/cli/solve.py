@@ -7,16 +7,17 @@ from typing import Any
 
 import click
 
+from calc.ask import registry
+from calc.ask.estimate import estimate
+from calc.ask.solve import Solution, moved_head_widths
+from calc.ask.solve import solve as solve_quantity
 from calc.cli import adapting, options
 from calc.cli.echo import with_run
 from calc.cli.explain import EXECUTED, FIELDS, asked_of, record_of
-from calc.cli.output import Table, emit
 from calc.cli.run_options import GroupedCommand, of_run
 from calc.errors import Refused
-from calc.estimation import estimate
-from calc.quantities import registry
-from calc.solution import Solution, moved_head_widths
-from calc.solution import solve as solve_quantity
+from calc.output.notes import note
+from calc.output.tables import Table, emit
 from calc.spec import ModelSpec
 from calc.units import parse_amount, parse_bytes
 
@@ -49,7 +50,7 @@ def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: 
     chosen = asked_of(entry, words, symbol)
     now = estimate(model, name, **chosen)
     for caveat in now.caveats:
-        options.note(model, caveat)
+        note(model, caveat)
     answer = solve_quantity(model, name, target, symbol, budget=budget, keep_ratios=keep_ratios, **chosen)
     echoed = record_of(now, answer.candidates[0].sizes if answer.candidates else None)
     tables = [answer_table(model, answer, entry.unit)]

@@ -11,9 +11,9 @@ import click
 from calc.cli import options
 from calc.cli.amounts import Positive
 from calc.cli.options import Length, Tokens
-from calc.cli.output import Table, emit
-from calc.cli.progress import Progress
 from calc.errors import Refused, printable
+from calc.output.progress import Progress
+from calc.output.tables import Table, emit
 from calc.spec.run import common_length
 from calc.tokens.counting import Tally, count_file
 from calc.tokens.encoders import Encoder, load_encoder

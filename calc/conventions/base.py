@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from calc.errors import Refused
@@ -60,7 +60,11 @@ def decoder(spec: ModelSpec) -> Decoder:
 class Convention:
     """One way of counting.
 
-    title: one line. formula: in the names of `calc.symbols`. source: paper, equation or section, year.
+    title: one line. source: paper, equation or section, year.
+    formulas: what is counted of a plain decoder -> the expression for the whole batch, in the names of `calc.symbols`
+        and of a Query, of `letters`, and of the formulas before it. Counted are phases, `training (MODE)` with such
+        checkpointing, and `params`: what the convention calls N, every parameter where it gives no formula.
+    letters: a further name in them -> what it stands for.
     counts: what it reads and what it leaves out.
     count: FLOPs of the whole batch; it is only called for a phase in `phases` and, in training, a mode in
         `checkpointing` (`calc.conventions.flops` sees to that).
@@ -73,7 +77,7 @@ class Convention:
 
     name: str
     title: str
-    formula: str
+    formulas: Mapping[str, str]
     source: str
     counts: str
     count: Callable[[ModelSpec, Run], Flops]
@@ -83,3 +87,10 @@ class Convention:
     any_model: bool = False
     caveats: Callable[[ModelSpec], tuple[str, ...]] = no_caveats
     params_caveats: Callable[[ModelSpec], tuple[str, ...]] = no_caveats
+    letters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def formula(self) -> str:
+        """All formulas on one line, with what their letters stand for."""
+        said = [f"{name} = {text}" for name, text in self.formulas.items()]
+        return "; ".join([*said, *(f"{name}: {meaning}" for name, meaning in self.letters.items())])

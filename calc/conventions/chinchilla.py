@@ -38,10 +38,11 @@ def _six_n_d(spec: ModelSpec, run: Run) -> Flops:
 CHINCHILLA = Convention(
     name="chinchilla",
     title="Chinchilla's detailed count of the layers",
-    formula=(
-        "forward = batch * seq * n_layers * (8 * d_model * n_heads * d_head + 4 * d_model * d_ff "
-        "+ 4 * seq * n_heads * d_head + 3 * seq * n_heads); training = 3 * forward"
-    ),
+    formulas={
+        "forward": "batch * seq * n_layers * (8 * d_model * n_heads * d_head + 4 * d_model * d_ff "
+        "+ 4 * seq * n_heads * d_head + 3 * seq * n_heads)",
+        "training": "3 * forward",
+    },
     source="Training Compute-Optimal LLMs, appendix F and table A4 (Hoffmann et al. 2022, arXiv:2203.15556)",
     counts=(
         "Projections, scores, softmax (under other), weighted values and the dense block. Appendix F also lists "
@@ -56,7 +57,7 @@ CHINCHILLA = Convention(
 CHINCHILLA_6ND = Convention(
     name="chinchilla-6nd",
     title="Chinchilla's other count, 6 N D",
-    formula="training = 6 * params * batch * seq",
+    formulas={"training": "6 * params * batch * seq"},
     source="Training Compute-Optimal LLMs, table 3 and appendix F (Hoffmann et al. 2022, arXiv:2203.15556)",
     counts="N is every parameter, tied weights once; D is batch * seq. No attention term, no recomputation.",
     count=_six_n_d,

@@ -21,7 +21,7 @@ def _count(spec: ModelSpec, run: Run) -> Flops:
 DEEPSEEK = Convention(
     name="deepseek",
     title="DeepSeek LLM's non-embedding FLOPs a token, M",
-    formula="training = batch * seq * (72 * n_layers * d_model^2 + 12 * n_layers * d_model * seq)",
+    formulas={"training": "batch * seq * (72 * n_layers * d_model^2 + 12 * n_layers * d_model * seq)"},
     source="DeepSeek LLM, section 3.2, equation 2 and table 3 (DeepSeek-AI 2024, arXiv:2401.02954)",
     counts=(
         "Reads d_model, n_layers and tokens only: 12 * d_model^2 weights a layer whatever the block is made of. "

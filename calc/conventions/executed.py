@@ -18,6 +18,21 @@ _COUNTS = (
 )
 
 
+def _formulas(pairs: str) -> dict[str, str]:
+    """Of a plain decoder, with so many pairs of a query and a key in one sequence and head."""
+    scores = f"4 * batch * n_layers * n_heads * d_head * {pairs}"
+    return {
+        "forward": f"2 * batch * seq * multiplied + {scores}",
+        "training": "3 * forward",
+        "training (selective)": f"3 * forward + {scores}",
+        "training (full)": "4 * forward - 2 * batch * seq * d_model * vocab_size",
+        "decode": "2 * batch * multiplied + 4 * batch * n_layers * n_heads * d_head * (context + 1)",
+    }
+
+
+_LETTERS = {"multiplied": "weight elements a token is multiplied with, the head among them"}
+
+
 def _count(scores: Scores) -> Callable[[ModelSpec, Run], Flops]:
     def count(spec: ModelSpec, run: Run) -> Flops:
         if run.phase == "decode":
@@ -36,11 +51,11 @@ def _count(scores: Scores) -> Callable[[ModelSpec, Run], Flops]:
 TORCH = Convention(
     name="torch",
     title="what eager PyTorch executes, causal attention as the full square",
-    formula=(
-        "forward = 2 * batch * seq * (weight elements a token is multiplied with) "
-        "+ 4 * batch * n_layers * n_heads * d_head * seq * seq; training = 3 * forward + recomputation; "
-        "decode = forward of 1 token with context + 1 keys"
-    ),
+    formulas={
+        **_formulas("seq^2"),
+        "training (full-early-stop)": "4 * forward - 2 * batch * seq * d_model * (vocab_size + n_layers * d_ff)",
+    },
+    letters=_LETTERS,
     source="torch.utils.flop_counter.FlopCounterMode (PyTorch 2.13, 2026) over eager attention",
     counts=f"{_COUNTS} Scores of hidden pairs are counted, since a dense product computes them.",
     count=_count("full"),
@@ -52,7 +67,8 @@ TORCH = Convention(
 CAUSAL_HALF = Convention(
     name="causal-half",
     title="as torch, with half the square of causal scores",
-    formula="as torch, with seq * seq / 2 pairs in place of seq * seq; decode as torch",
+    formulas=_formulas("seq^2 / 2"),
+    letters=_LETTERS,
     source="Megatron-Bridge performance summary (NVIDIA, 2025-2026); FlashAttention-2, section 4.1 (Dao 2023)",
     counts=f"{_COUNTS} A window of W leaves (seq^2 - (seq - W)^2) / 2 pairs.",
     count=_count("causal-half"),
@@ -64,7 +80,8 @@ CAUSAL_HALF = Convention(
 CAUSAL_EXACT = Convention(
     name="causal-exact",
     title="as torch, with exactly the causal scores that the mask keeps",
-    formula="as torch, with seq * (seq + 1) / 2 pairs in place of seq * seq; decode as torch",
+    formulas=_formulas("seq * (seq + 1) / 2"),
+    letters=_LETTERS,
     source="the causal mask itself: token i sees i keys (Vaswani et al. 2017, section 3.2.3)",
     counts=f"{_COUNTS} A window of W hides (seq - W) * (seq - W + 1) / 2 pairs more.",
     count=_count("causal-exact"),

@@ -31,10 +31,10 @@ def _count(spec: ModelSpec, run: Run) -> Flops:
 KAPLAN = Convention(
     name="kaplan",
     title="Kaplan's 6 N, N without embeddings",
-    formula=(
-        "training = 6 * N * batch * seq, N = elements of the matrices in the layers "
-        "= 2 * d_model * n_layers * (2 * n_heads * d_head + d_ff) for a plain model"
-    ),
+    formulas={
+        "params": "2 * d_model * n_layers * (2 * n_heads * d_head + d_ff)",
+        "training": "6 * params * batch * seq",
+    },
     source="Scaling Laws for Neural Language Models, section 2.1 and table 1 (Kaplan et al. 2020, arXiv:2001.08361)",
     counts=(
         "Matrices of the layers. Left out: embeddings, positions, the logits, biases, norms, and the scores, which the "

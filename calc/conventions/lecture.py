@@ -35,16 +35,20 @@ def _count(spec: ModelSpec, run: Run) -> Flops:
 LECTURE = Convention(
     name="lecture",
     title="the lecture's back-of-the-envelope rule from d_model, n_layers, vocab_size and the tokens alone",
-    formula=(
-        "forward = batch * seq * (d_model + n_layers * (16 * d_model^2 + 8 * d_model^2 + 4 * seq * d_model) "
-        "+ 2 * d_model * vocab_size); training = 3 times the products (4 times with checkpointing), the index select "
-        "once; decode = 1 token with seq = context + 1; params = 2 * vocab_size * d_model + 12 * n_layers * d_model^2"
-    ),
+    formulas={
+        "forward": "batch * seq * (d_model + n_layers * (16 * d_model^2 + 8 * d_model^2 + 4 * seq * d_model) "
+        "+ 2 * d_model * vocab_size)",
+        "training": "3 * forward - 2 * batch * seq * d_model",
+        "training (full)": "4 * forward - 3 * batch * seq * d_model",
+        "decode": "batch * (d_model + n_layers * (24 * d_model^2 + 4 * (context + 1) * d_model) "
+        "+ 2 * d_model * vocab_size)",
+        "params": "2 * vocab_size * d_model + 12 * n_layers * d_model^2",
+    },
     source="lecture 1, Transformers and accounting: Number of parameters, FLOPs, FLOPs in training (2025)",
     counts=(
         "Reads d_model, n_layers, vocab_size and tokens only: a plain feed-forward block four times as wide, as many "
         "key and value heads as query heads, a head of its own. Counts the index select of the embedding as d_model a "
-        "token (under other). With checkpointing everything is recomputed, the head too."
+        "token (under other), in training too. With checkpointing everything is recomputed, the head too."
     ),
     count=_count,
     phases=("forward", "training", "decode"),

@@ -25,10 +25,11 @@ def _count(spec: ModelSpec, run: Run) -> Flops:
 LLM_FOUNDRY = Convention(
     name="llm-foundry",
     title="LLM Foundry's MFU (none) and HFU (full checkpointing)",
-    formula=(
-        "forward = batch * seq * (2 * params + 4 * n_layers * d_model * seq); training = 3 * forward; "
-        "with full checkpointing 4 * forward"
-    ),
+    formulas={
+        "forward": "batch * seq * (2 * params + 4 * n_layers * d_model * seq)",
+        "training": "3 * forward",
+        "training (full)": "4 * forward",
+    },
     source="mosaicml/llm-foundry, scripts/train/benchmarking/README.md, MFU and HFU (2023-2024)",
     counts=(
         "N is every parameter, the position table too, whose rows its benchmarks set to seq. Attention is the full "

@@ -45,13 +45,16 @@ def _count(spec: ModelSpec, run: Run) -> Flops:
 MEGATRON = Convention(
     name="megatron",
     title="Megatron-LM's closed formula for a GPT",
-    formula=(
-        "training = 72 * batch * seq * n_layers * d_model^2 * (1 + seq / (6 * d_model) "
-        "+ vocab_size / (12 * n_layers * d_model)); selective: seq / (3 * d_model) in place of seq / (6 * d_model); "
-        "full: 96 * batch * seq * n_layers * d_model^2 * (1 + seq / (6 * d_model) "
-        "+ vocab_size / (16 * n_layers * d_model)); "
-        "params = 12 * n_layers * d_model^2 + 13 * n_layers * d_model + (vocab_size + n_positions) * d_model"
-    ),
+    formulas={
+        "forward": "24 * batch * seq * n_layers * d_model^2 * (1 + seq / (6 * d_model) "
+        "+ vocab_size / (12 * n_layers * d_model))",
+        "training": "3 * forward",
+        "training (selective)": "72 * batch * seq * n_layers * d_model^2 * (1 + seq / (3 * d_model) "
+        "+ vocab_size / (12 * n_layers * d_model))",
+        "training (full)": "96 * batch * seq * n_layers * d_model^2 * (1 + seq / (6 * d_model) "
+        "+ vocab_size / (16 * n_layers * d_model))",
+        "params": "12 * n_layers * d_model^2 + 13 * n_layers * d_model + (vocab_size + n_positions) * d_model",
+    },
     source=(
         "Efficient Large-Scale Language Model Training on GPU Clusters, equations 2 and 3 (Narayanan et al. 2021, "
         "arXiv:2104.04473); Reducing Activation Recomputation, appendix A (Korthikanti et al. 2022, arXiv:2205.05198)"

@@ -24,7 +24,7 @@ def _count(spec: ModelSpec, run: Run) -> Flops:
 PALM = Convention(
     name="palm",
     title="PaLM's model FLOPs: 6 N and the full attention square",
-    formula="training = batch * seq * (6 * params + 12 * n_layers * n_heads * d_head * seq)",
+    formulas={"training": "batch * seq * (6 * params + 12 * n_layers * n_heads * d_head * seq)"},
     source="PaLM, appendix B (Chowdhery et al. 2022, arXiv:2204.02311)",
     counts="N is every parameter, tied weights once, lookup tables and norms too. No recomputation, no causal saving.",
     count=_count,

@@ -35,10 +35,8 @@ def _multiplied(spec: ModelSpec) -> Size:
 TORCHTITAN = Convention(
     name="torchtitan",
     title="torchtitan's MFU: 6 N without lookup tables, experts by top_k, windows seen",
-    formula=(
-        "training = batch * seq * (6 * (params.active - lookup tables) "
-        "+ 12 * n_layers * n_heads * d_head * min(seq, window))"
-    ),
+    formulas={"training": "batch * seq * (6 * used + 12 * n_layers * n_heads * d_head * min(seq, window))"},
+    letters={"used": "active parameters without tables that are only looked up"},
     source="pytorch/torchtitan, torchtitan/models/utils.py and pull requests 280 (2024) and 4300 (2026)",
     counts=(
         "Parameters a token is multiplied with, norms and biases among them: token and position tables are left out, "

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
+from calc.ask.registry import Quantity, total
+from calc.ask.solution import Candidate, NoSolution, Solution
 from calc.errors import Refused
-from calc.quantities.registry import Quantity, total
-from calc.solution import Candidate, NoSolution, Solution
 from calc.spec import Attention, Mla, ModelSpec
 from calc.spec.run import Run
 from calc.units import binary

@@ -10,8 +10,8 @@ from calc import conventions
 from calc.errors import Refused
 from calc.laws.base import Counts
 from calc.quantities.parameters import parameters
-from calc.reading import sizes_of, with_sizes
 from calc.spec import ModelSpec, Moe
+from calc.spec.resizing import sizes_of, with_sizes
 from calc.spec.run import Phase, Run
 
 WIDTHS = ("d_model", "d_ff", "n_heads", "n_kv_heads", "n_layers")

@@ -11,8 +11,8 @@ from calc.errors import Refused
 from calc.laws.base import Counts
 from calc.optimum.costs import counted
 from calc.quantities.parameters import parameters
-from calc.reading import sizes_of, with_sizes
 from calc.spec import ModelSpec
+from calc.spec.resizing import sizes_of, with_sizes
 
 WIDTH = 128
 """d_model is a multiple of it, and d_ff of twice it: matrix units work in such tiles."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calc.estimation import estimate
+from calc.ask.estimate import estimate
 from calc.memory.sharding import stages
 from calc.memory.states import States, states
 from calc.predict.datasheet import is_tpu

@@ -15,9 +15,9 @@ from calc.load import Load
 from calc.op import leaves
 from calc.quantities.flops import forward
 from calc.quantities.parameters import parameters
-from calc.reading import with_sizes
 from calc.sizes import quotient
 from calc.spec import ModelSpec
+from calc.spec.resizing import with_sizes
 from calc.tokens.boundaries import OPEN
 from calc.tokens.encoders import PIP, from_description
 from calc.tokens.patterns import of_ranks

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from calc.ask.estimate import estimate
 from calc.build import build
-from calc.estimation import estimate
 from calc.op import leaves
 from calc.spec.fields import Dim
 from calc.spec.run import Run

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from calc.estimation import estimate
+from calc.ask.estimate import estimate
 from calc.predict.single import exchange
 from calc.spec.fields import Dim
 from harness.cases.case import Case, Counts, Device, Ready

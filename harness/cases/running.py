@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from calc.ask.estimate import estimate
 from calc.errors import Refused
-from calc.estimation import estimate
 from calc.spec import ModelSpec
 from harness.cases.case import Case, Device
 from harness.cases.models import routed, spec_of

@@ -9,9 +9,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from calc.ask.estimate import estimate
 from calc.conventions import flops as counted
 from calc.errors import Refused
-from calc.estimation import estimate
 from calc.spec import ModelSpec
 from calc.spec.fields import Dim
 from calc.spec.run import Run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from calc.cli.output import emit
+from calc.output.tables import emit
 from harness.cli.compare import record, tables
 from harness.cli.interrupting import terminated_as_interrupted
 from harness.cli.selection import load, results

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from calc.cli.output import Table, emit
 from calc.errors import printable
+from calc.output.tables import Table, emit
 from calc.units import duration
 from harness.cli.selection import nothing, selection
 from harness.compare import BY, By, Comparison, Group, Pair, Part

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from calc.cli.output import Table, emit
+from calc.output.tables import Table, emit
 from calc.units import binary
 from harness.environment import probe
 from harness.measuring.limits import catalogued

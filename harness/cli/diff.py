@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from calc.cli.output import Table, emit
 from calc.errors import Refused, printable
+from calc.output.tables import Table, emit
 from calc.units import duration
 from harness.cli.selection import fits, load, results
 from harness.diff import Change, Difference, difference, side

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import click
 
-from calc.cli.output import Table, emit
 from calc.errors import Refused, printable
+from calc.output.tables import Table, emit
 from harness.cases.case import Case, Device
 from harness.cli.interrupting import terminated_as_interrupted
 from harness.environment import ROOT, probe

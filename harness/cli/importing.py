@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from calc.cli.output import Table, emit
 from calc.errors import Refused
 from calc.hardware import load_device
+from calc.output.tables import Table, emit
 
 
 @click.command("import", short_help="A profile from tables of measured times.")

@@ -10,7 +10,7 @@ from typing import cast
 
 import click
 
-from calc.cli.output import Table, emit
+from calc.output.tables import Table, emit
 from harness.cases.case import Case, Device
 from harness.cli.interrupting import terminated_as_interrupted
 from harness.cli.selection import results

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from calc.cli.output import Table, emit
 from calc.errors import Refused
+from calc.output.tables import Table, emit
 from calc.predict.profile import Profile
 from harness.progress import Left
 from harness.store import RESULTS

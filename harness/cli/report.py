@@ -41,7 +41,7 @@ def report(runs: list[Run], results: Path, out: Path | None, by: By, every: bool
         click.echo(nothing(results))
         return
     slugs = {pair.run.environment.slug for pair in found.pairs}
-    text = page(found, tables(found, MOST_ROWS), _profiles(results, slugs))
+    text = page(found, tables(found, MOST_ROWS), _profiles(results, slugs), by == "kind")
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

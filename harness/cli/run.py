@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from calc.cli.output import Table, emit
+from calc.output.tables import Table, emit
 from calc.predict.profile import Profile
 from calc.units import duration, si
 from harness.cases.case import Case

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from calc.cli.output import Table, emit
 from calc.errors import Refused
+from calc.output.tables import Table, emit
 from calc.units import si
 from harness.environment import Target, probe
 from harness.progress import Left

@@ -181,7 +181,7 @@ def counts(kind: str, params: dict[str, Any]) -> dict[str, float]:
 @cache
 def twin_counts(model: str) -> dict[str, float]:
     """Parameters of a model that cases name, as `calc` counts them, and bytes that its twin keeps for backward."""
-    from calc.estimation import estimate
+    from calc.ask.estimate import estimate
     from harness.cases.models import spec_of
 
     spec = spec_of(model)

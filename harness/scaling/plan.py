@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from calc import parameters
+from calc.ask.estimate import estimate
 from calc.errors import Refused
-from calc.estimation import estimate
 from calc.spec import ModelSpec, Shorthand
 from harness.scaling.language import Language
 

@@ -25,8 +25,8 @@ from calc.load import Load, Scores  # noqa: E402
 from calc.quantities.flops import forward  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import by_tower, parameter_shapes, parameters  # noqa: E402
-from calc.reading import sizes_of, symbolic, with_sizes  # noqa: E402
 from calc.spec import Head, ModelSpec  # noqa: E402
+from calc.spec.resizing import sizes_of, symbolic, with_sizes  # noqa: E402
 from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
 from tests.architectures.cases_vision import GEMMA4, KIMI, SEEING, inside  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402

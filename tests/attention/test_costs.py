@@ -28,8 +28,8 @@ from calc.attention.bounds import BOUNDS, FLASH_CONSTANTS, crossovers, model_blo
 from calc.attention.flash import ORDERS, backward_alone
 from calc.attention.latent import groupings, latent
 from calc.attention.linear import linear
-from calc.attention.published import rows, setting
 from calc.errors import Refused
+from calc.teaching.flash_attention_table import rows, setting
 from harness.counter import count
 from harness.kernels import KERNELS
 from harness.kernels.inputs import random_inputs

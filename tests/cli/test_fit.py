@@ -94,7 +94,7 @@ def test_without_the_extra_the_pip_command_is_named(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "altair", None)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     status, _, err = run("fit", RUNS, "--chart", str(tmp_path / "fit.png"))
     assert status == 2
     assert "pip install 'transformer-envelope[charts]'" in err

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from calc.ask.registry import QUANTITIES
 from calc.conventions import ALIASES, CONVENTIONS, Convention, compare, find, flops
 from calc.errors import Refused
-from calc.quantities.registry import QUANTITIES
-from calc.reading import symbolic, with_sizes
 from calc.spec import Embedding, Shorthand
+from calc.spec.resizing import symbolic, with_sizes
 from calc.spec.run import Run
 from tests.conventions.shapes import LLAMA_3, gpt, gpt_oss_20b, train
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from calc.cli.lectures import _number
+from calc.teaching.claim import written
 from tests.dashboard.opening import cli, metrics, opened, sound
 
 
@@ -20,8 +20,10 @@ def test_claims_are_those_of_the_command_line() -> None:
     records = cli("lectures")
     shown = table(at, "the notes say")
     assert list(shown["verdict"]) == [each["verdict"] for each in records]
-    written = [_number(each["computed"]) for each in records if each["computed"] is not None]
-    assert list(shown["here"].dropna()) == written
+    computed = [written(each["computed"]) for each in records if each["computed"] is not None]
+    assert list(shown["here"].dropna()) == computed
+    recorded = [each["recorded"] for each in records if each["recorded"] is not None]
+    assert list(shown["recorded"].dropna()) == recorded
     counted = {label.lower(): int(value) for label, value in metrics(at).items()}
     assert sum(counted.values()) == len(records)
     assert counted["wrong"] == sum(each["verdict"] == "wrong" for each in records)

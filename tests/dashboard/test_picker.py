@@ -272,4 +272,4 @@ def test_fewer_heads_forget_key_heads_that_no_longer_divide_them() -> None:
 def test_every_style_of_the_shorthand_is_a_model() -> None:
     for lines in shorthand.STYLES.values():
         text = "\n".join(["d_model = 64", "n_layers = 1", "n_heads = 4", "vocab_size = 10", "max_seq_len = 8", *lines])
-        assert calc.estimate(calc.models.from_toml(text, "model.toml", "model"), "params").value > 0
+        assert calc.estimate(calc.architectures.models.from_toml(text, "model.toml", "model"), "params").value > 0

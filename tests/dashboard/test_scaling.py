@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 
 from tests.dashboard.opening import cli, errors, metrics, opened, shown_command, sound
 from tests.dashboard.test_model import charts
@@ -42,23 +41,20 @@ def test_every_law_stands_in_the_table_as_on_the_command_line() -> None:
 def test_the_plane_has_lines_of_equal_loss_optima_of_every_law_a_band_and_the_model() -> None:
     at = opened("scaling", model="llama-3-8b", law="besiroglu", tokens="15T")
     plane, curves = charts(at)
-    band, equal, optima, model = [
-        each for each in plane["layer"] if {"params", "tokens"} <= set(values(at, 0, each)[0])
-    ]
+    band, equal, optima, model = [each for each in plane["layer"] if {"params", "tokens"} <= set(values(each)[0])]
     assert [each["mark"]["type"] for each in (band, equal, optima, model)] == ["area", "line", "line", "point"]
-    assert len({row["loss"] for row in values(at, 0, equal)}) >= 5
-    assert {"besiroglu", "kaplan", "hoffmann-1"} <= {row["law"] for row in values(at, 0, optima)}
+    assert len({row["loss"] for row in values(equal)}) >= 5
+    assert {"besiroglu", "kaplan", "hoffmann-1"} <= {row["law"] for row in values(optima)}
     (judged,) = cli("judge", "llama-3-8b", "--tokens", "15T", "--law", "besiroglu")
-    assert values(at, 0, model) == [{"params": judged["params"], "tokens": 15e12}]
-    budgets = {row["compute"] for row in values(at, 1, curves["layer"][0])}
+    assert values(model) == [{"params": judged["params"], "tokens": 15e12}]
+    budgets = {row["compute"] for row in values(curves["layer"][0])}
     assert len(budgets) == 5
     assert any(each == pytest.approx(judged["compute"]) for each in budgets)
 
 
-def values(at: Any, place: int, layer: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows that a layer of a chart draws; Streamlit sends those of altair beside the chart."""
-    sent = {each.name: each.data.data for each in at.get("vega_lite_chart")[place].proto.datasets}
-    return convert_arrow_bytes_to_pandas_df(sent[layer["data"]["name"]]).to_dict("records")
+def values(layer: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows that a layer of a chart draws."""
+    return layer["data"]["values"]
 
 
 def test_a_change_of_tokens_changes_the_verdict() -> None:

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calc
+from calc.ask.estimate import estimate
+from calc.ask.solve import NoSolution, solve
 from calc.errors import Refused
-from calc.estimation import estimate
 from calc.quantities.memory import memory_ranks
 from calc.quantities.parameters import parameters
-from calc.solution import NoSolution, solve
 from calc.spec import Lora, ModelSpec
 from calc.spec.run import PLAN_SIZES, ExecutionName, Run
 from tests.conventions.shapes import LLAMA_3, gpt

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.architectures import from_config
+from calc.architectures.models import load_model
 from calc.memory.conditions import conditions
 from calc.memory.sharding import held_elements, stages
 from calc.memory.states import States, states
-from calc.models import load_model
 from calc.quantities.parameters import parameters, weights
 from calc.spec import Adapter, Lora, ModelSpec
 from calc.spec.run import Run
@@ -199,7 +199,7 @@ def spread(draw: st.DrawFn) -> tuple[ModelSpec, Run]:
 def test_ranks_hold_the_whole_and_no_less_than_a_share(case: tuple[ModelSpec, Run]) -> None:
     spec, plan = case
     alone = plan.changed(tp=1)
-    for _, weight, leaf in weights(spec):
+    for _, weight, _leaf in weights(spec):
         part, whole = held_elements(weight, plan), held_elements(weight, alone)
         assert plan.tp * part >= whole
         assert part <= whole

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from calc.models import load_model
+from calc.architectures.models import load_model
 from calc.predict import Prediction, predict
 from tests.conventions.shapes import gpt, llama
 from tests.reference import folder

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 
 import calc
 from calc import Shorthand
+from calc.architectures.models import preset_names
 from calc.build import build
 from calc.functions import Attend, Matmul
 from calc.load import Load
-from calc.models import preset_names
 from calc.op import leaves
 from calc.quantities.traffic import (
     BY_PHASE,
@@ -26,8 +26,8 @@ from calc.quantities.traffic import (
     moved,
     training_traffic,
 )
-from calc.reading import symbolic, with_sizes
 from calc.spec import Lora, ModelSpec
+from calc.spec.resizing import symbolic, with_sizes
 from calc.spec.run import KERNELS, Phase, Run
 from tests import reference
 from tests.strategies import specs

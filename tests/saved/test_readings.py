@@ -8,8 +8,8 @@ import sympy
 
 from calc.architectures import from_config
 from calc.load import Load
-from calc.reading import sizes_of, symbolic, with_sizes
 from calc.spec import ModelSpec
+from calc.spec.resizing import sizes_of, symbolic, with_sizes
 from calc.trace.kept import kept
 from calc.trace.settings import Settings
 from tests.architectures.cases import BASES

@@ -14,7 +14,6 @@ torch = pytest.importorskip("torch")
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.load import Load  # noqa: E402
-from calc.reading import sizes_of, symbolic, with_sizes  # noqa: E402
 from calc.spec import (  # noqa: E402
     DeltaNet,
     GatedConvolution,
@@ -27,6 +26,7 @@ from calc.spec import (  # noqa: E402
     Node,
     Norm,
 )
+from calc.spec.resizing import sizes_of, symbolic, with_sizes  # noqa: E402
 from calc.trace.kept import kept  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
 from reference_models.adapters import adapt  # noqa: E402

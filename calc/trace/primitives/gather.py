@@ -29,7 +29,7 @@ def gather(
 
 
 def parameters(
-    t: Recorder, name: str, weights: tuple[Weight, ...], rows: Size, width: Size, **fields: Component
+    t: Recorder, name: str, weights: tuple[Weight, ...], rows: Size, width: Size, *, of: Component | None = None
 ) -> Tensor:
     """Learned vectors that no number looks up, `rows` of them in all: nothing is kept to find them again."""
     y = t.made(rows, width, weights=weights)

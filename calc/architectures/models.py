@@ -1,0 +1,144 @@
+"""Finding a model: a preset's name, a path to a config.json or a TOML description, or a Hugging Face Hub id."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from calc.architectures import from_config
+from calc.architectures.config import Tying
+from calc.errors import Refused, printable
+from calc.files import parse_json, parse_toml, read_stream, read_text
+from calc.spec import ModelSpec, Shorthand
+from calc.spec.fields import refuse
+
+PRESETS = Path(__file__).parents[1] / "data" / "models"
+HUB_ID = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")
+
+
+def preset_names() -> list[str]:
+    """The names of the shipped presets, sorted."""
+    return sorted(path.stem for path in PRESETS.glob("*.toml"))
+
+
+def preset_title(name: str) -> str:
+    """The full name of a preset, as its makers write it."""
+    return parse_toml(read_text(PRESETS / f"{name}.toml"), name)["title"]
+
+
+def load_model(reference: str | os.PathLike[str], tying: Tying = "transformers") -> ModelSpec:
+    """The description that `reference` names.
+
+    reference: a preset's name; a path ending in .json or .toml; `-` for a config.json on standard input; or OWNER/NAME
+        on the Hugging Face Hub (needs the `hub` extra and a network). A preset wins over a path, a path over a Hub id.
+    tying: `checkpoint` reads a T5-like head as the config and the checkpoint have it, where transformers 5 ties it.
+    Errors: Refused where nothing is found or what is found cannot be read exactly; ConnectionError where the Hub does
+        not answer.
+    """
+    text = os.fspath(reference)
+    if text == "-":
+        raw = parse_json(read_stream(sys.stdin.buffer, "standard input"), "standard input")
+        return from_config(raw, "stdin", tying)
+    if re.fullmatch(r"[\w.-]{1,80}", text) and (PRESETS / f"{text.lower()}.toml").is_file():
+        name = text.lower()
+        return from_toml(read_text(PRESETS / f"{name}.toml"), name, name, tying)
+    path = Path(text)
+    if text and (path.suffix in (".json", ".toml") or _exists(path)):
+        return _from_file(path, tying)
+    if HUB_ID.fullmatch(text) and not text.startswith((".", "-")):
+        return _from_hub(text, tying)
+    raise Refused("MODEL", f"a preset, a path to a .json or .toml file, or a Hub id{_nearest(text)}", text[:80] or "''")
+
+
+def from_toml(text: str, where: str, name: str, tying: Tying = "transformers") -> ModelSpec:
+    """A description in TOML.
+
+    With a table [config] it holds a Hugging Face config.json; with [[layers]] a full ModelSpec; else the shorthand.
+    The last two may stand in a table [model], with a title and a source outside it.
+    Errors: Refused, the field led by `where`.
+    """
+    table = parse_toml(text, where)
+    if "config" in table:
+        return from_config(_inner(table, "config", where), name, tying)
+    if "model" in table:
+        table = _inner(table, "model", where)
+    try:
+        document = json.dumps(table, default=_plain, allow_nan=False)
+    except ValueError:
+        raise Refused(where, "finite numbers", "nan or inf") from None
+    try:
+        if "layers" in table:
+            spec = ModelSpec.model_validate_json(document)
+        else:
+            spec = Shorthand.model_validate_json(document).expand()
+    except ValidationError as error:
+        raise refuse(error, where) from None
+    return spec if "name" in table else spec.model_copy(update={"name": name})
+
+
+def _inner(table: dict[str, Any], form: str, where: str) -> dict[str, Any]:
+    """The table that holds the description; beside it may stand only what says where it is from."""
+    known = {form, "title", "source", "recorded", "published", "notes"}
+    for key in sorted(table.keys() - known):
+        raise Refused(f"{where}: {key}", f"one of {', '.join(sorted(known))}", "an unknown key")
+    if not isinstance(table[form], dict):
+        raise Refused(f"{where}: {form}", "a table", table[form])
+    return table[form]
+
+
+def _from_file(path: Path, tying: Tying) -> ModelSpec:
+    text = read_text(path)
+    # The folder that the path names, not what a symbolic link leads to: a cache's folders are named by hashes.
+    name = printable(Path(os.path.abspath(path)).parent.name if path.stem == "config" else path.stem) or "model"
+    if path.suffix == ".toml":
+        return from_toml(text, str(path), name, tying)
+    try:
+        return from_config(parse_json(text, str(path)), name, tying)
+    except Refused as refusal:
+        if refusal.field.startswith(str(path)):
+            raise
+        raise Refused(f"{path}: {refusal.field}", refusal.expected, refusal.found) from None
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _from_hub(reference: str, tying: Tying) -> ModelSpec:
+    try:
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+        from huggingface_hub.utils import logging
+    except ImportError:
+        hint = f"{reference!r}, which would be a Hub id: pip install 'transformer-envelope[hub]'{_nearest(reference)}"
+        raise Refused("MODEL", "a preset or a path to a file", hint) from None
+    logging.set_verbosity_error()
+    try:
+        path = hf_hub_download(reference, "config.json")
+    except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as error:
+        reason = " ".join(str(error).split())[:1000] or type(error).__name__
+        raise ConnectionError(f"{reference}: no config.json could be fetched from the Hub: {reason}") from None
+    return from_config(parse_json(read_text(Path(path)), reference), reference.split("/")[1], tying)
+
+
+def _nearest(reference: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(reference.lower()[:80], preset_names(), n=3, cutoff=0.5)
+    return f" (did you mean {', '.join(close)}?)" if close else " (`models` lists the presets)"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, (date, datetime, time)):
+        return value.isoformat()
+    raise ValueError(f"not a TOML value: {type(value).__name__}")

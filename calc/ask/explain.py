@@ -1,0 +1,124 @@
+"""The formula behind a number: the same tree read with symbols, then the numbers put in, then the value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from calc.ask import registry
+from calc.ask.estimate import Estimate, estimate
+from calc.ask.parts import WHOLE, of_part
+from calc.build import source_length
+from calc.errors import Refused
+from calc.sizes import Size
+from calc.spec import ModelSpec
+from calc.spec.resizing import symbolic
+from calc.spec.run import LOAD_SIZES, Run, exact_run
+from calc.symbols import describe, place
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A quantity's closed formula beside its value.
+
+    formula: a sympy expression in the symbols of `values`. terms: (name, expression, value), which sum to it.
+    """
+
+    estimate: Estimate
+    formula: Any
+    terms: tuple[tuple[str, Any, Size], ...]
+    values: Mapping[Any, int]
+
+    def numbers(self) -> str:
+        """The formula with the value of every symbol in its place, as Python would read it."""
+        from sympy.printing.str import StrPrinter
+
+        values = self.values
+
+        class WithNumbers(StrPrinter):
+            def _print_Symbol(self, expr: Any) -> str:  # noqa: N802 (sympy's name)
+                return str(values[expr])
+
+        return WithNumbers().doprint(self.formula)
+
+    def latex(self) -> str:
+        """The formula in LaTeX, with the field's letters for the symbols."""
+        import sympy
+
+        names = {symbol: describe(symbol.name).latex for symbol in self.values}
+        return sympy.latex(self.formula, symbol_names=names)
+
+
+def explain(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: str = WHOLE, **words: Any) -> Explanation:
+    """The formula of a quantity of `spec`, or of the part at that path alone, and the exact value it must give.
+
+    run, words: as for `estimate`. Its sizes (batch, seq, context) become symbols too.
+    Errors: as `estimate`, and Refused for a size that is an array.
+    ArithmeticError if formula and value ever differ, which is a fault of this program.
+    """
+    import sympy
+
+    entry, asked = of_part(registry.find(quantity), part), exact_run(run, **words)
+    for name in LOAD_SIZES:
+        if not isinstance(getattr(asked, name), int | None):
+            raise Refused(name, "one whole number", getattr(asked, name))
+    if asked.source_seq is None and "source_seq" in entry.uses and _reads_as_many(spec):
+        asked = asked.changed(source_seq=asked.seq)  # a letter of its own
+    value = estimate(spec, quantity, run, part=part, **words)
+    symbolic_spec, values = symbolic(spec)
+    symbols: dict[str, Any] = {
+        name: sympy.Symbol(name, positive=True)
+        for name in LOAD_SIZES
+        if name in entry.uses and getattr(asked, name) is not None
+    }
+    values |= {symbol: getattr(asked, name) for name, symbol in symbols.items()}
+    counted = entry.compute(symbolic_spec, _of_one_rank(spec, entry, asked).changed(**symbols))
+    terms = {name: _tidy(sympy.sympify(term)) for name, term in counted.items()}
+    formula = next(iter(terms.values())) if len(terms) == 1 else _tidy(sympy.Add(*terms.values()))
+    # All at once: one symbol after another, sympy compares the arguments of every Max anew each time.
+    given = formula.xreplace({symbol: sympy.sympify(number) for symbol, number in values.items()})
+    if given != value.value:
+        raise ArithmeticError(f"the formula of {quantity} gives {given}, the count {value.value}")
+    shown = sorted(formula.free_symbols, key=lambda symbol: (place(symbol.name), symbol.name))
+    used = {symbol: values[symbol] for symbol in shown}
+    there = {name: term for name, term in terms.items() if term != 0}
+    # Where the largest of several sums is told, the formula is one term and the number is not.
+    own = value.terms if there.keys() <= value.terms.keys() else dict.fromkeys(there, value.value)
+    rows = tuple((name, term, own[name]) for name, term in there.items())
+    return Explanation(value, formula, rows, used)
+
+
+def _of_one_rank(spec: ModelSpec, entry: registry.Quantity, asked: Run) -> Run:
+    """The same question of the kind of rank that holds the most, which numbers tell and symbols do not."""
+    if entry.name != "memory.total":
+        return asked
+    from calc.quantities.memory import memory_ranks, worst
+
+    return asked.changed(rank=worst(memory_ranks(spec, asked)).stage)
+
+
+def _reads_as_many(spec: ModelSpec) -> bool:
+    """Whether a source is as long as seq unless another length is asked for."""
+    return source_length(spec, 1) == 1 and source_length(spec, 2) == 2
+
+
+def _tidy(expression: Any) -> Any:
+    """The same expression with what belongs to one kind of layer gathered behind its number of layers.
+
+    What several kinds of layers have in common stands once, behind the sum of their numbers.
+    """
+    import sympy
+
+    layers = sorted((s for s in expression.free_symbols if s.name.startswith("n_layers")), key=str)
+    gathered = sympy.collect(sympy.expand(expression), layers, evaluate=False)
+    rest = gathered.pop(sympy.S.One, sympy.S.Zero)
+    counts: dict[Any, Any] = {}
+    for count, terms in gathered.items():
+        for term in sympy.Add.make_args(terms):
+            counts[term] = counts.get(term, 0) + count
+    behind: dict[Any, Any] = {}
+    for term, count in counts.items():
+        behind[count] = behind.get(count, 0) + term
+    products = (count * sympy.factor_terms(terms) for count, terms in behind.items())
+    return sympy.factor_terms(sympy.Add(*products, sympy.factor_terms(rest)))

@@ -1,0 +1,135 @@
+"""Everything a model costs, on one page: the main job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from calc import conventions
+from calc.ask import registry
+from calc.build import source_length
+from calc.dtypes import DTYPES
+from calc.errors import Refused
+from calc.quantities.kv_cache import KvCache, kv_cache
+from calc.quantities.parameters import by_tower, parameters
+from calc.spec import ModelSpec, Moe
+from calc.spec.run import COUNTED_PHASES, MODES, Run, common_context, common_length, exact_run
+from calc.units import binary, si
+
+CONTEXTS = (4096, 32768)
+
+
+class Held(NamedTuple):
+    """peak: bytes at the highest moment. devices: those of the catalogue whose memory holds them, smallest first."""
+
+    peak: int
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All terms of the cost report, exact.
+
+    components, active_components: parameters by component, all and those that a token visits.
+    seq: the sequence length of the FLOPs. context: cached tokens of decode, `calc.common_context`. source: length of
+    what an encoder reads beside it, None without one. flops: by phase, for one sequence.
+    six_n: 6 * N * seq, with all parameters that a token of text visits as N. caches: KV cache of one sequence in bf16,
+    by context length. weights: bytes by number format. memory: of one device by `training` and `inference`, for one
+    sequence and the defaults of `calc.Run`; uncounted: why not, by mode, where that is not known. A model of
+    pictures or sound has no seq, six_n or caches; its FLOPs are those of one picture or sound. run: what was asked for.
+    """
+
+    model: str
+    family: str
+    verdict: str
+    components: Mapping[str, int]
+    active_components: Mapping[str, int]
+    seq: int | None
+    context: int | None
+    source: int | None
+    flops: Mapping[str, int]
+    six_n: int | None
+    caches: Mapping[int, KvCache]
+    max_seq_len: int | None
+    weights: Mapping[str, int]
+    memory: Mapping[str, Held]
+    uncounted: Mapping[str, str]
+    run: Run
+
+    @property
+    def total(self) -> int:
+        return sum(self.components.values())
+
+    @property
+    def active(self) -> int:
+        return sum(self.active_components.values())
+
+    @property
+    def towers(self) -> Mapping[str, int]:
+        """Text and vision apart, where the model has a vision tower."""
+        return by_tower(self.components, self.active_components)
+
+
+def report(spec: ModelSpec, seq: int | None = None) -> Report:
+    """The cost of `spec` for one sequence of `seq` tokens (default: `common_length`), under convention torch.
+
+    Errors: Refused for a sequence that is no whole number from 1 on.
+    """
+    seq = common_length([spec]) if seq is None else seq
+    run = exact_run(seq=seq, context=common_context([spec], seq))
+    components, active = parameters(spec), parameters(spec, active=True)
+    phases = COUNTED_PHASES if spec.decodes else ("forward", "training")
+    flops = {phase: conventions.flops(spec, run.changed(phase=phase)).total for phase in phases}
+    lengths = sorted({*CONTEXTS, spec.max_seq_len or CONTEXTS[0]}) if spec.decodes else []
+    memory, uncounted = _memory(spec, run)
+    return Report(
+        model=spec.name,
+        family=spec.family,
+        verdict=_verdict(spec, components, active, flops["training"], seq),
+        components=components,
+        active_components=active,
+        seq=seq if spec.reads_tokens else None,
+        context=common_context([spec], seq) if spec.reads_tokens else None,
+        source=source_length(spec, seq),
+        flops=flops,
+        six_n=6 * (sum(active.values()) - active.get("vision", 0)) * seq if spec.reads_tokens else None,
+        caches={length: kv_cache(spec, 1, length) for length in lengths},
+        max_seq_len=spec.max_seq_len,
+        weights={d.name: registry.total(registry.find("weights").compute(spec, Run(dtype=d.name))) for d in DTYPES},
+        memory=memory,
+        uncounted=uncounted,
+        run=run,
+    )
+
+
+def _memory(spec: ModelSpec, run: Run) -> tuple[dict[str, Held], dict[str, str]]:
+    """What one device holds in the modes of which that is known, and why not in the others."""
+    from calc.memory.verdict import holders, verdict
+
+    found, unknown = {}, {}
+    for mode in MODES:
+        try:
+            peak = verdict(spec, run.changed(mode=mode)).worst.peak
+        except Refused as error:
+            unknown[mode] = str(error)
+            continue
+        found[mode] = Held(peak, tuple(holders(peak)))
+    return found, unknown
+
+
+def _verdict(spec: ModelSpec, components: Mapping[str, int], active: Mapping[str, int], training: int, seq: int) -> str:
+    """One line that says what kind of model this is and what a token, or one picture or sound, costs."""
+    total, visited = sum(components.values()), sum(active.values())
+    sparse = any(isinstance(group.channel, Moe) for group in spec.layers)
+    kind = f"Mixture of experts, {si(visited)} of {si(total)} active" if sparse else f"Dense, {si(total)} parameters"
+    if not spec.reads_tokens:
+        return f"{kind}; one picture or sound costs {si(training, 'FLOP')} to train on"
+    token = si(training / seq, "FLOP")
+    if not spec.decodes:
+        return f"{kind}; a token costs {token} to train on; no KV cache"
+    cache = kv_cache(spec, 1, 1)
+    kept = f"{binary(cache.bytes_per_token)} of KV cache"
+    if (source := source_length(spec, 1)) is not None:
+        kept += f", and {binary(cache.state_bytes)} for {'a token of ' * (source == 1)}its source"
+    return f"{kind}; a token costs {token} to train on, {kept}"

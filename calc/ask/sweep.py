@@ -1,0 +1,81 @@
+"""A quantity for very many configurations at once, by reading the tree with arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from calc import checks
+from calc.ask import registry
+from calc.errors import Refused
+from calc.spec import ModelSpec
+from calc.spec.resizing import with_sizes
+from calc.spec.run import LOAD_SIZES, PLAN_SIZES, Run
+
+if TYPE_CHECKING:
+    import numpy
+
+OF_QUERY = (*LOAD_SIZES, *PLAN_SIZES)
+SHAPING = ("pp", "interleave")
+"""Sizes of a plan that are read as whole numbers, since how many stages there are depends on them."""
+CHUNK = 2**15
+"""Configurations handled together: arrays of 256 KiB stay in a core's cache; larger and smaller were slower."""
+
+
+def sweep(
+    spec: ModelSpec, quantities: Iterable[str], sizes: Mapping[str, Any], run: Run | None = None, **words: Any
+) -> dict[str, numpy.ndarray]:
+    """Values of `quantities` over arrays of sizes, as float64 (relative error about 1e-16 an operation).
+
+    sizes: symbol name (`d_model`, `n_layers`, `batch`, `seq`, ...) or size of a plan (`dp`, `tp`, `zero`, ...) -> array
+        of shape [n]; sizes not named keep the spec's value. Nothing checks that heads divide: a configuration that
+        could not be built gets a number too. A plan that could not be carried out gets nan.
+    run, words: what else is said of the run, as for `estimate`.
+    Errors: Refused for unknown names and words, arrays of different lengths, and numbers that are negative or not
+    finite; TypeError for an unknown option.
+    """
+    import numpy
+
+    arrays = {name: numpy.asarray(values) for name, values in sizes.items()}
+    shapes = {array.shape for array in arrays.values()}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+        raise Refused("sizes", "one or more arrays of one length", str(sorted(shapes)))
+    columns = {name: checks.size(name, array, 0 if name == "zero" else 1) for name, array in arrays.items()}
+    (n,) = next(iter(shapes))
+    entries = [registry.find(name) for name in quantities]
+    asked = Run(**words) if run is None else run.changed(**words)
+    result = {entry.name: numpy.empty(n) for entry in entries}
+    for rows, fixed in _alike(columns, n):
+        for start in range(0, len(rows), CHUNK):
+            chunk = rows[start : start + CHUNK]
+            index = slice(chunk.start, chunk.stop) if isinstance(chunk, range) else chunk
+            some = {name: column[index] for name, column in columns.items()} | fixed
+            query = asked.placed(some)
+            changed = with_sizes(spec, {name: sizes for name, sizes in some.items() if name not in OF_QUERY})
+            for entry in entries:
+                result[entry.name][index] = _values(entry, changed, query, fixed)
+    return result
+
+
+def _alike(columns: Mapping[str, Any], n: int) -> Iterator[tuple[Any, dict[str, int]]]:
+    """Rows that agree on what shapes a pipeline, and that as whole numbers: its stages are counted one by one."""
+    import numpy
+
+    shaping = [name for name in SHAPING if name in columns]
+    if not shaping:
+        yield range(n), {}
+        return
+    found, member = numpy.unique(numpy.stack([columns[name] for name in shaping], 1), axis=0, return_inverse=True)
+    for i, values in enumerate(found):
+        yield numpy.flatnonzero(member == i), {name: int(value) for name, value in zip(shaping, values, strict=True)}
+
+
+def _values(entry: registry.Quantity, spec: ModelSpec, query: Run, fixed: Mapping[str, int]) -> Any:
+    """One quantity of some rows; nan where `fixed`, which they share, cannot be."""
+    try:
+        return registry.total(entry.compute(spec, query))
+    except Refused as refused:
+        if refused.field in fixed:
+            return math.nan
+        raise

@@ -1,0 +1,177 @@
+"""Charts of an optimum and of a loss, isoFLOP curves, frontiers of laws, lines of equal loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from calc.charts.scales import INK, MARK, axis, dots, line, shades, together, values
+from calc.charts.vega import NARROW, Chart, channel, layer
+from calc.errors import Refused
+from calc.laws import DEFAULT, LAWS, find
+from calc.laws.base import Law
+from calc.optimum.answer import Asked, Optimum, optimal, problem_of
+from calc.optimum.lines import AROUND, STEPS, band, contours, optima, spread
+from calc.optimum.prediction import loss as predict
+from calc.optimum.search import Problem
+
+_BUDGETS = (0.01, 0.1, 1.0, 10.0, 100.0)
+"""IsoFLOP curves are drawn at these multiples of the answer's compute, for sizes up to _SIZES times off the best."""
+_SIZES = 8.0
+
+
+def isoflop_chart(law: str = DEFAULT, **asked: Unpack[Asked]) -> Chart:
+    """Loss against N at the compute of the optimum that is asked for and at others around it, the optimum marked.
+
+    A law without a loss of the form E + A / N^alpha + B / D^beta has `frontier_chart` instead.
+    Errors: as `calc.optimal`.
+    """
+    answer = optimal(law, **asked)
+    problem = problem_of(find(law), asked)
+    if problem.form is None:
+        return frontier_chart([answer])
+    curves, lowest = _isoflops(problem, answer.compute)
+    x, y = axis("params", "N, parameters"), axis("loss", "loss, nats a token")
+    colour, _ = shades("compute", "FLOP", lowest[0]["compute"], lowest[-1]["compute"])
+    point = [{"params": answer.params, "loss": answer.loss}]
+    layers = [
+        layer(
+            curves,
+            line(strokeWidth=1.4),
+            x=x,
+            y=y,
+            color=colour,
+            detail=channel("compute", "quantitative"),
+            tooltip=values("compute", "params", "tokens", "loss"),
+        ),
+        layer(lowest, line(color=INK, strokeDash=[5, 3]), x=x, y=y),
+        layer(point, dots(size=70, color=MARK), x=x, y=y),
+    ]
+    wide = answer.interval.get("params")
+    if wide is not None:
+        # An end without bound, or far off, is cut where the curves end.
+        ends = min(row["params"] for row in curves), max(row["params"] for row in curves)
+        rule = [{"params": max(wide.low, ends[0]), "high": min(wide.high, ends[1]), "loss": answer.loss}]
+        layers.append(layer(rule, {"type": "rule", "color": MARK}, x=x, x2={"field": "high"}, y=y))
+    said = f" with its {wide.level:.0%} band" if wide is not None else ""
+    return together(layers, f"{law}: isoFLOP curves, their lowest points dashed, the answer{said} in red")
+
+
+def frontier_chart(answers: Sequence[Optimum]) -> Chart:
+    """N against compute along the closed form of each answer's law, and the answers marked."""
+    low, high = min(a.compute for a in answers) / AROUND, max(a.compute for a in answers) * AROUND
+    lines = []
+    for law in (find(answer.law) for answer in answers):
+        if law.frontier is not None:
+            frontier = law.frontier(law.k)
+            lines += [{"law": law.name, "compute": c, "params": frontier.params(c)} for c in spread(low, high, 9)]
+    points = [{"law": a.law, "compute": a.compute, "params": a.params, "tokens": a.tokens} for a in answers]
+    x, y = axis("compute", "C, FLOP of training"), axis("params", "N, parameters")
+    names = [answer.law for answer in answers]
+    colour = channel("law", "nominal", scale={"domain": names, "scheme": "category20"}, title="law")
+    beside = [channel("law", "nominal"), *values("compute", "params", "tokens")]
+    layers = [
+        layer(lines, line(strokeWidth=1.4), x=x, y=y, color=colour),
+        layer(points, dots(size=45), x=x, y=y, color={**colour, "legend": None}, tooltip=beside),
+    ]
+    return together(layers, "compute-optimal size by law; each counts N and C its own way")
+
+
+def loss_chart(law: str = DEFAULT, **inputs: float) -> Chart:
+    """Lines of equal loss over N and D around what is asked for, with the law's frontier where it says what is optimal.
+
+    Errors: as `calc.loss`; Refused for a loss that is not one of params and tokens.
+    """
+    prediction = predict(law, **inputs)
+    if not {"params", "tokens"} <= set(inputs):
+        raise Refused("--chart", "--params and --tokens, which its axes are", " and ".join(inputs))
+    entry, n, d = find(law), prediction.inputs["params"], prediction.inputs["tokens"]
+    lines = contours(entry, dict(prediction.inputs))
+    losses = [row["loss"] for row in lines]
+    x, y = axis("params", "N, parameters"), axis("tokens", "D, tokens")
+    colour, _ = shades("loss", "loss", min(losses), max(losses))
+    layers = [
+        _equal(lines, line(strokeWidth=1.4), x, y, colour),
+        layer([{"params": n, "tokens": d}], dots(size=70, color=MARK), x=x, y=y),
+    ]
+    frontier = optima(entry, n, d)
+    if frontier:
+        layers.append(layer(frontier, line(color=INK, strokeDash=[5, 3]), x=x, y=y))
+    fresh = " of fresh tokens" if "unique_tokens" in inputs else ""
+    dashed = f", frontier{fresh} dashed" if frontier else ""
+    return together(layers, f"{law}: lines of equal loss{dashed}, {prediction.loss:.4f} in red")
+
+
+def plane_chart(law: str, params: float, tokens: float) -> Chart:
+    """N on D as a point among the optima of every law (variants left out), and of this law lines of equal loss and the
+    band of its optima, as far as it has them.
+
+    Errors: Refused for an unknown law.
+    """
+    entry = find(law)
+    x, y = axis("params", "N, parameters"), axis("tokens", "D, tokens")
+    layers = []
+    wide = band(entry, params, tokens)
+    if wide:
+        area = {"type": "area", "opacity": 0.18, "color": INK}
+        layers.append(layer(wide, area, x=x, y=y, y2={"field": "most"}, tooltip=values("params", "tokens", "most")))
+    known = any(each.gives == "loss" and set(each.takes) == {"params", "tokens"} for each in entry.equations)
+    equal = contours(entry, {"params": params, "tokens": tokens}) if known else []
+    if equal:
+        losses = [row["loss"] for row in equal]
+        colour, _ = shades("loss", f"loss, {law}", min(losses), max(losses))
+        layers.append(_equal(equal, line(strokeWidth=1, opacity=0.8), x, y, colour))
+    mark = dots(size=160, color=MARK, shape="diamond", opacity=1)
+    here = layer([{"params": params, "tokens": tokens}], mark, x=x, y=y, tooltip=values("params", "tokens"))
+    return together([*layers, _every_laws_optima(entry, params, tokens, x, y), here], "")
+
+
+def _equal(rows: list[dict[str, float]], mark: Chart, x: Chart, y: Chart, colour: Chart) -> Chart:
+    """Lines of equal loss."""
+    beside = values("loss", "params", "tokens")
+    return layer(rows, mark, x=x, y=y, color=colour, detail=channel("loss", "quantitative"), tooltip=beside)
+
+
+def _every_laws_optima(own: Law, params: float, tokens: float, x: Chart, y: Chart) -> Chart:
+    """The optima of every law that is no variant of another, and thicker those of `own`."""
+    shown = {each.name: each for each in LAWS if each.frontier is not None and each.variant_of is None}
+    shown[own.name] = own
+    lines = [row | {"law": name} for name, each in shown.items() for row in optima(each, params, tokens)]
+    return layer(
+        lines,
+        line(strokeDash=[6, 3]),
+        x=x,
+        y=y,
+        color=channel(
+            "law",
+            "nominal",
+            scale={"domain": list(shown), "scheme": "category20"},
+            title="optima by",
+            legend={"orient": "bottom", "columns": {"expr": f"width < {NARROW} ? 2 : 3"}},
+        ),
+        strokeWidth={"condition": {"test": f"datum.law == '{own.name}'", "value": 3.5}, "value": 1.3},
+        tooltip=[channel("law", "nominal"), *values("params", "tokens")],
+    )
+
+
+def _isoflops(problem: Problem, compute: float) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+    """Points of the curves, and their lowest ones; budgets out of reach of what is looked at are left out."""
+    costs = problem.costs
+
+    def point(x: float, budget: float) -> dict[str, float]:
+        params, tokens = costs.size(x), budget / costs.train(x)
+        return {"compute": budget, "params": params, "tokens": tokens, "loss": problem.loss(params, tokens)}
+
+    curves, lowest = [], []
+    for budget in (compute * factor for factor in _BUDGETS):
+        try:
+            best, _ = problem.best(budget)
+        except Refused:
+            continue
+        lowest.append(point(best, budget))
+        ends = max(costs.low, best / _SIZES), min(costs.high, best * _SIZES)
+        curves += [point(x, budget) for x in spread(*ends, STEPS)]
+    if problem.plain:  # a closed form: as many points as a smooth line needs
+        between = spread(compute * _BUDGETS[0], compute * _BUDGETS[-1], STEPS)
+        lowest = [point(problem.best(budget)[0], budget) for budget in between]
+    return curves, lowest

@@ -1,0 +1,1 @@
+"""Output of the command lines: tables, JSON lines and CSV on stdout, progress and notes on stderr."""

@@ -1,0 +1,19 @@
+"""Notes about a model on stderr."""
+
+from __future__ import annotations
+
+import click
+
+from calc.errors import printable
+from calc.spec import ModelSpec
+
+
+def note(spec: ModelSpec, text: str) -> None:
+    """A message about a model on stderr, on one line."""
+    click.echo(printable(f"note: {spec.name}: {text}"), err=True)
+
+
+def warn_beyond(spec: ModelSpec, length: int, option: str) -> None:
+    """Say so on stderr where a sequence is longer than the model is made for."""
+    if spec.max_seq_len is not None and length > spec.max_seq_len:
+        note(spec, f"{option} {length} is past the {spec.max_seq_len} tokens it is made for")

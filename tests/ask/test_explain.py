@@ -1,0 +1,97 @@
+"""The formula behind a number."""
+
+from __future__ import annotations
+
+import pytest
+import sympy
+from hypothesis import given, settings
+
+import calc
+from calc.ask import registry
+from calc.conventions import CONVENTIONS
+from calc.symbols import SYMBOLS, describe
+from tests.strategies import specs
+
+
+def parsed(text: str) -> sympy.Expr:
+    """A printed formula read back by sympy with our symbols."""
+    names = {s.name: sympy.Symbol(s.name, positive=True) for s in SYMBOLS}
+    return sympy.sympify(text, locals=names)
+
+
+def test_gpt2_has_the_textbook_formula() -> None:
+    formula = calc.explain(calc.load_model("gpt2"), "params").formula
+    textbook = parsed("12*n_layers*d_model**2 + 13*n_layers*d_model + (vocab_size + n_positions + 2)*d_model")
+    assert sympy.expand(formula - textbook) == 0
+
+
+@pytest.mark.parametrize("quantity", [q.name for q in registry.QUANTITIES])
+@pytest.mark.parametrize("model", ["gpt2", "gemma-2-9b", "qwen3-30b-a3b"])
+def test_formula_numbers_and_value_agree(model: str, quantity: str) -> None:
+    it = calc.explain(calc.load_model(model), quantity)
+    assert sympy.sympify(it.numbers()) == it.estimate.value
+    assert sum(value for _, _, value in it.terms) == it.estimate.value
+    assert sympy.expand(sum(term for _, term, _ in it.terms) - it.formula) == 0
+    assert set(it.values) == it.formula.free_symbols
+    assert it.estimate.source
+    assert it.latex()
+
+
+@pytest.mark.parametrize("convention", [c.name for c in CONVENTIONS])
+def test_every_convention_can_be_explained(convention: str) -> None:
+    spec = calc.load_model("llama-3-8b")
+    phase = calc.conventions.find(convention).phases[0]
+    it = calc.explain(spec, f"flops.{phase}", convention=convention)
+    assert it.formula.subs(it.values) == it.estimate.value
+    assert (it.estimate.convention, it.estimate.source) == (convention, calc.find_convention(convention).source)
+
+
+@settings(max_examples=15, deadline=None)
+@given(specs())
+def test_any_model_can_be_explained(spec: calc.ModelSpec) -> None:
+    """explain raises if formula and count differ; every symbol it uses is described."""
+    for quantity in ("params", "flops.training", "kv_cache"):
+        for symbol in calc.explain(spec, quantity).values:
+            assert describe(symbol.name).meaning
+
+
+def test_cache_terms_read_plainly() -> None:
+    it = calc.explain(calc.load_model("gemma-2-9b"), "kv_cache", seq=8192)
+    assert {name: str(term) for name, term, _ in it.terms} == {
+        "layers that keep every token": "4*batch*d_head*n_kv_heads*n_layers_full*seq",
+        "layers with a window": "4*batch*d_head*n_kv_heads*n_layers_sliding*Min(seq, window)",
+    }
+    whole = calc.explain(calc.load_model("llama-3-8b"), "kv_cache")
+    assert [name for name, _, _ in whole.terms] == ["layers that keep every token"]
+
+
+def test_what_kinds_of_layers_share_is_written_once() -> None:
+    it = calc.explain(calc.load_model("gemma-2-9b"), "flops.forward", convention="causal-half")
+    assert str(it.formula).count("n_layers_full + n_layers_sliding") == 1
+    assert str(it.formula).count("d_ff") == 1
+
+
+def test_an_empty_cache_leaves_no_minimum() -> None:
+    it = calc.explain(calc.load_model("gemma-2-9b"), "flops.forward")
+    assert not it.formula.atoms(sympy.Min)
+
+
+def test_a_convention_shows_its_own_terms() -> None:
+    it = calc.explain(calc.load_model("gpt2"), "params", convention="lecture")
+    assert [name for name, _, _ in it.terms] == ["embedding", "unembedding", "attention", "feed-forward"]
+    assert str(it.formula) == "2*d_model*(6*d_model*n_layers + vocab_size)"
+
+
+def test_latex_has_the_letters_of_the_field() -> None:
+    text = calc.explain(calc.load_model("llama-3-8b"), "kv_cache").latex()
+    assert "h_{kv}" in text
+    assert "n_kv_heads" not in text
+
+
+def test_a_group_has_a_symbol_of_its_own() -> None:
+    spec = calc.load_model("gemma-2-9b")
+    assert {"n_layers_sliding", "n_layers_full", "window"} <= set(calc.sizes_of(spec))
+    assert describe("n_layers_sliding").latex == r"L_{\mathrm{sliding}}"
+    assert describe("n_kv_heads_full").latex == r"h_{kv,\mathrm{full}}"
+    with pytest.raises(KeyError):
+        describe("nonsense")

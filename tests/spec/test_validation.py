@@ -1,0 +1,79 @@
+"""What a description refuses, and how it says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from calc.spec import Attention, Embedding, LayerGroup, Mlp, ModelSpec, Moe, Norm, Shorthand
+from calc.spec.fields import MAX_SIZE, refuse
+
+SIZES: dict[str, Any] = {"d_model": 12, "n_layers": 2, "n_heads": 3, "vocab_size": 50, "max_seq_len": 16}
+
+
+def refused(kind: Any, **fields: Any) -> str:
+    """What `kind` says to these fields, in the one line that the command line prints."""
+    with pytest.raises(ValidationError) as failed:
+        kind(**fields)
+    return str(refuse(failed.value, "here"))
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.0, 12.5, "12", True, None, MAX_SIZE + 1, float("nan")])
+def test_a_size_is_a_whole_number_above_0(size: object) -> None:
+    said = refused(Shorthand, **SIZES | {"d_model": size})
+    assert said.startswith("here: d_model: expected ")
+    assert "\n" not in said
+
+
+def test_a_field_that_is_missing_or_unknown_is_named() -> None:
+    assert refused(Shorthand, d_model=12) == "here: n_layers: expected a value, found nothing"
+    assert refused(Shorthand, **SIZES, n_head=3).startswith("here: n_head: expected no such field, found 3")
+
+
+def test_a_misspelt_field_is_said_before_the_one_that_it_leaves_out() -> None:
+    sizes = {name: size for name, size in SIZES.items() if name != "n_heads"}
+    assert refused(Shorthand, **sizes, n_head=3).startswith("here: n_head: ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "said"),
+    [
+        (Norm, {"bias": True}, "bias: expected false for a norm that has none"),
+        (Attention, {"n_heads": 4, "n_kv_heads": 3}, "n_kv_heads: expected a divisor of n_heads = 4, found 3"),
+        (Attention, {"n_heads": 4, "chunked": True}, "window: expected the length of a chunk"),
+        (Mlp, {"fused": True}, "fused: expected false without a gate"),
+        (Moe, {"n_experts": 2, "top_k": 3, "d_expert": 4}, "top_k: expected at most n_experts = 2, found 3"),
+        (Moe, {"n_experts": 2, "top_k": 1, "d_expert": 4, "shared_gate": True}, "shared_gate: expected false"),
+        (LayerGroup, {"count": 1, "macaron": True}, "macaron: expected false without a channel mixer"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(kind: Any, fields: dict[str, Any], said: str) -> None:
+    assert refused(kind, **fields).startswith(said)
+
+
+def layer(name: str, **more: Any) -> LayerGroup:
+    return LayerGroup(name=name, count=2, mixer=Attention(n_heads=3, **more), channel=Mlp())
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"layers": (layer("a"), layer("a"))}, "layers: expected groups with different names"),
+        ({"layers": (layer("a"),), "schedule": ("a",)}, "schedule: expected 2 layers named a, found 1"),
+        ({"layers": (layer("a"),), "schedule": ("a", "a", "b")}, "schedule: expected names among a, found b"),
+        ({"layers": (layer("a"),), "d_model": 13}, "n_heads: expected "),
+        ({"layers": (layer("a", d_head=5),)}, "d_head: expected an even width, since rotary positions turn pairs"),
+        ({"layers": ()}, "here: layers: expected "),
+    ],
+)
+def test_layers_that_no_model_can_have_are_refused(fields: dict[str, Any], said: str) -> None:
+    known = {"d_model": 12, "vocab_size": 50, "embedding": Embedding()}
+    assert refused(ModelSpec, **known | fields).startswith(said)
+
+
+def test_a_description_cannot_be_changed() -> None:
+    spec = Shorthand(**SIZES)
+    with pytest.raises(ValidationError, match="frozen"):
+        spec.d_model = 13  # pyright: ignore[reportAttributeAccessIssue]
