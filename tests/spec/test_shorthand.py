@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from pydantic import ValidationError
 import calc
 from calc.spec import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Moe, Norm, Shorthand
 
-SIZES = {"d_model": 12, "n_layers": 2, "n_heads": 3, "vocab_size": 50}
+SIZES: dict[str, Any] = {"d_model": 12, "n_layers": 2, "n_heads": 3, "vocab_size": 50}
 
 
 def test_left_as_it_is_it_is_gpt_2s_block() -> None:
@@ -39,7 +41,13 @@ def test_left_as_it_is_it_is_gpt_2s_block() -> None:
 def test_parameters_of_gpt_2_in_closed_form(layers: int, heads: int, half: int, positions: int) -> None:
     """12 d^2 + 13 d a layer, two tables and the last norm (Radford et al. 2019, figures of its table 2)."""
     d = 2 * half * heads
-    sizes = {"d_model": d, "n_layers": layers, "n_heads": heads, "vocab_size": 50, "max_seq_len": positions}
+    sizes: dict[str, Any] = {
+        "d_model": d,
+        "n_layers": layers,
+        "n_heads": heads,
+        "vocab_size": 50,
+        "max_seq_len": positions,
+    }
     found = calc.estimate(Shorthand(**sizes).expand(), "params").value
     assert found == layers * (12 * d**2 + 13 * d) + (50 + positions) * d + 2 * d
 
