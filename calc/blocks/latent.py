@@ -49,8 +49,8 @@ def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Around)
 
 
 def _expanded(t: Trace, spec: Mla, q: Tensor, latent: Tensor, load: Load) -> Tensor:
-    """Keys but for their rotary part, and values, of all heads: kv_b_proj times the cached latents and the new ones that
-    lie behind them."""
+    """Keys but for their rotary part, and values, of all heads: kv_b_proj times the cached latents and the new ones
+    that lie behind them."""
     rows, width = load.batch * (load.context + load.seq), spec.n_heads * (spec.d_nope + spec.d_value)
 
     def moves() -> Moves:

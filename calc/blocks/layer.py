@@ -117,9 +117,10 @@ def _in_streams(
 
     Errors: Refused for a layer that joins its blocks to the stream in a way of its own.
     """
-    own = (group.residual, group.block_scale or None, None if group.residual_scale == 1.0 else group.residual_scale)
-    if group.placement != "pre" or any(each is not None for each in own):
-        raise Refused("placement", "pre, and plain sums, in layers of several streams", group.placement)
+    if group.placement != "pre":
+        raise Refused("placement", "pre, in layers of several streams", group.placement)
+    if group.residual is not None or group.block_scale or group.residual_scale != 1.0:
+        raise Refused("residual", "plain sums, in layers of several streams", "factors")
     for block in blocks:
         name = f"{'channel' if block.region == 'channel' else 'mixer'}_streams"
         read, written, mixed = connection(t, name, x, n, mixing)

@@ -83,7 +83,7 @@ def test_low_rank_updates_of_frozen_weights(mixer: Node, name: str, mode: Mode) 
     assert [found.within(f"layers.{i}") for i in range(2)] == [size(each.kept) for each in layers]
 
 
-@pytest.mark.parametrize("name", ["mamba", "mamba2", "qwen3_5_text", "nemotron_h", "minimax", "lfm2"])
+@pytest.mark.parametrize("name", ["mamba", "mamba2", "qwen3_5_text", "nemotron_h", "minimax", "lfm2", "deepseek_v4"])
 @pytest.mark.parametrize("how", [Settings(), Settings("sdpa", autocast=True)], ids=lambda how: how.execution)
 @pytest.mark.parametrize("seq", [24, 64, 77])
 def test_three_readings_agree(name: str, how: Settings, seq: int) -> None:

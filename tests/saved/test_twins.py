@@ -154,7 +154,7 @@ def test_what_is_not_written_down_is_refused(name: str) -> None:
         expected(from_config({"model_type": name, **CONFIGS[name]}), Mode())
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma3_text", "mixtral", "deepseek_v3", "bert"])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma3_text", "mixtral", "deepseek_v3", "deepseek_v4", "bert"])
 @pytest.mark.parametrize("mode", [Mode(), Mode("sdpa", "bf16", dropout=0.1), Mode(autocast=True)], ids=str)
 def test_full_checkpointing_keeps_each_layers_input(name: str, mode: Mode) -> None:
     """What layers share is made inside one of them, and stays without autograd's knowing."""

@@ -11,8 +11,8 @@ from calc.trace.tensor import Tensor
 
 
 def grouped_linear(t: Recorder, name: str, x: Tensor, groups: Size, rank: Size) -> Tensor:
-    """x [rows, width] by a weight [groups * rank, width / groups] -> [rows, groups * rank], each of `groups` shares of x
-    to rank values: 2 * rows * width * rank FLOPs.
+    """x [rows, width] by a weight [groups * rank, width / groups] -> [rows, groups * rank], each of `groups` shares of
+    x to rank values: 2 * rows * width * rank FLOPs.
 
     Going back keeps a copy of x, laid out group by group.
     """
