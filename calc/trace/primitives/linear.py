@@ -39,8 +39,9 @@ def linear(
     It moves x and its result once, and the weight. Going back takes as many FLOPs again for the gradient of x, and of
     the weight. key, bias_key: paths of the matrix and of a bias where they are not `name`'s (a tied head).
     inside: whether it is one of a layer's, which adapters and quantized formats may name. split: what divides the
-    result among ranks, where that does not follow from the shard. spread: how experts share the rows, each with a matrix of its own. moves: where some of x
-    stands in a cache. reached: 0 where nothing reads the result, so that no gradient comes back.
+    result among ranks, where that does not follow from the shard. spread: how experts share the rows, each with a
+    matrix of its own. moves: where some of x stands in a cache. reached: 0 where nothing reads the result, so that no
+    gradient comes back.
     """
     weights = [t.weight(key or f"{name}.weight", d_out, x.width, of=of, shard=shard)]
     if bias or bias_key:
