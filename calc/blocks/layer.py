@@ -32,7 +32,11 @@ class Block(NamedTuple):
 def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Around) -> Tensor:
     """x [batch * seq, d_model] -> the same, norms where `placement` puts them."""
     blocks = list(_blocks(t, group, load, around))
-    x = _parallel(t, group, blocks, x) if group.placement.startswith("parallel") else _in_turn(t, group, blocks, x, around)
+    x = (
+        _parallel(t, group, blocks, x)
+        if group.placement.startswith("parallel")
+        else _in_turn(t, group, blocks, x, around)
+    )
     if group.out_norm:
         x = t.norm("out_norm", group.norm, x)
     if around.inputs is not None:
@@ -68,14 +72,14 @@ def _blocks(t: Trace, group: LayerGroup, load: Load, around: Around) -> Iterator
         yield Block(
             mixer.name, mixer.name, mixer.of, "mixer", lambda x: mixer.run(t, group.mixer, x, load, around), scale
         )
-    cross, source = group.cross, around.source
-    if cross is not None and source is not None:
+    cross = group.cross
+    if cross is not None and around.source is not None:
         yield Block(
             "cross_attention",
             "cross_attention",
             "attention",
             "cross",
-            lambda x: cross_attention(t, cross, x, source, load, around.length),
+            lambda x: cross_attention(t, cross, x, load, around),
             group.residual_scale,
         )
     if group.convolution is not None:

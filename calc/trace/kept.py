@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
-from calc.build import build
+from calc.build import build, pictures_inside
 from calc.load import Load
 from calc.op import Op, Part
 from calc.sizes import Size
@@ -64,10 +64,12 @@ def kept(spec: ModelSpec, load: Load, settings: Settings) -> Kept:
     Errors: Refused for a piece of which it is not known what it keeps, under these settings.
     """
     run = _Run(settings)
-    tree = build(spec, load)
-    end = run.stack(tree.body, spec, "")
+    # A tower that has nothing to see does not run, nor what compares its vectors with those of texts.
+    idle = () if pictures_inside(load) else ("vision", "contrast")
+    body = tuple(child for child in build(spec, load).body if child.name not in idle)
+    end = run.stack(body, spec, "")
     loss = Tape(settings)
-    logits = next((run.storage(x) for child in tree.body if child.name == "lm_head" for x in child.outputs), None)
+    logits = next((run.storage(x) for child in body if child.name == "lm_head" for x in child.outputs), None)
     if logits is not None:
         _loss(loss, logits, load, spec.head)
     run.end += tuple(end.saved.values())
@@ -89,7 +91,7 @@ class _Shared:
 
 @dataclass(slots=True)
 class _Run:
-    """What has been run so far. found: the storage of every tensor."""
+    """What has been run so far. found: the storage of every tensor. lent: what towers keep that others may read."""
 
     settings: Settings
     front: Tensors = ()
@@ -97,6 +99,7 @@ class _Run:
     end: Tensors = ()
     layers: dict[str, LayerKept] = field(default_factory=dict)
     found: dict[Tensor, Storage] = field(default_factory=dict)
+    lent: set[Storage] = field(default_factory=set)
 
     def storage(self, x: Tensor) -> Storage:
         """The storage of a tensor; that of a view is a part of another's."""
@@ -106,8 +109,10 @@ class _Run:
 
     def stack(self, body: tuple[Part | Op, ...], spec: Stack, path: str) -> Tape:
         """Run a stack and, in the main one's body, its towers before it; the tape of what stands behind its layers."""
-        ahead, behind = (Tape(self.settings, op=path.rstrip(".")) for _ in range(2))
-        shared = _Shared(spec, path, ahead)
+        # Scores are computed again within layers alone.
+        how = replace(self.settings, recompute=self.settings.recompute - {"attention"})
+        ahead, behind = (Tape(how, op=path.rstrip("."), elsewhere=set(self.lent)) for _ in range(2))
+        shared = _Shared(spec, path, ahead, lent=set(self.lent))
         tape = ahead
         for child in body:
             if isinstance(child, Part) and child.tower:
@@ -124,9 +129,13 @@ class _Run:
     def tower(self, part: Part, spec: Stack) -> None:
         """A stack whose result all layers of another read."""
         own = next(each for each in getattr(spec, "towers", ()) if each.name == part.name)
-        self.end += tuple(self.stack(part.body, own, f"{part.name}.").saved.values())
+        behind = self.stack(part.body, own, f"{part.name}.").saved
+        self.end += tuple(behind.values())
+        self.lent |= set(behind)
         for x in part.outputs:
-            self.found[x] = replace(self.storage(x), common=f"the result of {part.name}")
+            made = self.storage(x)
+            if (made.base or made) not in self.lent:
+                self.found[x] = replace(made, common=f"the result of {part.name}")
 
     def layer(self, part: Part, shared: _Shared) -> None:
         """One kind of layers."""
@@ -153,13 +162,18 @@ class _Run:
         results = tuple(each for each, n in whole.results if not how.fused or n < len(whole.saved))
         self.layers[name] = LayerKept(group, part.calls, x, own, all_of_it, results, part.way > 0)
 
+    def times(self, part: Part, tape: Tape) -> None:
+        """A part as often as it is called, where that is a matter of structure: each call keeps tensors of its own."""
+        for _ in range(part.calls if isinstance(part.calls, int) and not part.expert else 1):
+            self.run(part.body, tape)
+
     def run(self, body: tuple[Part | Op, ...], tape: Tape) -> None:
         """Every op of a body, in order."""
         for child in body:
             if isinstance(child, Part):
                 inputs = [self.storage(x) for x in child.inputs] if child.region else []
                 with tape.at(child.name), tape.region(child.region, *inputs) if child.region else nullcontext():
-                    self.run(child.body, tape)
+                    self.times(child, tape)
             elif child.keeps is not None:
                 reads = child.inputs if child.operands is None else child.operands
                 with tape.at(child.name) if child.operands is None else nullcontext():
