@@ -37,13 +37,14 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) 
     FLOPs of scores and values: 2 * batch * n_heads * d_head * pairs each (Vaswani et al. 2017, section 3.2.1).
     Keys and values are lent to later layers of the same window that have none of their own.
     """
-    if spec.squares is not None:
-        # Each square is a sequence of its own.
-        load = replace(load, batch=load.batch * exact_div(load.seq, spec.squares**2), seq=spec.squares**2)
     heads, kv_heads, d_head, d_value = head_sizes(spec, x.width)
     borrows = spec.kv == "earlier"
     q, k, v, gate = (_borrowing if borrows else _projected)(t, spec, x, load, around)
     around.lend(spec.window, k, v)
+    if spec.squares is not None:
+        # Each square is a sequence of its own, copied out and back; no kernel is counted for it.
+        load = replace(load, batch=load.batch * exact_div(load.seq, spec.squares**2), seq=spec.squares**2)
+        q, k, v = (t.joined(each, rows=each.rows, width=each.width) for each in (q, k, v))
     cached, more = load.cached(spec.window), prefix_length(t)
     if more is not None:
         k, v = prefix(t, spec, (kv_heads, d_head, d_value), load, k, v)
@@ -74,6 +75,8 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) 
         cache=cache if spec.causal and not borrows else None,
         uncached=0 if more is None else more,
     )
+    if spec.squares is not None:
+        y = t.joined(y, rows=y.rows, width=y.width)
     if gate is not None:
         y = t.gated_output("gate", y, gate)
     return t.linear("o_proj", y, x.width, bias=spec.out_bias, shard=ROW)
@@ -88,7 +91,8 @@ def cross_attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Ar
     heads, kv_heads, d_head, d_value = head_sizes(spec, x.width)
     k_bias = spec.qkv_bias if spec.k_bias is None else spec.k_bias
     source, length, placed, keyed = around.source, around.length, x, around.source
-    assert source is not None and keyed is not None
+    assert source is not None
+    assert keyed is not None
     if spec.position == "added":
         placed, keyed = _placed(t, x, around.places), _placed(t, source, around.source_places)
     q = t.linear("q_proj", placed, heads * d_head, bias=spec.qkv_bias, shard=COLUMN)

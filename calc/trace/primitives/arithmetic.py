@@ -161,6 +161,7 @@ def concat(t: Recorder, name: str, *parts: Tensor, of: Component | None = None) 
 def joined(t: Recorder, *parts: Tensor, rows: Size, width: Size, split: Split | None = None) -> Tensor:
     """Tensors laid side by side in a new one [rows, width], as whoever reads it finds it; no kernel is counted."""
     y = t.made(rows, width, *parts, split=split or parts[0].split)
+    y.heads = parts[0].heads
     for part in parts:
         part.storage.readers += 1
 

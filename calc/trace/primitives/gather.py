@@ -43,7 +43,8 @@ def gather(
 def parameters(
     t: Recorder, name: str, weights: tuple[Weight, ...], rows: Size, width: Size, **fields: Component
 ) -> Tensor:
-    """Learned vectors that no number looks up, `rows` of them in all: nothing is kept to find them again."""
+    """Learned vectors that no number looks up, `rows` of them in all: a view of the weights themselves, of which
+    nothing more is kept."""
     y = t.made(rows, width, weights=weights)
     trained = any(weight.trainable for weight in weights)
     t.op(
@@ -54,7 +55,7 @@ def parameters(
         (y,),
         weights=weights,
         moves=lambda: Moves(0, y.elements, weight_reads=y.elements),
-        keeps=lambda tape: Storage(y.elements, tape.settings.stream, trained),
+        keeps=lambda tape: Storage(y.elements, tape.settings.stream, trained, parameter=True),
         **fields,
     )
     return y
