@@ -10,10 +10,10 @@ from calc.trace.tensor import Tensor
 
 @dataclass(slots=True)
 class Around:
-    """source: an encoder's result, and length: its vectors for each sequence. places, source_places: what attention adds
-    to queries and keys to tell vectors apart, of the stack's own and of the source's. bias: the numbers of a table of distances
-    that all layers of a stack share. inputs: of all layers, beside the stream. stream: what the block at hand reads, as
-    it was ahead of its norm. lent: keys and values of the layers so far, by window."""
+    """source: an encoder's result, and length: its vectors for each sequence. places, source_places: what attention
+    adds to queries and keys to tell vectors apart, of the stack's own and of the source's. bias: the numbers of a table
+    of distances that all layers of a stack share. inputs: of all layers, beside the stream. stream: what the block at
+    hand reads, as it was ahead of its norm. lent: keys and values of the layers so far, by window."""
 
     source: Tensor | None = None
     length: Size = 0

@@ -41,7 +41,8 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) 
     borrows = spec.kv == "earlier"
     q, k, v, gate = (_borrowing if borrows else _projected)(t, spec, x, load, around)
     around.lend(spec.window, k, v)
-    if spec.squares is not None:
+    in_squares = spec.squares is not None and not (isinstance(load.seq, int) and load.seq == spec.squares**2)
+    if in_squares:
         # Each square is a sequence of its own, copied out and back; no kernel is counted for it.
         load = replace(load, batch=load.batch * exact_div(load.seq, spec.squares**2), seq=spec.squares**2)
         q, k, v = (t.joined(each, rows=each.rows, width=each.width) for each in (q, k, v))
@@ -75,7 +76,7 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) 
         cache=cache if spec.causal and not borrows else None,
         uncached=0 if more is None else more,
     )
-    if spec.squares is not None:
+    if in_squares:
         y = t.joined(y, rows=y.rows, width=y.width)
     if gate is not None:
         y = t.gated_output("gate", y, gate)

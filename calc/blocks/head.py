@@ -35,7 +35,7 @@ def head(t: Trace, spec: Head, embed: Embedding, vocab_size: Size, x: Tensor) ->
 
 
 def projections(t: Trace, specs: tuple[Projection, ...], x: Tensor, load: Load) -> Tensor:
-    """All dense layers behind a stack whose result is x [batch * seq, d_model]; the last one's result, x without any."""
+    """All dense layers behind a stack whose result is x [batch * seq, d_model]; the last's result, or x."""
     made: dict[str, tuple[Tensor, bool]] = {}
     for spec in specs:
         read, pooled = (x, False) if spec.reads is None else made[spec.reads]

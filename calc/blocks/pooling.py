@@ -14,7 +14,7 @@ from calc.trace.trace import Trace
 
 
 def attention_pool(t: Trace, spec: AttentionPool, x: Tensor, load: Load) -> Tensor:
-    """[batch * seq, d_model] -> [batch, d_model]: attention of one query, norm, MLP and their sum; nothing is cached."""
+    """[batch * seq, d_model] -> [batch, d_model]: attention of one query, norm, MLP, their sum; nothing is cached."""
     one = replace(load, seq=1, context=0, decode=False)
     with t.part("pool", x, of="other") as out:
         probe = t.weight("probe.weight", x.width)

@@ -17,7 +17,7 @@ from calc.errors import Refused
 from calc.load import Load
 from calc.op import Op, Part
 from calc.sizes import Size
-from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Stack
+from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Stack, Tower
 from calc.trace.echo import echo
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
@@ -90,13 +90,14 @@ def _layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) -> Ten
     zeros), layers of one kind may differ in what going back takes: each way of passing one is a part of its own.
     """
     before, t.adapter = t.adapter, _within(spec)
+    t.clamps = isinstance(spec, Tower) and spec.clipped
     if x.grad:
         for group in spec.layers:
             t.body.append(_part(spec, group, x, *(made := _recorded(t, group, x, load, around))))
             x = made[1]
     else:
         x = _told_apart(t, spec, x, load, around)
-    t.adapter = before
+    t.adapter, t.clamps = before, False
     return x
 
 

@@ -7,10 +7,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from calc.build import build, pictures_inside
+from calc.errors import Refused
 from calc.load import Load
 from calc.op import Op, Part
-from calc.sizes import Size
-from calc.spec import Embedding, Head, LayerGroup, ModelSpec, Stack
+from calc.sizes import Size, is_array
+from calc.spec import Head, LayerGroup, ModelSpec, Stack
 from calc.trace.settings import Settings
 from calc.trace.tape import Saved, Storage, Tape
 from calc.trace.tensor import Tensor
@@ -63,6 +64,7 @@ def kept(spec: ModelSpec, load: Load, settings: Settings) -> Kept:
 
     Errors: Refused for a piece of which it is not known what it keeps, under these settings.
     """
+    _check(spec, load, settings)
     run = _Run(settings)
     # A tower that has nothing to see does not run, nor what compares its vectors with those of texts.
     idle = () if pictures_inside(load) else ("vision", "contrast")
@@ -76,14 +78,27 @@ def kept(spec: ModelSpec, load: Load, settings: Settings) -> Kept:
     return Kept(run.front, run.common, run.layers, run.end, tuple(loss.saved.values()), logits)
 
 
+def _check(spec: ModelSpec, load: Load, settings: Settings) -> None:
+    """Refuse pictures of which too little is known: not how many, or not what a kernel's mask for them takes."""
+    if spec.vision is None or not pictures_inside(load):
+        return
+    if is_array(load.images) and (load.images == 0).any():
+        raise Refused("images", "none at all, or some in every row", "0 in some rows")
+    if spec.vision.among_tokens == "together" and settings.execution != "eager":
+        expected = "0, or eager execution, where pictures see all of themselves and a kernel is given a mask"
+        raise Refused("images", expected, settings.execution)
+
+
 @dataclass(slots=True)
 class _Shared:
-    """What the layers of a stack have in common. ahead: the tape of what stands before them. common: what they keep for
-    all of them. lent: what each keeps that others may borrow. stream: the number format of the first one's input."""
+    """What the layers of a stack have in common. ahead, behind: the tapes of what stands around them. common: what they
+    keep for all of them. lent: what each, or a tower, keeps that others may read. stream: the number format of the
+    first one's input."""
 
     spec: Stack
     path: str
     ahead: Tape
+    behind: Tape
     common: dict[Storage, Saved] = field(default_factory=dict)
     lent: set[Storage] = field(default_factory=set)
     stream: str = ""
@@ -91,7 +106,7 @@ class _Shared:
 
 @dataclass(slots=True)
 class _Run:
-    """What has been run so far. found: the storage of every tensor. lent: what towers keep that others may read."""
+    """What has been run so far. found: the storage of every tensor."""
 
     settings: Settings
     front: Tensors = ()
@@ -99,24 +114,23 @@ class _Run:
     end: Tensors = ()
     layers: dict[str, LayerKept] = field(default_factory=dict)
     found: dict[Tensor, Storage] = field(default_factory=dict)
-    lent: set[Storage] = field(default_factory=set)
 
     def storage(self, x: Tensor) -> Storage:
         """The storage of a tensor; that of a view is a part of another's."""
-        if x in self.found or x.base is None:
+        if x in self.found or x.viewed is None:
             return self.found[x]
-        return self.found[x.base].part(x.elements, x.split, x.heads)
+        return self.storage(x.viewed).part(x.elements, x.split, x.heads)
 
     def stack(self, body: tuple[Part | Op, ...], spec: Stack, path: str) -> Tape:
         """Run a stack and, in the main one's body, its towers before it; the tape of what stands behind its layers."""
         # Scores are computed again within layers alone.
         how = replace(self.settings, recompute=self.settings.recompute - {"attention"})
-        ahead, behind = (Tape(how, op=path.rstrip("."), elsewhere=set(self.lent)) for _ in range(2))
-        shared = _Shared(spec, path, ahead, lent=set(self.lent))
+        ahead, behind = (Tape(how, op=path.rstrip(".")) for _ in range(2))
+        shared = _Shared(spec, path, ahead, behind)
         tape = ahead
         for child in body:
             if isinstance(child, Part) and child.tower:
-                self.tower(child, spec)
+                self.tower(child, shared)
             elif isinstance(child, Part) and child.group is not None:
                 tape = behind
                 self.layer(child, shared)
@@ -126,15 +140,16 @@ class _Run:
         self.front += tuple(ahead.saved.values())
         return behind
 
-    def tower(self, part: Part, spec: Stack) -> None:
-        """A stack whose result all layers of another read."""
-        own = next(each for each in getattr(spec, "towers", ()) if each.name == part.name)
+    def tower(self, part: Part, shared: _Shared) -> None:
+        """A stack whose result another reads: all layers of that keep it once, or none where the tower does."""
+        own = next(each for each in getattr(shared.spec, "towers", ()) if each.name == part.name)
         behind = self.stack(part.body, own, f"{part.name}.").saved
         self.end += tuple(behind.values())
-        self.lent |= set(behind)
+        for there in (shared.lent, shared.ahead.elsewhere, shared.behind.elsewhere):
+            there.update(behind)
         for x in part.outputs:
             made = self.storage(x)
-            if (made.base or made) not in self.lent:
+            if (made.base or made) not in behind:
                 self.found[x] = replace(made, common=f"the result of {part.name}")
 
     def layer(self, part: Part, shared: _Shared) -> None:

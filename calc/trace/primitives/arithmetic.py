@@ -108,8 +108,22 @@ def placed(t: Recorder, x: Tensor, places: Tensor) -> Tensor:
     return t.silent("placed", (x, places), y, lambda tape, *reads: tape.like(*reads))
 
 
+def clamped(t: Recorder, x: Tensor, bounds: Tensor) -> Tensor:
+    """x cut to an interval whose ends stand in a buffer, `bounds`: both are kept. No kernel is counted."""
+    y = t.made(x.rows, x.width, x, split=x.split)
+    y.heads = x.heads
+    x.storage.readers += 1
+
+    def keeps(tape: Tape, read: Storage, ends: Storage) -> Storage:
+        if read.grad:
+            tape.keep(ends, "bounds")
+        return tape.reads_input(read)
+
+    return t.silent("clamp", (x, bounds), y, keeps)
+
+
 def taken(t: Recorder, name: str, x: Tensor, others: Tensor) -> Tensor:
-    """x with some of its rows taken by `others`, which are fewer: which, is kept as a byte a row. No kernel is counted."""
+    """x with some of its rows taken by `others`: which, is kept as a byte a row. No kernel is counted."""
     y = t.made(x.rows, x.width, x, others, split=x.split)
     for read in (x, others):
         read.storage.readers += 1
