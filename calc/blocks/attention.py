@@ -41,10 +41,10 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) 
     borrows = spec.kv == "earlier"
     q, k, v, gate = (_borrowing if borrows else _projected)(t, spec, x, load, around)
     around.lend(spec.window, k, v)
-    in_squares = spec.squares is not None and not (isinstance(load.seq, int) and load.seq == spec.squares**2)
-    if in_squares:
+    side, in_squares = spec.squares, False
+    if side is not None and not (isinstance(load.seq, int) and load.seq == side**2):
         # Each square is a sequence of its own, copied out and back; no kernel is counted for it.
-        load = replace(load, batch=load.batch * exact_div(load.seq, spec.squares**2), seq=spec.squares**2)
+        load, in_squares = replace(load, batch=load.batch * exact_div(load.seq, side**2), seq=side**2), True
         q, k, v = (t.joined(each, rows=each.rows, width=each.width) for each in (q, k, v))
     cached, more = load.cached(spec.window), prefix_length(t)
     if more is not None:

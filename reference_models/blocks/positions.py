@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -89,7 +90,7 @@ def angles(rope: Rope, d_head: int, step: Step) -> tuple[Tensor, Tensor]:
 
 
 def _once(
-    step: Step, what: tuple[Hashable, ...], places: Tensor, make: Callable[[], tuple[Tensor, Tensor]]
+    step: Step, what: tuple[Any, ...], places: Tensor, make: Callable[[], tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor]:
     """What `make` gives for `places`, made by the first layer that asks and then found in `step.made`."""
     if torch.compiler.is_compiling():

@@ -41,7 +41,7 @@ def gather(
 
 
 def parameters(
-    t: Recorder, name: str, weights: tuple[Weight, ...], rows: Size, width: Size, **fields: Component
+    t: Recorder, name: str, weights: tuple[Weight, ...], rows: Size, width: Size, *, of: Component | None = None
 ) -> Tensor:
     """Learned vectors that no number looks up, `rows` of them in all: a view of the weights themselves, of which
     nothing more is kept."""
@@ -56,7 +56,7 @@ def parameters(
         weights=weights,
         moves=lambda: Moves(0, y.elements, weight_reads=y.elements),
         keeps=lambda tape: Storage(y.elements, tape.settings.stream, trained, parameter=True),
-        **fields,
+        of=of,
     )
     return y
 
