@@ -221,6 +221,8 @@ class ModelSpec(Stack):
     def _complete(self) -> Self:
         if self.vocab_size is None and (self.head is not None or isinstance(self.embedding, Embedding)):
             raise Refused("vocab_size", "the number of tokens", None)
+        if self.contrast is not None and self.vision is None:
+            raise Refused("vision", "a tower whose vectors those of texts are compared with", None)
         if self.encoder is None and any(group.cross for group in self.layers):
             raise Refused("encoder", "a stack that the cross-attention reads", None)
         return self

@@ -20,10 +20,11 @@ class Recorder:
 
     body: of the part at hand. component: what its weights are reported as, unless an op says otherwise.
     frozen: whether no weight but an adapter's is trained. adapter: the one of the layers at hand, or None.
-    dead: whether what is recorded passes no gradient at all.
+    dead: whether what is recorded passes no gradient at all. clamps: whether a layer's matrices clamp what they read
+    and give.
     """
 
-    __slots__ = ("adapter", "body", "component", "dead", "frozen")
+    __slots__ = ("adapter", "body", "clamps", "component", "dead", "frozen")
 
     def __init__(self, *, frozen: bool = False) -> None:
         self.body: Body = []
@@ -31,6 +32,7 @@ class Recorder:
         self.frozen = frozen
         self.adapter: Adapter | None = None
         self.dead = False
+        self.clamps = False
 
     @contextmanager
     def part(
