@@ -27,7 +27,7 @@ def build(spec: ModelSpec, load: Load) -> Part:
     Errors: Refused for an adapter that has no place in the model, and for what the load asks of no such model.
     """
     check_adapter(spec, load)
-    t = Trace(frozen=spec.adapter is not None)
+    t = Trace(spec.adapter)
     source = seen = None
     if spec.vision is not None:
         # Decoding finds the pictures read, as it finds an encoder's input.

@@ -90,7 +90,7 @@ def _layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) -> Ten
     Where the first one reads what needs no gradient (all ahead of an adapter is frozen; DETR's decoder starts from
     zeros), layers of one kind may differ in what going back takes: each way of passing one is a part of its own.
     """
-    before, t.adapter = t.adapter, _within(spec)
+    before, t.adapter = t.adapter, _within(t, spec)
     t.clamps = isinstance(spec, Tower) and spec.clipped
     if x.grad:
         for group in spec.layers:
@@ -102,9 +102,11 @@ def _layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) -> Ten
     return x
 
 
-def _within(spec: Stack) -> Lora | Bottleneck | Prefix | None:
-    """The adapter that stands in the layers of this stack."""
-    adapter = getattr(spec, "adapter", None)
+def _within(t: Trace, spec: Stack) -> Lora | Bottleneck | Prefix | None:
+    """The adapter that stands in the layers of this stack: in an encoder's too, but in no vision tower's."""
+    adapter = t.whole
+    if isinstance(spec, Tower):
+        return adapter if spec.name != "vision" and isinstance(adapter, Lora | Bottleneck) else None
     return adapter if isinstance(adapter, Lora | Bottleneck | Prefix) else None
 
 
