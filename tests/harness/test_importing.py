@@ -102,7 +102,10 @@ HOSTILE = {
     "infinite": ((HEADER + rows(59)).encode() + b"mine,1.0,H,cublas,bfloat16,4,8,8,inf,me\n", "row 60: latency_ms"),
     "an unknown format": ((HEADER + rows(60)).replace("bfloat16", "posit").encode(), "gemm_dtype"),
     "too few rows": ((HEADER + rows(12)).encode(), "at least 40 rows"),
-    "a longer row": ((HEADER + rows(60)).encode() + b"1,2,3,4,5,6,7,8,9,10,11,12,13\n", "CSV"),
+    "a longer row": (
+        (HEADER + rows(60)).encode() + b"1,2,3,4,5,6,7,8,9,10,11,12,13\n",
+        "row 61: expected a row of 10 cells",
+    ),
 }
 
 
@@ -125,7 +128,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_gzip_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.importing.reading.MAX_BYTES", 2**20)
+    monkeypatch.setattr("calc.tables.MAX_BYTES", 2**20)
     path = written(tmp_path, HEADER + "0" * 2**21, "bomb.csv.gz")
     with pytest.raises(Refused, match="at most 1 MiB"):
         read_table(path)
