@@ -54,7 +54,7 @@ def test_all_ranks_the_forms(run: Run) -> None:  # noqa: F811
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere.csv"], "nowhere.csv: expected a CSV file, found no such file"),
+        (["nowhere.csv"], "nowhere.csv: expected a file, found no such file"),
         ([RUNS, "--law", "nonsense"], "law: expected one of chinchilla"),
         ([RUNS, "--loss", "nothing"], "expected a column nothing, found columns run, params, tokens, loss"),
         ([RUNS, "--where", "run=none"], "expected rows that meet the conditions, found none"),
