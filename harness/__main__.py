@@ -8,6 +8,7 @@ from keyword import iskeyword
 
 import click
 
+from calc.cli.terminal import degrade_signs
 from calc.errors import Refused, did_you_mean
 
 COMMANDS = {
@@ -52,6 +53,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line on sys.argv and exit: 0 done, 1 a difference or a failure, 2 refused, 130 interrupted."""
+    degrade_signs()
     try:
         status = cli.main(prog_name="python -m harness", standalone_mode=False)
     except Refused as refusal:

@@ -26,8 +26,10 @@ class Table(NamedTuple):
 def emit(records: Sequence[Mapping[str, Any]], tables: Sequence[Table], fmt: str) -> None:
     """Print `records` (json, csv) or `tables` (table, markdown); the two say the same."""
     if fmt == "json":
+        # Where signs would be written as others, they are escaped, so that a program reads what was meant.
+        unicode = "utf" in (sys.stdout.encoding or "").lower()
         for record in records:
-            click.echo(json.dumps(record, ensure_ascii=False, allow_nan=False))
+            click.echo(json.dumps(record, ensure_ascii=not unicode, allow_nan=False))
     elif fmt == "csv":
         _csv(records)
     elif fmt == "markdown":
