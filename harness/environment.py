@@ -24,6 +24,9 @@ PACKAGES = ("calc", "harness", "reference_models")
 """What the commit of a result is about: other files of the repository change no time."""
 INSTALL = "torch, for what measures: pip install 'transformer-envelope[harness]'"
 Target = Literal["cuda", "cpu"]
+PYTHON = (sys.executable, "-P")
+"""What runs a child with `child_variables`: a file of the folder that one works in, such as a dashboard.py of the
+user's own, is not taken for a module of ours or of a library."""
 
 
 def probe(device: Target | None = None) -> Environment:
@@ -31,7 +34,7 @@ def probe(device: Target | None = None) -> Environment:
 
     Errors: Refused where the device is not there, ImportError where torch is not.
     """
-    asked = [sys.executable, "-m", "harness.environment", *([device] if device else [])]
+    asked = [*PYTHON, "-m", "harness.environment", *([device] if device else [])]
     done = subprocess.run(asked, capture_output=True, text=True, env=child_variables(), check=False)
     if done.returncode == 0:
         try:

@@ -11,7 +11,6 @@ import fcntl
 import os
 import re
 import subprocess
-import sys
 import time
 import uuid
 from collections import Counter
@@ -26,7 +25,7 @@ from calc.errors import Refused, printable
 from calc.files import read_text
 from calc.spec.fields import refuse
 from harness.cases.case import Case
-from harness.environment import Target, child_variables
+from harness.environment import PYTHON, Target, child_variables
 from harness.record import LONGEST, Record, Run, Text
 from harness.running.observer import Cancelled, Observer
 from harness.store import RESULTS
@@ -72,7 +71,7 @@ def start_background(
     job = uuid.uuid4().hex[:12]
     folder = results.absolute() / "jobs" / job
     folder.mkdir(parents=True)
-    command = [sys.executable, "-m", "harness", "run", "--suite", suite, "--results", str(results.absolute())]
+    command = [*PYTHON, "-m", "harness", "run", "--suite", suite, "--results", str(results.absolute())]
     command += ["--job", job, *(["--case", case] if case else []), *(["--fresh"] if fresh else [])]
     command += ["--device", device] if device else []
     command += ["--profile-time", str(profile_time)] if profile_time else []
