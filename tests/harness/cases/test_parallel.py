@@ -38,11 +38,11 @@ def test_two_processes(kind: str, params: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_a_rank_whose_parent_is_gone_before_it_looks_ends_too() -> None:
     """It would else wait for the others of its group, for minutes."""
-    killed = f"""
+    killed = """
 import os
 from harness import distributed
 distributed.join = lambda *_: os.kill(os.getpid(), 9)
-distributed.Group("collective", {{"op": "all_reduce", "nbytes": 8192}}, 2, "cpu")
+distributed.Group("collective", {"op": "all_reduce", "nbytes": 8192}, 2, "cpu")
 """
     with subprocess.Popen([sys.executable, "-c", killed], cwd=ROOT, stderr=subprocess.PIPE) as parent:
         # The rank holds the pipe for as long as it lives.
