@@ -1,8 +1,10 @@
-"""Reading small text files that nobody vouches for: JSON and TOML, with a bound on size, depth and number of keys."""
+"""Small text files: reading JSON and TOML that nobody vouches for, with a bound on size, depth and number of keys; and
+writing whole files."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -60,6 +62,20 @@ def read_stream(stream: BinaryIO, where: str, limit: int = MAX_BYTES) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Refused(where, "UTF-8 text", f"byte 0x{data[error.start]:02x} at {error.start}") from None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Put a text in the place of a file in one step, once it is on the disk: nobody ever reads half of it, and where
+    that fails the file is as it was. Errors: OSError."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def parse_json(text: str, where: str) -> dict[str, Any]:

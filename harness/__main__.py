@@ -22,6 +22,7 @@ COMMANDS = {
     "gate": "harness.cli.gate",
     "noise": "harness.cli.noise",
     "check-prediction": "harness.cli.check_prediction",
+    "store": "harness.cli.store",
     "verify": "harness.verify",
 }
 """Command -> the module that holds it as an attribute of the same name, with _ behind a word of Python's own."""

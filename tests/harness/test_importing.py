@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +147,22 @@ def test_a_folder_to_write_to_is_checked_first(tmp_path: Path) -> None:
     path = written(tmp_path, HEADER + rows(60))
     with pytest.raises(Refused, match="--out"):
         run_raising(path, "--gpu", "h100-sxm", "--out", tmp_path / "none" / "profile.json")
+
+
+def test_a_profile_that_is_there_stays_whole_where_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = written(tmp_path, HEADER + rows(60)), tmp_path / "profile.json"
+    out.write_text("what was there")
+
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        run_raising(path, "--gpu", "h100-sxm", "--points", 40, "--out", out)
+    assert out.read_text() == "what was there"
+    assert sorted(tmp_path.iterdir()) == [out, path]
 
 
 def test_the_command_is_listed() -> None:
