@@ -315,6 +315,7 @@ def test_a_job_that_fails_says_why(tmp_path: Path) -> None:
     assert found.message.startswith("error: --case: expected")
 
 
+@pytest.mark.slow
 def test_the_latest_jobs_stay_and_what_goes_on(tmp_path: Path) -> None:
     for number in range(30):
         folder = tmp_path / "jobs" / f"{number:012x}"
