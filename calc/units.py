@@ -11,6 +11,7 @@ _SI = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 1
 _BINARY = {f"{letter}i": 1024 ** (power + 1) for power, letter in enumerate("KMGTPE")}
 _NUMBER = re.compile(r"\s*(\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)\s*([KMGTPE]i|[kKMGBTPE])?\s*([A-Za-z]+)?\s*")
 _BYTES = re.compile(r"\s*(\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d{1,3})?)\s*([kmgtpe]i?)?\s*(b|bytes)?\s*", re.I)
+_BITS = re.compile(r"\s*(\d[\d_,]*(?:\.\d+)?)\s*([kMGT])(?:bps|bits?/s|b/s)\s*")
 _MAX_DIGITS = 50
 _UNITS = {
     "B": "bytes",
@@ -74,6 +75,17 @@ def parse_bytes(text: str, field: str) -> int:
     if amount < 1:
         raise Refused(field, "bytes above 0", text)
     return amount
+
+
+def parse_rate(text: str, field: str) -> float:
+    """Bytes a second, above 0: "50GB/s", "50GB", or in bits as links are named, "400Gbps", "400 Gbit/s", "400Gb/s".
+
+    Errors: as `parse_bytes`.
+    """
+    bits = _BITS.fullmatch(text)
+    if bits is None:
+        return float(parse_bytes(text.strip().removesuffix("/s"), field))
+    return parse_bytes(f"{bits[1]}{bits[2]}B", field) / 8
 
 
 def parse_tokens(text: str, field: str, least: int = 0) -> int:

@@ -9,7 +9,7 @@ import click
 
 from calc import charts
 from calc.cli import corpora, options
-from calc.cli.amounts import Amount, Positive
+from calc.cli.amounts import Amount, Positive, Share
 from calc.cli.options import Length, Tokens
 from calc.cli.output import Table, emit
 from calc.errors import Refused
@@ -42,7 +42,7 @@ _NUMBERS = ("compute", "params", "tokens", "loss", "tokens_per_param")
 @click.option("--gpu-days", type=Positive(), help="With --gpu and --mfu.")
 @click.option("--money", type=Positive(), help="With --gpu, --mfu and --price.")
 @click.option("--gpu", metavar="GPU", help="A device of `gpus`; its dense bf16 peak counts.")
-@click.option("--mfu", type=Positive(), help="Share of that peak that training reaches, up to 1.")
+@click.option("--mfu", type=Share(), help="Share of that peak that training reaches: 0.4 or 40%.")
 @click.option("--gpus", type=Tokens(), help="How many of them, for the days it takes.")
 @click.option("--price", type=Positive(), help="Of one GPU for an hour.")
 @click.option("--family", metavar="MODEL", help="Scale this model and count its FLOPs exactly, instead of 6 N D.")

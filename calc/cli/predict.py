@@ -18,7 +18,7 @@ from calc.predict.setting import EXECUTIONS, PHASES
 from calc.predict.speed import Speed
 from calc.query import Query
 from calc.spec import ModelSpec
-from calc.units import duration, parse_bytes, si
+from calc.units import duration, parse_rate, si
 
 SHOWN = 12  # ops that are listed where not all are asked for
 
@@ -42,7 +42,7 @@ _PLAN = (
     _degree("--zero", "Training: data-parallel ranks divide 1 the optimizer, 2 gradients, 3 weights too.", "0", 0),
     _degree("--micro-batches", "Training: passes of a step.", "as many as fill the pipeline"),
     _degree("--interleave", "Training: chunks of layers that a pipeline rank holds."),
-    click.option("--network", metavar="BYTES", help="Bytes/s of one GPU to other nodes, such as 50GB."),
+    click.option("--network", metavar="RATE", help="Of one GPU to other nodes: 50GB/s or 400Gbps."),
 )
 
 
@@ -103,7 +103,7 @@ def predict(
     speed = _speed(gpu, profile)
     plan = _read_plan(asked)
     _warn(model, asked, plan)
-    rate = None if network is None else float(parse_bytes(network, "--network"))
+    rate = None if network is None else parse_rate(network, "--network")
     found = predicted(model, speed, plan=plan, network=rate, **asked)
     unit = "tokens" if model.reads_tokens else "vectors"
     emit([_record(found, asked, plan, by_op)], _tables(found, speed, asked, by_op, unit), fmt)
