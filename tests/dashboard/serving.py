@@ -17,6 +17,7 @@ from tempfile import NamedTemporaryFile
 import pytest
 
 from tests.reference import ROOT
+from tests.waiting import PATIENCE
 
 
 @contextmanager
@@ -43,12 +44,12 @@ def serving(results: Path, *options: str, cwd: Path = ROOT) -> Iterator[str]:
     finally:
         with suppress(ProcessLookupError):
             os.killpg(server.pid, signal.SIGTERM)
-        server.wait(20)
+        server.wait(PATIENCE)
         log.unlink()
 
 
 def _wait(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while time.monotonic() < end and server.poll() is None:
         with suppress(OSError), urllib.request.urlopen(f"{address}/_stcore/health") as answer:
             if answer.read() == b"ok":

@@ -18,6 +18,7 @@ from websockets.sync.client import connect
 from dashboard import command
 from dashboard.guard import MOST_UPLOADS, forget_old_uploads, known
 from tests.dashboard.serving import serving
+from tests.waiting import PATIENCE
 
 NAMED = "envelope.example"
 
@@ -34,12 +35,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def stream(server: str, origin: str) -> Any:
     """The connection that a page at `origin` would open to its server."""
     address = f"ws://{urlsplit(server).netloc}/_stcore/stream"
-    asked: dict[str, Any] = {"origin": origin, "subprotocols": ["streamlit"], "open_timeout": 60}
+    asked: dict[str, Any] = {"origin": origin, "subprotocols": ["streamlit"], "open_timeout": PATIENCE}
     return connect(address, **asked)
 
 
 def answered(server: str, method: str = "GET", path: str = "/", **headers: str) -> http.client.HTTPResponse:
-    connection = http.client.HTTPConnection(urlsplit(server).netloc, timeout=60)
+    connection = http.client.HTTPConnection(urlsplit(server).netloc, timeout=PATIENCE)
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
