@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from calc.cli import adapting, notes, options, planning
+from calc.cli import adapting, completing, notes, options, planning
 from calc.cli.output import Table, emit
 from calc.explanation import Explanation
 from calc.explanation import explain as explain_quantity
@@ -24,7 +24,7 @@ LONGEST = 1000
 
 @click.command(short_help="The formula of a quantity, with numbers put in.")
 @options.model
-@click.argument("quantity")
+@click.argument("quantity", shell_complete=completing.quantities)
 @options.seq
 @options.batch
 @options.context

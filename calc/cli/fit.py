@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from calc.cli import options
+from calc.cli import completing, options
 from calc.cli.amounts import Amount, Positive
 from calc.cli.output import Table, emit
 from calc.cli.progress import Progress
@@ -29,9 +29,10 @@ def _column(what: str, of: str) -> Any:
 
 
 @click.command(short_help="The constants of a scaling law from your own runs, with intervals.")
-@click.argument("runs", metavar="RUNS.csv")
+@click.argument("runs", metavar="RUNS.csv", shell_complete=completing.files)
 @click.option(
     "--law",
+    shell_complete=completing.laws,
     default="chinchilla",
     show_default=True,
     help="chinchilla, equal-exponents, kaplan, free-k, or all of them, ranked; isoflop or envelope without a form; "

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from calc import charts
-from calc.cli import corpora, options
+from calc.cli import completing, corpora, options
 from calc.cli.amounts import Amount, Positive
 from calc.cli.output import Table, emit
 from calc.errors import Refused
@@ -21,7 +21,13 @@ from calc.tokens.corpus import Corpus
 @click.command(short_help="The loss that a scaling law predicts for a model and its tokens.")
 @click.option("--params", type=Amount("parameters"), help="N, as the law counts it (`laws NAME`).")
 @click.option("--tokens", type=Amount("tokens"), help="D, tokens of training.")
-@click.option("--law", default=DEFAULT, show_default=True, help="A law of `laws`, or all that take what is given.")
+@click.option(
+    "--law",
+    shell_complete=completing.laws,
+    default=DEFAULT,
+    show_default=True,
+    help="A law of `laws`, or all that take what is given.",
+)
 @click.option("--unique-tokens", type=Amount("tokens"), help="muennighoff: how many of the tokens differ.")
 @corpora.options
 @click.option("--experts", type=Positive(), help="clark: routed experts in a layer.")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from calc.cli import adapting, options, planning, serving
+from calc.cli import adapting, completing, options, planning, serving
 from calc.cli.output import Table, emit
 from calc.errors import Refused
 from calc.hardware import load_device
@@ -40,7 +40,9 @@ TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "kv_cache
 )
 @options.checkpointing
 @planning.plan
-@click.option("--gpu", metavar="NAME", help="The device that it is to fit; `gpus` lists them.")
+@click.option(
+    "--gpu", metavar="NAME", shell_complete=completing.gpus, help="The device that it is to fit; `gpus` lists them."
+)
 @click.option("--budget", metavar="BYTES", help="What it is to fit on every GPU, such as 80GiB.")
 @click.option(
     "--memory-fraction", metavar="F", default="1", show_default=True, help="How much of --gpu or --budget may be used."

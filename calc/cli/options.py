@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from calc.cli import completing
 from calc.dtypes import CACHE_DTYPES
 from calc.errors import Refused, printable
 from calc.models import load_model
@@ -192,13 +193,15 @@ def inputs(function: F) -> F:
 def models(function: F) -> F:
     """One or more MODEL arguments, passed on as `models: tuple[ModelSpec, ...]`, and how they are read."""
     function = tying(function)
-    return click.argument("models", metavar="MODEL...", nargs=-1, required=True, callback=_load_all)(function)
+    return click.argument(
+        "models", metavar="MODEL...", nargs=-1, required=True, callback=_load_all, shell_complete=completing.models
+    )(function)
 
 
 def model(function: F) -> F:
     """One MODEL argument, passed on as `model: ModelSpec`, and how it is read."""
     function = tying(function)
-    return click.argument("model", metavar="MODEL", callback=_load_one)(function)
+    return click.argument("model", metavar="MODEL", callback=_load_one, shell_complete=completing.models)(function)
 
 
 def output(function: F) -> F:

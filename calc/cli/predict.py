@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from calc.build import vectors_read
-from calc.cli import notes, options, planning
+from calc.cli import completing, notes, options, planning
 from calc.cli.output import Table, emit
 from calc.errors import Refused
 from calc.memory.plan import Plan
@@ -54,8 +54,15 @@ def _plan(function: Any) -> Any:
 
 @click.command(short_help="Time of a training step, a prompt or a token on a device.")
 @options.model
-@click.option("--gpu", metavar="NAME", help="A device of the catalogue; `gpus` lists them.")
-@click.option("--profile", metavar="FILE", help="What `python -m harness profile` measured, or a shipped profile.")
+@click.option(
+    "--gpu", metavar="NAME", shell_complete=completing.gpus, help="A device of the catalogue; `gpus` lists them."
+)
+@click.option(
+    "--profile",
+    metavar="FILE",
+    shell_complete=completing.files,
+    help="What `python -m harness profile` measured, or a shipped profile.",
+)
 @click.option("--phase", type=click.Choice(PHASES), default="forward", show_default=True, help="What is run.")
 @options.seq
 @options.batch
