@@ -147,7 +147,7 @@ class Config:
         """
         self._asked.add("architectures")
         named = self.raw.get("architectures") or [usual]
-        if not isinstance(named, list) or len(named) != 1 or named[0] not in among:
+        if not isinstance(named, list) or len(named) != 1 or named[0] not in list(among):
             raise Refused(f"{self.where}architectures", f"one of {', '.join(among)}", show(named))
         if not self.raw.get("architectures"):
             self.notes.append(f"{self.where}architectures names no class: counted as {usual}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from calc.cli import options
+from calc.cli import completing, options
 from calc.cli.amounts import Amount, Positive
 from calc.errors import Refused, printable
 from calc.fitting.fit import Fit
@@ -29,9 +29,10 @@ def _column(what: str, of: str) -> Any:
 
 
 @click.command(short_help="The constants of a scaling law from your own runs, with intervals.")
-@click.argument("runs", metavar="RUNS.csv")
+@click.argument("runs", metavar="RUNS.csv", shell_complete=completing.files)
 @click.option(
     "--law",
+    shell_complete=completing.laws,
     default="chinchilla",
     show_default=True,
     help="chinchilla, equal-exponents, kaplan, free-k, or all of them, ranked; isoflop or envelope without a form; "
@@ -45,7 +46,7 @@ def _column(what: str, of: str) -> Any:
     help="What is minimised over ln predicted - ln observed.",
 )
 @click.option("--delta", type=Positive(), default=1e-3, show_default=True, help="Where Huber's loss turns from square.")
-@click.option("--refits", type=click.IntRange(0), default=4000, show_default=True, help="Bootstrap samples.")
+@click.option("--refits", type=int, default=4000, show_default=True, help="Bootstrap samples, at most 50,000.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Share of refits in an interval.")
 @click.option("--compute", type=Amount("FLOP"), help="FLOP to give the optimum at. [default: the runs' largest]")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the bootstrap.")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from calc.cli import options
+from calc.cli import completing, options
 from calc.cli.amounts import Amount
 from calc.cli.options import Length
 from calc.errors import Refused
@@ -24,7 +24,13 @@ from calc.units import si
 @click.command(short_help="How far a model and its tokens are from a law's optimum, and what that costs and saves.")
 @options.model
 @click.option("--tokens", type=Amount("tokens"), required=True, help="D, tokens of training.")
-@click.option("--law", default=DEFAULT, show_default=True, help="A law of `laws` that says what is optimal, or all.")
+@click.option(
+    "--law",
+    shell_complete=completing.laws,
+    default=DEFAULT,
+    show_default=True,
+    help="A law of `laws` that says what is optimal, or all.",
+)
 @click.option("--seq", type=Length(), help="Count FLOPs exactly, in sequences of so many tokens. [default: 6 N D]")
 @options.output
 def judge(model: ModelSpec, tokens: float, law: str, seq: int | None, fmt: str) -> None:

@@ -8,7 +8,7 @@ import click
 
 from calc.charts.optima import loss_chart
 from calc.charts.saving import check, save
-from calc.cli import corpora, options
+from calc.cli import completing, corpora, options
 from calc.cli.amounts import Amount, Positive
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS
@@ -21,7 +21,13 @@ from calc.tokens.corpus import Corpus
 @click.command(short_help="The loss that a scaling law predicts for a model and its tokens.")
 @click.option("--params", type=Amount("parameters"), help="N, as the law counts it (`laws NAME`).")
 @click.option("--tokens", type=Amount("tokens"), help="D, tokens of training.")
-@click.option("--law", default=DEFAULT, show_default=True, help="A law of `laws`, or all that take what is given.")
+@click.option(
+    "--law",
+    shell_complete=completing.laws,
+    default=DEFAULT,
+    show_default=True,
+    help="A law of `laws`, or all that take what is given.",
+)
 @click.option("--unique-tokens", type=Amount("tokens"), help="muennighoff: how many of the tokens differ.")
 @corpora.options
 @click.option("--experts", type=Positive(), help="clark: routed experts in a layer.")

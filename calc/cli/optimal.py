@@ -9,8 +9,8 @@ import click
 
 from calc.charts.optima import frontier_chart, isoflop_chart
 from calc.charts.saving import check, save
-from calc.cli import corpora, options
-from calc.cli.amounts import Amount, Positive
+from calc.cli import completing, corpora, options
+from calc.cli.amounts import Amount, Positive, Share
 from calc.cli.options import Length, Tokens
 from calc.errors import Refused
 from calc.laws import DEFAULT, find
@@ -42,8 +42,10 @@ _NUMBERS = ("compute", "params", "tokens", "loss", "tokens_per_param")
 @click.option("--loss", type=Positive(), help="Nats a token of the law's own data.")
 @click.option("--gpu-days", type=Positive(), help="With --gpu and --mfu.")
 @click.option("--money", type=Positive(), help="With --gpu, --mfu and --price.")
-@click.option("--gpu", metavar="GPU", help="A device of `gpus`; its dense bf16 peak counts.")
-@click.option("--mfu", type=Positive(), help="Share of that peak that training reaches, up to 1.")
+@click.option(
+    "--gpu", metavar="GPU", shell_complete=completing.gpus, help="A device of `gpus`; its dense bf16 peak counts."
+)
+@click.option("--mfu", type=Share(), help="Share of that peak that training reaches: 0.4 or 40%.")
 @click.option("--gpus", type=Tokens(), help="How many of them, for the days it takes.")
 @click.option("--price", type=Positive(), help="Of one GPU for an hour.")
 @click.option("--family", metavar="MODEL", help="Scale this model and count its FLOPs exactly, instead of 6 N D.")
@@ -52,7 +54,13 @@ _NUMBERS = ("compute", "params", "tokens", "loss", "tokens_per_param")
 @click.option("--inference-tokens", type=Amount("tokens"), help="Tokens of use to pay for too, at equal loss.")
 @click.option("--unique-tokens", type=Amount("tokens"), help="Tokens that differ; more of them repeat these.")
 @corpora.options
-@click.option("--law", default=DEFAULT, show_default=True, help="A law of `laws`, or all side by side.")
+@click.option(
+    "--law",
+    shell_complete=completing.laws,
+    default=DEFAULT,
+    show_default=True,
+    help="A law of `laws`, or all side by side.",
+)
 @options.chart
 @options.output
 def optimal(law: str, family: str | None, shapes: int | None, chart: str | None, fmt: str, **asked: Any) -> None:

@@ -25,6 +25,9 @@ from calc.laws.uncertainty import Interval
 Source = str | Path | Upload | Mapping[str, Any] | Runs
 """A CSV in a file or in bytes, columns as arrays, or runs that have been read."""
 
+MOST_REFITS = 50_000
+"""More say nothing of an interval that fewer do not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fit:
@@ -114,8 +117,10 @@ def tournament(runs: Source, **options: Any) -> list[Fit]:
 
 
 def check_options(refits: int, level: float) -> None:
-    """Errors: Refused for a negative number of refits and a level that is no share."""
+    """Errors: Refused for a number of refits below 0 or above `MOST_REFITS`, and a level that is no share."""
     checks.size("refits", refits, least=0)
+    if refits > MOST_REFITS:
+        raise Refused("refits", f"at most {MOST_REFITS:,}", refits)
     if not 0 < level < 1:
         raise Refused("level", "a share between 0 and 1", level)
 

@@ -5,22 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from calc.errors import Refused
+from calc.errors import Refused, shortened
 from calc.fitting import doubts
 from calc.fitting.cells import UNITS, as_numbers
 from calc.fitting.forms import Array
+from calc.tables import parse_csv, read_bytes
 
 if TYPE_CHECKING:
-    # pandas' own types leave open whether a mask of rows gives a frame or a series: to a type checker they are unknown.
+    # As in calc.tables: to a type checker pandas' own types are unknown.
     DataFrame = Series = Any
-
-MAX_BYTES = 2**30
 
 KNOWN = {
     "params": "params_total total_params params n_params num_params nparams parameters n_parameters num_parameters "
@@ -119,9 +117,9 @@ def read(
 def table(source: str | Path | Upload | Mapping[str, Any], where: Sequence[str]) -> tuple[DataFrame, str]:
     """The rows that meet the conditions, and what messages call their source. Errors: Refused, also where none do."""
     if isinstance(source, Upload):
-        frame, name = _parsed(BytesIO(source.data), source.name), source.name
+        frame, name = parse_csv(source.data, source.name, low_memory=False), source.name
     elif isinstance(source, str | Path):
-        frame, name = _frame(Path(source)), str(source)
+        frame, name = parse_csv(read_bytes(Path(source)), str(source), low_memory=False), str(source)
     else:
         frame, name = _table(source), "runs"
     for condition in where:
@@ -129,29 +127,6 @@ def table(source: str | Path | Upload | Mapping[str, Any], where: Sequence[str])
     if not len(frame):
         raise Refused(name, "rows that meet the conditions" if where else "rows", "none")
     return frame, name
-
-
-def _frame(path: Path) -> DataFrame:
-    if not path.is_file():
-        raise Refused(str(path), "a CSV file", "something else" if path.exists() else "no such file")
-    if path.stat().st_size > MAX_BYTES:
-        raise Refused(str(path), "at most 1 GiB", "more")
-    return _parsed(path, str(path))
-
-
-def _parsed(text: Path | BytesIO, name: str) -> DataFrame:
-    import pandas
-
-    try:
-        frame = pandas.read_csv(text, low_memory=False)
-    except (pandas.errors.ParserError, pandas.errors.EmptyDataError, UnicodeDecodeError, ValueError) as error:
-        raise Refused(name, "a CSV file with a header line", str(error)) from None
-    except OSError as error:
-        raise Refused(name, "a file that can be read", error.strerror or str(error)) from None
-    # pandas takes what rows have more than the header for their names, and so moves every value to a wrong column.
-    if not isinstance(frame.index, pandas.RangeIndex):
-        raise Refused(name, "rows with as many values as the header has names", "more")
-    return frame
 
 
 def _table(columns: Mapping[str, Any]) -> DataFrame:
@@ -241,7 +216,7 @@ def valid(
         raise Refused(
             f"{name}, row {frame.index[row] + 1}, {column}",
             "a positive number (--skip-invalid leaves such rows out, --where chooses rows, --flops 6ND computes FLOPs)",
-            str(frame[column].iloc[row]),
+            shortened(str(frame[column].iloc[row]), 60),
         )
     if wrong.all():
         raise Refused(name, "rows with a positive number each of params, tokens and loss", "none")

@@ -16,6 +16,7 @@ import pytest
 
 from calc.cli import main
 from tests.reference import ROOT
+from tests.waiting import PATIENCE
 
 Result = tuple[int, str, str]
 Run = Callable[..., Result]
@@ -249,7 +250,7 @@ def test_a_reader_that_leaves_early_is_no_fault() -> None:
 
 def calc_process(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "calc", *arguments]
-    return subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, timeout=60, check=False, **options)
+    return subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, timeout=PATIENCE, check=False, **options)
 
 
 def test_nothing_typed_gets_the_help(run: Run) -> None:

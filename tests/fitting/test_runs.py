@@ -192,6 +192,8 @@ def test_more_parameters_that_raise_the_loss_leave_their_term_open() -> None:
         ({"level": 1.0}, "level"),
         ({"compute": -1.0}, "compute"),
         ({"refits": -1}, "refits"),
+        ({"refits": 50_001}, "refits"),
+        ({"refits": 2**30}, "refits"),
         ({"delta": 0.0}, "delta"),
         ({"delta": 0.5, "objective": "lad"}, "delta"),
         ({"law": "isoflop"}, "law"),
