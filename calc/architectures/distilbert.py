@@ -23,12 +23,12 @@ def spec(cfg: Config) -> ModelSpec:
         },
         usual="DistilBertForMaskedLM",
     )
-    d_model, n_heads = cfg.size("dim", "hidden_size"), cfg.size("n_heads", "num_attention_heads")
+    d_model, n_heads = cfg.size("dim"), cfg.size("n_heads")
     cfg.multiple("dim", d_model, "n_heads", n_heads)
     act = activation(cfg, "activation", absent="gelu")
     n_positions = cfg.size("max_position_embeddings", absent=512)
     layer = LayerGroup(
-        count=cfg.layers("n_layers", "num_hidden_layers"),
+        count=cfg.layers("n_layers"),
         mixer=Attention(n_heads=n_heads, causal=False, qkv_bias=True, out_bias=True, position="none", softmax="model"),
         channel=Mlp(d_ff=cfg.size("hidden_dim"), bias=True, activation=act),
         norm=LAYER_NORM,

@@ -12,7 +12,7 @@ from calc.spec import Convolution, Embedding, Frames, Head, ModelSpec, Tower
 def spec(cfg: Config) -> ModelSpec:
     """Gated convolutions that halve the frames, fixed positions, LayerNorm before each block, biases everywhere."""
     cfg.architecture({"Speech2TextForConditionalGeneration": True}, usual="Speech2TextForConditionalGeneration")
-    d_model = cfg.size("d_model", "hidden_size")
+    d_model = cfg.size("d_model")
     scale = d_model**0.5 if cfg.flag("scale_embedding", absent=True) else 1.0
     return ModelSpec(
         d_model=d_model,

@@ -25,7 +25,7 @@ def spec(cfg: Config) -> ModelSpec:
     cfg.only("tie_word_embeddings", True, why="untied, this class keeps a third table that nothing reads")
     cfg.only("feed_forward_proj", "relu", "gelu", why="experts of this family have no gate")
     parts = _Parts(relative_attention(cfg, shared=True), rms(cfg), *_channels(cfg))
-    n_layers = cfg.layers("num_layers", "num_hidden_layers")
+    n_layers = cfg.layers("num_layers")
     encoder = parts.stack(n_layers, _step(cfg, n_layers, "num_sparse_encoder_layers"), cross=False)
     if kind == "encoder":
         return encoder_alone(cfg, encoder["layers"], schedule=encoder.get("schedule"))

@@ -27,7 +27,7 @@ def spec(cfg: Config) -> ModelSpec:
     """LayerNorm before each block, biases everywhere but on keys, fixed encoder positions, head tied."""
     cfg.architecture({"WhisperForConditionalGeneration": True}, usual="WhisperForConditionalGeneration")
     cfg.only("tie_word_embeddings", True, why="an untied head is not described by published configs of this family")
-    d_model = cfg.size("d_model", "hidden_size")
+    d_model = cfg.size("d_model")
     n_positions = cfg.size("max_target_positions", absent=448)
     return ModelSpec(
         d_model=d_model,
