@@ -140,6 +140,7 @@ FAMILIES: dict[str, str] = {
     "glm_moe_dsa": "glm_moe_dsa",
     "minimax": "minimax",
     "minimax_m2": "minimax_m2",
+    "mimo": "mimo",
     "mimo_v2_flash": "mimo_v2_flash",
     "mamba": "mamba",
     "falcon_mamba": "mamba",
@@ -185,7 +186,7 @@ def from_config(raw: dict[str, Any], name: str = "model", tying: Tying = "transf
     except ValidationError as error:
         raise refuse(error) from None
     refuse_unread(cfg)
-    refuse_window(cfg)
+    refuse_window(cfg, spec)
     return spec.model_copy(update={"name": name, "family": model_type, "notes": tuple(cfg.notes)})
 
 
@@ -202,7 +203,9 @@ def _read(cfg: Config, model_type: str) -> ModelSpec:
 def _language_model(raw: dict[str, Any], model_type: str) -> dict[str, Any] | None:
     """The config of the language model alone, where `architectures` of one with pictures names a class of it."""
     family, named = TEXT_OF.get(model_type), raw.get("architectures")
-    if family is None or not isinstance(named, list) or len(named) != 1 or named[0] not in CLASSES[family]:
+    if family is None or not isinstance(named, list) or len(named) != 1:
+        return None
+    if named[0] not in CLASSES[family] or named[0] in CLASSES[model_type]:
         return None
     text = raw.get("text_config")
     if not isinstance(text, dict):

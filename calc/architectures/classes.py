@@ -131,7 +131,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "qwen3_vl": _seeing("Qwen3VL"),
     "qwen3_vl_moe": _seeing("Qwen3VLMoe"),
     "qwen3_next": _named("Qwen3Next", *ALL),
-    "qwen3_5": _seeing("Qwen3_5", "sequence"),
+    "qwen3_5": _seeing("Qwen3_5", "sequence", "token"),
     "qwen3_5_text": _named("Qwen3_5Text", "sequence", lm="Qwen3_5ForCausalLM")
     | {"Qwen3_5ForTokenClassification": "token"},
     "qwen3_5_moe": _seeing("Qwen3_5Moe"),

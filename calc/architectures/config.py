@@ -17,6 +17,12 @@ from calc.spec.fields import MAX_LAYERS, MAX_SIZE
 REFUSE: Any = type("Refuse", (), {"__repr__": lambda self: "REFUSE"})()
 T = TypeVar("T")
 Tying = Literal["transformers", "checkpoint"]
+OLDER_WORDS = {
+    "mamba": "linear_attention",
+    "attention": "full_attention",
+    "deepseek_sparse_attention": "indexed_attention",
+}
+"""Words of `layer_types` as older configs have them -> as transformers 5.23 reads them in every family."""
 
 
 class Config:
@@ -96,15 +102,13 @@ class Config:
         return self._read(names, absent, null, read)
 
     def words(self, *names: str, among: tuple[str, ...], length: int, absent: Any = REFUSE, null: Any = REFUSE) -> Any:
-        """A list of exactly `length` words out of `among`, one a layer."""
+        """A list of exactly `length` words out of `among`, one a layer; older words of `OLDER_WORDS` too."""
 
         def read(value: Any) -> tuple[str, ...]:
-            if (
-                isinstance(value, list)
-                and len(value) == length
-                and all(isinstance(v, str) and v in among for v in value)
-            ):
-                return tuple(value)
+            if isinstance(value, list) and len(value) == length and all(isinstance(v, str) for v in value):
+                words = tuple(word if word in among else OLDER_WORDS.get(word, word) for word in value)
+                if all(word in among for word in words):
+                    return words
             raise ValueError(f"a list of {length} words out of {', '.join(among)}")
 
         return self._read(names, absent, null, read)

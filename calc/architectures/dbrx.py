@@ -11,6 +11,7 @@ from calc.spec import Attention, LayerGroup, ModelSpec, Moe, Norm
 def spec(cfg: Config) -> ModelSpec:
     """LayerNorm without bias before each block, grouped queries from one matrix, every MLP a mixture of experts."""
     d_model = cfg.size("d_model")
+    cfg.under_own_name("d_model", "the width that the experts read")
     n_heads = cfg.size("n_heads")
     cfg.multiple("d_model", d_model, "n_heads", n_heads)
     cfg.only("tie_word_embeddings", False, why="DBRX ties nothing")

@@ -11,7 +11,7 @@ from calc.architectures.common import activation, stack
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import decoder, dense_or_moe, rms_norm
 from calc.architectures.rope import rope
-from calc.spec import Attention, ExpertGroups, LayerGroup, Mla, ModelSpec, Moe, Mtp, Norm
+from calc.spec import Attention, ExpertGroups, LayerGroup, Mla, Mlp, ModelSpec, Moe, Mtp, Norm
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -144,7 +144,7 @@ def latent_decoder(
     return made.model_copy(update={"mtp": mtp_modules(cfg, mixer, experts, norm, absent=mtp)})
 
 
-def mtp_modules(cfg: Config, mixer: Attention | Mla, channel: Moe, norm: Norm, *, absent: int) -> Mtp | None:
+def mtp_modules(cfg: Config, mixer: Attention | Mla, channel: Mlp | Moe, norm: Norm, *, absent: int) -> Mtp | None:
     """The modules that predict further tokens, each with a layer of these blocks; None where there are none.
 
     absent: how many where `num_nextn_predict_layers` is not there.

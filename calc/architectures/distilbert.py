@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calc.architectures.common import activation
 from calc.architectures.config import Config
+from calc.errors import Refused
 from calc.spec import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Norm, Projection
 
 LAYER_NORM = Norm(kind="layernorm", bias=True, eps=1e-12)
@@ -58,5 +59,7 @@ def _heads(cfg: Config, kind: str) -> tuple[Projection, ...]:
         case "token_classifier":
             return (Projection(name="classifier", d_out=cfg.labels()),)
         case "span":
-            return (Projection(name="span", d_out=cfg.labels()),)
+            if (labels := cfg.labels()) != 2:
+                raise Refused("num_labels", "2, both ends of a span", labels)
+            return (Projection(name="span", d_out=2),)
     return ()

@@ -53,9 +53,13 @@ def spec(cfg: Config) -> ModelSpec:
         return (layer(attention, channel, rms(cfg), count, cross),)
 
     if kind in ("encoder", "token_classifier"):
+        cfg.only("is_decoder", False, None, why="these classes would build a decoder's layers in place of the encoder's")
         heads = (Projection(name="classifier", d_out=cfg.labels()),) if kind == "token_classifier" else ()
         return encoder_alone(cfg, layers(n_layers, False), heads)
-    n_decoder = cfg.size("num_decoder_layers", absent=n_layers, null=n_layers)
+    n_decoder = cfg.size("num_decoder_layers", absent=None, null=None)
+    if n_decoder is None:
+        cfg.under_own_name("num_layers", "num_decoder_layers")
+        n_decoder = n_layers
     head = vocabulary_head(cfg) if kind == "lm" else None
     return encoder_decoder(cfg, layers(n_layers, False), layers(n_decoder, True), head, _heads(cfg, kind))
 

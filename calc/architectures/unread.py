@@ -5,6 +5,7 @@ from __future__ import annotations
 from calc.architectures.aliases import SAME_THING
 from calc.architectures.config import Config
 from calc.errors import Refused, show
+from calc.spec import ModelSpec
 
 CACHE_KEYS = ("layer_types", "sliding_window", "attention_chunk_size")
 """What the cache of transformers reads of a config, in this order, whatever the model does."""
@@ -26,9 +27,11 @@ def refuse_unread(cfg: Config) -> None:
         refuse_unread(section)
 
 
-def refuse_window(cfg: Config) -> None:
-    """Refuse a window that nothing read, which the cache of transformers obeys all the same. It reads the language
-    model's section where there is one."""
+def refuse_window(cfg: Config, spec: ModelSpec) -> None:
+    """Refuse a window that nothing read, which the cache of transformers obeys all the same, and a window of the token
+    itself alone, with which it drops nothing. It reads the language model's section where there is one."""
+    if any(getattr(group.mixer, "window", None) == 1 for group in spec.layers):
+        raise Refused("sliding_window", "2 tokens or more (transformers' cache keeps all where it is 1)", 1)
     why = "no layer of this family has a window, though transformers' cache would obey it"
     for each in [section for section in cfg.sections if section.where == "text_config."] or [cfg]:
         given = {key: each.raw[key] for key in CACHE_KEYS if each.raw.get(key) is not None}
