@@ -35,7 +35,9 @@ ALIASES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("mixtral", "qwen3_moe", "gpt_oss", "minimax", "minimax_m2"), TO_LOCAL),
     "qwen3_vl_moe.text_config": TO_LOCAL,
     **dict.fromkeys(("olmoe", "flex_olmo", "jamba"), FROM_LOCAL),
-    **dict.fromkeys(("deepseek_v32", "dots1", "solar_open", "mimo_v2_flash"), ROUTED),
+    **dict.fromkeys(("dots1", "solar_open", "mimo_v2_flash"), ROUTED),
+    # These classes rename one key more in their code, as Falcon's does.
+    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), ROUTED | {"num_experts": "n_routed_experts"}),
     **dict.fromkeys(("deepseek_v3", "kimi_k2", "kimi_k25.text_config", "glm4_moe"), ROUTED | MTP),
     **{f"{family}.vision_config": TOWER for family in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")},
     **dict.fromkeys(("qwen3_5.vision_config", "qwen3_5_moe.vision_config"), TOWER),
@@ -52,9 +54,8 @@ ALIASES: dict[str, dict[str, str]] = {
     "deepseek_v4": ROUTED | {"intermediate_size": "moe_intermediate_size"},
     "distilbert": {"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"},
     "ernie4_5_moe": {"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
+    "falcon": {"n_embed": "hidden_size"},
     "glm4_moe_lite": ROUTED | {"head_dim": "qk_rope_head_dim"},
-    # Its class renames this one itself.
-    "glm_moe_dsa": ROUTED | {"num_experts": "n_routed_experts"},
     "gpt_neo": {"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"},
     "granitemoehybrid": {"layers_block_type": "layer_types"},
     "hunyuan_v1_moe": FROM_LOCAL | {"num_experts_per_tok": "moe_topk"},
