@@ -87,6 +87,13 @@ SAME_THING: tuple[frozenset[str], ...] = tuple(
 )
 """Names that families give to the same thing; of each set a class knows one, or those that its map joins."""
 
+OLDER_WORDS = {
+    "mamba": "linear_attention",
+    "attention": "full_attention",
+    "deepseek_sparse_attention": "indexed_attention",
+}
+"""Words of `layer_types` as older configs have them -> as transformers 5.23 reads them in every family."""
+
 
 def names_of(name: str, aliases: dict[str, str]) -> tuple[str, ...]:
     """`name` and the other names that a class with this map takes for it, `name` first."""

@@ -32,13 +32,15 @@ OWN: tuple[Kind, ...] = ("sequence", "token_biased", "span")
 """Classifiers of families that wrote theirs before transformers had one for all."""
 
 
-def _named(prefix: str, *kinds: Kind, lm: str = "", bare: str = "") -> dict[str, Kind]:
+def _named(prefix: str, *kinds: Kind, lm: str = "") -> dict[str, Kind]:
     """The classes of a family: its language model, which is the usual one, its bare model, and those of `kinds`.
 
-    lm, bare: the whole names of those two, where they are not the prefix and the usual ending.
+    lm: the whole name of the language model, where it is not the prefix and the usual ending.
     """
-    first: dict[str, Kind] = {lm or prefix + ENDINGS["lm"]: "lm", bare or prefix + ENDINGS["bare"]: "bare"}
-    return first | {prefix + ENDINGS[kind]: kind for kind in kinds}
+    named: dict[str, Kind] = {lm or prefix + ENDINGS["lm"]: "lm", prefix + ENDINGS["bare"]: "bare"}
+    for kind in kinds:
+        named[prefix + ENDINGS[kind]] = kind
+    return named
 
 
 def _seeing(prefix: str, *kinds: Kind) -> dict[str, Kind]:
@@ -132,8 +134,10 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "qwen3_vl_moe": _seeing("Qwen3VLMoe"),
     "qwen3_next": _named("Qwen3Next", *ALL),
     "qwen3_5": _seeing("Qwen3_5", "sequence", "token"),
-    "qwen3_5_text": _named("Qwen3_5Text", "sequence", lm="Qwen3_5ForCausalLM")
-    | {"Qwen3_5ForTokenClassification": "token"},
+    "qwen3_5_text": {
+        **_named("Qwen3_5Text", "sequence", lm="Qwen3_5ForCausalLM"),
+        "Qwen3_5ForTokenClassification": "token",
+    },
     "qwen3_5_moe": _seeing("Qwen3_5Moe"),
     "qwen3_5_moe_text": _named("Qwen3_5MoeText", lm="Qwen3_5MoeForCausalLM"),
     "deepseek_v2": _named("DeepseekV2", "sequence"),
@@ -158,9 +162,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
 }
 """Family -> class -> what it has in place of the head; the first class of each is the usual one."""
 
-TEXT_OF = {
-    family: f"{family}_text" for family in ("gemma3", "gemma4", "llama4", "qwen3_5", "qwen3_5_moe")
-}
+TEXT_OF = {family: f"{family}_text" for family in ("gemma3", "gemma4", "llama4", "qwen3_5", "qwen3_5_moe")}
 """Families with pictures -> that of their language model, whose classes read `text_config` alone."""
 
 
@@ -172,7 +174,7 @@ def with_class(cfg: Config, spec: ModelSpec, kind: Kind) -> ModelSpec:
     heads = _narrowed(spec)
     if kind != "bare":
         labels = 2 if kind == "span" else cfg.labels()
-        before = {"d_in": spec.embedding.d_embed, "reads": heads[-1].name} if heads else {}
+        before: dict[str, Any] = {"d_in": heads[-1].d_out, "reads": heads[-1].name} if heads else {}
         name = "span" if kind.startswith("span") else "classifier"
         heads = (*heads, Projection(name=name, d_out=labels, bias=_biased(cfg, kind), **before))
     return spec.model_copy(update={"head": None, "mtp": None, "heads": (*spec.heads, *heads)})

@@ -10,19 +10,13 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, Literal, TypeVar
 
-from calc.architectures.aliases import ALIASES, names_of
+from calc.architectures.aliases import ALIASES, OLDER_WORDS, names_of
 from calc.errors import Refused, show
 from calc.spec.fields import MAX_LAYERS, MAX_SIZE
 
 REFUSE: Any = type("Refuse", (), {"__repr__": lambda self: "REFUSE"})()
 T = TypeVar("T")
 Tying = Literal["transformers", "checkpoint"]
-OLDER_WORDS = {
-    "mamba": "linear_attention",
-    "attention": "full_attention",
-    "deepseek_sparse_attention": "indexed_attention",
-}
-"""Words of `layer_types` as older configs have them -> as transformers 5.23 reads them in every family."""
 
 
 class Config:
@@ -106,7 +100,7 @@ class Config:
 
         def read(value: Any) -> tuple[str, ...]:
             if isinstance(value, list) and len(value) == length and all(isinstance(v, str) for v in value):
-                words = tuple(word if word in among else OLDER_WORDS.get(word, word) for word in value)
+                words = tuple(v if v in among else OLDER_WORDS.get(v, v) for v in map(str, value))
                 if all(word in among for word in words):
                     return words
             raise ValueError(f"a list of {length} words out of {', '.join(among)}")
@@ -203,7 +197,9 @@ class Config:
         """Refuse a second name alone, where the class derives `derives` before it lets second names count."""
         second = next((key for key in names_of(name, self._aliases)[1:] if key in self.raw), None)
         if second is not None and name not in self.raw:
-            raise Refused(self.where + second, f"its own name, {name}, since {derives} follows from it", "a second name")
+            raise Refused(
+                self.where + second, f"its own name, {name}, since {derives} follows from it", "a second name"
+            )
 
     def multiple(self, name: str, value: int, of: str, divisor: int) -> int:
         """`value / divisor`, refused where it leaves a rest."""

@@ -66,8 +66,8 @@ def kimi_tower(cfg: Config, d_text: int) -> Tower:
 
 
 def _same_width(cfg: Config, vision: Config, d_model: int) -> None:
-    """The projector's first norm has a width of its own in the config, which must be the tower's. Where the checkpoint's
-    own code gives none, transformers takes 1152."""
+    """The projector's first norm has a width of its own in the config, which must be the tower's. transformers takes
+    1152 where there is none."""
     own = vision.size("mm_hidden_size", absent=None)
     for section, name, width in (
         (vision, "mm_hidden_size", own),

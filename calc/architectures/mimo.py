@@ -15,5 +15,6 @@ def spec(cfg: Config) -> ModelSpec:
     """
     made = qwen2.spec(cfg)
     last = made.layers[-1]
-    assert isinstance(last.mixer, Attention) and isinstance(last.channel, Mlp)
+    assert isinstance(last.mixer, Attention)
+    assert isinstance(last.channel, Mlp)
     return made.model_copy(update={"mtp": mtp_modules(cfg, last.mixer, last.channel, last.norm, absent=0)})

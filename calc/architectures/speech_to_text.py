@@ -12,7 +12,8 @@ from calc.spec import Convolution, Embedding, Frames, Head, ModelSpec, Tower
 def spec(cfg: Config) -> ModelSpec:
     """Gated convolutions that halve the frames, fixed positions, LayerNorm before each block, biases everywhere."""
     writes = cfg.architecture(
-        {"Speech2TextForConditionalGeneration": True, "Speech2TextModel": False}, usual="Speech2TextForConditionalGeneration"
+        {"Speech2TextForConditionalGeneration": True, "Speech2TextModel": False},
+        usual="Speech2TextForConditionalGeneration",
     )
     d_model = cfg.size("d_model")
     scale = d_model**0.5 if cfg.flag("scale_embedding", absent=True) else 1.0

@@ -53,7 +53,7 @@ def spec(cfg: Config) -> ModelSpec:
         return (layer(attention, channel, rms(cfg), count, cross),)
 
     if kind in ("encoder", "token_classifier"):
-        cfg.only("is_decoder", False, None, why="these classes would build a decoder's layers in place of the encoder's")
+        cfg.only("is_decoder", False, None, why="these classes would build a decoder's layers instead")
         heads = (Projection(name="classifier", d_out=cfg.labels()),) if kind == "token_classifier" else ()
         return encoder_alone(cfg, layers(n_layers, False), heads)
     n_decoder = cfg.size("num_decoder_layers", absent=None, null=None)

@@ -22,7 +22,8 @@ from tests.architectures.cases_text import BART, TEXT  # noqa: E402
 IRRELEVANT = {"image_token_id", "boi_token_id", "eoi_token_id", "initializer_range"}
 # The code of these classes renames keys itself; kimi_k2 is deepseek_v3 under a name that transformers does not have.
 OF_THE_CODE = {
-    **dict.fromkeys(("glm_moe_dsa", "deepseek_v32"), {"num_experts": "n_routed_experts"}),
+    "glm_moe_dsa": {"num_experts": "n_routed_experts"},
+    "deepseek_v32": {"num_experts": "n_routed_experts"},
     "falcon": {"n_embed": "hidden_size"},
 }
 ABSENT = {"kimi_k2": "deepseek_v3", "kimi_k25.text_config": "deepseek_v3"}

@@ -40,7 +40,7 @@ def class_of(raw: dict[str, Any]) -> Any:
 
 
 def build(raw: dict[str, Any]) -> Any:
-    """The model in evaluation mode, with eager attention and experts as batched products, without memory for weights."""
+    """The model in evaluation mode, with eager attention and experts as batched products, without memory."""
     with warnings.catch_warnings(), torch.device("meta"):
         warnings.simplefilter("ignore")
         config, kind = parsed(raw), class_of(raw)
