@@ -227,6 +227,7 @@ def test_hostile_configs(run: Run, tmp_path: Path) -> None:
 def test_auto_map_is_ignored_aloud(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     config = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 1, "vocab_size": 5, "n_positions": 4}
+    config["architectures"] = ["GPT2LMHeadModel"]
     path.write_text(json.dumps(config | {"auto_map": {"AutoModel": "evil.Evil"}}))
     status, out, err = run("params", str(path), "--json")
     assert status == 0
