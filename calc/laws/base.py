@@ -47,6 +47,7 @@ VARIABLES = {
         Variable("bits_activations", "P_a", "bits", "bits of an activation in training"),
         Variable("bits_cache", "P_kv", "bits", "bits of a key or value in training"),
         Variable("params_total", "N_T", "parameters", "size of the model with its embeddings"),
+        Variable("tokens_per_param", "D/N", "tokens", "tokens of training for each parameter"),
     )
 }
 
@@ -126,10 +127,11 @@ class Law:
     confirmed: how well the constants are known, in one sentence. errata: known mistakes, one sentence each.
     second_hand: what every answer says of constants that were not read in the source itself.
     inexact: what a model's N lacks when it is counted by `counts`, where that is not quite `params`.
-    valid: variable -> (least, most) of what it was fitted on. variant_of: name of the law whose other constants these
-        are; `--law all` passes variants over.
+    valid: variable -> (least, most) of what it was fitted on; tokens_per_param bounds D / N.
+    variant_of: name of the law whose other constants these are; `--law all` passes variants over.
     parametric: constants -> L = E + A / N^alpha + B / D^beta, where the law is one.
     frontier: constants -> its compute-optimal models, where it says which they are.
+    deviation: constants, factor -> compute over the least for the same loss, where N is `factor` times the optimum's.
     draws: file of calc/data/laws with bootstrapped constants; None where no trustworthy uncertainty is known, and then
         `uncertainty` says why.
     """
@@ -151,6 +153,7 @@ class Law:
     variant_of: str | None = None
     parametric: Callable[[Any], Parametric] | None = None
     frontier: Callable[[Any], Frontier] | None = None
+    deviation: Callable[[Any, float], float] | None = None
     draws: str | None = None
     uncertainty: str = "the source prints none that could be used here"
 
@@ -185,13 +188,29 @@ class Law:
         return sympy.sympify(equation.rule(SimpleNamespace(**names), *inputs))
 
     def outside(self, **values: float | None) -> tuple[str, ...]:
-        """One sentence for each value that lies outside of what the law was fitted on."""
-        said = []
-        for name, value in values.items():
-            low, high = self.valid.get(name, (0.0, float("inf")))
-            if value is not None and not low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
-                letter = VARIABLES[name].letter
-                said.append(
-                    f"{letter} = {value:.3g} is outside of what {self.name} was fitted on, {low:.3g} to {high:.3g}"
-                )
-        return tuple(said)
+        """How far values lie outside of what the law was fitted on: one sentence, or none where all lie inside."""
+        given = {name: value for name, value in values.items() if value is not None}
+        if {"params", "tokens"} <= set(given):
+            given["tokens_per_param"] = given["tokens"] / given["params"]
+        off = {name: _beyond(value, *self.valid[name]) for name, value in given.items() if name in self.valid}
+        far = sorted((name for name in off if off[name] != 1), key=lambda name: -max(off[name], 1 / off[name]))
+        if not far:
+            return ()
+        first, *others = (f"{_times(off[name])} the {_IN_WORDS.get(name, name.replace('_', ' '))}" for name in far)
+        return (", ".join((f"{first} that {self.name} was fitted on", *others)),)
+
+
+_IN_WORDS = {"params": "parameters", "tokens_per_param": "tokens a parameter"}
+
+
+def _beyond(value: float, low: float, high: float) -> float:
+    """Over the most, or over the least where it is below that; 1 in between, rounding allowed for."""
+    if low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
+        return 1.0
+    return value / (high if value > high else low)
+
+
+def _times(factor: float) -> str:
+    far = max(factor, 1 / factor)
+    count = f"{far:.2g}" if far < 99.5 else f"{far:,.0f}" if far < 1e6 else f"{far:.1e}"
+    return f"{count} times {'beyond' if factor > 1 else 'below'}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict, Unpack
 
 from calc.errors import Refused
@@ -118,7 +118,21 @@ def _solved(problem: Problem, name: str, amount: float, asked: Asked, hired: Mac
     if used is not None:
         x, tokens, more = _with_use(problem, x, tokens, used)
     exact: Asked = {name: amount, "compute": compute} if used is None else {}  # pyright: ignore[reportAssignmentType] (name is one of its keys)
-    return _answer(problem, x, tokens, exact, hired, more)
+    answer = _answer(problem, x, tokens, exact, hired, more)
+    return answer if used is None else replace(answer, warnings=(*answer.warnings, *_spent(answer, asked)))
+
+
+def _spent(answer: Optimum, asked: Asked) -> Iterator[str]:
+    """That training takes more or less than the budget that was asked about, whose optimum gives the loss alone."""
+    for name, taken, unit in (
+        ("compute", answer.compute, "FLOP"),
+        ("gpu_days", answer.more.get("gpu_days"), "GPU-days"),
+        ("money", answer.more.get("cost"), ""),
+    ):
+        given: Any = asked.get(name)
+        if given is not None and taken is not None:
+            took = f"{taken / given:.3g} times that ({taken:,.4g}{' ' * bool(unit)}{unit})"
+            yield f"--{name.replace('_', '-')} fixes the loss, not what is spent: training this model takes {took}"
 
 
 def optimal_all(**asked: Unpack[Asked]) -> list[Optimum | tuple[Law, str]]:
@@ -188,7 +202,10 @@ def _answer(
     params, tokens = given.get("params", costs.size(x)), given.get("tokens", tokens)
     compute = given.get("compute", costs.train(x) * tokens)
     loss = given.get("loss", problem.loss(params, tokens) if problem.form else problem.frontier.loss(compute))
-    chosen = hyperparameters(law, compute, params, tokens)
+    if min(params, tokens) < 1:
+        small = f"{params:.3g} parameters on {tokens:.3g} tokens"
+        raise Refused("optimal", "a question whose optimum has a parameter and a token at least", small)
+    chosen = hyperparameters(law, compute, params, tokens, costs.without(x) if costs.exact else None)
     outside = law.outside(params=params, tokens=tokens, compute=compute)
     if problem.unique_tokens is not None:
         more["epochs"] = tokens / min(tokens, problem.unique_tokens)
@@ -213,9 +230,17 @@ def _answer(
         warnings=warnings,
         interval=known,
         interval_source=law.uncertainty if plain else "none beyond the law's own closed form",
-        deviation={factor: problem.form.deviation(factor) for factor in (0.5, 2.0)} if problem.form and plain else {},
+        deviation=_deviations(problem) if plain else {},
         more=more | (hired.needs(compute) if hired else {}),
     )
+
+
+def _deviations(problem: Problem) -> dict[float, float]:
+    """Of half and twice the best size; empty where the law says nothing of other sizes."""
+    law, form = problem.law, problem.form
+    if form is not None:
+        return {factor: form.deviation(factor) for factor in (0.5, 2.0)}
+    return {factor: law.deviation(law.k, factor) for factor in (0.5, 2.0)} if law.deviation else {}
 
 
 def _convention(problem: Problem) -> str:

@@ -26,7 +26,8 @@ FAR = 50.0
 class Costs:
     """Models of all sizes by one number x above 0.
 
-    size: N as a law counts it. train, use: FLOPs for a token of training, and of a forward pass.
+    size: N as a law counts it. train, use: FLOPs for a token of training, and of a forward pass. without: N without
+    embeddings, where a model says what they are.
     low, high: where to look for x. exact: the model that it is, None for 6 N.
     """
 
@@ -37,6 +38,7 @@ class Costs:
     high: float
     exact: ModelSpec | None = None
     seq: int = 0
+    without: Callable[[float], float] = lambda x: x
 
 
 SIX_N = Costs(size=lambda x: x, train=lambda x: 6 * x, use=lambda x: 2 * x, low=1.0, high=1e20)
@@ -54,9 +56,12 @@ def of_family(spec: ModelSpec, seq: int, counts: Counts) -> Costs:
         raise Refused("--family", "a model with one width and layers to scale", spec.name)
     counted(spec, counts)
 
+    def at(x: float) -> ModelSpec:
+        return with_sizes(spec, {name: size * x for name, size in moved.items()})
+
     @lru_cache(maxsize=4096)
     def read(x: float) -> tuple[float, float, float]:
-        scaled = with_sizes(spec, {name: size * x for name, size in moved.items()})
+        scaled = at(x)
         return counted(scaled, counts), _per_token(scaled, seq, "training"), _per_token(scaled, seq, "forward")
 
     return Costs(
@@ -67,6 +72,7 @@ def of_family(spec: ModelSpec, seq: int, counts: Counts) -> Costs:
         high=FAR,
         exact=spec,
         seq=seq,
+        without=lambda x: without_tables(at(x)),
     )
 
 
@@ -92,6 +98,12 @@ def counted(spec: ModelSpec, counts: Counts) -> float:
     # A tied table stays: it is the last layer.
     tied = spec.head is not None and spec.head.tied
     return total - terms.get("positional", 0) - (0 if tied else terms.get("embedding", 0))
+
+
+def without_tables(spec: ModelSpec) -> float:
+    """Parameters that a token visits, less embeddings, positions and the last layer's table."""
+    terms = parameters(spec, active=True)
+    return float(sum(size for name, size in terms.items() if name not in ("embedding", "positional", "lm_head")))
 
 
 def _per_token(spec: ModelSpec, seq: int, phase: Phase) -> float:

@@ -70,6 +70,8 @@ def judge(spec: ModelSpec, tokens: float, law: str = DEFAULT, seq: int | None = 
     as_fitted("MODEL", spec)
     line = entry.frontier(entry.k)
     n, d = float(counted(spec, entry.counts)), real("--tokens", tokens)
+    if d < 1:
+        raise Refused("--tokens", "1 or more tokens", tokens)
     problem = Problem(entry, SIX_N if seq is None else of_family(spec, seq, entry.counts))
     costs, x = problem.costs, n if seq is None else 1.0
     compute = costs.train(x) * d
