@@ -13,7 +13,7 @@ from calc.cli.output import Table, emit
 from calc.cli.progress import Progress
 from calc.errors import Refused, printable
 from calc.fitting.fit import Fit
-from calc.fitting.forms import FORMS
+from calc.fitting.forms import COMPUTE, FORMS
 from calc.fitting.frontier import EQUATION, FrontierFit
 from calc.fitting.optimum import CONVENTION
 from calc.fitting.published import LawFit, fit_law
@@ -34,8 +34,8 @@ def _column(what: str, of: str) -> Any:
     "--law",
     default="chinchilla",
     show_default=True,
-    help="chinchilla, equal-exponents, kaplan, free-k, or all of them, ranked; isoflop or envelope without a form; "
-    "or a law of `laws` that predicts a loss.",
+    help="chinchilla, equal-exponents, kaplan, free-k, or all of them, ranked; compute on a ladder of one number of "
+    "tokens a parameter; isoflop or envelope without a form; or a law of `laws` that predicts a loss.",
 )
 @click.option(
     "--objective",
@@ -56,6 +56,8 @@ def _column(what: str, of: str) -> Any:
 @_column("run", "run names; envelope takes rows of one name as one curve")
 @click.option("--where", multiple=True, metavar="CONDITION", help="Rows to use: COLUMN=VALUE, !=, ~ (holds), !~.")
 @click.option("--skip-invalid", is_flag=True, help="Leave out rows without a positive number for all that is read.")
+@click.option("--best", is_flag=True, help="Of rows with one N and D, as of several learning rates, take the lowest.")
+@click.option("--skip-far", is_flag=True, help="Leave out runs far off a first fit: diverged, mislabelled.")
 @options.chart
 @options.output
 def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
@@ -102,9 +104,9 @@ def _answers(runs: str, law: str, asked: dict[str, Any]) -> list[Any]:
         from calc.fitting.envelope import fit_envelope
         from calc.fitting.isoflop import fit_isoflop
 
-        for name, default in (("objective", "huber"), ("delta", 1e-3)):
+        for name, default in (("objective", "huber"), ("delta", 1e-3), ("skip_far", False), ("best", False)):
             if asked.pop(name) != default:
-                raise Refused(f"--{name}", f"a law with a form of loss beside it, which {law} is not", law)
+                raise Refused(f"--{name.replace('_', '-')}", f"a law with a form of loss, which {law} is not", law)
         return [(fit_isoflop if law == "isoflop" else fit_envelope)(runs, **asked)]
     from calc.fitting.fit import fit as fit_form
     from calc.fitting.fit import tournament
@@ -116,13 +118,16 @@ def _answers(runs: str, law: str, asked: dict[str, Any]) -> list[Any]:
 
 def _own_equation(law: str) -> bool:
     """Whether a name is that of a published law of none of the forms."""
-    forms = {name for form in FORMS for name in (form.name, *form.aliases)}
+    forms = {name for form in (*FORMS, COMPUTE) for name in (form.name, *form.aliases)}
     return law not in forms and ALIASES.get(law, law) in BY_NAME
 
 
 def _published(runs: str, law: str, asked: dict[str, Any]) -> LawFit:
     if asked.pop("compute") is not None:
         raise Refused("--compute", "a law that is one of the forms, for whose optimum it is", law)
+    for name in ("skip_far", "best"):
+        if asked.pop(name):
+            raise Refused(f"--{name.replace('_', '-')}", "a law that is one of the forms", law)
     if "flops" in asked["columns"]:
         asked["columns"]["compute"] = asked["columns"].pop("flops")
     return fit_law(runs, law, **asked)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calc.fitting.forms import Array, Form, log_loss
+from calc.fitting.forms import Array, Form
 from calc.fitting.minimum import Objective, carry
 from calc.fitting.runs import Runs
 from calc.fitting.solver import Data, residuals
@@ -41,13 +41,13 @@ def held_out(form: Form, runs: Runs, aim: Objective, theta: Array) -> HeldOut | 
     rest, test = runs.where(~last), runs.where(last)
     if len(rest) <= len(form.free):
         return None
-    data = Data.of(rest.params, rest.tokens, rest.loss)
+    data = Data.of(*form.axes(rest.params, rest.tokens), rest.loss)
     start = form.moving(data.centred(theta))[None]
     if not np.isfinite(start).all():
         return None
     found = carry(partial(residuals, form, data), start, np.ones((1, len(rest))), aim.delta)
     refit = data.plain(form.full(found.moving[0]))
-    error = log_loss(refit, np.log(test.params), np.log(test.tokens)) - np.log(test.loss)
+    error = np.log(form.loss(refit, test.params, test.tokens)) - np.log(test.loss)
     if not np.isfinite(error).all():
         return None
     return HeldOut(len(test), float(test.six_nd.min()), float(np.sqrt((error**2).mean())), float(error.mean()))
