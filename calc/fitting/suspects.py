@@ -18,6 +18,8 @@ _FAR = 6.0
 """Robust standard deviations (1.4826 times the median absolute one) from which a run is called far off."""
 _LEAST = 0.05
 """Of the loss: what is nearer than this is not far off, however small the other errors are."""
+_DIVERGED = 1.1
+"""Times the fitted loss, from which a run that nothing else explains is asked whether it diverged."""
 _SHOWN = 4
 _APART = 4.0
 """Standard errors by which pools must lie apart to be called different."""
@@ -79,4 +81,4 @@ def _explained(runs: Runs, at: int, predict: Predict, wide: float) -> str:
     for why, params, tokens, value in tried:
         if abs(math.log(value / predict(params, tokens))) < wide / 3:
             return f" ({why}?)"
-    return " (diverged?)" if loss > predict(n, d) else ""
+    return " (diverged?)" if loss > _DIVERGED * predict(n, d) else ""

@@ -196,11 +196,20 @@ class Law:
         far = sorted((name for name in off if off[name] != 1), key=lambda name: -max(off[name], 1 / off[name]))
         if not far:
             return ()
-        first, *others = (f"{_times(off[name])} the {_IN_WORDS.get(name, name.replace('_', ' '))}" for name in far)
-        return (", ".join((f"{first} that {self.name} was fitted on", *others)),)
+        first, *others = far
+        said = [f"{_times(off[first])} {_side(off[first])} the {_in_words(first)} that {self.name} was fitted on"]
+        for name in others:
+            side = "" if _side(off[name]) == _side(off[first]) else f" {_side(off[name])}"
+            said.append(f"{_times(off[name])}{side} the {_in_words(name)}")
+        return (", ".join(said),)
 
 
-_IN_WORDS = {"params": "parameters", "tokens_per_param": "tokens a parameter"}
+def _in_words(name: str) -> str:
+    return {"params": "parameters", "tokens_per_param": "tokens a parameter"}.get(name, name.replace("_", " "))
+
+
+def _side(factor: float) -> str:
+    return "beyond" if factor > 1 else "below"
 
 
 def _beyond(value: float, low: float, high: float) -> float:
@@ -213,4 +222,4 @@ def _beyond(value: float, low: float, high: float) -> float:
 def _times(factor: float) -> str:
     far = max(factor, 1 / factor)
     count = f"{far:.2g}" if far < 99.5 else f"{far:,.0f}" if far < 1e6 else f"{far:.1e}"
-    return f"{count} times {'beyond' if factor > 1 else 'below'}"
+    return f"{count} times"
