@@ -9,6 +9,7 @@ import click
 
 from calc.cli import options
 from calc.cli.amounts import Amount
+from calc.cli.left_out import left_out
 from calc.cli.options import Length
 from calc.cli.output import Table, emit
 from calc.errors import Refused
@@ -81,8 +82,7 @@ def _side_by_side(found: list[Judgement | tuple[Law, str]]) -> list[Table]:
     ]
     columns = ("law", "N", "tokens / law's", "best N", "best D", "best loss", "loss", "in range")
     note = "tokens / law's: over those that the law gives a model of this size; best: for the same 6 N D"
-    left_out = [(each[0].name, each[1]) for each in found if not isinstance(each, Judgement)]
-    return [Table(columns, rows, "", note), *([Table(("left out", "why"), left_out)] if left_out else [])]
+    return [Table(columns, rows, "", note), *left_out(each for each in found if not isinstance(each, Judgement))]
 
 
 def _size(value: float | None) -> str:

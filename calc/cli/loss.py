@@ -24,7 +24,9 @@ from calc.tokens.corpus import Corpus
 @click.option("--law", default=DEFAULT, show_default=True, help="A law of `laws`, or all that take what is given.")
 @click.option("--unique-tokens", type=Amount("tokens"), help="muennighoff: how many of the tokens differ.")
 @corpora.options
-@click.option("--experts", type=Positive(), help="clark: routed experts in a layer.")
+@click.option("--experts", type=Positive(), help="clark, ludziejewski: experts over those that a token visits.")
+@click.option("--granularity", type=Positive(), help="krajewski: how many times smaller than an MLP an expert is.")
+@click.option("--sparsity", type=Positive(), help="abnar: share of the experts that a token does not visit.")
 @click.option("--bits", type=Positive(), help="kumar: bits of weights, activations and cache in training.")
 @options.chart
 @options.output

@@ -10,6 +10,7 @@ import click
 from calc import charts
 from calc.cli import corpora, options
 from calc.cli.amounts import Amount, Positive
+from calc.cli.left_out import left_out
 from calc.cli.options import Length, Tokens
 from calc.cli.output import Table, emit
 from calc.errors import Refused
@@ -50,6 +51,9 @@ _NUMBERS = ("compute", "params", "tokens", "loss", "tokens_per_param")
 @click.option("--shapes", type=Tokens(), help="With --family: how many buildable models near N to show.")
 @click.option("--inference-tokens", type=Amount("tokens"), help="Tokens of use to pay for too, at equal loss.")
 @click.option("--unique-tokens", type=Amount("tokens"), help="Tokens that differ; more of them repeat these.")
+@click.option("--experts", type=Positive(), help="ludziejewski: all experts over those that a token visits.")
+@click.option("--granularity", type=Positive(), help="krajewski: how many times smaller than an MLP an expert is.")
+@click.option("--sparsity", type=Positive(), help="abnar: share of the experts that a token does not visit.")
 @corpora.options
 @click.option("--law", default=DEFAULT, show_default=True, help="A law of `laws`, or all side by side.")
 @options.chart
@@ -66,6 +70,7 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
       python -m calc optimal --compute 1e22 --family llama-3-8b --seq 8192 --shapes 3
       python -m calc optimal --params 13e9 --inference-tokens 2T --law hoffmann-3
       python -m calc optimal --compute 1e22 --unique-tokens 25e9
+      python -m calc optimal --compute 1e22 --experts 8 --law ludziejewski
       python -m calc optimal --compute 1e22 --corpus "300 GB" --bytes-per-token 4.2
       python -m calc optimal --compute 1e22 --chart path/to/isoflop.html
     """
@@ -106,7 +111,8 @@ def _numbers(answer: Optimum) -> Table:
     rows.append(("batch, tokens", si(answer.batch_tokens), ""))
     rows.append(("learning rate", "–" if rate is None else f"{rate:.2e}", ""))
     rows += [(f"compute with {factor:g} x N", f"{cost - 1:+.1%}", "") for factor, cost in answer.deviation.items()]
-    rows += [(_MORE.get(name, name), f"{value:,.4g}", "") for name, value in answer.more.items()]
+    more = {**answer.routing, **answer.more}
+    rows += [(_MORE.get(name, name), f"{value:,.4g}", "") for name, value in more.items()]
     return Table(("", "optimum", "95 %" if answer.interval else ""), rows, f"{answer.law}")
 
 
@@ -149,11 +155,7 @@ def _side_by_side(answers: list[Optimum | tuple[Law, str]]) -> list[Table]:
     name = max(apart, key=lambda each: apart[each])
     what = {"params": "parameters lie", "compute": "compute lies"}[name]
     said = f"{what} {apart[name]:.3g}-fold apart; N counts, and loss speaks of, what `laws NAME` says"
-    because: dict[str, list[str]] = {}
-    for law, reason in reasons:
-        because.setdefault(reason, []).append(law.name)
-    left_out = [(", ".join(names), reason) for reason, names in because.items()]
-    return [Table(columns, rows, "", said), *([Table(("left out", "why"), left_out)] if left_out else [])]
+    return [Table(columns, rows, "", said), *left_out(reasons)]
 
 
 def _number(name: str, value: float | None) -> str:
@@ -188,6 +190,7 @@ def _record(answer: Optimum | tuple[Law, str], data: Corpus | None) -> dict[str,
         "hyperparameters": answer.hyperparameters,
         "deviation": {f"{factor:g}": cost for factor, cost in answer.deviation.items()},
         **answer.more,
+        **answer.routing,
         **({} if data is None else corpora.record(data, answer.tokens)),
     }
 

@@ -69,14 +69,14 @@ def _repeated(params: Array, tokens: Array, loss: Array) -> tuple[Array, Array]:
     return size[size > 1], spread[size > 1]
 
 
-def lowest(params: Array, tokens: Array, loss: Array) -> Array:
+def lowest(params: Array, tokens: Array, loss: Array) -> np.ndarray[Any, Any]:
     """Places, in their order, of the row with the lowest loss of each pair of parameters and tokens."""
     order = np.lexsort((loss, tokens, params))
     first = (np.diff(params[order]) != 0) | (np.diff(tokens[order]) != 0)
     return np.sort(order[np.concatenate([[True], first])])
 
 
-def swept(frame: DataFrame, arrays: Sequence[Array], kept: Array) -> Iterator[str]:
+def swept(frame: DataFrame, arrays: Sequence[Array], kept: np.ndarray[Any, Any]) -> Iterator[str]:
     """What was chosen among, and where the best learning rate is the least or the most that was tried."""
     params, tokens, loss = arrays
     yield f"{kept.size:,} of {loss.size:,} rows are the best of their parameters and tokens; the others are left out"
@@ -95,7 +95,7 @@ def swept(frame: DataFrame, arrays: Sequence[Array], kept: Array) -> Iterator[st
         yield f"in {ends} of {tried} sweeps the best learning rate is the lowest or highest tried: the best lies beyond"
 
 
-def pooled(frame: DataFrame, chosen: Mapping[str, str]) -> dict[str, Array]:
+def pooled(frame: DataFrame, chosen: Mapping[str, str]) -> dict[str, np.ndarray[Any, Any]]:
     """Columns of data or recipes that hold several values -> the value of each row."""
     found = {}
     for name in _POOLED.split():

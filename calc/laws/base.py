@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 from calc.errors import Refused
 from calc.laws.arithmetic import real
 from calc.laws.parametric import Parametric
+from calc.laws.surface import Surface, SurfaceFrontier
 from calc.sizes import Size
 
 PF_DAY = 8.64e19
@@ -42,7 +43,10 @@ VARIABLES = {
         Variable("effective_tokens", "D_eff", "tokens", "fresh tokens that repeated ones are worth"),
         Variable("effective_params", "N_eff", "parameters", "parameters that the given ones are worth"),
         Variable("inference_tokens", "D_inf", "tokens", "tokens read and written once the model is in use"),
-        Variable("experts", "n_e", "experts", "routed experts in a layer"),
+        Variable("experts", "n_e", "experts", "routed experts in a layer, over those that a token visits"),
+        Variable("effective_experts", "E_hat", "experts", "experts as far as they lower the loss"),
+        Variable("granularity", "G", "", "how many times smaller an expert is than the MLP of a dense model"),
+        Variable("sparsity", "S", "", "share of the routed experts that a token does not visit"),
         Variable("bits_weights", "P_w", "bits", "bits of a weight in training"),
         Variable("bits_activations", "P_a", "bits", "bits of an activation in training"),
         Variable("bits_cache", "P_kv", "bits", "bits of a key or value in training"),
@@ -115,7 +119,7 @@ class Frontier(NamedTuple):
         return (self.k / (loss - self.floor)) ** (1 / self.g)
 
 
-Counts = Literal["all", "non-embedding", "without input embedding"]
+Counts = Literal["all", "non-embedding", "without input embedding", "active", "active non-embedding"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,8 @@ class Law:
     variant_of: name of the law whose other constants these are; `--law all` passes variants over.
     parametric: constants -> L = E + A / N^alpha + B / D^beta, where the law is one.
     frontier: constants -> its compute-optimal models, where it says which they are.
+    routing, routed: of a law of experts, what else the loss depends on, and constants and these -> its loss of N and D;
+        `at` gives the law of one routing.
     deviation: constants, factor -> compute over the least for the same loss, where N is `factor` times the optimum's.
     draws: file of calc/data/laws with bootstrapped constants; None where no trustworthy uncertainty is known, and then
         `uncertainty` says why.
@@ -151,8 +157,10 @@ class Law:
     second_hand: str = ""
     inexact: str = ""
     variant_of: str | None = None
-    parametric: Callable[[Any], Parametric] | None = None
-    frontier: Callable[[Any], Frontier] | None = None
+    parametric: Callable[[Any], Parametric | Surface] | None = None
+    frontier: Callable[[Any], Frontier | SurfaceFrontier] | None = None
+    routing: tuple[str, ...] = ()
+    routed: Callable[..., Parametric | Surface] | None = None
     deviation: Callable[[Any, float], float] | None = None
     draws: str | None = None
     uncertainty: str = "the source prints none that could be used here"
@@ -161,6 +169,34 @@ class Law:
     def k(self) -> SimpleNamespace:
         """The constants as attributes."""
         return SimpleNamespace(**{constant.name: constant.value for constant in self.constants})
+
+    def at(self, **routing: float | None) -> Law:
+        """The law of one routing: of so many experts, of such a granularity, of such a sparsity; itself where it has
+        none and nothing is given.
+
+        Errors: Refused for what the law does not know, and for less or more than there can be.
+        """
+        given = {name: value for name, value in routing.items() if value is not None}
+        strange = [name for name in given if name not in self.routing]
+        if strange:
+            known = f"nothing but --{' and --'.join(self.routing)}" if self.routing else "a law of experts beside it"
+            raise Refused(f"--{strange[0]}", known, self.name)
+        if self.routed is None or not given:
+            return self
+        for name, value in given.items():
+            least, most = (0, 1 - 1e-9) if name == "sparsity" else (1, 1e6)
+            if not least <= value <= most:
+                raise Refused(f"--{name}", f"from {least} to {most:g}", value)
+        routed = self.routed
+
+        def surface(k: Any) -> Parametric | Surface:
+            return routed(k, *(given[name] for name in self.routing))
+
+        def frontier(k: Any) -> Frontier | SurfaceFrontier:
+            found = surface(k)
+            return SurfaceFrontier(found) if isinstance(found, Surface) else Frontier(*found.frontier_terms())
+
+        return replace(self, parametric=surface, frontier=frontier)
 
     def equation(self, gives: str, takes: frozenset[str] | set[str]) -> Equation:
         """The equation from exactly `takes` to `gives`. Errors: Refused, with what the law has."""

@@ -7,11 +7,18 @@ from typing import NamedTuple
 from calc.laws.base import Law
 from calc.laws.deepseek import DEEPSEEK
 from calc.laws.kaplan import KAPLAN
+from calc.laws.ludziejewski import LUDZIEJEWSKI
 from calc.laws.pearce_song import non_embedding
 from calc.laws.step_law import STEP_LAW
 from calc.units import si
 
-_EMBEDDINGS = {"all": 1.0, "without input embedding": 0.5, "non-embedding": 0.0}
+_EMBEDDINGS = {
+    "all": 1.0,
+    "active": 1.0,
+    "without input embedding": 0.5,
+    "non-embedding": 0.0,
+    "active non-embedding": 0.0,
+}
 """What a law counts as N -> the part of the embeddings in it."""
 
 
@@ -24,13 +31,18 @@ class Hyperparameters(NamedTuple):
 
 
 def hyperparameters(
-    law: Law, compute: float, params: float, tokens: float, without: float | None = None
+    law: Law,
+    compute: float,
+    params: float,
+    tokens: float,
+    without: float | None = None,
+    experts: float | None = None,
 ) -> Hyperparameters:
     """What to train N, as the law counts it, on D with, where training takes C FLOPs.
 
     without: parameters without embeddings, which is Step Law's N; where None, they are taken from N as in models of
-    Chinchilla's shapes. Kaplan's batch is the critical one at the loss that his law has for C; his learning rate turns
-    negative past 12B and is then left out.
+    Chinchilla's shapes. experts: of a mixture, whose learning rate is Ludziejewski's. Kaplan's batch is the critical
+    one at the loss that his law has for C; his learning rate turns negative past 12B and is then left out.
     """
     if law is KAPLAN:
         rate = law.evaluate("learning_rate", params=params)
@@ -48,6 +60,10 @@ def hyperparameters(
     batch = STEP_LAW.evaluate("batch_tokens", tokens=tokens)
     rate = STEP_LAW.evaluate("learning_rate", params=own, tokens=tokens)
     outside = STEP_LAW.outside(params=own, tokens=tokens)
+    if experts is not None:
+        rate = LUDZIEJEWSKI.evaluate("learning_rate", params=own, experts=experts)
+        rule = f"rate: ludziejewski, equation 8, from this N{counted} and experts; batch: step-law, from this D"
+        return Hyperparameters(batch, rate, f"{rule}; {STEP_LAW.second_hand}")
     rule = f"step-law, from this N{counted} and D{', outside of its range' * bool(outside)}; {STEP_LAW.second_hand}"
     return Hyperparameters(batch, rate, rule)
 

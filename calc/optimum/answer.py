@@ -9,12 +9,15 @@ from typing import Any, TypedDict, Unpack
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS, find
 from calc.laws.arithmetic import real
-from calc.laws.base import Law
+from calc.laws.base import Frontier, Law
 from calc.laws.hyperparameters import hyperparameters
 from calc.laws.muennighoff import MUENNIGHOFF
+from calc.laws.parametric import Parametric
+from calc.laws.surface import SurfaceFrontier
 from calc.laws.uncertainty import Interval, interval
 from calc.optimum.budget import Machines, machines
-from calc.optimum.costs import SIX_N, of_family
+from calc.optimum.costs import as_fitted, of_family, plain
+from calc.optimum.routing import measures, of_model
 from calc.optimum.search import Problem
 from calc.spec import ModelSpec
 
@@ -29,7 +32,8 @@ class Asked(TypedDict, total=False):
     gpu_days, money: with gpu (a device of the catalogue), mfu (0 to 1) and, for money, price (of a GPU-hour). gpus: how
     many, for the days that the run takes. family: a model whose shape is scaled and whose FLOPs are counted exactly,
     in sequences of `seq` tokens. inference_tokens: tokens of use; the answer then has the optimum's loss for the fewest
-    FLOPs of training and use together. unique_tokens: more tokens than these are repeated ones.
+    FLOPs of training and use together. unique_tokens: more tokens than these are repeated ones. experts, granularity,
+    sparsity: of a law of experts (`Law.routing`); a family has its own.
     """
 
     compute: float
@@ -46,6 +50,13 @@ class Asked(TypedDict, total=False):
     seq: int
     inference_tokens: float
     unique_tokens: float
+    experts: float
+    granularity: float
+    sparsity: float
+
+
+ROUTING = ("experts", "granularity", "sparsity")
+"""What is asked of experts beside an amount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +70,7 @@ class Optimum:
     hyperparameters: whose rule gave batch_tokens and learning_rate. more: what else was asked for: gpu_days, days,
     cost, epochs, plain_compute and plain_params (of the optimum without use,
     whose loss this one has), total_compute, cost_ratio, tokens_ratio, scale (of the family's width and depth).
+    routing: of a law of experts, the routing that was asked for or that the family has.
     """
 
     law: str
@@ -76,6 +88,7 @@ class Optimum:
     interval_source: str
     deviation: Mapping[float, float]
     more: Mapping[str, float] = field(default_factory=dict)
+    routing: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def tokens_per_param(self) -> float:
@@ -88,7 +101,7 @@ def optimal(law: str = DEFAULT, **asked: Unpack[Asked]) -> Optimum:
     Errors: Refused for an unknown law, for a law that does not say what is optimal, unless exactly one of GIVEN is
     there, for numbers that are not above 0, for a loss out of reach, and as `calc.optimum.budget` and `costs`.
     """
-    entry = find(law)
+    entry = routed(find(law), asked)
     given = [name for name in GIVEN if asked.get(name) is not None]
     if len(given) != 1:
         expected = "one of " + ", ".join(f"--{name.replace('_', '-')}" for name in GIVEN)
@@ -135,12 +148,26 @@ def _spent(answer: Optimum, asked: Asked) -> Iterator[str]:
             yield f"--{name.replace('_', '-')} fixes the loss, not what is spent: training this model takes {took}"
 
 
+def routed(law: Law, asked: Asked) -> Law:
+    """The law of the routing that is asked for, or that a family has. Errors: Refused for experts that it knows not."""
+    family, said = asked.get("family"), {name: asked.get(name) for name in ROUTING}
+    if family is None:
+        return law.at(**said)
+    as_fitted("--family", family)
+    law.at(**said)  # what the law does not know is refused in its own words
+    return law.at(
+        **of_model("--family", family, law) | {name: value for name, value in said.items() if value is not None}
+    )
+
+
 def optimal_all(**asked: Unpack[Asked]) -> list[Optimum | tuple[Law, str]]:
     """The answer of every law that says what is optimal, variants left out; or the law and why it has none."""
     found: list[Optimum | tuple[Law, str]] = []
     for law in LAWS:
-        if law.frontier is None or law.variant_of is not None:
+        if (law.frontier is None and law.routed is None) or law.variant_of is not None:
             continue
+        if law.routing and not any(asked.get(name) is not None for name in (*law.routing, "family")):
+            continue  # a law of experts has an answer for a routing alone
         try:
             found.append(optimal(law.name, **asked))
         except Refused as refused:
@@ -168,8 +195,10 @@ def problem_of(law: Law, asked: Asked) -> Problem:
     family, seq = asked.get("family"), asked.get("seq")
     if family is None and seq is not None:
         raise Refused("--seq", "--family beside it: 6 N D does not depend on the sequence", seq)
-    costs = SIX_N if family is None else of_family(family, seq or 2048, law.counts)
-    return Problem(law, costs, asked.get("unique_tokens"))
+    costs = plain(law) if family is None else of_family(family, seq or 2048, law.counts)
+    routing = of_model("--family", family, law) if family is not None else {}
+    routing |= {name: value for name in law.routing if (value := asked.get(name)) is not None}
+    return Problem(law, costs, asked.get("unique_tokens"), routing)
 
 
 def _budget(name: str, asked: Asked, hired: Machines | None) -> tuple[str, float]:
@@ -205,8 +234,10 @@ def _answer(
     if min(params, tokens) < 1:
         small = f"{params:.3g} parameters on {tokens:.3g} tokens"
         raise Refused("optimal", "a question whose optimum has a parameter and a token at least", small)
-    chosen = hyperparameters(law, compute, params, tokens, costs.without(x) if costs.exact else None)
-    outside = law.outside(params=params, tokens=tokens, compute=compute)
+    own = costs.without(x) if costs.exact else None
+    chosen = hyperparameters(law, compute, params, tokens, own, problem.routing.get("experts"))
+    routing = {**(measures(costs.exact) if costs.exact else {}), **problem.routing}
+    outside = law.outside(params=params, tokens=tokens, compute=compute, **routing)
     if problem.unique_tokens is not None:
         more["epochs"] = tokens / min(tokens, problem.unique_tokens)
         outside += MUENNIGHOFF.outside(epochs=more["epochs"])
@@ -232,13 +263,14 @@ def _answer(
         interval_source=law.uncertainty if plain else "none beyond the law's own closed form",
         deviation=_deviations(problem) if plain else {},
         more=more | (hired.needs(compute) if hired else {}),
+        routing=problem.routing,
     )
 
 
 def _deviations(problem: Problem) -> dict[float, float]:
     """Of half and twice the best size; empty where the law says nothing of other sizes."""
     law, form = problem.law, problem.form
-    if form is not None:
+    if isinstance(form, Parametric):
         return {factor: form.deviation(factor) for factor in (0.5, 2.0)}
     return {factor: law.deviation(law.k, factor) for factor in (0.5, 2.0)} if law.deviation else {}
 
@@ -268,7 +300,14 @@ def _intervals(law: Law, given: str, amount: Any) -> dict[str, Interval]:
         "params": lambda k: of(k).params(compute(k)),
         "tokens": lambda k: of(k).tokens(compute(k)),
         "loss": lambda k: of(k).loss(compute(k)),
-        "tokens_per_param": lambda k: of(k).d / of(k).n * compute(k) ** (of(k).b - of(k).a),
+        "tokens_per_param": lambda k: _ratio(of(k), compute(k)),
     }
     found = {name: interval(law, number) for name, number in numbers.items() if name != given}
     return {name: band for name, band in found.items() if band is not None}
+
+
+def _ratio(line: Frontier | SurfaceFrontier, compute: float) -> float:
+    """Tokens a parameter; of powers also at a compute that is infinite."""
+    if isinstance(line, Frontier):
+        return line.d / line.n * compute ** (line.b - line.a)
+    return line.tokens(compute) / line.params(compute)

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from calc.charts import INK, MARK, altair, axis, colours, drawn, together
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS, find
-from calc.optimum.answer import Asked, Optimum, optimal, problem_of
+from calc.optimum.answer import Asked, Optimum, optimal, problem_of, routed
 from calc.optimum.lines import AROUND, STEPS, band, contours, optima, spread
 from calc.optimum.prediction import loss as predict
 from calc.optimum.search import Problem
@@ -25,7 +25,7 @@ def isoflop_chart(law: str = DEFAULT, **asked: Unpack[Asked]) -> Any:
     Errors: as `calc.optimal`, and Refused without the extra `charts`.
     """
     answer = optimal(law, **asked)
-    problem = problem_of(find(law), asked)
+    problem = problem_of(routed(find(law), asked), asked)
     if problem.form is None:
         return frontier_chart([answer])
     alt = altair()
@@ -58,7 +58,7 @@ def frontier_chart(answers: Sequence[Optimum]) -> Any:
     alt = altair()
     low, high = min(a.compute for a in answers) / AROUND, max(a.compute for a in answers) * AROUND
     lines = []
-    for law in (find(answer.law) for answer in answers):
+    for law in (find(answer.law).at(**answer.routing) for answer in answers):
         if law.frontier is not None:
             line = law.frontier(law.k)
             lines += [{"law": law.name, "compute": c, "params": line.params(c)} for c in spread(low, high, 9)]
@@ -104,14 +104,14 @@ def loss_chart(law: str = DEFAULT, **inputs: float) -> Any:
     return together(alt, layers, f"{law}: lines of equal loss{dashed}, {prediction.loss:.4f} in red")
 
 
-def plane_chart(law: str, params: float, tokens: float) -> Any:
+def plane_chart(law: str, params: float, tokens: float, **routing: float) -> Any:
     """N on D as a point among the optima of every law (variants left out), and of this law lines of equal loss and the
-    band of its optima, as far as it has them.
+    band of its optima, as far as it has them. routing: of a law of experts, as `calc.laws.Law.at` takes it.
 
     Errors: Refused for an unknown law, and without the extra `charts`.
     """
     alt = altair()
-    entry = find(law)
+    entry = find(law).at(**routing)
     x, y = axis(alt, "params", "N, parameters"), axis(alt, "tokens", "D, tokens", upright=True)
     layers = []
     wide = band(entry, params, tokens)
@@ -121,8 +121,9 @@ def plane_chart(law: str, params: float, tokens: float) -> Any:
             .mark_area(opacity=0.18, color=INK)
             .encode(x=x, y=y, y2=alt.Y2("most:Q"), tooltip=["params:Q", "tokens:Q", "most:Q"])
         )
-    known = any(each.gives == "loss" and set(each.takes) == {"params", "tokens"} for each in entry.equations)
-    equal = contours(entry, {"params": params, "tokens": tokens}) if known else []
+    at = {"params": params, "tokens": tokens, **routing}
+    known = any(each.gives == "loss" and set(each.takes) == set(at) for each in entry.equations)
+    equal = contours(entry, at) if known else []
     if equal:
         losses = [row["loss"] for row in equal]
         colour, _ = colours(alt, "loss", f"loss, {law}", min(losses), max(losses))

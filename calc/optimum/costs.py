@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from calc import conventions
 from calc.errors import Refused
-from calc.laws.base import Counts
+from calc.laws.base import Counts, Law
+from calc.laws.surface import Surface
 from calc.quantities.parameters import parameters
 from calc.query import Phase, Query
 from calc.reading import sizes_of, with_sizes
-from calc.spec import ModelSpec, Moe
+from calc.spec import ModelSpec
 
-WIDTHS = ("d_model", "d_ff", "n_heads", "n_kv_heads", "n_layers")
+WIDTHS = ("d_model", "d_ff", "d_expert", "d_shared", "n_heads", "n_kv_heads", "n_layers")
 """Sizes that grow together: heads keep their width, and the vocabulary its size."""
 
 
@@ -44,9 +45,19 @@ class Costs:
 SIX_N = Costs(size=lambda x: x, train=lambda x: 6 * x, use=lambda x: 2 * x, low=1.0, high=1e20)
 
 
+def plain(law: Law) -> Costs:
+    """6 N and 2 N for a token, of the part of N that a token visits."""
+    form = None if law.parametric is None else law.parametric(law.k)
+    if not isinstance(form, Surface) or form.share == 1:
+        return SIX_N
+    share = form.share
+    return replace(SIX_N, train=lambda x: 6 * share * x, use=lambda x: 2 * share * x)
+
+
 def of_family(spec: ModelSpec, seq: int, counts: Counts) -> Costs:
     """`spec` made x times as wide and as deep, each FLOP counted as `flops.training` counts it, in sequences of `seq`.
 
+    Experts keep their number, so that a mixture keeps its routing.
     Errors: Refused for what is no plain language model (`as_fitted`), and for models that `counted` cannot read.
     """
     as_fitted("--family", spec)
@@ -77,12 +88,10 @@ def of_family(spec: ModelSpec, seq: int, counts: Counts) -> Costs:
 
 
 def as_fitted(field: str, spec: ModelSpec) -> None:
-    """Errors: Refused for experts, encoders, pictures and sound: the laws were fitted on dense models of text alone;
-    and for a name, which is no description yet."""
+    """Errors: Refused for encoders, pictures and sound: the laws were fitted on models of text alone; and for a name,
+    which is no description yet."""
     if not isinstance(spec, ModelSpec):
         raise Refused(field, "a description, such as calc.load_model gives for a name", spec)
-    if any(isinstance(group.channel, Moe) for group in spec.layers):
-        raise Refused(field, "a model without experts, as the laws were fitted on", spec.name)
     if not spec.decodes or spec.encoder or spec.vision:
         raise Refused(field, "a language model that predicts the next token and has no encoder", spec.name)
 
@@ -91,9 +100,11 @@ def counted(spec: ModelSpec, counts: Counts) -> float:
     """N of a model as a law counts it. Errors: Refused where Kaplan's formula cannot read the model."""
     if counts == "non-embedding":
         return sum((conventions.params(spec, "kaplan") or {}).values())
-    terms = parameters(spec)
+    if counts == "active non-embedding":
+        return without_tables(spec)
+    terms = parameters(spec, active=counts == "active")
     total = sum(terms.values())
-    if counts == "all":
+    if counts in ("all", "active"):
         return total
     # A tied table stays: it is the last layer.
     tied = spec.head is not None and spec.head.tied

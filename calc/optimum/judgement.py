@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS, find
 from calc.laws.arithmetic import crossing, real
 from calc.laws.base import Law
-from calc.optimum.costs import SIX_N, Costs, as_fitted, counted, of_family
-from calc.optimum.search import Problem
+from calc.optimum.costs import Costs, as_fitted, counted, of_family, plain
+from calc.optimum.routing import measures, of_model
+from calc.optimum.search import Problem, lacks_optimum
 from calc.spec import ModelSpec
 from calc.units import si
 
@@ -29,7 +30,7 @@ class Judgement:
     optimum that reaches the model's loss. saving: share of the FLOPs of use that the model saves against it; below 0 it
     costs more.
     break_even: tokens of use after which training past the optimum has paid for itself; None where it never does.
-    What rests on a loss is None for a law that predicts none.
+    What rests on a loss is None for a law that predicts none. routing: the model's, as a law of experts asks for it.
     """
 
     law: str
@@ -51,6 +52,7 @@ class Judgement:
     convention: str
     in_range: bool
     warnings: tuple[str, ...]
+    routing: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def tokens_per_param(self) -> float:
@@ -65,14 +67,16 @@ def judge(spec: ModelSpec, tokens: float, law: str = DEFAULT, seq: int | None = 
     `seq` as `calc.optimum.costs.of_family`.
     """
     entry = find(law)
-    if entry.frontier is None:
-        raise Refused("--law", "a law that says which model is optimal", entry.name)
+    if entry.frontier is None and entry.routed is None:
+        raise lacks_optimum(entry)
     as_fitted("MODEL", spec)
-    line = entry.frontier(entry.k)
+    routing = of_model("MODEL", spec, entry)
+    entry = entry.at(**routing)
     n, d = float(counted(spec, entry.counts)), real("--tokens", tokens)
     if d < 1:
         raise Refused("--tokens", "1 or more tokens", tokens)
-    problem = Problem(entry, SIX_N if seq is None else of_family(spec, seq, entry.counts))
+    problem = Problem(entry, plain(entry) if seq is None else of_family(spec, seq, entry.counts), None, routing)
+    line = problem.frontier
     costs, x = problem.costs, n if seq is None else 1.0
     compute = costs.train(x) * d
     best, best_tokens = problem.best(compute)
@@ -80,7 +84,7 @@ def judge(spec: ModelSpec, tokens: float, law: str = DEFAULT, seq: int | None = 
     loss = predict(n, d) if predict else None
     best_loss = predict(costs.size(best), best_tokens) if predict else None
     same = _same_loss(problem, predict, loss) if predict and loss is not None else None
-    outside = entry.outside(params=n, tokens=d, compute=compute)
+    outside = entry.outside(params=n, tokens=d, compute=compute, **measures(spec))
     exact = "6 N D" if seq is None else f"exact FLOPs of {spec.name} in sequences of {seq}"
     return Judgement(
         law=entry.name,
@@ -102,6 +106,7 @@ def judge(spec: ModelSpec, tokens: float, law: str = DEFAULT, seq: int | None = 
         convention=f"N: {entry.params}; C: {exact}; D: {entry.tokens}",
         in_range=not outside,
         warnings=tuple(filter(None, (*outside, entry.inexact, entry.second_hand, note))),
+        routing=routing,
     )
 
 
@@ -112,7 +117,7 @@ def judge_all(spec: ModelSpec, tokens: float) -> list[Judgement | tuple[Law, str
     """
     found: list[Judgement | tuple[Law, str]] = []
     for law in LAWS:
-        if law.frontier is None or law.variant_of is not None:
+        if (law.frontier is None and law.routed is None) or law.variant_of is not None:
             continue
         try:
             found.append(judge(spec, tokens, law.name))

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from calc.errors import Refused
 from calc.laws.arithmetic import crossing, lowest
 from calc.laws.base import Frontier, Law
 from calc.laws.muennighoff import MUENNIGHOFF, worth
 from calc.laws.parametric import Parametric
+from calc.laws.surface import Surface, SurfaceFrontier
 from calc.optimum.costs import SIX_N, Costs
 
 _NEVER = 1e300
 """Divided by x, the cost of what cannot be: it falls towards larger models, where a way may be found."""
+
+
+def lacks_optimum(law: Law) -> Refused:
+    """The refusal of a law without optima: because it wants to be told of experts, or has none."""
+    if law.routing:
+        return Refused(f"--{law.routing[0]}", f"a number of --law {law.name} beside it", "none")
+    return Refused("--law", "a law that says which model is optimal", law.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,30 +29,31 @@ class Problem:
     """A law with what goes beyond it.
 
     unique_tokens: more than these repeat them; repeated tokens and surplus parameters are then worth what Muennighoff
-    et al. found, relative to this law's own loss. inference_tokens: tokens of use that are paid for too.
+    et al. found, relative to this law's own loss. routing: of the law's experts, for whether they lie in its range.
     """
 
     law: Law
     costs: Costs = SIX_N
     unique_tokens: float | None = None
+    routing: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def frontier(self) -> Frontier:
+    def frontier(self) -> Frontier | SurfaceFrontier:
         if self.law.frontier is None:
-            raise Refused("--law", "a law that says which model is optimal", self.law.name)
+            raise lacks_optimum(self.law)
         return self.law.frontier(self.law.k)
 
     @property
-    def form(self) -> Parametric | None:
+    def form(self) -> Parametric | Surface | None:
         return None if self.law.parametric is None else self.law.parametric(self.law.k)
 
     @property
     def plain(self) -> bool:
         """Whether the law's closed form answers."""
-        return self.costs is SIX_N and self.unique_tokens is None
+        return self.costs.exact is None and self.unique_tokens is None
 
-    def wanted(self, why: str) -> Parametric:
-        """The law's L(N, D). Errors: Refused where it has none of that form."""
+    def wanted(self, why: str) -> Parametric | Surface:
+        """The law's L(N, D). Errors: Refused where it has none that can be turned around."""
         if self.form is None:
             raise Refused("--law", f"one of the form E + A / N^alpha + B / D^beta for {why}", self.law.name)
         return self.form
