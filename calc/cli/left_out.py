@@ -12,6 +12,6 @@ def left_out(reasons: Iterable[tuple[Law, str]]) -> list[Table]:
     """One row a reason, with the laws that share it; no table where there are none."""
     because: dict[str, list[str]] = {}
     for law, reason in reasons:
-        because.setdefault(reason, []).append(law.name)
+        because.setdefault(reason.removesuffix(f", found {law.name}"), []).append(law.name)
     rows = [(", ".join(names), reason) for reason, names in because.items()]
     return [Table(("left out", "why"), rows)] if rows else []

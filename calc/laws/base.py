@@ -138,6 +138,7 @@ class Law:
     routing, routed: of a law of experts, what else the loss depends on, and constants and these -> its loss of N and D;
         `at` gives the law of one routing.
     deviation: constants, factor -> compute over the least for the same loss, where N is `factor` times the optimum's.
+    superseded: names of the laws that correct this one; it is left out where laws are summed up.
     draws: file of calc/data/laws with bootstrapped constants; None where no trustworthy uncertainty is known, and then
         `uncertainty` says why.
     """
@@ -162,6 +163,7 @@ class Law:
     routing: tuple[str, ...] = ()
     routed: Callable[..., Parametric | Surface] | None = None
     deviation: Callable[[Any, float], float] | None = None
+    superseded: tuple[str, ...] = ()
     draws: str | None = None
     uncertainty: str = "the source prints none that could be used here"
 

@@ -42,8 +42,8 @@ BESIROGLU = Law(
     frontier=frontier,
     draws="besiroglu_bootstrap.csv",
     uncertainty=(
-        "percentiles over 1,000 refits (Huber 1e-3) of resampled points; their spread agrees with the standard errors "
-        "that the paper prints"
+        "one data set's sampling: percentiles over 1,000 refits (Huber 1e-3) of resampled points; their spread agrees "
+        "with the standard errors that the paper prints"
     ),
 )
 

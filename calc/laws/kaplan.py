@@ -159,6 +159,7 @@ KAPLAN = Law(
     valid={"params": (768, 1.5e9), "tokens": (2.2e7, 2.3e10)},
     frontier=_frontier,
     deviation=_deviation,
+    superseded=("hoffmann-1", "porian", "pearce-song"),
 )
 
 KAPLAN_DERIVED = Law(

@@ -8,7 +8,6 @@ from calc.laws.base import Constant, Equation, Law
 from calc.laws.parametric import Parametric
 from calc.sizes import Size
 
-
 _TOTAL = (8 * 64 + 4) / 12
 """All parameters over the active ones at the expansion of every run, 64 (section 6.1)."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict, Unpack
@@ -14,7 +15,8 @@ from calc.laws.hyperparameters import hyperparameters
 from calc.laws.muennighoff import MUENNIGHOFF
 from calc.laws.parametric import Parametric
 from calc.laws.surface import SurfaceFrontier
-from calc.laws.uncertainty import Interval, interval
+from calc.laws.uncertainty import Interval
+from calc.optimum.bands import bands, source
 from calc.optimum.budget import Machines, machines
 from calc.optimum.costs import as_fitted, of_family, plain
 from calc.optimum.routing import measures, of_model
@@ -124,15 +126,41 @@ def _solved(problem: Problem, name: str, amount: float, asked: Asked, hired: Mac
         raise Refused(f"--{name}", "compute, GPU-days or money beside --family, --unique-tokens or --corpus", amount)
     if name == "loss" and problem.frontier.k is None:
         raise Refused("--law", "a law that predicts a loss along its optima", problem.law.name)
-    compute = problem.frontier.compute(**{name: amount}) if name != "compute" else amount
-    x, tokens = problem.best(compute)
-    more: dict[str, float] = {}
     used = asked.get("inference_tokens")
-    if used is not None:
-        x, tokens, more = _with_use(problem, x, tokens, used)
+    compute = problem.frontier.compute(**{name: amount}) if name != "compute" else amount
+    x, tokens, more = _best(problem, compute, used)
     exact: Asked = {name: amount, "compute": compute} if used is None else {}  # pyright: ignore[reportAssignmentType] (name is one of its keys)
-    answer = _answer(problem, x, tokens, exact, hired, more)
+
+    def numbers(drawn: Problem) -> dict[str, float | None]:
+        c = drawn.frontier.compute(**{name: amount}) if name != "compute" else amount
+        at, d, others = _best(drawn, c, used)
+        return _numbers(drawn, at, d, name if used is None else "") | others
+
+    known = _intervals(problem, name, amount) if problem.plain and used is None else bands(problem, numbers)
+    answer = _answer(problem, x, tokens, exact, hired, more, known)
     return answer if used is None else replace(answer, warnings=(*answer.warnings, *_spent(answer, asked)))
+
+
+def _best(problem: Problem, compute: float, used: float | None) -> tuple[float, float, dict[str, float]]:
+    """x and tokens for so many FLOPs of training; with use, of their loss but cheapest with it."""
+    x, tokens = problem.best(compute)
+    return (x, tokens, {}) if used is None else _with_use(problem, x, tokens, used)
+
+
+def _numbers(problem: Problem, x: float, tokens: float, given: str) -> dict[str, float | None]:
+    """What an answer says of the model at x, but for what was given."""
+    params = problem.costs.size(x)
+    loss = problem.loss(params, tokens) if problem.form else None
+    found: dict[str, float | None] = {
+        "compute": problem.costs.train(x) * tokens,
+        "params": params,
+        "tokens": tokens,
+        "loss": loss,
+        "tokens_per_param": tokens / params,
+    }
+    if problem.unique_tokens is not None:
+        found["epochs"] = tokens / min(tokens, problem.unique_tokens)
+    return {name: value for name, value in found.items() if name != given and value is not None}
 
 
 def _spent(answer: Optimum, asked: Asked) -> Iterator[str]:
@@ -178,16 +206,25 @@ def optimal_all(**asked: Unpack[Asked]) -> list[Optimum | tuple[Law, str]]:
 
 
 def spread(answers: Sequence[Optimum | tuple[Law, str]]) -> dict[str, dict[str, float]]:
-    """How far laws lie apart: lowest and highest of each number, and their ratio.
+    """How far laws lie apart: lowest and highest of each number, and their ratio; superseded laws are left out, unless
+    there are no others.
 
     Losses are left out: those of different laws speak of different data.
     """
     found = [answer for answer in answers if isinstance(answer, Optimum)]
+    found = [answer for answer in found if not find(answer.law).superseded] or found
     ends: dict[str, dict[str, float]] = {}
     for name in ("compute", "params", "tokens", "tokens_per_param"):
         low, high = (pick(getattr(answer, name) for answer in found) for pick in (min, max))
         ends[name] = {"low": low, "high": high, "ratio": high / low}
     return ends
+
+
+def left_out(answers: Sequence[Optimum | tuple[Law, str]]) -> list[str]:
+    """Names of the superseded laws that `spread` leaves out."""
+    names = [answer.law for answer in answers if isinstance(answer, Optimum)]
+    old = [name for name in names if find(name).superseded]
+    return old if len(old) < len(names) else []
 
 
 def problem_of(law: Law, asked: Asked) -> Problem:
@@ -224,9 +261,18 @@ def _with_use(problem: Problem, x: float, tokens: float, used: float) -> tuple[f
 
 
 def _answer(
-    problem: Problem, x: float, tokens: float, given: Asked, hired: Machines | None, more: dict[str, float]
+    problem: Problem,
+    x: float,
+    tokens: float,
+    given: Asked,
+    hired: Machines | None,
+    more: dict[str, float],
+    known: dict[str, Interval],
 ) -> Optimum:
-    """The answer at x. given: the question first, and what else stands; empty where use moved everything."""
+    """The answer at x. given: the question first, and what else stands; empty where use moved everything.
+
+    known: the bands of its numbers.
+    """
     law, costs = problem.law, problem.costs
     params, tokens = given.get("params", costs.size(x)), given.get("tokens", tokens)
     compute = given.get("compute", costs.train(x) * tokens)
@@ -245,8 +291,6 @@ def _answer(
     if costs.exact is not None:
         more["scale"] = x
         warnings += (law.inexact,) if law.inexact else ()
-    plain = problem.plain and bool(given)
-    known = _intervals(law, *next(iter(given.items()))) if plain else {}
     return Optimum(
         law=law.name,
         compute=compute,
@@ -260,8 +304,8 @@ def _answer(
         in_range=not outside,
         warnings=warnings,
         interval=known,
-        interval_source=law.uncertainty if plain else "none beyond the law's own closed form",
-        deviation=_deviations(problem) if plain else {},
+        interval_source=source(problem),
+        deviation=_deviations(problem) if problem.plain and given else {},
         more=more | (hired.needs(compute) if hired else {}),
         routing=problem.routing,
     )
@@ -282,28 +326,24 @@ def _convention(problem: Problem) -> str:
     return f"N: {law.params}; C: {compute}; D: {law.tokens}{repeated}"
 
 
-def _intervals(law: Law, given: str, amount: Any) -> dict[str, Interval]:
-    """The band of every number of an optimum but the one that is given."""
-    if law.draws is None or law.frontier is None:
-        return {}
-    of = law.frontier
+def _intervals(problem: Problem, given: str, amount: float) -> dict[str, Interval]:
+    """The band of every number of an optimum but the one that is given, in closed form."""
 
-    def compute(k: Any) -> float:
-        line = of(k)
-        if given == "compute":
-            return amount
+    def numbers(drawn: Problem) -> dict[str, float | None]:
+        line = drawn.frontier
         # A loss below a draw's own floor takes more compute than there is.
-        return float("inf") if given == "loss" and amount <= line.floor else line.compute(**{given: amount})
+        beyond = given == "loss" and amount <= line.floor
+        compute = math.inf if beyond else amount if given == "compute" else line.compute(**{given: amount})
+        found = {
+            "compute": compute,
+            "params": line.params(compute),
+            "tokens": line.tokens(compute),
+            "loss": line.loss(compute),
+            "tokens_per_param": _ratio(line, compute),
+        }
+        return {name: value for name, value in found.items() if name != given}
 
-    numbers = {
-        "compute": compute,
-        "params": lambda k: of(k).params(compute(k)),
-        "tokens": lambda k: of(k).tokens(compute(k)),
-        "loss": lambda k: of(k).loss(compute(k)),
-        "tokens_per_param": lambda k: _ratio(of(k), compute(k)),
-    }
-    found = {name: interval(law, number) for name, number in numbers.items() if name != given}
-    return {name: band for name, band in found.items() if band is not None}
+    return bands(problem, numbers)
 
 
 def _ratio(line: Frontier | SurfaceFrontier, compute: float) -> float:
