@@ -12,9 +12,11 @@ from calc.cli.amounts import Amount, Positive
 from calc.cli.output import Table, emit
 from calc.cli.progress import Progress
 from calc.errors import Refused, printable
+from calc.fitting.average import Average, average, standing
 from calc.fitting.fit import Fit
 from calc.fitting.forms import COMPUTE, FORMS
 from calc.fitting.frontier import EQUATION, FrontierFit
+from calc.fitting.holdout import HeldOut
 from calc.fitting.optimum import CONVENTION
 from calc.fitting.published import LawFit, fit_law
 from calc.laws import ALIASES, BY_NAME
@@ -63,8 +65,8 @@ def _column(what: str, of: str) -> Any:
 def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
     """Fit a law to the training runs in RUNS.csv: one row a run with its parameters, tokens and final loss.
 
-    The optimum is given where the runs can tell one. `all` ranks the forms by their error at the tenth of the runs with
-    the largest compute, fitted without them.
+    The optimum is given where the runs can tell one. `all` ranks the forms by their error at runs of larger compute
+    than they were fitted to, and gives the optimum over those that the runs cannot tell apart.
 
     \b
     Examples:
@@ -89,8 +91,12 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
     if fmt != "json":
         for warning in found[0].warnings:
             click.echo(printable(f"note: {warning}"), err=True)
-    ranking = [_ranking(found)] if law == "all" else []
-    emit([_record(each) for each in found], [*ranking, _values(found[0]), _facts(found[0])], fmt)
+    ranking = _ranking(found) if law == "all" else []
+    both = average(found) if law == "all" else None
+    records = [_record(each) for each in found]
+    if both is not None:
+        records.append({"law": "average", **_averaged(both)})
+    emit(records, [*ranking, _values(found[0]), _facts(found[0])], fmt)
     if chart is not None:
         from calc.fitting.charts import fit_chart, frontier_chart
 
@@ -161,8 +167,13 @@ def _record(fit: Fit | FrontierFit | LawFit) -> dict[str, Any]:
         "minimised": fit.aim.meaning,
         "convention": CONVENTION,
         "starts": {"tried": fit.starts, "agreeing": fit.agreeing},
-        "held_out": None if fit.held_out is None else fit.held_out._asdict(),
+        "held_out": None if fit.held_out is None else _held(fit.held_out),
     }
+
+
+def _averaged(both: Average) -> dict[str, Any]:
+    intervals = {name: each and each._asdict() for name, each in both.intervals.items()}
+    return {"forms": list(both.forms), "optimum": {"compute": both.compute, **both.optimum}, "intervals": intervals}
 
 
 def _values(fit: Fit | FrontierFit | LawFit) -> Table:
@@ -208,19 +219,34 @@ def _facts(fit: Fit | FrontierFit | LawFit) -> Table:
         facts += [("minimised", fit.aim.meaning), ("starts", f"{fit.agreeing} of {fit.starts} agree")]
         if held := fit.held_out:
             errors = f"off by {held.rms:.2%}, {held.bias:+.2%} on average"
-            facts.append(("held out", f"{held.runs} runs from {held.compute:.3g} FLOP on: {errors}"))
+            parts = f"{held.runs} runs from {held.compute:.3g} FLOP on, in {held.folds} parts"
+            facts.append(("held out", f"{parts}, each by a fit to the cheaper ones: {errors}"))
         facts.append(("source", fit.form.source))
     return Table(("", ""), facts)
 
 
-def _ranking(fits: list[Fit]) -> Table:
+def _held(held: HeldOut) -> dict[str, float]:
+    return {name: getattr(held, name) for name in ("runs", "folds", "compute", "rms", "bias")}
+
+
+def _ranking(fits: list[Fit]) -> list[Table]:
+    """The forms by their held-out error, and the optimum over those that the runs cannot tell apart."""
     rows = []
-    for each in fits:
+    for each, behind in zip(fits, standing(fits), strict=True):
         held = each.held_out
         per_param = _number(each.optimum["tokens_per_param"]) if each.optimum else "–"
         errors = (f"{held.rms:.3%}", f"{held.bias:+.3%}") if held else ("–", "–")
-        rows.append((each.law, f"{len(each.form.free)}", f"{each.objective:.6g}", *errors, per_param))
-    held = next((each.held_out for each in fits if each.held_out), None)
-    columns = ("law", "constants", "objective", "held-out error", "on average", "tokens/param")
-    title = f"forms by their error at the {held.runs} runs of {held.compute:.3g} FLOP and more" if held else "forms"
-    return Table(columns, rows, title, f"tokens/param at {si(fits[0].compute, 'FLOP')}")
+        told = "–" if behind is None else "best" if each is fits[0] else "yes" if behind.told else "no"
+        rows.append((each.law, f"{len(each.form.free)}", *errors, told, per_param))
+    held = fits[0].held_out
+    columns = ("law", "constants", "held-out error", "on average", "told apart", "tokens/param")
+    title = f"forms by their error at {held.runs} runs from {held.compute:.3g} FLOP on" if held else "forms"
+    note = f"tokens/param at {si(fits[0].compute, 'FLOP')}; told apart: from the best, at 95 %"
+    both = average(fits)
+    if both is None:
+        return [Table(columns, rows, title, note)]
+    level = next((band.level for band in both.intervals.values() if band), None)
+    ends = (f"{100 * level:.3g} % from", "to") if level else ()
+    values = [_row(name, value, both.intervals.get(name))[: 2 + len(ends)] for name, value in both.optimum.items()]
+    said = f"optimum over what the runs cannot tell apart: {', '.join(both.forms)}"
+    return [Table(columns, rows, title, note), Table(("", "value", *ends), values, said)]

@@ -34,7 +34,8 @@ class Fit:
     constants: by the names of the form's source; None where the runs cannot tell one. objective: its value as
     `aim` says. intervals: of constants and of the optimum. optimum: params, tokens, tokens_per_param and loss at
     `compute` (6 N D), and the exponent of N in compute; None where the runs cannot tell. starts, agreeing: how many
-    starts were tried and how many came to this optimum. theta: (ln A, alpha, ln B, beta, ln E, ln k).
+    starts were tried and how many came to this optimum. theta: (ln A, alpha, ln B, beta, ln E, ln k). optima: of every
+    refit, by the names of `optimum`, each of shape (refits,).
     """
 
     law: str
@@ -54,6 +55,7 @@ class Fit:
     held_out: HeldOut | None
     theta: Array = field(repr=False)
     runs: Runs = field(repr=False)
+    optima: Mapping[str, Array] = field(default_factory=dict, repr=False)
 
     def predict(self, params: Any, tokens: Any) -> Any:
         """The loss at N parameters and D tokens: numbers, or arrays that broadcast."""
@@ -103,8 +105,9 @@ def fit(
 
 
 def tournament(runs: Source, **options: Any) -> list[Fit]:
-    """Every form fitted to the same runs, the one first whose error at the largest compute, held out, is smallest.
+    """Every form fitted to the same runs, the one first whose held-out error (`calc.fitting.holdout`) is smallest.
 
+    `calc.fitting.average` says which of the others the runs cannot tell from it, and their common optimum.
     options: those of `fit`, but for the law. A form with more constants than there are runs is left out.
     Errors: as `fit`; Refused where no form can be fitted.
     """
@@ -174,13 +177,15 @@ def _fitted(
     budget = float(compute or runs.six_nd.max())
     unknown, open_questions = _open(form, runs, data, best.moving, theta)
     found: dict[str, Interval | None] = {}
+    optima: dict[str, Array] = {}
     notes: list[str] = []
     if refits:
         groups, notes = bootstrap.Groups.of(runs.curve, len(runs), best.moving.size)
         many = bootstrap.refits(form, best.moving, data, aim.delta, refits, seed, progress, groups)
         columns = {name: column for name, column in form.publish(many).items() if name not in unknown}
         if not open_questions and not form.of_compute:
-            columns |= _optimum_columns(many, budget)
+            optima = _optimum_columns(many, budget)
+            columns |= optima
         found = bootstrap.intervals(columns, level)
     return Fit(
         law=form.name,
@@ -213,6 +218,7 @@ def _fitted(
         held_out=held_out(form, runs, aim, theta),
         theta=theta,
         runs=runs,
+        optima=optima,
     )
 
 
