@@ -58,11 +58,12 @@ def _column(what: str, of: str) -> Any:
 @_column("run", "run names; envelope takes rows of one name as one curve")
 @click.option("--where", multiple=True, metavar="CONDITION", help="Rows to use: COLUMN=VALUE, !=, ~ (holds), !~.")
 @click.option("--skip-invalid", is_flag=True, help="Leave out rows without a positive number for all that is read.")
+@click.option("--against", metavar="OTHER.csv", help="Instead: how much compute a second recipe saves.")
 @click.option("--best", is_flag=True, help="Of rows with one N and D, as of several learning rates, take the lowest.")
 @click.option("--skip-far", is_flag=True, help="Leave out runs far off a first fit: diverged, mislabelled.")
 @options.chart
 @options.output
-def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
+def fit(runs: str, law: str, fmt: str, chart: str | None, against: str | None, **asked: Any) -> None:
     """Fit a law to the training runs in RUNS.csv: one row a run with its parameters, tokens and final loss.
 
     The optimum is given where the runs can tell one. `all` ranks the forms by their error at runs of larger compute
@@ -73,6 +74,7 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
       python -m calc fit docs/example-runs.csv
       python -m calc fit docs/example-runs.csv --law all --refits 0
       python -m calc fit docs/example-runs.csv --law isoflop --compute 1e21 --json
+      python -m calc fit path/to/old.csv --against path/to/new.csv
       python -m calc fit path/to/runs.csv --where "notes!~outlier" --chart path/to/fit.html
     """
     from calc import charts
@@ -83,6 +85,9 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
             raise Refused("--chart", "a law that is one of the forms, isoflop or envelope", law)
     columns = {what: asked.pop(what) for what in _COLUMNS}
     asked["columns"] = {what: column for what, column in columns.items() if column is not None}
+    if against is not None:
+        emit(*_compared(runs, against, asked), fmt)
+        return
     progress = Progress()
     try:
         found = _answers(runs, law, {**asked, "progress": progress})
@@ -102,6 +107,36 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
 
         best = found[0]
         charts.save(fit_chart(best) if isinstance(best, Fit) else frontier_chart(best), chart)
+
+
+def _compared(first: str, second: str, asked: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Table]]:
+    """How much compute the second recipe saves against the first."""
+    from calc.fitting.recipes import compare
+    from calc.fitting.runs import read
+
+    tables = [read(path, asked["columns"], asked["where"], asked["skip_invalid"]) for path in (first, second)]
+    found = compare(*tables, refits=asked["refits"] or 1, level=asked["level"], seed=asked["seed"])
+    rows = [
+        _row(f"at {compute:.3g} FLOP", value, band)
+        for compute, value, band in zip(found.compute, found.multiplier, found.intervals, strict=True)
+    ]
+    rows.append(_row("growth, tenfold", found.growth, found.growth_interval))
+    columns = ("", "value", f"{100 * asked['level']:.3g} % from", "to")
+    title = f"FLOP of {first} over those of {second} for the same loss"
+    note = f"above 1 the second saves compute: {found.grows}; growth is that of its logarithm"
+    constants = [_row(name, value, None)[:2] for name, value in found.constants.items()]
+    records = [
+        {
+            "constants": dict(found.constants),
+            "compute": list(found.compute),
+            "multiplier": list(found.multiplier),
+            "intervals": [band and band._asdict() for band in found.intervals],
+            "growth": found.growth,
+            "growth_interval": found.growth_interval and found.growth_interval._asdict(),
+            "notes": [note for table in tables for note in table.notes],
+        }
+    ]
+    return records, [Table(columns, rows, title, note), Table(("", "value"), constants, "E + K / C^gamma of each")]
 
 
 def _answers(runs: str, law: str, asked: dict[str, Any]) -> list[Any]:

@@ -120,15 +120,17 @@ def _numbers(answer: Optimum, others: dict[str, dict[str, float]]) -> Table:
         differ = f"{_number(name, laws['low'])} to {_number(name, laws['high'])}" if laws and laws["ratio"] > 1 else ""
         rows.append((names.get(name, name), _number(name, getattr(answer, name)), wide, differ))
     rate = answer.learning_rate
-    rows.append(("batch, tokens", si(answer.batch_tokens), "", ""))
-    rows.append(("learning rate", "–" if rate is None else f"{rate:.2e}", "", ""))
+    batches, rates = zip(*answer.rules.values(), strict=True)
+    rows.append(("batch, tokens", si(answer.batch_tokens), "", f"{si(min(batches))} to {si(max(batches))}"))
+    shown = "–" if rate is None else f"{rate:.2e}"
+    rows.append(("learning rate", shown, "", f"{min(rates):.2e} to {max(rates):.2e}"))
     rows += [(f"compute with {factor:g} x N", f"{cost - 1:+.1%}", "", "") for factor, cost in answer.deviation.items()]
     more = {**answer.routing, **answer.more}
     for name, value in more.items():
         band = answer.interval.get(name)
         wide = f"{band.low:,.4g} to {band.high:,.4g}" if band else ""
         rows.append((_MORE.get(name, name), f"{value:,.4g}", wide, ""))
-    columns = ("", "optimum", "95 %" if answer.interval else "", "laws differ" if others else "")
+    columns = ("", "optimum", "95 %" if answer.interval else "", "laws differ")
     kept = [i for i in range(4) if i < 2 or columns[i]]
     return Table([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], f"{answer.law}")
 
@@ -225,6 +227,7 @@ def _record(answer: Optimum | tuple[Law, str], data: Corpus | None) -> dict[str,
         "batch_tokens": answer.batch_tokens,
         "learning_rate": answer.learning_rate,
         "hyperparameters": answer.hyperparameters,
+        "rules": {name: {"batch_tokens": b, "learning_rate": rate} for name, (b, rate) in answer.rules.items()},
         "deviation": {f"{factor:g}": cost for factor, cost in answer.deviation.items()},
         **answer.more,
         **answer.routing,

@@ -21,6 +21,7 @@ from calc.laws.pearce_song import PEARCE_SONG
 from calc.laws.porian import PORIAN
 from calc.laws.sardana import SARDANA
 from calc.laws.step_law import STEP_LAW
+from calc.laws.tao import TAO
 
 __all__ = [
     "DEFAULT",
@@ -64,6 +65,7 @@ LAWS: tuple[Law, ...] = (
     KRAJEWSKI,
     ABNAR,
     KUMAR,
+    TAO,
 )
 DEFAULT = "besiroglu"
 """The law that answers where none is named."""

@@ -50,6 +50,9 @@ VARIABLES = {
         Variable("bits_weights", "P_w", "bits", "bits of a weight in training"),
         Variable("bits_activations", "P_a", "bits", "bits of an activation in training"),
         Variable("bits_cache", "P_kv", "bits", "bits of a key or value in training"),
+        Variable("bits_post", "P_post", "bits", "bits of a weight that was rounded after training"),
+        Variable("vocab_params", "N_v", "parameters", "entries of the vocabulary times d_model"),
+        Variable("characters", "H", "characters", "text that is trained on"),
         Variable("params_total", "N_T", "parameters", "size of the model with its embeddings"),
         Variable("tokens_per_param", "D/N", "tokens", "tokens of training for each parameter"),
     )

@@ -8,7 +8,8 @@ from calc.laws.base import Law
 from calc.laws.deepseek import DEEPSEEK
 from calc.laws.kaplan import KAPLAN
 from calc.laws.ludziejewski import LUDZIEJEWSKI
-from calc.laws.pearce_song import non_embedding
+from calc.laws.pearce_song import PEARCE_SONG, non_embedding
+from calc.laws.porian import PORIAN
 from calc.laws.step_law import STEP_LAW
 from calc.units import si
 
@@ -66,6 +67,26 @@ def hyperparameters(
         return Hyperparameters(batch, rate, f"{rule}; {STEP_LAW.second_hand}")
     rule = f"step-law, from this N{counted} and D{', outside of its range' * bool(outside)}; {STEP_LAW.second_hand}"
     return Hyperparameters(batch, rate, rule)
+
+
+def every(
+    law: Law, compute: float, params: float, tokens: float, without: float | None = None
+) -> dict[str, tuple[float, float]]:
+    """What the rules that are not superseded give for one run: law -> (batch in tokens, peak learning rate).
+
+    Each is handed its own N: Step Law's has no embeddings, Porian's has the last layer alone.
+    """
+    own = without_embeddings(law, params) if without is None else without
+    last = own + 0.5 * (PEARCE_SONG.evaluate("params_total", params=own) - own)
+    taken = (
+        (STEP_LAW, {"tokens": tokens}, {"params": own, "tokens": tokens}),
+        (DEEPSEEK, {"compute": compute}, {"compute": compute}),
+        (PORIAN, {"params": last}, {"params": last}),
+    )
+    return {
+        rule.name: (rule.evaluate("batch_tokens", **of_batch), rule.evaluate("learning_rate", **of_rate))
+        for rule, of_batch, of_rate in taken
+    }
 
 
 def without_embeddings(law: Law, params: float) -> float:

@@ -11,7 +11,7 @@ from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS, find
 from calc.laws.arithmetic import real
 from calc.laws.base import Frontier, Law
-from calc.laws.hyperparameters import hyperparameters
+from calc.laws.hyperparameters import every, hyperparameters
 from calc.laws.muennighoff import MUENNIGHOFF
 from calc.laws.parametric import Parametric
 from calc.laws.surface import SurfaceFrontier
@@ -72,7 +72,8 @@ class Optimum:
     hyperparameters: whose rule gave batch_tokens and learning_rate. more: what else was asked for: gpu_days, days,
     cost, epochs, plain_compute and plain_params (of the optimum without use,
     whose loss this one has), total_compute, cost_ratio, tokens_ratio, scale (of the family's width and depth).
-    routing: of a law of experts, the routing that was asked for or that the family has.
+    routing: of a law of experts, the routing that was asked for or that the family has. rules: batch in tokens and
+    learning rate by every rule that is known (`calc.laws.hyperparameters.every`).
     """
 
     law: str
@@ -91,6 +92,7 @@ class Optimum:
     deviation: Mapping[float, float]
     more: Mapping[str, float] = field(default_factory=dict)
     routing: Mapping[str, float] = field(default_factory=dict)
+    rules: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def tokens_per_param(self) -> float:
@@ -308,6 +310,7 @@ def _answer(
         deviation=_deviations(problem) if problem.plain and given else {},
         more=more | (hired.needs(compute) if hired else {}),
         routing=problem.routing,
+        rules=every(law, compute, params, tokens, own),
     )
 
 

@@ -159,7 +159,7 @@ def test_the_bootstrap_is_as_wide_as_the_published_one() -> None:
     ratio = fit.intervals["tokens_per_param"]
     assert ratio is not None
     # Besiroglu et al. (2024): 18.4 tokens a parameter for Chinchilla's budget, 95 % in about 7 to 35.
-    assert (round(ratio.low), round(ratio.high)) == (7, 35)
+    assert (ratio.low, ratio.high) == pytest.approx((7, 35), rel=0.08)
     assert fit.optimum is not None
     assert fit.optimum["tokens_per_param"] == pytest.approx(18, rel=0.03)
 

@@ -25,6 +25,7 @@ LEVELS = {
     "compute_min": np.geomspace(1e18, 1e23, 25),
     "bits_weights": np.array([2.0, 4.0, 8.0]),
     "bits_activations": np.array([2.0, 4.0, 8.0]),
+    "bits_post": np.array([2.0, 3.0, 4.0, 6.0]),
     "bits_cache": np.array([2.0, 4.0, 8.0]),
 }
 """A design of full rank: every level of an input with every level of the others."""

@@ -40,6 +40,7 @@ POINT = {
     "bits_weights": 8.0,
     "bits_activations": 6.0,
     "bits_cache": 5.0,
+    "bits_post": 2.0,
 }
 WITH_LOSS = [law for law in LAWS if law.parametric is not None and law.frontier is not None]
 
