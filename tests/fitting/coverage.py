@@ -50,7 +50,7 @@ DESIGNS: dict[str, tuple[Array, Array]] = {
     "scattered, 40": scattered(40),
     "scattered, 200": scattered(200),
     "an L of 26": corner(),
-    "one ratio, 24 sizes": ladder(24, (20,)),
+    "one ratio, 40 sizes": ladder(40, (20,)),
 }
 Noise = Callable[[np.random.Generator, int], Array]
 NOISES: dict[str, Noise] = {

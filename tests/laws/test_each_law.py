@@ -172,7 +172,7 @@ def test_substitution_is_the_slope_on_a_line_of_equal_loss() -> None:
 
 
 def test_rounding_after_training_hurts_more_the_longer_it_was() -> None:
-    """Kumar et al.: twice the tokens make the loss of rounding 1.42 times as large, twice the parameters 1.27 times less."""
+    """Kumar et al.: twice the tokens make rounding cost 1.42 times as much, twice the parameters 1.27 times less."""
     law = find("kumar")
 
     def lost(n: float, d: float, bits: float) -> float:
