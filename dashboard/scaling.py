@@ -80,7 +80,8 @@ def _place(picked: picker.Picked, law: str, tokens: float) -> None:
     st.subheader("Where it lies", anchor=False)
     st.caption(
         f"The diamond is the model on its tokens. Solid: lines of equal loss by {law}, where it predicts one. Dashed: "
-        f"the compute-optimal models of every law, {law}'s own thicker; grey: its 95 % band, where one is known. Each "
+        f"the compute-optimal models of every law, {law}'s own thicker, fainter where extrapolated; grey: its 95 % "
+        "band of one data set's sampling, where one is known. Each "
         "law counts N its own way; the point counts as this one does."
     )
     frame.chart(

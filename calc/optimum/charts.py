@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from calc.charts import INK, MARK, altair, axis, colours, drawn, together
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS, find
+from calc.laws.base import Law
 from calc.optimum.answer import Asked, Optimum, optimal, problem_of, routed
 from calc.optimum.lines import AROUND, STEPS, band, contours, optima, spread
 from calc.optimum.prediction import loss as predict
@@ -34,9 +35,16 @@ def isoflop_chart(law: str = DEFAULT, **asked: Unpack[Asked]) -> Any:
     colour, _ = colours(alt, "compute", "FLOP", lowest[0]["compute"], lowest[-1]["compute"])
     point = [{"params": answer.params, "loss": answer.loss}]
     layers = [
-        drawn(alt, curves)
+        drawn(alt, [row | {"extrapolated": _beyond(problem.law, row)} for row in curves])
         .mark_line(strokeWidth=1.4)
-        .encode(x=x, y=y, color=colour, detail="compute:Q", tooltip=["compute:Q", "params:Q", "tokens:Q", "loss:Q"]),
+        .encode(
+            x=x,
+            y=y,
+            color=colour,
+            opacity=_fainter(alt),
+            detail=["compute:Q", "extrapolated:N"],
+            tooltip=["compute:Q", "params:Q", "tokens:Q", "loss:Q"],
+        ),
         drawn(alt, lowest).mark_line(color=INK, strokeDash=[5, 3]).encode(x=x, y=y),
         drawn(alt, point).mark_point(filled=True, size=70, color=MARK).encode(x=x, y=y),
     ]
@@ -47,7 +55,8 @@ def isoflop_chart(law: str = DEFAULT, **asked: Unpack[Asked]) -> Any:
         rule = [{"params": max(wide.low, ends[0]), "high": min(wide.high, ends[1]), "loss": answer.loss}]
         layers.append(drawn(alt, rule).mark_rule(color=MARK).encode(x=x, x2=alt.X2("high:Q"), y=y))
     said = f" with its {wide.level:.0%} band" if wide is not None else ""
-    return together(alt, layers, f"{law}: isoFLOP curves, their lowest points dashed, the answer{said} in red")
+    what = f"{law}: isoFLOP curves, fainter where extrapolated, their lowest points dashed, the answer{said} in red"
+    return together(alt, layers, what)
 
 
 def frontier_chart(answers: Sequence[Optimum]) -> Any:
@@ -61,19 +70,24 @@ def frontier_chart(answers: Sequence[Optimum]) -> Any:
     for law in (find(answer.law).at(**answer.routing) for answer in answers):
         if law.frontier is not None:
             line = law.frontier(law.k)
-            lines += [{"law": law.name, "compute": c, "params": line.params(c)} for c in spread(low, high, 9)]
+            at = ({"compute": c, "params": line.params(c), "tokens": line.tokens(c)} for c in spread(low, high, 25))
+            lines += [row | {"law": law.name, "extrapolated": _beyond(law, row)} for row in at]
     points = [{"law": a.law, "compute": a.compute, "params": a.params, "tokens": a.tokens} for a in answers]
     x, y = axis(alt, "compute", "C, FLOP of training"), axis(alt, "params", "N, parameters", upright=True)
     names = [answer.law for answer in answers]
     scale = alt.Scale(domain=names, scheme="category20")
     colour, of_points = (alt.Color("law:N", scale=scale, title="law", legend=shown) for shown in (alt.Legend(), None))
     layers = [
-        drawn(alt, lines).mark_line(strokeWidth=1.4).encode(x=x, y=y, color=colour),
+        drawn(alt, lines)
+        .mark_line(strokeWidth=1.4)
+        .encode(x=x, y=y, color=colour, opacity=_fainter(alt), detail="extrapolated:N"),
         drawn(alt, points)
         .mark_point(filled=True, size=45)
         .encode(x=x, y=y, color=of_points, tooltip=["law:N", "compute:Q", "params:Q", "tokens:Q"]),
     ]
-    return together(alt, layers, "compute-optimal size by law; each counts N and C its own way")
+    return together(
+        alt, layers, "compute-optimal size by law, fainter where extrapolated; each counts N and C its own way"
+    )
 
 
 def loss_chart(law: str = DEFAULT, **inputs: float) -> Any:
@@ -133,7 +147,11 @@ def plane_chart(law: str, params: float, tokens: float, **routing: float) -> Any
             .encode(x=x, y=y, color=colour, detail="loss:Q", tooltip=["loss:Q", "params:Q", "tokens:Q"])
         )
     shown = {each.name: each for each in LAWS if each.frontier is not None and each.variant_of is None} | {law: entry}
-    lines = [row | {"law": name} for name, each in shown.items() for row in optima(each, params, tokens)]
+    lines = [
+        row | {"law": name, "extrapolated": _beyond(each, row)}
+        for name, each in shown.items()
+        for row in optima(each, params, tokens)
+    ]
     own = alt.condition(f"datum.law == '{law}'", alt.value(3.5), alt.value(1.3))
     layers += [
         drawn(alt, lines)
@@ -148,6 +166,8 @@ def plane_chart(law: str, params: float, tokens: float, **routing: float) -> Any
                 legend=alt.Legend(orient="bottom", columns=alt.ExprRef("width < 400 ? 2 : 3")),
             ),
             strokeWidth=own,
+            opacity=_fainter(alt),
+            detail="extrapolated:N",
             tooltip=["law:N", "params:Q", "tokens:Q"],
         ),
         drawn(alt, [{"params": params, "tokens": tokens}])
@@ -155,6 +175,16 @@ def plane_chart(law: str, params: float, tokens: float, **routing: float) -> Any
         .encode(x=x, y=y, tooltip=["params:Q", "tokens:Q"]),
     ]
     return together(alt, layers, "")
+
+
+def _beyond(law: Law, at: Mapping[str, Any]) -> bool:
+    """Whether a point lies outside of what the law was fitted on."""
+    return bool(law.outside(**{name: at.get(name) for name in ("compute", "params", "tokens")}))
+
+
+def _fainter(alt: Any) -> Any:
+    """What is extrapolated shows through."""
+    return alt.condition("datum.extrapolated", alt.value(0.35), alt.value(1.0))
 
 
 def _isoflops(problem: Problem, compute: float) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
