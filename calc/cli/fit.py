@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from calc.cli import options
+from calc.cli import fit_beyond, fit_tables, options
 from calc.cli.amounts import Amount, Positive
-from calc.cli.output import Table, emit
+from calc.cli.output import emit
 from calc.cli.progress import Progress
 from calc.errors import Refused, printable
-from calc.fitting.average import Average, average, standing
+from calc.fitting.average import average
 from calc.fitting.fit import Fit
 from calc.fitting.forms import COMPUTE, FORMS
-from calc.fitting.frontier import EQUATION, FrontierFit
-from calc.fitting.holdout import HeldOut
-from calc.fitting.optimum import CONVENTION
 from calc.fitting.published import LawFit, fit_law
 from calc.laws import ALIASES, BY_NAME
-from calc.laws.uncertainty import Interval
-from calc.units import si
 
 _COLUMNS = ("params", "tokens", "loss", "flops", "run")
 
@@ -59,11 +53,15 @@ def _column(what: str, of: str) -> Any:
 @click.option("--where", multiple=True, metavar="CONDITION", help="Rows to use: COLUMN=VALUE, !=, ~ (holds), !~.")
 @click.option("--skip-invalid", is_flag=True, help="Leave out rows without a positive number for all that is read.")
 @click.option("--against", metavar="OTHER.csv", help="Instead: how much compute a second recipe saves.")
+@click.option(
+    "--accuracy", metavar="COLUMN", help="How much of a task is solved, whose loss is --loss: both are fitted."
+)
+@click.option("--chance", type=float, default=0.0, show_default=True, help="With --accuracy: what guessing solves.")
 @click.option("--best", is_flag=True, help="Of rows with one N and D, as of several learning rates, take the lowest.")
 @click.option("--skip-far", is_flag=True, help="Leave out runs far off a first fit: diverged, mislabelled.")
 @options.chart
 @options.output
-def fit(runs: str, law: str, fmt: str, chart: str | None, against: str | None, **asked: Any) -> None:
+def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
     """Fit a law to the training runs in RUNS.csv: one row a run with its parameters, tokens and final loss.
 
     The optimum is given where the runs can tell one. `all` ranks the forms by their error at runs of larger compute
@@ -85,8 +83,12 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, against: str | None, *
             raise Refused("--chart", "a law that is one of the forms, isoflop or envelope", law)
     columns = {what: asked.pop(what) for what in _COLUMNS}
     asked["columns"] = {what: column for what, column in columns.items() if column is not None}
+    against, column, chance = asked.pop("against"), asked.pop("accuracy"), asked.pop("chance")
     if against is not None:
-        emit(*_compared(runs, against, asked), fmt)
+        emit(*fit_beyond.compared(runs, against, asked), fmt)
+        return
+    if column is not None:
+        emit(*fit_beyond.solved(runs, column, chance, asked), fmt)
         return
     progress = Progress()
     try:
@@ -96,47 +98,17 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, against: str | None, *
     if fmt != "json":
         for warning in found[0].warnings:
             click.echo(printable(f"note: {warning}"), err=True)
-    ranking = _ranking(found) if law == "all" else []
+    ranking = fit_tables.ranking(found) if law == "all" else []
     both = average(found) if law == "all" else None
-    records = [_record(each) for each in found]
+    records = [fit_tables.record(each) for each in found]
     if both is not None:
-        records.append({"law": "average", **_averaged(both)})
-    emit(records, [*ranking, _values(found[0]), _facts(found[0])], fmt)
+        records.append({"law": "average", **fit_tables.averaged(both)})
+    emit(records, [*ranking, fit_tables.values(found[0]), fit_tables.facts(found[0])], fmt)
     if chart is not None:
         from calc.fitting.charts import fit_chart, frontier_chart
 
         best = found[0]
         charts.save(fit_chart(best) if isinstance(best, Fit) else frontier_chart(best), chart)
-
-
-def _compared(first: str, second: str, asked: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Table]]:
-    """How much compute the second recipe saves against the first."""
-    from calc.fitting.recipes import compare
-    from calc.fitting.runs import read
-
-    tables = [read(path, asked["columns"], asked["where"], asked["skip_invalid"]) for path in (first, second)]
-    found = compare(*tables, refits=asked["refits"] or 1, level=asked["level"], seed=asked["seed"])
-    rows = [
-        _row(f"at {compute:.3g} FLOP", value, band)
-        for compute, value, band in zip(found.compute, found.multiplier, found.intervals, strict=True)
-    ]
-    rows.append(_row("growth, tenfold", found.growth, found.growth_interval))
-    columns = ("", "value", f"{100 * asked['level']:.3g} % from", "to")
-    title = f"FLOP of {first} over those of {second} for the same loss"
-    note = f"above 1 the second saves compute: {found.grows}; growth is that of its logarithm"
-    constants = [_row(name, value, None)[:2] for name, value in found.constants.items()]
-    records = [
-        {
-            "constants": dict(found.constants),
-            "compute": list(found.compute),
-            "multiplier": list(found.multiplier),
-            "intervals": [band and band._asdict() for band in found.intervals],
-            "growth": found.growth,
-            "growth_interval": found.growth_interval and found.growth_interval._asdict(),
-            "notes": [note for table in tables for note in table.notes],
-        }
-    ]
-    return records, [Table(columns, rows, title, note), Table(("", "value"), constants, "E + K / C^gamma of each")]
 
 
 def _answers(runs: str, law: str, asked: dict[str, Any]) -> list[Any]:
@@ -172,116 +144,3 @@ def _published(runs: str, law: str, asked: dict[str, Any]) -> LawFit:
     if "flops" in asked["columns"]:
         asked["columns"]["compute"] = asked["columns"].pop("flops")
     return fit_law(runs, law, **asked)
-
-
-def _record(fit: Fit | FrontierFit | LawFit) -> dict[str, Any]:
-    intervals = {name: each and each._asdict() for name, each in fit.intervals.items()}
-    record = {
-        "law": fit.law,
-        "constants": dict(fit.constants),
-        "objective": fit.objective,
-        "intervals": intervals,
-        "optimum": None if isinstance(fit, LawFit) or not fit.optimum else {"compute": fit.compute, **fit.optimum},
-        "warnings": list(fit.warnings),
-        "columns": dict(fit.columns),
-        "rows": fit.rows,
-        "refits": fit.refits,
-    }
-    if isinstance(fit, LawFit):
-        starts = {"tried": fit.starts, "agreeing": fit.agreeing}
-        return {**record, "equation": _equation(fit), "source": fit.source, "starts": starts}
-    if isinstance(fit, FrontierFit):
-        budgets = [
-            {name: getattr(each, name) for name in ("compute", "params", "tokens", "loss")} for each in fit.budgets
-        ]
-        return {**record, "equation": EQUATION, "source": fit.source, "budgets": budgets}
-    return {
-        **record,
-        "equation": fit.form.equation,
-        "source": fit.form.source,
-        "minimised": fit.aim.meaning,
-        "convention": CONVENTION,
-        "starts": {"tried": fit.starts, "agreeing": fit.agreeing},
-        "held_out": None if fit.held_out is None else _held(fit.held_out),
-    }
-
-
-def _averaged(both: Average) -> dict[str, Any]:
-    intervals = {name: each and each._asdict() for name, each in both.intervals.items()}
-    return {"forms": list(both.forms), "optimum": {"compute": both.compute, **both.optimum}, "intervals": intervals}
-
-
-def _values(fit: Fit | FrontierFit | LawFit) -> Table:
-    optimum: Mapping[str, float] = fit.optimum or {}
-    rows = [_row(name, value, fit.intervals.get(name)) for name, value in fit.constants.items()]
-    rows += [_row(f"optimum {name}", value, fit.intervals.get(name)) for name, value in optimum.items()]
-    level = next((each.level for each in fit.intervals.values() if each), None)
-    columns = ("", "value", f"{100 * level:.3g} % from", "to") if level else ("", "value")
-    rows = [row[: len(columns)] for row in rows]
-    if isinstance(fit, LawFit):
-        return Table(columns, rows, f"{fit.law}: loss from {', '.join(fit.equation.takes)} ({fit.equation.where})")
-    note = f"the optimum is that of {fit.compute:.4g} FLOP" if optimum else "these runs cannot tell an optimum"
-    return Table(columns, rows, f"{fit.law}: {_equation(fit)}", note)
-
-
-def _equation(fit: Fit | FrontierFit | LawFit) -> str:
-    if isinstance(fit, LawFit):
-        return str(BY_NAME[fit.law].expression(fit.equation))
-    return EQUATION if isinstance(fit, FrontierFit) else fit.form.equation
-
-
-def _row(name: str, value: float | None, interval: Interval | None) -> tuple[str, ...]:
-    ends = (interval.low, interval.high) if interval else (None, None)
-    return (name, *(_number(each) for each in (value, *ends)))
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.5g}"
-
-
-def _facts(fit: Fit | FrontierFit | LawFit) -> Table:
-    facts = [
-        ("rows", f"{fit.rows:,}"),
-        ("columns", ", ".join(f"{what} from {column}" for what, column in fit.columns.items() if what != "run")),
-        ("refits", f"{fit.refits:,}"),
-        ("objective", f"{fit.objective:.10g}"),
-    ]
-    if isinstance(fit, LawFit):
-        facts += [("starts", f"{fit.agreeing} of {fit.starts} agree"), ("source", fit.source)]
-    elif isinstance(fit, FrontierFit):
-        facts += [("budgets", f"{len(fit.budgets)}"), ("source", fit.source)]
-    else:
-        facts += [("minimised", fit.aim.meaning), ("starts", f"{fit.agreeing} of {fit.starts} agree")]
-        if held := fit.held_out:
-            errors = f"off by {held.rms:.2%}, {held.bias:+.2%} on average"
-            parts = f"{held.runs} runs from {held.compute:.3g} FLOP on, in {held.folds} parts"
-            facts.append(("held out", f"{parts}, each by a fit to the cheaper ones: {errors}"))
-        facts.append(("source", fit.form.source))
-    return Table(("", ""), facts)
-
-
-def _held(held: HeldOut) -> dict[str, float]:
-    return {name: getattr(held, name) for name in ("runs", "folds", "compute", "rms", "bias")}
-
-
-def _ranking(fits: list[Fit]) -> list[Table]:
-    """The forms by their held-out error, and the optimum over those that the runs cannot tell apart."""
-    rows = []
-    for each, behind in zip(fits, standing(fits), strict=True):
-        held = each.held_out
-        per_param = _number(each.optimum["tokens_per_param"]) if each.optimum else "–"
-        errors = (f"{held.rms:.3%}", f"{held.bias:+.3%}") if held else ("–", "–")
-        told = "–" if behind is None else "best" if each is fits[0] else "yes" if behind.told else "no"
-        rows.append((each.law, f"{len(each.form.free)}", *errors, told, per_param))
-    held = fits[0].held_out
-    columns = ("law", "constants", "held-out error", "on average", "told apart", "tokens/param")
-    title = f"forms by their error at {held.runs} runs from {held.compute:.3g} FLOP on" if held else "forms"
-    note = f"tokens/param at {si(fits[0].compute, 'FLOP')}; told apart: from the best, at 95 %"
-    both = average(fits)
-    if both is None:
-        return [Table(columns, rows, title, note)]
-    level = next((band.level for band in both.intervals.values() if band), None)
-    ends = (f"{100 * level:.3g} % from", "to") if level else ()
-    values = [_row(name, value, both.intervals.get(name))[: 2 + len(ends)] for name, value in both.optimum.items()]
-    said = f"optimum over what the runs cannot tell apart: {', '.join(both.forms)}"
-    return [Table(columns, rows, title, note), Table(("", "value", *ends), values, said)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -100,4 +101,9 @@ def _loss(value: float | None) -> str:
 def _record(found: Judgement | tuple[Law, str]) -> dict[str, Any]:
     if not isinstance(found, Judgement):
         return {"law": found[0].name, "reason": found[1]}
-    return asdict(found) | {"tokens_per_param": found.tokens_per_param, "warnings": list(found.warnings)}
+    bands = {
+        name: {end: None if math.isinf(value) else value for end, value in band._asdict().items()}
+        for name, band in found.interval.items()
+    }
+    more = {"tokens_per_param": found.tokens_per_param, "warnings": list(found.warnings), "interval": bands}
+    return asdict(found) | more

@@ -17,10 +17,11 @@ from calc.errors import Refused
 from calc.laws import DEFAULT, find
 from calc.laws.base import Law
 from calc.laws.uncertainty import Interval
-from calc.optimum.answer import Optimum, optimal_all, spread
-from calc.optimum.answer import left_out as superseded
+from calc.optimum.across import left_out as superseded
+from calc.optimum.across import optimal_all, spread
 from calc.optimum.answer import optimal as best
 from calc.optimum.charts import frontier_chart, isoflop_chart
+from calc.optimum.question import Optimum
 from calc.optimum.shapes import Shape
 from calc.optimum.shapes import shapes as near
 from calc.tokens.corpus import Corpus

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypedDict, Unpack
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Unpack
 
 from calc.errors import Refused
-from calc.laws import DEFAULT, LAWS, find
+from calc.laws import DEFAULT, find
 from calc.laws.arithmetic import real
 from calc.laws.base import Frontier, Law
 from calc.laws.hyperparameters import every, hyperparameters
@@ -19,84 +19,9 @@ from calc.laws.uncertainty import Interval
 from calc.optimum.bands import bands, source
 from calc.optimum.budget import Machines, machines
 from calc.optimum.costs import as_fitted, of_family, plain
+from calc.optimum.question import GIVEN, ROUTING, Asked, Optimum
 from calc.optimum.routing import measures, of_model
 from calc.optimum.search import Problem
-from calc.spec import ModelSpec
-
-GIVEN = ("compute", "params", "tokens", "loss", "gpu_days", "money")
-"""What an optimum may be asked for; exactly one of them."""
-
-
-class Asked(TypedDict, total=False):
-    """The question: one of GIVEN, and what goes beyond it.
-
-    compute: FLOPs of training. params: N as the law counts it. tokens: D. loss: nats a token of the law's own data.
-    gpu_days, money: with gpu (a device of the catalogue), mfu (0 to 1) and, for money, price (of a GPU-hour). gpus: how
-    many, for the days that the run takes. family: a model whose shape is scaled and whose FLOPs are counted exactly,
-    in sequences of `seq` tokens. inference_tokens: tokens of use; the answer then has the optimum's loss for the fewest
-    FLOPs of training and use together. unique_tokens: more tokens than these are repeated ones. experts, granularity,
-    sparsity: of a law of experts (`Law.routing`); a family has its own.
-    """
-
-    compute: float
-    params: float
-    tokens: float
-    loss: float
-    gpu_days: float
-    money: float
-    gpu: str
-    mfu: float
-    gpus: int
-    price: float
-    family: ModelSpec
-    seq: int
-    inference_tokens: float
-    unique_tokens: float
-    experts: float
-    granularity: float
-    sparsity: float
-
-
-ROUTING = ("experts", "granularity", "sparsity")
-"""What is asked of experts beside an amount."""
-
-
-@dataclass(frozen=True, slots=True)
-class Optimum:
-    """A law's answer. compute: FLOPs of training. loss: None where the law predicts none.
-
-    interval: by the names of this class's numbers, what the law's own uncertainty leaves open; what is not in it has no
-    known uncertainty or was given. interval_source: where it is from, or why there is none.
-    convention: what N, C and D count in it. in_range: whether all three lie in what the law was fitted on; warnings say
-    what does not, and more. deviation: factor on N -> compute over the least for the same loss.
-    hyperparameters: whose rule gave batch_tokens and learning_rate. more: what else was asked for: gpu_days, days,
-    cost, epochs, plain_compute and plain_params (of the optimum without use,
-    whose loss this one has), total_compute, cost_ratio, tokens_ratio, scale (of the family's width and depth).
-    routing: of a law of experts, the routing that was asked for or that the family has. rules: batch in tokens and
-    learning rate by every rule that is known (`calc.laws.hyperparameters.every`).
-    """
-
-    law: str
-    compute: float
-    params: float
-    tokens: float
-    loss: float | None
-    batch_tokens: float
-    learning_rate: float | None
-    hyperparameters: str
-    convention: str
-    in_range: bool
-    warnings: tuple[str, ...]
-    interval: Mapping[str, Interval]
-    interval_source: str
-    deviation: Mapping[float, float]
-    more: Mapping[str, float] = field(default_factory=dict)
-    routing: Mapping[str, float] = field(default_factory=dict)
-    rules: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-
-    @property
-    def tokens_per_param(self) -> float:
-        return self.tokens / self.params
 
 
 def optimal(law: str = DEFAULT, **asked: Unpack[Asked]) -> Optimum:
@@ -188,45 +113,6 @@ def routed(law: Law, asked: Asked) -> Law:
     return law.at(
         **of_model("--family", family, law) | {name: value for name, value in said.items() if value is not None}
     )
-
-
-def optimal_all(**asked: Unpack[Asked]) -> list[Optimum | tuple[Law, str]]:
-    """The answer of every law that says what is optimal, variants left out; or the law and why it has none."""
-    found: list[Optimum | tuple[Law, str]] = []
-    for law in LAWS:
-        if (law.frontier is None and law.routed is None) or law.variant_of is not None:
-            continue
-        if law.routing and not any(asked.get(name) is not None for name in (*law.routing, "family")):
-            continue  # a law of experts has an answer for a routing alone
-        try:
-            found.append(optimal(law.name, **asked))
-        except Refused as refused:
-            found.append((law, str(refused)))
-    if all(isinstance(each, tuple) for each in found):
-        optimal(**asked)  # the default law's own words say best what is wrong with the question
-    return found
-
-
-def spread(answers: Sequence[Optimum | tuple[Law, str]]) -> dict[str, dict[str, float]]:
-    """How far laws lie apart: lowest and highest of each number, and their ratio; superseded laws are left out, unless
-    there are no others.
-
-    Losses are left out: those of different laws speak of different data.
-    """
-    found = [answer for answer in answers if isinstance(answer, Optimum)]
-    found = [answer for answer in found if not find(answer.law).superseded] or found
-    ends: dict[str, dict[str, float]] = {}
-    for name in ("compute", "params", "tokens", "tokens_per_param"):
-        low, high = (pick(getattr(answer, name) for answer in found) for pick in (min, max))
-        ends[name] = {"low": low, "high": high, "ratio": high / low}
-    return ends
-
-
-def left_out(answers: Sequence[Optimum | tuple[Law, str]]) -> list[str]:
-    """Names of the superseded laws that `spread` leaves out."""
-    names = [answer.law for answer in answers if isinstance(answer, Optimum)]
-    old = [name for name in names if find(name).superseded]
-    return old if len(old) < len(names) else []
 
 
 def problem_of(law: Law, asked: Asked) -> Problem:

@@ -9,9 +9,10 @@ from calc.charts import INK, MARK, altair, axis, colours, drawn, together
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS, find
 from calc.laws.base import Law
-from calc.optimum.answer import Asked, Optimum, optimal, problem_of, routed
+from calc.optimum.answer import optimal, problem_of, routed
 from calc.optimum.lines import AROUND, STEPS, band, contours, optima, spread
 from calc.optimum.prediction import loss as predict
+from calc.optimum.question import Asked, Optimum
 from calc.optimum.search import Problem
 
 _BUDGETS = (0.01, 0.1, 1.0, 10.0, 100.0)

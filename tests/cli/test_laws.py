@@ -123,6 +123,13 @@ def test_use_is_said_in_words(words: tuple[str, ...], kept: str) -> None:
     assert kept in run(*words)
 
 
+def test_a_payback_that_some_draws_never_see_ends_at_nothing() -> None:
+    """Some 20 tokens a parameter: by some refits past the optimum, by others short of it."""
+    record = json.loads(run("judge", "llama-3-8b", "--tokens", "170B", "--json"))
+    assert record["interval"]["past"]["low"] < 1 < record["interval"]["past"]["high"]
+    assert record["interval"]["break_even"]["high"] is None
+
+
 @pytest.mark.parametrize(
     ("words", "suffix"),
     [
