@@ -28,6 +28,7 @@ COMMANDS = {
     "loss": "calc.cli.loss",
     "laws": "calc.cli.laws",
     "fit": "calc.cli.fit",
+    "experiments": "calc.cli.experiments",
     "tokens": "calc.cli.tokens",
     "attention": "calc.cli.attention",
     "gpus": "calc.cli.gpus",

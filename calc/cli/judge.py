@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -9,6 +10,7 @@ import click
 
 from calc.cli import completing, options
 from calc.cli.amounts import Amount
+from calc.cli.left_out import left_out
 from calc.cli.options import Length
 from calc.errors import Refused
 from calc.laws import DEFAULT
@@ -88,8 +90,7 @@ def _side_by_side(found: list[Judgement | tuple[Law, str]]) -> list[Table]:
     ]
     columns = ("law", "N", "tokens / law's", "best N", "best D", "best loss", "loss", "in range")
     note = "tokens / law's: over those that the law gives a model of this size; best: for the same 6 N D"
-    left_out = [(each[0].name, each[1]) for each in found if not isinstance(each, Judgement)]
-    return [Table(columns, rows, "", note), *([Table(("left out", "why"), left_out)] if left_out else [])]
+    return [Table(columns, rows, "", note), *left_out(each for each in found if not isinstance(each, Judgement))]
 
 
 def _size(value: float | None) -> str:
@@ -107,4 +108,9 @@ def _loss(value: float | None) -> str:
 def _record(found: Judgement | tuple[Law, str]) -> dict[str, Any]:
     if not isinstance(found, Judgement):
         return {"law": found[0].name, "reason": found[1]}
-    return asdict(found) | {"tokens_per_param": found.tokens_per_param, "warnings": list(found.warnings)}
+    bands = {
+        name: {end: None if math.isinf(value) else value for end, value in band._asdict().items()}
+        for name, band in found.interval.items()
+    }
+    more = {"tokens_per_param": found.tokens_per_param, "warnings": list(found.warnings), "interval": bands}
+    return asdict(found) | more

@@ -30,8 +30,11 @@ from calc.tokens.corpus import Corpus
 )
 @click.option("--unique-tokens", type=Amount("tokens"), help="muennighoff: how many of the tokens differ.")
 @corpora.options
-@click.option("--experts", type=Positive(), help="clark: routed experts in a layer.")
+@click.option("--experts", type=Positive(), help="clark, ludziejewski: experts over those that a token visits.")
+@click.option("--granularity", type=Positive(), help="krajewski: how many times smaller than an MLP an expert is.")
+@click.option("--sparsity", type=Positive(), help="abnar: share of the experts that a token does not visit.")
 @click.option("--bits", type=Positive(), help="kumar: bits of weights, activations and cache in training.")
+@click.option("--bits-post", type=Positive(), help="kumar: bits of weights that are rounded after training.")
 @options.chart
 @options.output
 def loss(law: str, fmt: str, chart: str | None, bits: float | None, **asked: Any) -> None:

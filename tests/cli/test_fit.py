@@ -45,8 +45,11 @@ def test_all_ranks_the_forms(run: Run) -> None:  # noqa: F811
     status, out, _ = run("fit", RUNS, "--law", "all", "--refits", "0", "--json")
     assert status == 0
     records = [json.loads(line) for line in out.splitlines()]
-    assert len(records) == 4
-    errors = [record["held_out"]["rms"] for record in records]
+    *forms, both = records
+    assert len(forms) == 4
+    assert both["law"] == "average"
+    assert set(both["forms"]) < {record["law"] for record in forms}
+    errors = [record["held_out"]["rms"] for record in forms]
     assert errors == sorted(errors)
 
 
