@@ -8,8 +8,8 @@ from keyword import iskeyword
 
 import click
 
-from calc.cli.terminal import degrade_signs
 from calc.errors import Refused, did_you_mean
+from calc.output.terminal import degrade_signs
 
 COMMANDS = {
     "devices": "harness.cli.devices",

@@ -14,11 +14,11 @@ from calc import load_model
 from calc.architectures import from_config
 from calc.errors import Refused
 from calc.load import Load
-from calc.op import Op
 from calc.quantities.flops import forward, training
 from calc.quantities.parameters import parameters
 from calc.spec import Convolution, Features, Frames, ModelSpec, Patches
 from calc.spec.resizing import symbolic, with_sizes
+from calc.trace.op import Op
 from calc.trace.primitives.convolution import steps
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace

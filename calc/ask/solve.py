@@ -14,15 +14,15 @@ from pydantic import ValidationError
 from calc.ask import registry
 from calc.ask.solution import Candidate, NoSolution, Solution
 from calc.blocks.attention import head_sizes
-from calc.build import build
+from calc.blocks.build import build
 from calc.errors import Refused
 from calc.load import Load
-from calc.op import leaves
 from calc.sizes import Size, exact_div
 from calc.spec import Attention, ModelSpec
 from calc.spec.fields import MAX_LAYERS, MAX_SIZE
 from calc.spec.resizing import sizes_of, with_sizes
 from calc.spec.run import LOAD_SIZES, PLAN_SIZES, Run, exact_run
+from calc.trace.op import leaves
 from calc.units import binary
 
 _WIDTHS = ("d_ff", "n_heads", "n_kv_heads", "d_expert", "d_shared")
@@ -151,7 +151,7 @@ def _of_plan(
     spec: ModelSpec, entry: registry.Quantity, target: float, symbol: str, budget: bool, query: Run
 ) -> Solution:
     """The size of a plan that fits. Errors: as `solve`."""
-    from calc.memory.search import solve_plan  # memory is long to load
+    from calc.ask.solve_run import solve_plan  # memory is long to load
 
     if symbol not in entry.uses:
         raise Refused("--for", f"a size that {entry.name} of {spec.name} depends on", symbol)

@@ -9,11 +9,11 @@ from calc.blocks.adapters import prefix, prefix_length
 from calc.blocks.around import Around
 from calc.blocks.distances import placed_queries, projected_distances
 from calc.errors import Refused
-from calc.functions import Attend
 from calc.load import Load
-from calc.op import Cache
 from calc.sizes import Size, exact_div, quotient
 from calc.spec import Attention, QkNorm
+from calc.trace.functions import Attend
+from calc.trace.op import Cache
 from calc.trace.primitives.attend import Scoring
 from calc.trace.primitives.attend_saved import Square
 from calc.trace.shard import COLUMN, ROW, fused, key_value

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calc.functions import Matmul
 from calc.load import Load
 from calc.spec import Contrast
+from calc.trace.functions import Matmul
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace

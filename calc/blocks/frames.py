@@ -5,9 +5,9 @@ from __future__ import annotations
 from calc.blocks.embedding import positioned
 from calc.blocks.first import First
 from calc.load import Load
-from calc.op import Moves
 from calc.sizes import Size, exact_div
 from calc.spec import Convolution, Frames, Norm, PositionConvolution, Quantizer
+from calc.trace.op import Moves
 from calc.trace.primitives.convolution import steps
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from calc.errors import Refused
-from calc.functions import Matmul
 from calc.load import Load
-from calc.op import Moves
 from calc.sizes import Size, exact_div
 from calc.spec import Projector
+from calc.trace.functions import Matmul
+from calc.trace.op import Moves
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace

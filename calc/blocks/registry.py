@@ -21,7 +21,6 @@ from calc.blocks.patches import patches
 from calc.blocks.state_space import mamba, mamba2
 from calc.blocks.tabular import features
 from calc.blocks.trajectory import trajectory
-from calc.op import Component
 from calc.spec import (
     Attention,
     CompressedAttention,
@@ -42,6 +41,7 @@ from calc.spec import (
     ResNet,
     Trajectory,
 )
+from calc.trace.op import Component
 from calc.trace.tensor import Tensor
 
 

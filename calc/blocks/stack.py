@@ -15,10 +15,10 @@ from calc.blocks.registry import FRONTS
 from calc.blocks.streams import collapse, spread
 from calc.errors import Refused
 from calc.load import Load
-from calc.op import Op, Part
 from calc.sizes import Size
 from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Stack, Tower
 from calc.trace.echo import echo
+from calc.trace.op import Op, Part
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 

@@ -9,8 +9,8 @@ from typing import NoReturn
 
 import click
 
-from calc.cli.terminal import degrade_signs
 from calc.errors import Refused, did_you_mean
+from calc.output.terminal import degrade_signs
 
 COMMANDS = {
     "report": "calc.cli.report",

@@ -11,7 +11,6 @@ from calc.blocks.moe import slots
 from calc.blocks.registry import MIXERS
 from calc.errors import Refused
 from calc.load import Load
-from calc.op import Op
 from calc.sizes import Size, ceil_div, largest, maximum, minimum
 from calc.spec import (
     Attention,
@@ -28,6 +27,7 @@ from calc.spec import (
     Stack,
 )
 from calc.spec.run import Run as Plan
+from calc.trace.op import Op
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 

@@ -16,11 +16,11 @@ from calc.memory.forward import Pass, logits, widest
 from calc.memory.rank import Rank
 from calc.memory.sharding import Stage, held_elements, stages
 from calc.memory.states import on_stage
-from calc.op import Leaf, Weight
 from calc.quantities.weights import Share, weight_bytes
 from calc.sizes import Size, ceil_div, largest, minimum
 from calc.spec import Attention, Bottleneck, Lora, ModelSpec, Prefix
 from calc.spec.run import Run
+from calc.trace.op import Leaf, Weight
 
 LIMIT = 2**40
 """Where the search for the largest batch or context ends."""

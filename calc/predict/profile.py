@@ -84,7 +84,7 @@ class Profile(Node):
     name: of the file. device: as it calls itself. kind: what runs on it. catalogue: its name in the catalogue, None
     where it is not in there. environment: what else was on the machine (versions, threads, clocks).
     gemm, attention, attention_backward, decode: by number format. passes: by number format, then by `Function` of
-    `calc.op`, with `.backward` behind it for going back, `copy` for bytes alone, and `adamw` for an optimizer's step.
+    `calc.trace.op`, with `.backward` behind it for going back, `copy` for bytes alone, and `adamw` for a step.
     collectives: by the name of the operation. fits: error by the name of what was fitted (`gemm.bf16`, ...).
     """
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from calc.functions import Function
-from calc.op import Component, Keeps, Kind, Op, Part, Weight
 from calc.sizes import Size
 from calc.spec import Adapter
+from calc.trace.functions import Function
+from calc.trace.op import Component, Keeps, Kind, Op, Part, Weight
 from calc.trace.tensor import Split, Tensor
 
 Body = list[Part | Op]

@@ -18,7 +18,7 @@ from calc.trace.settings import Settings
 from calc.trace.tensor import Split
 
 if TYPE_CHECKING:
-    from calc.op import Weight
+    from calc.trace.op import Weight
 
 BITS = {"int64": 64, "bool": 8}
 

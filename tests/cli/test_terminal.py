@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from calc.cli.terminal import SIGNS
+from calc.output.terminal import SIGNS
 from tests.reference import ROOT
 
 

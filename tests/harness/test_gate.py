@@ -16,7 +16,7 @@ import pytest
 
 from calc import Load, Shorthand
 from calc.errors import Refused
-from calc.trace.kept import kept
+from calc.quantities.saved_tensors import kept
 from calc.trace.settings import Settings
 from harness.cases.matmul import MatmulCase
 from harness.gating.agent import SAVED_SEQ, saved_bytes

@@ -15,8 +15,8 @@ from calc.architectures import from_config
 from calc.memory.cache import cache_columns
 from calc.memory.paging import Paged, allocated
 from calc.memory.serving import max_batch, max_concurrency, max_context, servers
+from calc.memory.totals import memory_ranks, total_terms
 from calc.quantities.kv_cache import kv_cache
-from calc.quantities.memory import memory_ranks, total_terms
 from calc.quantities.weights import weight_bytes
 from calc.spec import Adapter, Attention, Bottleneck, LayerGroup, Lora, Mamba, Mlp, ModelSpec, Prefix, Prompt
 from calc.spec.run import ExecutionName, Run

@@ -15,6 +15,7 @@ from hypothesis import strategies as st  # noqa: E402
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.load import Load  # noqa: E402
+from calc.quantities.saved_tensors import Kept, kept  # noqa: E402
 from calc.spec import (  # noqa: E402
     Attention,
     Embedding,
@@ -26,7 +27,6 @@ from calc.spec import (  # noqa: E402
     ModelSpec,
     ResNet,
 )
-from calc.trace.kept import Kept, kept  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
 from calc.trace.tape import Saved  # noqa: E402
 from reference_models import Model, build  # noqa: E402

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calc.functions import Function, gated
-from calc.op import Component
 from calc.sizes import exact_div
+from calc.trace.functions import Function, gated
+from calc.trace.op import Component
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calc.functions import Function
-from calc.op import Component, Weight
 from calc.sizes import Size
+from calc.trace.functions import Function
+from calc.trace.op import Component, Weight
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Split, Tensor

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from calc.functions import Attend, Matmul
-from calc.op import Cache, Moves, Weight
 from calc.sizes import Size, at_least
 from calc.spec import Buckets, Shaw
+from calc.trace.functions import Attend, Matmul
+from calc.trace.op import Cache, Moves, Weight
 from calc.trace.primitives.attend_saved import Scores, Square, kept_by_attention
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from calc import checks
-from calc.functions import Matmul
-from calc.op import Component, Moves, Weight
 from calc.sizes import Size, exact_div, floor_div, quotient
+from calc.trace.functions import Matmul
+from calc.trace.op import Component, Moves, Weight
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor

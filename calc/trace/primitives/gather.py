@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.op import Component, Moves, Weight
 from calc.sizes import Size
+from calc.trace.op import Component, Moves, Weight
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Split, Tensor

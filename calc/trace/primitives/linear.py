@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from calc.functions import Matmul
-from calc.op import Component, Moves, Weight
 from calc.sizes import Size
 from calc.spec import Lora
+from calc.trace.functions import Matmul
+from calc.trace.op import Component, Moves, Weight
 from calc.trace.primitives.arithmetic import add, clamped
 from calc.trace.primitives.gather import constant
 from calc.trace.recorder import Recorder

@@ -15,9 +15,9 @@ from calc.blocks.registry import FRONTS
 from calc.blocks.stack import Stacked, stack
 from calc.errors import Refused
 from calc.load import Load
-from calc.op import Part
 from calc.sizes import Size
 from calc.spec import Embedding, Frames, Lora, ModelSpec, Patches, Tower
+from calc.trace.op import Part
 from calc.trace.trace import Trace
 
 

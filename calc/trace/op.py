@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from calc.functions import Attend, Function, Matmul
 from calc.sizes import Size
+from calc.trace.functions import Attend, Function, Matmul
 from calc.trace.shard import Shard
 from calc.trace.tensor import Tensor
 

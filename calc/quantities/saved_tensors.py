@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
-from calc.build import build, pictures_inside
+from calc.blocks.build import build, pictures_inside
 from calc.errors import Refused
 from calc.load import Load
-from calc.op import Op, Part
 from calc.sizes import Size, is_array
 from calc.spec import Head, LayerGroup, ModelSpec, Stack
+from calc.trace.op import Op, Part
 from calc.trace.settings import Settings
 from calc.trace.tape import Saved, Storage, Tape
 from calc.trace.tensor import Tensor
