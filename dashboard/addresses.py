@@ -39,7 +39,7 @@ def first(request: Request) -> Response:
 
 
 @asynccontextmanager
-async def said(_app: App) -> AsyncIterator[None]:
+async def announced(_app: App) -> AsyncIterator[None]:
     """While the server runs: where it is. Streamlit's own words advertise other things beside."""
     address = config.get_option("browser.serverAddress") or config.get_option("server.address") or "localhost"
     host = f"[{address}]" if ":" in address else address

@@ -101,6 +101,6 @@ def _choice(label: str, words: Any, usual: str, key: str) -> str:
 def _flags(run: Run) -> list[str]:
     """The options that say this run: its lengths, and what else is not the default."""
     usual = Run(execution="sdpa")
-    said = [name for name in Run.model_fields if getattr(run, name) != getattr(usual, name)]
-    names = dict.fromkeys(["seq", "batch", *said])
+    given = [name for name in Run.model_fields if getattr(run, name) not in (None, getattr(usual, name))]
+    names = dict.fromkeys(["seq", "batch", *given])
     return [word for name in names for word in (flags_of(name)[0], str(getattr(run, name)))]

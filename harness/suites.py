@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from calc.errors import Refused, did_you_mean
-from harness.cases import Case, attentions, lists
+from harness.cases import Case, attention_suite, lists
 from harness.cases.unseen import unseen
 from harness.record import Environment
 
 SUITES: dict[str, Callable[[Environment], list[Case]]] = {
     "quick": lists.quick,
     "kernels": lists.kernels,
-    "attention": attentions.attention,
+    "attention": attention_suite.attention,
     "models": lists.models,
     "unseen": unseen,
     "full": lists.full,

@@ -35,13 +35,13 @@ class Tokens(click.ParamType):
 
 
 class Length(Tokens):
-    """A length in tokens: a whole number, or what a picture, sound or other data comes to (`calc.tokens.asking`)."""
+    """A length in tokens: a whole number, or what a picture, sound or other data comes to (`calc.tokens.amounts`)."""
 
     name = "N|tokens:…"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, str) and value.startswith("tokens:"):
-            from calc.tokens.asking import parse_budget
+            from calc.tokens.amounts import parse_budget
 
             return parse_budget(value, param.opts[0] if param else "value")
         return super().convert(value, param, ctx)

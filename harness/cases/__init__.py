@@ -18,8 +18,8 @@ from harness.cases.layer import LayerCase
 from harness.cases.matmul import MatmulCase
 from harness.cases.parallel import CollectiveCase, ParallelTrainingCase
 from harness.cases.passes import PassCase
-from harness.cases.passing import ForwardCase, PrefillCase
 from harness.cases.training import TrainingCase
+from harness.cases.whole_passes import ForwardCase, PrefillCase
 
 KINDS: dict[str, type[Case]] = {
     case.kind: case

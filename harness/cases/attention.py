@@ -11,7 +11,7 @@ from calc.attention.latent import latent
 from calc.attention.shape import AttentionShape
 from calc.predict.backends import fused_kernel
 from calc.spec.fields import Dim
-from harness.cases.attending import SCORES, error
+from harness.cases.attention_error import SCORES, error
 from harness.cases.case import Case, Counts, Device, Ready
 from harness.cases.forecasts import of_attention
 from harness.cases.tensors import FAR, TOLERANCE, Turns, no_gradient, sets_of, settle

@@ -13,9 +13,9 @@ from calc.trace.op import leaves
 from harness.cases.case import Counts, Device, Ready
 from harness.cases.forecasts import of_model
 from harness.cases.models import routed
-from harness.cases.passing import Dtype, last_logits
 from harness.cases.running import ModelCase, built, inputs, kernel_of, serving_bytes, tolerance_of
 from harness.cases.tensors import element_bytes, no_gradient, relative, settle
+from harness.cases.whole_passes import Dtype, last_logits
 from harness.record import Forecast
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from harness.cases.attention import AttentionCase, DecodeAttentionCase
-from harness.cases.attentions import attention
+from harness.cases.attention_suite import attention
 from harness.cases.case import Case
 from harness.cases.decoding import DecodeCase
 from harness.cases.layer import LayerCase
 from harness.cases.matmul import MatmulCase
 from harness.cases.parallel import CollectiveCase, ParallelTrainingCase
 from harness.cases.passes import FUNCTIONS, ONE_WAY, PassCase
-from harness.cases.passing import ForwardCase, PrefillCase
 from harness.cases.training import TrainingCase
+from harness.cases.whole_passes import ForwardCase, PrefillCase
 from harness.record import Environment
 
 Dtype = Literal["fp32", "bf16"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from harness.cases.case import Case
-from harness.cases.passing import ForwardCase
 from harness.cases.training import TrainingCase
+from harness.cases.whole_passes import ForwardCase
 from harness.record import Environment
 
 SHAPES = (

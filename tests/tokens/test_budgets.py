@@ -14,7 +14,7 @@ from calc.errors import Refused
 from calc.load import Load
 from calc.spec import Frames, Patches
 from calc.tokens import budgets
-from calc.tokens.asking import BUDGETS, parse_budget
+from calc.tokens.amounts import BUDGETS, parse_budget
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, PlainValidator, ValidationInfo
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
 
 from calc.errors import Refused
 from calc.spec.run.node import MaybeYesNo, Positive, RunNode, Word, Words
@@ -42,7 +42,7 @@ class Training(RunNode):
     checkpointing: Annotated[Checkpointing, PlainValidator(Word(lambda: CHECKPOINTING))] = Field(
         default="none", description="Training: which activations are recomputed."
     )
-    recompute: Annotated[tuple[str, ...], PlainValidator(Words(lambda: REGIONS))] = Field(
+    recompute: Annotated[tuple[str, ...], BeforeValidator(Words(lambda: REGIONS))] = Field(
         default=(), description=f"Training: computed again in backward: {', '.join(REGIONS)}."
     )
     checkpoint_every: Positive = Field(default=1, description="Training: of so many layers, one is checkpointed.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, PlainValidator, ValidationInfo
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
 
 from calc import checks
 from calc.errors import Refused
@@ -47,7 +47,7 @@ class Workload(RunNode):
         default=None, description="Encoder-decoders: length of the encoder's input, tokens or frames of audio."
     )
     images: FromZero = Field(default=0, description="Language models with a vision tower: pictures a batch.")
-    image: Annotated[tuple[Size, Size] | None, PlainValidator(_picture)] = Field(
+    image: Annotated[tuple[Size, Size] | None, BeforeValidator(_picture)] = Field(
         default=None, description="Height and width of a picture, in pixels."
     )
     mtp: YesNo = Field(default=False, description="Count the modules that predict further tokens too.")

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from calc.attention.latent import latent  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.predict.profile import shipped_profile  # noqa: E402
-from harness.cases import attending, attentions, make  # noqa: E402
+from harness.cases import attention_error, attention_suite, make  # noqa: E402
 from harness.cases.attention import AttentionCase, DecodeAttentionCase  # noqa: E402
 from harness.kernels import KERNELS  # noqa: E402
 from harness.measuring.inspection import inspect  # noqa: E402
@@ -34,12 +34,12 @@ MORE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("scores", [attending.SCORES, 1000])
+@pytest.mark.parametrize("scores", [attention_error.SCORES, 1000])
 @pytest.mark.parametrize(("kind", "params"), MORE, ids=lambda each: each if isinstance(each, str) else None)
 def test_the_check_passes_of_the_whole_and_of_slices(
     kind: str, params: dict[str, Any], scores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attending, "SCORES", scores)
+    monkeypatch.setattr(attention_error, "SCORES", scores)
     ready = make(kind, params).ready("cpu")
     assert ready.check is not None
     assert ready.check() <= ready.tolerance
@@ -51,7 +51,7 @@ def test_slices_find_what_is_wrong_in_them(
     direction: Any, tensor: int, row: int, found: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """First and last queries are seen, and of gradients the last keys; what is between them is not."""
-    monkeypatch.setattr(attending, "SCORES", 2 * 70 * 10)
+    monkeypatch.setattr(attention_error, "SCORES", 2 * 70 * 10)
     case = AttentionCase("reference", 70, 4, 16, kv_heads=2, dtype="fp32", direction=direction)
     backend, shape = KERNELS["reference"], case.shape()
     q, k, v = backend.inputs(shape, "cpu", 0)
@@ -62,7 +62,7 @@ def test_slices_find_what_is_wrong_in_them(
 
     def error() -> float:
         given = results[0] if direction == "forward" else results
-        return attending.error(shape, "reference", given, (q, k, v, out, gradient))
+        return attention_error.error(shape, "reference", given, (q, k, v, out, gradient))
 
     assert error() < 1e-5
     results[tensor][0, 0, row] += 1
@@ -117,7 +117,7 @@ def test_the_suite_has_every_backend_and_promises_an_end(device: Any) -> None:
 def test_every_case_that_a_gpu_runs_is_forecast_and_fits() -> None:
     profile, gpu = shipped_profile("h100-sxm"), machine("cuda")
     assert profile is not None
-    for case in attentions.attention(gpu):
+    for case in attention_suite.attention(gpu):
         if case.unsupported(gpu) is None and getattr(case, "backend", "") != "linear":
             forecast = case.forecast(profile)
             assert forecast is not None, case.id
