@@ -43,7 +43,11 @@ def lectures(trainings: bool, fmt: str) -> None:
         (str(r["lecture"]), *(written(r[name]) for name in _NUMBERS), r["verdict"], r["says"], r["why"])
         for r in records
     ]
-    emit(records, [Table(("lecture", *_NUMBERS, "verdict", "the notes say", "why"), rows, "", _NOTE)], fmt)
+    emit(
+        records,
+        [Table(("lecture", *_NUMBERS, "verdict", "the notes say", "why"), rows, "", _NOTE, spare=("recorded",))],
+        fmt,
+    )
 
 
 def _trainings(fmt: str) -> None:
