@@ -78,6 +78,7 @@ def recurrent(draw: st.DrawFn, n_heads: int) -> LinearAttention | DeltaNet | Gat
     biases = {"bias": draw(flag), "conv_bias": draw(flag), "d_state": draw(small)}
     if kind is Mamba2:
         groups = draw(st.integers(1, 3))
+        biases |= {"norm": draw(st.none() | st.just(Norm())), "gate": draw(st.sampled_from(["before", "after"]))}
         return Mamba2(n_heads=groups * n_heads, d_head=draw(small), n_groups=groups, **sizes, **biases)
     widths = {"d_inner": draw(st.none() | small), "dt_rank": draw(st.none() | small)}
     return Mamba(d_conv=sizes["d_conv"], inner_norm=draw(st.none() | norms()), **widths, **biases)

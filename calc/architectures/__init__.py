@@ -145,6 +145,7 @@ FAMILIES: dict[str, str] = {
     "jamba": "jamba",
     "bamba": "bamba",
     "granitemoehybrid": "granitemoehybrid",
+    "falcon_h1": "falcon_h1",
     "nemotron_h": "nemotron_h",
     "lfm2": "lfm2",
     "lfm2_moe": "lfm2_moe",

@@ -15,6 +15,7 @@ from calc.blocks.latent import mla
 from calc.blocks.linear_attention import linear_attention
 from calc.blocks.mlp import mlp
 from calc.blocks.moe import moe
+from calc.blocks.parallel import parallel
 from calc.blocks.patches import patches
 from calc.blocks.state_space import mamba, mamba2
 from calc.blocks.tabular import features
@@ -36,6 +37,7 @@ from calc.spec import (
     Mlp,
     Moe,
     Node,
+    Parallel,
     Patches,
     Queries,
     ResNet,
@@ -51,6 +53,7 @@ MIXERS: dict[type[Node], Callable[..., Part]] = {
     Mamba2: mamba2,
     Mla: mla,
     CompressedAttention: compressed_attention,
+    Parallel: lambda spec, d_model, load: parallel(spec, d_model, load, MIXERS),
 }
 """(spec, d_model, load) -> the part that mixes tokens; its name is the path of its weights."""
 

@@ -64,11 +64,22 @@ def mamba2(spec: Mamba2, d_model: Size, load: Load) -> Part:
         short_convolution(d_conv, spec.d_conv, load, bias=spec.conv_bias),
         _decay(spec, own, state, load),
         *_chunked_scan(spec, load),
-        elementwise("gate", "ssm", "swiglu", 2 * tokens * d_inner, tokens * d_inner, to_chain=tokens * d_inner),
-        norm("norm", spec.norm, (d_inner,), tokens),
+        *_gated(spec, d_inner, tokens),
         linear("out_proj", tokens, d_inner, d_model, "ssm", bias=spec.bias),
     )
     return Part("mamba2", body)
+
+
+def _gated(spec: Mamba2, d_inner: Size, tokens: Size) -> tuple[Op, ...]:
+    """The gate on the scan's result, and the norm behind or ahead of it where there is one."""
+    one = tokens * d_inner
+    if spec.norm is None:
+        return (elementwise("gate", "ssm", "swiglu", 2 * one, one),)
+    if spec.gate == "before":
+        gate = elementwise("gate", "ssm", "swiglu", 2 * one, one, to_chain=one)
+        return gate, norm("norm", spec.norm, (d_inner,), tokens)
+    gate = elementwise("gate", "ssm", "swiglu", 2 * one, one, from_chain=one)
+    return norm("norm", spec.norm, (d_inner,), tokens, feeds=True), gate
 
 
 def _decay(spec: Mamba2, own: tuple[Weight, ...], state: Size, load: Load) -> Op:

@@ -18,6 +18,7 @@ from calc.spec.heads import Head, Projection
 from calc.spec.latent import Indexer, Mla
 from calc.spec.layers import LayerGroup, Mtp, Placement
 from calc.spec.linear_attention import LinearAttention
+from calc.spec.mixers import Branch, Parallel
 from calc.spec.model import Adapter, ModelSpec, Stack, Tower
 from calc.spec.patches import Patches
 from calc.spec.per_layer import PerLayerInputs
@@ -38,6 +39,7 @@ __all__ = [
     "Attention",
     "AttentionPool",
     "Bottleneck",
+    "Branch",
     "Buckets",
     "CompressedAttention",
     "Compressor",
@@ -67,6 +69,7 @@ __all__ = [
     "Mtp",
     "Node",
     "Norm",
+    "Parallel",
     "Patches",
     "PerLayerInputs",
     "Placement",

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, Tag, model_validator
 
 from calc.errors import Refused
 from calc.spec.attention import Attention, Norm
 from calc.spec.channels import Mlp, Moe
-from calc.spec.compressed import CompressedAttention
 from calc.spec.conformer import ConvolutionModule
-from calc.spec.delta_net import DeltaNet
 from calc.spec.fields import Count, Node
-from calc.spec.gated_convolution import GatedConvolution
-from calc.spec.latent import Mla
-from calc.spec.linear_attention import LinearAttention
+from calc.spec.mixers import Mixer, OneMixer, Parallel, kind_or
 from calc.spec.residual import Residual
-from calc.spec.state_space import Mamba, Mamba2
 
 OF_CROSS = (
     *("n_heads", "n_kv_heads", "d_head", "d_value", "qkv_bias", "k_bias", "out_bias", "causal", "position", "rope"),
@@ -29,26 +24,6 @@ say."""
 Placement = Literal["pre", "post", "output", "sandwich", "parallel", "parallel-two-norms"]
 
 
-def kind_or(default: str) -> Discriminator:
-    """Chooses a class of a union by the field `kind`, which may be left out where it says `default`."""
-
-    def kind(value: Any) -> Any:
-        return value.get("kind", default) if isinstance(value, dict) else getattr(value, "kind", None)
-
-    return Discriminator(kind)
-
-
-Mixer = Annotated[
-    Annotated[Attention, Tag("attention")]
-    | Annotated[LinearAttention, Tag("linear_attention")]
-    | Annotated[Mla, Tag("mla")]
-    | Annotated[CompressedAttention, Tag("compressed_attention")]
-    | Annotated[DeltaNet, Tag("delta_net")]
-    | Annotated[GatedConvolution, Tag("gated_convolution")]
-    | Annotated[Mamba, Tag("mamba")]
-    | Annotated[Mamba2, Tag("mamba2")],
-    kind_or("attention"),
-]
 Channel = Annotated[Annotated[Mlp, Tag("mlp")] | Annotated[Moe, Tag("moe")], kind_or("mlp")]
 
 
@@ -98,6 +73,13 @@ class LayerGroup(Node):
         if not outer:
             return self.name
         return outer if self.name == "layers" else f"{outer}_{self.name}"
+
+    @property
+    def mixers(self) -> tuple[OneMixer, ...]:
+        """What mixes tokens in one layer: nothing, one mixer, or the branches of several side by side."""
+        if self.mixer is None:
+            return ()
+        return tuple(b.mixer for b in self.mixer.branches) if isinstance(self.mixer, Parallel) else (self.mixer,)
 
     @model_validator(mode="after")
     def _plain_cross(self) -> Self:

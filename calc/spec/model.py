@@ -20,7 +20,8 @@ from calc.spec.fields import Dim, Node
 from calc.spec.fronts import Embedding
 from calc.spec.heads import Head, Projection
 from calc.spec.latent import Mla
-from calc.spec.layers import LayerGroup, Mtp, kind_or
+from calc.spec.layers import LayerGroup, Mtp
+from calc.spec.mixers import kind_or
 from calc.spec.patches import Patches
 from calc.spec.per_layer import PerLayerInputs
 from calc.spec.pooling import AttentionPool
@@ -87,7 +88,7 @@ class Stack(Node):
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
         for group in self.layers:
-            for attention in (group.mixer, group.cross):
+            for attention in (*group.mixers, group.cross):
                 if not isinstance(attention, Attention):
                     continue
                 if attention.d_head is None and self.d_model % attention.n_heads:
@@ -155,7 +156,7 @@ class Stack(Node):
         return self
 
     def _mixers(self) -> list[Attention]:
-        return [group.mixer for group in self.layers if isinstance(group.mixer, Attention)]
+        return [mixer for group in self.layers for mixer in group.mixers if isinstance(mixer, Attention)]
 
     @property
     def relative_bias(self) -> tuple[Buckets, int] | None:

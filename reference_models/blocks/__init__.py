@@ -21,6 +21,7 @@ from calc.spec import (
     Mlp,
     Moe,
     Node,
+    Parallel,
     Patches,
     Queries,
     ResNet,
@@ -39,6 +40,7 @@ from reference_models.blocks.mamba import MambaMixer
 from reference_models.blocks.mamba2 import Mamba2Mixer
 from reference_models.blocks.mlp import FeedForward
 from reference_models.blocks.moe import MixtureOfExperts
+from reference_models.blocks.parallel import SideBySide
 from reference_models.blocks.patches import PatchEmbedding
 from reference_models.blocks.tabular import FeatureTokenizer
 from reference_models.blocks.trajectory import TrajectoryEmbedding
@@ -52,6 +54,7 @@ MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
     Mamba: MambaMixer,
     Mamba2: Mamba2Mixer,
     Mla: LatentAttention,
+    Parallel: lambda spec, d_model: SideBySide(spec, d_model, MIXERS),
 }
 """(spec, d_model) -> module with a `name`, `new_cache(length)` and `forward(x, step, cache)`."""
 

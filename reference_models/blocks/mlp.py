@@ -6,7 +6,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import Mlp
-from reference_models.blocks.linear import ACTIVATIONS
+from reference_models.blocks.linear import ACTIVATIONS, scaled
 from reference_models.step import Step
 from reference_models.support import supported
 
@@ -18,7 +18,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, spec: Mlp, d_model: int) -> None:
         super().__init__()
-        supported(spec, "d_ff", "gated", "bias", "fused", "activation", "clamp", "dropout")
+        supported(spec, "d_ff", "gated", "bias", "fused", "activation", "clamp", "dropout", "gate_scale")
         self.spec = spec
         self.act = ACTIVATIONS[spec.activation]
         d_ff = spec.d_ff or 4 * d_model
@@ -43,6 +43,6 @@ class FeedForward(nn.Module):
     def _gated(self, gate: Tensor, up: Tensor) -> Tensor:
         clamp = self.spec.clamp
         if clamp is None:
-            return self.act(gate) * up
+            return self.act(scaled(gate, self.spec.gate_scale)) * up
         gate, up = gate.clamp(max=clamp.limit), up.clamp(-clamp.limit, clamp.limit)
         return gate * (clamp.alpha * gate).sigmoid() * (up + clamp.shift)

@@ -26,6 +26,7 @@ EXPERTS = {
 }  # fmt: skip
 ROUTED = {key: value for key, value in EXPERTS.items() if key != "shared_expert_intermediate_size"}
 LFM2 = BASE | ATTENTION
+FALCON = BASE | ATTENTION | HYBRID2 | {"mamba_d_ssm": 48}
 OLMO = BASE | ATTENTION | {"num_hidden_layers": 4}
 TOWER = {
     "depth": 2, "hidden_size": 16, "intermediate_size": 24, "num_heads": 2, "out_hidden_size": 32,
@@ -53,6 +54,15 @@ RECURRENT: dict[str, tuple[dict[str, Any], ...]] = {
     "bamba": (
         BAMBA,
         BAMBA | {"attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True, "mamba_d_head": 8},
+    ),
+    "falcon_h1": (
+        FALCON,
+        FALCON
+        | {"attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True, "projectors_bias": True}
+        | {"mamba_rms_norm": True, "tie_word_embeddings": True, "num_key_value_heads": None},
+        FALCON
+        | {"mamba_rms_norm": True, "mamba_norm_before_gate": False, "mamba_conv_bias": False}
+        | {"mamba_d_ssm": None, "mamba_d_head": 8, "head_dim": 12},
     ),
     "granitemoehybrid": (
         GRANITE | {"layer_types": [LINEAR, FULL, LINEAR]},

@@ -10,9 +10,23 @@ torch = pytest.importorskip("torch")
 
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+from pydantic import ValidationError  # noqa: E402
 
 from calc.architectures import from_config  # noqa: E402
-from calc.spec import DeltaNet, GatedConvolution, LayerGroup, LinearAttention, Mamba, Mamba2, ModelSpec, Node, Norm  # noqa: E402
+from calc.spec import (  # noqa: E402
+    Attention,
+    Branch,
+    DeltaNet,
+    GatedConvolution,
+    LayerGroup,
+    LinearAttention,
+    Mamba,
+    Mamba2,
+    ModelSpec,
+    Node,
+    Norm,
+    Parallel,
+)
 from harness.oracles import MODES  # noqa: E402
 from reference_models import build  # noqa: E402
 from reference_models.blocks import delta_net, linear_attention, mamba, mamba2  # noqa: E402
@@ -25,6 +39,12 @@ MIXERS: dict[str, Node] = {
     "mamba": Mamba(d_inner=20, d_state=5, dt_rank=3),
     "mamba with norms": Mamba(d_state=5, inner_norm=Norm(), bias=True, conv_bias=False),
     "mamba2": Mamba2(n_heads=4, d_head=6, d_state=5, n_groups=2, chunk=4),
+    "attention beside mamba2": Parallel(
+        branches=(
+            Branch(mixer=Attention(n_heads=4, n_kv_heads=2), scale_in=0.7),
+            Branch(mixer=Mamba2(n_heads=4, d_head=6, d_state=5, norm=None, chunk=4), scale_out=1.3),
+        )
+    ),
     "delta net": DeltaNet(n_key_heads=2, n_value_heads=4, d_key=6, d_value=5, chunk=4),
     "fused delta net": DeltaNet(n_key_heads=2, n_value_heads=4, d_key=6, d_value=5, chunk=4, fused=True),
     "gated convolution": GatedConvolution(d_conv=3, bias=True),
@@ -34,6 +54,13 @@ MIXERS: dict[str, Node] = {
     ),
 }
 each_mixer = pytest.mark.parametrize("mixer", MIXERS.values(), ids=MIXERS)
+
+
+def test_branches_of_one_kind_are_refused() -> None:
+    """Both would have the same names of weights."""
+    one = Branch(mixer=Attention(n_heads=4))
+    with pytest.raises(ValidationError, match="branches: expected mixers of different kinds"):
+        Parallel(branches=(one, one))
 
 
 def of(mixer: Node, **more: object) -> ModelSpec:
