@@ -126,6 +126,7 @@ FAMILIES: dict[str, str] = {
     "deepseek_v4": "deepseek_v4",
     "kimi_k2": "deepseek_v3",
     "kimi_k25": "kimi_k25",
+    "kimi_linear": "kimi_linear",
     "minicpm3": "minicpm3",
     "glm4_moe": "glm4_moe",
     "glm4_moe_lite": "glm4_moe_lite",

@@ -11,6 +11,7 @@ from calc.blocks.detection import queries, resnet
 from calc.blocks.embedding import tokens
 from calc.blocks.frames import frames
 from calc.blocks.gated_convolution import gated_convolution
+from calc.blocks.kda import kda
 from calc.blocks.latent import mla
 from calc.blocks.linear_attention import linear_attention
 from calc.blocks.mlp import mlp
@@ -30,6 +31,7 @@ from calc.spec import (
     Features,
     Frames,
     GatedConvolution,
+    Kda,
     LinearAttention,
     Mamba,
     Mamba2,
@@ -48,6 +50,7 @@ MIXERS: dict[type[Node], Callable[..., Part]] = {
     Attention: attention,
     LinearAttention: linear_attention,
     DeltaNet: delta_net,
+    Kda: kda,
     GatedConvolution: gated_convolution,
     Mamba: mamba,
     Mamba2: mamba2,

@@ -21,7 +21,10 @@ FUSED = "qkv_proj"
 Body = tuple[Part | Op, ...]
 Change = Callable[[Part, LayerGroup, Size], Part]
 """(a layer, its description, the stack's d_model) -> the layer with its adapters."""
-_BLOCKS = {"attention", "linear_attention", "delta_net", "gated_convolution", "mamba", "mamba2", "mlp", "moe"}
+_BLOCKS = {
+    *("attention", "linear_attention", "delta_net", "kda", "gated_convolution", "mamba", "mamba2", "parallel"),
+    *("mlp", "moe"),
+}
 """Mixers and channel mixers: the blocks of a layer that a bottleneck stands behind."""
 
 

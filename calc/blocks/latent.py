@@ -40,9 +40,10 @@ def mla(spec: Mla, d_model: Size, load: Load) -> Part:
     body += [
         linear("kv_a_proj", tokens, d_model, spec.kv_rank + spec.d_rope, "attention", bias=spec.bias),
         norm("kv_a_norm", spec.norm, (spec.kv_rank,), tokens),
-        mapped("rope", "attention", "rope", tokens * (heads + 1), spec.d_rope, follows=False),
-        _expansion(spec, expanded, load),
     ]
+    if spec.position == "rope":
+        body.append(mapped("rope", "attention", "rope", tokens * (heads + 1), spec.d_rope, follows=False))
+    body.append(_expansion(spec, expanded, load))
     if spec.indexer is not None:
         body.append(_indexer(spec.indexer, d_model, spec.q_rank, load))
     cache = Cache(load.vectors * (spec.kv_rank + spec.d_rope))

@@ -115,7 +115,7 @@ def _layer(group: LayerGroup, d_model: Size, plan: Plan, run: Pass, source: Size
 def _turned(spec: Attention | Mla, d_model: Size) -> Size:
     """How many elements of a head rotary positions turn: as many cosines and sines are there, for all layers."""
     if isinstance(spec, Mla):
-        return spec.d_rope
+        return spec.d_rope if spec.position == "rope" else 0
     return head_sizes(spec, d_model)[2] if spec.position == "rope" else 0
 
 

@@ -10,7 +10,7 @@ from calc.errors import Refused
 from calc.memory.plan import Plan
 from calc.op import Leaf, Weight
 from calc.sizes import Size, ceil_div, exact_div, minimum
-from calc.spec import LayerGroup, ModelSpec, Stack
+from calc.spec import Attention, LayerGroup, ModelSpec, Stack
 
 COLUMNS = {"q_proj", "q_b_proj", "kv_b_proj", "gate_proj", "up_proj", "gate_up_proj"}
 """Matrices whose rows [out, in] tensor parallelism divides, with their biases."""
@@ -181,5 +181,5 @@ def _place(leaf: Leaf, spec: ModelSpec) -> tuple[Stack, LayerGroup]:
 
 def _head_sizes(leaf: Leaf, spec: ModelSpec) -> tuple[Size, Size, Size, Size]:
     stack, group = _place(leaf, spec)
-    node = group.cross if ".cross_attention." in leaf.path else group.mixer
-    return head_sizes(node, stack.d_model)  # type: ignore[arg-type]
+    nodes = (group.cross,) if ".cross_attention." in leaf.path else group.mixers
+    return head_sizes(next(node for node in nodes if isinstance(node, Attention)), stack.d_model)

@@ -31,6 +31,8 @@ MIXERS = {
     Mamba2: mamba2,
 }
 """Mixer -> (tape, its description, d_model, x, load) -> its result."""
+TOLD = {Mamba2: {"gate": "before", "scales": None}, Mla: {"position": "rope"}, Mlp: {"gate_scale": 1.0}}
+"""Fields that change what is kept, where that is written down for one value alone."""
 CHANNELS = {
     Mlp: lambda tape, spec, d_model, x, load: mlp(tape, spec, d_model, x, load.tokens),
     Moe: lambda tape, spec, d_model, x, load: moe(tape, spec, d_model, x, load.tokens),
@@ -117,3 +119,6 @@ def _check(group: LayerGroup) -> None:
         if node is not None and type(node) not in known:
             names = ", ".join(each.__name__ for each in known)
             raise Refused("model", f"blocks of which it is known what they keep ({names})", type(node).__name__)
+        for name, told in TOLD.get(type(node), {}).items():
+            if getattr(node, name) != told:
+                raise Refused("model", f"blocks of which it is known what they keep ({name} = {told})", "another")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calc.errors import Refused
 from calc.load import Load
 from calc.saved.norms import norm
 from calc.saved.recurrence import between, check, negative_exponential, scaled, short_convolution, spread
@@ -57,6 +58,8 @@ def mamba2(tape: Tape, spec: Mamba2, d_model: Size, x: Tensor, load: Load) -> Te
     """x [batch, seq, d_model]. Source: transformers' modeling_mamba2.py (5.23), without its kernels, and with the
     carried states as one product."""
     check(tape, "Mamba2")
+    if spec.norm is None:
+        raise Refused("model", "Mamba-2 with a norm behind its gate, of which it is known what it keeps", "none")
     heads, tokens = spec.n_heads, load.tokens
     d_inner, d_shared = heads * spec.d_head, spec.n_groups * spec.d_state
     channels = d_inner + 2 * d_shared
@@ -110,7 +113,7 @@ def _grouped_norm(tape: Tape, spec: Mamba2, x: Tensor, tokens: Size, d_inner: Si
     with tape.at("norm"), tape.region("norm", x):
         factor = tape.reads_result(Tensor(tokens * spec.n_groups, "fp32", tape.reads_input(x).grad, "tensor"))
         y = tape.times(x, factor)
-        if not spec.norm.affine:
+        if spec.norm is None or not spec.norm.affine:
             return y
         if y.grad:
             tape.keep(Tensor(d_inner, "fp32", False, "tensor"), "weight")

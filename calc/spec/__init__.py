@@ -15,6 +15,7 @@ from calc.spec.fields import Node
 from calc.spec.fronts import Embedding
 from calc.spec.gated_convolution import GatedConvolution
 from calc.spec.heads import Head, Projection
+from calc.spec.kda import Kda
 from calc.spec.latent import Indexer, Mla
 from calc.spec.layers import LayerGroup, Mtp, Placement
 from calc.spec.linear_attention import LinearAttention
@@ -57,6 +58,7 @@ __all__ = [
     "GatedConvolution",
     "Head",
     "Indexer",
+    "Kda",
     "LayerGroup",
     "LinearAttention",
     "Lora",

@@ -12,6 +12,7 @@ from calc.spec.compressed import CompressedAttention
 from calc.spec.delta_net import DeltaNet
 from calc.spec.fields import Node
 from calc.spec.gated_convolution import GatedConvolution
+from calc.spec.kda import Kda
 from calc.spec.latent import Mla
 from calc.spec.linear_attention import LinearAttention
 from calc.spec.state_space import Mamba, Mamba2
@@ -32,6 +33,7 @@ _ONE = (
     | Annotated[Mla, Tag("mla")]
     | Annotated[CompressedAttention, Tag("compressed_attention")]
     | Annotated[DeltaNet, Tag("delta_net")]
+    | Annotated[Kda, Tag("kda")]
     | Annotated[GatedConvolution, Tag("gated_convolution")]
     | Annotated[Mamba, Tag("mamba")]
     | Annotated[Mamba2, Tag("mamba2")]

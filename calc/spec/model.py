@@ -234,7 +234,9 @@ class ModelSpec(Stack):
     @property
     def decodes(self) -> bool:
         """Whether it goes on token by token: it reads tokens, and no layer lets them see those to come (BERT's do)."""
-        return self.reads_tokens and all(getattr(group.mixer, "causal", True) for group in self.layers)
+        return self.reads_tokens and all(
+            getattr(mixer, "causal", True) for group in self.layers for mixer in group.mixers
+        )
 
     @property
     def stacks(self) -> tuple[Stack, ...]:

@@ -14,6 +14,7 @@ from calc.spec import (
     Features,
     Frames,
     GatedConvolution,
+    Kda,
     LinearAttention,
     Mamba,
     Mamba2,
@@ -34,6 +35,7 @@ from reference_models.blocks.detection import ObjectQueries, PictureMap
 from reference_models.blocks.embedding import TokenEmbedding
 from reference_models.blocks.frames import FrameEmbedding
 from reference_models.blocks.gated_convolution import GatedConvolutionMixer
+from reference_models.blocks.kda import KimiDeltaAttention
 from reference_models.blocks.latent import LatentAttention
 from reference_models.blocks.linear_attention import KernelAttention
 from reference_models.blocks.mamba import MambaMixer
@@ -50,6 +52,7 @@ MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
     CompressedAttention: CompressedSparseAttention,
     LinearAttention: KernelAttention,
     DeltaNet: GatedDeltaNet,
+    Kda: KimiDeltaAttention,
     GatedConvolution: GatedConvolutionMixer,
     Mamba: MambaMixer,
     Mamba2: Mamba2Mixer,

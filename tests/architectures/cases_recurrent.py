@@ -25,6 +25,15 @@ EXPERTS = {
     "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40,
 }  # fmt: skip
 ROUTED = {key: value for key, value in EXPERTS.items() if key != "shared_expert_intermediate_size"}
+KIMI = BASE | {
+    "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 48, "moe_intermediate_size": 16,
+    "num_experts": 8,
+    "num_experts_per_token": 2, "kv_lora_rank": 10, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 5,
+    "num_hidden_layers": 4,
+    "linear_attn_config": {
+        "full_attn_layers": [3], "kda_layers": [1, 2, 4], "head_dim": 6, "num_heads": 3, "short_conv_kernel_size": 3,
+    },
+}  # fmt: skip
 LFM2 = BASE | ATTENTION
 FALCON = BASE | ATTENTION | HYBRID2 | {"mamba_d_ssm": 48}
 OLMO = BASE | ATTENTION | {"num_hidden_layers": 4}
@@ -101,6 +110,15 @@ RECURRENT: dict[str, tuple[dict[str, Any], ...]] = {
         | {"rope_parameters": {"rope_type": "default", "rope_theta": None}, "tie_word_embeddings": True},
         OLMO | DELTA | {"num_hidden_layers": 3, "num_key_value_heads": None, "linear_conv_kernel_dim": 3},
         OLMO | {"linear_num_key_heads": 2, "linear_key_head_dim": 5, "rope_theta": None},
+    ),
+    "kimi_linear": (
+        KIMI,
+        {key: value for key, value in KIMI.items() if key != "linear_attn_config"}
+        | {"linear_head_dim": 5, "linear_num_heads": 2, "layer_types": [FULL, LINEAR, LINEAR, FULL]}
+        | {"mlp_layer_types": ["sparse", "dense", "sparse", "dense"], "q_lora_rank": 12},
+        KIMI
+        | {"num_expert_group": 4, "topk_group": 2, "num_shared_experts": 2, "first_k_dense_replace": 0}
+        | {"linear_attn_config": {"full_attn_layers": [4], "kda_layers": [1, 2, 3], "num_heads": 2, "head_dim": 4}},
     ),
     "qwen3_next": (
         QWEN | EXPERTS,

@@ -11,6 +11,7 @@ NEMOTRON = {"nemotron_h"}
 LFM2 = {"lfm2", "lfm2_moe"}
 OLMO = {"olmo_hybrid"}
 FALCON = {"falcon_h1"}
+KIMI = {"kimi_linear"}
 QWEN = {"qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}
 
 Rule = tuple[set[str] | None, str, tuple[str, ...]]
@@ -31,6 +32,12 @@ IN_LAYER: tuple[Rule, ...] = (
     ({"mamba2"}, r"norm\.weight", ("mamba2_norm.weight",)),
     ({"jamba"}, r"input_layernorm\.weight", ("attention_norm.weight", "mamba_norm.weight")),
     ({"bamba"} | GRANITE, r"input_layernorm\.weight", ("attention_norm.weight", "mamba2_norm.weight")),
+    (KIMI, r"input_layernorm\.weight", ("attention_norm.weight", "kda_norm.weight")),
+    (KIMI, r"self_attn\.([qkvo])_proj\.weight", (r"attention.\1_proj.weight", r"kda.\1_proj.weight")),
+    (KIMI, r"self_attn\.forget_gate\.(f_a_proj\.weight|f_b_proj\.weight|dt_bias|A_log)", (r"kda.\1",)),
+    (KIMI, r"self_attn\.(b_proj|g_a_proj|g_b_proj)\.weight", (r"kda.\1.weight",)),
+    (KIMI, r"self_attn\.conv1d\.weight", ("kda.conv.weight",)),
+    (KIMI, r"self_attn\.o_norm\.weight", ("kda.norm.weight",)),
     (QWEN, r"input_layernorm\.weight", ("attention_norm.weight", "delta_net_norm.weight")),
     (NEMOTRON, r"norm\.weight", ("attention_norm.weight", "mamba2_norm.weight", "channel_norm.weight")),
     ({"jamba", "bamba"} | FALCON, r"pre_ff_layernorm\.weight", ("channel_norm.weight",)),

@@ -26,7 +26,9 @@ from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
 from tests.architectures.cases_recurrent import (  # noqa: E402
     BAMBA,
+    FALCON,
     JAMBA,
+    KIMI,
     LFM2,
     MAMBA,
     MAMBA2,
@@ -135,6 +137,17 @@ def test_modules_that_predict_further_tokens_are_left_out_with_a_note() -> None:
         ("nemotron_h", NEMOTRON | {"num_hidden_layers": 5}, "num_hidden_layers"),
         ("nemotron_h", NEMOTRON | {"tie_word_embeddings": True}, "tie_word_embeddings"),
         ("nemotron_h", NEMOTRON | {"mlp_bias": True}, "mlp_bias"),
+        ("falcon_h1", FALCON | {"mamba_proj_bias": True}, "projectors_bias"),
+        ("falcon_h1", FALCON | {"ssm_multipliers": [1.0, 2.0]}, "ssm_multipliers"),
+        ("falcon_h1", FALCON | {"mamba_d_head": 7}, "mamba_d_head"),
+        ("falcon_h1", FALCON | {"mamba_d_ssm": 50}, "mamba_d_ssm"),
+        ("kimi_linear", KIMI | {"tie_word_embeddings": True}, "tie_word_embeddings"),
+        ("kimi_linear", KIMI | {"mla_use_nope": False}, "mla_use_nope"),
+        (
+            "kimi_linear",
+            KIMI | {"linear_attn_config": {"full_attn_layers": [3], "kda_layers": [1, 2]}},
+            "linear_attn_config.kda_layers",
+        ),
         ("lfm2", LFM2 | {"layer_types": ["conv", "linear_attention", "conv"]}, "layer_types"),
         ("lfm2", LFM2 | {"block_ff_dim": None}, "block_ff_dim"),
         ("lfm2_moe", LFM2 | ROUTED, "layer_types"),

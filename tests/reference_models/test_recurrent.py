@@ -18,6 +18,7 @@ from calc.spec import (  # noqa: E402
     Branch,
     DeltaNet,
     GatedConvolution,
+    Kda,
     LayerGroup,
     LinearAttention,
     Mamba,
@@ -29,7 +30,7 @@ from calc.spec import (  # noqa: E402
 )
 from harness.oracles import MODES  # noqa: E402
 from reference_models import build  # noqa: E402
-from reference_models.blocks import delta_net, linear_attention, mamba, mamba2  # noqa: E402
+from reference_models.blocks import delta_net, kda, linear_attention, mamba, mamba2  # noqa: E402
 from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
 from tests.reference_models.test_counts import check  # noqa: E402
 from tests.reference_models.weights import copy_weights  # noqa: E402
@@ -47,6 +48,7 @@ MIXERS: dict[str, Node] = {
     ),
     "delta net": DeltaNet(n_key_heads=2, n_value_heads=4, d_key=6, d_value=5, chunk=4),
     "fused delta net": DeltaNet(n_key_heads=2, n_value_heads=4, d_key=6, d_value=5, chunk=4, fused=True),
+    "kimi delta attention": Kda(n_heads=3, d_head=5, chunk=4),
     "gated convolution": GatedConvolution(d_conv=3, bias=True),
     "linear": LinearAttention(n_heads=4, chunk=4),
     "lightning": LinearAttention(
@@ -140,13 +142,18 @@ def test_chunks_are_the_recurrence(chunk: int) -> None:
     rates = torch.tensor([0.1, 0.5, 2.0], dtype=torch.float64)
 
     def delta(q, k, v, decay, rate, state):
-        y, state = delta_net.recur(*(x[:, :, 0] for x in (q, k, v, decay, rate)), state)
+        q, k, v, decay, rate = (x[:, :, 0] for x in (q, k, v, decay, rate))
+        y, state = delta_net.recur(q, k, v, decay.view(*rate.shape, -1), rate, state)
         return y[:, :, None], state
 
     expected = one_by_one(delta, 13, q, k, v, decay, rate.sigmoid(), state=state)
     torch.testing.assert_close(
         delta_net.chunked_rule(q, k, v, decay, rate.sigmoid(), chunk=chunk, state=state), expected
     )
+    channels = -torch.randn(*rows, 5, dtype=torch.float64).exp()
+    expected = one_by_one(delta, 13, q, k, v, channels, rate.sigmoid(), state=state)
+    found = kda.chunked_rule(q, k, v, channels, rate.sigmoid(), chunk=chunk, state=state)
+    torch.testing.assert_close(found, expected)
     expected = one_by_one(mamba2.recur, 13, v, decay, k, q, state=state.mT)
     torch.testing.assert_close(mamba2.chunked_scan(v, decay, k, q, chunk=chunk, state=state.mT), expected)
     expected = one_by_one(lambda q, k, v, s: linear_attention.recur(q, k, v, rates, s), 13, q, k, v, state=state)

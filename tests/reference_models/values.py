@@ -42,6 +42,7 @@ VALUES: dict[str, Any] = {
     "attention_multiplier": 0.3,
     "logits_scaling": 2.0,
     "logit_scale": 0.3,
+    "moe_renormalize": False,
     "mlp_multipliers": [0.7, 1.6],
     "ssm_multipliers": [0.6, 1.3, 0.8, 1.4, 0.9],
     **{f"{name}_multiplier": value for name, value in (

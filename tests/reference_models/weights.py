@@ -99,7 +99,10 @@ def parts(name: str, tensor: Tensor, n: int, model_type: str, ours: Model) -> li
     if model_type in GATE_APART and re.search(r"self_attn\.(q|gate)_proj", name):
         mixer: Any = ours.whole.layers[0].mixer
         tensor = tensor.unflatten(0, (mixer.n_heads, -1))
-    if model_type == "ernie4_5_moe" and name.endswith("e_score_correction_bias"):
+    if (model_type, name.rpartition(".")[2]) in {
+        ("ernie4_5_moe", "e_score_correction_bias"),
+        ("kimi_linear", "A_log"),
+    }:
         tensor = tensor.flatten()
     stacked = ".experts." in name
     return [tensor] if n == 1 else list(tensor.chunk(n, dim=1 if stacked else 0))
