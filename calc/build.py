@@ -19,12 +19,13 @@ from calc.blocks.per_layer import per_layer_block, per_layer_inputs
 from calc.blocks.pooling import attention_pool
 from calc.blocks.projector import projector
 from calc.blocks.streams import collapse, connection
+from calc.blocks.token_shift import shifted
 from calc.errors import Refused
 from calc.gradients import marked
 from calc.load import Load
 from calc.op import Op, Part
 from calc.sizes import Size
-from calc.spec import Attention, Embedding, Frames, LayerGroup, ModelSpec, Patches, Queries, Stack, Tower
+from calc.spec import Attention, Embedding, Frames, LayerGroup, Mlp, ModelSpec, Patches, Queries, Stack, Tower
 
 Body = tuple[Part | Op, ...]
 
@@ -158,6 +159,8 @@ def _layer(
     channel = None
     if group.channel is not None:
         channel = CHANNELS[type(group.channel)](group.channel, d_model, load.tokens)
+        if isinstance(group.channel, Mlp) and group.channel.shift:
+            channel = shifted(channel, d_model, load)
     if group.macaron and channel is not None:
         blocks.append(("macaron_norm", replace(channel, name="macaron")))
     if group.mixer is not None:

@@ -9,14 +9,14 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import LayerGroup, Node, PerLayerInputs, Residual, StreamMixing
+from calc.spec import LayerGroup, Mlp, Node, PerLayerInputs, Residual, StreamMixing
 from reference_models.blocks import CHANNELS, MIXERS
 from reference_models.blocks.convolution import ConformerConvolution
 from reference_models.blocks.cross_attention import CrossAttention
 from reference_models.blocks.linear import NormLayer, scaled
 from reference_models.blocks.per_layer import LayerInput
 from reference_models.blocks.streams import Connection
-from reference_models.cache import LayerCache
+from reference_models.cache import Fixed, LayerCache, Several
 from reference_models.step import Step, recomputed
 from reference_models.support import supported
 
@@ -40,6 +40,7 @@ class Layer(nn.Module):
         self.group = group
         self.blocks: list[str] = []
         self.streams = False
+        self.shifts = isinstance(group.channel, Mlp) and group.channel.shift
         if group.macaron and group.channel is not None:
             self._add("macaron", module_of(CHANNELS, group.channel)(group.channel, d_model), d_model, "macaron_norm")
         if group.mixer is not None:
@@ -67,7 +68,7 @@ class Layer(nn.Module):
             first, second = self.blocks
             a = self._norm(first, "norm", x)
             b = a if self.group.placement == "parallel" else self._norm(second, "norm", x)
-            both = self._run(first, a, step, mixer) + self._run(second, b, step, None)
+            both = self._run(first, a, step, mixer) + self._run(second, b, step, mixer)
             x = x + scaled(both, self.group.residual_scale)
         else:
             block = self._in_streams if self.streams else self._block
@@ -97,8 +98,11 @@ class Layer(nn.Module):
             self.add_module(self._streams_of(block), Connection(n_streams, spec, d_model))
 
     def new_cache(self, length: int | None) -> LayerCache | None:
-        """What the mixer keeps, still empty."""
-        return None if self.group.mixer is None else self._submodule(self.mixer).new_cache(length)
+        """What the mixer keeps, and the channel mixer where it keeps a token, still empty."""
+        mixer = None if self.group.mixer is None else self._submodule(self.mixer).new_cache(length)
+        if not self.shifts:
+            return mixer
+        return Several(channel=Fixed()) if mixer is None else Several(mixer=mixer, channel=Fixed())
 
     def new_cross_cache(self) -> LayerCache | None:
         """What the attention over a source keeps, still empty."""
@@ -142,7 +146,10 @@ class Layer(nn.Module):
 
     def _run(self, name: str, x: Tensor, step: Step, cache: LayerCache | None) -> Tensor:
         block = self._submodule(name)
-        out = block(x, step, cache) if name in (self.mixer, "cross_attention") else block(x, step)
+        if self.shifts and name != "cross_attention" and isinstance(cache, Several):
+            cache = cache.parts.get("channel" if name == self.channel else "mixer")
+        keeps = name in (self.mixer, "cross_attention") or (self.shifts and name == self.channel)
+        out = block(x, step, cache) if keeps else block(x, step)
         return F.dropout(out, step.dropout) if self.group.residual_dropout else out
 
     def _submodule(self, name: str) -> Any:

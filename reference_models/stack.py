@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import Embedding, Stack, Tower
+from calc.spec import Embedding, Node, Stack, Tower
 from reference_models.blocks import FRONTS
 from reference_models.blocks.embedding import Dense
 from reference_models.blocks.linear import NormLayer, clip
@@ -51,7 +51,7 @@ class StackOfLayers(nn.Module):
         self.layers = nn.ModuleList(_layers(spec, d_source))
         # Read here, since torch.compile cannot ask a description for what it may not have.
         self.vectors = getattr(spec.embedding, "vectors", 1)
-        self.lends = any(getattr(layer.group.mixer, "kv", "own") == "earlier" for layer in self.layers)
+        self.lends = any(_borrows(mixer) for layer in self.layers for mixer in layer.group.mixers)
         for module in self.layers.modules():
             if isinstance(module, MixtureOfExperts) and module.spec.by_token and vocab_size is not None:
                 module.add_table(vocab_size)
@@ -171,6 +171,11 @@ class TowerOfLayers(StackOfLayers):
             else:
                 end = module(x, step.grid)
         return x, end, deep
+
+
+def _borrows(mixer: Node) -> bool:
+    """Whether it takes keys and values, or values alone, of a layer before it."""
+    return getattr(mixer, "kv", "own") == "earlier" or getattr(mixer, "value_rank", None) is not None
 
 
 def _layers(spec: Stack, d_source: int) -> list[Layer]:

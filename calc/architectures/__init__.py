@@ -148,6 +148,7 @@ FAMILIES: dict[str, str] = {
     "granitemoehybrid": "granitemoehybrid",
     "falcon_h1": "falcon_h1",
     "nemotron_h": "nemotron_h",
+    "rwkv7": "rwkv7",
     "lfm2": "lfm2",
     "lfm2_moe": "lfm2_moe",
     "olmo_hybrid": "olmo_hybrid",

@@ -18,6 +18,7 @@ from calc.blocks.mlp import mlp
 from calc.blocks.moe import moe
 from calc.blocks.parallel import parallel
 from calc.blocks.patches import patches
+from calc.blocks.rwkv7 import rwkv7
 from calc.blocks.state_space import mamba, mamba2
 from calc.blocks.tabular import features
 from calc.blocks.trajectory import trajectory
@@ -43,6 +44,7 @@ from calc.spec import (
     Patches,
     Queries,
     ResNet,
+    Rwkv7,
     Trajectory,
 )
 
@@ -54,6 +56,7 @@ MIXERS: dict[type[Node], Callable[..., Part]] = {
     GatedConvolution: gated_convolution,
     Mamba: mamba,
     Mamba2: mamba2,
+    Rwkv7: rwkv7,
     Mla: mla,
     CompressedAttention: compressed_attention,
     Parallel: lambda spec, d_model, load: parallel(spec, d_model, load, MIXERS),

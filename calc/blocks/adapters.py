@@ -22,7 +22,7 @@ Body = tuple[Part | Op, ...]
 Change = Callable[[Part, LayerGroup, Size], Part]
 """(a layer, its description, the stack's d_model) -> the layer with its adapters."""
 _BLOCKS = {
-    *("attention", "linear_attention", "delta_net", "kda", "gated_convolution", "mamba", "mamba2", "parallel"),
+    *("attention", "linear_attention", "delta_net", "kda", "gated_convolution", "mamba", "mamba2", "rwkv7", "parallel"),
     *("mlp", "moe"),
 }
 """Mixers and channel mixers: the blocks of a layer that a bottleneck stands behind."""

@@ -31,7 +31,7 @@ MIXERS = {
     Mamba2: mamba2,
 }
 """Mixer -> (tape, its description, d_model, x, load) -> its result."""
-TOLD = {Mamba2: {"gate": "before", "scales": None}, Mla: {"position": "rope"}, Mlp: {"gate_scale": 1.0}}
+TOLD = {Mamba2: {"gate": "before", "scales": None}, Mla: {"position": "rope"}, Mlp: {"gate_scale": 1.0, "shift": False}}
 """Fields that change what is kept, where that is written down for one value alone."""
 CHANNELS = {
     Mlp: lambda tape, spec, d_model, x, load: mlp(tape, spec, d_model, x, load.tokens),

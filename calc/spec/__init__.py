@@ -28,6 +28,7 @@ from calc.spec.positions import Buckets, Shaw
 from calc.spec.projector import Dense, Projector
 from calc.spec.residual import Residual
 from calc.spec.rope import Plane, Rope, RopeScaling
+from calc.spec.rwkv7 import Rwkv7
 from calc.spec.shorthand import Shorthand
 from calc.spec.state_space import Mamba, Mamba2
 from calc.spec.streams import StreamMixing
@@ -88,6 +89,7 @@ __all__ = [
     "Residual",
     "Rope",
     "RopeScaling",
+    "Rwkv7",
     "Shaw",
     "Shorthand",
     "Stack",

@@ -29,6 +29,8 @@ class Mlp(Node):
 
     clamp: as it says there; `activation` then has no part. dropout: training may drop part of what the second matrix
     reads (T5). gate_scale: what gate(x) is multiplied with ahead of its activation (Falcon-H1).
+    shift: what it reads is a learned mix of each token and the one before it, x + mix * (x_before - x) (RWKV-7: Peng et
+    al. 2025, arXiv:2503.14456, section 4.2); the last token is then kept.
     """
 
     kind: Literal["mlp"] = "mlp"
@@ -40,6 +42,7 @@ class Mlp(Node):
     clamp: GateClamp | None = None
     dropout: bool = False
     gate_scale: float = 1.0
+    shift: bool = False
 
     @model_validator(mode="after")
     def _fusible(self) -> Self:

@@ -107,6 +107,8 @@ class LayerGroup(Node):
             raise Refused("first_norm", "true, unless norms stand before the blocks", False)
         if self.macaron and self.channel is None:
             raise Refused("macaron", "false without a channel mixer", True)
+        if self.macaron and isinstance(self.channel, Mlp) and self.channel.shift:
+            raise Refused("macaron", "false beside a channel mixer that keeps a token (shift)", True)
         return self
 
 

@@ -15,6 +15,7 @@ from calc.spec.gated_convolution import GatedConvolution
 from calc.spec.kda import Kda
 from calc.spec.latent import Mla
 from calc.spec.linear_attention import LinearAttention
+from calc.spec.rwkv7 import Rwkv7
 from calc.spec.state_space import Mamba, Mamba2
 
 
@@ -37,13 +38,14 @@ _ONE = (
     | Annotated[GatedConvolution, Tag("gated_convolution")]
     | Annotated[Mamba, Tag("mamba")]
     | Annotated[Mamba2, Tag("mamba2")]
+    | Annotated[Rwkv7, Tag("rwkv7")]
 )
 OneMixer = Annotated[_ONE, kind_or("attention")]
 
 
 class Branch(Node):
     """One of several mixers that read the same vectors. scale_in, scale_out: what it reads and gives is multiplied with
-    (Falcon-H1: Zuo et al. 2025, arXiv:2507.22448, section 3.2)."""
+    (Falcon-H1: Zuo et al. 2025, arXiv:2507.22448)."""
 
     mixer: OneMixer
     scale_in: float = 1.0

@@ -27,6 +27,7 @@ from calc.spec.per_layer import PerLayerInputs
 from calc.spec.pooling import AttentionPool
 from calc.spec.positions import Buckets
 from calc.spec.projector import Projector
+from calc.spec.rwkv7 import Rwkv7
 from calc.spec.streams import StreamMixing
 from calc.spec.tabular import Features
 from calc.spec.trajectory import Trajectory
@@ -127,13 +128,17 @@ class Stack(Node):
         """What a layer takes of an earlier one has to be there: keys and values, and the tokens that one has chosen."""
         of_name = {group.name: group.mixer for group in self.layers}
         lenders: set[int | None] = set()
-        chooses = False
+        chooses = values = False
         for name in self.schedule or of_name:
             mixer = of_name[name]
             if isinstance(mixer, Attention) and mixer.kv != "earlier":
                 lenders.add(mixer.window)
             elif isinstance(mixer, Attention) and mixer.window not in lenders:
                 raise Refused("kv", "a layer before it with keys and values of its own, of the same window", "earlier")
+            if isinstance(mixer, Rwkv7) and mixer.value_rank is None:
+                values = True
+            elif isinstance(mixer, Rwkv7) and not values:
+                raise Refused("value_rank", "a layer before it whose values it mixes in (value_rank none)", "none")
             if isinstance(mixer, Mla):
                 chooses = chooses or mixer.indexer is not None
                 if mixer.top_k is not None and not chooses:
