@@ -18,6 +18,7 @@ from calc.blocks.patches import grid
 from calc.blocks.per_layer import per_layer_block, per_layer_inputs
 from calc.blocks.pooling import attention_pool
 from calc.blocks.projector import projector
+from calc.blocks.shared_block import shared_block
 from calc.blocks.streams import collapse, connection
 from calc.blocks.token_shift import shifted
 from calc.errors import Refused
@@ -172,8 +173,13 @@ def _layer(
         blocks.append(("convolution_norm", convolution_module(group.convolution, d_model, load.tokens)))
     if channel is not None:
         blocks.append(("channel_norm", channel))
+    ahead: Body = ()
+    if group.shared_block is not None:
+        # What the block gives is added to what the mixer's norm reads, and not to the stream.
+        made = shared_block(group.shared_block, group.norm, d_model, load)
+        ahead = (made, residual("shared_add", load.tokens, d_model, feeds=True))
     last = (norm("out_norm", group.norm, (d_model,), load.tokens),) if group.out_norm else ()
-    return _normed(group, blocks, d_model, load.tokens, joined=joined) + last
+    return ahead + _normed(group, blocks, d_model, load.tokens, joined=joined) + last
 
 
 def _beside(spec: Stack, group: LayerGroup, load: Load) -> Body:

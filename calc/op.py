@@ -38,6 +38,7 @@ class Weight:
 
     key: its path below the part that holds it. A leading "/" makes it a path from the root: a tied head carries the
         embedding's key, and a key is counted once.
+    common: whether it is one tensor for all layers of its group, whatever else each has of its own (Zamba2).
     shape: elements along each axis, [out, in] for matrices. trainable: whether training changes it.
     """
 
@@ -45,6 +46,7 @@ class Weight:
     shape: tuple[Size, ...]
     component: Component
     trainable: bool = True
+    common: bool = False
 
     @property
     def elements(self) -> Size:

@@ -19,6 +19,7 @@ from reference_models.blocks.per_layer import LayerInputs
 from reference_models.blocks.pooling import Pool
 from reference_models.blocks.projector import Projection
 from reference_models.blocks.relative import RelativeBias
+from reference_models.blocks.shared_block import SharedBlock
 from reference_models.blocks.streams import Collapse
 from reference_models.cache import Cache
 from reference_models.layer import Layer, module_of, run_layer
@@ -103,6 +104,8 @@ class StackOfLayers(nn.Module):
             step = replace(step, relative=self._distances(x, step) if cache is None else self.relative_bias)
         if self.lends:
             step = replace(step, lent={})
+        if any(group.shared_block is not None for group in self.spec.layers):
+            step = replace(step, embedded=x)
         nothing: Sequence[None] = [None] * len(self.layers)
         mixers, crosses = (nothing, nothing) if cache is None else (cache.mixers, cache.cross)
         for i, (layer, mixer, cross) in enumerate(zip(self.layers, mixers, crosses, strict=True)):
@@ -183,11 +186,14 @@ def _layers(spec: Stack, d_source: int) -> list[Layer]:
     groups = {group.name: group for group in spec.layers}
     order = spec.schedule or tuple(group.name for group in spec.layers for _ in range(group.count))
     shared: dict[str, Layer] = {}
+    blocks: dict[str, SharedBlock] = {}
     made: list[Layer] = []
     for name in order:
         layer = shared.get(name) or Layer(groups[name], spec.d_model, d_source)
         if groups[name].shared:
             shared[name] = layer
+        if groups[name].shared_block is not None:
+            layer.shared_block.take(blocks.setdefault(name, layer.shared_block))
         made.append(layer)
     for layer in dict.fromkeys(made):
         if spec.per_layer is not None:

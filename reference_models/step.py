@@ -35,6 +35,7 @@ class Step:
         [batch, 1, seq, tokens]; layers without one look them up, and do so again where they are recomputed.
         own_input: [batch, seq, d_per_layer], what this layer alone reads.
     deep, image_at: what the vision tower adds behind the first layers, one tensor a layer, and at which tokens.
+    embedded: [batch, seq, d_model], what entered the first layer, where later layers read it too (Zamba2).
     stream: [batch, seq, d_model], what the block's input was before its norm. layer, n_layers: the number of the layer
         that runs, from 0, and how many there are.
     kernel: `eager` multiplies in the open, so that it can be counted and its weights shown; `sdpa` calls PyTorch's.
@@ -65,6 +66,7 @@ class Step:
     own_input: Tensor | None = None
     deep: Sequence[Tensor] = ()
     image_at: Tensor | None = None
+    embedded: Tensor | None = None
     stream: Tensor | None = None
     layer: int = 0
     n_layers: int = 1

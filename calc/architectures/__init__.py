@@ -149,6 +149,7 @@ FAMILIES: dict[str, str] = {
     "falcon_h1": "falcon_h1",
     "nemotron_h": "nemotron_h",
     "rwkv7": "rwkv7",
+    "zamba2": "zamba2",
     "lfm2": "lfm2",
     "lfm2_moe": "lfm2_moe",
     "olmo_hybrid": "olmo_hybrid",

@@ -11,7 +11,7 @@ from calc.blocks.linear import elementwise, gather, linear, residual
 from calc.errors import Refused
 from calc.functions import Attend, Matmul
 from calc.load import Load
-from calc.op import Op, Part, Weight
+from calc.op import Component, Op, Part, Weight
 from calc.sizes import Size
 from calc.spec import Attention, Bottleneck, LayerGroup, Lora, ModelSpec, Prefix, Prompt, Stack
 from calc.spec.adapters import DEFAULT_TARGETS
@@ -34,13 +34,15 @@ def adapted(tree: Part, spec: ModelSpec) -> Part:
     Errors: Refused where the adapter has no place in this model.
     """
     adapter = spec.adapter
+    if any(group.shared_block is not None for group in spec.layers):
+        raise Refused("adapter", "a model whose layers have weights of their own", "a block that several layers share")
     if spec.contrast is not None or any(child.name.startswith("mtp") for child in tree.body):
         raise Refused("adapter", "a model whose one end is a head or a stack", "further ends (contrast, mtp)")
     frozen = _frozen(tree)
     match adapter:
         case Lora():
             _check_targets(adapter, frozen)
-            return _through_layers(frozen, spec, lambda layer, group, d_model: _lora(adapter, layer))
+            return _through_layers(frozen, spec, lambda layer, group, d_model: low_rank(adapter, layer))
         case Bottleneck():
             return _through_layers(frozen, spec, lambda layer, group, d_model: _bottleneck(adapter, layer, d_model))
         case Prefix():
@@ -132,21 +134,24 @@ def _through_layers(tree: Part, spec: ModelSpec, change: Change) -> Part:
     return replace(tree, body=through(tree.body, spec))
 
 
-def _lora(adapter: Lora, part: Part) -> Part:
-    """2 * rows * rank * (d_in + d_out) FLOPs more for a product with rows vectors."""
+def low_rank(adapter: Lora, part: Part, own: Component | None = "adapter") -> Part:
+    """2 * rows * rank * (d_in + d_out) FLOPs more for a product with rows vectors.
+
+    own: what the updates' weights are reported as; None: as the matrices beside which they stand.
+    """
     body: list[Part | Op] = []
     for child in part.body:
         if isinstance(child, Part) and child.name != "indexer":  # which no gradient passes
-            child = _lora(adapter, child)
+            child = low_rank(adapter, child, own)
         body.append(child)
         if isinstance(child, Op) and child.rows is not None and child.name in adapter.targets:
             d_out, d_in = child.weights[0].shape
             for half, wide, out in (("A", d_in, adapter.rank), ("B", adapter.rank, d_out)):
-                small = linear(f"{child.name}.lora_{half}", child.rows, wide, out, "adapter")
+                small = linear(f"{child.name}.lora_{half}", child.rows, wide, out, own or child.component)
                 body.append(_as_shared(replace(small, name=f"{child.name}_lora_{half}"), child))
             # What the update's scale multiplies is added to what the matrix itself gave.
             given = child.rows * d_out
-            body.append(elementwise(f"{child.name}_lora_add", "adapter", "add", 2 * given, given))
+            body.append(elementwise(f"{child.name}_lora_add", own or child.component, "add", 2 * given, given))
     return replace(part, body=tuple(body))
 
 

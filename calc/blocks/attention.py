@@ -14,11 +14,12 @@ from calc.sizes import Size, exact_div, quotient
 from calc.spec import Attention, Buckets, QkNorm, Shaw
 
 
-def attention(spec: Attention, d_model: Size, load: Load) -> Part:
+def attention(spec: Attention, d_model: Size, load: Load, *, d_out: Size | None = None) -> Part:
     """Projections, scores, softmax, weighted values, output projection.
 
     Shapes: q [batch, n_heads, seq, d_head]; k, v [batch, n_kv_heads, keys, d_head]; scores [batch, n_heads, seq, keys].
     FLOPs of scores and values: 2 * batch * n_heads * d_head * pairs each (Vaswani et al. 2017, section 3.2.1).
+    d_out: width of the result, None for d_model, which is what it reads.
     """
     heads, kv_heads, d_head, d_value = head_sizes(spec, d_model)
     if spec.squares is not None:
@@ -60,7 +61,8 @@ def attention(spec: Attention, d_model: Size, load: Load) -> Part:
         body.append(_relative("relative_value", spec.shaw, pairs, shape, d_value))
     if spec.gate:
         body.append(mapped("gate", "attention", "swiglu", tokens * heads, d_value, operands=2, follows=False))
-    body.append(linear("o_proj", tokens, heads * d_value, d_model, "attention", bias=spec.out_bias))
+    given = d_model if d_out is None else d_out
+    body.append(linear("o_proj", tokens, heads * d_value, given, "attention", bias=spec.out_bias))
     return Part("attention", tuple(body))
 
 

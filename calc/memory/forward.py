@@ -91,6 +91,8 @@ def _layer(group: LayerGroup, d_model: Size, plan: Plan, run: Pass, source: Size
     """Bytes live at each moment of a layer that can be the widest."""
     if group.macaron or group.convolution is not None:
         raise Refused("model", "attention and feed-forward blocks, where activations are counted", "a convolution")
+    if group.shared_block is not None or (isinstance(group.channel, Mlp) and group.channel.shift):
+        raise Refused("model", "blocks whose activations are counted", "a block of several layers, or shifted tokens")
     named = plan.execution != "fused"
     stream = run.tokens * d_model
     held = (3 if named else 2) * stream

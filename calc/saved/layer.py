@@ -114,6 +114,8 @@ def _block(
 
 
 def _check(group: LayerGroup) -> None:
+    if group.shared_block is not None:
+        raise Refused("model", "layers of which it is known what they keep", "a block that several layers share")
     known = {**MIXERS, **CHANNELS}
     for node in (group.mixer, group.channel):
         if node is not None and type(node) not in known:

@@ -29,6 +29,7 @@ from calc.spec.projector import Dense, Projector
 from calc.spec.residual import Residual
 from calc.spec.rope import Plane, Rope, RopeScaling
 from calc.spec.rwkv7 import Rwkv7
+from calc.spec.shared_block import SharedBlock
 from calc.spec.shorthand import Shorthand
 from calc.spec.state_space import Mamba, Mamba2
 from calc.spec.streams import StreamMixing
@@ -90,6 +91,7 @@ __all__ = [
     "Rope",
     "RopeScaling",
     "Rwkv7",
+    "SharedBlock",
     "Shaw",
     "Shorthand",
     "Stack",

@@ -89,7 +89,8 @@ class Stack(Node):
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
         for group in self.layers:
-            for attention in (*group.mixers, group.cross):
+            shared = None if group.shared_block is None else group.shared_block.attention
+            for attention in (*group.mixers, group.cross, shared):
                 if not isinstance(attention, Attention):
                     continue
                 if attention.d_head is None and self.d_model % attention.n_heads:

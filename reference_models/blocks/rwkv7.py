@@ -89,7 +89,8 @@ class Rwkv7Mixer(nn.Module):
     def _rule(self, arguments: tuple[Tensor, ...], step: Step, cache: LayerCache | None) -> Tensor:
         before = None if cache is None else cache.state.get("state")
         if before is not None and arguments[0].shape[2] == 1:
-            y, state = recur(*(t[:, :, 0] for t in arguments), before)
+            r, decay, k, v, a, b = (t[:, :, 0] for t in arguments)
+            y, state = recur(r, decay, k, v, a, b, before)
             y = y[:, :, None]
         else:
             run = partial(chunked_rule, chunk=self.spec.chunk, state=before)

@@ -34,6 +34,11 @@ KIMI = BASE | {
         "full_attn_layers": [3], "kda_layers": [1, 2, 4], "head_dim": 6, "num_heads": 3, "short_conv_kernel_size": 3,
     },
 }  # fmt: skip
+ZAMBA = BASE | {
+    "num_hidden_layers": 7, "n_mamba_heads": 8, "mamba_d_state": 6, "mamba_ngroups": 2, "chunk_size": 16,
+    "num_attention_heads": 4, "intermediate_size": 48, "adapter_rank": 5, "num_mem_blocks": 2,
+    "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid", "hybrid", "mamba", "hybrid"],
+}  # fmt: skip
 LFM2 = BASE | ATTENTION
 FALCON = BASE | ATTENTION | HYBRID2 | {"mamba_d_ssm": 48}
 OLMO = BASE | ATTENTION | {"num_hidden_layers": 4}
@@ -119,6 +124,13 @@ RECURRENT: dict[str, tuple[dict[str, Any], ...]] = {
         KIMI
         | {"num_expert_group": 4, "topk_group": 2, "num_shared_experts": 2, "first_k_dense_replace": 0}
         | {"linear_attn_config": {"full_attn_layers": [4], "kda_layers": [1, 2, 3], "num_heads": 2, "head_dim": 4}},
+    ),
+    "zamba2": (
+        ZAMBA,
+        ZAMBA
+        | {"num_mem_blocks": 1, "use_shared_attention_adapter": True, "use_mem_rope": True, "intermediate_size": None},
+        ZAMBA
+        | {"num_mem_blocks": 3, "add_bias_linear": True, "mamba_expand": 3, "n_mamba_heads": 12, "hidden_act": "silu"},
     ),
     "qwen3_next": (
         QWEN | EXPERTS,

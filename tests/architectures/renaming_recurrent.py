@@ -12,6 +12,7 @@ LFM2 = {"lfm2", "lfm2_moe"}
 OLMO = {"olmo_hybrid"}
 FALCON = {"falcon_h1"}
 KIMI = {"kimi_linear"}
+ZAMBA = {"zamba2"}
 QWEN = {"qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}
 
 Rule = tuple[set[str] | None, str, tuple[str, ...]]
@@ -48,6 +49,13 @@ IN_LAYER: tuple[Rule, ...] = (
     *_ssm({"jamba"}, "mamba", "mamba"),
     *_ssm({"bamba"} | GRANITE, "mamba", "mamba2"),
     *_ssm(FALCON, "mamba", "parallel.mamba2"),
+    *_ssm(ZAMBA, r"(?:mamba_decoder\.)?mamba", "mamba2"),
+    (ZAMBA, r"(?:mamba_decoder\.)?input_layernorm\.weight", ("mamba2_norm.weight",)),
+    (ZAMBA, r"linear\.weight", ("shared_block.out_proj.weight",)),
+    (ZAMBA, r"shared_transformer\.input_layernorm\.weight", ("shared_block.attention_norm.weight",)),
+    (ZAMBA, r"shared_transformer\.pre_ff_layernorm\.weight", ("shared_block.channel_norm.weight",)),
+    (ZAMBA, r"shared_transformer\.(?:self_attn\.)?([qkvo]_proj\..+)", (r"shared_block.attention.\1",)),
+    (ZAMBA, r"shared_transformer\.(?:feed_forward\.)?((?:gate_up|down)_proj\..+)", (r"shared_block.mlp.\1",)),
     *_ssm(QWEN | OLMO, "linear_attn", "delta_net"),
     (QWEN, r"linear_attn\.in_proj_(\w+)\.weight", (r"delta_net.\1_proj.weight",)),
     (OLMO, r"input_layernorm\.weight", ("delta_net_norm.weight",)),

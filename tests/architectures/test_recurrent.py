@@ -37,8 +37,9 @@ from tests.architectures.cases_recurrent import (  # noqa: E402
     QWEN,
     RECURRENT,
     ROUTED,
+    ZAMBA,
 )
-from tests.architectures.renaming import compare  # noqa: E402
+from tests.architectures.renaming import compare, named_parameters  # noqa: E402
 
 BATCH, SHORT, LONG = 2, 11, 145
 CASES = [(model_type, config) for model_type, configs in RECURRENT.items() for config in configs]
@@ -86,7 +87,7 @@ def ids(seq: int) -> Any:
 @each_case
 def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
     model = build(model_type, config)
-    theirs = {path: parameter.numel() for path, parameter in model.named_parameters()}
+    theirs = {path: parameter.numel() for path, parameter in named_parameters(model)}
     cache = transformers.DynamicCache(config=model.config.get_text_config())
     kept = {"cache_params" if hasattr(model, "backbone") else "past_key_values": cache}
     with torch.no_grad():
@@ -148,6 +149,11 @@ def test_modules_that_predict_further_tokens_are_left_out_with_a_note() -> None:
             KIMI | {"linear_attn_config": {"full_attn_layers": [3], "kda_layers": [1, 2]}},
             "linear_attn_config.kda_layers",
         ),
+        ("zamba2", {k: v for k, v in ZAMBA.items() if k != "layers_block_type"}, "layers_block_type"),
+        ("zamba2", ZAMBA | {"use_conv_bias": False}, "use_conv_bias"),
+        ("zamba2", ZAMBA | {"tie_word_embeddings": False}, "tie_word_embeddings"),
+        ("zamba2", ZAMBA | {"use_long_context": True}, "use_long_context"),
+        ("zamba2", ZAMBA | {"n_mamba_heads": 7}, "mamba_expand * hidden_size"),
         ("lfm2", LFM2 | {"layer_types": ["conv", "linear_attention", "conv"]}, "layer_types"),
         ("lfm2", LFM2 | {"block_ff_dim": None}, "block_ff_dim"),
         ("lfm2_moe", LFM2 | ROUTED, "layer_types"),

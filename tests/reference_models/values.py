@@ -44,6 +44,8 @@ VALUES: dict[str, Any] = {
     "logits_scaling": 2.0,
     "logit_scale": 0.3,
     "moe_renormalize": False,
+    "use_mem_rope": True,
+    "use_shared_attention_adapter": True,
     "mlp_multipliers": [0.7, 1.6],
     "ssm_multipliers": [0.6, 1.3, 0.8, 1.4, 0.9],
     **{f"{name}_multiplier": value for name, value in (
@@ -115,6 +117,7 @@ COUNTED = {
         "mamba_conv_bias",
         "mamba_proj_bias",
         "projectors_bias",
+        *("add_bias_linear", "use_long_context"),
         "use_qk_norm",
     ),
     "attention_out_bias",
@@ -140,7 +143,7 @@ IGNORED = {
     # rounding, and which code runs
     *("deterministic_flash_attn", "initializer_cutoff_factor"),
     *("attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "residual_in_fp32", "slow_but_exact"),
-    *("use_associative_scan", "use_mamba_kernels", "use_mambapy", "moe_shared_expert_overlap"),
+    *("use_associative_scan", "use_mamba_kernels", "use_mambapy", "use_mem_eff_path", "moe_shared_expert_overlap"),
     # what is returned, and classes that are not described
     *("output_attentions", "output_hidden_states", "output_router_logits", "return_dict", "use_cache"),
     *("summary_proj_to_labels", "summary_use_proj"),

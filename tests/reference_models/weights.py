@@ -10,7 +10,7 @@ from torch import Tensor
 
 from calc.spec import DeltaNet
 from reference_models import Model
-from tests.architectures.renaming import rename
+from tests.architectures.renaming import named_parameters, rename
 
 TRANSPOSED = {"gpt2", "imagegpt", "decision_transformer", "openai-gpt"}
 """Families whose dense layers keep [in, out]."""
@@ -31,7 +31,7 @@ def copy_weights(theirs: Any, ours: Model, model_type: str) -> None:
     """Give `ours` the parameters of `theirs`, and the router biases that are buffers; every one must be met."""
     mine = dict(ours.named_parameters())
     met: set[str] = set()
-    for name, tensor in theirs.named_parameters():
+    for name, tensor in named_parameters(theirs):
         paths = [path for path in rename(name, model_type) if path.replace("*", "0") in mine]
         for path, part in zip(paths, parts(name, tensor.detach(), len(paths), model_type, ours), strict=True):
             one = re.search(r"expert_(\d+)\.", name)
