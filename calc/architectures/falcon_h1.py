@@ -15,7 +15,6 @@ from calc.spec import Branch, LayerGroup, Mamba2, ModelSpec, Norm, Parallel, Res
 def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' FalconH1Config. Multipliers of width (muP) cost no product."""
     n_layers = cfg.layers("num_hidden_layers")
-    cfg.multiple("hidden_size", cfg.size("hidden_size"), "num_attention_heads", cfg.size("num_attention_heads"))
     norm = rms_norm(cfg, 1e-5)
     gate_scale, out_scale = _factors(cfg, "mlp_multipliers", 2)
     mixer = Parallel(branches=(_mamba2(cfg, norm), _attention(cfg)))

@@ -76,7 +76,7 @@ RECURRENT: dict[str, tuple[dict[str, Any], ...]] = {
         | {"mamba_rms_norm": True, "tie_word_embeddings": True, "num_key_value_heads": None},
         FALCON
         | {"mamba_rms_norm": True, "mamba_norm_before_gate": False, "mamba_conv_bias": False}
-        | {"mamba_d_ssm": None, "mamba_d_head": 8, "head_dim": 12},
+        | {"mamba_d_ssm": None, "mamba_d_head": 8, "head_dim": 12, "num_attention_heads": 3, "num_key_value_heads": 1},
     ),
     "granitemoehybrid": (
         GRANITE | {"layer_types": [LINEAR, FULL, LINEAR]},

@@ -78,6 +78,12 @@ def test_counts(data: st.DataObject, n_heads: int, checkpointing: str) -> None:
     check(ModelSpec(d_model=24, vocab_size=31, layers=(group,)), checkpointing)
 
 
+@pytest.mark.parametrize("model_type", ["falcon_h1", "kimi_linear", "zamba2"])
+@pytest.mark.parametrize("checkpointing", MODES)
+def test_counts_of_a_family(model_type: str, checkpointing: str) -> None:
+    check(from_config({"model_type": model_type, **RECURRENT[model_type][1]}), checkpointing)
+
+
 @each_mixer
 def test_decoding_is_the_parallel_pass(mixer: Node) -> None:
     """Eleven tokens at once, one by one, and five, four and two of them: the same logits."""
