@@ -81,7 +81,11 @@ def test_counts(data: st.DataObject, n_heads: int, checkpointing: str) -> None:
 @pytest.mark.parametrize("model_type", ["falcon_h1", "kimi_linear", "zamba2"])
 @pytest.mark.parametrize("checkpointing", MODES)
 def test_counts_of_a_family(model_type: str, checkpointing: str) -> None:
-    check(from_config({"model_type": model_type, **RECURRENT[model_type][1]}), checkpointing)
+    """Chunks of Kimi delta attention are cut short: the rows of each are inverted one by one."""
+    spec = from_config({"model_type": model_type, **RECURRENT[model_type][1]})
+    short = {g.name: g.mixer.model_copy(update={"chunk": 4}) for g in spec.layers if isinstance(g.mixer, Kda)}
+    layers = tuple(g.model_copy(update={"mixer": short.get(g.name, g.mixer)}) for g in spec.layers)
+    check(spec.model_copy(update={"layers": layers}), checkpointing)
 
 
 @each_mixer
