@@ -37,3 +37,16 @@ class SharedBlock(Node):
         if self.mlp.shift:
             raise Refused("mlp.shift", "false in a block that several layers use", True)
         return self
+
+    @model_validator(mode="after")
+    def _adapted(self) -> Self:
+        up = ("gate_up_proj",) if self.mlp.fused else ("gate_proj", "up_proj") if self.mlp.gated else ("up_proj",)
+        matrices = {
+            *(("qkv_proj",) if self.attention.fused else ("q_proj", "k_proj", "v_proj")),
+            "o_proj",
+            *up,
+            "down_proj",
+        }
+        if self.adapter is not None and (unknown := sorted(set(self.adapter.targets) - matrices)):
+            raise Refused("adapter.targets", f"among {', '.join(sorted(matrices))}", ", ".join(unknown))
+        return self

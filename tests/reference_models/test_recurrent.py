@@ -21,12 +21,15 @@ from calc.spec import (  # noqa: E402
     Kda,
     LayerGroup,
     LinearAttention,
+    Lora,
     Mamba,
     Mamba2,
+    Mlp,
     ModelSpec,
     Node,
     Norm,
     Parallel,
+    SharedBlock,
 )
 from harness.oracles import MODES  # noqa: E402
 from reference_models import build  # noqa: E402
@@ -76,6 +79,12 @@ def test_counts(data: st.DataObject, n_heads: int, checkpointing: str) -> None:
     mixer, channel, norm = (data.draw(one) for one in (recurrent(n_heads), channels(), norms()))
     group = LayerGroup(count=2, mixer=mixer, channel=channel, norm=norm)
     check(ModelSpec(d_model=24, vocab_size=31, layers=(group,)), checkpointing)
+
+
+def test_updates_of_matrices_that_are_not_there_are_refused() -> None:
+    attention, mlp = Attention(n_heads=2, d_head=8), Mlp(d_ff=8, gated=True, fused=True)
+    with pytest.raises(ValidationError, match="adapter.targets: expected among .*gate_up_proj.*found up_proj"):
+        SharedBlock(attention=attention, mlp=mlp, adapter=Lora(rank=2, targets=("q_proj", "up_proj")))
 
 
 @pytest.mark.parametrize("model_type", ["falcon_h1", "kimi_linear", "zamba2"])
