@@ -83,7 +83,7 @@ def test_counts(data: st.DataObject, n_heads: int, checkpointing: str) -> None:
 
 def test_updates_of_matrices_that_are_not_there_are_refused() -> None:
     attention, mlp = Attention(n_heads=2, d_head=8), Mlp(d_ff=8, gated=True, fused=True)
-    with pytest.raises(ValidationError, match="adapter.targets: expected among .*gate_up_proj.*found up_proj"):
+    with pytest.raises(ValidationError, match=r"adapter.targets: expected among .*gate_up_proj.*found up_proj"):
         SharedBlock(attention=attention, mlp=mlp, adapter=Lora(rank=2, targets=("q_proj", "up_proj")))
 
 
