@@ -80,12 +80,12 @@ def routed_experts(cfg: Config, *, shared: int, groups: ExpertGroups | None, sca
     usual = {
         "scoring": "sigmoid",
         "correction": True,
-        "renormalize": cfg.flag("norm_topk_prob", absent=True),
+        "renormalize": cfg.flag("norm_topk_prob", "moe_renormalize", absent=True),
         "scale": cfg.number("routed_scaling_factor", absent=scale, null=1.0),
     }
     return Moe(
         n_experts=cfg.size("n_routed_experts", "num_local_experts", "num_experts"),
-        top_k=cfg.size("num_experts_per_tok"),
+        top_k=cfg.size("num_experts_per_tok", "num_experts_per_token"),
         d_expert=d_expert,
         d_shared=n_shared * d_expert or None,
         activation=activation(cfg, "hidden_act", absent="silu"),
@@ -101,7 +101,7 @@ def expert_groups(
 
     count, chosen: what the family takes where n_group and topk_group are absent.
     """
-    count = cfg.size("n_group", absent=count, null=1)
+    count = cfg.size("n_group", "num_expert_group", absent=count, null=1)
     chosen = cfg.size("topk_group", absent=chosen, null=count)
     return None if chosen >= count else ExpertGroups(count=count, chosen=chosen, by=by)
 

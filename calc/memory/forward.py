@@ -94,6 +94,8 @@ def _layer(group: LayerGroup, d_model: Size, plan: Plan, run: Pass, source: Size
     """Bytes live at each moment of a layer that can be the widest."""
     if group.macaron or group.convolution is not None:
         raise Refused("model", "attention and feed-forward blocks, where activations are counted", "a convolution")
+    if group.shared_block is not None or (isinstance(group.channel, Mlp) and group.channel.shift):
+        raise Refused("model", "blocks whose activations are counted", "a block of several layers, or shifted tokens")
     named = plan.execution != "fused"
     stream = run.tokens * d_model
     held = (3 if named else 2) * stream
@@ -118,7 +120,7 @@ def _layer(group: LayerGroup, d_model: Size, plan: Plan, run: Pass, source: Size
 def _turned(spec: Attention | Mla, d_model: Size) -> Size:
     """How many elements of a head rotary positions turn: as many cosines and sines are there, for all layers."""
     if isinstance(spec, Mla):
-        return spec.d_rope
+        return spec.d_rope if spec.position == "rope" else 0
     return head_sizes(spec, d_model)[2] if spec.position == "rope" else 0
 
 
