@@ -21,11 +21,14 @@ def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tens
     def up(name: str, width: Size) -> Tensor:
         return t.linear(name, x, width, bias=spec.bias, shard=COLUMN, spread=spread)
 
-    if spec.gated and spec.fused:
-        both = up("gate_up_proj", 2 * d_ff)
-        y = t.gated_activation("activation", spec.activation, both.columns(d_ff), both.columns(d_ff), clamped=clamped)
-    elif spec.gated:
-        gate, value = up("gate_proj", d_ff), up("up_proj", d_ff)
+    if spec.gated:
+        if spec.fused:
+            both = up("gate_up_proj", 2 * d_ff)
+            gate, value = both.columns(d_ff), both.columns(d_ff)
+        else:
+            gate, value = up("gate_proj", d_ff), up("up_proj", d_ff)
+        if spec.gate_scale != 1.0:
+            gate = t.scaled("gate_scale", gate)
         y = t.gated_activation("activation", spec.activation, gate, value, clamped=clamped)
     else:
         y = t.activation("activation", spec.activation, up("up_proj", d_ff))

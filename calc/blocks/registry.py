@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from calc.blocks.attention import attention
 from calc.blocks.compressed import compressed_attention
@@ -14,8 +14,9 @@ from calc.blocks.latent import latent_attention
 from calc.blocks.linear_attention import linear_attention
 from calc.blocks.mlp import mlp
 from calc.blocks.moe import moe
+from calc.blocks.parallel import parallel
+from calc.blocks.program import Program
 from calc.blocks.state_space import mamba, mamba2
-from calc.op import Component
 from calc.spec import (
     Attention,
     CompressedAttention,
@@ -29,20 +30,8 @@ from calc.spec import (
     Mlp,
     Moe,
     Node,
+    Parallel,
 )
-from calc.trace.tensor import Tensor
-
-
-class Program(NamedTuple):
-    """One kind of block. name: of its part, and so the path of its weights. of: what these are reported as.
-
-    run: (trace, description, x [batch * seq, d_model], load, around) -> the same shape.
-    """
-
-    name: str
-    of: Component
-    run: Callable[..., Tensor]
-
 
 MIXERS: dict[type[Node], Program] = {
     Attention: Program("attention", "attention", attention),
@@ -53,6 +42,7 @@ MIXERS: dict[type[Node], Program] = {
     LinearAttention: Program("linear_attention", "ssm", linear_attention),
     Mamba: Program("mamba", "ssm", mamba),
     Mamba2: Program("mamba2", "ssm", mamba2),
+    Parallel: Program("parallel", "other", lambda t, *read: parallel(t, *read, MIXERS)),
 }
 """What mixes tokens."""
 

@@ -37,12 +37,21 @@ def mamba(t: Trace, spec: Mamba, x: Tensor, load: Load, around: Around) -> Tenso
 
 
 def mamba2(t: Trace, spec: Mamba2, x: Tensor, load: Load, around: Around) -> Tensor:
-    """Dao & Gu 2024, listing 1, behind one projection to gate, x, B, C and step size, and a convolution of x, B, C."""
+    """Dao & Gu 2024, listing 1, behind one projection to gate, x, B, C and step size, and a convolution of x, B, C.
+
+    Multipliers of the five (Falcon-H1) are one vector as wide as the projection."""
     d_inner = spec.n_heads * spec.d_head
     channels = d_inner + 2 * spec.n_groups * spec.d_state
     whole = t.linear("in_proj", x, d_inner + channels + spec.n_heads, bias=spec.bias, split="tensor")
+    if spec.scales is not None:
+        whole = t.tempered("scales", whole, whole.width)
     gate, mixed, dt = (whole.columns(width) for width in (d_inner, channels, spec.n_heads))
     mixed = short_convolution(t, "conv", mixed, spec.d_conv, load, bias=spec.conv_bias)
-    y = silu_gate(t, "gate", chunked_scan(t, spec, mixed, dt, load), gate, wide=True)
-    y = grouped_norm(t, "norm", spec.norm, y, spec.n_groups)
+    y = chunked_scan(t, spec, mixed, dt, load)
+    if spec.norm is None:
+        y = silu_gate(t, "gate", y, gate)
+    elif spec.gate == "before":
+        y = grouped_norm(t, "norm", spec.norm, silu_gate(t, "gate", y, gate, wide=True), spec.n_groups)
+    else:
+        y = silu_gate(t, "gate", grouped_norm(t, "norm", spec.norm, y, spec.n_groups, wide=True), gate)
     return t.linear("out_proj", y, x.width, bias=spec.bias)

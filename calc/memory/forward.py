@@ -25,6 +25,7 @@ from calc.spec import (
     Mlp,
     ModelSpec,
     Moe,
+    Parallel,
     Stack,
 )
 from calc.spec.run import Run as Plan
@@ -100,11 +101,12 @@ def _layer(group: LayerGroup, d_model: Size, plan: Plan, run: Pass, source: Size
     stream = run.tokens * d_model
     held = (3 if named else 2) * stream
     weights: Size = 0
-    if isinstance(group.mixer, Attention | Mla):
-        held = held + 2 * run.seq * _turned(group.mixer, d_model)
-        if plan.execution == "eager":
-            held = held + run.tokens * run.keys
-            weights = run.tokens * ceil_div(group.mixer.n_heads, plan.tp) * run.keys
+    for mixer in group.mixers:
+        if isinstance(mixer, Attention | Mla):
+            held = held + 2 * run.seq * _turned(mixer, d_model)
+            if plan.execution == "eager":
+                held = held + run.tokens * run.keys
+                weights = run.tokens * ceil_div(mixer.n_heads, plan.tp) * run.keys
     if group.mixer is not None:
         for elements in _mixer(group.mixer, d_model, plan, run):
             yield run.width * (held + elements)
@@ -130,12 +132,23 @@ def _mixer(spec: object, d_model: Size, plan: Plan, run: Pass) -> Iterator[Size]
             yield from _attention(spec, d_model, plan, run, run.tokens)
         case Mla():
             yield from _latent(spec, d_model, plan, run)
+        case Parallel():
+            yield from _side_by_side(spec, d_model, plan, run)
         case LinearAttention() | DeltaNet() | GatedConvolution() | Mamba() | Mamba2():
             if plan.execution != "fused":
                 raise Refused("execution", "fused for inference with recurrent layers", plan.execution)
             yield _recurrent(spec, d_model, run)
         case _:
             raise Refused("model", "attention, where activations of inference are counted", type(spec).__name__)
+
+
+def _side_by_side(spec: Parallel, d_model: Size, plan: Plan, run: Pass) -> Iterator[Size]:
+    """Elements: those of each branch, what the branches before it gave, and what it reads where that is multiplied."""
+    stream = run.tokens * d_model
+    for i, branch in enumerate(spec.branches):
+        beside = (i + int(branch.scale_in != 1.0)) * stream
+        for elements in _mixer(branch.mixer, d_model, plan, run):
+            yield beside + elements
 
 
 def _recurrent(spec: LinearAttention | DeltaNet | GatedConvolution | Mamba | Mamba2, d_model: Size, run: Pass) -> Size:
