@@ -38,10 +38,15 @@ def _kda(cfg: Config, norm: Norm) -> Kda:
     saves them."""
     cfg.only("hidden_act", "silu", "swish", why="what this family's convolutions run through")
     nested = _linear(cfg)
+
+    def size(published: str, saved: str, default: int) -> int:
+        found = nested.size(published, absent=None)
+        return cfg.size(saved, absent=default) if found is None else found
+
     return Kda(
-        n_heads=nested.size("num_heads", absent=cfg.size("linear_num_heads", absent=32)),
-        d_head=nested.size("head_dim", absent=cfg.size("linear_head_dim", absent=128)),
-        d_conv=nested.size("short_conv_kernel_size", absent=cfg.size("linear_conv_kernel_dim", absent=4)),
+        n_heads=size("num_heads", "linear_num_heads", 32),
+        d_head=size("head_dim", "linear_head_dim", 128),
+        d_conv=size("short_conv_kernel_size", "linear_conv_kernel_dim", 4),
         norm=norm,
     )
 

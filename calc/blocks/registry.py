@@ -10,6 +10,7 @@ from calc.blocks.compressed import compressed_attention
 from calc.blocks.delta_net import delta_net
 from calc.blocks.embedding import tokens
 from calc.blocks.gated_convolution import gated_convolution
+from calc.blocks.kda import kda
 from calc.blocks.latent import latent_attention
 from calc.blocks.linear_attention import linear_attention
 from calc.blocks.mlp import mlp
@@ -23,6 +24,7 @@ from calc.spec import (
     DeltaNet,
     Embedding,
     GatedConvolution,
+    Kda,
     LinearAttention,
     Mamba,
     Mamba2,
@@ -39,6 +41,7 @@ MIXERS: dict[type[Node], Program] = {
     Mla: Program("attention", "attention", latent_attention),
     DeltaNet: Program("delta_net", "ssm", delta_net),
     GatedConvolution: Program("gated_convolution", "ssm", gated_convolution),
+    Kda: Program("kda", "ssm", kda),
     LinearAttention: Program("linear_attention", "ssm", linear_attention),
     Mamba: Program("mamba", "ssm", mamba),
     Mamba2: Program("mamba2", "ssm", mamba2),

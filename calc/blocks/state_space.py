@@ -8,7 +8,7 @@ from calc.sizes import ceil_div
 from calc.spec import Mamba, Mamba2
 from calc.trace.primitives.chunked_scan import chunked_scan
 from calc.trace.primitives.norm import grouped_norm
-from calc.trace.primitives.recurrence import silu_gate
+from calc.trace.primitives.recurrence import wide_gate
 from calc.trace.primitives.selective_scan import selective_scan
 from calc.trace.primitives.short_convolution import short_convolution
 from calc.trace.tensor import Tensor
@@ -32,7 +32,7 @@ def mamba(t: Trace, spec: Mamba, x: Tensor, load: Load, around: Around) -> Tenso
         parts = {name: t.norm(name, spec.inner_norm, part) for name, part in parts.items()}
     dt, b, c = parts.values()
     dt = t.linear("dt_proj", dt, d_inner, bias=True, split="tensor")
-    y = silu_gate(t, "gate", selective_scan(t, inner, dt, b, c, spec.d_state, load), gate)
+    y = wide_gate(t, "gate", "silu", selective_scan(t, inner, dt, b, c, spec.d_state, load), gate)
     return t.linear("out_proj", y, x.width, bias=spec.bias)
 
 
@@ -49,9 +49,9 @@ def mamba2(t: Trace, spec: Mamba2, x: Tensor, load: Load, around: Around) -> Ten
     mixed = short_convolution(t, "conv", mixed, spec.d_conv, load, bias=spec.conv_bias)
     y = chunked_scan(t, spec, mixed, dt, load)
     if spec.norm is None:
-        y = silu_gate(t, "gate", y, gate)
+        y = wide_gate(t, "gate", "silu", y, gate)
     elif spec.gate == "before":
-        y = grouped_norm(t, "norm", spec.norm, silu_gate(t, "gate", y, gate, wide=True), spec.n_groups)
+        y = grouped_norm(t, "norm", spec.norm, wide_gate(t, "gate", "silu", y, gate, wide=True), spec.n_groups)
     else:
-        y = silu_gate(t, "gate", grouped_norm(t, "norm", spec.norm, y, spec.n_groups, wide=True), gate)
+        y = wide_gate(t, "gate", "silu", grouped_norm(t, "norm", spec.norm, y, spec.n_groups, wide=True), gate)
     return t.linear("out_proj", y, x.width, bias=spec.bias)

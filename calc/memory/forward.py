@@ -17,6 +17,7 @@ from calc.spec import (
     Attention,
     DeltaNet,
     GatedConvolution,
+    Kda,
     LayerGroup,
     LinearAttention,
     Mamba,
@@ -134,7 +135,7 @@ def _mixer(spec: object, d_model: Size, plan: Plan, run: Pass) -> Iterator[Size]
             yield from _latent(spec, d_model, plan, run)
         case Parallel():
             yield from _side_by_side(spec, d_model, plan, run)
-        case LinearAttention() | DeltaNet() | GatedConvolution() | Mamba() | Mamba2():
+        case LinearAttention() | DeltaNet() | Kda() | GatedConvolution() | Mamba() | Mamba2():
             if plan.execution != "fused":
                 raise Refused("execution", "fused for inference with recurrent layers", plan.execution)
             yield _recurrent(spec, d_model, run)
@@ -151,7 +152,9 @@ def _side_by_side(spec: Parallel, d_model: Size, plan: Plan, run: Pass) -> Itera
             yield beside + elements
 
 
-def _recurrent(spec: LinearAttention | DeltaNet | GatedConvolution | Mamba | Mamba2, d_model: Size, run: Pass) -> Size:
+def _recurrent(
+    spec: LinearAttention | DeltaNet | Kda | GatedConvolution | Mamba | Mamba2, d_model: Size, run: Pass
+) -> Size:
     """Elements: results of all matrix products and convolutions, and what the last one reads; kernels for the
     recurrence keep the rest on the chip."""
     t = Trace()

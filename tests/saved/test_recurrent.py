@@ -17,6 +17,7 @@ from calc.load import Load  # noqa: E402
 from calc.spec import (  # noqa: E402
     DeltaNet,
     GatedConvolution,
+    Kda,
     LayerGroup,
     LinearAttention,
     Lora,
@@ -48,6 +49,9 @@ CHUNKED = (
     DeltaNet(n_key_heads=1, n_value_heads=1, fused=True, double_rate=True, **DELTA),
     LinearAttention(n_heads=1, d_head=8),
     LinearAttention(n_heads=4, d_head=6, fused=True, feature_map="silu", decay=True, norm=Norm(), gate=True),
+    Kda(n_heads=3, d_head=5),
+    Mamba2(n_heads=4, d_head=6, d_state=5, norm=None),
+    Mamba2(n_heads=4, d_head=6, d_state=5, n_groups=2, gate="after", scales=(0.5, 1.0, 1.0, 2.0, 1.0)),
 )
 CONVOLVED = GatedConvolution(bias=True)
 MIXERS = (*ONCE, *(mixer.model_copy(update={"chunk": n}) for n in (5, 8) for mixer in CHUNKED), CONVOLVED)
@@ -72,6 +76,7 @@ def test_every_mixer(mixer: Node) -> None:
         *((MIXERS[4], name) for name in ("in_proj", "out_proj")),
         *((MIXERS[6], name) for name in ("qkv_proj", "z_proj", "a_proj", "b_proj", "out_proj")),
         *((MIXERS[8], name) for name in ("q_proj", "k_proj", "v_proj", "o_proj")),
+        *((MIXERS[10], name) for name in ("v_proj", "b_proj", "f_a_proj", "g_b_proj", "o_proj")),
     ],
 )
 @pytest.mark.parametrize("mode", [Mode(), Mode("sdpa", "bf16"), Mode("sdpa", autocast=True)], ids=str)
