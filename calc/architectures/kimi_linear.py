@@ -9,6 +9,8 @@ from calc.architectures.llama import decoder, dense_or_moe, rms_norm
 from calc.errors import Refused
 from calc.spec import Kda, LayerGroup, ModelSpec, Norm
 
+_EXPERTS = ("num_experts", "num_local_experts"), ("num_shared_experts", "n_shared_experts")
+"""As Moonshot publishes them, and as transformers saves them."""
 _WORDS = {"linear_attention": "linear", "full_attention": "full"}
 
 
@@ -24,7 +26,8 @@ def spec(cfg: Config) -> ModelSpec:
         "full": latent_attention(cfg, q_rank_absent=None, interleaved=False, d_value_absent=128, position="none"),
     }
     kinds = mlp_kinds(cfg, dense_then_moe(cfg, n_layers, first=1))
-    channels = dense_or_moe(cfg, kinds, routed_experts(cfg, shared=1, groups=expert_groups(cfg), scale=2.446))
+    experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg), scale=2.446, keys=_EXPERTS)
+    channels = dense_or_moe(cfg, kinds, experts)
 
     def layer(mixer: str, channel: str) -> LayerGroup:
         return LayerGroup(count=1, mixer=mixers[mixer], channel=channels[channel], norm=norm)

@@ -130,13 +130,21 @@ def solve(
             grid, values = [best, best + 1], [problem.value(best), problem.value(best + 1)]
         root = _root(problem, target, grid, values, last=rising)
         return Solution(quantity, symbol, target, True, rising, root, (problem.candidate(best),))
-    root = _root(problem, target, grid, values)
-    if root is None:
+    roots = dict.fromkeys(_root(problem, target, grid, values, last) for last in (True, False))
+    if None in roots:
         least, most = (_with_place(problem, grid, values, end) for end in (min(values), max(values)))
         raise NoSolution(
             f"{quantity} of {spec.name} stays between {least} and {most}: {problem.text(target)} is not reached"
         )
-    return Solution(quantity, symbol, target, False, rising, root, _nearest(problem, target, root))
+    # A quantity with a minimum has a root on either side, and sizes that can be built may lie near one alone.
+    found = {root: _nearest(problem, target, root) for root in roots if root is not None}
+
+    def far(root: float) -> tuple[float, float]:
+        best = next(iter(found[root]), None)
+        return (math.inf, 0.0) if best is None else (abs(best.value - target), abs(best.sizes[symbol] - root))
+
+    root = min(found, key=far)
+    return Solution(quantity, symbol, target, False, rising, root, found[root])
 
 
 def _of_plan(

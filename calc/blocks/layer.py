@@ -76,14 +76,14 @@ def _blocks(t: Trace, group: LayerGroup, load: Load, around: Around) -> Iterator
         yield Block(
             mixer.name, mixer.name, mixer.of, "mixer", lambda x: mixer.run(t, group.mixer, x, load, around), scale
         )
-    cross, source = group.cross, around.source
-    if cross is not None and source is not None:
+    cross = group.cross
+    if cross is not None and around.source is not None:
         yield Block(
             "cross_attention",
             "cross_attention",
             "attention",
             "cross",
-            lambda x: cross_attention(t, cross, x, source, load, around.length),
+            lambda x: cross_attention(t, cross, x, load, around),
             group.residual_scale,
         )
     if group.convolution is not None:

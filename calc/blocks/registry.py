@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from calc.blocks.attention import attention
 from calc.blocks.compressed import compressed_attention
 from calc.blocks.delta_net import delta_net
+from calc.blocks.detection import queries, resnet
 from calc.blocks.embedding import tokens
+from calc.blocks.first import First
+from calc.blocks.frames import frames
 from calc.blocks.gated_convolution import gated_convolution
 from calc.blocks.kda import kda
 from calc.blocks.latent import latent_attention
@@ -16,13 +18,18 @@ from calc.blocks.linear_attention import linear_attention
 from calc.blocks.mlp import mlp
 from calc.blocks.moe import moe
 from calc.blocks.parallel import parallel
+from calc.blocks.patches import patches
 from calc.blocks.program import Program
 from calc.blocks.state_space import mamba, mamba2
+from calc.blocks.tabular import features
+from calc.blocks.trajectory import trajectory
 from calc.spec import (
     Attention,
     CompressedAttention,
     DeltaNet,
     Embedding,
+    Features,
+    Frames,
     GatedConvolution,
     Kda,
     LinearAttention,
@@ -33,6 +40,10 @@ from calc.spec import (
     Moe,
     Node,
     Parallel,
+    Patches,
+    Queries,
+    ResNet,
+    Trajectory,
 )
 
 MIXERS: dict[type[Node], Program] = {
@@ -55,7 +66,13 @@ CHANNELS: dict[type[Node], Program] = {
 }
 """What acts on each token alone."""
 
-FRONTS: dict[type[Node], Callable[..., Any]] = {
+FRONTS: dict[type[Node], Callable[..., First]] = {
     Embedding: tokens,
+    Patches: patches,
+    Frames: frames,
+    ResNet: resnet,
+    Queries: queries,
+    Features: features,
+    Trajectory: trajectory,
 }
-"""(trace, description, vocab_size, d_model, load) -> (the first vectors, how many each sequence has)."""
+"""(trace, description, vocab_size, d_model, load) -> what the layers start from."""

@@ -19,18 +19,22 @@ class Recorder:
     """What has been recorded so far.
 
     body: of the part at hand. component: what its weights are reported as, unless an op says otherwise.
-    frozen: whether no weight but an adapter's is trained. adapter: the one of the layers at hand, or None.
-    dead: whether what is recorded passes no gradient at all.
+    whole: the adapter of the model, or None; frozen: whether no weight but its own is trained; adapter: the one that
+    stands in the layers at hand.
+    dead: whether what is recorded passes no gradient at all. clamps: whether a layer's matrices clamp what they read
+    and give.
     """
 
-    __slots__ = ("adapter", "body", "component", "dead", "frozen")
+    __slots__ = ("adapter", "body", "clamps", "component", "dead", "frozen", "whole")
 
-    def __init__(self, *, frozen: bool = False) -> None:
+    def __init__(self, adapter: Adapter | None = None) -> None:
         self.body: Body = []
         self.component: Component = "other"
-        self.frozen = frozen
+        self.whole = adapter
+        self.frozen = adapter is not None
         self.adapter: Adapter | None = None
         self.dead = False
+        self.clamps = False
 
     @contextmanager
     def part(

@@ -31,7 +31,7 @@ COMPRESSORS = (
 
 def of(compressor: Compressor | None, **fields: Any) -> ModelSpec:
     """A small model of two layers."""
-    sizes = {"n_heads": 4, "d_head": 8, "q_rank": 6, "window": 7, "n_out_groups": 2, "out_rank": 3}
+    sizes: dict[str, Any] = {"n_heads": 4, "d_head": 8, "q_rank": 6, "window": 7, "n_out_groups": 2, "out_rank": 3}
     mixer = CompressedAttention(**sizes, compressor=compressor, rope=Rope(fraction=0.5, interleaved=True))
     return ModelSpec(d_model=16, vocab_size=31, layers=(LayerGroup(count=2, mixer=mixer, channel=Mlp()),), **fields)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -83,8 +82,8 @@ def test_every_mixer(mixer: Node) -> None:
 def test_low_rank_updates_of_frozen_weights(mixer: Node, name: str, mode: Mode) -> None:
     """The first layer, whose input needs no gradient, and the others."""
     found = measured(adapt(twin(of(mixer), mode), Lora(rank=2, targets=(name,))), mode)
-    how = replace(mode.settings(), lora={name: 2}, frozen=True)
-    layers = kept(of(mixer), Load(batch=mode.batch, seq=SEQ), how).layers.values()
+    adapted = of(mixer).model_copy(update={"adapter": Lora(rank=2, targets=(name,))})
+    layers = kept(adapted, Load(batch=mode.batch, seq=SEQ), mode.settings()).layers.values()
     assert [found.within(f"layers.{i}") for i in range(2)] == [size(each.kept) for each in layers]
 
 

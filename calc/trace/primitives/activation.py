@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calc.functions import Function, gated
 from calc.op import Component
+from calc.sizes import exact_div
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
@@ -29,6 +30,17 @@ def gated_activation(
         (y,),
         keeps=lambda tape, *reads: _two(tape, function, *reads, clamped=clamped),
     )
+    return y
+
+
+def glu(t: Recorder, name: str, x: Tensor, *, of: Component | None = None) -> Tensor:
+    """x [rows, 2 * width], one half times the sigmoid of the other: [rows, width]. One kernel, which keeps x."""
+    y = t.made(x.rows, exact_div(x.width, 2), x)
+
+    def keeps(tape: Tape, read: Storage) -> Storage:
+        return Storage(y.elements, tape.reads_input(read).dtype, read.grad, y.split)
+
+    t.op(name, "elementwise", "swiglu", (x,), (y,), of=of, keeps=keeps)
     return y
 
 

@@ -9,7 +9,8 @@ from calc.functions import Matmul
 from calc.op import Component, Moves, Weight
 from calc.sizes import Size
 from calc.spec import Lora
-from calc.trace.primitives.arithmetic import add
+from calc.trace.primitives.arithmetic import add, clamped
+from calc.trace.primitives.gather import constant
 from calc.trace.recorder import Recorder
 from calc.trace.shard import Shard
 from calc.trace.tape import Storage, Tape
@@ -39,9 +40,13 @@ def linear(
     It moves x and its result once, and the weight. Going back takes as many FLOPs again for the gradient of x, and of
     the weight. key, bias_key: paths of the matrix and of a bias where they are not `name`'s (a tied head).
     inside: whether it is one of a layer's, which adapters and quantized formats may name. split: what divides the
-    result among ranks, where that does not follow from the shard. spread: how experts share the rows, each with a matrix of its own. moves: where some of x
-    stands in a cache. reached: 0 where nothing reads the result, so that no gradient comes back.
+    result among ranks, where that does not follow from the shard. spread: how experts share the rows, each with a
+    matrix of its own. moves: where some of x stands in a cache. reached: 0 where nothing reads the result, so that no
+    gradient comes back.
     """
+    bounds = constant(t, 1, 4) if inside and t.clamps else None
+    if bounds is not None:
+        x = clamped(t, x, bounds)
     weights = [t.weight(key or f"{name}.weight", d_out, x.width, of=of, shard=shard)]
     if bias or bias_key:
         weights.append(t.weight(bias_key or f"{name}.bias", d_out, of=of, shard=shard))
@@ -64,6 +69,8 @@ def linear(
         moves=moves if spread is None else lambda: spread.moves(x, y, weights),
         keeps=lambda tape, read: kept_by_product(tape, read, y, weights[0], spread),
     )
+    if bounds is not None:
+        y = clamped(t, y, bounds)
     if inside and isinstance(t.adapter, Lora) and name in t.adapter.targets:
         return low_rank(t, t.adapter, name, x, y, spread)
     return y
