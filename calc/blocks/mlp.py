@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from calc.blocks.around import Around
+from calc.load import Load
 from calc.sizes import Size
 from calc.spec import Mlp
 from calc.trace.primitives.linear import Spread
+from calc.trace.primitives.token_shift import token_shift
 from calc.trace.shard import COLUMN, ROW
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
+
+
+def dense(t: Trace, spec: Mlp, x: Tensor, load: Load, around: Around) -> Tensor:
+    """The block as a layer has it: each token mixed with the one before it, where that is so, ahead of all else."""
+    if spec.shift:
+        (x,) = token_shift(t, x, ("mix",), load)
+    return mlp(t, spec, x)
 
 
 def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tensor:

@@ -15,11 +15,12 @@ from calc.blocks.gated_convolution import gated_convolution
 from calc.blocks.kda import kda
 from calc.blocks.latent import latent_attention
 from calc.blocks.linear_attention import linear_attention
-from calc.blocks.mlp import mlp
+from calc.blocks.mlp import dense
 from calc.blocks.moe import moe
 from calc.blocks.parallel import parallel
 from calc.blocks.patches import patches
 from calc.blocks.program import Program
+from calc.blocks.rwkv7 import rwkv7
 from calc.blocks.state_space import mamba, mamba2
 from calc.blocks.tabular import features
 from calc.blocks.trajectory import trajectory
@@ -43,6 +44,7 @@ from calc.spec import (
     Patches,
     Queries,
     ResNet,
+    Rwkv7,
     Trajectory,
 )
 
@@ -56,12 +58,13 @@ MIXERS: dict[type[Node], Program] = {
     LinearAttention: Program("linear_attention", "ssm", linear_attention),
     Mamba: Program("mamba", "ssm", mamba),
     Mamba2: Program("mamba2", "ssm", mamba2),
+    Rwkv7: Program("rwkv7", "ssm", rwkv7),
     Parallel: Program("parallel", "other", lambda t, *read: parallel(t, *read, MIXERS)),
 }
 """What mixes tokens."""
 
 CHANNELS: dict[type[Node], Program] = {
-    Mlp: Program("mlp", "mlp", lambda t, spec, x, load, around: mlp(t, spec, x)),
+    Mlp: Program("mlp", "mlp", dense),
     Moe: Program("moe", "mlp", moe),
 }
 """What acts on each token alone."""

@@ -27,6 +27,7 @@ from calc.spec import (
     ModelSpec,
     Moe,
     Parallel,
+    Rwkv7,
     Stack,
 )
 from calc.spec.run import Run as Plan
@@ -96,8 +97,8 @@ def _layer(group: LayerGroup, d_model: Size, plan: Plan, run: Pass, source: Size
     """Bytes live at each moment of a layer that can be the widest."""
     if group.macaron or group.convolution is not None:
         raise Refused("model", "attention and feed-forward blocks, where activations are counted", "a convolution")
-    if group.shared_block is not None or (isinstance(group.channel, Mlp) and group.channel.shift):
-        raise Refused("model", "blocks whose activations are counted", "a block of several layers, or shifted tokens")
+    if group.shared_block is not None:
+        raise Refused("model", "blocks whose activations are counted", "a block of several layers")
     named = plan.execution != "fused"
     stream = run.tokens * d_model
     held = (3 if named else 2) * stream
@@ -135,7 +136,7 @@ def _mixer(spec: object, d_model: Size, plan: Plan, run: Pass) -> Iterator[Size]
             yield from _latent(spec, d_model, plan, run)
         case Parallel():
             yield from _side_by_side(spec, d_model, plan, run)
-        case LinearAttention() | DeltaNet() | Kda() | GatedConvolution() | Mamba() | Mamba2():
+        case LinearAttention() | DeltaNet() | Kda() | GatedConvolution() | Mamba() | Mamba2() | Rwkv7():
             if plan.execution != "fused":
                 raise Refused("execution", "fused for inference with recurrent layers", plan.execution)
             yield _recurrent(spec, d_model, run)
@@ -153,14 +154,19 @@ def _side_by_side(spec: Parallel, d_model: Size, plan: Plan, run: Pass) -> Itera
 
 
 def _recurrent(
-    spec: LinearAttention | DeltaNet | Kda | GatedConvolution | Mamba | Mamba2, d_model: Size, run: Pass
+    spec: LinearAttention | DeltaNet | Kda | GatedConvolution | Mamba | Mamba2 | Rwkv7, d_model: Size, run: Pass
 ) -> Size:
     """Elements: results of all matrix products and convolutions, and what the last one reads; kernels for the
-    recurrence keep the rest on the chip."""
+    recurrence keep the rest on the chip. RWKV-7: also what its matrices read, which one kernel makes of each token and
+    the one before it, and the first layer's values."""
     t = Trace()
-    MIXERS[type(spec)].run(t, spec, Tensor(1, d_model), Load(), Around())
-    shapes = [op.weights[0].shape for op in t.body if isinstance(op, Op) and op.kind == "linear"]
-    return run.tokens * (sum(shape[0] for shape in shapes) + shapes[-1][1])
+    first = Tensor(1, spec.n_heads * spec.d_head) if isinstance(spec, Rwkv7) and spec.value_rank is not None else None
+    MIXERS[type(spec)].run(t, spec, Tensor(1, d_model), Load(), Around(values=first))
+    ops = [op for op in t.body if isinstance(op, Op)]
+    shapes = [op.weights[0].shape for op in ops if op.kind == "linear"]
+    mixed = sum(len(op.outputs) * d_model for op in ops if op.name == "shift")
+    beside = mixed if first is None else mixed + first.width
+    return run.tokens * (sum(shape[0] for shape in shapes) + shapes[-1][1] + beside)
 
 
 def _attention(spec: Attention, d_model: Size, plan: Plan, run: Pass, read: Size) -> Iterator[Size]:
@@ -220,8 +226,11 @@ def _latent(spec: Mla, d_model: Size, plan: Plan, run: Pass) -> Iterator[Size]:
 def _channel(spec: object, d_model: Size, plan: Plan, run: Pass) -> Iterator[Size]:
     match spec:
         case Mlp():
+            if spec.shift and plan.execution != "fused":
+                raise Refused("execution", "fused for inference with shifted tokens", plan.execution)
             d_ff = 4 * d_model if spec.d_ff is None else spec.d_ff
-            yield run.tokens * _inner(spec.gated, spec.activation, plan) * _share(d_ff, plan)
+            shifted = run.tokens * d_model if spec.shift else 0
+            yield shifted + run.tokens * _inner(spec.gated, spec.activation, plan) * _share(d_ff, plan)
         case Moe():
             yield from _experts(spec, d_model, plan, run)
         case _:

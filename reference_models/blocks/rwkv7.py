@@ -126,7 +126,8 @@ def chunked_rule(
     reads = torch.cat([a * (total - decay).exp(), r * total.exp()], dim=-2)
     writes = torch.cat([b, k], dim=-2)
     grown = torch.cat([total, total], dim=-2)
-    scores = reads @ (writes * (-grown).exp()).transpose(-2, -1)
+    # autocast narrows a product's result, and a triangular system is solved in the wider format
+    scores = (reads @ (writes * (-grown).exp()).transpose(-2, -1)).to(r.dtype)
     before, inside = scores.split(chunk, dim=-2)
     of_b, of_k = before.split(chunk, dim=-1)
     inside = inside * torch.ones(chunk, chunk, dtype=r.dtype, device=r.device).tril().repeat(1, 2)
