@@ -59,7 +59,7 @@ MIXERS: dict[type[Node], Program] = {
     Mamba: Program("mamba", "ssm", mamba),
     Mamba2: Program("mamba2", "ssm", mamba2),
     Rwkv7: Program("rwkv7", "ssm", rwkv7),
-    Parallel: Program("parallel", "other", lambda t, *read: parallel(t, *read, MIXERS)),
+    Parallel: Program("parallel", "other", lambda t, spec, x, load, around: parallel(t, spec, x, load, around, MIXERS)),
 }
 """What mixes tokens."""
 

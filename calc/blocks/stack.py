@@ -69,6 +69,7 @@ def stack(
     if spec.n_streams is not None:
         around.streams = spec.n_streams, spec.stream_mixing
         x = spread(t, x, spec.n_streams)
+    around.embedded = x
     x = _layers(t, spec, x, load, around)
     if around.streams is not None:
         x = collapse(t, x, *around.streams)

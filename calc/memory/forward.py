@@ -28,6 +28,7 @@ from calc.spec import (
     Moe,
     Parallel,
     Rwkv7,
+    SharedBlock,
     Stack,
 )
 from calc.spec.run import Run as Plan
@@ -70,9 +71,12 @@ def widest(spec: ModelSpec, plan: Plan, run: Pass, layers: Mapping[str, Size]) -
         raise Refused("model", "one whose layers pass on one stream, where activations are counted", spec.name)
     moments: list[Size] = []
     for stack, own in _stacks(spec, run):
+        # What blocks that layers share read of the embedded tokens stays to the end.
+        shared = any(group.shared_block is not None for group in stack.layers)
+        embedded = own.width * own.tokens * stack.d_model if shared else 0
         for group in stack.layers:
             if stack is not spec or not _is_zero(layers[group.name]):
-                moments += _layer(group, stack.d_model, plan, own, run.source)
+                moments += (embedded + live for live in _layer(group, stack.d_model, plan, own, run.source))
     return largest(moments)
 
 
@@ -97,12 +101,13 @@ def _layer(group: LayerGroup, d_model: Size, plan: Plan, run: Pass, source: Size
     """Bytes live at each moment of a layer that can be the widest."""
     if group.macaron or group.convolution is not None:
         raise Refused("model", "attention and feed-forward blocks, where activations are counted", "a convolution")
-    if group.shared_block is not None:
-        raise Refused("model", "blocks whose activations are counted", "a block of several layers")
     named = plan.execution != "fused"
     stream = run.tokens * d_model
     held = (3 if named else 2) * stream
     weights: Size = 0
+    if group.shared_block is not None:
+        for elements in _ahead(group.shared_block, d_model, plan, run):
+            yield run.width * (held + elements)
     for mixer in group.mixers:
         if isinstance(mixer, Attention | Mla):
             held = held + 2 * run.seq * _turned(mixer, d_model)
@@ -119,6 +124,21 @@ def _layer(group: LayerGroup, d_model: Size, plan: Plan, run: Pass, source: Size
     if group.channel is not None:
         for elements in _channel(group.channel, d_model, plan, run):
             yield run.width * (held + elements)
+
+
+def _ahead(spec: SharedBlock, d_model: Size, plan: Plan, run: Pass) -> Iterator[Size]:
+    """Elements of a block that layers share: attention beside what it reads, twice as wide as the stream, then the
+    feed-forward block; what an update gives is a tensor of its own until it is added."""
+    if plan.execution != "fused":
+        raise Refused("execution", "fused for inference with a block that several layers share", plan.execution)
+    heads, _, d_head, _ = head_sizes(spec.attention, d_model)
+    targets = set(() if spec.adapter is None else spec.adapter.targets)
+    updated = heads * d_head if targets & {"q_proj", "k_proj", "v_proj", "qkv_proj"} else 0
+    beside = run.tokens * (d_model + updated) + 2 * run.seq * _turned(spec.attention, d_model)
+    for elements in _attention(spec.attention, d_model, plan, run, run.tokens):
+        yield beside + elements
+    d_ff = 4 * d_model if spec.mlp.d_ff is None else spec.mlp.d_ff
+    yield run.tokens * d_ff * (4 if "gate_up_proj" in targets else _inner(spec.mlp.gated, spec.mlp.activation, plan))
 
 
 def _turned(spec: Attention | Mla, d_model: Size) -> Size:

@@ -144,7 +144,7 @@ def _weights_of(spec: ModelSpec, run: Run, stage: Stage) -> Share:
     alone = isinstance(run.tp, int) and run.tp == 1
 
     def share(path: str, weight: Weight, leaf: Leaf) -> tuple[Size, Size | None]:
-        copies = on_stage(path, leaf, spec, stage)[0]
+        copies = on_stage(path, weight, leaf, spec, stage)[0]
         if leaf.expert:
             copies = ceil_div(copies, run.ep)
         return copies, None if alone else held_elements(weight, run)

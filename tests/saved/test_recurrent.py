@@ -55,7 +55,7 @@ CHUNKED = (
     Mamba2(n_heads=4, d_head=6, d_state=5, n_groups=2, gate="after", scales=(0.5, 1.0, 1.0, 2.0, 1.0)),
 )
 CONVOLVED = GatedConvolution(bias=True)
-NEWEST = ["falcon_h1", "kimi_linear", "rwkv7"]
+NEWEST = ("falcon_h1", "kimi_linear", "rwkv7", "zamba2")
 MIXERS = (*ONCE, *(mixer.model_copy(update={"chunk": n}) for n in (5, 8) for mixer in CHUNKED), CONVOLVED)
 
 
@@ -118,7 +118,7 @@ def test_low_rank_updates_of_frozen_weights(mixer: Node, name: str, mode: Mode) 
 
 
 @pytest.mark.parametrize(
-    "name", ["mamba", "mamba2", "qwen3_5_text", "nemotron_h", "minimax", "lfm2", "deepseek_v4"] + NEWEST
+    "name", ["mamba", "mamba2", "qwen3_5_text", "nemotron_h", "minimax", "lfm2", "deepseek_v4", *NEWEST]
 )
 @pytest.mark.parametrize("how", [Settings(), Settings("sdpa", autocast=True)], ids=lambda how: how.execution)
 @pytest.mark.parametrize("seq", [24, 64, 77])
