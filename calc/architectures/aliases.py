@@ -41,7 +41,7 @@ ALIASES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("deepseek_v3", "kimi_k2", "kimi_k25.text_config", "glm4_moe"), ROUTED | MTP),
     **{f"{family}.vision_config": TOWER for family in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")},
     **dict.fromkeys(("qwen3_5.vision_config", "qwen3_5_moe.vision_config"), TOWER),
-    "bamba": {"layer_types": "layers_block_type"},
+    **dict.fromkeys(("bamba", "falcon_h1"), {"layer_types": "layers_block_type"}),
     "bloom": {"num_attention_heads": "n_head", "num_hidden_layers": "n_layer"},
     "dbrx": {
         "hidden_size": "d_model",
@@ -60,8 +60,17 @@ ALIASES: dict[str, dict[str, str]] = {
     "granitemoehybrid": {"layers_block_type": "layer_types"},
     "hunyuan_v1_moe": FROM_LOCAL | {"num_experts_per_tok": "moe_topk"},
     "internlm3": {"qkv_bias": "attention_bias", "bias": "mlp_bias"},
+    "kimi_linear": {
+        "max_position_embeddings": "model_max_length",
+        "norm_topk_prob": "moe_renormalize",
+        "n_group": "num_expert_group",
+        "num_local_experts": "num_experts",
+        "num_experts_per_tok": "num_experts_per_token",
+        "n_shared_experts": "num_shared_experts",
+    },
     "mpt": {"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"},
     "nemotron_h": ROUTED | {"layer_types": "layers_block_type"},
+    "zamba2": {"layer_types": "layers_block_type", "head_dim": "attention_head_dim"},
     "xglm": {"hidden_size": "d_model", "num_attention_heads": "attention_heads", "num_hidden_layers": "num_layers"},
 }
 """Family, or family and section of its config -> second name -> the class's own name."""

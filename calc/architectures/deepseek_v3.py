@@ -73,28 +73,28 @@ def routed_experts(
     shared: int,
     groups: ExpertGroups | None,
     scale: float = 1.0,
-    keys: tuple[tuple[str, ...], tuple[str, ...]] = (("n_routed_experts",), ("n_shared_experts",)),
+    keys: tuple[str, str] = ("n_routed_experts", "n_shared_experts"),
     **own: Any,
 ) -> Moe:
     """Experts chosen by sigmoid scores, within the best `groups` of them; shared ones side by side as one MLP.
 
     shared, scale: what the number of shared experts and routed_scaling_factor mean where they are absent.
-    keys: what the family may call the numbers of routed and of shared experts.
+    keys: what the family calls the numbers of routed and of shared experts.
     own: fields of Moe that the family has otherwise.
     The bias that is added to scores only to choose (`e_score_correction_bias`) is a buffer, no parameter: the optimizer
     does not touch it. Published counts include it, n_experts for each layer.
     """
     d_expert = cfg.size("moe_intermediate_size")
-    n_shared = cfg.count(*keys[1], absent=shared, null=0)
+    n_shared = cfg.count(keys[1], absent=shared, null=0)
     usual = {
         "scoring": "sigmoid",
         "correction": True,
-        "renormalize": cfg.flag("norm_topk_prob", "moe_renormalize", absent=True),
+        "renormalize": cfg.flag("norm_topk_prob", absent=True),
         "scale": cfg.number("routed_scaling_factor", absent=scale, null=1.0),
     }
     return Moe(
-        n_experts=cfg.size(*keys[0]),
-        top_k=cfg.size("num_experts_per_tok", "num_experts_per_token"),
+        n_experts=cfg.size(keys[0]),
+        top_k=cfg.size("num_experts_per_tok"),
         d_expert=d_expert,
         d_shared=n_shared * d_expert or None,
         activation=activation(cfg, "hidden_act", absent="silu"),
@@ -110,7 +110,7 @@ def expert_groups(
 
     count, chosen: what the family takes where n_group and topk_group are absent.
     """
-    count = cfg.size("n_group", "num_expert_group", absent=count, null=1)
+    count = cfg.size("n_group", absent=count, null=1)
     chosen = cfg.size("topk_group", absent=chosen, null=count)
     return None if chosen >= count else ExpertGroups(count=count, chosen=chosen, by=by)
 

@@ -9,8 +9,6 @@ from calc.architectures.llama import decoder, dense_or_moe, rms_norm
 from calc.errors import Refused
 from calc.spec import Kda, LayerGroup, ModelSpec, Norm
 
-_EXPERTS = ("num_experts", "num_local_experts"), ("num_shared_experts", "n_shared_experts")
-"""As Moonshot publishes them, and as transformers saves them."""
 _WORDS = {"linear_attention": "linear", "full_attention": "full"}
 
 
@@ -26,14 +24,15 @@ def spec(cfg: Config) -> ModelSpec:
         "full": latent_attention(cfg, q_rank_absent=None, interleaved=False, d_value_absent=128, position="none"),
     }
     kinds = mlp_kinds(cfg, dense_then_moe(cfg, n_layers, first=1))
-    experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg), scale=2.446, keys=_EXPERTS)
+    keys = ("num_experts", "num_shared_experts")
+    experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg), scale=2.446, keys=keys)
     channels = dense_or_moe(cfg, kinds, experts)
 
     def layer(mixer: str, channel: str) -> LayerGroup:
         return LayerGroup(count=1, mixer=mixers[mixer], channel=channels[channel], norm=norm)
 
     layers = crossed_stack(_mixer_kinds(cfg, n_layers), kinds, layer)
-    return decoder(cfg, layers, max_seq_len=1048576, length_key="model_max_length", norm=norm)
+    return decoder(cfg, layers, max_seq_len=1048576, norm=norm)
 
 
 def _kda(cfg: Config, norm: Norm) -> Kda:

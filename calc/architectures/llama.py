@@ -100,7 +100,6 @@ def decoder(
     layers: dict[str, Any],
     *,
     max_seq_len: int,
-    length_key: str = "max_position_embeddings",
     vocab_absent: Any = REFUSE,
     tied: bool = False,
     head_bias: bool = False,
@@ -112,12 +111,12 @@ def decoder(
 ) -> ModelSpec:
     """Token embedding, `layers` (fields of ModelSpec, as `stack` makes them), final norm, head.
 
-    max_seq_len, tied: what the family takes where length_key or tie_word_embeddings is absent.
+    max_seq_len, tied: what the family takes where max_position_embeddings or tie_word_embeddings is absent.
     """
     return ModelSpec(
         d_model=cfg.size("hidden_size"),
         vocab_size=cfg.size("vocab_size", absent=vocab_absent),
-        max_seq_len=cfg.size(length_key, absent=max_seq_len),
+        max_seq_len=cfg.size("max_position_embeddings", absent=max_seq_len),
         embedding=Embedding(scale=embed_scale, norm=embed_norm),
         **layers,
         final_norm=norm or rms_norm(cfg),
