@@ -41,7 +41,7 @@ ALIASES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("deepseek_v3", "kimi_k2", "kimi_k25.text_config", "glm4_moe"), ROUTED | MTP),
     **{f"{family}.vision_config": TOWER for family in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")},
     **dict.fromkeys(("qwen3_5.vision_config", "qwen3_5_moe.vision_config"), TOWER),
-    **dict.fromkeys(("bamba", "falcon_h1"), {"layer_types": "layers_block_type"}),
+    "bamba": {"layer_types": "layers_block_type"},
     "bloom": {"num_attention_heads": "n_head", "num_hidden_layers": "n_layer"},
     "dbrx": {
         "hidden_size": "d_model",
@@ -55,6 +55,7 @@ ALIASES: dict[str, dict[str, str]] = {
     "distilbert": {"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"},
     "ernie4_5_moe": {"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
     "falcon": {"n_embed": "hidden_size"},
+    "falcon_h1": {"layer_types": "layers_block_type"},
     "glm4_moe_lite": ROUTED | {"head_dim": "qk_rope_head_dim"},
     "gpt_neo": {"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"},
     "granitemoehybrid": {"layers_block_type": "layer_types"},

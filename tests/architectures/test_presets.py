@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from calc.files import parse_toml  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
 from tests.architectures.renaming import compare, named_parameters  # noqa: E402
 
-CONFIGS = {name: parse_toml((PRESETS / f"{name}.toml").read_text(), name).get("config") for name in preset_names()}
+CONFIGS: dict[str, dict[str, Any]] = {
+    name: parse_toml((PRESETS / f"{name}.toml").read_text(), name).get("config", {}) for name in preset_names()
+}
 DESCRIBED = [name for name, config in CONFIGS.items() if config and config["model_type"] != "rwkv7"]
 """Presets with a config; transformers has no class for RWKV-7's, of which the makers' own count is held to the last
 parameter."""
