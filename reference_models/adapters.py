@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from calc.spec import Adapter, Bottleneck, Lora, Prefix, Prompt
 from reference_models.blocks.attention import SelfAttention
+from reference_models.blocks.low_rank import LoraLinear, alike
 from reference_models.blocks.quantized import QuantizedLinear
 from reference_models.model import Model
 
-LIKE = {"dtype", "device"}
 UNADAPTED = {"cross_attention", "macaron", "convolution", "per_layer"}
 """Blocks of a layer that a bottleneck does not stand behind."""
 
@@ -29,6 +29,8 @@ def adapt(model: Model, adapter: Adapter) -> Model:
     """
     if len(model.mtp):
         raise NotImplementedError("adapters beside modules that predict further tokens: no description says where")
+    if any(layer.group.shared_block is not None for layer in model.layers):
+        raise NotImplementedError("adapters beside a block that several layers share: no description says where")
     model.requires_grad_(False)
     match adapter:
         case Lora():
@@ -40,37 +42,6 @@ def adapt(model: Model, adapter: Adapter) -> Model:
         case Prompt():
             _add_prompt(model, adapter)
     return model
-
-
-class LoraLinear(nn.Module):
-    """W x + b + scale * B A x, W and b frozen."""
-
-    def __init__(self, base: nn.Linear, rank: int, scale: float = 1.0) -> None:
-        super().__init__()
-        self.weight, self.bias, self.scale = base.weight, base.bias, scale
-        d_out, d_in = base.weight.shape
-        like = _like(base.weight)
-        self.lora_A = nn.Linear(d_in, rank, bias=False, **like)
-        self.lora_B = nn.Linear(rank, d_out, bias=False, **like)
-        nn.init.zeros_(self.lora_B.weight)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x [..., d_in] -> [..., d_out]."""
-        return F.linear(x, self.weight, self.bias) + self.scale * self.lora_B(self.lora_A(x))
-
-    def matrix(self, dtype: torch.dtype) -> Tensor:
-        """W + scale * B A, [d_out, d_in], from which both halves learn."""
-        return (self.weight + self.scale * self.lora_B.weight @ self.lora_A.weight).to(dtype)
-
-    def merged(self) -> nn.Linear:
-        """One matrix that computes the same: W + scale * B A."""
-        d_out, d_in = self.weight.shape
-        whole = nn.Linear(d_in, d_out, bias=self.bias is not None, **_like(self.weight))
-        with torch.no_grad():
-            whole.weight.copy_(self.matrix(self.weight.dtype))
-            if self.bias is not None:
-                whole.bias.copy_(self.bias)
-        return whole
 
 
 class LoraQuantized(nn.Module):
@@ -99,7 +70,7 @@ class LoraQuantized(nn.Module):
 
     def merged(self) -> nn.Linear:
         """One matrix that computes the same, in the format of A and B: as many bytes as before it was quantized."""
-        whole = nn.Linear(*reversed(self.base.shape), bias=self.base.bias is not None, **_like(self.lora_A.weight))
+        whole = nn.Linear(*reversed(self.base.shape), bias=self.base.bias is not None, **alike(self.lora_A.weight))
         with torch.no_grad():
             whole.weight.copy_(self.matrix(whole.weight.dtype))
             if self.base.bias is not None:
@@ -166,10 +137,6 @@ class PromptInFront(nn.Module):
         return torch.cat([self.weight.expand(len(x), -1, -1), x], dim=1)
 
 
-def _like(tensor: Tensor) -> dict[str, Any]:
-    return {name: getattr(tensor, name) for name in LIKE}
-
-
 def in_layers(model: Model, *, indexers: bool = False) -> Iterator[tuple[nn.Module, str, nn.Module]]:
     """(parent, its name there, module) of everything in the layers of the main stack and of the encoder.
 
@@ -184,7 +151,7 @@ def in_layers(model: Model, *, indexers: bool = False) -> Iterator[tuple[nn.Modu
 def _add_lora(model: Model, adapter: Lora) -> None:
     scale = 1.0 if adapter.alpha is None else adapter.alpha / adapter.rank
     found: set[str] = set()
-    like = _like(next(model.parameters()))
+    like = alike(next(model.parameters()))
     for parent, name, module in list(in_layers(model)):
         if name not in adapter.targets:
             continue
@@ -203,7 +170,7 @@ def _add_bottlenecks(model: Model, adapter: Bottleneck) -> None:
         for layer in {id(layer): layer for layer in stack.layers}.values():
             for name in set(layer.blocks) - UNADAPTED:
                 block = layer.get_submodule(name)
-                small = BottleneckAdapter(stack.spec.d_model, adapter.width, _like(next(block.parameters())))
+                small = BottleneckAdapter(stack.spec.d_model, adapter.width, alike(next(block.parameters())))
                 block.add_module("adapter", small)
                 block.register_forward_hook(lambda block, given, result: block.adapter(result))
 
@@ -214,7 +181,7 @@ def _add_prefixes(model: Model, adapter: Prefix) -> None:
         if not isinstance(block, SelfAttention) or model.whole.encoder is not None:
             raise NotImplementedError("Prefix: only for the self-attention of models without an encoder")
         if block.prefix is None:
-            block.prefix = KeysInFront(block, adapter.length, _like(block.o_proj.weight))
+            block.prefix = KeysInFront(block, adapter.length, alike(block.o_proj.weight))
 
 
 def _add_prompt(model: Model, adapter: Prompt) -> None:
@@ -224,7 +191,7 @@ def _add_prompt(model: Model, adapter: Prompt) -> None:
     """
     if model.whole.encoder is not None:
         raise NotImplementedError("Prompt: only for models without an encoder")
-    n, like = adapter.length, _like(next(model.parameters()))
+    n, like = adapter.length, alike(next(model.parameters()))
     prompt = PromptInFront(n, model.spec.d_model, like)
     model.prompt = prompt
 

@@ -9,21 +9,22 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import LayerGroup, Node, PerLayerInputs, Residual, StreamMixing
+from calc.spec import LayerGroup, Mlp, Node, PerLayerInputs, Residual, StreamMixing
 from reference_models.blocks import CHANNELS, MIXERS
 from reference_models.blocks.convolution import ConformerConvolution
 from reference_models.blocks.cross_attention import CrossAttention
 from reference_models.blocks.linear import NormLayer, scaled
 from reference_models.blocks.per_layer import LayerInput
+from reference_models.blocks.shared_block import SharedBlock
 from reference_models.blocks.streams import Connection
-from reference_models.cache import LayerCache
+from reference_models.cache import Fixed, LayerCache, Several
 from reference_models.step import Step, recomputed
 from reference_models.support import supported
 
 GROUP = (
     *("name", "count", "mixer", "cross", "channel", "norm", "placement", "shared", "residual_scale", "residual"),
     *("macaron", "convolution", "out_norm", "out_scale", "first_norm", "residual_dropout", "outer_dropout"),
-    "block_scale",
+    *("block_scale", "shared_block"),
 )
 """Fields of the spec that are computed here."""
 
@@ -32,6 +33,7 @@ class Layer(nn.Module):
     """Mixer, attention over a source, channel mixer: those that the group has, each with the norms of its placement."""
 
     cross_attention: Any
+    shared_block: Any
     out_scale: Tensor
 
     def __init__(self, group: LayerGroup, d_model: int, d_source: int) -> None:
@@ -40,8 +42,12 @@ class Layer(nn.Module):
         self.group = group
         self.blocks: list[str] = []
         self.streams = False
+        self.shifts = isinstance(group.channel, Mlp) and group.channel.shift
+        self.joins_caches = self.shifts or group.shared_block is not None
         if group.macaron and group.channel is not None:
             self._add("macaron", module_of(CHANNELS, group.channel)(group.channel, d_model), d_model, "macaron_norm")
+        if group.shared_block is not None:
+            self.shared_block = SharedBlock(group.shared_block, group.norm, d_model)
         if group.mixer is not None:
             mixer = module_of(MIXERS, group.mixer)(group.mixer, d_model)
             self._add(mixer.name, mixer, d_model, f"{mixer.name}_norm")
@@ -67,7 +73,7 @@ class Layer(nn.Module):
             first, second = self.blocks
             a = self._norm(first, "norm", x)
             b = a if self.group.placement == "parallel" else self._norm(second, "norm", x)
-            both = self._run(first, a, step, mixer) + self._run(second, b, step, None)
+            both = self._run(first, a, step, mixer) + self._run(second, b, step, mixer)
             x = x + scaled(both, self.group.residual_scale)
         else:
             block = self._in_streams if self.streams else self._block
@@ -97,8 +103,14 @@ class Layer(nn.Module):
             self.add_module(self._streams_of(block), Connection(n_streams, spec, d_model))
 
     def new_cache(self, length: int | None) -> LayerCache | None:
-        """What the mixer keeps, still empty."""
-        return None if self.group.mixer is None else self._submodule(self.mixer).new_cache(length)
+        """What the mixer keeps, and beside it a block ahead of it, and a channel mixer that keeps a token; empty."""
+        mixer = None if self.group.mixer is None else self._submodule(self.mixer).new_cache(length)
+        others: dict[str, LayerCache] = {"channel": Fixed()} if self.shifts else {}
+        if self.group.shared_block is not None:
+            others["shared_block"] = self.shared_block.attention.new_cache(length)
+        if not others:
+            return mixer
+        return Several(**others) if mixer is None else Several(mixer=mixer, **others)
 
     def new_cross_cache(self) -> LayerCache | None:
         """What the attention over a source keeps, still empty."""
@@ -107,7 +119,10 @@ class Layer(nn.Module):
     def _block(self, name: str, x: Tensor, step: Step, cache: LayerCache | None) -> Tensor:
         placement = self.group.placement
         normed = placement in ("pre", "sandwich") and (self.group.first_norm or name != self.blocks[0])
-        inner = self._norm(name, "norm", x) if normed else x
+        read = x
+        if self.group.shared_block is not None and name == self.mixer:
+            read = x + self.shared_block(x, step, self._part_of(cache, "shared_block"))
+        inner = self._norm(name, "norm", read) if normed else x
         out = self._run(name, inner, step, cache)
         if self.group.block_scale:
             out = self.get_submodule(f"{self._stem(name)}_scale")(out)
@@ -142,8 +157,14 @@ class Layer(nn.Module):
 
     def _run(self, name: str, x: Tensor, step: Step, cache: LayerCache | None) -> Tensor:
         block = self._submodule(name)
-        out = block(x, step, cache) if name in (self.mixer, "cross_attention") else block(x, step)
+        if self.joins_caches and name != "cross_attention":
+            cache = self._part_of(cache, "channel" if name == self.channel else "mixer")
+        keeps = name in (self.mixer, "cross_attention") or (self.shifts and name == self.channel)
+        out = block(x, step, cache) if keeps else block(x, step)
         return F.dropout(out, step.dropout) if self.group.residual_dropout else out
+
+    def _part_of(self, cache: LayerCache | None, name: str) -> LayerCache | None:
+        return cache.parts.get(name) if isinstance(cache, Several) else None
 
     def _submodule(self, name: str) -> Any:
         return self.get_submodule(name)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import Embedding, Stack, Tower
+from calc.spec import Embedding, Node, Stack, Tower
 from reference_models.blocks import FRONTS
 from reference_models.blocks.embedding import Dense
 from reference_models.blocks.linear import NormLayer, clip
@@ -19,6 +19,7 @@ from reference_models.blocks.per_layer import LayerInputs
 from reference_models.blocks.pooling import Pool
 from reference_models.blocks.projector import Projection
 from reference_models.blocks.relative import RelativeBias
+from reference_models.blocks.shared_block import SharedBlock
 from reference_models.blocks.streams import Collapse
 from reference_models.cache import Cache
 from reference_models.layer import Layer, module_of, run_layer
@@ -51,7 +52,7 @@ class StackOfLayers(nn.Module):
         self.layers = nn.ModuleList(_layers(spec, d_source))
         # Read here, since torch.compile cannot ask a description for what it may not have.
         self.vectors = getattr(spec.embedding, "vectors", 1)
-        self.lends = any(getattr(layer.group.mixer, "kv", "own") == "earlier" for layer in self.layers)
+        self.lends = any(_borrows(mixer) for layer in self.layers for mixer in layer.group.mixers)
         for module in self.layers.modules():
             if isinstance(module, MixtureOfExperts) and module.spec.by_token and vocab_size is not None:
                 module.add_table(vocab_size)
@@ -104,6 +105,8 @@ class StackOfLayers(nn.Module):
             step = replace(step, relative=self._distances(x, step) if cache is None else self.relative_bias)
         if self.lends:
             step = replace(step, lent={})
+        if any(group.shared_block is not None for group in self.spec.layers):
+            step = replace(step, embedded=x)
         nothing: Sequence[None] = [None] * len(self.layers)
         mixers, crosses = (nothing, nothing) if cache is None else (cache.mixers, cache.cross)
         for i, (layer, mixer, cross) in enumerate(zip(self.layers, mixers, crosses, strict=True)):
@@ -174,16 +177,24 @@ class TowerOfLayers(StackOfLayers):
         return x, end, deep
 
 
+def _borrows(mixer: Node) -> bool:
+    """Whether it takes keys and values, or values alone, of a layer before it."""
+    return getattr(mixer, "kv", "own") == "earlier" or getattr(mixer, "value_rank", None) is not None
+
+
 def _layers(spec: Stack, d_source: int) -> list[Layer]:
     """The layers in the order they run; a group that shares its weights is one layer in several places."""
     groups = {group.name: group for group in spec.layers}
     order = spec.schedule or tuple(group.name for group in spec.layers for _ in range(group.count))
     shared: dict[str, Layer] = {}
+    blocks: dict[str, SharedBlock] = {}
     made: list[Layer] = []
     for name in order:
         layer = shared.get(name) or Layer(groups[name], spec.d_model, d_source)
         if groups[name].shared:
             shared[name] = layer
+        if groups[name].shared_block is not None:
+            layer.shared_block.take(blocks.setdefault(name, layer.shared_block))
         made.append(layer)
     for layer in dict.fromkeys(made):
         if spec.per_layer is not None:

@@ -30,10 +30,12 @@ class Step:
     masked: [batch, seq], True where a learned vector takes the place of what the front gives (wav2vec 2.0).
     relative: the stack's table of relative positions, where its layers share one (T5).
     lent: by window, the latest keys and values (and the numbers of their tokens) that layers without any of their own
-        use; None where there are no such layers. chosen: by the number of a layer, the tokens that its indexer chose,
+        use, and under `values` the first layer's values that all others mix into theirs (RWKV-7); None where there are
+        no such layers. chosen: by the number of a layer, the tokens that its indexer chose,
         [batch, 1, seq, tokens]; layers without one look them up, and do so again where they are recomputed.
         own_input: [batch, seq, d_per_layer], what this layer alone reads.
     deep, image_at: what the vision tower adds behind the first layers, one tensor a layer, and at which tokens.
+    embedded: [batch, seq, d_model], what entered the first layer, where later layers read it too (Zamba2).
     stream: [batch, seq, d_model], what the block's input was before its norm. layer, n_layers: the number of the layer
         that runs, from 0, and how many there are.
     kernel: `eager` multiplies in the open, so that it can be counted and its weights shown; `sdpa` calls PyTorch's.
@@ -59,11 +61,12 @@ class Step:
     places: Tensor | None = None
     masked: Tensor | None = None
     relative: Callable[..., Tensor] | None = None
-    lent: dict[int | None, tuple[Tensor, Tensor, Tensor]] | None = None
+    lent: dict[Any, tuple[Tensor, ...]] | None = None
     chosen: dict[int, Tensor] = field(default_factory=dict)
     own_input: Tensor | None = None
     deep: Sequence[Tensor] = ()
     image_at: Tensor | None = None
+    embedded: Tensor | None = None
     stream: Tensor | None = None
     layer: int = 0
     n_layers: int = 1

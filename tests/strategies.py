@@ -17,6 +17,7 @@ from calc.spec import (
     GatedConvolution,
     Head,
     Indexer,
+    Kda,
     LayerGroup,
     LinearAttention,
     Mamba,
@@ -61,9 +62,10 @@ def attentions(draw: st.DrawFn, n_heads: int) -> Attention:
 
 
 @st.composite
-def recurrent(draw: st.DrawFn, n_heads: int) -> LinearAttention | DeltaNet | GatedConvolution | Mamba | Mamba2:
+def recurrent(draw: st.DrawFn, n_heads: int) -> LinearAttention | DeltaNet | Kda | GatedConvolution | Mamba | Mamba2:
     """A mixer with a state in place of keys and values."""
-    kind, flag = draw(st.sampled_from([LinearAttention, DeltaNet, GatedConvolution, Mamba, Mamba2])), st.booleans()
+    kinds = [LinearAttention, DeltaNet, Kda, GatedConvolution, Mamba, Mamba2]
+    kind, flag = draw(st.sampled_from(kinds)), st.booleans()
     sizes = {"d_conv": draw(st.integers(1, 5)), "chunk": draw(st.integers(1, 9))}
     if kind is LinearAttention:
         options = {"feature_map": draw(st.sampled_from(["elu", "silu"])), "decay": draw(flag), "gate": draw(flag)}
@@ -72,12 +74,15 @@ def recurrent(draw: st.DrawFn, n_heads: int) -> LinearAttention | DeltaNet | Gat
         return LinearAttention(n_heads=n_heads, chunk=sizes["chunk"], **options)
     if kind is GatedConvolution:
         return GatedConvolution(d_conv=sizes["d_conv"], bias=draw(flag))
+    if kind is Kda:
+        return Kda(n_heads=n_heads, d_head=draw(small), **sizes)
     if kind is DeltaNet:
         widths = {"d_key": draw(small), "d_value": draw(small), "fused": draw(flag)}
         return DeltaNet(n_key_heads=n_heads, n_value_heads=n_heads * draw(st.integers(1, 3)), **sizes, **widths)
     biases = {"bias": draw(flag), "conv_bias": draw(flag), "d_state": draw(small)}
     if kind is Mamba2:
         groups = draw(st.integers(1, 3))
+        biases |= {"norm": draw(st.none() | st.just(Norm())), "gate": draw(st.sampled_from(["before", "after"]))}
         return Mamba2(n_heads=groups * n_heads, d_head=draw(small), n_groups=groups, **sizes, **biases)
     widths = {"d_inner": draw(st.none() | small), "dt_rank": draw(st.none() | small)}
     return Mamba(d_conv=sizes["d_conv"], inner_norm=draw(st.none() | norms()), **widths, **biases)

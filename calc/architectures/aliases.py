@@ -55,13 +55,23 @@ ALIASES: dict[str, dict[str, str]] = {
     "distilbert": {"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"},
     "ernie4_5_moe": {"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
     "falcon": {"n_embed": "hidden_size"},
+    "falcon_h1": {"layer_types": "layers_block_type"},
     "glm4_moe_lite": ROUTED | {"head_dim": "qk_rope_head_dim"},
     "gpt_neo": {"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"},
     "granitemoehybrid": {"layers_block_type": "layer_types"},
     "hunyuan_v1_moe": FROM_LOCAL | {"num_experts_per_tok": "moe_topk"},
     "internlm3": {"qkv_bias": "attention_bias", "bias": "mlp_bias"},
+    "kimi_linear": {
+        "max_position_embeddings": "model_max_length",
+        "norm_topk_prob": "moe_renormalize",
+        "n_group": "num_expert_group",
+        "num_local_experts": "num_experts",
+        "num_experts_per_tok": "num_experts_per_token",
+        "n_shared_experts": "num_shared_experts",
+    },
     "mpt": {"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"},
     "nemotron_h": ROUTED | {"layer_types": "layers_block_type"},
+    "zamba2": {"layer_types": "layers_block_type", "head_dim": "attention_head_dim"},
     "xglm": {"hidden_size": "d_model", "num_attention_heads": "attention_heads", "num_hidden_layers": "num_layers"},
 }
 """Family, or family and section of its config -> second name -> the class's own name."""

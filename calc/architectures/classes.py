@@ -157,6 +157,11 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "mamba2": _named("Mamba2"),
     "jamba": _named("Jamba", "sequence"),
     "bamba": _named("Bamba"),
+    "falcon_h1": _named("FalconH1"),
+    "kimi_linear": _named("KimiLinear"),
+    "zamba2": _named("Zamba2", "sequence"),
+    # Published by flash-linear-attention alone.
+    "rwkv7": _named("RWKV7"),
     "lfm2": _named("Lfm2"),
     "lfm2_moe": _named("Lfm2Moe"),
 }

@@ -60,7 +60,7 @@ def _sizes(spec: ModelSpec, symbol: str, run: Run) -> Iterable[int]:
     if symbol in ("pp", "interleave", "checkpoint_every") and isinstance(spec.n_layers, int):
         return range(1, spec.n_layers + 1)
     if symbol == "tp":
-        mixers = [group.mixer for stack in spec.stacks for group in stack.layers]
+        mixers = [mixer for stack in spec.stacks for group in stack.layers for mixer in group.mixers]
         heads = [mixer.n_heads for mixer in mixers if isinstance(mixer, Attention | Mla)]
         return range(1, min(heads, default=1) + 1)
     step = 1

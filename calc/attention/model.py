@@ -15,8 +15,7 @@ def shape_of(spec: ModelSpec, **more: Any) -> AttentionShape:
     more: what the model leaves open, as fields of AttentionShape (batch, seq, dtype, direction, ...).
     Errors: Refused for a model without such a layer.
     """
-    for group in spec.layers:
-        mixer = group.mixer
+    for mixer in (mixer for group in spec.layers for mixer in group.mixers):
         if isinstance(mixer, Attention):
             heads, d_model = int(mixer.n_heads), int(spec.d_model)
             return AttentionShape(
@@ -32,7 +31,7 @@ def shape_of(spec: ModelSpec, **more: Any) -> AttentionShape:
 
 def left_out(spec: ModelSpec) -> list[str]:
     """What `shape_of` leaves out of the attention of `spec`, a sentence each."""
-    found = [(group, group.mixer) for group in spec.layers if isinstance(group.mixer, Attention)]
+    found = [(g, mixer) for g in spec.layers for mixer in g.mixers if isinstance(mixer, Attention)]
     layers = sum(int(group.count) for group in spec.layers)
     windows = {int(mixer.window) for _, mixer in found if mixer.window is not None}
     windowed = sum(int(group.count) for group, mixer in found if mixer.window is not None)

@@ -94,6 +94,8 @@ def check_adapter(spec: ModelSpec, load: Load) -> None:
         return
     if spec.contrast is not None or load.mtp:
         raise Refused("adapter", "a model whose one end is a head or a stack", "further ends (contrast, mtp)")
+    if any(group.shared_block is not None for group in spec.layers):
+        raise Refused("adapter", "a model whose layers have weights of their own", "a block that several layers share")
     if isinstance(spec.adapter, Prefix | Prompt) and spec.encoder is not None:
         raise Refused("adapter", "lora or bottleneck in a model with an encoder", "prefix or prompt")
     if isinstance(spec.adapter, Prompt) and (spec.per_layer is not None or getattr(spec.embedding, "vectors", 1) != 1):

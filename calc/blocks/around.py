@@ -16,7 +16,8 @@ class Around:
     adds to queries and keys to tell vectors apart, of the stack's own and of the source's. bias: the numbers of a table
     of distances that all layers of a stack share. inputs: of all layers, beside the stream. stream: what the block at
     hand reads, as it was ahead of its norm. streams: how many residual streams there are, and how they mix; None: one.
-    lent: keys and values of the layers so far, by window."""
+    embedded: what entered the first layer. lent: keys and values of the layers so far, by window. values: those that
+    RWKV-7's first layer lends all others."""
 
     source: Tensor | None = None
     length: Size = 0
@@ -27,6 +28,8 @@ class Around:
     stream: Tensor | None = None
     streams: tuple[Size, StreamMixing] | None = None
     lent: list[tuple[Size | None, Tensor, Tensor]] = field(default_factory=list)
+    values: Tensor | None = None
+    embedded: Tensor | None = None
 
     def lend(self, window: Size | None, k: Tensor, v: Tensor) -> None:
         """Note the keys and values of a layer with that window."""

@@ -30,8 +30,8 @@ class Projected(NamedTuple):
     gate: Tensor | None
 
 
-def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) -> Tensor:
-    """Projections, scores, softmax, weighted values, output projection.
+def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, *, d_out: Size | None = None) -> Tensor:
+    """Projections, scores, softmax, weighted values, output projection, which gives d_out values, or as many as x has.
 
     Shapes: q [batch, n_heads, seq, d_head]; k, v [batch, n_kv_heads, keys, d_head]; scores [batch, n_heads, seq, keys].
     FLOPs of scores and values: 2 * batch * n_heads * d_head * pairs each (Vaswani et al. 2017, section 3.2.1).
@@ -80,7 +80,7 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) 
         y = t.joined(y, rows=y.rows, width=y.width)
     if gate is not None:
         y = t.gated_output("gate", y, gate)
-    return t.linear("o_proj", y, x.width, bias=spec.out_bias, shard=ROW)
+    return t.linear("o_proj", y, x.width if d_out is None else d_out, bias=spec.out_bias, shard=ROW)
 
 
 def cross_attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, *, keeps: bool = True) -> Tensor:

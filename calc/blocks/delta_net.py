@@ -9,7 +9,7 @@ from calc.load import Load
 from calc.sizes import Size
 from calc.spec import DeltaNet
 from calc.trace.primitives.delta_rule import delta_rule
-from calc.trace.primitives.recurrence import silu_gate
+from calc.trace.primitives.recurrence import wide_gate
 from calc.trace.primitives.short_convolution import short_convolution
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
@@ -34,7 +34,7 @@ def delta_net(t: Trace, spec: DeltaNet, x: Tensor, load: Load, around: Around) -
     mixed = short_convolution(t, "conv", mixed, spec.d_conv, load, bias=False)
     y = delta_rule(t, spec, x, mixed, rate, decay, load)
     y = t.norm("norm", spec.norm, y, each=spec.n_value_heads)
-    return t.linear("out_proj", silu_gate(t, "gate", y, gate), x.width)
+    return t.linear("out_proj", wide_gate(t, "gate", "silu", y, gate), x.width)
 
 
 def _projected(t: Trace, spec: DeltaNet, x: Tensor) -> Projected:

@@ -34,8 +34,9 @@ def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Around)
         q = t.linear("q_b_proj", q_latent, heads * d_query, shard=COLUMN)
     small = t.linear("kv_a_proj", x, spec.kv_rank + spec.d_rope, bias=spec.bias)
     latent = t.norm("kv_a_norm", spec.norm, small.columns(spec.kv_rank))
-    turning = q.columns(heads * spec.d_rope), small.columns(spec.d_rope)
-    q_rope, k_rope = t.rope("rope", spec.rope, load.seq, spec.d_rope, *turning)
+    q_rope, k_rope = q.columns(heads * spec.d_rope), small.columns(spec.d_rope)
+    if spec.position == "rope":
+        q_rope, k_rope = t.rope("rope", spec.rope, load.seq, spec.d_rope, q_rope, k_rope)
     # Of the choice of top_k tokens only the causal mask knows: eager attention computes all pairs and hides the others.
     window = spec.top_k if load.scores == "causal-exact" else None
     pairs = load.batch * heads * load.twice_pairs(window)

@@ -11,6 +11,7 @@ from calc.blocks.attention import cross_attention
 from calc.blocks.conformer import convolution_module
 from calc.blocks.per_layer import layer_input
 from calc.blocks.registry import CHANNELS, MIXERS
+from calc.blocks.shared_block import shared_block
 from calc.blocks.streams import connection, mixture
 from calc.errors import Refused
 from calc.load import Load
@@ -22,7 +23,8 @@ from calc.trace.trace import Trace
 
 
 class Block(NamedTuple):
-    """One block of a layer. name: of its part; norm: of the names around it. region: what checkpointing calls it."""
+    """One block of a layer. name: of its part; norm: of the names around it. region: what checkpointing calls it.
+    ahead: what makes of the stream what is added to it for this block's norm alone, or None."""
 
     name: str
     norm: str
@@ -30,6 +32,7 @@ class Block(NamedTuple):
     region: str | None
     run: Callable[[Tensor], Tensor]
     scale: float = 1.0
+    ahead: Callable[[Tensor], Tensor] | None = None
 
 
 def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Around) -> Tensor:
@@ -72,9 +75,15 @@ def _blocks(t: Trace, group: LayerGroup, load: Load, around: Around) -> Iterator
     if group.macaron and channel is not None:
         yield channel._replace(name="macaron", norm="macaron", region=None)
     if group.mixer is not None:
-        mixer, scale = MIXERS[type(group.mixer)], group.residual_scale
+        mixer, shared = MIXERS[type(group.mixer)], group.shared_block
         yield Block(
-            mixer.name, mixer.name, mixer.of, "mixer", lambda x: mixer.run(t, group.mixer, x, load, around), scale
+            mixer.name,
+            mixer.name,
+            mixer.of,
+            "mixer",
+            lambda x: mixer.run(t, group.mixer, x, load, around),
+            group.residual_scale,
+            None if shared is None else lambda x: shared_block(t, shared, group.norm, x, load, around),
         )
     cross = group.cross
     if cross is not None and around.source is not None:
@@ -98,7 +107,8 @@ def _in_turn(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around
     for i, block in enumerate(blocks):
         around.stream = x
         before = group.placement in ("pre", "sandwich") and (group.first_norm or i > 0)
-        read = t.norm(f"{block.norm}_norm", group.norm, x) if before else x
+        read = x if block.ahead is None else t.add("shared_add", x, block.ahead(x))
+        read = t.norm(f"{block.norm}_norm", group.norm, read) if before else read
         y = run(t, group, block, read)
         if group.block_scale:
             y = t.weighed(f"{block.norm}_scale", y, of="other")

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from calc.blocks.around import Around
+from calc.load import Load
 from calc.sizes import Size
 from calc.spec import Mlp
 from calc.trace.primitives.linear import Spread
+from calc.trace.primitives.token_shift import token_shift
 from calc.trace.shard import COLUMN, ROW
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
+
+
+def dense(t: Trace, spec: Mlp, x: Tensor, load: Load, around: Around) -> Tensor:
+    """The block as a layer has it: each token mixed with the one before it, where that is so, ahead of all else."""
+    if spec.shift:
+        (x,) = token_shift(t, x, ("mix",), load)
+    return mlp(t, spec, x)
 
 
 def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tensor:
@@ -21,11 +31,14 @@ def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tens
     def up(name: str, width: Size) -> Tensor:
         return t.linear(name, x, width, bias=spec.bias, shard=COLUMN, spread=spread)
 
-    if spec.gated and spec.fused:
-        both = up("gate_up_proj", 2 * d_ff)
-        y = t.gated_activation("activation", spec.activation, both.columns(d_ff), both.columns(d_ff), clamped=clamped)
-    elif spec.gated:
-        gate, value = up("gate_proj", d_ff), up("up_proj", d_ff)
+    if spec.gated:
+        if spec.fused:
+            both = up("gate_up_proj", 2 * d_ff)
+            gate, value = both.columns(d_ff), both.columns(d_ff)
+        else:
+            gate, value = up("gate_proj", d_ff), up("up_proj", d_ff)
+        if spec.gate_scale != 1.0:
+            gate = t.scaled("gate_scale", gate)
         y = t.gated_activation("activation", spec.activation, gate, value, clamped=clamped)
     else:
         y = t.activation("activation", spec.activation, up("up_proj", d_ff))

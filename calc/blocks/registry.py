@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from calc.blocks.attention import attention
 from calc.blocks.compressed import compressed_attention
@@ -13,11 +12,15 @@ from calc.blocks.embedding import tokens
 from calc.blocks.first import First
 from calc.blocks.frames import frames
 from calc.blocks.gated_convolution import gated_convolution
+from calc.blocks.kda import kda
 from calc.blocks.latent import latent_attention
 from calc.blocks.linear_attention import linear_attention
-from calc.blocks.mlp import mlp
+from calc.blocks.mlp import dense
 from calc.blocks.moe import moe
+from calc.blocks.parallel import parallel
 from calc.blocks.patches import patches
+from calc.blocks.program import Program
+from calc.blocks.rwkv7 import rwkv7
 from calc.blocks.state_space import mamba, mamba2
 from calc.blocks.tabular import features
 from calc.blocks.trajectory import trajectory
@@ -29,6 +32,7 @@ from calc.spec import (
     Features,
     Frames,
     GatedConvolution,
+    Kda,
     LinearAttention,
     Mamba,
     Mamba2,
@@ -36,25 +40,13 @@ from calc.spec import (
     Mlp,
     Moe,
     Node,
+    Parallel,
     Patches,
     Queries,
     ResNet,
+    Rwkv7,
     Trajectory,
 )
-from calc.trace.op import Component
-from calc.trace.tensor import Tensor
-
-
-class Program(NamedTuple):
-    """One kind of block. name: of its part, and so the path of its weights. of: what these are reported as.
-
-    run: (trace, description, x [batch * seq, d_model], load, around) -> the same shape.
-    """
-
-    name: str
-    of: Component
-    run: Callable[..., Tensor]
-
 
 MIXERS: dict[type[Node], Program] = {
     Attention: Program("attention", "attention", attention),
@@ -62,14 +54,17 @@ MIXERS: dict[type[Node], Program] = {
     Mla: Program("attention", "attention", latent_attention),
     DeltaNet: Program("delta_net", "ssm", delta_net),
     GatedConvolution: Program("gated_convolution", "ssm", gated_convolution),
+    Kda: Program("kda", "ssm", kda),
     LinearAttention: Program("linear_attention", "ssm", linear_attention),
     Mamba: Program("mamba", "ssm", mamba),
     Mamba2: Program("mamba2", "ssm", mamba2),
+    Rwkv7: Program("rwkv7", "ssm", rwkv7),
+    Parallel: Program("parallel", "other", lambda t, spec, x, load, around: parallel(t, spec, x, load, around, MIXERS)),
 }
 """What mixes tokens."""
 
 CHANNELS: dict[type[Node], Program] = {
-    Mlp: Program("mlp", "mlp", lambda t, spec, x, load, around: mlp(t, spec, x)),
+    Mlp: Program("mlp", "mlp", dense),
     Moe: Program("moe", "mlp", moe),
 }
 """What acts on each token alone."""

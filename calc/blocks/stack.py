@@ -16,14 +16,14 @@ from calc.blocks.streams import collapse, spread
 from calc.errors import Refused
 from calc.load import Load
 from calc.sizes import Size
-from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Stack, Tower
+from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Rwkv7, Stack, Tower
 from calc.trace.echo import echo
 from calc.trace.op import Op, Part
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 Live = tuple[bool, ...]
-"""Which of what a layer reads needs a gradient: the stream, and keys and values that it borrows."""
+"""Which of what a layer reads needs a gradient: the stream, and keys and values, or values alone, that it borrows."""
 
 
 class Stacked(NamedTuple):
@@ -69,6 +69,7 @@ def stack(
     if spec.n_streams is not None:
         around.streams = spec.n_streams, spec.stream_mixing
         x = spread(t, x, spec.n_streams)
+    around.embedded = x
     x = _layers(t, spec, x, load, around)
     if around.streams is not None:
         x = collapse(t, x, *around.streams)
@@ -171,6 +172,8 @@ def _told_apart(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) ->
 
 def _borrowed_live(group: LayerGroup, around: Around) -> tuple[bool, ...]:
     mixer = group.mixer
+    if isinstance(mixer, Rwkv7) and around.values is not None:
+        return (around.values.grad,)
     if not isinstance(mixer, Attention) or mixer.kv != "earlier":
         return ()
     return tuple(each.grad for each in around.borrowed(mixer.window))

@@ -8,7 +8,7 @@ from calc.sizes import ceil_div
 from calc.spec import Mamba, Mamba2
 from calc.trace.primitives.chunked_scan import chunked_scan
 from calc.trace.primitives.norm import grouped_norm
-from calc.trace.primitives.recurrence import silu_gate
+from calc.trace.primitives.recurrence import wide_gate
 from calc.trace.primitives.selective_scan import selective_scan
 from calc.trace.primitives.short_convolution import short_convolution
 from calc.trace.tensor import Tensor
@@ -32,17 +32,26 @@ def mamba(t: Trace, spec: Mamba, x: Tensor, load: Load, around: Around) -> Tenso
         parts = {name: t.norm(name, spec.inner_norm, part) for name, part in parts.items()}
     dt, b, c = parts.values()
     dt = t.linear("dt_proj", dt, d_inner, bias=True, split="tensor")
-    y = silu_gate(t, "gate", selective_scan(t, inner, dt, b, c, spec.d_state, load), gate)
+    y = wide_gate(t, "gate", "silu", selective_scan(t, inner, dt, b, c, spec.d_state, load), gate)
     return t.linear("out_proj", y, x.width, bias=spec.bias)
 
 
 def mamba2(t: Trace, spec: Mamba2, x: Tensor, load: Load, around: Around) -> Tensor:
-    """Dao & Gu 2024, listing 1, behind one projection to gate, x, B, C and step size, and a convolution of x, B, C."""
+    """Dao & Gu 2024, listing 1, behind one projection to gate, x, B, C and step size, and a convolution of x, B, C.
+
+    Multipliers of the five (Falcon-H1) are one vector as wide as the projection."""
     d_inner = spec.n_heads * spec.d_head
     channels = d_inner + 2 * spec.n_groups * spec.d_state
     whole = t.linear("in_proj", x, d_inner + channels + spec.n_heads, bias=spec.bias, split="tensor")
+    if spec.scales is not None:
+        whole = t.tempered("scales", whole, whole.width)
     gate, mixed, dt = (whole.columns(width) for width in (d_inner, channels, spec.n_heads))
     mixed = short_convolution(t, "conv", mixed, spec.d_conv, load, bias=spec.conv_bias)
-    y = silu_gate(t, "gate", chunked_scan(t, spec, mixed, dt, load), gate, wide=True)
-    y = grouped_norm(t, "norm", spec.norm, y, spec.n_groups)
+    y = chunked_scan(t, spec, mixed, dt, load)
+    if spec.norm is None:
+        y = wide_gate(t, "gate", "silu", y, gate)
+    elif spec.gate == "before":
+        y = grouped_norm(t, "norm", spec.norm, wide_gate(t, "gate", "silu", y, gate, wide=True), spec.n_groups)
+    else:
+        y = wide_gate(t, "gate", "silu", grouped_norm(t, "norm", spec.norm, y, spec.n_groups, wide=True), gate)
     return t.linear("out_proj", y, x.width, bias=spec.bias)

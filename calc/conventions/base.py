@@ -49,7 +49,8 @@ def decoder(spec: ModelSpec) -> Decoder:
     layers: list[DecoderLayers] = []
     for group in spec.layers:
         mixer, channel = group.mixer, group.channel
-        if not isinstance(mixer, Attention) or not mixer.causal or not isinstance(channel, Mlp | Moe) or group.shared:
+        shared = group.shared or group.shared_block is not None
+        if not isinstance(mixer, Attention) or not mixer.causal or not isinstance(channel, Mlp | Moe) or shared:
             raise Refused("convention", "layers of causal attention and a feed-forward block", f"others in {spec.name}")
         layers.append(DecoderLayers(group.count, mixer, channel))
     rows = 0 if spec.embedding.n_positions is None else spec.embedding.n_positions

@@ -13,7 +13,7 @@ from calc.memory.paging import Paged, allocated
 from calc.memory.sharding import Stage, stages
 from calc.quantities.kv_cache import cache_terms, kept
 from calc.sizes import Size, ceil_div, largest, minimum
-from calc.spec import Attention, LayerGroup, Mla, ModelSpec
+from calc.spec import Attention, LayerGroup, Mla, Mlp, ModelSpec
 from calc.spec.run import Run
 from calc.spec.run.engines import ENGINES, INDEX_BLOCK, SPARSE_LATENT, Engine, engine
 from calc.trace.op import Cache, Leaf
@@ -89,7 +89,7 @@ def _paged(cache: Cache, layers: Size, leaf: Leaf, spec: ModelSpec, dtype: str, 
         else:
             size = cache.per_token * width
         return Paged(size, layers, whole, rules.latent_block)
-    if not isinstance(node, Attention) or group.cross is not None:
+    if not isinstance(node, Attention) or group.cross is not None or _keeps_more(group):
         raise Refused("engine", "a model that caches keys and values of its own tokens alone", type(node).__name__)
     if cache.window is not None and node.d_value not in (None, node.d_head):
         raise Refused("engine", "values as wide as keys in layers with a window", "a d_value")
@@ -98,6 +98,11 @@ def _paged(cache: Cache, layers: Size, leaf: Leaf, spec: ModelSpec, dtype: str, 
         # A scale in fp32 for each token and head, of keys and of values.
         size = size + 2 * 4 * cache.heads
     return Paged(size, layers, whole, rules.block, cache.window, node.chunked)
+
+
+def _keeps_more(group: LayerGroup) -> bool:
+    """Whether a layer keeps something beside its mixer's keys and values."""
+    return group.shared_block is not None or (isinstance(group.channel, Mlp) and group.channel.shift)
 
 
 def _merged(kinds: list[Paged]) -> list[Paged]:

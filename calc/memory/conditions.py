@@ -82,7 +82,9 @@ def _tensor(spec: ModelSpec, tp: Size) -> Iterator[Condition]:
         raise Refused("tp", "1 beside an adapter, of which it is not written down how it is split", tp)
     for stack in spec.stacks:
         for group in stack.layers:
-            for node in (group.mixer, group.cross, group.channel):
+            if group.shared_block is not None:
+                raise Refused("tp", "1 for a model with a block that several layers share", tp)
+            for node in (*group.mixers, group.cross, group.channel):
                 if node is not None:
                     yield from _of_block(node, stack.d_model, tp)
 

@@ -16,6 +16,7 @@ from calc.spec import (
     Attention,
     DeltaNet,
     GatedConvolution,
+    Kda,
     LayerGroup,
     LinearAttention,
     Mamba,
@@ -24,6 +25,9 @@ from calc.spec import (
     Mlp,
     ModelSpec,
     Moe,
+    Parallel,
+    Rwkv7,
+    SharedBlock,
     Stack,
 )
 from calc.spec.run import Run as Plan
@@ -67,9 +71,12 @@ def widest(spec: ModelSpec, plan: Plan, run: Pass, layers: Mapping[str, Size]) -
         raise Refused("model", "one whose layers pass on one stream, where activations are counted", spec.name)
     moments: list[Size] = []
     for stack, own in _stacks(spec, run):
+        # What blocks that layers share read of the embedded tokens stays to the end.
+        shared = any(group.shared_block is not None for group in stack.layers)
+        embedded = own.width * own.tokens * stack.d_model if shared else 0
         for group in stack.layers:
             if stack is not spec or not _is_zero(layers[group.name]):
-                moments += _layer(group, stack.d_model, plan, own, run.source)
+                moments += (embedded + live for live in _layer(group, stack.d_model, plan, own, run.source))
     return largest(moments)
 
 
@@ -98,11 +105,15 @@ def _layer(group: LayerGroup, d_model: Size, plan: Plan, run: Pass, source: Size
     stream = run.tokens * d_model
     held = (3 if named else 2) * stream
     weights: Size = 0
-    if isinstance(group.mixer, Attention | Mla):
-        held = held + 2 * run.seq * _turned(group.mixer, d_model)
-        if plan.execution == "eager":
-            held = held + run.tokens * run.keys
-            weights = run.tokens * ceil_div(group.mixer.n_heads, plan.tp) * run.keys
+    if group.shared_block is not None:
+        for elements in _ahead(group.shared_block, d_model, plan, run):
+            yield run.width * (held + elements)
+    for mixer in group.mixers:
+        if isinstance(mixer, Attention | Mla):
+            held = held + 2 * run.seq * _turned(mixer, d_model)
+            if plan.execution == "eager":
+                held = held + run.tokens * run.keys
+                weights = run.tokens * ceil_div(mixer.n_heads, plan.tp) * run.keys
     if group.mixer is not None:
         for elements in _mixer(group.mixer, d_model, plan, run):
             yield run.width * (held + elements)
@@ -115,10 +126,25 @@ def _layer(group: LayerGroup, d_model: Size, plan: Plan, run: Pass, source: Size
             yield run.width * (held + elements)
 
 
+def _ahead(spec: SharedBlock, d_model: Size, plan: Plan, run: Pass) -> Iterator[Size]:
+    """Elements of a block that layers share: attention beside what it reads, twice as wide as the stream, then the
+    feed-forward block; what an update gives is a tensor of its own until it is added."""
+    if plan.execution != "fused":
+        raise Refused("execution", "fused for inference with a block that several layers share", plan.execution)
+    heads, _, d_head, _ = head_sizes(spec.attention, d_model)
+    targets = set(() if spec.adapter is None else spec.adapter.targets)
+    updated = heads * d_head if targets & {"q_proj", "k_proj", "v_proj", "qkv_proj"} else 0
+    beside = run.tokens * (d_model + updated) + 2 * run.seq * _turned(spec.attention, d_model)
+    for elements in _attention(spec.attention, d_model, plan, run, run.tokens):
+        yield beside + elements
+    d_ff = 4 * d_model if spec.mlp.d_ff is None else spec.mlp.d_ff
+    yield run.tokens * d_ff * (4 if "gate_up_proj" in targets else _inner(spec.mlp.gated, spec.mlp.activation, plan))
+
+
 def _turned(spec: Attention | Mla, d_model: Size) -> Size:
     """How many elements of a head rotary positions turn: as many cosines and sines are there, for all layers."""
     if isinstance(spec, Mla):
-        return spec.d_rope
+        return spec.d_rope if spec.position == "rope" else 0
     return head_sizes(spec, d_model)[2] if spec.position == "rope" else 0
 
 
@@ -128,7 +154,9 @@ def _mixer(spec: object, d_model: Size, plan: Plan, run: Pass) -> Iterator[Size]
             yield from _attention(spec, d_model, plan, run, run.tokens)
         case Mla():
             yield from _latent(spec, d_model, plan, run)
-        case LinearAttention() | DeltaNet() | GatedConvolution() | Mamba() | Mamba2():
+        case Parallel():
+            yield from _side_by_side(spec, d_model, plan, run)
+        case LinearAttention() | DeltaNet() | Kda() | GatedConvolution() | Mamba() | Mamba2() | Rwkv7():
             if plan.execution != "fused":
                 raise Refused("execution", "fused for inference with recurrent layers", plan.execution)
             yield _recurrent(spec, d_model, run)
@@ -136,13 +164,29 @@ def _mixer(spec: object, d_model: Size, plan: Plan, run: Pass) -> Iterator[Size]
             raise Refused("model", "attention, where activations of inference are counted", type(spec).__name__)
 
 
-def _recurrent(spec: LinearAttention | DeltaNet | GatedConvolution | Mamba | Mamba2, d_model: Size, run: Pass) -> Size:
+def _side_by_side(spec: Parallel, d_model: Size, plan: Plan, run: Pass) -> Iterator[Size]:
+    """Elements: those of each branch, what the branches before it gave, and what it reads where that is multiplied."""
+    stream = run.tokens * d_model
+    for i, branch in enumerate(spec.branches):
+        beside = (i + int(branch.scale_in != 1.0)) * stream
+        for elements in _mixer(branch.mixer, d_model, plan, run):
+            yield beside + elements
+
+
+def _recurrent(
+    spec: LinearAttention | DeltaNet | Kda | GatedConvolution | Mamba | Mamba2 | Rwkv7, d_model: Size, run: Pass
+) -> Size:
     """Elements: results of all matrix products and convolutions, and what the last one reads; kernels for the
-    recurrence keep the rest on the chip."""
+    recurrence keep the rest on the chip. RWKV-7: also what its matrices read, which one kernel makes of each token and
+    the one before it, and the first layer's values."""
     t = Trace()
-    MIXERS[type(spec)].run(t, spec, Tensor(1, d_model), Load(), Around())
-    shapes = [op.weights[0].shape for op in t.body if isinstance(op, Op) and op.kind == "linear"]
-    return run.tokens * (sum(shape[0] for shape in shapes) + shapes[-1][1])
+    first = Tensor(1, spec.n_heads * spec.d_head) if isinstance(spec, Rwkv7) and spec.value_rank is not None else None
+    MIXERS[type(spec)].run(t, spec, Tensor(1, d_model), Load(), Around(values=first))
+    ops = [op for op in t.body if isinstance(op, Op)]
+    shapes = [op.weights[0].shape for op in ops if op.kind == "linear"]
+    mixed = sum(len(op.outputs) * d_model for op in ops if op.name == "shift")
+    beside = mixed if first is None else mixed + first.width
+    return run.tokens * (sum(shape[0] for shape in shapes) + shapes[-1][1] + beside)
 
 
 def _attention(spec: Attention, d_model: Size, plan: Plan, run: Pass, read: Size) -> Iterator[Size]:
@@ -202,8 +246,11 @@ def _latent(spec: Mla, d_model: Size, plan: Plan, run: Pass) -> Iterator[Size]:
 def _channel(spec: object, d_model: Size, plan: Plan, run: Pass) -> Iterator[Size]:
     match spec:
         case Mlp():
+            if spec.shift and plan.execution != "fused":
+                raise Refused("execution", "fused for inference with shifted tokens", plan.execution)
             d_ff = 4 * d_model if spec.d_ff is None else spec.d_ff
-            yield run.tokens * _inner(spec.gated, spec.activation, plan) * _share(d_ff, plan)
+            shifted = run.tokens * d_model if spec.shift else 0
+            yield shifted + run.tokens * _inner(spec.gated, spec.activation, plan) * _share(d_ff, plan)
         case Moe():
             yield from _experts(spec, d_model, plan, run)
         case _:

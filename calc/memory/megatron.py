@@ -90,6 +90,8 @@ def _unknown(group: LayerGroup, d_model: Size) -> str | None:
     mixer, channel = group.mixer, group.channel
     if not isinstance(mixer, Attention) or not isinstance(channel, Mlp) or group.cross is not None or group.shared:
         return "other blocks than attention and a feed-forward block"
+    if group.shared_block is not None or channel.shift:
+        return "a block that several layers share, or shifted tokens"
     if group.placement not in ("pre", "post") or group.norm.kind != "layernorm":
         return "norms other than a LayerNorm for each block"
     if channel.gated:

@@ -136,7 +136,7 @@ def _passes(spec: ModelSpec, run: Run) -> dict[str, Pass]:
 
 def _generates(spec: ModelSpec) -> bool:
     """Whether it makes one token after another: attention that sees all tokens, as BERT's, does not."""
-    return not any(isinstance(group.mixer, Attention) and not group.mixer.causal for group in spec.layers)
+    return not any(isinstance(m, Attention) and not m.causal for group in spec.layers for m in group.mixers)
 
 
 def _weights_of(spec: ModelSpec, run: Run, stage: Stage) -> Share:
@@ -144,7 +144,7 @@ def _weights_of(spec: ModelSpec, run: Run, stage: Stage) -> Share:
     alone = isinstance(run.tp, int) and run.tp == 1
 
     def share(path: str, weight: Weight, leaf: Leaf) -> tuple[Size, Size | None]:
-        copies = on_stage(path, leaf, spec, stage)[0]
+        copies = on_stage(path, weight, leaf, spec, stage)[0]
         if leaf.expert:
             copies = ceil_div(copies, run.ep)
         return copies, None if alone else held_elements(weight, run)

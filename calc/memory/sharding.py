@@ -39,7 +39,7 @@ def stages(spec: ModelSpec, plan: Run) -> list[Stage]:
         if plan.stages is not None and plan.stages != (spec.n_layers,):
             raise Refused("stages", "none without a pipeline", ",".join(map(str, plan.stages)))
         return [Stage("all", counts)]
-    if spec.towers or any(group.shared for group in spec.layers):
+    if spec.towers or any(group.shared or group.shared_block is not None for group in spec.layers):
         raise Refused("pp", "1 for a model with towers or shared layers", plan.pp)
     if not isinstance(plan.pp, int):
         raise Refused("pp", "one whole number", plan.pp)

@@ -97,7 +97,7 @@ def _on_rank(spec: ModelSpec, plan: Run, stage: Stage, rows: Iterable[tuple[Row,
     dense, experts, units = _Held(), _Held(), _Units()
     for (path, weight, leaf), one in rows:
         held = experts if leaf.expert else dense
-        copies, place, group, per_layer = on_stage(path, leaf, spec, stage)
+        copies, place, group, per_layer = on_stage(path, weight, leaf, spec, stage)
         share = ceil_div(copies, plan.ep) if leaf.expert else copies
         held.elements = held.elements + share * one
         if weight.trainable:
@@ -149,7 +149,7 @@ def _divided(plan: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _H
     )
 
 
-def on_stage(path: str, leaf: Leaf, spec: ModelSpec, stage: Stage) -> tuple[Size, Place, str, Size]:
+def on_stage(path: str, weight: Weight, leaf: Leaf, spec: ModelSpec, stage: Stage) -> tuple[Size, Place, str, Size]:
     """(copies of a weight on a stage, where it stands, its group of layers, copies in one layer of it).
 
     A tied head reads the token table, so a last stage that is not the first holds a copy of that.
@@ -164,7 +164,7 @@ def on_stage(path: str, leaf: Leaf, spec: ModelSpec, stage: Stage) -> tuple[Size
     if leaf.tower is not None:
         return leaf.copies, "layer", f"{leaf.tower}.{part.name}", per_layer
     group = next(each for each in spec.layers if each.name == leaf.group)
-    if group.shared:
+    if group.shared or weight.common:
         return leaf.copies, "layer", group.name, per_layer
     return per_layer * stage.layers[group.name], "layer", group.name, per_layer
 

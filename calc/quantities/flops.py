@@ -106,7 +106,7 @@ def plain_products(spec: ModelSpec) -> None:
         raise Refused("checkpointing", "another than selective-op beside an adapter", "selective-op")
     for stack in spec.stacks:
         for group in stack.layers:
-            for node in (group.mixer, group.cross, group.channel):
+            for node in (group.shared_block, group.mixer, group.cross, group.channel):
                 if not isinstance(node, Attention | Mlp | None):
                     expected = f"another than selective-op for {type(node).__name__} layers"
                     raise Refused("checkpointing", expected, "selective-op")

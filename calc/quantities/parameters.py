@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 from typing import get_args
 
 from calc.blocks.build import build
 from calc.load import Load
-from calc.sizes import Size
+from calc.sizes import Size, exact_div
 from calc.spec import ModelSpec
 from calc.trace.op import Component, Leaf, Weight, leaves
 
@@ -28,7 +29,16 @@ def weights(spec: ModelSpec, *, mtp: bool = False) -> Iterator[Row]:
             path = weight.key[1:] if weight.key.startswith("/") else f"{prefix}.{weight.key}" if prefix else weight.key
             if path not in seen:
                 seen.add(path)
-                yield path, weight, leaf
+                yield path, weight, _in_one_layer(leaf) if weight.common else leaf
+
+
+def _in_one_layer(leaf: Leaf) -> Leaf:
+    """`leaf` as it stands in the first layer of its group alone."""
+    at = next(i for i, part in enumerate(leaf.parents) if part.layer)
+    layer = leaf.parents[at]
+    first = replace(layer, copies=1, indices=None if layer.indices is None else layer.indices[:1])
+    copies, active = (exact_div(n, layer.copies) for n in (leaf.copies, leaf.active))
+    return leaf._replace(copies=copies, active=active, parents=(*leaf.parents[:at], first, *leaf.parents[at + 1 :]))
 
 
 def parameters(spec: ModelSpec, *, active: bool = False, trainable: bool = False, mtp: bool = False) -> dict[str, Size]:

@@ -15,9 +15,11 @@ from calc.spec.fields import Node
 from calc.spec.fronts import Embedding
 from calc.spec.gated_convolution import GatedConvolution
 from calc.spec.heads import Head, Projection
+from calc.spec.kda import Kda
 from calc.spec.latent import Indexer, Mla
 from calc.spec.layers import LayerGroup, Mtp, Placement
 from calc.spec.linear_attention import LinearAttention
+from calc.spec.mixers import Branch, Parallel
 from calc.spec.model import Adapter, ModelSpec, Stack, Tower
 from calc.spec.patches import Patches
 from calc.spec.per_layer import PerLayerInputs
@@ -26,6 +28,8 @@ from calc.spec.positions import Buckets, Shaw
 from calc.spec.projector import Dense, Projector
 from calc.spec.residual import Residual
 from calc.spec.rope import Plane, Rope, RopeScaling
+from calc.spec.rwkv7 import Rwkv7
+from calc.spec.shared_block import SharedBlock
 from calc.spec.shorthand import Shorthand
 from calc.spec.state_space import Mamba, Mamba2
 from calc.spec.streams import StreamMixing
@@ -38,6 +42,7 @@ __all__ = [
     "Attention",
     "AttentionPool",
     "Bottleneck",
+    "Branch",
     "Buckets",
     "CompressedAttention",
     "Compressor",
@@ -55,6 +60,7 @@ __all__ = [
     "GatedConvolution",
     "Head",
     "Indexer",
+    "Kda",
     "LayerGroup",
     "LinearAttention",
     "Lora",
@@ -67,6 +73,7 @@ __all__ = [
     "Mtp",
     "Node",
     "Norm",
+    "Parallel",
     "Patches",
     "PerLayerInputs",
     "Placement",
@@ -83,6 +90,8 @@ __all__ = [
     "Residual",
     "Rope",
     "RopeScaling",
+    "Rwkv7",
+    "SharedBlock",
     "Shaw",
     "Shorthand",
     "Stack",

@@ -28,7 +28,9 @@ class Mlp(Node):
     """The feed-forward block. d_ff: None means 4 * d_model. gated: act(gate(x)) * up(x) (Shazeer 2020).
 
     clamp: as it says there; `activation` then has no part. dropout: training may drop part of what the second matrix
-    reads (T5).
+    reads (T5). gate_scale: what gate(x) is multiplied with ahead of its activation (Falcon-H1).
+    shift: what it reads is a learned mix of each token and the one before it, x + mix * (x_before - x) (RWKV-7: Peng et
+    al. 2025, arXiv:2503.14456, section 4.2); the last token is then kept.
     """
 
     kind: Literal["mlp"] = "mlp"
@@ -39,6 +41,8 @@ class Mlp(Node):
     activation: Activation = "gelu"
     clamp: GateClamp | None = None
     dropout: bool = False
+    gate_scale: float = 1.0
+    shift: bool = False
 
     @model_validator(mode="after")
     def _fusible(self) -> Self:
@@ -46,6 +50,8 @@ class Mlp(Node):
             raise Refused("fused", "false without a gate to fuse with", True)
         if self.clamp is not None and not self.gated:
             raise Refused("clamp", "none without a gate", "a clamp")
+        if self.gate_scale != 1.0 and (not self.gated or self.clamp is not None):
+            raise Refused("gate_scale", "1 without a gate, or beside a clamp", self.gate_scale)
         return self
 
 

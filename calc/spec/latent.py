@@ -37,6 +37,7 @@ class Mla(Node):
     top_k: each token attends to so many others at most, those that `indexer` chooses, or where a layer has none of its
     own, those that the last layer with one chose (GLM-5.2). None: to all.
     scale: what scores are multiplied with; None means 1 / sqrt(d_nope + d_rope).
+    position: `none`: nothing turns, and the widths called d_rope are the part of a key that heads share (Kimi Linear).
     """
 
     symbols: ClassVar[dict[str, str]] = {"top_k": "index_top_k"}
@@ -51,12 +52,15 @@ class Mla(Node):
     norm: Norm = Norm(eps=1e-6)
     top_k: Dim | None = None
     indexer: Indexer | None = None
+    position: Literal["rope", "none"] = "rope"
     rope: Rope = Rope(interleaved=True)
     scale: float | None = None
 
     @model_validator(mode="after")
     def _indexed(self) -> Self:
-        if self.d_rope % 2:
+        if self.position == "none" and self.indexer is not None:
+            raise Refused("position", "rope beside an indexer, whose queries and keys turn", "none")
+        if self.position == "rope" and self.d_rope % 2:
             raise Refused("d_rope", "an even width, since rotary positions turn pairs", self.d_rope)
         if self.indexer is None:
             return self

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, Tag, model_validator
 
 from calc.errors import Refused
 from calc.spec.attention import Attention, Norm
 from calc.spec.channels import Mlp, Moe
-from calc.spec.compressed import CompressedAttention
 from calc.spec.conformer import ConvolutionModule
-from calc.spec.delta_net import DeltaNet
 from calc.spec.fields import Count, Node
-from calc.spec.gated_convolution import GatedConvolution
-from calc.spec.latent import Mla
-from calc.spec.linear_attention import LinearAttention
+from calc.spec.mixers import Mixer, OneMixer, Parallel, kind_or
 from calc.spec.residual import Residual
-from calc.spec.state_space import Mamba, Mamba2
+from calc.spec.shared_block import SharedBlock
 
 OF_CROSS = (
     *("n_heads", "n_kv_heads", "d_head", "d_value", "qkv_bias", "k_bias", "out_bias", "causal", "position", "rope"),
@@ -29,26 +25,6 @@ say."""
 Placement = Literal["pre", "post", "output", "sandwich", "parallel", "parallel-two-norms"]
 
 
-def kind_or(default: str) -> Discriminator:
-    """Chooses a class of a union by the field `kind`, which may be left out where it says `default`."""
-
-    def kind(value: Any) -> Any:
-        return value.get("kind", default) if isinstance(value, dict) else getattr(value, "kind", None)
-
-    return Discriminator(kind)
-
-
-Mixer = Annotated[
-    Annotated[Attention, Tag("attention")]
-    | Annotated[LinearAttention, Tag("linear_attention")]
-    | Annotated[Mla, Tag("mla")]
-    | Annotated[CompressedAttention, Tag("compressed_attention")]
-    | Annotated[DeltaNet, Tag("delta_net")]
-    | Annotated[GatedConvolution, Tag("gated_convolution")]
-    | Annotated[Mamba, Tag("mamba")]
-    | Annotated[Mamba2, Tag("mamba2")],
-    kind_or("attention"),
-]
 Channel = Annotated[Annotated[Mlp, Tag("mlp")] | Annotated[Moe, Tag("moe")], kind_or("mlp")]
 
 
@@ -59,7 +35,8 @@ class LayerGroup(Node):
     placement: where the norms stand. `pre`: x + f(norm(x)). `post`: norm(x + f(x)). `output`: x + norm(f(x)) (OLMo 2).
     `sandwich`: x + norm(f(norm(x))) (Gemma 2). `parallel`: x + mixer(norm(x)) + channel(norm(x)), one norm for both;
     `parallel-two-norms`: each has its own (GPT-NeoX).
-    shared: all layers use one set of weights (ALBERT). residual_scale: what each block's result is multiplied with
+    shared: all layers use one set of weights (ALBERT). shared_block: blocks ahead of the mixer whose weights all layers
+    use, beside what each has of its own (Zamba2). residual_scale: what each block's result is multiplied with
     before it is added (Granite). residual: as it says there; None: what a block gives is added to what it read.
     Conformer (Gulati et al. 2020): macaron: a channel mixer like `channel` comes first too, and both are added by half.
     convolution: comes after attention. out_norm: a norm on what leaves the layer.
@@ -76,6 +53,7 @@ class LayerGroup(Node):
     symbols: ClassVar[dict[str, str]] = {"count": "n_layers"}
     name: str = Field(default="layers", pattern=r"^[a-z][a-z0-9_]*$")
     count: Count
+    shared_block: SharedBlock | None = None
     mixer: Mixer | None = None
     cross: Attention | None = None
     channel: Channel | None = None
@@ -98,6 +76,13 @@ class LayerGroup(Node):
         if not outer:
             return self.name
         return outer if self.name == "layers" else f"{outer}_{self.name}"
+
+    @property
+    def mixers(self) -> tuple[OneMixer, ...]:
+        """What mixes tokens in one layer: nothing, one mixer, or the branches of several side by side."""
+        if self.mixer is None:
+            return ()
+        return tuple(b.mixer for b in self.mixer.branches) if isinstance(self.mixer, Parallel) else (self.mixer,)
 
     @model_validator(mode="after")
     def _plain_cross(self) -> Self:
@@ -123,8 +108,14 @@ class LayerGroup(Node):
             raise Refused("block_scale", "false, unless norms stand before the blocks, of which each is one", True)
         if not self.first_norm and self.placement != "pre":
             raise Refused("first_norm", "true, unless norms stand before the blocks", False)
+        if self.shared_block is not None and (self.mixer is None or self.placement != "pre" or self.macaron):
+            raise Refused("shared_block", "none, unless a mixer comes first, with a norm before it", "one")
+        if self.shared_block is not None and (self.shared or not self.first_norm):
+            raise Refused("shared_block", "none where layers share all weights, or a mixer has no norm", "one")
         if self.macaron and self.channel is None:
             raise Refused("macaron", "false without a channel mixer", True)
+        if self.macaron and isinstance(self.channel, Mlp) and self.channel.shift:
+            raise Refused("macaron", "false beside a channel mixer that keeps a token (shift)", True)
         return self
 
 

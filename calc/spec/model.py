@@ -20,12 +20,14 @@ from calc.spec.fields import Dim, Node
 from calc.spec.fronts import Embedding
 from calc.spec.heads import Head, Projection
 from calc.spec.latent import Mla
-from calc.spec.layers import LayerGroup, Mtp, kind_or
+from calc.spec.layers import LayerGroup, Mtp
+from calc.spec.mixers import kind_or
 from calc.spec.patches import Patches
 from calc.spec.per_layer import PerLayerInputs
 from calc.spec.pooling import AttentionPool
 from calc.spec.positions import Buckets
 from calc.spec.projector import Projector
+from calc.spec.rwkv7 import Rwkv7
 from calc.spec.streams import StreamMixing
 from calc.spec.tabular import Features
 from calc.spec.trajectory import Trajectory
@@ -87,7 +89,8 @@ class Stack(Node):
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
         for group in self.layers:
-            for attention in (group.mixer, group.cross):
+            shared = None if group.shared_block is None else group.shared_block.attention
+            for attention in (*group.mixers, group.cross, shared):
                 if not isinstance(attention, Attention):
                     continue
                 if attention.d_head is None and self.d_model % attention.n_heads:
@@ -130,13 +133,17 @@ class Stack(Node):
         """What a layer takes of an earlier one has to be there: keys and values, and the tokens that one has chosen."""
         of_name = {group.name: group.mixer for group in self.layers}
         lenders: set[int | None] = set()
-        chooses = False
+        chooses = values = False
         for name in self.schedule or of_name:
             mixer = of_name[name]
             if isinstance(mixer, Attention) and mixer.kv != "earlier":
                 lenders.add(mixer.window)
             elif isinstance(mixer, Attention) and mixer.window not in lenders:
                 raise Refused("kv", "a layer before it with keys and values of its own, of the same window", "earlier")
+            if isinstance(mixer, Rwkv7) and mixer.value_rank is None:
+                values = True
+            elif isinstance(mixer, Rwkv7) and not values:
+                raise Refused("value_rank", "a layer before it whose values it mixes in (value_rank none)", "none")
             if isinstance(mixer, Mla):
                 chooses = chooses or mixer.indexer is not None
                 if mixer.top_k is not None and not chooses:
@@ -159,7 +166,7 @@ class Stack(Node):
         return self
 
     def _mixers(self) -> list[Attention]:
-        return [group.mixer for group in self.layers if isinstance(group.mixer, Attention)]
+        return [mixer for group in self.layers for mixer in group.mixers if isinstance(mixer, Attention)]
 
     @property
     def relative_bias(self) -> tuple[Buckets, int] | None:
@@ -239,7 +246,9 @@ class ModelSpec(Stack):
     @property
     def decodes(self) -> bool:
         """Whether it goes on token by token: it reads tokens, and no layer lets them see those to come (BERT's do)."""
-        return self.reads_tokens and all(getattr(group.mixer, "causal", True) for group in self.layers)
+        return self.reads_tokens and all(
+            getattr(mixer, "causal", True) for group in self.layers for mixer in group.mixers
+        )
 
     @property
     def stacks(self) -> tuple[Stack, ...]:

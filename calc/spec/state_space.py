@@ -35,8 +35,10 @@ class Mamba2(Node):
 
     n_heads, d_head: the channels are n_heads * d_head. n_groups: sets of B and C, each shared by n_heads / n_groups
     heads. d_state: width of B and C; a head's state is d_head * d_state. d_conv: taps of the causal convolution.
-    chunk: tokens that are worked off as one product. norm: behind the scan and its gate, over each group's channels.
+    chunk: tokens that are worked off as one product. norm: behind the scan, over each group's channels; None: there is
+    none. gate: whether it is applied `before` the norm or `after` it.
     dt_min, dt_max: step sizes are cut to lie between; None means no upper end.
+    scales: what the projections to gate, x, B, C and step size are multiplied with (Falcon-H1).
     """
 
     symbols: ClassVar[dict[str, str]] = {"d_state": "d_ssm", "n_heads": "n_ssm_heads", "d_head": "d_ssm_head"}
@@ -49,9 +51,11 @@ class Mamba2(Node):
     chunk: Dim = 256
     bias: bool = False
     conv_bias: bool = True
-    norm: Norm = Norm()
+    norm: Norm | None = Norm()
+    gate: Literal["before", "after"] = "before"
     dt_min: float = Field(default=0.0, ge=0)
     dt_max: float | None = Field(default=None, gt=0)
+    scales: tuple[float, float, float, float, float] | None = None
 
     @model_validator(mode="after")
     def _groups(self) -> Self:

@@ -40,6 +40,7 @@ class Weight:
 
     key: its path below the part that holds it. A leading "/" makes it a path from the root: a tied head carries the
         embedding's key, and a key is counted once.
+    common: whether it is one tensor for all layers of its group, whatever else each has of its own (Zamba2).
     shape: elements along each axis, [out, in] for matrices. trainable: whether training changes it.
     shard: how tensor-parallel ranks divide it; None: each has all of it.
     """
@@ -49,6 +50,7 @@ class Weight:
     component: Component
     trainable: bool = True
     shard: Shard | None = None
+    common: bool = False
 
     @property
     def elements(self) -> Size:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from calc.sizes import Size
-from calc.spec import Adapter
+from calc.spec import Adapter, Lora
 from calc.trace.functions import Function
 from calc.trace.op import Component, Keeps, Kind, Op, Part, Weight
 from calc.trace.tensor import Split, Tensor
@@ -21,11 +21,12 @@ class Recorder:
     body: of the part at hand. component: what its weights are reported as, unless an op says otherwise.
     whole: the adapter of the model, or None; frozen: whether no weight but its own is trained; adapter: the one that
     stands in the layers at hand.
+    common: whether its weights are one set for all layers of the group, but for low-rank updates.
     dead: whether what is recorded passes no gradient at all. clamps: whether a layer's matrices clamp what they read
     and give.
     """
 
-    __slots__ = ("adapter", "body", "clamps", "component", "dead", "frozen", "whole")
+    __slots__ = ("adapter", "body", "clamps", "common", "component", "dead", "frozen", "whole")
 
     def __init__(self, adapter: Adapter | None = None) -> None:
         self.body: Body = []
@@ -33,6 +34,7 @@ class Recorder:
         self.whole = adapter
         self.frozen = adapter is not None
         self.adapter: Adapter | None = None
+        self.common = False
         self.dead = False
         self.clamps = False
 
@@ -63,11 +65,19 @@ class Recorder:
 
     @contextmanager
     def trained(self) -> Iterator[None]:
-        """What is recorded inside is an adapter's own: it is trained, and not adapted itself."""
-        frozen, adapter = self.frozen, self.adapter
-        self.frozen, self.adapter = False, None
+        """What is recorded inside is an adapter's own: it is trained, each layer's own, and not adapted itself."""
+        before = self.frozen, self.adapter, self.common
+        self.frozen, self.adapter, self.common = False, None, False
         yield
-        self.frozen, self.adapter = frozen, adapter
+        self.frozen, self.adapter, self.common = before
+
+    @contextmanager
+    def in_common(self, updates: Lora | None) -> Iterator[None]:
+        """What is recorded inside has one set of weights for all layers of a group, but for `updates` of each."""
+        before = self.adapter, self.common
+        self.adapter, self.common = updates, True
+        yield
+        self.adapter, self.common = before
 
     @contextmanager
     def without_gradient(self) -> Iterator[None]:
@@ -89,7 +99,7 @@ class Recorder:
     def weight(self, key: str, *shape: Size, of: Component | None = None, **fields: Any) -> Weight:
         """A weight of the op that is recorded next; frozen where only adapters are trained."""
         fields["trainable"] = fields.get("trainable", True) and not self.frozen
-        return Weight(key, shape, of or self.component, **fields)
+        return Weight(key, shape, of or self.component, common=self.common, **fields)
 
     def made(
         self, rows: Size, width: Size, *sources: Tensor, weights: tuple[Weight, ...] = (), split: Split = "stream"

@@ -14,6 +14,7 @@ from calc.spec import (
     Features,
     Frames,
     GatedConvolution,
+    Kda,
     LinearAttention,
     Mamba,
     Mamba2,
@@ -21,9 +22,11 @@ from calc.spec import (
     Mlp,
     Moe,
     Node,
+    Parallel,
     Patches,
     Queries,
     ResNet,
+    Rwkv7,
     Trajectory,
 )
 from reference_models.blocks.attention import SelfAttention
@@ -33,13 +36,16 @@ from reference_models.blocks.detection import ObjectQueries, PictureMap
 from reference_models.blocks.embedding import TokenEmbedding
 from reference_models.blocks.frames import FrameEmbedding
 from reference_models.blocks.gated_convolution import GatedConvolutionMixer
+from reference_models.blocks.kda import KimiDeltaAttention
 from reference_models.blocks.latent import LatentAttention
 from reference_models.blocks.linear_attention import KernelAttention
 from reference_models.blocks.mamba import MambaMixer
 from reference_models.blocks.mamba2 import Mamba2Mixer
 from reference_models.blocks.mlp import FeedForward
 from reference_models.blocks.moe import MixtureOfExperts
+from reference_models.blocks.parallel import SideBySide
 from reference_models.blocks.patches import PatchEmbedding
+from reference_models.blocks.rwkv7 import Rwkv7Mixer
 from reference_models.blocks.tabular import FeatureTokenizer
 from reference_models.blocks.trajectory import TrajectoryEmbedding
 
@@ -48,10 +54,13 @@ MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
     CompressedAttention: CompressedSparseAttention,
     LinearAttention: KernelAttention,
     DeltaNet: GatedDeltaNet,
+    Kda: KimiDeltaAttention,
     GatedConvolution: GatedConvolutionMixer,
     Mamba: MambaMixer,
     Mamba2: Mamba2Mixer,
+    Rwkv7: Rwkv7Mixer,
     Mla: LatentAttention,
+    Parallel: lambda spec, d_model: SideBySide(spec, d_model, MIXERS),
 }
 """(spec, d_model) -> module with a `name`, `new_cache(length)` and `forward(x, step, cache)`."""
 

@@ -27,7 +27,7 @@ FIELDS = (
 
 
 class SelfAttention(nn.Module):
-    """Projections, scores, softmax, weighted values, output projection.
+    """Projections, scores, softmax, weighted values, output projection, which gives d_out values, or d_model.
 
     A fused projection holds all queries, then all keys, then all values. With a gate, each head's queries are followed
     by as many gates as it has values.
@@ -39,7 +39,7 @@ class SelfAttention(nn.Module):
     k_proj: Any
     v_proj: Any
 
-    def __init__(self, spec: Attention, d_model: int) -> None:
+    def __init__(self, spec: Attention, d_model: int, d_out: int | None = None) -> None:
         super().__init__()
         supported(spec, *FIELDS)
         self.spec = spec
@@ -65,7 +65,7 @@ class SelfAttention(nn.Module):
             self.sinks = nn.Parameter(torch.zeros(self.n_heads))
         self._add_relative(d_model)
         self.prefix: nn.Module | None = None  # trained keys and values in front of all others (adapters.py)
-        self.o_proj = nn.Linear(self.n_heads * self.d_value, d_model, bias=spec.out_bias)
+        self.o_proj = nn.Linear(self.n_heads * self.d_value, d_out or d_model, bias=spec.out_bias)
 
     def _add_relative(self, d_model: int) -> None:
         buckets, shaw = self.spec.buckets, self.spec.shaw

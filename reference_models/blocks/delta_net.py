@@ -56,7 +56,7 @@ class GatedDeltaNet(nn.Module):
         mixed, gate, b, a = self._project(x)
         q, k, v = self.conv(mixed, step, cache).split(self.mixed, dim=-1)
         q, k = (t.unflatten(-1, (spec.n_key_heads, -1)).repeat_interleave(self.served, dim=2) for t in (q, k))
-        q, k = (_unit(t.float()).transpose(1, 2) for t in (q, k))
+        q, k = (unit(t.float()).transpose(1, 2) for t in (q, k))
         v = v.unflatten(-1, (spec.n_value_heads, -1)).float().transpose(1, 2)
         decay = -self.A_log.float().exp() * F.softplus(a.float() + self.dt_bias.float())
         rate = 2 * b.float().sigmoid() if spec.double_rate else b.float().sigmoid()
@@ -80,7 +80,7 @@ class GatedDeltaNet(nn.Module):
         before = None if cache is None else cache.state.get("state")
         if before is not None and arguments[0].shape[2] == 1:
             q, k, v, decay, rate = (t[:, :, 0] for t in arguments)
-            y, state = recur(q, k, v, decay, rate, before)
+            y, state = recur(q, k, v, decay[..., None], rate, before)
             y = y[:, :, None]
         else:
             run = partial(chunked_rule, chunk=self.spec.chunk, state=before)
@@ -90,7 +90,7 @@ class GatedDeltaNet(nn.Module):
         return y
 
 
-def _unit(x: Tensor) -> Tensor:
+def unit(x: Tensor) -> Tensor:
     """x with length 1 along its last axis; zeros stay zeros."""
     return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
 
@@ -98,10 +98,10 @@ def _unit(x: Tensor) -> Tensor:
 def recur(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, rate: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
     """One token: what the decayed state already says under this key is replaced, by `rate`, with its value; then read.
 
-    q, k [batch, heads, d_key]; v [batch, heads, d_value]; decay, rate [batch, heads]; state [batch, heads, d_key,
-    d_value]. The products are written out as sums, which is how a decoded token runs.
+    q, k [batch, heads, d_key]; v [batch, heads, d_value]; decay [batch, heads, 1 or d_key]; rate [batch, heads]; state
+    [batch, heads, d_key, d_value]. The products are written out as sums, which is how a decoded token runs.
     """
-    state = decay.exp()[..., None, None] * state
+    state = decay.exp()[..., None] * state
     known = (state * k[..., None]).sum(-2)
     state = state + k[..., None] * (rate[..., None] * (v - known))[..., None, :]
     return (state * q[..., None]).sum(-2), state
@@ -129,12 +129,25 @@ def chunked_rule(
     written, reading = solved.split([v.shape[-1], k.shape[-1]], dim=-1)
     inside, q = (q @ k.transpose(-2, -1)) * between, q * fades
     k = k * (total[..., -1:] - total).exp()[..., None]
-    kept: Tensor = v.new_zeros(*v.shape[:2], k.shape[-1], v.shape[-1]) if state is None else state
+    y, kept = across_chunks(q, k, written, reading, inside, total[..., -1:], state)
+    return y[:, :, :seq], kept
+
+
+def across_chunks(
+    q: Tensor, k: Tensor, written: Tensor, reading: Tensor, inside: Tensor, faded: Tensor, state: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """What is left once each chunk is solved by itself: corrections by the state at its start, results, a new state.
+
+    q, k, reading [batch, heads, chunks, chunk, d_key], q faded since the chunk's start and k until its end; written
+    [..., chunk, d_value]; inside [..., chunk, chunk], queries against keys; faded [batch, heads, chunks, 1 or d_key],
+    the logarithm of what a chunk leaves of the state. Returns [batch, heads, chunks * chunk, d_value], the last state.
+    """
+    kept: Tensor = q.new_zeros(*q.shape[:2], k.shape[-1], written.shape[-1]) if state is None else state
     found = []
     for i in range(q.shape[2]):
         u = written[:, :, i] - reading[:, :, i] @ kept
         found.append(q[:, :, i] @ kept + inside[:, :, i] @ u)
         with torch.set_grad_enabled(torch.is_grad_enabled() and i + 1 < q.shape[2]):
             # Nothing but a cache reads the last.
-            kept = total[:, :, i, -1].exp()[..., None, None] * kept + k[:, :, i].transpose(-2, -1) @ u
-    return torch.cat(found, dim=2)[:, :, :seq], kept
+            kept = faded[:, :, i].exp()[..., None] * kept + k[:, :, i].transpose(-2, -1) @ u
+    return torch.cat(found, dim=2), kept

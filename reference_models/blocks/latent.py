@@ -27,6 +27,7 @@ FIELDS = (
     "norm",
     "top_k",
     "indexer",
+    "position",
     "rope",
     "scale",
 )
@@ -80,16 +81,18 @@ class LatentAttention(nn.Module):
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         """x [batch, seq, d_model] -> the same shape."""
         spec, seq = self.spec, x.shape[1]
-        cos, sin = angles(spec.rope, spec.d_rope, step)
         q_latent = x if spec.q_rank is None else self.q_a_norm(self.q_a_proj(x))
         q = split(self.q_proj(x) if spec.q_rank is None else self.q_b_proj(q_latent), spec.n_heads)
         q, q_rope = q.split([spec.d_nope, spec.d_rope], dim=-1)
-        q_rope = turn(q_rope, cos, sin, interleaved=spec.rope.interleaved)
         latent, k_rope = self.kv_a_proj(x).split([spec.kv_rank, spec.d_rope], dim=-1)
-        k_rope = turn(k_rope[:, None], cos, sin, interleaved=spec.rope.interleaved)[:, 0]
+        if spec.position == "rope":
+            cos, sin = angles(spec.rope, spec.d_rope, step)
+            q_rope = turn(q_rope, cos, sin, interleaved=spec.rope.interleaved)
+            k_rope = turn(k_rope[:, None], cos, sin, interleaved=spec.rope.interleaved)[:, 0]
         kept = {"latent": self.kv_a_norm(latent), "rope": k_rope}
-        half = rotation(spec.rope, spec.d_rope, step.positions)
+        half: tuple[Tensor, ...] = ()
         if spec.indexer is not None:
+            half = rotation(spec.rope, spec.d_rope, step.positions)
             kept["index"] = self.indexer.keys(x, *half)
         if isinstance(cache, Growing | Static):
             whole, numbers = cache.update(step.start, **kept)

@@ -16,17 +16,8 @@ from reference_models.step import Step, recomputed
 from reference_models.support import supported
 
 FIELDS = (
-    "n_heads",
-    "d_head",
-    "d_state",
-    "n_groups",
-    "d_conv",
-    "chunk",
-    "bias",
-    "conv_bias",
-    "norm",
-    "dt_min",
-    "dt_max",
+    *("n_heads", "d_head", "d_state", "n_groups", "d_conv", "chunk", "bias", "conv_bias", "norm", "gate"),
+    *("dt_min", "dt_max", "scales"),
 )
 
 
@@ -46,7 +37,8 @@ class Mamba2Mixer(nn.Module):
         self.dt_bias = nn.Parameter(torch.ones(spec.n_heads))
         self.A_log = nn.Parameter(torch.arange(1.0, spec.n_heads + 1).log())
         self.D = nn.Parameter(torch.ones(spec.n_heads))
-        self.norm = GroupedNorm(spec.norm, spec.n_groups, d_inner)
+        if spec.norm is not None:
+            self.norm = GroupedNorm(spec.norm, spec.n_groups, d_inner)
         self.out_proj = nn.Linear(d_inner, d_model, bias=spec.bias)
 
     def new_cache(self, length: int | None) -> LayerCache:
@@ -56,7 +48,7 @@ class Mamba2Mixer(nn.Module):
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         """x [batch, seq, d_model] -> the same shape."""
         spec = self.spec
-        gate, mixed, dt = self.in_proj(x).split(self.widths, dim=-1)
+        gate, mixed, dt = self._project(x).split(self.widths, dim=-1)
         x, b, c = (t.float() for t in self.conv(mixed, step, cache).split(self.mixed, dim=-1))
         x = x.unflatten(-1, (spec.n_heads, spec.d_head)).transpose(1, 2)
         # [batch, n_heads, seq, d_state], each group's laid out for all of its heads
@@ -67,7 +59,23 @@ class Mamba2Mixer(nn.Module):
             dt = dt.clamp(spec.dt_min, spec.dt_max)
         y = self._scan(x * dt[..., None], -self.A_log.float().exp()[:, None] * dt, b, c, step, cache)
         y = (y + self.D.float()[:, None, None] * x).transpose(1, 2).flatten(2)
-        return self.out_proj(self.norm(y * F.silu(gate.float())).to(gate.dtype))
+        return self.out_proj(self._gated(y, F.silu(gate.float())).to(gate.dtype))
+
+    def _project(self, x: Tensor) -> Tensor:
+        """Gate, x, B, C and step size side by side, each with its multiplier where there are any."""
+        projected = self.in_proj(x)
+        if self.spec.scales is None:
+            return projected
+        widths = [self.widths[0], *self.mixed, self.widths[2]]
+        return projected * torch.cat(
+            [projected.new_full((n,), s) for n, s in zip(widths, self.spec.scales, strict=True)]
+        )
+
+    def _gated(self, y: Tensor, gate: Tensor) -> Tensor:
+        """y [batch, seq, d_inner] through its gate and its norm, whichever comes first."""
+        if self.spec.norm is None:
+            return y * gate
+        return self.norm(y * gate) if self.spec.gate == "before" else self.norm(y) * gate
 
     def _scan(self, x: Tensor, decay: Tensor, b: Tensor, c: Tensor, step: Step, cache: LayerCache | None) -> Tensor:
         before = None if cache is None else cache.state.get("state")

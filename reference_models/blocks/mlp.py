@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import Mlp
-from reference_models.blocks.linear import ACTIVATIONS
+from reference_models.blocks.linear import ACTIVATIONS, scaled
+from reference_models.blocks.short_convolution import without_padding
+from reference_models.blocks.token_shift import shifted
+from reference_models.cache import LayerCache
 from reference_models.step import Step
 from reference_models.support import supported
 
@@ -18,10 +22,12 @@ class FeedForward(nn.Module):
 
     def __init__(self, spec: Mlp, d_model: int) -> None:
         super().__init__()
-        supported(spec, "d_ff", "gated", "bias", "fused", "activation", "clamp", "dropout")
+        supported(spec, "d_ff", "gated", "bias", "fused", "activation", "clamp", "dropout", "gate_scale", "shift")
         self.spec = spec
         self.act = ACTIVATIONS[spec.activation]
         d_ff = spec.d_ff or 4 * d_model
+        if spec.shift:
+            self.mix = nn.Parameter(torch.full((d_model,), 0.5))
         if spec.fused:
             self.gate_up_proj = nn.Linear(d_model, 2 * d_ff, bias=spec.bias)
         else:
@@ -30,8 +36,10 @@ class FeedForward(nn.Module):
             self.up_proj = nn.Linear(d_model, d_ff, bias=spec.bias)
         self.down_proj = nn.Linear(d_ff, d_model, bias=spec.bias)
 
-    def forward(self, x: Tensor, step: Step | None = None) -> Tensor:
-        """x [..., d_model] -> the same shape."""
+    def forward(self, x: Tensor, step: Step | None = None, cache: LayerCache | None = None) -> Tensor:
+        """x [..., d_model] -> the same shape. cache: holds the last token where each is mixed with the one before."""
+        if self.spec.shift and step is not None:
+            x = without_padding(x, step) + (shifted(x, step, cache) - without_padding(x, step)) * self.mix
         if self.spec.fused:
             y = self._gated(*self.gate_up_proj(x).chunk(2, dim=-1))
         elif self.spec.gated:
@@ -43,6 +51,6 @@ class FeedForward(nn.Module):
     def _gated(self, gate: Tensor, up: Tensor) -> Tensor:
         clamp = self.spec.clamp
         if clamp is None:
-            return self.act(gate) * up
+            return self.act(scaled(gate, self.spec.gate_scale)) * up
         gate, up = gate.clamp(max=clamp.limit), up.clamp(-clamp.limit, clamp.limit)
         return gate * (clamp.alpha * gate).sigmoid() * (up + clamp.shift)

@@ -25,7 +25,22 @@ EXPERTS = {
     "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40,
 }  # fmt: skip
 ROUTED = {key: value for key, value in EXPERTS.items() if key != "shared_expert_intermediate_size"}
+KIMI = BASE | {
+    "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 48, "moe_intermediate_size": 16,
+    "num_experts": 8,
+    "num_experts_per_token": 2, "kv_lora_rank": 10, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 5,
+    "num_hidden_layers": 4,
+    "linear_attn_config": {
+        "full_attn_layers": [3], "kda_layers": [1, 2, 4], "head_dim": 6, "num_heads": 3, "short_conv_kernel_size": 3,
+    },
+}  # fmt: skip
+ZAMBA = BASE | {
+    "num_hidden_layers": 7, "n_mamba_heads": 8, "mamba_d_state": 6, "mamba_ngroups": 2, "chunk_size": 16,
+    "num_attention_heads": 4, "intermediate_size": 48, "adapter_rank": 5, "num_mem_blocks": 2,
+    "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid", "hybrid", "mamba", "hybrid"],
+}  # fmt: skip
 LFM2 = BASE | ATTENTION
+FALCON = BASE | ATTENTION | HYBRID2 | {"mamba_d_ssm": 48}
 OLMO = BASE | ATTENTION | {"num_hidden_layers": 4}
 TOWER = {
     "depth": 2, "hidden_size": 16, "intermediate_size": 24, "num_heads": 2, "out_hidden_size": 32,
@@ -53,6 +68,15 @@ RECURRENT: dict[str, tuple[dict[str, Any], ...]] = {
     "bamba": (
         BAMBA,
         BAMBA | {"attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True, "mamba_d_head": 8},
+    ),
+    "falcon_h1": (
+        FALCON,
+        FALCON
+        | {"attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True, "projectors_bias": True}
+        | {"mamba_rms_norm": True, "tie_word_embeddings": True, "num_key_value_heads": None},
+        FALCON
+        | {"mamba_rms_norm": True, "mamba_norm_before_gate": False, "mamba_conv_bias": False}
+        | {"mamba_d_ssm": None, "mamba_d_head": 8, "head_dim": 12, "num_attention_heads": 3, "num_key_value_heads": 1},
     ),
     "granitemoehybrid": (
         GRANITE | {"layer_types": [LINEAR, FULL, LINEAR]},
@@ -91,6 +115,22 @@ RECURRENT: dict[str, tuple[dict[str, Any], ...]] = {
         | {"rope_parameters": {"rope_type": "default", "rope_theta": None}, "tie_word_embeddings": True},
         OLMO | DELTA | {"num_hidden_layers": 3, "num_key_value_heads": None, "linear_conv_kernel_dim": 3},
         OLMO | {"linear_num_key_heads": 2, "linear_key_head_dim": 5, "rope_theta": None},
+    ),
+    "kimi_linear": (
+        KIMI,
+        {key: value for key, value in KIMI.items() if key != "linear_attn_config"}
+        | {"linear_head_dim": 5, "linear_num_heads": 2, "layer_types": [FULL, LINEAR, LINEAR, FULL]}
+        | {"mlp_layer_types": ["sparse", "dense", "sparse", "dense"], "q_lora_rank": 12},
+        KIMI
+        | {"num_expert_group": 4, "topk_group": 2, "num_shared_experts": 2, "first_k_dense_replace": 0}
+        | {"linear_attn_config": {"full_attn_layers": [4], "kda_layers": [1, 2, 3], "num_heads": 2, "head_dim": 4}},
+    ),
+    "zamba2": (
+        ZAMBA,
+        ZAMBA
+        | {"num_mem_blocks": 1, "use_shared_attention_adapter": True, "use_mem_rope": True, "intermediate_size": None},
+        ZAMBA
+        | {"num_mem_blocks": 3, "add_bias_linear": True, "mamba_expand": 3, "n_mamba_heads": 12, "hidden_act": "silu"},
     ),
     "qwen3_next": (
         QWEN | EXPERTS,

@@ -7,13 +7,19 @@ apart), so names are compared in bundles: see `compare`. The number of a layer m
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tests.architectures import renaming_latent, renaming_media, renaming_recurrent, renaming_text, renaming_vision
 
 NUMBER = r"(?:\d+|\{\})"
 LAYER = re.compile(rf"(?:.*?\.)?(?:layers|h|blocks)\.(?P<number>{NUMBER})\.(?P<rest>.+)")
 
+ADAPTER = (
+    r"model\.layers\.\d+\.shared_transformer\.(?:self_attn|feed_forward)\."
+    r"(?:linear_(?P<attention>[qkv])|(?P<linear>gate_up_proj))_adapter_list\.(?P<at>\d+)\.(?P<half>[01])\.weight"
+)
+"""Zamba2's updates: a list in each shared block, as long as there are layers with one."""
 SANDWICH = {"gemma2", "gemma3_text"}
 NORM_AFTER = {"olmo2", "olmo3", "exaone4", "flex_olmo"}
 
@@ -92,6 +98,17 @@ OUTSIDE: tuple[tuple[str, str], ...] = (
     (r".*\.(?:wte|embed_tokens|embed_in|word_embeddings)\.weight", "embedding.token.weight"),
     (r".*\.(?:ln_f|norm_f|norm|layer_norm|final_layernorm|final_layer_norm)\.(\w+)", r"final_norm.\1"),
 )
+
+
+def named_parameters(model: Any) -> Iterator[tuple[str, Any]]:
+    """transformers' parameters by name; updates of a shared block's matrices by the layer that has them (Zamba2)."""
+    hybrid = getattr(model.config, "hybrid_layer_ids", ())
+    for name, tensor in model.named_parameters():
+        if found := re.fullmatch(ADAPTER, name):
+            half = "AB"[int(found["half"])]
+            layer, which = hybrid[int(found["at"])], found["linear"] or found["attention"] + "_proj"
+            name = f"model.layers.{layer}.shared_transformer.{which}.lora_{half}.weight"
+        yield name, tensor
 
 
 def rename(name: str, model_type: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ LATENT = {
     "minicpm3",
     "glm4_moe_lite",
     "glm_moe_dsa",
+    "kimi_linear",
 }
 V4 = {"deepseek_v4"}
 MINIMAX = {"minimax"}

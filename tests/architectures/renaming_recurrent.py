@@ -10,6 +10,9 @@ GRANITE = {"granitemoehybrid", "granitemoeshared"}
 NEMOTRON = {"nemotron_h"}
 LFM2 = {"lfm2", "lfm2_moe"}
 OLMO = {"olmo_hybrid"}
+FALCON = {"falcon_h1"}
+KIMI = {"kimi_linear"}
+ZAMBA = {"zamba2"}
 QWEN = {"qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}
 
 Rule = tuple[set[str] | None, str, tuple[str, ...]]
@@ -30,13 +33,29 @@ IN_LAYER: tuple[Rule, ...] = (
     ({"mamba2"}, r"norm\.weight", ("mamba2_norm.weight",)),
     ({"jamba"}, r"input_layernorm\.weight", ("attention_norm.weight", "mamba_norm.weight")),
     ({"bamba"} | GRANITE, r"input_layernorm\.weight", ("attention_norm.weight", "mamba2_norm.weight")),
+    (KIMI, r"input_layernorm\.weight", ("attention_norm.weight", "kda_norm.weight")),
+    (KIMI, r"self_attn\.([qkvo])_proj\.weight", (r"attention.\1_proj.weight", r"kda.\1_proj.weight")),
+    (KIMI, r"self_attn\.forget_gate\.(f_a_proj\.weight|f_b_proj\.weight|dt_bias|A_log)", (r"kda.\1",)),
+    (KIMI, r"self_attn\.(b_proj|g_a_proj|g_b_proj)\.weight", (r"kda.\1.weight",)),
+    (KIMI, r"self_attn\.conv1d\.weight", ("kda.conv.weight",)),
+    (KIMI, r"self_attn\.o_norm\.weight", ("kda.norm.weight",)),
     (QWEN, r"input_layernorm\.weight", ("attention_norm.weight", "delta_net_norm.weight")),
     (NEMOTRON, r"norm\.weight", ("attention_norm.weight", "mamba2_norm.weight", "channel_norm.weight")),
-    ({"jamba", "bamba"}, r"pre_ff_layernorm\.weight", ("channel_norm.weight",)),
+    ({"jamba", "bamba"} | FALCON, r"pre_ff_layernorm\.weight", ("channel_norm.weight",)),
+    (FALCON, r"input_layernorm\.weight", ("parallel_norm.weight",)),
+    (FALCON, r"self_attn\.(\w)_proj\.(\w+)", (r"parallel.attention.\1_proj.\2",)),
     *_ssm(MAMBA, "mixer", "mamba"),
     *_ssm({"mamba2"} | NEMOTRON, "mixer", "mamba2"),
     *_ssm({"jamba"}, "mamba", "mamba"),
     *_ssm({"bamba"} | GRANITE, "mamba", "mamba2"),
+    *_ssm(FALCON, "mamba", "parallel.mamba2"),
+    *_ssm(ZAMBA, r"(?:mamba_decoder\.)?mamba", "mamba2"),
+    (ZAMBA, r"(?:mamba_decoder\.)?input_layernorm\.weight", ("mamba2_norm.weight",)),
+    (ZAMBA, r"linear\.weight", ("shared_block.out_proj.weight",)),
+    (ZAMBA, r"shared_transformer\.input_layernorm\.weight", ("shared_block.attention_norm.weight",)),
+    (ZAMBA, r"shared_transformer\.pre_ff_layernorm\.weight", ("shared_block.channel_norm.weight",)),
+    (ZAMBA, r"shared_transformer\.(?:self_attn\.)?([qkvo]_proj\..+)", (r"shared_block.attention.\1",)),
+    (ZAMBA, r"shared_transformer\.(?:feed_forward\.)?((?:gate_up|down)_proj\..+)", (r"shared_block.mlp.\1",)),
     *_ssm(QWEN | OLMO, "linear_attn", "delta_net"),
     (QWEN, r"linear_attn\.in_proj_(\w+)\.weight", (r"delta_net.\1_proj.weight",)),
     (OLMO, r"input_layernorm\.weight", ("delta_net_norm.weight",)),
@@ -70,7 +89,7 @@ IN_LAYER: tuple[Rule, ...] = (
         ("moe.experts.*.gate_proj.weight", "moe.experts.*.up_proj.weight"),
     ),
     ({"jamba"} | LFM2, r"feed_forward\.experts\.down_proj", ("moe.experts.*.down_proj.weight",)),
-    ({"jamba", "bamba"}, r"feed_forward\.(gate|up|down)_proj\.(\w+)", (r"mlp.\1_proj.\2",)),
+    ({"jamba", "bamba"} | FALCON, r"feed_forward\.(gate|up|down)_proj\.(\w+)", (r"mlp.\1_proj.\2",)),
     (
         GRANITE,
         r"shared_mlp\.input_linear\.weight",

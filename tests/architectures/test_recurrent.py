@@ -26,7 +26,9 @@ from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
 from tests.architectures.cases_recurrent import (  # noqa: E402
     BAMBA,
+    FALCON,
     JAMBA,
+    KIMI,
     LFM2,
     MAMBA,
     MAMBA2,
@@ -35,8 +37,9 @@ from tests.architectures.cases_recurrent import (  # noqa: E402
     QWEN,
     RECURRENT,
     ROUTED,
+    ZAMBA,
 )
-from tests.architectures.renaming import compare  # noqa: E402
+from tests.architectures.renaming import compare, named_parameters  # noqa: E402
 
 BATCH, SHORT, LONG = 2, 11, 145
 CASES = [(model_type, config) for model_type, configs in RECURRENT.items() for config in configs]
@@ -84,7 +87,7 @@ def ids(seq: int) -> Any:
 @each_case
 def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
     model = build(model_type, config)
-    theirs = {path: parameter.numel() for path, parameter in model.named_parameters()}
+    theirs = {path: parameter.numel() for path, parameter in named_parameters(model)}
     cache = transformers.DynamicCache(config=model.config.get_text_config())
     kept = {"cache_params" if hasattr(model, "backbone") else "past_key_values": cache}
     with torch.no_grad():
@@ -135,6 +138,22 @@ def test_modules_that_predict_further_tokens_are_left_out_with_a_note() -> None:
         ("nemotron_h", NEMOTRON | {"num_hidden_layers": 5}, "num_hidden_layers"),
         ("nemotron_h", NEMOTRON | {"tie_word_embeddings": True}, "tie_word_embeddings"),
         ("nemotron_h", NEMOTRON | {"mlp_bias": True}, "mlp_bias"),
+        ("falcon_h1", FALCON | {"mamba_proj_bias": True}, "projectors_bias"),
+        ("falcon_h1", FALCON | {"ssm_multipliers": [1.0, 2.0]}, "ssm_multipliers"),
+        ("falcon_h1", FALCON | {"mamba_d_head": 7}, "mamba_d_head"),
+        ("falcon_h1", FALCON | {"mamba_d_ssm": 50}, "mamba_d_ssm"),
+        ("kimi_linear", KIMI | {"tie_word_embeddings": True}, "tie_word_embeddings"),
+        ("kimi_linear", KIMI | {"mla_use_nope": False}, "mla_use_nope"),
+        (
+            "kimi_linear",
+            KIMI | {"linear_attn_config": {"full_attn_layers": [3], "kda_layers": [1, 2]}},
+            "linear_attn_config.kda_layers",
+        ),
+        ("zamba2", {k: v for k, v in ZAMBA.items() if k != "layers_block_type"}, "layers_block_type"),
+        ("zamba2", ZAMBA | {"use_conv_bias": False}, "use_conv_bias"),
+        ("zamba2", ZAMBA | {"tie_word_embeddings": False}, "tie_word_embeddings"),
+        ("zamba2", ZAMBA | {"use_long_context": True}, "use_long_context"),
+        ("zamba2", ZAMBA | {"n_mamba_heads": 7}, "mamba_expand * hidden_size"),
         ("lfm2", LFM2 | {"layer_types": ["conv", "linear_attention", "conv"]}, "layer_types"),
         ("lfm2", LFM2 | {"block_ff_dim": None}, "block_ff_dim"),
         ("lfm2_moe", LFM2 | ROUTED, "layer_types"),

@@ -17,8 +17,22 @@ from calc.memory.paging import Paged, allocated
 from calc.memory.serving import max_batch, max_concurrency, max_context, servers
 from calc.memory.totals import memory_ranks, total_terms
 from calc.quantities.kv_cache import kv_cache
+from calc.quantities.parameters import parameters
 from calc.quantities.weights import weight_bytes
-from calc.spec import Adapter, Attention, Bottleneck, LayerGroup, Lora, Mamba, Mlp, ModelSpec, Prefix, Prompt
+from calc.spec import (
+    Adapter,
+    Attention,
+    Bottleneck,
+    Branch,
+    LayerGroup,
+    Lora,
+    Mamba,
+    Mlp,
+    ModelSpec,
+    Parallel,
+    Prefix,
+    Prompt,
+)
 from calc.spec.run import ExecutionName, Run
 from tests import reference
 
@@ -302,6 +316,30 @@ def test_recurrent_layers() -> None:
     inner = 2 * d_inner + d_inner + (4 + 2 * 16) + d_inner + d_inner + 64
     assert rank.moments["prefill, widest layer"]["activations"] == 2 * 100 * (2 * 64 + inner)
     assert rank.terms["kv_cache"] == kv_cache(spec, 2, 50).total_bytes
+
+
+def test_a_block_that_layers_share() -> None:
+    """Its weights are held once, its keys by every layer; the embedded tokens stay to the end."""
+    spec = calc.load_model("zamba2-2.7b")
+    (rank,) = servers(spec, asked(50, execution="compiled"))
+    assert rank.terms["weights"] == 2 * sum(parameters(spec).values())
+    assert rank.terms["kv_cache"] == kv_cache(spec, 1, 50).total_bytes
+    d_model, d_inner, d_ff, states, heads = 2560, 5120, 10240, 2 * 64, 80
+    block = 2 * d_model + 4 * d_ff
+    mixer = 2 * d_model + (2 * d_inner + states + heads) + (d_inner + states) + d_model + d_inner
+    assert rank.moments["prefill, widest layer"]["activations"] == 2 * 50 * (d_model + max(block, mixer))
+
+
+def test_mixers_side_by_side() -> None:
+    """The second branch finds what the first gave, and reads a multiple of the normed input."""
+    mamba, plain = Mamba(d_state=16, dt_rank=4), Attention(n_heads=4, position="none")
+    both = Parallel(branches=(Branch(mixer=plain), Branch(mixer=mamba, scale_in=2.0)))
+
+    def widest(mixer: Any) -> Any:
+        spec = ModelSpec(d_model=64, vocab_size=97, layers=(LayerGroup(count=3, mixer=mixer),))
+        return servers(spec, asked(50, execution="compiled"))[0].moments["prefill, widest layer"]["activations"]
+
+    assert widest(both) == max(widest(plain), widest(mamba) + 2 * 2 * 50 * 64)
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,30 @@ torch = pytest.importorskip("torch")
 
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+from pydantic import ValidationError  # noqa: E402
 
 from calc.architectures import from_config  # noqa: E402
-from calc.spec import DeltaNet, GatedConvolution, LayerGroup, LinearAttention, Mamba, Mamba2, ModelSpec, Node, Norm  # noqa: E402
+from calc.spec import (  # noqa: E402
+    Attention,
+    Branch,
+    DeltaNet,
+    GatedConvolution,
+    Kda,
+    LayerGroup,
+    LinearAttention,
+    Lora,
+    Mamba,
+    Mamba2,
+    Mlp,
+    ModelSpec,
+    Node,
+    Norm,
+    Parallel,
+    SharedBlock,
+)
 from harness.oracles import MODES  # noqa: E402
 from reference_models import build  # noqa: E402
-from reference_models.blocks import delta_net, linear_attention, mamba, mamba2  # noqa: E402
+from reference_models.blocks import delta_net, kda, linear_attention, mamba, mamba2  # noqa: E402
 from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
 from tests.reference_models.test_counts import check  # noqa: E402
 from tests.reference_models.weights import copy_weights  # noqa: E402
@@ -25,8 +43,15 @@ MIXERS: dict[str, Node] = {
     "mamba": Mamba(d_inner=20, d_state=5, dt_rank=3),
     "mamba with norms": Mamba(d_state=5, inner_norm=Norm(), bias=True, conv_bias=False),
     "mamba2": Mamba2(n_heads=4, d_head=6, d_state=5, n_groups=2, chunk=4),
+    "attention beside mamba2": Parallel(
+        branches=(
+            Branch(mixer=Attention(n_heads=4, n_kv_heads=2), scale_in=0.7),
+            Branch(mixer=Mamba2(n_heads=4, d_head=6, d_state=5, norm=None, chunk=4), scale_out=1.3),
+        )
+    ),
     "delta net": DeltaNet(n_key_heads=2, n_value_heads=4, d_key=6, d_value=5, chunk=4),
     "fused delta net": DeltaNet(n_key_heads=2, n_value_heads=4, d_key=6, d_value=5, chunk=4, fused=True),
+    "kimi delta attention": Kda(n_heads=3, d_head=5, chunk=4),
     "gated convolution": GatedConvolution(d_conv=3, bias=True),
     "linear": LinearAttention(n_heads=4, chunk=4),
     "lightning": LinearAttention(
@@ -34,6 +59,13 @@ MIXERS: dict[str, Node] = {
     ),
 }
 each_mixer = pytest.mark.parametrize("mixer", MIXERS.values(), ids=MIXERS)
+
+
+def test_branches_of_one_kind_are_refused() -> None:
+    """Both would have the same names of weights."""
+    one = Branch(mixer=Attention(n_heads=4))
+    with pytest.raises(ValidationError, match="branches: expected mixers of different kinds"):
+        Parallel(branches=(one, one))
 
 
 def of(mixer: Node, **more: object) -> ModelSpec:
@@ -47,6 +79,22 @@ def test_counts(data: st.DataObject, n_heads: int, checkpointing: str) -> None:
     mixer, channel, norm = (data.draw(one) for one in (recurrent(n_heads), channels(), norms()))
     group = LayerGroup(count=2, mixer=mixer, channel=channel, norm=norm)
     check(ModelSpec(d_model=24, vocab_size=31, layers=(group,)), checkpointing)
+
+
+def test_updates_of_matrices_that_are_not_there_are_refused() -> None:
+    attention, mlp = Attention(n_heads=2, d_head=8), Mlp(d_ff=8, gated=True, fused=True)
+    with pytest.raises(ValidationError, match=r"adapter.targets: expected among .*gate_up_proj.*found up_proj"):
+        SharedBlock(attention=attention, mlp=mlp, adapter=Lora(rank=2, targets=("q_proj", "up_proj")))
+
+
+@pytest.mark.parametrize("model_type", ["falcon_h1", "kimi_linear", "zamba2"])
+@pytest.mark.parametrize("checkpointing", MODES)
+def test_counts_of_a_family(model_type: str, checkpointing: str) -> None:
+    """Chunks of Kimi delta attention are cut short: the rows of each are inverted one by one."""
+    spec = from_config({"model_type": model_type, **RECURRENT[model_type][1]})
+    short = {g.name: g.mixer.model_copy(update={"chunk": 4}) for g in spec.layers if isinstance(g.mixer, Kda)}
+    layers = tuple(g.model_copy(update={"mixer": short.get(g.name, g.mixer)}) for g in spec.layers)
+    check(spec.model_copy(update={"layers": layers}), checkpointing)
 
 
 @each_mixer
@@ -113,13 +161,18 @@ def test_chunks_are_the_recurrence(chunk: int) -> None:
     rates = torch.tensor([0.1, 0.5, 2.0], dtype=torch.float64)
 
     def delta(q, k, v, decay, rate, state):
-        y, state = delta_net.recur(*(x[:, :, 0] for x in (q, k, v, decay, rate)), state)
+        q, k, v, decay, rate = (x[:, :, 0] for x in (q, k, v, decay, rate))
+        y, state = delta_net.recur(q, k, v, decay.view(*rate.shape, -1), rate, state)
         return y[:, :, None], state
 
     expected = one_by_one(delta, 13, q, k, v, decay, rate.sigmoid(), state=state)
     torch.testing.assert_close(
         delta_net.chunked_rule(q, k, v, decay, rate.sigmoid(), chunk=chunk, state=state), expected
     )
+    channels = -torch.randn(*rows, 5, dtype=torch.float64).exp()
+    expected = one_by_one(delta, 13, q, k, v, channels, rate.sigmoid(), state=state)
+    found = kda.chunked_rule(q, k, v, channels, rate.sigmoid(), chunk=chunk, state=state)
+    torch.testing.assert_close(found, expected)
     expected = one_by_one(mamba2.recur, 13, v, decay, k, q, state=state.mT)
     torch.testing.assert_close(mamba2.chunked_scan(v, decay, k, q, chunk=chunk, state=state.mT), expected)
     expected = one_by_one(lambda q, k, v, s: linear_attention.recur(q, k, v, rates, s), 13, q, k, v, state=state)

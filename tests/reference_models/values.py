@@ -15,6 +15,7 @@ from tests.architectures.cases_vision import GEMMA4_TEXT, LLAMA4_TEXT
 
 OTHERWISE = {
     "minicpm": "transformers has no such class",
+    "rwkv7": "transformers has no such class",
     "mimo": "transformers has no such class; it is qwen2 with modules for further tokens",
     "kimi_k2": "transformers knows it as deepseek_v3",
     "gpt-sw3": "transformers knows it as gpt2",
@@ -43,6 +44,17 @@ VALUES: dict[str, Any] = {
     "attention_multiplier": 0.3,
     "logits_scaling": 2.0,
     "logit_scale": 0.3,
+    "moe_renormalize": False,
+    "use_mem_rope": True,
+    "use_shared_attention_adapter": True,
+    "mlp_multipliers": [0.7, 1.6],
+    "ssm_multipliers": [0.6, 1.3, 0.8, 1.4, 0.9],
+    **{f"{name}_multiplier": value for name, value in (
+        ("lm_head", 0.3), ("key", 0.4), ("attention_in", 0.7), ("attention_out", 1.5), ("ssm_in", 1.2),
+        ("ssm_out", 0.8),
+    )},
+    "mamba_rms_norm": True,
+    "mamba_norm_before_gate": False,
     "attn_temperature_tuning": True,
     "floor_scale": 7,
     "attn_scale": 0.6,
@@ -98,7 +110,17 @@ COUNTED = {
         "share_encoder_decoder_embeddings",
         "use_prompt",
     ),
-    *("no_bias", "lm_head_bias", "router_bias", "use_conv_bias", "mamba_conv_bias", "mamba_proj_bias", "use_qk_norm"),
+    *(
+        "no_bias",
+        "lm_head_bias",
+        "router_bias",
+        "use_conv_bias",
+        "mamba_conv_bias",
+        "mamba_proj_bias",
+        "projectors_bias",
+        *("add_bias_linear", "use_long_context"),
+        "use_qk_norm",
+    ),
     "attention_out_bias",
     *("qk_layernorm", "layer_norm_elementwise_affine", "_remove_final_layer_norm", "do_layer_norm_before", "alibi"),
     *("use_parallel_residual", "parallel_attn", "new_decoder_architecture", "multi_query", "use_sliding_window"),
@@ -122,7 +144,7 @@ IGNORED = {
     # rounding, and which code runs
     *("deterministic_flash_attn", "initializer_cutoff_factor"),
     *("attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "residual_in_fp32", "slow_but_exact"),
-    *("use_associative_scan", "use_mamba_kernels", "use_mambapy", "moe_shared_expert_overlap"),
+    *("use_associative_scan", "use_mamba_kernels", "use_mambapy", "use_mem_eff_path", "moe_shared_expert_overlap"),
     # what is returned, and classes that are not described
     *("output_attentions", "output_hidden_states", "output_router_logits", "return_dict", "use_cache"),
     *("summary_proj_to_labels", "summary_use_proj"),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from calc.spec import DeltaNet
 from reference_models import Model
-from tests.architectures.renaming import rename
+from tests.architectures.renaming import named_parameters, rename
 
 TRANSPOSED = {"gpt2", "imagegpt", "decision_transformer", "openai-gpt"}
 """Families whose dense layers keep [in, out]."""
@@ -31,7 +31,7 @@ def copy_weights(theirs: Any, ours: Model, model_type: str) -> None:
     """Give `ours` the parameters of `theirs`, and the router biases that are buffers; every one must be met."""
     mine = dict(ours.named_parameters())
     met: set[str] = set()
-    for name, tensor in theirs.named_parameters():
+    for name, tensor in named_parameters(theirs):
         paths = [path for path in rename(name, model_type) if path.replace("*", "0") in mine]
         for path, part in zip(paths, parts(name, tensor.detach(), len(paths), model_type, ours), strict=True):
             one = re.search(r"expert_(\d+)\.", name)
@@ -99,7 +99,10 @@ def parts(name: str, tensor: Tensor, n: int, model_type: str, ours: Model) -> li
     if model_type in GATE_APART and re.search(r"self_attn\.(q|gate)_proj", name):
         mixer: Any = ours.whole.layers[0].mixer
         tensor = tensor.unflatten(0, (mixer.n_heads, -1))
-    if model_type == "ernie4_5_moe" and name.endswith("e_score_correction_bias"):
+    if (model_type, name.rpartition(".")[2]) in {
+        ("ernie4_5_moe", "e_score_correction_bias"),
+        ("kimi_linear", "A_log"),
+    }:
         tensor = tensor.flatten()
     stacked = ".experts." in name
     return [tensor] if n == 1 else list(tensor.chunk(n, dim=1 if stacked else 0))

@@ -17,14 +17,17 @@ from calc.quantities.saved_tensors import kept  # noqa: E402
 from calc.spec import (  # noqa: E402
     DeltaNet,
     GatedConvolution,
+    Kda,
     LayerGroup,
     LinearAttention,
     Lora,
     Mamba,
     Mamba2,
+    Mlp,
     ModelSpec,
     Node,
     Norm,
+    Rwkv7,
 )
 from calc.spec.resizing import sizes_of, symbolic, with_sizes  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
@@ -47,8 +50,12 @@ CHUNKED = (
     DeltaNet(n_key_heads=1, n_value_heads=1, fused=True, double_rate=True, **DELTA),
     LinearAttention(n_heads=1, d_head=8),
     LinearAttention(n_heads=4, d_head=6, fused=True, feature_map="silu", decay=True, norm=Norm(), gate=True),
+    Kda(n_heads=3, d_head=5),
+    Mamba2(n_heads=4, d_head=6, d_state=5, norm=None),
+    Mamba2(n_heads=4, d_head=6, d_state=5, n_groups=2, gate="after", scales=(0.5, 1.0, 1.0, 2.0, 1.0)),
 )
 CONVOLVED = GatedConvolution(bias=True)
+NEWEST = ("falcon_h1", "kimi_linear", "rwkv7", "zamba2")
 MIXERS = (*ONCE, *(mixer.model_copy(update={"chunk": n}) for n in (5, 8) for mixer in CHUNKED), CONVOLVED)
 
 
@@ -63,6 +70,33 @@ def test_every_mixer(mixer: Node) -> None:
         check(of(mixer), mode)
 
 
+def rwkv7(chunk: int) -> ModelSpec:
+    """The layer whose values all later ones take, and two of those."""
+    sizes: dict[str, Any] = {"n_heads": 3, "d_head": 5, "decay_rank": 4, "rate_rank": 3, "gate_rank": 2, "chunk": chunk}
+    channel, norm = Mlp(d_ff=20, activation="relu2", shift=True), Norm(kind="layernorm", bias=True)
+    layers = tuple(
+        LayerGroup(name=name, count=n, mixer=Rwkv7(value_rank=rank, **sizes), channel=channel, norm=norm)
+        for name, n, rank in (("first", 1, None), ("later", 2, 4))
+    )
+    return ModelSpec(d_model=16, vocab_size=31, layers=layers)
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 8])
+def test_values_that_the_first_layer_lends(chunk: int) -> None:
+    for mode in MODES:
+        check(rwkv7(chunk), mode)
+
+
+@pytest.mark.parametrize("name", ["k_proj", "v_proj", "decay_down", "rate_up", "value_down", "gate_up", "up_proj"])
+@pytest.mark.parametrize("mode", [Mode(), Mode("sdpa", "bf16"), Mode("sdpa", autocast=True)], ids=str)
+def test_low_rank_updates_beside_lent_values(name: str, mode: Mode) -> None:
+    lora = Lora(rank=2, targets=(name,))
+    found = measured(adapt(twin(rwkv7(8), mode), lora), mode)
+    adapted = rwkv7(8).model_copy(update={"adapter": lora})
+    written = kept(adapted, Load(batch=mode.batch, seq=SEQ), mode.settings())
+    assert found.total == sum(count * each.tensor.bytes for count, each in written.everything())
+
+
 @pytest.mark.parametrize(
     ("mixer", "name"),
     [
@@ -71,6 +105,7 @@ def test_every_mixer(mixer: Node) -> None:
         *((MIXERS[4], name) for name in ("in_proj", "out_proj")),
         *((MIXERS[6], name) for name in ("qkv_proj", "z_proj", "a_proj", "b_proj", "out_proj")),
         *((MIXERS[8], name) for name in ("q_proj", "k_proj", "v_proj", "o_proj")),
+        *((MIXERS[10], name) for name in ("v_proj", "b_proj", "f_a_proj", "g_b_proj", "o_proj")),
     ],
 )
 @pytest.mark.parametrize("mode", [Mode(), Mode("sdpa", "bf16"), Mode("sdpa", autocast=True)], ids=str)
@@ -82,7 +117,9 @@ def test_low_rank_updates_of_frozen_weights(mixer: Node, name: str, mode: Mode) 
     assert [found.within(f"layers.{i}") for i in range(2)] == [size(each.kept) for each in layers]
 
 
-@pytest.mark.parametrize("name", ["mamba", "mamba2", "qwen3_5_text", "nemotron_h", "minimax", "lfm2", "deepseek_v4"])
+@pytest.mark.parametrize(
+    "name", ["mamba", "mamba2", "qwen3_5_text", "nemotron_h", "minimax", "lfm2", "deepseek_v4", *NEWEST]
+)
 @pytest.mark.parametrize("how", [Settings(), Settings("sdpa", autocast=True)], ids=lambda how: how.execution)
 @pytest.mark.parametrize("seq", [24, 64, 77])
 def test_three_readings_agree(name: str, how: Settings, seq: int) -> None:

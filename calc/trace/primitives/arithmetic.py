@@ -71,8 +71,8 @@ def pooled(t: Recorder, name: str, x: Tensor, rows: Size, how: str) -> Tensor:
     return t.silent(name, (x,), y, keeps)
 
 
-def tempered(t: Recorder, name: str, x: Tensor, seq: Size) -> Tensor:
-    """x times a number for each of seq positions, which is no parameter."""
+def tempered(t: Recorder, name: str, x: Tensor, n: Size) -> Tensor:
+    """x times n numbers that are no parameters, one for each position or for each column."""
     y = t.made(x.rows, x.width, x, split=x.split)
     t.op(
         name,
@@ -80,7 +80,7 @@ def tempered(t: Recorder, name: str, x: Tensor, seq: Size) -> Tensor:
         "scale",
         (x,),
         (y,),
-        keeps=lambda tape, read: tape.times(read, Storage(seq, read.dtype, False, "none")),
+        keeps=lambda tape, read: tape.times(read, Storage(n, read.dtype, False, "none")),
     )
     return y
 

@@ -6,9 +6,10 @@ Source: transformers' modeling_qwen3_next.py (5.23), without its kernels.
 from __future__ import annotations
 
 from calc.load import Load
-from calc.sizes import Size, at_least, ceil_div, maximum
+from calc.sizes import Size, ceil_div
 from calc.spec import DeltaNet
 from calc.trace.op import Weight
+from calc.trace.primitives.across_chunks import Walk, kept_across_chunks
 from calc.trace.primitives.recurrence import between, negative_exponential, spread
 from calc.trace.tape import Storage, Tape
 
@@ -29,8 +30,7 @@ def kept_by_delta_rule(
     with tape.at("rule"):
         # Queries and keys are laid out for every head of values.
         q, k = (
-            _unit(tape, Storage(tokens * heads * spec.d_key, "fp32", mixed.grad, "tensor"), tokens * heads)
-            for _ in "qk"
+            unit(tape, Storage(tokens * heads * spec.d_key, "fp32", mixed.grad, "tensor"), tokens * heads) for _ in "qk"
         )
         v = tape.cast(mixed.part(tokens * heads * spec.d_value), "fp32")
         stepped = tape.like(decay, Storage(0, "fp32", step.trainable, "none"))
@@ -44,7 +44,7 @@ def kept_by_delta_rule(
     return part if y.dtype == x.dtype else Storage(part.elements, x.dtype, y.grad, "tensor")
 
 
-def _unit(tape: Tape, x: Storage, vectors: Size) -> Storage:
+def unit(tape: Tape, x: Storage, vectors: Size) -> Storage:
     """Every vector with length 1."""
     length = tape.reads_result(Storage(vectors, "fp32", tape.reads_input(x).grad, x.split))
     return tape.times(x, length)
@@ -76,48 +76,8 @@ def _chunks(tape: Tape, spec: DeltaNet, load: Load, grads: tuple[bool, bool, boo
         tape.keep(solved, "solved")
     inside = tape.times(tape.product(q, k, places * spec.chunk), fading)
     q, k = tape.times(q, fades), tape.times(k, tape.reads_result(fp32(1, fades_grad)))
-    return _in_order(tape, spec, rows, chunks, (q, k, inside), fades_grad, solved.grad)
-
-
-def _in_order(
-    tape: Tape, spec: DeltaNet, rows: Size, chunks: Size, read: tuple[Storage, ...], fades_grad: bool, grad: bool
-) -> Storage:
-    """Each chunk reads the state and writes it. The first finds an empty one, and nothing reads what the last writes.
-
-    Autocast casts what is multiplied, each time anew. grad: whether anything that is read needs a gradient.
-    """
-    q, k, inside = read
-    s = tape.settings
-    written, state = rows * chunks * spec.chunk * spec.d_value, rows * spec.d_key * spec.d_value
-    later, several = chunks - 1, at_least(chunks, 2)
-    keys = rows * later * spec.chunk * spec.d_key
-    kept: list[tuple[str, Size, bool]]
-    if s.autocast:
-        kept = [
-            ("corrections that read states", keys, grad),
-            ("states that corrections read", chunks * state, grad),
-            ("queries", keys, grad),
-            ("states", chunks * state, q.grad),
-            ("scores", inside.elements, grad),
-            ("what is written", written, inside.grad),
-            ("keys", keys, grad),
-            ("what states take in", rows * later * spec.chunk * spec.d_value, k.grad),
-        ]
-    else:
-        kept = [
-            ("states", chunks * state, grad),
-            ("scores", inside.elements, grad),
-            ("queries", q.elements * several, grad),
-        ]
-        kept += [("keys", k.elements * several, grad), ("what is written", written, inside.grad or k.grad)]
-    dtype = s.dtype if s.autocast else "fp32"
-    for role, elements, needed in kept:
-        if needed:
-            tape.keep(Storage(elements, dtype, True, "tensor"), role)
-    # The first state is empty and needs no gradient: what is left of it is kept only where decays need one.
-    if grad:
-        left = rows * (later if fades_grad else maximum(later - 1, 0))
-        tape.keep(Storage(left, "fp32", True, "tensor"), "what is left of states")
-    if fades_grad and s.autocast:
-        tape.keep(Storage(later * state, "fp32", True, "tensor"), "states that fade")
-    return Storage(written, dtype, grad, "tensor")
+    # Corrections, and what they read the state with, are views of what is solved.
+    reading, written = solved.part(places * spec.d_key), solved.part(places * spec.d_value)
+    walk = Walk(rows, chunks, spec.d_key * spec.d_value, 1, fades_grad)
+    grad = kept_across_chunks(tape, walk, reading, q, inside, k, tape.like(written))
+    return Storage(written.elements, tape.settings.dtype if tape.settings.autocast else "fp32", grad, "tensor")

@@ -92,13 +92,16 @@ class Spread:
 
 
 def low_rank(t: Recorder, lora: Lora, name: str, x: Tensor, y: Tensor, spread: Spread | None) -> Tensor:
-    """y + scale * B A x (Hu et al. 2021, arXiv:2106.09685): 2 * rows * rank * (d_in + d_out) FLOPs more."""
+    """y + scale * B A x (Hu et al. 2021, arXiv:2106.09685): 2 * rows * rank * (d_in + d_out) FLOPs more.
+
+    Beside weights that layers have in common it is no adapter's, but a part of the model."""
+    of = t.component if t.common else "adapter"
     with t.trained():
         for half, width in (("A", lora.rank), ("B", y.width)):
             key = f"{name}.lora_{half}.weight"
-            x = linear(t, f"{name}_lora_{half}", x, width, of="adapter", key=key, inside=False, spread=spread)
+            x = linear(t, f"{name}_lora_{half}", x, width, of=of, key=key, inside=False, spread=spread)
     # What the update's scale multiplies is added to what the matrix itself gave.
-    return add(t, f"{name}_lora_add", y, x, of="adapter")
+    return add(t, f"{name}_lora_add", y, x, of=of)
 
 
 def kept_by_product(tape: Tape, x: Storage, y: Tensor, weight: Weight, spread: Spread | None = None) -> Storage:
@@ -108,7 +111,7 @@ def kept_by_product(tape: Tape, x: Storage, y: Tensor, weight: Weight, spread: S
     gradient.
     """
     s, copies = tape.settings, 1 if spread is None else spread.copies
-    table = tape.op if tape.shared else None
+    table = tape.op if tape.shared or weight.common else None
     read = tape.cast(x, s.dtype) if s.autocast else x
     if s.autocast and x.grad and not tape.has_common(table):
         expert = spread is not None

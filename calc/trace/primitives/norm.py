@@ -175,9 +175,9 @@ def _kernel(tape: Tape, spec: Norm, x: Storage, vectors: Size, *, affine: bool, 
     return Storage(y.elements, y.dtype, y.grad or trains, y.split, heads=y.heads)
 
 
-def grouped_norm(t: Recorder, name: str, spec: Norm, x: Tensor, groups: Size) -> Tensor:
-    """x [rows, width] in fp32, each of `groups` shares of a row an RMSNorm of its own -> the same in the format of
-    products, with one weight [width] for all."""
+def grouped_norm(t: Recorder, name: str, spec: Norm, x: Tensor, groups: Size, *, wide: bool = False) -> Tensor:
+    """x [rows, width] in fp32, each of `groups` shares of a row an RMSNorm of its own, with one weight [width] for all
+    -> the same in the format of products. wide: whether it stays in fp32."""
     weights = (t.weight(f"{name}.weight", x.width, of="norm"),) if spec.affine else ()
     y = t.made(x.rows, x.width, x, weights=weights, split=x.split)
 
@@ -187,7 +187,8 @@ def grouped_norm(t: Recorder, name: str, spec: Norm, x: Tensor, groups: Size) ->
             made = tape.times(read, factor)
             if weights and made.grad:
                 tape.keep(Storage(x.width, "fp32", False, read.split), "weight")
-            return tape.cast(_by_weight(tape, made, weights[0].trainable) if weights else made, tape.settings.dtype)
+            made = _by_weight(tape, made, weights[0].trainable) if weights else made
+            return made if wide else tape.cast(made, tape.settings.dtype)
 
     t.op(name, "norm", spec.kind, (x,), (y,), weights=weights, of="norm", keeps=keeps)
     return y

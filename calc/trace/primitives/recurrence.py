@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from calc.sizes import Size
 from calc.trace.op import Weight
+from calc.trace.primitives.activation import kept_by_activation
 from calc.trace.primitives.arithmetic import weighed_by
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
 
-def silu_gate(t: Recorder, name: str, x: Tensor, gate: Tensor, *, wide: bool = False) -> Tensor:
-    """x * silu(gate), computed in fp32. wide: whether it stays so; else it is cast to the format of products."""
+def wide_gate(
+    t: Recorder, name: str, function: Literal["silu", "sigmoid"], x: Tensor, gate: Tensor, *, wide: bool = False
+) -> Tensor:
+    """x * function(gate), computed in fp32. wide: whether it stays so; else it is cast to the format of products."""
     y = t.made(x.rows, x.width, x, gate, split="tensor")
 
     def keeps(tape: Tape, read: Storage, g: Storage) -> Storage:
-        made = tape.times(tape.cast(read, "fp32"), tape.reads_input(tape.cast(g, "fp32")))
+        made = tape.times(tape.cast(read, "fp32"), kept_by_activation(tape, function, tape.cast(g, "fp32")))
         return made if wide else tape.cast(made, tape.settings.dtype)
 
     t.op(name, "elementwise", "swiglu", (x, gate), (y,), keeps=keeps)

@@ -1,0 +1,111 @@
+"""Kimi delta attention (Kimi Team 2025, arXiv:2510.26692): a delta net that forgets each channel at its own rate."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from calc.spec import Kda
+from reference_models.blocks.delta_net import across_chunks, recur, unit
+from reference_models.blocks.linear import NormLayer
+from reference_models.blocks.short_convolution import ShortConvolution, in_chunks, without_padding
+from reference_models.cache import Fixed, LayerCache
+from reference_models.step import Step, recomputed
+from reference_models.support import supported
+
+
+class KimiDeltaAttention(nn.Module):
+    """Queries, keys and values through a short convolution into the rule; a sigmoid gates its normed result."""
+
+    name = "kda"
+
+    def __init__(self, spec: Kda, d_model: int) -> None:
+        super().__init__()
+        supported(spec, "n_heads", "d_head", "d_conv", "chunk", "norm")
+        self.spec = spec
+        width = spec.n_heads * spec.d_head
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for _ in range(3))
+        self.conv = ShortConvolution(3 * width, spec.d_conv, bias=False)
+        self.f_a_proj, self.f_b_proj = _bottleneck(d_model, spec.d_head, width)
+        self.b_proj = nn.Linear(d_model, spec.n_heads, bias=False)
+        self.dt_bias = nn.Parameter(torch.ones(width))
+        self.A_log = nn.Parameter(torch.arange(1.0, spec.n_heads + 1).log())
+        self.g_a_proj, self.g_b_proj = _bottleneck(d_model, spec.d_head, width)
+        self.norm = NormLayer(spec.norm, (spec.d_head,))
+        self.o_proj = nn.Linear(width, d_model, bias=False)
+
+    def new_cache(self, length: int | None) -> LayerCache:
+        """The last inputs of the convolution and the state, whatever the length."""
+        return Fixed()
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        """x [batch, seq, d_model] -> the same shape."""
+        x = without_padding(x, step)
+        mixed = torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
+        q, k, v = (self._heads(t).float() for t in self.conv(mixed, step, cache).chunk(3, dim=-1))
+        pace = F.softplus(self.f_b_proj(self.f_a_proj(x)).float() + self.dt_bias.float())
+        decay = -self.A_log.float().exp()[:, None, None] * self._heads(pace)
+        rate = self.b_proj(x).float().sigmoid().transpose(1, 2)
+        arguments = (unit(q) * self.spec.d_head**-0.5, unit(k), v, decay, rate)
+        y = self.norm(self._rule(arguments, step, cache).transpose(1, 2).to(x.dtype))
+        gate = self.g_b_proj(self.g_a_proj(x)).unflatten(-1, (self.spec.n_heads, -1))
+        return self.o_proj((y.float() * gate.float().sigmoid()).to(x.dtype).flatten(2))
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """[batch, seq, n_heads * d_head] -> [batch, n_heads, seq, d_head]."""
+        return x.unflatten(-1, (self.spec.n_heads, -1)).transpose(1, 2)
+
+    def _rule(self, arguments: tuple[Tensor, ...], step: Step, cache: LayerCache | None) -> Tensor:
+        before = None if cache is None else cache.state.get("state")
+        if before is not None and arguments[0].shape[2] == 1:
+            q, k, v, decay, rate = (t[:, :, 0] for t in arguments)
+            y, state = recur(q, k, v, decay, rate, before)
+            y = y[:, :, None]
+        else:
+            run = partial(chunked_rule, chunk=self.spec.chunk, state=before)
+            y, state = recomputed(run, *arguments) if step.checkpointing == "selective" else run(*arguments)
+        if cache is not None:
+            cache.state["state"] = state
+        return y
+
+
+def chunked_rule(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, rate: Tensor, *, chunk: int, state: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """`delta_net.recur` for all tokens. q, k, v, decay [batch, heads, seq, width]; rate [batch, heads, seq].
+
+    As `delta_net.chunked_rule`, but two tokens' scores fade channel by channel on the way from one to the other, which
+    no product of matrices computes without dividing by what may be too small.
+    """
+    seq = q.shape[2]
+    q, k, v, decay, rate = (in_chunks(t, chunk) for t in (q, k, v, decay, rate))
+    total = decay.cumsum(-2)
+    after = torch.ones(chunk, chunk, dtype=torch.bool, device=q.device).triu(1)[..., None]
+    between = (total[..., :, None, :] - total[..., None, :, :]).masked_fill(after, -torch.inf).exp()
+    scaled = k * rate[..., None]
+    system = (scaled[..., :, None, :] * k[..., None, :, :] * between).sum(-1)
+    inverse, fades = unit_lower_inverse(system), total.exp()
+    written, reading = inverse @ (v * rate[..., None]), inverse @ (scaled * fades)
+    inside = (q[..., :, None, :] * k[..., None, :, :] * between).sum(-1)
+    k = k * (total[..., -1:, :] - total).exp()
+    y, kept = across_chunks(q * fades, k, written, reading, inside, total[..., -1, :], state)
+    return y[:, :, :seq], kept
+
+
+def unit_lower_inverse(system: Tensor) -> Tensor:
+    """The inverse of lower triangular matrices [..., n, n] with ones on the diagonal, whatever stands there.
+
+    Row i is the unit's, less the rows above it as often as the matrix says: sums, no products of matrices.
+    """
+    unit_rows = torch.eye(system.shape[-1], dtype=system.dtype, device=system.device)
+    rows = [unit_rows[0].expand(*system.shape[:-2], -1)]
+    for i in range(1, system.shape[-1]):
+        rows.append(unit_rows[i] - (system[..., i, :i, None] * torch.stack(rows, dim=-2)).sum(-2))
+    return torch.stack(rows, dim=-2)
+
+
+def _bottleneck(d_in: int, width: int, d_out: int) -> tuple[nn.Linear, nn.Linear]:
+    return nn.Linear(d_in, width, bias=False), nn.Linear(width, d_out, bias=False)
