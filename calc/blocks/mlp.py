@@ -23,10 +23,13 @@ def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tens
 
     if spec.gated and spec.fused:
         both = up("gate_up_proj", 2 * d_ff)
-        y = t.gated_activation("activation", spec.activation, both.columns(d_ff), both.columns(d_ff), clamped=clamped)
+        gate, value = both.columns(d_ff), both.columns(d_ff)
+        y = t.gated_activation("activation", spec.activation, gate, value, clamped=clamped, apart=False)
     elif spec.gated:
         gate, value = up("gate_proj", d_ff), up("up_proj", d_ff)
-        y = t.gated_activation("activation", spec.activation, gate, value, clamped=clamped)
+        grouped = spread is not None
+        how = {"clamped": clamped, "apart": not grouped, "biased": grouped and spec.bias}
+        y = t.gated_activation("activation", spec.activation, gate, value, **how)
     else:
         y = t.activation("activation", spec.activation, up("up_proj", d_ff))
     if spec.dropout:

@@ -10,7 +10,7 @@ from calc.functions import Function
 from calc.op import Component, Keeps, Kind, Op, Part, Weight
 from calc.sizes import Size
 from calc.spec import Adapter
-from calc.trace.tensor import Split, Tensor
+from calc.trace.tensor import Kernel, Split, Tensor
 
 Body = list[Part | Op]
 
@@ -20,10 +20,11 @@ class Recorder:
 
     body: of the part at hand. component: what its weights are reported as, unless an op says otherwise.
     frozen: whether no weight but an adapter's is trained. adapter: the one of the layers at hand, or None.
-    dead: whether what is recorded passes no gradient at all.
+    dead: whether what is recorded passes no gradient at all. holding, returning: what names in the part at hand hold,
+    and what it gives back beside its outputs, as `Part` has them. inside: as that of the tensors that are made.
     """
 
-    __slots__ = ("adapter", "body", "component", "dead", "frozen")
+    __slots__ = ("adapter", "body", "component", "dead", "frozen", "holding", "inside", "returning")
 
     def __init__(self, *, frozen: bool = False) -> None:
         self.body: Body = []
@@ -31,6 +32,9 @@ class Recorder:
         self.frozen = frozen
         self.adapter: Adapter | None = None
         self.dead = False
+        self.holding: list[Tensor] = []
+        self.returning: list[Tensor] = []
+        self.inside: Kernel | None = None
 
     @contextmanager
     def part(
@@ -45,17 +49,34 @@ class Recorder:
 
         inputs: what comes in. of: the component of weights inside. region, fields: as those of `Part`.
         """
-        body, component = self.body, self.component
+        body, component, names = self.body, self.component, (self.holding, self.returning)
         outputs: list[Tensor] = []
-        self.body = []
+        self.body, self.holding, self.returning = [], [], []
         if of is not None:
             self.component = of
         try:
             yield outputs
-            made = tuple(self.body)
+            made, outs = tuple(self.body), tuple(outputs)
+            fields |= {"holds": tuple(self.holding), "returns": tuple(self.returning)}
         finally:
             self.body, self.component = body, component
-        self.body.append(Part(name, made, region=region, inputs=inputs, outputs=tuple(outputs), **fields))
+            self.holding, self.returning = names
+        self.body.append(Part(name, made, region=region, inputs=inputs, outputs=outs, **fields))
+
+    def hold(self, *tensors: Tensor) -> None:
+        """Names of the part at hand hold these until it ends, where it is run operator by operator."""
+        self.holding += tensors
+
+    def give_back(self, *tensors: Tensor) -> None:
+        """The part at hand gives these back beside its outputs, and a name holds them until the layer ends."""
+        self.returning += tensors
+
+    @contextmanager
+    def one_kernel(self, execution: Kernel) -> Iterator[None]:
+        """What is made inside does not leave one kernel, from that execution on."""
+        before, self.inside = self.inside, execution
+        yield
+        self.inside = before
 
     @contextmanager
     def trained(self) -> Iterator[None]:
@@ -92,7 +113,7 @@ class Recorder:
     ) -> Tensor:
         """A new tensor, made of `sources` and `weights`."""
         grad = not self.dead and (any(x.grad for x in sources) or any(weight.trainable for weight in weights))
-        return Tensor(rows, width, grad, split)
+        return Tensor(rows, width, grad, split, inside=self.inside)
 
     def op(
         self,
@@ -140,8 +161,6 @@ class Recorder:
 
     def silent(self, name: str, inputs: tuple[Tensor, ...], output: Tensor, keeps: Keeps) -> Tensor:
         """Record what autograd keeps of something for which no kernel is counted."""
-        if not self.dead:
-            self.body.append(
-                Op(name, "elementwise", "other", inputs=inputs, outputs=(output,), keeps=keeps, silent=True)
-            )
+        own = None if self.dead else keeps
+        self.body.append(Op(name, "elementwise", "other", inputs=inputs, outputs=(output,), keeps=own, silent=True))
         return output

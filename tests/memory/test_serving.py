@@ -182,7 +182,7 @@ def test_activations_of_transformers(name: str, execution: str) -> None:
 def test_latents_read_without_expanding_them() -> None:
     spec, query = measured("DeepSeek-V3"), asked(32_768, batch=8, tp=8, execution="compiled")
     decode = {
-        reading: servers(spec, query.changed(latent_reading=reading))[0].timeline["decode, widest layer"]
+        reading: servers(spec, query.changed(latent_reading=reading))[0].timeline["decode, widest moment"]
         for reading in ("expanded", "absorbed")
     }
     # Keys and values of 16 heads for 8 * 32,768 tokens: 128 + 128 + 192 elements a head.
@@ -300,7 +300,7 @@ def test_recurrent_layers() -> None:
     (rank,) = servers(spec, asked(50, batch=2, execution="compiled"))
     d_inner = 2 * 64
     inner = 2 * d_inner + d_inner + (4 + 2 * 16) + d_inner + d_inner + 64
-    assert rank.moments["prefill, widest layer"]["activations"] == 2 * 100 * (2 * 64 + inner)
+    assert rank.moments["prefill, widest moment"]["activations"] == 2 * 100 * (2 * 64 + inner)
     assert rank.terms["kv_cache"] == kv_cache(spec, 2, 50).total_bytes
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from calc.sizes import Size, exact_div
 from calc.spec import Norm
 from calc.trace.recorder import Recorder
+from calc.trace.room import Room
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
@@ -36,8 +37,16 @@ def norm(t: Recorder, name: str, spec: Norm, x: Tensor, *, each: Size = 1, heads
         weights=weights,
         of="norm",
         keeps=lambda tape, read: kept_by_norm(tape, spec, read, vectors, heads, bool(weights) and weights[0].trainable),
+        takes=lambda room: taken_by_norm(room, spec, y),
     )
     return y
+
+
+def taken_by_norm(room: Room, spec: Norm, y: Tensor) -> Size:
+    """RMSNorm written out is in fp32, of which there are two: what it reads and what it has scaled."""
+    if room.compiled or spec.kind == "layernorm":
+        return room.of(y)
+    return 2 * room.in_fp32(y)
 
 
 def kept_by_norm(
