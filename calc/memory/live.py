@@ -48,7 +48,7 @@ class _Lives:
 
     def add(self, body: Body) -> None:
         """Lay out the ops of a body, and of the parts in it."""
-        for child in body:
+        for child in body if self.room.compiled else _nested(body):
             if isinstance(child, Part):
                 self.add(child.body)
                 held = child.inputs if self.room.compiled else (*child.inputs, *child.holds)
@@ -167,6 +167,18 @@ def _layer(part: Part, room: Room) -> _Lives:
     if not room.compiled:
         lives.hold(*part.inputs)
     return lives
+
+
+def _nested(body: Body) -> Body:
+    """A body in the order in which calls within calls run: norms straight behind what makes their input."""
+    order: list[Part | Op] = []
+    for child in body:
+        place = len(order)
+        if isinstance(child, Op) and child.kind == "norm":
+            read = {x.storage for x in child.inputs}
+            place = next((i for i, each in enumerate(order, 1) if read & set(each.outputs)), place)
+        order.insert(place, child)
+    return tuple(order)
 
 
 def _is_zero(n: Size) -> bool:
