@@ -7,8 +7,10 @@ if __name__ == "__main__":  # Streamlit runs this file whenever a visitor's page
 
     main.run()
 else:  # and imports it once, as the server starts.
+    from starlette.middleware import Middleware
     from streamlit.starlette import App
 
     from dashboard.addresses import ROUTES, said
+    from dashboard.guard import Guard
 
-    app = App(__file__, routes=ROUTES, lifespan=said)
+    app = App(__file__, routes=ROUTES, middleware=[Middleware(Guard)], lifespan=said)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+LONGEST = 1000
+"""Characters of a name or of what was found that a message repeats; a cell of a table may hold millions."""
+
 
 class Refused(ValueError):
     """An input that cannot be read without guessing.
@@ -12,10 +15,10 @@ class Refused(ValueError):
     """
 
     def __init__(self, field: str, expected: str, found: object) -> None:
-        self.field = field
+        self.field = shortened(field, LONGEST)
         self.expected = expected
-        self.found = found if isinstance(found, str) else show(found)
-        super().__init__(printable(f"{field}: expected {expected}, found {self.found}"))
+        self.found = shortened(found, LONGEST) if isinstance(found, str) else show(found)
+        super().__init__(printable(f"{self.field}: expected {expected}, found {self.found}"))
 
 
 def printable(text: str) -> str:
@@ -43,4 +46,9 @@ def show(value: object, limit: int = 60) -> str:
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     # An int of thousands of digits refuses to become text at all (sys.set_int_max_str_digits).
     text = f"an integer of {value.bit_length()} bits" if isinstance(value, int) and abs(value) >= 2**64 else repr(value)
+    return shortened(text, limit)
+
+
+def shortened(text: str, limit: int) -> str:
+    """`text`, or as much of its beginning as `limit` characters hold."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

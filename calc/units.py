@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from calc.errors import Refused
+from calc.errors import Refused, shortened
 
 _SI = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _BINARY = {f"{letter}i": 1024 ** (power + 1) for power, letter in enumerate("KMGTPE")}
 _NUMBER = re.compile(r"\s*(\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)\s*([KMGTPE]i|[kKMGBTPE])?\s*([A-Za-z]+)?\s*")
 _BYTES = re.compile(r"\s*(\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d{1,3})?)\s*([kmgtpe]i?)?\s*(b|bytes)?\s*", re.I)
+_BITS = re.compile(r"\s*(\d[\d_,]*(?:\.\d+)?)\s*([kMGT])(?:bps|bits?/s|b/s)\s*")
 _MAX_DIGITS = 50
 _UNITS = {
     "B": "bytes",
@@ -47,7 +48,7 @@ def parse_amount(text: str, unit: str, field: str = "value") -> int | float:
     plain = digits.replace(",", "").replace("_", "")
     # The length first: Python does not read an int of thousands of digits at all.
     if len(plain) > _MAX_DIGITS or (amount := Fraction(plain) * factor) >= 10**_MAX_DIGITS:
-        raise Refused(field, f"a number below 1e{_MAX_DIGITS}, in at most {_MAX_DIGITS} digits", _beginning(text))
+        raise Refused(field, f"a number below 1e{_MAX_DIGITS}, in at most {_MAX_DIGITS} digits", shortened(text, 40))
     return amount.numerator if amount.denominator == 1 else float(amount)
 
 
@@ -66,14 +67,25 @@ def parse_bytes(text: str, field: str) -> int:
     """
     match = _BYTES.fullmatch(text)
     if match is None or not (match[2] or match[3]):
-        raise Refused(field, "a number of bytes with its unit, such as 80GiB", _beginning(text))
+        raise Refused(field, "a number of bytes with its unit, such as 80GiB", shortened(text, 40))
     if match[2] and match[2][0].isupper() and match[3] == "b":
-        raise Refused(field, "bytes, as 50GB: a small b stands for bits", _beginning(text))
+        raise Refused(field, "bytes, as 50GB: a small b stands for bits", shortened(text, 40))
     prefix = (match[2] or "").upper().replace("I", "i")
     amount = int(parse_amount(f"{match[1]}{prefix}B", "bytes", field))
     if amount < 1:
         raise Refused(field, "bytes above 0", text)
     return amount
+
+
+def parse_rate(text: str, field: str) -> float:
+    """Bytes a second, above 0: "50GB/s", "50GB", or in bits as links are named, "400Gbps", "400 Gbit/s", "400Gb/s".
+
+    Errors: as `parse_bytes`.
+    """
+    bits = _BITS.fullmatch(text)
+    if bits is None:
+        return float(parse_bytes(text.strip().removesuffix("/s"), field))
+    return parse_bytes(f"{bits[1]}{bits[2]}B", field) / 8
 
 
 def parse_tokens(text: str, field: str, least: int = 0) -> int:
@@ -84,15 +96,11 @@ def parse_tokens(text: str, field: str, least: int = 0) -> int:
     match = re.fullmatch(r"(\d[\d_,]*)(Ki|Mi)?", text.strip())
     if match is None:
         hint = ' ("8Ki" is 8192; "8k" could be either)' if re.fullmatch(r"\d+[kKmM]", text.strip()) else ""
-        raise Refused(field, f"a whole number{hint}", _beginning(text))
+        raise Refused(field, f"a whole number{hint}", shortened(text, 40))
     plain = match[1].replace(",", "").replace("_", "")
     if len(plain) <= _MAX_DIGITS and least <= (number := int(plain) * _BINARY.get(match[2] or "", 1)) <= 2**40:
         return number
-    raise Refused(field, f"a whole number from {least} to 2^40", _beginning(text))
-
-
-def _beginning(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:39]}…"
+    raise Refused(field, f"a whole number from {least} to 2^40", shortened(text, 40))
 
 
 def si(value: float, unit: str = "") -> str:

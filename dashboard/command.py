@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from calc.errors import Refused
+from dashboard.guard import HOSTS
 from dashboard.results import VARIABLE
 from harness.cli.interrupting import terminated_as_interrupted
+from harness.environment import PYTHON, child_variables
 
 SCRIPT = Path(__file__).parent / "script" / "app.py"
 PIP = "pip install 'transformer-envelope[dashboard]'"
@@ -48,9 +48,18 @@ collections are enough."""
     default=None,
     help="Folder of results that it shows, and that runs go to.  [default: results]",
 )
+@click.option(
+    "--host",
+    "hosts",
+    metavar="NAME",
+    multiple=True,
+    help="A further name under which it is reached, as behind a proxy. Others are refused.",
+)
 @click.option("--open/--no-open", "browser", default=True, help="Open a browser.  [default: open]")
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON object first.")
-def dashboard(port: int, address: str, results: Path | None, browser: bool, as_json: bool) -> int:
+def dashboard(
+    port: int, address: str, results: Path | None, hosts: tuple[str, ...], browser: bool, as_json: bool
+) -> int:
     """Serve the dashboard until Ctrl-C. Nothing leaves the machine, and only it can reach the page.
 
     \b
@@ -62,9 +71,11 @@ def dashboard(port: int, address: str, results: Path | None, browser: bool, as_j
     _free(address, port)
     if as_json:
         click.echo(f'{{"url": "http://{address}:{port}"}}')
-    variables = {} if results is None else {VARIABLE: str(results)}
+    variables = {HOSTS: ",".join(hosts)} if hosts else {}
+    if results is not None:
+        variables[VARIABLE] = str(results)
     with terminated_as_interrupted():  # or the server would outlive what started it
-        return subprocess.run(line(port, address, browser), env=os.environ | variables, check=False).returncode
+        return subprocess.run(line(port, address, browser), env=child_variables() | variables, check=False).returncode
 
 
 def _free(address: str, port: int) -> None:
@@ -88,4 +99,4 @@ def line(port: int, address: str, browser: bool) -> list[str]:
         "server.headless": "false" if browser else "true",
     }
     flags = [f"--{name}={value}" for name, value in own.items()]
-    return [sys.executable, "-m", "streamlit", "run", str(SCRIPT), *flags]
+    return [*PYTHON, "-m", "streamlit", "run", str(SCRIPT), *flags]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
+from datetime import datetime
 from typing import Any
 
 import streamlit as st
@@ -13,7 +15,8 @@ from calc.units import duration
 from dashboard import frame, picker, regressions, results, running
 from dashboard.knobs import forget_stale
 from harness.cli.selection import fits
-from harness.compare import BY, By, Comparison, Group, compare
+from harness.compare import BY, By, Comparison, Group, Pair, compare
+from harness.environment import likely_slug
 from harness.record import Run
 
 LEAD = (
@@ -21,6 +24,7 @@ LEAD = (
     "most 10 % apart."
 )
 SHOWN_FAULTS = 5
+SHOWN_NEW = 5
 FILTERS = ("device", "model", "backend", "suite", "commit")
 
 
@@ -122,6 +126,7 @@ def _comparison(found: Comparison, by: By) -> None:
         "measured",
         alt="Each case's measured time over its predicted one, with the line where they are equal and 10 % around it.",
     )
+    _whose(found)
     if len(found.pairs) > charts.MOST:
         st.caption(f"The chart shows the {charts.MOST:,} cases with the largest errors.")
     st.subheader("How large the errors are", anchor=False)
@@ -135,6 +140,26 @@ def _comparison(found: Comparison, by: By) -> None:
     _components(found)
     st.subheader("Every case", anchor=False)
     frame.table(_cases(found), "cases", columns=_percent("error"), height=320)
+
+
+def _whose(found: Comparison) -> None:
+    """Which points are of this machine, which of the last run, and whose the others are."""
+    own = likely_slug()
+    of = Counter(pair.run.environment.slug for pair in found.pairs)
+    others = ", ".join(f"{count:,} of {slug}" for slug, count in sorted(of.items()) if slug != own)
+    if others:
+        st.caption(f"{of[own]:,} of this machine; of other machines, measured there: {frame.verbatim(others)}")
+    begun = running.last_started()
+    new = [] if begun is None else [pair for pair in found.pairs if _since(pair, begun, own)]
+    if new:
+        named = ", ".join(pair.run.case for pair in new[:SHOWN_NEW]) + (", …" if len(new) > SHOWN_NEW else "")
+        st.caption(f"New from the last run: {len(new):,} of the points, {frame.verbatim(named)}")
+
+
+def _since(pair: Pair, begun: float, own: str) -> bool:
+    """Whether a case was measured on this machine after `begun`, in seconds since 1970."""
+    started = datetime.fromisoformat(pair.run.started).timestamp()
+    return pair.run.environment.slug == own and started >= begun
 
 
 def _components(found: Comparison) -> None:

@@ -12,9 +12,9 @@ from calc.architectures.models import preset_names
 from calc.ask.estimate import estimate
 from calc.charts import axes, bars
 from calc.errors import Refused
-from calc.op import Component
 from calc.spec import ModelSpec
 from calc.spec.run import COUNTED_PHASES, Phase, Run, common_context
+from calc.trace.op import Component
 from calc.units import binary, si
 from dashboard import frame, knobs, model_conventions, model_layers, picker
 from dashboard.cache import cached

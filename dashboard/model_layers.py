@@ -8,9 +8,9 @@ import streamlit as st
 
 from calc.ask.parts import LayerRow, PartRow, layer_rows, part_rows
 from calc.charts import axes, bars
-from calc.op import Component
 from calc.spec import ModelSpec
 from calc.spec.run import Run
+from calc.trace.op import Component
 from calc.units import si
 from dashboard import frame
 from dashboard.cache import cached

@@ -10,7 +10,7 @@ import streamlit as st
 from calc.charts import roofline as charts
 from calc.predict import Point, Prediction, Roof, predict, roof, roofline, speed_of
 from calc.spec import ModelSpec
-from calc.units import duration, parse_bytes, si
+from calc.units import duration, parse_rate, si
 from dashboard import frame, picker, results, roofline_knobs
 from dashboard.cache import cached
 from dashboard.knobs import without_pictures
@@ -72,7 +72,7 @@ def _asked(spec: ModelSpec, key: tuple[Any, ...], stamp: int, _knobs: Knobs) -> 
         execution=_knobs.execution,
         checkpointing=_knobs.checkpointing,
         **dict(_knobs.degrees),
-        network=float(parse_bytes(_knobs.network, "network")) if _knobs.network else None,
+        network=parse_rate(_knobs.network, "network") if _knobs.network else None,
     )
     return found, roofline(found), roof(speed, found.kernels)
 

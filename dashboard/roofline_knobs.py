@@ -25,7 +25,7 @@ LONGEST = 131_072
 @dataclass(frozen=True)
 class Knobs:
     """What is asked. where: a device of the catalogue, or `measured: SLUG`. length: new tokens, or those cached.
-    degrees: of the plan, those that are not its defaults. network: bytes/s of a GPU to other nodes, as it is typed."""
+    degrees: of the plan, those that are not its defaults. network: of a GPU to other nodes, as it is typed."""
 
     where: str
     phase: Any
@@ -113,8 +113,8 @@ def _many() -> tuple[tuple[tuple[str, Any], ...], str]:
         with left:
             degrees = planning.degrees("training")
         network = right.text_input(
-            "Network between nodes (bytes/s of a GPU)", "50GB", key="network", bind="query-params", max_chars=20,
-            help="400 Gb/s are 50 GB/s. It counts where a plan needs more GPUs than a node has",
+            "Network between nodes, of a GPU", "50GB/s", key="network", bind="query-params", max_chars=20,
+            help="In bytes or bits: 50GB/s or 400Gbps. It counts where a plan needs more GPUs than a node has",
         )  # fmt: skip
     found = _more_than_one(degrees)
     return found, network.strip() if found else ""

@@ -15,7 +15,7 @@ import streamlit as st
 
 from calc.errors import Refused
 from dashboard import frame, results
-from harness.environment import INSTALL
+from harness.environment import INSTALL, likely_slug
 from harness.running import jobs
 from harness.running.observer import clock
 from harness.running.runner import choose_cases
@@ -89,9 +89,10 @@ def _form() -> None:
         fresh = st.checkbox("Measure again", key="run_fresh", help="Else only what this commit has not measured yet")
         profile = st.checkbox(
             "Profile first",
-            value=not results.profiles(),
+            value=likely_slug() not in results.profiles(),
             key="run_profile",
-            help="About two minutes: predictions rest on a profile of the machine. Needed once.",
+            help="About two minutes: predictions rest on a profile of this machine, whatever others are there. "
+            "Needed once.",
         )
     if pressed:
         with frame.refusals("Not started"):
@@ -128,6 +129,12 @@ def _rows(job: jobs.Job) -> str:
     words = ", ".join(f"{count:,} {status}" for status, count in rows.items()) or "nothing new"
     hidden = "unstable" in rows and "ok" not in rows and not st.session_state.get("unstable")
     return f"{words}: switch on `Unstable times too` to see them" if hidden else words
+
+
+def last_started() -> float | None:
+    """When the last run began that has ended, in seconds since 1970; None where there was none."""
+    current = _current()
+    return None if current is None or current.active else current.started
 
 
 def _current() -> jobs.Job | None:

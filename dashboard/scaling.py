@@ -17,7 +17,7 @@ from calc.units import parse_amount, si
 from dashboard import frame, picker, scaling_fit
 from dashboard.cache import cached
 
-OPTIMAL = tuple(law.name for law in LAWS if law.frontier is not None)
+OPTIMAL = tuple(law.name for law in LAWS if law.frontier is not None or law.routed is not None)
 TOKENS = "15T"
 """Of Llama 3; what the page asks about first."""
 MOST = 1e18
@@ -65,13 +65,13 @@ def _tokens(text: str) -> float:
 
 
 @cached
-def _plane(law: str, params: float, tokens: float) -> Any:
-    return plane_chart(law, params, tokens)
+def _plane(law: str, params: float, tokens: float, **routing: float) -> Any:
+    return plane_chart(law, params, tokens, **routing)
 
 
 @cached
-def _curves(law: str, compute: float) -> Any:
-    return isoflop_chart(law, compute=compute)
+def _curves(law: str, compute: float, **routing: Any) -> Any:
+    return isoflop_chart(law, compute=compute, **routing)
 
 
 def _place(picked: picker.Picked, law: str, tokens: float) -> None:
@@ -80,11 +80,12 @@ def _place(picked: picker.Picked, law: str, tokens: float) -> None:
     st.subheader("Where it lies", anchor=False)
     st.caption(
         f"The diamond is the model on its tokens. Solid: lines of equal loss by {law}, where it predicts one. Dashed: "
-        f"the compute-optimal models of every law, {law}'s own thicker; grey: its 95 % band, where one is known. Each "
+        f"the compute-optimal models of every law, {law}'s own thicker, fainter where extrapolated; grey: its 95 % "
+        "band of one data set's sampling, where one is known. Each "
         "law counts N its own way; the point counts as this one does."
     )
     frame.chart(
-        _plane(law, found.params, found.tokens) | {"height": 540},
+        _plane(law, found.params, found.tokens, **found.routing) | {"height": 540},
         "loss-and-optima",
         alt=f"Parameters against tokens: the model and the optima of every law, lines of equal loss by {law}",
     )
@@ -94,7 +95,7 @@ def _place(picked: picker.Picked, law: str, tokens: float) -> None:
         "point of each curve. Red: the optimum at this compute."
     )
     frame.chart(
-        _curves(law, found.compute) | {"height": 440, "title": ""},
+        _curves(law, found.compute, **_asked(found)) | {"height": 440, "title": ""},
         "isoflop",
         alt=f"Loss against parameters at equal compute by {law}",
     )
@@ -113,8 +114,17 @@ def _place(picked: picker.Picked, law: str, tokens: float) -> None:
     frame.command(
         f"python -m calc judge {model} --tokens {amount} --law {law}",
         f"python -m calc judge {model} --tokens {amount} --law all",
-        f"python -m calc optimal --compute {found.compute!r} --law {law}",
+        " ".join((f"python -m calc optimal --compute {found.compute!r} --law {law}", *_words(_asked(found)))),
     )
+
+
+def _asked(found: Judgement) -> dict[str, float]:
+    """The routing to ask a law of experts about; a sparsity of 0 is what it has where none is given."""
+    return {name: value for name, value in found.routing.items() if value}
+
+
+def _words(routing: dict[str, float]) -> list[str]:
+    return [f"--{name} {value!r}" for name, value in routing.items()]
 
 
 def _figures(found: Judgement) -> None:

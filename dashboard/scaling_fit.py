@@ -10,6 +10,7 @@ import streamlit as st
 
 from calc.charts.fits import fit_chart, frontier_chart
 from calc.errors import printable
+from calc.fitting.average import average
 from calc.fitting.envelope import fit_envelope
 from calc.fitting.fit import Fit, fit, tournament
 from calc.fitting.forms import FORMS
@@ -93,8 +94,13 @@ def _show(fits: list[Any], form: str, refits: int, skip: bool) -> None:
     for warning in best.warnings:
         st.caption(f"⚠ {frame.verbatim(warning)}")
     if form == "all":
-        st.markdown(f"**{best.law}** errs least at the largest compute, which it was fitted without.")
+        st.markdown(f"**{best.law}** errs least at runs of larger compute than it was fitted to.")
         frame.table([_ranked(each) for each in fits], "forms", shown=dict.fromkeys(NUMBERS, "{:,.4g}".format))
+        both = average(fits)
+        if both is not None:
+            sizes = f"{si(both.optimum['params'])} on {si(both.optimum['tokens'])} tokens"
+            names = ", ".join(both.forms)
+            st.caption(f"The runs cannot tell {names} apart; over all of them the optimum is {sizes}.")
     st.markdown(f"**{best.law}**: `{EQUATION if isinstance(best, FrontierFit) else best.form.equation}`")
     rows = _values(best)
     frame.table(rows, "constants", shown=dict.fromkeys([name for name in rows[0] if name != "constant"], _written))

@@ -9,6 +9,7 @@ from keyword import iskeyword
 import click
 
 from calc.errors import Refused, did_you_mean
+from calc.output.terminal import degrade_signs
 
 COMMANDS = {
     "devices": "harness.cli.devices",
@@ -21,6 +22,7 @@ COMMANDS = {
     "gate": "harness.cli.gate",
     "noise": "harness.cli.noise",
     "check-prediction": "harness.cli.check_prediction",
+    "store": "harness.cli.store",
     "verify": "harness.verify",
 }
 """Command -> the module that holds it as an attribute of the same name, with _ behind a word of Python's own."""
@@ -52,6 +54,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line on sys.argv and exit: 0 done, 1 a difference or a failure, 2 refused, 130 interrupted."""
+    degrade_signs()
     try:
         status = cli.main(prog_name="python -m harness", standalone_mode=False)
     except Refused as refusal:

@@ -2,7 +2,7 @@
 
 The others run the same execution over and over; each begins by waiting for rank 0 in its first collective, so that rank
 0's time is that of the whole group. They are started with the variables that torchrun sets, and end with their parent.
-`python -m harness.distributed KIND PARAMS` is such a rank.
+`python -m harness.distributed PARENT KIND PARAMS DEVICE` is such a rank.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Literal
 
+from harness.environment import PYTHON, child_variables
+
 Device = Literal["cuda", "cpu"]
 PATIENCE = timedelta(minutes=5)
 """How long a rank waits for the others."""
@@ -28,12 +30,12 @@ class Group:
         import torch
 
         variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(ranks)}
-        command = [sys.executable, "-m", "harness.distributed", kind, json.dumps(params), device]
+        command = [*PYTHON, "-m", "harness.distributed", str(os.getpid()), kind, json.dumps(params), device]
         self._children: list[subprocess.Popen[bytes]] = []
         self._threads = torch.get_num_threads()
         try:
             for rank in range(1, ranks):
-                own = {**os.environ, **variables, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+                own = {**child_variables(), **variables, "RANK": str(rank), "LOCAL_RANK": str(rank)}
                 self._children.append(subprocess.Popen(command, env=own, stdout=subprocess.DEVNULL))
             join(0, ranks, device, variables)
         except BaseException:
@@ -67,12 +69,13 @@ def join(rank: int, ranks: int, device: Device, variables: dict[str, str]) -> No
     dist.init_process_group(backend, init_method=address, rank=rank, world_size=ranks, timeout=PATIENCE)
 
 
-def serve(kind: str, params: dict[str, Any], device: Device) -> None:
-    """Be one of the other ranks until rank 0 is gone."""
-    from harness.cases import make
+def serve(parent: int, kind: str, params: dict[str, Any], device: Device) -> None:
+    """Be one of the other ranks until rank 0, the process `parent`, is gone, however early that is."""
     from harness.running.process import die_with_parent
 
-    die_with_parent()
+    die_with_parent(parent)
+    from harness.cases import make
+
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     join(rank, ranks, device, dict(os.environ))
     case: Any = make(kind, params)
@@ -88,4 +91,4 @@ def _free_port() -> int:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3])  # pyright: ignore[reportArgumentType]
+    serve(int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3]), sys.argv[4])  # pyright: ignore[reportArgumentType]

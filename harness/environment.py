@@ -24,6 +24,9 @@ PACKAGES = ("calc", "harness", "reference_models")
 """What the commit of a result is about: other files of the repository change no time."""
 INSTALL = "torch, for what measures: pip install 'transformer-envelope[harness]'"
 Target = Literal["cuda", "cpu"]
+PYTHON = (sys.executable, "-P")
+"""What runs a child with `child_variables`: a file of the folder that one works in, such as a dashboard.py of the
+user's own, is not taken for a module of ours or of a library."""
 
 
 def probe(device: Target | None = None) -> Environment:
@@ -31,7 +34,7 @@ def probe(device: Target | None = None) -> Environment:
 
     Errors: Refused where the device is not there, ImportError where torch is not.
     """
-    asked = [sys.executable, "-m", "harness.environment", *([device] if device else [])]
+    asked = [*PYTHON, "-m", "harness.environment", *([device] if device else [])]
     done = subprocess.run(asked, capture_output=True, text=True, env=child_variables(), check=False)
     if done.returncode == 0:
         try:
@@ -71,8 +74,7 @@ def here(device: Target | None = None) -> Environment:
         "load": os.getloadavg()[0],
     }
     if target == "cpu":
-        slug = slug_of(f"cpu {common['cpu']} {common['cores']} cores")
-        return Environment(slug=slug, name=common["cpu"], memory=host_memory(), **common)
+        return Environment(slug=cpu_slug(), name=common["cpu"], memory=host_memory(), **common)
     gpu = torch.cuda.get_device_properties(0)
     return Environment(
         slug=slug_of(gpu.name),
@@ -90,6 +92,20 @@ def slug_of(name: str) -> str:
     """A device's name as a folder: `NVIDIA H100 80GB HBM3` is nvidia-h100-80gb-hbm3."""
     words = re.findall(r"[a-z0-9]+", re.sub(r"\((r|tm)\)|@.*?hz", " ", name.lower()))
     return "-".join(words)[:80].strip("-") or "unknown"
+
+
+def cpu_slug() -> str:
+    """This machine's processor as a folder."""
+    return slug_of(f"cpu {cpu_name()} {usable_cores()} cores")
+
+
+def likely_slug() -> str:
+    """What `here` would most likely call this machine, told without torch: its first GPU where the driver names one."""
+    with suppress(OSError):
+        for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+            if found := re.search(r"^Model:\s*(.+)$", file.read_text(), re.M):
+                return slug_of(found[1])
+    return cpu_slug()
 
 
 def cpu_name() -> str:

@@ -3,12 +3,17 @@
 A writer holds a lock on the file, begins with a newline where the file does not end in one (so that what a full disk
 or a kill has torn stays one bad line and takes no other with it), writes the whole line at once and waits until it is
 on the disk. A reader passes over what is not a run, and says where.
+
+A line ends in a digest of the rest of it: one that was torn where it still parses, or edited, is noticed. Lines from
+before there were digests have none, and are read.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +29,7 @@ RESULTS = Path("results")
 """Where results are kept, under the folder that one works in."""
 MAX_LINE = 2**20
 """Bytes of the longest line that is read."""
+_CHECK = re.compile(rb',"check":"([^"]*)"}\s*\Z')
 
 
 class Fault(NamedTuple):
@@ -40,8 +46,22 @@ class Fault(NamedTuple):
 def append(run: Run, results: Path = RESULTS) -> Path:
     """Add one run, and return once it is on the disk. Errors: OSError where it cannot be written whole."""
     path = results / "runs" / run.environment.slug / f"{run.started[:10]}.jsonl"
-    append_lines(path, run.model_dump_json().encode() + b"\n")
+    append_lines(path, with_check(run.model_dump_json().encode()) + b"\n")
     return path
+
+
+def with_check(document: bytes) -> bytes:
+    """A JSON object with its own digest as the last value."""
+    return document[:-1] + b',"check":"' + _digest(document) + b'"}'
+
+
+def is_checked(line: bytes) -> bool:
+    """Whether a line has a digest."""
+    return _CHECK.search(line) is not None
+
+
+def _digest(document: bytes) -> bytes:
+    return hashlib.sha256(document).hexdigest()[:16].encode()
 
 
 def append_lines(path: Path, lines: bytes) -> None:
@@ -118,7 +138,7 @@ def scan_file(path: Path) -> tuple[list[Run], list[Fault]]:
     runs: list[Run] = []
     faults: list[Fault] = []
     try:
-        for number, line in _lines(path):
+        for number, line in lines(path):
             try:
                 runs.append(_parse(line))
             except Refused as refusal:
@@ -128,7 +148,7 @@ def scan_file(path: Path) -> tuple[list[Run], list[Fault]]:
     return runs, faults
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Lines that are not empty, with their numbers; of a line that is too long no more than its beginning."""
     with path.open("rb") as file:
         number = 0
@@ -144,6 +164,10 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 def _parse(line: bytes) -> Run:
     if len(line) > MAX_LINE:
         raise Refused("run", f"a line of at most {MAX_LINE:,} bytes", "more")
+    if check := _CHECK.search(line):
+        line = line[: check.start()] + b"}"
+        if check[1] != _digest(line):
+            raise Refused("run", f"a line whose digest is {_digest(line).decode()}", "another: it was torn or edited")
     try:
         return Run.model_validate_json(line)
     except ValidationError as error:

@@ -169,7 +169,6 @@ ABSORBED = Load(seq=1, context=8, decode=True, absorbed=True)
 DELTA = DeltaNet(n_key_heads=2, n_value_heads=2, d_key=8, d_value=8)
 REFUSED: dict[str, Callable[[], object]] = {
     "targets": lambda: parameters(beside(TINY, Lora(rank=2, targets=("q_proj", "qkv_proj")))),
-    "lora in": lambda: flops.training(beside(layered(DELTA), Lora(rank=2, targets=("out_proj",))), Load(seq=8)),
     "of a grouped matrix": lambda: parameters(beside(layered(COMPRESSED), Lora(rank=2, targets=("o_a_proj",)))),
     "of an absorbed matrix": lambda: flops.forward(
         beside(layered(LATENT), Lora(rank=2, targets=("kv_b_proj",))), ABSORBED

@@ -20,8 +20,8 @@ GIB = 2**30
 
 def test_the_promised_devices_are_there() -> None:
     promised = """p100-sxm2 p100-pcie v100-pcie-16gb v100-pcie-32gb v100-sxm2-16gb v100-sxm2-32gb a100-pcie-40gb
-    a100-pcie-80gb a100-sxm-40gb a100-sxm-80gb h100-pcie h100-sxm h100-nvl h200 b200 gb200 l4 l40s rtx-4090 rtx-5090
-    mi300x mi355x tpu-v3 tpu-v4 tpu-v5e tpu-v5p tpu-v6e"""
+    a100-pcie-80gb a100-sxm-40gb a100-sxm-80gb h100-pcie h100-sxm h100-nvl h200 h800 h20 b200 gb200 b300 gb300 l4 l40s
+    rtx-4090 rtx-5090 rtx-pro-6000 mi300x mi325x mi350x mi355x tpu-v3 tpu-v4 tpu-v5e tpu-v5p tpu-v6e"""
     assert set(promised.split()) == set(DEVICES)
 
 
@@ -74,7 +74,7 @@ def test_ratios_between_dtypes_betray_a_sparse_figure(device: Device) -> None:
         ("tf32", "bf16", {2}),
         ("bf16", "fp8", {1, 2}),
         ("bf16", "int8", {1, 2, 4}),
-        ("fp8", "fp4", {2, 4}),
+        ("fp8", "fp4", {2, 3, 4}),  # three times since Blackwell Ultra
         ("fp64", "fp32", {1, 2, 64}),
     ):
         if wide in peaks and narrow in peaks:
@@ -92,6 +92,10 @@ def test_ratios_between_dtypes_betray_a_sparse_figure(device: Device) -> None:
         ("rtx-5090", 170, 4 * 64, 2.407e9, "bf16"),
         ("mi300x", 304, 4 * 256, 2.1e9, "bf16"),
         ("mi355x", 256, 4 * 512, 2.4e9, "bf16"),
+        ("mi350x", 256, 4 * 512, 2.2e9, "bf16"),
+        ("mi325x", 304, 4 * 256, 2.1e9, "bf16"),
+        ("h800", 132, 4 * 512, 1.83e9, "bf16"),
+        ("rtx-pro-6000", 188, 4 * 128, 2.617e9, "bf16"),
     ],
 )
 def test_peaks_are_units_times_clock(name: str, cores: int, per_clock: int, clock: float, dtype: str) -> None:

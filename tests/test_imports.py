@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import calc
-from tests.imports import Edge, Graph, cycle, imported, modules, rooms, without
+from tests.imports import Graph, cycle, imported, modules, rooms
 from tests.reference import ROOT
 
 HEAVY = ("torch", "sympy", "pandas", "scipy", "numpy", "rich", "altair", "streamlit", "transformers")
@@ -58,30 +58,10 @@ def test_arrows(package: str) -> None:
     assert not faults
 
 
-STANDING: dict[str, frozenset[Edge]] = {
-    "rooms": frozenset(
-        {
-            # The plan of a run is described in `memory`, and a question holds one.
-            ("calc.query", "calc.memory"),
-            # Quantities of memory are listed among the folds.
-            ("calc.quantities", "calc.memory"),
-            # Traffic takes FLOPs by the name of a convention.
-            ("calc.quantities", "calc.conventions"),
-            # The search for a size of a plan asks for quantities.
-            ("calc.memory", "calc.ask"),
-        }
-    ),
-    "modules": frozenset({("calc.memory.megatron", "calc.memory.activations")}),
-}
-"""Imports against the order of the house, without which there is no circle. This list may only become shorter."""
-
-
-@pytest.mark.parametrize(("level", "graph"), [("rooms", rooms("calc")), ("modules", modules("calc"))])
-def test_no_circles_but_those_that_stand(level: str, graph: Graph) -> None:
-    assert cycle(without(graph, STANDING[level])) == []
-    for edge in STANDING[level]:
-        others = frozenset(STANDING[level] - {edge})
-        assert cycle(without(graph, others)), f"{edge} makes no circle any more: take it off the list"
+@pytest.mark.parametrize("graph", [rooms("calc"), modules("calc")], ids=["rooms", "modules"])
+def test_no_circles(graph: Graph) -> None:
+    """Neither between the rooms of `calc` nor between its files; imports within functions count too."""
+    assert cycle(graph) == []
 
 
 def test_no_circles_among_the_pages() -> None:

@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 
 from calc import load_model
 from calc.architectures import from_config
-from calc.blocks.convolution import convolution, steps
 from calc.errors import Refused
 from calc.load import Load
 from calc.quantities.flops import forward, training
 from calc.quantities.parameters import parameters
 from calc.spec import Convolution, Features, Frames, ModelSpec, Patches
 from calc.spec.resizing import symbolic, with_sizes
+from calc.trace.op import Op
+from calc.trace.primitives.convolution import steps
+from calc.trace.tensor import Tensor
+from calc.trace.trace import Trace
 from tests.architectures.cases_media import MEDIA
 
 PRESETS = ("conformer-s", "conformer-aed", "ft-transformer")
@@ -103,7 +106,9 @@ def test_what_is_too_small_for_a_kernel_is_refused(name: str, load: Load) -> Non
 
 
 def test_a_grouped_convolution_multiplies_a_group_with_its_own_channels() -> None:
-    op = convolution("conv", 10, 12, 24, (3, 5), 40, groups=4)
+    t = Trace()
+    t.convolution("conv", Tensor(40, 12), 24, (3, 5), 10, groups=4)
+    (op,) = (child for child in t.body if isinstance(child, Op))
     assert op.flops == 2 * 10 * 24 * 3 * 15
     assert op.weights[0].shape == (24, 3, 3, 5)
 

@@ -10,15 +10,15 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calc.build import build
+from calc.blocks.build import build
 from calc.load import Load, Scores
-from calc.op import leaves
 from calc.quantities import flops
 from calc.quantities.kv_cache import kv_cache
 from calc.quantities.parameters import parameters
 from calc.spec import ModelSpec
 from calc.spec.resizing import sizes_of, symbolic, with_sizes
 from calc.spec.run import CHECKPOINTING
+from calc.trace.op import leaves
 from tests.strategies import latent, recurrent, specs
 
 loads = st.builds(

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calc.cli.amounts import Share
 from calc.errors import Refused
-from calc.units import binary, duration, parse_amount, parse_bytes, parse_tokens, si
+from calc.units import binary, duration, parse_amount, parse_bytes, parse_rate, parse_tokens, si
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,32 @@ def test_any_text_is_a_number_or_refused(text: str, unit: str) -> None:
         assert parse_amount(text, unit) >= 0
     except Refused as refusal:
         assert "\n" not in str(refusal)
+
+
+@pytest.mark.parametrize(
+    "text", ["50GB", "50GB/s", " 50 GB/s ", "400Gbps", "400 Gb/s", "400Gbit/s", "0.4Tbps", "50e9B/s"]
+)
+def test_rates_are_read_in_bytes_or_bits(text: str) -> None:
+    assert parse_rate(text, "--network") == 50e9
+
+
+@pytest.mark.parametrize(
+    "text", ["400", "400gbps", "50GB/h", "0Gbps", "-1Gbps", "Gbps", "50GBps", "400Gb", "", "1" * 5000]
+)
+def test_what_is_no_rate_is_refused(text: str) -> None:
+    with pytest.raises(Refused, match=r"^--network: expected "):
+        parse_rate(text, "--network")
+
+
+@pytest.mark.parametrize(("text", "share"), [("0.4", 0.4), ("40%", 0.4), ("40 %", 0.4), ("1", 1.0), ("100%", 1.0)])
+def test_shares_may_be_percents(text: str, share: float) -> None:
+    assert Share().convert(text, None, None) == share
+
+
+@pytest.mark.parametrize("text", ["40", "101%", "0", "0%", "%", "nan", "inf", "-1%", ""])
+def test_what_is_no_share_is_refused(text: str) -> None:
+    with pytest.raises(Refused, match="a share above 0 and up to 1"):
+        Share().convert(text, None, None)
 
 
 def test_tokens_refuse_what_people_read_two_ways() -> None:

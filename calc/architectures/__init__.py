@@ -7,7 +7,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from calc.architectures.classes import CLASSES, TEXT_OF, with_class
 from calc.architectures.config import Config, Tying
+from calc.architectures.unread import refuse_unread, refuse_window
 from calc.errors import Refused, show
 from calc.spec import ModelSpec
 from calc.spec.fields import refuse
@@ -138,6 +140,7 @@ FAMILIES: dict[str, str] = {
     "glm_moe_dsa": "glm_moe_dsa",
     "minimax": "minimax",
     "minimax_m2": "minimax_m2",
+    "mimo": "mimo",
     "mimo_v2_flash": "mimo_v2_flash",
     "mamba": "mamba",
     "falcon_mamba": "mamba",
@@ -171,18 +174,43 @@ def from_config(raw: dict[str, Any], name: str = "model", tying: Tying = "transf
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         found = show(model_type) if "model_type" in raw else "nothing"
         raise Refused("model_type", _known_families(model_type), found)
+    if (text := _language_model(raw, model_type)) is not None:
+        return from_config(text, name, tying)
     cfg = Config(raw, tying=tying)
     if model_type != "gemma4_text":
         cfg.only("per_layer_config", None, why="layers with sizes of their own are not described")
     if "auto_map" in raw:
         cfg.notes.append("auto_map is ignored: no code that comes with a model is run")
-    module = import_module(f"calc.architectures.{FAMILIES[model_type]}")
     try:
-        spec = module.spec(cfg)
+        spec = _read(cfg, model_type)
     except ValidationError as error:
         raise refuse(error) from None
-    cfg.refuse_misspelt()
+    refuse_unread(cfg)
+    refuse_window(cfg, spec)
     return spec.model_copy(update={"name": name, "family": model_type, "notes": tuple(cfg.notes)})
+
+
+def _read(cfg: Config, model_type: str) -> ModelSpec:
+    """What the family's importer makes of the config, with the head of the class that it names."""
+    module = import_module(f"calc.architectures.{FAMILIES[model_type]}")
+    classes = CLASSES.get(model_type)
+    if classes is None:
+        return module.spec(cfg)
+    kind = cfg.architecture(classes, usual=next(iter(classes)))
+    return with_class(cfg, module.spec(cfg), kind)
+
+
+def _language_model(raw: dict[str, Any], model_type: str) -> dict[str, Any] | None:
+    """The config of the language model alone, where `architectures` of one with pictures names a class of it."""
+    family, named = TEXT_OF.get(model_type), raw.get("architectures")
+    if family is None or not isinstance(named, list) or len(named) != 1:
+        return None
+    if named[0] not in CLASSES[family] or named[0] in CLASSES[model_type]:
+        return None
+    text = raw.get("text_config")
+    if not isinstance(text, dict):
+        raise Refused("text_config", "an object", text)
+    return {**text, "model_type": text.get("model_type", family), "architectures": named}
 
 
 def _known_families(model_type: Any) -> str:

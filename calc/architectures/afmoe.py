@@ -39,7 +39,7 @@ def _experts(cfg: Config) -> Moe:
     d_expert = cfg.size("moe_intermediate_size")
     n_shared = cfg.count("num_shared_experts", absent=2)
     return Moe(
-        n_experts=cfg.size("num_experts", "num_local_experts"),
+        n_experts=cfg.size("num_experts"),
         top_k=cfg.size("num_experts_per_tok", absent=6),
         d_expert=d_expert,
         d_shared=n_shared * d_expert or None,

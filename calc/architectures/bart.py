@@ -59,7 +59,7 @@ def spec(cfg: Config) -> ModelSpec:
     classes = {f"{rule.prefix}{end}": kind for end, kind in (rule.heads | {"Model": "none"}).items()}
     kind = cfg.architecture(classes, usual=next(iter(classes)))
     _refuse_variants(cfg, rule)
-    d_model = cfg.size("d_model", "hidden_size")
+    d_model = cfg.size("d_model")
     n_positions = cfg.size("max_position_embeddings", absent=128 if rule.prefix == "Blenderbot" else 1024)
     act = activation(cfg, "activation_function", absent=rule.act)
     embedding = Embedding(

@@ -14,12 +14,12 @@ def spec(cfg: Config) -> ModelSpec:
     """
     cfg.only("sliding_window", None, why="no layer of this family has a window of that kind")
     d_model = width(cfg)
-    n_heads = cfg.size("n_head", "num_attention_heads")
+    n_heads = cfg.size("n_head")
     cfg.multiple("hidden_size", d_model, "n_head", n_heads)
     norm = layer_norm(cfg)
     normed = cfg.flag("apply_residual_connection_post_layernorm", absent=False)
     layer = LayerGroup(
-        count=cfg.layers("n_layer", "num_hidden_layers"),
+        count=cfg.layers("n_layer"),
         mixer=Attention(n_heads=n_heads, qkv_bias=True, out_bias=True, fused=True, position="alibi"),
         channel=Mlp(bias=True, activation="gelu_tanh"),
         norm=norm,

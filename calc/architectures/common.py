@@ -26,7 +26,7 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 """Hugging Face's name of an activation -> ours. One that is not here may carry parameters, and is refused."""
 
-LAYER_TYPES = {"sliding_attention": "sliding", "full_attention": "full", "attention": "full"}
+LAYER_TYPES = {"sliding_attention": "sliding", "full_attention": "full"}
 """A word in transformers' `layer_types` -> the name of our layer group."""
 
 MLP_TYPES = {"dense": "dense", "sparse": "moe"}

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, Literal, TypeVar
 
+from calc.architectures.aliases import ALIASES, OLDER_WORDS, names_of
 from calc.errors import Refused, show
 from calc.spec.fields import MAX_LAYERS, MAX_SIZE
 
@@ -21,19 +22,24 @@ Tying = Literal["transformers", "checkpoint"]
 class Config:
     """One config.json (an object already decoded from JSON), read key by key.
 
-    Every reading method takes one key or several names of the same key, the canonical one first; two that are both
-    given must agree. `absent` is the value when no name is there, `null` the value when it is null; both are refused
-    unless given.
+    Every reading method takes one key, or several names of the same key; the second names that the family's class maps
+    to it count as well (see `aliases.py`), and two that are both given must agree. `absent` is the value when no name
+    is there, `null` the value when it is null; both are refused unless given.
+    family: the `model_type`, and the section of its config, whose second names are meant.
     """
 
-    def __init__(self, raw: dict[str, Any], where: str = "", tying: Tying = "transformers") -> None:
+    def __init__(
+        self, raw: dict[str, Any], where: str = "", tying: Tying = "transformers", family: str | None = None
+    ) -> None:
         self.raw = raw
         self.where = where
         self.tying: Tying = tying
+        self.family = str(raw.get("model_type")) if family is None else family
         self.notes: list[str] = []
-        self._asked: set[str] = set()
-        self._absent: set[str] = set()
-        self._sections: list[Config] = []
+        self._aliases = ALIASES.get(self.family, {})
+        self.asked: set[str] = set()
+        self.absent: dict[str, Any] = {}
+        self.sections: list[Config] = []
 
     def size(self, *names: str, absent: Any = REFUSE, null: Any = REFUSE, limit: int = MAX_SIZE) -> Any:
         """A whole number from 1 to `limit`."""
@@ -90,15 +96,13 @@ class Config:
         return self._read(names, absent, null, read)
 
     def words(self, *names: str, among: tuple[str, ...], length: int, absent: Any = REFUSE, null: Any = REFUSE) -> Any:
-        """A list of exactly `length` words out of `among`, one a layer."""
+        """A list of exactly `length` words out of `among`, one a layer; older words of `OLDER_WORDS` too."""
 
         def read(value: Any) -> tuple[str, ...]:
-            if (
-                isinstance(value, list)
-                and len(value) == length
-                and all(isinstance(v, str) and v in among for v in value)
-            ):
-                return tuple(value)
+            if isinstance(value, list) and len(value) == length and all(isinstance(v, str) for v in value):
+                words = tuple(v if v in among else OLDER_WORDS.get(v, v) for v in map(str, value))
+                if all(word in among for word in words):
+                    return words
             raise ValueError(f"a list of {length} words out of {', '.join(among)}")
 
         return self._read(names, absent, null, read)
@@ -132,9 +136,9 @@ class Config:
 
         def read(value: Any) -> Config:
             if isinstance(value, dict):
-                inner = Config(value, f"{self.where}{names[0]}.", self.tying)
+                inner = Config(value, f"{self.where}{names[0]}.", self.tying, f"{self.family}.{names[0]}")
                 inner.notes = self.notes
-                self._sections.append(inner)
+                self.sections.append(inner)
                 return inner
             raise ValueError("an object")
 
@@ -143,15 +147,26 @@ class Config:
     def architecture(self, among: Mapping[str, T], usual: str) -> T:
         """What the class that `architectures` names stands for in `among`; `usual` where it names none, with a note.
 
+        Letters' case and underscores do not count: older code wrote LLaMAForCausalLM, MPTForCausalLM.
         Errors: Refused for a class that is not in `among`, and for several classes.
         """
-        self._asked.add("architectures")
-        named = self.raw.get("architectures") or [usual]
-        if not isinstance(named, list) or len(named) != 1 or named[0] not in among:
-            raise Refused(f"{self.where}architectures", f"one of {', '.join(among)}", show(named))
-        if not self.raw.get("architectures"):
+        known = {_plain(name): kind for name, kind in among.items()}
+        named = self.named_class()
+        if named is None:
             self.notes.append(f"{self.where}architectures names no class: counted as {usual}")
-        return among[named[0]]
+        elif _plain(named) not in known:
+            raise Refused(f"{self.where}architectures", f"one of {', '.join(among)}", named)
+        return known[_plain(named or usual)]
+
+    def named_class(self) -> str | None:
+        """The one class that `architectures` names; None where it is absent, null or empty."""
+        self.asked.add("architectures")
+        named = self.raw.get("architectures")
+        if named is None or named == []:
+            return None
+        if not isinstance(named, list) or len(named) != 1 or not isinstance(named[0], str):
+            raise Refused(f"{self.where}architectures", "a list of one class's name", show(named))
+        return named[0]
 
     def labels(self, absent: int = 2) -> int:
         """How many classes a classifier tells apart: the entries of id2label, else num_labels."""
@@ -172,10 +187,19 @@ class Config:
 
     def only(self, name: str, *allowed: Any, why: str) -> None:
         """Refuse a value of `name` that this importer does not know how to count."""
-        self._asked.add(name)
-        value = self.raw.get(name, allowed[0])
-        if not any(value is ok or (type(value) is type(ok) and value == ok) for ok in allowed):
-            raise Refused(self.where + name, f"{' or '.join(map(show, allowed))} ({why})", value)
+        for key in names_of(name, self._aliases):
+            self.asked.add(key)
+            value = self.raw.get(key, allowed[0])
+            if not any(value is ok or (type(value) is type(ok) and value == ok) for ok in allowed):
+                raise Refused(self.where + key, f"{' or '.join(map(show, allowed))} ({why})", value)
+
+    def under_own_name(self, name: str, derives: str) -> None:
+        """Refuse a second name alone, where the class derives `derives` before it lets second names count."""
+        second = next((key for key in names_of(name, self._aliases)[1:] if key in self.raw), None)
+        if second is not None and name not in self.raw:
+            raise Refused(
+                self.where + second, f"its own name, {name}, since {derives} follows from it", "a second name"
+            )
 
     def multiple(self, name: str, value: int, of: str, divisor: int) -> int:
         """`value / divisor`, refused where it leaves a rest."""
@@ -183,20 +207,12 @@ class Config:
             raise Refused(self.where + name, f"a multiple of {of} = {divisor}", value)
         return value // divisor
 
-    def refuse_misspelt(self) -> None:
-        """Refuse a key that nothing read and that is one letter off a key that was looked for in vain."""
-        for key in self.raw.keys() - self._asked:
-            for name in sorted(self._absent):
-                if not key.startswith("_") and _one_slip(key, name):
-                    raise Refused(self.where + key, f"{name}, which is absent", "a key that nothing reads")
-        for section in self._sections:
-            section.refuse_misspelt()
-
     def _read(self, names: tuple[str, ...], absent: Any, null: Any, read: Any) -> Any:
-        self._asked.update(names)
+        names = tuple(dict.fromkeys(each for name in names for each in names_of(name, self._aliases)))
+        self.asked.update(names)
         present = [name for name in names if name in self.raw]
         if not present:
-            self._absent.add(names[0])
+            self.absent[names[0]] = absent
             if absent is REFUSE:
                 raise Refused(self.where + names[0], self._expectation(read), "nothing")
             return self._assume(names[0], "absent", absent)
@@ -229,9 +245,5 @@ class Config:
         raise AssertionError("a reader accepted an object()")
 
 
-def _one_slip(a: str, b: str) -> bool:
-    """Whether two words differ by one letter changed, left out or put in."""
-    if abs(len(a) - len(b)) > 1 or min(len(a), len(b)) < 4:
-        return False
-    same = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-    return a[same + 1 :] == b[same + 1 :] or a[same:] == b[same + 1 :] or a[same + 1 :] == b[same:]
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()

@@ -10,8 +10,9 @@ from calc.spec import Attention, LayerGroup, ModelSpec, Moe, Norm
 
 def spec(cfg: Config) -> ModelSpec:
     """LayerNorm without bias before each block, grouped queries from one matrix, every MLP a mixture of experts."""
-    d_model = cfg.size("d_model", "hidden_size")
-    n_heads = cfg.size("n_heads", "num_attention_heads")
+    d_model = cfg.size("d_model")
+    cfg.under_own_name("d_model", "the width that the experts read")
+    n_heads = cfg.size("n_heads")
     cfg.multiple("d_model", d_model, "n_heads", n_heads)
     cfg.only("tie_word_embeddings", False, why="DBRX ties nothing")
     attention = cfg.section("attn_config", absent=None, null=None) or Config({}, f"{cfg.where}attn_config.")
@@ -19,7 +20,7 @@ def spec(cfg: Config) -> ModelSpec:
     function = experts.section("ffn_act_fn", absent=None, null=None) or Config({})
     norm = Norm(kind="layernorm")
     layer = LayerGroup(
-        count=cfg.layers("n_layers", "num_hidden_layers"),
+        count=cfg.layers("n_layers"),
         mixer=Attention(
             n_heads=n_heads,
             n_kv_heads=kv_heads(attention, n_heads, "kv_n_heads", absent=1),
@@ -39,7 +40,7 @@ def spec(cfg: Config) -> ModelSpec:
     return ModelSpec(
         d_model=d_model,
         vocab_size=cfg.size("vocab_size"),
-        max_seq_len=cfg.size("max_seq_len", "max_position_embeddings", absent=2048),
+        max_seq_len=cfg.size("max_seq_len", absent=2048),
         layers=(layer,),
         final_norm=norm,
     )

@@ -24,7 +24,7 @@ def spec(cfg: Config) -> ModelSpec:
             d_state=d_state,
             d_action=d_action,
             n_steps=n_steps,
-            n_positions=cfg.size("n_positions", "max_position_embeddings", absent=1024),
+            n_positions=cfg.size("n_positions", absent=1024),
             n_tokens=cfg.size("vocab_size", absent=1),
         ),
         **layers,

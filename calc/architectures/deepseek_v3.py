@@ -11,7 +11,7 @@ from calc.architectures.common import activation, stack
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import decoder, dense_or_moe, rms_norm
 from calc.architectures.rope import rope
-from calc.spec import Attention, ExpertGroups, LayerGroup, Mla, ModelSpec, Moe, Mtp, Norm
+from calc.spec import Attention, ExpertGroups, LayerGroup, Mla, Mlp, ModelSpec, Moe, Mtp, Norm
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -67,16 +67,25 @@ def dense_then_moe(cfg: Config, n_layers: int, *, first: Any) -> list[str]:
     return ["dense"] * min(dense, n_layers) + ["moe"] * max(n_layers - dense, 0)
 
 
-def routed_experts(cfg: Config, *, shared: int, groups: ExpertGroups | None, scale: float = 1.0, **own: Any) -> Moe:
+def routed_experts(
+    cfg: Config,
+    *,
+    shared: int,
+    groups: ExpertGroups | None,
+    scale: float = 1.0,
+    keys: tuple[str, str] = ("n_routed_experts", "n_shared_experts"),
+    **own: Any,
+) -> Moe:
     """Experts chosen by sigmoid scores, within the best `groups` of them; shared ones side by side as one MLP.
 
-    shared, scale: what n_shared_experts and routed_scaling_factor mean where they are absent.
+    shared, scale: what the number of shared experts and routed_scaling_factor mean where they are absent.
+    keys: what the family calls the numbers of routed and of shared experts.
     own: fields of Moe that the family has otherwise.
     The bias that is added to scores only to choose (`e_score_correction_bias`) is a buffer, no parameter: the optimizer
     does not touch it. Published counts include it, n_experts for each layer.
     """
     d_expert = cfg.size("moe_intermediate_size")
-    n_shared = cfg.count("n_shared_experts", "num_shared_experts", absent=shared, null=0)
+    n_shared = cfg.count(keys[1], absent=shared, null=0)
     usual = {
         "scoring": "sigmoid",
         "correction": True,
@@ -84,7 +93,7 @@ def routed_experts(cfg: Config, *, shared: int, groups: ExpertGroups | None, sca
         "scale": cfg.number("routed_scaling_factor", absent=scale, null=1.0),
     }
     return Moe(
-        n_experts=cfg.size("n_routed_experts", "num_local_experts", "num_experts"),
+        n_experts=cfg.size(keys[0]),
         top_k=cfg.size("num_experts_per_tok"),
         d_expert=d_expert,
         d_shared=n_shared * d_expert or None,
@@ -135,10 +144,10 @@ def latent_decoder(
     return made.model_copy(update={"mtp": mtp_modules(cfg, mixer, experts, norm, absent=mtp)})
 
 
-def mtp_modules(cfg: Config, mixer: Attention | Mla, channel: Moe, norm: Norm, *, absent: int) -> Mtp | None:
+def mtp_modules(cfg: Config, mixer: Attention | Mla, channel: Mlp | Moe, norm: Norm, *, absent: int) -> Mtp | None:
     """The modules that predict further tokens, each with a layer of these blocks; None where there are none.
 
     absent: how many where `num_nextn_predict_layers` is not there.
     """
-    count = cfg.count("num_nextn_predict_layers", "num_mtp_layers", absent=absent or None, null=None)
+    count = cfg.count("num_nextn_predict_layers", absent=absent or None, null=None)
     return Mtp(count=count, mixer=mixer, channel=channel, norm=norm) if count else None

@@ -21,7 +21,7 @@ def spec(cfg: Config) -> ModelSpec:
     kind = cfg.architecture(
         {"DetrForObjectDetection": "detection", "DetrModel": "none"}, usual="DetrForObjectDetection"
     )
-    d_model = cfg.size("d_model", "hidden_size")
+    d_model = cfg.size("d_model")
     cfg.notes.append(
         f"counted for a picture of {PIXELS}x{PIXELS} where --image gives none: the model has no size of its own"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calc.architectures.common import activation
 from calc.architectures.config import Config
+from calc.errors import Refused
 from calc.spec import Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Norm, Projection
 
 LAYER_NORM = Norm(kind="layernorm", bias=True, eps=1e-12)
@@ -23,12 +24,12 @@ def spec(cfg: Config) -> ModelSpec:
         },
         usual="DistilBertForMaskedLM",
     )
-    d_model, n_heads = cfg.size("dim", "hidden_size"), cfg.size("n_heads", "num_attention_heads")
+    d_model, n_heads = cfg.size("dim"), cfg.size("n_heads")
     cfg.multiple("dim", d_model, "n_heads", n_heads)
     act = activation(cfg, "activation", absent="gelu")
     n_positions = cfg.size("max_position_embeddings", absent=512)
     layer = LayerGroup(
-        count=cfg.layers("n_layers", "num_hidden_layers"),
+        count=cfg.layers("n_layers"),
         mixer=Attention(n_heads=n_heads, causal=False, qkv_bias=True, out_bias=True, position="none", softmax="model"),
         channel=Mlp(d_ff=cfg.size("hidden_dim"), bias=True, activation=act),
         norm=LAYER_NORM,
@@ -58,5 +59,7 @@ def _heads(cfg: Config, kind: str) -> tuple[Projection, ...]:
         case "token_classifier":
             return (Projection(name="classifier", d_out=cfg.labels()),)
         case "span":
-            return (Projection(name="span", d_out=cfg.labels()),)
+            if (labels := cfg.labels()) != 2:
+                raise Refused("num_labels", "2, both ends of a span", labels)
+            return (Projection(name="span", d_out=2),)
     return ()

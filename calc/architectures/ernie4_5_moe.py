@@ -41,8 +41,8 @@ def _experts(cfg: Config) -> Moe:
     d_expert = cfg.size("moe_intermediate_size")
     n_shared = cfg.count("moe_num_shared_experts", absent=2)
     return Moe(
-        n_experts=cfg.size("moe_num_experts", "num_experts"),
-        top_k=cfg.size("moe_k", "num_experts_per_tok", absent=6),
+        n_experts=cfg.size("moe_num_experts"),
+        top_k=cfg.size("moe_k", absent=6),
         d_expert=d_expert,
         d_shared=n_shared * d_expert or None,
         activation=activation(cfg, "hidden_act", absent="silu"),

@@ -27,7 +27,8 @@ def spec(cfg: Config) -> ModelSpec:
     mixer = attention(cfg, kv_absent=32, kv_null=REFUSE, qk_norm=QkNorm(norm=norm))
     window = cfg.size("sliding_window", absent=4096)
     kinds = mlp_kinds(cfg, dense_then_moe(cfg, n_layers, first=1))
-    experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg), scale=2.5)
+    keys = ("num_experts", "num_shared_experts")
+    experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg), scale=2.5, keys=keys)
     channels = dense_or_moe(cfg, kinds, experts)
 
     def layer(attending: str, kind: str) -> LayerGroup:

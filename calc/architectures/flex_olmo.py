@@ -14,7 +14,7 @@ def spec(cfg: Config) -> ModelSpec:
     qk_norm = QkNorm(norm=rms_norm(cfg), span="all")
     mixer = attention(cfg, qkv_bias=bias, out_bias=bias, qk_norm=qk_norm, theta=500_000.0)
     experts = Moe(
-        n_experts=cfg.size("num_experts", "num_local_experts"),
+        n_experts=cfg.size("num_experts"),
         top_k=cfg.size("num_experts_per_tok", absent=5),
         d_expert=cfg.size("intermediate_size"),
         activation=activation(cfg, "hidden_act", absent="silu"),

@@ -36,7 +36,7 @@ def gpt2_attention(cfg: Config, width: str = "n_embd", **structure: Any) -> Atte
 
 def heads(cfg: Config, width: str = "n_embd") -> int:
     """The number of heads, which must divide the width."""
-    n_heads = cfg.size("n_head", "num_attention_heads")
+    n_heads = cfg.size("n_head")
     cfg.multiple(width, cfg.size(width, "hidden_size"), "n_head", n_heads)
     return n_heads
 
@@ -49,7 +49,7 @@ def gpt_mlp(cfg: Config, act: Activation = "gelu_new", width: str = "n_inner") -
 
 def gpt_layers(cfg: Config, norm: Norm, mixer: Attention, channel: Mlp, **structure: Any) -> dict[str, Any]:
     """n_layer equal layers. structure: fields of LayerGroup."""
-    n_layers = cfg.layers("n_layer", "num_hidden_layers")
+    n_layers = cfg.layers("n_layer")
     blocks: dict[str, Any] = {"mixer": mixer, "channel": channel, "norm": norm, "residual_dropout": True}
     return {"layers": (LayerGroup(count=n_layers, **blocks, **structure),)}
 
@@ -61,17 +61,25 @@ def gpt(cfg: Config, mixer: Attention, act: Activation = "gelu_new") -> ModelSpe
 
 
 def positioned(
-    cfg: Config, layers: dict[str, Any], *, norm: Norm | None, n_positions: int, learned: bool = True, **rest: Any
+    cfg: Config,
+    layers: dict[str, Any],
+    *,
+    norm: Norm | None,
+    n_positions: int,
+    learned: bool = True,
+    keys: tuple[str, str] = ("n_embd", "n_positions"),
+    **rest: Any,
 ) -> ModelSpec:
     """Tokens, `layers` (fields of ModelSpec), final norm, and a head that is tied where nothing says otherwise.
 
-    n_positions: where the key is absent. learned: they have a table. rest: fields of ModelSpec, `head` among them.
+    n_positions: where the key is absent. learned: they have a table. keys: what the family calls the model's width and
+    the number of positions. rest: fields of ModelSpec, `head` among them.
     """
-    n_positions = cfg.size("n_positions", "max_position_embeddings", absent=n_positions)
+    n_positions = cfg.size(keys[1], absent=n_positions)
     if "head" not in rest:
         rest["head"] = Head(tied=cfg.flag("tie_word_embeddings", absent=True))
     return ModelSpec(
-        d_model=cfg.size("n_embd", "hidden_size"),
+        d_model=cfg.size(keys[0]),
         vocab_size=cfg.size("vocab_size"),
         max_seq_len=n_positions,
         embedding=Embedding(n_positions=n_positions if learned else None),

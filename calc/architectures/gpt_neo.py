@@ -20,9 +20,9 @@ def spec(cfg: Config) -> ModelSpec:
     """
     cfg.only("sliding_window", None, why="no layer of this family has a window of that kind")
     d_model, norm = cfg.size("hidden_size"), layer_norm(cfg)
-    n_heads = cfg.size("num_heads", "num_attention_heads")
+    n_heads = cfg.size("num_heads")
     cfg.multiple("hidden_size", d_model, "num_heads", n_heads)
-    n_layers = cfg.layers("num_layers", "num_hidden_layers")
+    n_layers = cfg.layers("num_layers")
     window = cfg.size("window_size", absent=256)
     kinds = _attention_layers(cfg, n_layers)
     if "local" in kinds:
@@ -34,7 +34,8 @@ def spec(cfg: Config) -> ModelSpec:
         return {"masked_window": window if kind == "local" else None}
 
     layers = sliding_stack(kinds, mixer, None, local, channel=channel, norm=norm, residual_dropout=True)
-    return positioned(cfg, layers, norm=norm, n_positions=2048)
+    keys = ("hidden_size", "max_position_embeddings")
+    return positioned(cfg, layers, norm=norm, n_positions=2048, keys=keys)
 
 
 def _attention_layers(cfg: Config, n_layers: int) -> list[str]:

@@ -24,7 +24,7 @@ def gptj(cfg: Config, **structure: Any) -> ModelSpec:
     """
     cfg.only("sliding_window", None, why="no layer of this family has a window of that kind")
     n_heads = heads(cfg)
-    d_head = cfg.size("n_embd", "hidden_size") // n_heads
+    d_head = cfg.size("n_embd") // n_heads
     turning = cfg.size("rotary_dim", absent=64)
     if turning > d_head:
         raise Refused(f"{cfg.where}rotary_dim", f"at most a head's width, {d_head}", turning)

@@ -22,7 +22,7 @@ def spec(cfg: Config) -> ModelSpec:
 
     def layer(kind: str) -> LayerGroup:
         experts = Moe(
-            n_experts=cfg.size("num_experts", "num_local_experts"),
+            n_experts=cfg.size("num_experts"),
             top_k=int(kind.removeprefix("top")),
             d_expert=d_ff,
             d_shared=d_ff,
@@ -38,4 +38,4 @@ def _chosen(cfg: Config, n_layers: int) -> tuple[int, ...]:
     """How many experts a token visits in each layer: `moe_topk`, one number or one for each layer."""
     if isinstance(cfg.raw.get("moe_topk"), list):
         return cfg.numbers("moe_topk", length=n_layers)
-    return (cfg.size("moe_topk", "num_experts_per_tok", absent=1),) * n_layers
+    return (cfg.size("moe_topk", absent=1),) * n_layers

@@ -19,7 +19,7 @@ def spec(cfg: Config) -> ModelSpec:
     norm = rms_norm(cfg)
     mixers = {"attention": _attention(cfg), "mamba": _mamba(cfg, d_model)}
     act = activation(cfg, "hidden_act", absent="silu")
-    n_experts = cfg.size("num_experts", "num_local_experts", absent=16)
+    n_experts = cfg.size("num_experts", absent=16)
     top_k = cfg.size("num_experts_per_tok", absent=2)
     channels: dict[str, Mlp | Moe] = {"dense": gated_mlp(cfg)}
     if n_experts > 1:

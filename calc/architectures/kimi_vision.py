@@ -66,8 +66,12 @@ def kimi_tower(cfg: Config, d_text: int) -> Tower:
 
 
 def _same_width(cfg: Config, vision: Config, d_model: int) -> None:
-    """The projector's first norm has a width of its own in the config, which must be the tower's."""
-    for section, name in ((vision, "mm_hidden_size"), (cfg, "projection_hidden_size")):
-        width = section.size(name, absent=None)
+    """The projector's first norm has a width of its own in the config, which must be the tower's. transformers takes
+    1152 where there is none."""
+    own = vision.size("mm_hidden_size", absent=None)
+    for section, name, width in (
+        (vision, "mm_hidden_size", own),
+        (cfg, "projection_hidden_size", cfg.size("projection_hidden_size", absent=1152)),
+    ):
         if width not in (None, d_model):
             raise Refused(section.where + name, f"the tower's width = {d_model}", width)

@@ -15,7 +15,7 @@ def spec(cfg: Config) -> ModelSpec:
     kinds = ["dense" if i < n_dense else "moe" for i in range(n_layers)]
     dense = Mlp(d_ff=cfg.size("intermediate_size"), gated=True, activation="silu") if n_dense else None
     experts = Moe(
-        n_experts=cfg.size("num_experts", "num_local_experts"),
+        n_experts=cfg.size("num_experts"),
         top_k=cfg.size("num_experts_per_tok", absent=4),
         d_expert=cfg.size("moe_intermediate_size"),
         scoring="sigmoid",

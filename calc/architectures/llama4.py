@@ -12,7 +12,8 @@ from calc.spec import Dense, ModelSpec, Plane, Projector, Tower
 def spec(cfg: Config) -> ModelSpec:
     """Text and tower apart. The head belongs to the language model, so text_config says whether it is tied.
 
-    A `vision_config` that is absent or null is refused; text_config alone, as a model of type llama4_text, can be read.
+    A `vision_config` that is absent or null is refused here; where `architectures` names Llama4ForCausalLM, text_config
+    alone is read.
     """
     text = llama4_text.spec(text_section(cfg, "llama4_text"))
     return text.model_copy(update={"vision": _tower(cfg)})

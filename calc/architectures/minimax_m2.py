@@ -28,7 +28,7 @@ def spec(cfg: Config) -> ModelSpec:
         fraction=1.0 if rotary is None else rotary / d_head,
     )
     channel = Moe(
-        n_experts=cfg.size("num_local_experts", "num_experts"),
+        n_experts=cfg.size("num_local_experts"),
         top_k=cfg.size("num_experts_per_tok"),
         d_expert=cfg.size("intermediate_size"),
         activation=activation(cfg, "hidden_act", absent="silu"),

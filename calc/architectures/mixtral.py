@@ -18,7 +18,7 @@ def spec(cfg: Config) -> ModelSpec:
 def local_experts(cfg: Config) -> Moe:
     """`num_local_experts` gated experts of width intermediate_size, of which a token visits `num_experts_per_tok`."""
     return Moe(
-        n_experts=cfg.size("num_local_experts", "num_experts"),
+        n_experts=cfg.size("num_local_experts"),
         top_k=cfg.size("num_experts_per_tok"),
         d_expert=cfg.size("intermediate_size"),
         activation=activation(cfg, "hidden_act", absent="silu"),

@@ -57,7 +57,12 @@ def _encoder_parts(cfg: Config) -> Parts:
 
 def _decoder_parts(cfg: Config) -> Parts:
     return cfg.architecture(
-        {"ModernBertDecoderForCausalLM": ("lm",), "ModernBertDecoderModel": ()}, usual="ModernBertDecoderForCausalLM"
+        {
+            "ModernBertDecoderForCausalLM": ("lm",),
+            "ModernBertDecoderModel": (),
+            "ModernBertDecoderForSequenceClassification": ("transform", "last_token"),
+        },
+        usual="ModernBertDecoderForCausalLM",
     )
 
 
@@ -126,5 +131,7 @@ def _heads(cfg: Config, parts: Parts, norm: Norm) -> tuple[Projection, ...]:
         activation=_activation(cfg),
         norm=norm,
     )
+    if parts[1] == "last_token":
+        return dense, Projection(name="classifier", d_out=cfg.labels(), bias=dense.bias, reads="dense")
     (classifier,) = bert_heads(cfg, parts[1:])
     return dense, classifier.model_copy(update={"reads": "dense"})

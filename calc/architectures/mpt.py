@@ -14,8 +14,8 @@ def spec(cfg: Config) -> ModelSpec:
     the config is refused.
     """
     cfg.only("sliding_window", None, why="no layer of this family has a window of that kind")
-    d_model = cfg.size("d_model", "hidden_size")
-    n_heads = cfg.size("n_heads", "num_attention_heads")
+    d_model = cfg.size("d_model")
+    n_heads = cfg.size("n_heads")
     cfg.multiple("d_model", d_model, "n_heads", n_heads)
     cfg.only("expansion_ratio", 4, why="transformers' MPT has no other")
     cfg.only("no_bias", True, why="transformers' MPT has no biases")
@@ -41,7 +41,7 @@ def spec(cfg: Config) -> ModelSpec:
         scale=attention.number("softmax_scale", absent=None, null=None),
     )
     layer = LayerGroup(
-        count=cfg.layers("n_layers", "num_hidden_layers"),
+        count=cfg.layers("n_layers"),
         mixer=mixer,
         channel=Mlp(),
         norm=norm,

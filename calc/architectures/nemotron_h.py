@@ -83,7 +83,7 @@ def _attention(cfg: Config) -> Attention:
     return Attention(
         n_heads=n_heads,
         n_kv_heads=kv_heads(cfg, n_heads, absent=8),
-        d_head=cfg.size("head_dim", "attention_head_dim", absent=128),
+        d_head=cfg.size("head_dim", absent=128),
         position="none",
     )
 
@@ -101,7 +101,7 @@ def _experts(cfg: Config) -> Moe:
     cfg.only("mlp_bias", False, why="some matrices of a mixture of experts would have biases and others none")
     cfg.only("n_shared_experts", 1, why="implementations differ in what several would be")
     return Moe(
-        n_experts=cfg.size("n_routed_experts", "num_local_experts"),
+        n_experts=cfg.size("n_routed_experts"),
         top_k=cfg.size("num_experts_per_tok"),
         d_expert=cfg.size("moe_intermediate_size"),
         d_shared=cfg.size("moe_shared_expert_intermediate_size"),

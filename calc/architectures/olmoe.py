@@ -13,7 +13,7 @@ def spec(cfg: Config) -> ModelSpec:
     """Llama's block with a norm on all queries and all keys of a token, and a mixture of experts in every layer."""
     no_own_d_head(cfg)
     experts = Moe(
-        n_experts=cfg.size("num_experts", "num_local_experts"),
+        n_experts=cfg.size("num_experts"),
         top_k=cfg.size("num_experts_per_tok"),
         d_expert=cfg.size("intermediate_size"),
         activation=activation(cfg, "hidden_act", absent="silu"),

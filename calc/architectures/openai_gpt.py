@@ -12,9 +12,8 @@ ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "silu": "silu", "swish": "
 
 
 def spec(cfg: Config) -> ModelSpec:
-    """The model that goes on writing. transformers' own code keeps no keys and values, and reads all tokens again for
-    each new one; a step from a cache is what is counted here."""
-    cfg.architecture({"OpenAIGPTLMHeadModel": "lm"}, usual="OpenAIGPTLMHeadModel")
+    """transformers' own code keeps no keys and values, and reads all tokens again for each new one; a step from a cache
+    is what is counted here."""
     cfg.only("n_inner", None, why="this family's feed-forward blocks are four times as wide as the model")
     cfg.notes.append("transformers' class keeps no cache: each new token costs it a pass over all")
     mixer = Attention(n_heads=heads(cfg), qkv_bias=True, out_bias=True, fused=True, position="none", softmax="model")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.architectures.common import activation, layer_norm
+from calc.architectures.common import activation, layer_norm, no_own_d_head
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, uniform
 from calc.spec import Mlp, ModelSpec, QkNorm
@@ -12,6 +12,8 @@ def spec(cfg: Config) -> ModelSpec:
     """Attention and a plain MLP after one LayerNorm; rotary positions; biases everywhere, in the head too."""
     norm = layer_norm(cfg, "layer_norm_eps")
     qk_norm = QkNorm(norm=norm) if cfg.flag("qk_layernorm", absent=False) else None
+    if qk_norm is not None:
+        no_own_d_head(cfg)
     mixer = attention(cfg, qkv_bias=True, out_bias=True, qk_norm=qk_norm, fraction=0.5)
     act = activation(cfg, "hidden_act", absent="gelu_new")
     channel = Mlp(d_ff=cfg.size("intermediate_size"), bias=True, activation=act)

@@ -34,7 +34,7 @@ def channel_kinds(cfg: Config, n_layers: int) -> tuple[str, ...]:
     """`moe` for every `decoder_sparse_step`-th layer that is not among `mlp_only_layers`, else `dense`."""
     step = cfg.size("decoder_sparse_step", absent=1)
     dense = frozenset(cfg.numbers("mlp_only_layers", absent=(), null=()))
-    routed = cfg.count("num_experts", "num_local_experts") > 0
+    routed = cfg.count("num_experts") > 0
     return tuple("moe" if routed and i not in dense and (i + 1) % step == 0 else "dense" for i in range(n_layers))
 
 
@@ -56,7 +56,7 @@ def channel_of(cfg: Config, kinds: Sequence[str], *, shared: bool, renormalize: 
 
 def _experts(cfg: Config, shared: bool, renormalize: bool) -> Moe:
     return Moe(
-        n_experts=cfg.size("num_experts", "num_local_experts"),
+        n_experts=cfg.size("num_experts"),
         top_k=cfg.size("num_experts_per_tok"),
         d_expert=cfg.size("moe_intermediate_size"),
         d_shared=cfg.size("shared_expert_intermediate_size") if shared else None,

@@ -69,9 +69,9 @@ def _tower(vision: Config, d_text: int) -> Tower:
 
 def tower_layer(vision: Config, width: str, d_ff: int, act: Activation, norm: Norm) -> LayerGroup:
     """As many layers as `depth` says, with rotary positions along both axes. width: the key of the tower's width."""
-    n_heads = vision.size("num_heads", "num_attention_heads")
+    n_heads = vision.size("num_heads")
     vision.multiple(width, vision.size(width), "num_heads", n_heads)
-    depth, turns = vision.layers("depth", "num_hidden_layers"), plane_rope(vision, Plane())
+    depth, turns = vision.layers("depth"), plane_rope(vision, Plane())
     return vit_layer(depth, n_heads, d_ff, act, fused=True, rope=turns, norm=norm)
 
 

@@ -22,7 +22,7 @@ def spec(cfg: Config) -> ModelSpec:
 def text(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' Qwen3_5MoeTextConfig: experts in every layer."""
     experts = Moe(
-        n_experts=cfg.size("num_experts", "num_local_experts"),
+        n_experts=cfg.size("num_experts"),
         top_k=cfg.size("num_experts_per_tok"),
         d_expert=cfg.size("moe_intermediate_size"),
         d_shared=cfg.size("shared_expert_intermediate_size"),

@@ -22,9 +22,9 @@ def qwen_tower(cfg: Config, d_text: int, model_type: str, *, deepstack: bool) ->
     both frames of a patch.
     """
     vision = vision_section(cfg, f"{model_type}_vision", model_type)
-    depth = vision.layers("depth", "num_hidden_layers")
+    depth = vision.layers("depth")
     d_model = vision.size("hidden_size")
-    n_heads = vision.size("num_heads", "num_attention_heads")
+    n_heads = vision.size("num_heads")
     vision.multiple("hidden_size", d_model, "num_heads", n_heads)
     patch = vision.size("patch_size", absent=16)
     side = vision.size("spatial_merge_size", absent=2, limit=64)
@@ -45,7 +45,7 @@ def qwen_tower(cfg: Config, d_text: int, model_type: str, *, deepstack: bool) ->
             width=pixels,
             patch_height=patch,
             patch_width=patch,
-            channels=vision.size("in_channels", "in_chans", absent=3),
+            channels=vision.size("in_channels", absent=3),
             frames=vision.size("temporal_patch_size", absent=2, limit=64),
             n_positions=positions,
             resize="bilinear-corners",

@@ -11,8 +11,11 @@ from calc.spec import Convolution, Embedding, Frames, Head, ModelSpec, Tower
 
 def spec(cfg: Config) -> ModelSpec:
     """Gated convolutions that halve the frames, fixed positions, LayerNorm before each block, biases everywhere."""
-    cfg.architecture({"Speech2TextForConditionalGeneration": True}, usual="Speech2TextForConditionalGeneration")
-    d_model = cfg.size("d_model", "hidden_size")
+    writes = cfg.architecture(
+        {"Speech2TextForConditionalGeneration": True, "Speech2TextModel": False},
+        usual="Speech2TextForConditionalGeneration",
+    )
+    d_model = cfg.size("d_model")
     scale = d_model**0.5 if cfg.flag("scale_embedding", absent=True) else 1.0
     return ModelSpec(
         d_model=d_model,
@@ -21,7 +24,7 @@ def spec(cfg: Config) -> ModelSpec:
         embedding=Embedding(sinusoidal=True, sinusoid="halves", scale=scale, position_offset=_first(cfg)),
         layers=(side_layer(cfg, "decoder", d_model, "relu"),),
         final_norm=LAYER_NORM,
-        head=Head(tied=cfg.flag("tie_word_embeddings", absent=True), wide_loss=False),
+        head=Head(tied=cfg.flag("tie_word_embeddings", absent=True), wide_loss=False) if writes else None,
         encoder=Tower(
             name="encoder",
             d_model=d_model,

@@ -25,12 +25,13 @@ def spec(cfg: Config) -> ModelSpec:
     cfg.only("tie_word_embeddings", True, why="untied, this class keeps a third table that nothing reads")
     cfg.only("feed_forward_proj", "relu", "gelu", why="experts of this family have no gate")
     parts = _Parts(relative_attention(cfg, shared=True), rms(cfg), *_channels(cfg))
-    n_layers = cfg.layers("num_layers", "num_hidden_layers")
-    encoder = parts.stack(n_layers, _step(cfg, n_layers, "num_sparse_encoder_layers"), cross=False)
+    n_layers = cfg.layers("num_layers")
+    cfg.under_own_name("num_layers", "which layers are sparse")
+    encoder = parts.stack(n_layers, _step(cfg, n_layers, "encoder"), cross=False)
     if kind == "encoder":
         return encoder_alone(cfg, encoder["layers"], schedule=encoder.get("schedule"))
     n_decoder = cfg.size("num_decoder_layers", absent=12)
-    decoder = parts.stack(n_decoder, _step(cfg, n_decoder, "num_sparse_decoder_layers"), cross=True)
+    decoder = parts.stack(n_decoder, _step(cfg, n_decoder, "decoder"), cross=True)
     return encoder_decoder(
         cfg,
         encoder["layers"],
@@ -60,12 +61,15 @@ class _Parts:
         return stack(kinds, make)
 
 
-def _step(cfg: Config, n_layers: int, name: str) -> int:
-    """Every how many layers there are experts."""
+def _step(cfg: Config, n_layers: int, side: str) -> int:
+    """Every how many layers of one side there are experts. Checkpoints write the step that follows beside them."""
+    name = f"num_sparse_{side}_layers"
     n_sparse = cfg.size(name, absent=3)
     if n_sparse > n_layers:
         raise Refused(name, f"at most the {n_layers} layers", n_sparse)
-    return n_layers // n_sparse
+    step = n_layers // n_sparse
+    cfg.only(f"{side}_sparse_step", step, why=f"{name} of {n_layers} layers")
+    return step
 
 
 def _channels(cfg: Config) -> tuple[Mlp, Moe]:

@@ -46,16 +46,20 @@ def spec(cfg: Config) -> ModelSpec:
         classes["T5WithLMHeadModel"] = "lm"
     kind = cfg.architecture(classes, usual=f"{prefix}ForConditionalGeneration")
     channel = feed_forward(cfg, absent="relu" if model_type == "t5" else "gated-gelu")
-    n_layers = cfg.layers("num_layers", "num_hidden_layers")
+    n_layers = cfg.layers("num_layers")
     attention = relative_attention(cfg, shared=model_type not in OWN_TABLES)
 
     def layers(count: int, cross: bool) -> tuple[LayerGroup, ...]:
         return (layer(attention, channel, rms(cfg), count, cross),)
 
     if kind in ("encoder", "token_classifier"):
+        cfg.only("is_decoder", False, None, why="these classes would build a decoder's layers instead")
         heads = (Projection(name="classifier", d_out=cfg.labels()),) if kind == "token_classifier" else ()
         return encoder_alone(cfg, layers(n_layers, False), heads)
-    n_decoder = cfg.size("num_decoder_layers", absent=n_layers, null=n_layers)
+    n_decoder = cfg.size("num_decoder_layers", absent=None, null=None)
+    if n_decoder is None:
+        cfg.under_own_name("num_layers", "num_decoder_layers")
+        n_decoder = n_layers
     head = vocabulary_head(cfg) if kind == "lm" else None
     return encoder_decoder(cfg, layers(n_layers, False), layers(n_decoder, True), head, _heads(cfg, kind))
 
@@ -69,7 +73,7 @@ def encoder_decoder(
     schedules: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None),
 ) -> ModelSpec:
     """A whole model. Positions are relative, so it has no longest sequence of its own."""
-    d_model = cfg.size("d_model", "hidden_size")
+    d_model = cfg.size("d_model")
     return ModelSpec(
         d_model=d_model,
         vocab_size=cfg.size("vocab_size"),
@@ -101,7 +105,7 @@ def relative_attention(cfg: Config, shared: bool) -> Attention:
         max_distance=cfg.size("relative_attention_max_distance", absent=128),
         shared=shared,
     )
-    n_heads, d_head = cfg.size("num_heads", "num_attention_heads"), cfg.size("d_kv", "head_dim", absent=64)
+    n_heads, d_head = cfg.size("num_heads"), cfg.size("d_kv", absent=64)
     # Scores are not divided by sqrt(d_head): the initial weights are smaller instead.
     return Attention(
         n_heads=n_heads, d_head=d_head, causal=False, position="none", buckets=buckets, scale=1.0, softmax="model"
@@ -134,7 +138,7 @@ def _activation(word: str) -> Activation:
 
 def vocabulary_head(cfg: Config) -> Head:
     """The head; meant to be the token table, it reads vectors divided by sqrt(d_model), but for mT5's."""
-    family, d_model = cfg.raw["model_type"], cfg.size("d_model", "hidden_size")
+    family, d_model = cfg.raw["model_type"], cfg.size("d_model")
     meant = family == "umt5" or (family != "mt5" and cfg.flag("tie_word_embeddings", absent=True))
     if family == "t5":
         meant = cfg.flag("scale_decoder_outputs", absent=meant)
@@ -171,7 +175,7 @@ def encoder_alone(
 ) -> ModelSpec:
     """The encoder as a model of its own."""
     return ModelSpec(
-        d_model=cfg.size("d_model", "hidden_size"),
+        d_model=cfg.size("d_model"),
         vocab_size=cfg.size("vocab_size"),
         layers=layers,
         schedule=schedule,

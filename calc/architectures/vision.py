@@ -13,7 +13,7 @@ from calc.spec import Activation, Attention, LayerGroup, Mlp, ModelSpec, Norm, P
 def text_section(cfg: Config, *model_types: str) -> Config:
     """`text_config`, which must describe one of `model_types` and layers without sizes of their own."""
     text = cfg.section("text_config")
-    text.only("model_type", *model_types, why="the language models that this family is built around")
+    _named(text, model_types, "the language models that this family is built around")
     if "gemma4_text" not in model_types:
         text.only("per_layer_config", None, why="layers with sizes of their own are not described")
     return text
@@ -23,8 +23,13 @@ def vision_section(cfg: Config, *model_types: str) -> Config:
     """`vision_config`. Absent or null it is refused: transformers would build the tower of its class's defaults, which
     is that of no published checkpoint."""
     vision = cfg.section("vision_config")
-    vision.only("model_type", *model_types, why="the vision towers that this family is built around")
+    _named(vision, model_types, "the vision towers that this family is built around")
     return vision
+
+
+def _named(section: Config, model_types: tuple[str, ...], why: str) -> None:
+    """An empty `model_type` is none: Kimi-K2.5's tower has one."""
+    section.only("model_type", *model_types, "", why=why)
 
 
 def vit_layer(

@@ -25,9 +25,11 @@ FRAMES_PER_POSITION = 2
 
 def spec(cfg: Config) -> ModelSpec:
     """LayerNorm before each block, biases everywhere but on keys, fixed encoder positions, head tied."""
-    cfg.architecture({"WhisperForConditionalGeneration": True}, usual="WhisperForConditionalGeneration")
+    writes = cfg.architecture(
+        {"WhisperForConditionalGeneration": True, "WhisperModel": False}, usual="WhisperForConditionalGeneration"
+    )
     cfg.only("tie_word_embeddings", True, why="an untied head is not described by published configs of this family")
-    d_model = cfg.size("d_model", "hidden_size")
+    d_model = cfg.size("d_model")
     n_positions = cfg.size("max_target_positions", absent=448)
     return ModelSpec(
         d_model=d_model,
@@ -36,7 +38,7 @@ def spec(cfg: Config) -> ModelSpec:
         embedding=Embedding(n_positions=n_positions),
         layers=(side_layer(cfg, "decoder", d_model, "gelu", k_bias=False),),
         final_norm=LAYER_NORM,
-        head=Head(tied=True, wide_loss=False),
+        head=Head(tied=True, wide_loss=False) if writes else None,
         encoder=Tower(
             name="encoder",
             d_model=d_model,

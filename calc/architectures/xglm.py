@@ -14,9 +14,9 @@ def spec(cfg: Config) -> ModelSpec:
     cfg.only("add_cross_attention", False, why="an encoder's keys and values are not described by this config")
     return fairseq_decoder(
         cfg,
-        d_model=cfg.size("d_model", "hidden_size"),
-        n_layers=cfg.layers("num_layers", "num_hidden_layers"),
-        n_heads=cfg.size("attention_heads", "num_attention_heads"),
+        d_model=cfg.size("d_model"),
+        n_layers=cfg.layers("num_layers"),
+        n_heads=cfg.size("attention_heads"),
         d_ff=cfg.size("ffn_dim"),
         activation=activation(cfg, "activation_function", absent="gelu"),
         max_seq_len=cfg.size("max_position_embeddings", absent=2048),

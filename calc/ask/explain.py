@@ -9,7 +9,7 @@ from typing import Any
 from calc.ask import registry
 from calc.ask.estimate import Estimate, estimate
 from calc.ask.parts import WHOLE, of_part
-from calc.build import source_length
+from calc.blocks.build import source_length
 from calc.errors import Refused
 from calc.sizes import Size
 from calc.spec import ModelSpec
@@ -93,7 +93,7 @@ def _of_one_rank(spec: ModelSpec, entry: registry.Quantity, asked: Run) -> Run:
     """The same question of the kind of rank that holds the most, which numbers tell and symbols do not."""
     if entry.name != "memory.total":
         return asked
-    from calc.quantities.memory import memory_ranks, worst
+    from calc.memory.totals import memory_ranks, worst
 
     return asked.changed(rank=worst(memory_ranks(spec, asked)).stage)
 

@@ -8,10 +8,9 @@ from typing import get_args
 
 from calc import conventions
 from calc.ask.registry import Breakdown, Quantity
-from calc.build import build
+from calc.blocks.build import build
 from calc.errors import Refused, did_you_mean
 from calc.load import Load
-from calc.op import Cache, Component, Leaf, leaves
 from calc.quantities.flops import recomputed
 from calc.quantities.kv_cache import cache_terms
 from calc.quantities.parameters import weights
@@ -19,6 +18,7 @@ from calc.sizes import Size, quotient
 from calc.spec import ModelSpec
 from calc.spec.run import Phase, Run
 from calc.trace.gradients import backward
+from calc.trace.op import Cache, Component, Leaf, leaves
 
 WHOLE = "model"
 """The path of everything."""
@@ -169,7 +169,7 @@ def _product(factors: Iterable[Size]) -> Size:
 
 
 def _summed(amounts: Iterable[Amount]) -> dict[str, Size]:
-    """Amounts by component, in the order of `calc.op.Component`; what is 0 is left out."""
+    """Amounts by component, in the order of `calc.trace.op.Component`; what is 0 is left out."""
     totals: dict[str, Size] = {}
     for _, component, amount in amounts:
         totals[component] = totals.get(component, 0) + amount

@@ -69,13 +69,13 @@ def _weights(spec: ModelSpec, run: Run) -> Breakdown:
 
 
 def _memory_total(spec: ModelSpec, run: Run) -> Breakdown:
-    from calc.quantities.memory import total_terms  # most questions are not about memory, and it is long to load
+    from calc.memory.totals import total_terms  # most questions are not about memory, and it is long to load
 
     return total_terms(spec, run)
 
 
 def _memory_peak(spec: ModelSpec, run: Run) -> Breakdown:
-    from calc.quantities.memory import peak_terms
+    from calc.memory.totals import peak_terms
 
     return peak_terms(spec, run)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from calc import conventions
 from calc.ask import registry
-from calc.build import source_length
+from calc.blocks.build import source_length
 from calc.dtypes import DTYPES
 from calc.errors import Refused
 from calc.quantities.kv_cache import KvCache, kv_cache

@@ -14,15 +14,15 @@ from pydantic import ValidationError
 from calc.ask import registry
 from calc.ask.solution import Candidate, NoSolution, Solution
 from calc.blocks.attention import head_sizes
-from calc.build import build
+from calc.blocks.build import build
 from calc.errors import Refused
 from calc.load import Load
-from calc.op import leaves
 from calc.sizes import Size, exact_div
 from calc.spec import Attention, ModelSpec
 from calc.spec.fields import MAX_LAYERS, MAX_SIZE
 from calc.spec.resizing import sizes_of, with_sizes
 from calc.spec.run import LOAD_SIZES, PLAN_SIZES, Run, exact_run
+from calc.trace.op import leaves
 from calc.units import binary
 
 _WIDTHS = ("d_ff", "n_heads", "n_kv_heads", "d_expert", "d_shared")
@@ -130,20 +130,28 @@ def solve(
             grid, values = [best, best + 1], [problem.value(best), problem.value(best + 1)]
         root = _root(problem, target, grid, values, last=rising)
         return Solution(quantity, symbol, target, True, rising, root, (problem.candidate(best),))
-    root = _root(problem, target, grid, values)
-    if root is None:
+    roots = dict.fromkeys(_root(problem, target, grid, values, last) for last in (True, False))
+    if None in roots:
         least, most = (_with_place(problem, grid, values, end) for end in (min(values), max(values)))
         raise NoSolution(
             f"{quantity} of {spec.name} stays between {least} and {most}: {problem.text(target)} is not reached"
         )
-    return Solution(quantity, symbol, target, False, rising, root, _nearest(problem, target, root))
+    # A quantity with a minimum has a root on either side, and sizes that can be built may lie near one alone.
+    found = {root: _nearest(problem, target, root) for root in roots if root is not None}
+
+    def far(root: float) -> tuple[float, float]:
+        best = next(iter(found[root]), None)
+        return (math.inf, 0.0) if best is None else (abs(best.value - target), abs(best.sizes[symbol] - root))
+
+    root = min(found, key=far)
+    return Solution(quantity, symbol, target, False, rising, root, found[root])
 
 
 def _of_plan(
     spec: ModelSpec, entry: registry.Quantity, target: float, symbol: str, budget: bool, query: Run
 ) -> Solution:
     """The size of a plan that fits. Errors: as `solve`."""
-    from calc.memory.search import solve_plan  # memory is long to load
+    from calc.ask.solve_run import solve_plan  # memory is long to load
 
     if symbol not in entry.uses:
         raise Refused("--for", f"a size that {entry.name} of {spec.name} depends on", symbol)

@@ -12,13 +12,16 @@ from calc.trace.tensor import Tensor
 
 @dataclass(slots=True)
 class Around:
-    """source: an encoder's result, and length: its vectors for each sequence. bias: the numbers of a table of distances
-    that all layers of a stack share. inputs: of all layers, beside the stream. stream: what the block at hand reads, as
-    it was ahead of its norm. streams: how many residual streams there are, and how they mix; None: one. lent: keys and
-    values of the layers so far, by window."""
+    """source: an encoder's result, and length: its vectors for each sequence. places, source_places: what attention
+    adds to queries and keys to tell vectors apart, of the stack's own and of the source's. bias: the numbers of a table
+    of distances that all layers of a stack share. inputs: of all layers, beside the stream. stream: what the block at
+    hand reads, as it was ahead of its norm. streams: how many residual streams there are, and how they mix; None: one.
+    lent: keys and values of the layers so far, by window."""
 
     source: Tensor | None = None
     length: Size = 0
+    source_places: Tensor | None = None
+    places: Tensor | None = None
     bias: Tensor | None = None
     inputs: LayerInputs | None = None
     stream: Tensor | None = None

@@ -9,11 +9,11 @@ from calc.blocks.adapters import prefix, prefix_length
 from calc.blocks.around import Around
 from calc.blocks.distances import placed_queries, projected_distances
 from calc.errors import Refused
-from calc.functions import Attend
 from calc.load import Load
-from calc.op import Cache
 from calc.sizes import Size, exact_div, quotient
 from calc.spec import Attention, QkNorm
+from calc.trace.functions import Attend
+from calc.trace.op import Cache
 from calc.trace.primitives.attend_live import Scoring
 from calc.trace.primitives.attend_saved import Square
 from calc.trace.shard import COLUMN, ROW, fused, key_value
@@ -37,13 +37,15 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) 
     FLOPs of scores and values: 2 * batch * n_heads * d_head * pairs each (Vaswani et al. 2017, section 3.2.1).
     Keys and values are lent to later layers of the same window that have none of their own.
     """
-    if spec.squares is not None:
-        # Each square is a sequence of its own.
-        load = replace(load, batch=load.batch * exact_div(load.seq, spec.squares**2), seq=spec.squares**2)
     heads, kv_heads, d_head, d_value = head_sizes(spec, x.width)
     borrows = spec.kv == "earlier"
     q, k, v, gate = (_borrowing if borrows else _projected)(t, spec, x, load, around)
     around.lend(spec.window, k, v)
+    side, in_squares = spec.squares, False
+    if side is not None and not (isinstance(load.seq, int) and load.seq == side**2):
+        # Each square is a sequence of its own, copied out and back; no kernel is counted for it.
+        load, in_squares = replace(load, batch=load.batch * exact_div(load.seq, side**2), seq=side**2), True
+        q, k, v = (t.joined(each, rows=each.rows, width=each.width) for each in (q, k, v))
     cached, more = load.cached(spec.window), prefix_length(t)
     if more is not None:
         k, v = prefix(t, spec, (kv_heads, d_head, d_value), load, k, v)
@@ -74,24 +76,27 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) 
         cache=cache if spec.causal and not borrows else None,
         uncached=0 if more is None else more,
     )
+    if in_squares:
+        y = t.joined(y, rows=y.rows, width=y.width)
     if gate is not None:
         y = t.gated_output("gate", y, gate)
     return t.linear("o_proj", y, x.width, bias=spec.out_bias, shard=ROW)
 
 
-def cross_attention(
-    t: Trace, spec: Attention, x: Tensor, source: Tensor, load: Load, length: Size, *, keeps: bool = True
-) -> Tensor:
-    """Attention of the new tokens over `length` vectors of each sequence's source, an encoder's result.
+def cross_attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, *, keeps: bool = True) -> Tensor:
+    """Attention of the new tokens over the vectors of each sequence's source, an encoder's result.
 
     Decoding finds the source's keys and values in the cache, so their projections do not run. keeps: whether later
     tokens come to read them there.
     """
     heads, kv_heads, d_head, d_value = head_sizes(spec, x.width)
     k_bias = spec.qkv_bias if spec.k_bias is None else spec.k_bias
-    added = spec.position == "added"
-    q = t.linear("q_proj", t.placed(x) if added else x, heads * d_head, bias=spec.qkv_bias, shard=COLUMN)
-    keyed = t.placed(source) if added else source
+    source, length, placed, keyed = around.source, around.length, x, around.source
+    assert source is not None
+    assert keyed is not None
+    if spec.position == "added":
+        placed, keyed = _placed(t, x, around.places), _placed(t, source, around.source_places)
+    q = t.linear("q_proj", placed, heads * d_head, bias=spec.qkv_bias, shard=COLUMN)
     k = t.linear("k_proj", keyed, kv_heads * d_head, bias=k_bias, shard=key_value(kv_heads))
     v = t.linear("v_proj", source, kv_heads * d_value, bias=spec.qkv_bias, shard=key_value(kv_heads))
     shape = Attend(load.batch * kv_heads, quotient(heads, kv_heads), load.seq, length, d_head, d_value, causal=False)
@@ -127,7 +132,7 @@ def head_sizes(spec: Attention, d_model: Size) -> tuple[Size, Size, Size, Size]:
 def _projected(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) -> Projected:
     """Projected, normed, cut, turned."""
     heads, kv_heads, d_head, _ = head_sizes(spec, x.width)
-    q, k, v, gate = _from_input(t, spec, x, load)
+    q, k, v, gate = _from_input(t, spec, x, load, around)
     before, after = (spec.qk_norm is not None and spec.qk_norm.turned is turned for turned in (False, True))
     if before:
         q, k = _normed(t, spec.qk_norm, "q", q, heads), _normed(t, spec.qk_norm, "k", k, kv_heads)
@@ -144,14 +149,14 @@ def _projected(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around)
     return Projected(q, k, v, gate)
 
 
-def _from_input(t: Trace, spec: Attention, x: Tensor, load: Load) -> Projected:
+def _from_input(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) -> Projected:
     """The projections of x. A gate is a part of the queries' matrix: each head's queries and gates lie side by side."""
     heads, kv_heads, d_head, d_value = head_sizes(spec, x.width)
     queries, keys, values = heads * d_head, kv_heads * d_head, kv_heads * d_value
     wide = queries + heads * d_value if spec.gate else queries
     placed = x
     if spec.position == "added":
-        placed = t.placed(x)
+        placed = _placed(t, x, around.places)
     elif spec.position == "rope" and spec.rope.inputs:
         (placed,) = t.rope("rope", spec.rope, load.seq, exact_div(x.width, heads), x)
     if spec.fused:
@@ -169,6 +174,11 @@ def _from_input(t: Trace, spec: Attention, x: Tensor, load: Load) -> Projected:
         return Projected(q, k, v, None)
     gate = t.joined(q, rows=q.rows, width=heads * d_value)
     return Projected(t.joined(q, rows=q.rows, width=queries), k, v, gate)
+
+
+def _placed(t: Trace, x: Tensor, places: Tensor | None) -> Tensor:
+    """x with what tells its vectors apart, where the front gives any."""
+    return x if places is None else t.placed(x, places)
 
 
 def _borrowing(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) -> Projected:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from calc.blocks.around import Around
 from calc.blocks.attention import square_of
 from calc.blocks.entries import compressor, twice_entries, whole
-from calc.functions import Attend
 from calc.load import Load
-from calc.op import Cache, Moves
 from calc.spec import CompressedAttention
+from calc.trace.functions import Attend
+from calc.trace.op import Cache, Moves
 from calc.trace.primitives.attend_live import Scoring
 from calc.trace.primitives.grouped_linear import grouped_linear
 from calc.trace.primitives.rope import turned

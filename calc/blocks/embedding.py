@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calc.blocks.first import First
 from calc.load import Load
 from calc.sizes import Size
 from calc.spec import Embedding
@@ -12,8 +13,8 @@ from calc.trace.trace import Trace
 TOKEN_TABLE = "/embedding.token.weight"
 
 
-def tokens(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, load: Load) -> tuple[Tensor, Size]:
-    """Tokens [batch, seq] -> [batch * seq, d_model], with learned positions if any, and seq; lookups are 0 FLOPs."""
+def tokens(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, load: Load) -> First:
+    """Tokens [batch, seq] -> [batch * seq, d_model], with learned positions if any; lookups are 0 FLOPs."""
     width = d_model if spec.d_embed is None else spec.d_embed
     key = TOKEN_TABLE if spec.shared else "token.weight"
     table = t.weight(key, vocab_size, width, of="embedding", shard=VOCABULARY)
@@ -34,7 +35,7 @@ def tokens(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, load: Loa
         x = t.norm("norm", spec.norm, x)
     if spec.d_embed is not None and spec.project == "sum":
         x = t.linear("project_in", x, d_model, bias=spec.project_bias, inside=False)
-    return x, load.seq
+    return First(x, load.seq)
 
 
 def positioned(t: Trace, n_positions: Size, x: Tensor, seq: Size, *, trained: bool = True) -> Tensor:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from calc.functions import Matmul
 from calc.load import Load
-from calc.op import Moves
 from calc.sizes import Size, floor_div, minimum
 from calc.spec import CompressedAttention, Compressor, EntryIndexer
+from calc.trace.functions import Matmul
+from calc.trace.op import Moves
 from calc.trace.primitives.entry import weighed_entries
 from calc.trace.primitives.product import product
 from calc.trace.primitives.rope import turned

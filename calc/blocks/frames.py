@@ -2,106 +2,137 @@
 
 from __future__ import annotations
 
-from calc.blocks.convolution import convolution, steps
-from calc.blocks.linear import added, elementwise, gather, linear, norm
+from calc.blocks.embedding import positioned
+from calc.blocks.first import First
 from calc.load import Load
-from calc.op import Op, Part, Weight
 from calc.sizes import Size, exact_div
 from calc.spec import Convolution, Frames, Norm, PositionConvolution, Quantizer
+from calc.trace.op import Moves
+from calc.trace.primitives.convolution import steps
+from calc.trace.tape import Storage, Tape
+from calc.trace.tensor import Tensor
+from calc.trace.trace import Trace
 
 AFFINE = Norm(kind="layernorm", bias=True)
 
 
-def frames(spec: Frames, vocab_size: Size, d_model: Size, load: Load) -> tuple[Part, Size]:
-    """Frames [batch, n_frames, d_frame] -> [batch, steps, d_model].
+def frames(t: Trace, spec: Frames, vocab_size: Size, d_model: Size, load: Load) -> First:
+    """Frames [batch, n_frames, d_frame] -> [batch * steps, d_model].
 
     Each convolution leaves floor((n + 2 * padding - kernel) / stride) + 1 of n steps, and as many of the frame's values
     where it runs over them too; what is left of those lies side by side in one vector. Sound needs no gradient.
     """
-    body, length, width = _convolutions(spec, load)
-    tokens = load.batch * length
+    x, length = _convolved(t, spec, load)
     if spec.before is not None:
-        body.append(norm("before", spec.before, (width,), tokens, follows=False))
+        x = t.norm("before", spec.before, x)
     if spec.quantizer is not None:
-        body.append(_quantizer(spec.quantizer, width, tokens))
+        _targets(t, spec.quantizer, x)
     if spec.project:
-        body.append(linear("project_in", tokens, width, d_model, "embedding", bias=spec.project_bias))
+        x = t.linear("project_in", x, d_model, bias=spec.project_bias, inside=False)
     if spec.mask_vector:
-        vector = Weight("mask.weight", (d_model,), "embedding")
-        body.append(gather("mask", "embedding", (vector,), 1, d_model))
+        t.parameters("mask", (t.weight("mask.weight", d_model, of="embedding"),), 1, d_model)
+    if spec.scale != 1.0:
+        x = t.scaled("scale", x)
     if spec.n_positions is not None:
-        table = Weight("position.weight", (spec.n_positions, d_model), "positional", spec.trained_positions)
-        body.append(gather("position", "positional", (table,), length, d_model, feeds=True))
-        body.append(added("position_add", "positional", tokens, d_model, length * d_model))
+        x = positioned(t, spec.n_positions, x, length, trained=spec.trained_positions)
     if spec.sinusoidal:
-        body.append(added("sinusoids", "positional", tokens, d_model, 0))
+        x = t.add("sinusoids", x, of="positional")
     if spec.position_convolution is not None:
-        body.append(_positions(spec.position_convolution, d_model, load.batch, length))
+        x = _positions(t, spec.position_convolution, x, load.batch, length)
     if spec.norm is not None:
-        body.append(norm("norm", spec.norm, (d_model,), tokens))
-    return Part("embedding", tuple(body)), length
+        x = t.norm("norm", spec.norm, x)
+    return First(x, length)
 
 
-def _convolutions(spec: Frames, load: Load) -> tuple[list[Part | Op], Size, Size]:
-    """All convolutions, the steps that they leave of a sequence, and the width of one step."""
+def _convolved(t: Trace, spec: Frames, load: Load) -> tuple[Tensor, Size]:
+    """What all convolutions leave, a vector a step, and the steps of a sequence."""
     own = load.seq if spec.n_frames is None else spec.n_frames
     length: Size = own if load.source is None else load.source
-    planes: Size = 1 if spec.convolutions[0].dims == 2 else spec.d_frame
     values: Size = spec.d_frame if spec.convolutions[0].dims == 2 else 1
-    body: list[Part | Op] = []
+    planes: Size = 1 if spec.convolutions[0].dims == 2 else spec.d_frame
+    x = t.constant(load.batch * length * values, planes, split="stream")
     for i, each in enumerate(spec.convolutions):
         if each.dims == 1 and i and spec.convolutions[i - 1].dims == 2:
-            planes, values = planes * values, 1
-        read = load.batch * length * values
+            x, values = t.joined(x, rows=load.batch * length, width=x.width * values), 1
         length = steps(length, each.kernel, each.stride, each.padding)
         if each.dims == 2:
             values = steps(values, each.kernel, each.stride, each.padding)
-        body.append(_layer(each, planes, load.batch * length * values, read, first=i == 0))
-        planes = exact_div(each.n_channels, 2) if each.glu else each.n_channels
-    return body, length, planes * values
+        with t.part(each.name, x, of="other") as out:
+            x = _layer(t, each, x, load.batch, length * values)
+            out.append(x)
+    if spec.convolutions[-1].dims == 2:
+        x = t.joined(x, rows=load.batch * length, width=x.width * values)
+    return x, length
 
 
-def _layer(spec: Convolution, d_in: Size, places: Size, read: Size, *, first: bool) -> Part:
-    """A convolution, its norm and its activation."""
-    kernel = (spec.kernel,) * spec.dims
-    ops = [convolution("conv", places, d_in, spec.n_channels, kernel, read, bias=spec.bias, input_grad=not first)]
-    given = places * spec.n_channels
-    if spec.norm is not None:
-        ops.append(norm("norm", AFFINE, (spec.n_channels,), places, feeds=True))
+def _layer(t: Trace, spec: Convolution, x: Tensor, batch: Size, places: Size) -> Tensor:
+    """A convolution, its norm and its activation; places: of one sequence's result."""
+    x = t.convolution("conv", x, spec.n_channels, (spec.kernel,) * spec.dims, batch * places, bias=spec.bias)
+    if spec.norm == "batch":
+        x = t.batch_norm("norm", x)
+    elif spec.norm is not None:
+        x = t.norm("norm", AFFINE, x, vectors=batch * (spec.n_channels if spec.norm == "channel" else places))
     if spec.glu:
-        ops.append(elementwise("activation", "other", "swiglu", given, exact_div(given, 2)))
-    elif spec.activation is not None:
-        ops.append(elementwise("activation", "other", spec.activation, given, given))
-    return Part(spec.name, tuple(ops))
+        return t.glu("activation", x)
+    return x if spec.activation is None else t.activation("activation", spec.activation, x)
 
 
-def _positions(spec: PositionConvolution, d_model: Size, batch: Size, length: Size) -> Part:
-    """The convolution runs over one step more than it keeps where its kernel is even."""
-    places = 0 if not spec.runs else batch * steps(length, spec.kernel, 1, spec.kernel // 2)
-    read = batch * length if spec.runs else 0
-    conv = convolution("conv", places, d_model, d_model, (spec.kernel,), read, groups=spec.n_groups)
-    scale = (Weight("scale", (spec.kernel,), "other"),)
-    made = conv.weights[0].elements
-    lengths = elementwise("scale", "other", "l2norm", made, made, weights=scale)
-    given = read * d_model
-    body = (
-        lengths,
-        conv,
-        elementwise("activation", "other", "gelu", given, given),
-        elementwise("add", "other", "add", 2 * given, given, from_chain=given),
-    )
-    return Part("position_convolution", body)
+def _positions(t: Trace, spec: PositionConvolution, x: Tensor, batch: Size, length: Size) -> Tensor:
+    """x plus what a convolution of it tells of places.
+
+    Its weight is made of directions and, for each step of the kernel, a length. It runs over one step more than it
+    keeps where its kernel is even; that one is cut off a view.
+    """
+    kernel = (spec.kernel,)
+    with t.part("position_convolution", x, of="other") as out:
+        if not spec.runs:
+            # The weights are there, and nothing reads them.
+            shapes = {"scale": kernel, "conv.weight": (x.width, exact_div(x.width, spec.n_groups), *kernel)}
+            weights = tuple(t.weight(key, *shape) for key, shape in (shapes | {"conv.bias": (x.width,)}).items())
+            t.parameters("unused", weights, 0, x.width)
+            return x
+        _lengths(t, spec, x.width)
+        places = batch * steps(length, spec.kernel, 1, spec.kernel // 2)
+        y = t.convolution("conv", x, x.width, kernel, places, groups=spec.n_groups, computed=True)
+        y = t.activation("activation", "gelu", y.view(x.rows, x.width))
+        x = t.add("add", x, y)
+        out.append(x)
+    return x
 
 
-def _quantizer(spec: Quantizer, width: Size, tokens: Size) -> Part:
-    """Scores of every entry of every codebook, the chosen ones, and their projection. Choosing multiplies nothing."""
-    entries = spec.n_codebooks * spec.n_entries
-    book = Weight("codevectors", (entries, exact_div(spec.d_code, spec.n_codebooks)), "other")
-    return Part(
-        "quantizer",
-        (
-            linear("scores", tokens, width, entries, "other", bias=True),
-            gather("choose", "other", (book,), tokens * spec.n_codebooks, exact_div(spec.d_code, spec.n_codebooks)),
-            linear("project", tokens, spec.d_code, spec.d_target, "other", bias=True),
-        ),
-    )
+def _lengths(t: Trace, spec: PositionConvolution, d_model: Size) -> None:
+    """The directions, which the convolution counts as its weight, brought to their lengths."""
+    weight = t.weight("scale", spec.kernel)
+    made = t.made(d_model, exact_div(d_model, spec.n_groups) * spec.kernel, weights=(weight,))
+
+    def keeps(tape: Tape) -> Storage:
+        for role in ("lengths", "factors") if weight.trainable else ():
+            tape.keep(Storage(spec.kernel, tape.settings.stream, False, "none"), role)
+        return Storage(made.elements, tape.settings.stream, weight.trainable, "none")
+
+    one = made.elements
+    t.op("scale", "elementwise", "l2norm", (), (made,), weights=(weight,), moves=lambda: Moves(one, one), keeps=keeps)
+
+
+def _targets(t: Trace, spec: Quantizer, x: Tensor) -> None:
+    """Scores of every entry of every codebook, the chosen ones, and their projection. Choosing multiplies nothing.
+
+    A softmax over the entries of each codebook, hard going forward and soft going back (Jang et al. 2017,
+    arXiv:1611.01144): which are chosen is kept as a number for each.
+    """
+    width = exact_div(spec.d_code, spec.n_codebooks)
+    with t.part("quantizer", x, of="other") as out:
+        scores = t.linear("scores", x, spec.n_codebooks * spec.n_entries, bias=True, inside=False)
+        book = t.weight("codevectors", spec.n_codebooks * spec.n_entries, width)
+        chosen = t.made(x.rows, spec.d_code, scores, weights=(book,))
+
+        def keeps(tape: Tape, read: Storage) -> Storage:
+            soft = tape.reads_result(read, "fp32" if tape.settings.autocast_on_gpu else None)
+            hard = tape.like(soft)
+            if book.trainable:
+                tape.keep(hard, "chosen entries")
+            return Storage(chosen.elements, tape.settings.stream, hard.grad or book.trainable)
+
+        moves = Moves(0, chosen.elements, weight_reads=chosen.elements)
+        t.op("choose", "gather", "gather", (scores,), (chosen,), weights=(book,), moves=lambda: moves, keeps=keeps)
+        out.append(t.linear("project", chosen, spec.d_target, bias=True, inside=False))

@@ -34,14 +34,15 @@ def head(t: Trace, spec: Head, embed: Embedding, vocab_size: Size, x: Tensor) ->
     return logits
 
 
-def projections(t: Trace, specs: tuple[Projection, ...], x: Tensor, load: Load) -> None:
-    """All dense layers behind a stack whose result is x [batch * seq, d_model]."""
+def projections(t: Trace, specs: tuple[Projection, ...], x: Tensor, load: Load) -> Tensor:
+    """All dense layers behind a stack whose result is x [batch * seq, d_model]; the last's result, or x."""
     made: dict[str, tuple[Tensor, bool]] = {}
     for spec in specs:
         read, pooled = (x, False) if spec.reads is None else made[spec.reads]
         with t.part(spec.name, read, of="other") as out:
             made[spec.name] = _projection(t, spec, x.width, read, load, pooled)
             out.append(made[spec.name][0])
+    return made[specs[-1].name][0] if specs else x
 
 
 def _projection(t: Trace, spec: Projection, d_model: Size, x: Tensor, load: Load, pooled: bool) -> tuple[Tensor, bool]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from calc.blocks.around import Around
 from calc.blocks.attention import square_of
-from calc.functions import Attend, Matmul
 from calc.load import Load
-from calc.op import Cache, Moves
 from calc.sizes import Size, at_least
 from calc.spec import Indexer, Mla
+from calc.trace.functions import Attend, Matmul
+from calc.trace.op import Cache, Moves
 from calc.trace.primitives.attend_live import Scoring
 from calc.trace.primitives.product import product
 from calc.trace.room import Room

@@ -14,9 +14,9 @@ from calc.blocks.registry import CHANNELS, MIXERS
 from calc.blocks.streams import connection, mixture
 from calc.errors import Refused
 from calc.load import Load
-from calc.op import Component
 from calc.sizes import Size
 from calc.spec import LayerGroup, StreamMixing
+from calc.trace.op import Component
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
@@ -76,14 +76,14 @@ def _blocks(t: Trace, group: LayerGroup, load: Load, around: Around) -> Iterator
         yield Block(
             mixer.name, mixer.name, mixer.of, "mixer", lambda x: mixer.run(t, group.mixer, x, load, around), scale
         )
-    cross, source = group.cross, around.source
-    if cross is not None and source is not None:
+    cross = group.cross
+    if cross is not None and around.source is not None:
         yield Block(
             "cross_attention",
             "cross_attention",
             "attention",
             "cross",
-            lambda x: cross_attention(t, cross, x, source, load, around.length),
+            lambda x: cross_attention(t, cross, x, load, around),
             group.residual_scale,
         )
     if group.convolution is not None:

@@ -1,9 +1,71 @@
-"""Being ported."""
+"""Pixels in, vectors out: patch embedding as a convolution whose kernel is one patch."""
 
 from __future__ import annotations
 
+from calc import checks
+from calc.blocks.first import First
 from calc.errors import Refused
+from calc.load import Load
+from calc.sizes import Size, floor_div
+from calc.spec import Patches
+from calc.trace.tape import Storage, Tape
+from calc.trace.tensor import Tensor
+from calc.trace.trace import Trace
 
 
-def grid(spec, load):
-    raise Refused("model", "ported", "patches.py")
+def patches(t: Trace, spec: Patches, vocab_size: Size, d_model: Size, load: Load) -> First:
+    """Pictures [batch, channels, height, width] -> [batch * (rows * columns + n_special), d_model].
+
+    FLOPs 2 * batch * rows * columns * d_model * channels * frames * patch_height * patch_width; rows are
+    floor((height - patch_height) / stride_height) + 1, as in torch's Conv2d without padding. Pixels need no gradient.
+    Errors: Refused, where it is asked what autograd keeps, for another size of picture than positions are learned for.
+    """
+    rows, columns = grid(spec, load)
+    height, width = (spec.height, spec.width) if load.image is None else load.image
+    kernel = (spec.patch_height, spec.patch_width)
+    pixels = t.constant(load.batch * height * width, spec.channels)
+    if spec.frames > 1:
+        kernel = (spec.frames, *kernel)
+        # A still picture is laid in all of them, which copies nothing.
+        pixels = pixels.view(pixels.rows * spec.frames, spec.channels)
+    x = t.patch("patch", pixels, d_model, kernel, load.batch * rows * columns, bias=spec.bias)
+    if spec.n_special:
+        vectors = t.weight("special.weight", spec.n_special, d_model, of="embedding")
+        special = t.parameters("special", (vectors,), load.batch * spec.n_special, d_model)
+        x = t.concat("concat", x, special)
+    if spec.mask_vector:
+        t.parameters("mask", (t.weight("mask.weight", d_model, of="embedding"),), 0, d_model)
+    if spec.n_positions is not None:
+        x = t.add("position_add", x, _positions(t, spec, rows * columns, d_model, load), of="positional")
+    if spec.norm is not None:
+        x = t.norm("norm", spec.norm, x)
+    return First(x, rows * columns + spec.n_special)
+
+
+def _positions(t: Trace, spec: Patches, n: Size, d_model: Size, load: Load) -> Tensor:
+    """Learned vectors of the places of n patches and of the learned vectors beside them, from every table of them."""
+    tables = () if spec.position_tables == 1 else (spec.position_tables,)
+    of_places = t.weight("position.weight", *tables, spec.n_positions, d_model, of="positional")
+    found = t.parameters(
+        "position", (of_places,), (n + spec.n_special) * spec.position_tables, d_model, of="positional"
+    )
+    if load.image is None or spec.position_tables > 1:
+        return found
+    return t.silent("fitted", (found,), found.view(found.rows, d_model), _refuse_fitted)
+
+
+def _refuse_fitted(tape: Tape, found: Storage) -> Storage:
+    raise Refused("image", "the size that the model is made for, where activations are counted", "another")
+
+
+def grid(spec: Patches, load: Load) -> tuple[Size, Size]:
+    """Rows and columns of the patches of one picture."""
+    height, width = (spec.height, spec.width) if load.image is None else load.image
+    rows = _steps(height, spec.patch_height, spec.stride_height)
+    return rows, _steps(width, spec.patch_width, spec.stride_width)
+
+
+def _steps(pixels: Size, patch: Size, stride: Size | None) -> Size:
+    """How many patches fit along one side. Errors: Refused where not one does."""
+    fit = floor_div(pixels, patch) if stride is None else floor_div(pixels - patch, stride) + 1
+    return checks.size("patches along a side of the image", fit)

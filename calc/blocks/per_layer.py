@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calc.functions import gated
 from calc.sizes import Size
 from calc.spec import Norm, PerLayerInputs, Stack
+from calc.trace.functions import gated
 from calc.trace.primitives.activation import kept_by_activation
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor

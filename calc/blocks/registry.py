@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from calc.blocks.attention import attention
 from calc.blocks.compressed import compressed_attention
 from calc.blocks.delta_net import delta_net
+from calc.blocks.detection import queries, resnet
 from calc.blocks.embedding import tokens
+from calc.blocks.first import First
+from calc.blocks.frames import frames
 from calc.blocks.gated_convolution import gated_convolution
 from calc.blocks.latent import latent_attention
 from calc.blocks.linear_attention import linear_attention
 from calc.blocks.mlp import mlp
 from calc.blocks.moe import moe
+from calc.blocks.patches import patches
 from calc.blocks.state_space import mamba, mamba2
-from calc.op import Component
+from calc.blocks.tabular import features
+from calc.blocks.trajectory import trajectory
 from calc.spec import (
     Attention,
     CompressedAttention,
     DeltaNet,
     Embedding,
+    Features,
+    Frames,
     GatedConvolution,
     LinearAttention,
     Mamba,
@@ -29,7 +36,12 @@ from calc.spec import (
     Mlp,
     Moe,
     Node,
+    Patches,
+    Queries,
+    ResNet,
+    Trajectory,
 )
+from calc.trace.op import Component
 from calc.trace.tensor import Tensor
 
 
@@ -62,7 +74,13 @@ CHANNELS: dict[type[Node], Program] = {
 }
 """What acts on each token alone."""
 
-FRONTS: dict[type[Node], Callable[..., Any]] = {
+FRONTS: dict[type[Node], Callable[..., First]] = {
     Embedding: tokens,
+    Patches: patches,
+    Frames: frames,
+    ResNet: resnet,
+    Queries: queries,
+    Features: features,
+    Trajectory: trajectory,
 }
-"""(trace, description, vocab_size, d_model, load) -> (the first vectors, how many each sequence has)."""
+"""(trace, description, vocab_size, d_model, load) -> what the layers start from."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from calc.blocks.adapters import prompted, with_prompt
 from calc.blocks.around import Around
@@ -14,10 +15,10 @@ from calc.blocks.registry import FRONTS
 from calc.blocks.streams import collapse, spread
 from calc.errors import Refused
 from calc.load import Load
-from calc.op import Op, Part
 from calc.sizes import Size
-from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Stack
+from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Stack, Tower
 from calc.trace.echo import echo
+from calc.trace.op import Op, Part
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
@@ -25,27 +26,42 @@ Live = tuple[bool, ...]
 """Which of what a layer reads needs a gradient: the stream, and keys and values that it borrows."""
 
 
+class Stacked(NamedTuple):
+    """What a stack gives. vectors [batch * seq, d_model], behind the final norm; load: as the layers see it; end: the
+    result of the last dense layer behind it, or the vectors; places: what tells them apart, see `First`."""
+
+    vectors: Tensor
+    load: Load
+    end: Tensor
+    places: Tensor | None
+
+
 def stack(
     t: Trace,
     spec: Stack,
     vocab_size: Size,
     load: Load,
-    source: tuple[Tensor, Size] | None = None,
-) -> tuple[Tensor, Load]:
-    """Front, layers, final norm and heads; the last vectors [batch * seq, d_model], and the load as the layers see it.
+    source: Stacked | None = None,
+    seen: Tensor | None = None,
+) -> Stacked:
+    """Front, layers, final norm and heads.
 
-    source: the vectors that cross-attention reads, and how many each sequence has.
+    source: what cross-attention reads. seen: the vectors of pictures, which take the places of some of the first ones.
     """
     front = FRONTS[type(spec.embedding)]
     with t.part("embedding", of="embedding") as out:
-        x, length = front(t, spec.embedding, vocab_size, spec.d_model, load)
+        x, length, places = front(t, spec.embedding, vocab_size, spec.d_model, load)
         x = _dropped(t, spec, x, ("embedding", "both"))
         out.append(x)
+    if seen is not None:
+        x = t.taken("pictures", x, seen)
     vectors = getattr(spec.embedding, "vectors", 1)
     load = with_prompt(spec, replace(load, seq=length, context=vectors * load.context, vectors=vectors))
     x = prompted(t, spec, x, load)
     _whole_squares(spec, load)
-    around = Around() if source is None else Around(*source)
+    around = Around(places=places)
+    if source is not None:
+        around = Around(source.vectors, source.load.seq, source.places, places)
     if spec.relative_bias is not None:
         around.bias = t.relative_bias(*spec.relative_bias, load.seq, load.context + load.seq)
     if spec.per_layer is not None:
@@ -59,8 +75,7 @@ def stack(
     if spec.final_norm is not None:
         x = t.norm("final_norm", spec.final_norm, x)
     x = _dropped(t, spec, x, ("both",))
-    projections(t, spec.heads, x, load)
-    return x, load
+    return Stacked(x, load, projections(t, spec.heads, x, load), places)
 
 
 def _dropped(t: Trace, spec: Stack, x: Tensor, where: tuple[str, ...]) -> Tensor:
@@ -75,20 +90,23 @@ def _layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) -> Ten
     Where the first one reads what needs no gradient (all ahead of an adapter is frozen; DETR's decoder starts from
     zeros), layers of one kind may differ in what going back takes: each way of passing one is a part of its own.
     """
-    before, t.adapter = t.adapter, _within(spec)
+    before, t.adapter = t.adapter, _within(t, spec)
+    t.clamps = isinstance(spec, Tower) and spec.clipped
     if x.grad:
         for group in spec.layers:
             t.body.append(_part(spec, group, x, *(made := _recorded(t, group, x, load, around))))
             x = made[1]
     else:
         x = _told_apart(t, spec, x, load, around)
-    t.adapter = before
+    t.adapter, t.clamps = before, False
     return x
 
 
-def _within(spec: Stack) -> Lora | Bottleneck | Prefix | None:
-    """The adapter that stands in the layers of this stack."""
-    adapter = getattr(spec, "adapter", None)
+def _within(t: Trace, spec: Stack) -> Lora | Bottleneck | Prefix | None:
+    """The adapter that stands in the layers of this stack: in an encoder's too, but in no vision tower's."""
+    adapter = t.whole
+    if isinstance(spec, Tower):
+        return adapter if spec.name != "vision" and isinstance(adapter, Lora | Bottleneck) else None
     return adapter if isinstance(adapter, Lora | Bottleneck | Prefix) else None
 
 

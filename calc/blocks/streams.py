@@ -5,9 +5,9 @@ Source: manifold-constrained hyper-connections (Xie et al. 2026); transformers 5
 
 from __future__ import annotations
 
-from calc.functions import Matmul
 from calc.sizes import Size, exact_div
 from calc.spec import Norm, StreamMixing
+from calc.trace.functions import Matmul
 from calc.trace.primitives.norm import kept_by_norm
 from calc.trace.primitives.product import product
 from calc.trace.primitives.stream_mixing import doubly_stochastic, kept_by_mix, read_streams, share

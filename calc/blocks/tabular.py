@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from calc.blocks.linear import elementwise, gather
+from calc.blocks.first import First
 from calc.load import Load
-from calc.op import Op, Part, Weight
 from calc.sizes import Size
 from calc.spec import Features
+from calc.trace.tape import Storage, Tape
+from calc.trace.tensor import Tensor
+from calc.trace.trace import Trace
 
 
-def features(spec: Features, vocab_size: Size, d_model: Size, load: Load) -> tuple[Part, Size]:
-    """Rows [batch, columns] -> [batch, columns + n_special, d_model]: scaling and looking up are 0 FLOPs here."""
-    body: list[Op] = []
-    columns: Size = len(spec.categories)
+def features(t: Trace, spec: Features, vocab_size: Size, d_model: Size, load: Load) -> First:
+    """Rows [batch, columns] -> [batch * (columns + n_special), d_model]: scaling and looking up are 0 FLOPs here."""
+    kinds = len(spec.categories)
+    numbers: Size = 0 if spec.n_numbers is None else spec.n_numbers
+    rows = t.constant(load.batch, numbers + kinds)
+    found: list[Tensor] = []
     if spec.n_numbers is not None:
-        columns = columns + spec.n_numbers
-        shape = (spec.n_numbers, d_model)
-        weights = tuple(Weight(f"numbers.{name}", shape, "embedding") for name in ("weight", "bias"))
-        given = load.batch * spec.n_numbers
-        body.append(elementwise("numbers", "embedding", "scale", given, given * d_model, weights=weights))
+        found.append(_scaled(t, rows, numbers, d_model, load))
     if spec.categories:
-        table = Weight("categories.weight", (sum(spec.categories), d_model), "embedding")
-        bias = Weight("categories.bias", (len(spec.categories), d_model), "embedding")
-        found = load.batch * len(spec.categories)
-        body.append(gather("categories", "embedding", (table, bias), found, d_model))
+        table = t.weight("categories.weight", sum(spec.categories), d_model, of="embedding")
+        bias = t.weight("categories.bias", kinds, d_model, of="embedding")
+        found.append(t.gather("categories", (table, bias), load.batch * kinds, d_model))
     if spec.n_special:
-        special = Weight("special.weight", (spec.n_special, d_model), "embedding")
-        body.append(gather("special", "embedding", (special,), load.batch * spec.n_special, d_model))
-    return Part("embedding", tuple(body)), columns + spec.n_special
+        special = t.weight("special.weight", spec.n_special, d_model, of="embedding")
+        found.append(t.parameters("special", (special,), load.batch * spec.n_special, d_model))
+    length = numbers + kinds + spec.n_special
+    return First(t.joined(*found, rows=load.batch * length, width=d_model), length)
+
+
+def _scaled(t: Trace, rows: Tensor, n: Size, d_model: Size, load: Load) -> Tensor:
+    """Each of the first n columns times a vector of its own, plus another: all of the rows is kept."""
+    weights = tuple(t.weight(f"numbers.{name}", n, d_model, of="embedding") for name in ("weight", "bias"))
+    read = rows.columns(n)
+    y = t.made(load.batch * n, d_model, read, weights=weights)
+
+    def keeps(tape: Tape, x: Storage) -> Storage:
+        if weights[0].trainable:
+            tape.keep(x, "rows")
+        return Storage(y.elements, x.dtype, y.grad)
+
+    t.op("numbers", "elementwise", "scale", (read,), (y,), weights=weights, keeps=keeps)
+    return y

@@ -4,7 +4,7 @@ one legend may hold from each other."""
 from __future__ import annotations
 
 COLOURS = {
-    # Components of a model (calc.op.Component).
+    # Components of a model (calc.trace.op.Component).
     "embedding": "#90603c",
     "positional": "#009cc0",
     "attention": "#2e86de",

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Unpack
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
 
 from calc.charts.scales import INK, MARK, axis, dots, line, shades, together, values
 from calc.charts.vega import NARROW, Chart, channel, layer
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS, find
 from calc.laws.base import Law
-from calc.optimum.answer import Asked, Optimum, optimal, problem_of
+from calc.optimum.answer import optimal, problem_of, routed
 from calc.optimum.lines import AROUND, STEPS, band, contours, optima, spread
 from calc.optimum.prediction import loss as predict
+from calc.optimum.question import Asked, Optimum
 from calc.optimum.search import Problem
 
 _BUDGETS = (0.01, 0.1, 1.0, 10.0, 100.0)
 """IsoFLOP curves are drawn at these multiples of the answer's compute, for sizes up to _SIZES times off the best."""
 _SIZES = 8.0
+
+
+FAINTER = {"condition": {"test": "datum.extrapolated", "value": 0.35}, "value": 1.0}
+"""What is extrapolated shows through."""
 
 
 def isoflop_chart(law: str = DEFAULT, **asked: Unpack[Asked]) -> Chart:
@@ -27,7 +32,7 @@ def isoflop_chart(law: str = DEFAULT, **asked: Unpack[Asked]) -> Chart:
     Errors: as `calc.optimal`.
     """
     answer = optimal(law, **asked)
-    problem = problem_of(find(law), asked)
+    problem = problem_of(routed(find(law), asked), asked)
     if problem.form is None:
         return frontier_chart([answer])
     curves, lowest = _isoflops(problem, answer.compute)
@@ -36,12 +41,13 @@ def isoflop_chart(law: str = DEFAULT, **asked: Unpack[Asked]) -> Chart:
     point = [{"params": answer.params, "loss": answer.loss}]
     layers = [
         layer(
-            curves,
+            [row | {"extrapolated": _beyond(problem.law, row)} for row in curves],
             line(strokeWidth=1.4),
             x=x,
             y=y,
             color=colour,
-            detail=channel("compute", "quantitative"),
+            opacity=FAINTER,
+            detail=[channel("compute", "quantitative"), channel("extrapolated", "nominal")],
             tooltip=values("compute", "params", "tokens", "loss"),
         ),
         layer(lowest, line(color=INK, strokeDash=[5, 3]), x=x, y=y),
@@ -54,27 +60,40 @@ def isoflop_chart(law: str = DEFAULT, **asked: Unpack[Asked]) -> Chart:
         rule = [{"params": max(wide.low, ends[0]), "high": min(wide.high, ends[1]), "loss": answer.loss}]
         layers.append(layer(rule, {"type": "rule", "color": MARK}, x=x, x2={"field": "high"}, y=y))
     said = f" with its {wide.level:.0%} band" if wide is not None else ""
-    return together(layers, f"{law}: isoFLOP curves, their lowest points dashed, the answer{said} in red")
+    what = f"{law}: isoFLOP curves, fainter where extrapolated, their lowest points dashed, the answer{said} in red"
+    return together(layers, what)
 
 
 def frontier_chart(answers: Sequence[Optimum]) -> Chart:
     """N against compute along the closed form of each answer's law, and the answers marked."""
     low, high = min(a.compute for a in answers) / AROUND, max(a.compute for a in answers) * AROUND
     lines = []
-    for law in (find(answer.law) for answer in answers):
+    for law in (find(answer.law).at(**answer.routing) for answer in answers):
         if law.frontier is not None:
             frontier = law.frontier(law.k)
-            lines += [{"law": law.name, "compute": c, "params": frontier.params(c)} for c in spread(low, high, 9)]
+            at = (
+                {"compute": c, "params": frontier.params(c), "tokens": frontier.tokens(c)}
+                for c in spread(low, high, 25)
+            )
+            lines += [row | {"law": law.name, "extrapolated": _beyond(law, row)} for row in at]
     points = [{"law": a.law, "compute": a.compute, "params": a.params, "tokens": a.tokens} for a in answers]
     x, y = axis("compute", "C, FLOP of training"), axis("params", "N, parameters")
     names = [answer.law for answer in answers]
     colour = channel("law", "nominal", scale={"domain": names, "scheme": "category20"}, title="law")
     beside = [channel("law", "nominal"), *values("compute", "params", "tokens")]
     layers = [
-        layer(lines, line(strokeWidth=1.4), x=x, y=y, color=colour),
+        layer(
+            lines,
+            line(strokeWidth=1.4),
+            x=x,
+            y=y,
+            color=colour,
+            opacity=FAINTER,
+            detail=channel("extrapolated", "nominal"),
+        ),
         layer(points, dots(size=45), x=x, y=y, color={**colour, "legend": None}, tooltip=beside),
     ]
-    return together(layers, "compute-optimal size by law; each counts N and C its own way")
+    return together(layers, "compute-optimal size by law, fainter where extrapolated; each counts N and C its own way")
 
 
 def loss_chart(law: str = DEFAULT, **inputs: float) -> Chart:
@@ -102,21 +121,22 @@ def loss_chart(law: str = DEFAULT, **inputs: float) -> Chart:
     return together(layers, f"{law}: lines of equal loss{dashed}, {prediction.loss:.4f} in red")
 
 
-def plane_chart(law: str, params: float, tokens: float) -> Chart:
+def plane_chart(law: str, params: float, tokens: float, **routing: float) -> Chart:
     """N on D as a point among the optima of every law (variants left out), and of this law lines of equal loss and the
-    band of its optima, as far as it has them.
+    band of its optima, as far as it has them. routing: of a law of experts, as `calc.laws.Law.at` takes it.
 
     Errors: Refused for an unknown law.
     """
-    entry = find(law)
+    entry = find(law).at(**routing)
     x, y = axis("params", "N, parameters"), axis("tokens", "D, tokens")
     layers = []
     wide = band(entry, params, tokens)
     if wide:
         area = {"type": "area", "opacity": 0.18, "color": INK}
         layers.append(layer(wide, area, x=x, y=y, y2={"field": "most"}, tooltip=values("params", "tokens", "most")))
-    known = any(each.gives == "loss" and set(each.takes) == {"params", "tokens"} for each in entry.equations)
-    equal = contours(entry, {"params": params, "tokens": tokens}) if known else []
+    at = {"params": params, "tokens": tokens, **routing}
+    known = any(each.gives == "loss" and set(each.takes) == set(at) for each in entry.equations)
+    equal = contours(entry, at) if known else []
     if equal:
         losses = [row["loss"] for row in equal]
         colour, _ = shades("loss", f"loss, {law}", min(losses), max(losses))
@@ -136,12 +156,18 @@ def _every_laws_optima(own: Law, params: float, tokens: float, x: Chart, y: Char
     """The optima of every law that is no variant of another, and thicker those of `own`."""
     shown = {each.name: each for each in LAWS if each.frontier is not None and each.variant_of is None}
     shown[own.name] = own
-    lines = [row | {"law": name} for name, each in shown.items() for row in optima(each, params, tokens)]
+    lines = [
+        row | {"law": name, "extrapolated": _beyond(each, row)}
+        for name, each in shown.items()
+        for row in optima(each, params, tokens)
+    ]
     return layer(
         lines,
         line(strokeDash=[6, 3]),
         x=x,
         y=y,
+        opacity=FAINTER,
+        detail=channel("extrapolated", "nominal"),
         color=channel(
             "law",
             "nominal",
@@ -152,6 +178,11 @@ def _every_laws_optima(own: Law, params: float, tokens: float, x: Chart, y: Char
         strokeWidth={"condition": {"test": f"datum.law == '{own.name}'", "value": 3.5}, "value": 1.3},
         tooltip=[channel("law", "nominal"), *values("params", "tokens")],
     )
+
+
+def _beyond(law: Law, at: Mapping[str, Any]) -> bool:
+    """Whether a point lies outside of what the law was fitted on."""
+    return bool(law.outside(**{name: at.get(name) for name in ("compute", "params", "tokens")}))
 
 
 def _isoflops(problem: Problem, compute: float) -> tuple[list[dict[str, float]], list[dict[str, float]]]:

@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 
 from calc.errors import Refused, did_you_mean
+from calc.output.terminal import degrade_signs
 
 COMMANDS = {
     "report": "calc.cli.report",
@@ -27,6 +28,7 @@ COMMANDS = {
     "loss": "calc.cli.loss",
     "laws": "calc.cli.laws",
     "fit": "calc.cli.fit",
+    "experiments": "calc.cli.experiments",
     "tokens": "calc.cli.tokens",
     "attention": "calc.cli.attention",
     "gpus": "calc.cli.gpus",
@@ -78,6 +80,7 @@ def main() -> None:
     """Run the command line on sys.argv and exit."""
     if sys.stdout is None:
         _fail("stdout is closed: there is nowhere to print to", 1)
+    degrade_signs()
     try:
         status = cli.main(
             prog_name="python -m calc" if sys.argv[0].endswith("__main__.py") else None, standalone_mode=False

@@ -10,7 +10,7 @@ import click
 from pydantic import ValidationError
 
 from calc.blocks.adapters import usual_targets
-from calc.build import build
+from calc.blocks.build import build
 from calc.cli.options import Tokens
 from calc.errors import Refused
 from calc.load import Load

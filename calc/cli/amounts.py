@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from calc.errors import Refused
+from calc.errors import Refused, shortened
 from calc.units import parse_amount
 
 
@@ -26,6 +26,25 @@ class Amount(click.ParamType):
         if amount <= 0:
             raise Refused(field, f"a number of {self.unit} above 0", value)
         return amount
+
+
+class Share(click.ParamType):
+    """A share above 0 and up to 1: 0.4, or 40%."""
+
+    name = "SHARE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        field = param.opts[0] if param else "value"
+        text = value.strip()
+        try:
+            share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        except ValueError:
+            share = math.nan
+        if not 0 < share <= 1:
+            raise Refused(field, "a share above 0 and up to 1, such as 0.4 or 40%", shortened(value, 40))
+        return share
 
 
 class Positive(click.ParamType):

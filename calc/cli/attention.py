@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from calc.attention import AttentionShape, Blocks, Cost, best_blocks, flash, on_chip, standard
 from calc.attention.shape import ITEM_BITS
-from calc.cli import options
+from calc.cli import completing, options
 from calc.cli.attention_presets import groupings, published, roofs, timed
 from calc.errors import Refused
 from calc.output.tables import Table, emit
@@ -39,8 +39,18 @@ _PRESETS = ("flashattention-table", "kv-grouping")
 @click.option("--window", type=options.Tokens(), help="Of those, only the last N.")
 @click.option("--backward", is_flag=True, help="Forward and backward.")
 @click.option("--sram", metavar="BYTES", help="On-chip memory for one tile. [default: 192KiB, or what --gpu has]")
-@click.option("--gpu", metavar="NAME", help="A device of `gpus`: its on-chip memory, bounds, and times.")
-@click.option("--profile", metavar="FILE", help="What `python -m harness profile` measured: times.")
+@click.option(
+    "--gpu",
+    metavar="NAME",
+    shell_complete=completing.gpus,
+    help="A device of `gpus`: its on-chip memory, bounds, and times.",
+)
+@click.option(
+    "--profile",
+    metavar="FILE",
+    shell_complete=completing.files,
+    help="What `python -m harness profile` measured: times.",
+)
 @click.option("--blocks", metavar="ROWSxCOLUMNS", help="Tiles. [default: the cheapest of those that fit]")
 @click.option("--preset", type=click.Choice(_PRESETS), help="A case that is known, in place of sizes.")
 @options.output

@@ -14,7 +14,7 @@ from calc.ask.explain import explain as explain_quantity
 from calc.ask.parts import WHOLE
 from calc.ask.sensitivity import Sensitivity
 from calc.ask.sensitivity import sensitivity as find_sensitivity
-from calc.cli import adapting, notes, options
+from calc.cli import adapting, completing, notes, options
 from calc.cli.echo import run_record, with_run
 from calc.cli.memory_words import MEMORY_FIELDS, memory_record, memory_words
 from calc.cli.run_options import GroupedCommand, of_run
@@ -34,7 +34,7 @@ LONGEST = 1000
 
 @click.command(cls=GroupedCommand, short_help="The formula of a quantity, with numbers put in.")
 @options.model
-@click.argument("quantity")
+@click.argument("quantity", shell_complete=completing.quantities)
 @of_run(*FIELDS, defaults=EXECUTED, old=("--kernels",))
 @adapting.adapters
 @click.option(

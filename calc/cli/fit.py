@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from calc.cli import options
+from calc.cli import completing, fit_beyond, fit_tables, options
 from calc.cli.amounts import Amount, Positive
 from calc.errors import Refused, printable
+from calc.fitting.average import average
 from calc.fitting.fit import Fit
-from calc.fitting.forms import FORMS
-from calc.fitting.frontier import EQUATION, FrontierFit
-from calc.fitting.optimum import CONVENTION
+from calc.fitting.forms import COMPUTE, FORMS
 from calc.fitting.published import LawFit, fit_law
 from calc.laws import ALIASES, BY_NAME
-from calc.laws.uncertainty import Interval
 from calc.output.progress import Progress
-from calc.output.tables import Table, emit
-from calc.units import si
+from calc.output.tables import emit
 
 _COLUMNS = ("params", "tokens", "loss", "flops", "run")
 
@@ -29,13 +25,14 @@ def _column(what: str, of: str) -> Any:
 
 
 @click.command(short_help="The constants of a scaling law from your own runs, with intervals.")
-@click.argument("runs", metavar="RUNS.csv")
+@click.argument("runs", metavar="RUNS.csv", shell_complete=completing.files)
 @click.option(
     "--law",
+    shell_complete=completing.laws,
     default="chinchilla",
     show_default=True,
-    help="chinchilla, equal-exponents, kaplan, free-k, or all of them, ranked; isoflop or envelope without a form; "
-    "or a law of `laws` that predicts a loss.",
+    help="chinchilla, equal-exponents, kaplan, free-k, or all of them, ranked; compute on a ladder of one number of "
+    "tokens a parameter; isoflop or envelope without a form; or a law of `laws` that predicts a loss.",
 )
 @click.option(
     "--objective",
@@ -45,7 +42,7 @@ def _column(what: str, of: str) -> Any:
     help="What is minimised over ln predicted - ln observed.",
 )
 @click.option("--delta", type=Positive(), default=1e-3, show_default=True, help="Where Huber's loss turns from square.")
-@click.option("--refits", type=click.IntRange(0), default=4000, show_default=True, help="Bootstrap samples.")
+@click.option("--refits", type=int, default=4000, show_default=True, help="Bootstrap samples, at most 50,000.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Share of refits in an interval.")
 @click.option("--compute", type=Amount("FLOP"), help="FLOP to give the optimum at. [default: the runs' largest]")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the bootstrap.")
@@ -56,19 +53,27 @@ def _column(what: str, of: str) -> Any:
 @_column("run", "run names; envelope takes rows of one name as one curve")
 @click.option("--where", multiple=True, metavar="CONDITION", help="Rows to use: COLUMN=VALUE, !=, ~ (holds), !~.")
 @click.option("--skip-invalid", is_flag=True, help="Leave out rows without a positive number for all that is read.")
+@click.option("--against", metavar="OTHER.csv", help="Instead: how much compute a second recipe saves.")
+@click.option(
+    "--accuracy", metavar="COLUMN", help="How much of a task is solved, whose loss is --loss: both are fitted."
+)
+@click.option("--chance", type=float, default=0.0, show_default=True, help="With --accuracy: what guessing solves.")
+@click.option("--best", is_flag=True, help="Of rows with one N and D, as of several learning rates, take the lowest.")
+@click.option("--skip-far", is_flag=True, help="Leave out runs far off a first fit: diverged, mislabelled.")
 @options.chart
 @options.output
 def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
     """Fit a law to the training runs in RUNS.csv: one row a run with its parameters, tokens and final loss.
 
-    The optimum is given where the runs can tell one. `all` ranks the forms by their error at the tenth of the runs with
-    the largest compute, fitted without them.
+    The optimum is given where the runs can tell one. `all` ranks the forms by their error at runs of larger compute
+    than they were fitted to, and gives the optimum over those that the runs cannot tell apart.
 
     \b
     Examples:
       python -m calc fit docs/example-runs.csv
       python -m calc fit docs/example-runs.csv --law all --refits 0
       python -m calc fit docs/example-runs.csv --law isoflop --compute 1e21 --json
+      python -m calc fit path/to/old.csv --against path/to/new.csv
       python -m calc fit path/to/runs.csv --where "notes!~outlier" --chart path/to/fit.html
     """
     from calc.charts.saving import check, save
@@ -79,6 +84,13 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
             raise Refused("--chart", "a law that is one of the forms, isoflop or envelope", law)
     columns = {what: asked.pop(what) for what in _COLUMNS}
     asked["columns"] = {what: column for what, column in columns.items() if column is not None}
+    against, column, chance = asked.pop("against"), asked.pop("accuracy"), asked.pop("chance")
+    if against is not None:
+        emit(*fit_beyond.compared(runs, against, asked), fmt)
+        return
+    if column is not None:
+        emit(*fit_beyond.solved(runs, column, chance, asked), fmt)
+        return
     progress = Progress()
     try:
         found = _answers(runs, law, {**asked, "progress": progress})
@@ -87,8 +99,12 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
     if fmt != "json":
         for warning in found[0].warnings:
             click.echo(printable(f"note: {warning}"), err=True)
-    ranking = [_ranking(found)] if law == "all" else []
-    emit([_record(each) for each in found], [*ranking, _values(found[0]), _facts(found[0])], fmt)
+    ranking = fit_tables.ranking(found) if law == "all" else []
+    both = average(found) if law == "all" else None
+    records = [fit_tables.record(each) for each in found]
+    if both is not None:
+        records.append({"law": "average", **fit_tables.averaged(both)})
+    emit(records, [*ranking, fit_tables.values(found[0]), fit_tables.facts(found[0])], fmt)
     if chart is not None:
         from calc.charts.fits import fit_chart, frontier_chart
 
@@ -102,9 +118,9 @@ def _answers(runs: str, law: str, asked: dict[str, Any]) -> list[Any]:
         from calc.fitting.envelope import fit_envelope
         from calc.fitting.isoflop import fit_isoflop
 
-        for name, default in (("objective", "huber"), ("delta", 1e-3)):
+        for name, default in (("objective", "huber"), ("delta", 1e-3), ("skip_far", False), ("best", False)):
             if asked.pop(name) != default:
-                raise Refused(f"--{name}", f"a law with a form of loss beside it, which {law} is not", law)
+                raise Refused(f"--{name.replace('_', '-')}", f"a law with a form of loss, which {law} is not", law)
         return [(fit_isoflop if law == "isoflop" else fit_envelope)(runs, **asked)]
     from calc.fitting.fit import fit as fit_form
     from calc.fitting.fit import tournament
@@ -116,106 +132,16 @@ def _answers(runs: str, law: str, asked: dict[str, Any]) -> list[Any]:
 
 def _own_equation(law: str) -> bool:
     """Whether a name is that of a published law of none of the forms."""
-    forms = {name for form in FORMS for name in (form.name, *form.aliases)}
+    forms = {name for form in (*FORMS, COMPUTE) for name in (form.name, *form.aliases)}
     return law not in forms and ALIASES.get(law, law) in BY_NAME
 
 
 def _published(runs: str, law: str, asked: dict[str, Any]) -> LawFit:
     if asked.pop("compute") is not None:
         raise Refused("--compute", "a law that is one of the forms, for whose optimum it is", law)
+    for name in ("skip_far", "best"):
+        if asked.pop(name):
+            raise Refused(f"--{name.replace('_', '-')}", "a law that is one of the forms", law)
     if "flops" in asked["columns"]:
         asked["columns"]["compute"] = asked["columns"].pop("flops")
     return fit_law(runs, law, **asked)
-
-
-def _record(fit: Fit | FrontierFit | LawFit) -> dict[str, Any]:
-    intervals = {name: each and each._asdict() for name, each in fit.intervals.items()}
-    record = {
-        "law": fit.law,
-        "constants": dict(fit.constants),
-        "objective": fit.objective,
-        "intervals": intervals,
-        "optimum": None if isinstance(fit, LawFit) or not fit.optimum else {"compute": fit.compute, **fit.optimum},
-        "warnings": list(fit.warnings),
-        "columns": dict(fit.columns),
-        "rows": fit.rows,
-        "refits": fit.refits,
-    }
-    if isinstance(fit, LawFit):
-        starts = {"tried": fit.starts, "agreeing": fit.agreeing}
-        return {**record, "equation": _equation(fit), "source": fit.source, "starts": starts}
-    if isinstance(fit, FrontierFit):
-        budgets = [
-            {name: getattr(each, name) for name in ("compute", "params", "tokens", "loss")} for each in fit.budgets
-        ]
-        return {**record, "equation": EQUATION, "source": fit.source, "budgets": budgets}
-    return {
-        **record,
-        "equation": fit.form.equation,
-        "source": fit.form.source,
-        "minimised": fit.aim.meaning,
-        "convention": CONVENTION,
-        "starts": {"tried": fit.starts, "agreeing": fit.agreeing},
-        "held_out": None if fit.held_out is None else fit.held_out._asdict(),
-    }
-
-
-def _values(fit: Fit | FrontierFit | LawFit) -> Table:
-    optimum: Mapping[str, float] = fit.optimum or {}
-    rows = [_row(name, value, fit.intervals.get(name)) for name, value in fit.constants.items()]
-    rows += [_row(f"optimum {name}", value, fit.intervals.get(name)) for name, value in optimum.items()]
-    level = next((each.level for each in fit.intervals.values() if each), None)
-    columns = ("", "value", f"{100 * level:.3g} % from", "to") if level else ("", "value")
-    rows = [row[: len(columns)] for row in rows]
-    if isinstance(fit, LawFit):
-        return Table(columns, rows, f"{fit.law}: loss from {', '.join(fit.equation.takes)} ({fit.equation.where})")
-    note = f"the optimum is that of {fit.compute:.4g} FLOP" if optimum else "these runs cannot tell an optimum"
-    return Table(columns, rows, f"{fit.law}: {_equation(fit)}", note)
-
-
-def _equation(fit: Fit | FrontierFit | LawFit) -> str:
-    if isinstance(fit, LawFit):
-        return str(BY_NAME[fit.law].expression(fit.equation))
-    return EQUATION if isinstance(fit, FrontierFit) else fit.form.equation
-
-
-def _row(name: str, value: float | None, interval: Interval | None) -> tuple[str, ...]:
-    ends = (interval.low, interval.high) if interval else (None, None)
-    return (name, *(_number(each) for each in (value, *ends)))
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.5g}"
-
-
-def _facts(fit: Fit | FrontierFit | LawFit) -> Table:
-    facts = [
-        ("rows", f"{fit.rows:,}"),
-        ("columns", ", ".join(f"{what} from {column}" for what, column in fit.columns.items() if what != "run")),
-        ("refits", f"{fit.refits:,}"),
-        ("objective", f"{fit.objective:.10g}"),
-    ]
-    if isinstance(fit, LawFit):
-        facts += [("starts", f"{fit.agreeing} of {fit.starts} agree"), ("source", fit.source)]
-    elif isinstance(fit, FrontierFit):
-        facts += [("budgets", f"{len(fit.budgets)}"), ("source", fit.source)]
-    else:
-        facts += [("minimised", fit.aim.meaning), ("starts", f"{fit.agreeing} of {fit.starts} agree")]
-        if held := fit.held_out:
-            errors = f"off by {held.rms:.2%}, {held.bias:+.2%} on average"
-            facts.append(("held out", f"{held.runs} runs from {held.compute:.3g} FLOP on: {errors}"))
-        facts.append(("source", fit.form.source))
-    return Table(("", ""), facts)
-
-
-def _ranking(fits: list[Fit]) -> Table:
-    rows = []
-    for each in fits:
-        held = each.held_out
-        per_param = _number(each.optimum["tokens_per_param"]) if each.optimum else "–"
-        errors = (f"{held.rms:.3%}", f"{held.bias:+.3%}") if held else ("–", "–")
-        rows.append((each.law, f"{len(each.form.free)}", f"{each.objective:.6g}", *errors, per_param))
-    held = next((each.held_out for each in fits if each.held_out), None)
-    columns = ("law", "constants", "objective", "held-out error", "on average", "tokens/param")
-    title = f"forms by their error at the {held.runs} runs of {held.compute:.3g} FLOP and more" if held else "forms"
-    return Table(columns, rows, title, f"tokens/param at {si(fits[0].compute, 'FLOP')}")

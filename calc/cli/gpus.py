@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from calc.cli import options
+from calc.cli import completing, options
 from calc.hardware import device_names, load_device
 from calc.output.tables import Table, emit
 from calc.spec.hardware import Capacity, Device, Fact, Link
@@ -14,7 +14,7 @@ from calc.units import binary, si
 
 
 @click.command(short_help="GPUs and TPUs: memory, bandwidth, peaks, links, power.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=completing.gpus)
 @options.output
 def gpus(name: str | None, fmt: str) -> None:
     """List the devices, or every figure of the device NAME with its source.
@@ -35,6 +35,9 @@ def gpus(name: str | None, fmt: str) -> None:
         emit([_record(device)], [_figures(device), _sources(device)], fmt)
 
 
+_SPARE = ("reported", "power, W", "fp16")
+
+
 def _list(devices: list[Device]) -> Table:
     columns = ("device", "memory", "reported", "bandwidth", "fp16", "bf16", "fp8", "links", "power, W")
     rows = []
@@ -50,7 +53,7 @@ def _list(devices: list[Device]) -> Table:
         watts = f"{device.power.value:,}" if device.power else "–"
         rows.append((device.name + " *" * bool(device.unconfirmed), *map(_shown, cells), watts))
     note = "* some of its figures are unconfirmed: `python -m calc gpus NAME` says which"
-    return Table(columns, rows, "dense peaks a second; links: all of them, both directions", note)
+    return Table(columns, rows, "dense peaks a second; links: all of them, both directions", note, _SPARE)
 
 
 def _figures(device: Device) -> Table:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Any
 
 import click
 
-from calc.cli import options
+from calc.cli import completing, options
 from calc.cli.amounts import Amount
+from calc.cli.left_out import left_out
 from calc.cli.options import Length
 from calc.errors import Refused
 from calc.laws import DEFAULT
@@ -24,7 +26,13 @@ from calc.units import si
 @click.command(short_help="How far a model and its tokens are from a law's optimum, and what that costs and saves.")
 @options.model
 @click.option("--tokens", type=Amount("tokens"), required=True, help="D, tokens of training.")
-@click.option("--law", default=DEFAULT, show_default=True, help="A law of `laws` that says what is optimal, or all.")
+@click.option(
+    "--law",
+    shell_complete=completing.laws,
+    default=DEFAULT,
+    show_default=True,
+    help="A law of `laws` that says what is optimal, or all.",
+)
 @click.option("--seq", type=Length(), help="Count FLOPs exactly, in sequences of so many tokens. [default: 6 N D]")
 @options.output
 def judge(model: ModelSpec, tokens: float, law: str, seq: int | None, fmt: str) -> None:
@@ -82,8 +90,7 @@ def _side_by_side(found: list[Judgement | tuple[Law, str]]) -> list[Table]:
     ]
     columns = ("law", "N", "tokens / law's", "best N", "best D", "best loss", "loss", "in range")
     note = "tokens / law's: over those that the law gives a model of this size; best: for the same 6 N D"
-    left_out = [(each[0].name, each[1]) for each in found if not isinstance(each, Judgement)]
-    return [Table(columns, rows, "", note), *([Table(("left out", "why"), left_out)] if left_out else [])]
+    return [Table(columns, rows, "", note), *left_out(each for each in found if not isinstance(each, Judgement))]
 
 
 def _size(value: float | None) -> str:
@@ -101,4 +108,9 @@ def _loss(value: float | None) -> str:
 def _record(found: Judgement | tuple[Law, str]) -> dict[str, Any]:
     if not isinstance(found, Judgement):
         return {"law": found[0].name, "reason": found[1]}
-    return asdict(found) | {"tokens_per_param": found.tokens_per_param, "warnings": list(found.warnings)}
+    bands = {
+        name: {end: None if math.isinf(value) else value for end, value in band._asdict().items()}
+        for name, band in found.interval.items()
+    }
+    more = {"tokens_per_param": found.tokens_per_param, "warnings": list(found.warnings), "interval": bands}
+    return asdict(found) | more

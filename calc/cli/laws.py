@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from calc.cli import options
+from calc.cli import completing, options
 from calc.laws import ALIASES, LAWS, find
 from calc.laws.base import VARIABLES, Law
 from calc.output.tables import Table, emit
 
 
 @click.command(short_help="Published scaling laws: equations, constants, range, errata.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=completing.laws)
 @options.output
 def laws(name: str | None, fmt: str) -> None:
     """List the scaling laws, or show the equations and constants of the law NAME with what N, C and D mean in it.

@@ -8,7 +8,7 @@ import click
 
 from calc.charts.optima import loss_chart
 from calc.charts.saving import check, save
-from calc.cli import corpora, options
+from calc.cli import completing, corpora, options
 from calc.cli.amounts import Amount, Positive
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS
@@ -21,11 +21,20 @@ from calc.tokens.corpus import Corpus
 @click.command(short_help="The loss that a scaling law predicts for a model and its tokens.")
 @click.option("--params", type=Amount("parameters"), help="N, as the law counts it (`laws NAME`).")
 @click.option("--tokens", type=Amount("tokens"), help="D, tokens of training.")
-@click.option("--law", default=DEFAULT, show_default=True, help="A law of `laws`, or all that take what is given.")
+@click.option(
+    "--law",
+    shell_complete=completing.laws,
+    default=DEFAULT,
+    show_default=True,
+    help="A law of `laws`, or all that take what is given.",
+)
 @click.option("--unique-tokens", type=Amount("tokens"), help="muennighoff: how many of the tokens differ.")
 @corpora.options
-@click.option("--experts", type=Positive(), help="clark: routed experts in a layer.")
+@click.option("--experts", type=Positive(), help="clark, ludziejewski: experts over those that a token visits.")
+@click.option("--granularity", type=Positive(), help="krajewski: how many times smaller than an MLP an expert is.")
+@click.option("--sparsity", type=Positive(), help="abnar: share of the experts that a token does not visit.")
 @click.option("--bits", type=Positive(), help="kumar: bits of weights, activations and cache in training.")
+@click.option("--bits-post", type=Positive(), help="kumar: bits of weights that are rounded after training.")
 @options.chart
 @options.output
 def loss(law: str, fmt: str, chart: str | None, bits: float | None, **asked: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from calc.cli import adapting, notes, options, serving
+from calc.cli import adapting, completing, notes, options, serving
 from calc.cli.echo import with_run
 from calc.cli.memory_words import DTYPE, MEMORY_FIELDS, memory_record, memory_words
 from calc.cli.run_options import GroupedCommand, given, of_run
@@ -31,7 +31,9 @@ TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "kv_cache
 @click.command(cls=GroupedCommand, short_help="Memory of a GPU: will it fit, in training or served?")
 @options.model
 @of_run(*MEMORY_FIELDS, defaults={"dtype": "bf16-mixed; bf16"}, texts={"dtype": DTYPE})
-@click.option("--gpu", metavar="NAME", help="The device that it is to fit; `gpus` lists them.")
+@click.option(
+    "--gpu", metavar="NAME", shell_complete=completing.gpus, help="The device that it is to fit; `gpus` lists them."
+)
 @click.option("--budget", metavar="BYTES", help="What it is to fit on every GPU, such as 80GiB.")
 @click.option(
     "--memory-fraction", metavar="F", default="1", show_default=True, help="How much of --gpu or --budget may be used."

@@ -9,14 +9,18 @@ import click
 
 from calc.charts.optima import frontier_chart, isoflop_chart
 from calc.charts.saving import check, save
-from calc.cli import corpora, options
-from calc.cli.amounts import Amount, Positive
+from calc.cli import completing, corpora, options
+from calc.cli.amounts import Amount, Positive, Share
+from calc.cli.left_out import left_out
 from calc.cli.options import Length, Tokens
 from calc.errors import Refused
 from calc.laws import DEFAULT, find
 from calc.laws.base import Law
-from calc.optimum.answer import Optimum, optimal_all, spread
+from calc.laws.uncertainty import Interval
+from calc.optimum.across import left_out as superseded
+from calc.optimum.across import optimal_all, spread
 from calc.optimum.answer import optimal as best
+from calc.optimum.question import Optimum
 from calc.optimum.shapes import Shape
 from calc.optimum.shapes import shapes as near
 from calc.output.notes import warn_beyond
@@ -42,8 +46,10 @@ _NUMBERS = ("compute", "params", "tokens", "loss", "tokens_per_param")
 @click.option("--loss", type=Positive(), help="Nats a token of the law's own data.")
 @click.option("--gpu-days", type=Positive(), help="With --gpu and --mfu.")
 @click.option("--money", type=Positive(), help="With --gpu, --mfu and --price.")
-@click.option("--gpu", metavar="GPU", help="A device of `gpus`; its dense bf16 peak counts.")
-@click.option("--mfu", type=Positive(), help="Share of that peak that training reaches, up to 1.")
+@click.option(
+    "--gpu", metavar="GPU", shell_complete=completing.gpus, help="A device of `gpus`; its dense bf16 peak counts."
+)
+@click.option("--mfu", type=Share(), help="Share of that peak that training reaches: 0.4 or 40%.")
 @click.option("--gpus", type=Tokens(), help="How many of them, for the days it takes.")
 @click.option("--price", type=Positive(), help="Of one GPU for an hour.")
 @click.option("--family", metavar="MODEL", help="Scale this model and count its FLOPs exactly, instead of 6 N D.")
@@ -51,8 +57,17 @@ _NUMBERS = ("compute", "params", "tokens", "loss", "tokens_per_param")
 @click.option("--shapes", type=Tokens(), help="With --family: how many buildable models near N to show.")
 @click.option("--inference-tokens", type=Amount("tokens"), help="Tokens of use to pay for too, at equal loss.")
 @click.option("--unique-tokens", type=Amount("tokens"), help="Tokens that differ; more of them repeat these.")
+@click.option("--experts", type=Positive(), help="ludziejewski: all experts over those that a token visits.")
+@click.option("--granularity", type=Positive(), help="krajewski: how many times smaller than an MLP an expert is.")
+@click.option("--sparsity", type=Positive(), help="abnar: share of the experts that a token does not visit.")
 @corpora.options
-@click.option("--law", default=DEFAULT, show_default=True, help="A law of `laws`, or all side by side.")
+@click.option(
+    "--law",
+    shell_complete=completing.laws,
+    default=DEFAULT,
+    show_default=True,
+    help="A law of `laws`, or all side by side.",
+)
 @options.chart
 @options.output
 def optimal(law: str, family: str | None, shapes: int | None, chart: str | None, fmt: str, **asked: Any) -> None:
@@ -67,6 +82,7 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
       python -m calc optimal --compute 1e22 --family llama-3-8b --seq 8192 --shapes 3
       python -m calc optimal --params 13e9 --inference-tokens 2T --law hoffmann-3
       python -m calc optimal --compute 1e22 --unique-tokens 25e9
+      python -m calc optimal --compute 1e22 --experts 8 --law ludziejewski
       python -m calc optimal --compute 1e22 --corpus "300 GB" --bytes-per-token 4.2
       python -m calc optimal --compute 1e22 --chart path/to/isoflop.html
     """
@@ -90,34 +106,59 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
     else:
         answer = best(law, **given)
         built = [] if shapes is None else near(given["family"], answer.params, find(law).counts, shapes)
-        tables = [_numbers(answer), *([_shapes(built)] if built else []), _words(answer, data)]
-        emit([_record(answer, data) | ({"shapes": [_shape(each) for each in built]} if built else {})], tables, fmt)
+        others = _others(answer, given)
+        tables = [_numbers(answer, others), *([_shapes(built)] if built else []), _words(answer, data)]
+        shown = {"shapes": [_shape(each) for each in built]} if built else {}
+        emit([_record(answer, data) | {"laws": others} | shown], tables, fmt)
         if chart is not None:
             save(isoflop_chart(law, **given), chart)
 
 
-def _numbers(answer: Optimum) -> Table:
+def _others(answer: Optimum, given: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """How far laws differ on the same plain question; empty for one that goes beyond it, and for a law of experts."""
+    beyond = {"family", "unique_tokens", "inference_tokens", "loss"} & set(given)
+    return {} if beyond or answer.routing else spread(optimal_all(**given))
+
+
+def _numbers(answer: Optimum, others: dict[str, dict[str, float]]) -> Table:
     names = {"compute": "compute, FLOP", "params": "parameters", "tokens_per_param": "tokens a parameter"}
     rows = []
     for name in _NUMBERS:
         band = answer.interval.get(name)
-        wide = f"{_number(name, band.low)} to {_number(name, band.high)}" if band else ""
-        rows.append((names.get(name, name), _number(name, getattr(answer, name)), wide))
+        wide = _ends(name, band) if band else ""
+        laws = others.get(name)
+        differ = f"{_number(name, laws['low'])} to {_number(name, laws['high'])}" if laws and laws["ratio"] > 1 else ""
+        rows.append((names.get(name, name), _number(name, getattr(answer, name)), wide, differ))
     rate = answer.learning_rate
-    rows.append(("batch, tokens", si(answer.batch_tokens), ""))
-    rows.append(("learning rate", "–" if rate is None else f"{rate:.2e}", ""))
-    rows += [(f"compute with {factor:g} x N", f"{cost - 1:+.1%}", "") for factor, cost in answer.deviation.items()]
-    rows += [(_MORE.get(name, name), f"{value:,.4g}", "") for name, value in answer.more.items()]
-    return Table(("", "optimum", "95 %" if answer.interval else ""), rows, f"{answer.law}")
+    batches, rates = zip(*answer.rules.values(), strict=True)
+    rows.append(("batch, tokens", si(answer.batch_tokens), "", f"{si(min(batches))} to {si(max(batches))}"))
+    shown = "–" if rate is None else f"{rate:.2e}"
+    rows.append(("learning rate", shown, "", f"{min(rates):.2e} to {max(rates):.2e}"))
+    rows += [(f"compute with {factor:g} x N", f"{cost - 1:+.1%}", "", "") for factor, cost in answer.deviation.items()]
+    more = {**answer.routing, **answer.more}
+    for name, value in more.items():
+        band = answer.interval.get(name)
+        wide = f"{band.low:,.4g} to {band.high:,.4g}" if band else ""
+        rows.append((_MORE.get(name, name), f"{value:,.4g}", wide, ""))
+    columns = ("", "optimum", "95 %" if answer.interval else "", "laws differ")
+    kept = [i for i in range(4) if i < 2 or columns[i]]
+    return Table([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], f"{answer.law}")
 
 
 def _shapes(built: list[Shape]) -> Table:
+    """All parameters stand beside N where the law's N is not all of them."""
     names = list(built[0].sizes)
+    more = any(each.total != each.params for each in built)
     rows = [
-        (f"{each.params:,}", f"{each.off:+.2%}", f"{each.total:,}", *(f"{each.sizes[name]:,}" for name in names))
+        (
+            f"{each.params:,}",
+            f"{each.off:+.2%}",
+            *([si(each.total)] if more else []),
+            *(f"{each.sizes[name]}" for name in names),
+        )
         for each in built
     ]
-    return Table(("N", "off by", "all parameters", *names), rows, "models of the family near it")
+    return Table(("N", "off by", *(["in all"] if more else []), *names), rows, "models of the family near it")
 
 
 def _shape(each: Shape) -> dict[str, Any]:
@@ -136,25 +177,34 @@ def _words(answer: Optimum, data: Corpus | None) -> Table:
 
 
 def _side_by_side(answers: list[Optimum | tuple[Law, str]]) -> list[Table]:
-    """Every law's answer, and below them why some give none."""
-    rows, reasons = [], []
-    for answer in answers:
-        if isinstance(answer, Optimum):
-            numbers = (_number(name, getattr(answer, name)) for name in _NUMBERS)
-            rows.append((answer.law, *numbers, "yes" if answer.in_range else "no"))
-        else:
-            rows.append((answer[0].name, *("–" for _ in _NUMBERS), "–"))
-            reasons.append(answer)
-    columns = ("law", "compute, FLOP", "parameters", "tokens", "loss", "tokens a parameter", "in range")
-    apart = {name: each["ratio"] for name, each in spread(answers).items() if name in ("params", "compute")}
-    name = max(apart, key=lambda each: apart[each])
-    what = {"params": "parameters lie", "compute": "compute lies"}[name]
-    said = f"{what} {apart[name]:.3g}-fold apart; N counts, and loss speaks of, what `laws NAME` says"
-    because: dict[str, list[str]] = {}
-    for law, reason in reasons:
-        because.setdefault(reason, []).append(law.name)
-    left_out = [(", ".join(names), reason) for reason, names in because.items()]
-    return [Table(columns, rows, "", said), *([Table(("left out", "why"), left_out)] if left_out else [])]
+    """Every law's answer, and below them why some give none; of compute one column, where it is not the question."""
+    found = [answer for answer in answers if isinstance(answer, Optimum)]
+    varies = len({answer.compute for answer in found}) > 1
+    columns = ["law", "N", "95 % of N", "D", "loss", "D/N", *(["FLOP"] if varies else []), "in range"]
+    rows = []
+    for each in found:
+        band = each.interval.get("params")
+        row = [each.law, si(each.params), _ends("params", band) if band else "", si(each.tokens)]
+        row += [_number("loss", each.loss), _number("tokens_per_param", each.tokens_per_param)]
+        rows.append([*row, *([f"{each.compute:.2e}"] if varies else []), "yes" if each.in_range else "no"])
+    return [
+        Table(columns, rows, "" if varies else f"at {found[0].compute:.4g} FLOP", apart(answers)),
+        *left_out(answer for answer in answers if not isinstance(answer, Optimum)),
+    ]
+
+
+def apart(answers: list[Optimum | tuple[Law, str]]) -> str:
+    """How far laws differ, in words."""
+    ratios = {name: each["ratio"] for name, each in spread(answers).items() if name in ("params", "compute")}
+    name = max(ratios, key=lambda each: ratios[each])
+    what = {"params": "N lies", "compute": "compute lies"}[name]
+    old = superseded(answers)
+    without = f" without {' and '.join(old)} (superseded)" if old else ""
+    return f"{what} {ratios[name]:.3g}-fold apart{without};\nN counts, and loss speaks of, what `laws NAME` says"
+
+
+def _ends(name: str, band: Interval) -> str:
+    return f"{_number(name, band.low)} to {_number(name, band.high)}"
 
 
 def _number(name: str, value: float | None) -> str:
@@ -187,8 +237,10 @@ def _record(answer: Optimum | tuple[Law, str], data: Corpus | None) -> dict[str,
         "batch_tokens": answer.batch_tokens,
         "learning_rate": answer.learning_rate,
         "hyperparameters": answer.hyperparameters,
+        "rules": {name: {"batch_tokens": b, "learning_rate": rate} for name, (b, rate) in answer.rules.items()},
         "deviation": {f"{factor:g}": cost for factor, cost in answer.deviation.items()},
         **answer.more,
+        **answer.routing,
         **({} if data is None else corpora.record(data, answer.tokens)),
     }
 

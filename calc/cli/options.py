@@ -10,11 +10,12 @@ import click
 from click.core import ParameterSource
 
 from calc.architectures.models import load_model
+from calc.cli import completing
 from calc.errors import Refused
 from calc.output.notes import note
 from calc.spec import ModelSpec
 from calc.spec.run import common_context, common_length
-from calc.units import parse_bytes, parse_tokens
+from calc.units import parse_rate, parse_tokens
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -84,13 +85,13 @@ class Counts(click.ParamType):
         return tuple(map(int, counts))
 
 
-class Bytes(click.ParamType):
-    """A number of bytes with its unit."""
+class Rate(click.ParamType):
+    """Bytes a second, or bits as links are named."""
 
-    name = "BYTES"
+    name = "RATE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        return value if isinstance(value, float) else float(parse_bytes(value, param.opts[0] if param else "value"))
+        return value if isinstance(value, float) else parse_rate(value, param.opts[0] if param else "value")
 
 
 chart = click.option("--chart", metavar="FILE", help="Save a chart as .png, .svg or .html; needs the extra charts.")
@@ -127,13 +128,15 @@ def with_usual_lengths(asked: dict[str, Any], specs: Sequence[ModelSpec]) -> dic
 def models(function: F) -> F:
     """One or more MODEL arguments, passed on as `models: tuple[ModelSpec, ...]`, and how they are read."""
     function = tying(function)
-    return click.argument("models", metavar="MODEL...", nargs=-1, required=True, callback=_load_all)(function)
+    return click.argument(
+        "models", metavar="MODEL...", nargs=-1, required=True, callback=_load_all, shell_complete=completing.models
+    )(function)
 
 
 def model(function: F) -> F:
     """One MODEL argument, passed on as `model: ModelSpec`, and how it is read."""
     function = tying(function)
-    return click.argument("model", metavar="MODEL", callback=_load_one)(function)
+    return click.argument("model", metavar="MODEL", callback=_load_one, shell_complete=completing.models)(function)
 
 
 def output(function: F) -> F:

@@ -14,10 +14,10 @@ from calc.cli import options
 from calc.cli.echo import run_line, run_record, with_run
 from calc.errors import printable
 from calc.hardware import load_device
-from calc.op import Component
 from calc.output.tables import Table, emit
 from calc.spec import ModelSpec
 from calc.spec.run import common_length
+from calc.trace.op import Component
 from calc.units import binary, si
 
 WIDTH = 80

@@ -13,11 +13,11 @@ import click
 from click.core import ParameterSource
 
 from calc.cli.options import (
-    Bytes,
     Counts,
     Length,
     Names,
     Pixels,
+    Rate,
     Tokens,
     note_own_length,
     with_usual_lengths,
@@ -53,7 +53,7 @@ TYPES: Mapping[str, click.ParamType] = {
     "image": Pixels(),
     "stages": Counts(),
     "zero": Tokens(0),
-    "network": Bytes(),
+    "network": Rate(),
     "dropout": click.FLOAT,
 }
 METAVARS = {"dtype": "FORMAT", "frozen": "FORMAT", "dropout": "P"}

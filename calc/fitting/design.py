@@ -24,7 +24,8 @@ _WIDE = 10
 
 def enough(form: Form, runs: Runs) -> None:
     """Errors: Refused for fewer distinct runs than the form has constants."""
-    n, constants = len(np.unique(np.stack([runs.params, runs.tokens]), axis=1).T), len(form.free)
+    places = runs.six_nd[None] if form.of_compute else np.stack([runs.params, runs.tokens])
+    n, constants = len(np.unique(places, axis=1).T), len(form.free)
     if n < constants:
         raise Refused("runs", f"at least {constants} of different sizes, a constant of {form.name} each", f"{n}")
 
@@ -51,7 +52,31 @@ def confounded(form: Form, runs: Runs) -> list[Open]:
     return list(_confounded(form, runs))
 
 
+def ladder(runs: Runs) -> str:
+    """Why the effects of N and D cannot be told apart where the one grows with the other; empty where they can."""
+    together = _correlation(runs)
+    if together <= _TOGETHER:
+        return ""
+    ratio = runs.tokens / runs.params
+    of = f", {ratio.min():.3g} to {ratio.max():.3g} tokens a parameter" if ratio.max() < 2 * ratio.min() else ""
+    return f"parameters and tokens move together (correlation of their logarithms {together:.3f}{of})"
+
+
+def _correlation(runs: Runs) -> float:
+    """Of ln N with ln D; 0 where one of them does not vary."""
+    log_n, log_d = np.log(runs.params), np.log(runs.tokens)
+    if min(log_n.std(), log_d.std()) <= _SAME:
+        return 0.0
+    return float(np.corrcoef(log_n, log_d)[0, 1])
+
+
 def _confounded(form: Form, runs: Runs) -> Iterator[Open]:
+    if form.of_compute:
+        sizes = distinct(runs.six_nd)
+        if sizes < len(form.free):
+            open_ = tuple(place for group in form.free for place in group)
+            yield Open(open_, f"{sizes} distinct computes, {len(form.free)} needed: K, gamma, E cannot be told")
+        return
     tied = (ALPHA, BETA) in form.free
     for what, values, places in (("parameters", runs.params, (LN_A, ALPHA)), ("tokens", runs.tokens, (LN_B, BETA))):
         sizes = distinct(values)
@@ -67,17 +92,14 @@ def _confounded(form: Form, runs: Runs) -> Iterator[Open]:
                 tuple(among),
                 f"{sizes} distinct number{'s' * (sizes > 1)} of {what}, {least} needed: {named} cannot be told",
             )
-    log_n, log_d = np.log(runs.params), np.log(runs.tokens)
-    if min(log_n.std(), log_d.std()) > _SAME:
-        together = float(np.corrcoef(log_n, log_d)[0, 1])
-        if abs(together) > _TOGETHER:
-            # At one budget, where the one grows as the other falls, any floor can be traded against both as well.
-            told = () if together < 0 else (LN_E,)
-            yield Open(
-                tuple(place for group in form.free for place in group if place not in told),
-                f"parameters and tokens move together (correlation of their logarithms {together:.3f}): the effect of "
-                "one cannot be told from the other's, and no optimum follows",
-            )
+    together = _correlation(runs)
+    if together < -_TOGETHER:
+        # At one budget, where the one grows as the other falls, any floor can be traded against both as well.
+        yield Open(
+            tuple(place for group in form.free for place in group),
+            f"parameters and tokens move against each other (correlation of their logarithms {together:.3f}): the "
+            "effect of one cannot be told from the other's, and no optimum follows",
+        )
 
 
 def degenerate(form: Form, theta: Array, jacobian: Array, unknown: Collection[str]) -> Iterator[Open]:
@@ -86,7 +108,7 @@ def degenerate(form: Form, theta: Array, jacobian: Array, unknown: Collection[st
     unknown: names of constants that the design leaves open: of those nothing more is said.
     """
     for place, factor, what in ((ALPHA, LN_A, "parameters"), (BETA, LN_B, "tokens")):
-        if theta[place] <= 0 and (name := form.names[place]) not in unknown:
+        if theta[place] <= 0 and (name := form.names[place]) and name not in unknown:
             yield Open((factor, place), f"{name} is not above zero: in these runs more {what} do not lower the loss")
     if unknown:
         return

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from calc import checks
 from calc.errors import Refused
-from calc.fitting import bootstrap, design, forms, minimum
+from calc.fitting import bootstrap, design, forms, minimum, suspects
 from calc.fitting.bootstrap import Progress
 from calc.fitting.forms import Array, Form
 from calc.fitting.holdout import HeldOut, held_out
@@ -25,6 +26,9 @@ from calc.laws.uncertainty import Interval
 Source = str | Path | Upload | Mapping[str, Any] | Runs
 """A CSV in a file or in bytes, columns as arrays, or runs that have been read."""
 
+MOST_REFITS = 50_000
+"""More say nothing of an interval that fewer do not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fit:
@@ -33,7 +37,8 @@ class Fit:
     constants: by the names of the form's source; None where the runs cannot tell one. objective: its value as
     `aim` says. intervals: of constants and of the optimum. optimum: params, tokens, tokens_per_param and loss at
     `compute` (6 N D), and the exponent of N in compute; None where the runs cannot tell. starts, agreeing: how many
-    starts were tried and how many came to this optimum. theta: (ln A, alpha, ln B, beta, ln E, ln k).
+    starts were tried and how many came to this optimum. theta: (ln A, alpha, ln B, beta, ln E, ln k). optima: of every
+    refit, by the names of `optimum`, each of shape (refits,).
     """
 
     law: str
@@ -53,11 +58,11 @@ class Fit:
     held_out: HeldOut | None
     theta: Array = field(repr=False)
     runs: Runs = field(repr=False)
+    optima: Mapping[str, Array] = field(default_factory=dict, repr=False)
 
     def predict(self, params: Any, tokens: Any) -> Any:
         """The loss at N parameters and D tokens: numbers, or arrays that broadcast."""
-        log_n, log_d = (np.log(np.asarray(size, dtype=np.float64)) for size in (params, tokens))
-        loss = np.exp(forms.log_loss(self.theta, log_n, log_d))
+        loss = self.form.loss(self.theta, np.asarray(params, np.float64), np.asarray(tokens, np.float64))
         return float(loss) if loss.ndim == 0 else loss
 
 
@@ -74,34 +79,45 @@ def fit(
     columns: Mapping[str, str] | None = None,
     where: Sequence[str] = (),
     skip_invalid: bool = False,
+    skip_far: bool = False,
+    best: bool = False,
     progress: Progress | None = None,
 ) -> Fit:
-    """Fit a form (chinchilla, equal-exponents, kaplan, free-k) to runs.
+    """Fit a form (chinchilla, equal-exponents, kaplan, free-k, compute) to runs.
+
+    Where all runs have one number of tokens a parameter, N and D cannot be told apart: whatever the form, then
+    E + K / C^gamma is fitted (`calc.fitting.forms.COMPUTE`), and a warning says so.
 
     objective: huber with its `delta`, lad or squares, always of ln predicted - ln observed. refits: bootstrap samples
     for the intervals, which hold the middle `level` of them; 0 for none. compute: FLOP at which the optimum is given,
-    by default the largest 6 N D of the runs. columns, where, skip_invalid: see `calc.fitting.runs.read`.
+    by default the largest 6 N D of the runs. columns, where, skip_invalid, best: see `calc.fitting.runs.read`.
+    skip_far: leave out runs that lie far off a first fit (`calc.fitting.suspects`).
     Errors: Refused for what `read` refuses, unknown words, and fewer runs than constants.
     """
     form, aim = forms.find(law), aim_of(objective, delta)
     check_options(refits, level)
     if compute is not None and not 0 < compute < math.inf:
         raise Refused("compute", "a positive number of FLOP", compute)
-    given = read(runs, columns, where, skip_invalid)
+    given = read(runs, columns, where, skip_invalid, best=best)
+    if (said := design.ladder(given)) and form is not forms.COMPUTE:
+        form, given = forms.COMPUTE, replace(given, notes=(*given.notes, f"{said}: E + K / C^gamma is fitted instead"))
     design.enough(form, given)
+    if skip_far:
+        given = _without_far(form, aim, given)
     return _fitted(form, aim, given, refits, level, compute, seed, progress)
 
 
 def tournament(runs: Source, **options: Any) -> list[Fit]:
-    """Every form fitted to the same runs, the one first whose error at the largest compute, held out, is smallest.
+    """Every form fitted to the same runs, the one first whose held-out error (`calc.fitting.holdout`) is smallest.
 
+    `calc.fitting.average` says which of the others the runs cannot tell from it, and their common optimum.
     options: those of `fit`, but for the law. A form with more constants than there are runs is left out.
     Errors: as `fit`; Refused where no form can be fitted.
     """
-    reading = {name: options.pop(name) for name in ("columns", "where", "skip_invalid") if name in options}
+    reading = {name: options.pop(name) for name in ("columns", "where", "skip_invalid", "best") if name in options}
     given = read(runs, **reading)
     fitted, refusal = [], None
-    for form in forms.FORMS:
+    for form in (forms.COMPUTE,) if design.ladder(given) else forms.FORMS:
         try:
             fitted.append(fit(given, form.name, **options))
         except Refused as error:
@@ -114,8 +130,10 @@ def tournament(runs: Source, **options: Any) -> list[Fit]:
 
 
 def check_options(refits: int, level: float) -> None:
-    """Errors: Refused for a negative number of refits and a level that is no share."""
+    """Errors: Refused for a number of refits below 0 or above `MOST_REFITS`, and a level that is no share."""
     checks.size("refits", refits, least=0)
+    if refits > MOST_REFITS:
+        raise Refused("refits", f"at most {MOST_REFITS:,}", refits)
     if not 0 < level < 1:
         raise Refused("level", "a share between 0 and 1", level)
 
@@ -130,6 +148,24 @@ def aim_of(objective: str, delta: float) -> Objective:
     return minimum.huber(delta) if objective == "huber" else OBJECTIVES[objective]
 
 
+def _without_far(form: Form, aim: Objective, runs: Runs) -> Runs:
+    """The runs but for those far off a first fit, which a note names."""
+    data = _data(form, runs)
+    theta = data.plain(form.full(minimum.best(form, data, aim).moving))
+    found = suspects.far(runs, partial(form.loss, theta))
+    if not found:
+        return runs
+    left = runs.where(np.delete(np.arange(len(runs)), [each.at for each in found]))
+    design.enough(form, left)
+    names = ", ".join(runs.named(each.at) for each in found[:8])
+    note = f"{len(found):,} of {len(runs):,} runs are left out, far off a first fit: {names}{', …' * (len(found) > 8)}"
+    return replace(left, notes=(*left.notes, note))
+
+
+def _data(form: Form, runs: Runs) -> Data:
+    return Data.of(*form.axes(runs.params, runs.tokens), runs.loss)
+
+
 def _fitted(
     form: Form,
     aim: Objective,
@@ -140,19 +176,21 @@ def _fitted(
     seed: int,
     progress: Progress | None,
 ) -> Fit:
-    data = Data.of(runs.params, runs.tokens, runs.loss)
+    data = _data(form, runs)
     best = minimum.best(form, data, aim)
     theta = data.plain(form.full(best.moving))
     budget = float(compute or runs.six_nd.max())
     unknown, open_questions = _open(form, runs, data, best.moving, theta)
     found: dict[str, Interval | None] = {}
+    optima: dict[str, Array] = {}
     notes: list[str] = []
     if refits:
         groups, notes = bootstrap.Groups.of(runs.curve, len(runs), best.moving.size)
         many = bootstrap.refits(form, best.moving, data, aim.delta, refits, seed, progress, groups)
         columns = {name: column for name, column in form.publish(many).items() if name not in unknown}
-        if not open_questions:
-            columns |= _optimum_columns(many, budget)
+        if not open_questions and not form.of_compute:
+            optima = _optimum_columns(many, budget)
+            columns |= optima
         found = bootstrap.intervals(columns, level)
     return Fit(
         law=form.name,
@@ -162,11 +200,15 @@ def _fitted(
         },
         objective=best.objective,
         intervals=found,
-        optimum=None if open_questions else {n: float(v[0]) for n, v in _optimum_columns(theta[None], budget).items()},
+        optimum=None
+        if open_questions or form.of_compute
+        else {n: float(v[0]) for n, v in _optimum_columns(theta[None], budget).items()},
         warnings=(
             *runs.notes,
             *open_questions,
             *notes,
+            *suspects.told(runs, suspects.far(runs, partial(form.loss, theta))),
+            *suspects.apart(runs, partial(form.loss, theta)),
             *design.few(form, runs, best.agreeing, best.starts, unknown),
             *design.uncertain(found),
         ),
@@ -181,6 +223,7 @@ def _fitted(
         held_out=held_out(form, runs, aim, theta),
         theta=theta,
         runs=runs,
+        optima=optima,
     )
 
 

@@ -29,7 +29,8 @@ class Form:
     free: which of the six move; several in one tuple are held equal. fixed: the value of each that does not move.
     publish: sets of constants, shape (..., 6), to what the form's source calls them, each of shape (...).
     names: for each of the six, the published constant that depends on it foremost; empty where none does.
-    aliases: published laws of this form.
+    aliases: published laws of this form. of_compute: whether the loss depends on C = 6 N D alone, which then stands in
+    the place of N.
     """
 
     name: str
@@ -41,11 +42,20 @@ class Form:
     publish: Callable[[Array], Mapping[str, Array]]
     names: tuple[str, ...] = ("A", "alpha", "B", "beta", "E", "k")
     aliases: tuple[str, ...] = ()
+    of_compute: bool = False
+
+    def axes(self, params: Array, tokens: Array) -> tuple[Array, Array]:
+        """What stands in the places of N and D."""
+        return (6.0 * params * tokens, tokens) if self.of_compute else (params, tokens)
 
     @property
     def bends(self) -> bool:
         """Whether k is anything but 1."""
         return (LN_K,) in self.free
+
+    def loss(self, theta: Array, params: Array, tokens: Array) -> Array:
+        """The loss of one set of constants at N and D, in any shape that the two broadcast to."""
+        return np.exp(log_loss(theta, *(np.log(np.asarray(each, np.float64)) for each in self.axes(params, tokens))))
 
     def full(self, moving: Array) -> Array:
         """The six constants, shape (..., 6), from the moving ones, shape (..., len(free))."""
@@ -87,6 +97,10 @@ def _kaplan(theta: Array) -> Mapping[str, Array]:
             "alpha_N": theta[..., ALPHA] * k,
             "alpha_D": k,
         }
+
+
+def _of_compute(theta: Array) -> Mapping[str, Array]:
+    return {"K": np.exp(theta[..., LN_A]), "gamma": theta[..., ALPHA], "E": np.exp(theta[..., LN_E])}
 
 
 _NO_FLOOR = -np.inf
@@ -144,12 +158,26 @@ FORMS = (
     ),
 )
 
+COMPUTE = Form(
+    name="compute",
+    title="a floor and a power of compute, for runs of one number of tokens a parameter",
+    equation="E + K/(6*N*D)**gamma",
+    source="Kaplan et al. (2020), equation 1.3, with the floor of Hoffmann et al. (2022), equation 10: where D goes "
+    "with N, that sum is a power of C",
+    free=((LN_A,), (ALPHA,), (LN_E,)),
+    fixed=(0, 0, _NO_FLOOR, 0, 0, 0),
+    publish=_of_compute,
+    names=("K", "gamma", "", "", "E", ""),
+    of_compute=True,
+)
+"""What is left to fit on a ladder of models, each with the same tokens a parameter: N and D cannot be told apart."""
+
 
 def find(name: str) -> Form:
     """The form of a name, its own or that of a published law. Errors: Refused for any other."""
     published = {alias: form for form in FORMS for alias in form.aliases}
     if name in published:
         return published[name]
-    known = {form.name: form for form in FORMS}
+    known = {form.name: form for form in (*FORMS, COMPUTE)}
     checks.word("law", name, tuple(known))
     return known[name]

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from calc.errors import Refused
 from calc.fitting.bootstrap import Progress
 from calc.fitting.design import distinct
 from calc.fitting.fit import Source, check_options
+from calc.fitting.fit import fit as fit_form
 from calc.fitting.forms import Array
 from calc.fitting.frontier import Budget, FrontierFit, Samples, compute_of, frontier
+from calc.fitting.optimum import optimum
 from calc.fitting.runs import Runs, read
 
 SOURCE = "Hoffmann et al. (2022), section 3.2 (approach 2): isoFLOP profiles"
@@ -79,7 +83,39 @@ def fit_isoflop(
     if left:
         notes.append(f"{left:,} of {len(given):,} runs belong to no budget of {_SIZES} sizes or more")
     samples = _samples(given, parabolas, refits, seed, progress) if refits and parabolas else None
+    if parabolas:
+        notes += _bias(given, flop, parabolas)
     return frontier("isoflop", SOURCE, given, budgets, samples, level, compute, notes)
+
+
+def _bias(runs: Runs, flop: Array, parabolas: Sequence[_Parabola]) -> list[str]:
+    """How far off parabolas would be on these very sizes, were the losses those of the runs' fit to Chinchilla's form.
+
+    A valley of E + A / N^alpha + B / D^beta is no parabola: sizes that reach far, or lie off its middle, move the
+    lowest point of one. Empty where the form has no optimum for these runs.
+    """
+    try:
+        surface = fit_form(replace(runs, notes=()), refits=0)
+    except Refused:
+        return []
+    if surface.optimum is None or len(parabolas) < 2:
+        return []
+    exact = replace(runs, loss=surface.predict(runs.params, runs.tokens))
+    log_c, off = [], []
+    for each in parabolas:
+        lowest = float(_lowest(_parabola(exact, flop, each.rows), np.ones((1, len(each.right))))[0][0])
+        six_nd = float(np.exp(np.log(runs.six_nd[each.rows]).mean()))
+        log_c.append(math.log(each.compute))
+        off.append(lowest - math.log(optimum(surface.theta[None], six_nd).params[0]))
+    there = np.isfinite(off)
+    if there.sum() < 2:
+        return []
+    slope, height = np.polyfit(np.array(log_c)[there], np.array(off)[there], 1)
+    far = math.expm1(height + slope * math.log(flop.max()))
+    return [
+        f"on these sizes parabolas would put N {far:+.1%} off at {flop.max():.3g} FLOP, and a {slope:+.4f}, were the "
+        "losses those of the fit to chinchilla: the bias of the grid, which no interval holds"
+    ]
 
 
 def _groups(runs: Runs, flop: Array) -> list[np.ndarray]:

@@ -15,10 +15,11 @@ from calc.errors import Refused
 from calc.fitting import bootstrap, design
 from calc.fitting.bootstrap import Progress
 from calc.fitting.cells import UNITS, as_numbers
+from calc.fitting.columns import KNOWN, listed, named
 from calc.fitting.fit import Source, aim_of, check_options
 from calc.fitting.forms import Array
 from calc.fitting.minimum import HUBER, carry
-from calc.fitting.runs import KNOWN, Runs, distinct, named, table, valid
+from calc.fitting.runs import Runs, distinct, table, valid
 from calc.fitting.solver import Evaluate
 from calc.laws import Equation, Law
 from calc.laws.uncertainty import Interval
@@ -168,7 +169,7 @@ def _read(runs: Source, law: Law, columns: Mapping[str, str], where: Sequence[st
     usable = [each for each in equations if all(there[what] in frame.columns for what in (*each.takes, "loss"))]
     if not usable:
         ways = " or ".join(", ".join(each.takes) for each in equations)
-        raise Refused(name, f"columns of loss and of {ways}", f"columns {', '.join(map(str, frame.columns))}")
+        raise Refused(name, f"columns of loss and of {ways}", listed(frame))
     # Inputs that say more than compute alone come first where there are as many.
     equation = max(usable, key=lambda each: (len(each.takes), each.takes[0] not in ("compute", "compute_min")))
     chosen = {what: there[what] for what in (*equation.takes, "loss")}
@@ -176,7 +177,7 @@ def _read(runs: Source, law: Law, columns: Mapping[str, str], where: Sequence[st
     numbers = {column: as_numbers(frame[column], UNITS.get(what, "")) for what, column in chosen.items()}
     run = columns.get("run") or named(frame, KNOWN["run"])
     if run is not None and run not in frame.columns:
-        raise Refused(name, f"a column {run}", f"columns {', '.join(map(str, frame.columns))}")
+        raise Refused(name, f"a column {run}", listed(frame))
     frame, numbers = valid(frame, numbers, name, skip, notes)
     frame, numbers = distinct(frame, numbers, run, notes)
     inputs = {what: numbers[chosen[what]] for what in equation.takes}

@@ -4,33 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from io import BytesIO
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from calc.errors import Refused
+from calc.errors import Refused, shortened
 from calc.fitting import doubts
 from calc.fitting.cells import UNITS, as_numbers
+from calc.fitting.columns import brief, chosen_columns, column_named
 from calc.fitting.forms import Array
+from calc.tables import parse_csv, read_bytes
 
 if TYPE_CHECKING:
-    # pandas' own types leave open whether a mask of rows gives a frame or a series: to a type checker they are unknown.
+    # As in calc.tables: to a type checker pandas' own types are unknown.
     DataFrame = Series = Any
 
-MAX_BYTES = 2**30
-
-KNOWN = {
-    "params": "params_total total_params params n_params num_params nparams parameters n_parameters num_parameters "
-    "model_size model_params N params_nonemb non_embedding_params params_non_embedding",
-    "tokens": "tokens n_tokens num_tokens ntokens training_tokens train_tokens total_tokens tokens_seen token_count D",
-    "loss": "loss val_loss validation_loss eval_loss test_loss final_loss train_loss training_loss cross_entropy L",
-    "flops": "flops flop train_flops training_flops training_flop total_flops compute C",
-    "run": "run run_id run_name name model_name model id",
-}
-"""What a column is -> the names it goes by, the likeliest first; case and punctuation make no difference."""
 
 _WHERE = re.compile(r"\s*([^=~!]+?)\s*(!?[=~])\s*(.*?)\s*")
 
@@ -47,7 +37,8 @@ class Runs:
     """Runs, each array of shape (runs,), all positive: N, D in tokens, loss as given, training FLOP where known.
 
     curve: which run a row belongs to, where rows are points of training curves. columns: what was read -> from which
-    column. notes: what a reader should know of the reading, one sentence each.
+    column. notes: what a reader should know of the reading, one sentence each. row: of each, its number in the table
+    that was read, from 1. pools: column -> which data or recipe each row is of, where there are several.
     """
 
     params: Array
@@ -57,6 +48,8 @@ class Runs:
     curve: np.ndarray[Any, Any] | None = None
     columns: Mapping[str, str] | None = None
     notes: tuple[str, ...] = ()
+    row: np.ndarray[Any, Any] | None = None
+    pools: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return self.params.size
@@ -68,9 +61,22 @@ class Runs:
 
     def where(self, kept: np.ndarray[Any, Any]) -> Runs:
         """The rows that a mask or an index keeps."""
-        flops = None if self.flops is None else self.flops[kept]
-        curve = None if self.curve is None else self.curve[kept]
-        return Runs(self.params[kept], self.tokens[kept], self.loss[kept], flops, curve, self.columns, self.notes)
+        flops, curve, row = (None if each is None else each[kept] for each in (self.flops, self.curve, self.row))
+        return replace(
+            self,
+            params=self.params[kept],
+            tokens=self.tokens[kept],
+            loss=self.loss[kept],
+            flops=flops,
+            curve=curve,
+            row=row,
+            pools={column: labels[kept] for column, labels in self.pools.items()},
+        )
+
+    def named(self, at: int) -> str:
+        """What to call one of the rows: its number in the table, and its run where that has a name."""
+        row = at + 1 if self.row is None else int(self.row[at])
+        return f"row {row}" + ("" if self.curve is None else f" ({brief(str(self.curve[at]), 30)})")
 
 
 def read(
@@ -79,13 +85,15 @@ def read(
     where: Sequence[str] = (),
     skip_invalid: bool = False,
     with_flops: bool = False,
+    best: bool = False,
 ) -> Runs:
     """The runs of a CSV, in a file or in bytes, or of a mapping of columns.
 
     columns: what (params, tokens, loss, flops, run) -> the column to read it from; "6ND" for FLOPs that are to be
     computed, whatever a column says. where: conditions COLUMN=VALUE, COLUMN!=VALUE, COLUMN~TEXT and COLUMN!~TEXT (holds
     the text, or does not), all of which a row must meet. skip_invalid: leave out rows whose N, D or loss is no positive
-    number. with_flops: whether FLOPs are needed; only then is their column read. Rows that repeat another in everything
+    number. with_flops: whether FLOPs are needed; only then is their column read. best: of rows with the same N and D,
+    such as those of several learning rates, keep the one with the lowest loss. Rows that repeat another in everything
     that is read are left out.
     Errors: Refused for a file or a column that is not there, and, without skip_invalid, for a value that is no positive
     finite number.
@@ -93,7 +101,7 @@ def read(
     if isinstance(source, Runs):
         return source
     frame, name = table(source, where)
-    chosen = _columns(frame, columns or {}, name)
+    chosen = chosen_columns(frame, columns or {}, name)
     notes = [*doubts.marked(frame, chosen)]
     if with_flops:
         chosen.setdefault("flops", "6ND")
@@ -106,22 +114,30 @@ def read(
     frame, numbers = valid(frame, numbers, name, skip_invalid, notes)
     frame, numbers = distinct(frame, numbers, chosen.get("run"), notes)
     arrays = [numbers[chosen[what]] for what in ("params", "tokens", "loss")]
+    if best:
+        kept = doubts.lowest(*arrays)
+        notes += doubts.swept(frame, arrays, kept)
+        frame, numbers = frame.iloc[kept], {column: values[kept] for column, values in numbers.items()}
+        arrays = [values[kept] for values in arrays]
     notes += doubts.odd(*arrays)
+    pools = doubts.pooled(frame, chosen)
     return Runs(
         *arrays,
         flops=None if flops == "6ND" else numbers[flops],
         curve=frame[chosen["run"]].astype(str).to_numpy() if "run" in chosen else None,
         columns=chosen,
         notes=tuple(notes),
+        row=frame.index.to_numpy() + 1,
+        pools=pools,
     )
 
 
 def table(source: str | Path | Upload | Mapping[str, Any], where: Sequence[str]) -> tuple[DataFrame, str]:
     """The rows that meet the conditions, and what messages call their source. Errors: Refused, also where none do."""
     if isinstance(source, Upload):
-        frame, name = _parsed(BytesIO(source.data), source.name), source.name
+        frame, name = parse_csv(source.data, source.name, low_memory=False), source.name
     elif isinstance(source, str | Path):
-        frame, name = _frame(Path(source)), str(source)
+        frame, name = parse_csv(read_bytes(Path(source)), str(source), low_memory=False), str(source)
     else:
         frame, name = _table(source), "runs"
     for condition in where:
@@ -129,29 +145,6 @@ def table(source: str | Path | Upload | Mapping[str, Any], where: Sequence[str])
     if not len(frame):
         raise Refused(name, "rows that meet the conditions" if where else "rows", "none")
     return frame, name
-
-
-def _frame(path: Path) -> DataFrame:
-    if not path.is_file():
-        raise Refused(str(path), "a CSV file", "something else" if path.exists() else "no such file")
-    if path.stat().st_size > MAX_BYTES:
-        raise Refused(str(path), "at most 1 GiB", "more")
-    return _parsed(path, str(path))
-
-
-def _parsed(text: Path | BytesIO, name: str) -> DataFrame:
-    import pandas
-
-    try:
-        frame = pandas.read_csv(text, low_memory=False)
-    except (pandas.errors.ParserError, pandas.errors.EmptyDataError, UnicodeDecodeError, ValueError) as error:
-        raise Refused(name, "a CSV file with a header line", str(error)) from None
-    except OSError as error:
-        raise Refused(name, "a file that can be read", error.strerror or str(error)) from None
-    # pandas takes what rows have more than the header for their names, and so moves every value to a wrong column.
-    if not isinstance(frame.index, pandas.RangeIndex):
-        raise Refused(name, "rows with as many values as the header has names", "more")
-    return frame
 
 
 def _table(columns: Mapping[str, Any]) -> DataFrame:
@@ -168,7 +161,7 @@ def _filtered(frame: DataFrame, condition: str, name: str) -> DataFrame:
     if match is None:
         raise Refused("where", 'a condition such as "dataset=c4" or "notes!~outlier"', condition)
     column, relation, text = match.groups()
-    values = frame[_named(frame, column, name)]
+    values = frame[column_named(frame, column, name)]
     if relation[-1] == "~":
         met = values.astype(str).str.contains(text, regex=False) & values.notna()
     else:
@@ -186,48 +179,6 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _named(frame: DataFrame, column: str, name: str) -> str:
-    if column not in frame.columns:
-        raise Refused(name, f"a column {column}", f"columns {', '.join(map(str, frame.columns))}")
-    return column
-
-
-def _columns(frame: DataFrame, asked: Mapping[str, str], name: str) -> dict[str, str]:
-    """What is read -> its column: the one that was asked for, else the first known name with a value in it."""
-    chosen: dict[str, str] = {}
-    for what, names in KNOWN.items():
-        if what in asked:
-            chosen[what] = "6ND" if (what, asked[what]) == ("flops", "6ND") else _named(frame, asked[what], name)
-            continue
-        column = named(frame, names)
-        if column is not None:
-            chosen[what] = column
-        elif what in ("params", "tokens", "loss"):
-            raise Refused(name, _missing(frame, what, names), f"columns {', '.join(map(str, frame.columns))}")
-    return chosen
-
-
-def _missing(frame: DataFrame, what: str, names: str) -> str:
-    """What would have been expected, with the likeliest reason that it is not there."""
-    if len(frame.columns) == 1 and any(mark in str(frame.columns[0]) for mark in ";\t|"):
-        return "columns with commas between them"
-    known = f"a column of {what} (named {', '.join(names.split()[:5])}, …)"
-    if what == "tokens" and named(frame, KNOWN["flops"]) is not None:
-        return f"{known}; where FLOPs are 6 N D, add one of FLOPs / (6 * parameters)"
-    return known
-
-
-def named(frame: DataFrame, names: str) -> str | None:
-    """The column that goes by one of the names, the first in their order with a value in it."""
-    plain = {_bare(str(column)): str(column) for column in reversed(frame.columns)}
-    there = [plain[bare] for bare in map(_bare, names.split()) if bare in plain]
-    return next((column for column in there if frame[column].notna().any()), None)
-
-
-def _bare(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
 def valid(
     frame: DataFrame, numbers: dict[str, Array], name: str, skip: bool, notes: list[str]
 ) -> tuple[DataFrame, dict[str, Array]]:
@@ -241,7 +192,7 @@ def valid(
         raise Refused(
             f"{name}, row {frame.index[row] + 1}, {column}",
             "a positive number (--skip-invalid leaves such rows out, --where chooses rows, --flops 6ND computes FLOPs)",
-            str(frame[column].iloc[row]),
+            shortened(str(frame[column].iloc[row]), 60),
         )
     if wrong.all():
         raise Refused(name, "rows with a positive number each of params, tokens and loss", "none")

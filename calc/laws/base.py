@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 from calc.errors import Refused
 from calc.laws.arithmetic import real
 from calc.laws.parametric import Parametric
+from calc.laws.surface import Surface, SurfaceFrontier
 from calc.sizes import Size
 
 PF_DAY = 8.64e19
@@ -42,11 +43,18 @@ VARIABLES = {
         Variable("effective_tokens", "D_eff", "tokens", "fresh tokens that repeated ones are worth"),
         Variable("effective_params", "N_eff", "parameters", "parameters that the given ones are worth"),
         Variable("inference_tokens", "D_inf", "tokens", "tokens read and written once the model is in use"),
-        Variable("experts", "n_e", "experts", "routed experts in a layer"),
+        Variable("experts", "n_e", "experts", "routed experts in a layer, over those that a token visits"),
+        Variable("effective_experts", "E_hat", "experts", "experts as far as they lower the loss"),
+        Variable("granularity", "G", "", "how many times smaller an expert is than the MLP of a dense model"),
+        Variable("sparsity", "S", "", "share of the routed experts that a token does not visit"),
         Variable("bits_weights", "P_w", "bits", "bits of a weight in training"),
         Variable("bits_activations", "P_a", "bits", "bits of an activation in training"),
         Variable("bits_cache", "P_kv", "bits", "bits of a key or value in training"),
+        Variable("bits_post", "P_post", "bits", "bits of a weight that was rounded after training"),
+        Variable("vocab_params", "N_v", "parameters", "entries of the vocabulary times d_model"),
+        Variable("characters", "H", "characters", "text that is trained on"),
         Variable("params_total", "N_T", "parameters", "size of the model with its embeddings"),
+        Variable("tokens_per_param", "D/N", "tokens", "tokens of training for each parameter"),
     )
 }
 
@@ -114,7 +122,7 @@ class Frontier(NamedTuple):
         return (self.k / (loss - self.floor)) ** (1 / self.g)
 
 
-Counts = Literal["all", "non-embedding", "without input embedding"]
+Counts = Literal["all", "non-embedding", "without input embedding", "active", "active non-embedding"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +134,14 @@ class Law:
     confirmed: how well the constants are known, in one sentence. errata: known mistakes, one sentence each.
     second_hand: what every answer says of constants that were not read in the source itself.
     inexact: what a model's N lacks when it is counted by `counts`, where that is not quite `params`.
-    valid: variable -> (least, most) of what it was fitted on. variant_of: name of the law whose other constants these
-        are; `--law all` passes variants over.
+    valid: variable -> (least, most) of what it was fitted on; tokens_per_param bounds D / N.
+    variant_of: name of the law whose other constants these are; `--law all` passes variants over.
     parametric: constants -> L = E + A / N^alpha + B / D^beta, where the law is one.
     frontier: constants -> its compute-optimal models, where it says which they are.
+    routing, routed: of a law of experts, what else the loss depends on, and constants and these -> its loss of N and D;
+        `at` gives the law of one routing.
+    deviation: constants, factor -> compute over the least for the same loss, where N is `factor` times the optimum's.
+    superseded: names of the laws that correct this one; it is left out where laws are summed up.
     draws: file of calc/data/laws with bootstrapped constants; None where no trustworthy uncertainty is known, and then
         `uncertainty` says why.
     """
@@ -149,8 +161,12 @@ class Law:
     second_hand: str = ""
     inexact: str = ""
     variant_of: str | None = None
-    parametric: Callable[[Any], Parametric] | None = None
-    frontier: Callable[[Any], Frontier] | None = None
+    parametric: Callable[[Any], Parametric | Surface] | None = None
+    frontier: Callable[[Any], Frontier | SurfaceFrontier] | None = None
+    routing: tuple[str, ...] = ()
+    routed: Callable[..., Parametric | Surface] | None = None
+    deviation: Callable[[Any, float], float] | None = None
+    superseded: tuple[str, ...] = ()
     draws: str | None = None
     uncertainty: str = "the source prints none that could be used here"
 
@@ -158,6 +174,34 @@ class Law:
     def k(self) -> SimpleNamespace:
         """The constants as attributes."""
         return SimpleNamespace(**{constant.name: constant.value for constant in self.constants})
+
+    def at(self, **routing: float | None) -> Law:
+        """The law of one routing: of so many experts, of such a granularity, of such a sparsity; itself where it has
+        none and nothing is given.
+
+        Errors: Refused for what the law does not know, and for less or more than there can be.
+        """
+        given = {name: value for name, value in routing.items() if value is not None}
+        strange = [name for name in given if name not in self.routing]
+        if strange:
+            known = f"nothing but --{' and --'.join(self.routing)}" if self.routing else "a law of experts beside it"
+            raise Refused(f"--{strange[0]}", known, self.name)
+        if self.routed is None or not given:
+            return self
+        for name, value in given.items():
+            least, most = (0, 1 - 1e-9) if name == "sparsity" else (1, 1e6)
+            if not least <= value <= most:
+                raise Refused(f"--{name}", f"from {least} to {most:g}", value)
+        routed = self.routed
+
+        def surface(k: Any) -> Parametric | Surface:
+            return routed(k, *(given[name] for name in self.routing))
+
+        def frontier(k: Any) -> Frontier | SurfaceFrontier:
+            found = surface(k)
+            return SurfaceFrontier(found) if isinstance(found, Surface) else Frontier(*found.frontier_terms())
+
+        return replace(self, parametric=surface, frontier=frontier)
 
     def equation(self, gives: str, takes: frozenset[str] | set[str]) -> Equation:
         """The equation from exactly `takes` to `gives`. Errors: Refused, with what the law has."""
@@ -185,13 +229,38 @@ class Law:
         return sympy.sympify(equation.rule(SimpleNamespace(**names), *inputs))
 
     def outside(self, **values: float | None) -> tuple[str, ...]:
-        """One sentence for each value that lies outside of what the law was fitted on."""
-        said = []
-        for name, value in values.items():
-            low, high = self.valid.get(name, (0.0, float("inf")))
-            if value is not None and not low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
-                letter = VARIABLES[name].letter
-                said.append(
-                    f"{letter} = {value:.3g} is outside of what {self.name} was fitted on, {low:.3g} to {high:.3g}"
-                )
-        return tuple(said)
+        """How far values lie outside of what the law was fitted on: one sentence, or none where all lie inside."""
+        given = {name: value for name, value in values.items() if value is not None}
+        if {"params", "tokens"} <= set(given):
+            given["tokens_per_param"] = given["tokens"] / given["params"]
+        off = {name: _beyond(value, *self.valid[name]) for name, value in given.items() if name in self.valid}
+        far = sorted((name for name in off if off[name] != 1), key=lambda name: -max(off[name], 1 / off[name]))
+        if not far:
+            return ()
+        first, *others = far
+        said = [f"{_times(off[first])} {_side(off[first])} the {_in_words(first)} that {self.name} was fitted on"]
+        for name in others:
+            side = "" if _side(off[name]) == _side(off[first]) else f" {_side(off[name])}"
+            said.append(f"{_times(off[name])}{side} the {_in_words(name)}")
+        return (", ".join(said),)
+
+
+def _in_words(name: str) -> str:
+    return {"params": "parameters", "tokens_per_param": "tokens a parameter"}.get(name, name.replace("_", " "))
+
+
+def _side(factor: float) -> str:
+    return "beyond" if factor > 1 else "below"
+
+
+def _beyond(value: float, low: float, high: float) -> float:
+    """Over the most, or over the least where it is below that; 1 in between, rounding allowed for."""
+    if low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
+        return 1.0
+    return value / (high if value > high else low)
+
+
+def _times(factor: float) -> str:
+    far = max(factor, 1 / factor)
+    count = f"{far:.2g}" if far < 99.5 else f"{far:,.0f}" if far < 1e6 else f"{far:.1e}"
+    return f"{count} times"

@@ -32,13 +32,18 @@ BESIROGLU = Law(
         "has its minimum at the constants of besiroglu-huber, 3 % away in tokens per parameter at 5.76e23.",
         "The points were read off a figure: losses carry about 0.01 of noise.",
     ),
-    valid={"params": (57e6, 16.2e9), "tokens": (8.2e8, 3.2e11), "compute": (1.4e18, 1.3e22)},
+    valid={
+        "params": (57e6, 16.2e9),
+        "tokens": (8.2e8, 3.2e11),
+        "compute": (1.4e18, 1.3e22),
+        "tokens_per_param": (0.456, 341),
+    },
     parametric=parametric,
     frontier=frontier,
     draws="besiroglu_bootstrap.csv",
     uncertainty=(
-        "percentiles over 1,000 refits (Huber 1e-3) of resampled points; their spread agrees with the standard errors "
-        "that the paper prints"
+        "one data set's sampling: percentiles over 1,000 refits (Huber 1e-3) of resampled points; their spread agrees "
+        "with the standard errors that the paper prints"
     ),
 )
 

@@ -10,13 +10,13 @@ from calc.laws.base import Constant, Equation, Law
 from calc.sizes import Size
 
 
-def _saturated(k: Any, e: Size) -> Size:
-    """E-hat: at one expert E_start, and never more than E_max (equation 4)."""
+def saturated(k: Any, e: Size) -> Size:
+    """E-hat, the effective number of experts: at one expert E_start, and never more than E_max (equation 4)."""
     return 1 / (1 / (e - 1 + 1 / (1 / k.E_start - 1 / k.E_max)) + 1 / k.E_max)
 
 
 def _loss(k: Any, n: Size, e: Size) -> Size:
-    x, y = log10(n), log10(_saturated(k, e))
+    x, y = log10(n), log10(saturated(k, e))
     return 10 ** (k.a * x + k.b * y + k.c * x * y + k.d)
 
 

@@ -61,7 +61,7 @@ GADRE = Law(
         "It puts a model of 6.9B on 138B tokens at 2.281 on C4 validation, where 2.382 was measured.",
         "Constants are kept to four digits, as the fit is usually quoted: with eta = 0.121236 that loss is 2.280.",
     ),
-    valid={"params": (1e7, 4.2e8), "tokens": (2e8, 9e9)},
+    valid={"params": (1e7, 4.2e8), "tokens": (2e8, 9e9), "tokens_per_param": (20, 320)},
     parametric=_form,
     frontier=_frontier,
     uncertainty="five points for four constants leave none",

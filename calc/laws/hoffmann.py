@@ -82,6 +82,7 @@ HOFFMANN_3 = replace(
     ),
     parametric=parametric,
     frontier=frontier,
+    superseded=("besiroglu",),
     uncertainty="the paper's intervals come from an optimizer that had not converged",
 )
 

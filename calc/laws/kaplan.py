@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from calc.errors import Refused
 from calc.laws.arithmetic import log
 from calc.laws.base import PF_DAY, Constant, Equation, Frontier, Law
 from calc.sizes import Size
@@ -40,6 +41,18 @@ def _derived_loss(k: Any, c: Size) -> Size:
 def _derived_params(k: Any, c: Size) -> Size:
     share_n = k.alpha_S3 / (k.alpha_N3 + k.alpha_S3)
     return k.Nc3 / (share_n * _derived_loss(k, c)) ** (1 / k.alpha_N3)
+
+
+def _deviation(k: Any, factor: float) -> float:
+    """C_min for the same loss over the least, of a model of `factor` times the best size (appendix B.4).
+
+    Errors: Refused for a model so small that no number of steps reaches the loss.
+    """
+    left = 1 + k.alpha_S3 / k.alpha_N3 * (1 - factor**-k.alpha_N3)
+    if left <= 0:
+        least = (1 + k.alpha_N3 / k.alpha_S3) ** (-1 / k.alpha_N3)
+        raise Refused("factor", f"more than {least:.3g} of the optimal size, below which no training is enough", factor)
+    return factor * left ** (-1 / k.alpha_S3)
 
 
 def _learning_rate(k: Any, n: Size) -> Size:
@@ -145,6 +158,8 @@ KAPLAN = Law(
     ),
     valid={"params": (768, 1.5e9), "tokens": (2.2e7, 2.3e10)},
     frontier=_frontier,
+    deviation=_deviation,
+    superseded=("hoffmann-1", "porian", "pearce-song"),
 )
 
 KAPLAN_DERIVED = Law(

@@ -19,6 +19,11 @@ def _loss(k: Any, n: Size, d: Size, w: Size, a: Size, kv: Size) -> Size:
     return parametric(k).loss(_effective(k, n, w, a, kv), d)
 
 
+def _rounded(k: Any, n: Size, d: Size, bits: Size) -> Size:
+    """Of a model trained at full precision whose weights are rounded afterwards: the longer trained, the worse."""
+    return parametric(k).loss(n, d) + k.C_T * d**k.gamma_D / n**k.gamma_N * exp(-bits / k.gamma_post)
+
+
 _BITS = ("bits_weights", "bits_activations", "bits_cache")
 
 KUMAR = Law(
@@ -28,6 +33,7 @@ KUMAR = Law(
         *chinchilla("equation 1 at full precision"),
         Equation("effective_params", ("params", *_BITS), "equation 4", _effective),
         Equation("loss", ("params", "tokens", *_BITS), "equations 1 and 4", _loss),
+        Equation("loss", ("params", "tokens", "bits_post"), "equations 1 and 2; C_T, gamma_post from memory", _rounded),
     ),
     constants=(
         Constant("E", 2.7648, "nats/token"),
@@ -38,13 +44,17 @@ KUMAR = Law(
         Constant("gamma_w", 2.6745, "bits"),
         Constant("gamma_a", 2.2102, "bits", "printed as gamma_i"),
         Constant("gamma_kv", 0.9578, "bits"),
+        Constant("C_T", 0.0598, "nats/token", "of rounding after training; from memory"),
+        Constant("gamma_D", 0.5068, note="of rounding after training; second-hand"),
+        Constant("gamma_N", 0.3439, note="of rounding after training; second-hand"),
+        Constant("gamma_post", 0.5907, "bits", "of rounding after training; from memory"),
     ),
     params="parameters without embeddings",
     counts="non-embedding",
     compute="6 N D at 16 bits; with P bits in all three places, 6 N D P / 16",
     tokens="tokens of Dolma",
     source="Scaling Laws for Precision, equations 1 and 4, appendix K, table 2 (Kumar et al. 2024, arXiv:2411.04330)",
-    confirmed="constants read in table 2 of the paper's text",
+    confirmed="constants read in table 2 of the paper's text, but for those of rounding after training (equation 2)",
     errata=(
         "The authors' own fit has offsets inside the exponentials (0.3037, 1.4072 and 2.4185), which the main text, "
         "and so this law, leaves out: take the trend, not the numbers, as they say themselves.",
@@ -57,6 +67,7 @@ KUMAR = Law(
         "bits_weights": (3, 16),
         "bits_activations": (4, 16),
         "bits_cache": (4, 16),
+        "bits_post": (3, 6),
     },
     parametric=parametric,
     frontier=frontier,

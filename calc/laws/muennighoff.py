@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from calc.errors import Refused
 from calc.laws.arithmetic import exp
 from calc.laws.base import Constant, Equation, Law
 from calc.laws.common import chinchilla, frontier, parametric
@@ -15,6 +16,17 @@ def worth(amount: Size, fresh: Size, half: Size) -> Size:
     """What `amount` is worth when only the first `fresh` of it is new: fresh (1 + half (1 - e^(-repeats / half)))."""
     first = minimum(fresh, amount)
     return first + first * half * (1 - exp(-(amount / first - 1) / half))
+
+
+def amount(value: float, fresh: float, half: float) -> float:
+    """How much is worth `value`, which is at least `fresh`: `worth` turned around.
+
+    Errors: Refused for more than any number of repetitions is worth.
+    """
+    left = 1 - (value / fresh - 1) / half
+    if left <= 0:
+        raise Refused("tokens", f"fewer than {fresh * (1 + half):.4g}, which no repetition is worth more than", value)
+    return fresh * (1 - half * math.log(left))
 
 
 def _best_params(k: Any, d: Size) -> Size:

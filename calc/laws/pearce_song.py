@@ -59,8 +59,11 @@ def total(non_embedding: float) -> float:
     return PEARCE_SONG.evaluate("params_total", params=non_embedding)
 
 
-def non_embedding(total: float) -> float:
-    """The other way round. Errors: Refused for what is no number above 0."""
-    total = real("params", total)
-    least = min(total / 4, (total / PEARCE_SONG.k.omega) ** 3 / 8)
-    return crossing(lambda n: total - PEARCE_SONG.evaluate("params_total", params=n), least, total)
+def non_embedding(total: float, share: float = 1.0) -> float:
+    """The other way round. share: which part of the embeddings `total` holds, a half being one table of the two.
+
+    Errors: Refused for what is no number above 0.
+    """
+    total, omega = real("params", total), share * PEARCE_SONG.k.omega
+    least = min(total / 4, (total / omega) ** 3 / 8)
+    return crossing(lambda n: total - n - omega * _cube_root(n), least, total)

@@ -3,44 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from calc.errors import Refused
 from calc.load import Load
 from calc.memory import megatron
+from calc.memory.rank import Activations
 from calc.memory.sharding import Stage
 from calc.quantities.flops import plain_products
+from calc.quantities.saved_tensors import WAY, Kept, LayerKept, kept
 from calc.sizes import Size, at_least, ceil_div, largest, minimum
 from calc.spec import Lora, ModelSpec
 from calc.spec.run import Checkpointing, Run
 from calc.spec.run.precision import recipe
-from calc.trace.kept import WAY, Kept, LayerKept, kept
 from calc.trace.settings import Execution as Recorded
 from calc.trace.settings import Settings
 from calc.trace.tape import Saved, Storage
-
-
-@dataclass(frozen=True, slots=True)
-class Activations:
-    """Bytes on one rank.
-
-    layers: of all layers, micro-batches in flight included. outside: of embeddings and final norm. logits: of the
-    loss. again: the most that one layer makes anew in backward. widest: the largest single tensor of a layer.
-    scratch: what the loss takes for a moment beyond what is kept. freed: the logits themselves, where a wider copy of
-    them takes over; nothing that backward of the loss makes fits in their place.
-    """
-
-    layers: Size
-    outside: Size
-    logits: Size
-    again: Size
-    widest: Size
-    scratch: Size
-    freed: Size
-
-    @property
-    def total(self) -> Size:
-        return self.layers + self.outside
 
 
 def settings(spec: ModelSpec, plan: Run, checkpointing: Checkpointing) -> Settings:

@@ -11,12 +11,12 @@ from calc.dtypes import dtype as number_format
 from calc.errors import Refused
 from calc.memory.paging import Paged, allocated
 from calc.memory.sharding import Stage, stages
-from calc.op import Cache, Leaf
 from calc.quantities.kv_cache import cache_terms, kept
 from calc.sizes import Size, ceil_div, largest, minimum
 from calc.spec import Attention, LayerGroup, Mla, ModelSpec
 from calc.spec.run import Run
 from calc.spec.run.engines import ENGINES, INDEX_BLOCK, SPARSE_LATENT, Engine, engine
+from calc.trace.op import Cache, Leaf
 
 
 def cache_columns(spec: ModelSpec, run: Run) -> dict[str, Size | None]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from calc.memory.activations import kept_on_rank, settings
+from calc.quantities.saved_tensors import LayerKept, kept
 from calc.sizes import ceil_div
 from calc.spec import ModelSpec
 from calc.spec.run import Checkpointing, Run
-from calc.trace.kept import LayerKept, kept
 from calc.trace.tape import Saved
 
 

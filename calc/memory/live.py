@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from calc.memory.sharding import Stage
-from calc.op import Op, Part
 from calc.sizes import Size, largest
+from calc.trace.op import Op, Part
 from calc.trace.room import Room
 from calc.trace.tensor import Tensor
 
@@ -83,9 +83,10 @@ class _Lives:
         live = dict.fromkeys(map(self.home, given))
         for place, op in enumerate(self.ops):
             made = [x for x in dict.fromkeys(map(self.home, op.outputs)) if self.made.get(x) == place]
-            taken = sum(map(self.room.of, made)) if op.takes is None else op.takes(self.room)
+            takes = op.takes
+            taken = sum(map(self.room.of, made)) if takes is None else takes(self.room)
             ends = [x for x in (*live, *made) if self.last.get(x) == place]
-            if ends or op.takes is not None or place == len(self.ops) - 1:
+            if ends or takes is not None or place == len(self.ops) - 1:
                 yield sum(map(self.room.of, live)) + taken
             live |= dict.fromkeys(made)
             for x in ends:

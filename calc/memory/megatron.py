@@ -17,18 +17,14 @@ buffers. It divides by t what lies outside blocks only with sequence parallelism
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from calc.errors import Refused
 from calc.load import Load
+from calc.memory.rank import Activations
 from calc.memory.sharding import Stage
 from calc.sizes import Size, ceil_div, exact_div
 from calc.spec import Attention, Embedding, LayerGroup, Mlp, ModelSpec
 from calc.spec.run import Checkpointing, Run
 from calc.spec.run.precision import recipe
-
-if TYPE_CHECKING:
-    from calc.memory.activations import Activations
 
 ONES = ("cp", "checkpoint_every", "loss_chunks")
 """Fields of a plan that the form has no letters for, and that must be 1."""
@@ -39,8 +35,6 @@ def activations(spec: ModelSpec, load: Load, plan: Run, checkpointing: Checkpoin
 
     Errors: Refused for a model or a plan that the form has no letters for.
     """
-    from calc.memory.activations import Activations
-
     group = _check(spec, plan, checkpointing)
     vector = load.tokens * spec.d_model
     outside = exact_div(vector, plan.tp) if plan.divides_sequence else vector

@@ -33,3 +33,26 @@ class Rank:
     def peak(self) -> Size:
         """The most that is live at once."""
         return largest(self.timeline.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Activations:
+    """Bytes on one rank.
+
+    layers: of all layers, micro-batches in flight included. outside: of embeddings and final norm. logits: of the
+    loss. again: the most that one layer makes anew in backward. widest: the largest single tensor of a layer.
+    scratch: what the loss takes for a moment beyond what is kept. freed: the logits themselves, where a wider copy of
+    them takes over; nothing that backward of the loss makes fits in their place.
+    """
+
+    layers: Size
+    outside: Size
+    logits: Size
+    again: Size
+    widest: Size
+    scratch: Size
+    freed: Size
+
+    @property
+    def total(self) -> Size:
+        return self.layers + self.outside

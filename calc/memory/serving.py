@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from calc.blocks.adapters import prompt_vectors
-from calc.build import build
+from calc.blocks.build import build
 from calc.dtypes import dtype as number_format
 from calc.errors import Refused
 from calc.load import Load
@@ -18,14 +18,13 @@ from calc.memory.live import Body, widest
 from calc.memory.rank import Rank
 from calc.memory.sharding import Stage, held_elements, stages
 from calc.memory.states import on_stage
-from calc.op import Leaf, Weight
 from calc.quantities.weights import Share, weight_bytes
 from calc.sizes import Size, ceil_div, largest, minimum, ratio
 from calc.spec import (
-    Attention,
     Bottleneck,
     DeltaNet,
     GatedConvolution,
+    Head,
     LinearAttention,
     Lora,
     Mamba,
@@ -33,6 +32,7 @@ from calc.spec import (
     ModelSpec,
 )
 from calc.spec.run import Run
+from calc.trace.op import Leaf, Weight
 from calc.trace.room import Room
 
 RECURRENT = (DeltaNet, GatedConvolution, LinearAttention, Mamba, Mamba2)
@@ -98,8 +98,6 @@ def _check(spec: ModelSpec, run: Run) -> None:
     check(spec, run)
     if not isinstance(run.cp, int) or run.cp != 1:
         raise Refused("cp", "1 for inference", run.cp)
-    if not spec.reads_tokens:
-        raise Refused("model", "one that reads tokens, where activations of inference are counted", spec.name)
     if isinstance(spec.adapter, Lora | Bottleneck):
         expected = "none that acts within layers, where activations of inference are counted (merge low-rank updates)"
         raise Refused("adapter", expected, spec.adapter.kind)
@@ -118,8 +116,10 @@ def _server(
 
     for name, (load, body) in passes.items():
         moments[f"{name}, widest moment"] = moment(widest(body, room, stage), 0)
-        if stage.last:
-            moments[f"{name}, logits"] = moment(load.tokens * spec.d_model * room.width, _logits(spec, run, load, room))
+        if stage.last and spec.head is not None:
+            moments[f"{name}, logits"] = moment(
+                load.tokens * spec.d_model * room.width, _logits(spec, spec.head, run, load, room)
+            )
     terms = (largest(each[name] for each in moments.values()) for name in ("activations", "logits"))
     return Rank(stage.name, moment(*terms), moments)
 
@@ -144,30 +144,23 @@ def _passes(spec: ModelSpec, run: Run) -> dict[str, tuple[Load, Body]]:
     """
     seq, batched = run.seq, batched_tokens(run)
     batch, context = run.batch, 0
-    if batched is not None:
+    if batched is not None and spec.reads_tokens:
         seq = minimum(seq, batched)
         batch, context = ratio(minimum(batch * seq, batched), seq), run.seq - seq
     read = run.load(batch=batch, seq=seq, context=context)
-    if not _generates(spec):
+    if not spec.decodes:
         return {"pass": (read, build(spec, read).body)}
     absorbed = run.latent_reading == "absorbed"
     new = run.load(seq=1, context=run.seq - 1, decode=True, absorbed=absorbed, mtp=False)
     return {"prefill": (read, build(spec, read).body), "decode": (new, build(spec, new).body)}
 
 
-def _logits(spec: ModelSpec, run: Run, load: Load, room: Room) -> Size:
+def _logits(spec: ModelSpec, head: Head, run: Run, load: Load, room: Room) -> Size:
     """Bytes of the logits, in the format of the activations: sampling's own copies are left out."""
-    if spec.head is None:
-        return 0
     rows = load.batch * (load.seq + prompt_vectors(spec)) if run.logits == "all" and not load.decode else load.batch
-    columns = spec.vocab_size if spec.head.n_logits is None else spec.head.n_logits
+    columns = spec.vocab_size if head.n_logits is None else head.n_logits
     # Soft-capped logits are a second tensor.
-    return (1 if spec.head.softcap is None else 2) * rows * ceil_div(columns, run.tp) * room.width
-
-
-def _generates(spec: ModelSpec) -> bool:
-    """Whether it makes one token after another: attention that sees all tokens, as BERT's, does not."""
-    return not any(isinstance(group.mixer, Attention) and not group.mixer.causal for group in spec.layers)
+    return rows * ceil_div(columns, run.tp) * room.width * (1 if head.softcap is None else 2)
 
 
 def _weights_of(spec: ModelSpec, run: Run, stage: Stage) -> Share:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from calc.errors import Refused
-from calc.op import Weight
 from calc.sizes import Size, ceil_div, minimum
 from calc.spec import ModelSpec
 from calc.spec.run import Run
+from calc.trace.op import Weight
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from calc.dtypes import Quantized, byte_count, dtype, weight_dtype
 from calc.memory.sharding import Stage, held_elements
-from calc.op import Leaf, Place, Weight
 from calc.quantities.parameters import Row, weights
 from calc.quantities.weights import quantizes
 from calc.sizes import Size, at_least, ceil_div, exact_div, largest, maximum
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.spec.run.precision import Optimizer, Recipe, optimizer, recipe
+from calc.trace.op import Leaf, Place, Weight
 
 
 @dataclass(frozen=True, slots=True)

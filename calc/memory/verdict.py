@@ -9,7 +9,7 @@ from fractions import Fraction
 from calc.errors import Refused
 from calc.hardware import device_names, load_device
 from calc.memory.rank import Rank
-from calc.quantities.memory import memory_ranks, worst
+from calc.memory.totals import memory_ranks, worst
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.units import binary, parse_bytes

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from calc.optimum.answer import Optimum, optimal, optimal_all
+from calc.optimum.across import optimal_all
+from calc.optimum.answer import optimal
 from calc.optimum.judgement import Judgement, judge
 from calc.optimum.prediction import Prediction, loss
+from calc.optimum.question import Optimum
 from calc.optimum.shapes import Shape, shapes
 
 __all__ = ["Judgement", "Optimum", "Prediction", "Shape", "judge", "loss", "optimal", "optimal_all", "shapes"]

@@ -2,84 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypedDict, Unpack
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Unpack
 
 from calc.errors import Refused
-from calc.laws import DEFAULT, LAWS, find
+from calc.laws import DEFAULT, find
 from calc.laws.arithmetic import real
-from calc.laws.base import Law
-from calc.laws.hyperparameters import hyperparameters
+from calc.laws.base import Frontier, Law
+from calc.laws.hyperparameters import every, hyperparameters
 from calc.laws.muennighoff import MUENNIGHOFF
-from calc.laws.uncertainty import Interval, interval
+from calc.laws.parametric import Parametric
+from calc.laws.surface import SurfaceFrontier
+from calc.laws.uncertainty import Interval
+from calc.optimum.bands import bands, source
 from calc.optimum.budget import Machines, machines
-from calc.optimum.costs import SIX_N, of_family
+from calc.optimum.costs import as_fitted, of_family, plain
+from calc.optimum.question import GIVEN, ROUTING, Asked, Optimum
+from calc.optimum.routing import measures, of_model
 from calc.optimum.search import Problem
-from calc.spec import ModelSpec
-
-GIVEN = ("compute", "params", "tokens", "loss", "gpu_days", "money")
-"""What an optimum may be asked for; exactly one of them."""
-
-
-class Asked(TypedDict, total=False):
-    """The question: one of GIVEN, and what goes beyond it.
-
-    compute: FLOPs of training. params: N as the law counts it. tokens: D. loss: nats a token of the law's own data.
-    gpu_days, money: with gpu (a device of the catalogue), mfu (0 to 1) and, for money, price (of a GPU-hour). gpus: how
-    many, for the days that the run takes. family: a model whose shape is scaled and whose FLOPs are counted exactly,
-    in sequences of `seq` tokens. inference_tokens: tokens of use; the answer then has the optimum's loss for the fewest
-    FLOPs of training and use together. unique_tokens: more tokens than these are repeated ones.
-    """
-
-    compute: float
-    params: float
-    tokens: float
-    loss: float
-    gpu_days: float
-    money: float
-    gpu: str
-    mfu: float
-    gpus: int
-    price: float
-    family: ModelSpec
-    seq: int
-    inference_tokens: float
-    unique_tokens: float
-
-
-@dataclass(frozen=True, slots=True)
-class Optimum:
-    """A law's answer. compute: FLOPs of training. loss: None where the law predicts none.
-
-    interval: by the names of this class's numbers, what the law's own uncertainty leaves open; what is not in it has no
-    known uncertainty or was given. interval_source: where it is from, or why there is none.
-    convention: what N, C and D count in it. in_range: whether all three lie in what the law was fitted on; warnings say
-    what does not, and more. deviation: factor on N -> compute over the least for the same loss.
-    hyperparameters: whose rule gave batch_tokens and learning_rate. more: what else was asked for: gpu_days, days,
-    cost, epochs, plain_compute and plain_params (of the optimum without use,
-    whose loss this one has), total_compute, cost_ratio, tokens_ratio, scale (of the family's width and depth).
-    """
-
-    law: str
-    compute: float
-    params: float
-    tokens: float
-    loss: float | None
-    batch_tokens: float
-    learning_rate: float | None
-    hyperparameters: str
-    convention: str
-    in_range: bool
-    warnings: tuple[str, ...]
-    interval: Mapping[str, Interval]
-    interval_source: str
-    deviation: Mapping[float, float]
-    more: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def tokens_per_param(self) -> float:
-        return self.tokens / self.params
 
 
 def optimal(law: str = DEFAULT, **asked: Unpack[Asked]) -> Optimum:
@@ -88,7 +30,7 @@ def optimal(law: str = DEFAULT, **asked: Unpack[Asked]) -> Optimum:
     Errors: Refused for an unknown law, for a law that does not say what is optimal, unless exactly one of GIVEN is
     there, for numbers that are not above 0, for a loss out of reach, and as `calc.optimum.budget` and `costs`.
     """
-    entry = find(law)
+    entry = routed(find(law), asked)
     given = [name for name in GIVEN if asked.get(name) is not None]
     if len(given) != 1:
         expected = "one of " + ", ".join(f"--{name.replace('_', '-')}" for name in GIVEN)
@@ -111,42 +53,66 @@ def _solved(problem: Problem, name: str, amount: float, asked: Asked, hired: Mac
         raise Refused(f"--{name}", "compute, GPU-days or money beside --family, --unique-tokens or --corpus", amount)
     if name == "loss" and problem.frontier.k is None:
         raise Refused("--law", "a law that predicts a loss along its optima", problem.law.name)
-    compute = problem.frontier.compute(**{name: amount}) if name != "compute" else amount
-    x, tokens = problem.best(compute)
-    more: dict[str, float] = {}
     used = asked.get("inference_tokens")
-    if used is not None:
-        x, tokens, more = _with_use(problem, x, tokens, used)
+    compute = problem.frontier.compute(**{name: amount}) if name != "compute" else amount
+    x, tokens, more = _best(problem, compute, used)
     exact: Asked = {name: amount, "compute": compute} if used is None else {}  # pyright: ignore[reportAssignmentType] (name is one of its keys)
-    return _answer(problem, x, tokens, exact, hired, more)
+
+    def numbers(drawn: Problem) -> dict[str, float | None]:
+        c = drawn.frontier.compute(**{name: amount}) if name != "compute" else amount
+        at, d, others = _best(drawn, c, used)
+        return _numbers(drawn, at, d, name if used is None else "") | others
+
+    known = _intervals(problem, name, amount) if problem.plain and used is None else bands(problem, numbers)
+    answer = _answer(problem, x, tokens, exact, hired, more, known)
+    return answer if used is None else replace(answer, warnings=(*answer.warnings, *_spent(answer, asked)))
 
 
-def optimal_all(**asked: Unpack[Asked]) -> list[Optimum | tuple[Law, str]]:
-    """The answer of every law that says what is optimal, variants left out; or the law and why it has none."""
-    found: list[Optimum | tuple[Law, str]] = []
-    for law in LAWS:
-        if law.frontier is None or law.variant_of is not None:
-            continue
-        try:
-            found.append(optimal(law.name, **asked))
-        except Refused as refused:
-            found.append((law, str(refused)))
-    if all(isinstance(each, tuple) for each in found):
-        optimal(**asked)  # the default law's own words say best what is wrong with the question
-    return found
+def _best(problem: Problem, compute: float, used: float | None) -> tuple[float, float, dict[str, float]]:
+    """x and tokens for so many FLOPs of training; with use, of their loss but cheapest with it."""
+    x, tokens = problem.best(compute)
+    return (x, tokens, {}) if used is None else _with_use(problem, x, tokens, used)
 
 
-def spread(answers: Sequence[Optimum | tuple[Law, str]]) -> dict[str, dict[str, float]]:
-    """How far laws lie apart: lowest and highest of each number, and their ratio.
+def _numbers(problem: Problem, x: float, tokens: float, given: str) -> dict[str, float | None]:
+    """What an answer says of the model at x, but for what was given."""
+    params = problem.costs.size(x)
+    loss = problem.loss(params, tokens) if problem.form else None
+    found: dict[str, float | None] = {
+        "compute": problem.costs.train(x) * tokens,
+        "params": params,
+        "tokens": tokens,
+        "loss": loss,
+        "tokens_per_param": tokens / params,
+    }
+    if problem.unique_tokens is not None:
+        found["epochs"] = tokens / min(tokens, problem.unique_tokens)
+    return {name: value for name, value in found.items() if name != given and value is not None}
 
-    Losses are left out: those of different laws speak of different data.
-    """
-    found = [answer for answer in answers if isinstance(answer, Optimum)]
-    ends: dict[str, dict[str, float]] = {}
-    for name in ("compute", "params", "tokens", "tokens_per_param"):
-        low, high = (pick(getattr(answer, name) for answer in found) for pick in (min, max))
-        ends[name] = {"low": low, "high": high, "ratio": high / low}
-    return ends
+
+def _spent(answer: Optimum, asked: Asked) -> Iterator[str]:
+    """That training takes more or less than the budget that was asked about, whose optimum gives the loss alone."""
+    for name, taken, unit in (
+        ("compute", answer.compute, "FLOP"),
+        ("gpu_days", answer.more.get("gpu_days"), "GPU-days"),
+        ("money", answer.more.get("cost"), ""),
+    ):
+        given: Any = asked.get(name)
+        if given is not None and taken is not None:
+            took = f"{taken / given:.3g} times that ({taken:,.4g}{' ' * bool(unit)}{unit})"
+            yield f"--{name.replace('_', '-')} fixes the loss, not what is spent: training this model takes {took}"
+
+
+def routed(law: Law, asked: Asked) -> Law:
+    """The law of the routing that is asked for, or that a family has. Errors: Refused for experts that it knows not."""
+    family, said = asked.get("family"), {name: asked.get(name) for name in ROUTING}
+    if family is None:
+        return law.at(**said)
+    as_fitted("--family", family)
+    law.at(**said)  # what the law does not know is refused in its own words
+    return law.at(
+        **of_model("--family", family, law) | {name: value for name, value in said.items() if value is not None}
+    )
 
 
 def problem_of(law: Law, asked: Asked) -> Problem:
@@ -154,8 +120,10 @@ def problem_of(law: Law, asked: Asked) -> Problem:
     family, seq = asked.get("family"), asked.get("seq")
     if family is None and seq is not None:
         raise Refused("--seq", "--family beside it: 6 N D does not depend on the sequence", seq)
-    costs = SIX_N if family is None else of_family(family, seq or 2048, law.counts)
-    return Problem(law, costs, asked.get("unique_tokens"))
+    costs = plain(law) if family is None else of_family(family, seq or 2048, law.counts)
+    routing = of_model("--family", family, law) if family is not None else {}
+    routing |= {name: value for name in law.routing if (value := asked.get(name)) is not None}
+    return Problem(law, costs, asked.get("unique_tokens"), routing)
 
 
 def _budget(name: str, asked: Asked, hired: Machines | None) -> tuple[str, float]:
@@ -181,15 +149,29 @@ def _with_use(problem: Problem, x: float, tokens: float, used: float) -> tuple[f
 
 
 def _answer(
-    problem: Problem, x: float, tokens: float, given: Asked, hired: Machines | None, more: dict[str, float]
+    problem: Problem,
+    x: float,
+    tokens: float,
+    given: Asked,
+    hired: Machines | None,
+    more: dict[str, float],
+    known: dict[str, Interval],
 ) -> Optimum:
-    """The answer at x. given: the question first, and what else stands; empty where use moved everything."""
+    """The answer at x. given: the question first, and what else stands; empty where use moved everything.
+
+    known: the bands of its numbers.
+    """
     law, costs = problem.law, problem.costs
     params, tokens = given.get("params", costs.size(x)), given.get("tokens", tokens)
     compute = given.get("compute", costs.train(x) * tokens)
     loss = given.get("loss", problem.loss(params, tokens) if problem.form else problem.frontier.loss(compute))
-    chosen = hyperparameters(law, compute, params, tokens)
-    outside = law.outside(params=params, tokens=tokens, compute=compute)
+    if min(params, tokens) < 1:
+        small = f"{params:.3g} parameters on {tokens:.3g} tokens"
+        raise Refused("optimal", "a question whose optimum has a parameter and a token at least", small)
+    own = costs.without(x) if costs.exact else None
+    chosen = hyperparameters(law, compute, params, tokens, own, problem.routing.get("experts"))
+    routing = {**(measures(costs.exact) if costs.exact else {}), **problem.routing}
+    outside = law.outside(params=params, tokens=tokens, compute=compute, **routing)
     if problem.unique_tokens is not None:
         more["epochs"] = tokens / min(tokens, problem.unique_tokens)
         outside += MUENNIGHOFF.outside(epochs=more["epochs"])
@@ -197,8 +179,6 @@ def _answer(
     if costs.exact is not None:
         more["scale"] = x
         warnings += (law.inexact,) if law.inexact else ()
-    plain = problem.plain and bool(given)
-    known = _intervals(law, *next(iter(given.items()))) if plain else {}
     return Optimum(
         law=law.name,
         compute=compute,
@@ -212,10 +192,20 @@ def _answer(
         in_range=not outside,
         warnings=warnings,
         interval=known,
-        interval_source=law.uncertainty if plain else "none beyond the law's own closed form",
-        deviation={factor: problem.form.deviation(factor) for factor in (0.5, 2.0)} if problem.form and plain else {},
+        interval_source=source(problem),
+        deviation=_deviations(problem) if problem.plain and given else {},
         more=more | (hired.needs(compute) if hired else {}),
+        routing=problem.routing,
+        rules=every(law, compute, params, tokens, own),
     )
+
+
+def _deviations(problem: Problem) -> dict[float, float]:
+    """Of half and twice the best size; empty where the law says nothing of other sizes."""
+    law, form = problem.law, problem.form
+    if isinstance(form, Parametric):
+        return {factor: form.deviation(factor) for factor in (0.5, 2.0)}
+    return {factor: law.deviation(law.k, factor) for factor in (0.5, 2.0)} if law.deviation else {}
 
 
 def _convention(problem: Problem) -> str:
@@ -225,25 +215,28 @@ def _convention(problem: Problem) -> str:
     return f"N: {law.params}; C: {compute}; D: {law.tokens}{repeated}"
 
 
-def _intervals(law: Law, given: str, amount: Any) -> dict[str, Interval]:
-    """The band of every number of an optimum but the one that is given."""
-    if law.draws is None or law.frontier is None:
-        return {}
-    of = law.frontier
+def _intervals(problem: Problem, given: str, amount: float) -> dict[str, Interval]:
+    """The band of every number of an optimum but the one that is given, in closed form."""
 
-    def compute(k: Any) -> float:
-        line = of(k)
-        if given == "compute":
-            return amount
+    def numbers(drawn: Problem) -> dict[str, float | None]:
+        line = drawn.frontier
         # A loss below a draw's own floor takes more compute than there is.
-        return float("inf") if given == "loss" and amount <= line.floor else line.compute(**{given: amount})
+        beyond = given == "loss" and amount <= line.floor
+        compute = math.inf if beyond else amount if given == "compute" else line.compute(**{given: amount})
+        found = {
+            "compute": compute,
+            "params": line.params(compute),
+            "tokens": line.tokens(compute),
+            "loss": line.loss(compute),
+            "tokens_per_param": _ratio(line, compute),
+        }
+        return {name: value for name, value in found.items() if name != given}
 
-    numbers = {
-        "compute": compute,
-        "params": lambda k: of(k).params(compute(k)),
-        "tokens": lambda k: of(k).tokens(compute(k)),
-        "loss": lambda k: of(k).loss(compute(k)),
-        "tokens_per_param": lambda k: of(k).d / of(k).n * compute(k) ** (of(k).b - of(k).a),
-    }
-    found = {name: interval(law, number) for name, number in numbers.items() if name != given}
-    return {name: band for name, band in found.items() if band is not None}
+    return bands(problem, numbers)
+
+
+def _ratio(line: Frontier | SurfaceFrontier, compute: float) -> float:
+    """Tokens a parameter; of powers also at a compute that is infinite."""
+    if isinstance(line, Frontier):
+        return line.d / line.n * compute ** (line.b - line.a)
+    return line.tokens(compute) / line.params(compute)

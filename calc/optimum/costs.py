@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from calc import conventions
 from calc.errors import Refused
-from calc.laws.base import Counts
+from calc.laws.base import Counts, Law
+from calc.laws.surface import Surface
 from calc.quantities.parameters import parameters
-from calc.spec import ModelSpec, Moe
+from calc.spec import ModelSpec
 from calc.spec.resizing import sizes_of, with_sizes
 from calc.spec.run import Phase, Run
 
-WIDTHS = ("d_model", "d_ff", "n_heads", "n_kv_heads", "n_layers")
+WIDTHS = ("d_model", "d_ff", "d_expert", "d_shared", "n_heads", "n_kv_heads", "n_layers")
 """Sizes that grow together: heads keep their width, and the vocabulary its size."""
 
 
@@ -26,7 +28,8 @@ FAR = 50.0
 class Costs:
     """Models of all sizes by one number x above 0.
 
-    size: N as a law counts it. train, use: FLOPs for a token of training, and of a forward pass.
+    size: N as a law counts it. train, use: FLOPs for a token of training, and of a forward pass. without: N without
+    embeddings, where a model says what they are.
     low, high: where to look for x. exact: the model that it is, None for 6 N.
     """
 
@@ -37,14 +40,43 @@ class Costs:
     high: float
     exact: ModelSpec | None = None
     seq: int = 0
+    without: Callable[[float], float] = lambda x: x
+
+    def tabulated(self, steps: int = 48) -> Costs:
+        """The same between logarithms at `steps` sizes, for those who ask thousands of times; to about 1e-4."""
+        if self.exact is None:
+            return self
+        logs = [math.log(self.low) + i * math.log(self.high / self.low) / (steps - 1) for i in range(steps)]
+
+        def between(of: Callable[[float], float]) -> Callable[[float], float]:
+            known = [math.log(of(math.exp(at))) for at in logs]
+
+            def read(x: float) -> float:
+                place = (math.log(x) - logs[0]) / (logs[1] - logs[0])
+                below = min(max(int(place), 0), steps - 2)
+                return math.exp(known[below] + (place - below) * (known[below + 1] - known[below]))
+
+            return read
+
+        return replace(self, size=between(self.size), train=between(self.train), use=between(self.use))
 
 
 SIX_N = Costs(size=lambda x: x, train=lambda x: 6 * x, use=lambda x: 2 * x, low=1.0, high=1e20)
 
 
+def plain(law: Law) -> Costs:
+    """6 N and 2 N for a token, of the part of N that a token visits."""
+    form = None if law.parametric is None else law.parametric(law.k)
+    if not isinstance(form, Surface) or form.share == 1:
+        return SIX_N
+    share = form.share
+    return replace(SIX_N, train=lambda x: 6 * share * x, use=lambda x: 2 * share * x)
+
+
 def of_family(spec: ModelSpec, seq: int, counts: Counts) -> Costs:
     """`spec` made x times as wide and as deep, each FLOP counted as `flops.training` counts it, in sequences of `seq`.
 
+    Experts keep their number, so that a mixture keeps its routing.
     Errors: Refused for what is no plain language model (`as_fitted`), and for models that `counted` cannot read.
     """
     as_fitted("--family", spec)
@@ -54,9 +86,12 @@ def of_family(spec: ModelSpec, seq: int, counts: Counts) -> Costs:
         raise Refused("--family", "a model with one width and layers to scale", spec.name)
     counted(spec, counts)
 
+    def at(x: float) -> ModelSpec:
+        return with_sizes(spec, {name: size * x for name, size in moved.items()})
+
     @lru_cache(maxsize=4096)
     def read(x: float) -> tuple[float, float, float]:
-        scaled = with_sizes(spec, {name: size * x for name, size in moved.items()})
+        scaled = at(x)
         return counted(scaled, counts), _per_token(scaled, seq, "training"), _per_token(scaled, seq, "forward")
 
     return Costs(
@@ -67,16 +102,15 @@ def of_family(spec: ModelSpec, seq: int, counts: Counts) -> Costs:
         high=FAR,
         exact=spec,
         seq=seq,
+        without=lambda x: without_tables(at(x)),
     )
 
 
 def as_fitted(field: str, spec: ModelSpec) -> None:
-    """Errors: Refused for experts, encoders, pictures and sound: the laws were fitted on dense models of text alone;
-    and for a name, which is no description yet."""
+    """Errors: Refused for encoders, pictures and sound: the laws were fitted on models of text alone; and for a name,
+    which is no description yet."""
     if not isinstance(spec, ModelSpec):
         raise Refused(field, "a description, such as calc.load_model gives for a name", spec)
-    if any(isinstance(group.channel, Moe) for group in spec.layers):
-        raise Refused(field, "a model without experts, as the laws were fitted on", spec.name)
     if not spec.decodes or spec.encoder or spec.vision:
         raise Refused(field, "a language model that predicts the next token and has no encoder", spec.name)
 
@@ -85,13 +119,21 @@ def counted(spec: ModelSpec, counts: Counts) -> float:
     """N of a model as a law counts it. Errors: Refused where Kaplan's formula cannot read the model."""
     if counts == "non-embedding":
         return sum((conventions.params(spec, "kaplan") or {}).values())
-    terms = parameters(spec)
+    if counts == "active non-embedding":
+        return without_tables(spec)
+    terms = parameters(spec, active=counts == "active")
     total = sum(terms.values())
-    if counts == "all":
+    if counts in ("all", "active"):
         return total
     # A tied table stays: it is the last layer.
     tied = spec.head is not None and spec.head.tied
     return total - terms.get("positional", 0) - (0 if tied else terms.get("embedding", 0))
+
+
+def without_tables(spec: ModelSpec) -> float:
+    """Parameters that a token visits, less embeddings, positions and the last layer's table."""
+    terms = parameters(spec, active=True)
+    return float(sum(size for name, size in terms.items() if name not in ("embedding", "positional", "lm_head")))
 
 
 def _per_token(spec: ModelSpec, seq: int, phase: Phase) -> float:

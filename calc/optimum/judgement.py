@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS, find
 from calc.laws.arithmetic import crossing, real
 from calc.laws.base import Law
-from calc.optimum.costs import SIX_N, Costs, as_fitted, counted, of_family
-from calc.optimum.search import Problem
+from calc.laws.uncertainty import Interval
+from calc.optimum.bands import bands, source
+from calc.optimum.costs import Costs, as_fitted, counted, of_family, plain
+from calc.optimum.routing import measures, of_model
+from calc.optimum.search import Problem, lacks_optimum
 from calc.spec import ModelSpec
 from calc.units import si
 
@@ -29,7 +34,8 @@ class Judgement:
     optimum that reaches the model's loss. saving: share of the FLOPs of use that the model saves against it; below 0 it
     costs more.
     break_even: tokens of use after which training past the optimum has paid for itself; None where it never does.
-    What rests on a loss is None for a law that predicts none.
+    What rests on a loss is None for a law that predicts none. routing: the model's, as a law of experts asks for it.
+    interval, interval_source: as in `Optimum`; a break-even that some draws do not have ends at infinity.
     """
 
     law: str
@@ -51,6 +57,9 @@ class Judgement:
     convention: str
     in_range: bool
     warnings: tuple[str, ...]
+    interval: Mapping[str, Interval] = field(default_factory=dict)
+    interval_source: str = ""
+    routing: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def tokens_per_param(self) -> float:
@@ -65,20 +74,18 @@ def judge(spec: ModelSpec, tokens: float, law: str = DEFAULT, seq: int | None = 
     `seq` as `calc.optimum.costs.of_family`.
     """
     entry = find(law)
-    if entry.frontier is None:
-        raise Refused("--law", "a law that says which model is optimal", entry.name)
+    if entry.frontier is None and entry.routed is None:
+        raise lacks_optimum(entry)
     as_fitted("MODEL", spec)
-    line = entry.frontier(entry.k)
+    routing = of_model("MODEL", spec, entry)
+    entry = entry.at(**routing)
     n, d = float(counted(spec, entry.counts)), real("--tokens", tokens)
-    problem = Problem(entry, SIX_N if seq is None else of_family(spec, seq, entry.counts))
-    costs, x = problem.costs, n if seq is None else 1.0
-    compute = costs.train(x) * d
-    best, best_tokens = problem.best(compute)
-    predict, note = _losses(problem)
-    loss = predict(n, d) if predict else None
-    best_loss = predict(costs.size(best), best_tokens) if predict else None
-    same = _same_loss(problem, predict, loss) if predict and loss is not None else None
-    outside = entry.outside(params=n, tokens=d, compute=compute)
+    if d < 1:
+        raise Refused("--tokens", "1 or more tokens", tokens)
+    problem = Problem(entry, plain(entry) if seq is None else of_family(spec, seq, entry.counts), None, routing)
+    x = n if seq is None else 1.0
+    compute = problem.costs.train(x) * d
+    outside = entry.outside(params=n, tokens=d, compute=compute, **measures(spec))
     exact = "6 N D" if seq is None else f"exact FLOPs of {spec.name} in sequences of {seq}"
     return Judgement(
         law=entry.name,
@@ -86,21 +93,38 @@ def judge(spec: ModelSpec, tokens: float, law: str = DEFAULT, seq: int | None = 
         params=n,
         tokens=d,
         compute=compute,
-        past=d / line.tokens(line.compute(params=n)),
-        best_params=costs.size(best),
-        best_tokens=best_tokens,
-        loss=loss,
-        best_loss=best_loss,
-        loss_gap=None if loss is None or best_loss is None else loss - best_loss,
-        same_loss_compute=same and costs.train(same[0]) * same[1],
-        same_loss_params=same and costs.size(same[0]),
-        same_loss_tokens=same and same[1],
-        saving=same and 1 - costs.use(x) / costs.use(same[0]),
-        break_even=same and _break_even(costs, x, compute, same),
+        **_weighed(problem, x, n, d),
         convention=f"N: {entry.params}; C: {exact}; D: {entry.tokens}",
         in_range=not outside,
-        warnings=tuple(filter(None, (*outside, entry.inexact, entry.second_hand, note))),
+        warnings=tuple(filter(None, (*outside, entry.inexact, entry.second_hand, _losses(problem)[1]))),
+        interval=bands(problem, lambda drawn: _weighed(drawn, x, n, d)),
+        interval_source=source(problem),
+        routing=routing,
     )
+
+
+def _weighed(problem: Problem, x: float, n: float, d: float) -> dict[str, Any]:
+    """What a judgement compares, by its names, of N at x on D by the constants of a problem."""
+    line, costs = problem.frontier, problem.costs
+    compute = costs.train(x) * d
+    best, best_tokens = problem.best(compute)
+    predict, _ = _losses(problem)
+    loss = predict(n, d) if predict else None
+    best_loss = predict(costs.size(best), best_tokens) if predict else None
+    same = _same_loss(problem, predict, loss) if predict and loss is not None else None
+    return {
+        "past": d / line.tokens(line.compute(params=n)),
+        "best_params": costs.size(best),
+        "best_tokens": best_tokens,
+        "loss": loss,
+        "best_loss": best_loss,
+        "loss_gap": None if loss is None or best_loss is None else loss - best_loss,
+        "same_loss_compute": same and costs.train(same[0]) * same[1],
+        "same_loss_params": same and costs.size(same[0]),
+        "same_loss_tokens": same and same[1],
+        "saving": same and 1 - costs.use(x) / costs.use(same[0]),
+        "break_even": same and _break_even(costs, x, compute, same),
+    }
 
 
 def judge_all(spec: ModelSpec, tokens: float) -> list[Judgement | tuple[Law, str]]:
@@ -110,7 +134,7 @@ def judge_all(spec: ModelSpec, tokens: float) -> list[Judgement | tuple[Law, str
     """
     found: list[Judgement | tuple[Law, str]] = []
     for law in LAWS:
-        if law.frontier is None or law.variant_of is not None:
+        if (law.frontier is None and law.routed is None) or law.variant_of is not None:
             continue
         try:
             found.append(judge(spec, tokens, law.name))
@@ -122,16 +146,29 @@ def judge_all(spec: ModelSpec, tokens: float) -> list[Judgement | tuple[Law, str
 
 
 def verdict(found: Judgement) -> list[tuple[str, str]]:
-    """A judgement in words: (what it is about, what is said of it)."""
-    said = [("tokens", f"{found.past:.3g} times what the law gives a model of this size")]
+    """A judgement in words: (what it is about, what is said of it), with its 95 % band where one is known."""
+
+    def band(name: str, shown: Callable[[float], str]) -> str:
+        wide = found.interval.get(name)
+        return f" ({shown(wide.low)} to {shown(wide.high)})" if wide else ""
+
+    past = f"{found.past:.3g}{band('past', '{:.3g}'.format)}"
+    said = [("tokens", f"{past} times what the law gives a model of this size")]
     if found.loss_gap is not None:
-        said.append(("loss", f"{found.loss_gap:+.4f} against the optimum of the same compute"))
+        gap = f"{found.loss_gap:+.4f}{band('loss_gap', '{:+.4f}'.format)}"
+        said.append(("loss", f"{gap} against the optimum of the same compute"))
     if found.saving is not None:
         fewer = f"{abs(found.saving):.1%} {'fewer' if found.saving >= 0 else 'more'} FLOPs a token"
-        said.append(("use", f"{fewer} than the optimum of the same loss"))
+        wide = band("saving", lambda share: f"{abs(share):.1%} {'fewer' if share >= 0 else 'more'}")
+        said.append(("use", f"{fewer} than the optimum of the same loss{wide}"))
         paid = "never" if found.break_even is None else f"after {si(found.break_even)} tokens of use"
-        said.append(("paid back", paid))
+        wide = "" if found.break_even is None else band("break_even", _amount)
+        said.append(("paid back", f"{paid}{wide}"))
     return said
+
+
+def _amount(tokens: float) -> str:
+    return "never" if math.isinf(tokens) else si(tokens)
 
 
 def _losses(problem: Problem) -> tuple[Predict | None, str]:
@@ -143,7 +180,7 @@ def _losses(problem: Problem) -> tuple[Predict | None, str]:
     if not known:
         return None, ""
     note = f"losses are L(N, D) of {known[0].where}, which {law.name}'s powers of C do not minimise"
-    return partial(known[0].rule, law.k), note
+    return partial(known[0].rule, problem.k), note
 
 
 def _same_loss(problem: Problem, predict: Predict, loss: float) -> tuple[float, float] | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from calc.errors import Refused
 from calc.laws import DEFAULT, find
 from calc.laws.arithmetic import real
+from calc.laws.base import VARIABLES
 from calc.laws.uncertainty import Interval, interval
 
 
@@ -32,7 +33,7 @@ def loss(law: str = DEFAULT, **inputs: float) -> Prediction:
     Errors: Refused for an unknown law, inputs that it does not take together, and numbers that are not above 0.
     """
     entry = find(law)
-    values = {name: real(f"--{name.replace('_', '-')}", value) for name, value in inputs.items()}
+    values = {name: _amount(name, value) for name, value in inputs.items()}
     equation = entry.equation("loss", set(values))
     ordered = [values[name] for name in equation.takes]
     outside = entry.outside(**values)
@@ -51,3 +52,12 @@ def loss(law: str = DEFAULT, **inputs: float) -> Prediction:
         interval={} if band is None else {"loss": band},
         interval_source=entry.uncertainty,
     )
+
+
+def _amount(name: str, value: float) -> float:
+    """Errors: Refused for what is no number above 0, and for less than one parameter or token."""
+    field = f"--{name.replace('_', '-')}"
+    number = real(field, value)
+    if VARIABLES[name].unit in ("parameters", "tokens") and number < 1:
+        raise Refused(field, f"1 or more {VARIABLES[name].unit}", value)
+    return number

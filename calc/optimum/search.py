@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from calc.errors import Refused
 from calc.laws.arithmetic import crossing, lowest
 from calc.laws.base import Frontier, Law
-from calc.laws.muennighoff import MUENNIGHOFF, worth
+from calc.laws.muennighoff import MUENNIGHOFF, amount, worth
 from calc.laws.parametric import Parametric
+from calc.laws.surface import Surface, SurfaceFrontier
 from calc.optimum.costs import SIX_N, Costs
 
 _NEVER = 1e300
 """Divided by x, the cost of what cannot be: it falls towards larger models, where a way may be found."""
+
+
+def lacks_optimum(law: Law) -> Refused:
+    """The refusal of a law without optima: because it wants to be told of experts, or has none."""
+    if law.routing:
+        return Refused(f"--{law.routing[0]}", f"a number of --law {law.name} beside it", "none")
+    return Refused("--law", "a law that says which model is optimal", law.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,30 +30,37 @@ class Problem:
     """A law with what goes beyond it.
 
     unique_tokens: more than these repeat them; repeated tokens and surplus parameters are then worth what Muennighoff
-    et al. found, relative to this law's own loss. inference_tokens: tokens of use that are paid for too.
+    et al. found, relative to this law's own loss. routing: of the law's experts, for whether they lie in its range.
+    constants: other ones in place of the law's own, such as those of a bootstrap's draw.
     """
 
     law: Law
     costs: Costs = SIX_N
     unique_tokens: float | None = None
+    routing: Mapping[str, float] = field(default_factory=dict)
+    constants: Any = None
 
     @property
-    def frontier(self) -> Frontier:
+    def k(self) -> Any:
+        return self.law.k if self.constants is None else self.constants
+
+    @property
+    def frontier(self) -> Frontier | SurfaceFrontier:
         if self.law.frontier is None:
-            raise Refused("--law", "a law that says which model is optimal", self.law.name)
-        return self.law.frontier(self.law.k)
+            raise lacks_optimum(self.law)
+        return self.law.frontier(self.k)
 
     @property
-    def form(self) -> Parametric | None:
-        return None if self.law.parametric is None else self.law.parametric(self.law.k)
+    def form(self) -> Parametric | Surface | None:
+        return None if self.law.parametric is None else self.law.parametric(self.k)
 
     @property
     def plain(self) -> bool:
         """Whether the law's closed form answers."""
-        return self.costs is SIX_N and self.unique_tokens is None
+        return self.costs.exact is None and self.unique_tokens is None
 
-    def wanted(self, why: str) -> Parametric:
-        """The law's L(N, D). Errors: Refused where it has none of that form."""
+    def wanted(self, why: str) -> Parametric | Surface:
+        """The law's L(N, D). Errors: Refused where it has none that can be turned around."""
         if self.form is None:
             raise Refused("--law", f"one of the form E + A / N^alpha + B / D^beta for {why}", self.law.name)
         return self.form
@@ -54,9 +70,12 @@ class Problem:
         form = self.wanted("a loss")
         if self.unique_tokens is None:
             return form.loss(n, d)
-        fresh = min(self.unique_tokens, d)
-        surplus = worth(n, self.frontier.params(self.frontier.compute(tokens=fresh)), MUENNIGHOFF.k.R_N)
+        surplus = self._worth(n, min(self.unique_tokens, d))
         return form.loss(surplus, worth(d, self.unique_tokens, MUENNIGHOFF.k.R_D))
+
+    def _worth(self, n: float, fresh: float) -> float:
+        """What N parameters are worth with so many fresh tokens."""
+        return worth(n, self.frontier.params(self.frontier.compute(tokens=fresh)), MUENNIGHOFF.k.R_N)
 
     def best(self, compute: float) -> tuple[float, float]:
         """x and tokens of the lowest loss for so many FLOPs of training.
@@ -88,10 +107,14 @@ class Problem:
                 return form.tokens(n, loss)
             except Refused:
                 return None
-        most = 1e6 * self.unique_tokens
-        if self.loss(n, most) > loss:
+        fresh = self.unique_tokens
+        if self.loss(n, fresh) < loss:
+            return crossing(lambda d: self.loss(n, d) - loss, 1.0, fresh)
+        # Once tokens repeat, what the model's size is worth stands, and tokens follow from what they must be worth.
+        try:
+            return amount(form.tokens(self._worth(n, fresh), loss), fresh, MUENNIGHOFF.k.R_D)
+        except Refused:
             return None
-        return crossing(lambda d: self.loss(n, d) - loss, 1.0, most)
 
     def cheapest(self, loss: float, used: float) -> tuple[float, float]:
         """x and tokens that reach a loss with the fewest FLOPs of training and of `used` tokens of use.

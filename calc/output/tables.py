@@ -15,19 +15,25 @@ _NUMBER = re.compile(r"[-+]?\d[\d,.]*(e[-+]?\d+)?%?( [KMGTPEZk]?i?(B|FLOP|OP)(/s
 
 
 class Table(NamedTuple):
-    """Text laid out in columns; numbers are aligned to the right. note: a line below it."""
+    """Text laid out in columns; numbers are aligned to the right. note: a line below it.
+
+    spare: columns that a terminal too narrow for all is not shown, the first of them first.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     title: str = ""
     note: str = ""
+    spare: Sequence[str] = ()
 
 
 def emit(records: Sequence[Mapping[str, Any]], tables: Sequence[Table], fmt: str) -> None:
     """Print `records` (json, csv) or `tables` (table, markdown); the two say the same."""
     if fmt == "json":
+        # Where signs would be written as others, they are escaped, so that a program reads what was meant.
+        unicode = "utf" in (sys.stdout.encoding or "").lower()
         for record in records:
-            click.echo(json.dumps(record, ensure_ascii=False, allow_nan=False))
+            click.echo(json.dumps(record, ensure_ascii=not unicode, allow_nan=False))
     elif fmt == "csv":
         _csv(records)
     elif fmt == "markdown":
@@ -97,6 +103,8 @@ def _plain(tables: Sequence[Table]) -> None:
     # Text for a pipe or a file is as wide as it needs, unless COLUMNS says otherwise. A terminal wraps words, but a
     # number is never broken.
     narrow = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+    if narrow:
+        tables = [_narrowed(table, Console().width) for table in tables]
     console = Console(width=max(_least_width(tables), Console().width) if narrow else 10_000, highlight=False)
     with console.capture() as captured:
         for i, table in enumerate(tables):
@@ -115,6 +123,22 @@ def _plain(tables: Sequence[Table]) -> None:
             if table.note:
                 console.print(Text(table.note))
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def _narrowed(table: Table, width: int) -> Table:
+    """The table without as many of its spare columns as it takes to fit, and a word on them."""
+    left_out: list[str] = []
+    for name in table.spare:
+        if _least_width([table]) <= width:
+            break
+        at = list(table.columns).index(name)
+        rows = [[*row[:at], *row[at + 1 :]] for row in table.rows]
+        table = table._replace(columns=[*table.columns[:at], *table.columns[at + 1 :]], rows=rows)
+        left_out.append(name)
+    if not left_out:
+        return table
+    lacking = f"not shown in {width} columns: {', '.join(left_out)}"
+    return table._replace(note=f"{table.note}\n{lacking}" if table.note else lacking)
 
 
 def _named(table: Table) -> bool:

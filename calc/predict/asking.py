@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from calc.errors import Refused
-from calc.functions import Attend, Matmul
 from calc.predict.collective import CollectiveModel
 from calc.predict.kernel import Kernel, Send, width_of
 from calc.predict.priors import priors
 from calc.predict.speed import Speed
 from calc.spec.run import ExecutionName
+from calc.trace.functions import Attend, Matmul
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from calc.functions import Attend, Matmul
 from calc.memory.sharding import Stage
 from calc.memory.states import states
 from calc.predict.formats import number_formats
@@ -13,6 +12,7 @@ from calc.predict.kernel import Kernel, pass_bytes, width_of
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.spec.run.precision import optimizer
+from calc.trace.functions import Attend, Matmul
 
 LOSS = {2: ((3, 14), (4, 22)), 4: ((2, 8), (3, 16))}
 """Width of logits -> (kernels, bytes a logit) of cross-entropy in PyTorch, forward and back: a copy in fp32 where they

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from calc.dtypes import dtype as number_format
-from calc.functions import Attend, Matmul
+from calc.trace.functions import Attend, Matmul
 
 Direction = Literal["forward", "recomputed", "backward", "update", "network"]
 Use = Literal["forward", "dgrad", "wgrad", "batched"]
@@ -31,9 +31,9 @@ class Kernel:
     """`calls` equal calls of one kernel, or of the few that PyTorch runs in its place.
 
     path: of the op in the tree; what has none (loss, optimizer, collectives) has a name of its own. component: as in
-    `calc.op`, or `loss`, `optimizer`, `network`. function: of `calc.functions`, or `cross_entropy`, `adamw`, …, or a
-    collective. flops, bytes: of one call, when each operand is read once and each result written once. traffic: bytes
-    that are really moved where several kernels run in its place. launches: how many of them.
+    `calc.trace.op`, or `loss`, `optimizer`, `network`. function: of `calc.trace.functions`, or `cross_entropy`,
+    `adamw`, …, or a collective. flops, bytes: of one call, when each operand is read once and each result written once.
+    traffic: bytes that are really moved where several kernels run in its place. launches: how many of them.
     dtype: number format it computes in. shape: what matrix products and attention depend on. use: which of the
     products of a dense layer it is, since they read their operands in different orders.
     biased: whether the forward product of a dense layer adds a bias.

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from calc.errors import Refused
-from calc.functions import Attend
 from calc.memory.sharding import Stage
 from calc.memory.states import states
-from calc.op import Leaf
 from calc.predict.formats import number_formats
 from calc.predict.kernel import Collective, Kernel, Send, width_of
 from calc.predict.operations import tree_of
@@ -18,6 +16,8 @@ from calc.predict.share import share_of
 from calc.quantities.parameters import parameters
 from calc.spec import ModelSpec, Moe
 from calc.spec.run import Run
+from calc.trace.functions import Attend
+from calc.trace.op import Leaf
 from calc.trace.shard import VOCABULARY
 
 Hidden = Literal["nothing", "forward", "backward"]

@@ -9,12 +9,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from calc.build import build
-from calc.eager import eager
-from calc.functions import Attend, Matmul
+from calc.blocks.build import build
 from calc.load import Load
 from calc.memory.sharding import Stage
-from calc.op import Leaf, leaves
 from calc.predict.formats import number_formats
 from calc.predict.kernel import Direction, Kernel, width_of
 from calc.predict.kernel import pass_bytes as bytes_of_pass
@@ -24,6 +21,9 @@ from calc.quantities.traffic import Chain, chains, elements_back, moved, rerun
 from calc.quantities.weights import quantizes
 from calc.spec import ModelSpec
 from calc.spec.run import Run
+from calc.trace.eager import eager
+from calc.trace.functions import Attend, Matmul
+from calc.trace.op import Leaf, leaves
 from calc.trace.shard import VOCABULARY
 
 WIDE = ("layernorm", "rmsnorm", "batchnorm", "l2norm", "add", "gather", "softmax")

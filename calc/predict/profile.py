@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, ValidationError
+from pydantic import Discriminator, Field, NonNegativeFloat, Tag, ValidationError
 
 from calc.errors import Refused
 from calc.files import parse_json, read_text
@@ -20,7 +19,25 @@ from calc.spec.fields import Node, refuse
 
 LARGEST = 1e20
 """Above all rates, sizes and counts of a profile."""
+SMALLEST = 1e-100
+"""Below all that is not 0: quotients of smaller numbers overflow."""
 PROFILES = Path(__file__).parents[1] / "data" / "profiles"
+
+
+def _read_as(model: Any) -> str:
+    """How the numbers of a kernel are read: those of a device that is known inside say its limits."""
+    named = model if isinstance(model, dict) else getattr(model, "model_fields_set", ())
+    return "smooth" if "per_flop" in named or "per_byte" in named else "tiles"
+
+
+# Told apart before they are read, so that a fault is that of the kind that was meant.
+Products = Annotated[Annotated[GemmModel, Tag("tiles")] | Annotated[SmoothGemm, Tag("smooth")], Discriminator(_read_as)]
+Prompts = Annotated[
+    Annotated[AttentionModel, Tag("tiles")] | Annotated[SmoothAttention, Tag("smooth")], Discriminator(_read_as)
+]
+Tokens = Annotated[
+    Annotated[DecodeModel, Tag("tiles")] | Annotated[SmoothDecode, Tag("smooth")], Discriminator(_read_as)
+]
 
 
 class Launch(Node):
@@ -67,7 +84,7 @@ class Profile(Node):
     name: of the file. device: as it calls itself. kind: what runs on it. catalogue: its name in the catalogue, None
     where it is not in there. environment: what else was on the machine (versions, threads, clocks).
     gemm, attention, attention_backward, decode: by number format. passes: by number format, then by `Function` of
-    `calc.op`, with `.backward` behind it for going back, `copy` for bytes alone, and `adamw` for an optimizer's step.
+    `calc.trace.op`, with `.backward` behind it for going back, `copy` for bytes alone, and `adamw` for a step.
     collectives: by the name of the operation. fits: error by the name of what was fitted (`gemm.bf16`, ...).
     """
 
@@ -77,10 +94,10 @@ class Profile(Node):
     kind: Literal["cuda", "cpu"]
     catalogue: str | None = None
     environment: dict[str, Any] = Field(default_factory=dict)
-    gemm: dict[str, GemmModel | SmoothGemm] = Field(default_factory=dict)
-    attention: dict[str, AttentionModel | SmoothAttention] = Field(default_factory=dict)
-    attention_backward: dict[str, AttentionModel | SmoothAttention] = Field(default_factory=dict)
-    decode: dict[str, DecodeModel | SmoothDecode] = Field(default_factory=dict)
+    gemm: dict[str, Products] = Field(default_factory=dict)
+    attention: dict[str, Prompts] = Field(default_factory=dict)
+    attention_backward: dict[str, Prompts] = Field(default_factory=dict)
+    decode: dict[str, Tokens] = Field(default_factory=dict)
     passes: dict[str, dict[str, PassModel]] = Field(default_factory=dict)
     launch: Launch | None = None
     collectives: dict[str, CollectiveModel] = Field(default_factory=dict)
@@ -107,8 +124,8 @@ def _finite(value: Any, where: str) -> None:
     elif isinstance(value, list):
         for each in value:
             _finite(each, where)
-    elif isinstance(value, int | float) and not (math.isfinite(value) and abs(value) < LARGEST):
-        raise Refused(where, f"a number below {LARGEST:.0e}", value)
+    elif isinstance(value, int | float) and value and not SMALLEST < abs(value) < LARGEST:
+        raise Refused(where, f"0 or a number between {SMALLEST:.0e} and {LARGEST:.0e}", value)
 
 
 def shipped_profile(name: str) -> Profile | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from calc.functions import Attend, Matmul
 from calc.memory.sharding import Stage, held_elements
-from calc.op import Leaf
 from calc.spec import ModelSpec
 from calc.spec.run import Run
+from calc.trace.functions import Attend, Matmul
+from calc.trace.op import Leaf
 
 
 @dataclass(frozen=True, slots=True)

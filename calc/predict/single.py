@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calc import checks
-from calc.functions import Attend, Matmul
 from calc.predict.kernel import COLLECTIVES, Collective, Kernel, Send, Use, backward_elements, pass_bytes, width_of
 from calc.predict.prediction import stretches
 from calc.predict.priors import priors, scaled
@@ -14,6 +13,7 @@ from calc.predict.speed import Speed, speed_of
 from calc.predict.timing import Timing, time_of
 from calc.spec.hardware import Device
 from calc.spec.run import ExecutionName
+from calc.trace.functions import Attend, Matmul
 
 
 def kernel_seconds(

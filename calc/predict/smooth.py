@@ -9,9 +9,9 @@ fades, and the physics stays. A few dozen points are enough, which is what trees
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import NonNegativeFloat, model_validator
+from pydantic import AfterValidator, NonNegativeFloat, model_validator
 
 from calc.errors import Refused
 from calc.predict.learned import PRIOR_SPREAD
@@ -19,6 +19,18 @@ from calc.predict.limits import Positive
 from calc.predict.questions import AskedForProducts, AskedForPrompts, AskedForTokens, Shape
 from calc.predict.residual import Column, Spread
 from calc.spec.fields import Node
+
+LEAST_SECONDS = 1e-20
+"""Seconds below which no device does one operation or moves one byte."""
+
+
+def _possible(seconds: float) -> float:
+    if 0 < seconds < LEAST_SECONDS:
+        raise ValueError(f"0 or at least {LEAST_SECONDS:g} seconds")
+    return seconds
+
+
+PerUnit = Annotated[NonNegativeFloat, AfterValidator(_possible)]
 
 Tables = Mapping[str, tuple[Shape, Column]]
 """Columns of sizes, and seconds, by name."""
@@ -41,8 +53,8 @@ class Smooth(Node):
 
     itemsize: Positive
     kernel_source: str = ""
-    per_flop: NonNegativeFloat
-    per_byte: NonNegativeFloat
+    per_flop: PerUnit
+    per_byte: PerUnit
     start: NonNegativeFloat
     lengths: tuple[Positive, ...] = ()
     points: tuple[tuple[float, ...], ...] = ()
@@ -98,8 +110,8 @@ class Smooth(Node):
             found[name] = cls(
                 itemsize=itemsize,
                 kernel_source=kernel_source,
-                per_flop=constants[0],
-                per_byte=constants[1],
+                per_flop=max(constants[0], LEAST_SECONDS),
+                per_byte=max(constants[1], LEAST_SECONDS),
                 start=constants[2],
                 lengths=_rounded(lengths),
                 points=tuple(map(_rounded, places)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calc.build import vectors_read
+from calc.blocks.build import vectors_read
 from calc.errors import Refused
 from calc.memory.conditions import check
 from calc.spec import ModelSpec

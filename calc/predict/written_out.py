@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from calc.attention.shape import AttentionShape
 from calc.attention.tiles import Blocks, visits
-from calc.functions import Attend
 from calc.predict.kernel import Direction, Kernel, Use, width_of
 from calc.predict.single import matmul
+from calc.trace.functions import Attend
 
 TILE = Blocks(64, 64)
 """Tiles of the backend `tiled` where it is not told any."""

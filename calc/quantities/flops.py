@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from calc.build import build
+from calc.blocks.build import build
 from calc.errors import Refused
 from calc.load import Load
-from calc.op import Leaf, Op, leaves
 from calc.sizes import Size, quotient
 from calc.spec import Attention, Mlp, ModelSpec
 from calc.spec.run import CHECKPOINTING, Checkpointing
 from calc.trace.gradients import backward
+from calc.trace.op import Leaf, Op, leaves
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from calc import checks
 from calc.blocks.adapters import prompt_vectors
-from calc.build import build
+from calc.blocks.build import build
 from calc.dtypes import CACHE_DTYPES
 from calc.dtypes import dtype as find_dtype
 from calc.errors import Refused
 from calc.load import Load
-from calc.op import Cache, Leaf, leaves
 from calc.sizes import Size, floor_div, minimum, quotient
 from calc.spec import ModelSpec
 from calc.spec.run import WINDOW_READINGS, Run, WindowReading, exact_run
+from calc.trace.op import Cache, Leaf, leaves
 
 Caches = list[tuple[Cache, Size]]
 """(what a layer keeps, how many such layers)."""

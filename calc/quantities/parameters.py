@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import get_args
 
-from calc.build import build
+from calc.blocks.build import build
 from calc.load import Load
-from calc.op import Component, Leaf, Weight, leaves
 from calc.sizes import Size
 from calc.spec import ModelSpec
+from calc.trace.op import Component, Leaf, Weight, leaves
 
 Row = tuple[str, Weight, Leaf]
 
@@ -32,7 +32,7 @@ def weights(spec: ModelSpec, *, mtp: bool = False) -> Iterator[Row]:
 
 
 def parameters(spec: ModelSpec, *, active: bool = False, trainable: bool = False, mtp: bool = False) -> dict[str, Size]:
-    """Elements by component, in the order of `calc.op.Component`; they sum to the total, tied weights counted once.
+    """Elements by component, in the order of `calc.trace.op.Component`; they sum to the total, tied weights once.
 
     active: count only the routed experts that one token visits, routed * top_k / n_experts.
     mtp: count the modules that predict further tokens too, as a component of their own.

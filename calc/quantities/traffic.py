@@ -1,9 +1,9 @@
 """Bytes between a device's main memory and its chip: forward, training and decoding, as folds over the tree of ops.
 
-Each op says what it moves as one kernel, in elements (`calc.op`). Which ops are one kernel:
+Each op says what it moves as one kernel, in elements (`calc.trace.op`). Which ops are one kernel:
 
 * eager: each op alone. It reads its operands and writes its result, scores and their softmax [heads, seq, keys] too.
-  PyTorch runs some ops as several kernels; `calc.eager` says how many, and what they move.
+  PyTorch runs some ops as several kernels; `calc.trace.eager` says how many, and what they move.
 * sdpa: scores, softmax and weighted values are one (FlashAttention: Dao et al. 2022, arXiv:2205.14135).
 * compiled: so is every run of neighbouring ops of one block without products (norms, sums, activations, rotary
   positions, lookups), as torch.compile makes them; products with weights, choices of experts and scans stand alone.
@@ -30,18 +30,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from calc import conventions
-from calc.build import build
+from calc.blocks.build import build
 from calc.dtypes import Quantized, byte_count, weight_dtype
 from calc.dtypes import dtype as plain_dtype
 from calc.errors import Refused
-from calc.functions import BETWEEN, UNFUSED, Matmul
-from calc.op import Leaf, Op, leaves
 from calc.quantities.flops import recomputed
 from calc.quantities.weights import quantizes
 from calc.sizes import Size, is_array
 from calc.spec import ModelSpec
-from calc.spec.run import Kernels, Phase, Run
+from calc.spec.run import Kernels, Run
+from calc.trace.functions import BETWEEN, UNFUSED, Matmul
+from calc.trace.op import Leaf, Op, leaves
 
 Chain = tuple[Leaf, ...]
 """Ops that run as one kernel."""
@@ -289,13 +288,3 @@ def _bytes(elements: Size, name: str) -> Size:
 
 BY_PHASE = {"forward": forward_traffic, "training": training_traffic, "decode": decode_traffic}
 """Phase -> its bytes by what they are of, for a model and a query."""
-
-
-def arithmetic_intensity(spec: ModelSpec, phase: Phase, query: Run) -> Size:
-    """FLOPs a byte: what executes (convention torch) over what moves.
-
-    Below a device's FLOP/s over its bytes a second, memory is what a pass waits for (Williams et al. 2009).
-    """
-    asked = query.changed(phase=phase)
-    flops = conventions.flops(spec, asked.changed(convention="torch")).total
-    return flops / sum(BY_PHASE[phase](spec, asked).values())

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import get_args
 
 from calc.dtypes import Quantized, byte_count, dtype, weight_dtype
-from calc.op import Component, Leaf, Weight
 from calc.quantities.parameters import parameters, weights
 from calc.sizes import Size, ceil_div
 from calc.spec import ModelSpec
+from calc.trace.op import Component, Leaf, Weight
 
 Share = Callable[[str, Weight, Leaf], tuple[Size, Size | None]]
 """(path, weight, where it stands) -> (copies, elements of each) that one rank holds; None for all elements."""

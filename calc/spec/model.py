@@ -98,6 +98,10 @@ class Stack(Node):
                     self._in_plane(d_head)
                 if attention.position == "rope" and d_head % 2:
                     raise Refused("d_head", "an even width, since rotary positions turn pairs", d_head)
+                turned = int(d_head * attention.rope.fraction)
+                if attention.position == "rope" and not attention.rope.proportional and turned % 2:
+                    expected = f"a share of d_head = {d_head} that is an even width"
+                    raise Refused("rope.fraction", expected, attention.rope.fraction)
         return self
 
     def _in_plane(self, d_head: int) -> None:
@@ -221,6 +225,8 @@ class ModelSpec(Stack):
     def _complete(self) -> Self:
         if self.vocab_size is None and (self.head is not None or isinstance(self.embedding, Embedding)):
             raise Refused("vocab_size", "the number of tokens", None)
+        if self.contrast is not None and self.vision is None:
+            raise Refused("vision", "a tower whose vectors those of texts are compared with", None)
         if self.encoder is None and any(group.cross for group in self.layers):
             raise Refused("encoder", "a stack that the cross-attention reads", None)
         return self

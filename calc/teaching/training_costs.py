@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from calc.architectures import from_config
 from calc.architectures.models import load_model
 from calc.ask.estimate import estimate
-from calc.build import vectors_read
+from calc.blocks.build import vectors_read
 from calc.files import parse_toml, read_text
 from calc.hardware import HARDWARE, load_device
 from calc.predict import predict

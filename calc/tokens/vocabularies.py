@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from calc.build import build
+from calc.blocks.build import build
 from calc.errors import Refused
 from calc.load import Load
-from calc.op import leaves
 from calc.quantities.flops import forward
 from calc.quantities.parameters import parameters
 from calc.sizes import quotient
@@ -22,6 +21,7 @@ from calc.tokens.boundaries import OPEN
 from calc.tokens.encoders import PIP, from_description
 from calc.tokens.patterns import of_ranks
 from calc.tokens.streaming import batches, open_text
+from calc.trace.op import leaves
 
 SAMPLE = 16 * 2**20
 """Bytes that are read of all files together, an equal share of each from its beginning."""

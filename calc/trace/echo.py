@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from calc.op import Moves, Op, Part
 from calc.trace.gradients import backward
+from calc.trace.op import Moves, Op, Part
 
 
 def echo(part: Part) -> Part:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.op import Op
 from calc.sizes import Size
+from calc.trace.op import Op
 
 
 def backward(op: Op) -> Size:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from calc.functions import Function
-from calc.op import Component, Keeps, Kind, Op, Part, Weight
 from calc.sizes import Size
 from calc.spec import Adapter
+from calc.trace.functions import Function
+from calc.trace.op import Component, Keeps, Kind, Op, Part, Weight
 from calc.trace.tensor import Kernel, Split, Tensor
 
 Body = list[Part | Op]
@@ -19,19 +19,23 @@ class Recorder:
     """What has been recorded so far.
 
     body: of the part at hand. component: what its weights are reported as, unless an op says otherwise.
-    frozen: whether no weight but an adapter's is trained. adapter: the one of the layers at hand, or None.
-    dead: whether what is recorded passes no gradient at all. holding, returning: what names in the part at hand hold,
-    and what it gives back beside its outputs, as `Part` has them. inside: as that of the tensors that are made.
+    whole: the adapter of the model, or None; frozen: whether no weight but its own is trained; adapter: the one that
+    stands in the layers at hand.
+    dead: whether what is recorded passes no gradient at all. clamps: whether a layer's matrices clamp what they read
+    and give. holding, returning: what names in the part at hand hold, and what it gives back beside its outputs, as
+    `Part` has them. inside: as that of the tensors that are made.
     """
 
-    __slots__ = ("adapter", "body", "component", "dead", "frozen", "holding", "inside", "returning")
+    __slots__ = ("adapter", "body", "clamps", "component", "dead", "frozen", "holding", "inside", "returning", "whole")
 
-    def __init__(self, *, frozen: bool = False) -> None:
+    def __init__(self, adapter: Adapter | None = None) -> None:
         self.body: Body = []
         self.component: Component = "other"
-        self.frozen = frozen
+        self.whole = adapter
+        self.frozen = adapter is not None
         self.adapter: Adapter | None = None
         self.dead = False
+        self.clamps = False
         self.holding: list[Tensor] = []
         self.returning: list[Tensor] = []
         self.inside: Kernel | None = None

@@ -18,7 +18,7 @@ from calc.trace.settings import Settings
 from calc.trace.tensor import Split
 
 if TYPE_CHECKING:
-    from calc.op import Weight
+    from calc.trace.op import Weight
 
 BITS = {"int64": 64, "bool": 8}
 
@@ -32,6 +32,7 @@ class Storage:
     common: the name of what exists once however many layers read it (rotary angles). base: the tensor that this is a
         part of; what keeps it keeps all of that.
     weight: of a cast, the weight that it is a copy of; ranks divide it as they do that. expert: one for each expert.
+    parameter: whether it is a parameter itself, which is there whoever keeps it.
     """
 
     elements: Size
@@ -43,6 +44,7 @@ class Storage:
     heads: Size = 1
     weight: Weight | None = None
     expert: bool = False
+    parameter: bool = False
 
     def part(self, elements: Size, split: Split | None = None, heads: Size | None = None) -> Storage:
         """A view of some of its elements."""
@@ -119,6 +121,8 @@ class Tape:
     def keep(self, tensor: Storage, role: str) -> None:
         """Keep a tensor for backward, unless it is kept already."""
         tensor = tensor.base or tensor
+        if tensor.parameter:
+            return
         if tensor not in self.saved and tensor not in self.elsewhere and not self.dropping:
             self.saved[tensor] = Saved(self.op, role, tensor)
 

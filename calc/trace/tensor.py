@@ -20,9 +20,10 @@ class Tensor:
     """[rows, width] numbers that an op makes or the model is given.
 
     grad: whether going back needs its gradient: something that it depends on is trained. split: what divides it among
-    ranks; heads: into how many shares at most where that is `kv`. base: the tensor that this is a view of.
-    readers: how many ops have been recorded that read it. inside: the kernel that it does not leave, if any.
-    wide: whether it is in fp32, whatever other activations are in.
+    ranks; heads: into how many shares at most where that is `kv`. base: the tensor whose memory this is, where it is a
+    view; viewed: the one that it was made from, perhaps a view itself, or what dropout leaves. readers: how many ops
+    have been recorded that read it. inside: the kernel that it does not leave, if any. wide: whether it is in fp32,
+    whatever other activations are in.
     """
 
     rows: Size
@@ -31,6 +32,7 @@ class Tensor:
     split: Split = "stream"
     heads: Size = 1
     base: Tensor | None = None
+    viewed: Tensor | None = None
     readers: int = 0
     inside: Kernel | None = None
     wide: bool = False
@@ -47,7 +49,7 @@ class Tensor:
     def view(self, rows: Size, width: Size, split: Split | None = None, heads: Size | None = None) -> Tensor:
         """Some or all of its numbers, laid out as [rows, width]; nothing is copied."""
         heads = self.heads if heads is None else heads
-        return Tensor(rows, width, self.grad, split or self.split, heads, self.storage)
+        return Tensor(rows, width, self.grad, split or self.split, heads, self.storage, self)
 
     def columns(self, width: Size, split: Split | None = None, heads: Size | None = None) -> Tensor:
         """The first, or any other, `width` columns: a view."""

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from calc.trace.primitives.activation import activation, gated_activation, gated_output, softcap
+from calc.trace.primitives.activation import activation, gated_activation, gated_output, glu, softcap
 from calc.trace.primitives.arithmetic import (
     add,
     buffered,
     clip,
+    concat,
     dropout,
     joined,
     placed,
     pooled,
     scaled,
+    taken,
     tempered,
     times,
     weighed,
 )
 from calc.trace.primitives.attend import attend, relative_bias
+from calc.trace.primitives.convolution import convolution, max_pooled, patch
 from calc.trace.primitives.gather import constant, gather, parameters
 from calc.trace.primitives.linear import linear
-from calc.trace.primitives.norm import norm
+from calc.trace.primitives.norm import batch_norm, frozen_batch_norm, norm, normalized
 from calc.trace.primitives.rope import rope
 from calc.trace.recorder import Recorder
 
@@ -32,23 +35,32 @@ class Trace(Recorder):
     activation = activation
     add = add
     attend = attend
+    batch_norm = batch_norm
     buffered = buffered
     clip = clip
+    concat = concat
     constant = constant
+    convolution = convolution
     dropout = dropout
+    frozen_batch_norm = frozen_batch_norm
     gated_activation = gated_activation
     gated_output = gated_output
     gather = gather
+    glu = glu
     joined = joined
     linear = linear
+    max_pooled = max_pooled
     norm = norm
+    normalized = normalized
     parameters = parameters
+    patch = patch
     placed = placed
     pooled = pooled
     relative_bias = relative_bias
     rope = rope
     scaled = scaled
     softcap = softcap
+    taken = taken
     tempered = tempered
     times = times
     weighed = weighed

@@ -1,4 +1,4 @@
-"""Where the time of a model goes: seconds by component, as `calc.op.Component` names them, loss and optimizer beside.
+"""Where the time of a model goes: seconds by component, as `calc.trace.op` names them, loss and optimizer beside.
 
 Every module that stands for a component marks its forward pass with `record_function`, and one execution runs under
 torch.profiler. What runs inside a mark is its component's, but for other marks within; what autograd runs going back
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from calc.op import Component
+from calc.trace.op import Component
 from harness.cases.case import Device
 
 if TYPE_CHECKING:

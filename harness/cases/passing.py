@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from calc.ask.estimate import estimate
-from calc.build import build
-from calc.op import leaves
+from calc.blocks.build import build
 from calc.quantities.flops import of_prompt
 from calc.spec.fields import Dim
 from calc.spec.run import Run
+from calc.trace.op import leaves
 from harness.cases.case import Counts, Device, Ready
 from harness.cases.forecasts import of_model
 from harness.cases.models import routed

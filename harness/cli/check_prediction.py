@@ -13,6 +13,7 @@ from harness.cli.compare import record, tables
 from harness.cli.interrupting import terminated_as_interrupted
 from harness.cli.selection import load, results
 from harness.compare import Comparison, compare
+from harness.environment import PYTHON, child_variables
 
 SUITE = "unseen"
 
@@ -57,4 +58,5 @@ def passes(found: Comparison, limit: float) -> bool:
 def _run(*arguments: str) -> int:
     """A command of this program in a process of its own, its tables on stderr; its exit status."""
     with terminated_as_interrupted():
-        return subprocess.run([sys.executable, "-m", "harness", *arguments], stdout=sys.stderr, check=False).returncode
+        command = [*PYTHON, "-m", "harness", *arguments]
+        return subprocess.run(command, stdout=sys.stderr, env=child_variables(), check=False).returncode

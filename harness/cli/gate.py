@@ -14,10 +14,10 @@ from calc.output.tables import Table, emit
 from harness.cases.case import Case, Device
 from harness.cli.interrupting import terminated_as_interrupted
 from harness.environment import ROOT, probe
+from harness.gating.commit import files_of
 from harness.gating.decision import LEAST
 from harness.gating.gate import OWN_CHILDREN, Row, counted, fails, timed, two_trees
 from harness.gating.session import Clock, Effort, Sides
-from harness.gating.worktree import worktree
 from harness.progress import Left
 from harness.running.runner import choose_cases
 from harness.suites import SUITES, suite_cases
@@ -56,7 +56,7 @@ def gate(
     allow_count_changes: bool,
     fmt: str,
 ) -> int:
-    """Measure this tree (B) and GITREF (A, in a temporary worktree) in turn, in six processes each.
+    """Measure this tree (B) and GITREF (A, in a temporary folder) in turn, in six processes each.
 
     A case is SLOWER or FASTER where the interval of B/A lies beyond --least, with processes of equal code as the
     measure of noise; SAME where it lies within 10 %; else AMBIGUOUS, and measured once more. FLOPs, bytes, parameters
@@ -80,7 +80,7 @@ def gate(
     chosen = cast("Clock | None", clock)
     with (
         terminated_as_interrupted(),
-        worktree(ROOT, against) as (tree, commit),
+        files_of(ROOT, against) as (tree, commit),
         two_trees(tree, ROOT, environment.device, threads, clock=chosen) as sides,
     ):
         rows = _rows(cases, sides, effort, least, counts_only)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from calc.errors import Refused
+from calc.files import write_whole
 from calc.hardware import load_device
 from calc.output.tables import Table, emit
 
@@ -57,7 +58,7 @@ def import_(
             imported.append(import_table(path, device, wanted, _tell))
     profile = profile_of(imported, device, wanted, licence)
     if out is not None:
-        out.write_text(profile.model_dump_json(exclude_none=True) + "\n", encoding="utf-8")
+        write_whole(out, profile.model_dump_json(exclude_none=True) + "\n")
     emit([_record(one, out) for one in imported], [_table(one, out) for one in imported], fmt)
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import os
 from pathlib import Path
+from statistics import fmean
 
 import click
 
 from calc.errors import Refused
 from calc.output.tables import Table, emit
-from calc.predict.profile import Profile
+from calc.predict.profile import Profile, read_profile
 from harness.progress import Left
 from harness.store import RESULTS
+
+MOST_ERROR = 0.5
+"""Of the mean error of a kind of kernel: above it, the times are noise."""
 
 
 @click.command(short_help="Measure this machine's speed in a few minutes, for predictions.")
@@ -27,12 +33,13 @@ from harness.store import RESULTS
 @click.option("--json", "fmt", flag_value="json", default="table", help="One object.")
 def profile(
     results: Path, device: str | None, seconds: float | None, dtypes: str | None, threads: int | None, fmt: str
-) -> None:
+) -> int:
     """Measure matrix products (at most 300), passes over memory, attention and what launching costs, fit models of time
     to them, and write results/profiles/DEVICE.json with their cross-validated errors.
 
     Points are gone through in up to three rounds, in another order each, so that a slow minute biases none of them. On
-    Linux CPUs freed memory is kept, as the harness does wherever it measures.
+    Linux CPUs freed memory is kept, as the harness does wherever it measures. Exit status: 1 where times moved too much
+    to be fitted; a better profile that is there stays.
 
     \b
     Examples:
@@ -47,9 +54,18 @@ def profile(
         found = measure_profile(device, dtypes.split(",") if dtypes else (), seconds, threads, told)  # pyright: ignore[reportArgumentType]
     finally:
         told.close()
-    _worth_keeping(found, results)
+    there = results / "profiles" / f"{found.name}.json"
+    old = read_profile(there) if there.exists() else None
+    _worth_keeping(found, old)
+    unsure = unreliable(found)
+    if unsure:
+        click.echo(f"note: {unsure}", err=True)
+    if unsure and old is not None and mean_error(old) < mean_error(found):
+        click.echo(f"error: the profile that is there, {there}, fits better and stays", err=True)
+        return 1
     path = write_profile(found, results)
     emit([_record(found, path)], _tables(found, path), fmt)
+    return int(bool(unsure))
 
 
 def _check(results: Path) -> None:
@@ -58,10 +74,26 @@ def _check(results: Path) -> None:
         raise Refused("--results", "a folder", f"a file at {results}")
 
 
-def _worth_keeping(found: Profile, results: Path) -> None:
+def unreliable(found: Profile) -> str:
+    """What to say of times that no model comes near; nothing where models do."""
+    name, fit = max(found.fits.items(), key=lambda item: item[1].mape, default=("", None))
+    if fit is None or fit.mape <= MOST_ERROR:
+        return ""
+    return (
+        f"{name} is off by {fit.mape:.0%} on average: times moved too much for a model, as where other programs have "
+        f"the machine (load {os.getloadavg()[0]:.1f}); measure again when it has nothing else to do"
+    )
+
+
+def mean_error(found: Profile) -> float:
+    """The mean of all fits' mean errors."""
+    return fmean(fit.mape for fit in found.fits.values()) if found.fits else math.inf
+
+
+def _worth_keeping(found: Profile, old: Profile | None) -> None:
     """Errors: Refused where it would take the place of one that knows more."""
     missing = [part for part in ("gemm", "attention", "decode") if not getattr(found, part)]
-    if missing and (results / "profiles" / f"{found.name}.json").exists():
+    if missing and old is not None:
         raise Refused("--time", f"enough to measure {', '.join(missing)} too (the profile that is there stays)", "less")
 
 

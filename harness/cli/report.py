@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
 from calc.errors import Refused
+from calc.files import write_whole
 from calc.predict.profile import Profile, read_profile
 from harness.cli.compare import tables
 from harness.cli.selection import nothing, selection
@@ -38,17 +38,11 @@ def report(runs: list[Run], results: Path, out: Path | None, by: By, every: bool
         raise Refused("--out", "a file ending in .html, in a folder that is there", str(path))
     found = compared(runs, by, every)
     if not found.pairs:
-        click.echo(nothing(results))
-        return
+        raise Refused("--results", "runs with a measured and a predicted time, to write a page of", nothing(results))
     slugs = {pair.run.environment.slug for pair in found.pairs}
     text = page(found, tables(found, MOST_ROWS), _profiles(results, slugs), by == "kind")
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_whole(path, text)
     everything = [group for group in found.groups if group.name == "all"]
     errors = {group.device: {"n": len(group.pairs), "mape": group.mape} for group in everything}
     if fmt == "json":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from calc.errors import Refused
+from calc.files import write_whole
 from calc.predict.profile import Profile
 from harness.environment import here
 from harness.measuring.allocator import keep_freed_memory, touch
@@ -82,15 +82,7 @@ def write_profile(profile: Profile, results: Path) -> Path:
     folder = results / "profiles"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{profile.name}.json"
-    draft = folder / f".{profile.name}.{os.getpid()}.tmp"
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(profile.model_dump_json(indent=1) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_whole(path, profile.model_dump_json(indent=1) + "\n")
     return path
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 import subprocess
-import sys
 import time
 import uuid
 from collections import Counter
@@ -23,15 +23,17 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from calc.errors import Refused, printable
-from calc.files import read_text
+from calc.files import read_text, write_whole
 from calc.spec.fields import refuse
 from harness.cases.case import Case
-from harness.environment import Target, child_variables
+from harness.environment import PYTHON, Target, child_variables
 from harness.record import LONGEST, Record, Run, Text
 from harness.running.observer import Cancelled, Observer
 from harness.store import RESULTS
 
 State = Literal["starting", "running", "done", "cancelled", "died"]
+KEPT = 20
+"""Jobs whose folders stay, the latest of them."""
 _ID = re.compile(r"[0-9a-f]{12}")
 _children: list[subprocess.Popen[bytes]] = []
 """Runs that this process has started and the kernel still remembers for it."""
@@ -69,10 +71,11 @@ def start_background(
     profile_time: float | None = None,
 ) -> str:
     """Start `python -m harness run` with these options apart from this process; its job's id."""
+    _prune(results)
     job = uuid.uuid4().hex[:12]
     folder = results.absolute() / "jobs" / job
     folder.mkdir(parents=True)
-    command = [sys.executable, "-m", "harness", "run", "--suite", suite, "--results", str(results.absolute())]
+    command = [*PYTHON, "-m", "harness", "run", "--suite", suite, "--results", str(results.absolute())]
     command += ["--job", job, *(["--case", case] if case else []), *(["--fresh"] if fresh else [])]
     command += ["--device", device] if device else []
     command += ["--profile-time", str(profile_time)] if profile_time else []
@@ -116,6 +119,13 @@ def jobs(results: Path = RESULTS) -> list[Job]:
         with suppress(Refused):
             found.append(status(folder.name, results))
     return sorted(found, key=lambda job: -job.started)
+
+
+def _prune(results: Path) -> None:
+    """Remove what is known of all but the latest jobs; their rows are among the results."""
+    for old in jobs(results)[KEPT - 1 :]:
+        if not old.active:
+            shutil.rmtree(results / "jobs" / old.id, ignore_errors=True)
 
 
 def cancel(job: str, results: Path = RESULTS) -> None:
@@ -181,10 +191,7 @@ def _read(folder: Path) -> Job:
 
 
 def _write(folder: Path, job: Job) -> None:
-    """Replace the state as a whole, so that nobody reads half of it."""
-    new = folder / "state.new"
-    new.write_text(job.model_dump_json())
-    os.replace(new, folder / "state.json")
+    write_whole(folder / "state.json", job.model_dump_json())
 
 
 def _held(lock: Path) -> bool:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from calc.errors import Refused, printable
 from harness.cases.case import Case
-from harness.environment import INSTALL, Target, child_variables
+from harness.environment import INSTALL, PYTHON, Target, child_variables
 from harness.measuring.timing import Effort
 from harness.record import Environment, Measurement, Status
 
@@ -114,7 +114,7 @@ class Worker:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._pending, self._stage = b"", "starting"
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "harness.running.worker", str(os.getpid()), self._device or ""],
+            [*PYTHON, "-m", "harness.running.worker", str(os.getpid()), self._device or ""],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -218,12 +218,12 @@ def oom_kills() -> int | None:
     return None
 
 
-def die_with_parent(parent: int | None = None) -> None:
+def die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when its parent ends, however that ends (Linux; elsewhere nothing happens).
 
-    parent: the process id of the parent, where it is known; if it is gone already, this process ends at once.
+    parent: the process id of the parent; if it is gone already, this process ends at once.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if parent is not None and os.getppid() != parent:
+        if os.getppid() != parent:
             os._exit(1)

@@ -6,7 +6,6 @@ import json
 import os
 import selectors
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from calc.errors import Refused, printable
-from harness.environment import child_variables
+from harness.environment import PYTHON, child_variables
 from harness.record import Environment
 from harness.scaling import table
 from harness.scaling.plan import Plan, Size
@@ -137,7 +136,7 @@ class _Child:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         # One thread: its results are then the same every time, and cores are better used by another model.
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "harness.scaling.training", str(os.getpid())],
+            [*PYTHON, "-m", "harness.scaling.training", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -89,7 +89,7 @@ class SelfAttention(nn.Module):
         spec, seq = self.spec, x.shape[1]
         q, k, v, gate = self._project(x, self._placed(x, step))
         if spec.position == "rope" and spec.rope.plane is not None:
-            q, k = (turned_in_plane(each, spec.rope, spec.rope.plane, step.places) for each in (q, k))
+            q, k = (turned_in_plane(each, spec.rope, spec.rope.plane, step) for each in (q, k))
         elif spec.position == "rope" and not spec.rope.inputs:
             cos, sin = angles(spec.rope, self.d_head, step)
             q = turn(q, cos, sin, interleaved=spec.rope.interleaved)

@@ -108,7 +108,8 @@ class PictureMap(nn.Module):
     def forward(self, pixels: Tensor, step: Step) -> Tensor:
         x = self.project_in(self.backbone(pixels))
         step.added = self._positions(*x.shape[-3:]).to(x.dtype)
-        return x.flatten(2).transpose(1, 2)
+        # Laid vector by vector here: products that read the map as it lies would each copy it.
+        return x.flatten(2).transpose(1, 2).contiguous()
 
     def _positions(self, d_model: int, n_rows: int, n_columns: int) -> Tensor:
         """[1, rows * columns, d_model]: learned ones tell the column first, fixed ones the row."""

@@ -67,6 +67,8 @@ class PatchEmbedding(nn.Module):
             x = torch.cat([x, special] if spec.special_last else [special, x], dim=1)
             beside = (0, spec.n_special) if spec.special_last else (spec.n_special, 0)
             step.places = F.pad(step.places, beside, value=-1)
+        # Laid vector by vector: products that read the picture as it lies would each copy it.
+        x = x.contiguous()
         if spec.n_positions is not None:
             x = x + self.positions(rows, columns).to(self.position.weight.dtype)
         return x if spec.norm is None else self.norm(x)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -47,27 +49,34 @@ def rotation(rope: Rope, d_head: int, positions: Tensor) -> tuple[Tensor, Tensor
     return angles.cos() * factor, angles.sin() * (-factor if rope.backwards else factor)
 
 
-def turned_in_plane(x: Tensor, rope: Rope, plane: Plane, places: Tensor | None) -> Tensor:
-    """x [batch, heads, n, d_head] turned by the rows and columns of its patches, places [2, n].
+def turned_in_plane(x: Tensor, rope: Rope, plane: Plane, step: Step) -> Tensor:
+    """x [batch, heads, n, d_head] turned by the rows and columns of its patches, `step.places` [2, n].
 
     A place below 0 is that of a learned vector, which does not turn.
-    Errors: ValueError for None, where no front has told the places.
+    Errors: ValueError where no front has told the places.
     """
+    places, d_head = step.places, x.shape[-1]
     if places is None:
         raise ValueError("places: expected the row and column of each patch, found none")
-    d_head = x.shape[-1]
+    cos, sin = _once(step, (rope, plane, d_head), places, lambda: _plane_angles(rope, plane, d_head, places))
+    if not plane.apart:
+        return turn(x, cos, sin, interleaved=rope.interleaved)
+    return turn(x.unflatten(-1, (2, -1)), cos, sin, interleaved=rope.interleaved).flatten(-2)
+
+
+def _plane_angles(rope: Rope, plane: Plane, d_head: int, places: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine for `turn` of every patch, [1, 1, n, d_head]; `apart` in halves, [1, 1, n, 2, d_head / 2]."""
     share = torch.arange(0, d_head // 2, 2, device=places.device, dtype=torch.float32) / (d_head // 2)
     shares = torch.stack([share, share + 2 / d_head * plane.staggered])[:, None]
     axes = places if plane.first == "row" else places.flip(0)
     turns = (axes + plane.start).masked_fill(axes < 0, 0).float()
     angles = turns[..., None] * rope.theta**-shares  # [2, n, d_head / 4]
-    angles = (angles.permute(1, 2, 0) if plane.by_turns else angles.permute(1, 0, 2)).flatten(1)
-    cos, sin = angles.cos()[None, None], angles.sin()[None, None]
-    if not plane.apart:
-        return rotate(x, cos, sin, interleaved=rope.interleaved)
-    halves = x.unflatten(-1, (2, -1))
-    turned = rotate(halves, cos.unflatten(-1, (2, -1)), sin.unflatten(-1, (2, -1)), interleaved=rope.interleaved)
-    return turned.flatten(-2)
+    angles = (angles.permute(1, 2, 0) if plane.by_turns else angles.permute(1, 0, 2)).flatten(1)[None, None]
+    both = (angles.cos(), angles.sin())
+    if plane.apart:
+        both = (each.unflatten(-1, (2, -1)) for each in both)
+    cos, sin = (laid(each, rope.interleaved) for each in both)
+    return cos, sin
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor:
@@ -77,13 +86,20 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor:
 
 def angles(rope: Rope, d_head: int, step: Step) -> tuple[Tensor, Tensor]:
     """Cosine and sine for `turn`, made once in a pass, in the number format of the residual stream."""
+    return _once(step, (rope, d_head), step.positions, lambda: _laid_angles(rope, d_head, step))
+
+
+def _once(
+    step: Step, what: tuple[Any, ...], places: Tensor, make: Callable[[], tuple[Tensor, Tensor]]
+) -> tuple[Tensor, Tensor]:
+    """What `make` gives for `places`, made by the first layer that asks and then found in `step.made`."""
     if torch.compiler.is_compiling():
         # What is the same in all layers is found by the compiler, which cannot read the keys of `made`.
-        return _laid_angles(rope, d_head, step)
-    key = (rope, d_head, id(step.positions))
+        return make()
+    key = (*what, id(places))
     if key not in step.made:
-        # The positions are kept too, so that no others come to have their number.
-        step.made[key] = *_laid_angles(rope, d_head, step), step.positions
+        # The places are kept too, so that no others come to have their number.
+        step.made[key] = *make(), places
     return step.made[key][:2]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import calc
 from calc.ask.solve import moved_head_widths
 from calc.quantities.kv_cache import kv_cache
-from calc.spec import CompressedAttention, Compressor, EntryIndexer, LayerGroup
+from calc.spec import Attention, CompressedAttention, Compressor, EntryIndexer, Head, LayerGroup, Mlp, Norm
 from tests.strategies import specs
 
 GPT2 = calc.load_model("gpt2")
@@ -170,6 +170,19 @@ def test_candidates_are_the_nearest_of_all_that_can_be_built(
     if sorted(between) in (between, between[::-1]):
         offs = sorted(abs(value - target) for value in tried)
         assert [abs(c.value - target) for c in answer.candidates] == offs[:2]
+
+
+def test_of_two_roots_the_one_near_which_a_model_can_be_built_is_reported() -> None:
+    """Keys and values of a given number of heads narrow as heads grow, and a sink for each head is one more: the sum
+    has its minimum beyond 216 heads, the most that d_model can be divided by, and a root past that."""
+    mixer = Attention(n_heads=2, n_kv_heads=2, sinks=True)
+    layer = LayerGroup(count=2, norm=Norm(), mixer=mixer, channel=Mlp(d_ff=64))
+    spec = calc.ModelSpec(d_model=216, vocab_size=64, layers=(layer,), final_norm=Norm(), head=Head())
+    for heads in (2, 4, 6, 54):
+        target = calc.estimate(calc.with_sizes(spec, {"n_heads": heads}), "params").value
+        answer = calc.solve(spec, "params", target + 3, "n_heads")
+        assert answer.candidates[0].sizes == {"n_heads": heads}
+        assert abs(answer.root - heads) < 1
 
 
 def test_groups_scale_together_and_stay_whole() -> None:

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from calc.charts import colours, memory
-from calc.op import Component
+from calc.trace.op import Component
 from harness.cases import KINDS
 
 GREY = {"light": (255, 255, 255), "dark": (14, 17, 23)}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import calc
-from calc.charts.optima import frontier_chart, isoflop_chart, loss_chart
+from calc.charts.optima import frontier_chart, isoflop_chart, loss_chart, plane_chart
 from calc.charts.vega import Chart
 from calc.errors import Refused
 from calc.laws import find
@@ -78,3 +78,21 @@ def test_lines_of_equal_loss(law: str, more: dict[str, float]) -> None:
 def test_a_loss_without_both_axes_has_no_chart() -> None:
     with pytest.raises(Refused, match="--chart: expected --params and --tokens"):
         loss_chart("kaplan", params=1e9)
+
+
+def test_fitted_and_extrapolated_ranges_are_told_apart() -> None:
+    curves = layers(isoflop_chart(compute=1e22))[0]
+    assert {row["extrapolated"] for row in curves} == {True, False}
+    law = find("besiroglu")
+    for row in curves[::7]:
+        at = {name: row[name] for name in ("compute", "params", "tokens")}
+        assert row["extrapolated"] == bool(law.outside(**at))
+    lines = layers(frontier_chart([optimal(compute=1e22)]))[0]
+    assert {row["extrapolated"] for row in lines} == {True, False}
+
+
+def test_a_law_of_experts_has_its_chart() -> None:
+    curves, *_ = layers(isoflop_chart("ludziejewski", compute=1e21, experts=8))
+    assert all(row["loss"] > 1.36 for row in curves)
+    plane = plane_chart("abnar", 1e10, 1e11, sparsity=0.9)
+    assert "abnar" in str(plane)

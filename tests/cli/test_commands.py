@@ -16,6 +16,7 @@ import pytest
 
 from calc.cli import main
 from tests.reference import ROOT
+from tests.waiting import PATIENCE
 
 Result = tuple[int, str, str]
 Run = Callable[..., Result]
@@ -226,6 +227,7 @@ def test_hostile_configs(run: Run, tmp_path: Path) -> None:
 def test_auto_map_is_ignored_aloud(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     config = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 1, "vocab_size": 5, "n_positions": 4}
+    config["architectures"] = ["GPT2LMHeadModel"]
     path.write_text(json.dumps(config | {"auto_map": {"AutoModel": "evil.Evil"}}))
     status, out, err = run("params", str(path), "--json")
     assert status == 0
@@ -249,7 +251,7 @@ def test_a_reader_that_leaves_early_is_no_fault() -> None:
 
 def calc_process(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "calc", *arguments]
-    return subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, timeout=60, check=False, **options)
+    return subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, timeout=PATIENCE, check=False, **options)
 
 
 def test_nothing_typed_gets_the_help(run: Run) -> None:

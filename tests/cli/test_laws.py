@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from calc.cli import cli
 from calc.errors import Refused
-from calc.laws import LAWS
+from calc.laws import LAWS, find
 
 
 def run(*words: str) -> str:
@@ -47,9 +47,35 @@ def test_all_laws_are_a_line_each() -> None:
         "muennighoff",
     ]
     assert all(line["params"] is None for line in lines if "reason" in line)
-    sizes = [line["params"] for line in lines if "reason" not in line]
+    sizes = [line["params"] for line in lines if "reason" not in line and not find(line["law"]).superseded]
+    assert "N lies 4.32-fold apart without kaplan and hoffmann-3 (superseded)" in run(
+        "optimal", "--loss", "2.2", "--law", "all"
+    )
     for line in lines:
         assert line["spread"]["params"] == {"low": min(sizes), "high": max(sizes), "ratio": max(sizes) / min(sizes)}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--compute", "5.76e23", "--law", "all"),
+        ("--loss", "2.2", "--law", "all"),
+        ("--gpu-days", "5000", "--gpu", "h100-sxm", "--mfu", "0.4", "--law", "all"),
+        ("--compute", "1e22", "--family", "llama-3-8b", "--law", "kaplan", "--shapes", "3"),
+        ("--compute", "1e26", "--family", "llama-3-8b", "--shapes", "4"),
+    ],
+)
+def test_tables_of_optima_fit_a_terminal(words: tuple[str, ...]) -> None:
+    text = run("optimal", *words)
+    tables = [block for block in text.split("\n\n") if not block.startswith(("convention", "left out"))]
+    assert max(len(line) for block in tables for line in block.splitlines()) <= 80
+
+
+def test_one_law_stands_beside_how_far_others_differ() -> None:
+    record = json.loads(run("optimal", "--compute", "5.76e23", "--json"))
+    assert record["laws"]["params"]["low"] < record["params"] < record["laws"]["params"]["high"]
+    assert "55.9B to 169B" in run("optimal", "--compute", "5.76e23")
+    assert json.loads(run("optimal", "--compute", "1e22", "--unique-tokens", "1e10", "--json"))["laws"] == {}
 
 
 def test_an_unbounded_interval_is_null() -> None:
@@ -95,6 +121,13 @@ def test_shapes_and_judgement() -> None:
 )
 def test_use_is_said_in_words(words: tuple[str, ...], kept: str) -> None:
     assert kept in run(*words)
+
+
+def test_a_payback_that_some_draws_never_see_ends_at_nothing() -> None:
+    """Some 20 tokens a parameter: by some refits past the optimum, by others short of it."""
+    record = json.loads(run("judge", "llama-3-8b", "--tokens", "170B", "--json"))
+    assert record["interval"]["past"]["low"] < 1 < record["interval"]["past"]["high"]
+    assert record["interval"]["break_even"]["high"] is None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetState
 from websockets.sync.client import ClientConnection, connect
 
-SECONDS = 60
+from tests.waiting import PATIENCE
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Client:
         drawn = Drawn(0.0)
         while True:
             said = ForwardMsg()
-            said.ParseFromString(self._socket.recv(SECONDS))  # pyright: ignore[reportArgumentType]
+            said.ParseFromString(self._socket.recv(PATIENCE))  # pyright: ignore[reportArgumentType]
             kind = said.WhichOneof("type")
             if kind == "navigation":
                 self._hash = said.navigation.page_script_hash

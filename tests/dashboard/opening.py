@@ -11,13 +11,12 @@ from typing import Any
 from streamlit.testing.v1 import AppTest
 
 from tests.reference import ROOT
-
-SECONDS = 60
+from tests.waiting import PATIENCE
 
 
 def opened(page: str, **address: str) -> AppTest:
     """The page at that path, with `address` as what stands behind the question mark, drawn once without a fault."""
-    at = AppTest.from_string(f"from dashboard import main\nmain.run({page!r})", default_timeout=SECONDS)
+    at = AppTest.from_string(f"from dashboard import main\nmain.run({page!r})", default_timeout=PATIENCE)
     for name, value in address.items():
         at.query_params[name] = value
     return sound(at.run())

@@ -17,19 +17,26 @@ from tempfile import NamedTemporaryFile
 import pytest
 
 from tests.reference import ROOT
+from tests.waiting import PATIENCE
 
 
 @contextmanager
-def serving(results: Path) -> Iterator[str]:
-    """A server as a user starts it; its address."""
+def serving(results: Path, *options: str, cwd: Path = ROOT) -> Iterator[str]:
+    """A server as a user starts it; its address. cwd: the folder that it is started in, as `envelope dashboard` is."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "dashboard", "--port", str(port), "--address", "127.0.0.1", "--no-open"]
+    start = [sys.executable, "-P", "-c", "from calc.cli import main; main()", "dashboard"]
+    command = [*start, "--port", str(port), "--address", "127.0.0.1", "--no-open"]
     with NamedTemporaryFile(suffix=".log", delete=False) as file:
         log = Path(file.name)
         server = subprocess.Popen(
-            [*command, "--results", str(results)], cwd=ROOT, stdout=file, stderr=file, start_new_session=True
+            [*command, "--results", str(results), *options],
+            cwd=cwd,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
         )
     try:
         _wait(f"http://127.0.0.1:{port}", server, log)
@@ -37,12 +44,12 @@ def serving(results: Path) -> Iterator[str]:
     finally:
         with suppress(ProcessLookupError):
             os.killpg(server.pid, signal.SIGTERM)
-        server.wait(20)
+        server.wait(PATIENCE)
         log.unlink()
 
 
 def _wait(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while time.monotonic() < end and server.poll() is None:
         with suppress(OSError), urllib.request.urlopen(f"{address}/_stcore/health") as answer:
             if answer.read() == b"ok":

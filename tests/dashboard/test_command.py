@@ -19,6 +19,7 @@ from calc.cli import BESIDE, COMMANDS, cli
 from calc.errors import Refused
 from dashboard import command
 from tests.reference import ROOT
+from tests.waiting import PATIENCE
 
 
 def test_the_command_stands_among_those_of_calc() -> None:
@@ -76,7 +77,7 @@ def test_it_serves_on_loopback_until_interrupted() -> None:
         assert healthy(port), server.poll()
     finally:
         os.killpg(server.pid, signal.SIGINT)
-        output, messages = server.communicate(timeout=30)
+        output, messages = server.communicate(timeout=PATIENCE)
     assert output.splitlines()[:2] == [
         f'{{"url": "http://localhost:{port}"}}',
         f"Envelope is at http://localhost:{port} (Ctrl-C stops it)",
@@ -85,11 +86,11 @@ def test_it_serves_on_loopback_until_interrupted() -> None:
     assert messages.splitlines()[-1] == "error: interrupted"
 
 
-def healthy(port: int, seconds: float = 60) -> bool:
+def healthy(port: int, seconds: float = PATIENCE) -> bool:
     """Whether the server answers within so long."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        connection = http.client.HTTPConnection("localhost", port, timeout=5)
+        connection = http.client.HTTPConnection("localhost", port, timeout=PATIENCE)
         try:
             connection.request("GET", "/_stcore/health")
             return connection.getresponse().read() == b"ok"

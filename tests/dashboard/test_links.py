@@ -13,6 +13,7 @@ import dashboard
 from dashboard.menu import PAGES
 from tests.dashboard.opening import errors, opened, sound
 from tests.dashboard.test_model import charts, rows
+from tests.waiting import PATIENCE
 
 FOLDER = Path(dashboard.__file__).parent
 KNOBS = {
@@ -69,7 +70,7 @@ def test_a_hostile_value_for_every_slider_of_the_shorthand_is_a_model_or_a_messa
 
 def test_a_link_with_more_presets_than_fit_shows_as_many_as_do() -> None:
     named = ["gpt2", "llama-3-70b", "gemma-2-9b", "gemma-2-2b", "mixtral-8x7b", "gpt2"]
-    at = AppTest.from_string("from dashboard import main\nmain.run('memory')", default_timeout=60)
+    at = AppTest.from_string("from dashboard import main\nmain.run('memory')", default_timeout=PATIENCE)
     at.query_params["model"], at.query_params["beside"] = "gpt2", named
     sound(at.run())
     assert errors(at) == []

@@ -20,6 +20,7 @@ from harness.store import append
 from tests.dashboard.opening import errors, metrics, opened, sound
 from tests.harness.made import environment, forecast, measurement, run
 from tests.reference import ROOT
+from tests.waiting import PATIENCE
 
 OLD, NEW = environment(commit="aaaa11112222"), environment(commit="bbbb11112222")
 GPU = environment("gpu-two", device="cuda", commit="bbbb11112222")
@@ -205,7 +206,7 @@ def test_new_rows_arrive_without_a_restart(results: Path) -> None:
 
 def ended(job: str, results: Path) -> None:
     """Wait until a run is over."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while jobs.status(job, results).active and time.monotonic() < end:
         time.sleep(0.1)
 

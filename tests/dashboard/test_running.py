@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from calc.errors import Refused
+from calc.predict.profile import PROFILES
 from dashboard import running
-from harness.environment import INSTALL
+from harness.environment import INSTALL, likely_slug, probe
 from harness.record import Environment
 from harness.running import jobs
 from harness.store import append
@@ -66,6 +68,32 @@ def test_without_torch_it_says_what_to_install_and_asks_nothing(results: Path, m
 @needs_torch
 def test_with_torch_there_is_a_form(results: Path) -> None:
     assert {"run_suite", "run_case", "run_fresh", "run_profile", "run_start"} == set(form(opened("measured")))
+
+
+@needs_torch
+def test_another_machines_profile_leaves_this_one_to_be_profiled(results: Path) -> None:
+    (results / "profiles").mkdir()
+    shipped = (PROFILES / "h100-sxm.json").read_text()
+    (results / "profiles" / "cpu-of-somebody-else.json").write_text(shipped)
+    assert opened("measured").checkbox(key="run_profile").value
+    (results / "profiles" / f"{likely_slug()}.json").write_text(shipped)
+    assert not opened("measured").checkbox(key="run_profile").value
+
+
+@needs_torch
+def test_this_machine_is_told_without_torch_as_with_it() -> None:
+    assert likely_slug() == probe().slug
+
+
+def test_points_of_the_last_run_are_named_and_those_of_other_machines_are_theirs(results: Path) -> None:
+    own = environment(likely_slug())
+    append(run("matmul/m=1", 1.0, 1.2, environment=own, started="2026-01-01T00:00:00+00:00"), results)
+    append(run("matmul/m=2", 1.0, 1.2, environment=own, started="2026-01-03T00:00:00+00:00"), results)
+    append(run("matmul/m=3", 1.0, 1.2, started="2026-01-03T00:00:00+00:00"), results)
+    last(results, started=datetime(2026, 1, 2, tzinfo=UTC).timestamp())
+    captions = [each.value for each in opened("measured").caption]
+    assert "2 of this machine; of other machines, measured there: `1 of cpu-one`" in captions
+    assert "New from the last run: 1 of the points, `matmul/m=2`" in captions
 
 
 def test_a_run_of_unstable_times_alone_says_how_to_see_them(results: Path) -> None:

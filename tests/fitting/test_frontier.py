@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -102,3 +103,16 @@ def test_chinchilla_points_by_approach_2() -> None:
     interval = fit.intervals["a"]
     assert interval is not None
     assert interval.low < 0.49 < interval.high
+
+
+def test_the_bias_of_a_grid_is_said() -> None:
+    """Far off the middle of a valley a parabola's lowest point lies off the loss's own; in the middle it does not."""
+    lopsided = calc.fit_isoflop(isoflop_runs(spread=16, off=4), refits=0)
+    middle = calc.fit_isoflop(isoflop_runs(spread=4), refits=0)
+    said = [next(w for w in fit.warnings if w.startswith("on these sizes parabolas")) for fit in (lopsided, middle)]
+    off = [float(re.search(r"put N ([-+]\d+\.\d)% off", text)[1]) for text in said]  # pyright: ignore[reportOptionalSubscript]
+    truth = math.sqrt(1e20 / 6)
+    found = lopsided.constants["N_0"] * 1e20 ** lopsided.constants["a"]
+    assert off[0] == pytest.approx(100 * (found / truth - 1), abs=0.3)
+    assert abs(off[0]) > 5
+    assert abs(off[1]) < 0.2

@@ -18,11 +18,14 @@ LEVELS = {
     "tokens": np.geomspace(3e8, 3e11, 5),
     "unique_tokens": np.geomspace(1e8, 1e11, 5),
     "experts": np.array([1.0, 4.0, 16.0, 64.0, 512.0]),
+    "granularity": np.array([1.0, 2.0, 4.0, 8.0, 16.0]),
+    "sparsity": np.array([0.1, 0.5, 0.75, 0.9, 0.98]),
     "steps_min": np.geomspace(1e3, 1e6, 5),
     "compute": np.geomspace(1e18, 1e23, 25),
     "compute_min": np.geomspace(1e18, 1e23, 25),
     "bits_weights": np.array([2.0, 4.0, 8.0]),
     "bits_activations": np.array([2.0, 4.0, 8.0]),
+    "bits_post": np.array([2.0, 3.0, 4.0, 6.0]),
     "bits_cache": np.array([2.0, 4.0, 8.0]),
 }
 """A design of full rank: every level of an input with every level of the others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -149,12 +150,27 @@ def test_one_number_of_tokens_leaves_its_constants_open() -> None:
     assert "1 distinct number of tokens, 3 needed: B, beta, E cannot be told" in fit.warnings
 
 
-def test_sizes_that_move_together_leave_no_optimum() -> None:
+@pytest.mark.parametrize("law", ["chinchilla", "free-k", "compute"])
+def test_a_ladder_of_one_ratio_is_fitted_as_a_power_of_compute(law: str) -> None:
+    """With one exponent for both, which makes it exactly one: the floor and the exponent come back, and no optimum."""
+    sizes = np.geomspace(1e7, 1e10, 12)
+    runs = columns(sizes, 20 * sizes)
+    runs["loss"] = 1.8 + 400 / sizes**0.34 + 2000 / (20 * sizes) ** 0.34
+    fit = calc.fit(runs, law, refits=50)
+    assert fit.law == "compute"
+    k = (400 + 2000 / 20**0.34) * 120**0.17
+    assert fit.constants == pytest.approx({"E": 1.8, "gamma": 0.17, "K": k}, rel=1e-4)
+    assert fit.optimum is None
+    assert set(fit.intervals) == {"E", "gamma", "K"}
+    together = [warning for warning in fit.warnings if "parameters and tokens move together" in warning]
+    assert len(together) == (law != "compute")
+    assert all("20 to 20 tokens a parameter): E + K / C^gamma is fitted instead" in warning for warning in together)
+    assert [each.law for each in calc.tournament(runs, refits=0)] == ["compute"]
+
+
+def test_a_ladder_predicts_along_itself() -> None:
     sizes = np.geomspace(1e7, 1e10, 12)
     fit = calc.fit(columns(sizes, 20 * sizes), refits=0)
-    assert fit.optimum is None
-    assert fit.constants["alpha"] is None
-    assert any("parameters and tokens move together" in warning for warning in fit.warnings)
     # Along the line itself the fit still predicts.
     assert fit.predict(1e9, 2e10) == pytest.approx(float(losses(THETA, np.array(1e9), np.array(2e10))), rel=1e-4)
 
@@ -192,6 +208,8 @@ def test_more_parameters_that_raise_the_loss_leave_their_term_open() -> None:
         ({"level": 1.0}, "level"),
         ({"compute": -1.0}, "compute"),
         ({"refits": -1}, "refits"),
+        ({"refits": 50_001}, "refits"),
+        ({"refits": 2**30}, "refits"),
         ({"delta": 0.0}, "delta"),
         ({"delta": 0.5, "objective": "lad"}, "delta"),
         ({"law": "isoflop"}, "law"),
@@ -232,3 +250,85 @@ def test_a_hundred_thousand_rows() -> None:
 def test_the_likeliest_reason_is_told(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(Refused, match=said):
         calc.read_runs(csv(tmp_path, text))
+
+
+def noisy(seed: int = 0) -> dict[str, np.ndarray]:
+    """36 runs with half a percent of noise."""
+    runs = columns(*grid())
+    return runs | {"loss": runs["loss"] * np.exp(np.random.default_rng(seed).normal(0, 0.005, 36))}
+
+
+def test_diverged_and_mislabelled_runs_are_named() -> None:
+    runs = noisy()
+    runs["loss"][[3, 20]] *= [1.5, 2.0]
+    runs["params"][8] /= 1000
+    runs["loss"][30] = np.exp(runs["loss"][30])
+    fit = calc.fit(runs | {"run": [f"run-{i}" for i in range(36)]}, refits=0)
+    said = next(warning for warning in fit.warnings if warning.startswith("far off the fit"))
+    assert "row 4 (run-3) +5" in said
+    assert "row 21 (run-20) +10" in said or "row 21 (run-20) +9" in said
+    assert "row 9 (run-8)" in said
+    assert "1,000 times the parameters?" in said
+    assert "row 31 (run-30)" in said
+    assert "a perplexity?" in said
+    assert said.count("diverged?") == 2
+    clean = calc.fit(runs, refits=0, skip_far=True)
+    assert clean.rows == 32
+    assert any("4 of 36 runs are left out, far off a first fit" in warning for warning in clean.warnings)
+    assert clean.constants == pytest.approx({"A": 400, "B": 2000, "E": 1.8, "alpha": 0.34, "beta": 0.37}, rel=0.3)
+    assert not any("far off" in warning for warning in calc.fit(noisy(), refits=0).warnings)
+
+
+def test_pooled_data_is_pointed_out_with_how_far_it_lies_apart() -> None:
+    runs = noisy()
+    dataset = np.array(["a", "b"] * 18)
+    runs["loss"][dataset == "b"] *= 1.03
+    said = [warning for warning in calc.fit(runs | {"dataset": dataset}, refits=0).warnings if "pooled" in warning]
+    assert len(said) == 1
+    assert re.match(r"2 values of dataset \(a, b\) are pooled and lie (2|3)\.\d+% apart at equal sizes", said[0])
+    alike = calc.fit(noisy() | {"dataset": dataset}, refits=0).warnings
+    assert any(warning.startswith("2 values of dataset (a, b) are pooled: --where") for warning in alike)
+
+
+def test_repeated_runs_are_counted_with_their_spread() -> None:
+    one, other = noisy(0), noisy(1)
+    both = {name: np.concatenate([one[name], other[name]]) for name in one}
+    spread = np.exp(np.abs(np.log(one["loss"] / other["loss"]))) - 1
+    notes = calc.read_runs(both).notes
+    assert notes == (
+        f"72 runs repeat 36 pairs of parameters and tokens: losses differ by {np.median(spread):.2%}, at most "
+        f"{spread.max():.2%}, which no fit explains",
+    )
+
+
+def test_the_best_of_each_sweep_of_learning_rates() -> None:
+    best = noisy()
+    swept = {name: np.repeat(values, 3) for name, values in best.items()}
+    swept["loss"] = swept["loss"] * np.tile([1.01, 1.0, 1.02], 36)
+    swept["lr"] = np.tile([1e-3, 2e-3, 4e-3], 36)
+    fit = calc.fit(swept, refits=0, best=True)
+    assert fit.constants == pytest.approx(dict(calc.fit(best, refits=0).constants))
+    assert fit.warnings == ("36 of 108 rows are the best of their parameters and tokens; the others are left out",)
+    swept["loss"] = swept["loss"] * np.tile([1.0, 1.0, 0.9], 36)
+    assert any(
+        "in 36 of 36 sweeps the best learning rate is the lowest or highest" in warning
+        for warning in calc.read_runs(swept, best=True).notes
+    )
+
+
+def test_units_that_cannot_be_and_swapped_columns_are_pointed_out() -> None:
+    runs = columns(*grid())
+    perplexities = calc.read_runs(runs | {"loss": np.exp(runs["loss"] + 1)}).notes
+    assert any("losses are above 14 nats a token, where guessing ends (perplexities?" in note for note in perplexities)
+    one = runs | {"loss": np.where(np.arange(36) == 5, 50.0, runs["loss"])}
+    assert "1 of 36 losses are above 14 nats a token, where guessing ends" in calc.read_runs(one).notes
+    assert any("row 6 +" in warning for warning in calc.fit(one, refits=0).warnings)
+    swapped = calc.read_runs({"params": runs["tokens"], "tokens": runs["params"], "loss": runs["loss"]}).notes
+    assert any("are the two columns swapped?" in note for note in swapped)
+
+
+def test_a_huge_cell_is_not_echoed(tmp_path: Path) -> None:
+    for text in (f"N,D,loss\n1e8,1e9,{'x' * 5_000_000}\n", f"N,D,{'y' * 5_000_000}\n1e8,1e9,3\n"):
+        with pytest.raises(Refused) as refusal:
+            calc.read_runs(csv(tmp_path, text))
+        assert len(str(refusal.value)) < 1_000

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +104,10 @@ HOSTILE = {
     "infinite": ((HEADER + rows(59)).encode() + b"mine,1.0,H,cublas,bfloat16,4,8,8,inf,me\n", "row 60: latency_ms"),
     "an unknown format": ((HEADER + rows(60)).replace("bfloat16", "posit").encode(), "gemm_dtype"),
     "too few rows": ((HEADER + rows(12)).encode(), "at least 40 rows"),
-    "a longer row": ((HEADER + rows(60)).encode() + b"1,2,3,4,5,6,7,8,9,10,11,12,13\n", "CSV"),
+    "a longer row": (
+        (HEADER + rows(60)).encode() + b"1,2,3,4,5,6,7,8,9,10,11,12,13\n",
+        "row 61: expected a row of 10 cells",
+    ),
 }
 
 
@@ -125,7 +130,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_gzip_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.importing.reading.MAX_BYTES", 2**20)
+    monkeypatch.setattr("calc.tables.MAX_BYTES", 2**20)
     path = written(tmp_path, HEADER + "0" * 2**21, "bomb.csv.gz")
     with pytest.raises(Refused, match="at most 1 MiB"):
         read_table(path)
@@ -142,6 +147,22 @@ def test_a_folder_to_write_to_is_checked_first(tmp_path: Path) -> None:
     path = written(tmp_path, HEADER + rows(60))
     with pytest.raises(Refused, match="--out"):
         run_raising(path, "--gpu", "h100-sxm", "--out", tmp_path / "none" / "profile.json")
+
+
+def test_a_profile_that_is_there_stays_whole_where_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = written(tmp_path, HEADER + rows(60)), tmp_path / "profile.json"
+    out.write_text("what was there")
+
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        run_raising(path, "--gpu", "h100-sxm", "--points", 40, "--out", out)
+    assert out.read_text() == "what was there"
+    assert sorted(tmp_path.iterdir()) == [out, path]
 
 
 def test_the_command_is_listed() -> None:

@@ -11,14 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
 from calc import Shorthand
 from calc.errors import Refused
 from calc.predict import predict
-from calc.predict.profile import Profile, Provenance, read_profile
+from calc.predict.profile import Fit, Profile, Provenance, read_profile
 from calc.predict.smooth import SmoothAttention, SmoothDecode, SmoothGemm
+from harness.__main__ import cli
 from harness.cli.run import measured_otherwise
 from harness.kernels import KERNELS
 from harness.profiling.fit import left_out, profile_of
@@ -26,6 +28,7 @@ from harness.profiling.profiler import measure_profile, write_profile
 from harness.profiling.samples import Key, Samples, Station, collect, halton, interleaved
 from harness.profiling.shapes import MOST_PRODUCTS, REACH, attentions, layers, points
 from tests.harness.made import environment
+from tests.reference import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # In a process of its own: measuring changes how this one would keep memory.
     command = [sys.executable, "-m", "harness", "profile", "--device", "cpu", "--results", str(folder), "--json"]
     done = subprocess.run([*command, "--time", "20", "--dtypes", "fp32"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    # On a machine that has other work it says that it cannot be relied on, and is there all the same.
+    assert done.returncode == 0 or "is off by" in done.stderr, done.stderr
     assert json.loads(done.stdout)["profile"].startswith(str(folder))
     return folder
 
@@ -234,6 +238,32 @@ def test_writing_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monk
         write_profile(profile.model_copy(update={"device": "Two"}), tmp_path)
     assert path.read_text() == before
     assert [each.name for each in path.parent.iterdir()] == ["cpu-one.json"]
+
+
+def test_times_that_nothing_fits_are_said_and_replace_no_better_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a busy machine: what was measured is given, and what becomes of it is not."""
+    whole = read_profile(ROOT / "results" / "profiles" / "cpu-intel-xeon-processor-2-cores.json")
+    noisy = {name: fit.model_copy(update={"mape": 4.25}) for name, fit in whole.fits.items()}
+    worse = {name: fit.model_copy(update={"mape": 5.0}) for name, fit in whole.fits.items()}
+    path = tmp_path / "profiles" / f"{whole.name}.json"
+
+    def measured(fits: dict[str, Fit]) -> Result:
+        found = whole.model_copy(update={"fits": fits})
+        monkeypatch.setattr("harness.profiling.profiler.measure_profile", lambda *_: found)
+        return CliRunner().invoke(cli, ["profile", "--results", str(tmp_path)], standalone_mode=False)
+
+    first = measured(worse)
+    assert first.return_value == 1
+    assert "is off by 500% on average" in first.stderr
+    assert measured(noisy).return_value == 1
+    assert read_profile(path).fits == noisy
+    assert measured(dict(whole.fits)).return_value == 0
+    last = measured(noisy)
+    assert last.return_value == 1
+    assert "fits better and stays" in last.stderr
+    assert read_profile(path).fits == whole.fits
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])

@@ -7,10 +7,13 @@ import multiprocessing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from pydantic import ValidationError
 
+from harness.__main__ import cli
 from harness.store import MAX_LINE, append, read_runs, scan
 from tests.harness.made import H100, forecast, measurement, row
+from tests.reference import ROOT
 
 
 def test_a_row_comes_back_as_it_was_written(tmp_path: Path) -> None:
@@ -82,6 +85,44 @@ def test_hostile_lines_are_passed_over(tmp_path: Path, junk: bytes) -> None:
     assert [fault.line for fault in faults] == [1]
     assert len(str(faults[0])) < 1000
     assert str(faults[0]).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b'"wall":1.0', b'"wall":1.1'), (b'"check":"', b'"check":"0'), (b'"samples":[1.0]', b'"samples":[]')],
+)
+def test_an_edited_line_is_named(tmp_path: Path, before: bytes, after: bytes) -> None:
+    path = append(row(), tmp_path)
+    append(row(run="r2"), tmp_path)
+    first, second = path.read_bytes().splitlines(keepends=True)
+    assert before in first
+    path.write_bytes(first.replace(before, after) + second)
+    runs, faults = scan(tmp_path)
+    assert [run.run for run in runs] == ["r2"]
+    assert "run: expected a line whose digest is" in str(faults[0])
+
+
+def test_the_store_is_checked_line_by_line(tmp_path: Path) -> None:
+    path = append(row(), tmp_path)
+    old = row(run="r2").model_dump_json()  # as lines were before there were digests
+    edited = path.read_text().replace("1.0", "2.0")
+
+    def check() -> Result:
+        return CliRunner().invoke(cli, ["store", "check", "--results", str(tmp_path), "--json"], standalone_mode=False)
+
+    path.write_text(path.read_text() + old + "\n")
+    found = check()
+    assert found.return_value == 0
+    assert json.loads(found.stdout) == {"file": str(path), "runs": 2, "unchecked": 1, "faults": []}
+    path.write_text(path.read_text() + edited)
+    found = check()
+    assert found.return_value == 1
+    assert found.stderr.startswith(f"{path}:3: run: expected a line whose digest is")
+    assert json.loads(found.stdout)["runs"] == 2
+
+
+def test_the_results_of_this_repository_are_whole() -> None:
+    assert not scan(ROOT / "results")[1]
 
 
 def test_a_run_that_stands_twice_is_counted_once(tmp_path: Path) -> None:

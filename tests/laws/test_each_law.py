@@ -13,6 +13,7 @@ from scipy import optimize
 from calc.errors import Refused
 from calc.laws import Parametric, find
 from calc.laws.base import PF_DAY
+from calc.laws.hyperparameters import every
 from calc.laws.kumar import best_bits
 from calc.laws.pearce_song import PEARCE_SONG, non_embedding, total
 
@@ -168,3 +169,39 @@ def test_substitution_is_the_slope_on_a_line_of_equal_loss() -> None:
 
     (low, before), (high, after) = at(-1e-4), at(1e-4)
     assert (high - low) / (after - before) == pytest.approx(form.substitution, rel=1e-6)
+
+
+def test_rounding_after_training_hurts_more_the_longer_it_was() -> None:
+    """Kumar et al.: twice the tokens make rounding cost 1.42 times as much, twice the parameters 1.27 times less."""
+    law = find("kumar")
+
+    def lost(n: float, d: float, bits: float) -> float:
+        exact = law.evaluate("loss", params=n, tokens=d)
+        return law.evaluate("loss", params=n, tokens=d, bits_post=bits) - exact
+
+    assert lost(1e8, 2e10, 3) / lost(1e8, 1e10, 3) == pytest.approx(2**0.5068)
+    assert lost(1e8, 1e10, 3) / lost(2e8, 1e10, 3) == pytest.approx(2**0.3439)
+    assert lost(1e8, 1e10, 4) < lost(1e8, 1e10, 3) / 5
+    best = min((law.evaluate("loss", params=3e7, tokens=d, bits_post=3), d) for d in (1e9, 1e10, 1e11, 1e12))
+    assert best[1] < 1e12  # past some point more data makes the rounded model worse
+
+
+def test_vocabularies_grow_slower_than_models() -> None:
+    law = find("tao")
+    small, large = (law.evaluate("vocab_params", params=n) for n in (1e9, 1e10))
+    assert math.log10(large / small) == pytest.approx(0.84)
+    compute = 1e21
+    n = law.evaluate("params", compute=compute)
+    assert law.evaluate("vocab_params", params=n) == pytest.approx(law.evaluate("vocab_params", compute=compute))
+
+
+def test_rules_of_batch_and_rate_are_each_handed_their_own_n() -> None:
+    rules = every(find("besiroglu"), 1e21, 3e9, 6e10)
+    assert set(rules) == {"step-law", "deepseek", "porian"}
+    n = non_embedding(3e9)
+    assert rules["step-law"][1] == pytest.approx(1.79 * n**-0.713 * 6e10**0.307)
+    assert rules["deepseek"] == pytest.approx((0.2920 * 1e21**0.3271, 0.3118 * 1e21**-0.125))
+    assert rules["porian"][1] == pytest.approx(3.7 * ((3e9 + n) / 2) ** -0.36, rel=1e-6)
+    batches, rates = zip(*rules.values(), strict=True)
+    assert max(batches) < 5 * min(batches)
+    assert max(rates) < 5 * min(rates)

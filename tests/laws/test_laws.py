@@ -35,9 +35,12 @@ POINT = {
     "unique_tokens": 2e10,
     "inference_tokens": 5e11,
     "experts": 32.0,
+    "granularity": 4.0,
+    "sparsity": 0.4,
     "bits_weights": 8.0,
     "bits_activations": 6.0,
     "bits_cache": 5.0,
+    "bits_post": 2.0,
 }
 WITH_LOSS = [law for law in LAWS if law.parametric is not None and law.frontier is not None]
 

@@ -7,12 +7,12 @@ import pytest
 import calc
 from calc.memory.activations import activations, kept_on_rank, settings
 from calc.memory.sharding import held_elements, stages
-from calc.op import Leaf, Weight
-from calc.quantities.memory import memory_ranks, worst
+from calc.memory.totals import memory_ranks, worst
 from calc.quantities.parameters import weights
+from calc.quantities.saved_tensors import kept
 from calc.spec import Attention, LayerGroup, Lora, Mlp, ModelSpec
 from calc.spec.run import Checkpointing, Run
-from calc.trace.kept import kept
+from calc.trace.op import Leaf, Weight
 
 SEQ = 64
 

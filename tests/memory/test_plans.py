@@ -13,7 +13,7 @@ import calc
 from calc.ask.estimate import estimate
 from calc.ask.solve import NoSolution, solve
 from calc.errors import Refused
-from calc.quantities.memory import memory_ranks
+from calc.memory.totals import memory_ranks
 from calc.quantities.parameters import parameters
 from calc.spec import Lora, ModelSpec
 from calc.spec.run import PLAN_SIZES, ExecutionName, Run

@@ -9,8 +9,12 @@ import pytest
 
 import calc
 from calc.errors import Refused
+from calc.laws import find
+from calc.laws.base import PF_DAY
+from calc.laws.pearce_song import non_embedding
 from calc.optimum import Optimum, loss, optimal, optimal_all
 from calc.optimum.budget import Machines
+from calc.optimum.costs import of_family
 
 CHINCHILLA = 5.76e23
 LLAMA = calc.load_model("llama-3-8b")
@@ -29,7 +33,8 @@ def test_besiroglu_at_chinchillas_compute() -> None:
     assert set(answer.interval) == {"params", "tokens", "loss", "tokens_per_param"}
     assert "1,000 refits" in answer.interval_source
     assert not answer.in_range
-    assert any("C = 5.76e+23" in warning for warning in answer.warnings)
+    far = "44 times beyond the compute that besiroglu was fitted on, 4.5 times the parameters, 4.2 times the tokens"
+    assert answer.warnings == (far,)
 
 
 @pytest.mark.parametrize("law", ["kaplan", "hoffmann-1", "hoffmann-3", "besiroglu", "gadre", "porian", "deepseek"])
@@ -57,8 +62,58 @@ def test_hyperparameters() -> None:
     assert kaplan.batch_tokens == pytest.approx(2e8 / kaplan.loss ** (1 / 0.21))
     assert optimal("kaplan", compute=1e25).learning_rate is None
     plain = optimal(compute=1e21)
-    assert plain.learning_rate == pytest.approx(1.79 * plain.params**-0.713 * plain.tokens**0.307)
+    # Step Law counts no embeddings; a law that does has them taken away, as in Chinchilla's own models.
+    assert plain.learning_rate == pytest.approx(1.79 * non_embedding(plain.params) ** -0.713 * plain.tokens**0.307)
+    assert "without embeddings, in Chinchilla's shapes" in plain.hyperparameters
+    family = optimal(compute=1e21, family=LLAMA)
+    own = of_family(LLAMA, 2048, "all").without(family.more["scale"])
+    assert family.learning_rate == pytest.approx(1.79 * own**-0.713 * family.tokens**0.307)
+    assert of_family(LLAMA, 2048, "all").without(1.0) == 8_030_261_248 - 2 * 128_256 * 4096
     assert plain.hyperparameters.startswith("step-law")
+
+
+def test_kaplan_says_what_other_sizes_cost() -> None:
+    """Appendix B.4: models of 0.6 to 2.2 times the best size need a fifth more compute."""
+    law = find("kaplan")
+    assert law.deviation
+    assert law.deviation(law.k, 1.0) == pytest.approx(1)
+    assert law.deviation(law.k, 0.6) == pytest.approx(1.2, abs=0.04)
+    assert law.deviation(law.k, 2.2) == pytest.approx(1.2, abs=0.04)
+    assert optimal("kaplan", compute=1e21).deviation[2.0] == law.deviation(law.k, 2.0)
+    with pytest.raises(Refused, match="below which no training is enough"):
+        law.deviation(law.k, 0.1)
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.8, 1.5, 3.0])
+def test_kaplans_deviation_is_that_of_his_own_loss(factor: float) -> None:
+    """Of L(N, S_min), which follows it exactly: the compute of equal loss at a size off the best of equal compute."""
+    law = find("kaplan-derived")
+    compute = PF_DAY
+    loss = law.evaluate("loss", compute_min=compute)
+    n = factor * law.evaluate("params", compute_min=compute)
+    k = law.k
+    steps = k.Sc3 / (loss - (k.Nc3 / n) ** k.alpha_N3) ** (1 / k.alpha_S3)
+    kaplan = find("kaplan")
+    assert kaplan.deviation
+    needed = law.evaluate("compute_min", params=n, steps_min=steps)
+    assert kaplan.deviation(k, factor) == pytest.approx(needed / compute, rel=1e-9)
+
+
+def test_use_that_takes_more_than_the_budget_says_so() -> None:
+    plain = optimal("hoffmann-3", compute=1e24)
+    used = optimal("hoffmann-3", compute=1e24, inference_tokens=1e13)
+    assert used.loss == pytest.approx(plain.loss, rel=1e-9)
+    assert any(f"takes {used.compute / 1e24:.3g} times that" in warning for warning in used.warnings)
+    days = optimal(gpu_days=3584.0, gpu="h100-sxm", mfu=0.4, inference_tokens=1e13)
+    assert any(f"({days.more['gpu_days']:,.4g} GPU-days)" in warning for warning in days.warnings)
+
+
+def test_tokens_a_parameter_are_part_of_the_range() -> None:
+    """5,000 tokens a parameter, where the points go up to 341; N and D by themselves are among theirs."""
+    answer = loss(params=6e7, tokens=3e11)
+    assert not answer.in_range
+    assert answer.warnings == ("15 times beyond the tokens a parameter that besiroglu was fitted on",)
+    assert loss(params=6e7, tokens=1e10).in_range
 
 
 def test_gpu_time_and_money() -> None:
@@ -127,6 +182,7 @@ def test_loss_of_one_law() -> None:
         ({"compute": 1e21, "family": calc.load_model("transformer-base")}, "and has no encoder"),
         ({"compute": 1e10, "family": LLAMA}, "optimal: expected an optimum of"),
         ({"law": "porian", "compute": 1e40, "family": LLAMA}, "optimal: expected an optimum of"),
+        ({"compute": 1e-300}, "optimal: expected a question whose optimum has a parameter and a token at least"),
         ({"law": "kaplan", "loss": 1e-300}, "--loss: expected a number whose optimum is above 0 and below 1e308"),
     ],
 )

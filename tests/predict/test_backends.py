@@ -10,7 +10,6 @@ import pytest
 from calc.attention import AttentionShape, standard
 from calc.attention.bounds import lengths
 from calc.errors import Refused
-from calc.functions import Attend
 from calc.predict import attention_seconds, decode_attention, kernel_seconds, read_profile, speed_of
 from calc.predict.backends import FUSED, fused_kernel, kernels_of
 from calc.predict.crossing import time_crossover
@@ -18,6 +17,7 @@ from calc.predict.operations import operations
 from calc.predict.priors import priors
 from calc.predict.profile import Launch
 from calc.spec.run import Run
+from calc.trace.functions import Attend
 from harness.cases.models import spec_of
 from tests.predict.toys import NEVER, toy
 from tests.reference import ROOT

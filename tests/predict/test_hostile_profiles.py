@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -61,3 +62,20 @@ def test_a_profile_is_refused_or_gives_times(where: tuple[Any, ...], how: int, p
     else:
         assert 0 < found.seconds < math.inf
         assert 0 < found.interval.low <= found.interval.high < math.inf
+
+
+SMOOTH = {"itemsize": 4.0, "per_flop": 1e-11, "per_byte": 1e-10, "start": 1e-5}
+
+
+@pytest.mark.parametrize("kind", ["gemm", "attention", "decode"])
+@pytest.mark.parametrize("name", ["per_flop", "per_byte"])
+@pytest.mark.parametrize("value", [-1, 1e-30, "fast"])
+def test_what_no_device_does_is_refused_by_its_own_name(tmp_path: Path, kind: str, name: str, value: object) -> None:
+    document = {"name": "mine", "device": "mine", "kind": "cpu", "provenance": WHOLE["provenance"]}
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps({**document, kind: {"fp32": SMOOTH}}))
+    assert getattr(read_profile(path), kind)["fp32"].per_byte == 1e-10
+    path.write_text(json.dumps({**document, kind: {"fp32": {**SMOOTH, name: value}}}))
+    with pytest.raises(Refused, match=rf"{kind}\.fp32\.smooth\.{name}: expected ") as refused:
+        read_profile(path)
+    assert "Model" not in str(refused.value)

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from calc import Shorthand
-from calc.build import build
-from calc.eager import EAGER, eager
-from calc.functions import Function
+from calc.blocks.build import build
 from calc.load import Load
-from calc.op import Op, leaves
 from calc.quantities.traffic import forward_traffic
 from calc.spec import Attention, GateClamp, Mlp, ModelSpec, Norm
 from calc.spec.run import Run
+from calc.trace.eager import EAGER, eager
+from calc.trace.functions import Function
+from calc.trace.op import Op, leaves
 from reference_models import build as build_model
 from reference_models.blocks.attend import attend
 from reference_models.blocks.linear import ACTIVATIONS, NormLayer, softcap

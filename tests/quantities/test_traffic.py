@@ -11,14 +11,11 @@ from hypothesis import given, settings
 import calc
 from calc import Shorthand
 from calc.architectures.models import preset_names
-from calc.build import build
-from calc.functions import Attend, Matmul
+from calc.blocks.build import build
 from calc.load import Load
-from calc.op import leaves
 from calc.quantities.traffic import (
     BY_PHASE,
     Formats,
-    arithmetic_intensity,
     backward_traffic,
     chains,
     decode_traffic,
@@ -29,6 +26,8 @@ from calc.quantities.traffic import (
 from calc.spec import Lora, ModelSpec
 from calc.spec.resizing import symbolic, with_sizes
 from calc.spec.run import KERNELS, Phase, Run
+from calc.trace.functions import Attend, Matmul
+from calc.trace.op import leaves
 from tests import reference
 from tests.strategies import specs
 
@@ -175,7 +174,12 @@ def test_formulas(model: str, quantity: str) -> None:
 def test_the_batch_that_doubles_intensity_in_decoding() -> None:
     """Weights are read once whatever the batch: in 16 bits one sequence has about 1 FLOP a byte, and n have n."""
     spec = calc.load_model("llama-3-8b")
-    one, many = (arithmetic_intensity(spec, "decode", Run(batch=n, context=1)) for n in (1, 16))
+
+    def intensity(batch: int) -> float:
+        run = Run(batch=batch, context=1)
+        return calc.estimate(spec, "flops.decode", run=run).value / sum(decode_traffic(spec, run).values())
+
+    one, many = intensity(1), intensity(16)
     assert one == pytest.approx(1, rel=0.1)
     assert many == pytest.approx(16, rel=0.1)
 

@@ -11,10 +11,12 @@ torch = pytest.importorskip("torch")
 from calc.architectures import from_config  # noqa: E402
 from calc.blocks.projector import projector  # noqa: E402
 from calc.load import Load  # noqa: E402
-from calc.op import leaves  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
 from calc.spec import Dense, Norm, Projector  # noqa: E402
+from calc.trace.op import Part, leaves  # noqa: E402
+from calc.trace.tensor import Tensor  # noqa: E402
+from calc.trace.trace import Trace  # noqa: E402
 from harness.counter import count  # noqa: E402
 from harness.oracles import MODES  # noqa: E402
 from reference_models import build  # noqa: E402
@@ -65,7 +67,9 @@ PROJECTORS = (
 def test_projectors(spec: Projector) -> None:
     """Weights, FLOPs forward and back; the vectors that it reads need a gradient."""
     module = Projection(spec, 16, 40)
-    part = projector(spec, 16, 40, Load(batch=3, seq=12 + spec.skip))
+    seq, t = 12 + spec.skip, Trace()
+    projector(t, spec, Tensor(3 * seq, 16), 40, Load(batch=3, seq=seq))
+    (part,) = (child for child in t.body if isinstance(child, Part))
     weights = {weight.key: weight.shape for leaf in leaves(part) for weight in leaf.op.weights}
     assert {name: tuple(p.shape) for name, p in module.named_parameters()} == weights
     once = sum(leaf.op.flops for leaf in leaves(part))

@@ -15,6 +15,7 @@ from tests.architectures.cases_vision import GEMMA4_TEXT, LLAMA4_TEXT
 
 OTHERWISE = {
     "minicpm": "transformers has no such class",
+    "mimo": "transformers has no such class; it is qwen2 with modules for further tokens",
     "kimi_k2": "transformers knows it as deepseek_v3",
     "gpt-sw3": "transformers knows it as gpt2",
 }

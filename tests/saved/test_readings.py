@@ -8,9 +8,9 @@ import sympy
 
 from calc.architectures import from_config
 from calc.load import Load
+from calc.quantities.saved_tensors import kept
 from calc.spec import ModelSpec
 from calc.spec.resizing import sizes_of, symbolic, with_sizes
-from calc.trace.kept import kept
 from calc.trace.settings import Settings
 from tests.architectures.cases import BASES
 from tests.architectures.cases_latent import LATENT_CASES

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.load import Load  # noqa: E402
+from calc.quantities.saved_tensors import kept  # noqa: E402
 from calc.spec import (  # noqa: E402
     DeltaNet,
     GatedConvolution,
@@ -26,7 +27,6 @@ from calc.spec import (  # noqa: E402
     Norm,
 )
 from calc.spec.resizing import sizes_of, symbolic, with_sizes  # noqa: E402
-from calc.trace.kept import kept  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
 from reference_models.adapters import adapt  # noqa: E402
 from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402

@@ -10,8 +10,8 @@ import pytest
 
 from calc.architectures import from_config
 from calc.load import Load
+from calc.quantities.saved_tensors import Kept, kept
 from calc.spec import ModelSpec
-from calc.trace.kept import Kept, kept
 from calc.trace.settings import Settings
 from tests import reference
 from tests.architectures.test_truth import ABSENT

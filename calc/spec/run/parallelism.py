@@ -40,7 +40,7 @@ class Parallelism(RunNode):
     micro_batches: MaybePositive = Field(default=None, description="Training: passes of one step.")
     interleave: Positive = Field(default=1, description="Training: pieces of its layers that a stage holds.")
     stages: tuple[int, ...] | None = Field(default=None, description="Layers of each stage.")
-    network: float | None = Field(default=None, description="Bytes/s of one GPU to other nodes, such as 50GB.")
+    network: float | None = Field(default=None, description="Of one GPU to other nodes: 50GB/s or 400Gbps.")
 
     @property
     def gpus(self) -> Size:

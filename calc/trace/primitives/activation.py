@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from calc.functions import Function, gated
-from calc.op import Component
+from calc.sizes import exact_div
+from calc.trace.functions import Function, gated
+from calc.trace.op import Component
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
@@ -66,6 +67,17 @@ def _taken(function: Function, clamped: bool, apart: bool) -> int:
 def taken_by_activation(function: Function) -> int:
     """How many tensors of its input's size an activation makes at once where transformers writes it out; see below."""
     return {"gelu_new": 3, "gelu_fast": 3, "quick_gelu": 2, "relu2": 2}.get(function, 1)
+
+
+def glu(t: Recorder, name: str, x: Tensor, *, of: Component | None = None) -> Tensor:
+    """x [rows, 2 * width], one half times the sigmoid of the other: [rows, width]. One kernel, which keeps x."""
+    y = t.made(x.rows, exact_div(x.width, 2), x)
+
+    def keeps(tape: Tape, read: Storage) -> Storage:
+        return Storage(y.elements, tape.reads_input(read).dtype, read.grad, y.split)
+
+    t.op(name, "elementwise", "swiglu", (x,), (y,), of=of, keeps=keeps)
+    return y
 
 
 def softcap(t: Recorder, name: str, x: Tensor) -> Tensor:

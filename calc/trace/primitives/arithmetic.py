@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calc.functions import Function
-from calc.op import Component, Weight
 from calc.sizes import Size
+from calc.trace.functions import Function
+from calc.trace.op import Component, Weight
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Split, Tensor
@@ -101,18 +101,43 @@ def clip(t: Recorder, name: str, *tensors: Tensor) -> list[Tensor]:
     return made
 
 
-def placed(t: Recorder, x: Tensor, *, trained: bool = True) -> Tensor:
-    """x plus vectors of its places that all layers share and that are as wide as all weights; no kernel is counted."""
-    trained = trained and not t.frozen
-    y = Tensor(x.rows, x.width, x.grad or trained, x.split)
+def placed(t: Recorder, x: Tensor, places: Tensor) -> Tensor:
+    """x plus vectors of its places, which all layers share; no kernel is counted."""
+    y = t.made(x.rows, x.width, x, places, split=x.split)
     x.storage.readers += 1
-    return t.silent(
-        "placed", (x,), y, lambda tape, read: tape.like(read, Storage(0, tape.settings.stream, trained, "none"))
-    )
+    return t.silent("placed", (x, places), y, lambda tape, *reads: tape.like(*reads))
 
 
-def buffered(t: Recorder, name: str, x: Tensor) -> Tensor:
-    """x times one number that is a buffer and no parameter."""
+def clamped(t: Recorder, x: Tensor, bounds: Tensor) -> Tensor:
+    """x cut to an interval whose ends stand in a buffer, `bounds`: both are kept. No kernel is counted."""
+    y = t.made(x.rows, x.width, x, split=x.split)
+    y.heads = x.heads
+    x.storage.readers += 1
+
+    def keeps(tape: Tape, read: Storage, ends: Storage) -> Storage:
+        if read.grad:
+            tape.keep(ends, "bounds")
+        return tape.reads_input(read)
+
+    return t.silent("clamp", (x, bounds), y, keeps)
+
+
+def taken(t: Recorder, name: str, x: Tensor, others: Tensor) -> Tensor:
+    """x with some of its rows taken by `others`: which, is kept as a byte a row. No kernel is counted."""
+    y = t.made(x.rows, x.width, x, others, split=x.split)
+    for read in (x, others):
+        read.storage.readers += 1
+
+    def keeps(tape: Tape, read: Storage, rows: Storage) -> Storage:
+        if read.grad or rows.grad:
+            tape.keep(Storage(x.rows, "bool", False, "none"), "places")
+        return Storage(read.elements, read.dtype, read.grad or rows.grad, read.split)
+
+    return t.silent(name, (x, others), y, keeps)
+
+
+def buffered(t: Recorder, name: str, x: Tensor, *, numbers: Size = 1) -> Tensor:
+    """x times one number, or so many, one for each column, that are a buffer and no parameter."""
     y = t.made(x.rows, x.width, x, split=x.split)
     t.op(
         name,
@@ -121,7 +146,7 @@ def buffered(t: Recorder, name: str, x: Tensor) -> Tensor:
         (x,),
         (y,),
         of="other",
-        keeps=lambda tape, read: tape.times(read, Storage(1, tape.settings.stream, False, "none")),
+        keeps=lambda tape, read: tape.times(read, Storage(numbers, tape.settings.stream, False, "none")),
     )
     return y
 
@@ -134,9 +159,23 @@ def dropout(t: Recorder, name: str, x: Tensor) -> Tensor:
     return t.silent(name, (x,), x.view(x.rows, x.width), lambda tape, read: tape.drop(read))
 
 
+def concat(t: Recorder, name: str, *parts: Tensor, of: Component | None = None) -> Tensor:
+    """Tensors of one width one behind the other in a new one: a kernel that only moves."""
+    rows = sum((part.rows for part in parts), start=0)
+    y = t.made(rows, parts[0].width, *parts, split=parts[0].split)
+
+    def keeps(tape: Tape, *reads: Storage) -> Storage:
+        like = tape.like(*reads)
+        return Storage(y.elements, like.dtype, like.grad, y.split)
+
+    t.op(name, "elementwise", "copy", parts, (y,), of=of, keeps=keeps)
+    return y
+
+
 def joined(t: Recorder, *parts: Tensor, rows: Size, width: Size, split: Split | None = None) -> Tensor:
     """Tensors laid side by side in a new one [rows, width], as whoever reads it finds it; no kernel is counted."""
     y = t.made(rows, width, *parts, split=split or parts[0].split)
+    y.heads = parts[0].heads
     for part in parts:
         part.storage.readers += 1
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from calc.functions import Attend, Matmul
-from calc.op import Cache, Moves
 from calc.sizes import Size, at_least
 from calc.spec import Buckets, Shaw
+from calc.trace.functions import Attend, Matmul
+from calc.trace.op import Cache, Moves
 from calc.trace.primitives.attend_live import PLAIN, Core, Scoring
 from calc.trace.primitives.attend_saved import Scores, Square, kept_by_attention
 from calc.trace.recorder import Recorder

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from calc.functions import Attend
-from calc.op import Weight
 from calc.sizes import Size
 from calc.spec import Buckets, Shaw
+from calc.trace.functions import Attend
+from calc.trace.op import Weight
 from calc.trace.primitives.attend_saved import Square
 from calc.trace.recorder import Recorder
 from calc.trace.room import Room

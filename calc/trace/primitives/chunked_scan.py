@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from calc.functions import Matmul
 from calc.load import Load
-from calc.op import Cache, Moves, Weight
 from calc.sizes import Size, ceil_div
 from calc.spec import Mamba2
+from calc.trace.functions import Matmul
+from calc.trace.op import Cache, Moves, Weight
 from calc.trace.primitives.product import product
 from calc.trace.primitives.recurrence import between, negative_exponential, scaled_by, spread
 from calc.trace.recorder import Recorder

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from calc.functions import Matmul
 from calc.load import Load
-from calc.op import Cache, Moves, Weight
 from calc.sizes import Size, ceil_div
 from calc.spec import DeltaNet
+from calc.trace.functions import Matmul
+from calc.trace.op import Cache, Moves, Weight
 from calc.trace.primitives.delta_rule_saved import kept_by_delta_rule
 from calc.trace.primitives.product import product
 from calc.trace.recorder import Recorder

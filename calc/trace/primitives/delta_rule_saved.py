@@ -6,9 +6,9 @@ Source: transformers' modeling_qwen3_next.py (5.23), without its kernels.
 from __future__ import annotations
 
 from calc.load import Load
-from calc.op import Weight
 from calc.sizes import Size, at_least, ceil_div, maximum
 from calc.spec import DeltaNet
+from calc.trace.op import Weight
 from calc.trace.primitives.recurrence import between, negative_exponential, spread
 from calc.trace.tape import Storage, Tape
 

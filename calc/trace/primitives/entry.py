@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from calc.load import Load
-from calc.op import Cache, Moves, Weight
 from calc.sizes import Size, floor_div, minimum
 from calc.spec import Compressor
+from calc.trace.op import Cache, Moves, Weight
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor

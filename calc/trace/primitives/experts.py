@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calc.op import Moves
 from calc.sizes import Size
 from calc.spec import Moe, Norm
+from calc.trace.op import Moves
 from calc.trace.primitives.norm import kept_by_norm
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape

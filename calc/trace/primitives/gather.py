@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from calc.op import Component, Moves, Weight
 from calc.sizes import Size
+from calc.trace.op import Component, Moves, Weight
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
-from calc.trace.tensor import Tensor
+from calc.trace.tensor import Split, Tensor
 
 
 def gather(
-    t: Recorder, name: str, weights: tuple[Weight, ...], rows: Size, width: Size, *, of: Component | None = None
+    t: Recorder,
+    name: str,
+    weights: tuple[Weight, ...],
+    rows: Size,
+    width: Size,
+    *,
+    of: Component | None = None,
+    indices: Size | None = None,
 ) -> Tensor:
-    """`rows` vectors of `width`: only those rows of the tables are read; which they are is kept if one is trained."""
+    """`rows` vectors of `width`: only those rows of the tables are read; which they are is kept where one is trained.
+
+    indices: how many numbers say which, where each vector is not looked up by one of its own.
+    """
     y = t.made(rows, width, weights=weights)
     t.op(
         name,
@@ -23,7 +33,9 @@ def gather(
         weights=weights,
         of=of,
         moves=lambda: Moves(0, y.elements, weight_reads=y.elements),
-        keeps=lambda tape: kept_by_gather(tape, y, rows, any(weight.trainable for weight in weights)),
+        keeps=lambda tape: kept_by_gather(
+            tape, y, rows if indices is None else indices, any(weight.trainable for weight in weights)
+        ),
     )
     return y
 
@@ -31,7 +43,8 @@ def gather(
 def parameters(
     t: Recorder, name: str, weights: tuple[Weight, ...], rows: Size, width: Size, *, of: Component | None = None
 ) -> Tensor:
-    """Learned vectors that no number looks up, `rows` of them in all: nothing is kept to find them again."""
+    """Learned vectors that no number looks up, `rows` of them in all: a view of the weights themselves, of which
+    nothing more is kept."""
     y = t.made(rows, width, weights=weights)
     trained = any(weight.trainable for weight in weights)
     t.op(
@@ -42,16 +55,19 @@ def parameters(
         (y,),
         weights=weights,
         moves=lambda: Moves(0, y.elements, weight_reads=y.elements),
-        keeps=lambda tape: Storage(y.elements, tape.settings.stream, trained),
+        keeps=lambda tape: Storage(y.elements, tape.settings.stream, trained, parameter=True),
         of=of,
     )
     return y
 
 
-def constant(t: Recorder, rows: Size, width: Size) -> Tensor:
-    """A table that is no parameter and as wide as all weights (sinusoids): what is made of it alone has no gradient."""
-    y = Tensor(rows, width, False, "none")
-    return t.silent("constant", (), y, lambda tape: Storage(y.elements, tape.settings.stream, False, "none"))
+def constant(t: Recorder, rows: Size, width: Size, *, split: Split = "none") -> Tensor:
+    """Numbers that are no parameters and as wide as all weights: sinusoids, zeros, what the model is given.
+
+    What is made of them alone has no gradient.
+    """
+    y = Tensor(rows, width, False, split)
+    return t.silent("constant", (), y, lambda tape: Storage(y.elements, tape.settings.stream, False, split))
 
 
 def kept_by_gather(tape: Tape, y: Tensor, indices: Size, trained: bool) -> Storage:

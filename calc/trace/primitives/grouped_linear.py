@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.functions import Matmul
 from calc.sizes import Size, exact_div, quotient
+from calc.trace.functions import Matmul
 from calc.trace.primitives.linear import kept_by_product
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape

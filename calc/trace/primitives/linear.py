@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from calc.functions import Matmul
-from calc.op import Component, Moves, Weight
 from calc.sizes import Size
 from calc.spec import Lora
-from calc.trace.primitives.arithmetic import add
+from calc.trace.functions import Matmul
+from calc.trace.op import Component, Moves, Weight
+from calc.trace.primitives.arithmetic import add, clamped
+from calc.trace.primitives.gather import constant
 from calc.trace.recorder import Recorder
 from calc.trace.shard import Shard
 from calc.trace.tape import Storage, Tape
@@ -43,6 +44,9 @@ def linear(
     matrix of its own. moves: where some of x stands in a cache. reached: 0 where nothing reads the result, so that no
     gradient comes back.
     """
+    bounds = constant(t, 1, 4) if inside and t.clamps else None
+    if bounds is not None:
+        x = clamped(t, x, bounds)
     weights = [t.weight(key or f"{name}.weight", d_out, x.width, of=of, shard=shard)]
     if bias or bias_key:
         weights.append(t.weight(bias_key or f"{name}.bias", d_out, of=of, shard=shard))
@@ -65,6 +69,8 @@ def linear(
         moves=moves if spread is None else lambda: spread.moves(x, y, weights),
         keeps=lambda tape, read: kept_by_product(tape, read, y, weights[0], spread),
     )
+    if bounds is not None:
+        y = clamped(t, y, bounds)
     if inside and isinstance(t.adapter, Lora) and name in t.adapter.targets:
         return low_rank(t, t.adapter, name, x, y, spread)
     return y

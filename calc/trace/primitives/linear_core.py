@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from calc.functions import Matmul
 from calc.load import Load
-from calc.op import Cache, Moves
 from calc.sizes import Size, ceil_div, minimum
 from calc.spec import LinearAttention
+from calc.trace.functions import Matmul
+from calc.trace.op import Cache, Moves
 from calc.trace.primitives.linear_core_saved import kept_by_division, kept_by_linear_core
 from calc.trace.primitives.product import product
 from calc.trace.recorder import Recorder

@@ -10,11 +10,21 @@ from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
 
-def norm(t: Recorder, name: str, spec: Norm, x: Tensor, *, each: Size = 1, heads: Size | None = None) -> Tensor:
+def norm(
+    t: Recorder,
+    name: str,
+    spec: Norm,
+    x: Tensor,
+    *,
+    each: Size = 1,
+    heads: Size | None = None,
+    vectors: Size | None = None,
+) -> Tensor:
     """x [rows, width] -> the same, with a weight [width] (and LayerNorm's bias) where the spec has one. No matrix work.
 
     each: of a row, how many vectors are normed each for itself, with one weight [width / each] for all; heads: the same
-    with a weight of its own for each, [heads, width / heads].
+    with a weight of its own for each, [heads, width / heads]. vectors: how many x is laid out as where those are not
+    its rows (each channel's steps); the weight is still one for each column.
     """
     n = each if heads is None else heads
     one = isinstance(n, int) and n == 1
@@ -27,7 +37,8 @@ def norm(t: Recorder, name: str, spec: Norm, x: Tensor, *, each: Size = 1, heads
             weights += (t.weight(f"{name}.bias", *shape, of="norm"),)
     y = t.made(x.rows, x.width, x, weights=weights, split=x.split)
     y.heads = x.heads
-    vectors = x.rows if one else x.rows * n
+    if vectors is None:
+        vectors = x.rows if one else x.rows * n
     t.op(
         name,
         "norm",
@@ -47,6 +58,81 @@ def taken_by_norm(room: Room, spec: Norm, y: Tensor) -> Size:
     if room.compiled or spec.kind == "layernorm":
         return room.of(y)
     return 2 * room.in_fp32(y)
+
+
+def batch_norm(t: Recorder, name: str, x: Tensor) -> Tensor:
+    """x [rows, channels] -> the same, each channel normed over all rows (Ioffe and Szegedy 2015, arXiv:1502.03167)."""
+    weights = tuple(t.weight(f"{name}.{each}", x.width, of="norm") for each in ("weight", "bias"))
+    y = t.made(x.rows, x.width, x, weights=weights)
+    trained = weights[0].trainable
+    t.op(
+        name,
+        "norm",
+        "batchnorm",
+        (x,),
+        (y,),
+        weights=weights,
+        of="norm",
+        keeps=lambda tape, read: kept_by_batch_norm(tape, read, x.width, trained=trained),
+    )
+    return y
+
+
+def frozen_batch_norm(t: Recorder, name: str, x: Tensor) -> Tensor:
+    """x [rows, channels] times a number for each channel, plus another: what a batch norm learned elsewhere comes to.
+
+    Neither is a parameter (DETR: Carion et al. 2020, arXiv:2005.12872, section A.4). The factors are made anew from
+    what was learned, and kept where x needs a gradient.
+    """
+    y = t.made(x.rows, x.width, x)
+
+    def keeps(tape: Tape, read: Storage) -> Storage:
+        return tape.times(read, Storage(x.width, tape.settings.stream, False, "none"))
+
+    # Written out, there is a product between what it reads and what it gives.
+    t.op(
+        name,
+        "elementwise",
+        "batchnorm",
+        (x,),
+        (y,),
+        of="other",
+        keeps=keeps,
+        takes=lambda room: (1 if room.compiled else 2) * room.of(y),
+    )
+    return y
+
+
+def normalized(t: Recorder, name: str, *tensors: Tensor) -> list[Tensor]:
+    """Each row of each of `tensors` divided by its length: one kernel.
+
+    Each is kept, with its lengths as they are and as they divide, which no zero does.
+    """
+    made = [t.made(x.rows, x.width, x, split=x.split) for x in tensors]
+
+    def divided(tape: Tape, read: Storage, rows: Size) -> Storage:
+        lengths = tape.reads_result(Storage(rows, read.dtype, tape.reads_input(read).grad))
+        return tape.times(read, tape.like(lengths))
+
+    def keeps(tape: Tape, *reads: Storage) -> list[Storage]:
+        return [divided(tape, read, x.rows) for x, read in zip(tensors, reads, strict=True)]
+
+    t.op(name, "elementwise", "l2norm", tensors, tuple(made), of="other", keeps=keeps)
+    return made
+
+
+def kept_by_batch_norm(tape: Tape, x: Storage, channels: Size, *, trained: bool) -> Storage:
+    """Its input, mean and deviation of every channel, and those of all batches so far."""
+    s = tape.settings
+    grad = x.grad or trained
+    if grad:
+        tape.keep(x, "input")
+        own = "fp32" if s.device == "cuda" else s.stream
+        for role in ("mean", "deviation"):
+            tape.keep(Storage(channels, own, False, "none"), role)
+        for role in ("mean so far", "deviation so far"):
+            tape.keep(Storage(channels, s.stream, False, "none"), role)
+    return Storage(x.elements, x.dtype, grad, x.split)
 
 
 def kept_by_norm(

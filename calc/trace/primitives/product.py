@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from calc.functions import Matmul
-from calc.op import Moves
 from calc.sizes import Size
+from calc.trace.functions import Matmul
+from calc.trace.op import Moves
 from calc.trace.recorder import Recorder
 from calc.trace.tensor import Tensor
 

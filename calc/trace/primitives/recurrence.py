@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.op import Weight
 from calc.sizes import Size
+from calc.trace.op import Weight
 from calc.trace.primitives.arithmetic import weighed_by
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape

@@ -48,10 +48,11 @@ def _taken(room: Room, share: Fraction, tensors: Sequence[Tensor], made: Sequenc
 
 
 def kept_by_rope(tape: Tape, spec: Rope, seq: Size, d_head: Size, *tensors: Storage) -> list[Storage]:
-    """Cosines and sines, as wide as the stream of the first layer."""
+    """Cosines and sines, as wide as the stream of the first layer, and of places in a plane in fp32."""
     if any(tensor.grad for tensor in tensors):
+        wide = tape.stream if spec.plane is None else "fp32"
         for name in ("cosines", "sines"):
-            tape.keep_common(f"{name} of {spec!r}", name, seq * _turning(spec, d_head), tape.stream)
+            tape.keep_common(f"{name} of {spec!r}", name, seq * _turning(spec, d_head), wide)
     return [tape.like(tensor) for tensor in tensors]
 
 

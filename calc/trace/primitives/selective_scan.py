@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from calc.load import Load
-from calc.op import Cache, Moves, Weight
 from calc.sizes import Size
+from calc.trace.op import Cache, Moves, Weight
 from calc.trace.primitives.recurrence import negative_exponential, scaled_by, spread
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calc.functions import Function
-from calc.op import Weight
 from calc.sizes import Size, exact_div
+from calc.trace.functions import Function
+from calc.trace.op import Weight
 from calc.trace.primitives.arithmetic import weighed_by
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape

@@ -14,7 +14,7 @@ from harness.kernels import KERNELS, REFERENCES, AttentionShape
 from harness.kernels.base import has_empty_rows, needs
 from harness.kernels.inputs import random_inputs, visible
 from harness.kernels.sdpa import SdpaFlash
-from tests.harness.kernels.shapes import BOUNDS, errors, shapes
+from tests.harness.kernels.shapes import bound, errors, shapes
 from tests.test_imports import HEAVY, loaded_by
 
 ON_CPU = ("reference", "tiled", "sdpa_math", "sdpa_flash", "linear_reference", "linear")
@@ -23,7 +23,7 @@ PLAIN = AttentionShape(batch=2, heads=4, kv_heads=2, seq=33, d_head=16, dtype="f
 
 def hold(name: str, shape: AttentionShape) -> None:
     found = errors(name, shape)
-    assert max(found.values()) <= BOUNDS[shape.dtype], found
+    assert max(found.values()) <= bound(name, shape.dtype), found
 
 
 @pytest.mark.parametrize("name", ON_CPU)
@@ -49,6 +49,8 @@ def test_equal_to_the_reference(name: str, shape: AttentionShape) -> None:
 @settings(max_examples=40, deadline=None)
 @given(shape=shapes(softcap=None, alibi=False, kv_rank=12, d_rope=2, kv_heads=None))
 @example(shape=AttentionShape(heads=4, seq=1, keys=70, d_head=24, d_value=16, kv_rank=64, d_rope=8, dtype="fp32"))
+@example(shape=AttentionShape(heads=1, seq=2, keys=33, d_head=3, d_value=3, kv_rank=12, d_rope=2, dtype="bf16"))
+@example(shape=AttentionShape(heads=1, seq=1, keys=7, d_head=8, d_value=8, kv_rank=4, d_rope=2, dtype="bf16"))
 def test_both_forms_of_latent_attention(name: str, shape: AttentionShape) -> None:
     hold(name, shape)
 

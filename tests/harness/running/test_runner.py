@@ -315,6 +315,20 @@ def test_a_job_that_fails_says_why(tmp_path: Path) -> None:
     assert found.message.startswith("error: --case: expected")
 
 
+@pytest.mark.slow
+def test_the_latest_jobs_stay_and_what_goes_on(tmp_path: Path) -> None:
+    for number in range(30):
+        folder = tmp_path / "jobs" / f"{number:012x}"
+        folder.mkdir(parents=True)
+        job = jobs.Job(id=folder.name, suite="quick", state="done", started=float(number), updated=0.0)
+        (folder / "state.json").write_text(job.model_dump_json())
+    latest = jobs.start_background(tmp_path, "quick", case="no such case")
+    assert [job.id for job in jobs.jobs(tmp_path)] == [latest, *(f"{number:012x}" for number in range(29, 10, -1))]
+    assert len(jobs.jobs(tmp_path)) == jobs.KEPT
+    while jobs.status(latest, tmp_path).active:
+        time.sleep(0.05)
+
+
 def test_a_jobs_name_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
     for name in ("..", "../..", "a" * 12, ""):

@@ -25,6 +25,7 @@ from harness.store import append, scan
 from tests.harness.made import row
 from tests.harness.running.planted import Impossible, Planted, Uncountable
 from tests.reference import ROOT
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.slow
 BRIEF = Effort(goal=0.05, limit=0.05, warmup=0.05)
@@ -157,7 +158,7 @@ def test_a_stopped_sweep_keeps_what_was_finished_and_goes_on(tmp_path: Path, num
     runner = start(tmp_path, f"work,work,hang={hung},work")
     wait_for(lambda: hung.exists() and hung.read_text() != "")
     runner.send_signal(number)
-    out, err = runner.communicate(timeout=60)
+    out, err = runner.communicate(timeout=PATIENCE)
     assert runner.returncode == (-number if number == signal.SIGKILL else 130)
     assert gone(int(hung.read_text()))
     assert measured(tmp_path) == {"does=work,size=1000": 1, "does=work,size=1001": 1}
@@ -169,7 +170,7 @@ def test_a_stopped_sweep_keeps_what_was_finished_and_goes_on(tmp_path: Path, num
     # The other two end the same way but for the words, so that one second start tells for all.
     kept = {run.run for run in scan(tmp_path)[0] if run.status == "ok"}
     again = start(tmp_path, "work,work,work,work", "--json")
-    out, _ = again.communicate(timeout=120)
+    out, _ = again.communicate(timeout=PATIENCE)
     assert again.returncode == 0
     new = [json.loads(line)["run"] for line in out.splitlines()]
     assert len(new) == 4 - len(kept)
@@ -179,7 +180,7 @@ def test_a_stopped_sweep_keeps_what_was_finished_and_goes_on(tmp_path: Path, num
 def test_two_runners_at_once_share_the_work(tmp_path: Path) -> None:
     cases = ",".join(["work"] * 12)
     runners = [start(tmp_path, cases, "--json") for _ in range(2)]
-    rows = [json.loads(line) for runner in runners for line in runner.communicate(timeout=240)[0].splitlines()]
+    rows = [json.loads(line) for runner in runners for line in runner.communicate(timeout=PATIENCE)[0].splitlines()]
     assert [runner.returncode for runner in runners] == [0, 0]
     runs, bad = scan(tmp_path)
     assert not bad
@@ -195,7 +196,7 @@ def test_a_full_disk_is_one_line_and_takes_nothing_with_it(tmp_path: Path) -> No
     path = append(before, tmp_path)
     size = path.stat().st_size
     full = start(tmp_path, "work,work", fill_at=size + 100)
-    _, err = full.communicate(timeout=120)
+    _, err = full.communicate(timeout=PATIENCE)
     assert full.returncode == 1
     assert err.count("error: ") == 1
     assert "File too large" in err

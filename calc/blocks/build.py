@@ -12,13 +12,12 @@ from calc.blocks.patches import grid
 from calc.blocks.pooling import attention_pool
 from calc.blocks.projector import projector
 from calc.blocks.registry import FRONTS
-from calc.blocks.stack import stack
+from calc.blocks.stack import Stacked, stack
 from calc.errors import Refused
 from calc.load import Load
-from calc.op import Part
 from calc.sizes import Size
 from calc.spec import Embedding, Frames, Lora, ModelSpec, Patches, Tower
-from calc.trace.tensor import Tensor
+from calc.trace.op import Part
 from calc.trace.trace import Trace
 
 
@@ -28,26 +27,27 @@ def build(spec: ModelSpec, load: Load) -> Part:
     Errors: Refused for an adapter that has no place in the model, and for what the load asks of no such model.
     """
     check_adapter(spec, load)
-    t = Trace(frozen=spec.adapter is not None)
-    source = None
+    t = Trace(spec.adapter)
+    source = seen = None
     if spec.vision is not None:
         # Decoding finds the pictures read, as it finds an encoder's input.
         pictures = replace(load, batch=0 if load.decode else load.images, context=0, scores="full")
-        _tower(t, spec.vision, spec.d_model, spec.vocab_size, pictures)
+        seen = _tower(t, spec.vision, spec.d_model, spec.vocab_size, pictures).end
     if spec.encoder is not None:
         # Decoding finds the encoder's work done: no sequence passes it, but its result has its length all the same.
         length = _source_length(spec.encoder, load)
         reads = replace(load, batch=0 if load.decode else load.batch, seq=length, context=0)
         source = _tower(t, spec.encoder, spec.d_model, spec.vocab_size, reads)
-    x, after = stack(t, spec, spec.vocab_size, load, source)
+    inside = seen if spec.contrast is None and pictures_inside(load) else None
+    x, after, end, _ = stack(t, spec, spec.vocab_size, load, source, inside)
     if spec.head is not None and isinstance(spec.embedding, Embedding):
         head(t, spec.head, spec.embedding, spec.vocab_size, x)
     if load.mtp:
         if spec.mtp is None:
             raise Refused("mtp", "a model described with modules that predict further tokens", spec.name)
         mtp(t, spec.mtp, spec.head, spec.vocab_size, x, after)
-    if spec.contrast is not None:
-        contrast(t, spec.contrast, load)
+    if spec.contrast is not None and seen is not None:
+        contrast(t, spec.contrast, end, seen, load)
     tree = Part("", tuple(t.body))
     if isinstance(spec.adapter, Lora):
         check_targets(tree, spec.adapter)
@@ -79,14 +79,22 @@ def _source_length(encoder: Tower, load: Load) -> Size:
     return load.seq if load.usual_source is None else load.usual_source
 
 
-def _tower(t: Trace, tower: Tower, d_reader: Size, vocab_size: Size, load: Load) -> tuple[Tensor, Size]:
-    """A tower as one part: its vectors, of width d_reader behind a projector, and how many each sequence has."""
+def pictures_inside(load: Load) -> bool:
+    """Whether pictures may be read: that none are is known of whole numbers alone."""
+    return not (isinstance(load.images, int) and load.images == 0)
+
+
+def _tower(t: Trace, tower: Tower, d_reader: Size, vocab_size: Size, load: Load) -> Stacked:
+    """A tower as one part. Its end is what a reader takes: of width d_reader behind a projector."""
     with t.part(tower.name, component="vision" if tower.name == "vision" else None, tower=True) as out:
-        x, inner = stack(t, tower, vocab_size, load)
+        made = stack(t, tower, vocab_size, load)
+        x, inner, end, _ = made
         of_picture = grid(tower.embedding, load) if isinstance(tower.embedding, Patches) else None
         for each in tower.projectors:
-            projector(t, each, x, d_reader, inner, of_picture)
+            projected = projector(t, each, x, d_reader, inner, of_picture)
+            # What reads single layers is added behind layers of the reader.
+            end = end if each.depths else projected
         if tower.pool is not None:
-            attention_pool(t, tower.pool, x, inner)
-        out.append(x)
-    return x, inner.seq
+            end = attention_pool(t, tower.pool, x, inner)
+        out += [x] if end is x else [x, end]
+    return made._replace(end=end)

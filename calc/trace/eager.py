@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from calc.errors import Refused
-from calc.functions import Attend, Function
-from calc.op import Op
 from calc.sizes import Size
+from calc.trace.functions import Attend, Function
+from calc.trace.op import Op
 
 
 class Passes(NamedTuple):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from calc.functions import Attend, Function, Matmul
 from calc.sizes import Size
+from calc.trace.functions import Attend, Function, Matmul
 from calc.trace.room import Room
 from calc.trace.shard import Shard
 from calc.trace.tensor import Tensor

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
-from calc.build import build
+from calc.blocks.build import build, pictures_inside
+from calc.errors import Refused
 from calc.load import Load
-from calc.op import Op, Part
-from calc.sizes import Size
+from calc.sizes import Size, is_array
 from calc.spec import Head, LayerGroup, ModelSpec, Stack
+from calc.trace.op import Op, Part
 from calc.trace.settings import Settings
 from calc.trace.tape import Saved, Storage, Tape
 from calc.trace.tensor import Tensor
@@ -63,25 +64,41 @@ def kept(spec: ModelSpec, load: Load, settings: Settings) -> Kept:
 
     Errors: Refused for a piece of which it is not known what it keeps, under these settings.
     """
+    _check(spec, load, settings)
     run = _Run(settings)
-    tree = build(spec, load)
-    end = run.stack(tree.body, spec, "")
+    # A tower that has nothing to see does not run, nor what compares its vectors with those of texts.
+    idle = () if pictures_inside(load) else ("vision", "contrast")
+    body = tuple(child for child in build(spec, load).body if child.name not in idle)
+    end = run.stack(body, spec, "")
     loss = Tape(settings)
-    logits = next((run.storage(x) for child in tree.body if child.name == "lm_head" for x in child.outputs), None)
+    logits = next((run.storage(x) for child in body if child.name == "lm_head" for x in child.outputs), None)
     if logits is not None:
         _loss(loss, logits, load, spec.head)
     run.end += tuple(end.saved.values())
     return Kept(run.front, run.common, run.layers, run.end, tuple(loss.saved.values()), logits)
 
 
+def _check(spec: ModelSpec, load: Load, settings: Settings) -> None:
+    """Refuse pictures of which too little is known: not how many, or not what a kernel's mask for them takes."""
+    if spec.vision is None or not pictures_inside(load):
+        return
+    if is_array(load.images) and (load.images == 0).any():
+        raise Refused("images", "none at all, or some in every row", "0 in some rows")
+    if spec.vision.among_tokens == "together" and settings.execution != "eager":
+        expected = "0, or eager execution, where pictures see all of themselves and a kernel is given a mask"
+        raise Refused("images", expected, settings.execution)
+
+
 @dataclass(slots=True)
 class _Shared:
-    """What the layers of a stack have in common. ahead: the tape of what stands before them. common: what they keep for
-    all of them. lent: what each keeps that others may borrow. stream: the number format of the first one's input."""
+    """What the layers of a stack have in common. ahead, behind: the tapes of what stands around them. common: what they
+    keep for all of them. lent: what each, or a tower, keeps that others may read. stream: the number format of the
+    first one's input."""
 
     spec: Stack
     path: str
     ahead: Tape
+    behind: Tape
     common: dict[Storage, Saved] = field(default_factory=dict)
     lent: set[Storage] = field(default_factory=set)
     stream: str = ""
@@ -100,18 +117,20 @@ class _Run:
 
     def storage(self, x: Tensor) -> Storage:
         """The storage of a tensor; that of a view is a part of another's."""
-        if x in self.found or x.base is None:
+        if x in self.found or x.viewed is None:
             return self.found[x]
-        return self.found[x.base].part(x.elements, x.split, x.heads)
+        return self.storage(x.viewed).part(x.elements, x.split, x.heads)
 
     def stack(self, body: tuple[Part | Op, ...], spec: Stack, path: str) -> Tape:
         """Run a stack and, in the main one's body, its towers before it; the tape of what stands behind its layers."""
-        ahead, behind = (Tape(self.settings, op=path.rstrip(".")) for _ in range(2))
-        shared = _Shared(spec, path, ahead)
+        # Scores are computed again within layers alone.
+        how = replace(self.settings, recompute=self.settings.recompute - {"attention"})
+        ahead, behind = (Tape(how, op=path.rstrip(".")) for _ in range(2))
+        shared = _Shared(spec, path, ahead, behind)
         tape = ahead
         for child in body:
             if isinstance(child, Part) and child.tower:
-                self.tower(child, spec)
+                self.tower(child, shared)
             elif isinstance(child, Part) and child.group is not None:
                 tape = behind
                 self.layer(child, shared)
@@ -121,12 +140,17 @@ class _Run:
         self.front += tuple(ahead.saved.values())
         return behind
 
-    def tower(self, part: Part, spec: Stack) -> None:
-        """A stack whose result all layers of another read."""
-        own = next(each for each in getattr(spec, "towers", ()) if each.name == part.name)
-        self.end += tuple(self.stack(part.body, own, f"{part.name}.").saved.values())
+    def tower(self, part: Part, shared: _Shared) -> None:
+        """A stack whose result another reads: all layers of that keep it once, or none where the tower does."""
+        own = next(each for each in getattr(shared.spec, "towers", ()) if each.name == part.name)
+        behind = self.stack(part.body, own, f"{part.name}.").saved
+        self.end += tuple(behind.values())
+        for there in (shared.lent, shared.ahead.elsewhere, shared.behind.elsewhere):
+            there.update(behind)
         for x in part.outputs:
-            self.found[x] = replace(self.storage(x), common=f"the result of {part.name}")
+            made = self.storage(x)
+            if (made.base or made) not in behind:
+                self.found[x] = replace(made, common=f"the result of {part.name}")
 
     def layer(self, part: Part, shared: _Shared) -> None:
         """One kind of layers."""
@@ -153,13 +177,18 @@ class _Run:
         results = tuple(each for each, n in whole.results if not how.fused or n < len(whole.saved))
         self.layers[name] = LayerKept(group, part.calls, x, own, all_of_it, results, part.way > 0)
 
+    def times(self, part: Part, tape: Tape) -> None:
+        """A part as often as it is called, where that is a matter of structure: each call keeps tensors of its own."""
+        for _ in range(part.calls if isinstance(part.calls, int) and not part.expert else 1):
+            self.run(part.body, tape)
+
     def run(self, body: tuple[Part | Op, ...], tape: Tape) -> None:
         """Every op of a body, in order."""
         for child in body:
             if isinstance(child, Part):
                 inputs = [self.storage(x) for x in child.inputs] if child.region else []
                 with tape.at(child.name), tape.region(child.region, *inputs) if child.region else nullcontext():
-                    self.run(child.body, tape)
+                    self.times(child, tape)
             elif child.keeps is not None:
                 reads = child.inputs if child.operands is None else child.operands
                 with tape.at(child.name) if child.operands is None else nullcontext():

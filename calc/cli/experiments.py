@@ -1,0 +1,148 @@
+"""`experiments`: which runs to make before a large one."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from calc.cli import options
+from calc.cli.amounts import Amount, Positive
+from calc.cli.options import Length
+from calc.errors import Refused
+from calc.laws import DEFAULT, Parametric, find
+from calc.laws.step_law import STEP_LAW
+from calc.output.progress import Progress
+from calc.output.tables import Table, emit
+from calc.units import si
+
+if TYPE_CHECKING:
+    from calc.fitting.sweeps import Design, Promise
+
+_HOLDS = 0.85
+"""Share of a design's intervals that must hold the truth, or its width is no promise."""
+PRACTICE = "python -m harness run --suite scaling"
+
+
+@click.command(short_help="Which training runs to make with a budget, for the surest answer at a larger compute.")
+@click.option("--budget", type=Amount("FLOP"), required=True, help="FLOPs of all experiments together.")
+@click.option("--target", type=Amount("FLOP"), required=True, help="FLOPs of the run that they are to plan.")
+@click.option("--law", default=DEFAULT, show_default=True, help="A law of L(N, D), around whose optima designs lie.")
+@click.option("--noise", type=Positive(), help="Of the loss from run to run, relative. [default: 0.004]")
+@click.option("--family", metavar="MODEL", default="gpt2", show_default=True, help="Whose sizes the runs have.")
+@click.option("--seq", type=Length(), default=2048, show_default=True, help="Tokens in a sequence.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the simulation.")
+@click.option("--out", metavar="FILE.csv", help="Write the best design's runs to a file that is not there yet.")
+@options.output
+def experiments(
+    budget: float,
+    target: float,
+    law: str,
+    noise: float | None,
+    family: str,
+    seq: int,
+    seed: int,
+    out: str | None,
+    fmt: str,
+) -> None:
+    """Compare designs of experiments of one budget by how wide the interval of a fit to them is at the target.
+
+    Each design, of sizes that exist, is simulated: losses of the law with noise, a fit, its 95 % interval; medians of
+    40 such tables. The runs of the best are listed, and written as CSV, to which only the losses are to be added.
+
+    \b
+    Examples:
+      python -m calc experiments --budget 1e20 --target 1e22
+      python -m calc experiments --budget 1e21 --target 1e24 --family llama-3-8b --out path/to/runs.csv
+    """
+    from calc.fitting import sweeps
+    from calc.optimum.launch import existing, runs
+
+    entry = find(law)
+    form = None if entry.parametric is None else entry.parametric(entry.k)
+    if not isinstance(form, Parametric):
+        raise Refused("--law", "a law of the form E + A / N^alpha + B / D^beta", law)
+    if target <= budget:
+        raise Refused("--target", "more FLOP than --budget, which would pay for the run itself", f"{target:.3g}")
+    if out is not None and Path(out).exists():
+        raise Refused("--out", "a file that is not there yet", out)
+    spec, noise = options.read_model(family), noise or sweeps.NOISE
+    progress = Progress()
+    try:
+        made = [existing(each, entry, spec) for each in sweeps.designs(form, budget)]
+        found = [
+            (each, sweeps.promise(each, form, target, noise, seed, progress), models)
+            for each, models in made
+            if each.params.size >= sweeps.FEWEST
+        ]
+    finally:
+        progress.close()
+    if not found:
+        raise Refused("--budget", f"enough FLOP for {sweeps.FEWEST} runs of the sizes of --family", f"{budget:.3g}")
+    found.sort(key=lambda each: (each[1].held < _HOLDS, each[1].loss))
+    best, _, models = found[0]
+    rows = runs(best, models, entry, seq)
+    compared = [each[:2] for each in found]
+    records = [*(_record(*each) for each in compared), *({"design": best.name} | row for row in rows)]
+    emit(records, [_designs(compared, target, noise), _runs(rows)], fmt)
+    if out is not None:
+        with Path(out).open("x", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+def _record(design: Design, promise: Promise) -> dict[str, Any]:
+    return {
+        "design": design.name,
+        "runs": design.params.size,
+        "flop": design.flop,
+        "largest_flop": float(design.six_nd.max()),
+        "loss_width": None if math.isinf(promise.loss) else promise.loss,
+        "params_ratio": None if math.isinf(promise.params) else promise.params,
+        "held": promise.held,
+        "told": promise.told,
+    }
+
+
+def _designs(found: list[tuple[Design, Promise]], target: float, noise: float) -> Table:
+    rows = [
+        (
+            design.name,
+            f"{design.params.size}",
+            f"{design.flop:.2e}",
+            f"{design.six_nd.max():.2e}",
+            "–" if math.isinf(promise.loss) else f"{promise.loss:.2%}",
+            "–" if math.isinf(promise.params) else f"{promise.params:.2f}",
+            f"{promise.held:.0%}",
+        )
+        for design, promise in found
+    ]
+    columns = ("design", "losses", "FLOP", "largest", "loss, width", "N, high / low", "hold the truth")
+    title = f"95 % intervals at {target:.3g} FLOP of fits to designs of experiments"
+    return Table(
+        columns, rows, title, f"by simulation with a noise of {noise:.2%}; the narrowest that holds comes first"
+    )
+
+
+def _runs(rows: list[dict[str, Any]]) -> Table:
+    columns = ("run", "N", "tokens", "lr", "batch", "steps", "FLOP", "d_model", "layers")
+    shown = [
+        (
+            row["run"],
+            si(row["params"]),
+            si(row["tokens"]),
+            "–" if row["lr"] is None else f"{row['lr']:.3g}",
+            si(row["batch_tokens"]),
+            f"{row['steps']:,}",
+            f"{row['flops']:.2e}",
+            f"{row['d_model']}",
+            f"{row['n_layers']}",
+        )
+        for row in rows
+    ]
+    note = f"lr and batch by step-law ({STEP_LAW.second_hand}); to practise on tiny models: {PRACTICE}"
+    return Table(columns, shown, "runs of the first design", note)

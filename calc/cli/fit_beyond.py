@@ -1,0 +1,66 @@
+"""`fit --against` and `fit --accuracy`: two recipes compared, and what a task will be solved by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calc.cli.fit_tables import row
+from calc.output.tables import Table
+
+
+def compared(first: str, second: str, asked: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Table]]:
+    """How much compute the second recipe saves against the first."""
+    from calc.fitting.recipes import compare
+    from calc.fitting.runs import read
+
+    tables = [read(path, asked["columns"], asked["where"], asked["skip_invalid"]) for path in (first, second)]
+    found = compare(*tables, refits=asked["refits"] or 1, level=asked["level"], seed=asked["seed"])
+    rows = [
+        row(f"at {compute:.3g} FLOP", value, band)
+        for compute, value, band in zip(found.compute, found.multiplier, found.intervals, strict=True)
+    ]
+    rows.append(row("growth, tenfold", found.growth, found.growth_interval))
+    columns = ("", "value", f"{100 * asked['level']:.3g} % from", "to")
+    title = f"FLOP of {first} over those of {second} for the same loss"
+    note = f"above 1 the second saves compute: {found.grows}; growth is that of its logarithm"
+    constants = [row(name, value, None)[:2] for name, value in found.constants.items()]
+    records = [
+        {
+            "constants": dict(found.constants),
+            "compute": list(found.compute),
+            "multiplier": list(found.multiplier),
+            "intervals": [band and band._asdict() for band in found.intervals],
+            "growth": found.growth,
+            "growth_interval": found.growth_interval and found.growth_interval._asdict(),
+            "notes": [note for table in tables for note in table.notes],
+        }
+    ]
+    return records, [Table(columns, rows, title, note), Table(("", "value"), constants, "E + K / C^gamma of each")]
+
+
+def solved(path: str, column: str, chance: float, asked: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Table]]:
+    """How much of a task models solve, and what the compute-optimal one would."""
+    import numpy as np
+
+    from calc.fitting.cells import as_numbers
+    from calc.fitting.columns import column_named
+    from calc.fitting.downstream import fit_task, refitted
+    from calc.fitting.runs import read, table
+
+    given = read(path, asked["columns"], asked["where"], asked["skip_invalid"])
+    frame, name = table(path, asked["where"])
+    shares = as_numbers(frame.loc[np.asarray(given.row) - 1, column_named(frame, column, name)])
+    found = fit_task(given, shares, chance, refits=0, compute=asked["compute"])
+    best = found.loss.optimum
+    rows = [row(name, value, None) for name, value in found.constants.items()]
+    record = {"constants": dict(found.constants), "error": found.error, "chained": found.chained}
+    if best is not None:
+        many = refitted(given, shares, chance, max(asked["refits"], 1), asked["seed"])
+        band = found.interval(best["params"], best["tokens"], many, asked["level"])
+        predicted = found.predict(best["params"], best["tokens"])
+        rows.append(row(f"accuracy at {found.loss.compute:.3g} FLOP", predicted, band))
+        record |= {"compute": found.loss.compute, "accuracy": predicted, "interval": band and band._asdict()}
+    off = f"off by {found.error:.2%} from the loss, by {found.chained:.2%} from N and D"
+    note = f"{off}; the interval is the sigmoid's alone"
+    title = "accuracy: floor + (top - floor) / (1 + e^(slope (loss - middle)))"
+    return [record], [Table(("", "value", "from", "to"), rows, title, note)]

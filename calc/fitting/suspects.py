@@ -1,0 +1,84 @@
+"""Runs that a fit does not explain: single ones that lie far off it, and pools of them that lie apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calc.fitting.columns import brief
+from calc.fitting.runs import Runs
+
+Predict = Callable[[Any, Any], Any]
+"""N, D -> the fitted loss: numbers, or arrays."""
+
+_FAR = 6.0
+"""Robust standard deviations (1.4826 times the median absolute one) from which a run is called far off."""
+_LEAST = 0.05
+"""Of the loss: what is nearer than this is not far off, however small the other errors are."""
+_DIVERGED = 1.1
+"""Times the fitted loss, from which a run that nothing else explains is asked whether it diverged."""
+_SHOWN = 4
+_APART = 4.0
+"""Standard errors by which pools must lie apart to be called different."""
+
+
+class Far(NamedTuple):
+    """A run far off the fit. at: its place. off: its loss over the fitted one, less 1. why: what would explain it."""
+
+    at: int
+    off: float
+    why: str
+
+
+def far(runs: Runs, predict: Predict) -> list[Far]:
+    """Runs that lie far off, the farthest first."""
+    error = np.log(runs.loss) - np.log(predict(runs.params, runs.tokens))
+    middle = np.median(error)
+    wide = max(_FAR * 1.4826 * float(np.median(np.abs(error - middle))), _LEAST)
+    places = np.flatnonzero(~(np.abs(error - middle) <= wide))
+    order = places[np.argsort(-np.abs(error[places]))]
+    return [Far(int(at), float(np.expm1(error[at])), _explained(runs, int(at), predict, wide)) for at in order]
+
+
+def told(runs: Runs, found: list[Far]) -> Iterator[str]:
+    """The runs by name, in one sentence."""
+    if not found:
+        return
+    some = ", ".join(f"{runs.named(each.at)} {each.off:+.0%}{each.why}" for each in found[:_SHOWN])
+    more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
+    yield f"far off the fit: {some}{more}; --skip-far leaves such runs out"
+
+
+def apart(runs: Runs, predict: Predict) -> Iterator[str]:
+    """Pools whose runs lie higher or lower than others at equal parameters and tokens."""
+    error = np.log(runs.loss) - np.log(predict(runs.params, runs.tokens))
+    for column, labels in runs.pools.items():
+        names, which = np.unique(labels, return_inverse=True)
+        count = np.bincount(which)
+        means = np.bincount(which, error) / count
+        noise = np.sqrt(((error - means[which]) ** 2).sum() / max(error.size - names.size, 1) / count)
+        low, high = int(means.argmin()), int(means.argmax())
+        gap = means[high] - means[low]
+        shown = ", ".join(brief(str(name), 24) for name in names[:_SHOWN]) + ", …" * (names.size > _SHOWN)
+        said = f"{names.size} values of {column} ({shown}) are pooled"
+        if gap > _APART * np.hypot(noise[low], noise[high]):
+            said += f" and lie {np.expm1(gap):.2%} apart at equal sizes"
+        yield f'{said}: --where "{column}=…" takes one'
+
+
+def _explained(runs: Runs, at: int, predict: Predict, wide: float) -> str:
+    """The mislabelling that would bring a run onto the fit; else, where it lies high, that it diverged."""
+    n, d, loss = (float(each[at]) for each in (runs.params, runs.tokens, runs.loss))
+    tried = [("swap its parameters and tokens", d, n, loss)]
+    if loss > 1:
+        tried.append(("a perplexity", n, d, math.log(loss)))
+    for factor, times in ((1e3, "1,000 times"), (10, "10 times"), (0.1, "a tenth of"), (1e-3, "a thousandth of")):
+        tried.append((f"{times} the parameters", factor * n, d, loss))
+        tried.append((f"{times} the tokens", n, factor * d, loss))
+    for why, params, tokens, value in tried:
+        if abs(math.log(value / predict(params, tokens))) < wide / 3:
+            return f" ({why}?)"
+    return " (diverged?)" if loss > _DIVERGED * predict(n, d) else ""

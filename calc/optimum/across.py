@@ -1,0 +1,51 @@
+"""The same question to every law, and how far their answers lie apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from calc.errors import Refused
+from calc.laws import LAWS, find
+from calc.laws.base import Law
+from calc.optimum.answer import optimal
+from calc.optimum.question import Asked, Optimum
+
+
+def optimal_all(**asked: Unpack[Asked]) -> list[Optimum | tuple[Law, str]]:
+    """The answer of every law that says what is optimal, variants left out; or the law and why it has none."""
+    found: list[Optimum | tuple[Law, str]] = []
+    for law in LAWS:
+        if (law.frontier is None and law.routed is None) or law.variant_of is not None:
+            continue
+        if law.routing and not any(asked.get(name) is not None for name in (*law.routing, "family")):
+            continue  # a law of experts has an answer for a routing alone
+        try:
+            found.append(optimal(law.name, **asked))
+        except Refused as refused:
+            found.append((law, str(refused)))
+    if all(isinstance(each, tuple) for each in found):
+        optimal(**asked)  # the default law's own words say best what is wrong with the question
+    return found
+
+
+def spread(answers: Sequence[Optimum | tuple[Law, str]]) -> dict[str, dict[str, float]]:
+    """How far laws lie apart: lowest and highest of each number, and their ratio; superseded laws are left out, unless
+    there are no others.
+
+    Losses are left out: those of different laws speak of different data.
+    """
+    found = [answer for answer in answers if isinstance(answer, Optimum)]
+    found = [answer for answer in found if not find(answer.law).superseded] or found
+    ends: dict[str, dict[str, float]] = {}
+    for name in ("compute", "params", "tokens", "tokens_per_param"):
+        low, high = (pick(getattr(answer, name) for answer in found) for pick in (min, max))
+        ends[name] = {"low": low, "high": high, "ratio": high / low}
+    return ends
+
+
+def left_out(answers: Sequence[Optimum | tuple[Law, str]]) -> list[str]:
+    """Names of the superseded laws that `spread` leaves out."""
+    names = [answer.law for answer in answers if isinstance(answer, Optimum)]
+    old = [name for name in names if find(name).superseded]
+    return old if len(old) < len(names) else []

@@ -1,0 +1,56 @@
+"""What laws of experts ask of a model: how many experts, how fine, and how many of them rest."""
+
+from __future__ import annotations
+
+from calc.errors import Refused
+from calc.laws import LAWS
+from calc.laws.base import Law
+from calc.spec import ModelSpec, Moe
+
+
+def has_experts(spec: ModelSpec) -> bool:
+    return any(isinstance(group.channel, Moe) for group in spec.layers)
+
+
+def measures(spec: ModelSpec) -> dict[str, float]:
+    """What laws of experts may ask of a model; a dense one is one expert, none of which rests.
+
+    experts: all of them over those that a token visits, shared ones among both, by their widths: the expansion.
+    granularity: how many experts' widths a token visits; a dense model has none. sparsity: 1 - top_k / n_experts.
+    Errors: Refused for layers whose experts differ.
+    """
+    mixtures: list[Moe] = []
+    for group in spec.layers:
+        if isinstance(group.channel, Moe) and group.channel not in mixtures:
+            mixtures.append(group.channel)
+    if not mixtures:
+        return {"experts": 1.0, "sparsity": 0.0}
+    if len(mixtures) > 1:
+        raise Refused(spec.name, "experts of one kind in all layers that have some", f"{len(mixtures)} kinds")
+    moe = mixtures[0]
+    shared = (moe.d_shared or 0) / moe.d_expert
+    visited = moe.top_k + shared
+    expansion = (moe.n_experts + shared) / visited
+    return {"experts": float(expansion), "granularity": float(visited), "sparsity": 1 - moe.top_k / moe.n_experts}
+
+
+def of_model(field: str, spec: ModelSpec, law: Law) -> dict[str, float]:
+    """The routing of a model as a law asks for it; empty for a law that knows none.
+
+    Errors: as `measures`; Refused for experts under a law of dense models, and for a dense model under one of fine
+    experts.
+    """
+    if not law.routing:
+        if has_experts(spec):
+            raise Refused(field, f"a model without experts ({with_experts()})", spec.name)
+        return {}
+    known = measures(spec)
+    if any(name not in known for name in law.routing):
+        raise Refused(field, f"a model with experts, as {law.name} was fitted on", spec.name)
+    return {name: known[name] for name in law.routing}
+
+
+def with_experts() -> str:
+    """The laws that have an optimum for experts, for messages."""
+    names = [f"--law {law.name}" for law in LAWS if law.routed]
+    return f"{', '.join(names[:-1])} and {names[-1]} take experts"

@@ -1,0 +1,98 @@
+"""transformers' model of a config, whatever its family: what it holds, what a pass over it computes, what it caches."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import warnings
+from typing import Any
+
+import torch
+import transformers
+from torch.utils.flop_counter import FlopCounterMode
+
+from calc.architectures import FAMILIES
+from calc.architectures.classes import CLASSES
+
+BATCH, SEQ, SOURCE = 1, 26, 7
+SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+"""Some defaults lie outside a small vocabulary."""
+
+
+def known(model_type: str) -> bool:
+    """Whether transformers has a config class and a model class of this family."""
+    return model_type in FAMILIES and model_type in transformers.CONFIG_MAPPING
+
+
+def parsed(raw: dict[str, Any]) -> Any:
+    """The config object that transformers makes of a decoded config.json."""
+    raw = copy.deepcopy(raw)
+    if isinstance(raw.get("text_config"), dict):
+        raw["text_config"] = SPECIAL | raw["text_config"]
+    model_type = raw.pop("model_type")
+    return transformers.CONFIG_MAPPING[model_type].from_dict(SPECIAL | raw)
+
+
+def class_of(raw: dict[str, Any]) -> Any:
+    """The class that `architectures` names, else the first that our importers know and transformers has."""
+    named = raw.get("architectures") or [name for name in CLASSES[raw["model_type"]] if hasattr(transformers, name)]
+    return getattr(transformers, named[0])
+
+
+def build(raw: dict[str, Any]) -> Any:
+    """The model in evaluation mode, with eager attention and experts as batched products, without memory."""
+    with warnings.catch_warnings(), torch.device("meta"):
+        warnings.simplefilter("ignore")
+        config, kind = parsed(raw), class_of(raw)
+        if kind.config_class is not type(config):
+            config = config.get_text_config()
+        for each in (config, *(getattr(config, name) for name in getattr(config, "sub_configs", {}))):
+            if each is not None:
+                each._attn_implementation, each._experts_implementation = "eager", "batched_mm"
+        return kind(config).eval()
+
+
+def total(model: Any) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def run(model: Any) -> tuple[int, int | None]:
+    """FLOPs of a pass over tokens, and bytes of the cache that it leaves, None where it leaves none."""
+    tokens = torch.full((BATCH, SEQ), 5, device=model.device)
+    tokens[:, -1] = 2  # some classifiers read where the sequence ends
+    inputs = {"input_ids": tokens}
+    if "decoder_input_ids" in inspect.signature(model.forward).parameters and reads_two(model):
+        inputs = {"input_ids": tokens[:, -SOURCE:], "decoder_input_ids": tokens}
+    try:
+        return _counted(model, inputs)
+    except RuntimeError:
+        # Some look for padding among the tokens, which have no values here, unless a mask says that there is none.
+        return _counted(model, inputs | {"attention_mask": torch.ones_like(inputs["input_ids"])})
+
+
+def _counted(model: Any, inputs: dict[str, Any]) -> tuple[int, int | None]:
+    with torch.no_grad(), warnings.catch_warnings(), FlopCounterMode(display=False) as counter:
+        warnings.simplefilter("ignore")
+        out = model(**inputs)
+    return counter.get_total_flops(), _held(getattr(out, "past_key_values", None))
+
+
+def reads_two(model: Any) -> bool:
+    """Whether the class takes a source and a target; classifiers feed the decoder what the encoder reads."""
+    return model.config.is_encoder_decoder and "SequenceClassification" not in type(model).__name__
+
+
+def _held(cache: Any) -> int | None:
+    sides = [getattr(cache, name) for name in ("self_attention_cache", "cross_attention_cache") if hasattr(cache, name)]
+    layers = [layer for side in sides or [cache] for layer in getattr(side, "layers", ())]
+    if not layers:
+        return None
+    return sum(t.numel() * t.element_size() for layer in layers for t in _tensors(vars(layer)))
+
+
+def _tensors(states: Any) -> list[Any]:
+    """The tensors of floats among the values of a (nested) table or list."""
+    if isinstance(states, torch.Tensor):
+        return [states] if states.is_floating_point() else []
+    values = states.values() if isinstance(states, dict) else states if isinstance(states, (list, tuple)) else ()
+    return [tensor for value in values for tensor in _tensors(value)]

@@ -1,0 +1,81 @@
+"""What docs/scaling-laws-fits.md prints of intervals and of held-out errors is what comes out.
+
+`python -m tests.fitting.test_coverage` prints both tables anew.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import calc
+from calc.fitting.average import standing
+from calc.fitting.forms import FORMS
+from tests import reference
+from tests.fitting.coverage import DESIGNS, NOISES, coverage
+
+DOCUMENT = reference.ROOT / "docs" / "scaling-laws-fits.md"
+TABLES, REFITS = 200, 300
+RUNS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "Besiroglu et al., points of Chinchilla's figure 4": ("epoch_chinchilla.csv", ("notes!~outlier",)),
+    "Gadre et al., C4": ("gadre2024_overtraining.csv", ("extra~eval=c4_val", "dataset=c4_original")),
+    "Gadre et al., RedPajama": ("gadre2024_overtraining.csv", ("extra~eval=c4_val", "dataset=rpj")),
+    "Gadre et al., RefinedWeb": ("gadre2024_overtraining.csv", ("extra~eval=c4_val", "dataset=rw_original")),
+    "Gemstones (2025), constant learning rate": ("gemstones2025_hot.csv", ()),
+    "Muennighoff et al., single epoch": ("muennighoff2023_datablations.csv", ("extra~epochs=1.000",)),
+    "OLMo ladder (2024)": ("olmo_ladder2024.csv", ()),
+    "Porian et al., tuned, RefinedWeb": (
+        "porian2024_isoflop.csv",
+        ("extra~hparams=tuned", "extra~count=standard", "extra~split=val", "dataset=RefinedWeb"),
+    ),
+    "Clark et al., S-Base": ("clark2022_routed_final.csv", ("extra~router=S-Base",)),
+}
+ORDER = ("chinchilla", "equal-exponents", "kaplan", "free-k")
+
+
+def held_out_row(name: str, folder: Path) -> str:
+    """The runs' row of the document: errors of every form, the best one bold, a star where none is told from it."""
+    file, where = RUNS[name]
+    fits = calc.tournament(folder / "scaling" / "runs" / file, where=where, refits=0)
+    errors = {fit.law: "–" for fit in fits}
+    for fit, behind in zip(fits, standing(fits), strict=True):
+        if fit.held_out is not None:
+            text = f"{fit.held_out.rms:.2%}"
+            errors[fit.law] = f"**{text}**" if fit is fits[0] else text if behind and behind.told else f"{text} ="
+    held = fits[0].held_out
+    span = "–" if held is None else f"{held.runs} from {held.compute:.1e}".replace("e+", "e")
+    cells = " | ".join(errors.get(law, "–") for law in ORDER)
+    return f"| {name} | {fits[0].rows} | {span} | {cells} |"
+
+
+def coverage_row(design: str) -> str:
+    """The mean over constants and numbers of the optimum for each noise."""
+    shares = [float(np.mean(list(coverage(design, noise, TABLES, REFITS).values()))) for noise in NOISES]
+    return f"| {design} | {DESIGNS[design][0].size} | {' | '.join(f'{share:.3f}' for share in shares)} |"
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_held_out_errors_are_as_printed(name: str) -> None:
+    assert {form.name for form in FORMS} == set(ORDER)
+    assert held_out_row(name, reference.folder()) in DOCUMENT.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("design", DESIGNS)
+def test_intervals_hold_what_they_say(design: str) -> None:
+    """Between 0.92 and 0.98 for every noise, and what the document prints to what other rounding may change."""
+    row = coverage_row(design)
+    shares = [float(cell) for cell in row.split("|")[3:-1]]
+    assert min(shares) >= 0.92
+    assert max(shares) <= 0.98
+    printed = re.search(rf"^\| {re.escape(design)} \|.*$", DOCUMENT.read_text(), re.MULTILINE)
+    assert printed
+    assert [float(cell) for cell in printed[0].split("|")[3:-1]] == pytest.approx(shares, abs=0.005)
+
+
+if __name__ == "__main__":
+    print("\n".join(held_out_row(name, reference.folder()) for name in RUNS))
+    print("\n".join(map(coverage_row, DESIGNS)))

@@ -1,0 +1,130 @@
+"""What autograd keeps of models that see: pictures inside a text, comparing towers, detectors; to the byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from calc.architectures import from_config  # noqa: E402
+from calc.errors import Refused  # noqa: E402
+from calc.load import Load  # noqa: E402
+from calc.quantities.saved_tensors import kept  # noqa: E402
+from calc.spec import ModelSpec, Projection  # noqa: E402
+from reference_models import Model  # noqa: E402
+from reference_models.inputs import example  # noqa: E402
+from tests.architectures.cases_vision import KIMI, SEEING  # noqa: E402
+from tests.saved.test_twins import CONFIGS, MODES, Mode, check, measured, size, small, twin  # noqa: E402
+
+TOWERS = {
+    f"{name}-{i}": {"model_type": name, **config}
+    for name, configs in (SEEING | {"kimi_k25": (KIMI,)}).items()
+    for i, config in enumerate(configs)
+    if not name.endswith("_text")
+}
+"""Configs of models with pictures inside, whose towers all differ."""
+
+
+def holds(spec: ModelSpec, mode: Mode, images: int) -> None:
+    """The total, with `images` pictures whose vectors take the places of the first tokens."""
+    model = twin(spec, mode)
+    inputs = example(model, mode.batch, 1, images=images)
+    if spec.contrast is None:
+        vectors = _vectors(model, inputs["images"])
+        seq = vectors + 5
+        places = torch.arange(mode.batch * seq).view(mode.batch, seq)
+        inputs |= {"inputs": torch.zeros_like(places), "image_at": places < vectors}
+    else:
+        seq = 24
+        inputs["inputs"] = torch.zeros(mode.batch, seq, dtype=torch.long)
+    written = kept(spec, Load(batch=mode.batch, seq=seq, images=images), mode.settings())
+    found = measured(model, mode, **inputs)
+    assert found.total == sum(count * each.tensor.bytes for count, each in written.everything())
+
+
+def _vectors(model: Model, pictures: Any) -> int:
+    """How many vectors the vision tower gives of these pictures."""
+    with torch.no_grad():
+        seen = model._see(pictures, {})[0]
+    return seen.shape[:-1].numel()
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip", "mistral3"])
+@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize("images", [1, 3])
+def test_families(name: str, mode: Mode, images: int) -> None:
+    holds(from_config({"model_type": name, **CONFIGS[name]}), mode, images)
+
+
+@pytest.mark.parametrize("name", TOWERS)
+@pytest.mark.parametrize("mode", [MODES[0], MODES[2], MODES[4], MODES[7]], ids=str)
+def test_every_tower_inside_a_plain_text(name: str, mode: Mode) -> None:
+    """Its vectors are taken like other tokens: what the family's own text does with them is left out."""
+    text = from_config({"model_type": "mistral3", **CONFIGS["mistral3"]})
+    tower = from_config(TOWERS[name]).vision
+    assert tower is not None
+    spec = text.model_copy(update={"vision": tower.model_copy(update={"among_tokens": "tokens"})})
+    holds(spec, mode, images=2)
+
+
+def test_a_tower_that_sees_nothing_keeps_nothing() -> None:
+    """Without pictures, the model keeps what its text alone does."""
+    spec = from_config({"model_type": "clip", **CONFIGS["clip"]})
+    mode = Mode(autocast=True)
+    written = kept(spec, Load(batch=2, seq=24), mode.settings())
+    assert not any(path.startswith("vision.") for path in written.layers)
+    assert measured(twin(spec, mode), mode).total == sum(n * each.tensor.bytes for n, each in written.everything())
+
+
+def test_full_checkpointing_with_pictures_keeps_the_inputs_of_both_kinds_of_layers() -> None:
+    spec, mode = from_config({"model_type": "clip", **CONFIGS["clip"]}), Mode()
+    written = kept(spec, Load(batch=2, seq=24, images=2), mode.settings())
+    inputs = {path: each.count * each.input.bytes for path, each in written.layers.items()}
+    model = twin(spec, mode)
+    given = example(model, 2, 24, images=2)
+    found = measured(model, mode, "full", images=given["images"])
+    assert found.total == size(written.front) + sum(inputs.values()) + size(written.end) + size(written.loss)
+    assert set(inputs) == {"vision.layers", "layers"}
+
+
+def test_what_pictures_seen_whole_add_to_a_kernels_mask_is_refused() -> None:
+    spec = from_config({"model_type": "gemma3", **CONFIGS["gemma3"]})
+    load = Load(batch=2, seq=48, images=1)
+    assert kept(spec, load, Mode().settings()).layers
+    with pytest.raises(Refused, match="images"):
+        kept(spec, load, Mode("sdpa").settings())
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"trained_from": 1},
+        {"trained_from": 2, "stride_first": True},
+        {"trained_from": -1},
+        {"trained_from": -1, "bottleneck": False, "halve_first_stage": True, "axis_positions": 7},
+    ],
+    ids=str,
+)
+def test_residual_networks_frozen_in_part(change: dict[str, Any], mode: Mode) -> None:
+    spec = small(from_config({"model_type": "detr", **CONFIGS["detr"]}))
+    assert spec.encoder is not None
+    front = spec.encoder.embedding.model_copy(update=change)
+    encoder = spec.encoder.model_copy(update={"embedding": front})
+    check(spec.model_copy(update={"encoder": encoder}), mode)
+
+
+@pytest.mark.parametrize("name", ["bart", "whisper", "t5"])
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_dense_layers_behind_an_encoder(name: str, mode: Mode) -> None:
+    """A layer on every vector reads what the decoder reads too, and keeps it for both."""
+    heads = (
+        Projection(name="ctc", d_out=11),
+        Projection(name="pooler", per="sequence", activation="tanh"),
+        Projection(name="classes", d_out=3, per="sequence", pool="mean", reads=None),
+    )
+    spec = from_config({"model_type": name, **CONFIGS[name]})
+    assert spec.encoder is not None
+    check(spec.model_copy(update={"encoder": spec.encoder.model_copy(update={"heads": heads})}), mode)
