@@ -134,8 +134,8 @@ class _Stack:
     def throughout(self) -> Size:
         """Bytes live while any layer runs."""
         tables: dict[str, Size] = {}
-        for op in (op for lives in self.layers for op in lives.ops if op.tables is not None):
-            tables |= op.tables(self.room)
+        for told in (op.tables for lives in self.layers for op in lives.ops):
+            tables |= {} if told is None else told(self.room)
         named = set() if self.room.compiled else {self.vectors.storage}
         return sum(tables.values()) + sum(map(self.room.of, self.common | named))
 
