@@ -29,8 +29,9 @@ class Execution(RunNode):
     `megatron`, no kernels but the closed form of Korthikanti et al. for memory. None: what each answer takes unless it
     is told: `compiled` where bytes moved are counted, the least that they can be, and `sdpa` where memory and time are.
     device: masks and casts of training differ, and in 16 bits what a softmax takes.
-    window_reading: `tokens`, a window of W holds W tokens; `cache`, W - 1, what a growing cache keeps after prefill. latent_reading: how latent attention decodes: `expanded`, keys and values
-    of all cached tokens are made again, as transformers does; `absorbed`, their matrix is applied to the new token.
+    window_reading: `tokens`, a window of W holds W tokens; `cache`, W - 1, what a growing cache keeps after prefill.
+    latent_reading: how latent attention decodes: `expanded`, keys and values of all cached tokens are made again, as
+    transformers does; `absorbed`, their matrix is applied to the new token.
     """
 
     execution: Annotated[ExecutionName | None, PlainValidator(Word(lambda: EXECUTIONS, open=True))] = Field(
