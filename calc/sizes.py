@@ -8,6 +8,7 @@ this module holds the operations that do. numpy and sympy are imported only wher
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 Size = Any
@@ -48,11 +49,18 @@ def quotient(a: Size, b: Size) -> Size:
     return exact_div(a, b)
 
 
+def ratio(a: Size, b: Size) -> Size:
+    """`a / b`: an int where ints divide, and an exact fraction where they leave a rest."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if a % b == 0 else Fraction(a, b)
+    return exact_div(a, b)
+
+
 def ceil_div(a: Size, b: Size) -> Size:
     """The smallest whole number that is at least `a / b`; a itself, a whole number, where b is the int 1."""
     if type(b) is int and b == 1:
         return a
-    if isinstance(a, int) and isinstance(b, int):
+    if _is_exact(a) and _is_exact(b):
         return -(-a // b)
     if is_symbolic(a) or is_symbolic(b):
         import sympy
@@ -65,7 +73,7 @@ def ceil_div(a: Size, b: Size) -> Size:
 
 def floor_div(a: Size, b: Size) -> Size:
     """The largest whole number that is at most `a / b`."""
-    if isinstance(a, int) and isinstance(b, int):
+    if _is_exact(a) and _is_exact(b):
         return a // b
     if is_symbolic(a) or is_symbolic(b):
         import sympy
@@ -115,6 +123,10 @@ def largest(values: Iterable[Size]) -> Size:
 def minimum(a: Size, b: Size) -> Size:
     """The smaller of two sizes, element by element for arrays."""
     return _extreme(a, b, "Min", "minimum", min)
+
+
+def _is_exact(value: Size) -> bool:
+    return isinstance(value, int | Fraction)
 
 
 def _extreme(a: Size, b: Size, of_sympy: str, of_numpy: str, of_python: Any) -> Size:

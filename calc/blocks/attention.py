@@ -14,7 +14,7 @@ from calc.sizes import Size, exact_div, quotient
 from calc.spec import Attention, QkNorm
 from calc.trace.functions import Attend
 from calc.trace.op import Cache
-from calc.trace.primitives.attend import Scoring
+from calc.trace.primitives.attend_live import Scoring
 from calc.trace.primitives.attend_saved import Square
 from calc.trace.shard import COLUMN, ROW, fused, key_value
 from calc.trace.tensor import Tensor

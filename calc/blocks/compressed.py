@@ -12,7 +12,7 @@ from calc.load import Load
 from calc.spec import CompressedAttention
 from calc.trace.functions import Attend
 from calc.trace.op import Cache, Moves
-from calc.trace.primitives.attend import Scoring
+from calc.trace.primitives.attend_live import Scoring
 from calc.trace.primitives.grouped_linear import grouped_linear
 from calc.trace.primitives.rope import turned
 from calc.trace.tensor import Tensor

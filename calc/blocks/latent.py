@@ -5,12 +5,13 @@ from __future__ import annotations
 from calc.blocks.around import Around
 from calc.blocks.attention import square_of
 from calc.load import Load
-from calc.sizes import Size
+from calc.sizes import Size, at_least
 from calc.spec import Indexer, Mla
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Cache, Moves
-from calc.trace.primitives.attend import Scoring
+from calc.trace.primitives.attend_live import Scoring
 from calc.trace.primitives.product import product
+from calc.trace.room import Room
 from calc.trace.shard import COLUMN, ROW
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
@@ -37,6 +38,7 @@ def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Around)
     q_rope, k_rope = q.columns(heads * spec.d_rope), small.columns(spec.d_rope)
     if spec.position == "rope":
         q_rope, k_rope = t.rope("rope", spec.rope, load.seq, spec.d_rope, q_rope, k_rope)
+    t.hold(q, small, latent, q_rope, k_rope)
     # Of the choice of top_k tokens only the causal mask knows: eager attention computes all pairs and hides the others.
     window = spec.top_k if load.scores == "causal-exact" else None
     pairs = load.batch * heads * load.twice_pairs(window)
@@ -168,13 +170,24 @@ def _indexer(t: Trace, spec: Indexer, x: Tensor, q_latent: Tensor, load: Load) -
             cache_writes=load.tokens * spec.d_head,
         )
 
-    with t.without_gradient(), t.part("indexer", x, q_latent):
+    def takes(room: Room) -> Size:
+        """In fp32, before and after ReLU. Of several sequences, the keys are copied for each query (a broadcast product
+        in PyTorch)."""
+        copies = at_least(load.batch, 2) * load.tokens * spec.d_head
+        return 0 if room.compiled else room.of(Tensor(2 * load.tokens * spec.n_heads + copies, keys, wide=True))
+
+    with t.without_gradient(), t.part("indexer", x, q_latent) as out:
         q = t.linear("q_b_proj", q_latent, spec.n_heads * spec.d_head)
         k = t.norm("k_norm", spec.norm, t.linear("k_proj", x, spec.d_head))
         weights = t.linear("weights_proj", x, spec.n_heads)
         cache = Cache(load.vectors * spec.d_head)
-        fields = {"cache": cache, "moves": moves}
+        fields = {"cache": cache, "moves": moves, "takes": takes}
         scores = product(t, "scores", q, k, load.tokens * spec.n_heads, keys, each, pairs * spec.d_head, **fields)
         weighted = Matmul(1, keys, spec.n_heads, load.tokens, weighed=False)
+        scores.wide, scores.inside = True, "compiled"
         found = product(t, "weighted_sum", weights, scores, load.tokens, keys, weighted, pairs)
-        t.op("choose", "elementwise", "route", (found,), (t.made(load.tokens, keys, found),))
+        found.wide = True
+        chosen = t.made(load.tokens, keys, found)
+        t.op("choose", "elementwise", "route", (found,), (chosen,))
+        out.append(chosen)
+    t.hold(chosen)

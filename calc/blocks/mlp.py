@@ -32,6 +32,8 @@ def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tens
         return t.linear(name, x, width, bias=spec.bias, shard=COLUMN, spread=spread)
 
     if spec.gated:
+        grouped = spread is not None
+        how = {"clamped": clamped, "apart": not spec.fused and not grouped, "biased": grouped and spec.bias}
         if spec.fused:
             both = up("gate_up_proj", 2 * d_ff)
             gate, value = both.columns(d_ff), both.columns(d_ff)
@@ -39,7 +41,7 @@ def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tens
             gate, value = up("gate_proj", d_ff), up("up_proj", d_ff)
         if spec.gate_scale != 1.0:
             gate = t.scaled("gate_scale", gate)
-        y = t.gated_activation("activation", spec.activation, gate, value, clamped=clamped)
+        y = t.gated_activation("activation", spec.activation, gate, value, **how)
     else:
         y = t.activation("activation", spec.activation, up("up_proj", d_ff))
     if spec.dropout:

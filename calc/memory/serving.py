@@ -5,22 +5,38 @@ A query's `seq` is the tokens of each sequence in the cache, all of which may be
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from calc.blocks.adapters import prompt_vectors
+from calc.blocks.build import build
 from calc.dtypes import dtype as number_format
 from calc.errors import Refused
+from calc.load import Load
 from calc.memory.cache import activation_dtype, batched_tokens, cache_on
 from calc.memory.conditions import check
-from calc.memory.forward import Pass, logits, widest
+from calc.memory.live import Body, widest
 from calc.memory.rank import Rank
 from calc.memory.sharding import Stage, held_elements, stages
 from calc.memory.states import on_stage
 from calc.quantities.weights import Share, weight_bytes
-from calc.sizes import Size, ceil_div, largest, minimum
-from calc.spec import Attention, Bottleneck, Lora, ModelSpec, Prefix
+from calc.sizes import Size, ceil_div, largest, minimum, ratio
+from calc.spec import (
+    Bottleneck,
+    DeltaNet,
+    GatedConvolution,
+    Head,
+    LinearAttention,
+    Lora,
+    Mamba,
+    Mamba2,
+    ModelSpec,
+)
 from calc.spec.run import Run
 from calc.trace.op import Leaf, Weight
+from calc.trace.room import Room
+
+RECURRENT = (DeltaNet, GatedConvolution, LinearAttention, Mamba, Mamba2)
+"""Mixers of which it is not written down what names hold, nor what they take where they are not one kernel."""
 
 LIMIT = 2**40
 """Where the search for the largest batch or context ends."""
@@ -34,7 +50,9 @@ def servers(spec: ModelSpec, run: Run) -> list[Rank]:
     Errors: Refused for ranks that do not divide the model, and for what is not known of its blocks.
     """
     _check(spec, run)
-    return [_server(spec, run, stage) for stage in stages(spec, run)]
+    found = [(stage, cache_on(spec, run, stage)) for stage in stages(spec, run)]
+    room, passes = _room(spec, run), _passes(spec, run)
+    return [_server(spec, run, stage, cache, room, passes) for stage, cache in found]
 
 
 def max_batch(spec: ModelSpec, run: Run, budget: int) -> int | None:
@@ -80,8 +98,6 @@ def _check(spec: ModelSpec, run: Run) -> None:
     check(spec, run)
     if not isinstance(run.cp, int) or run.cp != 1:
         raise Refused("cp", "1 for inference", run.cp)
-    if not spec.reads_tokens:
-        raise Refused("model", "one that reads tokens, where activations of inference are counted", spec.name)
     if isinstance(spec.adapter, Lora | Bottleneck):
         expected = "none that acts within layers, where activations of inference are counted (merge low-rank updates)"
         raise Refused("adapter", expected, spec.adapter.kind)
@@ -89,54 +105,62 @@ def _check(spec: ModelSpec, run: Run) -> None:
         raise Refused("images", "0 where activations of inference are counted", run.images)
 
 
-def _server(spec: ModelSpec, run: Run, stage: Stage) -> Rank:
+def _server(
+    spec: ModelSpec, run: Run, stage: Stage, cache: Size, room: Room, passes: Mapping[str, tuple[Load, Body]]
+) -> Rank:
     held = sum(weight_bytes(spec, run.dtype, _weights_of(spec, run, stage)).values())
-    cache = cache_on(spec, run, stage)
     moments: dict[str, dict[str, Size]] = {}
 
     def moment(activations: Size, scores: Size) -> dict[str, Size]:
         return {"weights": held, "activations": activations, "logits": scores, "kv_cache": cache}
 
-    for name, each in _passes(spec, run).items():
-        live = widest(spec, _in_old_words(run), each, stage.layers)
-        moments[f"{name}, widest layer"] = moment(live, 0)
-        if stage.last:
-            scores = logits(spec, run, each)
-            moments[f"{name}, logits"] = moment(each.tokens * spec.d_model * each.width, scores)
+    for name, (load, body) in passes.items():
+        moments[f"{name}, widest moment"] = moment(widest(body, room, stage), 0)
+        if stage.last and spec.head is not None:
+            moments[f"{name}, logits"] = moment(
+                load.tokens * spec.d_model * room.width, _logits(spec, spec.head, run, load, room)
+            )
     terms = (largest(each[name] for each in moments.values()) for name in ("activations", "logits"))
     return Rank(stage.name, moment(*terms), moments)
 
 
-def _in_old_words(run: Run) -> Run:
-    """The same run as `calc.memory.forward` names executions."""
-    return run.model_copy(update={"execution": "fused" if run.fuses else run.execution or "sdpa"})
-
-
-def _passes(spec: ModelSpec, run: Run) -> dict[str, Pass]:
-    """Reading the prompts, and one new token for each sequence."""
-    load = run.load()
+def _room(spec: ModelSpec, run: Run) -> Room:
+    """How the passes run. Errors: Refused for a closed form, and where it is not known what names hold."""
+    if run.execution == "megatron":
+        raise Refused("execution", "eager, sdpa or compiled for inference", run.execution)
     width = number_format(activation_dtype(run.dtype)).bits // 8
-    seq = run.seq + prompt_vectors(spec)
-    keys = seq + (spec.adapter.length if isinstance(spec.adapter, Prefix) else 0)
-    tokens, sequences = run.batch * seq, run.batch
-    batched = batched_tokens(run)
-    if batched is not None:
-        tokens, sequences, seq = (minimum(each, batched) for each in (tokens, sequences, seq))
-    length = load.source if load.source is not None else run.seq
-    if spec.encoder is not None and load.source is None:
-        length = getattr(spec.encoder.embedding, "n_frames", None) or run.seq
-    source = sequences * length if spec.encoder is not None else 0
-    prompt = Pass(tokens, sequences, seq, keys, source, width=width)
-    if not _generates(spec):
-        return {"pass": prompt}
+    room = Room(run.kernels if run.execution else "sdpa", width, run.tp, run.device)
+    recurrent = any(isinstance(group.mixer, RECURRENT) for stack in spec.stacks for group in stack.layers)
+    if recurrent and not room.compiled:
+        raise Refused("execution", "compiled for inference with recurrent layers", room.execution)
+    return room
+
+
+def _passes(spec: ModelSpec, run: Run) -> dict[str, tuple[Load, Body]]:
+    """Reading the prompts, and one new token for each sequence: what is asked of the model, and the record of it.
+
+    Of prompts that are read in pieces, the last: all sequences that are at hand bring as many tokens behind those that
+    they have.
+    """
+    seq, batched = run.seq, batched_tokens(run)
+    batch, context = run.batch, 0
+    if batched is not None and spec.reads_tokens:
+        seq = minimum(seq, batched)
+        batch, context = ratio(minimum(batch * seq, batched), seq), run.seq - seq
+    read = run.load(batch=batch, seq=seq, context=context)
+    if not spec.decodes:
+        return {"pass": (read, build(spec, read).body)}
     absorbed = run.latent_reading == "absorbed"
-    new = Pass(run.batch, run.batch, 1, keys, 0, True, absorbed, width)
-    return {"prefill": prompt, "decode": new}
+    new = run.load(seq=1, context=run.seq - 1, decode=True, absorbed=absorbed, mtp=False)
+    return {"prefill": (read, build(spec, read).body), "decode": (new, build(spec, new).body)}
 
 
-def _generates(spec: ModelSpec) -> bool:
-    """Whether it makes one token after another: attention that sees all tokens, as BERT's, does not."""
-    return not any(isinstance(m, Attention) and not m.causal for group in spec.layers for m in group.mixers)
+def _logits(spec: ModelSpec, head: Head, run: Run, load: Load, room: Room) -> Size:
+    """Bytes of the logits, in the format of the activations: sampling's own copies are left out."""
+    rows = load.batch * (load.seq + prompt_vectors(spec)) if run.logits == "all" and not load.decode else load.batch
+    columns = spec.vocab_size if head.n_logits is None else head.n_logits
+    # Soft-capped logits are a second tensor.
+    return rows * ceil_div(columns, run.tp) * room.width * (1 if head.softcap is None else 2)
 
 
 def _weights_of(spec: ModelSpec, run: Run, stage: Stage) -> Share:

@@ -6,12 +6,13 @@ A model is a tree of parts whose leaves are ops. Parameters, FLOPs and cache byt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from calc.sizes import Size
 from calc.trace.functions import Attend, Function, Matmul
+from calc.trace.room import Room
 from calc.trace.shard import Shard
 from calc.trace.tensor import Tensor
 
@@ -109,6 +110,11 @@ class Moves:
 Keeps = Callable[..., Any]
 """(tape, a storage for each operand) -> the storage of the result, or of each: what autograd keeps, written down."""
 
+Takes = Callable[[Room], Size]
+"""Room -> bytes that an op makes beside what it reads, at its widest moment, where that is not its outputs alone."""
+Tables = Callable[[Room], Mapping[str, Size]]
+"""Room -> by name, bytes of what is made once for all layers (cosines and sines, a mask)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Op:
@@ -127,6 +133,7 @@ class Op:
     inputs, outputs: the tensors that it reads and makes. keeps: what autograd keeps of it, given the storages of
         `operands` (its inputs unless told otherwise); None: nothing, and nobody asks for what it makes.
     silent: whether it is there for what autograd keeps alone, and no kernel is counted for it (dropout).
+    takes, tables: what is live of it while nothing is kept for backward.
     """
 
     name: str
@@ -149,6 +156,8 @@ class Op:
     keeps: Keeps | None = None
     operands: tuple[Tensor, ...] | None = None
     silent: bool = False
+    takes: Takes | None = None
+    tables: Tables | None = None
 
     def moved(self) -> Moves:
         """What one call moves: unless told otherwise each input is read once, and each output written."""
@@ -215,7 +224,8 @@ class Part:
     computed again by itself. expert: whether its copies are spread over expert-parallel ranks. tower: whether it is a
     stack of its own, beside the main one. way: of layers that are passed in several ways, as less or more of what they
     read needs a gradient, the number of all but the last way, which holds their weights.
-    inputs, outputs: the tensors that come in and go out.
+    inputs, outputs: the tensors that come in and go out. holds: those that names in it hold until it ends, where it is
+    run operator by operator; returns: those that it gives back beside its outputs, held until the layer ends.
     """
 
     name: str
@@ -233,6 +243,8 @@ class Part:
     way: int = 0
     inputs: tuple[Tensor, ...] = ()
     outputs: tuple[Tensor, ...] = ()
+    holds: tuple[Tensor, ...] = ()
+    returns: tuple[Tensor, ...] = ()
 
 
 Place = Literal["front", "layer", "end"]

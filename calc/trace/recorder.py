@@ -10,7 +10,7 @@ from calc.sizes import Size
 from calc.spec import Adapter, Lora
 from calc.trace.functions import Function
 from calc.trace.op import Component, Keeps, Kind, Op, Part, Weight
-from calc.trace.tensor import Split, Tensor
+from calc.trace.tensor import Kernel, Split, Tensor
 
 Body = list[Part | Op]
 
@@ -23,10 +23,23 @@ class Recorder:
     stands in the layers at hand.
     common: whether its weights are one set for all layers of the group, but for low-rank updates.
     dead: whether what is recorded passes no gradient at all. clamps: whether a layer's matrices clamp what they read
-    and give.
+    and give. holding, returning: what names in the part at hand hold, and what it gives back beside its outputs, as
+    `Part` has them. inside: as that of the tensors that are made.
     """
 
-    __slots__ = ("adapter", "body", "clamps", "common", "component", "dead", "frozen", "whole")
+    __slots__ = (
+        "adapter",
+        "body",
+        "clamps",
+        "common",
+        "component",
+        "dead",
+        "frozen",
+        "holding",
+        "inside",
+        "returning",
+        "whole",
+    )
 
     def __init__(self, adapter: Adapter | None = None) -> None:
         self.body: Body = []
@@ -37,6 +50,9 @@ class Recorder:
         self.common = False
         self.dead = False
         self.clamps = False
+        self.holding: list[Tensor] = []
+        self.returning: list[Tensor] = []
+        self.inside: Kernel | None = None
 
     @contextmanager
     def part(
@@ -51,17 +67,34 @@ class Recorder:
 
         inputs: what comes in. of: the component of weights inside. region, fields: as those of `Part`.
         """
-        body, component = self.body, self.component
+        body, component, names = self.body, self.component, (self.holding, self.returning)
         outputs: list[Tensor] = []
-        self.body = []
+        self.body, self.holding, self.returning = [], [], []
         if of is not None:
             self.component = of
         try:
             yield outputs
-            made = tuple(self.body)
+            made, outs = tuple(self.body), tuple(outputs)
+            fields |= {"holds": tuple(self.holding), "returns": tuple(self.returning)}
         finally:
             self.body, self.component = body, component
-        self.body.append(Part(name, made, region=region, inputs=inputs, outputs=tuple(outputs), **fields))
+            self.holding, self.returning = names
+        self.body.append(Part(name, made, region=region, inputs=inputs, outputs=outs, **fields))
+
+    def hold(self, *tensors: Tensor) -> None:
+        """Names of the part at hand hold these until it ends, where it is run operator by operator."""
+        self.holding += tensors
+
+    def give_back(self, *tensors: Tensor) -> None:
+        """The part at hand gives these back beside its outputs, and a name holds them until the layer ends."""
+        self.returning += tensors
+
+    @contextmanager
+    def one_kernel(self, execution: Kernel) -> Iterator[None]:
+        """What is made inside does not leave one kernel, from that execution on."""
+        before, self.inside = self.inside, execution
+        yield
+        self.inside = before
 
     @contextmanager
     def trained(self) -> Iterator[None]:
@@ -106,7 +139,7 @@ class Recorder:
     ) -> Tensor:
         """A new tensor, made of `sources` and `weights`."""
         grad = not self.dead and (any(x.grad for x in sources) or any(weight.trainable for weight in weights))
-        return Tensor(rows, width, grad, split)
+        return Tensor(rows, width, grad, split, inside=self.inside)
 
     def op(
         self,
@@ -154,8 +187,6 @@ class Recorder:
 
     def silent(self, name: str, inputs: tuple[Tensor, ...], output: Tensor, keeps: Keeps) -> Tensor:
         """Record what autograd keeps of something for which no kernel is counted."""
-        if not self.dead:
-            self.body.append(
-                Op(name, "elementwise", "other", inputs=inputs, outputs=(output,), keeps=keeps, silent=True)
-            )
+        own = None if self.dead else keeps
+        self.body.append(Op(name, "elementwise", "other", inputs=inputs, outputs=(output,), keeps=own, silent=True))
         return output

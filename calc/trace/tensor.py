@@ -11,6 +11,9 @@ Split = Literal["none", "stream", "tensor", "kv", "vocab"]
 """What divides a tensor among ranks. `stream`: sequence parallelism, since it is as wide as the residual stream;
 `tensor`, `kv`, `vocab`: tensor parallelism, by heads and columns, by heads of keys, by rows of the token table."""
 
+Kernel = Literal["sdpa", "compiled"]
+"""From which execution on one kernel makes a tensor and reads it, so that no memory ever holds it."""
+
 
 @dataclass(slots=True, eq=False)
 class Tensor:
@@ -19,7 +22,8 @@ class Tensor:
     grad: whether going back needs its gradient: something that it depends on is trained. split: what divides it among
     ranks; heads: into how many shares at most where that is `kv`. base: the tensor whose memory this is, where it is a
     view; viewed: the one that it was made from, perhaps a view itself, or what dropout leaves. readers: how many ops
-    have been recorded that read it.
+    have been recorded that read it. inside: the kernel that it does not leave, if any. wide: whether it is in fp32,
+    whatever other activations are in.
     """
 
     rows: Size
@@ -30,6 +34,8 @@ class Tensor:
     base: Tensor | None = None
     viewed: Tensor | None = None
     readers: int = 0
+    inside: Kernel | None = None
+    wide: bool = False
 
     @property
     def elements(self) -> Size:

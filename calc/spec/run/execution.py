@@ -28,9 +28,10 @@ class Execution(RunNode):
     kernel; `compiled`, runs of elementwise operators in one too; `graph`, as that, replayed from a CUDA graph;
     `megatron`, no kernels but the closed form of Korthikanti et al. for memory. None: what each answer takes unless it
     is told: `compiled` where bytes moved are counted, the least that they can be, and `sdpa` where memory and time are.
-    device: masks and casts of training differ. window_reading: `tokens`, a window of W holds W tokens; `cache`, W - 1,
-    what a growing cache keeps after prefill. latent_reading: how latent attention decodes: `expanded`, keys and values
-    of all cached tokens are made again, as transformers does; `absorbed`, their matrix is applied to the new token.
+    device: masks and casts of training differ, and in 16 bits what a softmax takes.
+    window_reading: `tokens`, a window of W holds W tokens; `cache`, W - 1, what a growing cache keeps after prefill.
+    latent_reading: how latent attention decodes: `expanded`, keys and values of all cached tokens are made again, as
+    transformers does; `absorbed`, their matrix is applied to the new token.
     """
 
     execution: Annotated[ExecutionName | None, PlainValidator(Word(lambda: EXECUTIONS, open=True))] = Field(
@@ -39,7 +40,7 @@ class Execution(RunNode):
         "operators in one too (compiled), all from a CUDA graph (graph).",
     )
     device: Annotated[Device, PlainValidator(Word(lambda: DEVICES))] = Field(
-        default="cuda", description="Training: where, since masks and casts differ."
+        default="cuda", description="Where it runs, since masks, casts and a softmax in 16 bits differ."
     )
     window_reading: Annotated[WindowReading, PlainValidator(Word(lambda: WINDOW_READINGS))] = Field(
         default="tokens",

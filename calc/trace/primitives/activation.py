@@ -13,14 +13,35 @@ from calc.trace.tensor import Tensor
 def activation(t: Recorder, name: str, function: Function, x: Tensor, *, of: Component | None = None) -> Tensor:
     """function(x), number by number."""
     y = t.made(x.rows, x.width, x, split=x.split)
-    t.op(name, "elementwise", function, (x,), (y,), of=of, keeps=lambda tape, read: _one(tape, function, read))
+    t.op(
+        name,
+        "elementwise",
+        function,
+        (x,),
+        (y,),
+        of=of,
+        keeps=lambda tape, read: _one(tape, function, read),
+        takes=lambda room: (1 if room.compiled else taken_by_activation(function)) * room.of(y),
+    )
     return y
 
 
 def gated_activation(
-    t: Recorder, name: str, function: Function, gate: Tensor, up: Tensor, *, clamped: bool = False
+    t: Recorder,
+    name: str,
+    function: Function,
+    gate: Tensor,
+    up: Tensor,
+    *,
+    clamped: bool = False,
+    apart: bool = True,
+    biased: bool = False,
 ) -> Tensor:
-    """function(gate) * up, or clamped, gate * sigmoid(alpha * gate) * (up + shift) with both cut (gpt-oss)."""
+    """function(gate) * up, or clamped, gate * sigmoid(alpha * gate) * (up + shift) with both cut (gpt-oss).
+
+    apart: whether gate and up come out of products of their own, so that the gate is activated before there is an up.
+    biased: whether a copy of their biases lies there for each row, as experts' in one grouped product do.
+    """
     y = t.made(up.rows, up.width, gate, up, split=up.split)
     t.op(
         name,
@@ -29,8 +50,23 @@ def gated_activation(
         (gate, up),
         (y,),
         keeps=lambda tape, *reads: _two(tape, function, *reads, clamped=clamped),
+        takes=lambda room: (1 if room.compiled else _taken(function, clamped, apart) + 2 * biased) * room.of(y),
     )
     return y
+
+
+def _taken(function: Function, clamped: bool, apart: bool) -> int:
+    """Tensors of the result's size beside gate and up: what the function takes, and the product. Clamped, both are cut;
+    then there is the gate's share of itself, up plus one, and the product."""
+    if clamped:
+        return 5
+    own = taken_by_activation(function)
+    return max(own - 1, 1) if apart else max(own, 2)
+
+
+def taken_by_activation(function: Function) -> int:
+    """How many tensors of its input's size an activation makes at once where transformers writes it out; see below."""
+    return {"gelu_new": 3, "gelu_fast": 3, "quick_gelu": 2, "relu2": 2}.get(function, 1)
 
 
 def glu(t: Recorder, name: str, x: Tensor, *, of: Component | None = None) -> Tensor:

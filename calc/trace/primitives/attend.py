@@ -1,50 +1,24 @@
 """The core of every attention: scores, softmax, weighted values.
 
 As three kernels they write the scores and the weights [batch, n_heads, seq, keys] to memory and read them again; as one
-(Dao et al. 2022, arXiv:2205.14135) they do not. What autograd keeps of them stands in `attend_saved`.
+(Dao et al. 2022, arXiv:2205.14135) they do not. What autograd keeps of them stands in
+`attend_saved`, what is live of them where nothing is kept in `attend_live`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from calc.sizes import Size, at_least
 from calc.spec import Buckets, Shaw
 from calc.trace.functions import Attend, Matmul
-from calc.trace.op import Cache, Moves, Weight
+from calc.trace.op import Cache, Moves
+from calc.trace.primitives.attend_live import PLAIN, Core, Scoring
 from calc.trace.primitives.attend_saved import Scores, Square, kept_by_attention
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Scoring:
-    """What happens to scores on their way to weights.
-
-    softmax: the number format it is computed in where it is written out: fp32, or the model's. causal: whether later
-    tokens are hidden. window: the length from which on others are hidden too; None: none are. mask: numbers of any
-    other mask that a kernel is given. softcap, alibi: as in `calc.spec.Attention`. sinks: their weight.
-    shaw: a vector for every distance is added to keys, and perhaps to values. buckets: a number for every head and
-    distance is added to the scores; bias: where the table stands beside the layers, those numbers.
-    distances: the projected sinusoids of all distances, against which queries are multiplied too (Transformer-XL).
-    by_head: queries lie head by head and not token by token.
-    """
-
-    softmax: Literal["fp32", "model"] = "fp32"
-    causal: bool = False
-    window: Size | None = None
-    mask: Size = 0
-    softcap: bool = False
-    alibi: bool = False
-    sinks: Weight | None = None
-    shaw: Shaw | None = None
-    buckets: Buckets | None = None
-    bias: Tensor | None = None
-    distances: Tensor | None = None
-    by_head: bool = False
 
 
 def attend(
@@ -55,7 +29,7 @@ def attend(
     shape: Attend,
     square: Square,
     pairs: Size,
-    scoring: Scoring = Scoring(),
+    scoring: Scoring = PLAIN,
     *,
     cached: Size = 0,
     cache: Cache | None = None,
@@ -73,7 +47,8 @@ def attend(
     latent: values are (part of) the keys, which one kernel reads only once.
     """
     live = not t.dead and any(x.grad for x in (q, k, v))
-    scores = t.made(shape.groups * shape.heads * shape.queries, shape.keys, q, k, split="tensor")
+    core = Core(shape, square, scoring)
+    scores = core.made(t, q, k)
     t.op(
         "scores",
         "attention",
@@ -85,15 +60,19 @@ def attend(
         shape=shape,
         moves=moves or (lambda: _of_scores(shape, cached, cache, uncached)),
         live=live,
+        takes=lambda room: core.repeated(room) + room.of(scores),
+        tables=core.mask,
     )
+    t.hold(q, k, v)
     beside = _added(t, q, scores, shape, square, pairs, scoring)
     if scoring.softcap:
-        capped = t.made(scores.rows, scores.width, scores, split="tensor")
-        t.op("softcap", "elementwise", "softcap", (scores,), (capped,))
+        capped = core.made(t, scores)
+        t.op("softcap", "elementwise", "softcap", (scores,), (capped,), takes=core.softcap)
         scores = capped
     sinks = () if scoring.sinks is None else (scoring.sinks,)
-    weights = t.made(scores.rows, scores.width, scores, *beside, weights=sinks, split="tensor")
-    t.op("softmax", "elementwise", "softmax", (scores, *beside), (weights,), weights=sinks)
+    weights = core.made(t, scores, *beside, weights=sinks)
+    t.op("softmax", "elementwise", "softmax", (scores, *beside), (weights,), weights=sinks, takes=core.softmax)
+    t.give_back(weights)
     out = t.made(q.rows, square.heads * shape.d_value, weights, v, split="tensor")
     rule: dict[str, Any] = (
         {} if scoring.shaw is not None and scoring.shaw.values else _rule(t, q, k, v, square, scoring, out)
@@ -108,6 +87,7 @@ def attend(
         shape=shape,
         moves=lambda: _of_values(shape, cached, latent),
         live=live,
+        takes=lambda room: core.values(room, out),
         **rule,
     )
     if rule:

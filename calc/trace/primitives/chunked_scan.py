@@ -40,7 +40,8 @@ def chunked_scan(t: Recorder, spec: Mamba2, mixed: Tensor, dt: Tensor, load: Loa
         "keeps": lambda tape, *reads: _kept(tape, spec, own, load, *reads),
         "operands": (mixed, dt),
     }
-    (_read_state if load.decode else _in_chunks)(t, spec, (x, b, c, decay), y, load, fields)
+    with t.one_kernel("compiled"):
+        (_read_state if load.decode else _in_chunks)(t, spec, (x, b, c, decay), y, load, fields)
     return y
 
 

@@ -38,7 +38,8 @@ def delta_rule(
         # One token is elementwise, 0 FLOPs.
         t.op("recurrence", "elementwise", "scale", (mixed, scalars), (y,), moves=moves, **rule)
     else:
-        _in_chunks(t, spec, mixed, scalars, rate, y, load, rule)
+        with t.one_kernel("compiled"):
+            _in_chunks(t, spec, mixed, scalars, rate, y, load, rule)
     return y
 
 

@@ -105,10 +105,11 @@ def expert_scale(t: Recorder, spec: Moe, chosen: Tensor, x: Tensor) -> Tensor:
 
 def dispatch(t: Recorder, spec: Moe, x: Tensor, weights: Tensor, rows: Size) -> Tensor:
     """A copy of every token for each visit, in the experts' order: [rows, width], with a capacity in all the room there
-    is; weighed already where a model weighs what experts read."""
+    is; weighed already where a model weighs what experts read. Experts in one kernel find their tokens themselves."""
     visits = x.rows * spec.top_k
     weighs = spec.weigh == "input"
     y = t.made(rows, x.width, x, *((weights,) if weighs else ()))
+    y.inside = "compiled"
 
     def keeps(tape: Tape, read: Storage, weights: Storage) -> Storage:
         if read.grad:
@@ -157,6 +158,8 @@ def combine(t: Recorder, spec: Moe, made: Tensor, weights: Tensor, tokens: Size)
         of="routed_expert",
         moves=lambda: Moves(visits * made.width, y.elements),
         keeps=keeps,
+        # What experts read still has a name when their results are weighed and brought in order, one copy for each.
+        takes=lambda room: room.of(y) if room.compiled else 3 * room.of(made),
     )
     return y
 

@@ -48,10 +48,11 @@ def linear_core(t: Recorder, spec: LinearAttention, d_head: Size, x: Tensor, rea
         "keeps": lambda tape, *reads: kept_by_linear_core(tape, spec, d_head, load, *reads),
         "operands": (x, q, k, v),
     }
-    if spec.causal and not load.decode:
-        _in_chunks(t, spec, d_head, read, y, load, rule)
-    else:
-        _by_state(t, spec.n_heads, d_head, read, y, load, rule)
+    with t.one_kernel("compiled"):
+        if spec.causal and not load.decode:
+            _in_chunks(t, spec, d_head, read, y, load, rule)
+        else:
+            _by_state(t, spec.n_heads, d_head, read, y, load, rule)
     return y
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from calc.sizes import Size, exact_div
 from calc.spec import Norm
 from calc.trace.recorder import Recorder
+from calc.trace.room import Room
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
@@ -47,8 +48,16 @@ def norm(
         weights=weights,
         of="norm",
         keeps=lambda tape, read: kept_by_norm(tape, spec, read, vectors, heads, bool(weights) and weights[0].trainable),
+        takes=lambda room: taken_by_norm(room, spec, y),
     )
     return y
+
+
+def taken_by_norm(room: Room, spec: Norm, y: Tensor) -> Size:
+    """RMSNorm written out is in fp32, of which there are two: what it reads and what it has scaled."""
+    if room.compiled or spec.kind == "layernorm":
+        return room.of(y)
+    return 2 * room.in_fp32(y)
 
 
 def batch_norm(t: Recorder, name: str, x: Tensor) -> Tensor:
@@ -80,7 +89,17 @@ def frozen_batch_norm(t: Recorder, name: str, x: Tensor) -> Tensor:
     def keeps(tape: Tape, read: Storage) -> Storage:
         return tape.times(read, Storage(x.width, tape.settings.stream, False, "none"))
 
-    t.op(name, "elementwise", "batchnorm", (x,), (y,), of="other", keeps=keeps)
+    # Written out, there is a product between what it reads and what it gives.
+    t.op(
+        name,
+        "elementwise",
+        "batchnorm",
+        (x,),
+        (y,),
+        of="other",
+        keeps=keeps,
+        takes=lambda room: (1 if room.compiled else 2) * room.of(y),
+    )
     return y
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
-from calc.sizes import Size, ceil_div, floor_div
+from calc.sizes import Size, ceil_div, floor_div, largest
 from calc.spec import Rope
 from calc.trace.recorder import Recorder
+from calc.trace.room import Room
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
@@ -26,8 +28,23 @@ def rope(t: Recorder, name: str, spec: Rope, seq: Size, d_head: Size, *tensors: 
         tensors,
         tuple(made),
         keeps=lambda tape, *reads: kept_by_rope(tape, spec, seq, d_head, *reads),
+        takes=lambda room: _taken(room, _share(spec), tensors, made),
+        tables=lambda room: {f"cosines and sines of {spec!r}": 2 * room.width * seq * _turning(spec, d_head)},
     )
     return made
+
+
+def _taken(room: Room, share: Fraction, tensors: Sequence[Tensor], made: Sequence[Tensor]) -> Size:
+    """x * cos + turned(x) * sin: three of the size of what turns of x, beside x and what was turned before it; where a
+    part of x turns, that and the whole that is put together of it. Compiled, x is written over."""
+    if room.compiled:
+        return 0
+    moments: list[Size] = []
+    done: Size = 0
+    for x, y in zip(tensors, made, strict=True):
+        moments.append(done + room.of(x, max(3 * share, 1 + share if share < 1 else share)))
+        done = done + room.of(y)
+    return largest(moments)
 
 
 def kept_by_rope(tape: Tape, spec: Rope, seq: Size, d_head: Size, *tensors: Storage) -> list[Storage]:
@@ -41,10 +58,15 @@ def kept_by_rope(tape: Tape, spec: Rope, seq: Size, d_head: Size, *tensors: Stor
 
 def _turning(spec: Rope, d_head: Size) -> Size:
     """How many values of a head turn: pairs, of which an odd share has one more."""
-    share = Fraction(str(spec.fraction)).limit_denominator(4096)
-    if spec.proportional or share == 1:
+    share = _share(spec)
+    if share == 1:
         return d_head
     return 2 * ceil_div(floor_div(share.numerator * d_head, share.denominator), 2)
+
+
+def _share(spec: Rope) -> Fraction:
+    """Of a head, what turns."""
+    return Fraction(1) if spec.proportional else Fraction(str(spec.fraction)).limit_denominator(4096)
 
 
 def turned(t: Recorder, spec: Rope, seq: Size, d_head: Size, *tensors: Tensor, name: str = "") -> list[Tensor]:
