@@ -62,9 +62,10 @@ def conditions(spec: ModelSpec, plan: Run) -> Iterator[Condition]:
         stages = plan.pp * plan.interleave
         expected = f"at most as many stages as layers ({_text(spec.n_layers)})"
         yield Condition("pp", expected, stages, _at_most, stages, spec.n_layers)
+    if not _is_one(plan.pp) and (spec.towers or any(group.shared for group in spec.layers)):
+        yield Condition("pp", "1 for a model with towers or shared layers", plan.pp, _at_most, plan.pp, 1)
     if not _is_one(plan.interleave):
-        if _is_one(plan.pp):
-            raise Refused("interleave", "1 without a pipeline", plan.interleave)
+        yield Condition("interleave", "1 without a pipeline", plan.interleave, _piped, plan.interleave, plan.pp)
         expected = f"pp * interleave a divisor of {_text(spec.n_layers)} layers"
         yield Condition("interleave", expected, plan.interleave, divides, plan.pp * plan.interleave, spec.n_layers)
 
@@ -129,6 +130,10 @@ def _share(tp: Size, kv_heads: Size) -> Any:
 
 def _at_most(stages: Size, layers: Size) -> Any:
     return stages <= layers
+
+
+def _piped(interleave: Size, pp: Size) -> Any:
+    return (pp > 1) | (interleave <= 1)
 
 
 def _stage_of_zero(zero: Size, last: Size) -> Any:
