@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from calc.errors import Refused
 from calc.op import Weight
-from calc.sizes import Size, ceil_div, minimum
+from calc.sizes import Size, ceil_div, either, is_array, minimum
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 
@@ -87,10 +87,9 @@ def lengths(n_layers: int, pp: int, given: tuple[int, ...] | None) -> tuple[int,
 
 def held_chunks(plan: Run, rank: Size) -> Size:
     """Chunks of micro-batches in flight on a pipeline rank; without micro_batches, as many as fill the pipeline."""
-    if isinstance(plan.interleave, int) and plan.interleave == 1:
-        held = plan.pp - rank
-    else:
-        held = 2 * (plan.pp - rank - 1) + (plan.interleave - 1) * plan.pp + 1
+    pieces = plan.interleave
+    one = pieces == 1 if is_array(pieces) else isinstance(pieces, int) and pieces == 1
+    held = either(one, plan.pp - rank, 2 * (plan.pp - rank - 1) + (pieces - 1) * plan.pp + 1)
     return held if plan.micro_batches is None else minimum(held, plan.micro_batches * plan.interleave)
 
 

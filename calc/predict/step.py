@@ -73,9 +73,9 @@ def talks(asked: Question, run: Run) -> bool:
 
 
 def places(spec: ModelSpec, stage: Stage) -> Mapping[str, Size]:
-    """Place -> what part a stage has of all that stands there."""
+    """Place -> what part a stage has of all that stands there; `all` is what every stage has."""
     found: dict[str, Size] = {group.name: stage.layers[group.name] / group.count for group in spec.layers}
-    return found | {"front": stage.first * 1.0, "end": stage.last * 1.0}
+    return found | {"front": stage.first * 1.0, "end": stage.last * 1.0, "all": 1.0}
 
 
 def held_on(stage: Stage, one: PassSums) -> Held:

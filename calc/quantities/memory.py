@@ -7,10 +7,15 @@ from collections.abc import Mapping
 from calc.memory.conditions import feasible
 from calc.memory.rank import Rank
 from calc.memory.serving import servers
-from calc.memory.training import ranks
+from calc.memory.stage_columns import stage_columns
+from calc.memory.training import on_stages, ranks
 from calc.sizes import Size, is_array, is_symbolic, largest
 from calc.spec import ModelSpec
-from calc.spec.run import Run
+from calc.spec.run import LOAD_SIZES, PLAN_SIZES, Run
+
+SIZES = (*LOAD_SIZES, *PLAN_SIZES)
+CHUNK = 2**13
+"""Plans handled together, each with its kinds of stages, so that their columns stay in a core's cache."""
 
 
 def _possible(spec: ModelSpec, run: Run, terms: Mapping[str, Size]) -> Mapping[str, Size]:
@@ -28,6 +33,34 @@ def memory_ranks(spec: ModelSpec, run: Run) -> list[Rank]:
     if run.mode == "inference":
         return servers(spec, run)
     return list(ranks(spec, run.load(), run, run.checkpointing, run.frozen))
+
+
+def training_peaks(spec: ModelSpec, run: Run) -> Size:
+    """The peak of the rank that holds the most under every plan of training of `run`, whose sizes are columns of one
+    length, pp among them; nan where the model cannot be spread so. Of one plan it is that of `peak_terms`.
+
+    Errors: Refused for what no plan can change.
+    """
+    import numpy
+
+    rows = feasible(spec, run)
+    n = len(run.pp)
+    rows = numpy.arange(n) if rows is None else numpy.flatnonzero(rows)
+    peaks = numpy.full(n, numpy.nan)
+    for start in range(0, len(rows), CHUNK):
+        some = rows[start : start + CHUNK]
+        peaks[some] = _peaks(spec, run.placed({name: c[some] for name in SIZES if is_array(c := getattr(run, name))}))
+    return peaks
+
+
+def _peaks(spec: ModelSpec, run: Run) -> Size:
+    """Those of plans that can all be."""
+    import numpy
+
+    stage, row = stage_columns(spec, run)
+    wide = run.placed({name: column[row] for name in SIZES if is_array(column := getattr(run, name))})
+    (rank,) = on_stages(spec, wide.load(), wide, [stage], wide.checkpointing, wide.frozen)
+    return numpy.maximum.reduceat(rank.peak + numpy.zeros(len(row)), numpy.flatnonzero(numpy.diff(row, prepend=-1)))
 
 
 def worst(found: list[Rank]) -> Rank:
