@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -53,6 +53,20 @@ def stage_columns(spec: ModelSpec, plan: Run) -> tuple[Stage, Column]:
     )
     sizes = {name: getattr(plan, name) for name in ("pp", "interleave", "micro_batches")}
     return _stage(joined, plan.placed({name: size[row] for name, size in sizes.items() if is_array(size)})), row
+
+
+def combinations(columns: Sequence[Column], n: int) -> tuple[Column, Column]:
+    """Of n rows of some columns, the first of every combination of values that there is, and which of these each row
+    has."""
+    import numpy as np
+
+    code = np.zeros(n, dtype=np.int64)
+    for column in columns:
+        distinct, place = np.unique(column, return_inverse=True)
+        # Numbered anew for every column, so that no product of their lengths is too large.
+        code = np.unique(code * len(distinct) + place, return_inverse=True)[1]
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    return first, which
 
 
 def _stage(kinds: Kinds, plan: Run) -> Stage:

@@ -12,7 +12,7 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.memory.conditions import feasible
-from calc.memory.stage_columns import stage_columns
+from calc.memory.stage_columns import combinations, stage_columns
 from calc.predict.kernel import DIRECTIONS
 from calc.predict.mfu import mfu
 from calc.predict.one_pass import PassSums, Question, passes
@@ -22,7 +22,7 @@ from calc.predict.speed import Speed, speed_of
 from calc.predict.step import step_columns
 from calc.predict.timed_run import timed_run
 from calc.predict.timing import LEVEL
-from calc.quantities.memory import peak_terms, training_peaks
+from calc.quantities.memory import plan_peaks
 from calc.sizes import is_array
 from calc.spec import ModelSpec
 from calc.spec.hardware import Device
@@ -126,14 +126,8 @@ def _possible(spec: ModelSpec, run: Run, n: int) -> Column:
 
 def _passes(asked: Question, run: Run, rows: Column) -> tuple[list[PassSums], Column]:
     """The sums of one pass for every combination of sizes that there is, and the place of each row's among them."""
-    import numpy as np
-
-    code = np.zeros(len(rows), dtype=np.int64)
-    for name in OF_PASS:
-        if is_array(size := getattr(run, name)):
-            distinct, place = np.unique(size[rows], return_inverse=True)
-            code = code * len(distinct) + place
-    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    columns = [size[rows] for name in OF_PASS if is_array(size := getattr(run, name))]
+    first, which = combinations(columns, len(rows))
     runs = [_one(run, int(row)) for row in rows[first]]
     try:
         return [each.sums for each in passes(asked, runs)], which
@@ -207,8 +201,8 @@ def _peaks(spec: ModelSpec, run: Run) -> Column:
     import numpy as np
 
     if run.trains:
-        return training_peaks(spec, run)
+        return plan_peaks(spec, run)
     alone = run.pp * run.cp * run.ep == 1
     held = {"seq": run.context + 1} if run.phase == "decode" else {}
-    peak = peak_terms(spec, run.changed(pp=1, cp=1, ep=1, **held))["peak"]
+    peak = plan_peaks(spec, run.changed(dp=run.dp + 0.0 * run.pp, pp=1, cp=1, ep=1, **held))
     return np.where(alone, peak, np.nan)
