@@ -82,7 +82,12 @@ def _same(spec: ModelSpec, columns: dict[str, list[int]], words: dict[str, Any])
 def test_a_training_plan_is_an_array_of_one(
     spec: ModelSpec, columns: dict[str, list[int]], execution: str, checkpointing: str, recipe: str
 ) -> None:
-    words = {"phase": "training", "execution": execution, "checkpointing": checkpointing, "recipe": recipe}
+    words: dict[str, Any] = {
+        "phase": "training",
+        "execution": execution,
+        "checkpointing": checkpointing,
+        "recipe": recipe,
+    }
     words |= {"seq": 32, "network": NETWORK}
     try:
         predict(spec, GPU, **words)
