@@ -75,6 +75,8 @@ def step_times(
     lengths = {getattr(run, name).shape for name in SIZES if is_array(getattr(run, name))}
     if len(lengths) != 1 or len(next(iter(lengths))) != 1:
         raise Refused("sizes", "one or more columns of one length", str(sorted(lengths)))
+    if run.stages is not None:
+        raise Refused("stages", "none where plans are columns", ",".join(map(str, run.stages)))
     ((n,),) = lengths
     if not is_array(run.pp):
         run = run.changed(pp=np.full(n, float(run.pp)))

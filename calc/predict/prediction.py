@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from calc.predict.kernel import Direction, Kernel
 from calc.predict.priors import factors, scaled
@@ -82,6 +82,11 @@ class Prediction:
     @cached_property
     def _found(self) -> Details:
         return self.details()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy in another process has: the details themselves, not what works them out."""
+        own = {name: value for name, value in self.__dict__.items() if name != "details"}
+        return own | {"_found": self._found}
 
     @property
     def kernels(self) -> tuple[Row, ...]:

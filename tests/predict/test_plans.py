@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,14 @@ def test_a_plan_that_cannot_be_is_no_number_and_the_others_are() -> None:
     assert found.gpus.tolist() == [1, 3, 64, 16]
 
 
+def test_a_prediction_can_be_sent_to_another_process() -> None:
+    found = predict(calc.load_model("gpt2"), GPU, phase="training", seq=64)
+    copy = pickle.loads(pickle.dumps(found))
+    assert copy == found
+    assert copy.kernels == found.kernels
+    assert copy.interval == found.interval
+
+
 def test_more_micro_batches_fill_a_pipeline() -> None:
     spec = calc.load_model("llama-3-8b")
     micro_batches = [1, 2, 4, 8, 16, 64]
@@ -148,6 +157,7 @@ def test_more_micro_batches_fill_a_pipeline() -> None:
         ({"dp": 2}, "sizes"),
         ({"dp": [1, 2], "tp": [1, 2, 4]}, "sizes"),
         ({"dp": [1, 2], "checkpointing": "some"}, "checkpointing"),
+        ({"dp": [1, 2], "pp": 2, "stages": (20, 12)}, "stages"),
         ({"dp": [1, 0]}, "dp"),
         ({"dp": [1, 2], "recipe": "fp8"}, "dtype"),
     ],
