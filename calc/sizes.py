@@ -84,6 +84,22 @@ def floor_div(a: Size, b: Size) -> Size:
     return numpy.floor(a / b)
 
 
+def rounded(a: Size) -> Size:
+    """The whole number next to `a`, of a number or an array; of two that are as near, the even one."""
+    return a.round() if is_array(a) else round(a)
+
+
+def log2(a: Size) -> Size:
+    """The logarithm to base 2 of a number or an array."""
+    if is_array(a):
+        import numpy
+
+        return numpy.log2(a)
+    import math
+
+    return math.log2(a)
+
+
 def at_least(a: Size, b: Size) -> Size:
     """1 where `a` is at least `b`, else 0."""
     if is_symbolic(a) or is_symbolic(b):
@@ -91,6 +107,15 @@ def at_least(a: Size, b: Size) -> Size:
 
         return sympy.Piecewise((1, a >= b), (0, True))
     return (a >= b) * 1
+
+
+def either(test: Size, a: Size, b: Size = 0) -> Size:
+    """`a` where `test` holds, a truth value or an array of them, else `b`."""
+    if is_array(test):
+        import numpy
+
+        return numpy.where(test, a, b)
+    return a if test else b
 
 
 def maximum(a: Size, b: Size) -> Size:

@@ -11,7 +11,7 @@ from calc.memory.rank import Activations
 from calc.memory.sharding import Stage
 from calc.quantities.flops import plain_products
 from calc.quantities.saved_tensors import WAY, Kept, LayerKept, kept
-from calc.sizes import Size, at_least, ceil_div, largest, minimum
+from calc.sizes import Size, at_least, ceil_div, either, is_array, largest, minimum
 from calc.spec import Lora, ModelSpec
 from calc.spec.run import Checkpointing, Run
 from calc.spec.run.precision import recipe
@@ -66,7 +66,7 @@ def activations(
 def _on_stage(made: Kept, plan: Run, checkpointing: Checkpointing, stage: Stage) -> Activations:
     """What one stage keeps of what the whole model does."""
     layers: Size = 0
-    here: list[LayerKept] = []
+    here: list[tuple[LayerKept, Size]] = []
     for path, each in made.layers.items():
         name = path.partition(WAY)[0]
         ways = [other for other in made.layers if other.partition(WAY)[0] == name]
@@ -77,27 +77,29 @@ def _on_stage(made: Kept, plan: Run, checkpointing: Checkpointing, stage: Stage)
             n = _of_way(each, stage.layers[name], stage.first, sum(made.layers[way].count for way in ways[:-1]))
         if isinstance(n, int) and n == 0:
             continue
-        here.append(each)
+        here.append((each, n))
         layers = layers + _of_layers(each, n, plan, checkpointing)
-    again = largest(_again(each, plan, checkpointing) for each in here)
-    widest = largest(kept_on_rank(saved, plan) for each in here for saved in each.whole)
+    again = largest(_if_any(n, _again(each, plan, checkpointing)) for each, n in here)
+    widest = largest(_if_any(n, kept_on_rank(saved, plan)) for each, n in here for saved in each.whole)
     layers = ceil_div(layers, stage.chunks)
     outside = _sum(made.common, plan)
-    if stage.first:
-        outside = outside + ceil_div(_sum(made.front, plan) * stage.held, stage.chunks)
-    if stage.last:
-        outside = outside + _sum(made.end, plan)
-    logits = _sum(made.loss, plan) if stage.last else 0
-    scratch, freed = _of_loss(made, plan) if stage.last else (0, 0)
+    outside = outside + either(stage.first, ceil_div(_sum(made.front, plan) * stage.held, stage.chunks))
+    outside = outside + either(stage.last, _sum(made.end, plan))
+    logits, scratch, freed = (either(stage.last, size) for size in (_sum(made.loss, plan), *_of_loss(made, plan)))
     return Activations(layers * stage.held, outside, logits, again, widest, scratch, freed)
 
 
-def _of_way(each: LayerKept, layers: Size, first: bool, early: Size) -> Size:
+def _if_any(layers: Size, size: Size) -> Size:
+    """What there is of a kind of layers only on the stages, of a column of them, that have some."""
+    return either(layers > 0, size) if is_array(layers) else size
+
+
+def _of_way(each: LayerKept, layers: Size, first: Size, early: Size) -> Size:
     """How many of a stage's `layers` of a kind are passed as this one. early: those at the model's start whose input
     needs less of a gradient than that of the others, all of them on the first stage."""
     if each.early:
-        return each.count if first else 0
-    return layers - early if first else layers
+        return either(first, each.count)
+    return layers - either(first, early)
 
 
 def on_rank(tensor: Storage, plan: Run) -> Size:

@@ -62,11 +62,17 @@ def conditions(spec: ModelSpec, plan: Run) -> Iterator[Condition]:
         stages = plan.pp * plan.interleave
         expected = f"at most as many stages as layers ({_text(spec.n_layers)})"
         yield Condition("pp", expected, stages, _at_most, stages, spec.n_layers)
+    shared = any(group.shared or group.shared_block is not None for group in spec.layers)
+    if not _is_one(plan.pp) and (spec.towers or shared):
+        yield _one("pp", "1 for a model with towers or shared layers", plan.pp)
     if not _is_one(plan.interleave):
-        if _is_one(plan.pp):
-            raise Refused("interleave", "1 without a pipeline", plan.interleave)
+        yield Condition("interleave", "1 without a pipeline", plan.interleave, _piped, plan.interleave, plan.pp)
         expected = f"pp * interleave a divisor of {_text(spec.n_layers)} layers"
-        yield Condition("interleave", expected, plan.interleave, divides, plan.pp * plan.interleave, spec.n_layers)
+
+        def cut_evenly(pieces: Size, layers: Size) -> Any:
+            return (plan.interleave <= 1) | divides(pieces, layers) if is_array(pieces) else divides(pieces, layers)
+
+        yield Condition("interleave", expected, plan.interleave, cut_evenly, plan.pp * plan.interleave, spec.n_layers)
 
 
 def divides(part: Size, whole: Size) -> Any:
@@ -79,7 +85,8 @@ def divides(part: Size, whole: Size) -> Any:
 
 def _tensor(spec: ModelSpec, tp: Size) -> Iterator[Condition]:
     if spec.adapter is not None:
-        raise Refused("tp", "1 beside an adapter, of which it is not written down how it is split", tp)
+        yield _one("tp", "1 beside an adapter, of which it is not written down how it is split", tp)
+        return
     for stack in spec.stacks:
         for group in stack.layers:
             if group.shared_block is not None:
@@ -105,7 +112,7 @@ def _of_block(node: object, d_model: Size, tp: Size) -> Iterator[Condition]:
             if node.d_shared is not None:
                 yield _divisor("d_shared", node.d_shared, tp)
         case _:
-            raise Refused("tp", f"1 for a model with {type(node).__name__} layers", tp)
+            yield _one("tp", f"1 for a model with {type(node).__name__} layers", tp)
 
 
 def _experts(spec: ModelSpec, plan: Run) -> Iterator[Condition]:
@@ -113,7 +120,7 @@ def _experts(spec: ModelSpec, plan: Run) -> Iterator[Condition]:
     if _is_one(plan.ep):
         return
     if not experts:
-        raise Refused("ep", "1 for a model without experts", plan.ep)
+        yield _one("ep", "1 for a model without experts", plan.ep)
     for n in experts:
         yield Condition("ep", f"a divisor of n_experts = {_text(n)}", plan.ep, divides, plan.ep, n)
     ranks = plan.dp * plan.cp
@@ -124,13 +131,24 @@ def _divisor(name: str, value: Size, tp: Size) -> Condition:
     return Condition("tp", f"a divisor of {name} = {_text(value)}", tp, divides, tp, value)
 
 
+def _one(field: str, expected: str, size: Size) -> Condition:
+    """What a size of 1 alone fulfils, of columns. Errors: Refused for any other size."""
+    if not is_array(size):
+        raise Refused(field, expected, size)
+    return Condition(field, expected, size, _at_most, size, 1)
+
+
 def _share(tp: Size, kv_heads: Size) -> Any:
     """Whether heads are divided among ranks, or ranks among heads."""
     return divides(tp, kv_heads) | divides(kv_heads, tp)
 
 
-def _at_most(stages: Size, layers: Size) -> Any:
-    return stages <= layers
+def _at_most(size: Size, most: Size) -> Any:
+    return size <= most
+
+
+def _piped(interleave: Size, pp: Size) -> Any:
+    return (pp > 1) | (interleave <= 1)
 
 
 def _stage_of_zero(zero: Size, last: Size) -> Any:

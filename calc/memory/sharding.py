@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from calc.errors import Refused
-from calc.sizes import Size, ceil_div, minimum
+from calc.sizes import Size, ceil_div, either, is_array, minimum
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.trace.op import Weight
@@ -16,13 +16,14 @@ from calc.trace.op import Weight
 class Stage:
     """One rank of the pipeline. layers: how many of each group. chunks: in how many pieces it holds them.
 
-    held: chunks of one micro-batch whose activations it keeps when it keeps the most.
+    held: chunks of one micro-batch whose activations it keeps when it keeps the most. first, last: 1 and 0 in
+    columns of very many stages (`calc.memory.stage_columns`).
     """
 
     name: str
     layers: Mapping[str, Size]
-    first: bool = True
-    last: bool = True
+    first: Size = True
+    last: Size = True
     chunks: Size = 1
     held: Size = 1
 
@@ -32,27 +33,25 @@ def stages(spec: ModelSpec, plan: Run) -> list[Stage]:
 
     Interleaved (1F1B with `interleave` chunks a rank), rank i begins with 2 (pp - i - 1) + (interleave - 1) pp chunks
     before its first backward, plus the one it is at (Narayanan et al. 2021, arXiv:2104.04473, section 2.2).
-    Errors: Refused for stages that do not add up, and for a pipeline of what cannot be cut between layers.
+    Errors: Refused for stages that do not add up (`calc.memory.conditions` has what cannot be cut between layers).
     """
     counts = {group.name: group.count for group in spec.layers}
     if isinstance(plan.pp, int) and plan.pp == 1:
         if plan.stages is not None and plan.stages != (spec.n_layers,):
             raise Refused("stages", "none without a pipeline", ",".join(map(str, plan.stages)))
         return [Stage("all", counts)]
-    if spec.towers or any(group.shared or group.shared_block is not None for group in spec.layers):
-        raise Refused("pp", "1 for a model with towers or shared layers", plan.pp)
     if not isinstance(plan.pp, int):
         raise Refused("pp", "one whole number", plan.pp)
     if not all(isinstance(n, int) for n in counts.values()):
         return _open_stages(spec, plan)
     order = spec.schedule or tuple(group.name for group in spec.layers for _ in range(group.count))
     found, start = [], 0
-    for i, length in enumerate(_lengths(len(order), plan)):
+    for i, length in enumerate(lengths(len(order), plan.pp, plan.stages)):
         own = order[start : start + length]
         start += length
         name = "first" if i == 0 else "last" if i == plan.pp - 1 else f"stage {i}"
         layers = {group: own.count(group) for group in counts}
-        found.append(Stage(name, layers, i == 0, i == plan.pp - 1, plan.interleave, _held(plan, i)))
+        found.append(Stage(name, layers, i == 0, i == plan.pp - 1, plan.interleave, held_chunks(plan, i)))
     return found
 
 
@@ -68,28 +67,29 @@ def _open_stages(spec: ModelSpec, plan: Run) -> list[Stage]:
     group = next(iter(spec.layers))
     layers = {group.name: ceil_div(group.count, plan.pp)}
     return [
-        Stage("first", layers, True, False, plan.interleave, _held(plan, 0)),
-        Stage("last", layers, False, True, plan.interleave, _held(plan, plan.pp - 1)),
+        Stage("first", layers, True, False, plan.interleave, held_chunks(plan, 0)),
+        Stage("last", layers, False, True, plan.interleave, held_chunks(plan, plan.pp - 1)),
     ]
 
 
-def _lengths(n_layers: int, plan: Run) -> tuple[int, ...]:
-    """Layers of every stage."""
-    if plan.stages is None:
-        short, more = divmod(n_layers, plan.pp)
-        return tuple(short + (i < more) for i in range(plan.pp))
-    if len(plan.stages) != plan.pp or sum(plan.stages) != n_layers or min(plan.stages) < 0:
-        expected = f"{plan.pp} numbers that add up to {n_layers} layers"
-        raise Refused("stages", expected, ",".join(map(str, plan.stages)))
-    return plan.stages
+def lengths(n_layers: int, pp: int, given: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Layers of every stage: as `given`, or as even as can be.
+
+    Errors: Refused for stages that do not add up.
+    """
+    if given is None:
+        short, more = divmod(n_layers, pp)
+        return tuple(short + (i < more) for i in range(pp))
+    if len(given) != pp or sum(given) != n_layers or min(given) < 0:
+        raise Refused("stages", f"{pp} numbers that add up to {n_layers} layers", ",".join(map(str, given)))
+    return given
 
 
-def _held(plan: Run, rank: Size) -> Size:
+def held_chunks(plan: Run, rank: Size) -> Size:
     """Chunks of micro-batches in flight on a pipeline rank; without micro_batches, as many as fill the pipeline."""
-    if isinstance(plan.interleave, int) and plan.interleave == 1:
-        held = plan.pp - rank
-    else:
-        held = 2 * (plan.pp - rank - 1) + (plan.interleave - 1) * plan.pp + 1
+    pieces = plan.interleave
+    one = pieces == 1 if is_array(pieces) else isinstance(pieces, int) and pieces == 1
+    held = either(one, plan.pp - rank, 2 * (plan.pp - rank - 1) + (pieces - 1) * plan.pp + 1)
     return held if plan.micro_batches is None else minimum(held, plan.micro_batches * plan.interleave)
 
 

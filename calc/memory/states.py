@@ -9,7 +9,7 @@ from calc.dtypes import Quantized, byte_count, dtype, weight_dtype
 from calc.memory.sharding import Stage, held_elements
 from calc.quantities.parameters import Row, weights
 from calc.quantities.weights import quantizes
-from calc.sizes import Size, at_least, ceil_div, exact_div, largest, maximum
+from calc.sizes import Size, at_least, ceil_div, either, exact_div, is_array, largest, maximum
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.spec.run.precision import Optimizer, Recipe, optimizer, recipe
@@ -104,9 +104,10 @@ def _on_rank(spec: ModelSpec, plan: Run, stage: Stage, rows: Iterable[tuple[Row,
             held.trained = held.trained + share * one
         else:
             held.frozen = held.frozen + share * _frozen_bytes(weight, leaf, one, frozen or how.weights)
-        if place == "layer" or copies:
+        if place == "layer" or is_array(copies) or copies:
             in_unit = ceil_div(per_layer, plan.ep) if leaf.expert else per_layer
-            units.add(place, group, in_unit * one, weight.trainable)
+            here = either(copies > 0, in_unit * one) if is_array(copies) and place != "layer" else in_unit * one
+            units.add(place, group, here, weight.trainable)
     return _divided(plan, how, steps, dense, experts, units)
 
 
@@ -127,7 +128,7 @@ def _divided(plan: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _H
     trained = dense.trained + experts.trained
     elements = dense.elements + experts.elements
     gathers, divides = plan.divides(3), plan.divides(2)
-    pipeline = not (isinstance(plan.pp, int) and plan.pp == 1)
+    pipeline = plan.pp > 1 if is_array(plan.pp) else not (isinstance(plan.pp, int) and plan.pp == 1)
     layer, layer_trained = largest(units.layers.values()), largest(units.layers_trained.values())
     gathered = _bytes(how.gathered or how.weights)
     reduced = gathered + _bytes(how.gradients)
@@ -138,10 +139,10 @@ def _divided(plan: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _H
         update=update,
         elements=elements,
         trained=trained,
-        open=gathers * gathered * (elements if pipeline else units.root),
-        unit=0 if pipeline else gathers * gathered * layer,
+        open=gathers * gathered * either(pipeline, elements, units.root),
+        unit=either(pipeline, 0, gathers * gathered * layer),
         buffer=gathers * gathered * maximum(units.root, 2 * layer),
-        waiting=gradients + divides * (trained * _bytes(how.gradients) - gradients) if pipeline else gradients,
+        waiting=either(pipeline, gradients + divides * (trained * _bytes(how.gradients) - gradients), gradients),
         reduced=divides * layer_trained * reduced,
         root_reduced=divides * units.root_trained * reduced,
         layer_gradients=(1 - divides) * layer_trained * _bytes(how.gradients),
@@ -157,8 +158,8 @@ def on_stage(path: str, weight: Weight, leaf: Leaf, spec: ModelSpec, stage: Stag
     if leaf.place != "layer":
         tied = path == "embedding.token.weight" and spec.head is not None and spec.head.tied
         front = leaf.place == "front"
-        here = (stage.first if front else stage.last) or (tied and stage.last)
-        return leaf.copies if here else 0, "end" if tied or not front else "front", "", leaf.copies
+        here = maximum(stage.first if front else stage.last, stage.last if tied else False)
+        return either(here, leaf.copies), "end" if tied or not front else "front", "", leaf.copies
     part = next(part for part in leaf.parents if part.layer)
     per_layer = exact_div(leaf.copies, part.copies)
     if leaf.tower is not None:

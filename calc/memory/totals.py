@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from calc.memory.conditions import feasible
 from calc.memory.rank import Rank
 from calc.memory.serving import servers
-from calc.memory.training import ranks
+from calc.memory.stage_columns import combinations, stage_columns
+from calc.memory.training import on_stages, ranks
 from calc.sizes import Size, is_array, is_symbolic, largest
 from calc.spec import ModelSpec
-from calc.spec.run import Run
+from calc.spec.run import LOAD_SIZES, PLAN_SIZES, Run
+
+CHUNK = 2**13
+"""Plans handled together, each with its kinds of stages, so that their columns stay in a core's cache."""
 
 
 def _possible(spec: ModelSpec, run: Run, terms: Mapping[str, Size]) -> Mapping[str, Size]:
@@ -28,6 +32,49 @@ def memory_ranks(spec: ModelSpec, run: Run) -> list[Rank]:
     if run.mode == "inference":
         return servers(spec, run)
     return list(ranks(spec, run.load(), run, run.checkpointing, run.frozen))
+
+
+def plan_peaks(spec: ModelSpec, run: Run) -> Size:
+    """The peak of the rank that holds the most under every plan of `run`, whose sizes are numbers or columns of one
+    length; nan where the model cannot be spread so. Of one plan it is that of `peak_terms`. pp is a column in training,
+    and a number where a model is served.
+
+    What a layer keeps is written down once for each load that there is, in whole numbers: of one sequence, some views
+    need no copy.
+    Errors: Refused for what no plan can change.
+    """
+    import numpy
+
+    columns = _columns(run)
+    rows = feasible(spec, run)
+    peaks = numpy.full(len(next(iter(columns.values()))), numpy.nan)
+    rows = numpy.arange(len(peaks)) if rows is None else numpy.flatnonzero(rows)
+    loads = {name: column[rows] for name, column in columns.items() if name in LOAD_SIZES}
+    first, which = combinations(list(loads.values()), len(rows))
+    for i, example in enumerate(first):
+        load = {name: int(column[example]) for name, column in loads.items()}
+        alike = rows[which == i]
+        for start in range(0, len(alike), CHUNK):
+            some = alike[start : start + CHUNK]
+            peaks[some] = _peaks(spec, run.placed({name: column[some] for name, column in columns.items()} | load))
+    return peaks
+
+
+def _columns(run: Run) -> dict[str, Size]:
+    """The sizes of a run that are columns."""
+    return {name: size for name in (*LOAD_SIZES, *PLAN_SIZES) if is_array(size := getattr(run, name))}
+
+
+def _peaks(spec: ModelSpec, run: Run) -> Size:
+    """Those of plans of one load that can all be."""
+    import numpy
+
+    if run.mode == "inference":
+        return largest(rank.peak for rank in servers(spec, run))
+    stage, row = stage_columns(spec, run)
+    wide = run.placed({name: column[row] for name, column in _columns(run).items()})
+    (rank,) = on_stages(spec, wide.load(), wide, [stage], wide.checkpointing, wide.frozen)
+    return numpy.maximum.reduceat(rank.peak + numpy.zeros(len(row)), numpy.flatnonzero(numpy.diff(row, prepend=-1)))
 
 
 def worst(found: list[Rank]) -> Rank:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calc.load import Load
@@ -49,7 +50,18 @@ def ranks(
     Errors: Refused for a plan that does not divide the model.
     """
     check(spec, plan)
-    found = stages(spec, plan)
+    return on_stages(spec, load, plan, stages(spec, plan), checkpointing, frozen)
+
+
+def on_stages(
+    spec: ModelSpec,
+    load: Load,
+    plan: Run,
+    found: Sequence[Stage],
+    checkpointing: Checkpointing,
+    frozen: str | None,
+) -> list[TrainingRank]:
+    """The ranks of some stages, of which one may be a column of very many (`calc.memory.stage_columns`)."""
     live = activations(spec, load, plan, checkpointing, found)
     own = states(spec, plan, found, frozen)
     return [_rank(plan, *each) for each in zip(found, own, live, strict=True)]

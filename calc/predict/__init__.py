@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from calc.predict.backends import attention_seconds as attention_seconds
     from calc.predict.kernel import Kernel as Kernel
     from calc.predict.kernel import pass_bytes as pass_bytes
+    from calc.predict.plans import Plans as Plans
+    from calc.predict.plans import step_times as step_times
     from calc.predict.predicting import predict as predict
     from calc.predict.prediction import Interval as Interval
     from calc.predict.prediction import Prediction as Prediction
@@ -34,6 +36,7 @@ _HOME = {
     "Expected": "backends",
     "Interval": "prediction",
     "Kernel": "kernel",
+    "Plans": "plans",
     "Point": "roofs",
     "Prediction": "prediction",
     "Profile": "profile",
@@ -54,6 +57,7 @@ _HOME = {
     "roof": "roofs",
     "roofline": "roofs",
     "speed_of": "speed",
+    "step_times": "plans",
 }
 """Public name -> the module that holds it."""
 

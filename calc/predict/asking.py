@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +11,7 @@ from calc.predict.collective import CollectiveModel
 from calc.predict.kernel import Kernel, Send, width_of
 from calc.predict.priors import priors
 from calc.predict.speed import Speed
+from calc.sizes import is_array, log2, maximum
 from calc.spec.run import ExecutionName
 from calc.trace.functions import Attend, Matmul
 
@@ -40,7 +40,7 @@ def ask(kernel: Kernel, speed: Speed, execution: ExecutionName, network: float |
     if isinstance(kernel.shape, Matmul):
         return _ask_gemm(kernel, kernel.shape, speed)
     if isinstance(kernel.shape, Send):
-        return _ask_collective(kernel.shape, speed, network, execution)
+        return ask_collective(kernel.shape, speed, network, execution)
     if isinstance(kernel.shape, Attend):
         if kernel.function != "attention":
             return _ask_batched(kernel, kernel.shape, speed)
@@ -142,20 +142,26 @@ def _seen(kernel: Kernel, shape: Attend) -> float:
     return min(kernel.flops / (2.5 if kernel.direction == "backward" else 1.0) / (width * last), 1.0)
 
 
-def _ask_collective(shape: Send, speed: Speed, network: float | None, execution: ExecutionName) -> Asked:
+def ask_collective(shape: Send, speed: Speed, network: float | None, execution: ExecutionName) -> Asked:
+    """The model of a collective within a node, or on the network. Errors: Refused where nothing is known of links."""
     if shape.beyond and network is not None:
         far = CollectiveModel.prior(shape.op, network)
-        return Asked(("collective", f"{shape.op} beyond"), far, (shape.bytes, shape.ranks), "network", 1.0, True)
+        return Asked(
+            ("collective", f"{shape.op} beyond, {network!r}"), far, (shape.bytes, shape.ranks), "network", 1.0, True
+        )
     if shape.op not in speed.collectives and not (_documented(speed) and speed.published.collectives):
         raise Refused("plan", f"one rank: {speed.name} has no known link to others", f"{shape.op} of {shape.ranks}")
     # Graphs of serving engines hold kernels of their own for sums of few bytes (one write to all, no ring).
     prior = shape.op not in speed.collectives or (execution == "graph" and shape.op == "all_reduce")
     model = (speed.published if prior else speed).collectives[shape.op]
     prior = prior or speed.rests == "datasheet"
+    name = f"{shape.op}{'?' * prior}"
     if prior and execution == "graph":
-        steps = max(1.0, math.log2(shape.ranks))
+        # In the model latency grows with the logarithm of ranks, so that each number of them has a model of its own.
+        steps = maximum(1.0, log2(shape.ranks))
         model = model.model_copy(update={"latency": priors()["network"]["graph_latency"] / steps})
-    return Asked(("collective", f"{shape.op}{'?' * prior}"), model, (shape.bytes, shape.ranks), "network", 1.0, prior)
+        name = name if is_array(shape.ranks) else f"{name} of {shape.ranks} in a graph"
+    return Asked(("collective", name), model, (shape.bytes, shape.ranks), "network", 1.0, prior)
 
 
 SAME_BACK = ("accumulate", "copy", "fill", "sum", "transpose")

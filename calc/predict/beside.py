@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from calc.memory.sharding import Stage
-from calc.memory.states import states
 from calc.predict.formats import number_formats
 from calc.predict.kernel import Kernel, pass_bytes, width_of
+from calc.sizes import Size, at_least, is_array, rounded
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.spec.run.precision import optimizer
@@ -97,33 +97,36 @@ def _loss(logits: Kernel, setting: Run) -> Iterator[Kernel]:
         yield replace(kernel, launches=kernels, traffic=float(shape.m * shape.n * bytes))
 
 
-def update(spec: ModelSpec, setting: Run, stage: Stage) -> Iterator[Kernel]:
-    """What follows all passes of a step on one rank: sums of gradients over micro-batches, and the optimizer.
+def update(spec: ModelSpec, setting: Run, stage: Stage, trained: Size) -> Iterator[Kernel]:
+    """What follows all passes of a step on one rank, which trains so many parameters before ZeRO divides them: sums of
+    gradients over micro-batches, and the optimizer.
 
     The optimizer reads and writes what the recipe keeps (`calc.memory.states`): weights, gradients, moments, and the
-    wider copy of the weights where there is one.
+    wider copy of the weights where there is one. Sizes may be arrays; what some rows do without is called 0 times.
     """
     formats = number_formats(setting)
-    own = states(spec, setting, [stage])[0]
-    if setting.passes_a_step > 1:
-        yield _whole("accumulate", own.trained, formats.gradients, setting.passes_a_step - 1)
-    if spec.head is not None and spec.head.tied and stage.first and stage.last:
-        d_embed = getattr(spec.embedding, "d_embed", None) or spec.d_model
-        shared = (spec.vocab_size or 0) * d_embed / setting.tp
-        yield replace(_whole("accumulate", shared, formats.gradients, setting.passes_a_step), direction="backward")
     how = formats.recipe
     assert how is not None
-    kept = 1 / (setting.dp * setting.cp) if setting.zero else 1.0
-    stepped = own.trained * kept
+    again = setting.passes_a_step - 1
+    if is_array(again) or again:
+        yield _whole("accumulate", trained, formats.gradients, again)
+    both = stage.first * stage.last
+    if spec.head is not None and spec.head.tied and (is_array(both) or both):
+        d_embed = getattr(spec.embedding, "d_embed", None) or spec.d_model
+        shared = (spec.vocab_size or 0) * d_embed / setting.tp
+        calls = setting.passes_a_step * both
+        yield replace(_whole("accumulate", shared, formats.gradients, calls), direction="backward")
+    kept = 1 / (1 + (setting.dp * setting.cp - 1) * at_least(setting.zero, 1))
+    stepped = trained * kept
     updated = how.master or how.weights
     moved = stepped * (2 * width_of(updated) + width_of(how.gradients))
-    moved += 2 * optimizer(setting.optimizer).state_bytes(round(stepped), int(8 * width_of(updated)))
+    moved = moved + 2 * optimizer(setting.optimizer).state_bytes(rounded(stepped), int(8 * width_of(updated)))
     if how.master is not None:
-        moved += stepped * width_of(how.weights)
-    yield replace(_whole("adamw", stepped, how.weights, 1), bytes=float(moved), asked=float(moved))
+        moved = moved + stepped * width_of(how.weights)
+    yield replace(_whole("adamw", stepped, how.weights, 1), bytes=moved, asked=moved)
 
 
-def _whole(function: str, elements: float, dtype: str, calls: float) -> Kernel:
+def _whole(function: str, elements: Size, dtype: str, calls: Size) -> Kernel:
     """A pass over all that a rank trains."""
     return Kernel(
         path="optimizer" if function == "adamw" else f"gradients.{function}",
@@ -131,6 +134,6 @@ def _whole(function: str, elements: float, dtype: str, calls: float) -> Kernel:
         function=function,
         direction="update",
         dtype=dtype,
-        calls=float(calls),
-        bytes=float(pass_bytes(function, elements, width_of(dtype))),
+        calls=calls * 1.0,
+        bytes=pass_bytes(function, elements, width_of(dtype)),
     )

@@ -109,6 +109,13 @@ class CollectiveModel(Node):
         found = np.where((count > 1) & (size > 0), found, 0.0)
         return float(found) if size.ndim == 0 else found
 
+    def knows(self, gpus: Column) -> Column:
+        """Of how many GPUs it tells the seconds, for each number in a column."""
+        if self.link:
+            return gpus > 0
+        known = [curve.gpus for curve in self.curves]
+        return (gpus <= 1) | ((gpus >= known[0]) & (gpus <= known[-1]))
+
     def bus_bandwidth(self, bytes: Any, gpus: Any) -> Any:
         """Bytes/s that each link sustains, by the convention of nccl-tests."""
         return bytes * passes(self.op, gpus) / self.seconds(bytes, gpus)

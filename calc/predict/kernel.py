@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from calc.dtypes import dtype as number_format
+from calc.sizes import Size
 from calc.trace.functions import Attend, Matmul
 
 Direction = Literal["forward", "recomputed", "backward", "update", "network"]
@@ -18,12 +19,13 @@ COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 @dataclass(frozen=True, slots=True)
 class Send:
     """One collective between `ranks` GPUs. bytes: of the whole message, as nccl-tests count its size: what a rank holds
-    after an all_gather, before a reduce_scatter, an all_reduce or an all_to_all. beyond: whether it leaves a node."""
+    after an all_gather, before a reduce_scatter, an all_reduce or an all_to_all. beyond: whether it leaves a node. All
+    but `op` may be arrays."""
 
     op: Collective
-    ranks: int
-    bytes: float
-    beyond: bool = False
+    ranks: Size
+    bytes: Size
+    beyond: Size = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class Kernel:
     path: of the op in the tree; what has none (loss, optimizer, collectives) has a name of its own. component: as in
     `calc.trace.op`, or `loss`, `optimizer`, `network`. function: of `calc.trace.functions`, or `cross_entropy`,
     `adamw`, …, or a collective. flops, bytes: of one call, when each operand is read once and each result written once.
-    traffic: bytes that are really moved where several kernels run in its place. launches: how many of them.
+    traffic: bytes that are really moved where several kernels run in its place. launches: how many of them. Of what
+    follows a pass, calls, bytes and asked may be columns of very many plans.
     dtype: number format it computes in. shape: what matrix products and attention depend on. use: which of the
     products of a dense layer it is, since they read their operands in different orders.
     biased: whether the forward product of a dense layer adds a bias.
@@ -43,6 +46,7 @@ class Kernel:
     `dtype`.
     again: of a product, whether one ahead of it in its block reads the same, so that going back sums their gradients.
     cut: whether its result is read in pieces. heads: whether it gives heads of queries or keys. logits: or the logits.
+    place: where its op stands: `front`, `end`, or the name of its group of layers.
     """
 
     path: str
@@ -50,15 +54,15 @@ class Kernel:
     function: str
     direction: Direction
     dtype: str
-    calls: float = 1
+    calls: Size = 1
     flops: float = 0.0
-    bytes: float = 0.0
+    bytes: Size = 0.0
     traffic: float | None = None
     launches: float = 1
     shape: Matmul | Attend | Send | None = None
     use: Use = "forward"
     biased: bool = False
-    asked: float | None = None
+    asked: Size | None = None
     sequences: int = 1
     decode: bool = False
     trains: bool = False
@@ -67,6 +71,7 @@ class Kernel:
     cut: bool = False
     heads: bool = False
     logits: bool = False
+    place: str = ""
 
     @property
     def intensity(self) -> float:
@@ -82,7 +87,7 @@ OPERANDS = {"adamw": ADAMW_COPIES, "accumulate": 3, "fill": 1, "sum": 1, "cross_
 """Functions that go through memory so often for each element, other than once to read it and once to write it."""
 
 
-def pass_bytes(function: str, elements: float, width: float) -> float:
+def pass_bytes(function: str, elements: Size, width: float) -> Size:
     """Bytes of one pass over memory as profiles have them: every operand read once, every result written once.
 
     elements: of the result; of `cross_entropy` the logits, of `adamw` the parameters, of `sum` what is summed. width:

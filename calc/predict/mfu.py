@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from calc import conventions
@@ -10,47 +11,57 @@ from calc.predict.formats import number_formats
 from calc.predict.operations import tree_of
 from calc.predict.speed import Speed
 from calc.quantities.flops import of_prompt
+from calc.sizes import Size
 from calc.spec import ModelSpec, Moe
 from calc.spec.run import Run
+from calc.spec.same import Same
 
 
 class Mfu(NamedTuple):
     """value: a fraction. convention: what counted the FLOPs. peak: FLOP/s of one device, and where that is from."""
 
-    value: float
+    value: Size
     convention: str
     peak: float
     peak_source: str
 
 
-def mfu(spec: ModelSpec, setting: Run, speed: Speed, seconds: float) -> Mfu | None:
-    """That of a step of `seconds`; None in decode, where bytes are what counts, and where no peak is known."""
+def mfu(setting: Run, speed: Speed, flops: Size, convention: str, seconds: Size) -> Mfu | None:
+    """That of a step of `seconds` whose passes each take so many model FLOPs; None in decode, where bytes are what
+    counts, and where no peak is known."""
     if setting.phase == "decode":
         return None
     try:
         peak = speed.peak(number_formats(setting).compute)
     except Refused:
         return None
-    flops, convention = _flops(spec, setting)
-    flops *= setting.passes_a_step * setting.dp
+    flops = flops * (setting.passes_a_step * setting.dp)
     source = "datasheet, dense" if speed.device else "largest measured product"
     return Mfu(flops / (seconds * setting.gpus * peak), convention, peak, source)
 
 
-def _flops(spec: ModelSpec, setting: Run) -> tuple[float, str]:
+def model_flops(spec: ModelSpec, setting: Run) -> tuple[float, str]:
     """(FLOPs of one pass, by which convention): PaLM's (arXiv:2204.02311, appendix B), and a third of it without
     backward; where that does not read the model, or counts experts that no token visits, the products that run, causal
     pairs counted whole. Of a prompt only the last place has logits."""
-    sizes = {"batch": setting.batch, "seq": setting.seq, "source_seq": setting.source_seq, "images": setting.images}
-    try:
-        if any(isinstance(group.channel, Moe) for group in spec.layers):
-            raise Refused("model", "one whose tokens visit all parameters", "experts")
-        found = conventions.flops(spec, Run(phase="training", convention="palm", **sizes)).total
-        flops, name = float(found) * (1.0 if setting.trains else 1 / 3), "palm"
-    except Refused:
-        phase = "training" if setting.trains else "forward"
-        flops, name = float(conventions.flops(spec, Run(phase=phase, convention="torch", **sizes)).total), "torch"
+    sizes = (setting.batch, setting.seq, setting.source_seq, setting.images)
+    flops, name = _counted(Same(spec), setting.trains, *sizes)
     if setting.phase == "prefill":
         for leaf in tree_of(spec, setting):
             flops -= float(leaf.op.flops) * float(leaf.calls) * (1 - of_prompt(leaf, setting.seq))
     return flops, name
+
+
+@lru_cache(maxsize=256)
+def _counted(
+    same: Same[ModelSpec], trains: bool, batch: int, seq: int, source_seq: int | None, images: int
+) -> tuple[float, str]:
+    spec, sizes = same.value, {"batch": batch, "seq": seq, "source_seq": source_seq, "images": images}
+    try:
+        if any(isinstance(group.channel, Moe) for group in spec.layers):
+            raise Refused("model", "one whose tokens visit all parameters", "experts")
+        found = conventions.flops(spec, Run(phase="training", convention="palm", **sizes)).total
+        return float(found) * (1.0 if trains else 1 / 3), "palm"
+    except Refused:
+        phase = "training" if trains else "forward"
+        return float(conventions.flops(spec, Run(phase=phase, convention="torch", **sizes)).total), "torch"

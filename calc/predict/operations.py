@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from calc.blocks.build import build
 from calc.load import Load
-from calc.memory.sharding import Stage
 from calc.predict.formats import number_formats
 from calc.predict.kernel import Direction, Kernel, width_of
 from calc.predict.kernel import pass_bytes as bytes_of_pass
@@ -21,6 +21,7 @@ from calc.quantities.traffic import Chain, chains, elements_back, moved, rerun
 from calc.quantities.weights import quantizes
 from calc.spec import ModelSpec
 from calc.spec.run import Run
+from calc.spec.same import Same
 from calc.trace.eager import eager
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Leaf, leaves
@@ -47,16 +48,23 @@ def tree_of(spec: ModelSpec, setting: Run) -> list[Leaf]:
         usual_source=setting.seq,
         images=setting.images,
     )
-    return [leaf for leaf in leaves(build(spec, load)) if leaf.calls]
+    return [leaf for leaf in _recorded(Same(spec), load) if leaf.calls]
 
 
-def operations(spec: ModelSpec, setting: Run, stage: Stage | None = None) -> Iterator[Kernel]:
-    """The kernels of one pass on one rank: forward, and in training what is recomputed and what goes back.
+@lru_cache(maxsize=16)
+def _recorded(spec: Same[ModelSpec], load: Load) -> tuple[Leaf, ...]:
+    """The ops of one load: ranks that divide them differently read the same record."""
+    return tuple(leaves(build(spec.value, load)))
+
+
+def operations(spec: ModelSpec, setting: Run) -> Iterator[Kernel]:
+    """The kernels of one pass through all layers on one rank: forward, and in training what is recomputed and what goes
+    back. A stage of a pipeline has those of its `place`, as often as it has layers of that.
 
     Errors: Refused for an op that does not tell what it moves.
     """
     everything = tree_of(spec, setting)
-    laid = _Laid(spec, setting, stage, everything)
+    laid = _Laid(setting, everything)
     for chain in laid.chains(everything):
         yield laid.forward(chain, "forward")
     if not setting.trains:
@@ -65,6 +73,13 @@ def operations(spec: ModelSpec, setting: Run, stage: Stage | None = None) -> Ite
         yield laid.forward(chain, "recomputed")
     for chain in laid.chains([leaf for leaf in everything if leaf.op.live]):
         yield from laid.backward(chain)
+
+
+def place_of(leaf: Leaf) -> str:
+    """The name of the group of layers that an op is in, `front` or `end`; all of a tower stands before the layers."""
+    if leaf.tower is not None:
+        return "front"
+    return leaf.group if leaf.place == "layer" and leaf.group is not None else "end" if leaf.place == "end" else "front"
 
 
 class Joint(NamedTuple):
@@ -97,14 +112,14 @@ def joints(everything: list[Leaf]) -> dict[int, Joint]:
 class _Laid:
     """The ops of one question and what a rank runs of each."""
 
-    def __init__(self, spec: ModelSpec, setting: Run, stage: Stage | None, everything: list[Leaf]) -> None:
+    def __init__(self, setting: Run, everything: list[Leaf]) -> None:
         self.setting, self.formats = setting, number_formats(setting)
-        self.shares = {id(leaf): share_of(leaf, spec, setting, stage, setting.batch) for leaf in everything}
+        self.shares = {id(leaf): share_of(leaf, setting) for leaf in everything}
         self.joints = joints(everything)
 
     def chains(self, some: list[Leaf]) -> list[Chain]:
-        """The ops that run as one kernel each, of those that this rank runs."""
-        return [chain for chain in chains(some, self.setting.kernels) if self.share(chain[0]).calls]
+        """The ops that run as one kernel each."""
+        return chains(some, self.setting.kernels)
 
     def share(self, leaf: Leaf) -> Share:
         return self.shares[id(leaf)]
@@ -154,10 +169,11 @@ class _Laid:
             function=function,
             direction=direction,
             dtype=self.formats.stream if function in WIDE or width_of(inner) < 2 else inner,
-            calls=float(leaf.calls) * self.share(leaf).calls,
+            calls=float(leaf.calls),
             sequences=self.setting.batch,
             decode=self.setting.phase == "decode",
             trains=self.setting.trains,
+            place=place_of(leaf),
         )
 
     def part_of_prompt(self, leaf: Leaf) -> float:
@@ -170,7 +186,8 @@ class _Laid:
         if isinstance(shape, Matmul):
             biased = shape.weighed and len(chain[0].op.weights) > 1
             known: dict[str, object] = {"shape": replace(shape, m=shape.m * few), "biased": biased}
-            known |= self.joints[id(chain[0])]._asdict() if shape.weighed else {}
+            joint = self.joints.get(id(chain[0]))
+            known |= {} if joint is None else joint._asdict()
             return known | ({"dtype": self.formats.compute} if shape.weighed else {})
         if isinstance(shape, Attend):
             return {"shape": shape, "use": "forward" if len(chain) > 1 else "batched"}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 from calc.predict.kernel import Direction, Kernel
 from calc.predict.priors import factors, scaled
@@ -42,16 +43,24 @@ class Row:
         return self.dispatch > 0.0
 
 
+class Details(NamedTuple):
+    """What a prediction is made of; as its properties."""
+
+    kernels: tuple[Row, ...]
+    interval: Interval
+    by_component: Mapping[str, float]
+    notes: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Prediction:
     """The time of a training step, a pass or a token.
 
     run: what was asked for, with the usual words where nothing was said. seconds: of one step. tokens_per_second: new
     tokens of all GPUs. mfu: model FLOPs of `mfu_convention` over what the GPUs could do at `peak` (named by
-    `peak_source`); None in decode, where bytes are what counts, and where no peak is known. by_component: seconds by
-    component of the model, and of loss, optimizer, network, a pipeline's bubble, the host once a step, and overhead,
-    what steps take beyond their kernels where that was not measured.
-    bound: what most of the time waits for. rests: `profile`, `relative` or `datasheet`. source: what that is.
+    `peak_source`); None in decode, where bytes are what counts, and where no peak is known. rests: `profile`,
+    `relative` or `datasheet`. source: what that is. details: works out, when it is first asked for, what the step is
+    made of: a search asks for seconds alone.
     """
 
     model: str
@@ -66,13 +75,45 @@ class Prediction:
     mfu_convention: str | None
     peak: float | None
     peak_source: str | None
-    interval: Interval
-    by_component: Mapping[str, float]
-    kernels: tuple[Row, ...]
-    bound: Bound
     rests: Literal["profile", "relative", "datasheet"]
     source: str
-    notes: tuple[str, ...] = ()
+    details: Callable[[], Details] = field(repr=False, compare=False)
+
+    @cached_property
+    def _found(self) -> Details:
+        return self.details()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy in another process has: the details themselves, not what works them out."""
+        own = {name: value for name, value in self.__dict__.items() if name != "details"}
+        return own | {"_found": self._found}
+
+    @property
+    def kernels(self) -> tuple[Row, ...]:
+        """Every kernel of the slowest stage, with its time."""
+        return self._found.kernels
+
+    @property
+    def interval(self) -> Interval:
+        """Between which seconds the step is expected."""
+        return self._found.interval
+
+    @property
+    def by_component(self) -> Mapping[str, float]:
+        """Seconds by component of the model, and of loss, optimizer, network, a pipeline's bubble, the host once a
+        step, and overhead, what steps take beyond their kernels where that was not measured."""
+        return self._found.by_component
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of how far to trust it, a sentence each."""
+        return self._found.notes
+
+    @property
+    def bound(self) -> Bound:
+        """What most of the time waits for."""
+        most = self.by_bound
+        return max(most, key=lambda bound: most[bound])
 
     @property
     def tokens_per_second(self) -> float:
@@ -108,6 +149,7 @@ class Prediction:
 class Stretch(NamedTuple):
     """A part of a step within which the host runs ahead of the device: kernels, and seconds to ask for them."""
 
+    name: str
     rows: tuple[Row, ...]
     device: float
     host: float
@@ -126,12 +168,12 @@ def stretches(kernels: Sequence[Kernel], timings: Sequence[Timing], speed: Speed
     """
     parts: dict[str, list[Row]] = {}
     for kernel, timing in zip(kernels, timings, strict=True):
-        gap, host = _launching(kernel, speed, execution)
+        gap, host = launching(kernel, speed, execution)
         row = Row(kernel, timing, kernel.calls * (timing.seconds + gap), 0.0, kernel.calls * host)
         parts.setdefault(stretch_of(kernel.direction), []).append(row)
     return [
-        Stretch(tuple(rows), sum(row.seconds for row in rows), sum(row.dispatch for row in rows))
-        for rows in parts.values()
+        Stretch(name, tuple(rows), sum(row.seconds for row in rows), sum(row.dispatch for row in rows))
+        for name, rows in parts.items()
     ]
 
 
@@ -140,8 +182,8 @@ def stretch_of(direction: Direction) -> str:
     return {"recomputed": "backward"}.get(direction, direction)
 
 
-def _launching(kernel: Kernel, speed: Speed, execution: str) -> tuple[float, float]:
-    """(seconds between one call and the next on the device, seconds of the host that overlap with the device)."""
+def launching(kernel: Kernel, speed: Speed, execution: str) -> tuple[float, float]:
+    """Of one call: (seconds to the next one on the device, seconds of the host that overlap with the device)."""
     launch, launches = speed.launch, max(kernel.launches, 1.0)
     if launch is None:
         return 0.0, 0.0

@@ -11,6 +11,8 @@ Analysis 38, 2002); symmetric trees after Prokhorenkova et al. (CatBoost, arXiv 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
@@ -23,6 +25,8 @@ Column = Any
 
 SCALE = 1e-4
 """Answers of trees are kept as whole multiples of this much log-ratio."""
+CHUNK = 1024
+"""Rows that all trees are asked of at once, so that their answers stay in a core's cache."""
 
 
 LogRatio = Annotated[float, Field(ge=-20, le=20)]
@@ -43,6 +47,29 @@ class Tree(Node):
         if len(self.edges) != depth or len(self.answers) != 2**depth:
             raise Refused("tree", f"{depth} edges and {2**depth} answers", f"{len(self.edges)} and {len(self.answers)}")
         return self
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forest:
+    """Trees of one depth d, which are asked all at once: q questions, of `features` [q] against `thresholds` [q];
+    `places` [trees, d] says which of them a tree asks, `answers` [trees, 2^d] what it answers."""
+
+    features: Column
+    thresholds: Column
+    places: Column
+    answers: Column
+
+    def sums(self, columns: list[Column]) -> Column:
+        """The sum of all answers for each of n rows, in SCALE."""
+        import numpy as np
+
+        if not len(self.features):
+            return np.full(columns[0].shape, self.answers.sum())
+        above = (np.stack(columns)[self.features] > self.thresholds[:, None]).astype(np.int64)
+        leaf = np.zeros((len(self.places), len(columns[0])), dtype=np.int64)
+        for question in self.places.T:
+            leaf += leaf + above[question]
+        return np.take_along_axis(self.answers, leaf, axis=1).sum(axis=0)
 
 
 class Residual(Node):
@@ -71,16 +98,28 @@ class Residual(Node):
         if strange := [name for name in self.names if name not in features]:
             raise Refused("residual", f"features among {', '.join(features)}", strange[0])
         columns = [np.atleast_1d(np.asarray(features[name], dtype=float)) for name in self.names]
-        above: dict[tuple[int, int], Any] = {}
         total = np.zeros(columns[0].shape, dtype=np.int64)
-        for tree in self.trees:
-            leaf = np.zeros(total.shape, dtype=np.int64)
-            for question in zip(tree.features, tree.edges, strict=True):
-                if question not in above:
-                    above[question] = columns[question[0]] > self.edges[question[0]][question[1]]
-                leaf += leaf + above[question]
-            total += np.asarray(tree.answers)[leaf]
+        for start in range(0, len(total), CHUNK):
+            rows = slice(start, start + CHUNK)
+            for forest in self.forests:
+                total[rows] += forest.sums([column[rows] for column in columns])
         return total * SCALE
+
+    @cached_property
+    def forests(self) -> tuple[Forest, ...]:
+        """The trees, those of one depth together."""
+        depths = sorted({len(tree.features) for tree in self.trees})
+        return tuple(self._forest([tree for tree in self.trees if len(tree.features) == n]) for n in depths)
+
+    def _forest(self, trees: list[Tree]) -> Forest:
+        import numpy as np
+
+        asked = [tuple(zip(tree.features, tree.edges, strict=True)) for tree in trees]
+        distinct = {question: i for i, question in enumerate(dict.fromkeys(q for each in asked for q in each))}
+        places = np.array([[distinct[question] for question in each] for each in asked], dtype=np.int64)
+        thresholds = np.array([self.edges[feature][edge] for feature, edge in distinct])
+        answers = np.array([tree.answers for tree in trees])
+        return Forest(np.array([feature for feature, _ in distinct], dtype=np.int64), thresholds, places, answers)
 
 
 class Spread(Node):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from calc.memory.sharding import Stage, held_elements
-from calc.spec import ModelSpec
+from calc.memory.sharding import held_elements
 from calc.spec.run import Run
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Leaf
@@ -19,24 +18,22 @@ class Share:
     reads: float = 1.0
     writes: float = 1.0
     weights: float = 1.0
-    calls: float = 1.0
     shape: Matmul | Attend | None = None
 
 
-def share_of(leaf: Leaf, spec: ModelSpec, plan: Run, stage: Stage | None, batch: int) -> Share:
-    """What one rank of `stage` runs of an op of `batch` sequences; all of it on one."""
-    calls = 1.0 if stage is None else _calls(leaf, spec, stage)
+def share_of(leaf: Leaf, plan: Run) -> Share:
+    """What one rank runs of each call of an op; all of it on one."""
     if plan.tp * plan.cp * plan.ep == 1:
-        return Share(calls=calls, shape=leaf.op.shape)
+        return Share(shape=leaf.op.shape)
     rows = 1 / plan.cp
     shape = leaf.op.shape
     if isinstance(shape, Attend):
-        return _attention(shape, plan, calls, batch)
+        return _attention(shape, plan)
     if isinstance(shape, Matmul):
-        return _product(leaf, shape, plan, calls)
+        return _product(leaf, shape, plan)
     if leaf.op.outputs[0].split in ("tensor", "kv", "vocab") or (_between_blocks(leaf) and plan.divides_sequence):
         rows = rows / plan.tp
-    return Share(rows, rows, rows, 1.0, calls, None)
+    return Share(rows, rows, rows, 1.0, None)
 
 
 def _between_blocks(leaf: Leaf) -> bool:
@@ -44,7 +41,7 @@ def _between_blocks(leaf: Leaf) -> bool:
     return not any(part.region is not None for part in leaf.parents)
 
 
-def _product(leaf: Leaf, shape: Matmul, plan: Run, calls: float) -> Share:
+def _product(leaf: Leaf, shape: Matmul, plan: Run) -> Share:
     """A matrix divided by columns (all read, a part written), or by rows (a part read, all written)."""
     weight = leaf.op.weights[0] if leaf.op.weights else None
     part = 1.0 if weight is None else held_elements(weight, plan) / weight.elements
@@ -62,21 +59,13 @@ def _product(leaf: Leaf, shape: Matmul, plan: Run, calls: float) -> Share:
         groups=groups,
     )
     reads, writes = (part, 1.0) if by_rows else (1.0, part)
-    return Share(part / plan.cp, reads / plan.cp, writes / plan.cp, part * experts, calls, own)
+    return Share(part / plan.cp, reads / plan.cp, writes / plan.cp, part * experts, own)
 
 
-def _attention(shape: Attend, plan: Run, calls: float, batch: int) -> Share:
+def _attention(shape: Attend, plan: Run) -> Share:
     """Heads over tensor-parallel ranks, queries over context-parallel ones; keys and values of all are gathered."""
     heads, groups = shape.heads, shape.groups
-    kept = max(groups / plan.tp, batch)
+    kept = max(groups / plan.tp, plan.batch)
     own = replace(shape, groups=kept, heads=heads * groups / plan.tp / kept, queries=shape.queries / plan.cp)
     part = 1 / (plan.tp * plan.cp)
-    return Share(part, part, part, 1.0, calls, own)
-
-
-def _calls(leaf: Leaf, spec: ModelSpec, stage: Stage) -> float:
-    """How much of an op's calls a pipeline stage makes."""
-    if leaf.place != "layer" or leaf.group is None:
-        return float(stage.first if leaf.place == "front" else stage.last)
-    group = next(each for each in spec.layers if each.name == leaf.group)
-    return stage.layers[group.name] / group.count
+    return Share(part, part, part, 1.0, own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from textwrap import shorten
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from calc.predict.passes import PassModel
 from calc.predict.priors import PublishedPass, priors
 from calc.predict.profile import PROFILES, Launch, Profile, profile_named, shipped_profile
 from calc.spec.hardware import Device
+from calc.spec.same import Same
 
 Rests = Literal["profile", "relative", "datasheet"]
 
@@ -89,11 +90,17 @@ def speed_of(where: Speed | Profile | Device | str) -> Speed:
     if isinstance(where, Speed):
         return where
     if isinstance(where, Profile):
-        return from_profile(where)
+        return _of_profile(Same(where))
     if isinstance(where, Device):
         known = where.name in device_names() and load_device(where.name) == where
         return _best(where.name) if known else from_device(where)
     return _named(where)
+
+
+@lru_cache(maxsize=8)
+def _of_profile(profile: Same[Profile]) -> Speed:
+    """One Speed for each profile, so that what was asked of it stays known."""
+    return from_profile(profile.value)
 
 
 @cache

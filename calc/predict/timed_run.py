@@ -7,6 +7,7 @@ from typing import Any
 from calc.blocks.build import vectors_read
 from calc.errors import Refused
 from calc.memory.conditions import check
+from calc.sizes import is_array
 from calc.spec import ModelSpec
 from calc.spec.run import ExecutionName, Run, common_context, common_length
 from calc.spec.run.precision import recipe_for, usual_optimizer
@@ -17,12 +18,13 @@ WHOLE = ("batch", "seq", "context", "dp", "tp", "pp", "cp", "ep", "zero", "inter
 """Fields that must be whole numbers: a time is no formula."""
 
 
-def timed_run(spec: ModelSpec, run: Run | None = None, **words: Any) -> Run:
+def timed_run(spec: ModelSpec, run: Run | None = None, *, columns: bool = False, **words: Any) -> Run:
     """`run` with other words, and the usual ones where nothing is said; None says nothing.
 
     Lengths are the model's usual ones; what reads pictures has a length of its own. Attention is one kernel (`sdpa`).
     In training `dtype` may name the recipe, and the optimizer is AdamW as PyTorch runs it under that recipe. A server
-    divides no stream among tensor-parallel ranks unless it is told to.
+    divides no stream among tensor-parallel ranks unless it is told to. columns: whether sizes may be arrays, of which
+    nothing is checked.
     Errors: Refused for words and sizes that no time is known of, and for a run that does not fit the model.
     """
     said = {} if run is None else {name: getattr(run, name) for name in run.model_fields_set}
@@ -31,7 +33,8 @@ def timed_run(spec: ModelSpec, run: Run | None = None, **words: Any) -> Run:
     said |= recipe_for(words) if trains else words
     seq = said.get("seq")
     said["seq"] = vectors_read(spec, common_length([spec]) if seq is None else seq)
-    said.setdefault("context", common_context([spec], seq))
+    if "context" not in said:
+        said["context"] = common_context([spec], None if is_array(seq) else seq)
     said.setdefault("execution", "sdpa")
     said["mode"] = "training" if trains else "inference"
     if trains:
@@ -39,19 +42,20 @@ def timed_run(spec: ModelSpec, run: Run | None = None, **words: Any) -> Run:
     else:
         said["sequence_parallel"] = bool(said.get("sequence_parallel"))
     made = Run(**said)
-    _possible(spec, made)
+    _possible(spec, made, columns)
     return made
 
 
-def _possible(spec: ModelSpec, run: Run) -> None:
+def _possible(spec: ModelSpec, run: Run, columns: bool) -> None:
     """Errors: Refused for what no time is known of."""
     for name in WHOLE:
         value = getattr(run, name)
-        if value is not None and type(value) is not int:
+        if value is not None and type(value) is not int and not (columns and is_array(value)):
             raise Refused(name, "a whole number where a time is asked for", value)
     if not run.trains and run.checkpointing != "none":
         raise Refused("checkpointing", f"none in {run.phase}", run.checkpointing)
-    if not run.trains and run.pp * run.cp * run.ep > 1:
+    ranks = run.pp * run.cp * run.ep
+    if not run.trains and not is_array(ranks) and ranks > 1:
         raise Refused("plan", f"dp and tp alone in {run.phase}, whose pipelines are not modelled", "pp, cp or ep")
     check(spec, run)
     if spec.adapter is not None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from calc.errors import Refused
-from calc.predict.asking import CALLS, Asked, ask
+from calc.predict.asking import CALLS, Asked, ask, ask_collective
 from calc.predict.kernel import Kernel, Send
 from calc.predict.priors import scaled
+from calc.predict.residual import Column
 from calc.predict.speed import Speed
 from calc.spec.run import ExecutionName
 
@@ -78,6 +79,39 @@ def _answers(asked: Sequence[Asked], known: Answers) -> list[float]:
         for question, answer in zip(questions, answers, strict=True):
             known[key, question] = float(answer)
     return [known[one.key, one.question] * one.scale for one in asked]
+
+
+def column_seconds(kernel: Kernel, speed: Speed, execution: ExecutionName, network: float | None) -> Column:
+    """Seconds of one call of a pass or a collective whose sizes are columns; nan where nothing is known of it."""
+    import numpy as np
+
+    if not isinstance(kernel.shape, Send):
+        one = ask(kernel, speed, execution, network)
+        return _possible(CALLS[one.key[0]](one.model, one.question) * one.scale)
+    near, far = (_told(kernel.shape, beyond, speed, execution, network) for beyond in (False, True))
+    return _possible(np.where(kernel.shape.beyond, far, near))
+
+
+def _told(shape: Send, beyond: bool, speed: Speed, execution: ExecutionName, network: float | None) -> Column:
+    """Those of collectives that all, or none, leave a node."""
+    import numpy as np
+
+    if not np.any(shape.beyond == beyond) or (beyond and network is None):
+        return np.nan
+    try:
+        one = ask_collective(Send(shape.op, shape.ranks, shape.bytes, beyond), speed, network, execution)
+    except Refused:
+        return np.nan
+    size, ranks = np.broadcast_arrays(*(np.asarray(each, dtype=float) for each in one.question))
+    known = one.model.knows(ranks)
+    return np.where(known, one.model.seconds(size, np.where(known, ranks, 1.0)), np.nan)
+
+
+def _possible(seconds: Column) -> Column:
+    """nan for what no kernel takes."""
+    import numpy as np
+
+    return np.where((seconds >= 0) & (seconds < FOREVER), seconds, np.nan)
 
 
 def _interval(one: Asked, speed: Speed, level: float) -> tuple[float, float]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
 import pytest
 
 import calc
-from calc.predict import predict
+from calc.predict import predict, step_times
 
 pytestmark = pytest.mark.slow
 
@@ -27,3 +28,40 @@ def test_prediction_of_a_plan(benchmark: Any) -> None:
     plan = {"dp": 2, "tp": 4, "pp": 8, "zero": 1, "micro_batches": 32}
     found = benchmark(predict, spec, "h100-sxm", phase="training", seq=8192, **plan, network=50e9)
     assert found.by_component["network"] > 0
+
+
+def _plans(n: int) -> dict[str, numpy.ndarray]:
+    """Plans of Llama 3 70B that divide it."""
+    random = numpy.random.default_rng(0)
+    return {
+        "batch": random.choice([1, 2, 4], n),
+        "dp": 2 ** random.integers(0, 8, n),
+        "tp": 2 ** random.integers(0, 4, n),
+        "pp": random.choice([1, 2, 4, 5, 8, 10, 16, 20, 40], n),
+        "cp": random.choice([1, 2], n),
+        "zero": random.integers(0, 4, n),
+        "micro_batches": 2 ** random.integers(0, 9, n),
+    }
+
+
+@pytest.mark.benchmark(group="plans of Llama 3 70B one by one: at least 1,000 are to take a second", min_rounds=2)
+def test_a_thousand_plans_one_by_one(benchmark: Any) -> None:
+    spec, columns = calc.load_model("llama-3-70b"), _plans(1000)
+    every = [{name: int(column[i]) for name, column in columns.items()} for i in range(1000)]
+
+    def search() -> float:
+        words: Any = {"phase": "training", "seq": 8192, "network": 50e9}
+        return min(
+            found.seconds / found.tokens for found in (predict(spec, "h100-sxm", **plan | words) for plan in every)
+        )
+
+    assert benchmark(search) > 0
+
+
+@pytest.mark.benchmark(group="plans of Llama 3 70B in columns: 100,000 are to take a second", min_rounds=2)
+@pytest.mark.parametrize("memory", [False, True], ids=["time", "time and memory"])
+def test_a_hundred_thousand_plans(benchmark: Any, memory: bool) -> None:
+    spec, columns = calc.load_model("llama-3-70b"), _plans(100_000)
+    words: Any = {"phase": "training", "seq": 8192, "network": 50e9, "memory": memory}
+    found = benchmark(step_times, spec, "h100-sxm", **columns | words)
+    assert numpy.isfinite(found.seconds).all()

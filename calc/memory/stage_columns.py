@@ -1,0 +1,97 @@
+"""The stages of very many pipelines at once: a column for each of what a stage holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from calc.memory.sharding import Stage, held_chunks, lengths
+from calc.sizes import is_array
+from calc.spec import ModelSpec
+from calc.spec.run import Run
+from calc.spec.same import Same
+
+Column = Any
+"""A float64 array of n numbers."""
+
+
+class Kinds(NamedTuple):
+    """The kinds of stages of one pipeline, a row each. rank: the earliest of the kind, which holds the most."""
+
+    rank: Column
+    layers: Mapping[str, Column]
+    first: Column
+    last: Column
+
+
+def stage_columns(spec: ModelSpec, plan: Run) -> tuple[Stage, Column]:
+    """Every kind of stage of every plan as one stage whose sizes are columns, and the row of `plan` each belongs to.
+
+    Stages that hold as many layers of each group are of one kind, of which the earliest stands for all. `plan` may have
+    one pp, or a column of them: then the other sizes of the plan stay as they are, and `plan.placed` with the columns
+    indexed by those rows goes with the stage.
+    """
+    import numpy as np
+
+    if not is_array(plan.pp):
+        kinds = _kinds(Same(spec), plan.pp, plan.stages)
+        return _stage(kinds, plan), np.zeros(len(kinds.rank), dtype=np.intp)
+    distinct, which = np.unique(plan.pp, return_inverse=True)
+    every = [_kinds(Same(spec), int(pp), None) for pp in distinct]
+    counts = np.array([len(kinds.rank) for kinds in every])
+    many = counts[which]
+    row = np.repeat(np.arange(len(which)), many)
+    # Of each plan, the place of its first kind in the list of all, and then one after the other.
+    place = (np.cumsum(counts) - counts)[which]
+    place = np.repeat(place - np.cumsum(many) + many, many) + np.arange(len(row))
+    joined = Kinds(
+        np.concatenate([kinds.rank for kinds in every])[place],
+        {name: np.concatenate([kinds.layers[name] for kinds in every])[place] for name in every[0].layers},
+        np.concatenate([kinds.first for kinds in every])[place],
+        np.concatenate([kinds.last for kinds in every])[place],
+    )
+    sizes = {name: getattr(plan, name) for name in ("pp", "interleave", "micro_batches")}
+    return _stage(joined, plan.placed({name: size[row] for name, size in sizes.items() if is_array(size)})), row
+
+
+def combinations(columns: Sequence[Column], n: int) -> tuple[Column, Column]:
+    """Of n rows of some columns, the first of every combination of values that there is, and which of these each row
+    has."""
+    import numpy as np
+
+    code = np.zeros(n, dtype=np.int64)
+    for column in columns:
+        distinct, place = np.unique(column, return_inverse=True)
+        # Numbered anew for every column, so that no product of their lengths is too large.
+        code = np.unique(code * len(distinct) + place, return_inverse=True)[1]
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    return first, which
+
+
+def _stage(kinds: Kinds, plan: Run) -> Stage:
+    return Stage("any", kinds.layers, kinds.first, kinds.last, plan.interleave, held_chunks(plan, kinds.rank))
+
+
+@lru_cache(maxsize=1024)
+def _kinds(same: Same[ModelSpec], pp: int, given: tuple[int, ...] | None) -> Kinds:
+    import numpy as np
+
+    spec = same.value
+    counts = {group.name: group.count for group in spec.layers}
+    found: dict[tuple[tuple[int, ...], bool, bool], int] = {}
+    if pp == 1:
+        found[tuple(counts.values()), True, True] = 0
+    else:
+        order = spec.schedule or tuple(group.name for group in spec.layers for _ in range(group.count))
+        start = 0
+        for rank, length in enumerate(lengths(len(order), pp, given)):
+            own = order[start : start + length]
+            start += length
+            found.setdefault((tuple(map(own.count, counts)), rank == 0, rank == pp - 1), rank)
+    layers = np.array([layers for layers, _, _ in found], dtype=float).T
+    return Kinds(
+        np.array(list(found.values()), dtype=float),
+        dict(zip(counts, layers, strict=True)),
+        *(np.array([kind[i] for kind in found], dtype=float) for i in (1, 2)),
+    )
