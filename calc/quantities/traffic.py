@@ -12,7 +12,7 @@ Each op says what it moves as one kernel, in elements (`calc.trace.op`). Which o
 Going back (`elements_back`), each operand is read once more and each gradient written once:
 
 * a product reads the gradient of its result twice, its two operands once each, and writes the gradient of each; only
-  those that something trained needs (`calc.gradients`);
+  those that something trained needs (`calc.trace.recorder`);
 * attention in one kernel reads queries, keys, values, its result and the result's gradient, and writes three gradients;
 * what else has no product reads what it read before and the gradient of its result, and writes those of its operands;
   rotary positions and copies need nothing of forward. A sum passes its gradient on as it is; what counts there is that

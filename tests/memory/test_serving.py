@@ -289,8 +289,8 @@ def test_recurrent_layers() -> None:
 
 
 def test_a_block_that_layers_share() -> None:
-    """Its weights are held once, its keys by every layer; the embedded tokens stay to the end. Its widest moment is where
-    a layer's own update is added to what the matrix of gate and value gives: both and their sum, as wide as both."""
+    """Its weights are held once, its keys by every layer; the embedded tokens stay to the end. The widest moment is
+    where a layer's own update is added to what the matrix of gate and value gives: both, and their sum."""
     spec = calc.load_model("zamba2-2.7b")
     (rank,) = servers(spec, asked(50, execution="compiled"))
     assert rank.terms["weights"] == 2 * sum(parameters(spec).values())
