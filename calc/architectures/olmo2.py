@@ -18,6 +18,4 @@ def spec(cfg: Config) -> ModelSpec:
 def normed_attention(cfg: Config, **structure: Any) -> Attention:
     """Attention with one norm over all query heads together and one over all key heads; other fields as given."""
     bias, norm = cfg.flag("attention_bias", absent=False), rms_norm(cfg, 1e-5, wide=True)
-    return attention(
-        cfg, qkv_bias=bias, out_bias=bias, qk_norm=QkNorm(norm=norm, span="all"), **structure
-    )
+    return attention(cfg, qkv_bias=bias, out_bias=bias, qk_norm=QkNorm(norm=norm, span="all"), **structure)

@@ -124,9 +124,8 @@ def kept_by_norm(
     LayerNorm is one kernel: it keeps its input, and mean and deviation of every vector; a weight of several vectors is
     multiplied behind it, and keeps what it multiplies; one plus the weight is a tensor of its own, kept too. RMSNorm is
     written out in fp32 (transformers' LlamaRMSNorm): it keeps its input in fp32, every vector's factor, and what the
-    weight multiplies, in the stream's format, or in fp32 where the weight does so before the result is narrowed (OLMo 2), or one plus the
-    weight (Gemma), and then that too.
-    Fused, it keeps its input and the factors.
+    weight multiplies, in the stream's format; in fp32 where that comes before the result is narrowed (OLMo 2), or where
+    one plus the weight multiplies (Gemma), which is kept too. Fused, it keeps its input and the factors.
     """
     s = tape.settings
     with tape.region("norm", x):
