@@ -15,7 +15,10 @@ def spec(cfg: Config) -> ModelSpec:
     return uniform(cfg, normed_attention(cfg), gated_mlp(cfg), placement="output", norm=norm, max_seq_len=2048)
 
 
-def normed_attention(cfg: Config, **structure: Any) -> Attention:
-    """Attention with one norm over all query heads together and one over all key heads; other fields as given."""
-    bias, norm = cfg.flag("attention_bias", absent=False), rms_norm(cfg, 1e-5, wide=True)
+def normed_attention(cfg: Config, *, wide: bool = True, **structure: Any) -> Attention:
+    """Attention with one norm over all query heads together and one over all key heads.
+
+    wide: as of the norms; structure: every other field of Attention.
+    """
+    bias, norm = cfg.flag("attention_bias", absent=False), rms_norm(cfg, 1e-5, wide=wide)
     return attention(cfg, qkv_bias=bias, out_bias=bias, qk_norm=QkNorm(norm=norm, span="all"), **structure)
