@@ -16,7 +16,7 @@ def spec(cfg: Config) -> ModelSpec:
     corrects the choice of experts is a frozen parameter there."""
     cfg.only("attention_bias", False, why="queries would have a bias and their gate none")
     n_layers = cfg.layers("num_hidden_layers")
-    norm = rms_norm(cfg, 1e-5)
+    norm = rms_norm(cfg, 1e-5, wide=True)
     mixer = attention(cfg, d_head_absent=128, qk_norm=QkNorm(norm=norm), gate=True)
     window = cfg.size("sliding_window", absent=1024, null=None)
     period = cfg.size("global_attn_every_n_layers", absent=4)

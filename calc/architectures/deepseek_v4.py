@@ -44,7 +44,7 @@ def spec(cfg: Config) -> ModelSpec:
     cfg.only("mlp_bias", False, why="no block of this family has biases")
     cfg.only("attention_bias", False, why="no block of this family has biases")
     cfg.notes.append("window: keys and values are one tensor, counted in the cache as two (transformers shows two)")
-    norm = rms_norm(cfg)
+    norm = rms_norm(cfg, wide=True)
     turning = {kind: _rope(cfg, kind) for kind in WORDS.values()}
     mixer = CompressedAttention(
         n_heads=cfg.size("num_attention_heads"),

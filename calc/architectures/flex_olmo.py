@@ -11,7 +11,8 @@ from calc.spec import ModelSpec, Moe, QkNorm
 def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' FlexOlmoConfig: 5 experts a token, whose weights are used as they are."""
     bias = cfg.flag("attention_bias", absent=False)
-    qk_norm = QkNorm(norm=rms_norm(cfg), span="all")
+    norm = rms_norm(cfg, wide=True)
+    qk_norm = QkNorm(norm=norm, span="all")
     mixer = attention(cfg, qkv_bias=bias, out_bias=bias, qk_norm=qk_norm, theta=500_000.0)
     experts = Moe(
         n_experts=cfg.size("num_experts"),
@@ -20,4 +21,4 @@ def spec(cfg: Config) -> ModelSpec:
         activation=activation(cfg, "hidden_act", absent="silu"),
         renormalize=cfg.flag("norm_topk_prob", absent=False),
     )
-    return uniform(cfg, mixer, experts, placement="output", max_seq_len=4096)
+    return uniform(cfg, mixer, experts, norm=norm, placement="output", max_seq_len=4096)

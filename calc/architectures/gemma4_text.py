@@ -33,7 +33,7 @@ def spec(cfg: Config) -> ModelSpec:
     `layer_scalar`, what leaves a layer is multiplied with, is no parameter but a buffer, and is not counted.
     """
     cfg.only("use_bidirectional_attention", None, "vision", why="text that sees later text is not described")
-    bias, norm = cfg.flag("attention_bias", absent=False), rms_norm(cfg)
+    bias, norm = cfg.flag("attention_bias", absent=False), rms_norm(cfg, wide=True)
     mixer = attention(
         cfg,
         kv_absent=4,
@@ -80,7 +80,7 @@ def spec(cfg: Config) -> ModelSpec:
 def ends(cfg: Config) -> dict[str, Any]:
     """What is around the layers: scaled tokens, the norm behind, capped logits."""
     return {
-        "norm": rms_norm(cfg),
+        "norm": rms_norm(cfg, wide=True),
         "embed_scale": cfg.size("hidden_size") ** 0.5,
         "logit_softcap": cfg.number("final_logit_softcapping", absent=None, null=None),
     }
@@ -158,7 +158,7 @@ def _channel(cfg: Config, layer: _Layer) -> Mlp | Moe:
         top_k=cfg.size("top_k_experts"),
         d_expert=cfg.size("moe_intermediate_size"),
         d_shared=d_ff,
-        dense_norm=rms_norm(cfg),
+        dense_norm=rms_norm(cfg, wide=True),
         scaled_router=True,
         activation=act,
     )

@@ -30,7 +30,7 @@ def spec(cfg: Config) -> ModelSpec:
     kinds = layer_kinds(cfg, alternating(n_layers, 2))
     # The published configs name the same number twice.
     cfg.only("experts_per_token", channel.top_k, why="the same as num_experts_per_tok")
-    norm = rms_norm(cfg, 1e-5)
+    norm = rms_norm(cfg, 1e-5, wide=True)
     return decoder(cfg, sliding_stack(kinds, mixer, window, channel=channel, norm=norm), max_seq_len=131072, norm=norm)
 
 

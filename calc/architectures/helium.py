@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.architectures.config import REFUSE, Config
-from calc.architectures.llama import attention, gated_mlp, uniform
+from calc.architectures.llama import attention, gated_mlp, rms_norm, uniform
 from calc.architectures.rope import rope
 from calc.errors import Refused
 from calc.spec import ModelSpec
@@ -18,4 +18,5 @@ def spec(cfg: Config) -> ModelSpec:
     d_model = cfg.size("hidden_size")
     if mixer.d_head is not None and mixer.n_heads * mixer.d_head != d_model:
         raise Refused(f"{cfg.where}head_dim", f"hidden_size / num_attention_heads of {d_model}", mixer.d_head)
-    return uniform(cfg, mixer, gated_mlp(cfg, bias=cfg.flag("mlp_bias", absent=False)), eps=1e-8, max_seq_len=4096)
+    norm = rms_norm(cfg, 1e-8, wide=True)
+    return uniform(cfg, mixer, gated_mlp(cfg, bias=cfg.flag("mlp_bias", absent=False)), norm=norm, max_seq_len=4096)

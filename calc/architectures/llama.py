@@ -49,9 +49,9 @@ def attention(
     )
 
 
-def rms_norm(cfg: Config, eps: float = 1e-6, *, unit_offset: bool = False) -> Norm:
+def rms_norm(cfg: Config, eps: float = 1e-6, *, unit_offset: bool = False, wide: bool = False) -> Norm:
     """RMSNorm; eps: what the family takes where rms_norm_eps is absent."""
-    return Norm(eps=cfg.number("rms_norm_eps", absent=eps, null=eps), unit_offset=unit_offset)
+    return Norm(eps=cfg.number("rms_norm_eps", absent=eps, null=eps), unit_offset=unit_offset, wide=wide)
 
 
 def gated_mlp(cfg: Config, *, bias: bool = False, fused: bool = False) -> Mlp:

@@ -45,9 +45,9 @@ def only_mixers(cfg: Config, mixer: Any, *, tied: bool) -> ModelSpec:
     )
 
 
-def layer_norm(cfg: Config) -> Norm:
+def layer_norm(cfg: Config, *, wide: bool = False) -> Norm:
     """The RMSNorm of families that call its eps layer_norm_epsilon."""
-    return Norm(eps=cfg.number("layer_norm_epsilon", absent=1e-5))
+    return Norm(eps=cfg.number("layer_norm_epsilon", absent=1e-5), wide=wide)
 
 
 def inner(d_model: int, expand: int) -> int | None:

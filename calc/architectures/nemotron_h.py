@@ -29,7 +29,7 @@ def spec(cfg: Config) -> ModelSpec:
     cfg.only("sliding_window", None, why="no layer of this family has a window")
     cfg.only("tie_word_embeddings", False, why="implementations differ in whether this family can be tied")
     without_further_tokens(cfg, "num_nextn_predict_layers")
-    norm = layer_norm(cfg)
+    norm = layer_norm(cfg, wide=True)
     make: dict[str, Callable[[], LayerGroup]] = {
         "mamba": lambda: LayerGroup(count=1, mixer=_mamba2(cfg), norm=norm),
         "attention": lambda: LayerGroup(count=1, mixer=_attention(cfg), norm=norm),

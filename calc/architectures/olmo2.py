@@ -11,12 +11,14 @@ from calc.spec import Attention, ModelSpec, QkNorm
 
 def spec(cfg: Config) -> ModelSpec:
     """Llama's sizes, with RMSNorm on each block's output and on all queries and all keys of a token."""
-    return uniform(cfg, normed_attention(cfg), gated_mlp(cfg), placement="output", eps=1e-5, max_seq_len=2048)
+    norm = rms_norm(cfg, 1e-5, wide=True)
+    return uniform(cfg, normed_attention(cfg), gated_mlp(cfg), placement="output", norm=norm, max_seq_len=2048)
 
 
-def normed_attention(cfg: Config, **structure: Any) -> Attention:
-    """Attention with one norm over all query heads together and one over all key heads; other fields as given."""
-    bias = cfg.flag("attention_bias", absent=False)
-    return attention(
-        cfg, qkv_bias=bias, out_bias=bias, qk_norm=QkNorm(norm=rms_norm(cfg, 1e-5), span="all"), **structure
-    )
+def normed_attention(cfg: Config, *, wide: bool = True, **structure: Any) -> Attention:
+    """Attention with one norm over all query heads together and one over all key heads.
+
+    wide: as of the norms; structure: every other field of Attention.
+    """
+    bias, norm = cfg.flag("attention_bias", absent=False), rms_norm(cfg, 1e-5, wide=wide)
+    return attention(cfg, qkv_bias=bias, out_bias=bias, qk_norm=QkNorm(norm=norm, span="all"), **structure)

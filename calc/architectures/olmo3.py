@@ -14,7 +14,7 @@ def spec(cfg: Config) -> ModelSpec:
     """OLMo 2's layer; three of four attend to a window (`layer_types` says which), and their positions are never
     stretched."""
     n_layers = cfg.layers("num_hidden_layers")
-    norm = rms_norm(cfg, 1e-5)
+    norm = rms_norm(cfg, 1e-5, wide=True)
     window = cfg.size("sliding_window", absent=4096, null=None)
     turning = {
         "full": rope(cfg, theta=500_000.0, layers="full_attention"),

@@ -15,7 +15,7 @@ _WORDS = {"linear_attention": "linear", "full_attention": "full"}
 def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' OlmoHybridConfig. A rope_theta that is null leaves positions out."""
     n_layers = cfg.layers("num_hidden_layers")
-    norm = rms_norm(cfg)
+    norm = rms_norm(cfg, wide=True)
     mixers = {"linear": _delta_net(cfg), "full": _attention(cfg, norm)}
     channel = gated_mlp(cfg)
 

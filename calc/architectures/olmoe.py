@@ -19,5 +19,5 @@ def spec(cfg: Config) -> ModelSpec:
         activation=activation(cfg, "hidden_act", absent="silu"),
         renormalize=cfg.flag("norm_topk_prob", absent=False),
     )
-    mixer = normed_attention(cfg, clip=cfg.number("clip_qkv", absent=None, null=None))
+    mixer = normed_attention(cfg, wide=False, clip=cfg.number("clip_qkv", absent=None, null=None))
     return uniform(cfg, mixer, experts, eps=1e-5, max_seq_len=4096)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, gated_mlp, uniform
+from calc.architectures.rope import rope
 from calc.errors import Refused
 from calc.spec import ModelSpec, RopeScaling
 
@@ -14,7 +15,8 @@ ORIGINAL = 4096
 def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' Phi3Config: as many key-value heads as heads, no window. No layer has biases."""
     cfg.only("attention_bias", False, why="this family's projections have no biases")
-    mixer = attention(cfg, fused=True, window=cfg.size("sliding_window", absent=None, null=None))
+    turning = rope(cfg).model_copy(update={"joined": True})
+    mixer = attention(cfg, fused=True, rope=turning, window=cfg.size("sliding_window", absent=None, null=None))
     _check(cfg, mixer.rope.scaling)
     return uniform(cfg, mixer, gated_mlp(cfg, fused=True), eps=1e-5, max_seq_len=4096)
 

@@ -221,7 +221,9 @@ def _scoring(
         distances = projected_distances(t, d_model, heads * d_head, q, load)
         q = placed_queries(t, q)
     # Heads of which a part turns are put together from both parts.
-    by_head = spec.position == "rope" and not spec.rope.inputs and spec.rope.fraction < 1 and not spec.rope.proportional
+    rope = spec.rope
+    parts = rope.joined or (rope.fraction < 1 and not rope.proportional)
+    by_head = spec.position == "rope" and not rope.inputs and parts
     return q, Scoring(
         softmax=spec.softmax,
         causal=spec.causal,

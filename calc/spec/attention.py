@@ -17,6 +17,7 @@ class Norm(Node):
 
     affine: False for norms without weights (OLMo). bias: an added vector; RMSNorm has none.
     eps: added to the variance. unit_offset: what is multiplied is one plus the weight (Gemma).
+    wide: an RMSNorm's weight multiplies in fp32, before the result is narrowed (OLMo 2, gpt-oss); False: after (Llama).
     """
 
     kind: Literal["layernorm", "rmsnorm"] = "rmsnorm"
@@ -24,6 +25,7 @@ class Norm(Node):
     bias: bool = False
     eps: float = Field(default=1e-5, ge=0)
     unit_offset: bool = False
+    wide: bool = False
 
     @model_validator(mode="after")
     def _biased(self) -> Self:

@@ -102,7 +102,8 @@ class Stack(Node):
                 if attention.position == "rope" and d_head % 2:
                     raise Refused("d_head", "an even width, since rotary positions turn pairs", d_head)
                 turned = int(d_head * attention.rope.fraction)
-                if attention.position == "rope" and not attention.rope.proportional and turned % 2:
+                odd = turned % 2 and not attention.rope.proportional and not attention.rope.interleaved
+                if attention.position == "rope" and odd:
                     expected = f"a share of d_head = {d_head} that is an even width"
                     raise Refused("rope.fraction", expected, attention.rope.fraction)
         return self

@@ -80,6 +80,7 @@ class Rope(Node):
     proportional: angles are spaced as if the whole head turned, and value i pairs with the one half a head behind it;
         pairs past `fraction` of them stand still (Gemma 4).
     backwards: pairs turn the other way round (nanochat).
+    joined: heads are put together of what turns and what does not, even where all of it turns (Phi-3).
     """
 
     theta: float = Field(default=10_000.0, gt=0)
@@ -90,6 +91,7 @@ class Rope(Node):
     inputs: bool = False
     plane: Plane | None = None
     backwards: bool = False
+    joined: bool = False
 
     @model_validator(mode="after")
     def _forwards_in_a_plane(self) -> Self:

@@ -92,9 +92,10 @@ class SelfAttention(nn.Module):
             q, k = (turned_in_plane(each, spec.rope, spec.rope.plane, step) for each in (q, k))
         elif spec.position == "rope" and not spec.rope.inputs:
             cos, sin = angles(spec.rope, self.d_head, step)
-            q = turn(q, cos, sin, interleaved=spec.rope.interleaved)
+            how = {"interleaved": spec.rope.interleaved, "joined": spec.rope.joined}
+            q = turn(q, cos, sin, **how)
             if spec.kv != "earlier":
-                k = turn(k, cos, sin, interleaved=spec.rope.interleaved)
+                k = turn(k, cos, sin, **how)
         if spec.qk_norm is not None and spec.qk_norm.turned:
             q, k = self.q_norm(q), k if spec.kv == "earlier" else self.k_norm(k)
         if spec.kv == "earlier" and step.lent is not None:

@@ -40,7 +40,7 @@ class NormLayer(nn.Module):
     """LayerNorm or RMSNorm over the last axis, computed in float32. shape: of the weight, its last axis the norm's.
 
     LayerNorm is one kernel; a weight of several vectors is multiplied behind it. RMSNorm is written out as in
-    transformers' LlamaRMSNorm, or where one plus the weight is multiplied, GemmaRMSNorm.
+    transformers' LlamaRMSNorm, or where one plus the weight is multiplied, GemmaRMSNorm, or Olmo2RMSNorm.
     """
 
     def __init__(self, spec: Norm, shape: tuple[int, ...]) -> None:
@@ -59,6 +59,8 @@ class NormLayer(nn.Module):
         y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.spec.eps)
         if self.spec.affine and self.spec.unit_offset:
             y = y * (1.0 + wide(self.weight))
+        elif self.spec.affine and self.spec.wide:
+            y = self.weight * y
         elif self.spec.affine:
             return self.weight * y.to(x.dtype)
         return y.to(x.dtype)

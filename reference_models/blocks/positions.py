@@ -114,8 +114,10 @@ def laid(x: Tensor, interleaved: bool) -> Tensor:
     return x.repeat_interleave(2, dim=-1) if interleaved else torch.cat([x, x], dim=-1)
 
 
-def turn(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor:
+def turn(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool, joined: bool = False) -> Tensor:
     """As `rotate`, of a cosine and a sine for every place, [batch or 1, 1, seq, 2 * pairs].
+
+    joined: put together with what does not turn, even where that is nothing.
 
     x * cos + turned(x) * sin, as transformers writes it, of which going back reads nothing but cosines and sines.
     """
@@ -127,7 +129,7 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor:
         first, second = turning.chunk(2, dim=-1)
         other = torch.cat([-second, first], dim=-1)
     turned = (turning * cos + other * sin).to(x.dtype)
-    return turned if width == x.shape[-1] else torch.cat([turned, x[..., width:]], dim=-1)
+    return turned if width == x.shape[-1] and not joined else torch.cat([turned, x[..., width:]], dim=-1)
 
 
 def rope_frequencies(

@@ -143,8 +143,8 @@ def kept_by_norm(
     LayerNorm is one kernel: it keeps its input, and mean and deviation of every vector; a weight of several vectors is
     multiplied behind it, and keeps what it multiplies; one plus the weight is a tensor of its own, kept too. RMSNorm is
     written out in fp32 (transformers' LlamaRMSNorm): it keeps its input in fp32, every vector's factor, and what the
-    weight multiplies, in the stream's format, or in fp32 where one plus the weight does (Gemma), and then that too.
-    Fused, it keeps its input and the factors.
+    weight multiplies, in the stream's format; in fp32 where that comes before the result is narrowed (OLMo 2), or where
+    one plus the weight multiplies (Gemma), which is kept too. Fused, it keeps its input and the factors.
     """
     s = tape.settings
     with tape.region("norm", x):
@@ -157,9 +157,9 @@ def kept_by_norm(
         y = tape.times(wide, factor)
         if not spec.affine:
             return tape.cast(y, x.dtype)
-        if not spec.unit_offset:
+        if not (spec.unit_offset or spec.wide):
             return _weighed(tape, tape.cast(y, x.dtype), trained)
-        if y.grad:
+        if spec.unit_offset and y.grad:
             # One plus the weight is a tensor of its own.
             width = exact_div(x.elements, vectors)
             tape.keep(Storage(width if heads is None else width * heads, "fp32", False, "none"), "weight plus one")

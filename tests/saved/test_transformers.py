@@ -1,0 +1,111 @@
+"""What autograd keeps of transformers' own models, one small model a family, against what is written down of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from calc.architectures import from_config  # noqa: E402
+from calc.load import Load  # noqa: E402
+from calc.quantities.saved_tensors import kept  # noqa: E402
+from calc.trace.settings import Settings  # noqa: E402
+from reference_models.saved import saved_tensors  # noqa: E402
+from tests.architectures.cases_text import TEXT  # noqa: E402
+from tests.reference_models.values import CASES  # noqa: E402
+
+PAGE = Path(__file__).parents[2] / "docs" / "memory.md"
+BATCH, SEQ = 2, 64
+TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1, "decoder_start_token_id": 0}
+FAMILIES = CASES | {
+    "bert": TEXT["bert"][0] | {"max_position_embeddings": SEQ, "architectures": ["BertForMaskedLM"]},
+    "t5": TEXT["t5"][0] | {"architectures": ["T5ForConditionalGeneration"]},
+}
+DAILY = ("llama", "gpt2", "qwen3", "gemma", "bert", "t5", "olmo2", "phi3", "falcon", "mixtral", "mamba", "mamba2")
+"""Families measured in every run of the suite; the others where slow tests run."""
+MODES = {
+    "eager fp32": Settings("eager", "fp32", device="cpu"),
+    "eager bf16": Settings("eager", "bf16", device="cpu"),
+    "sdpa bf16": Settings("sdpa", "bf16", device="cpu"),
+    "sdpa autocast": Settings("sdpa", "bf16", autocast=True, device="cpu"),
+}
+INDICES = 4 * 8 * BATCH * SEQ
+"""Bytes in which indices may differ: positions that are buffers, targets that are the inputs themselves, and a few
+constants that transformers makes tensors of; four numbers of 8 bytes for each token at most."""
+BREAKS = {("dbrx", "sdpa autocast"): "transformers adds bf16 to fp32"}
+"""What transformers cannot run."""
+
+
+def theirs(name: str, settings: Settings) -> Any:
+    """transformers' model without dropout, its experts in a loop; eager where it has no other attention."""
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model(name, **(TOKENS | FAMILIES[name]))
+    for key, value in vars(config).copy().items():
+        if "drop" in key and isinstance(value, float):
+            setattr(config, key, 0.0)
+    auto = {"bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM}
+    make = auto.get(name, transformers.AutoModelForCausalLM).from_config
+    try:
+        model = make(config, attn_implementation=settings.execution, experts_implementation="eager")
+    except ValueError:
+        model = make(config, attn_implementation="eager", experts_implementation="eager")
+    return model.to(torch.float32 if settings.stream == "fp32" else torch.bfloat16).train()
+
+
+def measured(name: str, settings: Settings) -> int:
+    """Bytes that autograd keeps of a forward pass to the loss."""
+    model = theirs(name, settings)
+    tokens = torch.randint(3, 90, (BATCH, SEQ))
+    more = {} if name == "bert" else {"use_cache": False}
+
+    def forward() -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=settings.autocast):
+            return model(tokens, labels=tokens, **more)
+
+    return saved_tensors(model, forward).total
+
+
+def counted(name: str, settings: Settings) -> int:
+    spec = from_config({"model_type": name, **FAMILIES[name]})
+    load = Load(batch=BATCH, seq=SEQ, source=SEQ if name == "t5" else None)
+    return int(sum(count * each.tensor.bytes for count, each in kept(spec, load, settings).everything()))
+
+
+def difference(name: str, mode: str) -> str:
+    """How much more (+) or less (-) is counted than is kept, in percent; `=` to the byte, but for indices."""
+    if (name, mode) in BREAKS:
+        return "–"
+    ours, real = counted(name, MODES[mode]), measured(name, MODES[mode])
+    return "=" if abs(ours - real) <= INDICES else f"{100 * (ours - real) / real:+.1f}"
+
+
+def documented() -> dict[str, list[str]]:
+    """family -> cells, one a mode, of the page's table."""
+    cells = r" (=|–|[+-][\d.]+) \|" * len(MODES)
+    rows = re.findall(rf"^\| `(\w+)` \|{cells}$", PAGE.read_text(), re.MULTILINE)
+    return {name: list(row) for name, *row in rows}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in DAILY else pytest.mark.slow) for n in sorted(FAMILIES)]
+)
+def test_bytes_are_equal_or_the_difference_is_documented(name: str) -> None:
+    """To a fifth of a percent where they differ: which experts tokens choose is a matter of rounding."""
+    for mode, written in zip(MODES, documented().get(name, ["="] * len(MODES)), strict=True):
+        found = difference(name, mode)
+        if found in "=–" or written in "=–":
+            assert found == written, mode
+        else:
+            assert float(found) == pytest.approx(float(written), abs=0.2), mode
+
+
+def test_the_page_lists_families_that_are_measured_and_differ() -> None:
+    rows = documented()
+    assert set(rows) <= set(FAMILIES)
+    assert all(set(row) != {"="} for row in rows.values())
+    assert list(rows) == sorted(rows)
