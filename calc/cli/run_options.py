@@ -43,6 +43,7 @@ DEFAULTS = {
     "stages": "as even as can be",
     "execution": "sdpa",
     "engine": "none",
+    "latent_reading": "absorbed; expanded where FLOPs are counted by a --convention",
     "batched_tokens": "all, or the engine's",
 }
 """Field -> what is taken where it is not said, where the field itself is left open."""

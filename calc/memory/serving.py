@@ -129,8 +129,7 @@ def _passes(spec: ModelSpec, run: Run) -> dict[str, Pass]:
     prompt = Pass(tokens, sequences, seq, keys, source, width=width)
     if not _generates(spec):
         return {"pass": prompt}
-    absorbed = run.latent_reading == "absorbed"
-    new = Pass(run.batch, run.batch, 1, keys, 0, True, absorbed, width)
+    new = Pass(run.batch, run.batch, 1, keys, 0, True, run.absorbs, width)
     return {"prefill": prompt, "decode": new}
 
 

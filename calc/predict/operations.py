@@ -42,7 +42,7 @@ def tree_of(spec: ModelSpec, setting: Run) -> list[Leaf]:
         context=setting.context if decode else 0,
         scores="full" if setting.kernels == "eager" else "causal-exact",
         decode=decode,
-        absorbed=decode and setting.fuses,
+        absorbed=decode and setting.absorbs,
         source=setting.source_seq,
         usual_source=setting.seq,
         images=setting.images,
@@ -84,9 +84,10 @@ def joints(everything: list[Leaf]) -> dict[int, Joint]:
     found: dict[int, Joint] = {}
     for leaf in everything:
         op = leaf.op
-        if op.kind != "linear" or not op.inputs or not op.weights:
+        if not isinstance(op.shape, Matmul) or not op.shape.weighed:
             continue
-        shard, cut = op.weights[0].shard, id(op.outputs[0]) in pieces
+        # Layers that are passed in several ways hold their weights in the last of them.
+        shard, cut = op.weights[0].shard if op.weights else None, id(op.outputs[0]) in pieces
         heads = shard is not None and shard.axis == 0 and id(leaf.parents[-1]) in attending
         logits = shard is VOCABULARY and leaf.place == "end"
         found[id(leaf)] = Joint(id(op.inputs[0]) in read, cut, heads and not cut, logits)

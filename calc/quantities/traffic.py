@@ -92,8 +92,7 @@ def decode_traffic(spec: ModelSpec, query: Run, formats: Formats | None = None) 
     """
     if not spec.decodes:
         raise Refused("phase", "forward or training for a model without a cache", "decode")
-    absorbed = query.latent_reading == "absorbed"
-    load = query.load(seq=1, context=query.context, decode=True, absorbed=absorbed)
+    load = query.load(seq=1, context=query.context, decode=True, absorbed=query.absorbs)
     everything = list(leaves(build(spec, load)))
     return _passed(everything, query.kernels, formats or formats_of(query), kept=True)
 
