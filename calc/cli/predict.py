@@ -50,6 +50,7 @@ FIELDS = (
     "network",
     "execution",
     "latent_reading",
+    "routing",
 )
 """What a time depends on."""
 IN_TRAINING = ("recipe", "optimizer", "zero", "micro_batches", "interleave")

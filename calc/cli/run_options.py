@@ -57,7 +57,7 @@ TYPES: Mapping[str, click.ParamType] = {
     "network": Rate(),
     "dropout": click.FLOAT,
 }
-METAVARS = {"dtype": "FORMAT", "frozen": "FORMAT", "dropout": "P"}
+METAVARS = {"routing": "HOW", "dtype": "FORMAT", "frozen": "FORMAT", "dropout": "P"}
 OLD_WORDS = {"execution": {"fused": "compiled"}}
 """Field -> words that stood for others once -> what they are called."""
 OLD_OPTIONS = {"--kernels": "execution", "--dtype": "cache_dtype"}

@@ -46,6 +46,7 @@ def tree_of(spec: ModelSpec, setting: Run) -> list[Leaf]:
         source=setting.source_seq,
         usual_source=setting.seq,
         images=setting.images,
+        routing=setting.routing,
     )
     return [leaf for leaf in leaves(build(spec, load)) if leaf.calls]
 

@@ -87,7 +87,7 @@ def training_traffic(spec: ModelSpec, query: Run, formats: Formats | None = None
 def decode_traffic(spec: ModelSpec, query: Run, formats: Formats | None = None) -> dict[str, Size]:
     """Bytes of one new token for each sequence with `query.context` tokens cached: weights, activations, cache, state.
 
-    Experts: of each layer, as many as the batch's tokens can visit at most.
+    Experts: of each layer, as many as the batch's tokens reach by `query.routing`.
     Errors: Refused for a model that does not decode.
     """
     if not spec.decodes:
