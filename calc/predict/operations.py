@@ -175,7 +175,8 @@ class _Laid:
             known |= self.joints[id(chain[0])]._asdict() if shape.weighed else {}
             return known | ({"dtype": self.formats.compute} if shape.weighed else {})
         if isinstance(shape, Attend):
-            return {"shape": shape, "use": "forward" if len(chain) > 1 else "batched"}
+            cached = width_of(self.formats.cache) / width_of(self.formats.stream)
+            return {"shape": shape, "use": "forward" if len(chain) > 1 else "batched", "cached": cached}
         return {}
 
     def flops(self, chain: Chain, few: float) -> float:
