@@ -76,6 +76,8 @@ def _attention(shape: Attend, plan: Run, calls: float, batch: int) -> Share:
 
 def _calls(leaf: Leaf, spec: ModelSpec, stage: Stage) -> float:
     """How much of an op's calls a pipeline stage makes."""
+    if leaf.tower is not None:
+        return float(stage.first)
     if leaf.place != "layer" or leaf.group is None:
         return float(stage.first if leaf.place == "front" else stage.last)
     group = next(each for each in spec.layers if each.name == leaf.group)

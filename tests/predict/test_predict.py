@@ -329,7 +329,7 @@ def test_a_prediction_says_whose_attention_it_is_where_that_is_not_pytorchs() ->
 
 
 def test_no_format_falls_back_to_the_time_of_another() -> None:
-    """A format of four bits without scales has no kernel; a cache of half the bytes takes less time, a wide one more."""
+    """A format of four bits without scales has no kernel; a narrow cache takes less time."""
     spec, words = calc.load_model("llama-3-8b"), {"phase": "decode", "batch": 16, "context": 4096}
     with pytest.raises(Refused, match="dtype: expected int4:g128 or another format"):
         predict(spec, speed_of("l4"), dtype="int4", **words)
