@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from calc import checks
+from calc.routing import USUAL, read_routing
 from calc.sizes import Size, floor_div, maximum, minimum
 
 Scores = Literal["full", "causal-half", "causal-exact"]
@@ -22,6 +23,7 @@ class Load:
     source: length of the encoder's input for each sequence (tokens, or frames of audio); None: what the encoder is
         made for, or where it has no length of its own, `usual_source`, or where that is None too, `seq`.
     vectors: how many vectors the front makes of one of seq (a trajectory's step has three); caches grow by as many.
+    routing: how evenly tokens choose experts (`calc.routing`).
     images: pictures that a vision tower reads beside the text; image: their height and width in pixels, None for the
         size the model is made for.
 
@@ -42,9 +44,11 @@ class Load:
     vectors: int = 1
     images: Size = 0
     image: tuple[Size, Size] | None = None
+    routing: str = USUAL
 
     def __post_init__(self) -> None:
         checks.word("scores", self.scores, SCORES)
+        read_routing(self.routing)
         for name, least in (("batch", 0), ("seq", 1), ("context", 0), ("images", 0)):
             object.__setattr__(self, name, checks.size(name, getattr(self, name), least))
         for name in ("source", "usual_source"):

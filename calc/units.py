@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from typing import Any
 
 from calc.errors import Refused, shortened
 
@@ -101,6 +102,11 @@ def parse_tokens(text: str, field: str, least: int = 0) -> int:
     if len(plain) <= _MAX_DIGITS and least <= (number := int(plain) * _BINARY.get(match[2] or "", 1)) <= 2**40:
         return number
     raise Refused(field, f"a whole number from {least} to 2^40", shortened(text, 40))
+
+
+def whole(value: Any) -> str:
+    """All digits of a count, and of an expectation those before the point: 1,234."""
+    return f"{value:,.0f}" if isinstance(value, float) else f"{value:,}"
 
 
 def si(value: float, unit: str = "") -> str:

@@ -70,14 +70,15 @@ def _query(spec: ModelSpec, phase: Phase) -> Run:
     with cells[3]:
         checkpointing = knobs.checkpointing() if phase == "training" else "none"
     images = knobs.images(spec) if phase != "decode" else 0
+    named: dict[str, Any] = {} if convention == Run().convention else {"convention": convention}
     return Run(
         phase=phase,
         seq=seq,
         batch=batch,
         checkpointing=checkpointing,
         context=common_context([spec], seq),
-        convention=convention,
         images=images,
+        **named,
     )
 
 

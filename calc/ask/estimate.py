@@ -49,7 +49,7 @@ def estimate(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: st
     terms = entry.compute(spec, asked)
     caveats: tuple[str, ...] = ()
     if owner is not None:
-        caveats = owner.params_caveats(spec) if quantity == "params" else owner.caveats(spec)
+        caveats = owner.params_caveats(spec) if quantity == "params" else conventions.caveats(spec, asked)
     return Estimate(
         quantity=quantity,
         model=spec.name,

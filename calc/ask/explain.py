@@ -78,7 +78,7 @@ def explain(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: str
     formula = next(iter(terms.values())) if len(terms) == 1 else _tidy(sympy.Add(*terms.values()))
     # All at once: one symbol after another, sympy compares the arguments of every Max anew each time.
     given = formula.xreplace({symbol: sympy.sympify(number) for symbol, number in values.items()})
-    if given != value.value:
+    if not _same(given, value.value):
         raise ArithmeticError(f"the formula of {quantity} gives {given}, the count {value.value}")
     shown = sorted(formula.free_symbols, key=lambda symbol: (place(symbol.name), symbol.name))
     used = {symbol: values[symbol] for symbol in shown}
@@ -87,6 +87,11 @@ def explain(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: str
     own = value.terms if there.keys() <= value.terms.keys() else dict.fromkeys(there, value.value)
     rows = tuple((name, term, own[name]) for name, term in there.items())
     return Explanation(value, formula, rows, used)
+
+
+def _same(given: Any, count: Size) -> bool:
+    """Whether a formula gives the count: exactly, or as closely as floats do where experts are an expectation."""
+    return given == count or (given.is_Float and abs(given - count) <= 1e-10 * count)
 
 
 def _of_one_rank(spec: ModelSpec, entry: registry.Quantity, asked: Run) -> Run:

@@ -9,6 +9,7 @@ from typing import get_args
 from calc import conventions
 from calc.ask.registry import Breakdown, Quantity
 from calc.blocks.build import build
+from calc.conventions.executed import absorbs
 from calc.errors import Refused, did_you_mean
 from calc.load import Load
 from calc.quantities.flops import recomputed
@@ -189,8 +190,7 @@ def _flops(spec: ModelSpec, query: Run) -> Iterable[Amount]:
     """FLOPs of every op in the query's phase, recomputation apart from the pass that it repeats."""
     conventions.flops(spec, query.changed(convention="torch"))  # refuses what has no such phase
     if query.phase == "decode":
-        absorbed = query.latent_reading == "absorbed"
-        load = query.load(seq=1, context=query.context, decode=True, absorbed=absorbed)
+        load = query.load(seq=1, context=query.context, decode=True, absorbed=absorbs(query))
     else:
         load = query.load()
     everything = [leaf for leaf in leaves(build(spec, load)) if leaf.op.kind in ("linear", "attention")]

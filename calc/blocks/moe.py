@@ -7,7 +7,8 @@ from fractions import Fraction
 from calc.blocks.around import Around
 from calc.blocks.mlp import mlp
 from calc.load import Load
-from calc.sizes import Size, ceil_div, maximum, minimum, quotient
+from calc.routing import reached
+from calc.sizes import Size, ceil_div, maximum, quotient
 from calc.spec import Mlp, Moe, Norm
 from calc.trace.primitives.experts import combine, dispatch, expert_scale, route, router_input, shared_scale
 from calc.trace.primitives.linear import Spread
@@ -23,8 +24,8 @@ def moe(t: Trace, spec: Moe, x: Tensor, load: Load, around: Around) -> Tensor:
     ceil(capacity_factor * tokens * top_k / n_experts) (Fedus et al. 2021, equation 3).
     """
     if spec.d_shared is not None and spec.dense_norm is not None:
-        return _beside_dense(t, spec, spec.dense_norm, x, x if around.stream is None else around.stream)
-    y = _routed(t, spec, x, x)
+        return _beside_dense(t, spec, spec.dense_norm, x, x if around.stream is None else around.stream, load)
+    y = _routed(t, spec, x, x, load)
     if spec.d_shared is None:
         return y
     with t.part("shared_expert", x, of="shared_expert") as out:
@@ -35,17 +36,17 @@ def moe(t: Trace, spec: Moe, x: Tensor, load: Load, around: Around) -> Tensor:
     return t.add("shared_add", y, shared)
 
 
-def _beside_dense(t: Trace, spec: Moe, plain: Norm, x: Tensor, stream: Tensor) -> Tensor:
+def _beside_dense(t: Trace, spec: Moe, plain: Norm, x: Tensor, stream: Tensor, load: Load) -> Tensor:
     """A dense block on x and experts on the stream as it was before x's norm, each with norms of its own (Gemma 4)."""
     with t.part("mlp", x, of="mlp") as out:
         dense = mlp(t, _expert(spec, spec.d_shared), x)
         out.append(dense)
     dense = t.norm("dense_post_norm", plain, dense)
-    routed = _routed(t, spec, t.norm("routed_norm", plain, stream), stream)
+    routed = _routed(t, spec, t.norm("routed_norm", plain, stream), stream, load)
     return t.add("shared_add", dense, t.norm("routed_post_norm", plain, routed))
 
 
-def _routed(t: Trace, spec: Moe, x: Tensor, scored: Tensor) -> Tensor:
+def _routed(t: Trace, spec: Moe, x: Tensor, scored: Tensor, load: Load) -> Tensor:
     """What the experts make of x, chosen by what the router makes of `scored`."""
     read = router_input(t, scored) if spec.scaled_router else scored
     scores = t.linear("router", read, spec.n_experts, bias=spec.router_bias, of="router")
@@ -59,7 +60,7 @@ def _routed(t: Trace, spec: Moe, x: Tensor, scored: Tensor) -> Tensor:
     read = dispatch(t, spec, x, weights, visits)
     fields = {"copies": spec.n_experts, "active": spec.top_k, "expert": True}
     with t.part("experts.{}", read, of="routed_expert", **fields) as out:
-        made = mlp(t, _expert(spec, spec.d_expert), read, spread=_spread(spec, visits))
+        made = mlp(t, _expert(spec, spec.d_expert), read, spread=_spread(spec, tokens, visits, load.routing))
         out.append(made)
     y = combine(t, spec, made, weights, tokens)
     return y if spec.d_latent is None else t.linear("latent_up", y, d_model)
@@ -71,13 +72,13 @@ def _expert(spec: Moe, d_ff: Size) -> Mlp:
     )
 
 
-def _spread(spec: Moe, visits: Size) -> Spread:
-    """How experts share the rows. With room for a number of tokens every expert runs; else as many as visits can reach
-    at most, each with visits / reached rows: never less than one where there is a visit at all."""
-    rows = quotient(visits, spec.n_experts)
+def _spread(spec: Moe, tokens: Size, visits: Size, routing: str) -> Spread:
+    """How experts share the rows: those that any token reaches have as many each, a fraction perhaps. With room for a
+    number of tokens every expert runs."""
     if spec.capacity_factor is not None:
-        return Spread(spec.n_experts, spec.n_experts, rows)
-    return Spread(spec.n_experts, minimum(spec.n_experts, visits), maximum(rows, minimum(visits, 1)))
+        return Spread(spec.n_experts, spec.n_experts, quotient(visits, spec.n_experts))
+    some = reached(routing, spec.n_experts, spec.top_k, tokens)
+    return Spread(spec.n_experts, some, quotient(visits, maximum(some, 1)))
 
 
 def slots(spec: Moe, visits: Size) -> Size:

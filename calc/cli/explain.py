@@ -23,9 +23,9 @@ from calc.output.tables import Table, emit
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.symbols import describe
-from calc.units import binary, si
+from calc.units import binary, si, whole
 
-FIELDS = ("context", "images", "image", "mtp", "convention", *MEMORY_FIELDS)
+FIELDS = ("context", "images", "image", "mtp", "routing", "convention", *MEMORY_FIELDS)
 """What some quantity depends on."""
 EXECUTED = {"execution": "sdpa; compiled where bytes moved are counted"}
 LONGEST = 1000
@@ -143,7 +143,7 @@ def _short(tables: list[Table], it: Explanation) -> list[Table]:
 
 def _tables(it: Explanation) -> list[Table]:
     value = it.estimate
-    terms = [(name, f"{number:,}", str(formula)) for name, formula, number in it.terms]
+    terms = [(name, whole(number), str(formula)) for name, formula, number in it.terms]
     symbols = [
         (symbol.name, f"{number:,}", describe(symbol.name).unit, describe(symbol.name).meaning)
         for symbol, number in it.values.items()
@@ -151,7 +151,7 @@ def _tables(it: Explanation) -> list[Table]:
     facts = [
         ("formula", str(it.formula)),
         ("numbers", it.numbers()),
-        ("value", f"{value.value:,} {value.unit}"),
+        ("value", f"{whole(value.value)} {value.unit}"),
         *([("convention", value.convention)] if value.convention else []),
         ("source", value.source),
     ]

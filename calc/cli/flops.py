@@ -64,7 +64,7 @@ def _record(spec: ModelSpec, run: Run) -> dict[str, Any]:
     warn_beyond(spec, run.context + 1 if decode else run.seq, "--context + 1 =" if decode else "--seq")
     if spec.vision is not None and not decode and not run.images:
         note(spec, "no pictures are read; --images N adds the work of its vision tower")
-    for caveat in convention.caveats(spec):
+    for caveat in conventions.caveats(spec, run):
         note(spec, caveat)
     return {
         "model": spec.name,

@@ -49,6 +49,8 @@ FIELDS = (
     "stages",
     "network",
     "execution",
+    "latent_reading",
+    "routing",
 )
 """What a time depends on."""
 IN_TRAINING = ("recipe", "optimizer", "zero", "micro_batches", "interleave")
@@ -117,6 +119,7 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     idle |= {"source_seq"} if spec.encoder is None else set()
     idle |= {"images"} if spec.vision is None or decode else set()
     idle |= set() if run.phase in ("prefill", "decode") else {"cache_dtype"}
+    idle |= set() if decode else {"latent_reading"}
     idle |= set() if run.trains else set(IN_TRAINING)
     notes.unused(Run.model_fields.keys() - idle, run.phase)
     warn_beyond(spec, run.context + 1 if decode else run.seq, "--context + 1 =" if decode else "--seq")

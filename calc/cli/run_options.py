@@ -43,6 +43,7 @@ DEFAULTS = {
     "stages": "as even as can be",
     "execution": "sdpa",
     "engine": "none",
+    "latent_reading": "absorbed; expanded where FLOPs are counted by a --convention",
     "batched_tokens": "all, or the engine's",
 }
 """Field -> what is taken where it is not said, where the field itself is left open."""
@@ -56,7 +57,7 @@ TYPES: Mapping[str, click.ParamType] = {
     "network": Rate(),
     "dropout": click.FLOAT,
 }
-METAVARS = {"dtype": "FORMAT", "frozen": "FORMAT", "dropout": "P"}
+METAVARS = {"routing": "HOW", "dtype": "FORMAT", "frozen": "FORMAT", "dropout": "P"}
 OLD_WORDS = {"execution": {"fused": "compiled"}}
 """Field -> words that stood for others once -> what they are called."""
 OLD_OPTIONS = {"--kernels": "execution", "--dtype": "cache_dtype"}

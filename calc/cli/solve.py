@@ -19,7 +19,7 @@ from calc.errors import Refused
 from calc.output.notes import note
 from calc.output.tables import Table, emit
 from calc.spec import ModelSpec
-from calc.units import parse_amount, parse_bytes
+from calc.units import parse_amount, parse_bytes, whole
 
 
 @click.command(cls=GroupedCommand, short_help="Which size gives a quantity its target, or fits a budget.")
@@ -104,6 +104,6 @@ def answer_table(spec: ModelSpec, answer: Solution, unit: str) -> Table:
         sizes = " ".join(f"{name}={size}" for name, size in moved.items() if name != answer.symbol)
         own = f"{candidate.sizes[answer.symbol]:,}"
         off = f"{candidate.value / answer.target - 1:+.2%}"
-        rows.append((f"{label} {sizes}".strip(), own, f"{candidate.value:,}", off))
+        rows.append((f"{label} {sizes}".strip(), own, whole(candidate.value), off))
         label = "next"
     return Table(("", answer.symbol, answer.quantity, "off by"), rows, title)

@@ -8,7 +8,7 @@ from calc.conventions.base import Convention
 from calc.errors import Refused
 from calc.load import Scores
 from calc.quantities.flops import Flops, forward, training
-from calc.spec import ModelSpec
+from calc.spec import Mla, ModelSpec
 from calc.spec.run import COUNTED_PHASES, Run
 
 _COUNTS = (
@@ -33,12 +33,30 @@ def _formulas(pairs: str) -> dict[str, str]:
 _LETTERS = {"multiplied": "weight elements a token is multiplied with, the head among them"}
 
 
+def absorbs(run: Run) -> bool:
+    """Whether FLOPs of decoding are those of latents that are read as they are.
+
+    A convention that is named counts what eager PyTorch executes, which expands them, unless the run says otherwise.
+    """
+    named = run.latent_reading is None and "convention" in run.model_fields_set
+    return run.absorbs and not named
+
+
+def reading(spec: ModelSpec, run: Run) -> tuple[str, ...]:
+    """How latents are read, where that was left open and there are any: a sentence, or none."""
+    latent = any(isinstance(group.mixer, Mla) for group in spec.layers)
+    if run.phase != "decode" or run.latent_reading is not None or not latent:
+        return ()
+    if absorbs(run):
+        return ("latents are absorbed, as engines decode; --latent-reading expanded counts what transformers runs",)
+    return ("cached latents are expanded, as eager PyTorch does; --latent-reading absorbed counts what engines run",)
+
+
 def _count(scores: Scores) -> Callable[[ModelSpec, Run], Flops]:
     def count(spec: ModelSpec, run: Run) -> Flops:
         if run.phase == "decode":
             # One query sees all cached keys and its own: its row of the mask hides nothing.
-            absorbed = run.latent_reading == "absorbed"
-            return forward(spec, run.load(seq=1, context=run.context, decode=True, absorbed=absorbed))
+            return forward(spec, run.load(seq=1, context=run.context, decode=True, absorbed=absorbs(run)))
         if run.phase == "training":
             return training(spec, run.load(scores=scores), run.checkpointing)
         if run.phase == "forward":

@@ -150,8 +150,7 @@ def _passes(spec: ModelSpec, run: Run) -> dict[str, tuple[Load, Body]]:
     read = run.load(batch=batch, seq=seq, context=context)
     if not spec.decodes:
         return {"pass": (read, build(spec, read).body)}
-    absorbed = run.latent_reading == "absorbed"
-    new = run.load(seq=1, context=run.seq - 1, decode=True, absorbed=absorbed, mtp=False)
+    new = run.load(seq=1, context=run.seq - 1, decode=True, absorbed=run.absorbs, mtp=False)
     return {"prefill": (read, build(spec, read).body), "decode": (new, build(spec, new).body)}
 
 

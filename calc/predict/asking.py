@@ -110,8 +110,12 @@ def _ask_attention(kernel: Kernel, shape: Attend, speed: Speed) -> Asked:
     heads = kv_heads * shape.heads
     if kernel.decode and kernel.direction != "backward":
         name, model, prior = _find(lambda one: one.decode, (kernel.dtype,), speed, kernel.dtype)
-        question = (batch, heads, kv_heads, shape.keys, shape.d_head, window, shape.d_value, float(shape.latent))
-        return Asked(("decode", f"{name}{'?' * prior}"), model, tuple(map(float, question)), "attention", 1.0, prior)
+        # A cache in fewer bits takes as long as a shorter one: its bytes are what a token waits for.
+        keys, seen = shape.keys * kernel.cached, window * kernel.cached
+        question = (batch, heads, kv_heads, keys, shape.d_head, seen, shape.d_value, float(shape.latent))
+        asked = Asked(("decode", f"{name}{'?' * prior}"), model, tuple(map(float, question)), "attention", 1.0, prior)
+        table = priors()["quantized"]
+        return asked if kernel.cached == 1 else replace(asked, prior=True, widen=(table["low"], table["high"]))
     back = kernel.direction == "backward"
     table = "attention_backward" if back else "attention"
     name, model, prior = _find(lambda one: getattr(one, table), (kernel.dtype,), speed, kernel.dtype)

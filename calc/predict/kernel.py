@@ -44,6 +44,7 @@ class Kernel:
     sequences: how many the groups of attention are of. decode: whether it is that of single new tokens; trains: whether
     backward follows. weight_bytes: those of `bytes` that a quantized format makes fewer; None where weights are in
     `dtype`.
+    cached: width of a cached key or value over that of the format that attention computes in.
     again: of a product, whether one ahead of it in its block reads the same, so that going back sums their gradients.
     cut: whether its result is read in pieces. heads: whether it gives heads of queries or keys. logits: or the logits.
     place: where its op stands: `front`, `end`, or the name of its group of layers.
@@ -67,6 +68,7 @@ class Kernel:
     decode: bool = False
     trains: bool = False
     weight_bytes: float | None = None
+    cached: float = 1.0
     again: bool = False
     cut: bool = False
     heads: bool = False

@@ -77,7 +77,9 @@ def _of_op(leaf: Leaf, spec: ModelSpec, setting: Run, times: int) -> Iterator[Ke
     shard = op.weights[0].shard if op.weights and not leaf.expert else None
     by_rows = shard is not None and shard.axis == 1
     if setting.tp > 1 and (by_rows or shard is VOCABULARY):
-        size = setting.batch * setting.new_tokens / setting.cp * spec.d_model * _width(setting)
+        # A tower has rows of its own; of the vocabulary's two ends the stream is what is summed.
+        elements = op.outputs[0].elements if by_rows else setting.batch * setting.new_tokens * spec.d_model
+        size = float(elements) / setting.cp * _width(setting)
         both: tuple[Collective, ...] = ("all_gather", "reduce_scatter") if setting.divides_sequence else ("all_reduce",)
         own = times if by_rows else 1
         for name in both:

@@ -43,10 +43,11 @@ def tree_of(spec: ModelSpec, setting: Run) -> list[Leaf]:
         context=setting.context if decode else 0,
         scores="full" if setting.kernels == "eager" else "causal-exact",
         decode=decode,
-        absorbed=decode and setting.fuses,
+        absorbed=decode and setting.absorbs,
         source=setting.source_seq,
         usual_source=setting.seq,
         images=setting.images,
+        routing=setting.routing,
     )
     return [leaf for leaf in _recorded(Same(spec), load) if leaf.calls]
 
@@ -99,9 +100,10 @@ def joints(everything: list[Leaf]) -> dict[int, Joint]:
     found: dict[int, Joint] = {}
     for leaf in everything:
         op = leaf.op
-        if op.kind != "linear" or not op.inputs or not op.weights:
+        if not isinstance(op.shape, Matmul) or not op.shape.weighed:
             continue
-        shard, cut = op.weights[0].shard, id(op.outputs[0]) in pieces
+        # Layers that are passed in several ways hold their weights in the last of them.
+        shard, cut = op.weights[0].shard if op.weights else None, id(op.outputs[0]) in pieces
         heads = shard is not None and shard.axis == 0 and id(leaf.parents[-1]) in attending
         logits = shard is VOCABULARY and leaf.place == "end"
         found[id(leaf)] = Joint(id(op.inputs[0]) in read, cut, heads and not cut, logits)
@@ -190,7 +192,8 @@ class _Laid:
             known |= {} if joint is None else joint._asdict()
             return known | ({"dtype": self.formats.compute} if shape.weighed else {})
         if isinstance(shape, Attend):
-            return {"shape": shape, "use": "forward" if len(chain) > 1 else "batched"}
+            cached = width_of(self.formats.cache) / width_of(self.formats.stream)
+            return {"shape": shape, "use": "forward" if len(chain) > 1 else "batched", "cached": cached}
         return {}
 
     def flops(self, chain: Chain, few: float) -> float:

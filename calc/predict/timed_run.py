@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from calc.blocks.build import vectors_read
+from calc.dtypes import Quantized, weight_dtype
 from calc.errors import Refused
 from calc.memory.conditions import check
 from calc.sizes import is_array
@@ -57,6 +58,9 @@ def _possible(spec: ModelSpec, run: Run, columns: bool) -> None:
     ranks = run.pp * run.cp * run.ep
     if not run.trains and not is_array(ranks) and ranks > 1:
         raise Refused("plan", f"dp and tp alone in {run.phase}, whose pipelines are not modelled", "pp, cp or ep")
+    kind = weight_dtype(run.dtype)
+    if not run.trains and not isinstance(kind, Quantized) and kind.bits < 8:
+        raise Refused("dtype", f"{run.dtype}:g128 or another format whose speed follows from its scales", run.dtype)
     check(spec, run)
     if spec.adapter is not None:
         raise Refused("adapter", "none where a time is asked for", type(spec.adapter).__name__)

@@ -48,7 +48,7 @@ def training(spec: ModelSpec, load: Load, checkpointing: Checkpointing = "none")
     """Forward, backward and recomputation of one step.
 
     Each product of the forward pass needs two more going back: one for the gradient of its weights (or of its second
-    operand), one for that of its input; only those that something trained needs (`calc.trace.recorder`). Checkpointing runs
+    operand), one for that of its input; only those that something trained needs. Checkpointing runs
     some products once more:
     `selective` attention scores and values (Korthikanti et al. 2022), `full` all of each layer, `full-early-stop` each
     layer up to the last op whose tensors backward needs, as non-reentrant torch.utils.checkpoint does, `selective-op`

@@ -87,13 +87,12 @@ def training_traffic(spec: ModelSpec, query: Run, formats: Formats | None = None
 def decode_traffic(spec: ModelSpec, query: Run, formats: Formats | None = None) -> dict[str, Size]:
     """Bytes of one new token for each sequence with `query.context` tokens cached: weights, activations, cache, state.
 
-    Experts: of each layer, as many as the batch's tokens can visit at most.
+    Experts: of each layer, as many as the batch's tokens reach by `query.routing`.
     Errors: Refused for a model that does not decode.
     """
     if not spec.decodes:
         raise Refused("phase", "forward or training for a model without a cache", "decode")
-    absorbed = query.latent_reading == "absorbed"
-    load = query.load(seq=1, context=query.context, decode=True, absorbed=absorbed)
+    load = query.load(seq=1, context=query.context, decode=True, absorbed=query.absorbs)
     everything = list(leaves(build(spec, load)))
     return _passed(everything, query.kernels, formats or formats_of(query), kept=True)
 

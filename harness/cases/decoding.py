@@ -49,13 +49,13 @@ class DecodeCase(ModelCase):
         return "cuda-graph" if self.execution == "graph" else None
 
     def counts(self) -> Counts:
-        query = Run(batch=self.batch, context=self.context, phase="decode")
+        query = Run(batch=self.batch, context=self.context, phase="decode", latent_reading="expanded")
         tree = build(self.spec, query.load(seq=1, context=self.context, decode=True))
         # Of a table that is no head as well, and of experts, only the rows and matrices that are visited are read.
         read = sum(leaf.op.weights_read * leaf.calls for leaf in leaves(tree)) * element_bytes(self.dtype)
         load: dict[str, Any] = {"batch": self.batch, "seq": self.context, "dtype": self.dtype}
         cached = float(estimate(self.spec, "kv_cache", **load).value)
-        flops = float(estimate(self.spec, "flops.decode", batch=self.batch, context=self.context).value)
+        flops = float(estimate(self.spec, "flops.decode", query).value)
         return {"flops": flops, "bytes": float(read) + cached, "tokens": float(self.batch)}
 
     def memory(self) -> float:
@@ -63,6 +63,7 @@ class DecodeCase(ModelCase):
 
     def forecast(self, profile: Profile) -> Forecast | None:
         asked: dict[str, Any] = {"batch": self.batch, "context": self.context, "dtype": self.dtype}
+        asked |= {"latent_reading": "expanded"}  # as the reference model decodes
         return of_model(profile, self.spec, phase="decode", execution=self.execution, **asked)
 
     def ready(self, device: Device) -> Ready:

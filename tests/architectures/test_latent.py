@@ -18,12 +18,15 @@ transformers = pytest.importorskip("transformers")
 
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
+import calc  # noqa: E402
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.load import Load  # noqa: E402
+from calc.predict.operations import operations  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, parameters  # noqa: E402
+from calc.spec.run import Run  # noqa: E402
 from tests.architectures.cases_latent import (  # noqa: E402
     AFMOE,
     BASE,
@@ -168,6 +171,33 @@ def test_absorbed_decoding() -> None:
     expanded, absorbed = (forward(spec, Load(**one, absorbed=absorbed)) for absorbed in (False, True))
     assert absorbed.attention == 2 * layers * heads * (context + 1) * (2 * rank + rope)
     assert expanded.linear - absorbed.linear == 2 * layers * context * rank * heads * (nope + value)
+
+
+def test_decoding_absorbs_unless_a_convention_is_named() -> None:
+    """Every answer about decoding is of what engines run; a named convention counts what eager PyTorch executes."""
+    spec = from_config({"model_type": "deepseek_v3", **V3})
+    one = {"seq": 1, "context": 20, "decode": True}
+    expanded, absorbed = (forward(spec, Load(**one, absorbed=absorbed)).total for absorbed in (False, True))
+
+    def asked(**words: Any) -> calc.Estimate:
+        return calc.estimate(spec, "flops.decode", context=20, **words)
+
+    assert asked().value == asked(convention="torch", latent_reading="absorbed").value == absorbed
+    assert asked(convention="torch").value == asked(latent_reading="expanded").value == expanded
+    assert "absorbed, as engines decode" in " ".join(asked().caveats)
+    assert "expanded, as eager PyTorch does" in " ".join(asked(convention="torch").caveats)
+    for quantity in ("traffic.decode", "memory.peak"):
+        words: dict[str, Any] = {"context": 20} if quantity == "traffic.decode" else {"mode": "inference", "seq": 20}
+        told = calc.estimate(spec, quantity, **words, latent_reading="absorbed").value
+        assert (
+            calc.estimate(spec, quantity, **words).value
+            == told
+            <= calc.estimate(spec, quantity, **words, latent_reading="expanded").value
+        )
+    for execution in ("eager", "sdpa", "compiled"):
+        kernels = operations(spec, Run(phase="decode", context=20, execution=execution))
+        work = sum(each.flops * each.calls for each in kernels)
+        assert work == absorbed, execution
 
 
 def test_only_an_exact_count_knows_which_tokens_are_chosen() -> None:

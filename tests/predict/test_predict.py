@@ -329,3 +329,19 @@ def test_a_prediction_says_whose_attention_it_is_where_that_is_not_pytorchs() ->
     assert told in predict(spec, "h100-sxm", phase="prefill", seq=2048).notes
     assert told not in predict(spec, "h100-sxm", phase="training", seq=2048).notes
     assert told not in predict(spec, "a100-sxm-80gb", phase="prefill", seq=2048).notes
+
+
+def test_no_format_falls_back_to_the_time_of_another() -> None:
+    """A format of four bits without scales has no kernel; a narrow cache takes less time."""
+    spec, words = calc.load_model("llama-3-8b"), {"phase": "decode", "batch": 16, "context": 4096}
+    with pytest.raises(Refused, match="dtype: expected int4:g128 or another format"):
+        predict(spec, speed_of("l4"), dtype="int4", **words)
+
+    def seconds(cache: str | None, **more: Any) -> float:
+        return predict(spec, speed_of("l4"), cache_dtype=cache, **{**words, **more}).seconds
+
+    assert seconds("bf16") == seconds(None)
+    read = calc.kv_cache(spec, 16, 4096).total_bytes / 2 / 300e9  # half a cache at the datasheet's bandwidth
+    assert seconds("bf16") - seconds("fp8") > read
+    assert seconds("fp32") - seconds("bf16") > 2 * read
+    assert seconds("fp8", dtype="fp8") < seconds("bf16", dtype="fp8")

@@ -47,6 +47,12 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         """Passes of one step: its micro-batches where a model is trained, else one."""
         return self.micro_batches_a_step if self.trains else 1
 
+    @property
+    def absorbs(self) -> bool:
+        """Whether latent attention decodes without expanding what is cached, as engines do (DeepSeek-V2,
+        arXiv:2405.04434, section 2.1.2)."""
+        return self.latent_reading != "expanded"
+
     def changed(self, **words: Any) -> Self:
         """The same run with other words. Errors: as Run."""
         own = self.__dict__

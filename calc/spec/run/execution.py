@@ -30,8 +30,9 @@ class Execution(RunNode):
     is told: `compiled` where bytes moved are counted, the least that they can be, and `sdpa` where memory and time are.
     device: masks and casts of training differ, and in 16 bits what a softmax takes.
     window_reading: `tokens`, a window of W holds W tokens; `cache`, W - 1, what a growing cache keeps after prefill.
-    latent_reading: how latent attention decodes: `expanded`, keys and values of all cached tokens are made again, as
-    transformers does; `absorbed`, their matrix is applied to the new token.
+    latent_reading: how latent attention decodes: `absorbed`, the matrix that makes keys and values is applied to the
+    new token, as engines do; `expanded`, those of all cached tokens are made again, as transformers does. None:
+    absorbed, unless FLOPs are counted by a convention that was named.
     """
 
     execution: Annotated[ExecutionName | None, PlainValidator(Word(lambda: EXECUTIONS, open=True))] = Field(
@@ -46,8 +47,8 @@ class Execution(RunNode):
         default="tokens",
         description="A sliding window of W holds W tokens, or W - 1 as a growing cache keeps after prefill.",
     )
-    latent_reading: Annotated[LatentReading, PlainValidator(Word(lambda: LATENT_READINGS))] = Field(
-        default="expanded",
+    latent_reading: Annotated[LatentReading | None, PlainValidator(Word(lambda: LATENT_READINGS, open=True))] = Field(
+        default=None,
         description="Decode with latent attention: expand all cached latents again, or absorb their matrix in queries.",
     )
 

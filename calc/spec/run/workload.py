@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
 from calc import checks
 from calc.errors import Refused
 from calc.load import Load
+from calc.routing import USUAL, read_routing
 from calc.sizes import Size
 from calc.spec.run.node import FromZero, MaybePositive, Positive, RunNode, Word, YesNo
 
@@ -50,6 +51,11 @@ class Workload(RunNode):
     image: Annotated[tuple[Size, Size] | None, BeforeValidator(_picture)] = Field(
         default=None, description="Height and width of a picture, in pixels."
     )
+    routing: Annotated[str, PlainValidator(read_routing)] = Field(
+        default=USUAL,
+        description="How evenly tokens choose experts, and so how many of them a batch reaches: balanced, as many as "
+        "it can; or in expectation, uniform or power-law:ALPHA.",
+    )
     mtp: YesNo = Field(default=False, description="Count the modules that predict further tokens too.")
 
     @property
@@ -76,6 +82,7 @@ class Workload(RunNode):
             "usual_source": self.seq,
             "images": self.images,
             "image": self.image,
+            "routing": self.routing,
             "mtp": self.mtp and self.phase != "decode",
         }
         return Load(**(fields | changes))
