@@ -10,7 +10,7 @@ else:  # and imports it once, as the server starts.
     from starlette.middleware import Middleware
     from streamlit.starlette import App
 
-    from dashboard.addresses import ROUTES, said
+    from dashboard.addresses import ROUTES, announced
     from dashboard.guard import Guard
 
-    app = App(__file__, routes=ROUTES, middleware=[Middleware(Guard)], lifespan=said)
+    app = App(__file__, routes=ROUTES, middleware=[Middleware(Guard)], lifespan=announced)

@@ -19,8 +19,8 @@ MODULES = {
     "vl-convert-python": "vl_convert",
 }
 """Package -> its module, where that has another name."""
-COMMANDS = {"pyright", "pytest-benchmark", "pytest-xdist", "ruff"}
-"""What the development extra has to run, not to import; pytest loads its plugins itself."""
+COMMANDS = {"hatchling", "pyright", "pytest-benchmark", "pytest-xdist", "ruff"}
+"""What the development extra has to run, not to import; pytest loads its plugins itself, and pip what builds."""
 PRODUCT = ("calc", "harness", "reference_models", "dashboard")
 OWN = "transformer-envelope"
 

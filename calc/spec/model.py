@@ -101,11 +101,6 @@ class Stack(Node):
                     self._in_plane(d_head)
                 if attention.position == "rope" and d_head % 2:
                     raise Refused("d_head", "an even width, since rotary positions turn pairs", d_head)
-                turned = int(d_head * attention.rope.fraction)
-                odd = turned % 2 and not attention.rope.proportional and not attention.rope.interleaved
-                if attention.position == "rope" and odd:
-                    expected = f"a share of d_head = {d_head} that is an even width"
-                    raise Refused("rope.fraction", expected, attention.rope.fraction)
         return self
 
     def _in_plane(self, d_head: int) -> None:
