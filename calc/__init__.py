@@ -73,10 +73,6 @@ if TYPE_CHECKING:
     from calc.optimum import optimal as optimal
     from calc.optimum import optimal_all as optimal_all
     from calc.optimum import shapes as shapes
-    from calc.predict import predicting as _predicting
-    from calc.predict import prediction as _prediction
-    from calc.predict.profile import read_profile as read_profile
-    from calc.predict.roofs import roofline as roofline
     from calc.quantities.flops import Flops as Flops
     from calc.quantities.kv_cache import KvCache as KvCache
     from calc.quantities.kv_cache import kv_cache as kv_cache
@@ -96,6 +92,10 @@ if TYPE_CHECKING:
     from calc.spec.run import common_length as common_length
     from calc.symbols import SYMBOLS as SYMBOLS
     from calc.symbols import Symbol as Symbol
+    from calc.time import predicting as _predicting
+    from calc.time import prediction as _prediction
+    from calc.time.device.profile import read_profile as read_profile
+    from calc.time.step.roofline import roofline as roofline
     from calc.units import parse_amount as parse_amount
 
     find_convention = _conventions.find
@@ -144,7 +144,7 @@ _HOME = {
     "Shape": "calc.optimum.Shape",
     "Solution": "calc.ask.solution.Solution",
     "Symbol": "calc.symbols.Symbol",
-    "TimePrediction": "calc.predict.prediction.Prediction",
+    "TimePrediction": "calc.time.step.prediction.Prediction",
     "WINDOW_READINGS": "calc.spec.run.WINDOW_READINGS",
     "common_context": "calc.spec.run.common_context",
     "common_length": "calc.spec.run.common_length",
@@ -172,13 +172,13 @@ _HOME = {
     "parameter_shapes": "calc.quantities.parameters.parameter_shapes",
     "parameters": "calc.quantities.parameters.parameters",
     "parse_amount": "calc.units.parse_amount",
-    "predict_time": "calc.predict.predicting.predict",
+    "predict_time": "calc.time.step.predicting.predict",
     "preset_names": "calc.architectures.models.preset_names",
     "preset_title": "calc.architectures.models.preset_title",
-    "read_profile": "calc.predict.profile.read_profile",
+    "read_profile": "calc.time.device.profile.read_profile",
     "read_runs": "calc.fitting.runs.read",
     "report": "calc.ask.report.report",
-    "roofline": "calc.predict.roofs.roofline",
+    "roofline": "calc.time.step.roofline.roofline",
     "shapes": "calc.optimum.shapes",
     "sizes_of": "calc.spec.resizing.sizes_of",
     "solve": "calc.ask.solve.solve",

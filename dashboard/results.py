@@ -12,7 +12,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from calc.errors import Refused
-from calc.predict.profile import Profile, read_profile
+from calc.time.device.profile import Profile, read_profile
 from harness.record import Run
 from harness.store import RESULTS, Fault, files, scan_file
 

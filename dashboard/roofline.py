@@ -8,8 +8,8 @@ from typing import Any
 import streamlit as st
 
 from calc.charts import roofline as charts
-from calc.predict import Point, Prediction, Roof, predict, roof, roofline, speed_of
 from calc.spec import ModelSpec
+from calc.time import Point, Prediction, Roof, predict, roof, roofline, speed_of
 from calc.units import duration, parse_rate, si
 from dashboard import frame, picker, results, roofline_knobs
 from dashboard.cache import cached
@@ -78,7 +78,7 @@ def _asked(spec: ModelSpec, key: tuple[Any, ...], stamp: int, _knobs: Knobs) -> 
 
 
 def asked(spec: ModelSpec, knobs: Knobs, stamp: int = 0) -> tuple[Prediction, list[Point], Roof]:
-    """What the page shows. Errors: as `calc.predict.predict`."""
+    """What the page shows. Errors: as `calc.time.predict`."""
     return _asked(spec, tuple(vars(knobs).items()), stamp, knobs)
 
 

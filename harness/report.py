@@ -12,7 +12,7 @@ from calc.charts.saving import picture
 from calc.charts.vega import Chart
 from calc.errors import printable
 from calc.output.tables import Table
-from calc.predict.profile import Profile
+from calc.time.device.profile import Profile
 from harness.compare import Comparison
 from harness.record import Environment
 

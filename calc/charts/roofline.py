@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calc.charts import axes, colours, vega
-from calc.predict import Point, Prediction, Roof
+from calc.time import Point, Prediction, Roof
 from calc.units import duration, si
 
 HEIGHT = 460

@@ -16,11 +16,11 @@ from calc.cli import completing, options
 from calc.cli.attention_presets import groupings, published, roofs, timed
 from calc.errors import Refused
 from calc.output.tables import Table, emit
-from calc.predict import speed_of
-from calc.predict.backends import TIMED, fused_kernel, runs_backends
-from calc.predict.crossing import time_crossover
-from calc.predict.speed import Speed
 from calc.spec.hardware import Device
+from calc.time import speed_of
+from calc.time.attention.backends import TIMED, fused_kernel, runs_backends
+from calc.time.attention.crossing import time_crossover
+from calc.time.device.speed import Speed
 from calc.units import binary, parse_bytes, si
 
 _PRESETS = ("flashattention-table", "kv-grouping")
@@ -88,7 +88,7 @@ def _speed(gpu: str | None, profile: str | None) -> Speed | None:
         return speed_of(gpu)
     if profile is None:
         return None
-    from calc.predict.profile import profile_named
+    from calc.time.device.profile import profile_named
 
     return speed_of(profile_named(profile))
 

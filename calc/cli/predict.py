@@ -13,13 +13,13 @@ from calc.cli.run_options import GroupedCommand, of_run
 from calc.errors import Refused
 from calc.output.notes import warn_beyond
 from calc.output.tables import Table, emit
-from calc.predict import Prediction, roof, roofline, speed_of
-from calc.predict.formats import number_formats
-from calc.predict.predicting import predict as predicted
-from calc.predict.speed import Speed
-from calc.predict.timed_run import TIMED_EXECUTIONS, timed_run
 from calc.spec import ModelSpec
 from calc.spec.run import Run
+from calc.time import Prediction, roof, roofline, speed_of
+from calc.time.device.speed import Speed
+from calc.time.step.formats import number_formats
+from calc.time.step.predicting import predict as predicted
+from calc.time.step.timed_run import TIMED_EXECUTIONS, timed_run
 from calc.units import duration, si
 
 SHOWN = 12  # ops that are listed where not all are asked for
@@ -107,7 +107,7 @@ def _echoed(run: Run) -> dict[str, Any]:
 def _speed(gpu: str | None, profile: str | None) -> Speed:
     if gpu is not None:
         return speed_of(gpu)
-    from calc.predict.profile import profile_named
+    from calc.time.device.profile import profile_named
 
     return speed_of(profile_named(profile or ""))
 

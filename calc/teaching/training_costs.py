@@ -11,9 +11,9 @@ from calc.ask.estimate import estimate
 from calc.blocks.build import vectors_read
 from calc.files import parse_toml, read_text
 from calc.hardware import HARDWARE, load_device
-from calc.predict import predict
-from calc.predict.datasheet import is_tpu
 from calc.spec import ModelSpec
+from calc.time import predict
+from calc.time.device.datasheet import is_tpu
 
 FACTS = HARDWARE.parent / "published" / "training_costs.toml"
 _HOUR, _DAY = 3600.0, 86_400.0
@@ -43,7 +43,7 @@ class TrainingCost(NamedTuple):
 
 @cache
 def training_costs() -> tuple[TrainingCost, ...]:
-    """All of them, each from `calc.predict` of one step and the number of its steps."""
+    """All of them, each from `calc.time` of one step and the number of its steps."""
     facts = parse_toml(read_text(FACTS), FACTS.name)
     return tuple(_cost(one, facts["sources"]) for one in facts["trainings"])
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from calc.attention import Blocks, flash, standard
 from calc.attention.latent import latent
 from calc.attention.shape import AttentionShape
-from calc.predict.backends import fused_kernel
 from calc.spec.fields import Dim
+from calc.time.attention.backends import fused_kernel
 from harness.cases.attention_error import SCORES, error
 from harness.cases.case import Case, Counts, Device, Ready
 from harness.cases.forecasts import of_attention
@@ -21,7 +21,7 @@ from harness.record import Environment, Forecast
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from calc.predict.profile import Profile
+    from calc.time.device.profile import Profile
 
 OPEN = ("reference", "linear_reference", "sdpa_math", "mla_naive", "mla_absorbed")
 """Backends that keep every score in memory."""

@@ -13,7 +13,7 @@ from calc.errors import Refused
 from harness.record import Environment, Forecast
 
 if TYPE_CHECKING:
-    from calc.predict.profile import Profile
+    from calc.time.device.profile import Profile
 
 Device = Literal["cuda", "cpu"]
 Counts = Mapping[str, float]

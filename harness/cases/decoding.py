@@ -21,7 +21,7 @@ from harness.record import Forecast
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from calc.predict.profile import Profile
+    from calc.time.device.profile import Profile
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,18 @@
-"""Forecasts of cases: what `calc.predict` says of a kernel or of a model, as a record keeps it."""
+"""Forecasts of cases: what `calc.time` says of a kernel or of a model, as a record keeps it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from calc.errors import Refused
-from calc.predict import attention_seconds, kernel_seconds, predict
+from calc.time import attention_seconds, kernel_seconds, predict
 from harness.record import Forecast
 
 if TYPE_CHECKING:
     from calc.attention import AttentionShape
-    from calc.predict.kernel import Kernel
-    from calc.predict.profile import Profile
     from calc.spec import ModelSpec
+    from calc.time.device.profile import Profile
+    from calc.time.kernels.kernel import Kernel
 
 
 def of_kernel(profile: Profile, kernel: Kernel, execution: Any = "eager") -> Forecast | None:
@@ -54,7 +54,7 @@ def of_attention(
 
 
 def of_model(profile: Profile, spec: ModelSpec, peak_bytes: float | None = None, **asked: Any) -> Forecast | None:
-    """The time of a pass or a step, asked as `calc.predict.predict` is; None where the profile does not tell."""
+    """The time of a pass or a step, asked as `calc.time.predict` is; None where the profile does not tell."""
     try:
         found = predict(spec, profile, **asked)
     except Refused:

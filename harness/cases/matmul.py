@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from calc.predict.single import matmul
 from calc.spec.fields import Dim
+from calc.time.kernels.single_kernel import matmul
 from harness.cases.case import Case, Counts, Device, Ready
 from harness.cases.forecasts import of_kernel
 from harness.cases.tensors import TOLERANCE, Turns, no_gradient, normal, relative, settle
@@ -15,8 +15,8 @@ from harness.record import Environment, Forecast
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from calc.predict.kernel import Kernel
-    from calc.predict.profile import Profile
+    from calc.time.device.profile import Profile
+    from calc.time.kernels.kernel import Kernel
 
 SAMPLE = 16
 """Rows of the result that are computed again in float64."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from calc.ask.estimate import estimate
-from calc.predict.single import exchange
 from calc.spec.fields import Dim
+from calc.time.kernels.single_kernel import exchange
 from harness.cases.case import Case, Counts, Device, Ready
 from harness.cases.forecasts import of_kernel, of_model
 from harness.cases.running import ModelCase, built, inputs
@@ -20,7 +20,7 @@ from harness.record import Forecast
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from calc.predict.profile import Profile
+    from calc.time.device.profile import Profile
     from reference_models import Model
 
 MOST = 64
@@ -58,7 +58,7 @@ class _Together(Case):
 
 @dataclass(frozen=True)
 class CollectiveCase(_Together):
-    """One collective in fp32. nbytes: of the whole message, as `calc.predict.kernel.Send` says."""
+    """One collective in fp32. nbytes: of the whole message, as `calc.time.kernels.kernel.Send` says."""
 
     kind = "collective"
     op: Literal["all_reduce", "all_gather", "reduce_scatter"]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from calc.predict.single import pass_over
 from calc.spec.fields import Dim
+from calc.time.kernels.single_kernel import pass_over
 from harness.cases.case import Case, Counts, Device, Ready
 from harness.cases.forecasts import of_kernel
 from harness.cases.formulas import written_out
@@ -17,8 +17,8 @@ from harness.record import Forecast
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from calc.predict.kernel import Kernel
-    from calc.predict.profile import Profile
+    from calc.time.device.profile import Profile
+    from calc.time.kernels.kernel import Kernel
     from harness.profiling.passes import Made
 
 PassFunction = Literal[

@@ -35,7 +35,7 @@ from harness.record import Forecast
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from calc.predict.profile import Profile
+    from calc.time.device.profile import Profile
     from reference_models import Model
 
 RATE, DECAY = 1e-4, 0.1

@@ -33,7 +33,7 @@ from harness.record import Forecast
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from calc.predict.profile import Profile
+    from calc.time.device.profile import Profile
     from reference_models import Model
 
 Dtype = Literal["fp32", "bf16", "fp16"]

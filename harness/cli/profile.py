@@ -11,7 +11,7 @@ import click
 
 from calc.errors import Refused
 from calc.output.tables import Table, emit
-from calc.predict.profile import Profile, read_profile
+from calc.time.device.profile import Profile, read_profile
 from harness.progress import Left
 from harness.store import RESULTS
 

@@ -8,7 +8,7 @@ import click
 
 from calc.errors import Refused
 from calc.files import write_whole
-from calc.predict.profile import Profile, read_profile
+from calc.time.device.profile import Profile, read_profile
 from harness.cli.compare import tables
 from harness.cli.selection import nothing, selection
 from harness.compare import BY, By

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from calc.output.tables import Table, emit
-from calc.predict.profile import Profile
+from calc.time.device.profile import Profile
 from calc.units import duration, si
 from harness.cases.case import Case
 from harness.cli.interrupting import terminated_as_interrupted

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from calc.dtypes import dtype as number_format
 from calc.errors import Refused
-from calc.predict.boosting import spread
-from calc.predict.collective import OPS, CollectiveModel
-from calc.predict.profile import Fit
 from calc.spec.hardware import Device
+from calc.time.device.profile import Fit
+from calc.time.kernels.boosting import spread
+from calc.time.kernels.collective import OPS, CollectiveModel
 from harness.importing.fitting import Imported, Wanted
 from harness.importing.kinds import FORMATS
 from harness.importing.reading import numbers, only, read_table

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from calc.errors import Refused, printable
-from calc.predict.boosting import spread
-from calc.predict.learned import Learned
-from calc.predict.limits import limits_of
-from calc.predict.profile import Fit, Profile, Provenance
 from calc.spec.hardware import Device
+from calc.time.device.limits import limits_of
+from calc.time.device.profile import Fit, Profile, Provenance
+from calc.time.kernels.boosting import spread
+from calc.time.kernels.learned import Learned
 from harness.importing.choosing import chosen
 from harness.importing.kinds import KINDS, format_of, kind_of
 from harness.importing.reading import numbers, only, read_table

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from calc.errors import Refused
-from calc.predict.decoding import DecodeModel
-from calc.predict.flash import AttentionModel
-from calc.predict.gemm import GemmModel
-from calc.predict.learned import Learned
-from calc.predict.limits import Limits
+from calc.time.device.limits import Limits
+from calc.time.kernels.decoding import DecodeModel
+from calc.time.kernels.flash import AttentionModel
+from calc.time.kernels.gemm import GemmModel
+from calc.time.kernels.learned import Learned
 from harness.importing.reading import numbers
 
 if TYPE_CHECKING:

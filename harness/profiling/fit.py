@@ -8,15 +8,15 @@ from typing import Any
 
 from calc.dtypes import dtype as number_format
 from calc.errors import Refused
-from calc.predict.decoding import DecodeModel
-from calc.predict.flash import AttentionModel
-from calc.predict.gemm import GemmModel
-from calc.predict.limits import Limits, limits_of
-from calc.predict.passes import PassModel
-from calc.predict.profile import Fit, Launch, Profile, Provenance
-from calc.predict.residual import Spread
-from calc.predict.smooth import SmoothAttention, SmoothDecode, SmoothGemm
 from calc.spec.hardware import Device
+from calc.time.device.limits import Limits, limits_of
+from calc.time.device.profile import Fit, Launch, Profile, Provenance
+from calc.time.kernels.decoding import DecodeModel
+from calc.time.kernels.flash import AttentionModel
+from calc.time.kernels.gemm import GemmModel
+from calc.time.kernels.passes import PassModel
+from calc.time.kernels.residual import Spread
+from calc.time.kernels.smooth import SmoothAttention, SmoothDecode, SmoothGemm
 from harness.measuring.limits import catalogued
 from harness.profiling.samples import Samples
 from harness.record import Environment

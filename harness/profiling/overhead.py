@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from calc.predict import Prediction, predict
-from calc.predict.profile import Launch, Profile
 from calc.spec import ModelSpec, Shorthand
+from calc.time import Prediction, predict
+from calc.time.device.profile import Launch, Profile
 from reference_models import build
 from reference_models.objectives import next_token
 

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.predict.kernel import pass_bytes, width_of
 from calc.spec import Norm
+from calc.time.kernels.kernel import pass_bytes, width_of
 from harness.profiling.clock import Clock, Pool, repeats, several
 from harness.profiling.samples import Key, Station
 from harness.profiling.shapes import sizes_of

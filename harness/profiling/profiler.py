@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from calc.errors import Refused
 from calc.files import write_whole
-from calc.predict.profile import Profile
+from calc.time.device.profile import Profile
 from harness.environment import here
 from harness.measuring.allocator import keep_freed_memory, touch
 from harness.profiling.fit import profile_of

@@ -26,7 +26,7 @@ from harness.running.process import Outcome, Worker
 from harness.store import RESULTS, append
 
 if TYPE_CHECKING:
-    from calc.predict.profile import Profile
+    from calc.time.device.profile import Profile
 
 FAILED: tuple[Status, ...] = ("crashed", "oom", "timeout")
 """The statuses that make a sweep end with exit status 1."""
@@ -241,7 +241,7 @@ def now() -> str:
 def find_profile(reference: str | None, results: Path, worker: Worker) -> Profile | None:
     """The profile that predicts: the one named, else the machine's own under `results`, else one that is shipped for
     its GPU; None where there is none. Errors: Refused for a file that is no profile."""
-    from calc.predict.profile import profile_named, read_profile, shipped_profile
+    from calc.time.device.profile import profile_named, read_profile, shipped_profile
 
     if reference is not None:
         return profile_named(reference)

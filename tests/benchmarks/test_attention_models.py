@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from calc.predict.decoding import DecodeModel
-from calc.predict.flash import AttentionModel
-from tests.predict.test_attention import H100, caches, noisy, prompts
+from calc.time.kernels.decoding import DecodeModel
+from calc.time.kernels.flash import AttentionModel
+from tests.time.test_attention import H100, caches, noisy, prompts
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 import calc
-from calc.predict import predict, step_times
+from calc.time import predict, step_times
 
 pytestmark = pytest.mark.slow
 

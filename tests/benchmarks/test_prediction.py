@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from calc.hardware import load_device
-from calc.predict.gemm import GemmModel
-from calc.predict.limits import limits_of
-from calc.predict.profile import shipped_profile
+from calc.time.device.limits import limits_of
+from calc.time.device.profile import shipped_profile
+from calc.time.kernels.gemm import GemmModel
 
 LIMITS = limits_of(load_device("h100-sxm"), "bf16")
 

@@ -16,7 +16,7 @@ if not os.environ.get("CI"):
     pytest.importorskip("streamlit", reason="streamlit is not installed")
 
 from calc import load_model
-from calc.predict import predict
+from calc.time import predict
 from calc.units import si
 from tests.benchmarks.handing_in import hand_in
 from tests.dashboard.client import Client, Drawn

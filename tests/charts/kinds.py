@@ -12,10 +12,10 @@ from calc.attention import AttentionShape
 from calc.attention.tiles import Blocks
 from calc.charts import attention, axes, bars, fits, measured, memory, optima, roofline, sensitivity
 from calc.charts.vega import Chart
-from calc.predict import Prediction, Roof, predict, speed_of
-from calc.predict import roof as roof_of
-from calc.predict import roofline as points_of
-from calc.predict.attention_sweep import decoding, sweep
+from calc.time import Prediction, Roof, predict, speed_of
+from calc.time import roof as roof_of
+from calc.time import roofline as points_of
+from calc.time.attention.attention_sweep import decoding, sweep
 from harness.compare import compare
 from harness.history import levels
 from tests.fitting.test_frontier import curves, isoflop_runs

@@ -1,4 +1,4 @@
-"""`calc attention`: the times it prints are those of `calc.predict`, and it refuses what it cannot heed."""
+"""`calc attention`: the times it prints are those of `calc.time`, and it refuses what it cannot heed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from calc.attention import AttentionShape
 from calc.cli.attention import attention
 from calc.errors import Refused
-from calc.predict import attention_seconds
+from calc.time import attention_seconds
 
 LONG = ("--seq", "4096", "--heads", "16", "--kv-heads", "4", "--causal")
 SHAPE = AttentionShape(heads=16, kv_heads=4, seq=4096, d_head=128, causal=True)

@@ -78,7 +78,7 @@ def test_what_cannot_be_predicted_is_one_message() -> None:
 def test_profiles_of_the_results_are_devices_and_no_other_file_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from calc.predict.profile import PROFILES
+    from calc.time.device.profile import PROFILES
 
     monkeypatch.setenv("ENVELOPE_RESULTS", str(tmp_path))
     (tmp_path / "profiles").mkdir()

@@ -13,7 +13,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from calc.errors import Refused
-from calc.predict.profile import PROFILES
+from calc.time.device.profile import PROFILES
 from dashboard import running
 from harness.environment import INSTALL, likely_slug, probe
 from harness.record import Environment

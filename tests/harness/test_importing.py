@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from calc.errors import Refused
 from calc.hardware import load_device
-from calc.predict.gemm import GemmModel
-from calc.predict.limits import limits_of
-from calc.predict.profile import read_profile
+from calc.time.device.limits import limits_of
+from calc.time.device.profile import read_profile
+from calc.time.kernels.gemm import GemmModel
 from harness.__main__ import COMMANDS, cli
 from harness.importing.choosing import chosen
 from harness.importing.kinds import kind_of

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from calc import Shorthand
 from calc.errors import Refused
-from calc.predict import predict
-from calc.predict.profile import Fit, Profile, Provenance, read_profile
-from calc.predict.smooth import SmoothAttention, SmoothDecode, SmoothGemm
+from calc.time import predict
+from calc.time.device.profile import Fit, Profile, Provenance, read_profile
+from calc.time.kernels.smooth import SmoothAttention, SmoothDecode, SmoothGemm
 from harness.__main__ import cli
 from harness.cli.run import measured_otherwise
 from harness.kernels import KERNELS
@@ -223,7 +223,7 @@ def test_smooth_attention_and_decoding_answer_columns_and_numbers() -> None:
 
 
 def test_writing_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from calc.predict.profile import Profile, Provenance
+    from calc.time.device.profile import Profile, Provenance
 
     made = Provenance(source="a test", licence="none", made="2026-11-21")
     profile = Profile(name="cpu-one", device="One", kind="cpu", provenance=made)

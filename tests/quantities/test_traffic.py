@@ -13,7 +13,6 @@ from calc import Shorthand
 from calc.architectures.models import preset_names
 from calc.blocks.build import build
 from calc.load import Load
-from calc.predict.operations import operations
 from calc.quantities.traffic import (
     BY_PHASE,
     Formats,
@@ -27,6 +26,7 @@ from calc.quantities.traffic import (
 from calc.spec import Lora, ModelSpec
 from calc.spec.resizing import symbolic, with_sizes
 from calc.spec.run import KERNELS, Phase, Run
+from calc.time.step.operations import operations
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import leaves
 from tests import reference

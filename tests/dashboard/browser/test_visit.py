@@ -17,7 +17,7 @@ if not os.environ.get("CI"):
 from playwright.sync_api import expect
 
 from calc import estimate, load_model
-from calc.predict import predict
+from calc.time import predict
 from calc.units import binary, si
 from dashboard.menu import PAGES, Entry
 from tests.dashboard.browser.visiting import DESKTOP, PHONE, Visitor

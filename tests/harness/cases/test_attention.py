@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from calc.attention.latent import latent  # noqa: E402
 from calc.errors import Refused  # noqa: E402
-from calc.predict.profile import shipped_profile  # noqa: E402
+from calc.time.device.profile import shipped_profile  # noqa: E402
 from harness.cases import attention_error, attention_suite, make  # noqa: E402
 from harness.cases.attention import AttentionCase, DecodeAttentionCase  # noqa: E402
 from harness.kernels import KERNELS  # noqa: E402

@@ -11,7 +11,7 @@ import pytest
 
 import calc
 from calc.errors import Refused
-from calc.predict.profile import shipped_profile
+from calc.time.device.profile import shipped_profile
 from harness.cases import KINDS, lists, make
 from harness.cases.models import own_names, spec_of
 from harness.record import Environment

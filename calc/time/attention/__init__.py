@@ -1,0 +1,1 @@
+"""The time of one call of attention by what runs it."""

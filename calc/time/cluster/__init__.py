@@ -1,0 +1,1 @@
+"""What GPUs tell one another in a step."""

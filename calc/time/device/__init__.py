@@ -1,0 +1,1 @@
+"""What is known of a device: a profile, a relative, a datasheet."""

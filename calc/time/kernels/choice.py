@@ -1,0 +1,217 @@
+"""Which model of a device a kernel is asked of, and the question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from calc.errors import Refused
+from calc.sizes import is_array, log2, maximum
+from calc.spec.run import ExecutionName
+from calc.time.device.priors import priors
+from calc.time.device.speed import Speed
+from calc.time.kernels.collective import CollectiveModel
+from calc.time.kernels.kernel import Kernel, Send, width_of
+from calc.trace.functions import Attend, Matmul
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which model a kernel is asked of: its table and key, and the columns of its question.
+
+    group: kernels whose errors go together. scale: what the answer is multiplied with. prior: not of the device's own.
+    """
+
+    key: tuple[str, str]
+    model: Any
+    question: tuple[float, ...]
+    group: str
+    scale: float = 1.0
+    prior: bool = False
+    widen: tuple[float, float] | None = None
+
+
+def ask(kernel: Kernel, speed: Speed, execution: ExecutionName, network: float | None) -> Asked:
+    """The model of `speed` that knows a kernel, or that of its datasheet where none does.
+
+    network: bytes/s of one GPU to those of other nodes. Errors: Refused where nothing is known.
+    """
+    if isinstance(kernel.shape, Matmul):
+        return _ask_gemm(kernel, kernel.shape, speed)
+    if isinstance(kernel.shape, Send):
+        return ask_collective(kernel.shape, speed, network, execution)
+    if isinstance(kernel.shape, Attend):
+        if kernel.function != "attention":
+            return _ask_batched(kernel, kernel.shape, speed)
+        return _ask_attention(kernel, kernel.shape, speed)
+    return _ask_pass(kernel, speed, execution)
+
+
+def _find(tables: Callable[[Speed], Any], names: Sequence[str], speed: Speed, dtype: str) -> tuple[str, Any, bool]:
+    """(name, model, whether it is a prior) of the first of `names` that is known, on the device or by its datasheet."""
+    for known, prior in ((speed, speed.rests == "datasheet"), (None, True)):
+        table = tables(speed.published if known is None and _documented(speed) else speed)
+        for name in names:
+            if name in table:
+                return name, table[name], prior
+    if speed.device is not None:
+        speed.device.peak(dtype)
+    known = sorted({name.partition(".")[0] for name in tables(speed)})
+    raise Refused("dtype", f"one that the time on {speed.name} is known for: {', '.join(known) or 'none'}", dtype)
+
+
+def _documented(speed: Speed) -> bool:
+    return speed.device is not None and speed.rests != "datasheet"
+
+
+def _ask_gemm(kernel: Kernel, shape: Matmul, speed: Speed) -> Asked:
+    use = f"{kernel.dtype}.{'batched' if not shape.weighed else kernel.use}"
+    names = (f"{kernel.dtype}.biased",) * (kernel.biased and kernel.use == "forward") + (use, kernel.dtype)
+    name, model, prior = _find(lambda one: one.gemm, names, speed, kernel.dtype)
+    # Experts' tokens come in whole numbers.
+    question = (-(-shape.m // 1), -(-shape.n // 1), -(-shape.k // 1), shape.groups)
+    one = Asked(
+        ("gemm", f"{name}{'?' * prior}"), model, tuple(map(float, question)), f"gemm {kernel.dtype}", 1.0, prior
+    )
+    return one if kernel.weight_bytes is None else _packed(kernel, shape, one)
+
+
+def _packed(kernel: Kernel, shape: Matmul, one: Asked) -> Asked:
+    """A product whose matrix has fewer bits than its factors: its bytes take less time, less well used.
+
+    Where tokens are many and products, not bytes, take the time, unpacking comes on top and nothing is saved.
+    """
+    plain = shape.k * shape.n * shape.groups * width_of(kernel.dtype)
+    part = (kernel.weight_bytes or plain) / plain
+    table = priors()["quantized"]
+    reached = table["8"] if part > 0.4 else table["4"]
+    rows = min(max((shape.m - 16) / 240, 0.0), 1.0)
+    scale = (1 - rows) * min(part / reached, 1.0) + rows
+    return Asked(one.key, one.model, one.question, one.group, scale, True, (table["low"], table["high"]))
+
+
+def _ask_batched(kernel: Kernel, shape: Attend, speed: Speed) -> Asked:
+    """Scores or values in the open: a product for each head. Going back, gradients of weights are as scores are, those
+    of queries, keys and values as values are."""
+    back = kernel.direction == "backward"
+    d = shape.d_value if kernel.function == "values" else shape.d_head
+    as_scores = kernel.use == "dgrad" if back else kernel.function == "scores"
+    n, k = (shape.keys, d) if as_scores else (d, shape.keys)
+    names = (f"{kernel.dtype}.batched.backward",) * back + (f"{kernel.dtype}.batched", kernel.dtype)
+    name, model, prior = _find(lambda one: one.gemm, names, speed, kernel.dtype)
+    question = (shape.queries, n, k, shape.groups * shape.heads)
+    return Asked(("gemm", f"{name}{'?' * prior}"), model, tuple(map(float, question)), f"gemm {name}", 1.0, prior)
+
+
+def _ask_attention(kernel: Kernel, shape: Attend, speed: Speed) -> Asked:
+    batch = kernel.sequences if shape.groups % kernel.sequences == 0 else 1
+    kv_heads, window = shape.groups / batch, 0 if shape.window is None else shape.window
+    heads = kv_heads * shape.heads
+    if kernel.decode and kernel.direction != "backward":
+        name, model, prior = _find(lambda one: one.decode, (kernel.dtype,), speed, kernel.dtype)
+        # A cache in fewer bits takes as long as a shorter one: its bytes are what a token waits for.
+        keys, seen = shape.keys * kernel.cached, window * kernel.cached
+        question = (batch, heads, kv_heads, keys, shape.d_head, seen, shape.d_value, float(shape.latent))
+        asked = Asked(("decode", f"{name}{'?' * prior}"), model, tuple(map(float, question)), "attention", 1.0, prior)
+        table = priors()["quantized"]
+        return asked if kernel.cached == 1 else replace(asked, prior=True, widen=(table["low"], table["high"]))
+    back = kernel.direction == "backward"
+    table = "attention_backward" if back else "attention"
+    name, model, prior = _find(lambda one: getattr(one, table), (kernel.dtype,), speed, kernel.dtype)
+    sizes = (batch, heads, kv_heads, shape.queries, shape.keys, shape.d_head, shape.d_value)
+    # Queries that a rank has of a sequence see, on average over ranks, as many keys as all do.
+    share = _of_training(kernel, speed)
+    if window and speed.kind == "cpu":
+        # PyTorch's kernel for CPUs takes a window as a mask, and computes what that hides as well.
+        shape, window = replace(shape, causal=False), 0
+    if shape.causal and shape.queries < shape.keys and not kernel.decode:
+        share *= _seen(kernel, shape)
+    question = (*sizes, float(shape.causal), window)
+    return Asked((table, f"{name}{'?' * prior}"), model, tuple(map(float, question)), table, share, prior)
+
+
+def _of_training(kernel: Kernel, speed: Speed) -> float:
+    """How much longer the kernels that PyTorch trains with take than those that were measured reading prompts."""
+    if not kernel.trains or (speed.rests == "profile" and kernel.dtype in speed.attention_backward):
+        return 1.0
+    architecture = "" if speed.device is None else speed.device.architecture
+    return priors()["attention"]["training"].get(architecture, 1.0)
+
+
+def _seen(kernel: Kernel, shape: Attend) -> float:
+    """FLOPs of the pairs that a kernel really computes over those that the last queries of a sequence would."""
+    width = 2.0 * shape.groups * shape.heads * (shape.d_head + shape.d_value)
+    last = shape.queries * (shape.keys - shape.queries / 2)
+    return min(kernel.flops / (2.5 if kernel.direction == "backward" else 1.0) / (width * last), 1.0)
+
+
+def ask_collective(shape: Send, speed: Speed, network: float | None, execution: ExecutionName) -> Asked:
+    """The model of a collective within a node, or on the network. Errors: Refused where nothing is known of links."""
+    if shape.beyond and network is not None:
+        far = CollectiveModel.prior(shape.op, network)
+        return Asked(
+            ("collective", f"{shape.op} beyond, {network!r}"), far, (shape.bytes, shape.ranks), "network", 1.0, True
+        )
+    if shape.op not in speed.collectives and not (_documented(speed) and speed.published.collectives):
+        raise Refused("plan", f"one rank: {speed.name} has no known link to others", f"{shape.op} of {shape.ranks}")
+    # Graphs of serving engines hold kernels of their own for sums of few bytes (one write to all, no ring).
+    prior = shape.op not in speed.collectives or (execution == "graph" and shape.op == "all_reduce")
+    model = (speed.published if prior else speed).collectives[shape.op]
+    prior = prior or speed.rests == "datasheet"
+    name = f"{shape.op}{'?' * prior}"
+    if prior and execution == "graph":
+        # In the model latency grows with the logarithm of ranks, so that each number of them has a model of its own.
+        steps = maximum(1.0, log2(shape.ranks))
+        model = model.model_copy(update={"latency": priors()["network"]["graph_latency"] / steps})
+        name = name if is_array(shape.ranks) else f"{name} of {shape.ranks} in a graph"
+    return Asked(("collective", name), model, (shape.bytes, shape.ranks), "network", 1.0, prior)
+
+
+SAME_BACK = ("accumulate", "copy", "fill", "sum", "transpose")
+"""Passes that going back runs as they are, and that have no other way back."""
+
+
+def _ask_pass(kernel: Kernel, speed: Speed, execution: ExecutionName) -> Asked:
+    """A pass over memory: as it was measured run by PyTorch, or, fused into one kernel, as a copy of its bytes."""
+    back = kernel.direction == "backward" and kernel.function not in SAME_BACK
+    own = kernel.function + (".backward" if back else "")
+    fused = execution in ("compiled", "graph") and kernel.function not in ("adamw", "gather")
+    names = ("copy",) if fused else (own, "copy")
+    formats = (kernel.dtype, "bf16", "fp16", "fp32")
+    for dtype in formats:
+        table = speed.passes.get(dtype, {})
+        for name in names:
+            if name not in table:
+                continue
+            if name == "copy" and own != "copy":
+                moved = kernel.bytes if fused or kernel.traffic is None else kernel.traffic
+                guessed = not fused or speed.rests == "datasheet"
+                launches = 1.0 if fused else max(kernel.launches, 1.0)
+                return Asked(("pass", f"{dtype} copy"), table[name], (moved / launches,), "pass", launches, guessed)
+            asked = kernel.bytes if kernel.asked is None else kernel.asked
+            return Asked(("pass", f"{dtype} {name}"), table[name], (asked,), "pass", 1.0, speed.rests == "datasheet")
+    if _documented(speed):
+        return _ask_pass(kernel, speed.published, execution)
+    raise Refused("--profile", f"a profile with passes over memory in {kernel.dtype}", speed.name)
+
+
+def _attention(model: Any, columns: Any) -> Any:
+    *sizes, causal, window = columns
+    return model.seconds(*sizes, causal, window)
+
+
+def _decode(model: Any, columns: Any) -> Any:
+    batch, heads, kv_heads, context, d_head, window, d_value, latent = columns
+    return model.seconds(batch, heads, kv_heads, context, d_head, window, d_value, latent)
+
+
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "gemm": lambda model, columns: model.seconds(*columns),
+    "pass": lambda model, columns: model.seconds(*columns),
+    "attention": _attention,
+    "attention_backward": _attention,
+    "decode": _decode,
+    "collective": lambda model, columns: model.seconds(*columns),
+}
+"""Kind of model -> (model, a column for each argument) -> seconds."""

@@ -1,0 +1,177 @@
+"""What the models of attention kernels share: physics with fitted constants, times a learned rest, within limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
+
+from pydantic import Field, model_validator
+
+from calc.errors import Refused
+from calc.spec.fields import Node
+from calc.time.device.limits import Limits
+from calc.time.kernels.questions import Shape
+from calc.time.kernels.residual import Column, Residual, Spread
+
+Constant = Annotated[float, Field(ge=-50, le=50)]
+"""On a scale of logarithms: beyond these no device is, and exponentials overflow."""
+PRIOR_SPREAD = Spread(
+    n=0,
+    mape=0.25,
+    median_ape=0.2,
+    probabilities=(0.005, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.995),
+    quantiles=(-1.2, -0.8, -0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6, 0.8, 1.2),
+)
+"""Of a model that was fitted to nothing on its device."""
+
+
+MOST_POINTS = 1000
+"""That constants are fitted to; of more, evenly chosen ones. A dozen constants gain nothing from others."""
+
+
+FEWEST_LEARNED = 30
+"""Of fewer points nothing is learned beyond the constants of physics."""
+
+
+class Terms(NamedTuple):
+    """What physics says of n launches, in seconds: compute, memory and launch are parts of `seconds`, which overlap;
+    no launch can take less than `least`. features: what a residual may look at."""
+
+    seconds: Column
+    compute: Column
+    memory: Column
+    launch: Column
+    least: Column
+    features: dict[str, Column]
+
+
+class Learned(Node):
+    """Fitted constants of one kernel on one device in one number format.
+
+    kernel_source: what ran (a kernel, of which library or framework). points: launches that it was fitted to, 0 for
+    none. constants: by name, as `typical` lists them, on the scale that is fitted (mostly logarithms). spread: of
+    launches that were not fitted to, None where that is not known.
+    """
+
+    typical: ClassVar[dict[str, float]] = {}
+    outlier: ClassVar[float] = 0.05
+    """Log-ratio beyond which a row pulls the residual no harder."""
+
+    limits: Limits
+    kernel_source: str = ""
+    points: int = 0
+    constants: dict[str, Constant]
+    residual: Residual | None = None
+    spread: Spread | None = None
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        if lacking := self.typical.keys() - self.constants.keys():
+            raise Refused("constants", f"one named {min(lacking)}", f"{len(self.constants)} others")
+        return self
+
+    def physics(self, shape: Shape) -> Terms:
+        """What physics alone says of the launches in `shape`."""
+        raise NotImplementedError
+
+    def candidates(self) -> Iterable[Self]:
+        """This model with each of the structures (sizes of tiles and the like) that fitting may choose from."""
+        raise NotImplementedError
+
+    def predicted(self, shape: Shape) -> Column:
+        """Seconds of the launches in `shape`: physics, times what was learned, never below what physics allows."""
+        import numpy as np
+
+        terms = self.physics(shape)
+        if self.residual is None:
+            return np.maximum(terms.seconds, terms.least)
+        return np.maximum(terms.seconds * np.exp(self.residual.log_ratio(terms.features)), terms.least)
+
+    def moved(self, origin: Limits, target: Limits) -> Self:
+        """This model on a device of other limits: constants are parts of limits, or times that clocks set, and features
+        of the residual are counts and ratios, so they all stay. `origin`: the published limits of the device that it
+        was fitted on, to which its own limits are in the same ratio as they will be to `target`."""
+        limits = target.model_copy(
+            update={
+                "peak": self.limits.peak * target.peak / origin.peak,
+                "bandwidth": self.limits.bandwidth * target.bandwidth / origin.bandwidth,
+            }
+        )
+        return self.model_copy(update={"limits": limits})
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Factors (low, high) on a predicted time between which `level` of measured times lie."""
+        return (self.spread or PRIOR_SPREAD).interval(level)
+
+
+M = TypeVar("M", bound=Learned)
+
+
+def part(logit: Any) -> Any:
+    """A number between 0 and 1, of any number."""
+    import numpy as np
+
+    return 1 / (1 + np.exp(-logit))
+
+
+def fit_learned(start: M, shape: Shape, seconds: Column, seed: int = 0) -> M:
+    """`start` with the structure, the constants and the residual that come nearest to `seconds`.
+
+    Its spread is cross-validated: constants and residual are fitted five times, each time without a fifth.
+    """
+    import numpy as np
+
+    from calc.time.kernels.boosting import spread
+
+    fits = [_constants(candidate, shape, seconds) for candidate in start.candidates()]
+    best = min(fits, key=lambda fit: fit[1])[0]
+    ratio = np.zeros(len(seconds))
+    fold = np.random.default_rng(seed).permutation(len(seconds)) % 5
+    for held in (fold == number for number in range(min(5, len(seconds)))):
+        kept, of_kept = _rows(shape, ~held), seconds[~held]
+        model = _learn(_constants(best, kept, of_kept)[0], kept, of_kept, seed)
+        ratio[held] = np.log(seconds[held] / model.predicted(_rows(shape, held)))
+    found = {"spread": spread(ratio), "points": len(seconds)}
+    return _learn(best, shape, seconds, seed).model_copy(update=found)
+
+
+def _rows(shape: Shape, which: Any) -> Shape:
+    return {name: column[which] for name, column in shape.items()}
+
+
+def _learn(model: M, shape: Shape, seconds: Column, seed: int) -> M:
+    """`model` with the residual that its own physics leaves over, where there are points enough to learn one from."""
+    import numpy as np
+
+    from calc.time.kernels.boosting import Settings, fit_residual
+
+    if len(seconds) < FEWEST_LEARNED:
+        return model
+    terms, settings = model.physics(shape), Settings(clip=model.outlier)
+    residual = fit_residual(terms.features, np.log(seconds / terms.seconds), seed, settings)
+    return model.model_copy(update={"residual": residual})
+
+
+def _constants(model: M, shape: Shape, seconds: Column) -> tuple[M, float]:
+    """`model` with the constants that make the log-ratios smallest, and the cost of what is left.
+
+    Each constant is pulled gently to where it started, so that points which say nothing of it leave it there.
+    """
+    import numpy as np
+    from scipy.optimize import least_squares
+
+    if len(seconds) > MOST_POINTS:
+        every = -(-len(seconds) // MOST_POINTS)
+        shape, seconds = {name: column[::every] for name, column in shape.items()}, seconds[::every]
+    names = list(model.constants)
+    start = np.array([model.constants[name] for name in names])
+    pull = 0.05 * min(1.0, (len(seconds) / 300) ** 0.5)
+
+    def errors(values: Column) -> Column:
+        trial = model.model_copy(update={"constants": dict(zip(names, values, strict=True))})
+        return np.append(np.log(trial.physics(shape).seconds / seconds), pull * (values - start))
+
+    # Outliers beyond 10 % pull in proportion, not in square.
+    found = least_squares(errors, start, loss="soft_l1", f_scale=0.1, max_nfev=60)
+    constants = {name: float(value) for name, value in zip(names, found.x, strict=True)}
+    return model.model_copy(update={"constants": constants, "residual": None}), float(found.cost)

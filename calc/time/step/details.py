@@ -1,0 +1,97 @@
+"""What a predicted step is made of: every kernel of its slowest stage with its part of the seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from calc.memory.sharding import Stage
+from calc.spec.run import Run
+from calc.time.cluster.network import Talk, between_ranks
+from calc.time.kernels.kernel import Kernel
+from calc.time.kernels.timing import Timing, time_of
+from calc.time.step.extra_kernels import update
+from calc.time.step.notes import notes, of_memory
+from calc.time.step.one_pass import Pass, Question
+from calc.time.step.prediction import Details, Row, Stretch, combined, stretches
+from calc.time.step.step import Step, after_all, held_on, hidden, places, step_of, talks, updates
+
+Timed = tuple[Kernel, Timing]
+
+
+def details(asked: Question, run: Run, stage: Stage, one: Pass) -> Details:
+    """The kernels of a step on one stage, with their seconds, and what follows from them.
+
+    Errors: Refused for a collective of which nothing is known.
+    """
+    speed, execution = asked.speed, run.execution or "sdpa"
+    parts = stretches(*_columns(_on(asked, stage, one.kernels)), speed, execution)
+    held = held_on(stage, one.sums)
+    last = list(update(asked.spec, run, stage, held.trained)) if updates(asked, run) else []
+    said = list(between_ranks(asked.spec, run, held)) if talks(asked, run) else []
+    both = [*last, *(talk.kernel for talk in said)]
+    timings = time_of(both, speed, execution, asked.level, run.network)
+    ends = stretches(last, timings[: len(last)], speed, after_all(execution))
+    spoken = [(Talk(kernel, "nothing"), time) for kernel, time in _on(asked, stage, one.talks)]
+    spoken += zip(said, timings[len(last) :], strict=True)
+    talking = _talking(parts, spoken)
+    each = sum(part.seconds for part in parts)
+    each += sum(row.seconds - row.hidden for talk, row in talking if not talk.once)
+    after = sum(part.seconds for part in ends) + sum(row.seconds - row.hidden for talk, row in talking if talk.once)
+    return _summed(asked, run, step_of(asked, run, each, after), parts, ends, talking)
+
+
+def _summed(
+    asked: Question, run: Run, step: Step, parts: list[Stretch], ends: list[Stretch], talking: list[tuple[Talk, Row]]
+) -> Details:
+    """Rows of a whole step, and their sums by component."""
+    seconds, times = step.seconds, run.passes_a_step
+    rows = [_scaled(row, part, times) for part in parts for row in part.rows]
+    rows += [_scaled(row, part, 1) for part in ends for row in part.rows]
+    rows += [_repeated(row, 1 if talk.once else times) for talk, row in talking]
+    rows = [replace(row, share=max(row.seconds - row.hidden, 0.0) / seconds) for row in rows]
+    by_component: dict[str, float] = {}
+    for row in rows:
+        name = row.kernel.component
+        by_component[name] = by_component.get(name, 0.0) + row.share * seconds
+    extra = {"bubble": step.bubble, "host": step.fixed, "overhead": seconds - step.plain}
+    by_component |= {name: value for name, value in extra.items() if value > 0}
+    return Details(
+        kernels=tuple(rows),
+        interval=combined(seconds, rows, asked.speed, asked.level),
+        by_component=dict(sorted(by_component.items(), key=lambda item: -item[1])),
+        notes=(*of_memory(asked.spec, run, asked.speed), *notes(rows, asked.speed, run)),
+    )
+
+
+def _on(asked: Question, stage: Stage, timed: Sequence[Timed]) -> Iterator[Timed]:
+    """Of kernels of the whole model those of a stage."""
+    factors = places(asked.spec, stage)
+    for kernel, timing in timed:
+        part = factors[kernel.place]
+        if part:
+            yield kernel if part == 1 else replace(kernel, calls=kernel.calls * part), timing
+
+
+def _columns(timed: Iterator[Timed]) -> tuple[list[Kernel], list[Timing]]:
+    pairs = list(timed)
+    return [kernel for kernel, _ in pairs], [timing for _, timing in pairs]
+
+
+def _talking(parts: list[Stretch], spoken: Sequence[tuple[Talk, Timing]]) -> list[tuple[Talk, Row]]:
+    """The collectives, with what of each passes while something else runs."""
+    computing = {part.name: part.seconds for part in parts}
+    seconds = [(talk, talk.kernel.calls * time.seconds) for talk, time in spoken]
+    shown = zip(hidden(computing, seconds), spoken, strict=True)
+    return [(talk, Row(talk.kernel, time, each, 0.0, hidden=behind)) for (talk, each, behind), (_, time) in shown]
+
+
+def _scaled(row: Row, part: Stretch, times: int) -> Row:
+    """A kernel's part of its stretch, times as many passes: where the host is slower, its part of the host's time."""
+    if part.host > part.device:
+        return replace(row, seconds=row.dispatch * times, dispatch=row.dispatch * times)
+    return replace(row, seconds=row.seconds * times, dispatch=0.0)
+
+
+def _repeated(row: Row, times: int) -> Row:
+    return replace(row, seconds=row.seconds * times, hidden=row.hidden * times)

@@ -1,0 +1,139 @@
+"""What a step runs beside the ops of the tree: copies, casts, the loss, sums of gradients, the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from calc.memory.sharding import Stage
+from calc.sizes import Size, at_least, is_array, rounded
+from calc.spec import ModelSpec
+from calc.spec.run import Run
+from calc.spec.run.precision import optimizer
+from calc.time.kernels.kernel import Kernel, pass_bytes, width_of
+from calc.time.step.formats import number_formats
+from calc.trace.functions import Attend, Matmul
+
+LOSS = {2: ((3, 14), (4, 22)), 4: ((2, 8), (3, 16))}
+"""Width of logits -> (kernels, bytes a logit) of cross-entropy in PyTorch, forward and back: a copy in fp32 where they
+are narrower, log-probabilities, and what is picked of them; back zeros, the logits' gradient, and a copy."""
+
+
+def around(kernels: Iterable[Kernel], spec: ModelSpec, setting: Run) -> Iterator[Kernel]:
+    """`kernels` of the ops of one pass, and between them what PyTorch runs because of how they are joined."""
+    for kernel in kernels:
+        yield kernel
+        if kernel.direction == "backward" and kernel.use == "dgrad" and _weighed(kernel):
+            yield from _joined(kernel, setting)
+        if kernel.function == "values" and kernel.direction != "backward" and setting.new_tokens > 1:
+            yield _turned(kernel)
+        if number_formats(setting).casts and _weighed(kernel) and kernel.use != "dgrad":
+            yield _cast(kernel, setting)
+        if setting.trains and kernel.logits and kernel.use == "forward" and kernel.direction == "forward":
+            yield from _loss(kernel, setting)
+
+
+def _weighed(kernel: Kernel) -> bool:
+    return isinstance(kernel.shape, Matmul) and kernel.shape.weighed
+
+
+def _plain(kernel: Kernel, function: str, elements: float, dtype: str) -> Kernel:
+    """A pass over so many elements beside a product."""
+    return replace(
+        kernel,
+        function=function,
+        dtype=dtype,
+        shape=None,
+        use="forward",
+        flops=0.0,
+        bytes=float(pass_bytes(function, elements, width_of(dtype))),
+        weight_bytes=None,
+        traffic=None,
+        launches=1,
+    )
+
+
+def _joined(kernel: Kernel, setting: Run) -> Iterator[Kernel]:
+    """Behind the gradient of a product's input, g [m, k] x W [k, n]."""
+    shape, inner = kernel.shape, number_formats(setting).compute
+    inner = inner if width_of(inner) >= 2 else number_formats(setting).stream
+    assert isinstance(shape, Matmul)
+    if kernel.again:
+        yield _plain(kernel, "accumulate", shape.m * shape.n, inner)
+    if kernel.cut:
+        yield _plain(kernel, "copy", shape.m * shape.k, inner)
+    if kernel.heads and setting.execution == "eager":
+        yield _plain(kernel, "transpose", shape.m * shape.k, inner)
+
+
+def _turned(values: Kernel) -> Kernel:
+    """Heads side by side again: [batch, heads, seq, d_value] -> [batch, seq, heads * d_value]."""
+    shape = values.shape
+    assert isinstance(shape, Attend)
+    return _plain(values, "transpose", shape.groups * shape.heads * shape.queries * shape.d_value, values.dtype)
+
+
+def _cast(kernel: Kernel, setting: Run) -> Kernel:
+    """A weight into the format of products, or its gradient back."""
+    shape, formats = kernel.shape, number_formats(setting)
+    assert isinstance(shape, Matmul)
+    n, k = (shape.n, shape.k) if kernel.use == "forward" else (shape.m, shape.n)
+    inner = max(width_of(formats.compute), 2.0)
+    moved = shape.groups * n * k * (inner + width_of(formats.weights))
+    return replace(_plain(kernel, "copy", 0, formats.stream), bytes=float(moved))
+
+
+def _loss(logits: Kernel, setting: Run) -> Iterator[Kernel]:
+    """Cross-entropy over all logits, forward and back."""
+    shape, formats = logits.shape, number_formats(setting)
+    assert isinstance(shape, Matmul)
+    dtype = formats.compute if width_of(formats.compute) >= 2 else formats.stream
+    forward = replace(_plain(logits, "cross_entropy", shape.m * shape.n, dtype), path="loss", component="loss")
+    back = replace(forward, direction="backward", bytes=2 * forward.bytes, asked=forward.bytes)
+    if setting.fuses:
+        yield from (forward, back)
+        return
+    for kernel, (kernels, bytes) in zip((forward, back), LOSS[int(width_of(dtype))], strict=True):
+        yield replace(kernel, launches=kernels, traffic=float(shape.m * shape.n * bytes))
+
+
+def update(spec: ModelSpec, setting: Run, stage: Stage, trained: Size) -> Iterator[Kernel]:
+    """What follows all passes of a step on one rank, which trains so many parameters before ZeRO divides them: sums of
+    gradients over micro-batches, and the optimizer.
+
+    The optimizer reads and writes what the recipe keeps (`calc.memory.states`): weights, gradients, moments, and the
+    wider copy of the weights where there is one. Sizes may be arrays; what some rows do without is called 0 times.
+    """
+    formats = number_formats(setting)
+    how = formats.recipe
+    assert how is not None
+    again = setting.passes_a_step - 1
+    if is_array(again) or again:
+        yield _whole("accumulate", trained, formats.gradients, again)
+    both = stage.first * stage.last
+    if spec.head is not None and spec.head.tied and (is_array(both) or both):
+        d_embed = getattr(spec.embedding, "d_embed", None) or spec.d_model
+        shared = (spec.vocab_size or 0) * d_embed / setting.tp
+        calls = setting.passes_a_step * both
+        yield replace(_whole("accumulate", shared, formats.gradients, calls), direction="backward")
+    kept = 1 / (1 + (setting.dp * setting.cp - 1) * at_least(setting.zero, 1))
+    stepped = trained * kept
+    updated = how.master or how.weights
+    moved = stepped * (2 * width_of(updated) + width_of(how.gradients))
+    moved = moved + 2 * optimizer(setting.optimizer).state_bytes(rounded(stepped), int(8 * width_of(updated)))
+    if how.master is not None:
+        moved = moved + stepped * width_of(how.weights)
+    yield replace(_whole("adamw", stepped, how.weights, 1), bytes=moved, asked=moved)
+
+
+def _whole(function: str, elements: Size, dtype: str, calls: Size) -> Kernel:
+    """A pass over all that a rank trains."""
+    return Kernel(
+        path="optimizer" if function == "adamw" else f"gradients.{function}",
+        component="optimizer",
+        function=function,
+        direction="update",
+        dtype=dtype,
+        calls=calls * 1.0,
+        bytes=pass_bytes(function, elements, width_of(dtype)),
+    )

@@ -1,0 +1,51 @@
+"""The number formats in which the kernels of a run compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calc.dtypes import CACHE_DTYPES, Quantized, weight_dtype
+from calc.spec.run import Run
+from calc.spec.run.precision import Recipe, recipe
+from calc.time.kernels.kernel import width_of
+
+
+@dataclass(frozen=True, slots=True)
+class NumberFormats:
+    """Number formats of one run.
+
+    compute: of matrix products. stream: of norms and residual sums (autocast keeps them in fp32). weights: as kept,
+    perhaps quantized; gradients; cache: of keys and values. recipe: of training, None otherwise.
+    """
+
+    compute: str
+    stream: str
+    weights: str
+    gradients: str
+    cache: str
+    recipe: Recipe | None = None
+
+    @property
+    def casts(self) -> bool:
+        """Whether weights are cast for every step."""
+        return self.recipe is not None and self.recipe.weights != self.compute
+
+    @property
+    def quantized(self) -> Quantized | None:
+        """How matrices are quantized, where they are."""
+        kind = weight_dtype(self.weights)
+        return kind if isinstance(kind, Quantized) else None
+
+
+def number_formats(run: Run) -> NumberFormats:
+    """The formats that the recipe stands for in training, and the format of the weights in all other phases."""
+    if run.trains:
+        how = recipe(run.recipe)
+        compute = "fp8" if how.inputs == "fp8" else how.compute
+        stream = how.weights if how.autocast else how.compute
+        return NumberFormats(compute, stream, how.weights, how.gradients, how.compute, how)
+    kind = weight_dtype(run.dtype)
+    compute = kind.rest if isinstance(kind, Quantized) else run.dtype if kind.bits >= 8 else "bf16"
+    stream = compute if width_of(compute) >= 2 else "bf16"
+    usual = stream if stream in CACHE_DTYPES else "bf16"
+    return NumberFormats(compute, stream, run.dtype, stream, run.cache_dtype or usual)

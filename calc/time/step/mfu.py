@@ -1,0 +1,67 @@
+"""Model FLOPs utilization: the FLOPs that a model needs over those that its devices could do in the same time."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from calc import conventions
+from calc.errors import Refused
+from calc.quantities.flops import of_prompt
+from calc.sizes import Size
+from calc.spec import ModelSpec, Moe
+from calc.spec.run import Run
+from calc.spec.same import Same
+from calc.time.device.speed import Speed
+from calc.time.step.formats import number_formats
+from calc.time.step.operations import tree_of
+
+
+class Mfu(NamedTuple):
+    """value: a fraction. convention: what counted the FLOPs. peak: FLOP/s of one device, and where that is from."""
+
+    value: Size
+    convention: str
+    peak: float
+    peak_source: str
+
+
+def mfu(setting: Run, speed: Speed, flops: Size, convention: str, seconds: Size) -> Mfu | None:
+    """That of a step of `seconds` whose passes each take so many model FLOPs; None in decode, where bytes are what
+    counts, and where no peak is known."""
+    if setting.phase == "decode":
+        return None
+    try:
+        peak = speed.peak(number_formats(setting).compute)
+    except Refused:
+        return None
+    flops = flops * (setting.passes_a_step * setting.dp)
+    source = "datasheet, dense" if speed.device else "largest measured product"
+    return Mfu(flops / (seconds * setting.gpus * peak), convention, peak, source)
+
+
+def model_flops(spec: ModelSpec, setting: Run) -> tuple[float, str]:
+    """(FLOPs of one pass, by which convention): PaLM's (arXiv:2204.02311, appendix B), and a third of it without
+    backward; where that does not read the model, or counts experts that no token visits, the products that run, causal
+    pairs counted whole. Of a prompt only the last place has logits."""
+    sizes = (setting.batch, setting.seq, setting.source_seq, setting.images)
+    flops, name = _counted(Same(spec), setting.trains, *sizes)
+    if setting.phase == "prefill":
+        for leaf in tree_of(spec, setting):
+            flops -= float(leaf.op.flops) * float(leaf.calls) * (1 - of_prompt(leaf, setting.seq))
+    return flops, name
+
+
+@lru_cache(maxsize=256)
+def _counted(
+    same: Same[ModelSpec], trains: bool, batch: int, seq: int, source_seq: int | None, images: int
+) -> tuple[float, str]:
+    spec, sizes = same.value, {"batch": batch, "seq": seq, "source_seq": source_seq, "images": images}
+    try:
+        if any(isinstance(group.channel, Moe) for group in spec.layers):
+            raise Refused("model", "one whose tokens visit all parameters", "experts")
+        found = conventions.flops(spec, Run(phase="training", convention="palm", **sizes)).total
+        return float(found) * (1.0 if trains else 1 / 3), "palm"
+    except Refused:
+        phase = "training" if trains else "forward"
+        return float(conventions.flops(spec, Run(phase=phase, convention="torch", **sizes)).total), "torch"

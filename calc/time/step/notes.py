@@ -1,0 +1,75 @@
+"""What a reader of a prediction should know of how far to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calc.ask.estimate import estimate
+from calc.memory.sharding import stages
+from calc.memory.states import States, states
+from calc.spec import ModelSpec
+from calc.spec.run import Run
+from calc.time.device.datasheet import is_tpu
+from calc.time.device.speed import Speed
+from calc.time.step.prediction import Row
+from calc.units import binary
+
+RELATIVE = "fitted on a device of the same architecture, moved by datasheet figures; intervals are widened"
+DATASHEET = (
+    "no measurement on this device: datasheet figures times typical efficiencies; of published times, tokens "
+    "were met with a median error of 5 to 12 %, training steps of 9 to 13 % (docs/prediction.md)"
+)
+TPU = (
+    "no measurement on TPUs: a roofline at parts of the datasheet's figures, by judgement; XLA compiles whole "
+    "programs, which --execution compiled comes nearest to"
+)
+
+
+def of_memory(spec: ModelSpec, setting: Run, speed: Speed) -> tuple[str, ...]:
+    """Whether what is held all the time, without activations, is more than a device has; `memory` knows the rest."""
+    if speed.device is None:
+        return ()
+    if setting.trains:
+        held = max(_states(one) for one in states(spec, setting, stages(spec, setting)))
+        what = "weights, gradients and optimizer alone take"
+    elif setting.ep == 1:
+        held = estimate(spec, "weights", dtype=setting.dtype).value / (setting.tp * setting.pp)
+        what = "weights alone take"
+    else:
+        return ()
+    room = speed.device.usable
+    if held <= room:
+        return ()
+    return (f"does not fit: {what} {binary(held)} of {binary(room)}; see `python -m calc memory`",)
+
+
+def _states(one: States) -> float:
+    return float(one.weights + one.gradients + one.optimizer)
+
+
+def _kernel(row: Row, speed: Speed) -> str:
+    """What ran where the device's attention was measured, if that was not PyTorch's own kernel."""
+    table = speed.decode if row.kernel.decode else speed.attention
+    source = getattr(table.get(row.kernel.dtype), "kernel_source", "")
+    return "" if "sdpa" in source else source
+
+
+def notes(rows: Sequence[Row], speed: Speed, setting: Run) -> tuple[str, ...]:
+    """One sentence each; rows: every kernel of the prediction."""
+    found = []
+    if speed.rests == "datasheet":
+        found.append(TPU if speed.device is not None and is_tpu(speed.device) else DATASHEET)
+    elif speed.rests == "relative":
+        found.append(RELATIVE)
+    guessed = sum(row.share for row in rows if row.timing.source == "prior")
+    if speed.rests != "datasheet" and guessed > 0.01:
+        names = sorted({row.kernel.function for row in rows if row.timing.source == "prior" and row.share > 0.001})
+        found.append(f"{guessed:.0%} of the time rests on priors, for want of measurements: {', '.join(names)}")
+    if any(row.kernel.function == "softmax" for row in rows) and setting.execution != "eager":
+        found.append("scores in the open where PyTorch's attention kernel does not take them (caps, sinks, biases)")
+    others = {_kernel(row, speed) for row in rows if row.kernel.function == "attention" and row.share > 0.01} - {""}
+    if others and not setting.trains:
+        found.append(f"attention takes as long as in {min(others)}; `attention` tells of PyTorch's own kernels")
+    if any(row.kernel.direction == "network" and row.hidden > 0 for row in rows):
+        found.append("data-parallel collectives overlap with computing as far as it lasts; all others wait")
+    return tuple(found)

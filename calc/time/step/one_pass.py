@@ -1,0 +1,159 @@
+"""One pass through a whole model on one rank: its kernels with their times, and sums of these by where they stand.
+
+All that the data-parallel ranks, the stages of a pipeline and the number of micro-batches leave alone. A search over
+plans asks for the same few passes again and again, so the last ones are remembered.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from calc.memory.sharding import Stage
+from calc.memory.states import states
+from calc.sizes import Size
+from calc.spec import ModelSpec
+from calc.spec.run import Run
+from calc.spec.same import Same
+from calc.time.cluster.network import between_ops, expert_share
+from calc.time.device.speed import Speed
+from calc.time.kernels.kernel import Direction, Kernel
+from calc.time.kernels.timing import Timing, time_of
+from calc.time.step.extra_kernels import around
+from calc.time.step.mfu import model_flops
+from calc.time.step.operations import operations
+from calc.time.step.prediction import launching, stretch_of
+
+MOST = 256
+"""Passes that are remembered."""
+BETWEEN = ("dp", "pp", "zero", "interleave", "micro_batches", "stages", "optimizer")
+"""Words of a run that no pass depends on."""
+WORDS = tuple(name for name in Run.model_fields if name not in BETWEEN)
+
+
+class Question(NamedTuple):
+    """What is asked of which model and device; as in `calc.time.predict`."""
+
+    spec: ModelSpec
+    speed: Speed
+    within: str
+    directions: tuple[Direction, ...]
+    level: float
+
+
+Sums = Mapping[str, Size]
+"""Place (a group of layers, `front`, `end`) -> seconds or numbers of all that stands there."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassSums:
+    """What a pass takes by place; in every number a column where there are many passes.
+
+    device, host: seconds by stretch (`calc.time.step.prediction`) and place. talking: of collectives between ops.
+    elements, trained: parameters of a rank: of one layer of each group, of the first and of the last stage of several
+    (`front`, `end`), of one that is both (`both`), and what every stage has (`all`). experts: the part of them in
+    experts that are spread over ranks. flops: of the model, as `convention` counts them for MFU.
+    """
+
+    device: Mapping[str, Sums]
+    host: Mapping[str, Sums]
+    talking: Sums
+    elements: Sums
+    trained: Sums
+    experts: Size
+    flops: Size
+    convention: str
+
+
+class Pass(NamedTuple):
+    """kernels, talks: of the whole model, with the time of one call; sums: of their times."""
+
+    kernels: tuple[tuple[Kernel, Timing], ...]
+    talks: tuple[tuple[Kernel, Timing], ...]
+    sums: PassSums
+
+
+_KNOWN: OrderedDict[Any, Pass] = OrderedDict()
+
+
+def passes(asked: Question, runs: Sequence[Run]) -> list[Pass]:
+    """One pass of each of `runs`, whose sizes are numbers. What is not remembered is asked of the models all at once.
+
+    Errors: Refused as `calc.time.predict`.
+    """
+    own = (Same(asked.spec), Same(asked.speed), asked.within, asked.directions, asked.level)
+    keys = [(own, *(getattr(run, name) for name in WORDS)) for run in runs]
+    found = {key: _KNOWN[key] for key in keys if key in _KNOWN}
+    new = {key: run for key, run in zip(keys, runs, strict=True) if key not in found}
+    found |= dict(zip(new, _worked_out(asked, list(new.values())), strict=True))
+    for key, each in found.items():
+        _KNOWN[key] = each
+        _KNOWN.move_to_end(key)
+    while len(_KNOWN) > MOST:
+        _KNOWN.popitem(last=False)
+    return [found[key] for key in keys]
+
+
+def _worked_out(asked: Question, runs: Sequence[Run]) -> list[Pass]:
+    laid = [(_kernels(asked, run), _talks(asked, run)) for run in runs]
+    every = [kernel for kernels, talks in laid for kernel in (*kernels, *talks)]
+    if not runs:
+        return []
+    execution, network = runs[0].execution or "sdpa", runs[0].network
+    timings = iter(time_of(every, asked.speed, execution, asked.level, network))
+    found = []
+    for run, (kernels, talks) in zip(runs, laid, strict=True):
+        timed = tuple((kernel, next(timings)) for kernel in kernels)
+        said = tuple((kernel, next(timings)) for kernel in talks)
+        found.append(Pass(timed, said, _sums(asked, run, timed, said)))
+    return found
+
+
+def _kernels(asked: Question, run: Run) -> list[Kernel]:
+    within, directions = asked.within, asked.directions
+    everything = around(operations(asked.spec, run), asked.spec, run)
+    some = [kernel for kernel in everything if kernel.direction in directions]
+    return [kernel for kernel in some if not within or f"{kernel.path}.".startswith(f"{within}.")]
+
+
+def _talks(asked: Question, run: Run) -> list[Kernel]:
+    if "network" not in asked.directions:
+        return []
+    return [kernel for kernel in between_ops(asked.spec, run) if kernel.path.startswith(asked.within)]
+
+
+def _sums(
+    asked: Question, run: Run, kernels: Sequence[tuple[Kernel, Timing]], talks: Sequence[tuple[Kernel, Timing]]
+) -> PassSums:
+    device: dict[str, dict[str, float]] = {}
+    host: dict[str, dict[str, float]] = {}
+    execution = run.execution or "sdpa"
+    for kernel, timing in kernels:
+        gap, each = launching(kernel, asked.speed, execution)
+        stretch = stretch_of(kernel.direction)
+        for table, seconds in ((device, timing.seconds + gap), (host, each)):
+            places = table.setdefault(stretch, {})
+            places[kernel.place] = places.get(kernel.place, 0.0) + kernel.calls * seconds
+    talking: dict[str, float] = {}
+    for kernel, timing in talks:
+        talking[kernel.place] = talking.get(kernel.place, 0.0) + kernel.calls * timing.seconds
+    elements, trained = _held(asked.spec, run)
+    experts = expert_share(asked.spec) if run.ep > 1 else 0.0
+    counted = model_flops(asked.spec, run) if not asked.within and run.phase != "decode" else (0.0, "")
+    return PassSums(device, host, talking, elements, trained, experts, *counted)
+
+
+def _held(spec: ModelSpec, run: Run) -> tuple[Sums, Sums]:
+    """Parameters by place, all and those that are trained: differences between stages that differ in one."""
+    none = {group.name: 0 for group in spec.layers}
+    cut = [Stage("", none, False, False), *(Stage("", none | {name: 1}, False, False) for name in none)]
+    cut += [Stage("", none, True, False), Stage("", none, False, True), Stage("", none, True, True)]
+    held = states(spec, run, cut)
+    places = ("all", *none, "front", "end", "both")
+    every, trained = ([getattr(each, field) for each in held] for field in ("elements", "trained"))
+    return tuple(
+        {place: count - (counts[0] if place != "all" else 0) for place, count in zip(places, counts, strict=True)}
+        for counts in (every, trained)
+    )  # pyright: ignore[reportReturnType] (two of them)

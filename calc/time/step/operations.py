@@ -1,0 +1,274 @@
+"""From the tree of ops to kernels: what runs forward, what once more, and what goes back.
+
+Which ops are one kernel, and what a kernel moves, is as `calc.quantities.traffic` counts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from calc.blocks.build import build
+from calc.load import Load
+from calc.quantities.flops import of_prompt
+from calc.quantities.traffic import Chain, chains, elements_back, moved, rerun
+from calc.quantities.weights import quantizes
+from calc.spec import ModelSpec
+from calc.spec.run import Run
+from calc.spec.same import Same
+from calc.time.kernels.kernel import Direction, Kernel, width_of
+from calc.time.kernels.kernel import pass_bytes as bytes_of_pass
+from calc.time.step.formats import number_formats
+from calc.time.step.rank_share import Share, share_of
+from calc.trace.eager import eager
+from calc.trace.functions import Attend, Matmul
+from calc.trace.op import Leaf, leaves
+from calc.trace.shard import VOCABULARY
+
+WIDE = ("layernorm", "rmsnorm", "batchnorm", "l2norm", "add", "gather", "softmax")
+"""Functions that run in the format of the residual stream, which autocast keeps wider than products."""
+STATE = 4
+"""Bytes of an element of recurrent state."""
+
+
+def tree_of(spec: ModelSpec, setting: Run) -> list[Leaf]:
+    """The ops of one pass. Scores are counted as they run: whole squares in the open, what the mask keeps in a kernel
+    made for attention."""
+    decode = setting.phase == "decode"
+    load = Load(
+        batch=setting.batch,
+        seq=setting.new_tokens,
+        context=setting.context if decode else 0,
+        scores="full" if setting.kernels == "eager" else "causal-exact",
+        decode=decode,
+        absorbed=decode and setting.absorbs,
+        source=setting.source_seq,
+        usual_source=setting.seq,
+        images=setting.images,
+        routing=setting.routing,
+    )
+    return [leaf for leaf in _recorded(Same(spec), load) if leaf.calls]
+
+
+@lru_cache(maxsize=16)
+def _recorded(spec: Same[ModelSpec], load: Load) -> tuple[Leaf, ...]:
+    """The ops of one load: ranks that divide them differently read the same record."""
+    return tuple(leaves(build(spec.value, load)))
+
+
+def operations(spec: ModelSpec, setting: Run) -> Iterator[Kernel]:
+    """The kernels of one pass through all layers on one rank: forward, and in training what is recomputed and what goes
+    back. A stage of a pipeline has those of its `place`, as often as it has layers of that.
+
+    Errors: Refused for an op that does not tell what it moves.
+    """
+    everything = tree_of(spec, setting)
+    laid = _Laid(setting, everything)
+    for chain in laid.chains(everything):
+        yield laid.forward(chain, "forward")
+    if not setting.trains:
+        return
+    for chain in laid.chains(rerun(everything, setting)):
+        yield laid.forward(chain, "recomputed")
+    for chain in laid.chains([leaf for leaf in everything if leaf.op.live]):
+        yield from laid.backward(chain)
+
+
+def place_of(leaf: Leaf) -> str:
+    """The name of the group of layers that an op is in, `front` or `end`; all of a tower stands before the layers."""
+    if leaf.tower is not None:
+        return "front"
+    return leaf.group if leaf.place == "layer" and leaf.group is not None else "end" if leaf.place == "end" else "front"
+
+
+class Joint(NamedTuple):
+    """How a product is joined to its neighbours; as the fields of `Kernel`."""
+
+    again: bool
+    cut: bool
+    heads: bool
+    logits: bool
+
+
+def joints(everything: list[Leaf]) -> dict[int, Joint]:
+    """How each product with a weight is joined to others, by what reads what."""
+    pieces = {id(x.base) for leaf in everything for x in leaf.op.inputs if x.base is not None}
+    attending = {id(leaf.parents[-1]) for leaf in everything if leaf.op.function == "scores"}
+    read: set[int] = set()
+    found: dict[int, Joint] = {}
+    for leaf in everything:
+        op = leaf.op
+        if not isinstance(op.shape, Matmul) or not op.shape.weighed:
+            continue
+        # Layers that are passed in several ways hold their weights in the last of them.
+        shard, cut = op.weights[0].shard if op.weights else None, id(op.outputs[0]) in pieces
+        heads = shard is not None and shard.axis == 0 and id(leaf.parents[-1]) in attending
+        logits = shard is VOCABULARY and leaf.place == "end"
+        found[id(leaf)] = Joint(id(op.inputs[0]) in read, cut, heads and not cut, logits)
+        read.add(id(op.inputs[0]))
+    return found
+
+
+class _Laid:
+    """The ops of one question and what a rank runs of each."""
+
+    def __init__(self, setting: Run, everything: list[Leaf]) -> None:
+        self.setting, self.formats = setting, number_formats(setting)
+        self.shares = {id(leaf): share_of(leaf, setting) for leaf in everything}
+        self.joints = joints(everything)
+
+    def chains(self, some: list[Leaf]) -> list[Chain]:
+        """The ops that run as one kernel each."""
+        return chains(some, self.setting.kernels)
+
+    def share(self, leaf: Leaf) -> Share:
+        return self.shares[id(leaf)]
+
+    def forward(self, chain: Chain, direction: Direction) -> Kernel:
+        """A chain as one kernel, called after the op in it that moves the most."""
+        kernel = self.named(chain, direction)
+        own = self.share(chain[0])
+        few = self.part_of_prompt(chain[0])
+        reads, writes = moved(chain)
+        kept = few * (float(reads) * own.reads + float(writes) * own.writes) * width_of(kernel.dtype)
+        weights = [self.weights(leaf) for leaf in chain]
+        beside = sum(size for size, _ in weights) + own.reads * self.cached(chain)
+        packed = weights[0][0] if weights[0][1] else None
+        flops = self.flops(chain, few)
+        known = self.shape(chain, few) | self.run_by_pytorch(chain, kernel, beside)
+        return replace(kernel, flops=flops, bytes=kept + beside, weight_bytes=packed, **known)
+
+    def run_by_pytorch(self, chain: Chain, kernel: Kernel, beside: float) -> dict[str, object]:
+        """How many kernels run in the place of an op where nothing is fused, and what they move together. beside: bytes
+        of weights and of what is cached."""
+        first = chain[0]
+        own = self.share(first)
+        if self.setting.fuses or len(chain) > 1 or own.shape is not None:
+            return {}
+        passes = eager(first.op, int(max(width_of(kernel.dtype), 2)))
+        return {"launches": passes.kernels, "traffic": float(passes.bytes) * own.writes + beside}
+
+    def cached(self, chain: Chain) -> float:
+        """Bytes of keys, values and recurrent state that are read and kept, where anything is kept for later tokens."""
+        if self.setting.phase not in ("prefill", "decode"):
+            return 0.0
+        cache = sum(float(leaf.op.cache_reads + leaf.op.cache_writes) for leaf in chain)
+        state = sum(float(leaf.op.state_reads + leaf.op.state_writes) for leaf in chain)
+        return cache * width_of(self.formats.cache) + state * STATE
+
+    def named(self, chain: Chain, direction: Direction) -> Kernel:
+        first = chain[0]
+        most = max(chain, key=lambda leaf: float((leaf.op.reads or 0) + (leaf.op.writes or 0)))
+        core = len(chain) > 1 and first.op.function == "scores"
+        leaf = first if core else most
+        function = "attention" if core else leaf.op.function
+        inner = self.formats.compute
+        return Kernel(
+            path=leaf.path,
+            component=leaf.component or leaf.op.component,
+            function=function,
+            direction=direction,
+            dtype=self.formats.stream if function in WIDE or width_of(inner) < 2 else inner,
+            calls=float(leaf.calls),
+            sequences=self.setting.batch,
+            decode=self.setting.phase == "decode",
+            trains=self.setting.trains,
+            place=place_of(leaf),
+        )
+
+    def part_of_prompt(self, leaf: Leaf) -> float:
+        """The part of a leaf's work that is done."""
+        return of_prompt(leaf, self.setting.seq) if self.setting.phase == "prefill" else 1.0
+
+    def shape(self, chain: Chain, few: float) -> dict[str, object]:
+        """What products and attention depend on, as fields of a kernel."""
+        shape = self.share(chain[0]).shape
+        if isinstance(shape, Matmul):
+            biased = shape.weighed and len(chain[0].op.weights) > 1
+            known: dict[str, object] = {"shape": replace(shape, m=shape.m * few), "biased": biased}
+            joint = self.joints.get(id(chain[0]))
+            known |= {} if joint is None else joint._asdict()
+            return known | ({"dtype": self.formats.compute} if shape.weighed else {})
+        if isinstance(shape, Attend):
+            cached = width_of(self.formats.cache) / width_of(self.formats.stream)
+            return {"shape": shape, "use": "forward" if len(chain) > 1 else "batched", "cached": cached}
+        return {}
+
+    def flops(self, chain: Chain, few: float) -> float:
+        """FLOPs of one call, as run: in the open, scores of hidden pairs too."""
+        shape, op = self.share(chain[0]).shape, chain[0].op
+        if isinstance(shape, Attend) and len(chain) == 1:
+            width = shape.d_value if op.function == "values" else shape.d_head
+            return 2.0 * shape.groups * shape.heads * shape.queries * shape.keys * width
+        return sum(float(leaf.op.flops) * self.share(leaf).flops for leaf in chain) * few
+
+    def weights(self, leaf: Leaf) -> tuple[float, bool]:
+        """(bytes of weights that one call reads, whether a quantized format packs them)."""
+        op, formats, kind = leaf.op, self.formats, self.formats.quantized
+        elements = float(op.weights_read) * self.share(leaf).weights
+        if kind is not None and op.weights and quantizes(op.weights[0], leaf):
+            weight = op.weights[0]
+            return elements * kind.matrix_bytes(*weight.shape) / weight.elements, True
+        if formats.recipe is not None:
+            return elements * width_of(formats.compute if op.shape is not None else formats.weights), False
+        return elements * width_of(formats.weights if kind is None else kind.rest), False
+
+    def backward(self, chain: Chain) -> Iterator[Kernel]:
+        """What a chain takes going back."""
+        leaf, forward = chain[0], self.forward(chain, "backward")
+        op, shape = leaf.op, forward.shape
+        if isinstance(shape, Matmul):
+            yield from self.products_back(leaf, forward, shape)
+            return
+        if isinstance(shape, Attend) and len(chain) == 1:
+            # In the open: products for gradients of queries and keys; of weights, as scores are, and of values.
+            yield replace(forward, use="dgrad" if op.function == "values" else "wgrad")
+            yield replace(forward, use="wgrad")
+            return
+        if op.function == "gather" and len(chain) == 1:
+            yield from self.table_back(leaf, forward)
+            return
+        share = self.share(leaf)
+        size = float(elements_back(chain)) * (share.reads + share.writes) / 2 * width_of(forward.dtype)
+        if not size:
+            return
+        # A kernel for attention computes the scores once more and four products beside the two of forward.
+        flops = (2.5 if forward.function == "attention" else 2.0) * forward.flops
+        function = "accumulate" if op.function == "add" and len(chain) == 1 else forward.function
+        traffic, launches = None, forward.launches
+        if forward.traffic is not None and forward.launches > 1:
+            # What PyTorch keeps between several kernels, it reads in as many again and more.
+            traffic, launches = size * max(forward.traffic / forward.bytes, 1.0), 2 * forward.launches
+        yield replace(
+            forward,
+            function=function,
+            flops=flops,
+            bytes=size,
+            asked=forward.bytes,
+            traffic=traffic,
+            launches=launches,
+        )
+
+    def products_back(self, leaf: Leaf, forward: Kernel, shape: Matmul) -> Iterator[Kernel]:
+        """The gradient of the input, g [m, n] x W [n, k]; that of the weight, g' [n, m] x x [m, k]; of the bias."""
+        op, stream = leaf.op, self.formats.stream
+        trained = not shape.weighed or op.weight_gradients != 0
+        if op.input_grad or not shape.weighed:
+            yield replace(forward, shape=replace(shape, n=shape.k, k=shape.n), use="dgrad")
+        if trained:
+            yield replace(forward, shape=Matmul(shape.n, shape.k, shape.m, shape.groups, shape.weighed), use="wgrad")
+        if len(op.weights) > 1 and trained:
+            bytes = bytes_of_pass("sum", float(op.writes or 0) * self.share(leaf).writes, width_of(stream))
+            yield replace(forward, function="sum", shape=None, flops=0.0, dtype=stream, bytes=bytes, weight_bytes=None)
+
+    def table_back(self, leaf: Leaf, forward: Kernel) -> Iterator[Kernel]:
+        """The dense gradient of a table: zeros, to which the rows that were read are added."""
+        if leaf.op.weight_gradients == 0:
+            return
+        width, share = width_of(self.formats.gradients), self.share(leaf)
+        rows = float(leaf.op.writes or 0) * share.writes * width
+        table = float(leaf.op.weight_gradients) * share.weights * width
+        yield replace(forward, function="fill", bytes=table, asked=None, traffic=None)
+        yield replace(forward, bytes=3 * rows, asked=2 * rows, traffic=None)

@@ -1,0 +1,108 @@
+"""The roofline of a prediction: every op by its arithmetic intensity and the rate that it is expected to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from calc.errors import Refused
+from calc.time.device.speed import Speed
+from calc.time.kernels.kernel import Kernel
+from calc.time.kernels.timing import Bound
+from calc.time.step.prediction import Prediction, Row
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """All calls of one op in one direction.
+
+    intensity: FLOPs a byte, each operand counted once. rate: FLOP/s. bandwidth: bytes/s. share: of the step.
+    """
+
+    path: str
+    component: str
+    function: str
+    direction: str
+    flops: float
+    bytes: float
+    seconds: float
+    share: float
+    bound: Bound
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs a byte."""
+        return self.flops / self.bytes if self.bytes else 0.0
+
+    @property
+    def rate(self) -> float:
+        """FLOP/s."""
+        return self.flops / self.seconds if self.seconds else 0.0
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes/s."""
+        return self.bytes / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """The limits of a device: FLOP/s by number format, bytes/s; and where they meet, FLOPs a byte by format."""
+
+    peaks: Mapping[str, float]
+    bandwidth: float
+
+    @property
+    def ridges(self) -> dict[str, float]:
+        """Arithmetic intensity from which on products can be the bound (Williams et al. 2009)."""
+        return {dtype: peak / self.bandwidth for dtype, peak in self.peaks.items()}
+
+    def attainable(self, dtype: str, intensity: float) -> float:
+        """FLOP/s that an op of this many FLOPs a byte can reach at most, by the format of its products."""
+        return min(self.peaks[dtype], self.bandwidth * intensity)
+
+    def line(self, dtype: str, least: float, most: float) -> list[tuple[float, float]]:
+        """(FLOPs a byte, FLOP/s) where the roof of a format begins, bends and ends, between two intensities."""
+        bends = [each for each in (self.ridges[dtype],) if least < each < most]
+        return [(each, self.attainable(dtype, each)) for each in (least, *bends, most)]
+
+
+def roofline(prediction: Prediction) -> list[Point]:
+    """Every op of a prediction with what it computes and moves, the ones that take the longest first."""
+    found: dict[tuple[str, str, str], list[Row]] = {}
+    for row in prediction.kernels:
+        kernel = row.kernel
+        found.setdefault((kernel.path, kernel.function, kernel.direction), []).append(row)
+    points = [_point(rows, prediction) for rows in found.values()]
+    return sorted(points, key=lambda point: -point.seconds)
+
+
+def roof(speed: Speed, kernels: tuple[Row, ...] = ()) -> Roof:
+    """The limits of a device in the number formats that `kernels` compute in, or in all that are known."""
+    formats = {row.kernel.dtype for row in kernels if row.kernel.flops} or set(speed.gemm)
+    peaks = {}
+    for dtype in sorted(formats):
+        try:
+            peaks[dtype] = speed.peak(dtype)
+        except Refused:
+            continue
+    return Roof(peaks, speed.bandwidth)
+
+
+def _point(rows: list[Row], prediction: Prediction) -> Point:
+    kernel: Kernel = rows[0].kernel
+    longest = max(rows, key=lambda row: row.seconds)
+    # Where micro-batches repeat a kernel, seconds hold all of them and calls one.
+    times = [row.seconds / (row.kernel.calls * row.timing.seconds) if row.timing.seconds else 1.0 for row in rows]
+    passes = [1.0 if row.waits else max(round(each), 1) for row, each in zip(rows, times, strict=True)]
+    return Point(
+        path=kernel.path,
+        component=kernel.component,
+        function=kernel.function,
+        direction=kernel.direction,
+        flops=sum(row.kernel.flops * row.kernel.calls * n for row, n in zip(rows, passes, strict=True)),
+        bytes=sum(row.kernel.bytes * row.kernel.calls * n for row, n in zip(rows, passes, strict=True)),
+        seconds=sum(row.seconds for row in rows),
+        share=sum(row.share for row in rows),
+        bound="launch" if longest.waits else longest.timing.bound,
+    )

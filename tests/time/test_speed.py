@@ -1,0 +1,125 @@
+"""What a device's speed rests on: a profile, a relative's, a datasheet; and what fills the gaps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import calc
+from calc import Refused
+from calc.hardware import load_device
+from calc.spec import Shorthand
+from calc.time import kernel_seconds, matmul, pass_over, predict, read_profile, speed_of
+from calc.time.device.limits import Limits, limits_of
+from calc.time.device.profile import Launch, Profile, Provenance, shipped_profile
+from calc.time.kernels.flash import AttentionModel
+from calc.time.kernels.gemm import GemmModel
+from calc.time.kernels.passes import PassModel
+from tests.cli.test_commands import Run, run
+
+__all__ = ["run"]
+
+SMALL = Shorthand(d_model=64, n_layers=2, n_heads=4, vocab_size=500, max_seq_len=128).expand()
+
+
+def profile(**more: object) -> Profile:
+    """Of a CPU: products by prior constants, passes at 10 GB/s after 10 us."""
+    limits = Limits(peak=1e11, bandwidth=1e10, itemsize=4)
+    knots = tuple((size, 1e-5 + size / 1e10) for size in (1e3, 1e5, 1e7, 1e9))
+    known = {
+        "name": "box",
+        "device": "A box",
+        "kind": "cpu",
+        "gemm": {"fp32": GemmModel.prior(limits)},
+        "attention": {"fp32": AttentionModel.prior(limits)},
+        "attention_backward": {"fp32": AttentionModel.prior(limits).backward()},
+        "passes": {"fp32": {"copy": PassModel(knots=knots), "layernorm": PassModel(knots=((1.0, 1.0),))}},
+        "launch": Launch(eager=1e-4, backward=2e-4, step=0.5),
+        "provenance": Provenance(source="a test", licence="none", made="2026-11-21"),
+    }
+    return Profile(**(known | more))  # type: ignore[arg-type]
+
+
+def test_a_profile_answers_by_function_and_falls_back_on_copies() -> None:
+    norm = kernel_seconds(profile(), pass_over("layernorm", 1e6, "fp32"))
+    assert norm.source == "measured"
+    assert norm.seconds == pytest.approx(8e6)
+    gelu = kernel_seconds(profile(), pass_over("gelu", 1e6, "fp32"))
+    assert gelu.source == "prior"
+    assert gelu.seconds == pytest.approx(1e-5 + 8e6 / 1e10, rel=0.1)
+
+
+def test_a_cpu_adds_what_each_call_needs_beside_itself_and_once_a_step() -> None:
+    bare, whole = profile(launch=Launch(eager=0.0, backward=0.0)), profile()
+    options = {"phase": "training", "dtype": "fp32", "seq": 32, "execution": "eager"}
+    less, more = (predict(SMALL, each, **options) for each in (bare, whole))  # type: ignore[arg-type]
+    calls = {"backward": 0.0, "other": 0.0}
+    for row in less.kernels:
+        calls["backward" if row.kernel.direction == "backward" else "other"] += row.kernel.calls
+    expected = 0.5 + 1e-4 * calls["other"] + 2e-4 * calls["backward"]
+    assert more.seconds - less.seconds == pytest.approx(expected, rel=1e-6)
+    assert more.by_component["host"] == 0.5
+
+
+def test_a_profile_without_a_datasheet_has_the_peak_that_was_measured() -> None:
+    found = predict(SMALL, profile(), dtype="fp32", seq=64)
+    assert found.peak_source == "largest measured product"
+    side = 8192
+    assert found.peak == pytest.approx(
+        2 * side**3 / kernel_seconds(profile(), matmul(side, side, side, "fp32")).seconds
+    )
+    with pytest.raises(Refused, match="dtype"):
+        predict(SMALL, profile(), dtype="bf16", seq=64)
+
+
+def test_a_profile_in_a_file(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "box.json"
+    path.write_text(profile().model_dump_json())
+    assert read_profile(path) == profile()
+    status, out, _ = run("predict", "gpt2", "--profile", str(path), "--dtype", "fp32", "--seq", "64", "--json")
+    record = json.loads(out)
+    assert status == 0
+    assert record["device"] == "A box"
+    assert record["rests_on"] == "profile"
+
+
+def test_a_shipped_profile_stands_in_for_its_architecture() -> None:
+    assert shipped_profile("h100-sxm") is not None
+    own, relative = speed_of("h100-sxm"), speed_of("h200")
+    assert (own.rests, relative.rests, speed_of("b200").rests) == ("profile", "relative", "datasheet")
+    spec = calc.load_model("llama-3-8b")
+    first, second = (predict(spec, each, phase="decode", context=2048, execution="graph") for each in (own, relative))
+    # 1.43 times the bandwidth, of which launches take nothing.
+    assert 1.15 < first.seconds / second.seconds < 1.43
+    for found in (first, second):
+        assert found.interval.low < found.seconds < found.interval.high
+    wider = (second.interval.high / second.seconds, first.interval.high / first.seconds)
+    assert wider[0] > wider[1]
+    assert any("same architecture" in note for note in second.notes)
+
+
+def test_gaps_of_a_profile_are_filled_from_the_datasheet_and_named() -> None:
+    found = predict(calc.load_model("llama-3-8b"), "h100-sxm", phase="decode", dtype="fp8", execution="graph")
+    assert any("rests on priors" in note and "matmul" in note for note in found.notes)
+    quantized = predict(calc.load_model("llama-3-8b"), "h100-sxm", phase="decode", dtype="int4:g128", execution="graph")
+    plain = predict(calc.load_model("llama-3-8b"), "h100-sxm", phase="decode", execution="graph")
+    assert quantized.seconds < found.seconds < plain.seconds
+
+
+def test_a_tpu_has_no_waves_of_tiles() -> None:
+    """PaLM 540B reached 57.8 % of a TPU v4's peak in whole steps (arXiv:2204.02311); its products alone, more."""
+    speed = speed_of("tpu-v4")
+    found = kernel_seconds(speed, matmul(16384, 18432, 18432, "bf16"))
+    reached = 2 * 16384 * 18432 * 18432 / found.seconds / speed.peak("bf16")
+    assert 0.578 < reached < 1
+    notes = predict(SMALL, speed, seq=64).notes
+    assert any("TPUs" in note for note in notes)
+
+
+def test_a_relative_is_moved_as_its_models_say() -> None:
+    first, second = load_device("h100-sxm"), load_device("h200")
+    measured, moved = speed_of("h100-sxm").decode["bf16"], speed_of("h200").decode["bf16"]
+    assert moved == measured.moved(limits_of(first, "bf16"), limits_of(second, "bf16"))
+    assert moved.constants != measured.constants
