@@ -13,7 +13,7 @@ from calc.time.device.limits import Limits
 from calc.time.kernels.gemm import GemmModel
 from calc.time.kernels.residual import Spread
 
-PRIORS = Path(__file__).parents[1] / "data" / "priors.toml"
+PRIORS = Path(__file__).parents[2] / "data" / "priors.toml"
 
 
 @cache

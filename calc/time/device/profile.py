@@ -21,7 +21,7 @@ LARGEST = 1e20
 """Above all rates, sizes and counts of a profile."""
 SMALLEST = 1e-100
 """Below all that is not 0: quotients of smaller numbers overflow."""
-PROFILES = Path(__file__).parents[1] / "data" / "profiles"
+PROFILES = Path(__file__).parents[2] / "data" / "profiles"
 
 
 def _read_as(model: Any) -> str:
