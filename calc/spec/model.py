@@ -101,6 +101,9 @@ class Stack(Node):
                     self._in_plane(d_head)
                 if attention.position == "rope" and d_head % 2:
                     raise Refused("d_head", "an even width, since rotary positions turn pairs", d_head)
+                share = attention.rope.fraction
+                if attention.position == "rope" and not attention.rope.proportional and int(d_head * share) == 1:
+                    raise Refused("rope.fraction", f"a share of d_head = {d_head} that holds a pair", share)
         return self
 
     def _in_plane(self, d_head: int) -> None:
