@@ -9,7 +9,7 @@ import streamlit as st
 from calc.charts import attention as charts
 from calc.charts import axes
 from calc.teaching.flash_attention_table import rows as published
-from calc.time.attention.attention_sweep import Decoded, decoding
+from calc.time.attention_calls.attention_sweep import Decoded, decoding
 from dashboard import frame
 from dashboard.cache import cached
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from calc.charts import axes, vega
-from calc.time.attention.attention_sweep import Decoded, Point
+from calc.time.attention_calls.attention_sweep import Decoded, Point
 from calc.units import binary, duration, si
 
 DOUBLING = {"type": "log", "base": 2, "nice": False}

@@ -18,8 +18,8 @@ from calc.errors import Refused
 from calc.output.tables import Table, emit
 from calc.spec.hardware import Device
 from calc.time import speed_of
-from calc.time.attention.backends import TIMED, fused_kernel, runs_backends
-from calc.time.attention.crossing import time_crossover
+from calc.time.attention_calls.backends import TIMED, fused_kernel, runs_backends
+from calc.time.attention_calls.crossing import time_crossover
 from calc.time.device.speed import Speed
 from calc.units import binary, parse_bytes, si
 

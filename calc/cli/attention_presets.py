@@ -8,8 +8,8 @@ from typing import Any
 from calc.attention import AttentionShape, Cost
 from calc.output.tables import Table, emit
 from calc.spec.hardware import Device
-from calc.time.attention.attention_sweep import decoder
-from calc.time.attention.backends import attention_seconds, runs_backends
+from calc.time.attention_calls.attention_sweep import decoder
+from calc.time.attention_calls.backends import attention_seconds, runs_backends
 from calc.time.device.speed import Speed
 from calc.units import binary, si
 

@@ -121,7 +121,7 @@ def _least_time(name: str, cost: Cost, gpu: Device, printed: float, dtype: str) 
 
 
 def _predicted_time(name: str, backend: str, shape: AttentionShape, gpu: Device, printed: float) -> Row:
-    from calc.time.attention.backends import attention_seconds
+    from calc.time.attention_calls.backends import attention_seconds
 
     found = attention_seconds(gpu, backend, shape, ("forward", "backward"))
     why = (

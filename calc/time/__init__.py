@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from calc.time.attention.backends import Expected as Expected
-    from calc.time.attention.backends import attention_seconds as attention_seconds
+    from calc.time.attention_calls.backends import Expected as Expected
+    from calc.time.attention_calls.backends import attention_seconds as attention_seconds
     from calc.time.device.profile import Profile as Profile
     from calc.time.device.profile import read_profile as read_profile
     from calc.time.device.speed import Speed as Speed
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from calc.time.step.roofline import roofline as roofline
 
 _HOME = {
-    "Expected": "attention.backends",
+    "Expected": "attention_calls.backends",
     "Interval": "step.prediction",
     "Kernel": "kernels.kernel",
     "Plans": "step.plans",
@@ -45,7 +45,7 @@ _HOME = {
     "Speed": "device.speed",
     "Timing": "kernels.timing",
     "attention": "kernels.single_kernel",
-    "attention_seconds": "attention.backends",
+    "attention_seconds": "attention_calls.backends",
     "exchange": "kernels.single_kernel",
     "decode_attention": "kernels.single_kernel",
     "kernel_seconds": "kernels.single_kernel",

@@ -10,7 +10,7 @@ from calc.attention import Blocks, flash, standard
 from calc.attention.latent import latent
 from calc.attention.shape import AttentionShape
 from calc.spec.fields import Dim
-from calc.time.attention.backends import fused_kernel
+from calc.time.attention_calls.backends import fused_kernel
 from harness.cases.attention_error import SCORES, error
 from harness.cases.case import Case, Counts, Device, Ready
 from harness.cases.forecasts import of_attention

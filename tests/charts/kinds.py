@@ -15,7 +15,7 @@ from calc.charts.vega import Chart
 from calc.time import Prediction, Roof, predict, speed_of
 from calc.time import roof as roof_of
 from calc.time import roofline as points_of
-from calc.time.attention.attention_sweep import decoding, sweep
+from calc.time.attention_calls.attention_sweep import decoding, sweep
 from harness.compare import compare
 from harness.history import levels
 from tests.fitting.test_frontier import curves, isoflop_runs

@@ -12,8 +12,8 @@ from calc.attention.bounds import lengths
 from calc.errors import Refused
 from calc.spec.run import Run
 from calc.time import attention_seconds, decode_attention, kernel_seconds, read_profile, speed_of
-from calc.time.attention.backends import FUSED, fused_kernel, kernels_of
-from calc.time.attention.crossing import time_crossover
+from calc.time.attention_calls.backends import FUSED, fused_kernel, kernels_of
+from calc.time.attention_calls.crossing import time_crossover
 from calc.time.device.priors import priors
 from calc.time.device.profile import Launch
 from calc.time.step.operations import operations

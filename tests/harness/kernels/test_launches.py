@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from calc.attention import Blocks, flash, standard
 from calc.attention.latent import latent
-from calc.time.attention.backends import FUSED, TIMED, kernels_of
-from calc.time.attention.written_out import WRITTEN_OUT
+from calc.time.attention_calls.backends import FUSED, TIMED, kernels_of
+from calc.time.attention_calls.written_out import WRITTEN_OUT
 from harness.kernels import KERNELS, AttentionShape
 from harness.kernels.inputs import random_inputs
 

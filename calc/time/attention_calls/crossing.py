@@ -8,7 +8,7 @@ from calc.attention.bounds import Crossover, at, crossover, lengths
 from calc.attention.shape import AttentionShape
 from calc.spec.hardware import Device
 from calc.spec.run import ExecutionName
-from calc.time.attention.backends import attention_seconds, kernels_of
+from calc.time.attention_calls.backends import attention_seconds, kernels_of
 from calc.time.device.profile import Profile
 from calc.time.device.speed import Speed, speed_of
 from calc.time.kernels.kernel import Direction

@@ -12,7 +12,7 @@ from calc.attention.shape import AttentionShape
 from calc.attention.standard import standard
 from calc.attention.tiles import Blocks
 from calc.spec.hardware import Device
-from calc.time.attention.backends import attention_seconds, kernels_of, runs_backends
+from calc.time.attention_calls.backends import attention_seconds, kernels_of, runs_backends
 from calc.time.device.profile import Profile
 from calc.time.device.speed import Speed, speed_of
 from calc.time.kernels.timing import Answers, time_of

@@ -10,7 +10,7 @@ from calc.attention.shape import AttentionShape
 from calc.errors import Refused
 from calc.spec.hardware import Device
 from calc.spec.run import ExecutionName
-from calc.time.attention.written_out import WRITTEN_OUT
+from calc.time.attention_calls.written_out import WRITTEN_OUT
 from calc.time.device.datasheet import is_tpu
 from calc.time.device.priors import factors, priors, scaled
 from calc.time.device.profile import Profile
