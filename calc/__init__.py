@@ -92,9 +92,9 @@ if TYPE_CHECKING:
     from calc.spec.run import common_length as common_length
     from calc.symbols import SYMBOLS as SYMBOLS
     from calc.symbols import Symbol as Symbol
-    from calc.time import predicting as _predicting
-    from calc.time import prediction as _prediction
     from calc.time.device.profile import read_profile as read_profile
+    from calc.time.step import predicting as _predicting
+    from calc.time.step import prediction as _prediction
     from calc.time.step.roofline import roofline as roofline
     from calc.units import parse_amount as parse_amount
 

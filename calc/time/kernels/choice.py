@@ -65,12 +65,16 @@ def _documented(speed: Speed) -> bool:
     return speed.device is not None and speed.rests != "datasheet"
 
 
+WHOLE = 1e-9
+"""Share of a number of tokens that is taken for rounding."""
+
+
 def _ask_gemm(kernel: Kernel, shape: Matmul, speed: Speed) -> Asked:
     use = f"{kernel.dtype}.{'batched' if not shape.weighed else kernel.use}"
     names = (f"{kernel.dtype}.biased",) * (kernel.biased and kernel.use == "forward") + (use, kernel.dtype)
     name, model, prior = _find(lambda one: one.gemm, names, speed, kernel.dtype)
-    # Experts' tokens come in whole numbers.
-    question = (-(-shape.m // 1), -(-shape.n // 1), -(-shape.k // 1), shape.groups)
+    # Experts' tokens come in whole numbers; an expectation a hair above one is that one.
+    question = (-(-(shape.m * (1 - WHOLE)) // 1), -(-shape.n // 1), -(-shape.k // 1), shape.groups)
     one = Asked(
         ("gemm", f"{name}{'?' * prior}"), model, tuple(map(float, question)), f"gemm {kernel.dtype}", 1.0, prior
     )
