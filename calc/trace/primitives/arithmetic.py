@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.sizes import Size
 from calc.trace.functions import Function
-from calc.trace.op import Component, Weight
+from calc.trace.op import Component
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Split, Tensor
@@ -38,16 +38,16 @@ def weighed(t: Recorder, name: str, x: Tensor, *, key: str | None = None, of: Co
         (y,),
         weights=(weight,),
         of=of,
-        keeps=lambda tape, r: weighed_by(tape, r, weight),
+        keeps=lambda tape, r: weighed_by(tape, r, weight.trainable),
     )
     return y
 
 
-def weighed_by(tape: Tape, x: Storage, weight: Weight) -> Storage:
+def weighed_by(tape: Tape, x: Storage, trained: bool) -> Storage:
     """x times a weight vector: x is kept where that is trained."""
-    if weight.trainable:
+    if trained:
         tape.keep(x, "normed")
-    return Storage(x.elements, x.dtype, x.grad or weight.trainable, x.split, heads=x.heads)
+    return Storage(x.elements, x.dtype, x.grad or trained, x.split, heads=x.heads)
 
 
 def scaled(t: Recorder, name: str, x: Tensor, *, of: Component | None = None) -> Tensor:

@@ -64,19 +64,9 @@ def attend(
         tables=core.mask,
     )
     t.hold(q, k, v)
-    beside = _added(t, q, scores, shape, square, pairs, scoring)
-    if scoring.softcap:
-        capped = core.made(t, scores)
-        t.op("softcap", "elementwise", "softcap", (scores,), (capped,), takes=core.softcap)
-        scores = capped
-    sinks = () if scoring.sinks is None else (scoring.sinks,)
-    weights = core.made(t, scores, *beside, weights=sinks)
-    t.op("softmax", "elementwise", "softmax", (scores, *beside), (weights,), weights=sinks, takes=core.softmax)
-    t.give_back(weights)
+    weights = _weights(t, core, scores, _added(t, q, scores, shape, square, pairs, scoring))
     out = t.made(q.rows, square.heads * shape.d_value, weights, v, split="tensor")
-    rule: dict[str, Any] = (
-        {} if scoring.shaw is not None and scoring.shaw.values else _rule(t, q, k, v, square, scoring, out)
-    )
+    of_distances = scoring.shaw if scoring.shaw is not None and scoring.shaw.values else None
     t.op(
         "values",
         "attention",
@@ -88,23 +78,27 @@ def attend(
         moves=lambda: _of_values(shape, cached, latent),
         live=live,
         takes=lambda room: core.values(room, out),
-        **rule,
+        **({} if of_distances else _rule(t, q, k, v, square, scoring, out)),
     )
-    if rule:
+    if of_distances is None:
         return out
-    assert scoring.shaw is not None
     whole = t.made(out.rows, out.width, out, weights, split="tensor")
-    _relative(
-        t,
-        "relative_value",
-        scoring.shaw,
-        (weights, out),
-        whole,
-        pairs,
-        shape,
-        _rule(t, q, k, v, square, scoring, whole),
-    )
+    rule = _rule(t, q, k, v, square, scoring, whole)
+    _relative(t, "relative_value", of_distances, (weights, out), whole, pairs, shape, rule)
     return whole
+
+
+def _weights(t: Recorder, core: Core, scores: Tensor, beside: list[Tensor]) -> Tensor:
+    """The softmax of the scores and what is added to them, through a cap where there is one."""
+    if core.scoring.softcap:
+        capped = core.made(t, scores)
+        t.op("softcap", "elementwise", "softcap", (scores,), (capped,), takes=core.softcap)
+        scores = capped
+    sinks = () if core.scoring.sinks is None else (core.scoring.sinks,)
+    weights = core.made(t, scores, *beside, weights=sinks)
+    t.op("softmax", "elementwise", "softmax", (scores, *beside), (weights,), weights=sinks, takes=core.softmax)
+    t.give_back(weights)
+    return weights
 
 
 def matrix(shape: Attend) -> Size:

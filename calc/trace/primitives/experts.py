@@ -5,6 +5,7 @@ from __future__ import annotations
 from calc.sizes import Size
 from calc.spec import Moe, Norm
 from calc.trace.op import Moves
+from calc.trace.primitives.arithmetic import weighed_by
 from calc.trace.primitives.norm import kept_by_norm
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
@@ -68,9 +69,7 @@ def router_input(t: Recorder, x: Tensor) -> Tensor:
 
     def keeps(tape: Tape, read: Storage) -> Storage:
         normed = kept_by_norm(tape, Norm(affine=False), read, x.rows)
-        if scale.trainable:
-            tape.keep(normed, "normed")
-        return Storage(normed.elements, normed.dtype, normed.grad or scale.trainable)
+        return weighed_by(tape, normed, scale.trainable)
 
     t.op("router_scale", "elementwise", "rmsnorm", (x,), (y,), weights=(scale,), of="router", keeps=keeps)
     return y

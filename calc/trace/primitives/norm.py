@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calc.sizes import Size, exact_div
 from calc.spec import Norm
+from calc.trace.primitives.arithmetic import weighed_by
 from calc.trace.recorder import Recorder
 from calc.trace.room import Room
 from calc.trace.tape import Storage, Tape
@@ -163,18 +164,12 @@ def kept_by_norm(
             # One plus the weight is a tensor of its own.
             width = exact_div(x.elements, vectors)
             tape.keep(Storage(width if heads is None else width * heads, "fp32", False, "none"), "weight plus one")
-        return tape.cast(_by_weight(tape, y, trained), x.dtype)
-
-
-def _by_weight(tape: Tape, x: Storage, trained: bool) -> Storage:
-    if trained:
-        tape.keep(x, "normed")
-    return Storage(x.elements, x.dtype, x.grad or trained, x.split, heads=x.heads)
+        return tape.cast(weighed_by(tape, y, trained), x.dtype)
 
 
 def _weighed(tape: Tape, x: Storage, trained: bool) -> Storage:
     """x times the weight, in the wider of their formats."""
-    y = _by_weight(tape, x, trained)
+    y = weighed_by(tape, x, trained)
     return tape.like(y, dtype="fp32") if tape.settings.autocast and y.dtype != "fp32" else y
 
 
@@ -206,7 +201,7 @@ def grouped_norm(t: Recorder, name: str, spec: Norm, x: Tensor, groups: Size, *,
             made = tape.times(read, factor)
             if weights and made.grad:
                 tape.keep(Storage(x.width, "fp32", False, read.split), "weight")
-            made = _by_weight(tape, made, weights[0].trainable) if weights else made
+            made = weighed_by(tape, made, weights[0].trainable) if weights else made
             return made if wide else tape.cast(made, tape.settings.dtype)
 
     t.op(name, "norm", spec.kind, (x,), (y,), weights=weights, of="norm", keeps=keeps)

@@ -37,7 +37,7 @@ def scaled_by(tape: Tape, x: Storage, weight: Weight) -> Storage:
     itself."""
     if tape.settings.stream != "fp32" and x.grad:
         tape.keep(Storage(weight.elements, "fp32", False, "tensor"), "factor")
-    return weighed_by(tape, x, weight)
+    return weighed_by(tape, x, weight.trainable)
 
 
 def negative_exponential(tape: Tape, weight: Weight) -> Storage:

@@ -69,11 +69,11 @@ def _kept_by_keys(
     removal, replacement = own
     key, rate, decay = (tape.cast(each, "fp32") for each in (key, rate, decay))
     decay, rate = tape.like(tape.reads_result(decay)), tape.reads_result(rate)
-    weighed = weighed_by(tape, key, removal)
+    weighed = weighed_by(tape, key, removal.trainable)
     # Each vector is divided by its length, or by a tiny number where that is 0.
     lengths = tape.reads_result(Storage(vectors, "fp32", tape.reads_input(weighed).grad, "tensor"))
     unit = tape.times(weighed, tape.like(lengths))
-    kept = tape.times(key, tape.like(weighed_by(tape, tape.like(rate), replacement)))
+    kept = tape.times(key, tape.like(weighed_by(tape, tape.like(rate), replacement.trainable)))
     return [decay, kept, tape.like(unit), tape.times(unit, rate)]
 
 
@@ -88,7 +88,7 @@ def bonus(t: Recorder, spec: Rwkv7, y: Tensor, read: RuleInputs) -> Tensor:
     made = t.made(y.rows, y.width, y, read.r, read.k, read.v, weights=(weight,), split="tensor")
 
     def keeps(tape: Tape, y: Storage, r: Storage, k: Storage, v: Storage) -> Storage:
-        weighed = weighed_by(tape, tape.times(r, k), weight)
+        weighed = weighed_by(tape, tape.times(r, k), weight.trainable)
         total = Storage(made.rows * spec.n_heads, "fp32", weighed.grad, "tensor")
         return tape.like(y, tape.times(v, total))
 

@@ -70,5 +70,5 @@ def kept_by_mix(tape: Tape, mixed: Storage, streams: Storage) -> Storage:
 def _scaled(tape: Tape, given: Storage, y: Tensor, own: tuple[Weight, ...]) -> Storage:
     """A part of what a product gives, times a learned number, plus others."""
     base, scale = own
-    made = weighed_by(tape, given, scale)
+    made = weighed_by(tape, given, scale.trainable)
     return Storage(y.elements, "fp32", made.grad or base.trainable)

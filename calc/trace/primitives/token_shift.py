@@ -25,7 +25,7 @@ def token_shift(t: Recorder, x: Tensor, names: tuple[str, ...], load: Load) -> l
 
     def keeps(tape: Tape, read: Storage) -> list[Storage]:
         tape.written_out("a mix of each token with the one before it")
-        return [tape.like(read, weighed_by(tape, tape.like(read), weight)) for weight in weights]
+        return [tape.like(read, weighed_by(tape, tape.like(read), weight.trainable)) for weight in weights]
 
     cache = Cache(fixed=x.width)
     t.op("shift", "elementwise", "other", (x,), tuple(made), weights=weights, cache=cache, moves=moves, keeps=keeps)
