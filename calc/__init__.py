@@ -59,11 +59,8 @@ if TYPE_CHECKING:
     from calc.fitting.published import LawFit as LawFit
     from calc.fitting.published import fit_law as fit_law
     from calc.fitting.runs import Runs as Runs
-    from calc.hardware import device_names as device_names
-    from calc.hardware import load_device as load_device
     from calc.laws import LAWS as LAWS
     from calc.laws import Law as Law
-    from calc.load import Load as Load
     from calc.optimum import Judgement as Judgement
     from calc.optimum import Optimum as Optimum
     from calc.optimum import Prediction as Prediction
@@ -80,7 +77,10 @@ if TYPE_CHECKING:
     from calc.quantities.parameters import parameters as parameters
     from calc.spec import ModelSpec as ModelSpec
     from calc.spec import Shorthand as Shorthand
+    from calc.spec.catalogue import device_names as device_names
+    from calc.spec.catalogue import load_device as load_device
     from calc.spec.hardware import Device as Device
+    from calc.spec.load import Load as Load
     from calc.spec.resizing import sizes_of as sizes_of
     from calc.spec.resizing import symbolic as symbolic
     from calc.spec.resizing import with_sizes as with_sizes
@@ -127,7 +127,7 @@ _HOME = {
     "LAWS": "calc.laws.LAWS",
     "Law": "calc.laws.Law",
     "LawFit": "calc.fitting.published.LawFit",
-    "Load": "calc.load.Load",
+    "Load": "calc.spec.load.Load",
     "ModelSpec": "calc.spec.ModelSpec",
     "NoSolution": "calc.ask.solution.NoSolution",
     "Optimum": "calc.optimum.Optimum",
@@ -149,7 +149,7 @@ _HOME = {
     "common_context": "calc.spec.run.common_context",
     "common_length": "calc.spec.run.common_length",
     "compare": "calc.conventions.compare",
-    "device_names": "calc.hardware.device_names",
+    "device_names": "calc.spec.catalogue.device_names",
     "estimate": "calc.ask.estimate.estimate",
     "explain": "calc.ask.explain.explain",
     "find_convention": "calc.conventions.find",
@@ -164,7 +164,7 @@ _HOME = {
     "from_config": "calc.architectures.from_config",
     "judge": "calc.optimum.judge",
     "kv_cache": "calc.quantities.kv_cache.kv_cache",
-    "load_device": "calc.hardware.load_device",
+    "load_device": "calc.spec.catalogue.load_device",
     "load_model": "calc.architectures.models.load_model",
     "loss": "calc.optimum.loss",
     "optimal": "calc.optimum.optimal",

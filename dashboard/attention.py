@@ -12,7 +12,7 @@ from calc.attention.bounds import crossovers
 from calc.attention.model import left_out, shape_of
 from calc.attention.shape import DIRECTIONS
 from calc.charts import attention as charts
-from calc.hardware import device_names, load_device
+from calc.spec.catalogue import device_names, load_device
 from calc.time.attention_calls.attention_sweep import Point, sweep
 from calc.time.attention_calls.crossing import time_crossover
 from dashboard import attention_known as known

@@ -11,11 +11,11 @@ from calc.architectures.models import preset_names
 from calc.ask.variants import attention_variants
 from calc.charts import memory as charts
 from calc.errors import Refused
-from calc.hardware import device_names, load_device
 from calc.memory.advice import Change, changes
 from calc.memory.verdict import Verdict, verdict
 from calc.quantities.kv_cache import kv_cache
 from calc.spec import ModelSpec
+from calc.spec.catalogue import device_names, load_device
 from calc.spec.run import Run
 from calc.units import binary
 from dashboard import frame, picker, planning

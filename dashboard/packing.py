@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 from calc.errors import Refused
-from calc.files import parse_json
+from calc.reading.files import parse_json
 
 MAX_TEXT = 256 * 1024
 """Bytes of a description that is read at all."""

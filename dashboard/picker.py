@@ -14,7 +14,7 @@ import streamlit as st
 from calc.architectures import from_config
 from calc.architectures.models import from_toml, load_model, preset_names
 from calc.errors import Refused, did_you_mean, printable
-from calc.files import parse_json
+from calc.reading.files import parse_json
 from calc.spec import ModelSpec
 from dashboard import frame, packing, shorthand
 from dashboard.cache import cached

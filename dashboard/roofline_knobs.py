@@ -7,8 +7,8 @@ from typing import Any
 
 import streamlit as st
 
-from calc.hardware import device_names
 from calc.spec import ModelSpec
+from calc.spec.catalogue import device_names
 from calc.spec.run import CHECKPOINTING, Run, common_context
 from calc.spec.run.precision import RECIPE_BY_NAME
 from calc.time.step.timed_run import TIMED_EXECUTIONS

@@ -11,10 +11,10 @@ import click
 from calc import Load, kv_cache, load_model, parameter_shapes, parameters
 from calc.architectures.models import PRESETS
 from calc.errors import Refused
-from calc.files import parse_json, parse_toml, read_text
 from calc.output.notes import warn_beyond
 from calc.output.tables import Table, emit
 from calc.quantities.flops import forward, training
+from calc.reading.files import parse_json, parse_toml, read_text
 from calc.spec import Embedding, ModelSpec, Patches, ResNet
 from harness import oracles, theirs
 

@@ -21,7 +21,6 @@ import calc
 from calc.architectures.models import from_toml
 from calc.cli import cli
 from calc.errors import Refused
-from calc.load import Load
 from calc.quantities import flops
 from calc.quantities.kv_cache import kv_cache
 from calc.quantities.parameters import parameter_shapes, parameters
@@ -41,6 +40,7 @@ from calc.spec import (
     Prompt,
     Shorthand,
 )
+from calc.spec.load import Load
 from calc.spec.resizing import symbolic, with_sizes
 from harness.oracles import MODES
 from tests.strategies import norms

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from calc import load_model
 from calc.architectures import from_config
 from calc.errors import Refused
-from calc.load import Load
 from calc.quantities.flops import forward, training
 from calc.quantities.parameters import parameters
 from calc.spec import Convolution, Features, Frames, ModelSpec, Patches
+from calc.spec.load import Load
 from calc.spec.resizing import symbolic, with_sizes
 from calc.trace.op import Op
 from calc.trace.primitives.convolution import steps

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc.blocks.build import build
-from calc.load import Load, Scores
 from calc.quantities import flops
 from calc.quantities.kv_cache import kv_cache
 from calc.quantities.parameters import parameters
 from calc.spec import ModelSpec
+from calc.spec.load import Load, Scores
 from calc.spec.resizing import sizes_of, symbolic, with_sizes
 from calc.spec.run import CHECKPOINTING
 from calc.trace.op import leaves

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from calc.architectures import from_config
 from calc.architectures.config import Tying
 from calc.errors import Refused, printable
-from calc.files import parse_json, parse_toml, read_stream, read_text
+from calc.reading.files import parse_json, parse_toml, read_stream, read_text
 from calc.spec import ModelSpec, Shorthand
 from calc.spec.fields import refuse
 

@@ -11,12 +11,12 @@ from calc.ask.registry import Breakdown, Quantity
 from calc.blocks.build import build
 from calc.conventions.executed import absorbs
 from calc.errors import Refused, did_you_mean
-from calc.load import Load
 from calc.quantities.flops import recomputed
 from calc.quantities.kv_cache import cache_terms
 from calc.quantities.parameters import weights
 from calc.sizes import Size, quotient
 from calc.spec import ModelSpec
+from calc.spec.load import Load
 from calc.spec.run import Phase, Run
 from calc.trace.gradients import backward
 from calc.trace.op import Cache, Component, Leaf, leaves

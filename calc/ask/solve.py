@@ -16,10 +16,10 @@ from calc.ask.solution import Candidate, NoSolution, Solution
 from calc.blocks.attention import head_sizes
 from calc.blocks.build import build
 from calc.errors import Refused
-from calc.load import Load
 from calc.sizes import Size, exact_div
 from calc.spec import Attention, ModelSpec
 from calc.spec.fields import MAX_LAYERS, MAX_SIZE
+from calc.spec.load import Load
 from calc.spec.resizing import sizes_of, with_sizes
 from calc.spec.run import LOAD_SIZES, PLAN_SIZES, Run, exact_run
 from calc.trace.op import leaves

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from calc.errors import Refused
-from calc.load import Load
 from calc.sizes import Size
 from calc.spec import Attention, Bottleneck, Lora, ModelSpec, Prefix, Prompt, Stack
 from calc.spec.adapters import DEFAULT_TARGETS
+from calc.spec.load import Load
 from calc.trace.op import Op, Part
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace

@@ -9,9 +9,9 @@ from calc.blocks.adapters import prefix, prefix_length
 from calc.blocks.around import Around
 from calc.blocks.distances import placed_queries, projected_distances
 from calc.errors import Refused
-from calc.load import Load
 from calc.sizes import Size, exact_div, quotient
 from calc.spec import Attention, QkNorm
+from calc.spec.load import Load
 from calc.trace.functions import Attend
 from calc.trace.op import Cache
 from calc.trace.primitives.attend_live import Scoring

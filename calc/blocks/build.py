@@ -14,9 +14,9 @@ from calc.blocks.projector import projector
 from calc.blocks.registry import FRONTS
 from calc.blocks.stack import Stacked, stack
 from calc.errors import Refused
-from calc.load import Load
 from calc.sizes import Size
 from calc.spec import Embedding, Frames, Lora, ModelSpec, Patches, Tower
+from calc.spec.load import Load
 from calc.trace.op import Part
 from calc.trace.trace import Trace
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from calc.blocks.around import Around
 from calc.blocks.attention import square_of
 from calc.blocks.entries import compressor, twice_entries, whole
-from calc.load import Load
 from calc.spec import CompressedAttention
+from calc.spec.load import Load
 from calc.trace.functions import Attend
 from calc.trace.op import Cache, Moves
 from calc.trace.primitives.attend_live import Scoring

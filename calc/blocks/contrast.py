@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.load import Load
 from calc.spec import Contrast
+from calc.spec.load import Load
 from calc.trace.functions import Matmul
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from calc.blocks.around import Around
-from calc.load import Load
 from calc.sizes import Size
 from calc.spec import DeltaNet
+from calc.spec.load import Load
 from calc.trace.primitives.delta_rule import delta_rule
 from calc.trace.primitives.recurrence import wide_gate
 from calc.trace.primitives.short_convolution import short_convolution

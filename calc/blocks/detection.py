@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calc.blocks.first import First
-from calc.load import Load
 from calc.sizes import Size, exact_div
 from calc.spec import Queries, ResNet
+from calc.spec.load import Load
 from calc.trace.primitives.convolution import steps
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.load import Load
 from calc.sizes import Size
+from calc.spec.load import Load
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace

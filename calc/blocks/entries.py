@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calc.load import Load
 from calc.sizes import Size, floor_div, minimum
 from calc.spec import CompressedAttention, Compressor, EntryIndexer
+from calc.spec.load import Load
 from calc.trace.functions import Matmul
 from calc.trace.op import Moves
 from calc.trace.primitives.entry import weighed_entries

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from calc.blocks.embedding import positioned
 from calc.blocks.first import First
-from calc.load import Load
 from calc.sizes import Size, exact_div
 from calc.spec import Convolution, Frames, Norm, PositionConvolution, Quantizer
+from calc.spec.load import Load
 from calc.trace.op import Moves
 from calc.trace.primitives.convolution import steps
 from calc.trace.tape import Storage, Tape

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from calc.blocks.around import Around
-from calc.load import Load
 from calc.spec import GatedConvolution
+from calc.spec.load import Load
 from calc.trace.primitives.short_convolution import short_convolution
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace

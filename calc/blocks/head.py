@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from calc.blocks.embedding import TOKEN_TABLE
-from calc.load import Load
 from calc.sizes import Size, exact_div
 from calc.spec import Embedding, Head, Projection
+from calc.spec.load import Load
 from calc.trace.shard import VOCABULARY
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from calc.blocks.around import Around
-from calc.load import Load
 from calc.sizes import Size
 from calc.spec import Kda
+from calc.spec.load import Load
 from calc.trace.primitives.channel_rule import channel_rule
 from calc.trace.primitives.recurrence import wide_gate
 from calc.trace.primitives.short_convolution import short_convolution

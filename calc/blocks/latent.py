@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from calc.blocks.around import Around
 from calc.blocks.attention import square_of
-from calc.load import Load
 from calc.sizes import Size, at_least
 from calc.spec import Indexer, Mla
+from calc.spec.load import Load
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Cache, Moves
 from calc.trace.primitives.attend_live import Scoring

@@ -14,9 +14,9 @@ from calc.blocks.registry import CHANNELS, MIXERS
 from calc.blocks.shared_block import shared_block
 from calc.blocks.streams import connection, mixture
 from calc.errors import Refused
-from calc.load import Load
 from calc.sizes import Size
 from calc.spec import LayerGroup, StreamMixing
+from calc.spec.load import Load
 from calc.trace.op import Component
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace

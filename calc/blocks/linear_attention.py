@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from calc.blocks.around import Around
-from calc.load import Load
 from calc.sizes import Size, exact_div
 from calc.spec import LinearAttention
+from calc.spec.load import Load
 from calc.trace.op import Cache
 from calc.trace.primitives.linear_core import Three, divided, features, linear_core
 from calc.trace.tensor import Tensor

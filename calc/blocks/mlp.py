@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from calc.blocks.around import Around
-from calc.load import Load
 from calc.sizes import Size
 from calc.spec import Mlp
+from calc.spec.load import Load
 from calc.trace.primitives.linear import Spread
 from calc.trace.primitives.token_shift import token_shift
 from calc.trace.shard import COLUMN, ROW

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 from calc.blocks.around import Around
 from calc.blocks.mlp import mlp
-from calc.load import Load
-from calc.routing import reached
 from calc.sizes import Size, ceil_div, maximum, quotient
 from calc.spec import Mlp, Moe, Norm
+from calc.spec.load import Load
+from calc.spec.routing import reached
 from calc.trace.primitives.experts import combine, dispatch, expert_scale, route, router_input, shared_scale
 from calc.trace.primitives.linear import Spread
 from calc.trace.tensor import Tensor

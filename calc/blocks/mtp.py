@@ -5,9 +5,9 @@ from __future__ import annotations
 from calc.blocks.around import Around
 from calc.blocks.embedding import TOKEN_TABLE
 from calc.blocks.layer import layer
-from calc.load import Load
 from calc.sizes import Size
 from calc.spec import Head, LayerGroup, Mtp
+from calc.spec.load import Load
 from calc.trace.shard import VOCABULARY
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from calc.blocks.around import Around
 from calc.blocks.program import Program
-from calc.load import Load
 from calc.spec import Node, Parallel
+from calc.spec.load import Load
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 

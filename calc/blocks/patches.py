@@ -5,9 +5,9 @@ from __future__ import annotations
 from calc import checks
 from calc.blocks.first import First
 from calc.errors import Refused
-from calc.load import Load
 from calc.sizes import Size, floor_div
 from calc.spec import Patches
+from calc.spec.load import Load
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace

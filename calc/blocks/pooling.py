@@ -7,8 +7,8 @@ from dataclasses import replace
 from calc.blocks.around import Around
 from calc.blocks.attention import cross_attention
 from calc.blocks.mlp import mlp
-from calc.load import Load
 from calc.spec import AttentionPool
+from calc.spec.load import Load
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from calc.errors import Refused
-from calc.load import Load
 from calc.sizes import Size, exact_div
 from calc.spec import Projector
+from calc.spec.load import Load
 from calc.trace.functions import Matmul
 from calc.trace.op import Moves
 from calc.trace.tape import Storage, Tape

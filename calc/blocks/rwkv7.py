@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from calc.blocks.around import Around
-from calc.load import Load
 from calc.sizes import Size
 from calc.spec import Rwkv7
+from calc.spec.load import Load
 from calc.trace.functions import Function
 from calc.trace.primitives.rwkv_keys import bonus, gated, rule_inputs, value_mix
 from calc.trace.primitives.rwkv_rule import rwkv_rule

@@ -5,8 +5,8 @@ from __future__ import annotations
 from calc.blocks.around import Around
 from calc.blocks.attention import attention
 from calc.blocks.mlp import mlp
-from calc.load import Load
 from calc.spec import Norm, SharedBlock
+from calc.spec.load import Load
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 

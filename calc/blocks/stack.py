@@ -14,9 +14,9 @@ from calc.blocks.per_layer import layer_inputs
 from calc.blocks.registry import FRONTS
 from calc.blocks.streams import collapse, spread
 from calc.errors import Refused
-from calc.load import Load
 from calc.sizes import Size
 from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Rwkv7, Stack, Tower
+from calc.spec.load import Load
 from calc.trace.echo import echo
 from calc.trace.op import Op, Part
 from calc.trace.tensor import Tensor

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from calc.blocks.around import Around
-from calc.load import Load
 from calc.sizes import ceil_div
 from calc.spec import Mamba, Mamba2
+from calc.spec.load import Load
 from calc.trace.primitives.chunked_scan import chunked_scan
 from calc.trace.primitives.norm import grouped_norm
 from calc.trace.primitives.recurrence import wide_gate

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from calc.blocks.first import First
-from calc.load import Load
 from calc.sizes import Size
 from calc.spec import Features
+from calc.spec.load import Load
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from calc.blocks.first import First
-from calc.load import Load
 from calc.sizes import Size
 from calc.spec import Trajectory
+from calc.spec.load import Load
 from calc.trace.trace import Trace
 
 

@@ -13,11 +13,11 @@ from calc.blocks.adapters import usual_targets
 from calc.blocks.build import build
 from calc.cli.options import Tokens
 from calc.errors import Refused
-from calc.load import Load
 from calc.output.notes import note
 from calc.spec import Adapter, Bottleneck, Lora, ModelSpec, Prefix, Prompt
 from calc.spec.adapters import DEFAULT_TARGETS
 from calc.spec.fields import refuse
+from calc.spec.load import Load
 
 F = TypeVar("F", bound=Callable[..., Any])
 

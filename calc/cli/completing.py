@@ -25,7 +25,7 @@ def _presets() -> Iterable[str]:
 
 
 def _devices() -> Iterable[str]:
-    from calc.hardware import device_names
+    from calc.spec.catalogue import device_names
 
     return device_names()
 

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from calc.cli import completing, options
-from calc.hardware import device_names, load_device
 from calc.output.tables import Table, emit
+from calc.spec.catalogue import device_names, load_device
 from calc.spec.hardware import Capacity, Device, Fact, Link
 from calc.units import binary, si
 

@@ -12,7 +12,6 @@ from calc.cli.echo import with_run
 from calc.cli.memory_words import DTYPE, MEMORY_FIELDS, memory_record, memory_words
 from calc.cli.run_options import GroupedCommand, given, of_run
 from calc.errors import Refused
-from calc.hardware import load_device
 from calc.memory.advice import Change, changes
 from calc.memory.cache import batched_tokens, cache_dtype
 from calc.memory.keepers import keepers
@@ -21,6 +20,7 @@ from calc.memory.verdict import Verdict, budget_bytes, largest, usable, verdict
 from calc.output.notes import warn_beyond
 from calc.output.tables import Table, emit
 from calc.spec import ModelSpec
+from calc.spec.catalogue import load_device
 from calc.spec.run import Run, exact_run
 from calc.units import binary
 

@@ -13,9 +13,9 @@ from calc.ask.report import report as make_report
 from calc.cli import options
 from calc.cli.echo import run_line, run_record, with_run
 from calc.errors import printable
-from calc.hardware import load_device
 from calc.output.tables import Table, emit
 from calc.spec import ModelSpec
+from calc.spec.catalogue import load_device
 from calc.spec.run import common_length
 from calc.trace.op import Component
 from calc.units import binary, si

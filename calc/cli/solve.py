@@ -76,7 +76,7 @@ def _target(text: str, unit: str, name: str) -> int | float:
         return parse_amount(text, unit, name)
     if not text[0].isalpha():
         return parse_bytes(text, name)
-    from calc.hardware import load_device
+    from calc.spec.catalogue import load_device
 
     return load_device(text).usable
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from calc.conventions.base import Convention
 from calc.errors import Refused
-from calc.load import Scores
 from calc.quantities.flops import Flops, forward, training
 from calc.spec import Mla, ModelSpec
+from calc.spec.load import Scores
 from calc.spec.run import COUNTED_PHASES, Run
 
 _COUNTS = (

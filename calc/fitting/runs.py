@@ -15,10 +15,10 @@ from calc.fitting import doubts
 from calc.fitting.cells import UNITS, as_numbers
 from calc.fitting.columns import brief, chosen_columns, column_named
 from calc.fitting.forms import Array
-from calc.tables import parse_csv, read_bytes
+from calc.reading.tables import parse_csv, read_bytes
 
 if TYPE_CHECKING:
-    # As in calc.tables: to a type checker pandas' own types are unknown.
+    # As in calc.reading.tables: to a type checker pandas' own types are unknown.
     DataFrame = Series = Any
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from calc.files import read_text
 from calc.laws.base import Law
+from calc.reading.files import read_text
 
 DRAWS = Path(__file__).parents[1] / "data" / "laws"
 

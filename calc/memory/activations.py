@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calc.errors import Refused
-from calc.load import Load
 from calc.memory import megatron
 from calc.memory.rank import Activations
 from calc.memory.sharding import Stage
@@ -13,6 +12,7 @@ from calc.quantities.flops import plain_products
 from calc.quantities.saved_tensors import WAY, Kept, LayerKept, kept
 from calc.sizes import Size, at_least, ceil_div, either, is_array, largest, minimum
 from calc.spec import Lora, ModelSpec
+from calc.spec.load import Load
 from calc.spec.run import Checkpointing, Run
 from calc.spec.run.precision import recipe
 from calc.trace.settings import Execution as Recorded

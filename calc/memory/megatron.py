@@ -18,11 +18,11 @@ buffers. It divides by t what lies outside blocks only with sequence parallelism
 from __future__ import annotations
 
 from calc.errors import Refused
-from calc.load import Load
 from calc.memory.rank import Activations
 from calc.memory.sharding import Stage
 from calc.sizes import Size, ceil_div, exact_div
 from calc.spec import Attention, Embedding, LayerGroup, Mlp, ModelSpec
+from calc.spec.load import Load
 from calc.spec.run import Checkpointing, Run
 from calc.spec.run.precision import recipe
 

@@ -11,7 +11,6 @@ from calc.blocks.adapters import prompt_vectors
 from calc.blocks.build import build
 from calc.dtypes import dtype as number_format
 from calc.errors import Refused
-from calc.load import Load
 from calc.memory.cache import activation_dtype, batched_tokens, cache_on
 from calc.memory.conditions import check
 from calc.memory.live import Body, widest
@@ -31,6 +30,7 @@ from calc.spec import (
     Mamba2,
     ModelSpec,
 )
+from calc.spec.load import Load
 from calc.spec.run import Run
 from calc.trace.op import Leaf, Weight
 from calc.trace.room import Room

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calc.load import Load
 from calc.memory.activations import Activations, activations
 from calc.memory.conditions import check
 from calc.memory.rank import Rank
@@ -13,6 +12,7 @@ from calc.memory.sharding import Stage, stages
 from calc.memory.states import States, states
 from calc.sizes import Size, ceil_div, maximum
 from calc.spec import ModelSpec
+from calc.spec.load import Load
 from calc.spec.run import Checkpointing, Run
 
 

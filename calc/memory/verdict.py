@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.errors import Refused
-from calc.hardware import device_names, load_device
 from calc.memory.rank import Rank
 from calc.memory.totals import memory_ranks, worst
 from calc.spec import ModelSpec
+from calc.spec.catalogue import device_names, load_device
 from calc.spec.run import Run
 from calc.units import binary, parse_bytes
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calc.errors import Refused
-from calc.hardware import load_device
 from calc.laws.arithmetic import real
+from calc.spec.catalogue import load_device
 
 DAY = 86_400
 

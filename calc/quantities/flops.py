@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from calc.blocks.build import build
 from calc.errors import Refused
-from calc.load import Load
 from calc.sizes import Size, quotient
 from calc.spec import Attention, Mlp, ModelSpec
+from calc.spec.load import Load
 from calc.spec.run import CHECKPOINTING, Checkpointing
 from calc.trace.gradients import backward
 from calc.trace.op import Leaf, Op, leaves

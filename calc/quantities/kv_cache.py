@@ -11,9 +11,9 @@ from calc.blocks.build import build
 from calc.dtypes import CACHE_DTYPES
 from calc.dtypes import dtype as find_dtype
 from calc.errors import Refused
-from calc.load import Load
 from calc.sizes import Size, floor_div, minimum, quotient
 from calc.spec import ModelSpec
+from calc.spec.load import Load
 from calc.spec.run import WINDOW_READINGS, Run, WindowReading, exact_run
 from calc.trace.op import Cache, Leaf, leaves
 

@@ -8,9 +8,9 @@ from itertools import product
 from typing import get_args
 
 from calc.blocks.build import build
-from calc.load import Load
 from calc.sizes import Size, exact_div
 from calc.spec import ModelSpec
+from calc.spec.load import Load
 from calc.trace.op import Component, Leaf, Weight, leaves
 
 Row = tuple[str, Weight, Leaf]

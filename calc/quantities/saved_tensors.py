@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from calc.blocks.build import build, pictures_inside
 from calc.errors import Refused
-from calc.load import Load
 from calc.sizes import Size, is_array
 from calc.spec import Head, LayerGroup, ModelSpec, Stack
+from calc.spec.load import Load
 from calc.trace.op import Op, Part
 from calc.trace.settings import Settings
 from calc.trace.tape import Saved, Storage, Tape

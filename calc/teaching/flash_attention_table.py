@@ -11,8 +11,8 @@ from calc.attention.flash import flash, paper_blocks
 from calc.attention.shape import AttentionShape
 from calc.attention.standard import standard
 from calc.attention.tiles import Blocks
-from calc.files import parse_toml, read_text
-from calc.hardware import HARDWARE, load_device
+from calc.reading.files import parse_toml, read_text
+from calc.spec.catalogue import HARDWARE, load_device
 from calc.spec.hardware import Device
 from calc.units import parse_bytes
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.files import parse_toml, read_text
-from calc.hardware import HARDWARE
+from calc.reading.files import parse_toml, read_text
+from calc.spec.catalogue import HARDWARE
 from calc.teaching.claim import Claim
 
 RECORDED = HARDWARE.parent / "published" / "lecture_counts.toml"

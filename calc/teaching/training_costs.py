@@ -9,9 +9,9 @@ from calc.architectures import from_config
 from calc.architectures.models import load_model
 from calc.ask.estimate import estimate
 from calc.blocks.build import vectors_read
-from calc.files import parse_toml, read_text
-from calc.hardware import HARDWARE, load_device
+from calc.reading.files import parse_toml, read_text
 from calc.spec import ModelSpec
+from calc.spec.catalogue import HARDWARE, load_device
 from calc.time import predict
 from calc.time.device.datasheet import is_tpu
 

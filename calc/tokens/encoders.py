@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from calc.errors import Refused
-from calc.files import parse_json, read_text
+from calc.reading.files import parse_json, read_text
 from calc.tokens.boundaries import OPEN, Cuts, cuts_of
 from calc.tokens.patterns import of_ranks
 

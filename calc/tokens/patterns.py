@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from calc.errors import Refused
-from calc.files import parse_toml, read_text
+from calc.reading.files import parse_toml, read_text
 
 _FILE = Path(__file__).parent.parent / "data" / "tokens" / "patterns.toml"
 

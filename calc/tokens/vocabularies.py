@@ -11,11 +11,11 @@ from typing import Any
 
 from calc.blocks.build import build
 from calc.errors import Refused
-from calc.load import Load
 from calc.quantities.flops import forward
 from calc.quantities.parameters import parameters
 from calc.sizes import quotient
 from calc.spec import ModelSpec
+from calc.spec.load import Load
 from calc.spec.resizing import with_sizes
 from calc.tokens.boundaries import OPEN
 from calc.tokens.encoders import PIP, from_description

@@ -9,7 +9,7 @@ from typing import Any
 
 from calc.architectures.models import load_model, preset_names
 from calc.errors import Refused, did_you_mean
-from calc.files import parse_toml, read_text
+from calc.reading.files import parse_toml, read_text
 from calc.spec import ModelSpec, Shorthand
 
 MODELS = Path(__file__).parent / "models.toml"

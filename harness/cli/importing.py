@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from calc.errors import Refused
-from calc.files import write_whole
-from calc.hardware import load_device
 from calc.output.tables import Table, emit
+from calc.reading.files import write_whole
+from calc.spec.catalogue import load_device
 
 
 @click.command("import", short_help="A profile from tables of measured times.")

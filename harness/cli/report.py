@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from calc.errors import Refused
-from calc.files import write_whole
+from calc.reading.files import write_whole
 from calc.time.device.profile import Profile, read_profile
 from harness.cli.compare import tables
 from harness.cli.selection import nothing, selection

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calc.errors import Refused
-from calc.tables import parse_csv, read_bytes
+from calc.reading.tables import parse_csv, read_bytes
 
 if TYPE_CHECKING:
     DataFrame = Any

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from calc.errors import Refused
-from calc.hardware import load_device
+from calc.spec.catalogue import load_device
 from calc.spec.hardware import Device
 from calc.units import si
 from harness.record import Environment, Measurement

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from calc.errors import Refused
-from calc.files import write_whole
+from calc.reading.files import write_whole
 from calc.time.device.profile import Profile
 from harness.environment import here
 from harness.measuring.allocator import keep_freed_memory, touch

@@ -23,7 +23,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from calc.errors import Refused, printable
-from calc.files import read_text, write_whole
+from calc.reading.files import read_text, write_whole
 from calc.spec.fields import refuse
 from harness.cases.case import Case
 from harness.environment import PYTHON, Target, child_variables

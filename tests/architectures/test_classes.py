@@ -11,9 +11,9 @@ transformers = pytest.importorskip("transformers")
 from calc.architectures import from_config  # noqa: E402
 from calc.architectures.classes import CLASSES, TEXT_OF  # noqa: E402
 from calc.errors import Refused  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.flops import forward  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, parameters  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
 from tests import reference  # noqa: E402
 from tests.architectures import their_models  # noqa: E402
 from tests.architectures.varied import CONFIGS  # noqa: E402

@@ -24,11 +24,11 @@ transformers = pytest.importorskip("transformers")
 
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.flops import forward  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameters  # noqa: E402
 from calc.spec import ModelSpec  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
 from tests.architectures import their_models  # noqa: E402
 from tests.architectures.their_models import BATCH, SEQ, SOURCE  # noqa: E402
 from tests.architectures.varied import CONFIGS, vary  # noqa: E402

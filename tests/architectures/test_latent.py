@@ -21,10 +21,10 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 import calc  # noqa: E402
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, parameters  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
 from calc.spec.run import Run  # noqa: E402
 from calc.time.step.operations import operations  # noqa: E402
 from tests.architectures.cases_latent import (  # noqa: E402

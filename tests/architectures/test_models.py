@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import calc
 from calc.architectures.models import PRESETS, from_toml
-from calc.files import parse_json, parse_toml
 from calc.quantities.parameters import parameters
+from calc.reading.files import parse_json, parse_toml
 
 GPT2 = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257, "n_positions": 1024}
 

@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from calc.architectures.models import PRESETS, load_model, preset_names  # noqa: E402
-from calc.files import parse_toml  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
+from calc.reading.files import parse_toml  # noqa: E402
 from tests.architectures.renaming import compare, named_parameters  # noqa: E402
 
 CONFIGS: dict[str, dict[str, Any]] = {

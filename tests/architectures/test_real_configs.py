@@ -11,9 +11,9 @@ pytest.importorskip("transformers")
 
 from calc.architectures import from_config
 from calc.errors import Refused
-from calc.load import Load
 from calc.quantities.flops import forward
 from calc.quantities.parameters import parameter_shapes, parameters
+from calc.spec.load import Load
 from tests.architectures import their_models
 from tests.architectures.cases import LLAMA
 from tests.architectures.cases_latent import LATENT_CASES

@@ -20,10 +20,10 @@ from torch.utils.flop_counter import FlopCounterMode, conv_flop_count  # noqa: E
 
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
 from tests.architectures.cases_recurrent import (  # noqa: E402
     BAMBA,
     FALCON,

@@ -18,10 +18,10 @@ transformers = pytest.importorskip("transformers")
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from calc.architectures import FAMILIES, from_config  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.flops import forward  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
 from tests.architectures.cases import BASES, all_cases  # noqa: E402
 from tests.architectures.cases_dense import DENSE, dense_cases  # noqa: E402
 from tests.architectures.cases_latent import LATENT_CASES  # noqa: E402

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from calc.architectures import FAMILIES, from_config
-from calc.load import Load
 from calc.quantities.flops import forward, training
 from calc.quantities.kv_cache import kv_cache
 from calc.quantities.parameters import by_tower, parameters, weights
 from calc.spec import ModelSpec
+from calc.spec.load import Load
 from tests import reference
 from tests.architectures.renaming import compare
 

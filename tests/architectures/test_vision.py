@@ -21,11 +21,11 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
-from calc.load import Load, Scores  # noqa: E402
 from calc.quantities.flops import forward  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import by_tower, parameter_shapes, parameters  # noqa: E402
 from calc.spec import Head, ModelSpec  # noqa: E402
+from calc.spec.load import Load, Scores  # noqa: E402
 from calc.spec.resizing import sizes_of, symbolic, with_sizes  # noqa: E402
 from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
 from tests.architectures.cases_vision import GEMMA4, KIMI, SEEING, inside  # noqa: E402

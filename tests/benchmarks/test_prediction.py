@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from calc.hardware import load_device
+from calc.spec.catalogue import load_device
 from calc.time.device.limits import limits_of
 from calc.time.device.profile import shipped_profile
 from calc.time.kernels.gemm import GemmModel

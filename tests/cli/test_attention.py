@@ -10,7 +10,7 @@ import pytest
 
 from calc.attention import AttentionShape, Blocks, flash, standard
 from calc.cli import main
-from calc.hardware import load_device
+from calc.spec.catalogue import load_device
 from tests.test_imports import HEAVY, loaded_by
 
 Run = Callable[..., tuple[int, str, str]]

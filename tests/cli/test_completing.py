@@ -11,8 +11,8 @@ from click.shell_completion import ShellComplete
 
 from calc import preset_names
 from calc.cli import cli
-from calc.hardware import device_names
 from calc.laws import BY_NAME
+from calc.spec.catalogue import device_names
 from tests.reference import ROOT
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from calc.cli import main
-from calc.hardware import device_names, load_device
+from calc.spec.catalogue import device_names, load_device
 from tests.test_imports import loaded_by
 
 Run = Callable[..., tuple[int, str, str]]

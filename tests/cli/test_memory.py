@@ -11,7 +11,7 @@ import pytest
 
 import calc
 from calc.cli import main
-from calc.hardware import device_names, load_device
+from calc.spec.catalogue import device_names, load_device
 from calc.spec.run import ExecutionName
 from calc.spec.run import Run as Described
 from tests import reference
@@ -280,7 +280,7 @@ def test_what_others_ask_does_not_load_it() -> None:
     loaded = loaded_by("import calc.cli; calc.cli.cli.main(['params', 'gpt2', '--json'], standalone_mode=False)")
     assert "calc.quantities.parameters" in loaded
     assert not any(
-        name.startswith(("calc.memory", "calc.quantities.saved_tensors", "calc.hardware")) for name in loaded
+        name.startswith(("calc.memory", "calc.quantities.saved_tensors", "calc.spec.catalogue")) for name in loaded
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from calc.hardware import load_device
+from calc.spec.catalogue import load_device
 from calc.units import binary
 from tests.dashboard.opening import cli, errors, metrics, opened, shown_command, sound
 from tests.dashboard.test_model import charts, rows

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.errors import Refused
-from calc.hardware import load_device
+from calc.spec.catalogue import load_device
 from calc.time.device.limits import limits_of
 from calc.time.device.profile import read_profile
 from calc.time.kernels.gemm import GemmModel
@@ -130,7 +130,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_gzip_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calc.tables.MAX_BYTES", 2**20)
+    monkeypatch.setattr("calc.reading.tables.MAX_BYTES", 2**20)
     path = written(tmp_path, HEADER + "0" * 2**21, "bomb.csv.gz")
     with pytest.raises(Refused, match="at most 1 MiB"):
         read_table(path)

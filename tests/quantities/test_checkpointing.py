@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from calc.load import Load
 from calc.quantities.flops import forward, training
 from calc.spec import Shorthand
+from calc.spec.load import Load
 
 BATCH, SEQ, VOCAB = 2, 16, 96
 SIZES = {"d_model": 32, "n_layers": 2, "n_heads": 4, "d_ff": 80, "vocab_size": VOCAB}

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from calc import Shorthand
 from calc.blocks.build import build
-from calc.load import Load
 from calc.quantities.traffic import forward_traffic
 from calc.spec import Attention, GateClamp, Mlp, ModelSpec, Norm
+from calc.spec.load import Load
 from calc.spec.run import Run
 from calc.trace.eager import EAGER, eager
 from calc.trace.functions import Function

@@ -12,7 +12,6 @@ import calc
 from calc import Shorthand
 from calc.architectures.models import preset_names
 from calc.blocks.build import build
-from calc.load import Load
 from calc.quantities.traffic import (
     BY_PHASE,
     Formats,
@@ -24,6 +23,7 @@ from calc.quantities.traffic import (
     training_traffic,
 )
 from calc.spec import Lora, ModelSpec
+from calc.spec.load import Load
 from calc.spec.resizing import symbolic, with_sizes
 from calc.spec.run import KERNELS, Phase, Run
 from calc.time.step.operations import operations

@@ -10,7 +10,6 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from calc.architectures import from_config  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, parameters  # noqa: E402
@@ -30,6 +29,7 @@ from calc.spec import (  # noqa: E402
     Prompt,
     Shorthand,
 )
+from calc.spec.load import Load  # noqa: E402
 from harness.counter import count  # noqa: E402
 from harness.oracles import MODES  # noqa: E402
 from reference_models import build  # noqa: E402

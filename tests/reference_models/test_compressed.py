@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from calc.load import Load  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.spec import CompressedAttention, Compressor, EntryIndexer, LayerGroup, Lora, Mla, Mlp, ModelSpec, Moe, Plane  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
 from harness.counter import count  # noqa: E402
 from harness.oracles import MODES  # noqa: E402
 from reference_models import build  # noqa: E402

@@ -13,11 +13,11 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 import calc  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
 from calc.spec import Attention, LayerGroup, ModelSpec, Tower  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
 from harness.counter import count  # noqa: E402
 from harness.oracles import MODES  # noqa: E402
 from reference_models import build  # noqa: E402

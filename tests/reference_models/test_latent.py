@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from calc.architectures import from_config  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.flops import forward  # noqa: E402
 from calc.spec import LayerGroup, Lora, Mla, ModelSpec  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
 from harness.counter import count  # noqa: E402
 from reference_models import Model, build  # noqa: E402
 from reference_models.adapters import adapt  # noqa: E402

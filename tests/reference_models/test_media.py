@@ -11,10 +11,10 @@ pytest.importorskip("transformers")
 
 import calc  # noqa: E402
 from calc.architectures import from_config  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
 from calc.spec import ModelSpec, Patches  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
 from harness.counter import count  # noqa: E402
 from harness.oracles import MODES  # noqa: E402
 from reference_models import build  # noqa: E402

@@ -13,10 +13,10 @@ from transformers.modeling_layers import MtpModel  # noqa: E402
 
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
 from calc.spec import Lora, ModelSpec, Moe  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
 from harness.counter import count  # noqa: E402
 from harness.oracles import MODES  # noqa: E402
 from reference_models import Model, build, objectives  # noqa: E402

@@ -9,7 +9,6 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 
 import calc  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.spec import (  # noqa: E402
     Bottleneck,
@@ -22,6 +21,7 @@ from calc.spec import (  # noqa: E402
     Moe,
     Shorthand,
 )
+from calc.spec.load import Load  # noqa: E402
 from harness.counter import count  # noqa: E402
 from reference_models import build  # noqa: E402
 from reference_models.adapters import adapt, merge  # noqa: E402

@@ -10,10 +10,10 @@ torch = pytest.importorskip("torch")
 
 from calc.architectures import from_config  # noqa: E402
 from calc.blocks.projector import projector  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
 from calc.spec import Dense, Norm, Projector  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
 from calc.trace.op import Part, leaves  # noqa: E402
 from calc.trace.tensor import Tensor  # noqa: E402
 from calc.trace.trace import Trace  # noqa: E402

@@ -10,9 +10,9 @@ torch = pytest.importorskip("torch")
 
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.saved_tensors import kept  # noqa: E402
 from calc.spec import CompressedAttention, Compressor, EntryIndexer, LayerGroup, Lora, Mlp, ModelSpec, Rope  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
 from reference_models.adapters import adapt  # noqa: E402
 from tests.architectures.cases_latent import LATENT_CASES  # noqa: E402

@@ -10,9 +10,9 @@ torch = pytest.importorskip("torch")
 
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.saved_tensors import kept  # noqa: E402
 from calc.spec import ModelSpec, Projection  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
 from reference_models import Model  # noqa: E402
 from reference_models.inputs import example  # noqa: E402
 from tests.architectures.cases_vision import KIMI, SEEING  # noqa: E402

@@ -7,9 +7,9 @@ import pytest
 import sympy
 
 from calc.architectures import from_config
-from calc.load import Load
 from calc.quantities.saved_tensors import kept
 from calc.spec import ModelSpec
+from calc.spec.load import Load
 from calc.spec.resizing import sizes_of, symbolic, with_sizes
 from calc.trace.settings import Settings
 from tests.architectures.cases import BASES

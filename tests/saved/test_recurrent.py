@@ -12,7 +12,6 @@ torch = pytest.importorskip("torch")
 
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.saved_tensors import kept  # noqa: E402
 from calc.spec import (  # noqa: E402
     DeltaNet,
@@ -29,6 +28,7 @@ from calc.spec import (  # noqa: E402
     Norm,
     Rwkv7,
 )
+from calc.spec.load import Load  # noqa: E402
 from calc.spec.resizing import sizes_of, symbolic, with_sizes  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
 from reference_models.adapters import adapt  # noqa: E402

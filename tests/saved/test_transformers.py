@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from calc.architectures import from_config  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.saved_tensors import kept  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
 from reference_models.saved import saved_tensors  # noqa: E402
 from tests.architectures.cases_text import TEXT  # noqa: E402

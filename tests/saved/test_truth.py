@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from calc.architectures import from_config
-from calc.load import Load
 from calc.quantities.saved_tensors import Kept, kept
 from calc.spec import ModelSpec
+from calc.spec.load import Load
 from calc.trace.settings import Settings
 from tests import reference
 from tests.architectures.test_truth import ABSENT

@@ -14,7 +14,6 @@ from hypothesis import strategies as st  # noqa: E402
 
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
-from calc.load import Load  # noqa: E402
 from calc.quantities.saved_tensors import Kept, kept  # noqa: E402
 from calc.spec import (  # noqa: E402
     Attention,
@@ -27,6 +26,7 @@ from calc.spec import (  # noqa: E402
     ModelSpec,
     ResNet,
 )
+from calc.spec.load import Load  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
 from calc.trace.tape import Saved  # noqa: E402
 from reference_models import Model, build  # noqa: E402

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import sympy
 
-from calc.load import Load
+from calc.spec.load import Load
 from calc.teaching.complexity import DECODINGS, LAYER_KINDS, LayerKind, Shape
 
 torch = pytest.importorskip("torch")

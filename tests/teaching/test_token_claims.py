@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from calc.files import parse_toml
+from calc.reading.files import parse_toml
 from calc.teaching.lectures import CLAIMS
 from calc.teaching.token_claims import RECORDED
 from calc.tokens.encoders import load_encoder

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calc.hardware import load_device
+from calc.spec.catalogue import load_device
 from calc.time.device.limits import Limits, limits_of
 from calc.time.kernels.decoding import DecodeModel
 from calc.time.kernels.flash import AttentionModel

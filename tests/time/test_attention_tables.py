@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from calc.hardware import load_device
+from calc.spec.catalogue import load_device
 from calc.time.device.limits import limits_of
 from harness.importing.fitting import Wanted, import_table
 from tests.reference import folder

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.errors import Refused
-from calc.hardware import load_device
+from calc.spec.catalogue import load_device
 from calc.time.kernels.collective import OPS, CollectiveModel, passes
 from harness.importing.collectives import import_collectives
 from harness.importing.fitting import Wanted

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calc.hardware import load_device
+from calc.spec.catalogue import load_device
 from calc.time.device.limits import Limits, limits_of
 from calc.time.device.profile import shipped_profile
 from calc.time.kernels.gemm import GemmModel

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import calc
 from calc import Refused, Run, load_model
-from calc.hardware import load_device
 from calc.quantities.traffic import Formats, forward_traffic, training_traffic
 from calc.spec import Lora, ModelSpec, Shorthand
+from calc.spec.catalogue import load_device
 from calc.time import Prediction, predict, roof, roofline, speed_of
 from calc.time.device.profile import Launch
 from calc.units import binary

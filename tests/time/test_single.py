@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.load import Load
+from calc.spec.load import Load
 from calc.time import attention, decode_attention, exchange, kernel_seconds, matmul, pass_bytes, pass_over
 from calc.time.device.profile import Launch
 from tests.time.toys import toy

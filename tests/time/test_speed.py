@@ -9,8 +9,8 @@ import pytest
 
 import calc
 from calc import Refused
-from calc.hardware import load_device
 from calc.spec import Shorthand
+from calc.spec.catalogue import load_device
 from calc.time import kernel_seconds, matmul, pass_over, predict, read_profile, speed_of
 from calc.time.device.limits import Limits, limits_of
 from calc.time.device.profile import Launch, Profile, Provenance, shipped_profile

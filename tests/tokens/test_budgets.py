@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import calc
 from calc.blocks.patches import grid
 from calc.errors import Refused
-from calc.load import Load
 from calc.spec import Frames, Patches
+from calc.spec.load import Load
 from calc.tokens import budgets
 from calc.tokens.amounts import BUDGETS, parse_budget
 

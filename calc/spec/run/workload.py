@@ -8,9 +8,9 @@ from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
 
 from calc import checks
 from calc.errors import Refused
-from calc.load import Load
-from calc.routing import USUAL, read_routing
 from calc.sizes import Size
+from calc.spec.load import Load
+from calc.spec.routing import USUAL, read_routing
 from calc.spec.run.node import FromZero, MaybePositive, Positive, RunNode, Word, YesNo
 
 Phase = Literal["forward", "prefill", "decode", "training"]

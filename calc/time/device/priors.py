@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from calc.files import parse_toml, read_text
+from calc.reading.files import parse_toml, read_text
 from calc.time.device.limits import Limits
 from calc.time.kernels.gemm import GemmModel
 from calc.time.kernels.residual import Spread

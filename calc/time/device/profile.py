@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, NonNegativeFloat, Tag, ValidationError
 
 from calc.errors import Refused
-from calc.files import parse_json, read_text
+from calc.reading.files import parse_json, read_text
 from calc.spec.fields import Node, refuse
 from calc.time.kernels.collective import CollectiveModel
 from calc.time.kernels.decoding import DecodeModel

@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import Any, Literal
 
 from calc.errors import Refused
-from calc.hardware import device_names, load_device
+from calc.spec.catalogue import device_names, load_device
 from calc.spec.hardware import Device
 from calc.spec.same import Same
 from calc.time.device.datasheet import PLAIN, published_launch, published_models

@@ -11,11 +11,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from calc.blocks.build import build
-from calc.load import Load
 from calc.quantities.flops import of_prompt
 from calc.quantities.traffic import Chain, chains, elements_back, moved, rerun
 from calc.quantities.weights import quantizes
 from calc.spec import ModelSpec
+from calc.spec.load import Load
 from calc.spec.run import Run
 from calc.spec.same import Same
 from calc.time.kernels.kernel import Direction, Kernel, width_of

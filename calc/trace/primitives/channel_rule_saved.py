@@ -6,9 +6,9 @@ d_head numbers.
 
 from __future__ import annotations
 
-from calc.load import Load
 from calc.sizes import Size, at_least, ceil_div, exact_div
 from calc.spec import Kda
+from calc.spec.load import Load
 from calc.trace.op import Weight
 from calc.trace.primitives.across_chunks import Walk, kept_across_chunks
 from calc.trace.primitives.delta_rule_saved import unit

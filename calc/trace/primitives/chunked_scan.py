@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from calc.load import Load
 from calc.sizes import Size, ceil_div
 from calc.spec import Mamba2
+from calc.spec.load import Load
 from calc.trace.functions import Matmul
 from calc.trace.op import Cache, Moves, Weight
 from calc.trace.primitives.product import product

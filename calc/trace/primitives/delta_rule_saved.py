@@ -5,9 +5,9 @@ Source: transformers' modeling_qwen3_next.py (5.23), without its kernels.
 
 from __future__ import annotations
 
-from calc.load import Load
 from calc.sizes import Size, ceil_div
 from calc.spec import DeltaNet
+from calc.spec.load import Load
 from calc.trace.op import Weight
 from calc.trace.primitives.across_chunks import Walk, kept_across_chunks
 from calc.trace.primitives.recurrence import between, negative_exponential, spread

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calc.load import Load
 from calc.sizes import Size, floor_div, minimum
 from calc.spec import Compressor
+from calc.spec.load import Load
 from calc.trace.op import Cache, Moves, Weight
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape

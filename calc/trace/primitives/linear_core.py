@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from calc.load import Load
 from calc.sizes import Size, ceil_div, minimum
 from calc.spec import LinearAttention
+from calc.spec.load import Load
 from calc.trace.functions import Matmul
 from calc.trace.op import Cache, Moves
 from calc.trace.primitives.linear_core_saved import kept_by_division, kept_by_linear_core

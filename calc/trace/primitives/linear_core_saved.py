@@ -5,9 +5,9 @@ Source: transformers' modeling_minimax.py (5.23), lightning attention in chunks.
 
 from __future__ import annotations
 
-from calc.load import Load
 from calc.sizes import Size, ceil_div, maximum, minimum
 from calc.spec import LinearAttention
+from calc.spec.load import Load
 from calc.trace.tape import Storage, Tape
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from calc.load import Load
 from calc.sizes import Size
 from calc.spec import Rwkv7
+from calc.spec.load import Load
 from calc.trace.op import Cache, Moves, Weight
 from calc.trace.primitives.arithmetic import weighed_by
 from calc.trace.recorder import Recorder

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from calc.load import Load
 from calc.sizes import Size, ceil_div
 from calc.spec import Rwkv7
+from calc.spec.load import Load
 from calc.trace.functions import Matmul
 from calc.trace.op import Moves
 from calc.trace.primitives.product import product

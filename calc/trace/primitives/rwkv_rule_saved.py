@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calc.load import Load
 from calc.sizes import Size, ceil_div
 from calc.spec import Rwkv7
+from calc.spec.load import Load
 from calc.trace.primitives.across_chunks import Walk, kept_across_chunks
 from calc.trace.tape import Storage, Tape
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.load import Load
 from calc.sizes import Size
+from calc.spec.load import Load
 from calc.trace.op import Cache, Moves, Weight
 from calc.trace.primitives.recurrence import negative_exponential, scaled_by, spread
 from calc.trace.recorder import Recorder

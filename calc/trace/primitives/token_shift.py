@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.load import Load
+from calc.spec.load import Load
 from calc.trace.op import Cache, Moves
 from calc.trace.primitives.arithmetic import weighed_by
 from calc.trace.recorder import Recorder

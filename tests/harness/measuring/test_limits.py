@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from calc.hardware import load_device
+from calc.spec.catalogue import load_device
 from harness.environment import slug_of, usable_cores
 from harness.measuring.limits import catalogued, cpu_bound, impossible, number_format, peak_flops, rates
 from harness.measuring.sampling import FAULTS, REASONS, Gpu, Sampler, facts, reasons, sm_clock

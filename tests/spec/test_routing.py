@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import calc
 from calc.errors import Refused
-from calc.routing import reached
+from calc.spec.routing import reached
 from calc.spec.run import Run
 
 

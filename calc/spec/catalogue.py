@@ -11,11 +11,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from calc.errors import Refused
-from calc.files import parse_toml, read_text
+from calc.reading.files import parse_toml, read_text
 from calc.spec.fields import refuse
 from calc.spec.hardware import Device
 
-HARDWARE = Path(__file__).parent / "data" / "hardware"
+HARDWARE = Path(__file__).parents[1] / "data" / "hardware"
 
 
 def device_names() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.load import Load
+from calc.spec.load import Load
 
 
 @given(st.integers(1, 60), st.integers(0, 60), st.integers(1, 25))

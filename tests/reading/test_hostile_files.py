@@ -13,9 +13,9 @@ import pytest
 import calc
 from calc.architectures.models import from_toml
 from calc.errors import LONGEST, Refused
-from calc.files import MAX_DEPTH, MAX_KEYS, MAX_TOML, parse_json, parse_toml, read_text
 from calc.fitting.runs import Upload
-from calc.tables import MAX_CELLS, parse_csv
+from calc.reading.files import MAX_DEPTH, MAX_KEYS, MAX_TOML, parse_json, parse_toml, read_text
+from calc.reading.tables import MAX_CELLS, parse_csv
 
 SECONDS = 60
 ROOM = 2**30
@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy, pandas, pydantic, tomllib
 import calc.architectures.gpt2
 from calc.errors import Refused
-from calc.files import parse_json, parse_toml, read_text
+from calc.reading.files import parse_json, parse_toml, read_text
 from calc.fitting.runs import table
 from calc.architectures.models import from_toml
 from harness.importing.reading import read_table

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from calc import checks
-from calc.routing import USUAL, read_routing
 from calc.sizes import Size, floor_div, maximum, minimum
+from calc.spec.routing import USUAL, read_routing
 
 Scores = Literal["full", "causal-half", "causal-exact"]
 SCORES: tuple[Scores, ...] = get_args(Scores)
@@ -23,7 +23,7 @@ class Load:
     source: length of the encoder's input for each sequence (tokens, or frames of audio); None: what the encoder is
         made for, or where it has no length of its own, `usual_source`, or where that is None too, `seq`.
     vectors: how many vectors the front makes of one of seq (a trajectory's step has three); caches grow by as many.
-    routing: how evenly tokens choose experts (`calc.routing`).
+    routing: how evenly tokens choose experts (`calc.spec.routing`).
     images: pictures that a vision tower reads beside the text; image: their height and width in pixels, None for the
         size the model is made for.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calc.errors import Refused
-from calc.files import repeated
+from calc.reading.files import repeated
 
 if TYPE_CHECKING:
     # pandas' own types leave open whether a mask of rows gives a frame or a series: to a type checker they are unknown.

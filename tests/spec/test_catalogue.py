@@ -9,7 +9,7 @@ from datetime import date
 import pytest
 
 import calc
-from calc.hardware import HARDWARE, read_devices
+from calc.spec.catalogue import HARDWARE, read_devices
 from calc.spec.hardware import Device
 from tests import reference
 

@@ -1,0 +1,1 @@
+"""Reading JSON, TOML and CSV that nobody vouches for, each within bounds of time and memory."""
