@@ -11,7 +11,7 @@ from calc.blocks.mtp import mtp
 from calc.blocks.patches import grid
 from calc.blocks.pooling import attention_pool
 from calc.blocks.projector import projector
-from calc.blocks.registry import FRONTS
+from calc.blocks.registry import front_of
 from calc.blocks.stack import Stacked, stack
 from calc.errors import Refused
 from calc.sizes import Size
@@ -66,7 +66,7 @@ def vectors_read(spec: ModelSpec, seq: Size) -> Size:
     """Vectors that the layers take for each sequence: `seq`, or as many as a picture, or sound of one length, gives."""
     if spec.reads_tokens or getattr(spec.embedding, "n_frames", 1) is None:
         return seq
-    return FRONTS[type(spec.embedding)](Trace(), spec.embedding, spec.vocab_size, spec.d_model, Load(seq=seq))[1]
+    return front_of(spec.embedding)(Trace(), spec.embedding, spec.vocab_size, spec.d_model, Load(seq=seq))[1]
 
 
 def _source_length(encoder: Tower, load: Load) -> Size:

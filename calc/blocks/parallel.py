@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from calc.blocks.around import Around
-from calc.blocks.program import Program
-from calc.spec import Node, Parallel
+from calc.blocks.registry import MIXERS
+from calc.spec import Parallel
 from calc.spec.load import Load
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def parallel(
-    t: Trace, spec: Parallel, x: Tensor, load: Load, around: Around, mixers: Mapping[type[Node], Program]
-) -> Tensor:
+def parallel(t: Trace, spec: Parallel, x: Tensor, load: Load, around: Around) -> Tensor:
     """The sum of what each branch's mixer makes of x [batch * seq, d_model] (Falcon-H1, arXiv:2507.22448, section 2).
 
-    mixers: how each kind is laid. Multipliers of branches are products number by number, 0 FLOPs.
+    Multipliers of branches are products number by number, 0 FLOPs.
     """
     made: list[Tensor] = []
     for branch in spec.branches:
-        program = mixers[type(branch.mixer)]
+        program = MIXERS[type(branch.mixer)]
         read = x if branch.scale_in == 1.0 else t.scaled(f"{program.name}_in", x)
         with t.part(program.name, read, of=program.of) as out:
             out.append(program.run(t, branch.mixer, read, load, around))

@@ -1,29 +1,12 @@
-"""Which description is laid by which program: three explicit tables."""
+"""Which description is laid by which program: three explicit tables, whose programs are imported when first met."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
 
-from calc.blocks.attention import attention
-from calc.blocks.compressed import compressed_attention
-from calc.blocks.delta_net import delta_net
-from calc.blocks.detection import queries, resnet
-from calc.blocks.embedding import tokens
-from calc.blocks.first import First
-from calc.blocks.frames import frames
-from calc.blocks.gated_convolution import gated_convolution
-from calc.blocks.kda import kda
-from calc.blocks.latent import latent_attention
-from calc.blocks.linear_attention import linear_attention
-from calc.blocks.mlp import dense
-from calc.blocks.moe import moe
-from calc.blocks.parallel import parallel
-from calc.blocks.patches import patches
-from calc.blocks.program import Program
-from calc.blocks.rwkv7 import rwkv7
-from calc.blocks.state_space import mamba, mamba2
-from calc.blocks.tabular import features
-from calc.blocks.trajectory import trajectory
 from calc.spec import (
     Attention,
     CompressedAttention,
@@ -47,35 +30,64 @@ from calc.spec import (
     Rwkv7,
     Trajectory,
 )
+from calc.trace.op import Component
+
+
+class Program(NamedTuple):
+    """One kind of block. name: of its part, and so the path of its weights. of: what these are reported as.
+
+    source: where its function is: (trace, description, x [batch * seq, d_model], load, around) -> the same shape.
+    """
+
+    name: str
+    of: Component
+    source: str
+
+    @property
+    def run(self) -> Callable[..., Any]:
+        """The function itself."""
+        return _function(self.source)
+
 
 MIXERS: dict[type[Node], Program] = {
-    Attention: Program("attention", "attention", attention),
-    CompressedAttention: Program("attention", "attention", compressed_attention),
-    Mla: Program("attention", "attention", latent_attention),
-    DeltaNet: Program("delta_net", "ssm", delta_net),
-    GatedConvolution: Program("gated_convolution", "ssm", gated_convolution),
-    Kda: Program("kda", "ssm", kda),
-    LinearAttention: Program("linear_attention", "ssm", linear_attention),
-    Mamba: Program("mamba", "ssm", mamba),
-    Mamba2: Program("mamba2", "ssm", mamba2),
-    Rwkv7: Program("rwkv7", "ssm", rwkv7),
-    Parallel: Program("parallel", "other", lambda t, spec, x, load, around: parallel(t, spec, x, load, around, MIXERS)),
+    Attention: Program("attention", "attention", "attention.attention"),
+    CompressedAttention: Program("attention", "attention", "compressed.compressed_attention"),
+    Mla: Program("attention", "attention", "latent.latent_attention"),
+    DeltaNet: Program("delta_net", "ssm", "delta_net.delta_net"),
+    GatedConvolution: Program("gated_convolution", "ssm", "gated_convolution.gated_convolution"),
+    Kda: Program("kda", "ssm", "kda.kda"),
+    LinearAttention: Program("linear_attention", "ssm", "linear_attention.linear_attention"),
+    Mamba: Program("mamba", "ssm", "state_space.mamba"),
+    Mamba2: Program("mamba2", "ssm", "state_space.mamba2"),
+    Rwkv7: Program("rwkv7", "ssm", "rwkv7.rwkv7"),
+    Parallel: Program("parallel", "other", "parallel.parallel"),
 }
 """What mixes tokens."""
 
 CHANNELS: dict[type[Node], Program] = {
-    Mlp: Program("mlp", "mlp", dense),
-    Moe: Program("moe", "mlp", moe),
+    Mlp: Program("mlp", "mlp", "mlp.dense"),
+    Moe: Program("moe", "mlp", "moe.moe"),
 }
 """What acts on each token alone."""
 
-FRONTS: dict[type[Node], Callable[..., First]] = {
-    Embedding: tokens,
-    Patches: patches,
-    Frames: frames,
-    ResNet: resnet,
-    Queries: queries,
-    Features: features,
-    Trajectory: trajectory,
+FRONTS: dict[type[Node], str] = {
+    Embedding: "embedding.tokens",
+    Patches: "patches.patches",
+    Frames: "frames.frames",
+    ResNet: "detection.resnet",
+    Queries: "detection.queries",
+    Features: "tabular.features",
+    Trajectory: "trajectory.trajectory",
 }
-"""(trace, description, vocab_size, d_model, load) -> what the layers start from."""
+"""What turns the input into vectors: (trace, description, vocab_size, d_model, load) -> `First`."""
+
+
+def front_of(embedding: Node) -> Callable[..., Any]:
+    """The program of a stack's front."""
+    return _function(FRONTS[type(embedding)])
+
+
+@cache
+def _function(source: str) -> Callable[..., Any]:
+    module, _, name = source.rpartition(".")
+    return getattr(import_module(f"calc.blocks.{module}"), name)

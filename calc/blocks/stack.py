@@ -11,7 +11,7 @@ from calc.blocks.around import Around
 from calc.blocks.head import projections
 from calc.blocks.layer import layer
 from calc.blocks.per_layer import layer_inputs
-from calc.blocks.registry import FRONTS
+from calc.blocks.registry import front_of
 from calc.blocks.streams import collapse, spread
 from calc.errors import Refused
 from calc.sizes import Size
@@ -48,7 +48,7 @@ def stack(
 
     source: what cross-attention reads. seen: the vectors of pictures, which take the places of some of the first ones.
     """
-    front = FRONTS[type(spec.embedding)]
+    front = front_of(spec.embedding)
     with t.part("embedding", of="embedding") as out:
         x, length, places = front(t, spec.embedding, vocab_size, spec.d_model, load)
         x = _dropped(t, spec, x, ("embedding", "both"))
