@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from calc import checks
-from calc.sizes import Size, floor_div, maximum, minimum
+from calc.sizes import Size, floor_div, minimum
+from calc.spec.pairs import twice_seen, twice_seen_in_chunks
 from calc.spec.routing import USUAL, read_routing
 
 Scores = Literal["full", "causal-half", "causal-exact"]
@@ -78,10 +79,11 @@ class Load:
             return 2 * seq * (cached + seq)
         exact = {"causal-half": 0, "causal-exact": 1}[self.scores]
         if chunked:
-            return _in_chunks(self.context + seq, window, exact) - _in_chunks(self.context, window, exact)
-        hidden = 0 if window is None else maximum(seq - window, 0)
-        square = seq * (seq + exact) - hidden * (hidden + exact)
-        return 2 * seq * cached + square
+            before, after = self.context, self.context + seq
+            return twice_seen_in_chunks(after, window, exact) - twice_seen_in_chunks(before, window, exact)
+        if exact and window is not None:
+            return twice_seen(cached + seq, window) - twice_seen(cached, window)
+        return 2 * seq * cached + twice_seen(seq, window, exact)
 
     def twice_entries(self, stride: Size, top_k: Size | None) -> Size:
         """Twice the pairs of one head's queries and entries, one entry for each whole `stride` of a sequence's tokens.
@@ -103,10 +105,3 @@ def _twice_complete(tokens: Size, stride: Size, top_k: Size | None) -> Size:
     whole = floor_div(few, stride)
     hidden = 0 if top_k is None else 2 * top_k * (tokens - few)
     return stride * whole * (whole - 1) + 2 * whole * (few - stride * whole + 1) + hidden
-
-
-def _in_chunks(tokens: Size, chunk: Size, exact: int) -> Size:
-    """Twice the pairs of a sequence of `tokens` from its start, in chunks, each the lower half of its square."""
-    full = floor_div(tokens, chunk)
-    rest = tokens - full * chunk
-    return full * chunk * (chunk + exact) + rest * (rest + exact)

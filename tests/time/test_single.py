@@ -34,9 +34,8 @@ def test_pairs_are_those_that_the_mask_keeps(seq: int, cached: int, window: int 
     seen = sum(min(cached + i + 1, keys if window is None else window) for i in range(seq))
     kernel = attention(1, 2, 1, seq, keys, d, "bf16", window=window)
     assert kernel.flops == 2 * 2 * seen * 2 * d
-    if window is None:
-        load = Load(batch=1, seq=seq, context=cached, scores="causal-exact")
-        assert 2 * seen == load.twice_pairs(None)
+    load = Load(batch=1, seq=seq, context=cached, scores="causal-exact")
+    assert 2 * seen == load.twice_pairs(window)
 
 
 def test_backward_of_attention_has_two_and_a_half_times_the_flops() -> None:

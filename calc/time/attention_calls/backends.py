@@ -109,11 +109,8 @@ def _timed(kind: str) -> tuple[str, ...]:
 
 def fused_kernel(shape: AttentionShape, back: bool) -> Kernel:
     """Attention in one kernel: FLOPs of pairs that masks keep, each operand read once."""
-    window = shape.window
-    if window is not None and not shape.causal:
-        window = 2 * window - 1
     sizes = (shape.batch, shape.heads, shape.kv_heads, shape.seq, shape.keys, shape.d_head, shape.dtype, shape.d_value)
-    kernel = attention(*sizes, causal=shape.causal, window=window, backward=back)
+    kernel = attention(*sizes, causal=shape.causal, window=shape.window, backward=back)
     return replace(kernel, decode=shape.phase == "decode" and not back)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from calc import checks
 from calc.spec.hardware import Device
+from calc.spec.pairs import twice_seen, twice_seen_around
 from calc.spec.run import ExecutionName
 from calc.time.device.priors import priors, scaled
 from calc.time.device.profile import Profile
@@ -91,10 +92,13 @@ def attention(
     backward: bool = False,
 ) -> Kernel:
     """Attention of `seq` new tokens over `keys` (the new ones among them) in one kernel; FLOPs of pairs that a mask
-    keeps, two and a half times as many going back."""
+    keeps, two and a half times as many going back. window: as `calc.attention.AttentionShape` has it."""
     d_value = d_head if d_value is None else d_value
-    shape = Attend(batch * kv_heads, heads / kv_heads, seq, keys, d_head, d_value, causal, window)
     pairs = _pairs(seq, keys, causal, window)
+    if window is not None and not causal:
+        # Models of kernels know a window by the most keys that one query sees.
+        window = 2 * window - 1
+    shape = Attend(batch * kv_heads, heads / kv_heads, seq, keys, d_head, d_value, causal, window)
     moved = batch * (heads * seq * (d_head + d_value) + kv_heads * keys * (d_head + d_value)) * width_of(dtype)
     times = 2.5 if backward else 1.0
     return Kernel(
@@ -141,10 +145,6 @@ def exchange(op: Collective, nbytes: float, ranks: int) -> Kernel:
 
 def _pairs(seq: int, keys: int, causal: bool, window: int | None) -> float:
     """Query-key pairs of one head that the mask keeps."""
-    most = keys if window is None else min(window, keys)
-    if not causal:
-        return float(seq * most)
-    # The sum of min(first + i, most) over the queries i = 1 … seq.
-    first = keys - seq
-    short = min(max(most - first, 0), seq)
-    return short * first + short * (short + 1) / 2 + (seq - short) * most
+    if causal:
+        return (twice_seen(keys, window) - twice_seen(keys - seq, window)) / 2
+    return float(seq * keys) if window is None else twice_seen_around(seq, keys, window) / 2
