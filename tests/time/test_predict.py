@@ -250,6 +250,16 @@ def test_what_cannot_be_told_is_refused(where: str, options: dict[str, Any], sai
         predict(LLAMA, where, **asked)
 
 
+@pytest.mark.parametrize("where", ["l4", "rtx-4090"])
+@pytest.mark.parametrize("options", [{"dp": 2, "phase": "training"}, {"tp": 2, "phase": "decode"}])
+def test_gpus_without_a_link_take_the_network_within_a_node_too(where: str, options: dict[str, Any]) -> None:
+    slow, fast = (predict(LLAMA, where, seq=32, network=network, **options) for network in (1e9, 50e9))
+    assert slow.seconds > fast.seconds
+    assert any("within a node too" in note for note in fast.notes)
+    linked = predict(LLAMA, "h100-sxm", seq=32, network=1e9, **options)
+    assert linked.seconds == predict(LLAMA, "h100-sxm", seq=32, **options).seconds
+
+
 def test_adapters_and_models_that_do_not_decode_are_refused() -> None:
     tuned = SMALL.model_copy(update={"adapter": Lora(rank=4)})
     with pytest.raises(Refused, match="adapter"):

@@ -12,7 +12,7 @@ from calc.spec.run import ExecutionName
 from calc.time.device.priors import priors
 from calc.time.device.speed import Speed
 from calc.time.kernels.collective import CollectiveModel
-from calc.time.kernels.kernel import Kernel, Send, width_of
+from calc.time.kernels.kernel import Collective, Kernel, Send, width_of
 from calc.trace.functions import Attend, Matmul
 
 
@@ -150,15 +150,25 @@ def _seen(kernel: Kernel, shape: Attend) -> float:
     return min(kernel.flops / (2.5 if kernel.direction == "backward" else 1.0) / (width * last), 1.0)
 
 
+def has_link(speed: Speed, op: Collective) -> bool:
+    """Whether anything is known of how GPUs of a node reach one another."""
+    return op in speed.collectives or (_documented(speed) and bool(speed.published.collectives))
+
+
 def ask_collective(shape: Send, speed: Speed, network: float | None, execution: ExecutionName) -> Asked:
-    """The model of a collective within a node, or on the network. Errors: Refused where nothing is known of links."""
-    if shape.beyond and network is not None:
+    """The model of a collective within a node, or on the network, which GPUs without links of their own take at once.
+
+    Errors: Refused where nothing is known of links.
+    """
+    linked = has_link(speed, shape.op)
+    if network is not None and (shape.beyond or not linked):
         far = CollectiveModel.prior(shape.op, network)
         return Asked(
             ("collective", f"{shape.op} beyond, {network!r}"), far, (shape.bytes, shape.ranks), "network", 1.0, True
         )
-    if shape.op not in speed.collectives and not (_documented(speed) and speed.published.collectives):
-        raise Refused("plan", f"one rank: {speed.name} has no known link to others", f"{shape.op} of {shape.ranks}")
+    if not linked:
+        expected = f"one rank, or --network: {speed.name} has no known link to others"
+        raise Refused("plan", expected, f"{shape.op} of {shape.ranks}")
     # Graphs of serving engines hold kernels of their own for sums of few bytes (one write to all, no ring).
     prior = shape.op not in speed.collectives or (execution == "graph" and shape.op == "all_reduce")
     model = (speed.published if prior else speed).collectives[shape.op]

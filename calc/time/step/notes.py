@@ -11,6 +11,7 @@ from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.time.device.datasheet import is_tpu
 from calc.time.device.speed import Speed
+from calc.time.kernels.choice import has_link
 from calc.time.step.prediction import Row
 from calc.units import binary
 
@@ -72,4 +73,7 @@ def notes(rows: Sequence[Row], speed: Speed, setting: Run) -> tuple[str, ...]:
         found.append(f"attention takes as long as in {min(others)}; `attention` tells of PyTorch's own kernels")
     if any(row.kernel.direction == "network" and row.hidden > 0 for row in rows):
         found.append("data-parallel collectives overlap with computing as far as it lasts; all others wait")
+    sent = {row.kernel.function for row in rows if row.kernel.direction == "network"}
+    if any(not has_link(speed, op) for op in sent):
+        found.append(f"nothing is known of a link between GPUs of {speed.name}: within a node too they use --network")
     return tuple(found)
