@@ -19,6 +19,7 @@ from dashboard import attention_known as known
 from dashboard import frame, picker
 from dashboard.cache import cached
 from dashboard.knobs import forget_stale
+from dashboard.shared import share
 
 LENGTHS = tuple(2**power for power in range(7, 18))
 HEADS = (1, 2, 4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
@@ -85,9 +86,12 @@ def _knobs(picked: picker.Picked | None) -> Asked:
     source = left.segmented_control(
         "Sizes", ("Of the model", "Own"), default="Of the model", key="sizes", required=True, bind="query-params"
     )
-    gpu = right.selectbox("GPU", names := _gpus(), index=names.index(GPU), key="gpu", bind="query-params")
+    share("gpu", names := _gpus(), GPU)
+    gpu = right.selectbox("GPU", names, index=names.index(GPU), key="gpu", bind="query-params")
     own = _own() if source == "Own" or picked is None else _of(picked)
     row = st.columns(2)
+    share("seq", LENGTHS, 2048)
+    share("batch", BATCHES, 1)
     seq = row[0].select_slider("Tokens", LENGTHS, 2048, key="seq", bind="query-params")
     batch = row[1].select_slider("Sequences", BATCHES, 1, key="batch", bind="query-params")
     row = st.columns(3, vertical_alignment="bottom")

@@ -12,6 +12,7 @@ from calc.teaching.flash_attention_table import rows as published
 from calc.time.attention_calls.attention_sweep import Decoded, decoding
 from dashboard import frame
 from dashboard.cache import cached
+from dashboard.shared import share
 
 
 @cached
@@ -26,6 +27,7 @@ def groups(lengths: tuple[int, ...], gpu: str, dtype: str, batch: int) -> None:
         "One decode step of one layer with 32 query heads of 128: as many key heads (MHA), 8 (GQA), one (MQA), or "
         "latents of 512 and 64 (MLA), expanded to keys and values or absorbed into the projections."
     )
+    share("context", lengths, 8192)
     context = st.select_slider("Tokens in the cache", lengths, 8192, key="context", bind="query-params")
     with frame.refusals("No decode step"):
         found = _decoded(context, batch, dtype, gpu)

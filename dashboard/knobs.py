@@ -6,6 +6,7 @@ import streamlit as st
 
 from calc.spec import ModelSpec
 from calc.spec.run import CHECKPOINTING, Checkpointing, common_length
+from dashboard.shared import share
 
 LENGTHS = tuple(2**power for power in range(7, 21))
 """Tokens of a sequence that a slider stops at, beside the model's own longest."""
@@ -17,6 +18,7 @@ def seq(spec: ModelSpec, label: str = "Sequence length") -> int:
     usual = common_length([spec])
     lengths = sorted({*LENGTHS, usual, spec.max_seq_len or usual})
     forget_stale("seq", lengths, usual)
+    share("seq", lengths, usual)
     chosen = int(st.select_slider(label, lengths, usual, key="seq", bind="query-params"))
     if spec.max_seq_len is not None and chosen > spec.max_seq_len:
         st.caption(f"⚠ Past the {spec.max_seq_len:,} tokens that the model is made for.")
@@ -25,6 +27,7 @@ def seq(spec: ModelSpec, label: str = "Sequence length") -> int:
 
 def batch(label: str = "Sequences") -> int:
     """Sequences at once."""
+    share("batch", BATCHES, 1)
     return int(st.select_slider(label, BATCHES, 1, key="batch", bind="query-params"))
 
 
@@ -32,6 +35,7 @@ def images(spec: ModelSpec) -> int:
     """Pictures that are read beside the text, together; 0 and no knob where the model reads none."""
     if spec.vision is None:
         return 0
+    share("images", (0, *BATCHES), 1)
     return int(st.select_slider("Pictures", (0, *BATCHES), 1, key="images", bind="query-params"))
 
 
@@ -43,6 +47,7 @@ def without_pictures(spec: ModelSpec) -> None:
 
 def checkpointing() -> Checkpointing:
     """What is computed again in backward."""
+    share("checkpointing", CHECKPOINTING, CHECKPOINTING[0])
     return st.selectbox(
         "Checkpointing", CHECKPOINTING, key="checkpointing", bind="query-params", help="Recomputed in backward"
     )

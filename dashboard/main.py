@@ -7,7 +7,7 @@ from importlib import import_module
 
 import streamlit as st
 
-from dashboard import picker
+from dashboard import picker, shared
 from dashboard.menu import PAGES, Entry
 
 
@@ -24,6 +24,7 @@ def run(start: str = PAGES[0].path) -> None:
 
 def _shown(entry: Entry, picked: picker.Picked | None) -> Callable[[], None]:
     def show() -> None:
+        shared.enter(entry.path)
         import_module(entry.module).render(picked)
 
     return show

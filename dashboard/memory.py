@@ -20,6 +20,7 @@ from calc.spec.run import Run
 from calc.units import binary
 from dashboard import frame, picker, planning
 from dashboard.cache import cached
+from dashboard.shared import share
 
 GPU = "h100-sxm"
 """The device that is chosen at first."""
@@ -33,6 +34,7 @@ def render(picked: picker.Picked | None) -> None:
     frame.header(
         "Memory", "What one GPU holds in a training step or in serving, when it holds the most, and where it fits."
     )
+    share("gpu", gpus(), GPU)
     gpu = st.selectbox("GPU", gpus(), index=gpus().index(GPU), key="gpu", bind="query-params")
     with frame.refusals("This plan cannot be counted"):
         asked = planning.asked(chosen.spec)

@@ -21,6 +21,8 @@ from dashboard.cache import cached
 
 KINDS = ("Preset", "Config", "Shorthand")
 DEFAULT = "llama-3-8b"
+MAX_GROUPS = 64
+"""Groups of layers that the pages read: each has formulas of its own, and a server has other visitors."""
 UNREADABLE = "This model cannot be read"
 REFUSED = "refused model"
 """The key of why the model that was chosen is refused."""
@@ -86,9 +88,11 @@ def read(form: str, name: str, text: str) -> ModelSpec:
     if len(text.encode()) > packing.MAX_TEXT:
         raise Refused(name, f"at most {packing.MAX_TEXT // 1024} KiB of text", f"{len(text.encode()):,} bytes")
     stem = printable(name.rpartition(".")[0] or name)[:60] or "model"
-    if form == "toml":
-        return from_toml(text, name, stem)
-    return from_config(parse_json(text, name), stem)
+    spec = from_toml(text, name, stem) if form == "toml" else from_config(parse_json(text, name), stem)
+    groups = len(spec.layers) + sum(len(tower.layers) for tower in spec.towers)
+    if groups > MAX_GROUPS:
+        raise Refused("layers", f"at most {MAX_GROUPS} groups here (the command line takes more)", groups)
+    return spec
 
 
 def _preset() -> Picked:

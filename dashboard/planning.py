@@ -14,9 +14,12 @@ from calc.spec.run import EXECUTIONS, MODES, Mode, Run
 from calc.spec.run.engines import ENGINES
 from calc.spec.run.precision import OPTIMIZERS, RECIPES
 from dashboard import knobs
+from dashboard.shared import share
 
 RANKS = tuple(2**power for power in range(13))
 NONE = "none"
+SHARED = ("recipe", "execution")
+"""Choices of words that mean the same on other pages."""
 MEANINGS = {
     "dp": "data-parallel ranks",
     "tp": "tensor-parallel ranks",
@@ -79,8 +82,10 @@ def degrees(mode: str) -> dict[str, Any]:
     for row in (names[:3], names[3:]):
         for cell, name in zip(st.columns(3), row, strict=False):
             with cell:
+                share(name, RANKS, 1)
                 found[name] = st.selectbox(name.upper(), RANKS, key=name, bind="query-params", help=MEANINGS[name])
     if mode == "training":
+        share("zero", (0, 1, 2, 3), 0)
         found["zero"] = st.segmented_control(
             "ZeRO",
             [0, 1, 2, 3],
@@ -95,6 +100,8 @@ def degrees(mode: str) -> dict[str, Any]:
 
 def _choice(label: str, words: Any, usual: str, key: str) -> str:
     names = list(words)
+    if key in SHARED:
+        share(key, names, usual)
     return str(st.selectbox(label, names, index=names.index(usual), key=key, bind="query-params"))
 
 

@@ -9,17 +9,19 @@ import streamlit as st
 
 from calc.spec import ModelSpec
 from calc.spec.catalogue import device_names
-from calc.spec.run import CHECKPOINTING, Run, common_context
+from calc.spec.run import Run, common_context
 from calc.spec.run.precision import RECIPE_BY_NAME
 from calc.time.step.timed_run import TIMED_EXECUTIONS
-from dashboard import planning, results
+from dashboard import knobs, planning, results
 from dashboard.knobs import forget_stale
+from dashboard.shared import share
 
 DEVICE = "h100-sxm"
 MEASURED = "measured: "
 """What stands before the name of a device whose own profile is among the results."""
 FORMATS = ("bf16", "fp16", "fp8", "fp32", "int8", "int4:g128")
 LONGEST = 131_072
+BATCHES = tuple(2**power for power in range(13))
 
 
 @dataclass(frozen=True)
@@ -68,13 +70,13 @@ def ask(spec: ModelSpec) -> Knobs:
             help="prefill: a prompt, logits of its last token; decode: one token more for each sequence; training: a "
             "step with backward and optimizer; forward: a pass with all logits",
         )
-        batch = st.select_slider(
-            "Batch (sequences)", [2**power for power in range(13)], key="batch", bind="query-params", value=1
-        )
+        share("batch", BATCHES, 1)
+        batch = st.select_slider("Batch (sequences)", BATCHES, key="batch", bind="query-params", value=1)
         lengths = _lengths(spec, phase == "decode")
-        key = "context" if phase == "decode" else "tokens"
+        key = "context" if phase == "decode" else "seq"
         usual = next((each for each in lengths if each >= 2048), lengths[-1])
         forget_stale(key, lengths, usual)
+        share(key, lengths, usual)
         length = st.select_slider(
             "Context (tokens in the cache)" if phase == "decode" else "Sequence (tokens)",
             lengths,
@@ -83,13 +85,16 @@ def ask(spec: ModelSpec) -> Knobs:
             bind="query-params",
         )
     with right:
+        share("gpu", devices, DEVICE)
         where = st.selectbox("Device", devices, index=devices.index(DEVICE), key="gpu", bind="query-params")
         one, two, three = st.columns(3)
         training = phase == "training"
         dtypes = [*RECIPE_BY_NAME] if training else [*FORMATS]
         key = "recipe" if training else "weights_in"
         first = dtypes.index("bf16-mixed" if training else "bf16")
+        share(key, dtypes, dtypes[first])
         dtype = one.selectbox("Formats" if training else "Weights", dtypes, index=first, key=key, bind="query-params")
+        share("execution", TIMED_EXECUTIONS, "sdpa")
         execution = two.selectbox(
             "Kernels",
             TIMED_EXECUTIONS,
@@ -100,9 +105,11 @@ def ask(spec: ModelSpec) -> Knobs:
             "too; graph: as that, replayed from a CUDA graph",
         )
         if not training:
-            tp = three.selectbox("GPUs (TP)", (1, 2, 4, 8), key="tp", bind="query-params", help="Tensor-parallel ranks")
+            share("tp", ranks := (1, 2, 4, 8), 1)
+            tp = three.selectbox("GPUs (TP)", ranks, key="tp", bind="query-params", help="Tensor-parallel ranks")
             return Knobs(where, phase, batch, length, dtype, execution, "none", _more_than_one({"tp": tp}))
-        checkpointing = three.selectbox("Checkpointing", CHECKPOINTING, key="checkpointing", bind="query-params")
+        with three:
+            checkpointing = knobs.checkpointing()
     return Knobs(where, phase, batch, length, dtype, execution, checkpointing, *_many())
 
 

@@ -29,6 +29,8 @@ _WIDTHS = ("d_ff", "n_heads", "n_kv_heads", "d_expert", "d_shared")
 _TRIES = 4096
 _FINE = 2**42
 """Parts of one in which a root is found: 2e-13, where sizes begin at 1."""
+_CLOSE = 1e-6
+"""Part of a value by which a column of floats may be off before it is not relied on; sums of floats are far nearer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ def solve(
         return _of_plan(spec, registry.find(quantity), target, symbol, budget, exact_run(run, **words))
     problem = _problem(spec, quantity, symbol, keep_ratios, exact_run(run, **words))
     grid = _grid(problem.limit)
-    values = [problem.value(Fraction(x)) for x in grid]
+    values = _values(problem, grid, target)
     if min(values) == max(values):
         raise Refused("--for", f"a size that {quantity} of {spec.name} depends on", symbol)
     rising = values[-1] > values[0]
@@ -200,9 +202,35 @@ def _grid(limit: int) -> list[int]:
     return grid
 
 
+def _values(problem: _Problem, grid: Sequence[int], target: float) -> list[Size]:
+    """The quantity at every size of `grid`: read once as a column of floats, exact where those cannot be told from the
+    target, and at both ends. Exact everywhere where the column does not hold there, or where it does not move.
+    """
+    column = _column(problem, grid)
+    if column is not None and max(column) - min(column) > _CLOSE * max(column):
+        unsure = {0, len(grid) - 1, *(i for i, value in enumerate(column) if abs(value - target) <= _CLOSE * target)}
+        exact = {i: problem.value(Fraction(grid[i])) for i in unsure}
+        if all(abs(column[i] - value) <= _CLOSE * value for i, value in exact.items()):
+            return [exact.get(i, value) for i, value in enumerate(column)]
+    return [problem.value(Fraction(x)) for x in grid]
+
+
+def _column(problem: _Problem, grid: Sequence[int]) -> list[float] | None:
+    """The quantity at all of `grid` in one reading; None where it is not read in columns."""
+    import numpy as np
+
+    try:
+        with np.errstate(all="raise"):
+            found = np.asarray(problem.value(np.array(grid, dtype=float)), dtype=float)
+    except (Refused, ArithmeticError, TypeError, ValueError):
+        return None
+    return found.tolist() if found.shape == (len(grid),) and np.isfinite(found).all() else None
+
+
 def _with_place(problem: _Problem, grid: Sequence[int], values: Sequence[Size], value: Size) -> str:
     """One of `values` as text, with the first size that has it."""
-    return f"{problem.text(value)} ({problem.symbol}={grid[values.index(value)]:,})"
+    at = grid[values.index(value)]
+    return f"{problem.text(problem.value(Fraction(at)))} ({problem.symbol}={at:,})"
 
 
 def _turn(holds: Callable[[int], bool], low: int, high: int) -> int:

@@ -49,7 +49,7 @@ def test_every_knob_is_in_the_address_but_files_and_the_form_of_a_run() -> None:
 def named() -> list[str]:
     """Every key that an address may hold; those that the code has in a variable are of plans and lengths."""
     keys = {key for _, key, bound in knobs() if bound} - {"model", "from"}
-    return [*keys, *BY_HAND, "dp", "tp", "pp", "cp", "ep", "recipe", "weights_in", "tokens", "context"]
+    return [*keys, *BY_HAND, "dp", "tp", "pp", "cp", "ep", "recipe", "weights_in", "seq", "context"]
 
 
 @pytest.mark.parametrize("page", [entry.path for entry in PAGES])

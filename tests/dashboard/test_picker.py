@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 import calc
 from calc.units import si
-from dashboard import packing, shorthand
+from dashboard import packing, picker, shorthand
 from tests.dashboard.opening import cli, errors, metrics, opened, sound
 
 TINY = {
@@ -273,3 +274,28 @@ def test_every_style_of_the_shorthand_is_a_model() -> None:
     for lines in shorthand.STYLES.values():
         text = "\n".join(["d_model = 64", "n_layers = 1", "n_heads = 4", "vocab_size = 10", "max_seq_len = 8", *lines])
         assert calc.estimate(calc.architectures.models.from_toml(text, "model.toml", "model"), "params").value > 0
+
+
+def grouped(groups: int) -> str:
+    """A link to a description whose layers all differ."""
+    layers = (
+        f'[[layers]]\nname = "g{i}"\ncount = 1\nmixer = {{ n_heads = 4, d_head = {16 + 2 * i} }}\n'
+        f'channel = {{ kind = "mlp", d_ff = {64 + i} }}\n'
+        for i in range(groups)
+    )
+    packed = packing.pack("d_model = 64\nvocab_size = 100\n" + "".join(layers))
+    assert packed is not None
+    return packed
+
+
+def test_a_link_with_hundreds_of_groups_is_refused_before_anything_is_computed_of_them() -> None:
+    at = opened("formula", **{"from": "Config"}, spec=grouped(300))
+    assert "at most 64 groups here (the command line takes more), found 300" in errors(at)[0]
+
+
+@pytest.mark.slow
+def test_the_most_groups_that_a_link_may_have_are_a_matter_of_seconds() -> None:
+    begun = time.process_time()
+    at = opened("formula", **{"from": "Config"}, spec=grouped(picker.MAX_GROUPS))
+    assert errors(at) == []
+    assert time.process_time() - begun < 20  # of 300 groups it took 157

@@ -13,7 +13,7 @@ from tests.dashboard.opening import cli, errors, metrics, opened, shown_command,
 ASKED = (
     {"model": "llama-3-70b"},
     {"model": "gpt2", "phase": "decode", "batch": "16", "context": "512", "execution": "graph"},
-    {"model": "llama-3-8b", "phase": "training", "tokens": "4096", "checkpointing": "full", "tp": "8"},
+    {"model": "llama-3-8b", "phase": "training", "seq": "4096", "checkpointing": "full", "tp": "8"},
     {"model": "llama-3-70b", "phase": "training", "tp": "8", "dp": "32", "zero": "1", "network": "25GB"},
     {"model": "bert-base", "phase": "training", "gpu": "a100-sxm-80gb", "recipe": "fp32"},
     {"model": "gpt-oss-20b", "phase": "decode", "weights_in": "int4:g128"},
@@ -56,10 +56,10 @@ def test_sliders_change_the_numbers() -> None:
 
 
 def test_a_shorter_model_gets_a_length_that_it_takes() -> None:
-    at = opened("roofline", model="llama-3-8b", tokens="8192")
+    at = opened("roofline", model="llama-3-8b", seq="8192")
     sound(at.selectbox(key="model").set_value("gpt2").run())
     assert not errors(at)
-    assert at.select_slider(key="tokens").value == 1024
+    assert at.select_slider(key="seq").value == 1024
 
 
 def test_encoders_are_not_asked_for_tokens() -> None:

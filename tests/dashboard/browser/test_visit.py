@@ -98,6 +98,23 @@ def test_slider_page_and_link_agree_once_another_model_is_picked(visitor: Enter)
 
 
 @pytest.mark.slow
+def test_pages_share_what_a_link_and_a_visitor_chose(visitor: Enter) -> None:
+    guest = visitor().open("memory", model="gpt2", gpu="h200", seq="512", tp="2")
+    assert guest.page.get_by_role("combobox", name="GPU").input_value() == "h200"
+    guest.go("Roofline")
+    assert guest.page.get_by_role("combobox", name="Device").input_value() == "h200"
+    expect(guest.page.get_by_role("slider", name="Sequence (tokens)")).to_have_attribute("aria-valuetext", "512")
+    shared = {"model": "gpt2", "gpu": "h200", "seq": "512", "tp": "2"}
+    assert guest.knobs == shared
+    guest.slide("Batch (sequences)", 2)
+    guest.go("Scaling laws").go("Memory")
+    assert guest.knobs == shared | {"batch": "4"}
+    peak = guest.metric("Peak of a GPU").inner_text()
+    assert peak == binary(estimate(load_model("gpt2"), "memory.peak", seq=512, batch=4, tp=2).value)
+    expect(visitor().follow(guest.page.url).metric("Peak of a GPU")).to_have_text(peak)
+
+
+@pytest.mark.slow
 def test_charts_and_tables_download(visitor: Enter) -> None:
     guest = visitor().open("roofline", model="gpt2")
     guest.page.wait_for_selector('[data-testid="stVegaLiteChart"] :is(canvas, svg)')

@@ -1,0 +1,46 @@
+"""One state for what pages share: a knob that several of them have starts as it was last seen on another.
+
+Streamlit forgets the widgets of a page once another one is opened, and empties the address. What was chosen is kept here
+by the knob's key; a usual value is no choice, since it follows the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+CHOSEN = "chosen on any page"
+"""The key of what was chosen: key of a knob -> value."""
+PAGE = "open page"
+ENTERED = "page was just opened"
+
+
+def enter(page: str) -> None:
+    """Note which page is drawn, and whether another one was before."""
+    st.session_state[ENTERED] = st.session_state.get(PAGE) != page
+    st.session_state[PAGE] = page
+
+
+def share(key: str, options: Sequence[Any], usual: Any) -> None:
+    """Ahead of the knob `key` of `options`: have it show what was chosen on another page, where this one can.
+
+    What stands in the address goes before that; it is read by the knob itself.
+    """
+    chosen: dict[str, Any] = st.session_state.setdefault(CHOSEN, {})
+    asked = st.query_params.get(key)
+    if key in st.session_state and not st.session_state[ENTERED]:
+        value = st.session_state[key]
+    elif asked is not None:
+        value = next((each for each in options if str(each) == asked), usual)
+    else:
+        value = chosen.get(key)
+        if value is not None and value in options:
+            st.session_state[key] = value
+            # Only what a visitor sets is written there by itself; a link must show the same as this page.
+            st.query_params[key] = str(value)
+        return
+    chosen.pop(key, None)
+    if value != usual:
+        chosen[key] = value
