@@ -23,11 +23,12 @@ def spec(cfg: Config) -> ModelSpec:
     bias = cfg.flag("bias", absent=False, null=False)
     norm = layer_norm(cfg)
     alibi = cfg.flag("alibi", absent=False, null=False)
+    n_kv_heads = _n_kv_heads(cfg, n_heads, grouped)
     layer = LayerGroup(
         count=cfg.layers("num_hidden_layers"),
         mixer=Attention(
             n_heads=n_heads,
-            n_kv_heads=_n_kv_heads(cfg, n_heads, grouped),
+            n_kv_heads=n_kv_heads,
             qkv_bias=bias,
             out_bias=bias,
             fused=True,
@@ -35,6 +36,8 @@ def spec(cfg: Config) -> ModelSpec:
             position="alibi" if alibi else "rope",
             alibi_scaled=alibi,
             rope=rope(cfg),
+            # transformers repeats keys in the new architecture alone.
+            repeated=grouped or n_kv_heads in (None, n_heads),
         ),
         channel=Mlp(
             d_ff=cfg.size("ffn_hidden_size", absent=None, null=None),

@@ -95,7 +95,7 @@ def encoder_decoder(
 
 def rms(cfg: Config) -> Norm:
     """The family's norm everywhere."""
-    return Norm(eps=cfg.number("layer_norm_epsilon", absent=1e-6))
+    return Norm(eps=cfg.number("layer_norm_epsilon", absent=1e-6), widened=False)
 
 
 def relative_attention(cfg: Config, shared: bool) -> Attention:

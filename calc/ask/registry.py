@@ -118,7 +118,7 @@ OF_INFERENCE = (
     "window_reading",
 )
 """What changes the memory of inference alone."""
-MEMORY_USES = ("mode", "batch", "seq", "source_seq", "execution", "rank", *_SPREAD, *OF_TRAINING, *OF_INFERENCE)
+MEMORY_USES = ("mode", "batch", "seq", "source_seq", "execution", "experts", "rank", *_SPREAD, *OF_TRAINING, *OF_INFERENCE)
 """What memory depends on, trained or served."""
 
 QUANTITIES = (
@@ -191,7 +191,7 @@ QUANTITIES = (
         "bytes",
         "read from and written to a device's memory in one forward pass over the batch",
         "each kernel reads its operands and writes its result once (Williams et al. 2009, Roofline, section 3)",
-        ("batch", "seq", "dtype", "execution", "routing", "mtp", *_INPUTS),
+        ("batch", "seq", "dtype", "execution", "experts", "routing", "mtp", *_INPUTS),
         _traffic("forward"),
     ),
     Quantity(
@@ -199,7 +199,7 @@ QUANTITIES = (
         "bytes",
         "as traffic.forward, of forward, recomputation and backward of one step; without loss and optimizer",
         "as traffic.forward; going back each operand is read once more and each gradient written once",
-        ("batch", "seq", "dtype", "execution", "routing", "checkpointing", "mtp", *_INPUTS),
+        ("batch", "seq", "dtype", "execution", "experts", "routing", "checkpointing", "mtp", *_INPUTS),
         _traffic("training"),
     ),
     Quantity(
@@ -207,7 +207,7 @@ QUANTITIES = (
         "bytes",
         "as traffic.forward, for one new token of each sequence, with `context` tokens in the cache",
         "weights and cache once a token (Pope et al. 2022, arXiv:2211.05102, section 2.1)",
-        ("batch", "context", "dtype", "execution", "routing", "source_seq", "latent_reading", "state_dtype"),
+        ("batch", "context", "dtype", "execution", "experts", "routing", "source_seq", "latent_reading", "state_dtype"),
         _traffic("decode"),
     ),
     Quantity(

@@ -236,4 +236,5 @@ def _scoring(
         bias=bias if spec.buckets is not None and spec.buckets.shared else None,
         distances=distances,
         by_head=by_head,
+        repeated=spec.repeated,
     )

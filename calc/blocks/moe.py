@@ -60,9 +60,9 @@ def _routed(t: Trace, spec: Moe, x: Tensor, scored: Tensor, load: Load) -> Tenso
     read = dispatch(t, spec, x, weights, visits)
     fields = {"copies": spec.n_experts, "active": spec.top_k, "expert": True}
     with t.part("experts.{}", read, of="routed_expert", **fields) as out:
-        made = mlp(t, _expert(spec, spec.d_expert), read, spread=_spread(spec, tokens, visits, load.routing))
+        made = mlp(t, _expert(spec, spec.d_expert), read, spread=_spread(spec, tokens, visits, load))
         out.append(made)
-    y = combine(t, spec, made, weights, tokens)
+    y = combine(t, spec, made, weights, tokens, in_turn=load.experts == "loop")
     return y if spec.d_latent is None else t.linear("latent_up", y, d_model)
 
 
@@ -72,12 +72,14 @@ def _expert(spec: Moe, d_ff: Size) -> Mlp:
     )
 
 
-def _spread(spec: Moe, tokens: Size, visits: Size, routing: str) -> Spread:
+def _spread(spec: Moe, tokens: Size, visits: Size, load: Load) -> Spread:
     """How experts share the rows: those that any token reaches have as many each, a fraction perhaps. With room for a
-    number of tokens every expert runs."""
+    number of tokens every expert runs; with a copy of its expert for every row each is a product of its own."""
+    if load.experts == "batched":
+        return Spread(visits, visits, 1, copied=True)
     if spec.capacity_factor is not None:
         return Spread(spec.n_experts, spec.n_experts, quotient(visits, spec.n_experts))
-    some = reached(routing, spec.n_experts, spec.top_k, tokens)
+    some = reached(load.routing, spec.n_experts, spec.top_k, tokens)
     return Spread(spec.n_experts, some, quotient(visits, maximum(some, 1)))
 
 

@@ -36,6 +36,7 @@ MEMORY_FIELDS = (
     "interleave",
     "stages",
     "execution",
+    "experts",
     "device",
     "window_reading",
     "latent_reading",

@@ -49,6 +49,7 @@ FIELDS = (
     "stages",
     "network",
     "execution",
+    "experts",
     "latent_reading",
     "routing",
 )

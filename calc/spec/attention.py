@@ -18,6 +18,7 @@ class Norm(Node):
     affine: False for norms without weights (OLMo). bias: an added vector; RMSNorm has none.
     eps: added to the variance. unit_offset: what is multiplied is one plus the weight (Gemma).
     wide: an RMSNorm's weight multiplies in fp32, before the result is narrowed (OLMo 2, gpt-oss); False: after (Llama).
+    widened: what is divided is in fp32 (Llama); False: its variance alone is computed of a copy in fp32 (T5).
     """
 
     kind: Literal["layernorm", "rmsnorm"] = "rmsnorm"
@@ -26,6 +27,7 @@ class Norm(Node):
     eps: float = Field(default=1e-5, ge=0)
     unit_offset: bool = False
     wide: bool = False
+    widened: bool = True
 
     @model_validator(mode="after")
     def _biased(self) -> Self:
@@ -86,6 +88,8 @@ class Attention(Node):
     value_scale: what values are multiplied with (MiMo-V2). masked_window: a window that hides tokens and saves nothing:
         all pairs are multiplied and all tokens cached (GPT-Neo). squares: the patches of a picture see those of their
         own square of so many patches a side, and no others are multiplied (Qwen2.5-VL).
+    repeated: keys and values that heads share are laid out for each, or PyTorch's kernel is told that they are shared;
+        False: it is given one head of them and told nothing, for which it writes scores out (Falcon).
     """
 
     kind: Literal["attention"] = "attention"
@@ -119,6 +123,7 @@ class Attention(Node):
     masked_window: int | None = Field(default=None, gt=0)
     softmax: Literal["fp32", "model"] = "fp32"
     squares: int | None = Field(default=None, gt=0, le=2**16)
+    repeated: bool = True
 
     @model_validator(mode="after")
     def _groups(self) -> Self:

@@ -12,6 +12,8 @@ from calc.spec.routing import USUAL, read_routing
 
 Scores = Literal["full", "causal-half", "causal-exact"]
 SCORES: tuple[Scores, ...] = get_args(Scores)
+Experts = Literal["grouped", "loop", "batched"]
+EXPERTS: tuple[Experts, ...] = get_args(Experts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,8 @@ class Load:
     source: length of the encoder's input for each sequence (tokens, or frames of audio); None: what the encoder is
         made for, or where it has no length of its own, `usual_source`, or where that is None too, `seq`.
     vectors: how many vectors the front makes of one of seq (a trajectory's step has three); caches grow by as many.
-    routing: how evenly tokens choose experts (`calc.spec.routing`).
+    routing: how evenly tokens choose experts (`calc.spec.routing`). experts: how their products run
+        (`calc.spec.run.execution`).
     images: pictures that a vision tower reads beside the text; image: their height and width in pixels, None for the
         size the model is made for.
 
@@ -46,10 +49,12 @@ class Load:
     images: Size = 0
     image: tuple[Size, Size] | None = None
     routing: str = USUAL
+    experts: Experts = "grouped"
 
     def __post_init__(self) -> None:
         checks.word("scores", self.scores, SCORES)
         read_routing(self.routing)
+        checks.word("experts", self.experts, EXPERTS)
         for name, least in (("batch", 0), ("seq", 1), ("context", 0), ("images", 0)):
             object.__setattr__(self, name, checks.size(name, getattr(self, name), least))
         for name in ("source", "usual_source"):

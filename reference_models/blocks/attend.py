@@ -43,6 +43,10 @@ def attend(
 
     def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         alike: dict[str, Any] = {"scale": scale, "dropout_p": step.dropout}
+        if not spec.repeated:
+            alone = plain and bias is None
+            hidden = {"is_causal": causal and q.shape[2] > 1} if alone else {"attn_mask": _one_mask(mask, bias, q)}
+            return F.scaled_dot_product_attention(q, k, v, **hidden, **alike)
         if plain and bias is None:
             gqa = k.shape[1] != q.shape[1]
             return F.scaled_dot_product_attention(q, k, v, is_causal=causal and q.shape[2] > 1, enable_gqa=gqa, **alike)

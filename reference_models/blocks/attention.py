@@ -21,7 +21,7 @@ FIELDS = (
     *("n_heads", "n_kv_heads", "d_head", "d_value", "causal", "window", "chunked", "position", "rope", "scale"),
     *("qkv_bias", "k_bias", "out_bias", "fused", "gate", "kv", "qk_norm", "v_norm", "softcap", "sinks"),
     *("buckets", "shaw", "by_depth", "temperature", "alibi_scaled", "clip", "value_scale"),
-    *("masked_window", "softmax", "squares"),
+    *("masked_window", "softmax", "squares", "repeated"),
 )
 """Fields of the spec that are computed here."""
 

@@ -56,7 +56,7 @@ class NormLayer(nn.Module):
         if self.spec.kind == "layernorm":
             return self._in_one(x)
         y = wide(x)
-        y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.spec.eps)
+        y = (y if self.spec.widened else x) * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.spec.eps)
         if self.spec.affine and self.spec.unit_offset:
             y = y * (1.0 + wide(self.weight))
         elif self.spec.affine and self.spec.wide:

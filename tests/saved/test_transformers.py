@@ -11,9 +11,11 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+import calc  # noqa: E402
 from calc.architectures import from_config  # noqa: E402
 from calc.quantities.saved_tensors import kept  # noqa: E402
-from calc.spec.load import Load  # noqa: E402
+from calc.spec.load import Experts, Load  # noqa: E402
+from calc.time import predict  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
 from reference_models.saved import saved_tensors  # noqa: E402
 from tests.architectures.cases_text import TEXT  # noqa: E402
@@ -41,8 +43,9 @@ BREAKS = {("dbrx", "sdpa autocast"): "transformers adds bf16 to fp32"}
 """What transformers cannot run."""
 
 
-def theirs(name: str, settings: Settings) -> Any:
-    """transformers' model without dropout, its experts in a loop; eager where it has no other attention."""
+def theirs(name: str, settings: Settings, experts: str = "eager") -> Any:
+    """transformers' model without dropout; eager where it has no other attention. experts: how it runs them, `eager` in
+    a loop."""
     torch.manual_seed(0)
     config = transformers.AutoConfig.for_model(name, **(TOKENS | FAMILIES[name]))
     for key, value in vars(config).copy().items():
@@ -51,15 +54,15 @@ def theirs(name: str, settings: Settings) -> Any:
     auto = {"bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM}
     make = auto.get(name, transformers.AutoModelForCausalLM).from_config
     try:
-        model = make(config, attn_implementation=settings.execution, experts_implementation="eager")
+        model = make(config, attn_implementation=settings.execution, experts_implementation=experts)
     except ValueError:
-        model = make(config, attn_implementation="eager", experts_implementation="eager")
+        model = make(config, attn_implementation="eager", experts_implementation=experts)
     return model.to(torch.float32 if settings.stream == "fp32" else torch.bfloat16).train()
 
 
-def measured(name: str, settings: Settings) -> int:
+def measured(name: str, settings: Settings, experts: str = "eager") -> int:
     """Bytes that autograd keeps of a forward pass to the loss."""
-    model = theirs(name, settings)
+    model = theirs(name, settings, experts)
     tokens = torch.randint(3, 90, (BATCH, SEQ))
     more = {} if name == "bert" else {"use_cache": False}
 
@@ -70,9 +73,9 @@ def measured(name: str, settings: Settings) -> int:
     return saved_tensors(model, forward).total
 
 
-def counted(name: str, settings: Settings) -> int:
+def counted(name: str, settings: Settings, experts: Experts = "loop") -> int:
     spec = from_config({"model_type": name, **FAMILIES[name]})
-    load = Load(batch=BATCH, seq=SEQ, source=SEQ if name == "t5" else None)
+    load = Load(batch=BATCH, seq=SEQ, source=SEQ if name == "t5" else None, experts=experts)
     return int(sum(count * each.tensor.bytes for count, each in kept(spec, load, settings).everything()))
 
 
@@ -102,6 +105,32 @@ def test_bytes_are_equal_or_the_difference_is_documented(name: str) -> None:
             assert found == written, mode
         else:
             assert float(found) == pytest.approx(float(written), abs=0.2), mode
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen3_moe"])
+@pytest.mark.parametrize(("experts", "named"), [("loop", "eager"), ("grouped", "grouped_mm"), ("batched", "batched_mm")])
+def test_experts_keep_what_they_do_however_they_run(name: str, experts: Experts, named: str) -> None:
+    """But for indices: at most four numbers of 8 bytes for each visit of each layer."""
+    layers, visits = FAMILIES[name]["num_hidden_layers"], BATCH * SEQ * FAMILIES[name]["num_experts_per_tok"]
+    for mode in ("eager fp32", "sdpa bf16"):
+        found = counted(name, MODES[mode], experts), measured(name, MODES[mode], named)
+        assert abs(found[0] - found[1]) <= INDICES + 4 * 8 * layers * visits, mode
+
+
+def test_copies_of_experts_are_moved_timed_and_kept() -> None:
+    """32 visits of a decode step read 32 experts' matrices and not those of at most 8, write them, and read them."""
+    model = calc.load_model("mixtral-8x7b")
+    loop, grouped, batched = (
+        calc.estimate(model, "traffic.decode", batch=16, context=1, experts=each).value
+        for each in ("loop", "grouped", "batched")
+    )
+    matrices = 2 * 3 * 4096 * 14336 * 32
+    assert grouped < loop < 1.01 * grouped
+    assert batched - grouped == pytest.approx((3 * 32 - 8) * matrices, rel=0.02)
+    times = [predict(model, "h200", phase="decode", batch=16, experts=each).seconds for each in ("grouped", "batched")]
+    assert times[1] > 5 * times[0]
+    one, two = (calc.estimate(model, "memory.peak", seq=128, experts="batched", tp=tp).value for tp in (1, 2))
+    assert two < 0.6 * one
 
 
 def test_the_page_lists_families_that_are_measured_and_differ() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from calc.errors import Refused
 from calc.sizes import Size
+from calc.spec.load import Load
 from calc.spec.run.counting import Counting
 from calc.spec.run.execution import Execution
 from calc.spec.run.node import RunNode
@@ -36,6 +37,10 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
     Errors: Refused for unknown words and for what is no size (see `calc.checks.size`; floats pass, since `solve` looks
     for real roots); TypeError for an unknown field. Integer arrays become float64.
     """
+
+    def load(self, **changes: Any) -> Load:
+        """What one forward pass over the batch is given; `changes` are fields of Load."""
+        return super().load(**({"experts": self.experts} | changes))
 
     @property
     def step_tokens(self) -> Size:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, PlainValidator
 
 from calc.errors import Refused
+from calc.spec.load import EXPERTS, Experts
 from calc.spec.run.node import RunNode, Word
 
 ExecutionName = Literal["eager", "sdpa", "compiled", "graph", "megatron"]
@@ -33,6 +34,8 @@ class Execution(RunNode):
     latent_reading: how latent attention decodes: `absorbed`, the matrix that makes keys and values is applied to the
     new token, as engines do; `expanded`, those of all cached tokens are made again, as transformers does. None:
     absorbed, unless FLOPs are counted by a convention that was named.
+    experts: as transformers' `experts_implementation` has them: `grouped` (grouped_mm; what kernels do), `loop` (eager),
+    `batched` (batched_mm), which copies the matrices of its expert for every visit, and trains with all the copies.
     """
 
     execution: Annotated[ExecutionName | None, PlainValidator(Word(lambda: EXECUTIONS, open=True))] = Field(
@@ -50,6 +53,12 @@ class Execution(RunNode):
     latent_reading: Annotated[LatentReading | None, PlainValidator(Word(lambda: LATENT_READINGS, open=True))] = Field(
         default=None,
         description="Decode with latent attention: expand all cached latents again, or absorb their matrix in queries.",
+    )
+
+    experts: Annotated[Experts, PlainValidator(Word(lambda: EXPERTS))] = Field(
+        default="grouped",
+        description="All experts' products in one kernel (grouped), one expert after another (loop), or each visit "
+        "with a copy of its expert's matrices (batched).",
     )
 
     @property

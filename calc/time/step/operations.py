@@ -48,6 +48,7 @@ def tree_of(spec: ModelSpec, setting: Run) -> list[Leaf]:
         usual_source=setting.seq,
         images=setting.images,
         routing=setting.routing,
+        experts=setting.experts,
     )
     return [leaf for leaf in _recorded(Same(spec), load) if leaf.calls]
 

@@ -266,5 +266,16 @@ def _scores(tape: Tape, scoring: Scoring, square: Square, trained: bool, distanc
     covered = square.seq * square.keys if bias and scoring.causal else 0
     sinks = scoring.sinks is not None
     return Scores(
-        wide, scoring.softcap, sinks, scoring.shaw, mask, hides, bias, covered, scoring.by_head, distances, trained
+        wide,
+        scoring.softcap,
+        sinks,
+        scoring.shaw,
+        mask,
+        hides,
+        bias,
+        covered,
+        scoring.by_head,
+        distances,
+        trained,
+        scoring.repeated,
     )

@@ -26,7 +26,7 @@ class Scoring:
     shaw: a vector for every distance is added to keys, and perhaps to values. buckets: a number for every head and
     distance is added to the scores; bias: where the table stands beside the layers, those numbers.
     distances: the projected sinusoids of all distances, against which queries are multiplied too (Transformer-XL).
-    by_head: queries lie head by head and not token by token.
+    by_head: queries lie head by head and not token by token. repeated: whether a kernel knows which heads share keys.
     """
 
     softmax: Literal["fp32", "model"] = "fp32"
@@ -41,6 +41,7 @@ class Scoring:
     bias: Tensor | None = None
     distances: Tensor | None = None
     by_head: bool = False
+    repeated: bool = True
 
     @property
     def kernel(self) -> Kernel | None:
@@ -48,7 +49,7 @@ class Scoring:
         and compilers bring caps and sinks too, and none vectors of distances."""
         if self.shaw is not None or self.distances is not None:
             return None
-        return "compiled" if self.softcap or self.sinks is not None else "sdpa"
+        return "sdpa" if self.repeated and not self.softcap and self.sinks is None else "compiled"
 
 
 PLAIN = Scoring()

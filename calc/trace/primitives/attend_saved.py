@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calc.sizes import Size
 from calc.spec import Shaw
@@ -34,7 +34,8 @@ class Scores:
     mask: how many numbers that are added to scores a kernel is given, made anew in every layer; 0: none. hides: 1 where
     there are some. bias_grad: whether they are trained; covered: then how many a causal mask covers.
     by_head: queries lie head by head and not token by token, and so does what a kernel makes of them.
-    trained: whether tables and sinks are.
+    trained: whether tables and sinks are. repeated: whether PyTorch's kernels know which heads share keys; of one head
+    given to all they know nothing.
     """
 
     wide: bool = True
@@ -48,6 +49,7 @@ class Scores:
     by_head: bool = False
     distances: Storage | None = None
     trained: bool = True
+    repeated: bool = True
 
     @property
     def fusible(self) -> bool:
@@ -70,9 +72,13 @@ def kept_by_attention(tape: Tape, q: Storage, k: Storage, v: Storage, square: Sq
         if not _is(scores.covered, 0):
             tape.keep(Storage(scores.covered, "bool", False, "none"), "what is hidden")
         unlike = not _is(square.d_key, square.d_value)
-        if s.device == "cpu" and (s.dropout or scores.bias_grad or unlike):
+        falls_back = s.device == "cpu" and (s.dropout or scores.bias_grad or unlike)
+        if falls_back or not (scores.repeated or s.fused):
             # PyTorch's fallback scales queries and keys first, and computes in fp32.
             q, k, wide_v = tape.like(q, dtype="fp32"), tape.like(k, dtype="fp32"), tape.cast(v, "fp32")
+            if not scores.repeated and _is(square.batch, 1):
+                # Of one sequence's head each of them reads a view.
+                square = replace(square, kv_rows=square.rows)
             return tape.cast(_written_out(tape, q, k, wide_v, square, Scores(), casts=False), v.dtype)
         with tape.at("scores"):
             if not _is(square.kv_rows, square.rows):

@@ -135,8 +135,11 @@ def dispatch(t: Recorder, spec: Moe, x: Tensor, weights: Tensor, rows: Size) -> 
     return y
 
 
-def combine(t: Recorder, spec: Moe, made: Tensor, weights: Tensor, tokens: Size) -> Tensor:
-    """What the experts give, back in the tokens' order, weighed and summed up: [tokens, width]."""
+def combine(t: Recorder, spec: Moe, made: Tensor, weights: Tensor, tokens: Size, *, in_turn: bool = False) -> Tensor:
+    """What the experts give, back in the tokens' order, weighed and summed up: [tokens, width].
+
+    in_turn: what each expert gives is added to the sum of those before it (index_add), which keeps what it adds.
+    """
     visits = tokens * spec.top_k
     weighs = spec.weigh == "result"
     y = t.made(tokens, made.width, made, weights)
@@ -146,6 +149,9 @@ def combine(t: Recorder, spec: Moe, made: Tensor, weights: Tensor, tokens: Size)
             tape.keep(Storage(visits, INDEX, False), "places of visits")
         each = Storage(visits * made.width, read.dtype, read.grad)
         each = tape.times(each, weights) if weighs else each
+        each = tape.cast(each, read.dtype)
+        if in_turn and each.grad:
+            tape.keep(each, "what is added")
         return Storage(y.elements, each.dtype, each.grad)
 
     t.op(
@@ -155,7 +161,7 @@ def combine(t: Recorder, spec: Moe, made: Tensor, weights: Tensor, tokens: Size)
         (made, weights),
         (y,),
         of="routed_expert",
-        moves=lambda: Moves(visits * made.width, y.elements),
+        moves=lambda: Moves((1 + in_turn) * visits * made.width, visits * made.width if in_turn else y.elements),
         keeps=keeps,
         # What experts read still has a name when their results are weighed and brought in order, one copy for each.
         takes=lambda room: room.of(y) if room.compiled else 3 * room.of(made),

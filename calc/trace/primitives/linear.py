@@ -54,11 +54,12 @@ def linear(
     if shard is not None and shard.split == "kv":
         y = replace(y, heads=shard.kv_heads)
     m, groups = (x.rows, 1) if spread is None else (spread.rows, spread.reached)
+    copies = () if spread is None or not spread.copied else (copied(t, name, spread, weights),)
     t.op(
         name,
         "linear",
         "matmul",
-        (x,),
+        (x, *copies),
         (y,),
         weights=tuple(weights),
         of=of,
@@ -68,6 +69,7 @@ def linear(
         shape=Matmul(m, d_out, x.width, groups),
         moves=moves if spread is None else lambda: spread.moves(x, y, weights),
         keeps=lambda tape, read: kept_by_product(tape, read, y, weights[0], spread),
+        operands=(x,) if copies else None,
     )
     if bounds is not None:
         y = clamped(t, y, bounds)
@@ -79,16 +81,28 @@ def linear(
 @dataclass(frozen=True, slots=True)
 class Spread:
     """How experts share the rows of a product. copies: experts there are. reached: those that any row visits, each with
-    `rows` of them, perhaps a fraction."""
+    `rows` of them, perhaps a fraction. copied: every row has a copy of its expert's matrix, made ahead of the product.
+    """
 
     copies: Size
     reached: Size
     rows: Size
+    copied: bool = False
 
     def moves(self, x: Tensor, y: Tensor, weights: Sequence[Weight]) -> Moves:
         """The weights, and their gradients, are those of the experts that are reached."""
         moved = self.reached * sum((weight.elements for weight in weights), start=0)
+        if self.copied:
+            return Moves(x.elements + moved, y.elements, weight_grads=moved)
         return Moves(x.elements, y.elements, weight_reads=moved, weight_grads=moved)
+
+
+def copied(t: Recorder, name: str, spread: Spread, weights: Sequence[Weight]) -> Tensor:
+    """Each row's copy of its expert's matrix and bias, looked up ahead of the product."""
+    each = sum((weight.elements for weight in weights), start=0)
+    y = t.made(spread.reached, each, weights=tuple(weights))
+    t.op(f"{name}_copies", "gather", "gather", (), (y,), moves=lambda: Moves(y.elements, y.elements))
+    return y
 
 
 def low_rank(t: Recorder, lora: Lora, name: str, x: Tensor, y: Tensor, spread: Spread | None) -> Tensor:
@@ -112,6 +126,9 @@ def kept_by_product(tape: Tape, x: Storage, y: Tensor, weight: Weight, spread: S
     """
     s, copies = tape.settings, 1 if spread is None else spread.copies
     table = tape.op if tape.shared or weight.common else None
+    if spread is not None and spread.copied and x.grad and not s.autocast:
+        own = Storage(copies * weight.elements, s.stream, weight.trainable, "none", weight=weight, expert=True)
+        tape.keep(own, "copies of experts")
     read = tape.cast(x, s.dtype) if s.autocast else x
     if s.autocast and x.grad and not tape.has_common(table):
         expert = spread is not None

@@ -145,7 +145,8 @@ def kept_by_norm(
     multiplied behind it, and keeps what it multiplies; one plus the weight is a tensor of its own, kept too. RMSNorm is
     written out in fp32 (transformers' LlamaRMSNorm): it keeps its input in fp32, every vector's factor, and what the
     weight multiplies, in the stream's format; in fp32 where that comes before the result is narrowed (OLMo 2), or where
-    one plus the weight multiplies (Gemma), which is kept too. Fused, it keeps its input and the factors.
+    one plus the weight multiplies (Gemma), which is kept too; and its input as it is, where that is what is multiplied
+    (T5). Fused, it keeps its input and the factors.
     """
     s = tape.settings
     with tape.region("norm", x):
@@ -155,7 +156,7 @@ def kept_by_norm(
             return _weighed(tape, y, trained) if several else y
         wide = tape.cast(x, "fp32")
         factor = tape.reads_result(Storage(vectors, "fp32", tape.reads_input(wide).grad, x.split, heads=x.heads))
-        y = tape.times(wide, factor)
+        y = tape.times(wide if spec.widened else x, factor)
         if not spec.affine:
             return tape.cast(y, x.dtype)
         if not (spec.unit_offset or spec.wide):
