@@ -1,7 +1,7 @@
 """One state for what pages share: a knob that several of them have starts as it was last seen on another.
 
-Streamlit forgets the widgets of a page once another one is opened, and empties the address. What was chosen is kept here
-by the knob's key; a usual value is no choice, since it follows the model.
+Streamlit forgets the widgets of a page once another one is opened, and empties the address. What was chosen is kept
+here by the key of the knob; a usual value is no choice, since it follows the model.
 """
 
 from __future__ import annotations

@@ -118,7 +118,18 @@ OF_INFERENCE = (
     "window_reading",
 )
 """What changes the memory of inference alone."""
-MEMORY_USES = ("mode", "batch", "seq", "source_seq", "execution", "experts", "rank", *_SPREAD, *OF_TRAINING, *OF_INFERENCE)
+MEMORY_USES = (
+    "mode",
+    "batch",
+    "seq",
+    "source_seq",
+    "execution",
+    "experts",
+    "rank",
+    *_SPREAD,
+    *OF_TRAINING,
+    *OF_INFERENCE,
+)
 """What memory depends on, trained or served."""
 
 QUANTITIES = (

@@ -108,7 +108,9 @@ def test_bytes_are_equal_or_the_difference_is_documented(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["mixtral", "qwen3_moe"])
-@pytest.mark.parametrize(("experts", "named"), [("loop", "eager"), ("grouped", "grouped_mm"), ("batched", "batched_mm")])
+@pytest.mark.parametrize(
+    ("experts", "named"), [("loop", "eager"), ("grouped", "grouped_mm"), ("batched", "batched_mm")]
+)
 def test_experts_keep_what_they_do_however_they_run(name: str, experts: Experts, named: str) -> None:
     """But for indices: at most four numbers of 8 bytes for each visit of each layer."""
     layers, visits = FAMILIES[name]["num_hidden_layers"], BATCH * SEQ * FAMILIES[name]["num_experts_per_tok"]

@@ -34,8 +34,8 @@ class Execution(RunNode):
     latent_reading: how latent attention decodes: `absorbed`, the matrix that makes keys and values is applied to the
     new token, as engines do; `expanded`, those of all cached tokens are made again, as transformers does. None:
     absorbed, unless FLOPs are counted by a convention that was named.
-    experts: as transformers' `experts_implementation` has them: `grouped` (grouped_mm; what kernels do), `loop` (eager),
-    `batched` (batched_mm), which copies the matrices of its expert for every visit, and trains with all the copies.
+    experts: as transformers' `experts_implementation` has them: `grouped` (grouped_mm; what kernels do), `loop` (its
+    eager), `batched` (batched_mm), which copies an expert's matrices for every visit, and trains with all the copies.
     """
 
     execution: Annotated[ExecutionName | None, PlainValidator(Word(lambda: EXECUTIONS, open=True))] = Field(

@@ -12,7 +12,7 @@ from calc.spec.run import ExecutionName
 from calc.time.device.priors import priors
 from calc.time.device.speed import Speed
 from calc.time.kernels.collective import CollectiveModel
-from calc.time.kernels.kernel import Collective, Kernel, Send, width_of
+from calc.time.kernels.kernel import Kernel, Send, width_of
 from calc.trace.functions import Attend, Matmul
 
 
@@ -150,7 +150,7 @@ def _seen(kernel: Kernel, shape: Attend) -> float:
     return min(kernel.flops / (2.5 if kernel.direction == "backward" else 1.0) / (width * last), 1.0)
 
 
-def has_link(speed: Speed, op: Collective) -> bool:
+def has_link(speed: Speed, op: str) -> bool:
     """Whether anything is known of how GPUs of a node reach one another."""
     return op in speed.collectives or (_documented(speed) and bool(speed.published.collectives))
 

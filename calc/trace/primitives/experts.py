@@ -149,9 +149,10 @@ def combine(t: Recorder, spec: Moe, made: Tensor, weights: Tensor, tokens: Size,
             tape.keep(Storage(visits, INDEX, False), "places of visits")
         each = Storage(visits * made.width, read.dtype, read.grad)
         each = tape.times(each, weights) if weighs else each
-        each = tape.cast(each, read.dtype)
-        if in_turn and each.grad:
-            tape.keep(each, "what is added")
+        if in_turn:
+            each = tape.cast(each, read.dtype)
+            if each.grad:
+                tape.keep(each, "what is added")
         return Storage(y.elements, each.dtype, each.grad)
 
     t.op(
