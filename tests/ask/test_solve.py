@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calc
-from calc.ask.solve import moved_head_widths
+from calc.ask.solve import _grid, _problem, _values, moved_head_widths
 from calc.quantities.kv_cache import kv_cache
 from calc.spec import Attention, CompressedAttention, Compressor, EntryIndexer, Head, LayerGroup, Mlp, Norm
+from calc.spec.run import exact_run
 from tests.strategies import specs
 
 GPT2 = calc.load_model("gpt2")
@@ -260,3 +262,14 @@ def test_targets_out_of_reach_say_what_is_reached() -> None:
         calc.solve(LLAMA, "kv_cache", 1, "seq", budget=True)
     with pytest.raises(calc.NoSolution, match=r"between 1,632,913 parameters \(d_model=1\) and"):
         calc.solve(LLAMA, "params", 1, "d_model")
+
+
+@pytest.mark.parametrize(("model", "quantity", "symbol"), [("gpt2", "params", "d_model"), ("gpt2", "kv_cache", "seq")])
+def test_a_grid_that_is_read_as_a_column_says_what_exact_values_say(model: str, quantity: str, symbol: str) -> None:
+    problem = _problem(calc.load_model(model), quantity, symbol, False, exact_run())
+    grid = _grid(problem.limit)
+    exact = [problem.value(Fraction(x)) for x in grid]
+    for target in (exact[100], exact[100] + 1, (exact[-1] + exact[-2]) / 2):
+        found = _values(problem, grid, float(target))
+        assert [(a < target, a == target) for a in found] == [(b < target, b == target) for b in exact]
+        assert sum(isinstance(value, float) for value in found) > len(grid) / 2
