@@ -74,7 +74,14 @@ def explain(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: str
         if name in entry.uses and getattr(asked, name) is not None
     }
     values |= {symbol: getattr(asked, name) for name, symbol in symbols.items()}
-    counted = entry.compute(symbolic_spec, _of_one_rank(spec, entry, asked).changed(**symbols))
+    rank = _of_one_rank(spec, entry, asked).changed(**symbols)
+    widths = entry.widths(asked) if entry.widths is not None else {}
+    if entry.in_widths is not None and widths:
+        named = {name: sympy.Symbol(name, positive=True) for name in widths}
+        values |= {named[name]: width for name, width in widths.items()}
+        counted = entry.in_widths(symbolic_spec, rank, named)
+    else:
+        counted = entry.compute(symbolic_spec, rank)
     terms = {name: tidy(sympy.sympify(term)) for name, term in counted.items()}
     formula = next(iter(terms.values())) if len(terms) == 1 else tidy(sympy.Add(*terms.values()))
     # All at once: one symbol after another, sympy compares the arguments of every Max anew each time.
