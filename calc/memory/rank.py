@@ -34,7 +34,6 @@ class Rank:
         """The most that is live at once."""
         return largest(self.timeline.values())
 
-
     def during(self, name: str) -> Rank:
         """The same rank while one pass runs: its moments that are called after it (`prefill, logits`)."""
         return replace(self, moments={at: live for at, live in self.moments.items() if at.startswith(name)})

@@ -57,7 +57,9 @@ def plan_peaks(spec: ModelSpec, run: Run, served: Served = servers) -> Size:
         alike = rows[which == i]
         for start in range(0, len(alike), CHUNK):
             some = alike[start : start + CHUNK]
-            peaks[some] = _peaks(spec, run.placed({name: column[some] for name, column in columns.items()} | load), served)
+            peaks[some] = _peaks(
+                spec, run.placed({name: column[some] for name, column in columns.items()} | load), served
+            )
     return peaks
 
 
