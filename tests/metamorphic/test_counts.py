@@ -26,10 +26,17 @@ def value(spec: ModelSpec, quantity: str, **words: Any) -> Any:
     return calc.estimate(spec, quantity, **words).value
 
 
+def _has_places(spec: ModelSpec) -> bool:
+    """Whether experts have so many places for a batch, rounded up once for all of it."""
+    return any(isinstance(group.channel, Moe) and group.channel.capacity_factor is not None for group in spec.layers)
+
+
 @FEW
 @given(ANY, st.integers(1, 9), st.integers(1, 300))
 def test_what_a_batch_costs_is_linear_in_it(spec: ModelSpec, batch: int, seq: int) -> None:
     for quantity, words in (("flops.decode", {"context": seq}), ("kv_cache", {"seq": seq})):
+        if quantity != "kv_cache" and _has_places(spec):
+            continue
         assert value(spec, quantity, batch=batch, **words) == batch * value(spec, quantity, batch=1, **words)
 
 
@@ -37,6 +44,7 @@ def test_what_a_batch_costs_is_linear_in_it(spec: ModelSpec, batch: int, seq: in
 @given(specs(), st.integers(1, 9), st.integers(1, 300))
 def test_products_of_a_pass_are_linear_in_the_batch(spec: ModelSpec, batch: int, seq: int) -> None:
     """Of attention; what other mixers make of positions alone is made once a pass."""
+    assume(not _has_places(spec))
     assert value(spec, "flops.forward", batch=batch, seq=seq) == batch * value(spec, "flops.forward", batch=1, seq=seq)
 
 

@@ -32,15 +32,14 @@ def timed(spec: ModelSpec, gpu: Any = "h100-sxm", **words: Any) -> Prediction:
 @FEW
 @given(specs(), st.integers(1, 4000), st.integers(1, 4000), EXECUTIONS)
 def test_a_token_takes_longer_behind_more_tokens(spec: ModelSpec, context: int, more: int, execution: str) -> None:
-    """On a device whose times are FLOPs and bytes alone: models of real kernels have steps of tiles."""
+    """By a datasheet: what was measured of a kernel has steps of tiles."""
     words = {"phase": "decode", "execution": execution, "batch": 4}
-    device = toy(1e12, 1e10)
-    short, long = (timed(spec, device, context=n, **words) for n in (context, context + more))
+    short, long = (timed(spec, "a100-sxm-80gb", context=n, **words) for n in (context, context + more))
     assert short.seconds <= long.seconds * (1 + 1e-9)
 
 
 @FEW
-@given(specs(), st.sampled_from(["prefill", "training", "decode"]), st.integers(1, 4), EXECUTIONS)
+@given(specs(), st.sampled_from(["prefill", "training"]), st.integers(1, 4), EXECUTIONS)
 def test_times_rise_with_the_batch(spec: ModelSpec, phase: Any, batch: int, execution: str) -> None:
     words = {"phase": phase, "execution": execution, "seq": 64, "context": 64}
     device = toy(1e12, 1e10)
@@ -50,7 +49,7 @@ def test_times_rise_with_the_batch(spec: ModelSpec, phase: Any, batch: int, exec
 
 
 @FEW
-@given(specs(), st.sampled_from(["prefill", "training", "decode"]), st.sampled_from([1.0, 2.0, 7.0]))
+@given(specs(), st.sampled_from(["prefill", "training"]), st.sampled_from([1.0, 2.0, 7.0]))
 def test_a_faster_device_is_not_slower(spec: ModelSpec, phase: Any, factor: float) -> None:
     words = {"phase": phase, "seq": 64, "context": 64, "batch": 3}
     slow, quick = (

@@ -15,7 +15,7 @@ import calc
 from calc.errors import Refused
 from calc.memory.totals import memory_ranks
 from calc.spec import ModelSpec
-from calc.spec.run import EXECUTIONS, Run
+from calc.spec.run import EXECUTIONS
 from calc.time import predict, step_times
 from calc.time.step.timed_run import timed_run
 from tests.strategies import recurrent, specs

@@ -23,7 +23,7 @@ def stopped(found: Interval, seconds: float, least: float) -> Interval:
 
 def least_seconds(run: Run, speed: Speed, sums: PassSums, rows: Sequence[Row], whole: bool) -> float:
     """Seconds of a step at the peak of its products, and at the bandwidth of memory for weights and keys that no chip
-    can keep; 0 where there is no datasheet, whose figures alone are limits. whole: whether MFU is asked of all of it."""
+    can keep; 0 where there is no datasheet, whose figures alone are limits. whole: whether MFU is asked of it all."""
     if speed.device is None:
         return 0.0
     model = mfu(run, speed, sums.flops, sums.convention, 1.0) if whole else None

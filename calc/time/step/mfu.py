@@ -17,7 +17,6 @@ from calc.time.step.formats import number_formats
 from calc.time.step.operations import tree_of
 from calc.trace.functions import Attend
 
-
 MOST_HIDDEN = 1 / 8
 """Part of a count of FLOPs that may be of pairs that never run."""
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.memory.conditions import feasible
-from calc.memory.stage_columns import combinations, stage_columns
 from calc.memory.phases import phase_ranks
+from calc.memory.stage_columns import combinations, stage_columns
 from calc.memory.totals import plan_peaks
 from calc.sizes import is_array
 from calc.spec import ModelSpec
@@ -65,7 +65,8 @@ def step_times(
     """The step of `spec` on a device under every plan; of a plan alone `calc.time.predict` gives the same seconds.
 
     run, words: as for `predict`, of which the names of SIZES may be columns of one length. memory: whether that is
-    asked for too: of a step of training, or of the pass or token that is timed, with what is cached. Many distinct lengths take long: each is a pass of its own.
+    asked for too: of a step of training, or of the pass or token that is timed, with what is cached. Many distinct
+    lengths take long: each is a pass of its own.
     Errors: Refused as `predict` for what no plan can change, where nothing is a column, and where none of the plans
     that divide the model can be.
     """

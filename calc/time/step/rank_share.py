@@ -46,10 +46,8 @@ def share_of(leaf: Leaf, plan: Run) -> Share:
         return _attention(shape, plan)
     if isinstance(shape, Matmul):
         return _product(leaf, shape, plan)
-    if _between_blocks(leaf) and plan.divides_sequence:
-        rows = rows / plan.tp
-    else:
-        rows = rows * _columns(leaf, plan.tp)
+    divided = _between_blocks(leaf) and plan.divides_sequence
+    rows = rows / plan.tp if divided else rows * _columns(leaf, plan.tp)
     return Share(rows, rows, rows, 1.0, None)
 
 
