@@ -98,6 +98,8 @@ SYMBOLS = (
     Symbol("seq", "S", "tokens", "new tokens in each sequence"),
     Symbol("source_seq", "S_{src}", "tokens", "length of the encoder's input for each sequence"),
     Symbol("context", "C", "tokens", "tokens of each sequence already in the cache"),
+    Symbol("b_dtype", "b", "bytes", "bytes of one number in the format that is asked for"),
+    Symbol("b_state", "b_{st}", "bytes", "bytes of one number of a recurrent state"),
 )
 BY_NAME = {symbol.name: symbol for symbol in SYMBOLS}
 

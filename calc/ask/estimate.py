@@ -10,8 +10,9 @@ from calc import conventions
 from calc.ask import registry
 from calc.ask.parts import WHOLE, of_part
 from calc.conventions import Convention
+from calc.conventions.executed import absorbs
 from calc.sizes import Size
-from calc.spec import ModelSpec
+from calc.spec import Mla, ModelSpec
 from calc.spec.run import Run, exact_run
 
 
@@ -57,10 +58,20 @@ def estimate(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: st
         unit=entry.unit,
         terms=terms,
         convention=owner.name if owner else None,
-        source=owner.source if owner else entry.source,
+        source=_source(entry, owner, spec, asked),
         caveats=caveats,
         run=asked,
     )
+
+
+def _source(entry: registry.Quantity, owner: Convention | None, spec: ModelSpec, run: Run) -> str:
+    """Whose formula was used: of latents that are absorbed, that is not the whole of a convention's."""
+    if owner is None:
+        return entry.source if entry.source_of is None else entry.source_of(spec)
+    latent = any(isinstance(node, Mla) for group in spec.layers for node in group.mixers)
+    if entry.phase == "decode" and latent and absorbs(run):
+        return f"{owner.source}; latents absorbed (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.2)"
+    return owner.source
 
 
 def _owner(entry: registry.Quantity, run: Run) -> Convention | None:

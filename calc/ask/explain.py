@@ -8,6 +8,7 @@ from typing import Any
 
 from calc.ask import registry
 from calc.ask.estimate import Estimate, estimate
+from calc.ask.factoring import tidy
 from calc.ask.parts import WHOLE, of_part
 from calc.blocks.build import source_length
 from calc.errors import Refused
@@ -73,9 +74,16 @@ def explain(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: str
         if name in entry.uses and getattr(asked, name) is not None
     }
     values |= {symbol: getattr(asked, name) for name, symbol in symbols.items()}
-    counted = entry.compute(symbolic_spec, _of_one_rank(spec, entry, asked).changed(**symbols))
-    terms = {name: _tidy(sympy.sympify(term)) for name, term in counted.items()}
-    formula = next(iter(terms.values())) if len(terms) == 1 else _tidy(sympy.Add(*terms.values()))
+    rank = _of_one_rank(spec, entry, asked).changed(**symbols)
+    widths = entry.widths(asked) if entry.widths is not None else {}
+    if entry.in_widths is not None and widths:
+        named = {name: sympy.Symbol(name, positive=True) for name in widths}
+        values |= {named[name]: width for name, width in widths.items()}
+        counted = entry.in_widths(symbolic_spec, rank, named)
+    else:
+        counted = entry.compute(symbolic_spec, rank)
+    terms = {name: tidy(sympy.sympify(term)) for name, term in counted.items()}
+    formula = next(iter(terms.values())) if len(terms) == 1 else tidy(sympy.Add(*terms.values()))
     # All at once: one symbol after another, sympy compares the arguments of every Max anew each time.
     given = formula.xreplace({symbol: sympy.sympify(number) for symbol, number in values.items()})
     if not _same(given, value.value):
@@ -106,24 +114,3 @@ def _of_one_rank(spec: ModelSpec, entry: registry.Quantity, asked: Run) -> Run:
 def _reads_as_many(spec: ModelSpec) -> bool:
     """Whether a source is as long as seq unless another length is asked for."""
     return source_length(spec, 1) == 1 and source_length(spec, 2) == 2
-
-
-def _tidy(expression: Any) -> Any:
-    """The same expression with what belongs to one kind of layer gathered behind its number of layers.
-
-    What several kinds of layers have in common stands once, behind the sum of their numbers.
-    """
-    import sympy
-
-    layers = sorted((s for s in expression.free_symbols if s.name.startswith("n_layers")), key=str)
-    gathered = sympy.collect(sympy.expand(expression), layers, evaluate=False)
-    rest = gathered.pop(sympy.S.One, sympy.S.Zero)
-    counts: dict[Any, Any] = {}
-    for count, terms in gathered.items():
-        for term in sympy.Add.make_args(terms):
-            counts[term] = counts.get(term, 0) + count
-    behind: dict[Any, Any] = {}
-    for term, count in counts.items():
-        behind[count] = behind.get(count, 0) + term
-    products = (count * sympy.factor_terms(terms) for count, terms in behind.items())
-    return sympy.factor_terms(sympy.Add(*products, sympy.factor_terms(rest)))

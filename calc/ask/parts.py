@@ -152,7 +152,7 @@ def of_part(entry: Quantity, part: str) -> Quantity:
             raise Refused("convention", "torch, for a part", query.convention)
         return fold(spec, query, part)
 
-    return replace(entry, compute=compute)
+    return replace(entry, compute=compute, in_widths=None)
 
 
 def _pieces(path: str) -> list[str]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from calc import conventions
 from calc.errors import Refused, did_you_mean
-from calc.quantities.kv_cache import cache_terms
+from calc.quantities.cache_sources import cache_source
+from calc.quantities.kv_cache import cache_terms, cache_widths
 from calc.quantities.parameters import parameters
-from calc.quantities.weights import weight_bytes
+from calc.quantities.weights import in_width, plain_width, weight_bytes
 from calc.sizes import Size
 from calc.spec import ModelSpec
 from calc.spec.run import COUNTED_PHASES, Phase, Run
@@ -22,7 +23,9 @@ class Quantity:
     """One thing a model costs.
 
     uses: the fields of a Run that change it. compute: its terms by name; the value is their sum. It raises Refused
-    for a model or a run that its formula cannot read.
+    for a model or a run that its formula cannot read. source: whose formula it is, and source_of whose where that
+    depends on the model. widths: bytes of the numbers that it counts, by the names of their symbols, and in_widths its
+    terms with others in their place: a formula names them.
     """
 
     name: str
@@ -31,6 +34,9 @@ class Quantity:
     source: str
     uses: tuple[str, ...]
     compute: Callable[[ModelSpec, Run], Breakdown]
+    source_of: Callable[[ModelSpec], str] | None = None
+    widths: Callable[[Run], Mapping[str, int]] | None = None
+    in_widths: Callable[[ModelSpec, Run, Mapping[str, Size]], Breakdown] | None = None
 
     @property
     def phase(self) -> Phase | None:
@@ -188,6 +194,9 @@ QUANTITIES = (
         "2 * n_kv_heads * d_head elements a token and layer (Shazeer 2019, arXiv:1911.02150)",
         ("batch", "seq", "dtype", "cache_dtype", "window_reading", "source_seq", "state_dtype"),
         cache_terms,
+        cache_source,
+        cache_widths,
+        lambda spec, run, widths: cache_terms(spec, run, widths=widths),
     ),
     Quantity(
         "weights",
@@ -196,6 +205,8 @@ QUANTITIES = (
         "params times the bits of dtype; quantized matrices with their scales and zero points",
         ("dtype",),
         _weights,
+        widths=plain_width,
+        in_widths=lambda spec, run, widths: in_width(spec, widths["b_dtype"]),
     ),
     Quantity(
         "traffic.forward",

@@ -33,7 +33,8 @@ class Report:
 
     components, active_components: parameters by component, all and those that a token visits.
     seq: the sequence length of the FLOPs. context: cached tokens of decode, `calc.common_context`. source: length of
-    what an encoder reads beside it, None without one. flops: by phase, for one sequence.
+    what an encoder reads beside it, None without one. flops: by phase, for one sequence. trained: those of training, by
+    what they are of: products with weights, attention's pairs, and others.
     six_n: 6 * N * seq, with all parameters that a token of text visits as N. caches: KV cache of one sequence in bf16,
     by context length. weights: bytes by number format. memory: of one device by `training` and `inference`, for one
     sequence and the defaults of `calc.Run`; uncounted: why not, by mode, where that is not known. A model of
@@ -49,6 +50,7 @@ class Report:
     context: int | None
     source: int | None
     flops: Mapping[str, int]
+    trained: Mapping[str, int]
     six_n: int | None
     caches: Mapping[int, KvCache]
     max_seq_len: int | None
@@ -66,6 +68,15 @@ class Report:
         return sum(self.active_components.values())
 
     @property
+    def against_six_n(self) -> Mapping[str, float]:
+        """What the FLOPs of training differ by from 6 * N * seq, as parts of it that add up: `linear`, where tables
+        that are looked up and norms have no products; `attention`, whose pairs no parameter tells; `other`."""
+        if self.six_n is None:
+            return {}
+        parts = {name: value / self.six_n for name, value in self.trained.items() if value}
+        return parts | {"linear": parts.get("linear", 0.0) - 1}
+
+    @property
     def towers(self) -> Mapping[str, int]:
         """Text and vision apart, where the model has a vision tower."""
         return by_tower(self.components, self.active_components)
@@ -80,7 +91,9 @@ def report(spec: ModelSpec, seq: int | None = None) -> Report:
     run = exact_run(seq=seq, context=common_context([spec], seq))
     components, active = parameters(spec), parameters(spec, active=True)
     phases = COUNTED_PHASES if spec.decodes else ("forward", "training")
-    flops = {phase: conventions.flops(spec, run.changed(phase=phase)).total for phase in phases}
+    counted = {phase: conventions.flops(spec, run.changed(phase=phase)) for phase in phases}
+    flops = {phase: found.total for phase, found in counted.items()}
+    step = counted["training"]
     lengths = sorted({*CONTEXTS, spec.max_seq_len or CONTEXTS[0]}) if spec.decodes else []
     memory, uncounted = _memory(spec, run)
     return Report(
@@ -93,6 +106,7 @@ def report(spec: ModelSpec, seq: int | None = None) -> Report:
         context=common_context([spec], seq) if spec.reads_tokens else None,
         source=source_length(spec, seq),
         flops=flops,
+        trained={"linear": step.linear, "attention": step.attention, "other": step.other},
         six_n=6 * (sum(active.values()) - active.get("vision", 0)) * seq if spec.reads_tokens else None,
         caches={length: kv_cache(spec, 1, length) for length in lengths},
         max_seq_len=spec.max_seq_len,

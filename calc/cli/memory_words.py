@@ -55,7 +55,7 @@ def memory_words(words: dict[str, Any]) -> dict[str, Any]:
 
 def memory_record(run: Run) -> dict[str, Any]:
     """The run as an answer about memory repeats it."""
-    record = run_record(run, "sdpa", trains=run.mode == "training")
+    record = run_record(run, run.held_execution, trains=run.mode == "training")
     if run.mode == "inference":
         from calc.memory.cache import cache_dtype  # most questions are not about memory, and it is long to load
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -135,6 +136,8 @@ def _record(it: Prediction, by_op: bool) -> dict[str, Any]:
         "phase": it.phase,
         "seconds": it.seconds,
         "tokens_per_second": it.tokens_per_second,
+        "fits": it.fits,
+        "memory": asdict(it.memory),
         "mfu": it.mfu,
         "mfu_convention": it.mfu_convention,
         "interval": {"level": it.interval.level, "low": it.interval.low, "high": it.interval.high},
@@ -180,6 +183,7 @@ def _tables(it: Prediction, speed: Speed, by_op: bool, unit: str) -> list[Table]
         (f"{unit}/s", f"{it.tokens_per_second:,.0f}" if it.tokens_per_second >= 10 else f"{it.tokens_per_second:.2f}"),
         ("MFU", "–" if it.mfu is None else f"{it.mfu:.1%} ({it.mfu_convention}, peak: {it.peak_source})"),
         ("bound", ", ".join(f"{name} {it.share(value):.0%}" for name, value in _sorted(it.by_bound))),
+        ("memory", it.memory.sentence()),
         ("rests on", it.source),
     ]
     limits = roof(speed, it.kernels)

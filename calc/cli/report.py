@@ -74,6 +74,7 @@ def _record(it: Report) -> dict[str, Any]:
             "source_seq": it.source,
             **it.flops,
             "six_n": it.six_n,
+            "against_six_n": dict(it.against_six_n),
             "convention": "torch",
         },
         "kv_cache": {str(length): cache.total_bytes for length, cache in it.caches.items()},
@@ -85,8 +86,16 @@ def _record(it: Report) -> dict[str, Any]:
     }
 
 
+AGAINST = {
+    "linear": "weights' products (tables have none)",
+    "attention": "pairs of tokens, not in N",
+    "other": "all else",
+}
+"""What the parts of a step are that differ from 6 N a token."""
+
+
 class _Row(NamedTuple):
-    """One figure: where it stands, what it says, and what explains it (`verb`, MODEL, `command`)."""
+    """One figure: where it stands, what it says, and what explains it (`verb`, MODEL, `command`; or words alone)."""
 
     section: str
     label: str
@@ -122,6 +131,9 @@ def _rows(it: Report) -> list[_Row]:
     ]
     if it.six_n is not None:
         rows.append(_Row(flops, " 6·N·tokens", si(it.six_n, "FLOP"), "", f"{it.flops['training'] / it.six_n - 1:+.1%}"))
+        for name, part in it.against_six_n.items():
+            value = si(it.trained[name], "FLOP")
+            rows.append(_Row(flops, f"  {name}", value, AGAINST[name], f"{part:+.1%}", verb=""))
     if "decode" in it.flops:
         rows.append(_Row(flops, "one more token", si(it.flops["decode"], "FLOP"), f"flops.decode{context}"))
     for length, kept in it.caches.items():
@@ -175,7 +187,7 @@ def _lines(it: Report, reference: str) -> list[str]:
         if row.section != section:
             section = row.section
             lines += ["", f"{section:<{22 + width}} python -m calc …" if section == "PARAMETERS" else section]
-        command = f"{row.verb} {reference} {row.command}".rstrip()
+        command = f"{row.verb} {reference} {row.command}".rstrip() if row.verb else row.command
         if row.verb == "explain" and not row.command:
             command = "training against this rule"
         lines.append(f" {row.label:<14}{row.value:>{width}} {row.note:>6} {command}")

@@ -57,6 +57,10 @@ def conditions(spec: ModelSpec, plan: Run) -> Iterator[Condition]:
     if not _is_one(plan.tp):
         yield from _tensor(spec, plan.tp)
     yield from _experts(spec, plan)
+    if not _is_one(plan.cp):
+        yield _whole_parts("seq", plan.seq, plan.cp)
+        if spec.encoder is not None and plan.source_seq is not None:
+            yield _whole_parts("source_seq", plan.source_seq, plan.cp)
     yield Condition("zero", "0, 1, 2 or 3", plan.zero, _stage_of_zero, plan.zero, 3)
     if not _is_one(plan.pp) or not _is_one(plan.interleave):
         stages = plan.pp * plan.interleave
@@ -125,6 +129,11 @@ def _experts(spec: ModelSpec, plan: Run) -> Iterator[Condition]:
         yield Condition("ep", f"a divisor of n_experts = {_text(n)}", plan.ep, divides, plan.ep, n)
     ranks = plan.dp * plan.cp
     yield Condition("ep", f"a divisor of dp * cp = {_text(ranks)}", plan.ep, divides, plan.ep, ranks)
+
+
+def _whole_parts(name: str, tokens: Size, cp: Size) -> Condition:
+    """Context-parallel ranks have as many tokens each."""
+    return Condition("cp", f"a divisor of {name} = {_text(tokens)}", cp, divides, cp, tokens)
 
 
 def _divisor(name: str, value: Size, tp: Size) -> Condition:

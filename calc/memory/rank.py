@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calc.sizes import Size, largest
 
@@ -33,6 +33,10 @@ class Rank:
     def peak(self) -> Size:
         """The most that is live at once."""
         return largest(self.timeline.values())
+
+    def during(self, name: str) -> Rank:
+        """The same rank while one pass runs: its moments that are called after it (`prefill, logits`)."""
+        return replace(self, moments={at: live for at, live in self.moments.items() if at.startswith(name)})
 
 
 @dataclass(frozen=True, slots=True)

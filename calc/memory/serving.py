@@ -108,7 +108,7 @@ def _check(spec: ModelSpec, run: Run) -> None:
 def _server(
     spec: ModelSpec, run: Run, stage: Stage, cache: Size, room: Room, passes: Mapping[str, tuple[Load, Body]]
 ) -> Rank:
-    held = sum(weight_bytes(spec, run.dtype, _weights_of(spec, run, stage)).values())
+    held = weights_held(spec, run, stage)
     moments: dict[str, dict[str, Size]] = {}
 
     def moment(activations: Size, scores: Size) -> dict[str, Size]:
@@ -124,12 +124,17 @@ def _server(
     return Rank(stage.name, moment(*terms), moments)
 
 
+def weights_held(spec: ModelSpec, run: Run, stage: Stage) -> Size:
+    """Bytes of the weights of one rank."""
+    return sum(weight_bytes(spec, run.dtype, _weights_of(spec, run, stage)).values())
+
+
 def _room(spec: ModelSpec, run: Run) -> Room:
     """How the passes run. Errors: Refused for a closed form, and where it is not known what names hold."""
     if run.execution == "megatron":
         raise Refused("execution", "eager, sdpa or compiled for inference", run.execution)
     width = number_format(activation_dtype(run.dtype)).bits // 8
-    room = Room(run.kernels if run.execution else "sdpa", width, run.tp, run.device)
+    room = Room(run.changed(execution=run.held_execution).kernels, width, run.tp, run.device)
     recurrent = any(isinstance(group.mixer, RECURRENT) for stack in spec.stacks for group in stack.layers)
     if recurrent and not room.compiled:
         raise Refused("execution", "compiled for inference with recurrent layers", room.execution)

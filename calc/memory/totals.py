@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from calc.memory.conditions import feasible
 from calc.memory.rank import Rank
@@ -13,6 +13,7 @@ from calc.sizes import Size, is_array, is_symbolic, largest
 from calc.spec import ModelSpec
 from calc.spec.run import LOAD_SIZES, PLAN_SIZES, Run
 
+Served = Callable[[ModelSpec, Run], list[Rank]]
 CHUNK = 2**13
 """Plans handled together, each with its kinds of stages, so that their columns stay in a core's cache."""
 
@@ -34,10 +35,10 @@ def memory_ranks(spec: ModelSpec, run: Run) -> list[Rank]:
     return list(ranks(spec, run.load(), run, run.checkpointing, run.frozen))
 
 
-def plan_peaks(spec: ModelSpec, run: Run) -> Size:
+def plan_peaks(spec: ModelSpec, run: Run, served: Served = servers) -> Size:
     """The peak of the rank that holds the most under every plan of `run`, whose sizes are numbers or columns of one
     length; nan where the model cannot be spread so. Of one plan it is that of `peak_terms`. pp is a column in training,
-    and a number where a model is served.
+    and a number where a model is served. served: the ranks of a server, by default with all that it ever runs.
 
     What a layer keeps is written down once for each load that there is, in whole numbers: of one sequence, some views
     need no copy.
@@ -56,7 +57,9 @@ def plan_peaks(spec: ModelSpec, run: Run) -> Size:
         alike = rows[which == i]
         for start in range(0, len(alike), CHUNK):
             some = alike[start : start + CHUNK]
-            peaks[some] = _peaks(spec, run.placed({name: column[some] for name, column in columns.items()} | load))
+            peaks[some] = _peaks(
+                spec, run.placed({name: column[some] for name, column in columns.items()} | load), served
+            )
     return peaks
 
 
@@ -65,12 +68,12 @@ def _columns(run: Run) -> dict[str, Size]:
     return {name: size for name in (*LOAD_SIZES, *PLAN_SIZES) if is_array(size := getattr(run, name))}
 
 
-def _peaks(spec: ModelSpec, run: Run) -> Size:
+def _peaks(spec: ModelSpec, run: Run, served: Served) -> Size:
     """Those of plans of one load that can all be."""
     import numpy
 
     if run.mode == "inference":
-        return largest(rank.peak for rank in servers(spec, run))
+        return largest(rank.peak for rank in served(spec, run))
     stage, row = stage_columns(spec, run)
     wide = run.placed({name: column[row] for name, column in _columns(run).items()})
     (rank,) = on_stages(spec, wide.load(), wide, [stage], wide.checkpointing, wide.frozen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from calc import checks
@@ -88,16 +88,18 @@ def cache_of(spec: ModelSpec, run: Run) -> KvCache:
     )
 
 
-def cache_terms(spec: ModelSpec, run: Run, share: Share | None = None) -> dict[str, Size]:
+def cache_terms(
+    spec: ModelSpec, run: Run, share: Share | None = None, widths: Mapping[str, Size] | None = None
+) -> dict[str, Size]:
     """Bytes of the whole batch by what they are kept for; they sum to the total, and what a model lacks is left out.
 
     Keys and values take 2 * n_kv_heads * d_head elements a token and layer, for as many tokens as stay. Those of an
     encoder and the last inputs of convolutions do not grow; recurrent state is in `run.state_dtype`.
-    share: count what one rank holds.
+    share: count what one rank holds. widths: of `cache_widths`, perhaps as symbols; by default those of the run.
     Source: Shazeer 2019 (arXiv:1911.02150), section 2.2; windows as in Mistral 7B (arXiv:2310.06825), section 2.
     Errors: Refused for a number format that caches are not kept in.
     """
-    terms = _terms(caches(spec, run, share), run.seq + prompt_vectors(spec), run)
+    terms = _terms(caches(spec, run, share), run.seq + prompt_vectors(spec), run, widths)
     fixed = "what does not grow" if spec.encoder is None else "keys and values of the source"
     return {fixed if name == _FIXED else name: run.batch * each for name, each in terms.items()}
 
@@ -113,9 +115,14 @@ def kept(spec: ModelSpec, run: Run) -> list[tuple[Cache, Leaf]]:
     return [(leaf.op.cache, leaf) for leaf in leaves(build(spec, load)) if leaf.op.cache is not None]
 
 
-def _terms(caches: Caches, seq: Size, run: Run) -> dict[str, Size]:
+def cache_widths(run: Run) -> dict[str, int]:
+    """Bytes of one number of keys and values, and of recurrent state, by the names of their symbols."""
+    return {"b_dtype": _width(run), "b_state": find_dtype(run.state_dtype).bits // 8}
+
+
+def _terms(caches: Caches, seq: Size, run: Run, widths: Mapping[str, Size] | None = None) -> dict[str, Size]:
     """Bytes of one sequence of `seq` tokens."""
-    width, state_width = _width(run), find_dtype(run.state_dtype).bits // 8
+    width, state_width = (widths or cache_widths(run)).values()
     growing, windowed, compressed, fixed, recurrent = _KINDS
     terms: dict[str, Size] = dict.fromkeys(_KINDS, 0)
     for cache, calls in caches:

@@ -36,7 +36,7 @@ from calc.dtypes import dtype as plain_dtype
 from calc.errors import Refused
 from calc.quantities.flops import recomputed
 from calc.quantities.weights import quantizes
-from calc.sizes import Size, is_array
+from calc.sizes import Size, either, is_array
 from calc.spec import ModelSpec
 from calc.spec.run import Kernels, Run
 from calc.trace.functions import BETWEEN, UNFUSED, Matmul
@@ -121,7 +121,7 @@ def moved(chain: Chain) -> tuple[Size, Size]:
     writes: Size = 0
     for i, leaf in enumerate(chain):
         told = leaf.op.moved()
-        reads = reads + told.reads - on_chip(chain, i)
+        reads = reads + _where_run(leaf.op, told.reads - on_chip(chain, i))
         writes = writes + told.writes - never_written(chain, i)
     return reads, writes
 
@@ -152,6 +152,12 @@ def _runs(op: Op) -> bool:
     if is_array(writes):
         return bool((writes != 0).any())
     return writes != 0
+
+
+def _where_run(op: Op, amount: Size) -> Size:
+    """An amount in those rows of arrays in which an op has something to do, 0 in the others."""
+    writes = op.writes
+    return either(writes != 0, amount) if is_array(writes) and not (writes != 0).all() else amount
 
 
 def _core(some: list[Leaf]) -> dict[int, int]:
@@ -185,7 +191,7 @@ def _passed(some: Iterable[Leaf], kernels: Kernels, formats: Formats, *, kept: b
         reads, writes = moved(chain)
         activations = activations + chain[0].calls * (reads + writes)
         for leaf in chain:
-            weights = weights + leaf.calls * _weight_bytes(leaf, formats)
+            weights = weights + leaf.calls * _where_run(leaf.op, _weight_bytes(leaf, formats))
             cache = cache + leaf.calls * (leaf.op.cache_reads + leaf.op.cache_writes)
             state = state + leaf.calls * (leaf.op.state_reads + leaf.op.state_writes)
     terms = {"weights": weights, "activations": _bytes(activations, formats.activations)}
@@ -244,9 +250,9 @@ def backward_traffic(live: list[Leaf], kernels: Kernels, formats: Formats) -> di
         activations = activations + chain[0].calls * chain[0].op.reached * elements_back(chain)
         for leaf in chain:
             op = leaf.op
-            gradients = gradients + leaf.calls * op.reached * op.weight_gradients
+            gradients = gradients + leaf.calls * op.reached * _where_run(op, op.weight_gradients)
             if op.function != "gather" and (op.kind != "linear" or op.input_grad):
-                weights = weights + leaf.calls * op.reached * _weight_bytes(leaf, formats)
+                weights = weights + leaf.calls * op.reached * _where_run(op, _weight_bytes(leaf, formats))
     return {
         "weights": weights,
         "activations": _bytes(activations, formats.activations),

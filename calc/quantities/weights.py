@@ -9,6 +9,7 @@ from calc.dtypes import Quantized, byte_count, dtype, weight_dtype
 from calc.quantities.parameters import parameters, weights
 from calc.sizes import Size, ceil_div
 from calc.spec import ModelSpec
+from calc.spec.run import Run
 from calc.trace.op import Component, Leaf, Weight
 
 Share = Callable[[str, Weight, Leaf], tuple[Size, Size | None]]
@@ -42,6 +43,17 @@ def weight_bytes(spec: ModelSpec, name: str = "bf16", share: Share | None = None
     if not isinstance(kind, Quantized):
         totals = {component: byte_count(elements, kind.bits) for component, elements in totals.items()}
     return {component: totals[component] for component in get_args(Component) if component in totals}
+
+
+def plain_width(run: Run) -> dict[str, int]:
+    """Whole bytes of one parameter, by the name of its symbol; nothing where a format packs them."""
+    kind = weight_dtype(run.dtype)
+    return {} if isinstance(kind, Quantized) or kind.bits < 8 else {"b_dtype": kind.bits // 8}
+
+
+def in_width(spec: ModelSpec, width: Size) -> dict[str, Size]:
+    """As `weight_bytes` where every parameter takes so many bytes."""
+    return {component: width * elements for component, elements in parameters(spec).items()}
 
 
 def quantizes(weight: Weight, leaf: Leaf) -> bool:

@@ -141,3 +141,13 @@ def test_type_checkers_see_what_is_public() -> None:
             module, _, name = ast.unparse(node.value).partition(".")
             seen[node.targets[0].id] = f"{seen[module]}.{name}"
     assert {name: home for name, home in seen.items() if not name.startswith("_")} == calc._HOME
+
+
+def test_both_parts_of_what_differs_from_six_n_are_told() -> None:
+    """Llama 3 8B at 2,048 tokens: the token table has no products, and pairs of tokens are in no parameter."""
+    found = calc.report(calc.load_model("llama-3-8b"), 2048)
+    assert found.six_n == 6 * 8030261248 * 2048
+    parts = found.against_six_n
+    assert parts["linear"] == pytest.approx(-(128256 * 4096 + 65 * 4096) / 8030261248)
+    assert parts["attention"] == pytest.approx(6 * 32 * 2 * 4096 * 2048 * 2048 / found.six_n)
+    assert sum(parts.values()) == pytest.approx(found.flops["training"] / found.six_n - 1)

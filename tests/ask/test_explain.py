@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -61,8 +62,8 @@ def test_any_model_can_be_explained(spec: calc.ModelSpec) -> None:
 def test_cache_terms_read_plainly() -> None:
     it = calc.explain(calc.load_model("gemma-2-9b"), "kv_cache", seq=8192)
     assert {name: str(term) for name, term, _ in it.terms} == {
-        "layers that keep every token": "4*batch*d_head*n_kv_heads*n_layers_full*seq",
-        "layers with a window": "4*batch*d_head*n_kv_heads*n_layers_sliding*Min(seq, window)",
+        "layers that keep every token": "2*b_dtype*batch*d_head*n_kv_heads*n_layers_full*seq",
+        "layers with a window": "2*b_dtype*batch*d_head*n_kv_heads*n_layers_sliding*Min(seq, window)",
     }
     whole = calc.explain(calc.load_model("llama-3-8b"), "kv_cache")
     assert [name for name, _, _ in whole.terms] == ["layers that keep every token"]
@@ -98,3 +99,33 @@ def test_a_group_has_a_symbol_of_its_own() -> None:
     assert describe("n_kv_heads_full").latex == r"h_{kv,\mathrm{full}}"
     with pytest.raises(KeyError):
         describe("nonsense")
+
+
+@pytest.mark.parametrize(
+    ("model", "words", "formula", "cited"),
+    [
+        ("llama-3-8b", {}, "2*b_dtype*batch*d_model*n_kv_heads*n_layers*seq/n_heads", ["1911.02150"]),
+        ("llama-3-8b", {"cache_dtype": "fp8"}, "2*b_dtype*", ["1911.02150"]),
+        ("deepseek-v3", {}, "b_dtype*batch*seq*(d_rope + kv_rank)*", ["2405.04434"]),
+        ("falcon-h1-7b", {}, "b_state*d_ssm*d_ssm_head*n_ssm_heads", ["1911.02150", "2405.21060"]),
+        ("kimi-linear-48b", {}, "b_state*d_kda_head", ["2405.04434", "2510.26692"]),
+        ("rwkv7-1.5b", {}, "b_state*", ["2503.14456"]),
+    ],
+)
+def test_a_cache_names_its_formats_and_whose_formula_it_is(
+    model: str, words: dict[str, str], formula: str, cited: list[str]
+) -> None:
+    found = calc.explain(calc.load_model(model), "kv_cache", **words)
+    assert formula in str(found.formula)
+    assert re.findall(r"arXiv:(\d{4}\.\d{5})", found.estimate.source) == cited
+
+
+def test_what_two_products_share_stands_once() -> None:
+    """Expanding latents, scores and values run over as many places: one more than are cached."""
+    spec, words = calc.load_model("deepseek-v3"), {"context": 4096}
+    expanded = calc.explain(spec, "flops.decode", latent_reading="expanded", **words)
+    absorbed = calc.explain(spec, "flops.decode", **words)
+    assert "n_heads*(context + 1)*(d_nope + d_rope + d_value + kv_rank*(d_nope + d_value))" in str(expanded.formula)
+    assert "n_heads*(context + 1)*(d_rope + 2*kv_rank)" in str(absorbed.formula)
+    assert "section 2.1.2" in absorbed.estimate.source
+    assert "section 2.1.2" not in expanded.estimate.source

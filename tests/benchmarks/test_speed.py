@@ -10,6 +10,8 @@ import numpy
 import pytest
 
 import calc
+from calc.architectures import from_config
+from tests import reference
 from tests.reference import ROOT
 
 pytestmark = pytest.mark.slow
@@ -85,3 +87,12 @@ def test_a_million_ways_to_train(benchmark: Any) -> None:
     load = {name: one.pop(name) for name in ("batch", "seq")}
     exact = calc.estimate(spec, "memory.peak", **one, checkpointing="full", **load).value
     assert column[-1] == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.benchmark(group="the formula of a peak is to come within three seconds", min_rounds=1)
+@pytest.mark.parametrize("name", [record["name"] for record in reference.models()])
+def test_formula_of_a_peak(benchmark: Any, name: str) -> None:
+    spec = from_config(reference.config(name))
+    found = benchmark.pedantic(lambda: calc.explain(spec, "memory.peak"), rounds=1, iterations=1)
+    assert found.estimate.value > 0
+    assert benchmark.stats.stats.max < 3

@@ -333,4 +333,4 @@ def test_what_was_assumed_is_said(run: Run) -> None:
     assert "weights in int8, cache in bf16, sdpa, prompts in one pass, 1 GPU" in out
     assert "max_context is past the 1,024 tokens that gpt2 is made for" in out
     out = run(*asked[:-1], "256MiB", "--engine", "vllm", "--cache-dtype", "fp8")[1]
-    assert "cache in fp8, sdpa, 8,192 tokens a pass" in out
+    assert "cache in fp8, compiled, 8,192 tokens a pass" in out

@@ -114,5 +114,5 @@ def test_shapes_of_the_points_are_told_where_there_are_several() -> None:
 
 def test_what_cannot_fit_is_a_warning() -> None:
     [warned] = opened("roofline", model="llama-3-70b", phase="decode").warning
-    assert "does not fit: weights alone take 131 GiB of 79.6 GiB" in warned.value
+    assert "does not fit: 132 GiB at the peak, of 79.6 GiB" in warned.value
     assert not opened("roofline", model="gpt2", phase="decode").warning

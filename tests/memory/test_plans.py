@@ -33,6 +33,8 @@ MIXTRAL = calc.load_model("mixtral-8x7b")
         (gpt(100, 6, 6, 1000, d_head=8), {"tp": 6}, "tp", "a divisor of d_ff = 400"),
         (gpt(240, 6, 12, 1000, n_kv_heads=4), {"tp": 6}, "tp", "a divisor or a multiple of n_kv_heads = 4"),
         (calc.load_model("bert-base"), {"tp": 5}, "tp", "a divisor of n_heads = 12"),
+        (SMALL, {"cp": 3}, "cp", "a divisor of seq = 128"),
+        (SMALL, {"cp": 1_073_741_824}, "cp", "a divisor of seq = 128"),
         (SMALL, {"pp": 7}, "pp", "at most as many stages as layers (6)"),
         (SMALL, {"pp": 3, "interleave": 4}, "pp", "at most as many stages as layers (6)"),
         (SMALL, {"pp": 2, "interleave": 2}, "interleave", "pp * interleave a divisor of 6 layers"),

@@ -332,3 +332,24 @@ def test_refusals(name: str, query: Run, message: str) -> None:
     assert str(refused.value).startswith(message)
     with pytest.raises(calc.Refused, match="budget: expected bytes from 0 on"):
         max_batch(spec, query, -1)
+
+
+def test_how_many_long_sequences_eight_gpus_hold_is_plain_arithmetic() -> None:
+    """DeepSeek-V3 in fp8 on eight H200: latents of 61 layers, 512 + 64 numbers of two bytes a token, on every GPU.
+
+    28 fit where a pass of 8,192 tokens runs in fused kernels, as engines run it; operator by operator, what the experts
+    write between kernels takes the room of two more.
+    """
+    spec, room = calc.load_model("deepseek-v3"), calc.load_device("h200").usable
+    run = asked(32768, batch=16, tp=8, engine="vllm", dtype="fp8")
+    each = 32768 * 61 * (512 + 64) * 2
+    for execution, most in ((None, 28), ("compiled", 28), ("sdpa", 26)):
+        (rank,) = memory_ranks(spec, run.changed(execution=execution))
+        assert rank.terms["kv_cache"] == 16 * each
+        left = room - rank.terms["weights"] - rank.terms["activations"]
+        assert left // each == most
+        assert max_batch(spec, run.changed(execution=execution), room) == most
+    # The weights of a rank: an eighth of all that is divided, of which latents' down-projections and routers are not.
+    whole = 61 * (7168 * (1536 + 576)) + 58 * 256 * 7168
+    total = calc.estimate(spec, "params").value
+    assert rank.terms["weights"] == pytest.approx((total - whole) / 8 + whole, rel=1e-3)

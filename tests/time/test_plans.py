@@ -15,7 +15,7 @@ import calc
 from calc.errors import Refused
 from calc.memory.totals import memory_ranks
 from calc.spec import ModelSpec
-from calc.spec.run import EXECUTIONS, Run
+from calc.spec.run import EXECUTIONS
 from calc.time import predict, step_times
 from calc.time.step.timed_run import timed_run
 from tests.strategies import recurrent, specs
@@ -49,10 +49,8 @@ def _alone(spec: ModelSpec, words: dict[str, Any]) -> tuple[float, float, float]
         found = predict(spec, GPU, **words)
     except Refused:
         return math.nan, math.nan, math.nan
-    held: Run = found.run
-    if held.phase == "decode":
-        held = held.changed(seq=held.context + 1)
-    return found.seconds, found.mfu or math.nan, max(rank.peak for rank in memory_ranks(spec, held))
+    assert found.memory.peak is not None
+    return found.seconds, found.mfu or math.nan, found.memory.peak
 
 
 def _same(spec: ModelSpec, columns: dict[str, list[int]], words: dict[str, Any]) -> int:

@@ -10,7 +10,7 @@ from calc.errors import Refused
 from calc.sizes import Size
 from calc.spec.load import Load
 from calc.spec.run.counting import Counting
-from calc.spec.run.execution import Execution
+from calc.spec.run.execution import Execution, ExecutionName
 from calc.spec.run.node import RunNode
 from calc.spec.run.numerics import Numerics
 from calc.spec.run.parallelism import Parallelism
@@ -51,6 +51,12 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
     def passes_a_step(self) -> Size:
         """Passes of one step: its micro-batches where a model is trained, else one."""
         return self.micro_batches_a_step if self.trains else 1
+
+    @property
+    def held_execution(self) -> ExecutionName:
+        """Which kernels run where memory is asked for, unless it was said: a serving engine compiles what it runs."""
+        served = self.engine is not None and self.mode == "inference"
+        return self.execution or ("compiled" if served else "sdpa")
 
     @property
     def absorbs(self) -> bool:

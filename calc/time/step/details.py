@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from calc.memory.phases import phase_memory
 from calc.memory.sharding import Stage
 from calc.spec.run import Run
 from calc.time.cluster.network import Talk, between_ranks
 from calc.time.kernels.kernel import Kernel
 from calc.time.kernels.timing import Timing, time_of
 from calc.time.step.extra_kernels import update
+from calc.time.step.limits import least_seconds, stopped
 from calc.time.step.notes import notes, of_memory
 from calc.time.step.one_pass import Pass, Question
 from calc.time.step.prediction import Details, Row, Stretch, combined, stretches
@@ -38,7 +40,10 @@ def details(asked: Question, run: Run, stage: Stage, one: Pass) -> Details:
     each = sum(part.seconds for part in parts)
     each += sum(row.seconds - row.hidden for talk, row in talking if not talk.once)
     after = sum(part.seconds for part in ends) + sum(row.seconds - row.hidden for talk, row in talking if talk.once)
-    return _summed(asked, run, step_of(asked, run, each, after), parts, ends, talking)
+    step = step_of(asked, run, each, after)
+    found = _summed(asked, run, step, parts, ends, talking)
+    least = least_seconds(run, speed, one.sums, found.kernels, not asked.within)
+    return found._replace(interval=stopped(found.interval, step.seconds, least))
 
 
 def _summed(
@@ -46,6 +51,8 @@ def _summed(
 ) -> Details:
     """Rows of a whole step, and their sums by component."""
     seconds, times = step.seconds, run.passes_a_step
+    device = asked.speed.device
+    held = phase_memory(asked.spec, run, None if device is None else device.usable)
     rows = [_scaled(row, part, times) for part in parts for row in part.rows]
     rows += [_scaled(row, part, 1) for part in ends for row in part.rows]
     rows += [_repeated(row, 1 if talk.once else times) for talk, row in talking]
@@ -60,7 +67,8 @@ def _summed(
         kernels=tuple(rows),
         interval=combined(seconds, rows, asked.speed, asked.level),
         by_component=dict(sorted(by_component.items(), key=lambda item: -item[1])),
-        notes=(*of_memory(asked.spec, run, asked.speed), *notes(rows, asked.speed, run)),
+        memory=held,
+        notes=(*of_memory(held), *notes(rows, asked.speed, run)),
     )
 
 

@@ -15,6 +15,10 @@ from calc.spec.same import Same
 from calc.time.device.speed import Speed
 from calc.time.step.formats import number_formats
 from calc.time.step.operations import tree_of
+from calc.trace.functions import Attend
+
+MOST_HIDDEN = 1 / 8
+"""Part of a count of FLOPs that may be of pairs that never run."""
 
 
 class Mfu(NamedTuple):
@@ -43,13 +47,28 @@ def mfu(setting: Run, speed: Speed, flops: Size, convention: str, seconds: Size)
 def model_flops(spec: ModelSpec, setting: Run) -> tuple[float, str]:
     """(FLOPs of one pass, by which convention): PaLM's (arXiv:2204.02311, appendix B), and a third of it without
     backward; where that does not read the model, or counts experts that no token visits, the products that run, causal
-    pairs counted whole. Of a prompt only the last place has logits."""
+    pairs counted whole. Of a prompt only the last place has logits. Where pairs that a mask hides are more than
+    `MOST_HIDDEN` of the count and the kernel for attention passes them over, they are left out, and the convention says
+    `causal`: with them a long prompt has more than 100 %."""
     sizes = (setting.batch, setting.seq, setting.source_seq, setting.images)
     flops, name = _counted(Same(spec), setting.trains, *sizes)
     if setting.phase == "prefill":
         for leaf in tree_of(spec, setting):
             flops -= float(leaf.op.flops) * float(leaf.calls) * (1 - of_prompt(leaf, setting.seq))
-    return flops, name
+    hidden = _hidden(spec, setting) * (3 if setting.trains else 1)
+    return (flops - hidden, f"{name}, causal") if hidden > MOST_HIDDEN * flops else (flops, name)
+
+
+def _hidden(spec: ModelSpec, setting: Run) -> float:
+    """FLOPs of one forward pass for pairs of queries and keys that are counted and that a mask hides."""
+    found = 0.0
+    for leaf in tree_of(spec, setting):
+        shape = leaf.op.shape
+        if isinstance(shape, Attend) and leaf.op.function in ("scores", "values"):
+            width = shape.d_value if leaf.op.function == "values" else shape.d_head
+            whole = 2.0 * shape.groups * shape.heads * shape.queries * shape.keys * width
+            found += float(leaf.calls) * max(whole - float(leaf.op.flops), 0.0)
+    return found
 
 
 @lru_cache(maxsize=256)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calc.ask.estimate import estimate
-from calc.memory.sharding import stages
-from calc.memory.states import States, states
-from calc.spec import ModelSpec
+from calc.memory.phases import PhaseMemory
 from calc.spec.run import Run
 from calc.time.device.datasheet import is_tpu
 from calc.time.device.speed import Speed
@@ -26,26 +23,14 @@ TPU = (
 )
 
 
-def of_memory(spec: ModelSpec, setting: Run, speed: Speed) -> tuple[str, ...]:
-    """Whether what is held all the time, without activations, is more than a device has; `memory` knows the rest."""
-    if speed.device is None:
-        return ()
-    if setting.trains:
-        held = max(_states(one) for one in states(spec, setting, stages(spec, setting)))
-        what = "weights, gradients and optimizer alone take"
-    elif setting.ep == 1:
-        held = estimate(spec, "weights", dtype=setting.dtype).value / (setting.tp * setting.pp)
-        what = "weights alone take"
-    else:
-        return ()
-    room = speed.device.usable
-    if held <= room:
-        return ()
-    return (f"does not fit: {what} {binary(held)} of {binary(room)}; see `python -m calc memory`",)
-
-
-def _states(one: States) -> float:
-    return float(one.weights + one.gradients + one.optimizer)
+def of_memory(found: PhaseMemory) -> tuple[str, ...]:
+    """Whether it does not fit, or cannot be told to; and whether the prompts of a decode must be read in pieces."""
+    if found.fits is False:
+        return (f"{found.sentence()}; see `python -m calc memory`",)
+    if found.fits and found.prompts is not None and found.budget is not None and found.prompts > found.budget:
+        what = f"reading all prompts in one pass takes {binary(found.prompts)}"
+        return (f"fits where prompts are read in pieces: {what} (`memory --batched-tokens`)",)
+    return ()
 
 
 def _kernel(row: Row, speed: Speed) -> str:

@@ -133,9 +133,9 @@ class _Laid:
         own = self.share(chain[0])
         few = self.part_of_prompt(chain[0])
         reads, writes = moved(chain)
-        kept = few * (float(reads) * own.reads + float(writes) * own.writes) * width_of(kernel.dtype)
+        kept = few * (own.read(chain[0], float(reads)) + float(writes) * own.writes) * width_of(kernel.dtype)
         weights = [self.weights(leaf) for leaf in chain]
-        beside = sum(size for size, _ in weights) + own.reads * self.cached(chain)
+        beside = sum(size for size, _ in weights) + own.of_keys * self.cached(chain)
         packed = weights[0][0] if weights[0][1] else None
         flops = self.flops(chain, few)
         known = self.shape(chain, few) | self.run_by_pytorch(chain, kernel, beside)
@@ -232,7 +232,12 @@ class _Laid:
             yield from self.table_back(leaf, forward)
             return
         share = self.share(leaf)
-        size = float(elements_back(chain)) * (share.reads + share.writes) / 2 * width_of(forward.dtype)
+        if isinstance(shape, Attend):
+            reads, writes = moved(chain)
+            size = 2 * (share.read(leaf, float(reads)) + float(writes) * share.writes)
+        else:
+            size = float(elements_back(chain)) * (share.reads + share.writes) / 2
+        size *= width_of(forward.dtype)
         if not size:
             return
         # A kernel for attention computes the scores once more and four products beside the two of forward.

@@ -12,6 +12,7 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.memory.conditions import feasible
+from calc.memory.phases import phase_ranks
 from calc.memory.stage_columns import combinations, stage_columns
 from calc.memory.totals import plan_peaks
 from calc.sizes import is_array
@@ -64,8 +65,8 @@ def step_times(
     """The step of `spec` on a device under every plan; of a plan alone `calc.time.predict` gives the same seconds.
 
     run, words: as for `predict`, of which the names of SIZES may be columns of one length. memory: whether that is
-    asked for too: of a step of training, or of a server whose sequences have as many tokens as are read, and in decode
-    the new one besides. Many distinct lengths take long: each is a pass of its own.
+    asked for too: of a step of training, or of the pass or token that is timed, with what is cached. Many distinct
+    lengths take long: each is a pass of its own.
     Errors: Refused as `predict` for what no plan can change, where nothing is a column, and where none of the plans
     that divide the model can be.
     """
@@ -205,6 +206,5 @@ def _peaks(spec: ModelSpec, run: Run) -> Column:
     if run.trains:
         return plan_peaks(spec, run)
     alone = run.pp * run.cp * run.ep == 1
-    held = {"seq": run.context + 1} if run.phase == "decode" else {}
-    peak = plan_peaks(spec, run.changed(dp=run.dp + 0.0 * run.pp, pp=1, cp=1, ep=1, **held))
+    peak = plan_peaks(spec, run.changed(dp=run.dp + 0.0 * run.pp, pp=1, cp=1, ep=1), phase_ranks)
     return np.where(alone, peak, np.nan)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+from calc.memory.phases import PhaseMemory
 from calc.spec.run import Run
 from calc.time.device.priors import factors, scaled
 from calc.time.device.speed import Speed
@@ -49,6 +50,7 @@ class Details(NamedTuple):
     kernels: tuple[Row, ...]
     interval: Interval
     by_component: Mapping[str, float]
+    memory: PhaseMemory
     notes: tuple[str, ...]
 
 
@@ -103,6 +105,16 @@ class Prediction:
         """Seconds by component of the model, and of loss, optimizer, network, a pipeline's bubble, the host once a
         step, and overhead, what steps take beyond their kernels where that was not measured."""
         return self._found.by_component
+
+    @property
+    def memory(self) -> PhaseMemory:
+        """What the GPU with the most holds while this runs, and whether it fits."""
+        return self._found.memory
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether this can run at all; None where the device's memory, or what is live, is not known."""
+        return self.memory.fits
 
     @property
     def notes(self) -> tuple[str, ...]:

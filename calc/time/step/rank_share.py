@@ -8,17 +8,32 @@ from calc.memory.sharding import held_elements
 from calc.spec.run import Run
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Leaf
+from calc.trace.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A rank's part of one op: factors on its FLOPs, on what it reads and writes, on its weights, and its product."""
+    """A rank's part of one op: factors on its FLOPs, on what it reads and writes, on its weights, and its product.
+
+    keys: of attention, the factor on the keys and values among what it reads, and on those that are cached; None as
+    `reads`.
+    """
 
     flops: float = 1.0
     reads: float = 1.0
     writes: float = 1.0
     weights: float = 1.0
     shape: Matmul | Attend | None = None
+    keys: float | None = None
+
+    @property
+    def of_keys(self) -> float:
+        """The factor on keys and values."""
+        return self.reads if self.keys is None else self.keys
+
+    def read(self, leaf: Leaf, reads: float) -> float:
+        """Of `reads` elements that the kernel beginning with an op reads, those that a rank does."""
+        return reads * self.reads + _keys_among(leaf, reads) * (self.of_keys - self.reads)
 
 
 def share_of(leaf: Leaf, plan: Run) -> Share:
@@ -31,9 +46,22 @@ def share_of(leaf: Leaf, plan: Run) -> Share:
         return _attention(shape, plan)
     if isinstance(shape, Matmul):
         return _product(leaf, shape, plan)
-    if leaf.op.outputs[0].split in ("tensor", "kv", "vocab") or (_between_blocks(leaf) and plan.divides_sequence):
-        rows = rows / plan.tp
+    divided = _between_blocks(leaf) and plan.divides_sequence
+    rows = rows / plan.tp if divided else rows * _columns(leaf, plan.tp)
     return Share(rows, rows, rows, 1.0, None)
+
+
+def _columns(leaf: Leaf, tp: int) -> float:
+    """The part of what an op makes that a tensor-parallel rank has: heads of keys are shared by ranks beyond them."""
+    made = leaf.op.outputs
+    if not any(x.split in ("tensor", "kv", "vocab") for x in made):
+        return 1.0
+    whole = sum(float(x.elements) for x in made)
+    return sum(float(x.elements) * _part(x, tp) for x in made) / whole if whole else 1.0
+
+
+def _part(x: Tensor, tp: int) -> float:
+    return {"tensor": 1 / tp, "vocab": 1 / tp, "kv": 1 / min(tp, x.heads)}.get(x.split, 1.0)
 
 
 def _between_blocks(leaf: Leaf) -> bool:
@@ -63,9 +91,19 @@ def _product(leaf: Leaf, shape: Matmul, plan: Run) -> Share:
 
 
 def _attention(shape: Attend, plan: Run) -> Share:
-    """Heads over tensor-parallel ranks, queries over context-parallel ones; keys and values of all are gathered."""
+    """Heads over tensor-parallel ranks, queries over context-parallel ones; keys and values of all are gathered, and
+    those of one head stand on every rank that has some of its queries."""
     heads, groups = shape.heads, shape.groups
     kept = max(groups / plan.tp, plan.batch)
     own = replace(shape, groups=kept, heads=heads * groups / plan.tp / kept, queries=shape.queries / plan.cp)
     part = 1 / (plan.tp * plan.cp)
-    return Share(part, part, part, 1.0, own)
+    return Share(part, part, part, 1.0, own, keys=kept / groups)
+
+
+def _keys_among(leaf: Leaf, reads: float) -> float:
+    """Of what a kernel of attention reads, the elements of keys and values: all but queries, or but their weights."""
+    shape = leaf.op.shape
+    if not isinstance(shape, Attend):
+        return 0.0
+    width = shape.keys if leaf.op.function == "values" else shape.d_head
+    return max(reads - float(shape.groups * shape.heads * shape.queries * width), 0.0)

@@ -16,7 +16,9 @@ from calc.time.step.prediction import Prediction, Row
 class Point:
     """All calls of one op in one direction.
 
-    intensity: FLOPs a byte, each operand counted once. rate: FLOP/s. bandwidth: bytes/s. share: of the step.
+    intensity: FLOPs a byte, each operand counted once. rate: FLOP/s. bandwidth: bytes/s. share: of the step. running:
+    seconds on the device, which are more than `seconds` where the host is waited for and this op is one of the long
+    ones; rates are over the longer of the two.
     """
 
     path: str
@@ -28,6 +30,7 @@ class Point:
     seconds: float
     share: float
     bound: Bound
+    running: float = 0.0
 
     @property
     def intensity(self) -> float:
@@ -37,12 +40,16 @@ class Point:
     @property
     def rate(self) -> float:
         """FLOP/s."""
-        return self.flops / self.seconds if self.seconds else 0.0
+        return self.flops / self._longer if self.seconds else 0.0
 
     @property
     def bandwidth(self) -> float:
         """Bytes/s."""
-        return self.bytes / self.seconds if self.seconds else 0.0
+        return self.bytes / self._longer if self.seconds else 0.0
+
+    @property
+    def _longer(self) -> float:
+        return max(self.seconds, self.running)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +99,7 @@ def roof(speed: Speed, kernels: tuple[Row, ...] = ()) -> Roof:
 def _point(rows: list[Row], prediction: Prediction) -> Point:
     kernel: Kernel = rows[0].kernel
     longest = max(rows, key=lambda row: row.seconds)
-    # Where micro-batches repeat a kernel, seconds hold all of them and calls one.
-    times = [row.seconds / (row.kernel.calls * row.timing.seconds) if row.timing.seconds else 1.0 for row in rows]
-    passes = [1.0 if row.waits else max(round(each), 1) for row, each in zip(rows, times, strict=True)]
+    passes = [_passes(row, prediction) for row in rows]
     return Point(
         path=kernel.path,
         component=kernel.component,
@@ -105,4 +110,13 @@ def _point(rows: list[Row], prediction: Prediction) -> Point:
         seconds=sum(row.seconds for row in rows),
         share=sum(row.share for row in rows),
         bound="launch" if longest.waits else longest.timing.bound,
+        running=sum(row.kernel.calls * row.timing.seconds * n for row, n in zip(rows, passes, strict=True)),
     )
+
+
+def _passes(row: Row, prediction: Prediction) -> float:
+    """How often a step repeats a kernel: where micro-batches do, its seconds hold all of them and its calls one."""
+    if row.waits:
+        return prediction.run.passes_a_step if row.kernel.direction in ("forward", "recomputed", "backward") else 1
+    once = row.kernel.calls * row.timing.seconds
+    return max(round(row.seconds / once), 1) if once else 1

@@ -81,10 +81,10 @@ def kept_by_attention(tape: Tape, q: Storage, k: Storage, v: Storage, square: Sq
                 square = replace(square, kv_rows=square.rows)
             return tape.cast(_written_out(tape, q, k, wide_v, square, Scores(), casts=False), v.dtype)
         with tape.at("scores"):
-            if not _is(square.kv_rows, square.rows):
-                k = _masked_copy(tape, k, square.rows * square.keys * square.d_key, scores.hides)
-                v = _masked_copy(tape, v, square.rows * square.keys * square.d_value, scores.hides)
             read = s.dtype if s.autocast else q.dtype
+            if not _is(square.kv_rows, square.rows):
+                k = _masked_copy(tape, k, square.rows * square.keys * square.d_key, scores.hides, read)
+                v = _masked_copy(tape, v, square.rows * square.keys * square.d_value, scores.hides, read)
             if not any(each.grad for each in (q, k, v)) and not scores.bias_grad:
                 return Storage(values, read, False, "tensor")
             for tensor, role in ((q, "queries"), (k, "keys"), (v, "values")):
@@ -164,12 +164,13 @@ def _of_distances(tape: Tape, q: Storage, vectors: Storage, square: Square) -> S
         return Storage(square.rows * square.seq * square.keys, made.dtype, made.grad, "tensor")
 
 
-def _masked_copy(tape: Tape, x: Storage, elements: Size, hides: Size) -> Storage:
-    """Keys or values for every head, where a mask rules out a kernel that shares them. hides: 1 where there is one."""
+def _masked_copy(tape: Tape, x: Storage, elements: Size, hides: Size, read: str) -> Storage:
+    """Keys or values for every head, where a mask rules out a kernel that shares them. hides: 1 where there is one.
+    read: the format that a kernel reads them in, and keeps."""
     if _is(hides, 0):
         return x
     if not isinstance(hides, int) and x.base is None:
-        tape.keep(Storage(x.elements * (1 - hides), x.dtype, x.grad, x.split), "shared among heads")
+        tape.keep(Storage(x.elements * (1 - hides), read, x.grad, x.split, heads=x.heads), "shared among heads")
     return Storage(elements * hides, x.dtype, x.grad, "tensor")
 
 
