@@ -86,7 +86,8 @@ def pictures_inside(load: Load) -> bool:
 
 def _tower(t: Trace, tower: Tower, d_reader: Size, vocab_size: Size, load: Load) -> Stacked:
     """A tower as one part. Its end is what a reader takes: of width d_reader behind a projector."""
-    with t.part(tower.name, component="vision" if tower.name == "vision" else None, tower=True) as out:
+    component, role = ("vision", "pictures") if tower.reads_pictures else (None, None)
+    with t.part(tower.name, component=component, role=role, tower=True) as out:
         made = stack(t, tower, vocab_size, load)
         x, inner, end, _ = made
         of_picture = grid(tower.embedding, load) if isinstance(tower.embedding, Patches) else None

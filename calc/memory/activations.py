@@ -120,12 +120,12 @@ def kept_on_rank(saved: Saved, plan: Run) -> Size:
     Autocast's cast of a weight is as large on every context-parallel rank, and else divided as the weight is. What an
     adapter leaves in another format than fp32 is not cast.
     """
-    if saved.role != "cast weight":
-        return on_rank(saved.tensor, plan)
     weight, size = saved.tensor.weight, saved.tensor.bytes
-    if plan.frozen not in (None, "fp32") and not (weight is not None and weight.trainable):
+    if weight is None:
+        return on_rank(saved.tensor, plan)
+    if plan.frozen not in (None, "fp32") and not weight.trainable:
         return 0
-    if weight is not None and weight.shard is not None and not (isinstance(plan.tp, int) and plan.tp == 1):
+    if weight.shard is not None and not (isinstance(plan.tp, int) and plan.tp == 1):
         size = weight.shard.part(size, weight.shape, plan.tp)
     return ceil_div(size, plan.ep) if saved.tensor.expert else size
 

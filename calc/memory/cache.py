@@ -80,7 +80,7 @@ def _paged(cache: Cache, layers: Size, leaf: Leaf, spec: ModelSpec, dtype: str, 
     group, whole = _group(leaf, spec), leaf.calls
     node, width = group.mixer, number_format(dtype).bits // 8
     if isinstance(node, Mla):
-        if ".indexer." in leaf.path:
+        if cache.index:
             size = cache.per_token + 4 * ceil_div(cache.per_token, INDEX_BLOCK)
         elif dtype == "fp8" and node.top_k is not None:
             if (node.kv_rank, node.d_rope) != SPARSE_LATENT[:2]:
@@ -120,10 +120,7 @@ def _merged(kinds: list[Paged]) -> list[Paged]:
 
 def _group(leaf: Leaf, spec: ModelSpec) -> LayerGroup:
     """The group of layers that a leaf stands in."""
-    if len(spec.layers) == 1:
-        return spec.layers[0]
-    name = next(part.name for part in leaf.parents if part.layer)
-    return next(group for group in spec.layers if name == f"layers.{{{group.name}}}")
+    return next(group for group in spec.layers if group.name == leaf.group)
 
 
 def activation_dtype(name: str) -> str:

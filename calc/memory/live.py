@@ -23,9 +23,6 @@ from calc.trace.tensor import Tensor
 Body = tuple[Part | Op, ...]
 IN_PLACE = ("rope",)
 """Functions whose compiled kernels write their results over what they read."""
-FRONT = "embedding"
-HEAD = "lm_head"
-"""The part that is a moment of its own: of how many positions it gives logits is asked of a run."""
 
 
 @dataclass(slots=True)
@@ -121,12 +118,13 @@ class _Stack:
         self.towers = [part for part in parts if part.tower]
         self.front = tuple(child for child in body[: places[0]] if not (isinstance(child, Part) and child.tower))
         behind = body[places[-1] + 1 :]
-        self.end = tuple(child for child in behind if not (isinstance(child, Part) and child.name == HEAD))
+        # The head is a moment of its own: of how many positions it gives logits is asked of a run.
+        self.end = tuple(child for child in behind if not (isinstance(child, Part) and child.role == "head"))
         self.layers = [_layer(part, room) for part in self.kinds]
         inside = {x for lives in self.layers for x in lives.made}
         streams = {x.storage for part in self.kinds for x in part.inputs}
         self.common = {x for lives in self.layers for x in lives.read()} - inside - streams
-        made, read = next(part for part in parts if part.name == FRONT).outputs[0], self.kinds[0].inputs[0]
+        made, read = next(part for part in parts if part.role == "front").outputs[0], self.kinds[0].inputs[0]
         # With a prompt they are more, and as wide; several residual streams are copies.
         self.vectors = read if read.width is made.width else made
 

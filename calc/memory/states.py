@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from calc.blocks.embedding import TOKEN_TABLE
 from calc.dtypes import Quantized, byte_count, dtype, weight_dtype
 from calc.memory.sharding import Stage, held_elements
 from calc.quantities.parameters import Row, weights
@@ -156,7 +157,7 @@ def on_stage(path: str, weight: Weight, leaf: Leaf, spec: ModelSpec, stage: Stag
     A tied head reads the token table, so a last stage that is not the first holds a copy of that.
     """
     if leaf.place != "layer":
-        tied = path == "embedding.token.weight" and spec.head is not None and spec.head.tied
+        tied = f"/{path}" == TOKEN_TABLE and spec.head is not None and spec.head.tied
         front = leaf.place == "front"
         here = maximum(stage.first if front else stage.last, stage.last if tied else False)
         return either(here, leaf.copies), "end" if tied or not front else "front", "", leaf.copies

@@ -11,7 +11,7 @@ from calc.errors import Refused
 from calc.sizes import Size, is_array
 from calc.spec import Head, LayerGroup, ModelSpec, Stack
 from calc.spec.load import Load
-from calc.trace.op import Op, Part
+from calc.trace.op import Op, Part, Role
 from calc.trace.settings import Settings
 from calc.trace.tape import Saved, Storage, Tape
 from calc.trace.tensor import Tensor
@@ -67,11 +67,11 @@ def kept(spec: ModelSpec, load: Load, settings: Settings) -> Kept:
     _check(spec, load, settings)
     run = _Run(settings)
     # A tower that has nothing to see does not run, nor what compares its vectors with those of texts.
-    idle = () if pictures_inside(load) else ("vision", "contrast")
-    body = tuple(child for child in build(spec, load).body if child.name not in idle)
+    idle = not pictures_inside(load)
+    body = tuple(child for child in build(spec, load).body if not (idle and _role(child) == "pictures"))
     end = run.stack(body, spec, "")
     loss = Tape(settings)
-    logits = next((run.storage(x) for child in body if child.name == "lm_head" for x in child.outputs), None)
+    logits = next((run.storage(x) for child in body if _role(child) == "head" for x in child.outputs), None)
     if logits is not None:
         _loss(loss, logits, load, spec.head)
     run.end += tuple(end.saved.values())
@@ -195,6 +195,11 @@ class _Run:
                     made = child.keeps(tape, *(self.storage(x) for x in reads))
                 results = made if isinstance(made, list) else [made]
                 self.found.update(zip(child.outputs, results, strict=True))
+
+
+def _role(child: Part | Op) -> Role | None:
+    """What a piece of a body is to the model, where it is a part."""
+    return child.role if isinstance(child, Part) else None
 
 
 def _own(tape: Tape) -> Tensors:

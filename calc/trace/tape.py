@@ -19,6 +19,7 @@ from calc.trace.tensor import Split
 
 if TYPE_CHECKING:
     from calc.trace.op import Weight
+    from calc.trace.tensor import Tensor
 
 BITS = {"int64": 64, "bool": 8}
 
@@ -77,7 +78,7 @@ class Tape:
 
     products: how many products with weights were made. results: of every second of them, from the first on, and of
     flash attention the result, with the number of tensors kept before it.
-    elsewhere: what another layer keeps.
+    elsewhere: what another layer keeps. choices: by the weights of the experts that tokens chose, the numbers of these.
     """
 
     settings: Settings
@@ -89,6 +90,7 @@ class Tape:
     products: int = 0
     results: list[tuple[Saved, int]] = field(default_factory=list)
     elsewhere: set[Storage] = field(default_factory=set)
+    choices: dict[Tensor, Storage] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.stream = self.stream or self.settings.stream
