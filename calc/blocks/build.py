@@ -14,7 +14,7 @@ from calc.blocks.projector import projector
 from calc.blocks.registry import front_of
 from calc.blocks.stack import Stacked, stack
 from calc.errors import Refused
-from calc.sizes import Size
+from calc.sizes import Size, is_exactly
 from calc.spec import Embedding, Frames, Lora, ModelSpec, Patches, Tower
 from calc.spec.load import Load
 from calc.trace.op import Part
@@ -81,7 +81,7 @@ def _source_length(encoder: Tower, load: Load) -> Size:
 
 def pictures_inside(load: Load) -> bool:
     """Whether pictures may be read: that none are is known of whole numbers alone."""
-    return not (isinstance(load.images, int) and load.images == 0)
+    return not is_exactly(load.images, 0)
 
 
 def _tower(t: Trace, tower: Tower, d_reader: Size, vocab_size: Size, load: Load) -> Stacked:

@@ -14,7 +14,7 @@ from calc.blocks.per_layer import layer_inputs
 from calc.blocks.registry import front_of
 from calc.blocks.streams import collapse, spread
 from calc.errors import Refused
-from calc.sizes import Size
+from calc.sizes import Size, is_exactly
 from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Rwkv7, Stack, Tower
 from calc.spec.load import Load
 from calc.trace.echo import echo
@@ -191,7 +191,7 @@ def _order(spec: Stack) -> Iterator[str]:
         return
     for group in spec.layers:
         yield group.name
-        if not (isinstance(group.count, int) and group.count == 1):
+        if not is_exactly(group.count, 1):
             yield group.name
 
 

@@ -136,7 +136,7 @@ def _terms(rank: Rank) -> dict[str, int]:
 
 def _asked(run: Run, gpu: str | None) -> dict[str, Any]:
     """What the answer is to: everything that memory depends on, defaults included."""
-    whole = {name: getattr(run, name) for name in MEMORY_FIELDS} | {"execution": run.execution or "sdpa"}
+    whole = {name: getattr(run, name) for name in MEMORY_FIELDS} | {"execution": run.usual_execution}
     return {"gpu": gpu and load_device(gpu).name, "gpus": run.gpus, "plan": whole}
 
 
@@ -184,10 +184,10 @@ def _setting(spec: ModelSpec, run: Run) -> str:
     if run.mode == "inference":
         tokens = batched_tokens(run)
         once = "prompts in one pass" if tokens is None else f"{tokens:,} tokens a pass"
-        words = [f"weights in {run.dtype}", f"cache in {cache_dtype(run)}", run.execution or "sdpa", once]
+        words = [f"weights in {run.dtype}", f"cache in {cache_dtype(run)}", run.usual_execution, once]
     else:
         checkpointing = "no" if run.checkpointing == "none" else run.checkpointing
-        words = [run.recipe, run.optimizer, run.execution or "sdpa", f"{checkpointing} checkpointing"]
+        words = [run.recipe, run.optimizer, run.usual_execution, f"{checkpointing} checkpointing"]
     words += ["no pictures"] * (spec.vision is not None)
     gpus = f"{run.gpus:,} GPU{'s' * (run.gpus != 1)}"
     return f"{run.mode}, {run.batch:,} × {run.seq:,} tokens, {', '.join(words)}, {gpus}"

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from calc.memory.sharding import Stage
-from calc.sizes import Size, largest
+from calc.sizes import Size, is_exactly, largest
 from calc.trace.op import Op, Part
 from calc.trace.room import Room
 from calc.trace.tensor import Tensor
@@ -100,7 +100,7 @@ def widest(body: Body, room: Room, stage: Stage, *, tower: bool = False) -> Size
     if stage.first or tower:
         moments += stack.of_front()
     for part in stack.kinds:
-        if tower or not _is_zero(stage.layers[str(part.group)]):
+        if tower or not is_exactly(stage.layers[str(part.group)], 0):
             moments += stack.of_layer(part)
     if stage.last or tower:
         moments += stack.of_end()
@@ -178,7 +178,3 @@ def _nested(body: Body) -> Body:
             place = next((i for i, each in enumerate(order, 1) if read & set(each.outputs)), place)
         order.insert(place, child)
     return tuple(order)
-
-
-def _is_zero(n: Size) -> bool:
-    return isinstance(n, int) and n == 0

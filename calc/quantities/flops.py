@@ -31,7 +31,7 @@ class Flops:
         return self.linear + self.attention + self.other
 
     def per_token(self, tokens: Size) -> Size:
-        """The total over the new tokens of the batch (`Query.tokens`); an int where it divides."""
+        """The total over the new tokens of the batch (`Run.tokens`); an int where it divides."""
         return quotient(self.total, tokens)
 
     def scaled(self, factor: Size) -> Flops:

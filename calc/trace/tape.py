@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from calc.dtypes import dtype as number_format
 from calc.errors import Refused
-from calc.sizes import Size, is_array
+from calc.sizes import Size, equal
 from calc.trace.settings import Settings
 from calc.trace.tensor import Split
 
@@ -134,7 +134,7 @@ class Tape:
 
     def keep_common(self, name: str, role: str, elements: Size, dtype: str, split: Split = "none") -> None:
         """Keep what serves all layers, once: what has that name and so many elements is the same."""
-        if not any(tensor.common == name and same(tensor.elements, elements) for tensor in self.saved):
+        if not any(tensor.common == name and equal(tensor.elements, elements) for tensor in self.saved):
             self.keep(Storage(elements, dtype, False, split, name), role)
 
     def has_common(self, name: str | None) -> bool:
@@ -205,11 +205,6 @@ class Tape:
             mask = "bool" if self.settings.device == "cuda" else x.dtype
             self.keep(Storage(x.elements, mask, False, x.split), "dropout mask")
         return self.like(x)
-
-
-def same(a: Size, b: Size) -> bool:
-    """Whether two sizes are equal in every one of their values."""
-    return bool((a == b).all()) if is_array(a == b) else bool(a == b)
 
 
 def _any_grad(*tensors: Storage) -> bool:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st  # noqa: E402
 
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
-from calc.quantities.saved_tensors import Kept, kept  # noqa: E402
+from calc.quantities.saved_tensors import SavedTensors, saved_tensors  # noqa: E402
 from calc.spec import (  # noqa: E402
     Attention,
     Embedding,
@@ -127,9 +127,9 @@ def measured(model: Model, mode: Mode, checkpointing: str = "none", **inputs: An
     return probes.saved_tensors(model, forward)
 
 
-def expected(spec: ModelSpec, mode: Mode) -> Kept:
+def expected(spec: ModelSpec, mode: Mode) -> SavedTensors:
     source = FRAMES if isinstance(spec.embedding, Frames) else None
-    return kept(spec, Load(batch=mode.batch, seq=SEQ, source=source), mode.settings())
+    return saved_tensors(spec, Load(batch=mode.batch, seq=SEQ, source=source), mode.settings())
 
 
 def size(tensors: tuple[Saved, ...]) -> int:
@@ -156,7 +156,7 @@ def check(spec: ModelSpec, mode: Mode) -> None:
         for i, name in enumerate(order):
             if name in seen and not written.layers[f"{path}{name}"].group.shared:
                 casts = sum(n for expert, n in absent.items() if expert.startswith(f"{path}layers.{i}."))
-                assert found.within(f"{path}layers.{i}") + casts == size(written.layers[f"{path}{name}"].kept)
+                assert found.within(f"{path}layers.{i}") + casts == size(written.layers[f"{path}{name}"].saved)
             seen.add(name)
 
 
@@ -213,10 +213,10 @@ def test_low_rank_updates_of_frozen_weights(name: str, targets: tuple[str, ...],
     spec = from_config({"model_type": name, **CONFIGS[name]})
     found = measured(adapt(twin(spec, mode), Lora(rank=2, targets=targets)), mode)
     adapted = spec.model_copy(update={"adapter": Lora(rank=2, targets=targets)})
-    written = kept(adapted, Load(batch=mode.batch, seq=SEQ), mode.settings())
+    written = saved_tensors(adapted, Load(batch=mode.batch, seq=SEQ), mode.settings())
     first, others = written.layers.values()
-    assert {found.within(f"layers.{i}") for i in range(1, spec.n_layers)} == {size(others.kept)}
-    assert found.within("layers.0") == size(first.kept) + size(written.common)
+    assert {found.within(f"layers.{i}") for i in range(1, spec.n_layers)} == {size(others.saved)}
+    assert found.within("layers.0") == size(first.saved) + size(written.common)
     assert found.total == sum(count * each.tensor.bytes for count, each in written.everything())
 
 
@@ -226,7 +226,7 @@ def test_low_rank_updates_of_several_kinds_of_layers(name: str, mode: Mode) -> N
     spec = from_config({"model_type": name, **CONFIGS[name]})
     found = measured(adapt(twin(spec, mode), Lora(rank=2, targets=("q_proj", "v_proj"))), mode)
     adapted = spec.model_copy(update={"adapter": Lora(rank=2, targets=("q_proj", "v_proj"))})
-    written = kept(adapted, Load(batch=mode.batch, seq=SEQ), mode.settings())
+    written = saved_tensors(adapted, Load(batch=mode.batch, seq=SEQ), mode.settings())
     assert found.total == sum(count * each.tensor.bytes for count, each in written.everything())
 
 
