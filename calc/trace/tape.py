@@ -100,8 +100,10 @@ class Tape:
         """What is kept inside belongs to the part or op `name` of what is at hand."""
         before = self.op
         self.op = f"{before}.{name}" if before else name
-        yield
-        self.op = before
+        try:
+            yield
+        finally:
+            self.op = before
 
     @contextmanager
     def region(self, name: str, *inputs: Storage) -> Iterator[None]:
@@ -111,8 +113,10 @@ class Tape:
             for tensor in inputs:
                 self.keep(tensor, "input of what is recomputed")
             self.dropping = True
-        yield
-        self.dropping = before
+        try:
+            yield
+        finally:
+            self.dropping = before
 
     def written_out(self, what: str) -> None:
         """Errors: Refused where one kernel is to compute what is known operation by operation alone."""
