@@ -33,6 +33,11 @@ class Quantity:
     compute: Callable[[ModelSpec, Run], Breakdown]
 
     @property
+    def group(self) -> str:
+        """What kind of cost it is: `params`, `flops`, `kv_cache`, `weights`, `traffic` or `memory`."""
+        return self.name.partition(".")[0]
+
+    @property
     def phase(self) -> Phase | None:
         """What runs, where the quantity's name says it."""
         phase = self.name.partition(".")[2]
