@@ -25,6 +25,22 @@ def is_array(value: Size) -> bool:
     return hasattr(value, "dtype")
 
 
+def is_exactly(a: Size, b: Size) -> bool:
+    """Whether two sizes are known to be the same: one object, or equal ints. Arrays and formulas are not asked."""
+    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+
+
+def differ(a: Size, b: Size) -> bool:
+    """Whether two sizes are known to differ: both are ints. Of arrays and formulas nothing is said."""
+    return isinstance(a, int) and isinstance(b, int) and a != b
+
+
+def equal(a: Size, b: Size) -> bool:
+    """Whether two sizes are equal, arrays in every one of their values."""
+    same = a == b
+    return bool(same.all()) if is_array(same) else bool(same)
+
+
 def exact_div(a: Size, b: Size) -> Size:
     """`a / b`, which must leave no rest when both are ints.
 

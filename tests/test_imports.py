@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 
@@ -79,5 +80,16 @@ def test_the_harness_needs_nothing_of_the_command_line() -> None:
 
 
 def test_no_public_function_has_the_name_of_a_package() -> None:
-    packages = {folder.name for folder in (ROOT / "calc").iterdir() if folder.is_dir()}
+    """But for a file's own function (`attention.attention`), commands, which are called what is typed, and importers,
+    one a family, which all have a `spec` and speak of what configs have."""
+    packages = {init.parent.name for init in (ROOT / "calc").rglob("__init__.py")} - {"calc"}
+    spoken = {ROOT / "calc" / "cli", ROOT / "calc" / "architectures"}
+    faults = [
+        f"{file.relative_to(ROOT)}: {node.name}"
+        for file in (ROOT / "calc").rglob("*.py")
+        if file.parent not in spoken
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name in packages - {file.stem}
+    ]
+    assert not faults
     assert not packages & set(calc.__all__)

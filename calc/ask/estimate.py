@@ -45,12 +45,12 @@ def estimate(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: st
     convention does not define. TypeError for an unknown field.
     """
     entry = of_part(registry.find(quantity), part)
-    asked = exact_run(run, **(words if entry.phase is None else words | {"phase": entry.phase}))
-    owner = _owner(entry, asked)
-    terms = entry.compute(spec, asked)
+    run = exact_run(run, **(words if entry.phase is None else words | {"phase": entry.phase}))
+    owner = _owner(entry, run)
+    terms = entry.compute(spec, run)
     caveats: tuple[str, ...] = ()
     if owner is not None:
-        caveats = owner.params_caveats(spec) if quantity == "params" else conventions.caveats(spec, asked)
+        caveats = owner.params_caveats(spec) if quantity == "params" else conventions.caveats(spec, run)
     return Estimate(
         quantity=quantity,
         model=spec.name,
@@ -58,9 +58,9 @@ def estimate(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: st
         unit=entry.unit,
         terms=terms,
         convention=owner.name if owner else None,
-        source=_source(entry, owner, spec, asked),
+        source=_source(entry, owner, spec, run),
         caveats=caveats,
-        run=asked,
+        run=run,
     )
 
 

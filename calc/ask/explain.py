@@ -60,22 +60,22 @@ def explain(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: str
     """
     import sympy
 
-    entry, asked = of_part(registry.find(quantity), part), exact_run(run, **words)
+    entry, run = of_part(registry.find(quantity), part), exact_run(run, **words)
     for name in LOAD_SIZES:
-        if not isinstance(getattr(asked, name), int | None):
-            raise Refused(name, "one whole number", getattr(asked, name))
-    if asked.source_seq is None and "source_seq" in entry.uses and _reads_as_many(spec):
-        asked = asked.changed(source_seq=asked.seq)  # a letter of its own
+        if not isinstance(getattr(run, name), int | None):
+            raise Refused(name, "one whole number", getattr(run, name))
+    if run.source_seq is None and "source_seq" in entry.uses and _reads_as_many(spec):
+        run = run.changed(source_seq=run.seq)  # a letter of its own
     value = estimate(spec, quantity, run, part=part, **words)
     symbolic_spec, values = symbolic(spec)
     symbols: dict[str, Any] = {
         name: sympy.Symbol(name, positive=True)
         for name in LOAD_SIZES
-        if name in entry.uses and getattr(asked, name) is not None
+        if name in entry.uses and getattr(run, name) is not None
     }
-    values |= {symbol: getattr(asked, name) for name, symbol in symbols.items()}
-    rank = _of_one_rank(spec, entry, asked).changed(**symbols)
-    widths = entry.widths(asked) if entry.widths is not None else {}
+    values |= {symbol: getattr(run, name) for name, symbol in symbols.items()}
+    rank = _of_one_rank(spec, entry, run).changed(**symbols)
+    widths = entry.widths(run) if entry.widths is not None else {}
     if entry.in_widths is not None and widths:
         named = {name: sympy.Symbol(name, positive=True) for name in widths}
         values |= {named[name]: width for name, width in widths.items()}
@@ -102,13 +102,13 @@ def _same(given: Any, count: Size) -> bool:
     return given == count or (given.is_Float and abs(given - count) <= 1e-10 * count)
 
 
-def _of_one_rank(spec: ModelSpec, entry: registry.Quantity, asked: Run) -> Run:
+def _of_one_rank(spec: ModelSpec, entry: registry.Quantity, run: Run) -> Run:
     """The same question of the kind of rank that holds the most, which numbers tell and symbols do not."""
     if entry.name != "memory.total":
-        return asked
+        return run
     from calc.memory.totals import memory_ranks, worst
 
-    return asked.changed(rank=worst(memory_ranks(spec, asked)).stage)
+    return run.changed(rank=worst(memory_ranks(spec, run)).stage)
 
 
 def _reads_as_many(spec: ModelSpec) -> bool:

@@ -14,7 +14,7 @@ from calc.errors import Refused, did_you_mean
 from calc.quantities.flops import recomputed
 from calc.quantities.kv_cache import cache_terms
 from calc.quantities.parameters import weights
-from calc.sizes import Size, quotient
+from calc.sizes import Size, is_exactly, quotient
 from calc.spec import ModelSpec
 from calc.spec.load import Load
 from calc.spec.run import Phase, Run
@@ -175,7 +175,7 @@ def _summed(amounts: Iterable[Amount]) -> dict[str, Size]:
     for _, component, amount in amounts:
         totals[component] = totals.get(component, 0) + amount
     there = {name: totals[name] for name in get_args(Component) if name in totals}
-    return {name: total for name, total in there.items() if not (isinstance(total, int) and total == 0)}
+    return {name: total for name, total in there.items() if not is_exactly(total, 0)}
 
 
 def _elements(spec: ModelSpec, query: Run, *, active: bool = False, trainable: bool = False) -> Iterable[Amount]:

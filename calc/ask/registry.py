@@ -39,6 +39,11 @@ class Quantity:
     in_widths: Callable[[ModelSpec, Run, Mapping[str, Size]], Breakdown] | None = None
 
     @property
+    def group(self) -> str:
+        """What kind of cost it is: `params`, `flops`, `kv_cache`, `weights`, `traffic` or `memory`."""
+        return self.name.partition(".")[0]
+
+    @property
     def phase(self) -> Phase | None:
         """What runs, where the quantity's name says it."""
         phase = self.name.partition(".")[2]

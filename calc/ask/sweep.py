@@ -44,14 +44,14 @@ def sweep(
     columns = {name: checks.size(name, array, 0 if name == "zero" else 1) for name, array in arrays.items()}
     (n,) = next(iter(shapes))
     entries = [registry.find(name) for name in quantities]
-    asked = Run(**words) if run is None else run.changed(**words)
+    run = Run(**words) if run is None else run.changed(**words)
     result = {entry.name: numpy.empty(n) for entry in entries}
     for rows, fixed in _alike(columns, n):
         for start in range(0, len(rows), CHUNK):
             chunk = rows[start : start + CHUNK]
             index = slice(chunk.start, chunk.stop) if isinstance(chunk, range) else chunk
             some = {name: column[index] for name, column in columns.items()} | fixed
-            query = asked.placed(some)
+            query = run.placed(some)
             changed = with_sizes(spec, {name: sizes for name, sizes in some.items() if name not in OF_QUERY})
             for entry in entries:
                 result[entry.name][index] = _values(entry, changed, query, fixed)

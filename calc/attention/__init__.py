@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.attention.cost import Cost
-from calc.attention.flash import best_blocks, fitting, flash, on_chip, paper_blocks, sram
+from calc.attention.flash import best_blocks, flash, on_chip, paper_blocks, sram, tiles_that_fit
 from calc.attention.shape import AttentionShape
 from calc.attention.standard import standard
 from calc.attention.tiles import Blocks, Visits, visits
@@ -14,11 +14,11 @@ __all__ = [
     "Cost",
     "Visits",
     "best_blocks",
-    "fitting",
     "flash",
     "on_chip",
     "paper_blocks",
     "sram",
     "standard",
+    "tiles_that_fit",
     "visits",
 ]

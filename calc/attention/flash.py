@@ -38,12 +38,6 @@ def flash(shape: AttentionShape, blocks: Blocks, order: Order = "queries") -> Co
     return forward if shape.direction == "forward" else forward.then(_backward(shape, blocks, seen, order))
 
 
-def backward_alone(shape: AttentionShape, blocks: Blocks, order: Order = "queries") -> Cost:
-    """The cost of the backward pass without the forward pass before it."""
-    checks.word("order", order, ORDERS)
-    return _backward(shape, blocks, visits(shape, blocks), order)
-
-
 def _forward(shape: AttentionShape, blocks: Blocks, seen: Visits, order: Order) -> Cost:
     d, dv, item, wide = shape.d_head, shape.d_value, shape.item, shape.wide
     rows = shape.batch * shape.heads * shape.seq
@@ -115,7 +109,7 @@ def on_chip(device: Device) -> int:
     return device.sram.value - RESERVED
 
 
-def fitting(shape: AttentionShape, capacity: int, sizes: tuple[int, ...] = _SIZES) -> Iterator[Blocks]:
+def tiles_that_fit(shape: AttentionShape, capacity: int, sizes: tuple[int, ...] = _SIZES) -> Iterator[Blocks]:
     """Every pair of tile sizes from `sizes` that needs at most `capacity` bytes on the chip, in the direction."""
     for rows in sizes:
         for columns in sizes:
@@ -128,7 +122,7 @@ def best_blocks(shape: AttentionShape, capacity: int, sizes: tuple[int, ...] = _
 
     Errors: Refused where none fits.
     """
-    found = list(fitting(shape, capacity, sizes))
+    found = list(tiles_that_fit(shape, capacity, sizes))
     if not found:
         least = sram(shape, Blocks(sizes[0], sizes[0]))
         raise Refused("sram", f"at least {least:,} bytes, for tiles of {sizes[0]} x {sizes[0]}", f"{capacity:,}")

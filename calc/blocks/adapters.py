@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from calc.errors import Refused
-from calc.sizes import Size
+from calc.sizes import Size, is_exactly
 from calc.spec import Attention, Bottleneck, Lora, ModelSpec, Prefix, Prompt, Stack
 from calc.spec.adapters import DEFAULT_TARGETS
 from calc.spec.load import Load
@@ -84,7 +84,7 @@ def prompt_vectors(spec: Stack) -> Size:
 def with_prompt(spec: Stack, load: Load) -> Load:
     """The load of a stack's layers. The pass that begins a sequence reads the prompt; later ones find it cached."""
     n = prompt_vectors(spec)
-    begins = not load.decode and isinstance(load.context, int) and load.context == 0
+    begins = not load.decode and is_exactly(load.context, 0)
     return replace(load, seq=load.seq + n) if begins else replace(load, context=load.context + n)
 
 
@@ -130,7 +130,7 @@ def usual_targets(tree: Part) -> tuple[str, ...]:
 def _matrices(part: Part, inside: bool = False) -> Iterator[Op]:
     """The dense matrices of all layers that may have an adapter."""
     for child in part.body:
-        if isinstance(child, Part) and child.name not in ("vision", "indexer"):
+        if isinstance(child, Part) and child.role not in ("pictures", "indexer"):
             yield from _matrices(child, inside or child.layer)
         elif isinstance(child, Op) and inside and child.rows is not None:
             yield child

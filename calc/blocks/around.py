@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from calc.blocks.per_layer import LayerInputs
-from calc.sizes import Size, is_array
+from calc.sizes import Size, equal
 from calc.spec import StreamMixing
 from calc.trace.tensor import Tensor
 
@@ -41,8 +41,5 @@ class Around:
 
 
 def _same(a: Size | None, b: Size | None) -> bool:
-    """Whether two windows are equal, arrays in every one of their values."""
-    if a is None or b is None:
-        return a is b
-    equal = a == b
-    return bool(equal.all()) if is_array(equal) else bool(equal)
+    """Whether two windows are equal, or both none."""
+    return a is b if a is None or b is None else equal(a, b)

@@ -14,7 +14,7 @@ from calc.blocks.projector import projector
 from calc.blocks.registry import front_of
 from calc.blocks.stack import Stacked, stack
 from calc.errors import Refused
-from calc.sizes import Size
+from calc.sizes import Size, is_exactly
 from calc.spec import Embedding, Frames, Lora, ModelSpec, Patches, Tower
 from calc.spec.load import Load
 from calc.trace.op import Part
@@ -81,12 +81,13 @@ def _source_length(encoder: Tower, load: Load) -> Size:
 
 def pictures_inside(load: Load) -> bool:
     """Whether pictures may be read: that none are is known of whole numbers alone."""
-    return not (isinstance(load.images, int) and load.images == 0)
+    return not is_exactly(load.images, 0)
 
 
 def _tower(t: Trace, tower: Tower, d_reader: Size, vocab_size: Size, load: Load) -> Stacked:
     """A tower as one part. Its end is what a reader takes: of width d_reader behind a projector."""
-    with t.part(tower.name, component="vision" if tower.name == "vision" else None, tower=True) as out:
+    component, role = ("vision", "pictures") if tower.reads_pictures else (None, None)
+    with t.part(tower.name, component=component, role=role, tower=True) as out:
         made = stack(t, tower, vocab_size, load)
         x, inner, end, _ = made
         of_picture = grid(tower.embedding, load) if isinstance(tower.embedding, Patches) else None

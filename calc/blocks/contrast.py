@@ -15,7 +15,7 @@ def contrast(t: Trace, spec: Contrast, texts: Tensor, pictures: Tensor, load: Lo
 
     Both are divided by their lengths first (Radford et al. 2021, arXiv:2103.00020, figure 3).
     """
-    with t.part("contrast", texts, pictures, of="other") as out:
+    with t.part("contrast", texts, pictures, of="other", role="pictures") as out:
         texts, pictures = t.normalized("normalise", texts, pictures)
         y = t.made(load.batch, load.images, texts, pictures)
         t.op(

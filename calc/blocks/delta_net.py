@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from calc.blocks.around import Around
-from calc.sizes import Size
+from calc.sizes import Size, is_exactly
 from calc.spec import DeltaNet
 from calc.spec.load import Load
 from calc.trace.primitives.delta_rule import delta_rule
@@ -50,6 +50,6 @@ def _projected(t: Trace, spec: DeltaNet, x: Tensor) -> Projected:
         return t.joined(source, rows=x.rows, width=width)
 
     # They lie key head by key head, and are copied apart; the gates of a single one are a view.
-    single = isinstance(spec.n_key_heads, int) and spec.n_key_heads == 1
+    single = is_exactly(spec.n_key_heads, 1)
     gate = whole.columns(d_values) if single else apart(whole, d_values)
     return Projected(apart(whole, d_mixed), gate, apart(both, heads), apart(both, heads))

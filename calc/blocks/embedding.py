@@ -13,7 +13,7 @@ from calc.trace.trace import Trace
 TOKEN_TABLE = "/embedding.token.weight"
 
 
-def tokens(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, load: Load) -> First:
+def token_vectors(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, load: Load) -> First:
     """Tokens [batch, seq] -> [batch * seq, d_model], with learned positions if any; lookups are 0 FLOPs."""
     width = d_model if spec.d_embed is None else spec.d_embed
     key = TOKEN_TABLE if spec.shared else "token.weight"

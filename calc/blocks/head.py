@@ -18,7 +18,7 @@ def head(t: Trace, spec: Head, embed: Embedding, vocab_size: Size, x: Tensor) ->
     """
     width = x.width if embed.d_embed is None else embed.d_embed
     rows = vocab_size if spec.n_logits is None else spec.n_logits
-    with t.part("lm_head", x, of="lm_head") as out:
+    with t.part("lm_head", x, of="lm_head", role="head") as out:
         if spec.transform is not None:
             x = t.linear("transform", x, width, bias=spec.transform_bias, inside=False)
             x = t.norm("transform_norm", spec.transform, t.activation("activation", spec.activation, x))

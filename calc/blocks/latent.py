@@ -176,11 +176,11 @@ def _indexer(t: Trace, spec: Indexer, x: Tensor, q_latent: Tensor, load: Load) -
         copies = at_least(load.batch, 2) * load.tokens * spec.d_head
         return 0 if room.compiled else room.of(Tensor(2 * load.tokens * spec.n_heads + copies, keys, wide=True))
 
-    with t.without_gradient(), t.part("indexer", x, q_latent) as out:
+    with t.without_gradient(), t.part("indexer", x, q_latent, role="indexer") as out:
         q = t.linear("q_b_proj", q_latent, spec.n_heads * spec.d_head)
         k = t.norm("k_norm", spec.norm, t.linear("k_proj", x, spec.d_head))
         weights = t.linear("weights_proj", x, spec.n_heads)
-        cache = Cache(load.vectors * spec.d_head)
+        cache = Cache(load.vectors * spec.d_head, index=True)
         fields = {"cache": cache, "moves": moves, "takes": takes}
         scores = product(t, "scores", q, k, load.tokens * spec.n_heads, keys, each, pairs * spec.d_head, **fields)
         weighted = Matmul(1, keys, spec.n_heads, load.tokens, weighed=False)

@@ -51,7 +51,7 @@ def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Around) ->
     return t.buffered("out_scale", x) if group.out_scale else x
 
 
-def run(t: Trace, group: LayerGroup, block: Block, x: Tensor, *beside: Tensor) -> Tensor:
+def run_block(t: Trace, group: LayerGroup, block: Block, x: Tensor, *beside: Tensor) -> Tensor:
     """One block as a part, with the dropout on its result."""
     with t.part(block.name, x, *beside, of=block.of, region=block.region) as out:
         y = block.run(x)
@@ -109,7 +109,7 @@ def _in_turn(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around
         before = group.placement in ("pre", "sandwich") and (group.first_norm or i > 0)
         read = x if block.ahead is None else t.add("shared_add", x, block.ahead(x))
         read = t.norm(f"{block.norm}_norm", group.norm, read) if before else read
-        y = run(t, group, block, read)
+        y = run_block(t, group, block, read)
         if group.block_scale:
             y = t.weighed(f"{block.norm}_scale", y, of="other")
         if group.placement in ("output", "sandwich"):
@@ -135,7 +135,7 @@ def _in_streams(
         name = f"{'channel' if block.region == 'channel' else 'mixer'}_streams"
         read, written, mixed = connection(t, name, x, n, mixing)
         around.stream = read
-        y = run(t, group, block, t.norm(f"{block.norm}_norm", group.norm, read))
+        y = run_block(t, group, block, t.norm(f"{block.norm}_norm", group.norm, read))
         x = mixture(t, name, x, y, written, mixed, n)
     return x
 
@@ -161,7 +161,7 @@ def _parallel(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor) -> Te
         reads = [t.norm(f"{blocks[0].norm}_norm", group.norm, x)] * len(blocks)
     else:
         reads = [t.norm(f"{block.norm}_norm", group.norm, x) for block in blocks]
-    made = [run(t, group, block, read) for block, read in zip(blocks, reads, strict=True)]
+    made = [run_block(t, group, block, read) for block, read in zip(blocks, reads, strict=True)]
     if group.residual_scale != 1.0:
         made = [t.scaled(f"{block.norm}_added", y, of="other") for block, y in zip(blocks, made, strict=True)]
     return t.add("add", x, *made)

@@ -71,7 +71,7 @@ CHANNELS: dict[type[Node], Program] = {
 """What acts on each token alone."""
 
 FRONTS: dict[type[Node], str] = {
-    Embedding: "embedding.tokens",
+    Embedding: "embedding.token_vectors",
     Patches: "patches.patches",
     Frames: "frames.frames",
     ResNet: "detection.resnet",

@@ -14,7 +14,7 @@ from calc.blocks.per_layer import layer_inputs
 from calc.blocks.registry import front_of
 from calc.blocks.streams import collapse, spread
 from calc.errors import Refused
-from calc.sizes import Size
+from calc.sizes import Size, is_exactly
 from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Rwkv7, Stack, Tower
 from calc.spec.load import Load
 from calc.trace.echo import echo
@@ -49,7 +49,7 @@ def stack(
     source: what cross-attention reads. seen: the vectors of pictures, which take the places of some of the first ones.
     """
     front = front_of(spec.embedding)
-    with t.part("embedding", of="embedding") as out:
+    with t.part("embedding", of="embedding", role="front") as out:
         x, length, places = front(t, spec.embedding, vocab_size, spec.d_model, load)
         x = _dropped(t, spec, x, ("embedding", "both"))
         out.append(x)
@@ -107,7 +107,7 @@ def _within(t: Trace, spec: Stack) -> Lora | Bottleneck | Prefix | None:
     """The adapter that stands in the layers of this stack: in an encoder's too, but in no vision tower's."""
     adapter = t.whole
     if isinstance(spec, Tower):
-        return adapter if spec.name != "vision" and isinstance(adapter, Lora | Bottleneck) else None
+        return adapter if not spec.reads_pictures and isinstance(adapter, Lora | Bottleneck) else None
     return adapter if isinstance(adapter, Lora | Bottleneck | Prefix) else None
 
 
@@ -191,7 +191,7 @@ def _order(spec: Stack) -> Iterator[str]:
         return
     for group in spec.layers:
         yield group.name
-        if not (isinstance(group.count, int) and group.count == 1):
+        if not is_exactly(group.count, 1):
             yield group.name
 
 

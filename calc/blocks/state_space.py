@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.blocks.around import Around
-from calc.sizes import ceil_div
+from calc.sizes import ceil_div, is_exactly
 from calc.spec import Mamba, Mamba2
 from calc.spec.load import Load
 from calc.trace.primitives.chunked_scan import chunked_scan
@@ -23,7 +23,7 @@ def mamba(t: Trace, spec: Mamba, x: Tensor, load: Load, around: Around) -> Tenso
     inner, gate = whole.columns(d_inner), whole.columns(d_inner)
     inner = short_convolution(t, "conv", inner, spec.d_conv, load, bias=spec.conv_bias)
     # It lies channel by channel, and several sequences of it are laid token by token for the product.
-    alone = isinstance(load.batch, int) and load.batch == 1
+    alone = is_exactly(load.batch, 1)
     laid = inner if alone else t.joined(inner, rows=inner.rows, width=d_inner)
     small = t.linear("x_proj", laid, rank + 2 * spec.d_state, split="none")
     widths = {"dt_norm": rank, "b_norm": spec.d_state, "c_norm": spec.d_state}

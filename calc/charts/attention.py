@@ -30,7 +30,7 @@ def over_length(points: Iterable[Point], need: str, seq: int, wins: int | None) 
         }
         for point in points
     ]
-    x = vega.channel("tokens", "quantitative", scale=DOUBLING, axis=axes.tokens("tokens"))
+    x = vega.channel("tokens", "quantitative", scale=DOUBLING, axis=axes.token_axis("tokens"))
     y = vega.channel("need", "quantitative", scale=TENS, axis=_axis(need, [row["need"] for row in rows]))
     colour = vega.colour("attention", BOTH, series=True)
     colour["legend"] |= {"symbolOpacity": 1, "symbolType": "stroke"}

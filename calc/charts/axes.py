@@ -40,7 +40,7 @@ def sizes(title: str, most: float | None = None) -> dict[str, Any]:
     return axis | {"values": [n * step for n in range(2 * MARKS) if n * step <= most]}
 
 
-def tokens(title: str) -> dict[str, Any]:
+def token_axis(title: str) -> dict[str, Any]:
     """An axis of numbers of tokens, with binary prefixes."""
     return {"title": title, "labelExpr": _TOKENS, "labelOverlap": True}
 

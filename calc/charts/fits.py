@@ -9,7 +9,7 @@ from calc.charts.vega import Chart, channel, layer
 from calc.fitting.fit import Fit
 from calc.fitting.forms import Array
 from calc.fitting.frontier import FrontierFit, compute_of
-from calc.fitting.optimum import optimum
+from calc.fitting.optimum import optimum_at
 
 _MOST_POINTS = 3_000
 _CURVES = 7
@@ -44,7 +44,7 @@ def fit_chart(fit: Fit) -> Chart:
     ]
     if fit.optimum is not None:
         budgets = np.geomspace(low, high, _STEPS)
-        frontier = [float(optimum(fit.theta[None], budget).loss[0]) for budget in budgets]
+        frontier = [float(optimum_at(fit.theta[None], budget).loss[0]) for budget in budgets]
         rows = _rows(compute=budgets, loss=np.array(frontier))
         layers.append(layer(rows, line(color=INK, strokeDash=[5, 3]), x=x, y=y))
     title = f"{fit.law}: {len(runs):,} runs, fitted curves of some sizes, frontier dashed"

@@ -56,7 +56,7 @@ def caches(rows: vega.Rows) -> vega.Chart:
     body = vega.layer(
         shown,
         {"type": "line", "point": True},
-        x=vega.channel("context", "quantitative", scale=doubling, axis=axes.tokens("tokens in the cache")),
+        x=vega.channel("context", "quantitative", scale=doubling, axis=axes.token_axis("tokens in the cache")),
         y=vega.channel("bytes", "quantitative", scale=doubling, axis=axes.sizes("KV cache")),
         color=vega.colour("model", (row["model"] for row in rows), 2, series=True),
         # A model is under its own kind of attention: without this nobody would see it.

@@ -9,23 +9,20 @@ from calc.output.tables import Table
 from calc.spec.run import Run
 
 
-def run_record(run: Run, execution: str | None = None, *, trains: bool | None = None) -> dict[str, Any]:
+def run_record(run: Run, execution: str | None = None) -> dict[str, Any]:
     """The run that was answered, defaults included.
 
-    execution: which kernels the answer takes where the run leaves it open; None: it depends on none. trains: whether a
-    step of training is meant; None: what the phase says.
+    execution: which kernels the answer takes where the run leaves it open; None: it depends on none.
     """
-    trains = run.trains if trains is None else trains
-    passes = run.micro_batches_a_step if trains else 1
-    formats = {"recipe": run.recipe} if trains else {"weights": run.dtype, "cache": run.cache_dtype}
+    formats = {"recipe": run.recipe} if run.trains else {"weights": run.dtype, "cache": run.cache_dtype}
     return {
         **{name: getattr(run, name) for name in ("dp", "tp", "pp", "cp", "ep", "zero")},
         "gpus": run.gpus,
-        "micro_batches": passes,
+        "micro_batches": run.passes_a_step,
         "batch": run.batch,
         "seq": run.seq,
         "context": run.context if run.phase == "decode" else None,
-        "tokens_a_step": run.tokens * passes * run.dp,
+        "tokens_a_step": run.step_tokens,
         "formats": formats,
         "execution": None if execution is None else run.execution or execution,
     }

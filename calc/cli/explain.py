@@ -71,7 +71,7 @@ def explain(
     tables = _tables(explanation)
     if len(str(explanation.formula)) > LONGEST:
         tables = _short(tables, explanation)
-    if quantity.startswith("memory"):
+    if registry.find(quantity).group == "memory":
         from calc.cli.memory import why  # most questions are not about memory, and it is long to load
 
         tables += why(model, asked)
@@ -99,9 +99,10 @@ def asked_of(entry: registry.Quantity, words: dict[str, Any], symbol: str | None
 def record_of(estimate: Estimate, found: Mapping[str, int] | None = None) -> dict[str, Any]:
     """The run as an answer about one quantity repeats it. found: sizes of it that were looked for."""
     run = estimate.run.placed(found or {})
-    if estimate.quantity.startswith("memory"):
+    group = registry.find(estimate.quantity).group
+    if group == "memory":
         return memory_record(run)
-    return run_record(run, "compiled" if estimate.quantity.startswith("traffic") else None)
+    return run_record(run, "compiled" if group == "traffic" else None)
 
 
 def _moved(moved: list[Sensitivity], unit: str) -> Table:

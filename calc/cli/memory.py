@@ -17,7 +17,7 @@ from calc.memory.cache import batched_tokens, cache_dtype
 from calc.memory.keepers import keepers
 from calc.memory.rank import Rank
 from calc.memory.verdict import Verdict, budget_bytes, largest, usable, verdict
-from calc.output.notes import warn_beyond
+from calc.output.notes import remark, warn_beyond
 from calc.output.tables import Table, emit
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
@@ -63,7 +63,7 @@ def memory(
     run = exact_run(**memory_words(words))
     notes.unused_in_mode(run)
     if run.checkpoint_every != 1 and not run.checkpointing.startswith(("full", "selective-op")):
-        click.echo("note: --checkpoint-every changes nothing without --checkpointing full or selective-op", err=True)
+        remark("--checkpoint-every changes nothing without --checkpointing full or selective-op")
     _warn(model, run)
     found = verdict(model, run, *_budget(gpu, budget, memory_fraction))
     more = serving.counted(model, run, found.budget) if run.mode == "inference" else {}
@@ -84,12 +84,12 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     """Notes on what was asked and changes nothing, or less than it seems."""
     warn_beyond(spec, run.seq, "--seq")
     if run.source_seq is not None and spec.encoder is None:
-        click.echo("note: --source-seq changes nothing for a model without an encoder", err=True)
+        remark("--source-seq changes nothing for a model without an encoder")
     if run.mode == "inference":
         return
     notes.undivided(run)
     if run.dp * run.cp > 1 and run.zero > 1 and run.pp > 1:
-        click.echo("note: in a pipeline --zero 2 and 3 divide gradients only after the last micro-batch", err=True)
+        remark("in a pipeline --zero 2 and 3 divide gradients only after the last micro-batch")
 
 
 def _budget(gpu: str | None, budget: str | None, fraction: str) -> tuple[int | None, str]:
@@ -98,7 +98,7 @@ def _budget(gpu: str | None, budget: str | None, fraction: str) -> tuple[int | N
         raise Refused("--budget", "--gpu or --budget", "both")
     if gpu is None and budget is None:
         if usable(1, fraction) != 1:
-            click.echo("note: --memory-fraction changes nothing without --gpu or --budget", err=True)
+            remark("--memory-fraction changes nothing without --gpu or --budget")
         return None, ""
     if gpu is not None:
         device = load_device(gpu)
@@ -136,7 +136,7 @@ def _terms(rank: Rank) -> dict[str, int]:
 
 def _asked(run: Run, gpu: str | None) -> dict[str, Any]:
     """What the answer is to: everything that memory depends on, defaults included."""
-    whole = {name: getattr(run, name) for name in MEMORY_FIELDS} | {"execution": run.held_execution}
+    whole = {name: getattr(run, name) for name in MEMORY_FIELDS} | {"execution": run.usual_execution}
     return {"gpu": gpu and load_device(gpu).name, "gpus": run.gpus, "plan": whole}
 
 
@@ -184,10 +184,10 @@ def _setting(spec: ModelSpec, run: Run) -> str:
     if run.mode == "inference":
         tokens = batched_tokens(run)
         once = "prompts in one pass" if tokens is None else f"{tokens:,} tokens a pass"
-        words = [f"weights in {run.dtype}", f"cache in {cache_dtype(run)}", run.held_execution, once]
+        words = [f"weights in {run.dtype}", f"cache in {cache_dtype(run)}", run.usual_execution, once]
     else:
         checkpointing = "no" if run.checkpointing == "none" else run.checkpointing
-        words = [run.recipe, run.optimizer, run.held_execution, f"{checkpointing} checkpointing"]
+        words = [run.recipe, run.optimizer, run.usual_execution, f"{checkpointing} checkpointing"]
     words += ["no pictures"] * (spec.vision is not None)
     gpus = f"{run.gpus:,} GPU{'s' * (run.gpus != 1)}"
     return f"{run.mode}, {run.batch:,} × {run.seq:,} tokens, {', '.join(words)}, {gpus}"

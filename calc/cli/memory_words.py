@@ -4,47 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from calc.ask.registry import MEMORY_USES
 from calc.cli.echo import run_record
 from calc.spec.run import Run
 from calc.spec.run.precision import recipe_for
 
-MEMORY_FIELDS = (
-    "mode",
-    "seq",
-    "batch",
-    "source_seq",
-    "dtype",
-    "recipe",
-    "cache_dtype",
-    "state_dtype",
-    "frozen",
-    "optimizer",
-    "checkpointing",
-    "recompute",
-    "checkpoint_every",
-    "loss_chunks",
-    "fused_loss",
-    "dropout",
-    "dp",
-    "tp",
-    "pp",
-    "cp",
-    "ep",
-    "zero",
-    "sequence_parallel",
-    "micro_batches",
-    "interleave",
-    "stages",
-    "execution",
-    "experts",
-    "device",
-    "window_reading",
-    "latent_reading",
-    "engine",
-    "batched_tokens",
-    "logits",
-)
-"""What memory depends on."""
+MEMORY_FIELDS = tuple(name for name in Run.model_fields if name in MEMORY_USES and name != "rank")
+"""What memory depends on, in the order of the nodes; whose rank is told is not asked of a command."""
 DTYPE = "Of weights, as fp8 or int4:g128; in training the recipe, as --recipe."
 
 
@@ -55,7 +21,7 @@ def memory_words(words: dict[str, Any]) -> dict[str, Any]:
 
 def memory_record(run: Run) -> dict[str, Any]:
     """The run as an answer about memory repeats it."""
-    record = run_record(run, run.held_execution, trains=run.mode == "training")
+    record = run_record(run.changed(phase="training") if run.mode == "training" else run, run.usual_execution)
     if run.mode == "inference":
         from calc.memory.cache import cache_dtype  # most questions are not about memory, and it is long to load
 

@@ -8,6 +8,7 @@ import click
 
 from calc.ask.registry import OF_INFERENCE, OF_TRAINING
 from calc.cli.run_options import given
+from calc.output.notes import remark
 from calc.spec.run import Run
 
 _SERVED = frozenset(OF_INFERENCE) - {"dtype"}  # which in training names the recipe
@@ -23,7 +24,7 @@ def unused(uses: Collection[str], asked: str) -> None:
         name = option.name or ""
         idle = name in Run.model_fields and name not in uses
         if idle and given(name) and context.params.get(name) not in ("none", 0):
-            click.echo(f"note: {option.opts[0]} changes nothing in {asked}", err=True)
+            remark(f"{option.opts[0]} changes nothing in {asked}")
 
 
 def unused_in_mode(run: Run) -> None:
@@ -31,10 +32,10 @@ def unused_in_mode(run: Run) -> None:
     other = _SERVED if run.mode == "training" else OF_TRAINING
     for option in click.get_current_context().command.params:
         if option.name in other and given(option.name or ""):
-            click.echo(f"note: {option.opts[0]} changes nothing in {run.mode}", err=True)
+            remark(f"{option.opts[0]} changes nothing in {run.mode}")
 
 
 def undivided(run: Run) -> None:
     """Say so where a ZeRO stage has no ranks to divide anything among."""
     if run.zero and run.dp * run.cp == 1:
-        click.echo(f"note: --zero {run.zero} divides nothing among one data-parallel rank; add --dp", err=True)
+        remark(f"--zero {run.zero} divides nothing among one data-parallel rank; add --dp")

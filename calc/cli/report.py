@@ -53,7 +53,7 @@ def report(models: tuple[ModelSpec, ...], seq: int | None, fmt: str) -> None:
 
 
 def _run(it: Report) -> dict[str, Any]:
-    return run_record(it.run, "sdpa", trains=True)
+    return run_record(it.run.changed(phase="training"), "sdpa")
 
 
 def _record(it: Report) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from calc.cli.options import (
     note_own_length,
     with_usual_lengths,
 )
+from calc.output.notes import remark
 from calc.spec.run import NODES, Run
 from calc.spec.run.node import Flag, Sized, Word, Words
 
@@ -75,7 +76,7 @@ class OneOf(click.Choice):
         if value in self.old and self.old[value] in self.choices:
             option = param.opts[0] if param else "value"
             new = flags_of(OLD_OPTIONS[option])[0] if option in OLD_OPTIONS else option
-            click.echo(f"note: {option} {value} is called {new} {self.old[value]} now", err=True)
+            remark(f"{option} {value} is called {new} {self.old[value]} now")
             value = self.old[value]
         return super().convert(value, param, ctx)
 
@@ -144,7 +145,7 @@ def _given_as_before(said: Mapping[str, Any]) -> dict[str, Any]:
     for option, value in said.items():
         if value is not None:
             field = OLD_OPTIONS[option]
-            click.echo(f"note: {option} is called {flags_of(field)[0]} now", err=True)
+            remark(f"{option} is called {flags_of(field)[0]} now")
             found[field] = value
     return found
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from calc.conventions.base import Convention, decoder
 from calc.conventions.chinchilla import CHINCHILLA, CHINCHILLA_6ND
 from calc.conventions.deepseek import DEEPSEEK
-from calc.conventions.executed import CAUSAL_EXACT, CAUSAL_HALF, TORCH, reading
+from calc.conventions.executed import CAUSAL_EXACT, CAUSAL_HALF, TORCH, caveats_of_reading
 from calc.conventions.kaplan import KAPLAN
 from calc.conventions.lecture import LECTURE
 from calc.conventions.llm_foundry import LLM_FOUNDRY
@@ -51,7 +51,7 @@ def find(name: str) -> Convention:
 def caveats(spec: ModelSpec, run: Run) -> tuple[str, ...]:
     """What the count of a run's FLOPs does not see of a model, and what it takes for granted, a sentence each."""
     convention = find(run.convention)
-    return (*convention.caveats(spec), *(reading(spec, run) if convention.any_model else ()))
+    return (*convention.caveats(spec), *(caveats_of_reading(spec, run) if convention.any_model else ()))
 
 
 def flops(spec: ModelSpec, run: Run) -> Flops:

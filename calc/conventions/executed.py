@@ -42,7 +42,7 @@ def absorbs(run: Run) -> bool:
     return run.absorbs and not named
 
 
-def reading(spec: ModelSpec, run: Run) -> tuple[str, ...]:
+def caveats_of_reading(spec: ModelSpec, run: Run) -> tuple[str, ...]:
     """How latents are read, where that was left open and there are any: a sentence, or none."""
     latent = any(isinstance(group.mixer, Mla) for group in spec.layers)
     if run.phase != "decode" or run.latent_reading is not None or not latent:

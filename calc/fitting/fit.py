@@ -18,7 +18,7 @@ from calc.fitting.bootstrap import Progress
 from calc.fitting.forms import Array, Form
 from calc.fitting.holdout import HeldOut, held_out
 from calc.fitting.minimum import HUBER, OBJECTIVES, Objective
-from calc.fitting.optimum import optimum
+from calc.fitting.optimum import optimum_at
 from calc.fitting.runs import Runs, Upload, read
 from calc.fitting.solver import Data, residuals
 from calc.laws.uncertainty import Interval
@@ -237,7 +237,7 @@ def _open(form: Form, runs: Runs, data: Data, moving: Array, theta: Array) -> tu
 
 def _optimum_columns(theta: Array, compute: float) -> dict[str, Array]:
     """What is said of the optimum, each of shape (sets of constants,)."""
-    best = optimum(theta, compute)
+    best = optimum_at(theta, compute)
     return {
         "params": best.params,
         "tokens": best.tokens,

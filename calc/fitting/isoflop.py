@@ -16,7 +16,7 @@ from calc.fitting.fit import Source, check_options
 from calc.fitting.fit import fit as fit_form
 from calc.fitting.forms import Array
 from calc.fitting.frontier import Budget, FrontierFit, Samples, compute_of, frontier
-from calc.fitting.optimum import optimum
+from calc.fitting.optimum import optimum_at
 from calc.fitting.runs import Runs, read
 
 SOURCE = "Hoffmann et al. (2022), section 3.2 (approach 2): isoFLOP profiles"
@@ -106,7 +106,7 @@ def _bias(runs: Runs, flop: Array, parabolas: Sequence[_Parabola]) -> list[str]:
         lowest = float(_lowest(_parabola(exact, flop, each.rows), np.ones((1, len(each.right))))[0][0])
         six_nd = float(np.exp(np.log(runs.six_nd[each.rows]).mean()))
         log_c.append(math.log(each.compute))
-        off.append(lowest - math.log(optimum(surface.theta[None], six_nd).params[0]))
+        off.append(lowest - math.log(optimum_at(surface.theta[None], six_nd).params[0]))
     there = np.isfinite(off)
     if there.sum() < 2:
         return []

@@ -21,7 +21,7 @@ class Optimum(NamedTuple):
     exponent: Array
 
 
-def optimum(theta: Array, compute: float) -> Optimum:
+def optimum_at(theta: Array, compute: float) -> Optimum:
     """Where the loss of each set of constants, shape (sets, 6), is least at 6 N D = compute; NaN where it is nowhere.
 
     Along 6 N D = C the loss is least where A / N^alpha + B / D^beta is, whatever k and E are: the closed form of

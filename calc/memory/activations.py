@@ -9,44 +9,36 @@ from calc.memory import megatron
 from calc.memory.rank import Activations
 from calc.memory.sharding import Stage
 from calc.quantities.flops import plain_products
-from calc.quantities.saved_tensors import WAY, Kept, LayerKept, kept
-from calc.sizes import Size, at_least, ceil_div, either, is_array, largest, minimum
+from calc.quantities.saved_tensors import WAY, LayerSaved, SavedTensors, saved_tensors
+from calc.sizes import Size, at_least, ceil_div, either, is_array, is_exactly, largest, minimum
 from calc.spec import Lora, ModelSpec
 from calc.spec.load import Load
 from calc.spec.run import Checkpointing, Run
 from calc.spec.run.precision import recipe
-from calc.trace.settings import Execution as Recorded
 from calc.trace.settings import Settings
 from calc.trace.tape import Saved, Storage
 
 
-def settings(spec: ModelSpec, plan: Run, checkpointing: Checkpointing) -> Settings:
+def settings(spec: ModelSpec, run: Run, checkpointing: Checkpointing) -> Settings:
     """How the tape is to record a plan. Errors: Refused for an adapter of which it is not known what it keeps."""
-    how = recipe(plan.recipe)
-    recompute = frozenset(plan.recompute) | ({"attention"} if checkpointing == "selective" else frozenset())
+    how = recipe(run.recipe)
+    recompute = frozenset(run.recompute) | ({"attention"} if checkpointing == "selective" else frozenset())
     if spec.adapter is not None and not isinstance(spec.adapter, Lora):
         raise Refused("adapter", "lora, or none, where activations are counted", type(spec.adapter).__name__)
     return Settings(
-        execution=_as_recorded(plan),
+        execution=run.recorded_kernels,
         dtype=how.compute,
         autocast=how.autocast,
         inputs=how.inputs,
-        dropout=plan.dropout,
-        device=plan.device,
+        dropout=run.dropout,
+        device=run.device,
         recompute=recompute,
-        loss_fused=plan.fused_loss,
+        loss_fused=run.fused_loss,
     )
 
 
-def _as_recorded(plan: Run) -> Recorded:
-    """The execution in the tape's words: a graph keeps what was compiled, and attention is one kernel unless told."""
-    if plan.fuses:
-        return "fused"
-    return "eager" if plan.execution == "eager" else "sdpa"
-
-
 def activations(
-    spec: ModelSpec, load: Load, plan: Run, checkpointing: Checkpointing, found: Sequence[Stage]
+    spec: ModelSpec, load: Load, run: Run, checkpointing: Checkpointing, found: Sequence[Stage]
 ) -> list[Activations]:
     """What the ranks of each stage keep.
 
@@ -54,19 +46,19 @@ def activations(
     `selective-op` keeps its input and the results of every second product with a weight, and of flash attention.
     Errors: Refused for what the tape or, under `megatron`, the closed form does not know.
     """
-    if all(isinstance(n, int) for n in (plan.loss_chunks, load.tokens)) and plan.loss_chunks > load.tokens:
-        raise Refused("loss_chunks", f"at most the {load.tokens:,} tokens of a step", plan.loss_chunks)
-    if plan.execution == "megatron":
-        return [megatron.activations(spec, load, plan, checkpointing, stage) for stage in found]
-    _check(spec, plan, checkpointing)
-    made = kept(spec, load, settings(spec, plan, checkpointing))
-    return [_on_stage(made, plan, checkpointing, stage) for stage in found]
+    if all(isinstance(n, int) for n in (run.loss_chunks, load.tokens)) and run.loss_chunks > load.tokens:
+        raise Refused("loss_chunks", f"at most the {load.tokens:,} tokens of a step", run.loss_chunks)
+    if run.execution == "megatron":
+        return [megatron.activations(spec, load, run, checkpointing, stage) for stage in found]
+    _check(spec, run, checkpointing)
+    made = saved_tensors(spec, load, settings(spec, run, checkpointing))
+    return [_on_stage(made, run, checkpointing, stage) for stage in found]
 
 
-def _on_stage(made: Kept, plan: Run, checkpointing: Checkpointing, stage: Stage) -> Activations:
+def _on_stage(made: SavedTensors, run: Run, checkpointing: Checkpointing, stage: Stage) -> Activations:
     """What one stage keeps of what the whole model does."""
     layers: Size = 0
-    here: list[tuple[LayerKept, Size]] = []
+    here: list[tuple[LayerSaved, Size]] = []
     for path, each in made.layers.items():
         name = path.partition(WAY)[0]
         ways = [other for other in made.layers if other.partition(WAY)[0] == name]
@@ -75,17 +67,17 @@ def _on_stage(made: Kept, plan: Run, checkpointing: Checkpointing, stage: Stage)
             n = stage.layers[name]
         elif name in stage.layers:
             n = _of_way(each, stage.layers[name], stage.first, sum(made.layers[way].count for way in ways[:-1]))
-        if isinstance(n, int) and n == 0:
+        if is_exactly(n, 0):
             continue
         here.append((each, n))
-        layers = layers + _of_layers(each, n, plan, checkpointing)
-    again = largest(_if_any(n, _again(each, plan, checkpointing)) for each, n in here)
-    widest = largest(_if_any(n, kept_on_rank(saved, plan)) for each, n in here for saved in each.whole)
+        layers = layers + _of_layers(each, n, run, checkpointing)
+    again = largest(_if_any(n, _again(each, run, checkpointing)) for each, n in here)
+    widest = largest(_if_any(n, kept_on_rank(saved, run)) for each, n in here for saved in each.whole)
     layers = ceil_div(layers, stage.chunks)
-    outside = _sum(made.common, plan)
-    outside = outside + either(stage.first, ceil_div(_sum(made.front, plan) * stage.held, stage.chunks))
-    outside = outside + either(stage.last, _sum(made.end, plan))
-    logits, scratch, freed = (either(stage.last, size) for size in (_sum(made.loss, plan), *_of_loss(made, plan)))
+    outside = _sum(made.common, run)
+    outside = outside + either(stage.first, ceil_div(_sum(made.front, run) * stage.held, stage.chunks))
+    outside = outside + either(stage.last, _sum(made.end, run))
+    logits, scratch, freed = (either(stage.last, size) for size in (_sum(made.loss, run), *_of_loss(made, run)))
     return Activations(layers * stage.held, outside, logits, again, widest, scratch, freed)
 
 
@@ -94,7 +86,7 @@ def _if_any(layers: Size, size: Size) -> Size:
     return either(layers > 0, size) if is_array(layers) else size
 
 
-def _of_way(each: LayerKept, layers: Size, first: Size, early: Size) -> Size:
+def _of_way(each: LayerSaved, layers: Size, first: Size, early: Size) -> Size:
     """How many of a stage's `layers` of a kind are passed as this one. early: those at the model's start whose input
     needs less of a gradient than that of the others, all of them on the first stage."""
     if each.early:
@@ -114,54 +106,54 @@ def on_rank(tensor: Storage, plan: Run) -> Size:
     return ceil_div(tensor.bytes, ranks)
 
 
-def kept_on_rank(saved: Saved, plan: Run) -> Size:
+def kept_on_rank(saved: Saved, run: Run) -> Size:
     """Bytes of what is kept on one rank.
 
     Autocast's cast of a weight is as large on every context-parallel rank, and else divided as the weight is. What an
     adapter leaves in another format than fp32 is not cast.
     """
-    if saved.role != "cast weight":
-        return on_rank(saved.tensor, plan)
     weight, size = saved.tensor.weight, saved.tensor.bytes
-    if plan.frozen not in (None, "fp32") and not (weight is not None and weight.trainable):
+    if weight is None:
+        return on_rank(saved.tensor, run)
+    if run.frozen not in (None, "fp32") and not weight.trainable:
         return 0
-    if weight is not None and weight.shard is not None and not (isinstance(plan.tp, int) and plan.tp == 1):
-        size = weight.shard.part(size, weight.shape, plan.tp)
-    return ceil_div(size, plan.ep) if saved.tensor.expert else size
+    if weight.shard is not None and not is_exactly(run.tp, 1):
+        size = weight.shard.part(size, weight.shape, run.tp)
+    return ceil_div(size, run.ep) if saved.tensor.expert else size
 
 
-def _check(spec: ModelSpec, plan: Run, checkpointing: Checkpointing) -> None:
+def _check(spec: ModelSpec, run: Run, checkpointing: Checkpointing) -> None:
     if checkpointing == "selective-op":
         plain_products(spec)
-        if not (isinstance(plan.tp, int) and plan.tp == 1):
-            raise Refused("tp", "1 under selective-op, of which it is not written down which sums it keeps", plan.tp)
+        if not is_exactly(run.tp, 1):
+            raise Refused("tp", "1 under selective-op, of which it is not written down which sums it keeps", run.tp)
 
 
-def _of_layers(each: LayerKept, n: Size, plan: Run, checkpointing: Checkpointing) -> Size:
+def _of_layers(each: LayerSaved, n: Size, run: Run, checkpointing: Checkpointing) -> Size:
     """What `n` layers keep."""
     if checkpointing in ("full", "full-early-stop"):
-        checkpointed = on_rank(each.input, plan)
+        checkpointed = on_rank(each.input, run)
     elif checkpointing == "selective-op":
-        checkpointed = on_rank(each.input, plan) + _sum(each.results, plan)
+        checkpointed = on_rank(each.input, run) + _sum(each.results, run)
     else:
-        return n * _sum(each.kept, plan)
-    if isinstance(plan.checkpoint_every, int) and plan.checkpoint_every == 1:
+        return n * _sum(each.saved, run)
+    if is_exactly(run.checkpoint_every, 1):
         return n * checkpointed
-    times = ceil_div(n, plan.checkpoint_every)
-    return times * checkpointed + (n - times) * _sum(each.kept, plan)
+    times = ceil_div(n, run.checkpoint_every)
+    return times * checkpointed + (n - times) * _sum(each.saved, run)
 
 
-def _again(each: LayerKept, plan: Run, checkpointing: Checkpointing) -> Size:
+def _again(each: LayerSaved, run: Run, checkpointing: Checkpointing) -> Size:
     """What backward of one layer makes anew."""
     if checkpointing in ("none", "selective"):
-        return 0 if each.kept is each.whole else _sum(each.whole, plan) - _sum(each.kept, plan)
+        return 0 if each.saved is each.whole else _sum(each.whole, run) - _sum(each.saved, run)
     there = {each.input}
     if checkpointing == "selective-op":
         there |= {saved.tensor for saved in each.results}
-    return _sum(tuple(saved for saved in each.whole if saved.tensor not in there), plan)
+    return _sum(tuple(saved for saved in each.whole if saved.tensor not in there), run)
 
 
-def _of_loss(made: Kept, plan: Run) -> tuple[Size, Size]:
+def _of_loss(made: SavedTensors, run: Run) -> tuple[Size, Size]:
     """(what the loss takes beyond its log-probabilities when it takes the most, the logits where they are freed).
 
     That is the first step of backward: PyTorch makes two gradients in the format of the loss, of the log-probabilities
@@ -171,16 +163,16 @@ def _of_loss(made: Kept, plan: Run) -> tuple[Size, Size]:
     """
     if made.logits is None or not made.loss:
         return 0, 0
-    if plan.fused_loss or (plan.fused_loss is None and plan.fuses):
+    if run.fused_loss or (run.fused_loss is None and run.fuses):
         return 0, 0
     log_probabilities = made.loss[0].tensor
-    copies = 2 if isinstance(plan.tp, int) and plan.tp == 1 else 2 + at_least(plan.tp, 2)
-    freed = 0 if made.logits.dtype == log_probabilities.dtype else on_rank(made.logits, plan)
-    return copies * on_rank(log_probabilities, plan), freed
+    copies = 2 if is_exactly(run.tp, 1) else 2 + at_least(run.tp, 2)
+    freed = 0 if made.logits.dtype == log_probabilities.dtype else on_rank(made.logits, run)
+    return copies * on_rank(log_probabilities, run), freed
 
 
-def _sum(tensors: tuple[Saved, ...], plan: Run) -> Size:
+def _sum(tensors: tuple[Saved, ...], run: Run) -> Size:
     total: Size = 0
     for saved in tensors:
-        total = total + kept_on_rank(saved, plan)
+        total = total + kept_on_rank(saved, run)
     return total

@@ -11,8 +11,8 @@ from calc.dtypes import dtype as number_format
 from calc.errors import Refused
 from calc.memory.paging import Paged, allocated
 from calc.memory.sharding import Stage, stages
-from calc.quantities.kv_cache import cache_terms, kept
-from calc.sizes import Size, ceil_div, largest, minimum
+from calc.quantities.kv_cache import cache_terms, cached_leaves
+from calc.sizes import Size, ceil_div, is_exactly, largest, minimum
 from calc.spec import Attention, LayerGroup, Mla, Mlp, ModelSpec
 from calc.spec.run import Run
 from calc.spec.run.engines import ENGINES, INDEX_BLOCK, SPARSE_LATENT, Engine, engine
@@ -50,7 +50,9 @@ def cache_on(spec: ModelSpec, run: Run, stage: Stage) -> Size:
     if run.engine is None:
         return sum(cache_terms(plain, asked, share).values())
     rules = engine(run.engine)
-    kinds = [_paged(*share(cache, leaf), leaf, plain, asked.dtype, rules) for cache, leaf in kept(plain, asked)]
+    kinds = [
+        _paged(*share(cache, leaf), leaf, plain, asked.dtype, rules) for cache, leaf in cached_leaves(plain, asked)
+    ]
     return run.batch * allocated(_merged(kinds), asked.seq, batched_tokens(run))
 
 
@@ -66,7 +68,7 @@ def _of_rank(spec: ModelSpec, run: Run, stage: Stage) -> Callable[[Cache, Leaf],
     def share(cache: Cache, leaf: Leaf) -> tuple[Cache, Size]:
         group = _group(leaf, spec)
         calls = leaf.calls if group.shared else stage.layers[group.name]
-        if isinstance(run.tp, int) and run.tp == 1:
+        if is_exactly(run.tp, 1):
             return cache, calls
         ranks = minimum(run.tp, cache.heads)
         cut = {name: ceil_div(getattr(cache, name), ranks) for name in ("per_token", "fixed", "recurrent", "heads")}
@@ -80,7 +82,7 @@ def _paged(cache: Cache, layers: Size, leaf: Leaf, spec: ModelSpec, dtype: str, 
     group, whole = _group(leaf, spec), leaf.calls
     node, width = group.mixer, number_format(dtype).bits // 8
     if isinstance(node, Mla):
-        if ".indexer." in leaf.path:
+        if cache.index:
             size = cache.per_token + 4 * ceil_div(cache.per_token, INDEX_BLOCK)
         elif dtype == "fp8" and node.top_k is not None:
             if (node.kv_rank, node.d_rope) != SPARSE_LATENT[:2]:
@@ -120,10 +122,7 @@ def _merged(kinds: list[Paged]) -> list[Paged]:
 
 def _group(leaf: Leaf, spec: ModelSpec) -> LayerGroup:
     """The group of layers that a leaf stands in."""
-    if len(spec.layers) == 1:
-        return spec.layers[0]
-    name = next(part.name for part in leaf.parents if part.layer)
-    return next(group for group in spec.layers if name == f"layers.{{{group.name}}}")
+    return next(group for group in spec.layers if group.name == leaf.group)
 
 
 def activation_dtype(name: str) -> str:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from calc.errors import Refused
-from calc.sizes import Size, is_array, is_symbolic
+from calc.sizes import Size, is_array, is_exactly, is_symbolic
 from calc.spec import Attention, Mla, Mlp, ModelSpec, Moe
 from calc.spec.run import Run
 
@@ -33,50 +33,50 @@ class Condition(NamedTuple):
         return not self.is_open and (is_array(self.a) or is_array(self.b))
 
 
-def check(spec: ModelSpec, plan: Run) -> None:
+def check(spec: ModelSpec, run: Run) -> None:
     """Errors: Refused where whole numbers do not fit together; of arrays and symbols nothing is said."""
-    for condition in conditions(spec, plan):
+    for condition in conditions(spec, run):
         if not condition.is_open and not condition.of_rows and not condition.test(condition.a, condition.b):
             raise Refused(condition.field, condition.expected, condition.found)
 
 
-def feasible(spec: ModelSpec, plan: Run) -> Size | None:
+def feasible(spec: ModelSpec, run: Run) -> Size | None:
     """For each row of arrays, whether the model can be spread so; None where nothing that is asked is an array."""
     found = None
-    for condition in conditions(spec, plan):
+    for condition in conditions(spec, run):
         if condition.of_rows:
             holds = condition.test(condition.a, condition.b)
             found = holds if found is None else found & holds
     return found
 
 
-def conditions(spec: ModelSpec, plan: Run) -> Iterator[Condition]:
+def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     """Every condition on a plan. Errors: Refused for blocks of which it is not known how they are spread."""
-    if plan.mode == "training" and plan.frozen is not None and spec.adapter is None:
-        raise Refused("frozen dtype", "none without an adapter, beside which all else is frozen", plan.frozen)
-    if not _is_one(plan.tp):
-        yield from _tensor(spec, plan.tp)
-    yield from _experts(spec, plan)
-    if not _is_one(plan.cp):
-        yield _whole_parts("seq", plan.seq, plan.cp)
-        if spec.encoder is not None and plan.source_seq is not None:
-            yield _whole_parts("source_seq", plan.source_seq, plan.cp)
-    yield Condition("zero", "0, 1, 2 or 3", plan.zero, _stage_of_zero, plan.zero, 3)
-    if not _is_one(plan.pp) or not _is_one(plan.interleave):
-        stages = plan.pp * plan.interleave
+    if run.mode == "training" and run.frozen is not None and spec.adapter is None:
+        raise Refused("frozen dtype", "none without an adapter, beside which all else is frozen", run.frozen)
+    if not is_exactly(run.tp, 1):
+        yield from _tensor(spec, run.tp)
+    yield from _experts(spec, run)
+    if not is_exactly(run.cp, 1):
+        yield _whole_parts("seq", run.seq, run.cp)
+        if spec.encoder is not None and run.source_seq is not None:
+            yield _whole_parts("source_seq", run.source_seq, run.cp)
+    yield Condition("zero", "0, 1, 2 or 3", run.zero, _stage_of_zero, run.zero, 3)
+    if not is_exactly(run.pp, 1) or not is_exactly(run.interleave, 1):
+        stages = run.pp * run.interleave
         expected = f"at most as many stages as layers ({_text(spec.n_layers)})"
         yield Condition("pp", expected, stages, _at_most, stages, spec.n_layers)
     shared = any(group.shared or group.shared_block is not None for group in spec.layers)
-    if not _is_one(plan.pp) and (spec.towers or shared):
-        yield _one("pp", "1 for a model with towers or shared layers", plan.pp)
-    if not _is_one(plan.interleave):
-        yield Condition("interleave", "1 without a pipeline", plan.interleave, _piped, plan.interleave, plan.pp)
+    if not is_exactly(run.pp, 1) and (spec.towers or shared):
+        yield _one("pp", "1 for a model with towers or shared layers", run.pp)
+    if not is_exactly(run.interleave, 1):
+        yield Condition("interleave", "1 without a pipeline", run.interleave, _piped, run.interleave, run.pp)
         expected = f"pp * interleave a divisor of {_text(spec.n_layers)} layers"
 
         def cut_evenly(pieces: Size, layers: Size) -> Any:
-            return (plan.interleave <= 1) | divides(pieces, layers) if is_array(pieces) else divides(pieces, layers)
+            return (run.interleave <= 1) | divides(pieces, layers) if is_array(pieces) else divides(pieces, layers)
 
-        yield Condition("interleave", expected, plan.interleave, cut_evenly, plan.pp * plan.interleave, spec.n_layers)
+        yield Condition("interleave", expected, run.interleave, cut_evenly, run.pp * run.interleave, spec.n_layers)
 
 
 def divides(part: Size, whole: Size) -> Any:
@@ -119,16 +119,16 @@ def _of_block(node: object, d_model: Size, tp: Size) -> Iterator[Condition]:
             yield _one("tp", f"1 for a model with {type(node).__name__} layers", tp)
 
 
-def _experts(spec: ModelSpec, plan: Run) -> Iterator[Condition]:
+def _experts(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     experts = [group.channel.n_experts for group in spec.layers if isinstance(group.channel, Moe)]
-    if _is_one(plan.ep):
+    if is_exactly(run.ep, 1):
         return
     if not experts:
-        yield _one("ep", "1 for a model without experts", plan.ep)
+        yield _one("ep", "1 for a model without experts", run.ep)
     for n in experts:
-        yield Condition("ep", f"a divisor of n_experts = {_text(n)}", plan.ep, divides, plan.ep, n)
-    ranks = plan.dp * plan.cp
-    yield Condition("ep", f"a divisor of dp * cp = {_text(ranks)}", plan.ep, divides, plan.ep, ranks)
+        yield Condition("ep", f"a divisor of n_experts = {_text(n)}", run.ep, divides, run.ep, n)
+    ranks = run.dp * run.cp
+    yield Condition("ep", f"a divisor of dp * cp = {_text(ranks)}", run.ep, divides, run.ep, ranks)
 
 
 def _whole_parts(name: str, tokens: Size, cp: Size) -> Condition:
@@ -167,7 +167,3 @@ def _stage_of_zero(zero: Size, last: Size) -> Any:
 def _text(size: Size) -> str:
     """A size in a message; nobody reads an array's."""
     return "its rows" if is_array(size) else str(size)
-
-
-def _is_one(size: Size) -> bool:
-    return isinstance(size, int) and size == 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from calc.memory.activations import kept_on_rank, settings
-from calc.quantities.saved_tensors import LayerKept, kept
+from calc.quantities.saved_tensors import LayerSaved, saved_tensors
 from calc.sizes import ceil_div
 from calc.spec import ModelSpec
 from calc.spec.run import Checkpointing, Run
@@ -32,7 +32,7 @@ def keepers(spec: ModelSpec, run: Run) -> list[Keeper]:
     if run.execution == "megatron" or run.mode != "training":
         return []
     found: dict[tuple[int, str], tuple[tuple[str, ...], int]] = {}
-    for path, each in kept(spec, run.load(), settings(spec, run, run.checkpointing)).layers.items():
+    for path, each in saved_tensors(spec, run.load(), settings(spec, run, run.checkpointing)).layers.items():
         for layers, tensors in _layers(path, each, run, run.checkpointing):
             for saved in tensors:
                 own = kept_on_rank(saved, run)
@@ -44,13 +44,13 @@ def keepers(spec: ModelSpec, run: Run) -> list[Keeper]:
 
 
 def _layers(
-    path: str, each: LayerKept, run: Run, checkpointing: Checkpointing
+    path: str, each: LayerSaved, run: Run, checkpointing: Checkpointing
 ) -> Iterator[tuple[int, tuple[Saved, ...]]]:
     """(how many layers, what each keeps): those that are checkpointed, and the others."""
     if checkpointing in ("none", "selective"):
-        yield each.count, each.kept
+        yield each.count, each.saved
         return
     times = ceil_div(each.count, run.checkpoint_every)
     results = each.results if checkpointing == "selective-op" else ()
     yield times, (Saved(f"{path}.checkpoint", "input of the layer", each.input), *results)
-    yield each.count - times, each.kept
+    yield each.count - times, each.saved

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from calc.memory.sharding import Stage
-from calc.sizes import Size, largest
+from calc.sizes import Size, is_exactly, largest
 from calc.trace.op import Op, Part
 from calc.trace.room import Room
 from calc.trace.tensor import Tensor
@@ -23,9 +23,6 @@ from calc.trace.tensor import Tensor
 Body = tuple[Part | Op, ...]
 IN_PLACE = ("rope",)
 """Functions whose compiled kernels write their results over what they read."""
-FRONT = "embedding"
-HEAD = "lm_head"
-"""The part that is a moment of its own: of how many positions it gives logits is asked of a run."""
 
 
 @dataclass(slots=True)
@@ -103,7 +100,7 @@ def widest(body: Body, room: Room, stage: Stage, *, tower: bool = False) -> Size
     if stage.first or tower:
         moments += stack.of_front()
     for part in stack.kinds:
-        if tower or not _is_zero(stage.layers[str(part.group)]):
+        if tower or not is_exactly(stage.layers[str(part.group)], 0):
             moments += stack.of_layer(part)
     if stage.last or tower:
         moments += stack.of_end()
@@ -121,12 +118,13 @@ class _Stack:
         self.towers = [part for part in parts if part.tower]
         self.front = tuple(child for child in body[: places[0]] if not (isinstance(child, Part) and child.tower))
         behind = body[places[-1] + 1 :]
-        self.end = tuple(child for child in behind if not (isinstance(child, Part) and child.name == HEAD))
+        # The head is a moment of its own: of how many positions it gives logits is asked of a run.
+        self.end = tuple(child for child in behind if not (isinstance(child, Part) and child.role == "head"))
         self.layers = [_layer(part, room) for part in self.kinds]
         inside = {x for lives in self.layers for x in lives.made}
         streams = {x.storage for part in self.kinds for x in part.inputs}
         self.common = {x for lives in self.layers for x in lives.read()} - inside - streams
-        made, read = next(part for part in parts if part.name == FRONT).outputs[0], self.kinds[0].inputs[0]
+        made, read = next(part for part in parts if part.role == "front").outputs[0], self.kinds[0].inputs[0]
         # With a prompt they are more, and as wide; several residual streams are copies.
         self.vectors = read if read.width is made.width else made
 
@@ -180,7 +178,3 @@ def _nested(body: Body) -> Body:
             place = next((i for i, each in enumerate(order, 1) if read & set(each.outputs)), place)
         order.insert(place, child)
     return tuple(order)
-
-
-def _is_zero(n: Size) -> bool:
-    return isinstance(n, int) and n == 0

@@ -18,7 +18,7 @@ from calc.memory.rank import Rank
 from calc.memory.sharding import Stage, held_elements, stages
 from calc.memory.states import on_stage
 from calc.quantities.weights import Share, weight_bytes
-from calc.sizes import Size, ceil_div, largest, minimum, ratio
+from calc.sizes import Size, ceil_div, is_exactly, largest, minimum, ratio
 from calc.spec import (
     Bottleneck,
     DeltaNet,
@@ -96,12 +96,12 @@ def _largest(at: Callable[[int], Run], spec: ModelSpec, budget: int) -> int | No
 
 def _check(spec: ModelSpec, run: Run) -> None:
     check(spec, run)
-    if not isinstance(run.cp, int) or run.cp != 1:
+    if not is_exactly(run.cp, 1):
         raise Refused("cp", "1 for inference", run.cp)
     if isinstance(spec.adapter, Lora | Bottleneck):
         expected = "none that acts within layers, where activations of inference are counted (merge low-rank updates)"
         raise Refused("adapter", expected, spec.adapter.kind)
-    if spec.vision is not None and not (isinstance(run.images, int) and run.images == 0):
+    if spec.vision is not None and not is_exactly(run.images, 0):
         raise Refused("images", "0 where activations of inference are counted", run.images)
 
 
@@ -134,7 +134,7 @@ def _room(spec: ModelSpec, run: Run) -> Room:
     if run.execution == "megatron":
         raise Refused("execution", "eager, sdpa or compiled for inference", run.execution)
     width = number_format(activation_dtype(run.dtype)).bits // 8
-    room = Room(run.changed(execution=run.held_execution).kernels, width, run.tp, run.device)
+    room = Room(run.recorded_kernels, width, run.tp, run.device)
     recurrent = any(isinstance(group.mixer, RECURRENT) for stack in spec.stacks for group in stack.layers)
     if recurrent and not room.compiled:
         raise Refused("execution", "compiled for inference with recurrent layers", room.execution)
@@ -169,7 +169,7 @@ def _logits(spec: ModelSpec, head: Head, run: Run, load: Load, room: Room) -> Si
 
 def _weights_of(spec: ModelSpec, run: Run, stage: Stage) -> Share:
     """Copies and elements of each weight on a rank; experts are spread over `ep` ranks."""
-    alone = isinstance(run.tp, int) and run.tp == 1
+    alone = is_exactly(run.tp, 1)
 
     def share(path: str, weight: Weight, leaf: Leaf) -> tuple[Size, Size | None]:
         copies = on_stage(path, weight, leaf, spec, stage)[0]

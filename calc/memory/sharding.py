@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from calc.errors import Refused
-from calc.sizes import Size, ceil_div, either, is_array, minimum
+from calc.sizes import Size, ceil_div, either, is_array, is_exactly, minimum
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.trace.op import Weight
@@ -28,7 +28,7 @@ class Stage:
     held: Size = 1
 
 
-def stages(spec: ModelSpec, plan: Run) -> list[Stage]:
+def stages(spec: ModelSpec, run: Run) -> list[Stage]:
     """The kinds of pipeline ranks there are; one where there is no pipeline.
 
     Interleaved (1F1B with `interleave` chunks a rank), rank i begins with 2 (pp - i - 1) + (interleave - 1) pp chunks
@@ -36,39 +36,39 @@ def stages(spec: ModelSpec, plan: Run) -> list[Stage]:
     Errors: Refused for stages that do not add up (`calc.memory.conditions` has what cannot be cut between layers).
     """
     counts = {group.name: group.count for group in spec.layers}
-    if isinstance(plan.pp, int) and plan.pp == 1:
-        if plan.stages is not None and plan.stages != (spec.n_layers,):
-            raise Refused("stages", "none without a pipeline", ",".join(map(str, plan.stages)))
+    if is_exactly(run.pp, 1):
+        if run.stages is not None and run.stages != (spec.n_layers,):
+            raise Refused("stages", "none without a pipeline", ",".join(map(str, run.stages)))
         return [Stage("all", counts)]
-    if not isinstance(plan.pp, int):
-        raise Refused("pp", "one whole number", plan.pp)
+    if not isinstance(run.pp, int):
+        raise Refused("pp", "one whole number", run.pp)
     if not all(isinstance(n, int) for n in counts.values()):
-        return _open_stages(spec, plan)
+        return _open_stages(spec, run)
     order = spec.schedule or tuple(group.name for group in spec.layers for _ in range(group.count))
     found, start = [], 0
-    for i, length in enumerate(lengths(len(order), plan.pp, plan.stages)):
+    for i, length in enumerate(lengths(len(order), run.pp, run.stages)):
         own = order[start : start + length]
         start += length
-        name = "first" if i == 0 else "last" if i == plan.pp - 1 else f"stage {i}"
+        name = "first" if i == 0 else "last" if i == run.pp - 1 else f"stage {i}"
         layers = {group: own.count(group) for group in counts}
-        found.append(Stage(name, layers, i == 0, i == plan.pp - 1, plan.interleave, held_chunks(plan, i)))
+        found.append(Stage(name, layers, i == 0, i == run.pp - 1, run.interleave, held_chunks(run, i)))
     return found
 
 
-def _open_stages(spec: ModelSpec, plan: Run) -> list[Stage]:
+def _open_stages(spec: ModelSpec, run: Run) -> list[Stage]:
     """First and last rank where the number of layers is an array or a symbol, of a model whose layers are all alike.
 
     Ranks between hold no more than the first.
     """
     if len(spec.layers) > 1:
-        raise Refused("pp", "1 for layers of several kinds whose numbers are arrays or symbols", plan.pp)
-    if plan.stages is not None:
+        raise Refused("pp", "1 for layers of several kinds whose numbers are arrays or symbols", run.pp)
+    if run.stages is not None:
         raise Refused("stages", "none where the number of layers is an array or a symbol", "some")
     group = next(iter(spec.layers))
-    layers = {group.name: ceil_div(group.count, plan.pp)}
+    layers = {group.name: ceil_div(group.count, run.pp)}
     return [
-        Stage("first", layers, True, False, plan.interleave, held_chunks(plan, 0)),
-        Stage("last", layers, False, True, plan.interleave, held_chunks(plan, plan.pp - 1)),
+        Stage("first", layers, True, False, run.interleave, held_chunks(run, 0)),
+        Stage("last", layers, False, True, run.interleave, held_chunks(run, run.pp - 1)),
     ]
 
 
@@ -85,21 +85,21 @@ def lengths(n_layers: int, pp: int, given: tuple[int, ...] | None) -> tuple[int,
     return given
 
 
-def held_chunks(plan: Run, rank: Size) -> Size:
+def held_chunks(run: Run, rank: Size) -> Size:
     """Chunks of micro-batches in flight on a pipeline rank; without micro_batches, as many as fill the pipeline."""
-    pieces = plan.interleave
-    one = pieces == 1 if is_array(pieces) else isinstance(pieces, int) and pieces == 1
-    held = either(one, plan.pp - rank, 2 * (plan.pp - rank - 1) + (pieces - 1) * plan.pp + 1)
-    return held if plan.micro_batches is None else minimum(held, plan.micro_batches * plan.interleave)
+    pieces = run.interleave
+    one = pieces == 1 if is_array(pieces) else is_exactly(pieces, 1)
+    held = either(one, run.pp - rank, 2 * (run.pp - rank - 1) + (pieces - 1) * run.pp + 1)
+    return held if run.micro_batches is None else minimum(held, run.micro_batches * run.interleave)
 
 
-def held_elements(weight: Weight, plan: Run) -> Size:
+def held_elements(weight: Weight, run: Run) -> Size:
     """Elements of one copy of `weight` that a tensor-parallel rank holds, the rank with the most where they differ.
 
     As Megatron-LM splits them (Shoeybi et al. 2019, arXiv:1909.08053, section 3): a block's first matrices by rows of
     [out, in], its last by columns, the token table and the head by rows of the vocabulary. Norms, routers, positions
     and the biases of last matrices stand whole on every rank. Heads of keys are shared by ranks where tp exceeds them.
     """
-    if weight.shard is None or (isinstance(plan.tp, int) and plan.tp == 1):
+    if weight.shard is None or is_exactly(run.tp, 1):
         return weight.elements
-    return weight.shard.elements(weight.shape, plan.tp)
+    return weight.shard.elements(weight.shape, run.tp)

@@ -25,19 +25,19 @@ class Kinds(NamedTuple):
     last: Column
 
 
-def stage_columns(spec: ModelSpec, plan: Run) -> tuple[Stage, Column]:
-    """Every kind of stage of every plan as one stage whose sizes are columns, and the row of `plan` each belongs to.
+def stage_columns(spec: ModelSpec, run: Run) -> tuple[Stage, Column]:
+    """Every kind of stage of every plan as one stage whose sizes are columns, and the row of `run` each belongs to.
 
-    Stages that hold as many layers of each group are of one kind, of which the earliest stands for all. `plan` may have
+    Stages that hold as many layers of each group are of one kind, of which the earliest stands for all. `run` may have
     one pp, or a column of them: then the other sizes of the plan stay as they are, and `plan.placed` with the columns
     indexed by those rows goes with the stage.
     """
     import numpy as np
 
-    if not is_array(plan.pp):
-        kinds = _kinds(Same(spec), plan.pp, plan.stages)
-        return _stage(kinds, plan), np.zeros(len(kinds.rank), dtype=np.intp)
-    distinct, which = np.unique(plan.pp, return_inverse=True)
+    if not is_array(run.pp):
+        kinds = _kinds(Same(spec), run.pp, run.stages)
+        return _stage(kinds, run), np.zeros(len(kinds.rank), dtype=np.intp)
+    distinct, which = np.unique(run.pp, return_inverse=True)
     every = [_kinds(Same(spec), int(pp), None) for pp in distinct]
     counts = np.array([len(kinds.rank) for kinds in every])
     many = counts[which]
@@ -51,8 +51,8 @@ def stage_columns(spec: ModelSpec, plan: Run) -> tuple[Stage, Column]:
         np.concatenate([kinds.first for kinds in every])[place],
         np.concatenate([kinds.last for kinds in every])[place],
     )
-    sizes = {name: getattr(plan, name) for name in ("pp", "interleave", "micro_batches")}
-    return _stage(joined, plan.placed({name: size[row] for name, size in sizes.items() if is_array(size)})), row
+    sizes = {name: getattr(run, name) for name in ("pp", "interleave", "micro_batches")}
+    return _stage(joined, run.placed({name: size[row] for name, size in sizes.items() if is_array(size)})), row
 
 
 def combinations(columns: Sequence[Column], n: int) -> tuple[Column, Column]:
@@ -69,8 +69,8 @@ def combinations(columns: Sequence[Column], n: int) -> tuple[Column, Column]:
     return first, which
 
 
-def _stage(kinds: Kinds, plan: Run) -> Stage:
-    return Stage("any", kinds.layers, kinds.first, kinds.last, plan.interleave, held_chunks(plan, kinds.rank))
+def _stage(kinds: Kinds, run: Run) -> Stage:
+    return Stage("any", kinds.layers, kinds.first, kinds.last, run.interleave, held_chunks(run, kinds.rank))
 
 
 @lru_cache(maxsize=1024)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from calc.blocks.embedding import TOKEN_TABLE
 from calc.dtypes import Quantized, byte_count, dtype, weight_dtype
 from calc.memory.sharding import Stage, held_elements
 from calc.quantities.parameters import Row, weights
 from calc.quantities.weights import quantizes
-from calc.sizes import Size, at_least, ceil_div, either, exact_div, is_array, largest, maximum
+from calc.sizes import Size, at_least, ceil_div, either, exact_div, is_array, is_exactly, largest, maximum
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.spec.run.precision import Optimizer, Recipe, optimizer, recipe
@@ -81,54 +82,54 @@ class _Units:
             self.end_trained = self.end_trained + (each if place == "end" else 0)
 
 
-def states(spec: ModelSpec, plan: Run, found: Sequence[Stage], frozen: str | None = None) -> list[States]:
+def states(spec: ModelSpec, run: Run, found: Sequence[Stage], frozen: str | None = None) -> list[States]:
     """What the ranks of each stage hold.
 
     frozen: the number format of weights that are not trained, None for the recipe's.
     Errors: Refused for an unknown format.
     """
-    rows = [(row, held_elements(row[1], plan)) for row in weights(spec)]
-    return [_on_rank(spec, plan, stage, rows, frozen) for stage in found]
+    rows = [(row, held_elements(row[1], run)) for row in weights(spec)]
+    return [_on_rank(spec, run, stage, rows, frozen) for stage in found]
 
 
-def _on_rank(spec: ModelSpec, plan: Run, stage: Stage, rows: Iterable[tuple[Row, Size]], frozen: str | None) -> States:
+def _on_rank(spec: ModelSpec, run: Run, stage: Stage, rows: Iterable[tuple[Row, Size]], frozen: str | None) -> States:
     """What one stage holds. rows: every weight, and the elements of one copy on a tensor-parallel rank."""
-    how, steps = recipe(plan.recipe), optimizer(plan.optimizer)
+    how, steps = recipe(run.recipe), optimizer(run.optimizer)
     dense, experts, units = _Held(), _Held(), _Units()
     for (path, weight, leaf), one in rows:
         held = experts if leaf.expert else dense
         copies, place, group, per_layer = on_stage(path, weight, leaf, spec, stage)
-        share = ceil_div(copies, plan.ep) if leaf.expert else copies
+        share = ceil_div(copies, run.ep) if leaf.expert else copies
         held.elements = held.elements + share * one
         if weight.trainable:
             held.trained = held.trained + share * one
         else:
             held.frozen = held.frozen + share * _frozen_bytes(weight, leaf, one, frozen or how.weights)
         if place == "layer" or is_array(copies) or copies:
-            in_unit = ceil_div(per_layer, plan.ep) if leaf.expert else per_layer
+            in_unit = ceil_div(per_layer, run.ep) if leaf.expert else per_layer
             here = either(copies > 0, in_unit * one) if is_array(copies) and place != "layer" else in_unit * one
             units.add(place, group, here, weight.trainable)
-    return _divided(plan, how, steps, dense, experts, units)
+    return _divided(run, how, steps, dense, experts, units)
 
 
-def _divided(plan: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _Held, units: _Units) -> States:
+def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _Held, units: _Units) -> States:
     """What ZeRO leaves of it on one rank."""
     kept = gradients = state = update = 0
     for held, expert in ((dense, False), (experts, True)):
-        if isinstance(held.elements, int) and held.elements == 0:
+        if is_exactly(held.elements, 0):
             continue
-        ranks = plan.replicas(expert)
-        kept = kept + _part(held.trained, plan.zero, 3, ranks) * _bytes(how.weights)
-        kept = kept + _part(held.frozen, plan.zero, 3, ranks)
-        gradients = gradients + _part(held.trained, plan.zero, 2, ranks) * _bytes(how.gradients)
-        own = _part(held.trained, plan.zero, 1, ranks)
+        ranks = run.replicas(expert)
+        kept = kept + _part(held.trained, run.zero, 3, ranks) * _bytes(how.weights)
+        kept = kept + _part(held.frozen, run.zero, 3, ranks)
+        gradients = gradients + _part(held.trained, run.zero, 2, ranks) * _bytes(how.gradients)
+        own = _part(held.trained, run.zero, 1, ranks)
         master = 0 if how.master is None else _bytes(how.master)
         state = state + own * master + steps.state_bytes(own, 8 * _bytes(how.master or how.weights))
         update = update + own * steps.update
     trained = dense.trained + experts.trained
     elements = dense.elements + experts.elements
-    gathers, divides = plan.divides(3), plan.divides(2)
-    pipeline = plan.pp > 1 if is_array(plan.pp) else not (isinstance(plan.pp, int) and plan.pp == 1)
+    gathers, divides = run.divides(3), run.divides(2)
+    pipeline = run.pp > 1 if is_array(run.pp) else not is_exactly(run.pp, 1)
     layer, layer_trained = largest(units.layers.values()), largest(units.layers_trained.values())
     gathered = _bytes(how.gathered or how.weights)
     reduced = gathered + _bytes(how.gradients)
@@ -156,7 +157,7 @@ def on_stage(path: str, weight: Weight, leaf: Leaf, spec: ModelSpec, stage: Stag
     A tied head reads the token table, so a last stage that is not the first holds a copy of that.
     """
     if leaf.place != "layer":
-        tied = path == "embedding.token.weight" and spec.head is not None and spec.head.tied
+        tied = f"/{path}" == TOKEN_TABLE and spec.head is not None and spec.head.tied
         front = leaf.place == "front"
         here = maximum(stage.first if front else stage.last, stage.last if tied else False)
         return either(here, leaf.copies), "end" if tied or not front else "front", "", leaf.copies
@@ -187,6 +188,6 @@ def _bytes(name: str) -> int:
 def _part(whole: Size, zero: Size, stage: int, ranks: Size) -> Size:
     """What one of `ranks` keeps of `whole` where ZeRO divides it, rounded up."""
     divides = at_least(zero, stage)
-    if isinstance(divides, int) and not divides:
+    if is_exactly(divides, 0):
         return whole
     return ceil_div(whole, 1 + (ranks - 1) * divides)

@@ -22,7 +22,7 @@ class TrainingRank(Rank):
 
     states: States
     activations: Activations
-    plan: Run
+    run: Run
 
     @property
     def reserved(self) -> Size:
@@ -34,51 +34,51 @@ class TrainingRank(Rank):
         loss is at its height. And the logits, freed once they are copied into fp32, leave a block that is too small for
         gradients twice as wide. What else fragments is not predicted.
         """
-        own, plan, live = self.states, self.plan, self.timeline
-        shards = own.gradients * plan.divides(2)
-        streams = own.buffer + shards * (1 - plan.accumulates)
-        loss = live["loss"] + streams + ceil_div(self.activations.freed, plan.loss_chunks)
+        own, run, live = self.states, self.run, self.timeline
+        shards = own.gradients * run.divides(2)
+        streams = own.buffer + shards * (1 - run.accumulates)
+        loss = live["loss"] + streams + ceil_div(self.activations.freed, run.loss_chunks)
         return maximum(self.peak, maximum(loss, live["backward, last layer"] + streams))
 
 
 def ranks(
-    spec: ModelSpec, load: Load, plan: Run, checkpointing: Checkpointing = "none", frozen: str | None = None
+    spec: ModelSpec, load: Load, run: Run, checkpointing: Checkpointing = "none", frozen: str | None = None
 ) -> list[TrainingRank]:
     """Every kind of pipeline rank; the tensor-, data- and context-parallel ranks of one stage are alike.
 
     frozen: the number format of weights that are not trained, None for the recipe's.
     Errors: Refused for a plan that does not divide the model.
     """
-    check(spec, plan)
-    return on_stages(spec, load, plan, stages(spec, plan), checkpointing, frozen)
+    check(spec, run)
+    return on_stages(spec, load, run, stages(spec, run), checkpointing, frozen)
 
 
 def on_stages(
     spec: ModelSpec,
     load: Load,
-    plan: Run,
+    run: Run,
     found: Sequence[Stage],
     checkpointing: Checkpointing,
     frozen: str | None,
 ) -> list[TrainingRank]:
     """The ranks of some stages, of which one may be a column of very many (`calc.memory.stage_columns`)."""
-    live = activations(spec, load, plan, checkpointing, found)
-    own = states(spec, plan, found, frozen)
-    return [_rank(plan, *each) for each in zip(found, own, live, strict=True)]
+    live = activations(spec, load, run, checkpointing, found)
+    own = states(spec, run, found, frozen)
+    return [_rank(run, *each) for each in zip(found, own, live, strict=True)]
 
 
-def _rank(plan: Run, stage: Stage, own: States, live: Activations) -> TrainingRank:
+def _rank(run: Run, stage: Stage, own: States, live: Activations) -> TrainingRank:
     terms = {
         "weights": own.weights + own.open + 2 * own.unit,
         "gradients": own.waiting + maximum(own.reduced, own.root_reduced),
         "optimizer": own.optimizer,
         "activations": live.total,
-        "logits": ceil_div(live.logits, plan.loss_chunks),
+        "logits": ceil_div(live.logits, run.loss_chunks),
     }
-    return TrainingRank(stage.name, terms, _moments(own, live, plan), own, live, plan)
+    return TrainingRank(stage.name, terms, _moments(own, live, run), own, live, run)
 
 
-def _moments(own: States, live: Activations, plan: Run) -> dict[str, dict[str, Size]]:
+def _moments(own: States, live: Activations, run: Run) -> dict[str, dict[str, Size]]:
     """What is live at the moments that can be the highest.
 
     Between them memory rises or falls steadily: layer by layer, activations go and gradients come.
@@ -91,11 +91,11 @@ def _moments(own: States, live: Activations, plan: Run) -> dict[str, dict[str, S
     Gradients are freed after the optimizer's step, unless earlier micro-batches have left theirs.
     """
     gathered = own.weights + own.open
-    several = plan.accumulates
+    several = run.accumulates
     before = own.waiting * several
     fresh = (own.layer_gradients + own.end_gradients) * (1 - several)
     again = live.again + 2 * live.widest
-    logits, scratch = (ceil_div(each, plan.loss_chunks) for each in (live.logits, live.scratch))
+    logits, scratch = (ceil_div(each, run.loss_chunks) for each in (live.logits, live.scratch))
 
     def moment(
         weights: Size, gradients: Size, activations: Size = 0, logits: Size = 0, temporaries: Size = 0

@@ -1,4 +1,4 @@
-"""Notes about a model on stderr."""
+"""Notes about a model, and about what was asked, on stderr."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import click
 
 from calc.errors import printable
 from calc.spec import ModelSpec
+
+
+def remark(text: str) -> None:
+    """A message about what was asked on stderr."""
+    click.echo(f"note: {text}", err=True)
 
 
 def note(spec: ModelSpec, text: str) -> None:

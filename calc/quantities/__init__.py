@@ -1,1 +1,1 @@
-"""What a model costs: one file a quantity, and `registry` that lists them all."""
+"""What a model costs, one file a quantity; `calc.ask.registry` lists those that can be asked for by name."""

@@ -31,7 +31,7 @@ class Flops:
         return self.linear + self.attention + self.other
 
     def per_token(self, tokens: Size) -> Size:
-        """The total over the new tokens of the batch (`Query.tokens`); an int where it divides."""
+        """The total over the new tokens of the batch (`Run.tokens`); an int where it divides."""
         return quotient(self.total, tokens)
 
     def scaled(self, factor: Size) -> Flops:
@@ -97,7 +97,7 @@ def _every_second(some: list[Leaf]) -> list[Leaf]:
 
 def of_prompt(leaf: Leaf, seq: int) -> float:
     """The part of a leaf's work that reading a prompt of `seq` tokens takes: logits are of the last token alone."""
-    return 1 / seq if leaf.path.startswith("lm_head") else 1.0
+    return 1 / seq if leaf.in_head else 1.0
 
 
 def plain_products(spec: ModelSpec) -> None:

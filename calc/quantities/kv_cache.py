@@ -11,7 +11,7 @@ from calc.blocks.build import build
 from calc.dtypes import CACHE_DTYPES
 from calc.dtypes import dtype as find_dtype
 from calc.errors import Refused
-from calc.sizes import Size, floor_div, minimum, quotient
+from calc.sizes import Size, floor_div, is_exactly, minimum, quotient
 from calc.spec import ModelSpec
 from calc.spec.load import Load
 from calc.spec.run import WINDOW_READINGS, Run, WindowReading, exact_run
@@ -106,10 +106,10 @@ def cache_terms(
 
 def caches(spec: ModelSpec, run: Run, share: Share | None = None) -> Caches:
     """Everything that a sequence keeps. share: of one rank."""
-    return [(cache, leaf.calls) if share is None else share(cache, leaf) for cache, leaf in kept(spec, run)]
+    return [(cache, leaf.calls) if share is None else share(cache, leaf) for cache, leaf in cached_leaves(spec, run)]
 
 
-def kept(spec: ModelSpec, run: Run) -> list[tuple[Cache, Leaf]]:
+def cached_leaves(spec: ModelSpec, run: Run) -> list[tuple[Cache, Leaf]]:
     """What each kind of layer keeps, and where it stands in the tree."""
     load = Load(source=run.source_seq, usual_source=run.seq, decode=True)
     return [(leaf.op.cache, leaf) for leaf in leaves(build(spec, load)) if leaf.op.cache is not None]
@@ -137,7 +137,7 @@ def _terms(caches: Caches, seq: Size, run: Run, widths: Mapping[str, Size] | Non
             terms[windowed] += calls * cache.per_token * kept * width
         terms[fixed] += calls * cache.fixed * width
         terms[recurrent] += calls * cache.recurrent * state_width
-    return {name: term for name, term in terms.items() if not (isinstance(term, int) and term == 0)}
+    return {name: term for name, term in terms.items() if not is_exactly(term, 0)}
 
 
 def _width(run: Run) -> int:

@@ -11,7 +11,7 @@ from calc.errors import Refused
 from calc.sizes import Size, is_array
 from calc.spec import Head, LayerGroup, ModelSpec, Stack
 from calc.spec.load import Load
-from calc.trace.op import Op, Part
+from calc.trace.op import Op, Part, Role
 from calc.trace.settings import Settings
 from calc.trace.tape import Saved, Storage, Tape
 from calc.trace.tensor import Tensor
@@ -20,29 +20,30 @@ Tensors = tuple[Saved, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class LayerKept:
-    """Of one layer of a kind, of which there are `count`: what it reads, what it keeps, and what it would keep if
-    nothing were computed again (`whole`). results: what it keeps beside its input where checkpointing keeps results by
-    operation; compiled, only those that something later in the layer needs. early: whether it stands at the start of
-    its stack, and others of its kind, of which more needs a gradient, come behind it under the name without `WAY`."""
+class LayerSaved:
+    """Of one layer of a kind, of which there are `count`: what it reads, what it keeps (`saved`), and what it would
+    keep if nothing were computed again (`whole`). results: what it keeps beside its input where checkpointing keeps
+    results by operation; compiled, only those that something later in the layer needs. early: whether it stands at the
+    start of its stack, and others of its kind, of which more needs a gradient, come behind it under the name without
+    `WAY`."""
 
     group: LayerGroup
     count: Size
     input: Storage
-    kept: Tensors
+    saved: Tensors
     whole: Tensors
     results: Tensors
     early: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SavedTensors:
     """front: outside layers, before them; `common` of it serves all layers. layers: by stack and group name.
     end: between layers and loss. loss: logits in the format of the loss. logits: the tensor itself."""
 
     front: Tensors
     common: Tensors
-    layers: Mapping[str, LayerKept]
+    layers: Mapping[str, LayerSaved]
     end: Tensors
     loss: Tensors
     logits: Storage | None
@@ -50,16 +51,16 @@ class Kept:
     def everything(self) -> list[tuple[Size, Saved]]:
         """(how often it is there, tensor) of all that is kept."""
         outside = (*self.front, *self.common, *self.end, *self.loss)
-        inside = [(each.count, saved) for each in self.layers.values() for saved in each.kept]
+        inside = [(each.count, saved) for each in self.layers.values() for saved in each.saved]
         return [(1, saved) for saved in outside] + inside
 
 
 WAY = ", way"
-"""Behind a group's name in `Kept.layers`, with a number: layers of which less of what they read needs a gradient than
-of the others of their kind."""
+"""Behind a group's name in `SavedTensors.layers`, with a number: layers of which less of what they read needs a
+gradient than of the others of their kind."""
 
 
-def kept(spec: ModelSpec, load: Load, settings: Settings) -> Kept:
+def saved_tensors(spec: ModelSpec, load: Load, settings: Settings) -> SavedTensors:
     """What autograd keeps of a training step's forward pass over `load`.
 
     Errors: Refused for a piece of which it is not known what it keeps, under these settings.
@@ -67,15 +68,15 @@ def kept(spec: ModelSpec, load: Load, settings: Settings) -> Kept:
     _check(spec, load, settings)
     run = _Run(settings)
     # A tower that has nothing to see does not run, nor what compares its vectors with those of texts.
-    idle = () if pictures_inside(load) else ("vision", "contrast")
-    body = tuple(child for child in build(spec, load).body if child.name not in idle)
+    idle = not pictures_inside(load)
+    body = tuple(child for child in build(spec, load).body if not (idle and _role(child) == "pictures"))
     end = run.stack(body, spec, "")
     loss = Tape(settings)
-    logits = next((run.storage(x) for child in body if child.name == "lm_head" for x in child.outputs), None)
+    logits = next((run.storage(x) for child in body if _role(child) == "head" for x in child.outputs), None)
     if logits is not None:
         _loss(loss, logits, load, spec.head)
     run.end += tuple(end.saved.values())
-    return Kept(run.front, run.common, run.layers, run.end, tuple(loss.saved.values()), logits)
+    return SavedTensors(run.front, run.common, run.layers, run.end, tuple(loss.saved.values()), logits)
 
 
 def _check(spec: ModelSpec, load: Load, settings: Settings) -> None:
@@ -112,7 +113,7 @@ class _Run:
     front: Tensors = ()
     common: Tensors = ()
     end: Tensors = ()
-    layers: dict[str, LayerKept] = field(default_factory=dict)
+    layers: dict[str, LayerSaved] = field(default_factory=dict)
     found: dict[Tensor, Storage] = field(default_factory=dict)
 
     def storage(self, x: Tensor) -> Storage:
@@ -175,7 +176,7 @@ class _Run:
         shared.common |= {storage: saved for storage, saved in plain.saved.items() if storage.common is not None}
         shared.lent |= {saved.tensor for saved in own}
         results = tuple(each for each, n in whole.results if not how.fused or n < len(whole.saved))
-        self.layers[name] = LayerKept(group, part.calls, x, own, all_of_it, results, part.way > 0)
+        self.layers[name] = LayerSaved(group, part.calls, x, own, all_of_it, results, part.way > 0)
 
     def times(self, part: Part, tape: Tape) -> None:
         """A part as often as it is called, where that is a matter of structure: each call keeps tensors of its own."""
@@ -195,6 +196,11 @@ class _Run:
                     made = child.keeps(tape, *(self.storage(x) for x in reads))
                 results = made if isinstance(made, list) else [made]
                 self.found.update(zip(child.outputs, results, strict=True))
+
+
+def _role(child: Part | Op) -> Role | None:
+    """What a piece of a body is to the model, where it is a part."""
+    return child.role if isinstance(child, Part) else None
 
 
 def _own(tape: Tape) -> Tensors:

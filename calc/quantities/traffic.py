@@ -36,7 +36,7 @@ from calc.dtypes import dtype as plain_dtype
 from calc.errors import Refused
 from calc.quantities.flops import recomputed
 from calc.quantities.weights import quantizes
-from calc.sizes import Size, either, is_array
+from calc.sizes import Size, either, is_array, is_exactly
 from calc.spec import ModelSpec
 from calc.spec.run import Kernels, Run
 from calc.trace.functions import BETWEEN, UNFUSED, Matmul
@@ -198,7 +198,7 @@ def _passed(some: Iterable[Leaf], kernels: Kernels, formats: Formats, *, kept: b
     if not kept:
         return terms
     moving = {"cache": _bytes(cache, formats.cache), "state": _bytes(state, formats.state)}
-    return terms | {name: value for name, value in moving.items() if not (isinstance(value, int) and value == 0)}
+    return terms | {name: value for name, value in moving.items() if not is_exactly(value, 0)}
 
 
 def _weight_bytes(leaf: Leaf, formats: Formats) -> Size:
@@ -284,7 +284,7 @@ def elements_back(chain: Chain) -> Size:
 
 
 def _trains(op: Op) -> bool:
-    return not (isinstance(op.weight_gradients, int) and op.weight_gradients == 0)
+    return not is_exactly(op.weight_gradients, 0)
 
 
 def _bytes(elements: Size, name: str) -> Size:

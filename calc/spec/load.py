@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from calc import checks
-from calc.sizes import Size, floor_div, minimum
+from calc.sizes import Size, floor_div, is_exactly, minimum
 from calc.spec.pairs import twice_seen, twice_seen_in_chunks
 from calc.spec.routing import USUAL, read_routing
 
@@ -69,7 +69,7 @@ class Load:
     def cached(self, window: Size | None) -> Size:
         """Cached tokens of one sequence that a layer with this window still has beside the new ones."""
         # An empty cache has nothing to cut off; asking would leave Min(0, window - 1) in formulas.
-        empty = isinstance(self.context, int) and self.context == 0
+        empty = is_exactly(self.context, 0)
         return self.context if window is None or empty else minimum(self.context, window - 1)
 
     def twice_pairs(self, window: Size | None, causal: bool = True, chunked: bool = False) -> Size:

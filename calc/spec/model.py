@@ -195,9 +195,14 @@ class Tower(Stack):
     clipped: bool = False
     among_tokens: Literal["tokens", "together", "in-plane"] = "tokens"
 
+    @property
+    def reads_pictures(self) -> bool:
+        """Whether it is a vision tower, and not an encoder of what a decoder answers to."""
+        return self.name == "vision"
+
     @model_validator(mode="after")
     def _pools_alone(self) -> Self:
-        if self.pool is not None and (self.name != "vision" or self.projectors or self.heads):
+        if self.pool is not None and (not self.reads_pictures or self.projectors or self.heads):
             raise Refused("pool", "none, but behind a vision tower without projectors and heads", self.name)
         return self
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from calc.time.device.speed import speed_of as speed_of
     from calc.time.kernels.kernel import Kernel as Kernel
     from calc.time.kernels.kernel import pass_bytes as pass_bytes
-    from calc.time.kernels.single_kernel import attention as attention
+    from calc.time.kernels.single_kernel import attention_kernel as attention_kernel
     from calc.time.kernels.single_kernel import decode_attention as decode_attention
     from calc.time.kernels.single_kernel import exchange as exchange
     from calc.time.kernels.single_kernel import kernel_seconds as kernel_seconds
@@ -44,7 +44,7 @@ _HOME = {
     "Row": "step.prediction",
     "Speed": "device.speed",
     "Timing": "kernels.timing",
-    "attention": "kernels.single_kernel",
+    "attention_kernel": "kernels.single_kernel",
     "attention_seconds": "attention_calls.backends",
     "exchange": "kernels.single_kernel",
     "decode_attention": "kernels.single_kernel",

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from calc.errors import Refused
 from calc.tokens.encoders import Encoder
-from calc.tokens.streaming import Batch, batches, blocks, open_text
+from calc.tokens.streaming import Batch, batches, open_text, text_blocks
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ def count_file(tally: Tally, encoder: Encoder | float, progress: Callable[[str, 
 
 def _read_only(file: BinaryIO) -> Iterator[Batch]:
     """What has been read of a file, block by block, without its text."""
-    return (seen for _, seen in blocks(file))
+    return (seen for _, seen in text_blocks(file))
 
 
 def _ahead(parts: Iterator[Batch]) -> Generator[Batch]:

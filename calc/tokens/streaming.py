@@ -61,7 +61,7 @@ def batches(file: BinaryIO, where: str, cuts: Cuts | None) -> Iterator[Batch]:
     Errors: Refused where UNBROKEN characters have no place to cut, and OSError.
     """
     rest, scanned, first = "", 0, True
-    for text, seen in blocks(file):
+    for text, seen in text_blocks(file):
         rest += text
         ends, scanned = _ends(rest, scanned, cuts)
         texts = [rest[start:end] for start, end in zip([0, *ends], ends, strict=False)]
@@ -95,7 +95,7 @@ def _ends(text: str, scanned: int, cuts: Cuts | None) -> tuple[list[int], int]:
     return ends, scanned
 
 
-def blocks(file: BinaryIO) -> Iterator[tuple[str, Batch]]:
+def text_blocks(file: BinaryIO) -> Iterator[tuple[str, Batch]]:
     """A file as text, block by block, and what has been read with each."""
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     n_bytes = n_words = n_replaced = 0

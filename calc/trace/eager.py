@@ -69,12 +69,10 @@ def eager(op: Op, width: int) -> Passes:
     width: bytes of an activation, 2 or 4. Not among the bytes: weights (`op.weights_read`) and what is cached.
     Scores copy queries and keys into rows of their own, keys once for each head that reads them; values likewise, and
     their result is copied to lay the heads side by side.
-    Errors: Refused for another width, and for an op that does not tell what it moves.
+    Errors: Refused for another width.
     """
     if width not in (2, 4):
         raise Refused("width", "2 or 4 bytes an activation", width)
-    if op.reads is None or op.writes is None:
-        raise Refused("op", "one that tells what it moves", op.name)
     if isinstance(op.shape, Attend):
         return Passes(3, width * _attended(op, op.shape))
     if op.function not in EAGER:

@@ -71,6 +71,7 @@ class Cache:
     stride: where one entry of per_token elements stands for so many tokens; rest: what each token adds until its entry
         is complete.
     heads: how many equal shares it has that different ranks can hold; 1 where each needs all of it (a latent).
+    index: whether it is an indexer's keys, which say what attention reads and are not read by it.
     """
 
     per_token: Size = 0
@@ -80,6 +81,7 @@ class Cache:
     stride: Size | None = None
     rest: Size = 0
     heads: Size = 1
+    index: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,11 @@ class Op:
         return sum(trained, start=0)
 
 
+Role = Literal["front", "head", "pictures", "indexer"]
+"""What a part is to its model, whatever it is called: `front` makes the vectors that the layers start from, `head` the
+logits, `pictures` does not run where there are none to see, and `indexer` chooses what attention reads."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A piece of the model that runs `calls` times and stands `copies` times in memory.
@@ -220,6 +227,7 @@ class Part:
     layer: whether activation checkpointing treats it as one block.
     indices: the numbers of the copies where they are not 0, 1, 2, … (interleaved layers).
     component: what all weights in it are reported as, whatever they say themselves (a vision tower).
+    role: what it is to the model, where a fold asks for it.
     group: of a layer, the name of its group in the description. region: what checkpointing calls it, where it can be
     computed again by itself. expert: whether its copies are spread over expert-parallel ranks. tower: whether it is a
     stack of its own, beside the main one. way: of layers that are passed in several ways, as less or more of what they
@@ -236,6 +244,7 @@ class Part:
     layer: bool = False
     indices: tuple[int, ...] | None = None
     component: Component | None = None
+    role: Role | None = None
     group: str | None = None
     region: str | None = None
     expert: bool = False
@@ -271,6 +280,11 @@ class Leaf(NamedTuple):
     group: str | None = None
     tower: str | None = None
     expert: bool = False
+
+    @property
+    def in_head(self) -> bool:
+        """Whether it is one of those that make the logits of the next token."""
+        return any(part.role == "head" for part in self.parents)
 
 
 def leaves(part: Part) -> Iterator[Leaf]:

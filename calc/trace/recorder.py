@@ -93,32 +93,40 @@ class Recorder:
     def one_kernel(self, execution: Kernel) -> Iterator[None]:
         """What is made inside does not leave one kernel, from that execution on."""
         before, self.inside = self.inside, execution
-        yield
-        self.inside = before
+        try:
+            yield
+        finally:
+            self.inside = before
 
     @contextmanager
     def trained(self) -> Iterator[None]:
         """What is recorded inside is an adapter's own: it is trained, each layer's own, and not adapted itself."""
         before = self.frozen, self.adapter, self.common
         self.frozen, self.adapter, self.common = False, None, False
-        yield
-        self.frozen, self.adapter, self.common = before
+        try:
+            yield
+        finally:
+            self.frozen, self.adapter, self.common = before
 
     @contextmanager
     def in_common(self, updates: Lora | None) -> Iterator[None]:
         """What is recorded inside has one set of weights for all layers of a group, but for `updates` of each."""
         before = self.adapter, self.common
         self.adapter, self.common = updates, True
-        yield
-        self.adapter, self.common = before
+        try:
+            yield
+        finally:
+            self.adapter, self.common = before
 
     @contextmanager
     def without_gradient(self) -> Iterator[None]:
         """What is recorded inside passes no gradient, so that nothing of it is kept, and is not adapted."""
         dead, adapter = self.dead, self.adapter
         self.dead, self.adapter = True, None
-        yield
-        self.dead, self.adapter = dead, adapter
+        try:
+            yield
+        finally:
+            self.dead, self.adapter = dead, adapter
 
     def captured(self, run: Callable[[], Tensor]) -> tuple[tuple[Part | Op, ...], Tensor]:
         """What `run` records, kept apart, and its result."""
@@ -185,8 +193,15 @@ class Recorder:
         self.body.append(recorded)
         return recorded
 
-    def silent(self, name: str, inputs: tuple[Tensor, ...], output: Tensor, keeps: Keeps) -> Tensor:
-        """Record what autograd keeps of something for which no kernel is counted."""
+    def silent(
+        self, name: str, inputs: tuple[Tensor, ...], output: Tensor, keeps: Keeps, *, reads: bool = False
+    ) -> Tensor:
+        """Record what autograd keeps of something for which no kernel is counted.
+
+        reads: whether it makes a tensor of its own of its inputs, and so is a reader of them; a view is none.
+        """
+        for x in inputs if reads else ():
+            x.storage.readers += 1
         own = None if self.dead else keeps
         self.body.append(Op(name, "elementwise", "other", inputs=inputs, outputs=(output,), keeps=own, silent=True))
         return output

@@ -5,15 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import Literal
 
 from calc.sizes import Size, ceil_div, minimum
+from calc.spec.run.execution import KERNELS, Device, Kernels
 from calc.trace.tensor import Tensor
-
-Kernels = Literal["eager", "sdpa", "compiled"]
-Device = Literal["cuda", "cpu"]
-_FEWER: tuple[Kernels, ...] = ("eager", "sdpa", "compiled")
-"""Executions by how much one kernel does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +29,7 @@ class Room:
 
     def on_chip(self, x: Tensor) -> bool:
         """Whether a tensor does not leave the kernel that makes it."""
-        return x.inside is not None and _FEWER.index(self.execution) >= _FEWER.index(x.inside)
+        return x.inside is not None and KERNELS.index(self.execution) >= KERNELS.index(x.inside)
 
     def of(self, x: Tensor, times: Fraction | int = 1) -> Size:
         """Bytes of a tensor on one rank, 0 where no memory holds it; or so many times as much."""

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
-Execution = Literal["eager", "sdpa", "fused"]
-Device = Literal["cuda", "cpu"]
-EXECUTIONS: tuple[Execution, ...] = get_args(Execution)
+from calc.spec.run.execution import Device, Kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +15,10 @@ class Settings:
     to `dtype` what its list of operations reads. inputs: the number format that matrices' inputs are kept in, None for
     `dtype` (fp8). dropout: its probability. device: `cpu` or `cuda`, whose kernels and autocast lists differ.
     recompute: the regions that are computed again in backward. loss_fused: whether one kernel computes the loss and
-    its gradient in the logits' place; None: where the execution is fused.
+    its gradient in the logits' place; None: where the execution is compiled.
     """
 
-    execution: Execution = "eager"
+    execution: Kernels = "eager"
     dtype: str = "bf16"
     autocast: bool = False
     inputs: str | None = None
@@ -37,7 +34,7 @@ class Settings:
 
     @property
     def fused(self) -> bool:
-        return self.execution == "fused"
+        return self.execution == "compiled"
 
     @property
     def fuses_loss(self) -> bool:

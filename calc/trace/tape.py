@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from calc.dtypes import dtype as number_format
 from calc.errors import Refused
-from calc.sizes import Size, is_array
+from calc.sizes import Size, equal
 from calc.trace.settings import Settings
 from calc.trace.tensor import Split
 
 if TYPE_CHECKING:
     from calc.trace.op import Weight
+    from calc.trace.tensor import Tensor
 
 BITS = {"int64": 64, "bool": 8}
 
@@ -77,7 +78,7 @@ class Tape:
 
     products: how many products with weights were made. results: of every second of them, from the first on, and of
     flash attention the result, with the number of tensors kept before it.
-    elsewhere: what another layer keeps.
+    elsewhere: what another layer keeps. choices: by the weights of the experts that tokens chose, the numbers of these.
     """
 
     settings: Settings
@@ -89,6 +90,7 @@ class Tape:
     products: int = 0
     results: list[tuple[Saved, int]] = field(default_factory=list)
     elsewhere: set[Storage] = field(default_factory=set)
+    choices: dict[Tensor, Storage] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.stream = self.stream or self.settings.stream
@@ -98,8 +100,10 @@ class Tape:
         """What is kept inside belongs to the part or op `name` of what is at hand."""
         before = self.op
         self.op = f"{before}.{name}" if before else name
-        yield
-        self.op = before
+        try:
+            yield
+        finally:
+            self.op = before
 
     @contextmanager
     def region(self, name: str, *inputs: Storage) -> Iterator[None]:
@@ -109,8 +113,10 @@ class Tape:
             for tensor in inputs:
                 self.keep(tensor, "input of what is recomputed")
             self.dropping = True
-        yield
-        self.dropping = before
+        try:
+            yield
+        finally:
+            self.dropping = before
 
     def written_out(self, what: str) -> None:
         """Errors: Refused where one kernel is to compute what is known operation by operation alone."""
@@ -132,7 +138,7 @@ class Tape:
 
     def keep_common(self, name: str, role: str, elements: Size, dtype: str, split: Split = "none") -> None:
         """Keep what serves all layers, once: what has that name and so many elements is the same."""
-        if not any(tensor.common == name and same(tensor.elements, elements) for tensor in self.saved):
+        if not any(tensor.common == name and equal(tensor.elements, elements) for tensor in self.saved):
             self.keep(Storage(elements, dtype, False, split, name), role)
 
     def has_common(self, name: str | None) -> bool:
@@ -203,11 +209,6 @@ class Tape:
             mask = "bool" if self.settings.device == "cuda" else x.dtype
             self.keep(Storage(x.elements, mask, False, x.split), "dropout mask")
         return self.like(x)
-
-
-def same(a: Size, b: Size) -> bool:
-    """Whether two sizes are equal in every one of their values."""
-    return bool((a == b).all()) if is_array(a == b) else bool(a == b)
 
 
 def _any_grad(*tensors: Storage) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 import calc
 from calc.fitting.forms import Array
-from calc.fitting.optimum import optimum
+from calc.fitting.optimum import optimum_at
 from tests.fitting.surfaces import grid, losses
 
 TRUTH = np.array([math.log(480), 0.348, math.log(2090), 0.348, math.log(1.817), 0.0])
@@ -81,7 +81,7 @@ def truth(law: str) -> dict[str, float]:
     if law == "compute":
         k = (math.exp(ln_a) + math.exp(ln_b) / 20**alpha) * 120 ** (alpha / 2)
         return {"E": math.exp(ln_e), "gamma": alpha / 2, "K": k}
-    best = optimum(TRUTH[None], COMPUTE)
+    best = optimum_at(TRUTH[None], COMPUTE)
     return {
         "A": math.exp(ln_a),
         "B": math.exp(ln_b),

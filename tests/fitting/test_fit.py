@@ -16,7 +16,7 @@ from calc.errors import Refused
 from calc.fitting import holdout, minimum
 from calc.fitting.average import average, standing, untold
 from calc.fitting.forms import FORMS, Form, find
-from calc.fitting.optimum import optimum
+from calc.fitting.optimum import optimum_at
 from calc.fitting.solver import Data, residuals
 from tests import reference
 from tests.fitting.surfaces import constants, grid, losses
@@ -76,13 +76,13 @@ def test_derivatives_are_those_of_the_residuals(form: Form, data: st.DataObject)
 @given(data=st.data(), compute=st.floats(1e18, 1e24))
 def test_the_optimum_in_closed_form_is_the_least_loss(form: Form, data: st.DataObject, compute: float) -> None:
     theta = data.draw(constants(form))
-    best = optimum(theta[None], compute)
+    best = optimum_at(theta[None], compute)
     sizes = best.params * np.geomspace(0.5, 2, 2001)
     along = losses(theta, sizes, compute / (6 * sizes))
     assert sizes[along.argmin()] == pytest.approx(best.params[0], rel=2e-3)
     assert along.min() == pytest.approx(best.loss[0], rel=1e-9)
     assert 6 * best.params[0] * best.tokens[0] == pytest.approx(compute, rel=1e-12)
-    more = optimum(theta[None], compute * math.e)
+    more = optimum_at(theta[None], compute * math.e)
     assert math.log(more.params[0] / best.params[0]) == pytest.approx(best.exponent[0], rel=1e-9)
 
 

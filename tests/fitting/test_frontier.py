@@ -10,7 +10,7 @@ import pytest
 
 import calc
 from calc.errors import Refused
-from calc.fitting.optimum import optimum
+from calc.fitting.optimum import optimum_at
 from tests import reference
 from tests.fitting.surfaces import losses
 
@@ -33,7 +33,7 @@ def test_isoflop_recovers_a_symmetric_law() -> None:
     assert len(fit.budgets) == 5
     assert fit.columns["flops"] == "flops"
     for budget in fit.budgets:
-        assert budget.loss == pytest.approx(float(optimum(THETA[None], budget.compute).loss[0]), rel=2e-3)
+        assert budget.loss == pytest.approx(float(optimum_at(THETA[None], budget.compute).loss[0]), rel=2e-3)
 
 
 def test_a_minimum_that_is_not_interior_is_refused() -> None:

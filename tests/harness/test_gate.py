@@ -16,7 +16,7 @@ import pytest
 
 from calc import Load, Shorthand
 from calc.errors import Refused
-from calc.quantities.saved_tensors import kept
+from calc.quantities.saved_tensors import saved_tensors
 from calc.trace.settings import Settings
 from harness.cases.matmul import MatmulCase
 from harness.gating.agent import SAVED_SEQ, saved_bytes
@@ -212,7 +212,7 @@ def test_what_shuts_a_gate() -> None:
 
 def test_bytes_that_a_twin_keeps_are_those_that_calc_counts() -> None:
     spec = Shorthand(d_model=64, n_layers=2, n_heads=4, vocab_size=101, max_seq_len=64).expand()
-    counted = kept(spec, Load(batch=1, seq=SAVED_SEQ), Settings(execution="eager", dtype="fp32", device="cpu"))
+    counted = saved_tensors(spec, Load(batch=1, seq=SAVED_SEQ), Settings(execution="eager", dtype="fp32", device="cpu"))
     everything = sum(times * saved.tensor.bytes for times, saved in counted.everything())
     # The pass ends at the logits: nothing of the loss is kept.
     assert saved_bytes(spec) == everything - sum(saved.tensor.bytes for saved in counted.loss)

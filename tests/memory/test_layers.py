@@ -9,7 +9,7 @@ from calc.memory.activations import activations, kept_on_rank, settings
 from calc.memory.sharding import held_elements, stages
 from calc.memory.totals import memory_ranks, worst
 from calc.quantities.parameters import weights
-from calc.quantities.saved_tensors import kept
+from calc.quantities.saved_tensors import saved_tensors
 from calc.spec import Attention, LayerGroup, Lora, Mlp, ModelSpec
 from calc.spec.run import Checkpointing, Run
 from calc.trace.op import Leaf, Weight
@@ -25,7 +25,7 @@ def test_casts_are_divided_as_the_weights_are(name: str, tp: int) -> None:
     if name == "gpt2-xl" and tp > 1:
         tp = 5  # of 25 heads
     plan = Run(tp=tp, ep=1)
-    made = kept(spec, Run(seq=SEQ).load(), settings(spec, plan, "none"))
+    made = saved_tensors(spec, Run(seq=SEQ).load(), settings(spec, plan, "none"))
     (each,) = made.layers.values()
     casts = sum(kept_on_rank(saved, plan) for saved in each.whole if saved.role == "cast weight")
 
@@ -60,7 +60,7 @@ def test_a_stage_takes_for_a_moment_what_its_own_layers_take() -> None:
 def test_keys_are_divided_by_the_heads_of_their_own_layer() -> None:
     """With four ranks, a layer of four heads of keys divides its keys by four beside one that divides them by two."""
     spec, load = two_kinds(), Run(seq=SEQ).load()
-    made = kept(spec, load, settings(spec, Run(tp=4), "none"))
+    made = saved_tensors(spec, load, settings(spec, Run(tp=4), "none"))
     shares = {}
     for each in made.layers.values():
         keys = next(saved for saved in each.whole if saved.tensor.split == "kv")
@@ -115,5 +115,5 @@ def test_stages_under_lora_keep_what_the_whole_model_does(checkpointing: Checkpo
     whole = layers(Run())
     assert layers(Run(pp=2, micro_batches=1)) == whole
     if checkpointing == "none":
-        made = kept(spec, Run(seq=SEQ).load(), settings(spec, Run(), "none"))
-        assert whole == sum(each.count * saved.tensor.bytes for each in made.layers.values() for saved in each.kept)
+        made = saved_tensors(spec, Run(seq=SEQ).load(), settings(spec, Run(), "none"))
+        assert whole == sum(each.count * saved.tensor.bytes for each in made.layers.values() for saved in each.saved)

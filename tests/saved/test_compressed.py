@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
-from calc.quantities.saved_tensors import kept  # noqa: E402
+from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
 from calc.spec import CompressedAttention, Compressor, EntryIndexer, LayerGroup, Lora, Mlp, ModelSpec, Rope  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
@@ -61,13 +61,13 @@ def test_low_rank_updates_of_frozen_weights(target: str, mode: Mode) -> None:
     lora = Lora(rank=2, targets=(target,))
     spec = of(Compressor(rate=4, overlap=True))
     found = measured(adapt(twin(spec, mode), lora), mode)
-    layers = kept(
+    layers = saved_tensors(
         spec.model_copy(update={"adapter": lora}), Load(batch=mode.batch, seq=SEQ), mode.settings()
     ).layers.values()
-    assert [found.within(f"layers.{i}") for i in range(2)] == [size(each.kept) for each in layers]
+    assert [found.within(f"layers.{i}") for i in range(2)] == [size(each.saved) for each in layers]
 
 
 @pytest.mark.parametrize("spec", [of(Compressor(rate=4)), of(None, n_streams=3)], ids=["entries", "streams"])
 def test_their_own_kernels_are_refused(spec: ModelSpec) -> None:
     with pytest.raises(Refused, match="of which it is known what"):
-        kept(spec, Load(batch=1, seq=SEQ), Settings("fused"))
+        saved_tensors(spec, Load(batch=1, seq=SEQ), Settings("compiled"))

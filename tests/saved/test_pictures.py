@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
-from calc.quantities.saved_tensors import kept  # noqa: E402
+from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
 from calc.spec import ModelSpec, Projection  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from reference_models import Model  # noqa: E402
@@ -39,7 +39,7 @@ def holds(spec: ModelSpec, mode: Mode, images: int) -> None:
     else:
         seq = 24
         inputs["inputs"] = torch.zeros(mode.batch, seq, dtype=torch.long)
-    written = kept(spec, Load(batch=mode.batch, seq=seq, images=images), mode.settings())
+    written = saved_tensors(spec, Load(batch=mode.batch, seq=seq, images=images), mode.settings())
     found = measured(model, mode, **inputs)
     assert found.total == sum(count * each.tensor.bytes for count, each in written.everything())
 
@@ -73,14 +73,14 @@ def test_a_tower_that_sees_nothing_keeps_nothing() -> None:
     """Without pictures, the model keeps what its text alone does."""
     spec = from_config({"model_type": "clip", **CONFIGS["clip"]})
     mode = Mode(autocast=True)
-    written = kept(spec, Load(batch=2, seq=24), mode.settings())
+    written = saved_tensors(spec, Load(batch=2, seq=24), mode.settings())
     assert not any(path.startswith("vision.") for path in written.layers)
     assert measured(twin(spec, mode), mode).total == sum(n * each.tensor.bytes for n, each in written.everything())
 
 
 def test_full_checkpointing_with_pictures_keeps_the_inputs_of_both_kinds_of_layers() -> None:
     spec, mode = from_config({"model_type": "clip", **CONFIGS["clip"]}), Mode()
-    written = kept(spec, Load(batch=2, seq=24, images=2), mode.settings())
+    written = saved_tensors(spec, Load(batch=2, seq=24, images=2), mode.settings())
     inputs = {path: each.count * each.input.bytes for path, each in written.layers.items()}
     model = twin(spec, mode)
     given = example(model, 2, 24, images=2)
@@ -92,9 +92,9 @@ def test_full_checkpointing_with_pictures_keeps_the_inputs_of_both_kinds_of_laye
 def test_what_pictures_seen_whole_add_to_a_kernels_mask_is_refused() -> None:
     spec = from_config({"model_type": "gemma3", **CONFIGS["gemma3"]})
     load = Load(batch=2, seq=48, images=1)
-    assert kept(spec, load, Mode().settings()).layers
+    assert saved_tensors(spec, load, Mode().settings()).layers
     with pytest.raises(Refused, match="images"):
-        kept(spec, load, Mode("sdpa").settings())
+        saved_tensors(spec, load, Mode("sdpa").settings())
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)

@@ -7,7 +7,7 @@ import pytest
 import sympy
 
 from calc.architectures import from_config
-from calc.quantities.saved_tensors import kept
+from calc.quantities.saved_tensors import saved_tensors
 from calc.spec import ModelSpec
 from calc.spec.load import Load
 from calc.spec.resizing import sizes_of, symbolic, with_sizes
@@ -40,12 +40,12 @@ NAMES = [
 WAYS = [
     Settings("eager"),
     Settings("sdpa", autocast=True, dropout=0.1),
-    Settings("fused", recompute=frozenset({"norm"})),
+    Settings("compiled", recompute=frozenset({"norm"})),
 ]
 
 
 def total(spec: ModelSpec, load: Load, settings: Settings) -> object:
-    return sum(count * saved.tensor.bytes for count, saved in kept(spec, load, settings).everything())
+    return sum(count * saved.tensor.bytes for count, saved in saved_tensors(spec, load, settings).everything())
 
 
 @pytest.mark.parametrize("name", NAMES)

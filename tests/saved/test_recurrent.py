@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
-from calc.quantities.saved_tensors import kept  # noqa: E402
+from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
 from calc.spec import (  # noqa: E402
     DeltaNet,
     GatedConvolution,
@@ -93,7 +93,7 @@ def test_low_rank_updates_beside_lent_values(name: str, mode: Mode) -> None:
     lora = Lora(rank=2, targets=(name,))
     found = measured(adapt(twin(rwkv7(8), mode), lora), mode)
     adapted = rwkv7(8).model_copy(update={"adapter": lora})
-    written = kept(adapted, Load(batch=mode.batch, seq=SEQ), mode.settings())
+    written = saved_tensors(adapted, Load(batch=mode.batch, seq=SEQ), mode.settings())
     assert found.total == sum(count * each.tensor.bytes for count, each in written.everything())
 
 
@@ -113,8 +113,8 @@ def test_low_rank_updates_of_frozen_weights(mixer: Node, name: str, mode: Mode) 
     """The first layer, whose input needs no gradient, and the others."""
     found = measured(adapt(twin(of(mixer), mode), Lora(rank=2, targets=(name,))), mode)
     adapted = of(mixer).model_copy(update={"adapter": Lora(rank=2, targets=(name,))})
-    layers = kept(adapted, Load(batch=mode.batch, seq=SEQ), mode.settings()).layers.values()
-    assert [found.within(f"layers.{i}") for i in range(2)] == [size(each.kept) for each in layers]
+    layers = saved_tensors(adapted, Load(batch=mode.batch, seq=SEQ), mode.settings()).layers.values()
+    assert [found.within(f"layers.{i}") for i in range(2)] == [size(each.saved) for each in layers]
 
 
 @pytest.mark.parametrize(
@@ -137,4 +137,4 @@ def test_three_readings_agree(name: str, how: Settings, seq: int) -> None:
 @pytest.mark.parametrize("mixer", [ONCE[0], ONCE[2], *CHUNKED[:3:2]], ids=lambda mixer: mixer.kind)
 def test_their_own_kernels_are_refused(mixer: Node) -> None:
     with pytest.raises(Refused, match="of which it is known what"):
-        kept(of(mixer), Load(batch=1, seq=SEQ), Settings("fused"))
+        saved_tensors(of(mixer), Load(batch=1, seq=SEQ), Settings("compiled"))

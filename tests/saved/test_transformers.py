@@ -13,7 +13,7 @@ transformers = pytest.importorskip("transformers")
 
 import calc  # noqa: E402
 from calc.architectures import from_config  # noqa: E402
-from calc.quantities.saved_tensors import kept  # noqa: E402
+from calc.quantities.saved_tensors import saved_tensors as what_is_saved  # noqa: E402
 from calc.spec.load import Experts, Load  # noqa: E402
 from calc.time import predict  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
@@ -76,7 +76,7 @@ def measured(name: str, settings: Settings, experts: str = "eager") -> int:
 def counted(name: str, settings: Settings, experts: Experts = "loop") -> int:
     spec = from_config({"model_type": name, **FAMILIES[name]})
     load = Load(batch=BATCH, seq=SEQ, source=SEQ if name == "t5" else None, experts=experts)
-    return int(sum(count * each.tensor.bytes for count, each in kept(spec, load, settings).everything()))
+    return int(sum(count * each.tensor.bytes for count, each in what_is_saved(spec, load, settings).everything()))
 
 
 def difference(name: str, mode: str) -> str:

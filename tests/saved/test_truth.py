@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from calc.architectures import from_config
-from calc.quantities.saved_tensors import Kept, kept
+from calc.quantities.saved_tensors import SavedTensors, saved_tensors
 from calc.spec import ModelSpec
 from calc.spec.load import Load
 from calc.trace.settings import Settings
@@ -61,13 +61,13 @@ def settings(record: dict[str, Any]) -> Settings:
     return Settings(record["attn"], dtype, record["amp_bf16"], dropout=record["dropout"] or 0.0, device="cpu")
 
 
-def saved_bytes(made: Kept, record: dict[str, Any]) -> int:
+def saved_bytes(made: SavedTensors, record: dict[str, Any]) -> int:
     """What the record's hook saw. Under checkpointing it sees each layer's input, and what is handed to layers by
     position: GPT-2's causal mask, which only eager attention makes."""
     outside = [*made.front, *made.end, *(made.loss if record["labels"] else ())]
     total = sum(saved.tensor.bytes for saved in outside)
     if not record["checkpoint"]:
-        layers = (each.count * sum(saved.tensor.bytes for saved in each.kept) for each in made.layers.values())
+        layers = (each.count * sum(saved.tensor.bytes for saved in each.saved) for each in made.layers.values())
         return total + sum(saved.tensor.bytes for saved in made.common) + sum(layers)
     total += sum(each.count * each.input.bytes for each in made.layers.values())
     if record["family"].startswith("gpt2") and record["attn"] == "eager":
@@ -88,7 +88,7 @@ def test_bytes_kept_for_backward(record: dict[str, Any]) -> None:
     """To the byte but for indices: positions that are buffers, and targets that lie in a padded tensor or are the
     inputs themselves (at most four numbers of 8 bytes for each token)."""
     spec: ModelSpec = from_config(config(record), record["family"])
-    made = kept(spec, Load(batch=record["batch"], seq=record["seq"]), settings(record))
+    made = saved_tensors(spec, Load(batch=record["batch"], seq=record["seq"]), settings(record))
     indices = 4 * 8 * record["batch"] * record["seq"]
     assert abs(saved_bytes(made, record) - record["saved_bytes"]) <= indices
     assert saved_bytes(made, record) == pytest.approx(record["saved_bytes"], rel=0.01)
@@ -101,7 +101,7 @@ def test_one_storage_explains_the_batch_of_one() -> None:
     how = Settings("sdpa", "fp32", dropout=0.1, device="cpu")
 
     def layer(batch: int) -> int:
-        (each,) = kept(spec, Load(batch=batch, seq=16), how).layers.values()
-        return sum(saved.tensor.bytes for saved in each.kept)
+        (each,) = saved_tensors(spec, Load(batch=batch, seq=16), how).layers.values()
+        return sum(saved.tensor.bytes for saved in each.saved)
 
     assert 2 * layer(1) - layer(2) == 2 * (3 - 1) * 16 * 64 * 4

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.spec.load import Load
-from calc.time import attention, decode_attention, exchange, kernel_seconds, matmul, pass_bytes, pass_over
+from calc.time import attention_kernel, decode_attention, exchange, kernel_seconds, matmul, pass_bytes, pass_over
 from calc.time.device.profile import Launch
 from tests.time.toys import toy
 
@@ -32,14 +32,14 @@ def test_the_host_is_waited_for_where_it_takes_longer() -> None:
 def test_pairs_are_those_that_the_mask_keeps(seq: int, cached: int, window: int | None) -> None:
     keys, d = cached + seq, 8
     seen = sum(min(cached + i + 1, keys if window is None else window) for i in range(seq))
-    kernel = attention(1, 2, 1, seq, keys, d, "bf16", window=window)
+    kernel = attention_kernel(1, 2, 1, seq, keys, d, "bf16", window=window)
     assert kernel.flops == 2 * 2 * seen * 2 * d
     load = Load(batch=1, seq=seq, context=cached, scores="causal-exact")
     assert 2 * seen == load.twice_pairs(window)
 
 
 def test_backward_of_attention_has_two_and_a_half_times_the_flops() -> None:
-    forward, back = (attention(2, 8, 2, 64, 64, 16, "bf16", backward=back) for back in (False, True))
+    forward, back = (attention_kernel(2, 8, 2, 64, 64, 16, "bf16", backward=back) for back in (False, True))
     assert back.flops == 2.5 * forward.flops
 
 

@@ -53,8 +53,9 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         return self.micro_batches_a_step if self.trains else 1
 
     @property
-    def held_execution(self) -> ExecutionName:
-        """Which kernels run where memory is asked for, unless it was said: a serving engine compiles what it runs."""
+    def usual_execution(self) -> ExecutionName:
+        """The execution whose memory and time are told where none was named: attention in one kernel, and an engine
+        that serves compiles what it runs."""
         served = self.engine is not None and self.mode == "inference"
         return self.execution or ("compiled" if served else "sdpa")
 

@@ -17,6 +17,7 @@ WindowReading = Literal["tokens", "cache"]
 LatentReading = Literal["expanded", "absorbed"]
 EXECUTIONS: tuple[ExecutionName, ...] = get_args(ExecutionName)
 KERNELS: tuple[Kernels, ...] = get_args(Kernels)
+"""By how much one kernel does, the least first."""
 DEVICES: tuple[Device, ...] = get_args(Device)
 WINDOW_READINGS: tuple[WindowReading, ...] = get_args(WindowReading)
 LATENT_READINGS: tuple[LatentReading, ...] = get_args(LatentReading)
@@ -60,6 +61,20 @@ class Execution(RunNode):
         description="All experts' products in one kernel (grouped), one expert after another (loop), or each visit "
         "with a copy of its expert's matrices (batched).",
     )
+
+    @property
+    def usual_execution(self) -> ExecutionName:
+        """The execution whose memory and time are told: attention in one kernel where nothing was said."""
+        return self.execution or "sdpa"
+
+    @property
+    def recorded_kernels(self) -> Kernels:
+        """Which operators are one kernel in a recorded pass, as what it keeps and holds depends on them: a graph
+        replays what was compiled, and a closed form records none."""
+        usual = self.usual_execution
+        if usual in ("compiled", "graph"):
+            return "compiled"
+        return "eager" if usual == "eager" else "sdpa"
 
     @property
     def fuses(self) -> bool:

@@ -8,7 +8,7 @@ from pydantic import Field, PlainValidator, ValidationInfo
 
 from calc import checks
 from calc.errors import Refused
-from calc.sizes import Size, at_least, exact_div
+from calc.sizes import Size, at_least, exact_div, is_exactly
 from calc.spec.run.node import MaybePositive, MaybeYesNo, Positive, RunNode
 
 
@@ -52,7 +52,7 @@ class Parallelism(RunNode):
         """Whether tensor-parallel ranks divide the residual stream."""
         if self.sequence_parallel is not None:
             return self.sequence_parallel
-        return not (isinstance(self.tp, int) and self.tp == 1)
+        return not is_exactly(self.tp, 1)
 
     @property
     def micro_batches_a_step(self) -> Size:

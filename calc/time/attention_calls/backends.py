@@ -15,9 +15,9 @@ from calc.time.device.datasheet import is_tpu
 from calc.time.device.priors import factors, priors, scaled
 from calc.time.device.profile import Profile
 from calc.time.device.speed import Speed, speed_of
-from calc.time.kernels.choice import ask
+from calc.time.kernels.choice import model_of
 from calc.time.kernels.kernel import Direction, Kernel
-from calc.time.kernels.single_kernel import attention, found_again
+from calc.time.kernels.single_kernel import attention_kernel, found_again
 from calc.time.kernels.timing import LEVEL, Answers, Bound, Timing, time_of
 from calc.time.step.prediction import stretches
 
@@ -110,13 +110,13 @@ def _timed(kind: str) -> tuple[str, ...]:
 def fused_kernel(shape: AttentionShape, back: bool) -> Kernel:
     """Attention in one kernel: FLOPs of pairs that masks keep, each operand read once."""
     sizes = (shape.batch, shape.heads, shape.kv_heads, shape.seq, shape.keys, shape.d_head, shape.dtype, shape.d_value)
-    kernel = attention(*sizes, causal=shape.causal, window=shape.window, backward=back)
+    kernel = attention_kernel(*sizes, causal=shape.causal, window=shape.window, backward=back)
     return replace(kernel, decode=shape.phase == "decode" and not back)
 
 
 def _by(backend: str, kernel: Kernel, timing: Timing, speed: Speed, execution: ExecutionName) -> tuple[Timing, str]:
     """The time of a fused kernel beside the one whose time is known, and what that rests on."""
-    one = ask(kernel, speed, execution, None)
+    one = model_of(kernel, speed, execution, None)
     base = _measured(one.model, speed)
     known = "the datasheet" if one.prior else "the profile's kernel"
     if speed.kind == "cpu" or backend == base:

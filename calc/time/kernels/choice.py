@@ -32,7 +32,7 @@ class Asked:
     widen: tuple[float, float] | None = None
 
 
-def ask(kernel: Kernel, speed: Speed, execution: ExecutionName, network: float | None) -> Asked:
+def model_of(kernel: Kernel, speed: Speed, execution: ExecutionName, network: float | None) -> Asked:
     """The model of `speed` that knows a kernel, or that of its datasheet where none does.
 
     network: bytes/s of one GPU to those of other nodes. Errors: Refused where nothing is known.

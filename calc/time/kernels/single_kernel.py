@@ -78,7 +78,7 @@ def pass_over(function: str, elements: float, dtype: str, backward: bool = False
     )
 
 
-def attention(
+def attention_kernel(
     batch: int,
     heads: int,
     kv_heads: int,
@@ -125,7 +125,7 @@ def decode_attention(
     d_value: int | None = None,
 ) -> Kernel:
     """Attention of one new token of each sequence over `context` tokens, itself among them."""
-    kernel = attention(batch, heads, kv_heads, 1, context, d_head, dtype, d_value, window=window)
+    kernel = attention_kernel(batch, heads, kv_heads, 1, context, d_head, dtype, d_value, window=window)
     return replace(kernel, decode=True)
 
 

@@ -10,7 +10,7 @@ from calc.errors import Refused
 from calc.spec.run import ExecutionName
 from calc.time.device.priors import scaled
 from calc.time.device.speed import Speed
-from calc.time.kernels.choice import CALLS, Asked, ask, ask_collective
+from calc.time.kernels.choice import CALLS, Asked, ask_collective, model_of
 from calc.time.kernels.kernel import Kernel, Send
 from calc.time.kernels.residual import Column
 
@@ -52,7 +52,7 @@ def time_of(
 
     Errors: Refused for a format or a collective of which nothing is known.
     """
-    asked = [ask(kernel, speed, execution, network) for kernel in kernels]
+    asked = [model_of(kernel, speed, execution, network) for kernel in kernels]
     seconds = _answers(asked, {} if known is None else known)
     found = []
     for kernel, one, value in zip(kernels, asked, seconds, strict=True):
@@ -86,7 +86,7 @@ def column_seconds(kernel: Kernel, speed: Speed, execution: ExecutionName, netwo
     import numpy as np
 
     if not isinstance(kernel.shape, Send):
-        one = ask(kernel, speed, execution, network)
+        one = model_of(kernel, speed, execution, network)
         return _possible(CALLS[one.key[0]](one.model, one.question) * one.scale)
     near, far = (_told(kernel.shape, beyond, speed, execution, network) for beyond in (False, True))
     return _possible(np.where(kernel.shape.beyond, far, near))

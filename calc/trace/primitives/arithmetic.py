@@ -67,8 +67,7 @@ def pooled(t: Recorder, name: str, x: Tensor, rows: Size, how: str) -> Tensor:
     if how == "mean":
         t.op(name, "elementwise", "pool", (x,), (y,), keeps=keeps)
         return y
-    x.storage.readers += 1
-    return t.silent(name, (x,), y, keeps)
+    return t.silent(name, (x,), y, keeps, reads=True)
 
 
 def tempered(t: Recorder, name: str, x: Tensor, n: Size) -> Tensor:
@@ -104,36 +103,32 @@ def clip(t: Recorder, name: str, *tensors: Tensor) -> list[Tensor]:
 def placed(t: Recorder, x: Tensor, places: Tensor) -> Tensor:
     """x plus vectors of its places, which all layers share; no kernel is counted."""
     y = t.made(x.rows, x.width, x, places, split=x.split)
-    x.storage.readers += 1
-    return t.silent("placed", (x, places), y, lambda tape, *reads: tape.like(*reads))
+    return t.silent("placed", (x, places), y, lambda tape, *reads: tape.like(*reads), reads=True)
 
 
 def clamped(t: Recorder, x: Tensor, bounds: Tensor) -> Tensor:
     """x cut to an interval whose ends stand in a buffer, `bounds`: both are kept. No kernel is counted."""
     y = t.made(x.rows, x.width, x, split=x.split)
     y.heads = x.heads
-    x.storage.readers += 1
 
     def keeps(tape: Tape, read: Storage, ends: Storage) -> Storage:
         if read.grad:
             tape.keep(ends, "bounds")
         return tape.reads_input(read)
 
-    return t.silent("clamp", (x, bounds), y, keeps)
+    return t.silent("clamp", (x, bounds), y, keeps, reads=True)
 
 
 def taken(t: Recorder, name: str, x: Tensor, others: Tensor) -> Tensor:
     """x with some of its rows taken by `others`: which, is kept as a byte a row. No kernel is counted."""
     y = t.made(x.rows, x.width, x, others, split=x.split)
-    for read in (x, others):
-        read.storage.readers += 1
 
     def keeps(tape: Tape, read: Storage, rows: Storage) -> Storage:
         if read.grad or rows.grad:
             tape.keep(Storage(x.rows, "bool", False, "none"), "places")
         return Storage(read.elements, read.dtype, read.grad or rows.grad, read.split)
 
-    return t.silent(name, (x, others), y, keeps)
+    return t.silent(name, (x, others), y, keeps, reads=True)
 
 
 def buffered(t: Recorder, name: str, x: Tensor, *, numbers: Size = 1) -> Tensor:
@@ -176,11 +171,9 @@ def joined(t: Recorder, *parts: Tensor, rows: Size, width: Size, split: Split | 
     """Tensors laid side by side in a new one [rows, width], as whoever reads it finds it; no kernel is counted."""
     y = t.made(rows, width, *parts, split=split or parts[0].split)
     y.heads = parts[0].heads
-    for part in parts:
-        part.storage.readers += 1
 
     def keeps(tape: Tape, *reads: Storage) -> Storage:
         like = tape.like(*reads)
         return Storage(y.elements, like.dtype, like.grad, y.split, heads=y.heads)
 
-    return t.silent("join", parts, y, keeps)
+    return t.silent("join", parts, y, keeps, reads=True)

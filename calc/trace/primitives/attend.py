@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from calc.sizes import Size, at_least
+from calc.sizes import Size, at_least, is_exactly
 from calc.spec import Buckets, Shaw
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Cache, Moves
@@ -250,7 +250,7 @@ def _scores(tape: Tape, scoring: Scoring, square: Square, trained: bool, distanc
     s = tape.settings
     hides = 0 if scoring.window is None else at_least(square.seq, scoring.window)
     mask = square.batch * square.seq * square.keys * hides
-    if not (isinstance(scoring.mask, int) and scoring.mask == 0):
+    if not is_exactly(scoring.mask, 0):
         mask = scoring.mask
     if scoring.alibi or scoring.buckets is not None:
         mask, hides = square.heads * square.seq * square.keys, 1

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from calc.sizes import Size
+from calc.sizes import Size, is_exactly
 from calc.spec import Buckets, Shaw
 from calc.trace.functions import Attend
 from calc.trace.op import Weight
@@ -82,7 +82,7 @@ class Core:
     def repeated(self, room: Room) -> Size:
         """Written out, keys and values are repeated for every head that shares them."""
         shape, square = self.shape, self.square
-        if square.kv_rows is square.rows or (isinstance(shape.heads, int) and shape.heads == 1):
+        if square.kv_rows is square.rows or is_exactly(shape.heads, 1):
             return 0
         rows, width = shape.groups * shape.heads * shape.keys, shape.d_head + shape.d_value
         return room.of(Tensor(rows, width, split="tensor", inside=self.scoring.kernel))
@@ -103,7 +103,7 @@ class Core:
     def values(self, room: Room, out: Tensor) -> Size:
         """Written out, what comes head by head is copied token by token."""
         shape = self.shape
-        apart = room.on_chip(self._scores(wide=False)) or (isinstance(shape.queries, int) and shape.queries == 1)
+        apart = room.on_chip(self._scores(wide=False)) or is_exactly(shape.queries, 1)
         return self.repeated(room) + (1 if apart else 2) * room.of(out)
 
     def _scores(self, *, wide: bool) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from calc.sizes import Size
+from calc.sizes import Size, is_exactly
 from calc.spec import Shaw
 from calc.trace.tape import Storage, Tape
 
@@ -69,34 +69,34 @@ def kept_by_attention(tape: Tape, q: Storage, k: Storage, v: Storage, square: Sq
     with tape.region("attention", q, k, v):
         if s.execution == "eager" or not scores.fusible:
             return _written_out(tape, q, k, v, square, scores)
-        if not _is(scores.covered, 0):
+        if not is_exactly(scores.covered, 0):
             tape.keep(Storage(scores.covered, "bool", False, "none"), "what is hidden")
-        unlike = not _is(square.d_key, square.d_value)
+        unlike = not is_exactly(square.d_key, square.d_value)
         falls_back = s.device == "cpu" and (s.dropout or scores.bias_grad or unlike)
         if falls_back or not (scores.repeated or s.fused):
             # PyTorch's fallback scales queries and keys first, and computes in fp32.
             q, k, wide_v = tape.like(q, dtype="fp32"), tape.like(k, dtype="fp32"), tape.cast(v, "fp32")
-            if not scores.repeated and _is(square.batch, 1):
+            if not scores.repeated and is_exactly(square.batch, 1):
                 # Of one sequence's head each of them reads a view.
                 square = replace(square, kv_rows=square.rows)
             return tape.cast(_written_out(tape, q, k, wide_v, square, Scores(), casts=False), v.dtype)
         with tape.at("scores"):
             read = s.dtype if s.autocast else q.dtype
-            if not _is(square.kv_rows, square.rows):
+            if not is_exactly(square.kv_rows, square.rows):
                 k = _masked_copy(tape, k, square.rows * square.keys * square.d_key, scores.hides, read)
                 v = _masked_copy(tape, v, square.rows * square.keys * square.d_value, scores.hides, read)
             if not any(each.grad for each in (q, k, v)) and not scores.bias_grad:
                 return Storage(values, read, False, "tensor")
             for tensor, role in ((q, "queries"), (k, "keys"), (v, "values")):
                 tape.keep(tape.cast(tensor, read), role)
-            if not _is(scores.mask, 0):
+            if not is_exactly(scores.mask, 0):
                 tape.keep(Storage(scores.mask, read, scores.bias_grad, "tensor"), "mask")
             out = Storage(values, read, True, "tensor")
             sums = Storage(square.rows * square.seq, "fp32", False, "tensor")
             for tensor, role in ((out, "result"), (sums, "log-sum-exp")):
                 tape.keep(tensor, role)
                 tape.note_result(tensor, role)
-        if scores.by_head and not _is(square.seq, 1) and not _is(square.rows, square.batch):
+        if scores.by_head and not is_exactly(square.seq, 1) and not is_exactly(square.rows, square.batch):
             # Laid token by token for the projection that follows.
             out = tape.like(out)
         return out
@@ -106,12 +106,12 @@ def _written_out(
     tape: Tape, q: Storage, k: Storage, v: Storage, square: Square, how: Scores, *, casts: bool = True
 ) -> Storage:
     """Scores, softmax, dropout and weighted values, each an operation of its own."""
-    if not _is(square.kv_rows, square.rows):
+    if not is_exactly(square.kv_rows, square.rows):
         # Keys and values are repeated for every head that shares them.
         k = Storage(square.rows * square.keys * square.d_key, k.dtype, k.grad, "tensor")
         v = Storage(square.rows * square.keys * square.d_value, v.dtype, v.grad, "tensor")
     queries = q
-    if not _is(square.batch, 1) and not _is(square.rows, square.batch):
+    if not is_exactly(square.batch, 1) and not is_exactly(square.rows, square.batch):
         # Matrices of several sequences and heads that lie between others are laid together first: copies of their own.
         q, k, v = (tape.like(x) if x.base or x in tape.elsewhere else x for x in (q, k, v))
         queries = tape.like(queries)
@@ -158,7 +158,7 @@ def _of_distances(tape: Tape, q: Storage, vectors: Storage, square: Square) -> S
     """Scores of all distances, of which each key's are looked up; sequences have copies of the vectors, if several."""
     distances = 2 * square.seq - 1
     with tape.at("distances"):
-        if not _is(square.batch, 1):
+        if not is_exactly(square.batch, 1):
             vectors = Storage(square.rows * distances * square.d_key, vectors.dtype, vectors.grad, "tensor")
         made = tape.product(tape.like(q), vectors, square.rows * square.seq * distances)
         return Storage(square.rows * square.seq * square.keys, made.dtype, made.grad, "tensor")
@@ -167,13 +167,8 @@ def _of_distances(tape: Tape, q: Storage, vectors: Storage, square: Square) -> S
 def _masked_copy(tape: Tape, x: Storage, elements: Size, hides: Size, read: str) -> Storage:
     """Keys or values for every head, where a mask rules out a kernel that shares them. hides: 1 where there is one.
     read: the format that a kernel reads them in, and keeps."""
-    if _is(hides, 0):
+    if is_exactly(hides, 0):
         return x
     if not isinstance(hides, int) and x.base is None:
         tape.keep(Storage(x.elements * (1 - hides), read, x.grad, x.split, heads=x.heads), "shared among heads")
     return Storage(elements * hides, x.dtype, x.grad, "tensor")
-
-
-def _is(a: Size, b: Size) -> bool:
-    """Whether both are the same, as far as can be told: arrays and formulas are not asked."""
-    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)

@@ -6,7 +6,7 @@ d_head numbers.
 
 from __future__ import annotations
 
-from calc.sizes import Size, at_least, ceil_div, exact_div
+from calc.sizes import Size, at_least, ceil_div, exact_div, is_exactly
 from calc.spec import Kda
 from calc.spec.load import Load
 from calc.trace.op import Weight
@@ -75,7 +75,7 @@ def _chunks(tape: Tape, spec: Kda, load: Load, grads: tuple[bool, bool, bool]) -
 def _inverse(tape: Tape, c: Size, system: Storage) -> Storage:
     """Row by row: of each but the first, the rows above it; and from the third on, which of these need a gradient, the
     system's own."""
-    inverse = Storage(system.elements, "fp32", system.grad and not (isinstance(c, int) and c == 1), "tensor")
+    inverse = Storage(system.elements, "fp32", system.grad and not is_exactly(c, 1), "tensor")
     if inverse.grad:
         tape.keep(Storage(exact_div(system.elements * (c - 1), 2), "fp32", True, "tensor"), "rows above each")
         tape.keep(Storage(system.elements * at_least(c, 3), "fp32", True, "tensor"), "system")

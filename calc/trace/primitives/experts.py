@@ -30,13 +30,14 @@ def route(t: Recorder, spec: Moe, scores: Tensor, x: Tensor) -> Tensor:
         of="router",
         # Their numbers are written beside the weights.
         moves=lambda: Moves(scores.elements, 2 * chosen.elements),
-        keeps=lambda tape, logits, read: _kept_by_route(tape, spec, x.rows, logits, read),
+        keeps=lambda tape, logits, read: _kept_by_route(tape, spec, chosen, logits, read),
         operands=(scores, x),
     )
     return chosen
 
 
-def _kept_by_route(tape: Tape, spec: Moe, tokens: Size, logits: Storage, x: Storage) -> Storage:
+def _kept_by_route(tape: Tape, spec: Moe, chosen: Tensor, logits: Storage, x: Storage) -> Storage:
+    tokens = chosen.rows
     with tape.at("router"):
         logits = tape.cast(logits, "fp32")
         if spec.scoring == "sqrt_softplus":
@@ -45,7 +46,8 @@ def _kept_by_route(tape: Tape, spec: Moe, tokens: Size, logits: Storage, x: Stor
         if scores.grad and spec.scoring == "sparsemixer":
             _mixed(tape, spec, logits, tokens)
         elif scores.grad:
-            tape.keep(Storage(tokens * spec.top_k, INDEX, False), "chosen experts")
+            tape.choices[chosen] = Storage(chosen.elements, INDEX, False)
+            tape.keep(tape.choices[chosen], "chosen experts")
         if scores.grad:
             tape.keep(Storage(spec.n_experts, "fp32", False, "none"), "share of visits of each expert")
         weights = Storage(tokens * spec.top_k, "fp32", scores.grad)
@@ -83,8 +85,7 @@ def expert_scale(t: Recorder, spec: Moe, chosen: Tensor, x: Tensor) -> Tensor:
     def keeps(tape: Tape, weights: Storage, read: Storage) -> Storage:
         if scale.trainable:
             # The choice is noted for the scales as well as for the scores: one tensor, which `route` has kept.
-            looked_up = next((s.tensor for s in tape.saved.values() if s.role == "chosen experts"), None)
-            tape.keep(looked_up or Storage(y.elements, INDEX, False), "chosen experts")
+            tape.keep(tape.choices.get(chosen) or Storage(y.elements, INDEX, False), "chosen experts")
         weights = tape.times(weights, Storage(y.elements, tape.settings.stream, scale.trainable))
         return tape.like(weights, dtype=read.dtype)
 

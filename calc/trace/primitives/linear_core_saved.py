@@ -5,7 +5,7 @@ Source: transformers' modeling_minimax.py (5.23), lightning attention in chunks.
 
 from __future__ import annotations
 
-from calc.sizes import Size, ceil_div, maximum, minimum
+from calc.sizes import Size, ceil_div, is_exactly, maximum, minimum
 from calc.spec import LinearAttention
 from calc.spec.load import Load
 from calc.trace.tape import Storage, Tape
@@ -36,7 +36,7 @@ def kept_by_division(
 
 def _laid(tape: Tape, spec: LinearAttention, load: Load, x: Storage) -> Storage:
     """x as a product of matrices reads it: heads of several sequences lie between others, and are copied."""
-    alone = any(isinstance(n, int) and n == 1 for n in (load.batch, spec.n_heads))
+    alone = any(is_exactly(n, 1) for n in (load.batch, spec.n_heads))
     return x if alone else tape.like(x)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.sizes import Size, exact_div
+from calc.sizes import Size, exact_div, is_exactly
 from calc.spec import Norm
 from calc.trace.primitives.arithmetic import weighed_by
 from calc.trace.recorder import Recorder
@@ -28,7 +28,7 @@ def norm(
     its rows (each channel's steps); the weight is still one for each column.
     """
     n = each if heads is None else heads
-    one = isinstance(n, int) and n == 1
+    one = is_exactly(n, 1)
     width = x.width if one else exact_div(x.width, n)
     shape = (width,) if heads is None else (heads, width)
     weights = ()

@@ -59,7 +59,7 @@ def _kept(tape: Tape, x: Storage, weight: Weight, load: Load, *, activated: bool
         return out
     tape.keep(tape.cast(x, s.dtype) if s.autocast else x, "input")
     if s.autocast:
-        tape.keep(Storage(weight.elements, s.dtype, False, "none"), "cast weight")
+        tape.keep(Storage(weight.elements, s.dtype, False, "none", weight=weight), "cast weight")
     if activated:
         with tape.region("activation", x):
             tape.keep(overhanging, "overhanging")
