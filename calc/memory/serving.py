@@ -24,18 +24,20 @@ from calc.spec import (
     DeltaNet,
     GatedConvolution,
     Head,
+    Kda,
     LinearAttention,
     Lora,
     Mamba,
     Mamba2,
     ModelSpec,
+    Rwkv7,
 )
 from calc.spec.load import Load
 from calc.spec.run import Run
 from calc.trace.op import Leaf, Weight
 from calc.trace.room import Room
 
-RECURRENT = (DeltaNet, GatedConvolution, LinearAttention, Mamba, Mamba2)
+RECURRENT = (DeltaNet, GatedConvolution, Kda, LinearAttention, Mamba, Mamba2, Rwkv7)
 """Mixers of which it is not written down what names hold, nor what they take where they are not one kernel."""
 
 LIMIT = 2**40
@@ -135,10 +137,16 @@ def _room(spec: ModelSpec, run: Run) -> Room:
         raise Refused("execution", "eager, sdpa or compiled for inference", run.execution)
     width = number_format(activation_dtype(run.dtype)).bits // 8
     room = Room(run.recorded_kernels, width, run.tp, run.device)
-    recurrent = any(isinstance(group.mixer, RECURRENT) for stack in spec.stacks for group in stack.layers)
-    if recurrent and not room.compiled:
-        raise Refused("execution", "compiled for inference with recurrent layers", room.execution)
+    if _recurrent(spec) and not room.compiled:
+        expected = "compiled for inference with recurrent layers (--execution compiled)"
+        raise Refused("execution", expected, room.execution)
     return room
+
+
+def _recurrent(spec: ModelSpec) -> bool:
+    """Whether any layer has a recurrent mixer, alone or beside others."""
+    groups = (group for stack in spec.stacks for group in stack.layers)
+    return any(isinstance(mixer, RECURRENT) for group in groups for mixer in group.mixers)
 
 
 def _passes(spec: ModelSpec, run: Run) -> dict[str, tuple[Load, Body]]:

@@ -322,7 +322,14 @@ def test_mixers_side_by_side() -> None:
         ("llama-3-8b", asked(execution="megatron"), "execution: expected eager, sdpa or compiled for inference"),
         ("Qwen3-Next-80B-A3B", asked(engine="vllm"), "engine: expected a model that caches keys and values of its own"),
         ("MiMo-V2-Flash", asked(engine="vllm"), "engine: expected values as wide as keys in layers with a window"),
-        ("Qwen3-Next-80B-A3B", asked(), "execution: expected compiled for inference with recurrent layers, found sdpa"),
+        *(
+            (
+                name,
+                asked(),
+                "execution: expected compiled for inference with recurrent layers (--execution compiled), found sdpa",
+            )
+            for name in ("Qwen3-Next-80B-A3B", "rwkv7-1.5b", "kimi-linear-48b", "falcon-h1-7b", "zamba2-2.7b")
+        ),
     ],
 )
 def test_refusals(name: str, query: Run, message: str) -> None:
