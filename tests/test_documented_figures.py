@@ -147,7 +147,7 @@ def attention() -> dict[str, Callable[[], str]]:
         "4.38 GB": lambda: gigabytes("HBM, algorithms 1 and 4", "flash"),
         "12.4 and 12.8 times too small": factors,
         "1.6 and 10.3 TFLOP/s": rates,
-        "26.5 ms for": lambda: predicted("standard"),
+        "26.7 ms for": lambda: predicted("standard"),
         "8.9 ms (5.4 to 15.2) for": lambda: predicted("flash").replace(" for", f" ({interval(rows)}) for"),
     }
 

@@ -21,42 +21,55 @@ from calc.spec.catalogue import load_device
 @click.option("--kernel", help="Rows of this kernel_source only. [default: the one with most rows]")
 @click.option("--points", type=click.IntRange(1), help="Rows to fit to. [default: all but a held-out fifth]")
 @click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Of choosing and fitting.")
+@click.option("--source", help="Whose measurements they are, where tables do not say it, for the profile to name.")
 @click.option("--licence", default="not stated", show_default=True, help="Of the tables, for the profile to name.")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write the profile to.")
 @click.option("--json", "fmt", flag_value="json", default="table", help="One object a table and line.")
 def import_(
-    tables: tuple[Path, ...], gpu: str, seed: int, licence: str, out: Path | None, fmt: str, **chosen: Any
+    tables: tuple[Path, ...],
+    gpu: str,
+    seed: int,
+    source: str | None,
+    licence: str,
+    out: Path | None,
+    fmt: str,
+    **chosen: Any,
 ) -> None:
     """Fit models of time to tables of measured kernels (CSV, also gzip), and print their error on every row that they
     were not fitted to. Rows faster than the device's published limits are left out and counted.
 
     \b
-    Columns of a table, of which all must be there (latencies in milliseconds):
-      gemm         framework, version, kernel_source, latency_ms, gemm_dtype, m, n, k
-      attention    framework, version, kernel_source, latency_ms, attn_dtype, batch_size, isl, num_heads,
+    Columns of a table, of which all must be there, beside framework, version, kernel_source and
+    latency_ms or latency (milliseconds):
+      gemm         gemm_dtype, m, n, k
+      attention    attn_dtype, [kv_cache_dtype], batch_size, isl, num_heads,
                    num_key_value_heads, head_dim, step, window_size
-      collectives  kernel_source, op_name, num_gpus, message_size (elements), latency,
+      latent       mla_dtype, [kv_cache_dtype], batch_size, isl, num_heads, step; or
+                   bmm_dtype, op_name, num_tokens, num_heads
+      experts      moe_dtype, num_tokens, hidden_size, inter_size, topk, num_experts,
+                   moe_tp_size, moe_ep_size, distribution
+      mixers       phase, batch_size, seq_len, num_v_heads, num_k_heads, head_k_dim,
+                   head_v_dim; or nheads, n_groups, d_state, head_dim
+      collectives  op_name, num_gpus, message_size (elements), latency,
                    nccl_dtype or allreduce_dtype
+      exchanges    node_num, num_token, hidden_size, num_topk, num_experts and times of
+                   dispatch and combine (microseconds); or op_name, moe_dtype,
+                   num_tokens, hidden_size, topk, num_experts, moe_ep_size
 
     \b
     Example:
-      python -m harness import gemm.csv.gz --gpu h100-sxm --framework VLLM --points 300 --out h100.json
+      python -m harness import gemm.csv.gz moe.csv.gz --gpu h100-sxm --framework vllm --out h100.json
     """
-    from harness.importing.collectives import holds_collectives, import_collectives
-    from harness.importing.fitting import Wanted, import_table, profile_of
-    from harness.importing.reading import read_table
+    from harness.importing.fitting import Wanted, profile_of
+    from harness.importing.tables import import_any, of_framework
 
     device = load_device(gpu)
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise Refused("--out", "a file in a folder that exists", str(out))
     wanted = Wanted(seed=seed, **chosen)
-    imported = []
-    for path in tables:
-        if holds_collectives(read_table(path, rows=1)):
-            imported += import_collectives(path, device, wanted, _tell)
-        else:
-            imported.append(import_table(path, device, wanted, _tell))
-    profile = profile_of(imported, device, wanted, licence)
+    some = of_framework(tables, wanted.framework, _tell)
+    imported = [one for path in some for one in import_any(path, device, wanted, _tell)]
+    profile = profile_of(imported, device, wanted, licence, source)
     if out is not None:
         write_whole(out, profile.model_dump_json(exclude_none=True) + "\n")
     emit([_record(one, out) for one in imported], [_table(one, out) for one in imported], fmt)

@@ -12,15 +12,20 @@ from calc.reading.files import parse_json, read_text
 from calc.spec.fields import Node, refuse
 from calc.time.kernels.collective import CollectiveModel
 from calc.time.kernels.decoding import DecodeModel
+from calc.time.kernels.exchange import ExchangeModel
+from calc.time.kernels.experts import ExpertsModel
 from calc.time.kernels.flash import AttentionModel
 from calc.time.kernels.gemm import GemmModel
 from calc.time.kernels.passes import PassModel
+from calc.time.kernels.scans import ConvolutionModel, DeltaRuleModel
 from calc.time.kernels.smooth import SmoothAttention, SmoothDecode, SmoothGemm
 
 LARGEST = 1e20
 """Above all rates, sizes and counts of a profile."""
 SMALLEST = 1e-100
 """Below all that is not 0: quotients of smaller numbers overflow."""
+STACKS = ("vllm", "trtllm", "sglang")
+"""Serving engines whose kernels were measured; the first is what is meant where none is named."""
 PROFILES = Path(__file__).parents[2] / "data" / "profiles"
 
 
@@ -58,7 +63,8 @@ class Fit(Node):
     """How far predictions were from points that were not used for fitting.
 
     points: used. held_out: others, on which the errors were found, or folds of the same by cross-validation.
-    mape, median_ape, worst: errors as fractions of the measured time.
+    mape, median_ape, worst: errors as fractions of the measured time. inside: share of times within the 90 % interval,
+    on points that it was not made of.
     """
 
     points: int
@@ -67,6 +73,7 @@ class Fit(Node):
     median_ape: float
     worst: float
     how: Literal["held out", "cross-validated"]
+    inside: float | None = None
 
 
 class Provenance(Node):
@@ -83,8 +90,11 @@ class Profile(Node):
 
     name: of the file. device: as it calls itself. kind: what runs on it. catalogue: its name in the catalogue, None
     where it is not in there. environment: what else was on the machine (versions, threads, clocks).
-    gemm, attention, attention_backward, decode: by number format. passes: by number format, then by `Function` of
-    `calc.trace.op`, with `.backward` behind it for going back, `copy` for bytes alone, and `adamw` for a step.
+    gemm, attention, attention_backward, decode, experts (the routed experts of a layer), delta_rule and convolution
+    (linear-time mixers): by FORMAT, behind it what it is used for (`bf16.latent`, `bf16.fp8_cache`), and behind that
+    another than the usual kernel (`bf16@triton`). exchange: tokens to experts and back, by direction and mode.
+    passes: by number format, then by `Function` of `calc.trace.op`, with `.backward` behind it for going back, `copy`
+    for bytes alone, and `adamw` for a step.
     collectives: by the name of the operation. fits: error by the name of what was fitted (`gemm.bf16`, ...).
     """
 
@@ -98,6 +108,10 @@ class Profile(Node):
     attention: dict[str, Prompts] = Field(default_factory=dict)
     attention_backward: dict[str, Prompts] = Field(default_factory=dict)
     decode: dict[str, Tokens] = Field(default_factory=dict)
+    experts: dict[str, ExpertsModel] = Field(default_factory=dict)
+    delta_rule: dict[str, DeltaRuleModel] = Field(default_factory=dict)
+    convolution: dict[str, ConvolutionModel] = Field(default_factory=dict)
+    exchange: dict[str, ExchangeModel] = Field(default_factory=dict)
     passes: dict[str, dict[str, PassModel]] = Field(default_factory=dict)
     launch: Launch | None = None
     collectives: dict[str, CollectiveModel] = Field(default_factory=dict)
@@ -128,17 +142,28 @@ def _finite(value: Any, where: str) -> None:
         raise Refused(where, f"0 or a number between {SMALLEST:.0e} and {LARGEST:.0e}", value)
 
 
-def shipped_profile(name: str) -> Profile | None:
-    """The profile that comes with the package for a device of the catalogue; None where there is none."""
-    path = PROFILES / f"{name}.json"
+def shipped_profile(name: str, stack: str = STACKS[0]) -> Profile | None:
+    """The profile that comes with the package for a device of the catalogue, of one of `STACKS`; None where there is
+    none."""
+    path = PROFILES / f"{shipped_name(name, stack)}.json"
     return read_profile(path) if path.is_file() else None
+
+
+def shipped_name(name: str, stack: str) -> str:
+    """What a shipped profile of a device is called."""
+    return name if stack == STACKS[0] else f"{name}.{stack}"
+
+
+def shipped_devices() -> tuple[str, ...]:
+    """The devices of the catalogue that profiles come with."""
+    return tuple(sorted({path.stem.partition(".")[0] for path in PROFILES.glob("*.json")}))
 
 
 def profile_named(reference: str) -> Profile:
     """A shipped profile by its name, or one in a file. Errors: Refused, naming the shipped ones."""
-    found = shipped_profile(reference) if reference.replace("-", "").isalnum() else None
-    if found is not None:
-        return found
+    path = PROFILES / f"{reference}.json"
+    if reference.replace("-", "").replace(".", "").isalnum() and path.is_file():
+        return read_profile(path)
     if not Path(reference).suffix:
         names = sorted(path.stem for path in PROFILES.glob("*.json"))
         raise Refused("--profile", f"a JSON file or one of {', '.join(names)}", reference)

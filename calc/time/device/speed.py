@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from textwrap import shorten
@@ -13,14 +13,26 @@ from calc.spec.catalogue import device_names, load_device
 from calc.spec.hardware import Device
 from calc.spec.same import Same
 from calc.time.device.datasheet import PLAIN, published_launch, published_models
-from calc.time.device.limits import limits_of
+from calc.time.device.limits import has_peak, limits_named
 from calc.time.device.priors import PublishedPass, priors
-from calc.time.device.profile import PROFILES, Launch, Profile, profile_named, shipped_profile
+from calc.time.device.profile import (
+    PROFILES,
+    STACKS,
+    Launch,
+    Profile,
+    profile_named,
+    shipped_devices,
+    shipped_profile,
+)
+from calc.time.device.relatives import nearest
 from calc.time.kernels.collective import CollectiveModel
 from calc.time.kernels.kernel import COLLECTIVES
 from calc.time.kernels.passes import PassModel
 
 Rests = Literal["profile", "relative", "datasheet"]
+COMPUTED = ("gemm", "attention", "attention_backward", "decode", "experts", "delta_rule", "convolution")
+"""Tables of kernels whose limits are those of one device."""
+TABLES = (*COMPUTED, "exchange", "collectives")
 
 
 @dataclass(frozen=True)
@@ -29,7 +41,8 @@ class Speed:
 
     rests: what they rest on: measurements on it, those on a relative moved by datasheet figures, or the datasheet with
     the efficiencies of calc/data/priors.toml. device: its entry in the catalogue, from which what is missing is made.
-    gemm, attention, attention_backward, decode, passes, launch, collectives: as in `Profile`. wider: the exponent by
+    gemm, attention, attention_backward, decode, experts, delta_rule, convolution, exchange, passes, launch,
+    collectives: as in `Profile`. wider: the exponent by
     which intervals of the models are widened. steps: whether what PyTorch does between kernels was measured, so that a
     step is its kernels. peaks: measured FLOP/s by format where no datasheet says.
     """
@@ -43,6 +56,10 @@ class Speed:
     attention: Mapping[str, Any] = field(default_factory=dict)
     attention_backward: Mapping[str, Any] = field(default_factory=dict)
     decode: Mapping[str, Any] = field(default_factory=dict)
+    experts: Mapping[str, Any] = field(default_factory=dict)
+    delta_rule: Mapping[str, Any] = field(default_factory=dict)
+    convolution: Mapping[str, Any] = field(default_factory=dict)
+    exchange: Mapping[str, Any] = field(default_factory=dict)
     passes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     launch: Launch | None = None
     collectives: Mapping[str, Any] = field(default_factory=dict)
@@ -116,15 +133,64 @@ def _named(name: str) -> Speed:
 
 
 @cache
-def _best(name: str) -> Speed:
-    """What is best known of a device of the catalogue."""
-    own = shipped_profile(name)
+def _best(name: str, stack: str = STACKS[0]) -> Speed:
+    """What is best known of a device of the catalogue: measured on it, on the nearest relative, or published."""
+    own = _measured(name, stack)
     if own is not None:
-        return from_profile(own)
+        return own
     device = load_device(name)
-    relative = priors()["relatives"].get(device.architecture)
-    found = shipped_profile(relative) if isinstance(relative, str) else None
+    relative = nearest(device, shipped_devices())
+    found = None if relative is None else _measured(relative, stack)
     return from_device(device) if found is None else from_relative(found, device)
+
+
+def on_stack(name: str, stack: str) -> Speed:
+    """The speed of a device of the catalogue under one of `STACKS`; what was not measured there is that of the others.
+
+    Errors: Refused for an unknown device or stack.
+    """
+    if stack not in STACKS:
+        raise Refused("stack", f"one of {', '.join(STACKS)}", stack)
+    return _best(load_device(name).name, stack)
+
+
+@cache
+def _measured(name: str, stack: str) -> Speed | None:
+    """What shipped profiles say of a device: those of one stack, and what it lacks from the others."""
+    order = (stack, *(one for one in STACKS if one != stack))
+    found = [from_profile(one) for one in (shipped_profile(name, each) for each in order) if one is not None]
+    if not found:
+        return None
+    tables = {name: _joined([getattr(one, name) for one in found], TINY.get(name)) for name in TABLES}
+    return replace(found[0], **tables)
+
+
+TINY = {"gemm": (1, 256, 256), "attention": (1, 8, 8, 16), "decode": (1, 8, 1, 16)}
+"""Arguments of `seconds` for next to no work, by table; what experts take to start is a handful of kernels, more or
+fewer by library, and tells nothing."""
+HELD_UP = 2.0
+"""Times the start of another stack's kernel from which on a measured start is taken for the host's launching: tables
+hold products whose quantization was launched from Python, 12 us at least in fp8 and up to 400 us in blocks, beside 5 us
+for the same in a graph. A step's model knows what launching costs; its kernels must not hold it again."""
+
+
+def _joined(tables: Sequence[Mapping[str, Any]], tiny: tuple[int, ...] | None) -> dict[str, Any]:
+    """Everything that any of the tables has: the first that has it, or, of kernels whose starts can be compared, the
+    first whose start is not the host's."""
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys(name for table in tables for name in table):
+        models = [table[name] for table in tables if name in table]
+        starts = [model.seconds(*tiny) if tiny and len(models) > 1 else 0.0 for model in models]
+        found[name] = next(model for model, start in zip(models, starts, strict=True) if start <= HELD_UP * min(starts))
+    return found
+
+
+def starts_at_once(speed: Speed, name: str, plain: str) -> bool:
+    """Whether products of format `name` start about as fast as those of `plain`, so that a time is the device's."""
+    if name not in speed.gemm or plain not in speed.gemm:
+        return name in speed.gemm
+    start, usual = (speed.gemm[each].seconds(*TINY["gemm"]) for each in (name, plain))
+    return start <= HELD_UP * usual
 
 
 def from_profile(profile: Profile) -> Speed:
@@ -140,13 +206,9 @@ def from_profile(profile: Profile) -> Speed:
         rests="profile",
         source=f"profile {profile.name} of {how.made}: {shorten(how.source, 110, placeholder=' …')}",
         device=device,
-        gemm=profile.gemm,
-        attention=profile.attention,
-        attention_backward=profile.attention_backward,
-        decode=profile.decode,
         passes=profile.passes,
         launch=launch,
-        collectives=profile.collectives,
+        **{table: getattr(profile, table) for table in TABLES},
         steps=profile.launch is not None,
         peaks={dtype: _largest_rate(model) for dtype, model in profile.gemm.items() if "." not in dtype},
     )
@@ -186,39 +248,40 @@ def _links(device: Device) -> dict[str, CollectiveModel]:
     return {op: CollectiveModel.prior(op, link) for op in COLLECTIVES}
 
 
-def from_relative(profile: Profile, device: Device) -> Speed:
+def from_relative(base: Speed | Profile, device: Device) -> Speed:
     """The models of a device of the same architecture, moved by what the two datasheets say."""
-    base = from_profile(profile)
+    base = base if isinstance(base, Speed) else from_profile(base)
     origin = base.device
     assert origin is not None
     faster = device.bandwidth.value / origin.bandwidth.value
-    links = base.collectives
+    links: dict[str, CollectiveModel] = {}
+    exchange: dict[str, Any] = {}
     if origin.link_one_way and device.link_one_way:
-        links = {op: each.moved(origin.link_one_way, device.link_one_way) for op, each in links.items()}
+        ends = (origin.link_one_way, device.link_one_way)
+        links = {op: each.moved(*ends) for op, each in base.collectives.items()}
+        exchange = {name: each.on_links(*ends) for name, each in base.exchange.items()}
+    tables = {table: _moved(getattr(base, table), origin, device) for table in COMPUTED}
     return replace(
         base,
         name=device.name,
         rests="relative",
         source=f"{base.source}, moved to {device.name} by datasheet figures",
         device=device,
-        gemm=_moved(base.gemm, origin, device),
-        attention=_moved(base.attention, origin, device),
-        attention_backward=_moved(base.attention_backward, origin, device),
-        decode=_moved(base.decode, origin, device),
         passes={dtype: {name: moved_pass(one, faster) for name, one in t.items()} for dtype, t in base.passes.items()},
         collectives=links,
+        exchange=exchange,
         wider=priors()["relatives"]["wider"],
+        **tables,
     )
 
 
 def _moved(models: Mapping[str, Any], origin: Device, device: Device) -> dict[str, Any]:
     """Models by format on another device; those of formats that either has no peak of are left out."""
-    found = {}
-    for name, model in models.items():
-        dtype = name.partition(".")[0]
-        if dtype in origin.known_peaks and dtype in device.known_peaks:
-            found[name] = model.moved(limits_of(origin, dtype), limits_of(device, dtype))
-    return found
+    return {
+        name: model.moved(limits_named(origin, plain), limits_named(device, plain))
+        for name, model in models.items()
+        if has_peak(origin, plain := name.partition("@")[0]) and has_peak(device, plain)
+    }
 
 
 def moved_pass(model: PassModel, faster: float) -> PassModel:

@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from calc.time.kernels.residual import SCALE, Column, Residual, Spread, Tree
+from calc.time.kernels.residual import Column, Residual, Spread
 
 PROBABILITIES = (0.005, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 0.75, 0.85, 0.9, 0.95, 0.975, 0.995)
+
+
+MOST_TREES, FEWEST_TREES, ROWS_A_TREE = 200, 40, 3
+"""A table of few rows is told by fewer trees."""
 
 
 class Settings(NamedTuple):
@@ -18,14 +22,14 @@ class Settings(NamedTuple):
     taken; shrink: rows that pull every answer to 0; rows, columns: part of them that a tree sees; bins: of a feature;
     clip: log-ratio beyond which a row pulls no harder, since measurements have outliers."""
 
-    rounds: int = 400
-    depth: int = 4
-    rate: float = 0.045
-    shrink: float = 2.0
-    rows: float = 0.6
-    columns: float = 0.6
-    bins: int = 32
-    clip: float = 0.05
+    rounds: int = MOST_TREES
+    depth: int = 5
+    rate: float = 0.12
+    shrink: float = 0.5
+    rows: float = 0.8
+    columns: float = 0.8
+    bins: int = 48
+    clip: float = 1.0
 
 
 def fit_residual(
@@ -34,19 +38,21 @@ def fit_residual(
     """The residual that boosting learns from n rows: deterministic for a seed."""
     import numpy as np
 
-    settings = settings or Settings()
+    settings = settings or Settings(rounds=int(np.clip(len(log_ratio) / ROWS_A_TREE, FEWEST_TREES, MOST_TREES)))
     columns = [np.asarray(column, dtype=float) for column in features.values()]
     edges = [_edges(column, settings.bins) for column in columns]
     bins = np.stack([np.searchsorted(e, column, side="left") for e, column in zip(edges, columns, strict=True)], axis=1)
     counts = np.array([len(e) for e in edges])
     left = np.array(log_ratio, dtype=float)
     rng = np.random.default_rng(seed)
-    trees = []
+    questions, answers = [], []
     for _ in range(settings.rounds if counts.any() else 0):
-        tree, step = _tree(bins, counts, np.clip(left, -settings.clip, settings.clip), rng, settings)
+        asked, told, step = _tree(bins, counts, np.clip(left, -settings.clip, settings.clip), rng, settings)
         left -= step
-        trees.append(tree)
-    return Residual(names=tuple(features), edges=tuple(tuple(map(float, e)) for e in edges), trees=tuple(trees))
+        questions.append(asked)
+        answers.append(told)
+    shape = (len(questions), settings.depth, 2)
+    return Residual.packed(tuple(features), edges, np.reshape(questions, shape), np.reshape(answers, (shape[0], -1)))
 
 
 def spread(log_ratio: Column) -> Spread:
@@ -74,11 +80,12 @@ def _edges(column: Column, bins: int) -> Column:
         places = np.unique(np.searchsorted(values, cuts))
         places = places[places < len(values) - 1]
     # Few digits keep a stored model short; what a tree is fitted to and what is stored are the same edges.
-    return np.array(sorted({float(f"{edge:.5g}") for edge in (values[places] + values[places + 1]) / 2}))
+    return np.array(sorted({float(f"{edge:.4g}") for edge in (values[places] + values[places + 1]) / 2}))
 
 
-def _tree(bins: Any, counts: Any, pull: Column, rng: Any, settings: Settings) -> tuple[Tree, Column]:
-    """One tree grown on a random part of the rows, and its answer for every row.
+def _tree(bins: Any, counts: Any, pull: Column, rng: Any, settings: Settings) -> tuple[Any, Column, Column]:
+    """The questions [depth, 2] (feature, edge) and answers [2^depth] of one tree grown on a random part of the rows,
+    and its answer for every row.
 
     bins: [n, features], in which bin each value lies; counts: edges of each feature.
     """
@@ -97,13 +104,8 @@ def _tree(bins: Any, counts: Any, pull: Column, rng: Any, settings: Settings) ->
     size = 1 << settings.depth
     total = np.bincount(leaf[seen], pull[seen], size)
     weight = np.bincount(leaf[seen], minlength=size) + settings.shrink
-    answers = np.rint(settings.rate * total / weight / SCALE).astype(np.int64)
-    tree = Tree(
-        features=tuple(feature for feature, _ in questions),
-        edges=tuple(edge for _, edge in questions),
-        answers=tuple(int(answer) for answer in answers),
-    )
-    return tree, answers[leaf] * SCALE
+    answers = settings.rate * total / weight
+    return np.array(questions), answers, answers[leaf]
 
 
 def _question(bins: Any, counts: Any, pull: Column, leaf: Any, shrink: float) -> tuple[Any, ...]:

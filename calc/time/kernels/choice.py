@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from calc.errors import Refused
 from calc.sizes import is_array, log2, maximum
 from calc.spec.run import ExecutionName
 from calc.time.device.priors import priors
-from calc.time.device.speed import Speed
+from calc.time.device.speed import Speed, starts_at_once
 from calc.time.kernels.collective import CollectiveModel
 from calc.time.kernels.kernel import Kernel, Send, width_of
 from calc.trace.functions import Attend, Matmul
@@ -32,13 +32,20 @@ class Asked:
     widen: tuple[float, float] | None = None
 
 
+FUSED = ("compiled", "graph")
+"""Ways to run in which one kernel holds what stands between products."""
+
+
 def model_of(kernel: Kernel, speed: Speed, execution: ExecutionName, network: float | None) -> Asked:
     """The model of `speed` that knows a kernel, or that of its datasheet where none does.
 
     network: bytes/s of one GPU to those of other nodes. Errors: Refused where nothing is known.
     """
+    inside = _ask_experts(kernel, speed) if execution in FUSED else None
+    if inside is not None:
+        return inside
     if isinstance(kernel.shape, Matmul):
-        return _ask_gemm(kernel, kernel.shape, speed)
+        return _ask_gemm(kernel, kernel.shape, speed, execution)
     if isinstance(kernel.shape, Send):
         return ask_collective(kernel.shape, speed, network, execution)
     if isinstance(kernel.shape, Attend):
@@ -69,16 +76,37 @@ WHOLE = 1e-9
 """Share of a number of tokens that is taken for rounding."""
 
 
-def _ask_gemm(kernel: Kernel, shape: Matmul, speed: Speed) -> Asked:
+def _ask_experts(kernel: Kernel, speed: Speed) -> Asked | None:
+    """A product of experts, as its part of the time of their layer, which what stands between the products is in too;
+    None where that was not measured, or for training, whose kernels are others."""
+    name = kernel.packed or kernel.dtype
+    if kernel.trains or not (kernel.routed or kernel.within) or not speed.experts:
+        return None
+    if kernel.routed is None:
+        # Passes are in a wider format than products: of whichever format experts are, their time holds them.
+        return Asked(("nothing", ""), None, (0.0,), "experts", 0.0, widen=(1.0, 1.0))
+    if name not in speed.experts:
+        return None
+    one = kernel.routed
+    sizes = (one.tokens, one.hidden, one.inter, one.experts, one.top_k, one.tp, one.ep, one.skew)
+    key = ("experts", name)
+    return Asked(key, speed.experts[name], (*sizes, float(one.products > 2)), "experts", 1 / one.products)
+
+
+def _ask_gemm(kernel: Kernel, shape: Matmul, speed: Speed, execution: ExecutionName) -> Asked:
+    """A product, or, in the graphs of serving engines, its part of the one product that all make that read the same."""
     use = f"{kernel.dtype}.{'batched' if not shape.weighed else kernel.use}"
-    names = (f"{kernel.dtype}.biased",) * (kernel.biased and kernel.use == "forward") + (use, kernel.dtype)
-    name, model, prior = _find(lambda one: one.gemm, names, speed, kernel.dtype)
+    latent = (f"{kernel.dtype}.latent",) * (shape.weighed and shape.groups > 1 and kernel.routed is None)
+    names = (*latent, *(f"{kernel.dtype}.biased",) * (kernel.biased and kernel.use == "forward"), use, kernel.dtype)
+    known = speed.rests != "datasheet" and starts_at_once(speed, kernel.packed, kernel.dtype)
+    packed = kernel.packed if known else ""
+    name, model, prior = _find(lambda one: one.gemm, (packed, *names) if packed else names, speed, kernel.dtype)
     # Experts' tokens come in whole numbers; an expectation a hair above one is that one.
-    question = (-(-(shape.m * (1 - WHOLE)) // 1), -(-shape.n // 1), -(-shape.k // 1), shape.groups)
-    one = Asked(
-        ("gemm", f"{name}{'?' * prior}"), model, tuple(map(float, question)), f"gemm {kernel.dtype}", 1.0, prior
-    )
-    return one if kernel.weight_bytes is None else _packed(kernel, shape, one)
+    wide = max(kernel.merged, shape.n) if execution == "graph" and not kernel.trains else shape.n
+    question = (-(-(shape.m * (1 - WHOLE)) // 1), -(-wide // 1), -(-shape.k // 1), shape.groups)
+    key, columns = ("gemm", f"{name}{'?' * prior}"), tuple(map(float, question))
+    one = Asked(key, model, columns, f"gemm {kernel.dtype}", shape.n / wide, prior)
+    return one if kernel.weight_bytes is None or packed else _packed(kernel, shape, one)
 
 
 def _packed(kernel: Kernel, shape: Matmul, one: Asked) -> Asked:
@@ -92,7 +120,7 @@ def _packed(kernel: Kernel, shape: Matmul, one: Asked) -> Asked:
     reached = table["8"] if part > 0.4 else table["4"]
     rows = min(max((shape.m - 16) / 240, 0.0), 1.0)
     scale = (1 - rows) * min(part / reached, 1.0) + rows
-    return Asked(one.key, one.model, one.question, one.group, scale, True, (table["low"], table["high"]))
+    return replace(one, scale=one.scale * scale, prior=True, widen=(table["low"], table["high"]))
 
 
 def _ask_batched(kernel: Kernel, shape: Attend, speed: Speed) -> Asked:
@@ -113,16 +141,12 @@ def _ask_attention(kernel: Kernel, shape: Attend, speed: Speed) -> Asked:
     kv_heads, window = shape.groups / batch, 0 if shape.window is None else shape.window
     heads = kv_heads * shape.heads
     if kernel.decode and kernel.direction != "backward":
-        name, model, prior = _find(lambda one: one.decode, (kernel.dtype,), speed, kernel.dtype)
-        # A cache in fewer bits takes as long as a shorter one: its bytes are what a token waits for.
-        keys, seen = shape.keys * kernel.cached, window * kernel.cached
-        question = (batch, heads, kv_heads, keys, shape.d_head, seen, shape.d_value, float(shape.latent))
-        asked = Asked(("decode", f"{name}{'?' * prior}"), model, tuple(map(float, question)), "attention", 1.0, prior)
-        table = priors()["quantized"]
-        return asked if kernel.cached == 1 else replace(asked, prior=True, widen=(table["low"], table["high"]))
+        return _ask_decode(kernel, shape, speed, (batch, heads, kv_heads, window))
     back = kernel.direction == "backward"
     table = "attention_backward" if back else "attention"
-    name, model, prior = _find(lambda one: getattr(one, table), (kernel.dtype,), speed, kernel.dtype)
+    tables = {"attention": lambda one: one.attention, "attention_backward": lambda one: one.attention_backward}
+    names = _of_width(tables[table](speed), shape, _attention_names(kernel, shape))
+    name, model, prior = _find(tables[table], names, speed, kernel.dtype)
     sizes = (batch, heads, kv_heads, shape.queries, shape.keys, shape.d_head, shape.d_value)
     # Queries that a rank has of a sequence see, on average over ranks, as many keys as all do.
     share = _of_training(kernel, speed)
@@ -133,6 +157,45 @@ def _ask_attention(kernel: Kernel, shape: Attend, speed: Speed) -> Asked:
         share *= _seen(kernel, shape)
     question = (*sizes, float(shape.causal), window)
     return Asked((table, f"{name}{'?' * prior}"), model, tuple(map(float, question)), table, share, prior)
+
+
+def _ask_decode(kernel: Kernel, shape: Attend, speed: Speed, sizes: tuple[float, float, float, float]) -> Asked:
+    batch, heads, kv_heads, window = sizes
+    names = _of_width(speed.decode, shape, _attention_names(kernel, shape))
+    name, model, prior = _find(lambda one: one.decode, names, speed, kernel.dtype)
+    # A cache in a format that was not measured takes as long as a shorter one: its bytes are what a token waits for.
+    told = kernel.cached == 1 or "_cache" in name
+    cached = 1.0 if told else kernel.cached
+    question = (batch, heads, kv_heads, shape.keys * cached, shape.d_head, window * cached, shape.d_value)
+    asked = Asked(
+        ("decode", f"{name}{'?' * prior}"),
+        model,
+        (*map(float, question), float(shape.latent)),
+        "attention",
+        1.0,
+        prior,
+    )
+    table = priors()["quantized"]
+    return asked if told else replace(asked, prior=True, widen=(table["low"], table["high"]))
+
+
+def _attention_names(kernel: Kernel, shape: Attend) -> tuple[str, ...]:
+    """Names of models of attention, the most fitting first: with a cache in fewer bits, of latent attention."""
+    short = kernel.cached == FP8_CACHE and not kernel.trains  # which keeps no cache
+    caches = (f"{kernel.dtype}.fp8_cache", kernel.dtype) if short else (kernel.dtype,)
+    latent = shape.latent or shape.d_head != shape.d_value
+    return (*(f"{name}.latent" for name in caches * latent), *caches)
+
+
+def _of_width(table: Mapping[str, Any], shape: Attend, names: Sequence[str]) -> tuple[str, ...]:
+    """`names`, each ahead of which stands the kernel that a library runs for heads of that width instead of its usual
+    one."""
+    found: list[str] = []
+    for name in names:
+        own = [other for other in table if other == name or other.startswith(f"{name}@")]
+        fitting = [other for other in own if float(shape.d_head) in getattr(table[other], "widths", ())]
+        found += [*([] if name in fitting else fitting[:1]), name]
+    return tuple(found)
 
 
 def _of_training(kernel: Kernel, speed: Speed) -> float:
@@ -182,6 +245,9 @@ def ask_collective(shape: Send, speed: Speed, network: float | None, execution: 
     return Asked(("collective", name), model, (shape.bytes, shape.ranks), "network", 1.0, prior)
 
 
+FP8_CACHE = 0.5
+"""Bytes of a cached number over those of one in 16 bits."""
+
 SAME_BACK = ("accumulate", "copy", "fill", "sum", "transpose")
 """Passes that going back runs as they are, and that have no other way back."""
 
@@ -190,7 +256,7 @@ def _ask_pass(kernel: Kernel, speed: Speed, execution: ExecutionName) -> Asked:
     """A pass over memory: as it was measured run by PyTorch, or, fused into one kernel, as a copy of its bytes."""
     back = kernel.direction == "backward" and kernel.function not in SAME_BACK
     own = kernel.function + (".backward" if back else "")
-    fused = execution in ("compiled", "graph") and kernel.function not in ("adamw", "gather")
+    fused = execution in FUSED and kernel.function not in ("adamw", "gather")
     names = ("copy",) if fused else (own, "copy")
     formats = (kernel.dtype, "bf16", "fp16", "fp32")
     for dtype in formats:
@@ -227,5 +293,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "attention_backward": _attention,
     "decode": _decode,
     "collective": lambda model, columns: model.seconds(*columns),
+    "experts": lambda model, columns: model.seconds(*columns),
+    "nothing": lambda model, columns: columns[0],
 }
 """Kind of model -> (model, a column for each argument) -> seconds."""

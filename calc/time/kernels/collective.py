@@ -28,7 +28,10 @@ by NVIDIA aiconfigurator 0.12, Apache-2.0."""
 LATENCY = 5e-6
 """Seconds of the smallest message between two GPUs, and of each doubling of their number beyond; same source."""
 
-STEP = 4.0
+OWN = 0.1
+"""How strongly a number of GPUs is held at what is common to all numbers."""
+
+STEP = 2.0
 """Ratio of neighbouring sizes at which a curve is kept."""
 
 
@@ -177,30 +180,59 @@ def _known(op: str) -> str:
 
 
 def _curves(model: CollectiveModel, gpus: Column, size: Column, seconds: Column, span: Any) -> CollectiveModel:
-    """`model` with one curve for each number of GPUs: straight between knots in both logarithms, least absolute errors
-    (a collective that waited for a late GPU says nothing of others), smooth where few sizes were measured."""
+    """`model` with one curve for each number of GPUs, straight between knots in both logarithms, that passes over late
+    GPUs: they say nothing of other calls."""
     import numpy as np
 
     low, high = np.log(span[1].min()), np.log(span[1].max())
     knots = np.linspace(low, high, max(2, round((high - low) / np.log(STEP)) + 1))
+    x, y = np.log(size), np.log(seconds)
+    counts = sorted(set(span[0].astype(int).tolist()))
+    constants = {count: _start_and_rate(x[gpus == count], y[gpus == count]) for count in counts}
+    rest = y - np.array([_physics(constants[int(count)], each) for count, each in zip(gpus, x, strict=True)])
+    # Libraries change their ways at sizes that differ little by the number of GPUs: what is common to all of them, then
+    # what each has of its own.
+    common = _heights(knots, x, rest, 0.05)
     curves = []
-    for count in sorted(set(span[0].astype(int).tolist())):
+    for count in counts:
         rows = gpus == count
-        logs = _broken_line(knots, np.log(size[rows]), np.log(seconds[rows]))
+        own = _heights(knots, x[rows], rest[rows] - np.interp(x[rows], knots, common), OWN)
+        logs = _physics(constants[count], knots) + common + own
+        # A larger message is never faster, and a time above that of larger ones was a wait for something else.
+        logs = np.minimum.accumulate(logs[::-1])[::-1]
         curves.append(Curve(gpus=count, seconds=tuple(float(s) for s in np.exp(logs))))
     return model.model_copy(update={"sizes": tuple(float(s) for s in np.exp(knots)), "curves": tuple(curves)})
 
 
-def _broken_line(knots: Column, x: Column, y: Column) -> Column:
-    """Heights at `knots` of the broken line through (x, y), by reweighted least squares."""
+def _heights(knots: Column, x: Column, rest: Column, pull: float) -> Column:
+    """Heights at `knots` of the broken line through (x, rest), smooth where few sizes were measured and nothing beyond
+    them; `pull`: how strongly they are held at nothing."""
     import numpy as np
 
     hats = np.stack([np.interp(x, knots, unit) for unit in np.eye(len(knots))], axis=1)
-    bends = 0.03 * np.diff(np.eye(len(knots)), 2, axis=0)
+    pulls = np.concatenate([0.1 * np.diff(np.eye(len(knots)), 2, axis=0), pull * np.eye(len(knots))])
     weight, heights = np.ones(len(x)), np.zeros(len(knots))
     for _ in range(20):
-        system = np.concatenate([hats * weight[:, None], bends])
-        heights = np.linalg.lstsq(system, np.append(y * weight, np.zeros(len(bends))), rcond=None)[0]
-        weight = 1 / np.sqrt(np.maximum(np.abs(y - hats @ heights), 0.01) / 0.01)
-    # A larger message is never faster, and a time above that of larger ones was a wait for something else.
-    return np.minimum.accumulate(heights[::-1])[::-1]
+        system = np.concatenate([hats * weight[:, None], pulls])
+        heights = np.linalg.lstsq(system, np.append(rest * weight, np.zeros(len(pulls))), rcond=None)[0]
+        weight = 1 / np.sqrt(np.maximum(np.abs(rest - hats @ heights), 0.01) / 0.01)
+    return heights
+
+
+def _physics(constants: Column, x: Column) -> Column:
+    """Log seconds at log bytes: the norm of a start and of bytes over a rate, whose power is the third constant."""
+    import numpy as np
+
+    start, per_byte, power = constants[0], constants[1], 1 + np.exp(np.clip(constants[2], -3, 2))
+    return np.logaddexp(start * power, (per_byte + x) * power) / power
+
+
+def _start_and_rate(x: Column, y: Column) -> Column:
+    import numpy as np
+    from scipy.optimize import least_squares
+
+    first = np.array([y.min(), (y - x).min(), 0.0])
+    # A late GPU, beyond a tenth, pulls in proportion and not in square.
+    return least_squares(
+        lambda c: np.append(_physics(c, x) - y, 0.05 * (c - first)), first, loss="soft_l1", f_scale=0.1
+    ).x

@@ -8,28 +8,17 @@ on-chip cache from one launch to the next when a benchmark repeats them, and are
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import PositiveInt
 
 from calc.time.device.limits import Limits
-from calc.time.kernels.learned import Learned, Terms, fit_learned, part
+from calc.time.kernels.learned import Learned, Terms, cached_bytes, fit_learned, part
 from calc.time.kernels.questions import AskedForTokens, Shape
 from calc.time.kernels.residual import Column
 
-STRUCTURES = ((64, 64, 0), (64, 256, 0), (16, 128, 32), (64, 64, 32))
-"""Query heads and keys of a tile; the largest group of query heads that shares a tile (0: any)."""
-
-ALONE = "alone_"
-"""Before the names of the constants of the other kernel that takes single query heads, where `max_group` is given."""
-
-ALONE_KEYS = 16
-"""Keys that it takes at a time."""
-
-ALONE_TYPICAL = {"tile": 0.0, "block": -2.0, "part": 1.3, "combine": 1.5, "cache": -1.0}
-GROUPED_TYPICAL = {"aim": 1.8, "whole": 1.0, "combine": 1.5}
-"""Constants that differ from `DecodeModel.typical` where there are two kernels, one for groups: it splits the keys of
-more tiles than would fill the cores once, and does so as if there were no window."""
+STRUCTURES = ((64, 64), (64, 256), (16, 128))
+"""Query heads and keys of a tile."""
 
 LATENT_RATE = 0.667
 """Part of the peak that kernels for latent attention reach where products bound them: 660 TFLOP/s on an H800, by
@@ -43,8 +32,9 @@ of an H100, caches of 8 key heads, large and small (aiconfigurator 0.12): with 0
 class DecodeModel(Learned, AskedForTokens):
     """Fitted constants of one kernel of decode attention.
 
-    tile_heads, tile_keys: query heads and keys that a core takes at a time. max_group: query heads of one key head
-    that it can take together, 0 for any number; of larger groups it takes every head by itself.
+    tile_heads, tile_keys: query heads and keys that a core takes at a time; of larger groups a core takes more tiles.
+    packed: whether query heads that share a key head share tiles where there is a window too (FlashAttention-2's do
+    not).
     """
 
     typical: ClassVar[dict[str, float]] = {
@@ -66,16 +56,9 @@ class DecodeModel(Learned, AskedForTokens):
         "queries": -2.0,  # log: passes over queries and outputs by other kernels of the same call
     }
 
-    outlier: ClassVar[float] = 0.15
-
     tile_heads: PositiveInt = 64
     tile_keys: PositiveInt = 128
-    max_group: NonNegativeInt = 0
-
-    @classmethod
-    def prior(cls, limits: Limits, kernel_source: str = "") -> DecodeModel:
-        """The model of a device that nothing was measured on: constants typical of fused kernels on an H100."""
-        return cls(limits=limits, kernel_source=kernel_source, constants=dict(cls.typical))
+    packed: bool = True
 
     @classmethod
     def fit(cls, shape: Shape, seconds: Column, limits: Limits, kernel_source: str = "", seed: int = 0) -> DecodeModel:
@@ -88,7 +71,7 @@ class DecodeModel(Learned, AskedForTokens):
         import math
 
         shorter = FETCHED * math.log(target.bandwidth / origin.bandwidth)
-        own = {name: self.constants[name] - shorter for name in ("block", ALONE + "block") if name in self.constants}
+        own = {"block": self.constants["block"] - shorter}
         return super().moved(origin, target).model_copy(update={"constants": self.constants | own})
 
     def candidates(self) -> Iterable[Self]:
@@ -96,13 +79,9 @@ class DecodeModel(Learned, AskedForTokens):
         if not self.limits.cores:
             yield from self._uncored()
             return
-        for tile_heads, tile_keys, max_group in STRUCTURES:
-            constants = self.typical
-            if max_group:
-                alone = {ALONE + name: value for name, value in (self.typical | ALONE_TYPICAL).items()}
-                constants = self.typical | GROUPED_TYPICAL | alone
-            found = {"tile_heads": tile_heads, "tile_keys": tile_keys, "max_group": max_group}
-            yield self.model_copy(update=found | {"constants": constants})
+        for tile_heads, tile_keys in STRUCTURES:
+            for packed in (True, False):
+                yield self.model_copy(update={"tile_heads": tile_heads, "tile_keys": tile_keys, "packed": packed})
 
     def _uncored(self) -> Iterable[Self]:
         """Tiles of one head or of a group, on one core that is the whole device. Blocks begin with the time of their
@@ -119,16 +98,16 @@ class DecodeModel(Learned, AskedForTokens):
         import numpy as np
 
         cores = self.limits.cores or 1
-        group, alone = shape["heads"] / shape["kv_heads"], self._alone(shape)
-        c = self._constants(alone)
-        tiles = shape["batch"] * np.where(alone, shape["heads"], shape["kv_heads"] * np.ceil(group / self.tile_heads))
+        c, group = self.constants, shape["heads"] / shape["kv_heads"]
+        each = np.maximum(1, group / self.tile_heads)
+        each = each if self.packed else np.where(shape["window"] > 0, group, each)
+        tiles = shape["batch"] * shape["kv_heads"] * each
         seen = np.where(shape["window"] > 0, np.minimum(shape["context"], shape["window"]), shape["context"])
-        tile_keys = np.where(alone, ALONE_KEYS, self.tile_keys)
-        blocks = np.ceil(seen / tile_keys) + 0.5 * (seen < shape["context"])
+        blocks = np.ceil(seen / self.tile_keys) + 0.5 * (seen < shape["context"])
         wide = np.log2(shape["d_head"] / 128)
         tile = np.exp(c["tile"] + c["tile_d"] * wide) * 1e-6
         block = np.exp(c["block"] + c["block_d"] * wide) * 1e-6
-        products = 2 * self.tile_heads * tile_keys * (shape["d_head"] + shape["d_value"])
+        products = 2 * self.tile_heads * self.tile_keys * (shape["d_head"] + shape["d_value"])
         block = np.where(shape["latent"] > 0, products / (LATENT_RATE * self.limits.peak / cores), block)
         waves = tiles / cores
         divided = blocks * (shape["context"] / seen) ** part(c["whole"])
@@ -139,7 +118,7 @@ class DecodeModel(Learned, AskedForTokens):
             busy * filled * tile
             + np.maximum(busy * blocks / splits, np.minimum(blocks, divided / splits)) * filled * block
         )
-        per_byte, of_queries, of_keys = self._bytes(shape, seen, c)
+        per_byte, of_queries, of_keys = self._bytes(shape, seen)
         memory = (of_queries + of_keys) * per_byte / part(c["bandwidth"])
         power = 1 + np.exp(c["sharp"])
         others = np.exp(c["queries"]) * of_queries * per_byte
@@ -156,31 +135,15 @@ class DecodeModel(Learned, AskedForTokens):
         }
         return Terms(seconds, compute, memory, launch, self._least(shape, seen, size), features)
 
-    def _alone(self, shape: Shape) -> Column:
-        """Where every query head is a tile by itself, done by another kernel: one to a key head, or too many."""
-        group = shape["heads"] / shape["kv_heads"]
-        return (group <= 1) | (group > self.max_group) if self.max_group else group < 0
-
-    def _constants(self, alone: Column) -> dict[str, Any]:
-        """The constants of the kernel that each row is done by."""
-        import numpy as np
-
-        if not self.max_group:
-            return dict(self.constants)
-        return {name: np.where(alone, self.constants[ALONE + name], self.constants[name]) for name in self.typical}
-
-    def _bytes(self, shape: Shape, seen: Column, c: dict[str, Any]) -> tuple[Column, Column, Column]:
+    def _bytes(self, shape: Shape, seen: Column) -> tuple[Column, Column, Column]:
         """Seconds a byte (out of the cache, where all of it fits), bytes of queries and outputs, of keys and values."""
         import numpy as np
 
-        width = np.where(shape["latent"] > 0, 0, shape["d_value"]) + shape["d_head"]
-        of_keys = shape["batch"] * seen * shape["kv_heads"] * width * self.limits.itemsize
-        of_queries = shape["batch"] * shape["heads"] * (shape["d_head"] + shape["d_value"]) * self.limits.itemsize
-        per_byte = np.full_like(of_keys, 1 / self.limits.bandwidth)
-        if self.limits.l2:
-            room = self.limits.l2 * np.exp(c["cache_size"])
-            cached = 1 / (1 + ((of_queries + of_keys) / room) ** np.exp(np.minimum(c["cache_edge"], 2.5)))
-            per_byte *= 1 + cached * (np.exp(c["cache"]) - 1)
+        c, both = self.constants, shape["d_head"] + shape["d_value"]
+        width = np.where(shape["latent"] > 0, shape["d_head"], both)
+        of_keys = shape["batch"] * seen * shape["kv_heads"] * width * self.limits.weight_size
+        of_queries = shape["batch"] * shape["heads"] * both * self.limits.itemsize
+        per_byte = cached_bytes(self.limits, of_queries + of_keys, c["cache"], c["cache_size"], c["cache_edge"])
         return per_byte, of_queries, of_keys
 
     def _features(self, shape: Shape, seen: Column, size: Column) -> dict[str, Column]:
@@ -193,6 +156,8 @@ class DecodeModel(Learned, AskedForTokens):
             "group": np.log2(shape["heads"] / shape["kv_heads"]),
             "kv_heads": np.log2(shape["kv_heads"]),
             "batch": np.log2(shape["batch"]),
+            "windowed": shape["window"] > 0,
+            "rows": np.log2(shape["batch"] * shape["heads"] / (self.limits.cores or 1)),
             "window": np.where(seen < shape["context"], np.log2(shape["context"] / seen), -1.0),
             "cached": np.log2(size / (self.limits.l2 or 1.0)),
         }

@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 from pydantic import PositiveInt
 
 from calc.time.device.limits import Limits, Positive
-from calc.time.kernels.learned import Learned, Terms, fit_learned, part
+from calc.time.kernels.learned import Learned, Terms, cached_bytes, fit_learned, part
 from calc.time.kernels.questions import AskedForPrompts, Shape
 from calc.time.kernels.residual import Column
 
@@ -61,19 +61,12 @@ class AttentionModel(Learned, AskedForPrompts):
         "keys": 0.0,  # log: such passes over keys and values (writing the cache)
     }
 
-    outlier: ClassVar[float] = 0.15
-
     tile_rows: PositiveInt = 128
     tile_keys: PositiveInt = 128
     packed: bool = True
     flops: Positive = 1.0
     traffic: Positive = 1.0
     backward_efficiency: Positive = BACKWARD_EFFICIENCY
-
-    @classmethod
-    def prior(cls, limits: Limits, kernel_source: str = "") -> AttentionModel:
-        """The model of a device that nothing was measured on: constants typical of fused kernels on an H100."""
-        return cls(limits=limits, kernel_source=kernel_source, constants=dict(cls.typical))
 
     @classmethod
     def fit(
@@ -160,16 +153,11 @@ class AttentionModel(Learned, AskedForPrompts):
 
     def _bytes(self, shape: Shape) -> tuple[Column, Column, Column]:
         """Seconds a byte (out of the cache, where all of it fits), bytes of queries and outputs, of keys and values."""
-        import numpy as np
-
-        width = shape["batch"] * (shape["d_head"] + shape["d_value"]) * self.limits.itemsize
-        of_queries, of_keys = width * shape["seq"] * shape["heads"], width * shape["keys"] * shape["kv_heads"]
-        per_byte = np.full_like(of_keys, 1 / self.limits.bandwidth)
-        if self.limits.l2:
-            room = self.limits.l2 * np.exp(self.constants["cache_size"])
-            cached = 1 / (1 + ((of_queries + of_keys) / room) ** 4)
-            per_byte *= 1 + cached * (np.exp(self.constants["cache"]) - 1)
-        return per_byte, of_queries, of_keys
+        width = shape["batch"] * (shape["d_head"] + shape["d_value"])
+        of_queries = width * self.limits.itemsize * shape["seq"] * shape["heads"]
+        of_keys = width * self.limits.weight_size * shape["keys"] * shape["kv_heads"]
+        c = self.constants
+        return cached_bytes(self.limits, of_queries + of_keys, c["cache"], c["cache_size"]), of_queries, of_keys
 
     def _features(self, shape: Shape, waves: Column, longest: Column, blocks: Column) -> dict[str, Column]:
         """Counts and ratios, no seconds: they mean the same on a device that is faster or larger."""

@@ -15,23 +15,23 @@ from functools import cache
 from typing import ClassVar, NamedTuple, Self
 
 from calc.time.device.limits import Limits
-from calc.time.kernels.learned import Learned, Terms, fit_learned, part
+from calc.time.kernels.learned import Learned, Terms, cached_bytes, fit_learned, joined, part
 from calc.time.kernels.questions import AskedForProducts, Shape, columns
 from calc.time.kernels.residual import Column
 
-TILE_ROWS = (16, 32, 64, 128, 256)
-"""Rows of m that a tile has; activations, of which there may be few."""
+TILES = ((16, 64), (16, 128), (64, 64), (64, 128), (128, 128), (128, 256), (256, 128))
+"""Rows of m (activations, of which there may be few) and columns of n that a tile has."""
 
-TILE_COLUMNS = (64, 128, 256)
-SPLITS = (1, 2, 4, 8, 16)
-LARGEST_TILE = 128 * 256
+SPLITS = (1, 4, 16)
+"""Of k, among cores."""
+
 STEP = 64
 """Of k, that is brought to a core at once."""
 
-FILLED = ((128, 128), (256, 128), (64, 64), (128, 256), (256, 64))
+FILLED = ((128, 128), (256, 128), (64, 64), (128, 256))
 """Tiles (rows, columns) whose last wave a residual may look at."""
 
-CHUNK = 4096
+CHUNK = 512
 """Rows that are timed at once, so that a table of rows and candidates stays in a core's cache."""
 
 
@@ -60,25 +60,32 @@ class GemmModel(Learned, AskedForProducts):
         "peak": -0.15,  # log part of the peak that a core reaches
         "read": -0.14,  # log part of the bandwidth at which operands are read
         "write": -0.25,  # log part of the bandwidth at which results are written
+        "cache": -0.4,  # log time of a byte out of the shared cache over one out of memory
+        "cache_size": -0.7,  # log part of that cache that holds operands from one call to the next
         "operands": 4.9,  # log GB/s at which one core brings operands in, out of the shared cache
         "results": 3.5,  # log GB/s at which one core stores a tile
         "merge": 2.9,  # log GB/s at which one core adds up what splits of k leave
         "split": 0.8,  # log microseconds of adding up, whatever the size
-        "sharp": 1.9,  # log of the power above 1 by which compute and memory add up
-        "choice": 2.3,  # log of how strongly faster tiles are preferred
+        "sharp": -1.6,  # log of the part by which compute and memory add up where they are equal
         "waves": -2.2,  # logit: 1 where the last wave takes as long as a full one
     }
-
-    @classmethod
-    def prior(cls, limits: Limits, kernel_source: str = "") -> GemmModel:
-        """The model of a device that nothing was measured on: constants typical of cuBLAS on an H100."""
-        return cls(limits=limits, kernel_source=kernel_source, constants=dict(cls.typical))
 
     @classmethod
     def fit(cls, shape: Shape, seconds: Column, limits: Limits, kernel_source: str = "", seed: int = 0) -> GemmModel:
         """The model of `seconds` measured at `shape`, columns m, n, k and, where products were batched, batch."""
         shape, _ = columns(**{"batch": 1, **shape})
         return fit_learned(cls.prior(limits, kernel_source), shape, seconds, seed)
+
+    def moved(self, origin: Limits, target: Limits) -> Self:
+        """This model on a device of other limits: makers size what feeds a core by what it computes, so that rates of
+        one core move with its peak."""
+        import math
+
+        if not origin.cores or not target.cores:
+            return super().moved(origin, target)
+        faster = math.log(target.peak / target.cores * origin.cores / origin.peak)
+        own = {name: self.constants[name] + faster for name in ("operands", "results", "merge")}
+        return super().moved(origin, target).model_copy(update={"constants": self.constants | own})
 
     def candidates(self) -> Iterable[Self]:
         """This model alone: tiles are chosen for each product."""
@@ -90,16 +97,17 @@ class GemmModel(Learned, AskedForProducts):
 
         c, cores = self.constants, self.limits.cores or 1
         m, n, k, batch = (shape[name] for name in ("m", "n", "k", "batch"))
-        size = self.limits.itemsize * batch
-        read, written = size * (m * k + n * k), size * m * n
-        speed = self.limits.bandwidth
-        memory = (read / np.exp(c["read"]) + written / np.exp(c["write"])) / speed + np.exp(c["latency"]) * 1e-6
+        read = batch * (m * k * self.limits.itemsize + n * k * self.limits.weight_size)
+        written = batch * m * n * self.limits.result_size
+        per_byte = cached_bytes(self.limits, read + written, c["cache"], c["cache_size"])
+        memory = (read / np.exp(c["read"]) + written / np.exp(c["write"])) * per_byte + np.exp(c["latency"]) * 1e-6
         chunks = range(0, len(m), CHUNK)
         cut = [[x[i : i + CHUNK, None] for x in (m, n, k, batch, memory)] for i in chunks]
         timed = _Timed(*(np.concatenate(column) for column in zip(*map(self._timed, cut), strict=True)))
         launch = np.full_like(m, np.exp(c["launch"]) * 1e-6)
         seconds = launch + timed.seconds
-        least = np.maximum(2 * batch * m * n * k / self.limits.peak, (read + written) / speed * bool(self.limits.cores))
+        streamed = np.maximum(read + written - (self.limits.l2 or np.inf), 0.0)
+        least = np.maximum(2 * batch * m * n * k / self.limits.peak, streamed / self.limits.bandwidth)
         features = _features(shape, timed, cores) | {
             "bound": np.log(timed.compute / memory),
             "launched": np.log(seconds / launch),
@@ -108,28 +116,29 @@ class GemmModel(Learned, AskedForProducts):
         return Terms(seconds, timed.compute, memory, launch, least, features)
 
     def _timed(self, cut: list[Column]) -> _Timed:
-        """Products [n, 1] against all pairs of tiles and splits."""
+        """Products [n, 1] against all pairs of tiles and splits, in fp32, whose error is far below the fit's."""
         import numpy as np
 
         c, cores = {name: float(np.exp(value)) for name, value in self.constants.items()}, self.limits.cores or 1
-        m, n, k, batch, memory = cut
+        m, n, k, batch, memory = (x.astype(np.float32) for x in cut)
         rows, cols, splits = _choices(self.limits.cores is not None)
         units = batch * np.ceil(m / rows) * np.ceil(n / cols) * splits
         steps = np.ceil(k / (STEP * splits))
         arithmetic = 2 * rows * cols * STEP * cores / (c["peak"] * self.limits.peak)
-        operands = (rows + cols) * STEP * self.limits.itemsize / (c["operands"] * 1e9)
-        tile = steps * np.maximum(arithmetic, operands) + rows * cols * self.limits.itemsize / (c["results"] * 1e9)
+        brought = rows * self.limits.itemsize + cols * self.limits.weight_size
+        operands = brought * STEP / (c["operands"] * 1e9)
+        tile = steps * np.maximum(arithmetic, operands) + rows * cols * self.limits.result_size / (c["results"] * 1e9)
         waves, whole = units / cores, part(self.constants["waves"])
         compute = tile * (whole * np.ceil(waves) + (1 - whole) * np.maximum(waves, 1)) + c["fill"] * 1e-6
-        sums = batch * m * n * splits * (4 / (c["merge"] * 1e9 * cores)) + c["split"] * 1e-6
-        merge = np.where(splits > 1, sums, 0.0)
-        power = 1 + c["sharp"]
-        longer = np.maximum(compute, memory)
-        seconds = longer * (1 + (np.minimum(compute, memory) / longer) ** power) ** (1 / power) + merge
-        liked = (seconds / seconds.min(axis=1, keepdims=True)) ** -c["choice"]
+        merge = batch * m * n * splits * (4 / (c["merge"] * 1e9 * cores)) + c["split"] * 1e-6
+        merge *= splits > 1
+        seconds = joined(compute, memory, c["sharp"]) + merge
+        liked = seconds.min(axis=1, keepdims=True) / seconds
+        for _ in range(3):  # to the eighth power: one a tenth slower is half as likely
+            liked *= liked
         liked /= liked.sum(axis=1, keepdims=True)
-        averaged = (seconds, compute, merge, units, np.log2(rows), np.log2(cols), np.log2(splits))
-        return _Timed(*((liked * x).sum(axis=1) for x in averaged))
+        averaged = (np.einsum("ij,ij->i", liked, x).astype(float) for x in (seconds, compute, merge, units))
+        return _Timed(*averaged, *(liked @ np.log2(np.stack([rows, cols, splits], axis=1))).T.astype(float))
 
 
 @cache
@@ -137,14 +146,8 @@ def _choices(cores: bool) -> tuple[Column, Column, Column]:
     """Rows, columns and splits of all candidates; k is split where there are cores to give the parts to."""
     import numpy as np
 
-    found = [
-        (rows, cols, splits)
-        for rows in TILE_ROWS
-        for cols in TILE_COLUMNS
-        for splits in (SPLITS if cores else SPLITS[:1])
-        if rows * cols <= LARGEST_TILE
-    ]
-    rows, cols, splits = np.array(found, dtype=float).T
+    found = [(*tile, splits) for tile in TILES for splits in (SPLITS if cores else SPLITS[:1])]
+    rows, cols, splits = np.array(found, dtype=np.float32).T
     return rows, cols, splits
 
 
@@ -162,7 +165,7 @@ def _features(shape: Shape, timed: _Timed, cores: int) -> dict[str, Column]:
         "nk": n + k + batch,
         "mk": m + k + batch,
         "tall": n - m,
-        "odd": shape["m"] % 2,
+        "odd": shape["m"] % 8,
         "padded": np.ceil(shape["m"] / 64) * 64 / shape["m"],
         "units": np.log2(timed.units / cores),
         "merged": timed.merge / timed.seconds,

@@ -29,6 +29,22 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class Routed:
+    """What the time of a layer's experts depends on, as the arguments of `ExpertsModel.seconds`. products: that an
+    expert has, 3 with a gate: a kernel of one of them takes that part of the layer's time."""
+
+    tokens: float
+    hidden: float
+    inter: float
+    experts: float
+    top_k: float
+    tp: float
+    ep: float
+    skew: float
+    products: int
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """`calls` equal calls of one kernel, or of the few that PyTorch runs in its place.
 
@@ -47,6 +63,9 @@ class Kernel:
     cached: width of a cached key or value over that of the format that attention computes in.
     again: of a product, whether one ahead of it in its block reads the same, so that going back sums their gradients.
     cut: whether its result is read in pieces. heads: whether it gives heads of queries or keys. logits: or the logits.
+    merged: columns of all products of its block that read the same, its own among them, which engines make one product.
+    packed: the format of profiles for a product whose matrix is quantized, empty for plain ones. routed: of experts'
+    products. within: whether it runs inside of what is measured as the time of a layer's experts.
     place: where its op stands: `front`, `end`, or the name of its group of layers.
     """
 
@@ -73,6 +92,10 @@ class Kernel:
     cut: bool = False
     heads: bool = False
     logits: bool = False
+    merged: Size = 0
+    packed: str = ""
+    routed: Routed | None = None
+    within: bool = False
     place: str = ""
 
     @property

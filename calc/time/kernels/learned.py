@@ -25,9 +25,12 @@ PRIOR_SPREAD = Spread(
 """Of a model that was fitted to nothing on its device."""
 
 
-MOST_POINTS = 1000
+MOST_POINTS = 300
 """That constants are fitted to; of more, evenly chosen ones. A dozen constants gain nothing from others."""
 
+
+ROWS = 4096
+"""Launches that are timed at once."""
 
 FEWEST_LEARNED = 30
 """Of fewer points nothing is learned beyond the constants of physics."""
@@ -49,17 +52,15 @@ class Learned(Node):
     """Fitted constants of one kernel on one device in one number format.
 
     kernel_source: what ran (a kernel, of which library or framework). points: launches that it was fitted to, 0 for
-    none. constants: by name, as `typical` lists them, on the scale that is fitted (mostly logarithms). spread: of
-    launches that were not fitted to, None where that is not known.
+    none. widths: of heads that were among them. constants: by name, as `typical` lists them, on the scale that is
+    fitted (mostly logarithms). spread: of launches that were not fitted to, None where that is not known.
     """
 
     typical: ClassVar[dict[str, float]] = {}
-    outlier: ClassVar[float] = 0.05
-    """Log-ratio beyond which a row pulls the residual no harder."""
-
     limits: Limits
     kernel_source: str = ""
     points: int = 0
+    widths: tuple[float, ...] = ()
     constants: dict[str, Constant]
     residual: Residual | None = None
     spread: Spread | None = None
@@ -69,6 +70,11 @@ class Learned(Node):
         if lacking := self.typical.keys() - self.constants.keys():
             raise Refused("constants", f"one named {min(lacking)}", f"{len(self.constants)} others")
         return self
+
+    @classmethod
+    def prior(cls, limits: Limits, kernel_source: str = "") -> Self:
+        """The model of a device that nothing was measured on: typical constants."""
+        return cls(limits=limits, kernel_source=kernel_source, constants=dict(cls.typical))
 
     def physics(self, shape: Shape) -> Terms:
         """What physics alone says of the launches in `shape`."""
@@ -80,6 +86,14 @@ class Learned(Node):
 
     def predicted(self, shape: Shape) -> Column:
         """Seconds of the launches in `shape`: physics, times what was learned, never below what physics allows."""
+        import numpy as np
+
+        rows = len(next(iter(shape.values())))
+        parts = [self._some(_rows(shape, slice(start, start + ROWS))) for start in range(0, rows, ROWS)]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def _some(self, shape: Shape) -> Column:
+        """Seconds of so few launches that all that is worked out of them stays in a core's cache."""
         import numpy as np
 
         terms = self.physics(shape)
@@ -107,6 +121,33 @@ class Learned(Node):
 M = TypeVar("M", bound=Learned)
 
 
+MOST_JOINED = 0.5
+"""Part of the shorter of two equal times that `joined` adds at most: with more, a longer one could come out shorter."""
+
+
+def joined(one: Column, other: Column, sharp: float) -> Column:
+    """Seconds of two kinds of work that overlap: the longer, and `sharp` of the shorter where they are equal, falling
+    with the cube of their ratio. It grows with both."""
+    import numpy as np
+
+    longer, shorter = np.maximum(one, other), np.minimum(one, other)
+    ratio = shorter / longer
+    return longer + min(sharp, MOST_JOINED) * shorter * ratio * ratio
+
+
+def cached_bytes(limits: Limits, nbytes: Column, log_time: float, log_size: float, log_edge: float = 1.4) -> Column:
+    """Seconds a byte where kernels are called again and again: those of memory, and where all operands fit the shared
+    cache `exp(log_time)` of them. log_size: part of the cache that holds operands; log_edge: steepness of its end."""
+    import numpy as np
+
+    per_byte = np.full_like(nbytes, 1 / limits.bandwidth)
+    if not limits.l2:
+        return per_byte
+    room = limits.l2 * np.exp(log_size)
+    cached = 1 / (1 + (nbytes / room) ** np.exp(np.minimum(log_edge, 2.5)))
+    return per_byte * (1 + cached * (np.exp(log_time) - 1))
+
+
 def part(logit: Any) -> Any:
     """A number between 0 and 1, of any number."""
     import numpy as np
@@ -115,24 +156,33 @@ def part(logit: Any) -> Any:
 
 
 def fit_learned(start: M, shape: Shape, seconds: Column, seed: int = 0) -> M:
-    """`start` with the structure, the constants and the residual that come nearest to `seconds`.
-
-    Its spread is cross-validated: constants and residual are fitted five times, each time without a fifth.
-    """
+    """`start` fitted to all points, with a spread that is cross-validated: constants and residual are fitted five times
+    more, each time without a fifth."""
     import numpy as np
 
     from calc.time.kernels.boosting import spread
 
-    fits = [_constants(candidate, shape, seconds) for candidate in start.candidates()]
-    best = min(fits, key=lambda fit: fit[1])[0]
+    best = fit_once(start, shape, seconds, seed)
     ratio = np.zeros(len(seconds))
     fold = np.random.default_rng(seed).permutation(len(seconds)) % 5
     for held in (fold == number for number in range(min(5, len(seconds)))):
         kept, of_kept = _rows(shape, ~held), seconds[~held]
         model = _learn(_constants(best, kept, of_kept)[0], kept, of_kept, seed)
         ratio[held] = np.log(seconds[held] / model.predicted(_rows(shape, held)))
-    found = {"spread": spread(ratio), "points": len(seconds)}
+    return best.model_copy(update={"spread": spread(ratio)})
+
+
+def fit_once(start: M, shape: Shape, seconds: Column, seed: int = 0) -> M:
+    """`start` with the structure, the constants and the residual that come nearest to `seconds`, and no spread."""
+    fits = [_constants(candidate, shape, seconds) for candidate in start.candidates()]
+    best = min(fits, key=lambda fit: fit[1])[0]
+    found = {"points": len(seconds), "spread": None, "widths": _widths(shape)}
     return _learn(best, shape, seconds, seed).model_copy(update=found)
+
+
+def _widths(shape: Shape) -> tuple[float, ...]:
+    """The widths of heads in a shape, none where it has no heads."""
+    return tuple(sorted(set(map(float, shape["d_head"])))) if "d_head" in shape else ()
 
 
 def _rows(shape: Shape, which: Any) -> Shape:
@@ -143,12 +193,12 @@ def _learn(model: M, shape: Shape, seconds: Column, seed: int) -> M:
     """`model` with the residual that its own physics leaves over, where there are points enough to learn one from."""
     import numpy as np
 
-    from calc.time.kernels.boosting import Settings, fit_residual
+    from calc.time.kernels.boosting import fit_residual
 
     if len(seconds) < FEWEST_LEARNED:
         return model
-    terms, settings = model.physics(shape), Settings(clip=model.outlier)
-    residual = fit_residual(terms.features, np.log(seconds / terms.seconds), seed, settings)
+    terms = model.physics(shape)
+    residual = fit_residual(terms.features, np.log(seconds / terms.seconds), seed)
     return model.model_copy(update={"residual": residual})
 
 
@@ -172,6 +222,6 @@ def _constants(model: M, shape: Shape, seconds: Column) -> tuple[M, float]:
         return np.append(np.log(trial.physics(shape).seconds / seconds), pull * (values - start))
 
     # Outliers beyond 10 % pull in proportion, not in square.
-    found = least_squares(errors, start, loss="soft_l1", f_scale=0.1, max_nfev=60)
+    found = least_squares(errors, start, loss="soft_l1", f_scale=0.1, max_nfev=40, diff_step=1e-3)
     constants = {name: float(value) for name, value in zip(names, found.x, strict=True)}
     return model.model_copy(update={"constants": constants, "residual": None}), float(found.cost)

@@ -25,7 +25,7 @@ class AskedForProducts:
 
         m: rows of activations. n, k: columns and rows of the weight, in the layout that was measured.
         """
-        return _answer(self, m=m, n=n, k=k, batch=batch)
+        return answer(self, m=m, n=n, k=k, batch=batch)
 
 
 class AskedForPrompts:
@@ -49,7 +49,7 @@ class AskedForPrompts:
         tokens they may look at, themselves included (`seq` where None). d_value: width of values (`d_head` where
         None). causal: a token looks back only. window: tokens that each sees, itself included; 0 or None: all.
         """
-        return _answer(
+        return answer(
             self,
             batch=batch,
             heads=heads,
@@ -84,7 +84,7 @@ class AskedForTokens:
         (`d_head` where None). latent: values are the first `d_value` numbers of the keys and are not read again, as in
         absorbed MLA (d_head 576, d_value 512, one key head): no measured table holds that, so it rests on scaling.
         """
-        return _answer(
+        return answer(
             self,
             batch=batch,
             heads=heads,
@@ -106,7 +106,8 @@ def columns(**sizes: Any) -> tuple[Shape, bool]:
     return shape, arrays[0].ndim == 0
 
 
-def _answer(model: Predicts, **sizes: Any) -> Any:
+def answer(model: Predicts, **sizes: Any) -> Any:
+    """What a model says of `sizes`: a float where all of them are single numbers, else a column."""
     shape, single = columns(**sizes)
     found = model.predicted(shape)
     return float(found[0]) if single else found

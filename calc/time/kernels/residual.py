@@ -10,10 +10,12 @@ Analysis 38, 2002); symmetric trees after Prokhorenkova et al. (CatBoost, arXiv 
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -23,73 +25,95 @@ from calc.spec.fields import Node
 Column = Any
 """A float64 array of n numbers."""
 
-SCALE = 1e-4
-"""Answers of trees are kept as whole multiples of this much log-ratio."""
-CHUNK = 1024
+CHUNK = 2048
 """Rows that all trees are asked of at once, so that their answers stay in a core's cache."""
-
+LARGEST_ANSWER = 127
 
 LogRatio = Annotated[float, Field(ge=-20, le=20)]
-Index = Annotated[int, Field(ge=0)]
-Answer = Annotated[int, Field(ge=-20 / SCALE, le=20 / SCALE)]
-
-
-class Tree(Node):
-    """One symmetric tree: `features[i]` is compared with its edge number `edges[i]`; 2^depth answers in SCALE."""
-
-    features: Annotated[tuple[Index, ...], Field(max_length=16)]
-    edges: tuple[Index, ...]
-    answers: tuple[Answer, ...]
-
-    @model_validator(mode="after")
-    def _whole(self) -> Tree:
-        depth = len(self.features)
-        if len(self.edges) != depth or len(self.answers) != 2**depth:
-            raise Refused("tree", f"{depth} edges and {2**depth} answers", f"{len(self.edges)} and {len(self.answers)}")
-        return self
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forest:
-    """Trees of one depth d, which are asked all at once: q questions, of `features` [q] against `thresholds` [q];
-    `places` [trees, d] says which of them a tree asks, `answers` [trees, 2^d] what it answers."""
+    """Trees of one depth d as arrays. thresholds [q]: of the questions of all trees, each once; ends [features]: where
+    those of each feature end. places [trees, d]: which of them a tree asks. answers [trees, 2^d]: log-ratios."""
 
-    features: Column
     thresholds: Column
+    ends: Column
     places: Column
     answers: Column
 
-    def sums(self, columns: list[Column]) -> Column:
-        """The sum of all answers for each of n rows, in SCALE."""
+    def sums(self, columns: Column) -> Column:
+        """The sum of all answers for each of n rows; columns: [features, n]."""
         import numpy as np
 
-        if not len(self.features):
-            return np.full(columns[0].shape, self.answers.sum())
-        above = (np.stack(columns)[self.features] > self.thresholds[:, None]).astype(np.int64)
-        leaf = np.zeros((len(self.places), len(columns[0])), dtype=np.int64)
+        above = np.empty((len(self.thresholds), columns.shape[1]), dtype=bool)
+        start = 0
+        for column, end in zip(columns, self.ends, strict=True):
+            np.greater(column, self.thresholds[start:end, None], out=above[start:end])
+            start = end
+        asked_all = above.view(np.uint8)
+        leaf = np.zeros((len(self.places), columns.shape[1]), dtype=np.uint8)
+        asked = np.empty_like(leaf)
         for question in self.places.T:
-            leaf += leaf + above[question]
-        return np.take_along_axis(self.answers, leaf, axis=1).sum(axis=0)
+            np.take(asked_all, question, axis=0, out=asked, mode="clip")
+            leaf <<= 1
+            leaf |= asked
+        total = np.zeros(columns.shape[1], dtype=np.float32)
+        for answers, place in zip(self.answers, leaf, strict=True):
+            total += answers.take(place, mode="clip")
+        return total
 
 
 class Residual(Node):
-    """A learned log-ratio. `edges[j]` are the thresholds of feature `names[j]`, ascending; outside of what was seen it
-    stays constant."""
+    """A learned log-ratio: trees of one depth, packed.
 
-    names: tuple[str, ...]
-    edges: tuple[tuple[float, ...], ...]
-    trees: tuple[Tree, ...]
+    names: of the features. edges[j]: thresholds of feature j, ascending; outside of what was seen the residual stays
+    constant. questions: base64 of two bytes a question (feature, edge), `depth` questions a tree. answers: base64 of
+    one signed byte an answer, in units of `scale`, 2^depth answers a tree.
+    """
+
+    names: Annotated[tuple[str, ...], Field(max_length=255)]
+    edges: tuple[Annotated[tuple[float, ...], Field(max_length=255)], ...]
+    depth: Annotated[int, Field(ge=0, le=7)]
+    scale: Annotated[float, Field(ge=0, le=20 / LARGEST_ANSWER)]
+    questions: str
+    answers: str
 
     @model_validator(mode="after")
-    def _whole(self) -> Residual:
-        counts = [len(edges) for edges in self.edges]
-        if len(counts) != len(self.names):
-            raise Refused("residual", f"edges of {len(self.names)} features", len(counts))
-        for tree in self.trees:
-            for feature, edge in zip(tree.features, tree.edges, strict=True):
-                if feature >= len(counts) or edge >= counts[feature]:
-                    raise Refused("residual", "questions about its own edges", f"feature {feature}, edge {edge}")
+    def _whole(self) -> Self:
+        if len(self.edges) != len(self.names):
+            raise Refused("residual", f"edges of {len(self.names)} features", len(self.edges))
+        trees, rest = divmod(len(_bytes(self.answers, "answers")), 2**self.depth)
+        pairs = _bytes(self.questions, "questions")
+        if rest or len(pairs) != 2 * self.depth * trees:
+            raise Refused("residual", f"{2 * self.depth} bytes of questions a tree", f"{len(pairs)} for {trees} trees")
+        for feature, edge in zip(pairs[::2], pairs[1::2], strict=True):
+            if feature >= len(self.edges) or edge >= len(self.edges[feature]):
+                raise Refused("residual", "questions about its own edges", f"feature {feature}, edge {edge}")
         return self
+
+    @classmethod
+    def packed(cls, names: tuple[str, ...], edges: Any, questions: Any, answers: Any) -> Self:
+        """Trees from arrays: questions [trees, depth, 2] of feature and edge, answers [trees, 2^depth] of log-ratios,
+        rounded to a 127th of the largest."""
+        import numpy as np
+
+        questions, answers = np.asarray(questions, dtype=np.uint8), np.asarray(answers, dtype=float)
+        scale = float(f"{np.abs(answers).max(initial=0) / LARGEST_ANSWER:.6g}")
+        whole = np.clip(np.rint(answers / (scale or 1.0)), -LARGEST_ANSWER, LARGEST_ANSWER).astype(np.int8)
+        return cls(
+            names=names,
+            edges=tuple(tuple(map(float, each)) for each in edges),
+            depth=questions.shape[1],
+            scale=scale,
+            questions=base64.b64encode(questions.tobytes()).decode(),
+            answers=base64.b64encode(whole.tobytes()).decode(),
+        )
+
+    @property
+    def trees(self) -> int:
+        """How many there are."""
+        return len(_bytes(self.answers, "answers")) // 2**self.depth
 
     def log_ratio(self, features: Mapping[str, Column]) -> Column:
         """log(measured / physics) for n rows; `features` holds a column of n numbers for each of `names`."""
@@ -97,29 +121,38 @@ class Residual(Node):
 
         if strange := [name for name in self.names if name not in features]:
             raise Refused("residual", f"features among {', '.join(features)}", strange[0])
-        columns = [np.atleast_1d(np.asarray(features[name], dtype=float)) for name in self.names]
-        total = np.zeros(columns[0].shape, dtype=np.int64)
-        for start in range(0, len(total), CHUNK):
-            rows = slice(start, start + CHUNK)
-            for forest in self.forests:
-                total[rows] += forest.sums([column[rows] for column in columns])
-        return total * SCALE
+        rows = len(next(iter(features.values())))
+        total = np.zeros(rows)
+        if not len(self.forest.thresholds):
+            return total
+        columns = [np.asarray(features[name], dtype=np.float32) for name in self.names]
+        for start in range(0, rows, CHUNK):
+            part = slice(start, start + CHUNK)
+            total[part] = self.forest.sums(np.stack([column[part] for column in columns]))
+        return total
 
     @cached_property
-    def forests(self) -> tuple[Forest, ...]:
-        """The trees, those of one depth together."""
-        depths = sorted({len(tree.features) for tree in self.trees})
-        return tuple(self._forest([tree for tree in self.trees if len(tree.features) == n]) for n in depths)
-
-    def _forest(self, trees: list[Tree]) -> Forest:
+    def forest(self) -> Forest:
+        """The trees as arrays."""
         import numpy as np
 
-        asked = [tuple(zip(tree.features, tree.edges, strict=True)) for tree in trees]
-        distinct = {question: i for i, question in enumerate(dict.fromkeys(q for each in asked for q in each))}
-        places = np.array([[distinct[question] for question in each] for each in asked], dtype=np.int64)
-        thresholds = np.array([self.edges[feature][edge] for feature, edge in distinct])
-        answers = np.array([tree.answers for tree in trees])
-        return Forest(np.array([feature for feature, _ in distinct], dtype=np.int64), thresholds, places, answers)
+        pairs = np.frombuffer(_bytes(self.questions, "questions"), dtype=np.uint8).reshape(-1, 2)
+        distinct, places = np.unique(pairs, axis=0, return_inverse=True)
+        thresholds = np.array([self.edges[feature][edge] for feature, edge in distinct], dtype=np.float32)
+        answers = np.frombuffer(_bytes(self.answers, "answers"), dtype=np.int8).reshape(-1, 2**self.depth)
+        return Forest(
+            thresholds,
+            np.searchsorted(distinct[:, 0], np.arange(len(self.names)), side="right"),
+            places.reshape(len(answers), self.depth),
+            answers.astype(np.float32) * np.float32(self.scale),
+        )
+
+
+def _bytes(text: str, name: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Refused(f"residual.{name}", "base64", text[:40]) from None
 
 
 class Spread(Node):

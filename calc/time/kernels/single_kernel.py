@@ -26,7 +26,7 @@ def kernel_seconds(
     On a CPU a pass may find all that it reads in a near cache, unlike in a step, so that the interval begins lower.
     """
     speed = speed_of(where)
-    timing = time_of([kernel], speed, execution, level)[0]
+    timing = time_of([kernel], speed, execution, level, cold=False)[0]
     if speed.kind == "cpu":
         return found_again(timing, level) if kernel.shape is None else timing
     host = stretches([kernel], [timing], speed, execution)[0].host / kernel.calls

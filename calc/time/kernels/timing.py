@@ -11,8 +11,9 @@ from calc.spec.run import ExecutionName
 from calc.time.device.priors import scaled
 from calc.time.device.speed import Speed
 from calc.time.kernels.choice import CALLS, Asked, ask_collective, model_of
-from calc.time.kernels.kernel import Kernel, Send
+from calc.time.kernels.kernel import Kernel, Send, width_of
 from calc.time.kernels.residual import Column
+from calc.trace.functions import Matmul
 
 Bound = Literal["compute", "memory", "launch", "network"]
 LEVEL = 0.9
@@ -45,10 +46,13 @@ def time_of(
     level: float = LEVEL,
     network: float | None = None,
     known: Answers | None = None,
+    cold: bool = True,
 ) -> list[Timing]:
     """The time of one call of each kernel, without what the host needs to launch it.
 
-    network: bytes/s of one GPU to those of other nodes. known: what was asked before, to be added to.
+    network: bytes/s of one GPU to those of other nodes. known: what was asked before, to be added to. cold:
+    whether weights come out of memory, as those of a step do; tables hold kernels that were called again and again,
+    whose operands the shared cache may have kept.
 
     Errors: Refused for a format or a collective of which nothing is known.
     """
@@ -56,10 +60,20 @@ def time_of(
     seconds = _answers(asked, {} if known is None else known)
     found = []
     for kernel, one, value in zip(kernels, asked, seconds, strict=True):
+        value = max(value, _streamed(kernel) / speed.bandwidth) if cold else value
         low, high = _interval(one, speed, level)
         bound = _bound(kernel, speed, value)
         found.append(Timing(value, value * low, value * high, level, bound, "prior" if one.prior else "measured"))
     return found
+
+
+def _streamed(kernel: Kernel) -> float:
+    """Bytes of weights that one call of a product reads."""
+    shape = kernel.shape
+    if not isinstance(shape, Matmul) or not shape.weighed:
+        return 0.0
+    plain = float(shape.n * shape.k * shape.groups) * width_of(kernel.dtype)
+    return plain if kernel.weight_bytes is None else min(kernel.weight_bytes, plain)
 
 
 def _answers(asked: Sequence[Asked], known: Answers) -> list[float]:

@@ -22,6 +22,7 @@ from calc.time.kernels.kernel import Direction, Kernel, width_of
 from calc.time.kernels.kernel import pass_bytes as bytes_of_pass
 from calc.time.step.formats import number_formats
 from calc.time.step.rank_share import Share, share_of
+from calc.time.step.routed import routed
 from calc.trace.eager import eager
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Leaf, leaves
@@ -29,6 +30,8 @@ from calc.trace.shard import VOCABULARY
 
 WIDE = ("layernorm", "rmsnorm", "batchnorm", "l2norm", "add", "gather", "softmax")
 """Functions that run in the format of the residual stream, which autocast keeps wider than products."""
+AROUND_EXPERTS = ("dispatch", "combine")
+"""What engines' kernels for experts do beside their products and activations."""
 STATE = 4
 """Bytes of an element of recurrent state."""
 
@@ -119,10 +122,21 @@ class _Laid:
         self.setting, self.formats = setting, number_formats(setting)
         self.shares = {id(leaf): share_of(leaf, setting) for leaf in everything}
         self.joints = joints(everything)
+        self.merged = self.columns_read_together(everything)
 
     def chains(self, some: list[Leaf]) -> list[Chain]:
         """The ops that run as one kernel each."""
         return chains(some, self.setting.kernels)
+
+    def columns_read_together(self, everything: list[Leaf]) -> dict[int, float]:
+        """Columns of all products with weights that read one tensor, but for those of experts, by the leaf of each."""
+        total: dict[int, float] = {}
+        some = [leaf for leaf in everything if id(leaf) in self.joints and not leaf.expert]
+        for leaf in some:
+            shape = self.share(leaf).shape
+            assert isinstance(shape, Matmul)
+            total[id(leaf.op.inputs[0])] = total.get(id(leaf.op.inputs[0]), 0.0) + float(shape.n)
+        return {id(leaf): total[id(leaf.op.inputs[0])] for leaf in some}
 
     def share(self, leaf: Leaf) -> Share:
         return self.shares[id(leaf)]
@@ -137,9 +151,10 @@ class _Laid:
         weights = [self.weights(leaf) for leaf in chain]
         beside = sum(size for size, _ in weights) + own.of_keys * self.cached(chain)
         packed = weights[0][0] if weights[0][1] else None
+        code = "" if packed is None or self.formats.quantized is None else f"{self.formats.quantized.code}_weights"
         flops = self.flops(chain, few)
         known = self.shape(chain, few) | self.run_by_pytorch(chain, kernel, beside)
-        return replace(kernel, flops=flops, bytes=kept + beside, weight_bytes=packed, **known)
+        return replace(kernel, flops=flops, bytes=kept + beside, weight_bytes=packed, packed=code, **known)
 
     def run_by_pytorch(self, chain: Chain, kernel: Kernel, beside: float) -> dict[str, object]:
         """How many kernels run in the place of an op where nothing is fused, and what they move together. beside: bytes
@@ -176,6 +191,7 @@ class _Laid:
             sequences=self.setting.batch,
             decode=self.setting.phase == "decode",
             trains=self.setting.trains,
+            within=leaf.expert or leaf.op.function in AROUND_EXPERTS,
             place=place_of(leaf),
         )
 
@@ -191,6 +207,8 @@ class _Laid:
             known: dict[str, object] = {"shape": replace(shape, m=shape.m * few), "biased": biased}
             joint = self.joints.get(id(chain[0]))
             known |= {} if joint is None else joint._asdict()
+            known["merged"] = self.merged.get(id(chain[0]), 0)
+            known |= {"routed": routed(chain[0], self.setting, shape.m * few * shape.groups)}
             return known | ({"dtype": self.formats.compute} if shape.weighed else {})
         if isinstance(shape, Attend):
             cached = width_of(self.formats.cache) / width_of(self.formats.stream)

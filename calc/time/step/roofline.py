@@ -79,6 +79,8 @@ def roofline(prediction: Prediction) -> list[Point]:
     found: dict[tuple[str, str, str], list[Row]] = {}
     for row in prediction.kernels:
         kernel = row.kernel
+        if not row.timing.seconds:  # runs inside of another kernel, whose time holds it
+            continue
         found.setdefault((kernel.path, kernel.function, kernel.direction), []).append(row)
     points = [_point(rows, prediction) for rows in found.values()]
     return sorted(points, key=lambda point: -point.seconds)
