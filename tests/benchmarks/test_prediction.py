@@ -23,7 +23,9 @@ def _shapes(count: int) -> dict[str, Any]:
 def _shipped() -> GemmModel:
     found = shipped_profile("h100-sxm")
     assert found is not None
-    return found.gemm["bf16"]
+    model = found.gemm["bf16"]
+    assert isinstance(model, GemmModel)
+    return model
 
 
 def test_fit_300_products(benchmark: Any) -> None:
