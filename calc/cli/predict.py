@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from calc.cli import notes, options
+from calc.cli.adapting import adapters
+from calc.cli.costs import Costs, economics_table, of_costs
 from calc.cli.echo import run_record, with_run
 from calc.cli.memory_words import DTYPE
 from calc.cli.run_options import GroupedCommand, of_run
@@ -18,9 +20,12 @@ from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.time import Prediction, roof, roofline, speed_of
 from calc.time.device.speed import Speed
+from calc.time.schedule.chrome import save_timeline
+from calc.time.schedule.of_run import timeline_of
 from calc.time.step.formats import number_formats
 from calc.time.step.predicting import predict as predicted
 from calc.time.step.timed_run import TIMED_EXECUTIONS, timed_run
+from calc.time.step.waterfall import Bar, waterfall
 from calc.units import duration, si
 
 SHOWN = 12  # ops that are listed where not all are asked for
@@ -47,31 +52,55 @@ FIELDS = (
     "sequence_parallel",
     "micro_batches",
     "interleave",
+    "schedule",
     "stages",
+    "shard",
+    "cluster",
     "network",
+    "stack",
     "execution",
     "experts",
     "latent_reading",
     "routing",
+    "mtp",
 )
 """What a time depends on."""
-IN_TRAINING = ("recipe", "optimizer", "zero", "micro_batches", "interleave")
+IN_TRAINING = ("recipe", "optimizer", "zero", "micro_batches", "interleave", "schedule", "shard", "stack", "mtp")
+LEAST = "none; with --stack or --cluster the least that fits"
 
 
 @click.command(cls=GroupedCommand, short_help="Time of a training step, a prompt or a token on a device.")
 @options.model
-@click.option("--gpu", metavar="NAME", help="A device of the catalogue; `gpus` lists them.")
+@click.option("--gpu", metavar="NAME", help="A device of the catalogue; `gpus` lists them.  [default: the cluster's]")
+@click.option("--gpus", type=options.Tokens(), help="GPUs in all: --dp follows.")
 @click.option("--profile", metavar="FILE", help="What `python -m harness profile` measured, or a shipped profile.")
 @of_run(
     *FIELDS,
     words={"execution": TIMED_EXECUTIONS},
-    defaults={"dtype": "bf16-mixed; bf16", "optimizer": "adamw, adamw-bf16 where weights are in bf16 alone"},
+    defaults={
+        "dtype": "bf16-mixed; bf16",
+        "optimizer": "adamw, adamw-bf16 where weights are in bf16 alone",
+        "checkpointing": LEAST,
+    },
     texts={"dtype": DTYPE},
 )
+@adapters
 @click.option("--by-op", is_flag=True, help="Every op with its place on the roofline.")
+@click.option("--waterfall", "falls", is_flag=True, help="From the device's peak to what is reached, loss by loss.")
+@click.option("--timeline", metavar="FILE", help="Save a pipeline's schedule as a Chrome trace (.json).")
+@of_costs
 @options.output
 def predict(
-    model: ModelSpec, gpu: str | None, profile: str | None, by_op: bool, fmt: str, words: dict[str, Any]
+    model: ModelSpec,
+    gpu: str | None,
+    gpus: int | None,
+    profile: str | None,
+    by_op: bool,
+    falls: bool,
+    timeline: str | None,
+    costs: Costs | None,
+    fmt: str,
+    words: dict[str, Any],
 ) -> None:
     """Predict the seconds of one step of MODEL: a training step, a pass over a prompt, or one token.
 
@@ -86,16 +115,40 @@ def predict(
       python -m calc predict llama-3-8b --gpu h100-sxm --phase decode --context 4096 --execution graph
       python -m calc predict gpt2 --gpu a100-sxm-80gb --phase training --batch 32 --execution compiled
       python -m calc predict llama-3-70b --gpu h200 --phase training --tp 8 --checkpointing full --by-op
+      python -m calc predict llama-3-70b --phase training --cluster dgx-h100 --gpus 64 --tp 8 --waterfall
     """
-    if (gpu is None) == (profile is None):
-        raise Refused("--gpu", "--gpu or --profile", "both" if gpu else "neither")
-    speed = _speed(gpu, profile)
-    run = timed_run(model, **words)
+    run = timed_run(model, **words, gpus=gpus)
+    speed = _speed(gpu, profile, run)
     _warn(model, run)
     found = predicted(model, speed, run)
+    run = found.run
     unit = "tokens" if model.reads_tokens else "vectors"
-    record = {**_record(found, by_op), "run": _echoed(run)}
-    emit([record], with_run(_tables(found, speed, by_op, unit), _echoed(run)), fmt)
+    bars = waterfall(found, speed)
+    record = {**_record(found, by_op), "plan": _plan(found), "waterfall": [bar._asdict() for bar in bars]}
+    tables = _tables(found, speed, by_op, unit)
+    if falls:
+        tables.insert(1, _waterfall(bars, found.seconds))
+    if costs is not None:
+        answer = costs.answer(model, found, speed)
+        record["economics"] = answer._asdict()
+        tables.insert(1, economics_table(answer))
+    if timeline is not None:
+        save_timeline(timeline, timeline_of(model, speed, run))
+    record["run"] = _echoed(run)
+    emit([record], with_run(tables, _echoed(run)), fmt)
+
+
+def _plan(it: Prediction) -> dict[str, Any]:
+    """How the run is spread, and what it recomputes."""
+    run = it.run
+    names = ("dp", "tp", "pp", "cp", "ep", "zero", "interleave", "schedule", "shard", "stages", "checkpointing")
+    plan = {name: getattr(run, name) for name in (*names, "checkpoint_every")} | {"micro_batches": run.passes_a_step}
+    return plan | {"cluster": run.cluster.name if run.cluster else None, "stack": run.stack.name if run.stack else None}
+
+
+def _waterfall(bars: list[Bar], seconds: float) -> Table:
+    rows = [(bar.what, duration(bar.seconds), f"{bar.seconds / seconds:.1%}") for bar in bars]
+    return Table(("from the peak", "time", "share"), rows)
 
 
 def _echoed(run: Run) -> dict[str, Any]:
@@ -106,9 +159,12 @@ def _echoed(run: Run) -> dict[str, Any]:
     return {"phase": run.phase, **record}
 
 
-def _speed(gpu: str | None, profile: str | None) -> Speed:
-    if gpu is not None:
-        return speed_of(gpu)
+def _speed(gpu: str | None, profile: str | None, run: Run) -> Speed:
+    named = run.cluster.gpu if run.cluster is not None and gpu is None and profile is None else gpu
+    if (named is None) == (profile is None):
+        raise Refused("--gpu", "--gpu, --profile or --cluster", "both" if named else "neither")
+    if named is not None:
+        return speed_of(named)
     from calc.time.device.profile import profile_named
 
     return speed_of(profile_named(profile or ""))

@@ -9,9 +9,9 @@ from typing import Any
 from calc.errors import Refused
 from calc.sizes import is_array, log2, maximum
 from calc.spec.run import ExecutionName
+from calc.time.cluster.crossing import Crossing
 from calc.time.device.priors import priors
 from calc.time.device.speed import Speed
-from calc.time.kernels.collective import CollectiveModel
 from calc.time.kernels.kernel import Kernel, Send, width_of
 from calc.trace.functions import Attend, Matmul
 
@@ -35,7 +35,7 @@ class Asked:
 def model_of(kernel: Kernel, speed: Speed, execution: ExecutionName, network: float | None) -> Asked:
     """The model of `speed` that knows a kernel, or that of its datasheet where none does.
 
-    network: bytes/s of one GPU to those of other nodes. Errors: Refused where nothing is known.
+    network: bytes/s of one GPU beyond its domain of fast links. Errors: Refused where nothing is known.
     """
     if isinstance(kernel.shape, Matmul):
         return _ask_gemm(kernel, kernel.shape, speed)
@@ -140,7 +140,10 @@ def _of_training(kernel: Kernel, speed: Speed) -> float:
     if not kernel.trains or (speed.rests == "profile" and kernel.dtype in speed.attention_backward):
         return 1.0
     architecture = "" if speed.device is None else speed.device.architecture
-    return priors()["attention"]["training"].get(architecture, 1.0)
+    table = priors()["attention"]
+    direction = "backward" if kernel.direction == "backward" else "forward"
+    backends = table["backends"].get(architecture, {}).get(direction, {})
+    return backends.get(kernel.backend, table["training"].get(architecture, 1.0))
 
 
 def _seen(kernel: Kernel, shape: Attend) -> float:
@@ -156,16 +159,17 @@ def has_link(speed: Speed, op: str) -> bool:
 
 
 def ask_collective(shape: Send, speed: Speed, network: float | None, execution: ExecutionName) -> Asked:
-    """The model of a collective within a node, or on the network, which GPUs without links of their own take at once.
+    """The model of a collective within a domain of fast links, or beyond, where GPUs without links of their own are at
+    once.
 
     Errors: Refused where nothing is known of links.
     """
     linked = has_link(speed, shape.op)
     if network is not None and (shape.beyond or not linked):
-        far = CollectiveModel.prior(shape.op, network)
-        return Asked(
-            ("collective", f"{shape.op} beyond, {network!r}"), far, (shape.bytes, shape.ranks), "network", 1.0, True
-        )
+        link = None if speed.device is None else speed.device.link_one_way
+        far = Crossing(shape.op, network, link)
+        question = (shape.bytes, shape.ranks, shape.near if linked else 1, shape.once)
+        return Asked(("collective", f"{shape.op} beyond, {network!r}"), far, question, "network", 1.0, True)
     if not linked:
         expected = f"one rank, or --network: {speed.name} has no known link to others"
         raise Refused("plan", expected, f"{shape.op} of {shape.ranks}")

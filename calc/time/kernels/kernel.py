@@ -19,13 +19,16 @@ COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 @dataclass(frozen=True, slots=True)
 class Send:
     """One collective between `ranks` GPUs. bytes: of the whole message, as nccl-tests count its size: what a rank holds
-    after an all_gather, before a reduce_scatter, an all_reduce or an all_to_all. beyond: whether it leaves a node. All
-    but `op` may be arrays."""
+    after an all_gather, before a reduce_scatter, an all_reduce or an all_to_all. beyond: whether it leaves a domain of
+    fast links. near: of the ranks, how many stand in one domain. once: of an all_to_all beyond, what part of the bytes
+    crosses where what several ranks of a domain read is sent there once. All but `op` may be arrays."""
 
     op: Collective
     ranks: Size
     bytes: Size
     beyond: Size = False
+    near: Size = 1
+    once: Size = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,8 @@ class Kernel:
     cached: width of a cached key or value over that of the format that attention computes in.
     again: of a product, whether one ahead of it in its block reads the same, so that going back sums their gradients.
     cut: whether its result is read in pieces. heads: whether it gives heads of queries or keys. logits: or the logits.
-    place: where its op stands: `front`, `end`, or the name of its group of layers.
+    place: where its op stands: `front`, `end`, or the name of its group of layers. backend: what a stack runs attention
+    with, by the names of [attention.backends] of the priors; empty where nothing is said.
     """
 
     path: str
@@ -74,6 +78,7 @@ class Kernel:
     heads: bool = False
     logits: bool = False
     place: str = ""
+    backend: str = ""
 
     @property
     def intensity(self) -> float:
