@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Callable, Iterable
 from functools import cache
 from statistics import mean, median
@@ -13,8 +15,11 @@ from calc.errors import Refused
 from calc.spec.clusters import load_cluster
 from calc.spec.stack import load_stack, stack_names
 from calc.time import Prediction, predict
+from tests.cli.test_commands import Run, run
 from tests.reference import ROOT
 from tests.time.training_rows import TrainingRow, split, training_rows
+
+__all__ = ["run"]
 
 pytestmark = pytest.mark.slow
 REGIMES = {"1 to 8": (1, 8), "9 to 64": (9, 64), "65 to 512": (65, 512), "above 512": (513, 10**9)}
@@ -88,6 +93,28 @@ def test_the_document_holds_what_is_computed() -> None:
     page = (ROOT / "docs" / "prediction.md").read_text()
     for line in (*by_kind(), *by_source(), *by_regime()):
         assert line in page, line
+
+
+@pytest.mark.parametrize(("gpus", "published"), [(16384, 400e12), (8192, 430e12)])
+def test_llama_405b_as_its_paper_spread_it(run: Run, gpus: int, published: float) -> None:
+    """arXiv:2407.21783, table 4: FLOPs of 6 a parameter and token, and of attention over half of all pairs."""
+    record = json.loads(run(*_documented(f"--gpus {gpus}"), "--json")[1])
+    flops = (6 * 405.85e9 + 6 * 126 * 16384 * 8192) * record["tokens_per_second"] / gpus
+    assert flops == pytest.approx(published, rel=0.15)
+    assert f"{flops / 1e12:.0f}" in (ROOT / "docs" / "prediction.md").read_text()
+
+
+def test_deepseek_v3_as_its_paper_spread_it(run: Run) -> None:
+    """arXiv:2412.19437, table 1: 2.664 million GPU-hours of pre-training on 14.8T tokens."""
+    record = json.loads(run(*_documented("deepseek-v3"), "--json")[1])
+    assert record["economics"]["gpu_hours"] == pytest.approx(2.664e6, rel=0.15)
+
+
+def _documented(mark: str) -> list[str]:
+    """The words of the documented command that has `mark`."""
+    lines = (ROOT / "docs" / "prediction.md").read_text().splitlines()
+    (line,) = (each for each in lines if each.startswith("python -m calc predict") and mark in each)
+    return shlex.split(line)[3:]
 
 
 def by_kind() -> list[str]:
