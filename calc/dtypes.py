@@ -26,6 +26,7 @@ DTYPES = (
     Dtype("fp16", 16),
     Dtype("fp8", 8),
     Dtype("int8", 8),
+    Dtype("fp4", 4),
     Dtype("int4", 4),
 )
 BY_NAME = {dtype.name: dtype for dtype in DTYPES}

@@ -9,7 +9,7 @@ import streamlit as st
 
 from calc.charts import roofline as charts
 from calc.spec import ModelSpec
-from calc.time import Point, Prediction, Roof, predict, roof, roofline, speed_of
+from calc.time import Point, Prediction, Roof, Speed, predict, roof, roofline, speed_of, waterfall
 from calc.units import duration, parse_rate, si
 from dashboard import frame, picker, results, roofline_knobs
 from dashboard.cache import cached
@@ -52,14 +52,16 @@ def render(picked: picker.Picked | None) -> None:
         st.subheader("Where the time goes", anchor=False)
         frame.chart(charts.shares(found), "time", alt="Seconds of a step by component of the model.")
         frame.table(_rows(points), "ops", columns=_columns(), height=320)
+        st.subheader("From the device's peak to what is reached", anchor=False)
+        st.caption("Each loss with its seconds: products and attention at the peak, and what comes on top.")
+        frame.table(_fallen(found, _speed(knobs)), "waterfall", columns=_columns())
         frame.command(shlex.join(["python", "-m", "calc", *knobs.words(chosen.reference), "--by-op"]))
 
 
 @cached
 def _asked(spec: ModelSpec, key: tuple[Any, ...], stamp: int, _knobs: Knobs) -> tuple[Prediction, list[Point], Roof]:
     """A prediction, its ops and the device's limits. key: the knobs; stamp: when a profile was written."""
-    own = _knobs.where.startswith(MEASURED)
-    speed = speed_of(results.profile(_knobs.where.removeprefix(MEASURED)) if own else _knobs.where)
+    speed = _speed(_knobs)
     decode = _knobs.phase == "decode"
     found = predict(
         spec,
@@ -80,6 +82,12 @@ def _asked(spec: ModelSpec, key: tuple[Any, ...], stamp: int, _knobs: Knobs) -> 
 def asked(spec: ModelSpec, knobs: Knobs, stamp: int = 0) -> tuple[Prediction, list[Point], Roof]:
     """What the page shows. Errors: as `calc.time.predict`."""
     return _asked(spec, tuple(vars(knobs).items()), stamp, knobs)
+
+
+def _speed(knobs: Knobs) -> Speed:
+    """The device, or the profile of one's own."""
+    own = knobs.where.startswith(MEASURED)
+    return speed_of(results.profile(knobs.where.removeprefix(MEASURED)) if own else knobs.where)
 
 
 def _stamp(where: str) -> int:
@@ -144,6 +152,13 @@ def _rows(points: list[Point]) -> list[dict[str, Any]]:
             "bound": point.bound,
         }
         for point in points
+    ]
+
+
+def _fallen(found: Prediction, speed: Speed) -> list[dict[str, Any]]:
+    return [
+        {"loss": bar.what, "time (ms)": bar.seconds * 1e3, "share": bar.seconds / found.seconds}
+        for bar in waterfall(found, speed)
     ]
 
 

@@ -119,7 +119,7 @@ def prediction() -> dict[str, Callable[[], str]]:
         low, middle, high = sorted(each.printed / each.predicted for each in found)
         return f"(measured / predicted {low:.2f}, {middle:.2f} and {high:.2f})"
 
-    return {"(measured / predicted 0.91, 1.03 and 1.34)": trainings}
+    return {"(measured / predicted 0.91, 1.04 and 1.34)": trainings}
 
 
 def attention() -> dict[str, Callable[[], str]]:

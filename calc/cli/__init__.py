@@ -32,6 +32,7 @@ COMMANDS = {
     "tokens": "calc.cli.tokens",
     "attention": "calc.cli.attention",
     "gpus": "calc.cli.gpus",
+    "clusters": "calc.cli.clusters",
     "models": "calc.cli.lists",
     "quantities": "calc.cli.lists",
     "symbols": "calc.cli.lists",

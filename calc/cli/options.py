@@ -72,17 +72,18 @@ class Names(click.ParamType):
 
 
 class Counts(click.ParamType):
-    """Whole numbers with commas between them."""
+    """Whole numbers with commas between them; 16x14 stands for fourteen times 16."""
 
-    name = "N,N"
+    name = "N,NxTIMES"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         if isinstance(value, tuple):
             return value
-        counts = value.split(",")
-        if not all(count.isdecimal() and count.isascii() and len(count) < 10 for count in counts):
-            raise Refused(param.opts[0] if param else "value", "whole numbers with commas between them", value)
-        return tuple(map(int, counts))
+        counts = [re.fullmatch(r"([0-9]{1,9})(?:[x×]([0-9]{1,4}))?", count) for count in value.split(",")]
+        if not all(counts):
+            expected = "whole numbers with commas between them, such as 15,16x14,15"
+            raise Refused(param.opts[0] if param else "value", expected, value)
+        return tuple(int(count[1]) for count in counts if count for _ in range(int(count[2] or 1)))
 
 
 class Rate(click.ParamType):

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import click
 
 from calc.cli import notes, options
+from calc.cli.adapting import adapters
+from calc.cli.costs import Costs, economics_table, of_costs
 from calc.cli.echo import run_record, with_run
 from calc.cli.memory_words import DTYPE
+from calc.cli.prediction_tables import plan_record, prediction_record, prediction_tables, waterfall_table
 from calc.cli.run_options import GroupedCommand, of_run
 from calc.errors import Refused
 from calc.output.notes import warn_beyond
-from calc.output.tables import Table, emit
+from calc.output.tables import emit
 from calc.spec import ModelSpec
 from calc.spec.run import Run
-from calc.time import Prediction, roof, roofline, speed_of
+from calc.time import speed_of
 from calc.time.device.speed import Speed
+from calc.time.schedule.chrome import save_timeline
+from calc.time.schedule.of_run import timeline_of
 from calc.time.step.formats import number_formats
 from calc.time.step.predicting import predict as predicted
 from calc.time.step.timed_run import TIMED_EXECUTIONS, timed_run
-from calc.units import duration, si
-
-SHOWN = 12  # ops that are listed where not all are asked for
-
+from calc.time.step.waterfall import waterfall
 
 FIELDS = (
     "phase",
@@ -47,31 +48,55 @@ FIELDS = (
     "sequence_parallel",
     "micro_batches",
     "interleave",
+    "schedule",
     "stages",
+    "shard",
+    "cluster",
     "network",
+    "stack",
     "execution",
     "experts",
     "latent_reading",
     "routing",
+    "mtp",
 )
 """What a time depends on."""
-IN_TRAINING = ("recipe", "optimizer", "zero", "micro_batches", "interleave")
+IN_TRAINING = ("recipe", "optimizer", "zero", "micro_batches", "interleave", "schedule", "shard", "stack", "mtp")
+LEAST = "none; with --stack or --cluster the least that fits"
 
 
 @click.command(cls=GroupedCommand, short_help="Time of a training step, a prompt or a token on a device.")
 @options.model
-@click.option("--gpu", metavar="NAME", help="A device of the catalogue; `gpus` lists them.")
+@click.option("--gpu", metavar="NAME", help="A device of the catalogue; `gpus` lists them.  [default: the cluster's]")
+@click.option("--gpus", type=options.Tokens(), help="GPUs in all: --dp follows.")
 @click.option("--profile", metavar="FILE", help="What `python -m harness profile` measured, or a shipped profile.")
 @of_run(
     *FIELDS,
     words={"execution": TIMED_EXECUTIONS},
-    defaults={"dtype": "bf16-mixed; bf16", "optimizer": "adamw, adamw-bf16 where weights are in bf16 alone"},
+    defaults={
+        "dtype": "bf16-mixed; bf16",
+        "optimizer": "adamw, adamw-bf16 where weights are in bf16 alone",
+        "checkpointing": LEAST,
+    },
     texts={"dtype": DTYPE},
 )
+@adapters
 @click.option("--by-op", is_flag=True, help="Every op with its place on the roofline.")
+@click.option("--waterfall", "falls", is_flag=True, help="From the device's peak to what is reached, loss by loss.")
+@click.option("--timeline", metavar="FILE", help="Save a pipeline's schedule as a Chrome trace (.json).")
+@of_costs
 @options.output
 def predict(
-    model: ModelSpec, gpu: str | None, profile: str | None, by_op: bool, fmt: str, words: dict[str, Any]
+    model: ModelSpec,
+    gpu: str | None,
+    gpus: int | None,
+    profile: str | None,
+    by_op: bool,
+    falls: bool,
+    timeline: str | None,
+    costs: Costs | None,
+    fmt: str,
+    words: dict[str, Any],
 ) -> None:
     """Predict the seconds of one step of MODEL: a training step, a pass over a prompt, or one token.
 
@@ -86,16 +111,31 @@ def predict(
       python -m calc predict llama-3-8b --gpu h100-sxm --phase decode --context 4096 --execution graph
       python -m calc predict gpt2 --gpu a100-sxm-80gb --phase training --batch 32 --execution compiled
       python -m calc predict llama-3-70b --gpu h200 --phase training --tp 8 --checkpointing full --by-op
+      python -m calc predict llama-3-70b --phase training --cluster dgx-h100 --gpus 64 --tp 8 --waterfall
     """
-    if (gpu is None) == (profile is None):
-        raise Refused("--gpu", "--gpu or --profile", "both" if gpu else "neither")
-    speed = _speed(gpu, profile)
-    run = timed_run(model, **words)
+    run = timed_run(model, **words, gpus=gpus)
+    speed = _speed(gpu, profile, run)
     _warn(model, run)
     found = predicted(model, speed, run)
+    run = found.run
     unit = "tokens" if model.reads_tokens else "vectors"
-    record = {**_record(found, by_op), "run": _echoed(run)}
-    emit([record], with_run(_tables(found, speed, by_op, unit), _echoed(run)), fmt)
+    bars = waterfall(found, speed)
+    record = {
+        **prediction_record(found, by_op),
+        "plan": plan_record(found),
+        "waterfall": [bar._asdict() for bar in bars],
+    }
+    tables = prediction_tables(found, speed, by_op, unit)
+    if falls:
+        tables.insert(1, waterfall_table(bars, found.seconds))
+    if costs is not None:
+        answer = costs.answer(model, found, speed)
+        record["economics"] = answer._asdict()
+        tables.insert(1, economics_table(answer))
+    if timeline is not None:
+        save_timeline(timeline, timeline_of(model, speed, run))
+    record["run"] = _echoed(run)
+    emit([record], with_run(tables, _echoed(run)), fmt)
 
 
 def _echoed(run: Run) -> dict[str, Any]:
@@ -106,9 +146,12 @@ def _echoed(run: Run) -> dict[str, Any]:
     return {"phase": run.phase, **record}
 
 
-def _speed(gpu: str | None, profile: str | None) -> Speed:
-    if gpu is not None:
-        return speed_of(gpu)
+def _speed(gpu: str | None, profile: str | None, run: Run) -> Speed:
+    named = run.cluster.gpu if run.cluster is not None and gpu is None and profile is None else gpu
+    if (named is None) == (profile is None):
+        raise Refused("--gpu", "--gpu, --profile or --cluster", "both" if named else "neither")
+    if named is not None:
+        return speed_of(named)
     from calc.time.device.profile import profile_named
 
     return speed_of(profile_named(profile or ""))
@@ -127,100 +170,3 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     warn_beyond(spec, run.context + 1 if decode else run.seq, "--context + 1 =" if decode else "--seq")
     if run.trains:
         notes.undivided(run)
-
-
-def _record(it: Prediction, by_op: bool) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "model": it.model,
-        "device": it.device,
-        "phase": it.phase,
-        "seconds": it.seconds,
-        "tokens_per_second": it.tokens_per_second,
-        "fits": it.fits,
-        "memory": asdict(it.memory),
-        "mfu": it.mfu,
-        "mfu_convention": it.mfu_convention,
-        "interval": {"level": it.interval.level, "low": it.interval.low, "high": it.interval.high},
-        "by_component": dict(it.by_component),
-        "by_bound": dict(it.by_bound),
-        "bound": it.bound,
-        "peak": it.peak,
-        "rests_on": it.rests,
-        "source": it.source,
-        "notes": list(it.notes),
-        "tokens": it.tokens,
-        "gpus": it.gpus,
-        "execution": it.execution,
-        **{name: getattr(it.run, name) for name in ("batch", "seq", "context")},
-        "dtype": it.run.recipe if it.run.trains else it.run.dtype,
-        "checkpointing": it.run.checkpointing,
-    }
-    if by_op:
-        record["ops"] = [
-            {
-                "path": point.path,
-                "function": point.function,
-                "direction": point.direction,
-                "component": point.component,
-                "seconds": point.seconds,
-                "share": point.share,
-                "flops": point.flops,
-                "bytes": point.bytes,
-                "intensity": point.intensity,
-                "flops_per_second": point.rate,
-                "bytes_per_second": point.bandwidth,
-                "bound": point.bound,
-            }
-            for point in roofline(it)
-        ]
-    return record
-
-
-def _tables(it: Prediction, speed: Speed, by_op: bool, unit: str) -> list[Table]:
-    rows = [
-        ("step" if it.phase == "training" else "token" if it.phase == "decode" else "pass", duration(it.seconds)),
-        (f"{it.interval.level:.0%} of measurements", f"{duration(it.interval.low)} to {duration(it.interval.high)}"),
-        (f"{unit}/s", f"{it.tokens_per_second:,.0f}" if it.tokens_per_second >= 10 else f"{it.tokens_per_second:.2f}"),
-        ("MFU", "–" if it.mfu is None else f"{it.mfu:.1%} ({it.mfu_convention}, peak: {it.peak_source})"),
-        ("bound", ", ".join(f"{name} {it.share(value):.0%}" for name, value in _sorted(it.by_bound))),
-        ("memory", it.memory.sentence()),
-        ("rests on", it.source),
-    ]
-    limits = roof(speed, it.kernels)
-    ridges = ", ".join(f"{dtype} {si(limits.peaks[dtype], 'FLOP/s')}" for dtype in limits.peaks)
-    meet = ", ".join(f"{dtype} {ridge:,.0f}" for dtype, ridge in limits.ridges.items())
-    rows.append(("roofline", f"{ridges}; {si(limits.bandwidth, 'B/s')}; they meet at FLOP/B: {meet}"))
-    rows += [("note", text) for text in it.notes]
-    title = f"{it.model} on {it.device}: {_setting(it, unit)}"
-    shares = [(name, duration(value), f"{value / it.seconds:.1%}") for name, value in it.by_component.items()]
-    points = roofline(it)
-    shown = points if by_op else points[:SHOWN]
-    ops = [
-        (
-            f"{point.path} {point.function} {point.direction}",
-            duration(point.seconds),
-            f"{point.share:.1%}",
-            f"{point.intensity:,.1f}",
-            si(point.rate, "FLOP/s") if point.flops else "–",
-            si(point.bandwidth, "B/s"),
-            point.bound,
-        )
-        for point in shown
-    ]
-    left = len(points) - len(shown)
-    note = f"the {len(shown)} longest; --by-op lists {left} more" if left else ""
-    return [
-        Table(("", ""), rows, title),
-        Table(("component", "time", "share"), shares),
-        Table(("op", "time", "share", "FLOP/B", "rate", "bandwidth", "bound"), ops, "", note),
-    ]
-
-
-def _sorted(shares: dict[Any, float]) -> list[tuple[Any, float]]:
-    return sorted(shares.items(), key=lambda item: -item[1])
-
-
-def _setting(it: Prediction, unit: str) -> str:
-    new = f"1 token after {it.run.context:,}" if it.phase == "decode" else f"{it.run.seq:,} {unit}"
-    gpus = "" if it.gpus == 1 else f", {it.gpus:,} GPUs"
-    return f"{it.phase}, {it.run.batch:,} × {new}, {it.execution}{gpus}"

@@ -42,6 +42,9 @@ DEFAULTS = {
     "sequence_parallel": "with --tp",
     "micro_batches": "as many as fill the pipeline; one without",
     "stages": "as even as can be",
+    "shard": "all that hold the same weights",
+    "cluster": "nodes of eight on --network",
+    "stack": "PyTorch alone",
     "execution": "sdpa",
     "engine": "none",
     "latent_reading": "absorbed; expanded where FLOPs are counted by a --convention",
@@ -56,9 +59,11 @@ TYPES: Mapping[str, click.ParamType] = {
     "stages": Counts(),
     "zero": Tokens(0),
     "network": Rate(),
+    "cluster": click.STRING,
+    "stack": click.STRING,
     "dropout": click.FLOAT,
 }
-METAVARS = {"routing": "HOW", "dtype": "FORMAT", "frozen": "FORMAT", "dropout": "P"}
+METAVARS = {"cluster": "NAME", "stack": "NAME", "routing": "HOW", "dtype": "FORMAT", "frozen": "FORMAT", "dropout": "P"}
 OLD_WORDS = {"execution": {"fused": "compiled"}}
 """Field -> words that stood for others once -> what they are called."""
 OLD_OPTIONS = {"--kernels": "execution", "--dtype": "cache_dtype"}

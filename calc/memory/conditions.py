@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from calc.errors import Refused
 from calc.sizes import Size, is_array, is_exactly, is_symbolic
-from calc.spec import Attention, Mla, Mlp, ModelSpec, Moe
+from calc.spec import Attention, Lora, Mla, Mlp, ModelSpec, Moe
 from calc.spec.run import Run
 
 
@@ -62,21 +62,22 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         if spec.encoder is not None and run.source_seq is not None:
             yield _whole_parts("source_seq", run.source_seq, run.cp)
     yield Condition("zero", "0, 1, 2 or 3", run.zero, _stage_of_zero, run.zero, 3)
+    if run.shard is not None:
+        ranks = run.dp * run.cp
+        yield Condition("shard", f"a divisor of dp * cp = {_text(ranks)}", run.shard, divides, run.shard, ranks)
+        yield Condition("shard", f"a multiple of ep = {_text(run.ep)}", run.shard, divides, run.ep, run.shard)
     if not is_exactly(run.pp, 1) or not is_exactly(run.interleave, 1):
         stages = run.pp * run.interleave
         expected = f"at most as many stages as layers ({_text(spec.n_layers)})"
-        yield Condition("pp", expected, stages, _at_most, stages, spec.n_layers)
+        yield Condition("pp", expected, run.pp, _at_most, run.pp, spec.n_layers)
+        # Embedding and head may be pieces of their own, as Megatron-LM counts them.
+        expected = f"at most {_text(spec.n_layers + 2)} pieces, one for each layer, embedding and head"
+        yield Condition("interleave", expected, stages, _at_most, stages, spec.n_layers + 2)
     shared = any(group.shared or group.shared_block is not None for group in spec.layers)
     if not is_exactly(run.pp, 1) and (spec.towers or shared):
         yield _one("pp", "1 for a model with towers or shared layers", run.pp)
     if not is_exactly(run.interleave, 1):
         yield Condition("interleave", "1 without a pipeline", run.interleave, _piped, run.interleave, run.pp)
-        expected = f"pp * interleave a divisor of {_text(spec.n_layers)} layers"
-
-        def cut_evenly(pieces: Size, layers: Size) -> Any:
-            return (run.interleave <= 1) | divides(pieces, layers) if is_array(pieces) else divides(pieces, layers)
-
-        yield Condition("interleave", expected, run.interleave, cut_evenly, run.pp * run.interleave, spec.n_layers)
 
 
 def divides(part: Size, whole: Size) -> Any:
@@ -88,8 +89,8 @@ def divides(part: Size, whole: Size) -> Any:
 
 
 def _tensor(spec: ModelSpec, tp: Size) -> Iterator[Condition]:
-    if spec.adapter is not None:
-        yield _one("tp", "1 beside an adapter, of which it is not written down how it is split", tp)
+    if spec.adapter is not None and not isinstance(spec.adapter, Lora):
+        yield _one("tp", "1 beside an adapter other than lora, of which it is not written down how it is split", tp)
         return
     for stack in spec.stacks:
         for group in stack.layers:

@@ -16,7 +16,8 @@ from calc.trace.op import Weight
 class Stage:
     """One rank of the pipeline. layers: how many of each group. chunks: in how many pieces it holds them.
 
-    held: chunks of one micro-batch whose activations it keeps when it keeps the most. first, last: 1 and 0 in
+    held: chunks of one micro-batch whose activations it keeps when it keeps the most. count: stages of the
+    pipeline that are like it, where kinds of stages are told. first, last: 1 and 0 in
     columns of very many stages (`calc.memory.stage_columns`).
     """
 
@@ -26,6 +27,7 @@ class Stage:
     last: Size = True
     chunks: Size = 1
     held: Size = 1
+    count: Size = 1
 
 
 def stages(spec: ModelSpec, run: Run) -> list[Stage]:
@@ -46,7 +48,8 @@ def stages(spec: ModelSpec, run: Run) -> list[Stage]:
         return _open_stages(spec, run)
     order = spec.schedule or tuple(group.name for group in spec.layers for _ in range(group.count))
     found, start = [], 0
-    for i, length in enumerate(lengths(len(order), run.pp, run.stages)):
+    lighter = bool(lighter_ends(len(order), run.pp, run.interleave))
+    for i, length in enumerate(lengths(len(order), run.pp, run.stages, lighter)):
         own = order[start : start + length]
         start += length
         name = "first" if i == 0 else "last" if i == run.pp - 1 else f"stage {i}"
@@ -72,12 +75,23 @@ def _open_stages(spec: ModelSpec, run: Run) -> list[Stage]:
     ]
 
 
-def lengths(n_layers: int, pp: int, given: tuple[int, ...] | None) -> tuple[int, ...]:
-    """Layers of every stage: as `given`, or as even as can be.
+def lighter_ends(n_layers: int, pp: Size, interleave: Size) -> Size:
+    """Whether pieces of stages come out even once embedding and head count as a layer each: then first and last stage
+    have one less, as with Megatron-LM's account_for_embedding_in_pipeline_split (Llama 3 405B, arXiv:2407.21783,
+    section 3.3.2)."""
+    pieces = pp * interleave
+    return (interleave > 1) & (pp > 1) & (n_layers % pieces != 0) & ((n_layers + 2) % pieces == 0)
+
+
+def lengths(n_layers: int, pp: int, given: tuple[int, ...] | None, lighter: bool = False) -> tuple[int, ...]:
+    """Layers of every stage: as `given`, or as even as can be; lighter: with one less on the first and on the last.
 
     Errors: Refused for stages that do not add up.
     """
     if given is None:
+        if lighter:
+            each = (n_layers + 2) // pp
+            return (each - 1, *(each for _ in range(pp - 2)), each - 1)
         short, more = divmod(n_layers, pp)
         return tuple(short + (i < more) for i in range(pp))
     if len(given) != pp or sum(given) != n_layers or min(given) < 0:

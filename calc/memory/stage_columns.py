@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from calc.memory.sharding import Stage, held_chunks, lengths
+from calc.memory.sharding import Stage, held_chunks, lengths, lighter_ends
 from calc.sizes import is_array
 from calc.spec import ModelSpec
 from calc.spec.run import Run
@@ -17,12 +18,14 @@ Column = Any
 
 
 class Kinds(NamedTuple):
-    """The kinds of stages of one pipeline, a row each. rank: the earliest of the kind, which holds the most."""
+    """The kinds of stages of one pipeline, a row each. rank: the earliest of the kind, which holds the most. count: how
+    many are of it."""
 
     rank: Column
     layers: Mapping[str, Column]
     first: Column
     last: Column
+    count: Column
 
 
 def stage_columns(spec: ModelSpec, run: Run) -> tuple[Stage, Column]:
@@ -35,10 +38,13 @@ def stage_columns(spec: ModelSpec, run: Run) -> tuple[Stage, Column]:
     import numpy as np
 
     if not is_array(run.pp):
-        kinds = _kinds(Same(spec), run.pp, run.stages)
+        lighter = bool(lighter_ends(spec.n_layers, run.pp, run.interleave))
+        kinds = _kinds(Same(spec), run.pp, run.stages, lighter)
         return _stage(kinds, run), np.zeros(len(kinds.rank), dtype=np.intp)
-    distinct, which = np.unique(run.pp, return_inverse=True)
-    every = [_kinds(Same(spec), int(pp), None) for pp in distinct]
+    # Whether the ends are lighter goes with the number of stages, as half of one.
+    lighter = lighter_ends(spec.n_layers, run.pp, run.interleave)
+    distinct, which = np.unique(run.pp + 0.5 * lighter, return_inverse=True)
+    every = [_kinds(Same(spec), int(pp), None, pp % 1 > 0) for pp in distinct]
     counts = np.array([len(kinds.rank) for kinds in every])
     many = counts[which]
     row = np.repeat(np.arange(len(which)), many)
@@ -50,6 +56,7 @@ def stage_columns(spec: ModelSpec, run: Run) -> tuple[Stage, Column]:
         {name: np.concatenate([kinds.layers[name] for kinds in every])[place] for name in every[0].layers},
         np.concatenate([kinds.first for kinds in every])[place],
         np.concatenate([kinds.last for kinds in every])[place],
+        np.concatenate([kinds.count for kinds in every])[place],
     )
     sizes = {name: getattr(run, name) for name in ("pp", "interleave", "micro_batches")}
     return _stage(joined, run.placed({name: size[row] for name, size in sizes.items() if is_array(size)})), row
@@ -70,28 +77,35 @@ def combinations(columns: Sequence[Column], n: int) -> tuple[Column, Column]:
 
 
 def _stage(kinds: Kinds, run: Run) -> Stage:
-    return Stage("any", kinds.layers, kinds.first, kinds.last, run.interleave, held_chunks(run, kinds.rank))
+    held = held_chunks(run, kinds.rank)
+    return Stage("any", kinds.layers, kinds.first, kinds.last, run.interleave, held, kinds.count)
 
 
 @lru_cache(maxsize=1024)
-def _kinds(same: Same[ModelSpec], pp: int, given: tuple[int, ...] | None) -> Kinds:
+def _kinds(same: Same[ModelSpec], pp: int, given: tuple[int, ...] | None, lighter: bool) -> Kinds:
     import numpy as np
 
     spec = same.value
     counts = {group.name: group.count for group in spec.layers}
     found: dict[tuple[tuple[int, ...], bool, bool], int] = {}
+    like: Counter[tuple[tuple[int, ...], bool, bool]] = Counter()
     if pp == 1:
         found[tuple(counts.values()), True, True] = 0
+        like[tuple(counts.values()), True, True] = 1
     else:
         order = spec.schedule or tuple(group.name for group in spec.layers for _ in range(group.count))
         start = 0
-        for rank, length in enumerate(lengths(len(order), pp, given)):
+        for rank, length in enumerate(lengths(len(order), pp, given, lighter)):
             own = order[start : start + length]
             start += length
-            found.setdefault((tuple(map(own.count, counts)), rank == 0, rank == pp - 1), rank)
+            kind = (tuple(map(own.count, counts)), rank == 0, rank == pp - 1)
+            found.setdefault(kind, rank)
+            like[kind] += 1
     layers = np.array([layers for layers, _, _ in found], dtype=float).T
     return Kinds(
-        np.array(list(found.values()), dtype=float),
-        dict(zip(counts, layers, strict=True)),
-        *(np.array([kind[i] for kind in found], dtype=float) for i in (1, 2)),
+        rank=np.array(list(found.values()), dtype=float),
+        layers=dict(zip(counts, layers, strict=True)),
+        first=np.array([first for _, first, _ in found], dtype=float),
+        last=np.array([last for _, _, last in found], dtype=float),
+        count=np.array([like[kind] for kind in found], dtype=float),
     )

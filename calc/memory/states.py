@@ -118,7 +118,7 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
     for held, expert in ((dense, False), (experts, True)):
         if is_exactly(held.elements, 0):
             continue
-        ranks = run.replicas(expert)
+        ranks = run.sharers(expert)
         kept = kept + _part(held.trained, run.zero, 3, ranks) * _bytes(how.weights)
         kept = kept + _part(held.frozen, run.zero, 3, ranks)
         gradients = gradients + _part(held.trained, run.zero, 2, ranks) * _bytes(how.gradients)

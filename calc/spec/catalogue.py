@@ -67,7 +67,7 @@ def _device(name: str, own: Any, table: dict[str, Any], where: str) -> Device:
     if not isinstance(own, dict):
         raise Refused(place, "a table", own)
     merged = _merged(table.get("common", {}), own) | {"name": name}
-    document = json.dumps(_sourced(merged, table["sources"], place), default=str)
+    document = json.dumps(sourced(merged, table["sources"], place), default=str)
     try:
         return Device.model_validate_json(document)
     except ValidationError as error:
@@ -80,11 +80,11 @@ def _merged(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     return common | own | peaks
 
 
-def _sourced(value: Any, sources: dict[str, Any], place: str) -> Any:
+def sourced(value: Any, sources: dict[str, Any], place: str) -> Any:
     """`value` with the key of every figure's source replaced by the source."""
     if not isinstance(value, dict):
         return value
-    found = {key: _sourced(inner, sources, f"{place}: {key}") for key, inner in value.items()}
+    found = {key: sourced(inner, sources, f"{place}: {key}") for key, inner in value.items()}
     if "source" in found:
         if found["source"] not in sources:
             raise Refused(f"{place}: source", f"one of {', '.join(sources)}", found["source"])

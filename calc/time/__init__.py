@@ -31,8 +31,11 @@ if TYPE_CHECKING:
     from calc.time.step.roofline import Roof as Roof
     from calc.time.step.roofline import roof as roof
     from calc.time.step.roofline import roofline as roofline
+    from calc.time.step.waterfall import Bar as Bar
+    from calc.time.step.waterfall import waterfall as waterfall
 
 _HOME = {
+    "Bar": "step.waterfall",
     "Expected": "attention_calls.backends",
     "Interval": "step.prediction",
     "Kernel": "kernels.kernel",
@@ -58,6 +61,7 @@ _HOME = {
     "roofline": "step.roofline",
     "speed_of": "device.speed",
     "step_times": "step.plans",
+    "waterfall": "step.waterfall",
 }
 """Public name -> the module that holds it."""
 

@@ -9,6 +9,8 @@ import pytest
 
 import calc
 from calc.time import predict, step_times
+from calc.time.schedule.levels import levels
+from calc.time.schedule.timeline import StageTimes, timeline
 
 pytestmark = pytest.mark.slow
 
@@ -58,10 +60,27 @@ def test_a_thousand_plans_one_by_one(benchmark: Any) -> None:
     assert benchmark(search) > 0
 
 
+@pytest.mark.benchmark(group="a timeline of 64 stages and 512 micro-batches is to take at most 50 ms")
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_timeline(benchmark: Any, schedule: str) -> None:
+    stages = [StageTimes(1.0 + 0.01 * i, 2.0, send=0.1) for i in range(64)]
+
+    def drawn() -> float:
+        levels.cache_clear()
+        return timeline(stages, 512, schedule).seconds
+
+    assert benchmark(drawn) > 64 * 3
+
+
 @pytest.mark.benchmark(group="plans of Llama 3 70B in columns: 100,000 are to take a second", min_rounds=2)
 @pytest.mark.parametrize("memory", [False, True], ids=["time", "time and memory"])
-def test_a_hundred_thousand_plans(benchmark: Any, memory: bool) -> None:
+@pytest.mark.parametrize(
+    "links",
+    [{"network": 50e9}, {"cluster": "dgx-h100", "stack": "megatron-core"}],
+    ids=["network", "cluster and stack"],
+)
+def test_a_hundred_thousand_plans(benchmark: Any, memory: bool, links: dict[str, Any]) -> None:
     spec, columns = calc.load_model("llama-3-70b"), _plans(100_000)
-    words: Any = {"phase": "training", "seq": 8192, "network": 50e9, "memory": memory}
+    words: Any = {"phase": "training", "seq": 8192, "memory": memory} | links
     found = benchmark(step_times, spec, "h100-sxm", **columns | words)
     assert numpy.isfinite(found.seconds).all()

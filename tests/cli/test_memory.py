@@ -185,7 +185,10 @@ REFUSED = [
     (("--dp", "two"), "--dp: expected a whole number, found two"),
     (("--memory-fraction", "0"), "memory fraction: expected a number above 0"),
     (("--frozen-dtype", "nf4:g64"), "frozen dtype: expected none without an adapter"),
-    (("--frozen-dtype", "nf4"), "frozen dtype: expected one of fp32, bf16, fp16, fp8, int8, int4, or of int8, int4"),
+    (
+        ("--frozen-dtype", "nf4"),
+        "frozen dtype: expected one of fp32, bf16, fp16, fp8, int8, fp4, int4, or of int8, int4",
+    ),
     (("--loss-chunks", "513"), "loss_chunks: expected at most the 512 tokens of a step"),
     (("--execution", "megatron", "--recipe", "fp8"), "recipe: expected inputs of matrices in 16 bits"),
     (("--dropout", "nan"), "dropout: expected a probability"),

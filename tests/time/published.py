@@ -1,15 +1,13 @@
-"""Steps and tokens whose times were published, and what is predicted for them."""
+"""Tokens whose times were published, and what is predicted for them."""
 
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from calc.architectures.models import load_model
 from calc.time import Prediction, predict
-from tests.conventions.shapes import gpt, llama
 from tests.reference import folder
 
 
@@ -30,38 +28,6 @@ def rows(*path: str) -> Iterator[dict[str, str]]:
     """The rows of a table of the reference data."""
     with folder().joinpath("measured", *path).open(newline="") as file:
         yield from csv.DictReader(file)
-
-
-def llm_foundry(family: str) -> Iterator[Case]:
-    """Training with PyTorch's FSDP on one node of 8 GPUs, `family` being a100 or h100; products in bf16."""
-    devices = {"a100_80gb": "a100-sxm-80gb", "a100_40gb": "a100-sxm-40gb", "h100_80gb": "h100-sxm"}
-    for row in rows("training", "llm_foundry_throughput.csv"):
-        if not row["gpu"].startswith(family) or row["n_gpus"] != "8" or row["precision"].endswith("fp8"):
-            continue
-        seq, accumulated = int(row["seq_len"]), int(row["grad_accum"])
-        spec = gpt(
-            int(row["cfg_d_model"]),
-            int(row["cfg_n_layers"]),
-            int(row["cfg_n_heads"]),
-            int(row["cfg_vocab_size"]),
-            max_seq_len=seq,
-        )
-        found = predict(
-            spec,
-            devices[row["gpu"]],
-            phase="training",
-            batch=int(row["micro_batch_size"]),
-            seq=seq,
-            recipe="bf16" if row["mp_mode"] == "PURE" else "bf16-fsdp",
-            optimizer="adamw",
-            execution="sdpa",
-            checkpointing="full" if row["act_ckpt"] == "True" else "none",
-            dp=8,
-            zero=3,
-            micro_batches=accumulated,
-        )
-        name = f"{row['model']} {seq} x {row['micro_batch_size']} {row['gpu']}"
-        yield Case(name, int(row["global_batch_size"]) * seq / float(row["tokens_per_s"]), found)
 
 
 def gpt_fast() -> Iterator[Case]:
@@ -91,29 +57,6 @@ def gpt_fast() -> Iterator[Case]:
             tp=int(row["n_gpus"]),
         )
         yield Case(" ".join((*key, "A100")), 1 / float(row["tok_s"]), found)
-
-
-def simumax() -> Iterator[Case]:
-    """Training of a few layers of Llama 3 on B200s by Megatron-LM, sequences of 4,096 tokens but where told."""
-    sizes = {"llama3_70b": (8192, 64, 28672), "llama3_405b": (16384, 128, 53248)}
-    for row in rows("training", "simumax_b200_measured.csv"):
-        size = next((name for name in sizes if row["case"].startswith(name)), None)
-        degrees = {name: int(n) for name, n in re.findall(r"_(tp|pp|dp|cp|l|mbc|seq)(\d+)", row["case"])}
-        if size is None or degrees.get("cp", 1) > 1:
-            continue
-        d_model, heads, d_ff = sizes[size]
-        found = predict(
-            llama(d_model, degrees["l"], heads, d_ff),
-            "b200",
-            phase="training",
-            seq=4096,
-            recipe="bf16-master",
-            execution="compiled",
-            **{name: degrees[name] for name in ("tp", "pp", "dp")},
-            zero=1,
-            micro_batches=degrees["mbc"],
-        )
-        yield Case(row["case"], float(row["real_iter_ms"]) / 1e3, found)
 
 
 def serving() -> Iterator[Case]:

@@ -52,14 +52,14 @@ def test_every_op_on_request(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "--gpu: expected --gpu or --profile, found neither"),
+        ((), "--gpu: expected --gpu, --profile or --cluster, found neither"),
         (("--gpu", "h100-sxm", "--profile", "x.json"), "found both"),
         (("--gpu", "gtx"), "GPU: expected a device of the catalogue"),
         (("--profile", "nowhere.json"), "nowhere.json"),
         (("--profile", "nowhere"), "--profile: expected a JSON file"),
         (("--gpu", "v100-sxm2-16gb"), "published peak"),
         (
-            ("--gpu", "h100-sxm", "--phase", "training", "--dtype", "int8"),
+            ("--gpu", "h100-sxm", "--phase", "training", "--dtype", "int4"),
             "dtype: expected in training a recipe, one of fp32",
         ),
         (("--gpu", "h100-sxm", "--network", "fast"), "--network"),

@@ -111,6 +111,25 @@ def test_a_token_is_an_array_of_one(spec: ModelSpec, data: st.DataObject, execut
     _same(spec, columns, {"phase": "decode", "execution": execution, "network": NETWORK})
 
 
+@pytest.mark.parametrize("cluster", ["dgx-h100", "gb200-nvl72"])
+@pytest.mark.parametrize("stack", ["megatron-core", "llm-foundry", "hai-llm"])
+def test_plans_on_a_cluster_under_a_stack(cluster: str, stack: str) -> None:
+    """Groups within domains and beyond, shards and replicas, pieces that do not divide the layers."""
+    random = np.random.default_rng(11)
+    choices = {"tp": [1, 2, 4], "pp": [1, 2, 4, 5], "dp": [4, 16, 64], "cp": [1, 2], "ep": [1, 2], "shard": [2, 4]}
+    choices |= {"zero": [0, 1, 2, 3], "interleave": [1, 2, 3, 5], "micro_batches": [1, 3, 8]}
+    columns = {name: random.choice(sizes, 60).tolist() for name, sizes in choices.items()}
+    words = {"phase": "training", "seq": 512, "cluster": cluster, "stack": stack, "checkpointing": "none"}
+    assert _same(calc.load_model("qwen3-30b-a3b"), columns, words) > 10
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero-bubble", "dualpipe"])
+def test_plans_of_every_schedule(schedule: str) -> None:
+    columns = {"pp": [1, 2, 4, 8], "micro_batches": [8, 8, 16, 64]}
+    words = {"phase": "training", "seq": 512, "schedule": schedule, "network": NETWORK}
+    assert _same(calc.load_model("llama-3-8b"), columns, words) == 4
+
+
 @pytest.mark.parametrize("model", ["llama-3-70b", "gemma-2-9b", "qwen3-30b-a3b", "gpt-oss-20b"])
 def test_plans_of_a_large_model(model: str) -> None:
     """Layers of several kinds, experts spread over ranks, pipelines of every length in one call."""

@@ -1,4 +1,4 @@
-"""How wrong predictions without any measurement are against published steps and tokens: docs/prediction.md's table."""
+"""How wrong predictions without any measurement are against published tokens: docs/prediction.md's table."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from tests.time.published import Case
 TABLES: dict[str, tuple[Callable[[], Iterator[Case]], float]] = {
     "gpt-fast": (published.gpt_fast, 0.08),
     "Llama 3.1 70B fp8": (published.serving, 0.15),
-    "llm-foundry, 125M": (lambda: published.llm_foundry("a100"), 0.12),
-    "llm-foundry, 760M": (lambda: published.llm_foundry("h100"), 0.16),
-    "SimuMax": (published.simumax, 0.14),
 }
 """How a row of the table begins -> its cases, and the median error that is promised."""
 

@@ -23,7 +23,19 @@ if TYPE_CHECKING:
 
 LOAD_SIZES = ("batch", "seq", "context", "source_seq")
 """Fields that are sizes and may be symbols of a formula."""
-PLAN_SIZES = ("dp", "tp", "pp", "cp", "ep", "zero", "micro_batches", "interleave", "checkpoint_every", "loss_chunks")
+PLAN_SIZES = (
+    "dp",
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+    "zero",
+    "shard",
+    "micro_batches",
+    "interleave",
+    "checkpoint_every",
+    "loss_chunks",
+)
 """Fields that are sizes and may be searched for, or be columns of a sweep."""
 NODES: tuple[type[RunNode], ...] = (Workload, Numerics, Training, Parallelism, Execution, Serving, Counting)
 """What a Run is made of, in the order in which it is told."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, PlainValidator
+from pydantic import Field, PlainValidator, ValidationInfo
 
 from calc.errors import Refused
 from calc.spec.load import EXPERTS, Experts
@@ -21,6 +21,19 @@ KERNELS: tuple[Kernels, ...] = get_args(Kernels)
 DEVICES: tuple[Device, ...] = get_args(Device)
 WINDOW_READINGS: tuple[WindowReading, ...] = get_args(WindowReading)
 LATENT_READINGS: tuple[LatentReading, ...] = get_args(LatentReading)
+
+
+def _stack(value: Any, info: ValidationInfo) -> Any:
+    """A Stack, or None."""
+    if value is None:
+        return None
+    from calc.spec.stack import Stack, load_stack, stack_names  # most runs name none
+
+    if isinstance(value, str):
+        return load_stack(value)
+    if isinstance(value, Stack):
+        return value
+    raise Refused("stack", f"one of {', '.join(stack_names())}", value)
 
 
 class Execution(RunNode):
@@ -43,6 +56,9 @@ class Execution(RunNode):
         default=None,
         description="Which kernels run: each operator's own (eager), attention's in one (sdpa), runs of elementwise "
         "operators in one too (compiled), all from a CUDA graph (graph).",
+    )
+    stack: Annotated[Any, PlainValidator(_stack)] = Field(
+        default=None, description="Training: the framework whose fusions, overlap and overhead a step has."
     )
     device: Annotated[Device, PlainValidator(Word(lambda: DEVICES))] = Field(
         default="cuda", description="Where it runs, since masks, casts and a softmax in 16 bits differ."

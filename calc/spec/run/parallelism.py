@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, PlainValidator, ValidationInfo
 
 from calc import checks
 from calc.errors import Refused
 from calc.sizes import Size, at_least, exact_div, is_exactly
-from calc.spec.run.node import MaybePositive, MaybeYesNo, Positive, RunNode
+from calc.spec.run.node import MaybePositive, MaybeYesNo, Positive, RunNode, Word
+
+Schedule = Literal["1f1b", "gpipe", "zero-bubble", "dualpipe"]
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 
 
 def _zero(value: Any, info: ValidationInfo) -> Size:
@@ -19,13 +22,27 @@ def _zero(value: Any, info: ValidationInfo) -> Size:
     return stage
 
 
+def _cluster(value: Any, info: ValidationInfo) -> Any:
+    """A Cluster, or None."""
+    if value is None:
+        return None
+    from calc.spec.cluster import Cluster  # most runs name none
+    from calc.spec.clusters import load_cluster
+
+    if isinstance(value, str):
+        return load_cluster(value)
+    if isinstance(value, Cluster):
+        return value
+    raise Refused("cluster", "a name that `clusters` lists, or a TOML file", value)
+
+
 class Parallelism(RunNode):
     """Ranks of data, tensor, pipeline, context and expert parallelism.
 
     Experts are spread over the data and context ranks, so ep divides dp * cp. GPUs: dp * tp * pp * cp.
     sequence_parallel: whether what lies between tensor-parallel blocks is divided along the sequence; None: where
     tp is above 1. micro_batches: None: as many as fill the pipeline. stages: None: as even as can be, the earlier ones
-    larger.
+    larger. shard: None: all of dp * cp; else ZeRO divides among so many, and dp * cp / shard groups hold the same.
     """
 
     dp: Positive = Field(default=1, description="Data-parallel ranks; --batch is of one of them.")
@@ -39,8 +56,19 @@ class Parallelism(RunNode):
     sequence_parallel: MaybeYesNo = Field(default=None, description="Tensor-parallel ranks divide the residual stream.")
     micro_batches: MaybePositive = Field(default=None, description="Training: passes of one step.")
     interleave: Positive = Field(default=1, description="Training: pieces of its layers that a stage holds.")
-    stages: tuple[int, ...] | None = Field(default=None, description="Layers of each stage.")
-    network: float | None = Field(default=None, description="Of one GPU to other nodes: 50GB/s or 400Gbps.")
+    schedule: Annotated[Schedule, PlainValidator(Word(lambda: SCHEDULES))] = Field(
+        default="1f1b", description="Training: the order in which a pipeline's stages go forward and back."
+    )
+    stages: tuple[int, ...] | None = Field(default=None, description="Layers of each stage: 15,16x14,15.")
+    shard: MaybePositive = Field(
+        default=None, description="Training: ranks that ZeRO divides among; the others hold replicas."
+    )
+    cluster: Annotated[Any, PlainValidator(_cluster)] = Field(
+        default=None, description="What links the GPUs: a name that `clusters` lists, or a TOML file."
+    )
+    network: float | None = Field(
+        default=None, description="Each GPU's share of what leads to other nodes: 50GB/s or 400Gbps."
+    )
 
     @property
     def gpus(self) -> Size:
@@ -59,16 +87,28 @@ class Parallelism(RunNode):
         """Micro-batches of one step of training."""
         return self.pp if self.micro_batches is None else self.micro_batches
 
+    @property
+    def sharing(self) -> Size:
+        """Ranks that ZeRO divides among: all that hold the same weights, or the `shard` that was said."""
+        return self.dp * self.cp if self.shard is None else self.shard
+
     def divides(self, stage: int) -> Size:
         """1 where ZeRO divides what its `stage` does, else 0; there is nothing to divide between one rank."""
-        return at_least(self.zero, stage) * at_least(self.dp * self.cp, 2)
+        return at_least(self.zero, stage) * at_least(self.sharing, 2)
 
     def replicas(self, expert: bool = False) -> Size:
-        """Ranks that hold the same weights, between which ZeRO divides them.
+        """Ranks that hold the same weights before ZeRO divides them.
 
         Errors: ArithmeticError where ep does not divide dp * cp (`calc.memory.conditions` says so in better words).
         """
         return exact_div(self.dp * self.cp, self.ep) if expert else self.dp * self.cp
+
+    def sharers(self, expert: bool = False) -> Size:
+        """Of those ranks, the ones that ZeRO divides weights among.
+
+        Errors: ArithmeticError where ep does not divide them.
+        """
+        return exact_div(self.sharing, self.ep) if expert else self.sharing
 
     @property
     def accumulates(self) -> Size:

@@ -18,7 +18,8 @@ class Recipe:
     weights: of the weights that are kept, and gathered: of those a layer computes with, where the two differ.
     gradients: that are summed over micro-batches. master: of a second, wider copy of the weights beside the optimizer;
     None where there is none. compute: of activations. autocast: torch.autocast casts, operation by operation.
-    inputs: what matrices' inputs are kept in, None for `compute`.
+    inputs: what matrices' inputs are kept in, None for `compute`. products: what products of weights are computed in,
+    None for `inputs` or `compute`; wgrad: those for the gradients of weights, None for as all others.
     """
 
     name: str
@@ -31,6 +32,8 @@ class Recipe:
     autocast: bool = False
     gathered: str | None = None
     inputs: str | None = None
+    products: str | None = None
+    wgrad: str | None = None
 
 
 RECIPES = (
@@ -88,6 +91,47 @@ RECIPES = (
         "bf16",
         master="fp32",
         inputs="fp8",
+    ),
+    Recipe(
+        "fp8-fsdp",
+        "as bf16-fsdp, with products in fp8 whose factors are cast when they are needed",
+        "torchao.float8 under FSDP2 as torchtitan sets it (arXiv:2410.06511, section 2.2.4)",
+        "fp32",
+        "fp32",
+        "bf16",
+        gathered="bf16",
+        products="fp8",
+    ),
+    Recipe(
+        "nvfp4",
+        "as bf16-master, with products in fp4 whose factors have a scale each 16 elements",
+        "NVIDIA 2025, Pretraining Large Language Models with NVFP4 (arXiv:2509.25149)",
+        "bf16",
+        "fp32",
+        "bf16",
+        master="fp32",
+        inputs="fp8",
+        products="fp4",
+    ),
+    Recipe(
+        "fp16-mixed",
+        "weights and gradients in fp32, products in fp16 under torch.autocast, the loss scaled",
+        "Micikevicius et al. 2017 (arXiv:1710.03740); PyTorch documentation, torch.amp.GradScaler",
+        "fp32",
+        "fp32",
+        "fp16",
+        autocast=True,
+    ),
+    Recipe(
+        "int8",
+        "weights in fp32, products in int8 whose factors are quantized when needed, but for weights' gradients",
+        "Google's Accurate Quantized Training, google/aqt: most products in int8, 20 to 40 % faster steps",
+        "fp32",
+        "fp32",
+        "bf16",
+        gathered="bf16",
+        products="int8",
+        wgrad="bf16",
     ),
 )
 

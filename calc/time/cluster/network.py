@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
-from calc.errors import Refused
 from calc.quantities.parameters import parameters
 from calc.sizes import Size, at_least, is_array
 from calc.spec import ModelSpec, Moe
 from calc.spec.run import Run
-from calc.time.device.priors import priors
+from calc.time.cluster.roads import near_of, refuse_unknown, roads_of
+from calc.time.cluster.stacks import stack_of
 from calc.time.kernels.kernel import Collective, Kernel, Send, width_of
 from calc.time.step.formats import number_formats
 from calc.time.step.operations import place_of, tree_of
@@ -20,6 +20,9 @@ from calc.trace.op import Leaf
 from calc.trace.shard import VOCABULARY
 
 Hidden = Literal["nothing", "forward", "backward"]
+Between = Literal["tensor", "context", "experts"]
+BETWEEN: tuple[Between, ...] = get_args(Between)
+"""What ranks tell one another within a pass."""
 
 
 class Held(NamedTuple):
@@ -46,10 +49,24 @@ def between_ops(spec: ModelSpec, setting: Run) -> Iterator[Kernel]:
     Errors: Refused for groups of ranks beyond a node without the rate of the network between nodes.
     """
     again = setting.checkpointing in ("full", "full-early-stop", "selective-op")
-    times = 2 + again if setting.trains else 1
+    times = 2 + again / setting.checkpoint_every if setting.trains else 1
     if setting.tp * setting.cp * setting.ep > 1:
         for leaf in tree_of(spec, setting):
             yield from _of_op(leaf, spec, setting, times)
+
+
+def hides(setting: Run, between: str) -> Size:
+    """What part of the collectives between such ranks passes behind computing under the stack of a run.
+
+    Products in as many pieces as there are ranks leave one piece's exchange open (Wang et al. 2023, ASPLOS, and
+    Megatron-Core's user buffers), and so does a ring of keys and values (arXiv:2310.01889).
+    """
+    overlap = stack_of(setting).overlap
+    if between == "tensor":
+        return float(overlap.tensor) * (1 - 1 / setting.tp)
+    if between == "context":
+        return float(overlap.context) * (1 - 1 / setting.cp)
+    return float(overlap.experts)
 
 
 def between_ranks(spec: ModelSpec, setting: Run, held: Held) -> Iterator[Talk]:
@@ -61,17 +78,22 @@ def between_ranks(spec: ModelSpec, setting: Run, held: Held) -> Iterator[Talk]:
         return
     share = setting.cp * (setting.tp if setting.divides_sequence else 1)
     size = setting.batch * setting.new_tokens * spec.d_model * _width(setting) / share
-    span = setting.tp * setting.cp * setting.dp * setting.pp
-    calls = at_least(setting.pp, 2) * 2 * setting.interleave
-    sent = Talk(_send("pipeline", "send", size, 2, calls, setting, span), "nothing")
-    yield from (talk for talk in (sent, *_data(setting, held)) if is_array(talk.kernel.calls) or talk.kernel.calls)
+    stride = setting.tp * setting.cp * setting.dp
+    calls, span = at_least(setting.pp, 2) * 2 * setting.interleave, stride * setting.pp
+    # Pieces of a stage leave time to send while another piece computes.
+    behind = at_least(setting.interleave, 2) * float(stack_of(setting).overlap.pipeline)
+    sent = (
+        Talk(_send("pipeline", "send", size, 2, calls * (1 - behind), setting, stride, span), "nothing"),
+        Talk(_send("pipeline", "send", size, 2, calls * behind, setting, stride, span), "backward"),
+    )
+    yield from (talk for talk in (*sent, *_data(setting, held)) if is_array(talk.kernel.calls) or talk.kernel.calls)
 
 
 def _width(setting: Run) -> float:
     return max(width_of(number_formats(setting).compute), 2.0)
 
 
-def _of_op(leaf: Leaf, spec: ModelSpec, setting: Run, times: int) -> Iterator[Kernel]:
+def _of_op(leaf: Leaf, spec: ModelSpec, setting: Run, times: float) -> Iterator[Kernel]:
     """What follows one op: sums of parts, experts' tokens, keys and values of other ranks."""
     op, calls = leaf.op, float(leaf.calls)
     shard = op.weights[0].shard if op.weights and not leaf.expert else None
@@ -86,8 +108,12 @@ def _of_op(leaf: Leaf, spec: ModelSpec, setting: Run, times: int) -> Iterator[Ke
             yield _after(leaf, "tensor", name, size, setting.tp, calls * own, setting)
     if setting.ep > 1 and op.function in ("dispatch", "combine"):
         elements = op.writes if op.function == "dispatch" else op.reads
-        size = float(elements) / setting.cp * _width(setting)
-        yield _after(leaf, "experts", "all_to_all", size, setting.ep, calls * times, setting)
+        # Tensor-parallel ranks that divide the stream send a part of its tokens each.
+        size = float(elements) / setting.cp * _width(setting) / (setting.tp if setting.divides_sequence else 1)
+        kernel = _after(leaf, "experts", "all_to_all", size, setting.ep, calls * times, setting)
+        assert isinstance(kernel.shape, Send)
+        domains = setting.ep / kernel.shape.near
+        yield replace(kernel, shape=replace(kernel.shape, once=_once(spec, leaf.group, domains)))
     if setting.cp > 1 and op.function == "scores" and isinstance(op.shape, Attend):
         # Keys and values of all context-parallel ranks, and going back the sums of their gradients.
         shape = op.shape
@@ -97,10 +123,28 @@ def _of_op(leaf: Leaf, spec: ModelSpec, setting: Run, times: int) -> Iterator[Ke
             yield _after(leaf, "context", "reduce_scatter", size, setting.cp, calls, setting)
 
 
-def _after(leaf: Leaf, name: str, op: Collective, size: float, ranks: int, calls: float, setting: Run) -> Kernel:
+def _once(spec: ModelSpec, group: str | None, domains: float) -> float:
+    """Of the rows that a token's experts read, how many go to different domains: what dispatchers send once to each
+    (DeepSeek-V3, arXiv:2412.19437, section 3.2.2; DeepEP). Experts are taken to be chosen evenly, and of groups that a
+    router is limited to, no more are visited."""
+    channel = next((each.channel for each in spec.layers if each.name == group), None)
+    if not isinstance(channel, Moe):
+        return 1.0
+    visited = domains * (1 - (1 - 1 / domains) ** channel.top_k)
+    if channel.groups is not None:
+        visited = min(visited, float(channel.groups.chosen))
+    return visited / channel.top_k
+
+
+def _after(leaf: Leaf, name: Between, op: Collective, size: float, ranks: int, calls: float, setting: Run) -> Kernel:
     """A collective that follows an op, over `ranks` beside the tensor-parallel ones."""
-    span = ranks if name == "tensor" else ranks * setting.tp
-    return replace(_send(f"{leaf.path}.{name}", op, size, ranks, calls, setting, span), place=place_of(leaf))
+    stride = 1 if name == "tensor" else setting.tp
+    return replace(_send(f"{leaf.path}.{name}", op, size, ranks, calls, setting, stride), place=place_of(leaf))
+
+
+def between_of(kernel: Kernel) -> Between:
+    """Which ranks a collective of a pass is between."""
+    return next(name for name in BETWEEN if kernel.path.endswith(name))
 
 
 def _data(setting: Run, held: Held) -> Iterator[Talk]:
@@ -110,26 +154,33 @@ def _data(setting: Run, held: Held) -> Iterator[Talk]:
     """
     how = number_formats(setting).recipe
     assert how is not None
-    span = setting.dp * setting.cp * setting.tp
-    divides = at_least(setting.zero, 1)
+    divides, groups = at_least(setting.zero, 1), setting.replicas() / setting.sharing
     often = at_least(setting.zero, 3) * (1 - at_least(setting.pp, 2))
-    for name, part, ranks in (
-        ("data", 1 - held.experts, setting.dp * setting.cp),
-        ("data of experts", held.experts, setting.replicas(True)),
-    ):
-        several = at_least(ranks, 2) * at_least(part, 1e-12)
+    for name, part, expert in (("data", 1 - held.experts, False), ("data of experts", held.experts, True)):
+        ranks, sharers = setting.replicas(expert), setting.sharers(expert)
+        stride = setting.tp * (setting.ep if expert else 1)
         gradients = held.trained * part * width_of(how.gradients)
-        weights = held.elements * part * width_of(how.gathered or how.weights)
+        width = width_of(how.gathered or how.weights)
+        # Before ZeRO-3 no rank lacks weights but those that another has just updated.
+        weights, updated = held.elements * part * width, held.trained * part * width
+        some, whole = at_least(part, 1e-12), divides * at_least(sharers, 2)
         ways: tuple[tuple[Collective, Size, Hidden, bool, Size], ...] = (
-            ("all_reduce", gradients, "backward", True, 1 - divides),
-            ("reduce_scatter", gradients, "backward", True, divides - often),
-            ("all_gather", weights, "forward", True, divides - often),
-            ("reduce_scatter", gradients, "backward", False, often),
-            ("all_gather", weights, "forward", False, often),
-            ("all_gather", weights, "backward", False, often),
+            ("all_reduce", gradients, "backward", True, at_least(ranks, 2) * (1 - divides)),
+            ("reduce_scatter", gradients, "backward", True, whole - often * at_least(sharers, 2)),
+            ("all_gather", updated, "forward", True, whole - often * at_least(sharers, 2)),
+            ("reduce_scatter", gradients, "backward", False, often * at_least(sharers, 2)),
+            ("all_gather", weights, "forward", False, often * at_least(sharers, 2)),
+            ("all_gather", weights, "backward", False, often * at_least(sharers, 2)),
         )
         for op, size, behind, once, calls in ways:
-            yield Talk(_send(name, op, size, ranks, several * calls, setting, span), behind, once)
+            among = ranks if op == "all_reduce" else sharers
+            yield Talk(_send(name, op, size, among, some * calls, setting, stride), behind, once)
+        if setting.shard is not None:
+            summed = divides * at_least(groups, 2) * some
+            kernel = _send(
+                f"{name} of replicas", "all_reduce", gradients / sharers, groups, summed, setting, stride * sharers
+            )
+            yield Talk(kernel, "backward", True)
 
 
 def expert_share(spec: ModelSpec) -> float:
@@ -140,13 +191,23 @@ def expert_share(spec: ModelSpec) -> float:
     return float(counted.get("routed_expert", 0)) / float(sum(counted.values()))
 
 
-def _send(path: str, op: Collective, size: Size, ranks: Size, calls: Size, setting: Run, span: Size) -> Kernel:
-    """span: GPUs from the first to the last of the group, ranks numbered tensor first, then context, then data."""
-    beyond = span > priors()["network"]["node"]
-    if setting.network is None and not any(map(is_array, (beyond, calls))) and beyond and calls:
-        node = priors()["network"]["node"]
-        expected = f"groups of ranks within a node of {node} GPUs, or --network, the bytes/s of one GPU between nodes"
-        raise Refused("plan", expected, f"{path}: {op} over {span} GPUs")
+def _send(
+    path: str,
+    op: Collective,
+    size: Size,
+    ranks: Size,
+    calls: Size,
+    setting: Run,
+    stride: Size,
+    span: Size | None = None,
+) -> Kernel:
+    """stride: how many GPUs apart the ranks of the group stand, which are numbered tensor first, then context, data,
+    pipeline. span: GPUs from the first to the last, where that is not all of the group."""
+    roads = roads_of(setting)
+    reach: Size = ranks * stride if span is None else span
+    beyond = reach > roads.domain
+    if roads.share is None and not any(map(is_array, (beyond, calls))) and beyond and calls:
+        refuse_unknown(path, op, reach, roads)
     return Kernel(
         path=path,
         component="network",
@@ -155,5 +216,5 @@ def _send(path: str, op: Collective, size: Size, ranks: Size, calls: Size, setti
         dtype=number_formats(setting).compute,
         calls=calls * 1.0,
         bytes=size * 1.0,
-        shape=Send(op, ranks, size * 1.0, beyond),
+        shape=Send(op, ranks, size * 1.0, beyond, near_of(roads, ranks, stride)),
     )

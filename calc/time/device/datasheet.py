@@ -12,7 +12,7 @@ from calc.time.kernels.decoding import DecodeModel
 from calc.time.kernels.flash import AttentionModel
 from calc.time.kernels.smooth import Smooth, SmoothAttention, SmoothDecode, SmoothGemm
 
-PLAIN = ("fp32", "bf16", "fp16", "fp8", "int8")
+PLAIN = ("fp32", "bf16", "fp16", "fp8", "fp4", "int8")
 """Formats whose published peak is that of plain products."""
 
 BACK = 2.5

@@ -9,9 +9,9 @@ from typing import Any
 from calc.errors import Refused
 from calc.sizes import is_array, log2, maximum
 from calc.spec.run import ExecutionName
+from calc.time.cluster.crossing import Crossing
 from calc.time.device.priors import priors
 from calc.time.device.speed import Speed, starts_at_once
-from calc.time.kernels.collective import CollectiveModel
 from calc.time.kernels.kernel import Kernel, Send, width_of
 from calc.trace.functions import Attend, Matmul
 
@@ -39,7 +39,7 @@ FUSED = ("compiled", "graph")
 def model_of(kernel: Kernel, speed: Speed, execution: ExecutionName, network: float | None) -> Asked:
     """The model of `speed` that knows a kernel, or that of its datasheet where none does.
 
-    network: bytes/s of one GPU to those of other nodes. Errors: Refused where nothing is known.
+    network: bytes/s of one GPU beyond its domain of fast links. Errors: Refused where nothing is known.
     """
     inside = _ask_experts(kernel, speed) if execution in FUSED else None
     if inside is not None:
@@ -72,6 +72,11 @@ def _documented(speed: Speed) -> bool:
     return speed.device is not None and speed.rests != "datasheet"
 
 
+def _of_engines(speed: Speed) -> bool:
+    """Whether its kernels were measured as engines that serve run them, not by this project's harness."""
+    return _documented(speed) and not speed.steps
+
+
 WHOLE = 1e-9
 """Share of a number of tokens that is taken for rounding."""
 
@@ -95,6 +100,9 @@ def _ask_experts(kernel: Kernel, speed: Speed) -> Asked | None:
 
 def _ask_gemm(kernel: Kernel, shape: Matmul, speed: Speed, execution: ExecutionName) -> Asked:
     """A product, or, in the graphs of serving engines, its part of the one product that all make that read the same."""
+    if kernel.trains and _of_engines(speed) and width_of(kernel.dtype) < 2:
+        # Tables of serving engines hold what quantizes the tokens; trainings fuse that into the op ahead.
+        speed = speed.published
     use = f"{kernel.dtype}.{'batched' if not shape.weighed else kernel.use}"
     latent = (f"{kernel.dtype}.latent",) * (shape.weighed and shape.groups > 1 and kernel.routed is None)
     names = (*latent, *(f"{kernel.dtype}.biased",) * (kernel.biased and kernel.use == "forward"), use, kernel.dtype)
@@ -203,7 +211,10 @@ def _of_training(kernel: Kernel, speed: Speed) -> float:
     if not kernel.trains or (speed.rests == "profile" and kernel.dtype in speed.attention_backward):
         return 1.0
     architecture = "" if speed.device is None else speed.device.architecture
-    return priors()["attention"]["training"].get(architecture, 1.0)
+    table = priors()["attention"]
+    direction = "backward" if kernel.direction == "backward" else "forward"
+    backends = table["backends"].get(architecture, {}).get(direction, {})
+    return backends.get(kernel.backend, table["training"].get(architecture, 1.0))
 
 
 def _seen(kernel: Kernel, shape: Attend) -> float:
@@ -219,16 +230,17 @@ def has_link(speed: Speed, op: str) -> bool:
 
 
 def ask_collective(shape: Send, speed: Speed, network: float | None, execution: ExecutionName) -> Asked:
-    """The model of a collective within a node, or on the network, which GPUs without links of their own take at once.
+    """The model of a collective within a domain of fast links, or beyond, where GPUs without links of their own are at
+    once.
 
     Errors: Refused where nothing is known of links.
     """
     linked = has_link(speed, shape.op)
     if network is not None and (shape.beyond or not linked):
-        far = CollectiveModel.prior(shape.op, network)
-        return Asked(
-            ("collective", f"{shape.op} beyond, {network!r}"), far, (shape.bytes, shape.ranks), "network", 1.0, True
-        )
+        link = None if speed.device is None else speed.device.link_one_way
+        far = Crossing(shape.op, network, link)
+        question = (shape.bytes, shape.ranks, shape.near if linked else 1, shape.once)
+        return Asked(("collective", f"{shape.op} beyond, {network!r}"), far, question, "network", 1.0, True)
     if not linked:
         expected = f"one rank, or --network: {speed.name} has no known link to others"
         raise Refused("plan", expected, f"{shape.op} of {shape.ranks}")

@@ -101,7 +101,8 @@ class CollectiveModel(Node):
         """Seconds of the collective of `bytes` between `gpus` GPUs; numbers give a float, arrays an array.
 
         Between two measured numbers of GPUs it is interpolated (both logarithms); messages above the largest measured
-        keep its bandwidth, below the smallest its time. Errors: Refused for a number of GPUs outside of the measured.
+        keep its bandwidth, below the smallest its time; of more GPUs than were measured see `_of_more`. Errors: Refused for
+        fewer.
         """
         import numpy as np
 
@@ -117,7 +118,7 @@ class CollectiveModel(Node):
         if self.link:
             return gpus > 0
         known = [curve.gpus for curve in self.curves]
-        return (gpus <= 1) | ((gpus >= known[0]) & (gpus <= known[-1]))
+        return (gpus <= 1) | (gpus >= known[0])
 
     def bus_bandwidth(self, bytes: Any, gpus: Any) -> Any:
         """Bytes/s that each link sustains, by the convention of nccl-tests."""
@@ -150,11 +151,9 @@ class CollectiveModel(Node):
 
         known = [curve.gpus for curve in self.curves]
         asked = count[count > 1]
-        if asked.size and not (known and known[0] <= asked.min() and asked.max() <= known[-1]):
-            words = f"{known[0]} to {known[-1]}, which were measured" if known else "none: nothing was measured"
-            raise Refused(
-                f"GPUs of {self.op}", words, f"{asked.max() if known and asked.max() > known[-1] else asked.min():g}"
-            )
+        if asked.size and not (known and known[0] <= asked.min()):
+            words = f"{known[0]} or more, since fewer were not measured" if known else "none: nothing was measured"
+            raise Refused(f"GPUs of {self.op}", words, f"{asked.min():g}")
         where = np.log(np.maximum(size, self.sizes[0]))
         knots = np.log(self.sizes)
         beyond = np.maximum(0, where - knots[-1])
@@ -163,7 +162,17 @@ class CollectiveModel(Node):
         low = np.minimum(place.astype(int), max(len(known) - 2, 0))
         high = np.minimum(low + 1, len(known) - 1)
         below, above = (np.take_along_axis(logs, index[None], axis=0)[0] for index in (low, high))
-        return np.exp(below + (place - low) * (above - below))
+        seconds = np.exp(below + (place - low) * (above - below))
+        return np.where(count > known[-1], self._of_more(seconds, count, known[-1]), seconds)
+
+    def _of_more(self, seconds: Column, count: Column, most: int) -> Column:
+        """Seconds between more GPUs than were measured, of those between the `most`: what a message of no size takes
+        by the steps of a tree, the rest by what each link passes on."""
+        import numpy as np
+
+        start = np.minimum(self.curves[-1].seconds[0], seconds)
+        steps = np.log2(np.maximum(count, 2)) / max(1.0, np.log2(most))
+        return start * steps + (seconds - start) * passes(self.op, count) / passes(self.op, most)
 
 
 def passes(op: str, gpus: Any) -> Any:

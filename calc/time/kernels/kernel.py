@@ -19,13 +19,16 @@ COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 @dataclass(frozen=True, slots=True)
 class Send:
     """One collective between `ranks` GPUs. bytes: of the whole message, as nccl-tests count its size: what a rank holds
-    after an all_gather, before a reduce_scatter, an all_reduce or an all_to_all. beyond: whether it leaves a node. All
-    but `op` may be arrays."""
+    after an all_gather, before a reduce_scatter, an all_reduce or an all_to_all. beyond: whether it leaves a domain of
+    fast links. near: of the ranks, how many stand in one domain. once: of an all_to_all beyond, what part of the bytes
+    crosses where what several ranks of a domain read is sent there once. All but `op` may be arrays."""
 
     op: Collective
     ranks: Size
     bytes: Size
     beyond: Size = False
+    near: Size = 1
+    once: Size = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,8 @@ class Kernel:
     merged: columns of all products of its block that read the same, its own among them, which engines make one product.
     packed: the format of profiles for a product whose matrix is quantized, empty for plain ones. routed: of experts'
     products. within: whether it runs inside of what is measured as the time of a layer's experts.
-    place: where its op stands: `front`, `end`, or the name of its group of layers.
+    place: where its op stands: `front`, `end`, or the name of its group of layers. backend: what a stack runs attention
+    with, by the names of [attention.backends] of the priors; empty where nothing is said.
     """
 
     path: str
@@ -97,6 +101,7 @@ class Kernel:
     routed: Routed | None = None
     within: bool = False
     place: str = ""
+    backend: str = ""
 
     @property
     def intensity(self) -> float:

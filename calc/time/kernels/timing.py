@@ -50,7 +50,7 @@ def time_of(
 ) -> list[Timing]:
     """The time of one call of each kernel, without what the host needs to launch it.
 
-    network: bytes/s of one GPU to those of other nodes. known: what was asked before, to be added to. cold:
+    network: bytes/s of one GPU beyond its domain of fast links. known: what was asked before, to be added to. cold:
     whether weights come out of memory, as those of a step do; tables hold kernels that were called again and again,
     whose operands the shared cache may have kept.
 
@@ -113,10 +113,15 @@ def _told(shape: Send, beyond: bool, speed: Speed, execution: ExecutionName, net
     if not np.any(shape.beyond == beyond) or (beyond and network is None):
         return np.nan
     try:
-        one = ask_collective(Send(shape.op, shape.ranks, shape.bytes, beyond), speed, network, execution)
+        one = ask_collective(
+            Send(shape.op, shape.ranks, shape.bytes, beyond, shape.near, shape.once), speed, network, execution
+        )
     except Refused:
         return np.nan
-    size, ranks = np.broadcast_arrays(*(np.asarray(each, dtype=float) for each in one.question))
+    size, ranks, *rest = np.broadcast_arrays(*(np.asarray(each, dtype=float) for each in one.question))
+    if rest:
+        with np.errstate(all="ignore"):  # of rows that stay within a domain
+            return one.model.seconds(size, ranks, *rest)
     known = one.model.knows(ranks)
     return np.where(known, one.model.seconds(size, np.where(known, ranks, 1.0)), np.nan)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from calc.memory.phases import phase_memory
 from calc.memory.sharding import Stage
 from calc.spec.run import Run
-from calc.time.cluster.network import Talk, between_ranks
+from calc.time.cluster.network import BETWEEN, Talk, between_of, between_ranks, hides
+from calc.time.cluster.roads import roads_of
 from calc.time.kernels.kernel import Kernel
 from calc.time.kernels.timing import Timing, time_of
 from calc.time.step.extra_kernels import update
@@ -16,13 +16,28 @@ from calc.time.step.limits import least_seconds, stopped
 from calc.time.step.notes import notes, of_memory
 from calc.time.step.one_pass import Pass, Question
 from calc.time.step.prediction import Details, Row, Stretch, combined, stretches
-from calc.time.step.step import Step, after_all, held_on, hidden, places, step_of, talks, updates
+from calc.time.step.room import room_of
+from calc.time.step.step import (
+    MicroBatch,
+    Step,
+    after_all,
+    beside,
+    extra_seconds,
+    held_on,
+    hidden,
+    places,
+    step_of,
+    talks,
+    updates,
+    weighed,
+)
 
 Timed = tuple[Kernel, Timing]
 
 
-def details(asked: Question, run: Run, stage: Stage, one: Pass) -> Details:
-    """The kernels of a step on one stage, with their seconds, and what follows from them.
+def details(asked: Question, run: Run, stage: Stage, one: Pass, others: float) -> Details:
+    """The kernels of a step on one stage, with their seconds, and what follows from them. others: seconds of one
+    micro-batch on all other stages of a pipeline together.
 
     Errors: Refused for a collective of which nothing is known.
     """
@@ -32,18 +47,21 @@ def details(asked: Question, run: Run, stage: Stage, one: Pass) -> Details:
     last = list(update(asked.spec, run, stage, held.trained)) if updates(asked, run) else []
     said = list(between_ranks(asked.spec, run, held)) if talks(asked, run) else []
     both = [*last, *(talk.kernel for talk in said)]
-    timings = time_of(both, speed, execution, asked.level, run.network)
+    timings = time_of(both, speed, execution, asked.level, roads_of(run).share)
     ends = stretches(last, timings[: len(last)], speed, after_all(execution))
-    spoken = [(Talk(kernel, "nothing"), time) for kernel, time in _on(asked, stage, one.talks)]
-    spoken += zip(said, timings[len(last) :], strict=True)
-    talking = _talking(parts, spoken)
-    each = sum(part.seconds for part in parts)
-    each += sum(row.seconds - row.hidden for talk, row in talking if not talk.once)
+    computing = {part.name: part.seconds for part in parts}
+    total = sum(computing.values())
+    within, computing = _within(run, computing, list(_on(asked, stage, one.talks)))
+    talking = [*within, *_talking(run, stage, computing, list(zip(said, timings[len(last) :], strict=True)))]
+    each = total + sum(row.seconds - row.hidden for talk, row in talking if not talk.once)
     after = sum(part.seconds for part in ends) + sum(row.seconds - row.hidden for talk, row in talking if talk.once)
-    step = step_of(asked, run, each, after)
+    launched = weighed(one.sums.launched, places(asked.spec, stage))
+    batch = MicroBatch(each, extra_seconds(asked, run, total, launched))
+    even = (batch.seconds + others) / run.pp / batch.seconds if batch.seconds else 1.0
+    step = step_of(asked, run, batch, after, others)
     found = _summed(asked, run, step, parts, ends, talking)
     least = least_seconds(run, speed, one.sums, found.kernels, not asked.within)
-    return found._replace(interval=stopped(found.interval, step.seconds, least))
+    return found._replace(interval=stopped(found.interval, step.seconds, least), even=even)
 
 
 def _summed(
@@ -52,7 +70,7 @@ def _summed(
     """Rows of a whole step, and their sums by component."""
     seconds, times = step.seconds, run.passes_a_step
     device = asked.speed.device
-    held = phase_memory(asked.spec, run, None if device is None else device.usable)
+    held = room_of(asked.spec, run, device)
     rows = [_scaled(row, part, times) for part in parts for row in part.rows]
     rows += [_scaled(row, part, 1) for part in ends for row in part.rows]
     rows += [_repeated(row, 1 if talk.once else times) for talk, row in talking]
@@ -61,7 +79,7 @@ def _summed(
     for row in rows:
         name = row.kernel.component
         by_component[name] = by_component.get(name, 0.0) + row.share * seconds
-    extra = {"bubble": step.bubble, "host": step.fixed, "overhead": seconds - step.plain}
+    extra = {"bubble": step.bubble, "host": step.fixed, "overhead": step.overhead}
     by_component |= {name: value for name, value in extra.items() if value > 0}
     return Details(
         kernels=tuple(rows),
@@ -86,11 +104,28 @@ def _columns(timed: Iterator[Timed]) -> tuple[list[Kernel], list[Timing]]:
     return [kernel for kernel, _ in pairs], [timing for _, timing in pairs]
 
 
-def _talking(parts: list[Stretch], spoken: Sequence[tuple[Talk, Timing]]) -> list[tuple[Talk, Row]]:
-    """The collectives, with what of each passes while something else runs."""
-    computing = {part.name: part.seconds for part in parts}
+def _within(
+    run: Run, computing: dict[str, float], timed: Sequence[Timed]
+) -> tuple[list[tuple[Talk, Row]], dict[str, float]]:
+    """The collectives of a pass with what of each computing hides, and the computing that is left."""
+    found: list[tuple[Talk, Row]] = []
+    for name in BETWEEN:
+        own = [(kernel, time) for kernel, time in timed if between_of(kernel) == name]
+        seconds = sum(kernel.calls * time.seconds for kernel, time in own)
+        behind, computing = beside(seconds, hides(run, name), computing)
+        part = behind / seconds if seconds else 0.0
+        for kernel, time in own:
+            each = kernel.calls * time.seconds
+            found.append((Talk(kernel, "nothing"), Row(kernel, time, each, 0.0, hidden=each * part)))
+    return found, computing
+
+
+def _talking(
+    run: Run, stage: Stage, computing: dict[str, float], spoken: Sequence[tuple[Talk, Timing]]
+) -> list[tuple[Talk, Row]]:
+    """The collectives between stages and replicas, with what of each passes while something else runs."""
     seconds = [(talk, talk.kernel.calls * time.seconds) for talk, time in spoken]
-    shown = zip(hidden(computing, seconds), spoken, strict=True)
+    shown = zip(hidden(run, stage, computing, seconds), spoken, strict=True)
     return [(talk, Row(talk.kernel, time, each, 0.0, hidden=behind)) for (talk, each, behind), (_, time) in shown]
 
 

@@ -27,10 +27,21 @@ def around(kernels: Iterable[Kernel], spec: ModelSpec, setting: Run) -> Iterator
             yield from _joined(kernel, setting)
         if kernel.function == "values" and kernel.direction != "backward" and setting.new_tokens > 1:
             yield _turned(kernel)
-        if number_formats(setting).casts and _weighed(kernel) and kernel.use != "dgrad":
+        if _casts(setting) and _weighed(kernel) and kernel.use != "dgrad":
             yield _cast(kernel, setting)
+        if kernel.use == "wgrad" and _weighed(kernel) and setting.stack is not None and setting.stack.accumulates:
+            yield _added(kernel, setting)
+        if setting.trains and _weighed(kernel) and width_of(kernel.dtype) < 2:
+            yield from _quantized(kernel, setting, 1 if spec.adapter is not None else 2)
         if setting.trains and kernel.logits and kernel.use == "forward" and kernel.direction == "forward":
             yield from _loss(kernel, setting)
+
+
+def _casts(setting: Run) -> bool:
+    """Whether weights are cast in every pass: not where they are quantized once a step."""
+    formats = number_formats(setting)
+    once = setting.trains and formats.recipe is not None and formats.recipe.inputs is not None
+    return formats.casts and not once
 
 
 def _weighed(kernel: Kernel) -> bool:
@@ -58,7 +69,7 @@ def _joined(kernel: Kernel, setting: Run) -> Iterator[Kernel]:
     shape, inner = kernel.shape, number_formats(setting).compute
     inner = inner if width_of(inner) >= 2 else number_formats(setting).stream
     assert isinstance(shape, Matmul)
-    if kernel.again:
+    if kernel.again and not (setting.stack is not None and setting.stack.joins):
         yield _plain(kernel, "accumulate", shape.m * shape.n, inner)
     if kernel.cut:
         yield _plain(kernel, "copy", shape.m * shape.k, inner)
@@ -81,6 +92,32 @@ def _cast(kernel: Kernel, setting: Run) -> Kernel:
     inner = max(width_of(formats.compute), 2.0)
     moved = shape.groups * n * k * (inner + width_of(formats.weights))
     return replace(_plain(kernel, "copy", 0, formats.stream), bytes=float(moved))
+
+
+def _added(kernel: Kernel, setting: Run) -> Kernel:
+    """What a product adds to the gradients of earlier micro-batches: it reads and writes these, as wide as they are
+    summed, where it would else write its own result."""
+    shape, formats = kernel.shape, number_formats(setting)
+    assert isinstance(shape, Matmul)
+    width = 2 * width_of(formats.gradients) - width_of(formats.stream)
+    return replace(
+        _plain(kernel, "accumulate", 0, formats.gradients), bytes=float(shape.groups * shape.m * shape.n * width)
+    )
+
+
+def _quantized(kernel: Kernel, setting: Run, copies: int) -> Iterator[Kernel]:
+    """What a product in few bits reads, made of what is wider: the input, and going back the gradient of the result,
+    each once along its rows and, where weights are trained, once along its columns (NVIDIA Transformer Engine's
+    quantizers; weights are quantized once a step, with the optimizer). copies: one or both of them."""
+    shape = kernel.shape
+    assert isinstance(shape, Matmul)
+    if kernel.use == "wgrad" or (kernel.use == "forward" and kernel.again):
+        return
+    stream = number_formats(setting).stream
+    elements = shape.groups * shape.m * shape.k
+    yield replace(
+        _plain(kernel, "copy", 0, stream), bytes=float(elements * (width_of(stream) + copies * width_of(kernel.dtype)))
+    )
 
 
 def _loss(logits: Kernel, setting: Run) -> Iterator[Kernel]:
@@ -108,7 +145,8 @@ def update(spec: ModelSpec, setting: Run, stage: Stage, trained: Size) -> Iterat
     how = formats.recipe
     assert how is not None
     again = setting.passes_a_step - 1
-    if is_array(again) or again:
+    fused = setting.stack is not None and setting.stack.accumulates
+    if not fused and (is_array(again) or again):
         yield _whole("accumulate", trained, formats.gradients, again)
     both = stage.first * stage.last
     if spec.head is not None and spec.head.tied and (is_array(both) or both):

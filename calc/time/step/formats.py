@@ -41,7 +41,7 @@ def number_formats(run: Run) -> NumberFormats:
     """The formats that the recipe stands for in training, and the format of the weights in all other phases."""
     if run.trains:
         how = recipe(run.recipe)
-        compute = "fp8" if how.inputs == "fp8" else how.compute
+        compute = how.products or ("fp8" if how.inputs == "fp8" else how.compute)
         stream = how.weights if how.autocast else how.compute
         return NumberFormats(compute, stream, how.weights, how.gradients, how.compute, how)
     kind = weight_dtype(run.dtype)

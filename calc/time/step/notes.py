@@ -15,8 +15,10 @@ from calc.units import binary
 RELATIVE = "fitted on a device of the same architecture, moved by datasheet figures; intervals are widened"
 DATASHEET = (
     "no measurement on this device: datasheet figures times typical efficiencies; of published times, tokens "
-    "were met with a median error of 5 to 12 %, training steps of 9 to 13 % (docs/prediction.md)"
+    "were met with a median error of 5 to 12 %, training steps of 3 to 17 % (docs/prediction.md)"
 )
+CHECKED = 512
+"""GPUs up to which intervals were held against at least 30 steps that no constant saw (docs/prediction.md)."""
 TPU = (
     "no measurement on TPUs: a roofline at parts of the datasheet's figures, by judgement; XLA compiles whole "
     "programs, which --execution compiled comes nearest to"
@@ -43,6 +45,8 @@ def _kernel(row: Row, speed: Speed) -> str:
 def notes(rows: Sequence[Row], speed: Speed, setting: Run) -> tuple[str, ...]:
     """One sentence each; rows: every kernel of the prediction."""
     found = []
+    if setting.trains and setting.gpus > CHECKED:
+        found.append(f"beyond {CHECKED} GPUs too few published steps are left to check the interval against")
     if speed.rests == "datasheet":
         found.append(TPU if speed.device is not None and is_tpu(speed.device) else DATASHEET)
     elif speed.rests == "relative":
@@ -57,7 +61,7 @@ def notes(rows: Sequence[Row], speed: Speed, setting: Run) -> tuple[str, ...]:
     if others and not setting.trains:
         found.append(f"attention takes as long as in {min(others)}; `attention` tells of PyTorch's own kernels")
     if any(row.kernel.direction == "network" and row.hidden > 0 for row in rows):
-        found.append("data-parallel collectives overlap with computing as far as it lasts; all others wait")
+        found.append("collectives overlap with computing as far as it lasts, where the stack lets them")
     sent = {row.kernel.function for row in rows if row.kernel.direction == "network"}
     if any(not has_link(speed, op) for op in sent):
         found.append(f"nothing is known of a link between GPUs of {speed.name}: within a node too they use --network")

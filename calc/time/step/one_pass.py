@@ -17,7 +17,8 @@ from calc.sizes import Size
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.spec.same import Same
-from calc.time.cluster.network import between_ops, expert_share
+from calc.time.cluster.network import between_of, between_ops, expert_share
+from calc.time.cluster.roads import roads_of
 from calc.time.device.speed import Speed
 from calc.time.kernels.kernel import Direction, Kernel
 from calc.time.kernels.timing import Timing, time_of
@@ -28,7 +29,7 @@ from calc.time.step.prediction import launching, stretch_of
 
 MOST = 256
 """Passes that are remembered."""
-BETWEEN = ("dp", "pp", "zero", "interleave", "micro_batches", "stages", "optimizer")
+BETWEEN = ("dp", "pp", "zero", "interleave", "micro_batches", "stages", "optimizer", "shard", "schedule", "stack")
 """Words of a run that no pass depends on."""
 WORDS = tuple(name for name in Run.model_fields if name not in BETWEEN)
 
@@ -51,7 +52,8 @@ Sums = Mapping[str, Size]
 class PassSums:
     """What a pass takes by place; in every number a column where there are many passes.
 
-    device, host: seconds by stretch (`calc.time.step.prediction`) and place. talking: of collectives between ops.
+    device, host: seconds by stretch (`calc.time.step.prediction`) and place. talking: of collectives between ops, by
+    which ranks they are between, and place. launched: kernels by place.
     elements, trained: parameters of a rank: of one layer of each group, of the first and of the last stage of several
     (`front`, `end`), of one that is both (`both`), and what every stage has (`all`). experts: the part of them in
     experts that are spread over ranks. flops: of the model, as `convention` counts them for MFU.
@@ -59,7 +61,8 @@ class PassSums:
 
     device: Mapping[str, Sums]
     host: Mapping[str, Sums]
-    talking: Sums
+    talking: Mapping[str, Sums]
+    launched: Sums
     elements: Sums
     trained: Sums
     experts: Size
@@ -84,7 +87,14 @@ def passes(asked: Question, runs: Sequence[Run]) -> list[Pass]:
     Errors: Refused as `calc.time.predict`.
     """
     own = (Same(asked.spec), Same(asked.speed), asked.within, asked.directions, asked.level)
-    keys = [(own, *(getattr(run, name) for name in WORDS)) for run in runs]
+    keys = [
+        (
+            own,
+            None if run.stack is None else (run.stack.attention, run.stack.joins),
+            *(getattr(run, name) for name in WORDS),
+        )
+        for run in runs
+    ]
     found = {key: _KNOWN[key] for key in keys if key in _KNOWN}
     new = {key: run for key, run in zip(keys, runs, strict=True) if key not in found}
     found |= dict(zip(new, _worked_out(asked, list(new.values())), strict=True))
@@ -101,7 +111,7 @@ def _worked_out(asked: Question, runs: Sequence[Run]) -> list[Pass]:
     every = [kernel for kernels, talks in laid for kernel in (*kernels, *talks)]
     if not runs:
         return []
-    execution, network = runs[0].execution or "sdpa", runs[0].network
+    execution, network = runs[0].execution or "sdpa", roads_of(runs[0]).share
     timings = iter(time_of(every, asked.speed, execution, asked.level, network))
     found = []
     for run, (kernels, talks) in zip(runs, laid, strict=True):
@@ -129,20 +139,25 @@ def _sums(
 ) -> PassSums:
     device: dict[str, dict[str, float]] = {}
     host: dict[str, dict[str, float]] = {}
+    launched: dict[str, float] = {}
     execution = run.execution or "sdpa"
+    joins = run.stack is not None and run.stack.joins
     for kernel, timing in kernels:
+        if not (joins and kernel.again):
+            launched[kernel.place] = launched.get(kernel.place, 0.0) + kernel.calls * max(kernel.launches, 1.0)
         gap, each = launching(kernel, asked.speed, execution)
         stretch = stretch_of(kernel.direction)
         for table, seconds in ((device, timing.seconds + gap), (host, each)):
             places = table.setdefault(stretch, {})
             places[kernel.place] = places.get(kernel.place, 0.0) + kernel.calls * seconds
-    talking: dict[str, float] = {}
+    talking: dict[str, dict[str, float]] = {}
     for kernel, timing in talks:
-        talking[kernel.place] = talking.get(kernel.place, 0.0) + kernel.calls * timing.seconds
+        between = talking.setdefault(between_of(kernel), {})
+        between[kernel.place] = between.get(kernel.place, 0.0) + kernel.calls * timing.seconds
     elements, trained = _held(asked.spec, run)
     experts = expert_share(asked.spec) if run.ep > 1 else 0.0
     counted = model_flops(asked.spec, run) if not asked.within and run.phase != "decode" else (0.0, "")
-    return PassSums(device, host, talking, elements, trained, experts, *counted)
+    return PassSums(device, host, talking, launched, elements, trained, experts, *counted)
 
 
 def _held(spec: ModelSpec, run: Run) -> tuple[Sums, Sums]:

@@ -52,6 +52,7 @@ def tree_of(spec: ModelSpec, setting: Run) -> list[Leaf]:
         images=setting.images,
         routing=setting.routing,
         experts=setting.experts,
+        mtp=setting.mtp and not decode,
     )
     return [leaf for leaf in _recorded(Same(spec), load) if leaf.calls]
 
@@ -75,7 +76,8 @@ def operations(spec: ModelSpec, setting: Run) -> Iterator[Kernel]:
     if not setting.trains:
         return
     for chain in laid.chains(rerun(everything, setting)):
-        yield laid.forward(chain, "recomputed")
+        again = laid.forward(chain, "recomputed")
+        yield again if setting.checkpoint_every == 1 else replace(again, calls=again.calls / setting.checkpoint_every)
     for chain in laid.chains([leaf for leaf in everything if leaf.op.live]):
         yield from laid.backward(chain)
 
@@ -153,7 +155,7 @@ class _Laid:
         packed = weights[0][0] if weights[0][1] else None
         code = "" if packed is None or self.formats.quantized is None else f"{self.formats.quantized.code}_weights"
         flops = self.flops(chain, few)
-        known = self.shape(chain, few) | self.run_by_pytorch(chain, kernel, beside)
+        known = self.shape(chain, kernel, few) | self.run_by_pytorch(chain, kernel, beside)
         return replace(kernel, flops=flops, bytes=kept + beside, weight_bytes=packed, packed=code, **known)
 
     def run_by_pytorch(self, chain: Chain, kernel: Kernel, beside: float) -> dict[str, object]:
@@ -193,13 +195,14 @@ class _Laid:
             trains=self.setting.trains,
             within=leaf.expert or leaf.op.function in AROUND_EXPERTS,
             place=place_of(leaf),
+            backend="" if self.setting.stack is None else self.setting.stack.attention,
         )
 
     def part_of_prompt(self, leaf: Leaf) -> float:
         """The part of a leaf's work that is done."""
         return of_prompt(leaf, self.setting.seq) if self.setting.phase == "prefill" else 1.0
 
-    def shape(self, chain: Chain, few: float) -> dict[str, object]:
+    def shape(self, chain: Chain, kernel: Kernel, few: float) -> dict[str, object]:
         """What products and attention depend on, as fields of a kernel."""
         shape = self.share(chain[0]).shape
         if isinstance(shape, Matmul):
@@ -209,7 +212,11 @@ class _Laid:
             known |= {} if joint is None else joint._asdict()
             known["merged"] = self.merged.get(id(chain[0]), 0)
             known |= {"routed": routed(chain[0], self.setting, shape.m * few * shape.groups)}
-            return known | ({"dtype": self.formats.compute} if shape.weighed else {})
+            # Logits and adapters are computed as wide as the stream is, whatever narrower products the layers have.
+            narrow = self.setting.trains and width_of(self.formats.compute) < 2
+            wide = narrow and ((joint is not None and joint.logits) or kernel.component == "adapter")
+            own = self.formats.stream if wide else self.formats.compute
+            return known | ({"dtype": own} if shape.weighed else {})
         if isinstance(shape, Attend):
             cached = width_of(self.formats.cache) / width_of(self.formats.stream)
             return {"shape": shape, "use": "forward" if len(chain) > 1 else "batched", "cached": cached}
@@ -282,7 +289,9 @@ class _Laid:
         if op.input_grad or not shape.weighed:
             yield replace(forward, shape=replace(shape, n=shape.k, k=shape.n), use="dgrad")
         if trained:
-            yield replace(forward, shape=Matmul(shape.n, shape.k, shape.m, shape.groups, shape.weighed), use="wgrad")
+            wide = self.formats.recipe.wgrad if shape.weighed and self.formats.recipe is not None else None
+            turned = Matmul(shape.n, shape.k, shape.m, shape.groups, shape.weighed)
+            yield replace(forward, shape=turned, use="wgrad", dtype=wide or forward.dtype)
         if len(op.weights) > 1 and trained:
             bytes = bytes_of_pass("sum", float(op.writes or 0) * self.share(leaf).writes, width_of(stream))
             yield replace(forward, function="sum", shape=None, flops=0.0, dtype=stream, bytes=bytes, weight_bytes=None)

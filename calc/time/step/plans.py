@@ -31,7 +31,7 @@ from calc.time.step.timed_run import timed_run
 
 OF_PASS = ("batch", "seq", "context", "tp", "cp", "ep")
 """Sizes that the kernels of a pass see."""
-SIZES = (*OF_PASS, "dp", "pp", "zero", "interleave", "micro_batches")
+SIZES = (*OF_PASS, "dp", "pp", "zero", "shard", "interleave", "micro_batches")
 """Sizes that may be columns."""
 CHUNK = 2**14
 """Plans handled together, so that their columns stay in a core's cache."""
@@ -152,7 +152,7 @@ def _if_any(asked: Question, run: Run) -> PassSums | None:
 
 def _never(like: PassSums) -> PassSums:
     """Those of a pass of which nothing is known."""
-    return replace(like, talking={"all": float("nan")})
+    return replace(like, talking={"tensor": {"all": float("nan")}})
 
 
 def _slowest(asked: Question, run: Run, sums: Sequence[PassSums], which: Column) -> Column:
@@ -160,9 +160,9 @@ def _slowest(asked: Question, run: Run, sums: Sequence[PassSums], which: Column)
     import numpy as np
 
     stage, row = stage_columns(asked.spec, run)
-    found = step_columns(asked, _at(run, row), stage, _joined(sums, which[row]))
     starts = np.flatnonzero(np.diff(row, prepend=-1))
-    return np.maximum.reduceat(found, starts)
+    found = step_columns(asked, _at(run, row), stage, _joined(sums, which[row]), starts)
+    return np.maximum.reduceat(found.seconds, starts)
 
 
 def _joined(sums: Sequence[PassSums], which: Column) -> PassSums:
@@ -180,7 +180,8 @@ def _joined(sums: Sequence[PassSums], which: Column) -> PassSums:
     return PassSums(
         by_stretch([each.device for each in sums]),
         by_stretch([each.host for each in sums]),
-        by_place([each.talking for each in sums]),
+        by_stretch([each.talking for each in sums]),
+        by_place([each.launched for each in sums]),
         by_place([each.elements for each in sums]),
         by_place([each.trained for each in sums]),
         np.array([each.experts for each in sums])[which],

@@ -20,6 +20,7 @@ from calc.time.step.details import details
 from calc.time.step.mfu import mfu
 from calc.time.step.one_pass import Pass, Question, passes
 from calc.time.step.prediction import Details, Prediction
+from calc.time.step.room import least_recomputed
 from calc.time.step.step import step_columns, updates
 from calc.time.step.timed_run import timed_run
 
@@ -37,23 +38,25 @@ def predict(
     """The seconds of one step of `spec` on a device, with an interval and all kernels it is made of.
 
     where: a profile, a device, or the name of one. run, words: what runs, as a Run or by its fields, of which
-    `timed_run` fills in what is not said. batch is of one data-parallel rank, in training of one of its micro-batches,
-    which are run one after the other. within: only ops below this path of the tree (`layers`), and then no loss and no
-    optimizer. directions: only these kernels.
+    `timed_run` fills in what is not said, and `least_recomputed` what a stack or a cluster has no room to keep. batch
+    is of one data-parallel rank, in training of one of its micro-batches, which are run one after the other. within:
+    only ops below this path of the tree (`layers`), and then no loss and no optimizer. directions: only these kernels.
     Errors: Refused for unknown words, formats without a known speed, runs that do not fit the model or that cannot be
     predicted, and lengths that the model does not take.
     """
     run = timed_run(spec, run, **words)
     chosen = DIRECTIONS if directions is None else tuple(directions)
     asked = Question(spec, speed_of(where), within, chosen, level)
+    run = least_recomputed(spec, run, asked.speed.device)
     one = passes(asked, [run])[0]
     if not (one.kernels or one.talks or updates(asked, run)):
         raise Refused("within", "a path of the tree", within or "nothing that runs")
     columns, _ = stage_columns(spec, run)
-    found = step_columns(asked, run, columns, one.sums) + 0 * columns.first
+    step = step_columns(asked, run, columns, one.sums, [0])
+    found, others = (each + 0 * columns.first for each in (step.seconds, step.others))
     slowest = int(found.argmax())
     stage, seconds = _stage(columns, slowest), float(found[slowest])
-    known = asked, run, stage, one
+    known = asked, run, stage, one, float(others[slowest])
     if not math.isfinite(seconds):
         details(*known)
     return _told(asked, run, one, seconds, lambda: details(*known))

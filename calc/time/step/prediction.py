@@ -52,6 +52,7 @@ class Details(NamedTuple):
     by_component: Mapping[str, float]
     memory: PhaseMemory
     notes: tuple[str, ...]
+    even: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,11 @@ class Prediction:
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of how far to trust it, a sentence each."""
         return self._found.notes
+
+    @property
+    def even(self) -> float:
+        """What a stage of a pipeline computes on average, over what the slowest does."""
+        return self._found.even
 
     @property
     def bound(self) -> Bound:
@@ -215,7 +221,7 @@ def combined(seconds: float, rows: Iterable[Row], speed: Speed, level: float = L
 
     Errors of kernels of one kind (products, passes, attention, collectives, launches) go together: their bounds are
     added up. Kinds err on their own: their distances from the sum are added in square. So is what no kernel tells, the
-    prior `step`, or `unmeasured` where no step was measured on the device.
+    prior `step`, or where no step was measured on the device `unmeasured`, or `experts` where these are trained.
     """
     kinds: dict[str, list[float]] = {}
     for row in rows:
@@ -227,7 +233,8 @@ def combined(seconds: float, rows: Iterable[Row], speed: Speed, level: float = L
         sums = kinds.setdefault("launch" if row.waits else kind_of(row.kernel), [0.0, 0.0])
         sums[0] += (row.seconds - row.hidden) * (1 - ratio[0])
         sums[1] += (row.seconds - row.hidden) * (ratio[1] - 1)
-    below, above = scaled(factors("step" if speed.steps else "unmeasured"), level)
+    mixed = any(row.kernel.component == "routed_expert" and row.kernel.direction == "backward" for row in rows)
+    below, above = scaled(factors("step" if speed.steps else "experts" if mixed else "unmeasured"), level)
     down = math.hypot(seconds * (1 - below), *(each[0] for each in kinds.values()))
     up = math.hypot(seconds * (above - 1), *(each[1] for each in kinds.values()))
     return Interval(level, max(seconds - down, seconds * 0.05), seconds + up)

@@ -97,7 +97,8 @@ def _attention(shape: Attend, plan: Run) -> Share:
     kept = max(groups / plan.tp, plan.batch)
     own = replace(shape, groups=kept, heads=heads * groups / plan.tp / kept, queries=shape.queries / plan.cp)
     part = 1 / (plan.tp * plan.cp)
-    return Share(part, part, part, 1.0, own, keys=kept / groups)
+    # An encoder whose work is done has no sequences left.
+    return Share(part, part, part, 1.0, own, keys=kept / groups if groups else 1.0)
 
 
 def _keys_among(leaf: Leaf, reads: float) -> float:

@@ -9,8 +9,9 @@ from calc.memory.sharding import Stage
 from calc.sizes import Size, either, is_array, maximum, minimum
 from calc.spec import ModelSpec
 from calc.spec.run import ExecutionName, Run
-from calc.time.cluster.network import Held, Hidden, Talk, between_ranks
-from calc.time.device.priors import priors
+from calc.time.cluster.network import Held, Hidden, Talk, between_ranks, hides
+from calc.time.cluster.roads import roads_of
+from calc.time.cluster.stacks import computing_longer, stack_of
 from calc.time.kernels.residual import Column
 from calc.time.kernels.timing import column_seconds
 from calc.time.step.extra_kernels import update
@@ -19,47 +20,110 @@ from calc.time.step.prediction import launching, stretch_of
 
 
 class Step(NamedTuple):
-    """seconds: of a step. plain: of them, what kernels, collectives and a pipeline's filling take. bubble: that
-    filling. fixed: what the host takes once a step."""
+    """seconds: of a step. bubble: of them, what a stage waits while others fill and empty the pipeline. fixed: what
+    the host takes once a step. overhead: by how much computing is longer than its kernels, and the host a micro-batch.
+    others: seconds of one micro-batch on all other stages together."""
 
     seconds: Size
-    plain: Size
     bubble: Size
-    fixed: float
+    fixed: Size
+    overhead: Size
+    others: Size
 
 
-def step_of(asked: Question, run: Run, each: Size, last: Size) -> Step:
-    """A step of which one micro-batch takes `each` seconds on the slowest stage, and what follows them all `last`."""
-    speed, whole = asked.speed, run.trains and not asked.within
-    bubble = (run.pp - 1) / run.interleave * each
-    fixed = speed.launch.step if speed.launch and whole else 0.0
-    plain = run.passes_a_step * each + bubble + last + fixed
-    longer: Size = 1.0
-    if whole and not speed.steps:
-        table = priors()["unmeasured"]
-        longer = either(run.gpus == 1, table["training"], table["parallel"])
-    return Step(plain * longer, plain, bubble, fixed)
+class MicroBatch(NamedTuple):
+    """One micro-batch on a stage. plain: seconds of its kernels and open collectives. extra: what comes on top."""
+
+    plain: Size
+    extra: Size
+
+    @property
+    def seconds(self) -> Size:
+        return self.plain + self.extra
 
 
-def step_columns(asked: Question, run: Run, stage: Stage, one: PassSums) -> Column:
-    """Seconds of a step on each of a column of stages; nan where a collective of it cannot be.
+def step_of(asked: Question, run: Run, each: MicroBatch, last: Size, others: Size) -> Step:
+    """A step of which one micro-batch takes `each` on a stage and `others` seconds on all other stages together, and
+    what follows them all `last`."""
+    whole = run.trains and not asked.within
+    launch = asked.speed.launch
+    fixed = launch.step if launch and whole else 0.0
+    bubble = bubble_part(run) * others
+    passes = run.passes_a_step
+    seconds = passes * each.seconds + bubble + last + fixed
+    return Step(seconds, bubble, fixed, passes * each.extra, others)
 
-    run: sizes of the plans as numbers, or as columns as long as those of `stage`. one: the pass of each.
+
+def bubble_part(run: Run) -> Size:
+    """Of one micro-batch's seconds on all other stages, what a stage waits for in a step.
+
+    One forward and one back, or all forward first: the whole of it, and a part where stages hold several pieces
+    (Narayanan et al. 2021, arXiv:2104.04473, section 2.2). Zero-bubble schedules put the products for weights'
+    gradients, a third of the work, where stages would wait (Qi et al. 2023, arXiv:2401.10241, section 2: ZB-H1);
+    DualPipe feeds the pipeline from both ends (DeepSeek-V3, arXiv:2412.19437, table 2, with F = B / 2 = W).
     """
+    if run.schedule == "zero-bubble":
+        return 1 / 3
+    if run.schedule == "dualpipe":
+        return maximum(run.pp / 2 - 1, 0) * (2 / 3) / maximum(run.pp - 1, 1)
+    return 1 / run.interleave
+
+
+def extra_seconds(asked: Question, run: Run, computing: Size, launched: Size) -> Size:
+    """What one micro-batch takes beyond its kernels, of which so many are launched, and which compute for so many
+    seconds."""
+    if not run.trains or asked.within:
+        return 0.0
+    longer = computing_longer(run, asked.speed) - 1
+    return longer * computing + stack_of(run).fitted.kernel * launched
+
+
+class StageSeconds(NamedTuple):
+    """What a stage takes. computing: of one micro-batch, its kernels alone. last: what follows all micro-batches."""
+
+    micro_batch: MicroBatch
+    computing: Size
+    last: Size
+
+
+def step_columns(asked: Question, run: Run, stage: Stage, one: PassSums, starts: Column) -> Step:
+    """A step on each of a column of stages; seconds are nan where a collective of it cannot be.
+
+    run: sizes of the plans as numbers, or as columns as long as those of `stage`. one: the pass of each. starts: where
+    in the column the stages of each plan begin.
+    """
+    import numpy as np
+
+    found = stage_seconds(asked, run, stage, one)
+    batch = found.micro_batch
+    counted = np.asarray(stage.count * batch.seconds + 0.0 * stage.first, dtype=float)
+    filled = np.add.reduceat(counted, starts)
+    others = np.repeat(filled, np.diff(np.append(starts, len(counted)))) - batch.seconds
+    return step_of(asked, run, batch, found.last, others)
+
+
+def stage_seconds(asked: Question, run: Run, stage: Stage, one: PassSums) -> StageSeconds:
+    """What a stage, or each of a column of them, takes of a step; as in `step_columns`."""
     factors = places(asked.spec, stage)
     computing = {
-        name: maximum(_weighed(one.device[name], factors), _weighed(one.host[name], factors)) for name in one.device
+        name: maximum(weighed(one.device[name], factors), weighed(one.host[name], factors)) for name in one.device
     }
-    each = sum(computing.values()) + _weighed(one.talking, factors)
+    total = sum(computing.values())
+    each, left = total, dict(computing)
+    for name, sums in one.talking.items():
+        seconds = weighed(sums, factors)
+        own, left = beside(seconds, hides(run, name), left)
+        each = each + seconds - own
     last: Size = 0.0
     held = held_on(stage, one)
     if updates(asked, run):
         last = _ends(asked, run, stage, held.trained)
     if talks(asked, run):
         spoken = [(talk, _column(talk, asked, run)) for talk in between_ranks(asked.spec, run, held)]
-        for talk, seconds, behind in hidden(computing, spoken):
-            each, last = (each, last + seconds - behind) if talk.once else (each + seconds - behind, last)
-    return step_of(asked, run, each, last).seconds
+        for talk, seconds, own in hidden(run, stage, left, spoken):
+            each, last = (each, last + seconds - own) if talk.once else (each + seconds - own, last)
+    extra = extra_seconds(asked, run, total, weighed(one.launched, factors))
+    return StageSeconds(MicroBatch(each, extra), total, last)
 
 
 def updates(asked: Question, run: Run) -> bool:
@@ -97,19 +161,37 @@ def after_all(execution: ExecutionName) -> ExecutionName:
     return "eager" if execution == "graph" else execution
 
 
-def hidden(computing: Mapping[str, Size], spoken: Iterable[tuple[Talk, Size]]) -> Iterator[tuple[Talk, Size, Size]]:
-    """Collectives with their seconds, and those of them that pass while a stretch is computing: at most the prior
-    `overlap` of each, and together no more than the stretch lasts."""
-    left: dict[Hidden, Size] = {"forward": computing.get("forward", 0.0), "backward": computing.get("backward", 0.0)}
+def beside(seconds: Size, part: Size, left: Mapping[str, Size]) -> tuple[Size, dict[str, Size]]:
+    """Of a collective of a pass, the seconds that pass behind computing: `part` of it, and no more than is left of all
+    stretches; and what is left then."""
+    room = sum(left.values())
+    behind = minimum(seconds * part, room)
+    share = behind / maximum(room, 1e-30)
+    return behind, {name: each * (1 - share) for name, each in left.items()}
+
+
+def hidden(
+    run: Run, stage: Stage, computing: Mapping[str, Size], spoken: Iterable[tuple[Talk, Size]]
+) -> Iterator[tuple[Talk, Size, Size]]:
+    """Collectives with their seconds, and those of them that pass while a stretch is computing: all but that of one
+    layer, which is the first to be gathered or the last to be reduced, and together no more than the stretch lasts."""
+    each: dict[Hidden, Size] = {"forward": computing.get("forward", 0.0), "backward": computing.get("backward", 0.0)}
+    # Stages in pieces are done with one of them while others still have micro-batches to run.
+    often = either(run.interleave > 1, minimum(run.pp, run.passes_a_step), 1)
+    whole: dict[Hidden, Size] = {name: seconds * often for name, seconds in each.items()}
+    layers = sum(stage.layers.values())
+    part = float(stack_of(run).overlap.data) * (1 - 1 / (layers + 1))
     for talk, seconds in spoken:
         behind: Size = 0.0
         if talk.behind != "nothing":
-            behind = minimum(seconds * priors()["network"]["overlap"], left[talk.behind])
+            left = whole if talk.once else each
+            behind = minimum(seconds * part, left[talk.behind])
             left[talk.behind] = left[talk.behind] - behind
         yield talk, seconds, behind
 
 
-def _weighed(sums: Sums, factors: Mapping[str, Size]) -> Size:
+def weighed(sums: Sums, factors: Mapping[str, Size]) -> Size:
+    """What a stage has of sums by place."""
     total: Size = 0.0
     for place, seconds in sums.items():
         total = total + factors[place] * seconds
@@ -119,7 +201,7 @@ def _weighed(sums: Sums, factors: Mapping[str, Size]) -> Size:
 def _column(talk: Talk, asked: Question, run: Run) -> Size:
     """Seconds of all calls of a collective in a pass, or in a step."""
     kernel = talk.kernel
-    seconds = column_seconds(kernel, asked.speed, run.execution or "sdpa", run.network)
+    seconds = column_seconds(kernel, asked.speed, run.execution or "sdpa", roads_of(run).share)
     return either(kernel.calls > 0, kernel.calls * seconds) if is_array(kernel.calls) else kernel.calls * seconds
 
 
@@ -129,7 +211,7 @@ def _ends(asked: Question, run: Run, stage: Stage, trained: Size) -> Size:
     host: dict[str, Size] = {}
     execution = run.execution or "sdpa"
     for kernel in update(asked.spec, run, stage, trained):
-        seconds = column_seconds(kernel, asked.speed, execution, run.network)
+        seconds = column_seconds(kernel, asked.speed, execution, None)
         gap, each = launching(kernel, asked.speed, after_all(execution))
         stretch = stretch_of(kernel.direction)
         device[stretch] = device.get(stretch, 0.0) + kernel.calls * (seconds + gap)

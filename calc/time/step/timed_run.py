@@ -9,9 +9,9 @@ from calc.dtypes import Quantized, weight_dtype
 from calc.errors import Refused
 from calc.memory.conditions import check
 from calc.sizes import is_array
-from calc.spec import ModelSpec
+from calc.spec import Lora, ModelSpec
 from calc.spec.run import ExecutionName, Run, common_context, common_length
-from calc.spec.run.precision import recipe_for, usual_optimizer
+from calc.spec.run.precision import recipe, recipe_for, usual_optimizer
 
 TIMED_EXECUTIONS: tuple[ExecutionName, ...] = ("eager", "sdpa", "compiled", "graph")
 """The executions whose kernels have times."""
@@ -22,8 +22,10 @@ WHOLE = ("batch", "seq", "context", "dp", "tp", "pp", "cp", "ep", "zero", "inter
 def timed_run(spec: ModelSpec, run: Run | None = None, *, columns: bool = False, **words: Any) -> Run:
     """`run` with other words, and the usual ones where nothing is said; None says nothing.
 
-    Lengths are the model's usual ones; what reads pictures has a length of its own. Attention is one kernel (`sdpa`).
-    In training `dtype` may name the recipe, and the optimizer is AdamW as PyTorch runs it under that recipe. A server
+    Lengths are the model's usual ones; what reads pictures has a length of its own. Attention is one kernel (`sdpa`),
+    and what a stack compiles is compiled. Beside an adapter, a recipe of narrow inputs keeps the frozen weights in fp8.
+    `gpus` stands for the dp that takes so many, and a general recipe for what a stack keeps in which format. In
+    training `dtype` may name the recipe, and the optimizer is AdamW as PyTorch runs it under that recipe. A server
     divides no stream among tensor-parallel ranks unless it is told to. columns: whether sizes may be arrays, of which
     nothing is checked.
     Errors: Refused for words and sizes that no time is known of, and for a run that does not fit the model.
@@ -36,15 +38,40 @@ def timed_run(spec: ModelSpec, run: Run | None = None, *, columns: bool = False,
     said["seq"] = vectors_read(spec, common_length([spec]) if seq is None else seq)
     if "context" not in said:
         said["context"] = common_context([spec], None if is_array(seq) else seq)
-    said.setdefault("execution", "sdpa")
+    said = _spread(said)
+    stack = Run(stack=said.get("stack")).stack
+    if trains and stack is not None:
+        named = said.get("recipe", "bf16-mixed")
+        said["recipe"] = stack.recipes.get(named, named)
+    said.setdefault("execution", "compiled" if trains and stack is not None and stack.compiled else "sdpa")
     said["mode"] = "training" if trains else "inference"
     if trains:
         said.setdefault("optimizer", usual_optimizer(said.get("recipe")))
+        if spec.adapter is not None and recipe(said.get("recipe", "bf16-mixed")).inputs is not None:
+            said.setdefault("frozen", "fp8")
     else:
         said["sequence_parallel"] = bool(said.get("sequence_parallel"))
     made = Run(**said)
     _possible(spec, made, columns)
     return made
+
+
+def _spread(said: dict[str, Any]) -> dict[str, Any]:
+    """`dp` in the place of `gpus`: as many replicas as there are GPUs for.
+
+    Errors: Refused where one replica's GPUs do not divide them, or dp says otherwise.
+    """
+    gpus = said.pop("gpus", None)
+    if gpus is None:
+        return said
+    one = said.get("tp", 1) * said.get("pp", 1) * said.get("cp", 1)
+    if not is_array(gpus) and not is_array(one):
+        if gpus % one:
+            raise Refused("gpus", f"a multiple of tp * pp * cp = {one}", gpus)
+        if said.get("dp", gpus // one) * one != gpus:
+            raise Refused("gpus", f"dp * tp * pp * cp = {said['dp'] * one}", gpus)
+        return said | {"dp": gpus // one}
+    return said | {"dp": gpus / one}
 
 
 def _possible(spec: ModelSpec, run: Run, columns: bool) -> None:
@@ -62,9 +89,10 @@ def _possible(spec: ModelSpec, run: Run, columns: bool) -> None:
     if not run.trains and not isinstance(kind, Quantized) and kind.bits < 8:
         raise Refused("dtype", f"{run.dtype}:g128 or another format whose speed follows from its scales", run.dtype)
     check(spec, run)
-    if spec.adapter is not None:
-        raise Refused("adapter", "none where a time is asked for", type(spec.adapter).__name__)
-    if run.phase in ("decode", "prefill") and spec.head is None:
+    if spec.adapter is not None and not isinstance(spec.adapter, Lora):
+        raise Refused("adapter", "lora, or none, where a time is asked for", type(spec.adapter).__name__)
+    goes_on = spec.head is not None and (run.phase == "prefill" or spec.decodes)
+    if run.phase in ("decode", "prefill") and not goes_on:
         raise Refused("phase", "forward or training for a model that generates no tokens", run.phase)
     if run.execution not in TIMED_EXECUTIONS:
         raise Refused("execution", "one whose kernels are known", run.execution)

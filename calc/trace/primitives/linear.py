@@ -74,7 +74,7 @@ def linear(
     if bounds is not None:
         y = clamped(t, y, bounds)
     if inside and isinstance(t.adapter, Lora) and name in t.adapter.targets:
-        return low_rank(t, t.adapter, name, x, y, spread)
+        return low_rank(t, t.adapter, name, x, y, spread, shard)
     return y
 
 
@@ -105,15 +105,18 @@ def copied(t: Recorder, name: str, spread: Spread, weights: Sequence[Weight]) ->
     return y
 
 
-def low_rank(t: Recorder, lora: Lora, name: str, x: Tensor, y: Tensor, spread: Spread | None) -> Tensor:
+def low_rank(
+    t: Recorder, lora: Lora, name: str, x: Tensor, y: Tensor, spread: Spread | None, shard: Shard | None = None
+) -> Tensor:
     """y + scale * B A x (Hu et al. 2021, arXiv:2106.09685): 2 * rows * rank * (d_in + d_out) FLOPs more.
 
-    Beside weights that layers have in common it is no adapter's, but a part of the model."""
+    Beside weights that layers have in common it is no adapter's, but a part of the model. shard: of the matrix: its
+    columns divide those of A, its rows those of B; the other of the two stands whole on every rank."""
     of = t.component if t.common else "adapter"
     with t.trained():
-        for half, width in (("A", lora.rank), ("B", y.width)):
-            key = f"{name}.lora_{half}.weight"
-            x = linear(t, f"{name}_lora_{half}", x, width, of=of, key=key, inside=False, spread=spread)
+        for half, width, axis in (("A", lora.rank, 1), ("B", y.width, 0)):
+            key, own = f"{name}.lora_{half}.weight", shard if shard is not None and shard.axis == axis else None
+            x = linear(t, f"{name}_lora_{half}", x, width, of=of, key=key, inside=False, spread=spread, shard=own)
     # What the update's scale multiplies is added to what the matrix itself gave.
     return add(t, f"{name}_lora_add", y, x, of=of)
 

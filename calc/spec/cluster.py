@@ -1,0 +1,74 @@
+"""A cluster: how many GPUs a node and a domain of fast links have, and what carries bytes beyond them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator, model_validator
+
+from calc.errors import Refused
+from calc.spec.fields import Node
+from calc.spec.hardware import Source
+from calc.units import parse_rate
+
+
+class Card(Node):
+    """One network card. rate: bytes a second in one direction."""
+
+    rate: float = Field(gt=0)
+    name: str
+    source: Source
+
+    @field_validator("rate", mode="before")
+    @classmethod
+    def _with_its_unit(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            raise Refused("rate", "text with a unit, such as 400Gbps", value)
+        return parse_rate(value, "rate")
+
+
+class Cluster(Node):
+    """Many GPUs of one kind and the links between them.
+
+    gpu: its name in the catalogue of devices. node: GPUs a machine. domain: GPUs that reach one another by the fast
+    links of the device's own (NVLink, Infinity Fabric, ICI): a machine, a rack, or a whole torus. cards: of network, a
+    machine, of which each GPU has its share; rings use all of them, each on its rail. oversubscription: of the network
+    above, how many bytes a second of all cards go through one of its own; 1 where none is known. most: GPUs that one
+    such cluster has where its maker says.
+    """
+
+    name: str
+    title: str
+    gpu: str
+    node: Annotated[int, Field(gt=0, le=1024)]
+    domain: Annotated[int, Field(gt=0, le=2**20)]
+    cards: Annotated[int, Field(gt=0, le=1024)] = 1
+    card: Card | None = None
+    oversubscription: Annotated[float, Field(ge=1)] = 1.0
+    most: Annotated[int, Field(gt=0)] | None = None
+    fast: Source
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Cluster:
+        if self.domain < self.node and self.node % self.domain:
+            raise Refused("domain", f"a divisor or a multiple of node = {self.node}", self.domain)
+        if self.card is None and self.most is None:
+            raise Refused("card", "a card, or `most` GPUs that need none", "neither")
+        return self
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.gpu, self.domain))
+
+    @property
+    def share(self) -> float | None:
+        """Bytes a second of one GPU to those of other domains, in one direction; None where nothing leads there."""
+        if self.card is None:
+            return None
+        return self.cards * self.card.rate / self.node / self.oversubscription
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Where its figures were read, each document once."""
+        found = (self.fast,) if self.card is None else (self.fast, self.card.source)
+        return tuple(dict.fromkeys(found))

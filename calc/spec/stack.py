@@ -1,0 +1,109 @@
+"""A stack: the framework that runs a step of training, as its documents describe it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from calc.errors import Refused, did_you_mean
+from calc.reading.files import parse_toml, read_text
+from calc.spec.catalogue import load_device
+from calc.spec.fields import Node, refuse
+from calc.spec.hardware import Device
+
+STACKS = Path(__file__).parents[1] / "data" / "stacks"
+
+
+class Overlap(Node):
+    """What a stack lets run beside computing: what ranks of data parallelism tell each other (gathered weights, reduced
+    gradients), the sums of tensor parallelism, keys and values of context parallelism, experts' exchange, and messages
+    between stages of an interleaved pipeline."""
+
+    data: bool = True
+    tensor: bool = False
+    context: bool = True
+    experts: bool = False
+    pipeline: bool = True
+
+
+class Fitted(Node):
+    """What measurements alone tell. on: the rows that it was fitted on, by source and system.
+
+    computing: seconds of a step's kernels over those of the kernels alone, by the device of those rows, and `other` for
+    devices of no such architecture. kernel: seconds between one kernel of a pass and the next, beyond what launching
+    takes.
+    """
+
+    on: tuple[str, ...]
+    computing: Mapping[str, Annotated[float, Field(gt=0)]]
+    kernel: Annotated[float, Field(ge=0)] = 0.0
+
+
+class Stack(Node):
+    """One framework. version, sources: what its description rests on. compiled: whether runs of elementwise operators
+    are one kernel. attention: what runs it, by the names of [attention.backends] of calc/data/priors.toml.
+    accumulates: whether products for weights' gradients add to those of earlier micro-batches themselves.
+    joins: whether products that read the same (queries, keys and values; gate and up) are one.
+    recipes: a general recipe of number formats -> the one that stands for it here, by what the stack keeps in which
+    format.
+    """
+
+    name: str
+    title: str
+    version: str
+    sources: tuple[str, ...] = Field(min_length=1)
+    compiled: bool = True
+    attention: str = ""
+    accumulates: bool = False
+    joins: bool = False
+    recipes: Mapping[str, str] = Field(default_factory=dict)
+    overlap: Overlap = Overlap()
+    fitted: Fitted
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def computing(self, device: Device | None) -> float:
+        """How many times as long a step's kernels take on a device as they do alone.
+
+        Where the rows are of another device of the same architecture, products in a step are taken to be as fast as the
+        board's power lets them: a step keeps all cores busy for seconds, a measured kernel for less than one.
+        """
+        known = self.fitted.computing
+        if device is None or device.name in known:
+            return known["other"] if device is None else known[device.name]
+        for name in known.keys() - {"other"}:
+            like = load_device(name)
+            kin = device.architecture.startswith(like.architecture) and like.power and device.power
+            if kin and like.power and device.power:
+                return known[name] * like.power.value / device.power.value
+        return known["other"]
+
+
+def stack_names() -> list[str]:
+    """The names of the stacks that are known, sorted."""
+    return sorted(path.stem for path in STACKS.glob("*.toml"))
+
+
+@cache
+def load_stack(name: str) -> Stack:
+    """The stack called `name`. Errors: Refused, with the nearest names."""
+    if name not in stack_names():
+        raise Refused("stack", f"one of {', '.join(stack_names())}{did_you_mean(name, stack_names())}", name[:80])
+    path = STACKS / f"{name}.toml"
+    try:
+        return Stack.model_validate({"name": name, **_tuples(parse_toml(read_text(path), path.name))})
+    except ValidationError as error:
+        raise refuse(error, path.stem) from None
+
+
+def _tuples(table: dict[str, object]) -> dict[str, object]:
+    """TOML's lists as tuples, which strict descriptions ask for."""
+    found: dict[str, object] = {}
+    for key, value in table.items():
+        found[key] = tuple(value) if isinstance(value, list) else _tuples(value) if isinstance(value, dict) else value
+    return found

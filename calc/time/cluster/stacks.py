@@ -1,0 +1,25 @@
+"""The stack that a run's time is told for."""
+
+from __future__ import annotations
+
+from calc.sizes import Size, either
+from calc.spec.run import Run
+from calc.spec.stack import Stack, load_stack
+from calc.time.device.priors import priors
+from calc.time.device.speed import Speed
+
+USUAL = "pytorch"
+"""What runs where no stack is said."""
+
+
+def stack_of(run: Run) -> Stack:
+    """The stack that was said, or the usual one."""
+    return load_stack(USUAL) if run.stack is None else run.stack
+
+
+def computing_longer(run: Run, speed: Speed) -> Size:
+    """How many times as long a step's kernels take as alone: once where steps were measured, else as the stack says."""
+    if speed.steps:
+        return 1.0
+    longer = stack_of(run).computing(speed.device)
+    return either(run.gpus == 1, priors()["unmeasured"]["training"], longer) if run.stack is None else longer

@@ -1,0 +1,1 @@
+"""Pipelines as exact timelines: which stage does what when."""

@@ -1,0 +1,42 @@
+"""What a run recomputes where the device that it is timed on has no room to keep all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from calc.memory.phases import PhaseMemory, phase_memory
+from calc.spec import ModelSpec
+from calc.spec.hardware import Device
+from calc.spec.run import Run
+
+EVERY = (8, 4, 2, 1)
+"""Of so many layers one is computed again, the cheapest choice first."""
+
+
+def room_of(spec: ModelSpec, run: Run, device: Device | None) -> PhaseMemory:
+    """What a run takes on a device; modules that predict further tokens are left out, of which it is not known what
+    they keep."""
+    return phase_memory(spec, run.changed(mtp=False), None if device is None else device.usable)
+
+
+def least_recomputed(spec: ModelSpec, run: Run, device: Device | None) -> Run:
+    """`run` with the least recomputation that fits, where it names a stack or a cluster and does not say what is
+    recomputed: none, or of every eighth, fourth, second, of every layer all but its input; the last where none fits.
+    """
+    said = {"checkpointing", "recompute"} & run.model_fields_set
+    if said or not run.trains or (run.stack is None and run.cluster is None):
+        return run
+    found = run
+    for found in _choices(run):
+        fits = room_of(spec, found, device).fits
+        if fits is None:
+            return run
+        if fits:
+            break
+    return found
+
+
+def _choices(run: Run) -> Iterator[Run]:
+    yield run
+    for every in EVERY:
+        yield run.changed(checkpointing="full", checkpoint_every=every)
