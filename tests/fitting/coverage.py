@@ -54,7 +54,7 @@ DESIGNS: dict[str, tuple[Array, Array]] = {
     "one ratio, 24 sizes": ladder(24, (20,)),
 }
 MISSED = {"one ratio, 24 sizes": 7}
-"""A design with an interval outside of 0.92 to 0.98, and the seed with which that was seen; not drawn anew to hide it."""
+"""A design whose intervals lay outside of 0.92 to 0.98, and the seed with which that was seen."""
 Noise = Callable[[np.random.Generator, int], Array]
 NOISES: dict[str, Noise] = {
     "0.3 %": lambda random, n: random.normal(0, 0.003, n),

@@ -66,7 +66,7 @@ def test_held_out_errors_are_as_printed(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("design", DESIGNS)
 def test_intervals_hold_what_they_say(design: str) -> None:
-    """Between 0.92 and 0.98 for every noise but for the printed miss, and what the document prints to what other rounding may change."""
+    """Between 0.92 and 0.98 but for the printed miss, and what is printed, to what other rounding may change."""
     row = coverage_row(design)
     shares = [float(cell) for cell in row.split("|")[3:-1]]
     assert min(shares) >= 0.92
