@@ -13,7 +13,7 @@ from calc.cli import options
 from calc.cli.amounts import Amount, Positive
 from calc.cli.options import Length
 from calc.errors import Refused
-from calc.laws import DEFAULT, Parametric, find
+from calc.laws import DEFAULT, Law, Parametric, find
 from calc.laws.step_law import STEP_LAW
 from calc.output.progress import Progress
 from calc.output.tables import Table, emit
@@ -61,10 +61,7 @@ def experiments(
     from calc.fitting import sweeps
     from calc.optimum.launch import existing, runs
 
-    entry = find(law)
-    form = None if entry.parametric is None else entry.parametric(entry.k)
-    if not isinstance(form, Parametric):
-        raise Refused("--law", "a law of the form E + A / N^alpha + B / D^beta", law)
+    entry, form = _surface(law)
     if target <= budget:
         raise Refused("--target", "more FLOP than --budget, which would pay for the run itself", f"{target:.3g}")
     if out is not None and Path(out).exists():
@@ -89,10 +86,23 @@ def experiments(
     records = [*(_record(*each) for each in compared), *({"design": best.name} | row for row in rows)]
     emit(records, [_designs(compared, target, noise), _runs(rows)], fmt)
     if out is not None:
-        with Path(out).open("x", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        _write(rows, out)
+
+
+def _surface(law: str) -> tuple[Law, Parametric]:
+    """The law of a name and its L(N, D). Errors: Refused for a law of another form."""
+    entry = find(law)
+    form = None if entry.parametric is None else entry.parametric(entry.k)
+    if not isinstance(form, Parametric):
+        raise Refused("--law", "a law of the form E + A / N^alpha + B / D^beta", law)
+    return entry, form
+
+
+def _write(rows: list[dict[str, Any]], out: str) -> None:
+    with Path(out).open("x", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def _record(design: Design, promise: Promise) -> dict[str, Any]:

@@ -181,28 +181,22 @@ def _fitted(
     theta = data.plain(form.full(best.moving))
     budget = float(compute or runs.six_nd.max())
     unknown, open_questions = _open(form, runs, data, best.moving, theta)
+    no_optimum = bool(open_questions) or form.of_compute
     found: dict[str, Interval | None] = {}
     optima: dict[str, Array] = {}
     notes: list[str] = []
     if refits:
         groups, notes = bootstrap.Groups.of(runs.curve, len(runs), best.moving.size)
         many = bootstrap.refits(form, best.moving, data, aim.delta, refits, seed, progress, groups)
-        columns = {name: column for name, column in form.publish(many).items() if name not in unknown}
-        if not open_questions and not form.of_compute:
-            optima = _optimum_columns(many, budget)
-            columns |= optima
-        found = bootstrap.intervals(columns, level)
+        optima = {} if no_optimum else _optimum_columns(many, budget)
+        told = {name: column for name, column in form.publish(many).items() if name not in unknown}
+        found = bootstrap.intervals(told | optima, level)
     return Fit(
         law=form.name,
-        constants={
-            name: float(value) if name not in unknown and np.isfinite(value) else None
-            for name, value in form.publish(theta).items()
-        },
+        constants=_constants(form, theta, unknown),
         objective=best.objective,
         intervals=found,
-        optimum=None
-        if open_questions or form.of_compute
-        else {n: float(v[0]) for n, v in _optimum_columns(theta[None], budget).items()},
+        optimum=None if no_optimum else {n: float(v[0]) for n, v in _optimum_columns(theta[None], budget).items()},
         warnings=(
             *runs.notes,
             *open_questions,
@@ -225,6 +219,12 @@ def _fitted(
         runs=runs,
         optima=optima,
     )
+
+
+def _constants(form: Form, theta: Array, unknown: set[str]) -> dict[str, float | None]:
+    """The constants by their published names; None for those that the runs cannot tell."""
+    values = form.publish(theta).items()
+    return {name: float(value) if name not in unknown and np.isfinite(value) else None for name, value in values}
 
 
 def _open(form: Form, runs: Runs, data: Data, moving: Array, theta: Array) -> tuple[set[str], list[str]]:

@@ -51,7 +51,10 @@ DESIGNS: dict[str, tuple[Array, Array]] = {
     "scattered, 200": scattered(200),
     "an L of 26": corner(),
     "one ratio, 40 sizes": ladder(40, (20,)),
+    "one ratio, 24 sizes": ladder(24, (20,)),
 }
+MISSED = {"one ratio, 24 sizes": 7}
+"""A design whose intervals lay outside of 0.92 to 0.98, and the seed with which that was seen."""
 Noise = Callable[[np.random.Generator, int], Array]
 NOISES: dict[str, Noise] = {
     "0.3 %": lambda random, n: random.normal(0, 0.003, n),
@@ -63,7 +66,7 @@ NOISES: dict[str, Noise] = {
 def coverage(design: str, noise: str, tables: int, refits: int) -> dict[str, float]:
     """Of each constant and number of the optimum, the share of tables whose interval holds the truth."""
     params, tokens = DESIGNS[design]
-    exact, seed = losses(TRUTH, params, tokens), list(DESIGNS).index(design)
+    exact, seed = losses(TRUTH, params, tokens), MISSED.get(design, list(DESIGNS).index(design))
     held: dict[str, list[bool]] = {}
     for table in range(tables):
         random = np.random.default_rng([seed, list(NOISES).index(noise), table])

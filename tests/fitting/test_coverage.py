@@ -15,7 +15,7 @@ import calc
 from calc.fitting.average import standing
 from calc.fitting.forms import FORMS
 from tests import reference
-from tests.fitting.coverage import DESIGNS, NOISES, coverage
+from tests.fitting.coverage import DESIGNS, MISSED, NOISES, coverage
 
 DOCUMENT = reference.ROOT / "docs" / "scaling-laws-fits.md"
 TABLES, REFITS = 200, 300
@@ -66,14 +66,14 @@ def test_held_out_errors_are_as_printed(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("design", DESIGNS)
 def test_intervals_hold_what_they_say(design: str) -> None:
-    """Between 0.92 and 0.98 for every noise, and what the document prints to what other rounding may change."""
+    """Between 0.92 and 0.98 but for the printed miss, and what is printed, to what other rounding may change."""
     row = coverage_row(design)
     shares = [float(cell) for cell in row.split("|")[3:-1]]
     assert min(shares) >= 0.92
-    assert max(shares) <= 0.98
+    assert (max(shares) > 0.98) == (design in MISSED)
     printed = re.search(rf"^\| {re.escape(design)} \|.*$", DOCUMENT.read_text(), re.MULTILINE)
     assert printed
-    assert [float(cell) for cell in printed[0].split("|")[3:-1]] == pytest.approx(shares, abs=0.005)
+    assert [float(cell.strip(" *")) for cell in printed[0].split("|")[3:-1]] == pytest.approx(shares, abs=0.005)
 
 
 if __name__ == "__main__":
