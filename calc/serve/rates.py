@@ -1,0 +1,120 @@
+"""What a device reaches when an engine serves on it: its datasheet times fitted shares, and an engine's overheads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from calc.errors import Refused
+from calc.reading.files import parse_toml, read_text
+from calc.serve.formats import Format
+from calc.serve.step import Rates
+from calc.spec.hardware import Device
+
+FILE = Path(__file__).parents[1] / "data" / "serving" / "constants.toml"
+ADAPTER = 50e9
+"""Bytes a second, one way, of a GPU's network adapter: 400 Gb/s of InfiniBand NDR (DGX H100 and B200 user guides)."""
+Constants = Mapping[str, float]
+"""`name` or `name.kind` -> a constant; one of a kind multiplies the general one."""
+
+
+@cache
+def constants() -> Constants:
+    """The fitted constants of the data file: `[name]` tables with `value`, and by kind what multiplies it."""
+    table = parse_toml(read_text(FILE), FILE.name)
+    found: dict[str, float] = {}
+    for name, own in table["constants"].items():
+        for kind, value in own.items():
+            found[name if kind == "value" else f"{name}.{kind}"] = float(value)
+    return found
+
+
+def rates_of(device: Device, form: Format, engine: str, tp: Any, latent: bool, given: Constants | None = None) -> Rates:
+    """The rates of a device with weights of a format.
+
+    tp: ranks that sums cross. latent: whether attention is over latents. given: constants in place of the shipped ones.
+    Errors: Refused for a device of which peaks or links are not known.
+    """
+    known = constants() if given is None else given
+    family = family_of(device)
+
+    def of(name: str, *kinds: str) -> float:
+        value = known[name]
+        for kind in kinds:
+            value *= known.get(f"{name}.{kind}", 1.0)
+        return value
+
+    compute = form.computes(device)
+    wide = _peak(device, "bf16")
+    narrow = _peak(device, compute)
+    widened = form.bits < 16 and compute in ("bf16", "fp16")
+    memory = float(device.bandwidth.value)
+    streaming = of("streaming", family) * (known["widening"] if widened else 1.0)
+    attention = "latent" if latent else "heads"
+    return Rates(
+        narrow=narrow * of("computing", compute, family, engine),
+        wide=wide * of("computing", "bf16", family, engine),
+        grouped=narrow * of("computing", compute, family, engine) * of("grouped", engine),
+        streaming=memory * streaming,
+        experts=memory * streaming * of("experts", family, engine),
+        cache=memory * of("cache", attention, family, engine),
+        decoding=wide * of("decoding", attention),
+        prompts=wide * of("prompts", family),
+        passing=memory * known["passing"],
+        kernel=of("kernel", family, engine),
+        link=_link(device, tp) * known["link" if tp <= domain(device) else "network"],
+        latency=of("latency", family, engine) * _hops(known, tp, domain(device)) if tp > 1 else 0.0,
+        step=of("step", engine),
+        sequence=of("sequence", engine),
+        skew=known["skew"],
+        evenness=known["evenness"],
+        gathering=known["gathering"],
+    )
+
+
+def request_seconds(engine: str, tokens: Any, given: Constants | None = None) -> Any:
+    """Seconds of the host for a request with so many tokens of prompt: its connection, its tokens, the first answer."""
+    known = constants() if given is None else given
+    return known["request"] * known.get(f"request.{engine}", 1.0) + known["reading"] * tokens
+
+
+def family_of(device: Device) -> str:
+    """The family of architectures whose constants are taken."""
+    for name in ("Hopper", "Blackwell", "CDNA", "Ada", "Ampere"):
+        if name in device.architecture:
+            return name
+    return "other"
+
+
+def _peak(device: Device, dtype: str) -> float:
+    peaks = device.known_peaks
+    for name in (dtype, "bf16", "fp16", "fp32"):
+        if name in peaks:
+            return float(peaks[name].value)
+    raise Refused("--gpu", "a device with a published peak", device.name)
+
+
+def domain(device: Device) -> int:
+    """GPUs that the fast links of a device join: 72 in NVL72 (GB200, GB300), else a node of 8."""
+    return 72 if device.name.startswith("gb") else 8
+
+
+def _hops(known: Constants, ranks: int, joined: int) -> float:
+    """How much longer a sum over so many ranks takes than one over two."""
+    within = 1 + known["ranks"] * (min(ranks, joined) - 1)
+    return within if ranks <= joined else within * known["beyond"]
+
+
+def _link(device: Device, ranks: int) -> float:
+    """Bytes a second to other devices, of one GPU's adapter beyond the fast links' domain; a device without a link of
+    its own goes through its host."""
+    if ranks > domain(device):
+        return ADAPTER
+    one_way = device.link_one_way or (device.host.value / 2 if device.host else None)
+    if one_way is None:
+        if ranks > 1:
+            raise Refused("--tp", f"1 on {device.name}, whose links are not known", ranks)
+        return 1e9
+    return float(one_way)
