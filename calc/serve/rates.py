@@ -16,6 +16,8 @@ from calc.spec.hardware import Device
 FILE = Path(__file__).parents[1] / "data" / "serving" / "constants.toml"
 ADAPTER = 50e9
 """Bytes a second, one way, of a GPU's network adapter: 400 Gb/s of InfiniBand NDR (DGX H100 and B200 user guides)."""
+MOST = 0.95
+"""Of a datasheet's peak, bandwidth or link, what a fitted share never exceeds."""
 Constants = Mapping[str, float]
 """`name` or `name.kind` -> a constant; one of a kind multiplies the general one."""
 
@@ -31,10 +33,10 @@ def constants() -> Constants:
     return found
 
 
-def rates_of(device: Device, form: Format, engine: str, tp: Any, latent: bool, given: Constants | None = None) -> Rates:
+def rates_of(device: Device, form: Format, engine: str, ranks: int, latent: bool, given: Constants | None = None) -> Rates:
     """The rates of a device with weights of a format.
 
-    tp: ranks that sums cross. latent: whether attention is over latents. given: constants in place of the shipped ones.
+    ranks: that sums cross. latent: whether attention is over latents. given: constants in place of the shipped ones.
     Errors: Refused for a device of which peaks or links are not known.
     """
     known = constants() if given is None else given
@@ -46,30 +48,34 @@ def rates_of(device: Device, form: Format, engine: str, tp: Any, latent: bool, g
             value *= known.get(f"{name}.{kind}", 1.0)
         return value
 
+    def share(name: str, *kinds: str) -> float:
+        return min(of(name, *kinds), MOST)
+
     compute = form.computes(device)
     wide = _peak(device, "bf16")
     narrow = _peak(device, compute)
     widened = form.bits < 16 and compute in ("bf16", "fp16")
     memory = float(device.bandwidth.value)
-    streaming = of("streaming", family) * (known["widening"] if widened else 1.0)
     attention = "latent" if latent else "heads"
+    dense = share("computing", compute, family, engine)
+    streaming = share("streaming", family)
     return Rates(
-        narrow=narrow * of("computing", compute, family, engine),
-        wide=wide * of("computing", "bf16", family, engine),
-        grouped=narrow * of("computing", compute, family, engine) * of("grouped", engine),
-        streaming=memory * streaming,
-        experts=memory * streaming * of("experts", family, engine),
-        cache=memory * of("cache", attention, family, engine),
-        decoding=wide * of("decoding", attention),
-        prompts=wide * of("prompts", family),
-        passing=memory * known["passing"],
+        narrow=narrow * dense,
+        wide=wide * share("computing", "bf16", family, engine),
+        grouped=narrow * dense * share("grouped", "widened" if widened else compute),
+        streaming=memory * min(streaming * (known["widening"] if widened else 1.0), MOST),
+        experts=memory * min(streaming * of("experts", family, engine), MOST),
+        cache=memory * share("cache", attention, family),
+        decoding=wide * share("decoding", attention),
+        prompts=wide * share("prompts", family),
+        passing=memory * share("passing"),
         kernel=of("kernel", family, engine),
-        link=_link(device, tp) * known["link" if tp <= domain(device) else "network"],
-        latency=of("latency", family, engine) * _hops(known, tp, domain(device)) if tp > 1 else 0.0,
+        link=_link(device, ranks) * share("link" if ranks <= domain(device) else "network"),
+        latency=of("latency", family, engine) * _hops(known, ranks, domain(device)) if ranks > 1 else 0.0,
         step=of("step", engine),
-        sequence=of("sequence", engine),
+        sequence=of("sequence"),
         skew=known["skew"],
-        evenness=known["evenness"],
+        evenness=min(known["evenness"], 1.0),
         gathering=known["gathering"],
     )
 

@@ -20,8 +20,9 @@ ROUNDS = 8
 class Asked(NamedTuple):
     """Numbers, or columns: tokens of prompts (of which `cached` have their keys and values already) and of answers,
     requests under way on one replica, tokens of one step, sequences that run at once at most; and where something
-    guesses ahead, tokens that a sequence gets in a step (`accepted`) of those it runs (`drafted`). together: 1 where
-    requests of one length began together, and so end and come together, 0 where they come one by one."""
+    guesses ahead, tokens that a sequence gets in a step (`accepted`) of those it runs (`drafted`). together: how
+    many requests come at once, as a power of those under way: 0 where they come one by one, more where those of one
+    length began together, and so end together."""
 
     input: Any
     output: Any
@@ -124,14 +125,14 @@ def _at(rank: Any, rates: Rates, asked: Asked, lengths: Lengths, mixed: Any, dec
     own = decoding / rank.dp
     plain = step_of(rank, rates, asked, lengths, np.maximum(own, np.minimum(1.0, decoding)), 0.0)
     free = np.maximum(asked.budget - mixed * own * asked.drafted, np.minimum(asked.budget, 16.0))
-    least = np.minimum(new * np.where(asked.together > 0, np.maximum(held / rank.dp, 1.0), 1.0), free)
+    least = np.minimum(new * np.maximum(held / rank.dp, 1.0) ** asked.together, free)
     arriving = np.minimum(own * new / after, held / rank.dp * new)
     prompt = np.minimum(np.maximum(arriving, least), free)
     full = step_of(rank, rates, asked, lengths, mixed * own, prompt)
     part = arriving / prompt
     tpot = np.where(mixed > 0, plain + np.minimum(part, 1.0) * (full - plain), plain + part * full)
     step = np.where(part < 1, plain + part * (full - plain), full)
-    waits = step / 2 * (1 - 1 / np.maximum(held, 1.0)) * (1 - asked.together)
+    waits = step / 2 * (1 - 1 / np.maximum(held, 1.0))
     most = free * after / new * rank.dp
     return _Reading(tpot, waits + np.maximum(new / free, 1.0) * full, part, plain, full, most)
 

@@ -90,6 +90,7 @@ def predicted(cases: Sequence[Case], given: Constants, ready: tuple[Any, Asked, 
     import numpy as np
 
     ranks, asked, lengths = columns(cases) if ready is None else ready
+    asked = asked._replace(together=asked.together * given["together"])
     rates = rates_columns(cases, given)
     request = np.array([request_seconds(c.row.engine, c.row.mean_input, given) for c in cases])
     mixed = np.array([float(c.engine.mixed) for c in cases])
