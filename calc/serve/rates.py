@@ -86,6 +86,13 @@ def request_seconds(engine: str, tokens: Any, given: Constants | None = None) ->
     return known["request"] * known.get(f"request.{engine}", 1.0) + known["reading"] * tokens
 
 
+def interval_of(name: str) -> tuple[float, float, float]:
+    """level, and the multiples of a predicted mean between which as many measured ones lie: of systems that constants
+    were not fitted to in turn."""
+    own = parse_toml(read_text(FILE), FILE.name)["interval"]
+    return own["level"], *own[name]
+
+
 def family_of(device: Device) -> str:
     """The family of architectures whose constants are taken."""
     for name in ("Hopper", "Blackwell", "CDNA", "Ada", "Ampere"):

@@ -66,6 +66,7 @@ class StepTime(NamedTuple):
     launching: Any
     talking: Any
     host: Any
+    drafting: Any
 
     @property
     def total(self) -> Any:
@@ -81,7 +82,7 @@ def step_time(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
     """
     new = (load.decodes * load.tokens + load.prompt) / rank.pp
     everyone = new * rank.dp
-    return StepTime(
+    passing = StepTime(
         matrices=bound(2 * rank.dense * new, rank.dense_bytes, rates.narrow, rates.streaming)
         + bound(2 * rank.wide * new, rank.wide_bytes, rates.wide, rates.streaming),
         experts=_experts(rank, everyone, rates),
@@ -93,7 +94,10 @@ def step_time(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
         launching=rank.kernels * rates.kernel,
         talking=_talking(rank, everyone, rates),
         host=rates.step + rates.sequence * load.decodes,
+        drafting=0.0,
     )
+    # A guesser is a part of the model, run once for each token that it guesses.
+    return passing._replace(drafting=rank.drafting * (passing.total - passing.prompts - passing.host))
 
 
 def bound(flops: Any, moved: Any, peak: Any, bandwidth: Any) -> Any:
