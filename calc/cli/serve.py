@@ -47,7 +47,7 @@ COUNT = options.Tokens()
 @click.option("--cache-dtype", metavar="FORMAT", help="Of keys and values.  [default: the engine's]")
 @click.option("--input", "input_", type=COUNT, help="Tokens of a prompt.")
 @click.option("--output", type=COUNT, help="Tokens of an answer.")
-@click.option("--spread", type=click.FloatRange(0, 1), default=0.0, help="Lengths from 1 - this to 1 of those named.")
+@click.option("--spread", type=click.FloatRange(0, 2), help="Of lengths, about those named.  [default: the engine's]")
 @click.option("--concurrency", type=COUNT, help="Requests always under way.")
 @click.option("--rate", type=float, help="Requests a second, of clients that do not wait.")
 @click.option("--burstiness", type=float, default=1.0, show_default=True, help="Of --rate: 1 Poisson, less in bursts.")
@@ -73,10 +73,11 @@ def serve(model: ModelSpec, fmt: str, **asked: Any) -> int:
     Examples:
       python -m calc serve llama-3-8b --gpu h100-sxm --input 1024 --output 256 --concurrency 16
       python -m calc serve llama-3-70b --gpu h200 --tp 4 --dtype fp8 --input 4096 --output 512 --rate 1
-      python -m calc serve deepseek-v3 --gpu b200 --gpus 8 --tp 8 --ep 8 --dtype nvfp4 --engine sglang \\
-        --input 1024 --output 1024 --concurrency 64 --price 4/h
+      python -m calc serve gpt-oss-120b --gpu b200 --dtype mxfp4 --input 1024 --output 512 --concurrency 8
     """
     service, decode = _services(model, asked)
+    if asked["spread"] is None:
+        asked["spread"] = service.engine.scatter
     workload = _workload(asked)
     if asked["rate"] is not None:
         check_rate(service, decode, asked["rate"], workload.mean_input, workload.mean_output)

@@ -19,7 +19,8 @@ class Engine:
     version: of the sources that were read. block: tokens of a page of the cache. batched_tokens: of one step, at most.
     max_seqs: sequences that run at once, at most. memory_fraction: of a GPU's memory that it takes. chunked: whether a
     prompt may be read in pieces. mixed: whether pieces of prompts and new tokens share a step. cache: the format of
-    keys and values beside weights in 8 bits or fewer, where nobody says.
+    keys and values beside weights in 8 bits or fewer, where nobody says. scatter: spread of lengths of requests that
+    are called equal: with 0 those that begin together stay in step, which prompts that go ahead of everything keep up.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Engine:
     mixed: bool
     prefix_cache: bool
     cache: str
+    scatter: float
     launch: str
 
 

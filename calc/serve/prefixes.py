@@ -29,15 +29,19 @@ class Prefixes:
             found += 1
         return found
 
-    def new(self, hashes: Sequence[int]) -> int:
-        """How many blocks would be taken that are neither there nor idle."""
-        return sum(block not in self.readers and block not in self.idle for block in hashes)
-
-    def enter(self, hashes: Sequence[int]) -> None:
-        """A sequence reads these blocks from now on."""
+    def enter(self, hashes: Sequence[int]) -> tuple[int, ...]:
+        """A sequence reads these blocks from now on; those of them that were not there."""
+        made = tuple(block for block in dict.fromkeys(hashes) if block not in self.readers and block not in self.idle)
         for block in hashes:
             self.idle.pop(block, None)
             self.readers[block] = self.readers.get(block, 0) + 1
+        return made
+
+    def withdraw(self, hashes: Sequence[int], made: Sequence[int]) -> None:
+        """A sequence that found no room reads them not after all; those made for it are gone."""
+        self.leave(hashes)
+        for block in made:
+            del self.idle[block]
 
     def leave(self, hashes: Sequence[int]) -> None:
         """A sequence reads these blocks no more; they stay until room is needed."""

@@ -23,9 +23,9 @@ Constants = Mapping[str, float]
 
 
 @cache
-def constants() -> Constants:
+def constants(file: Path = FILE) -> Constants:
     """The fitted constants of the data file: `[name]` tables with `value`, and by kind what multiplies it."""
-    table = parse_toml(read_text(FILE), FILE.name)
+    table = parse_toml(read_text(file), file.name)
     found: dict[str, float] = {}
     for name, own in table["constants"].items():
         for kind, value in own.items():
@@ -95,10 +95,8 @@ def interval_of(name: str) -> tuple[float, float, float]:
 
 def family_of(device: Device) -> str:
     """The family of architectures whose constants are taken."""
-    for name in ("Hopper", "Blackwell", "CDNA", "Ada", "Ampere"):
-        if name in device.architecture:
-            return name
-    return "other"
+    names = ("Hopper", "Blackwell", "CDNA 3", "CDNA 4", "Ada", "Ampere")
+    return next((name.replace(" ", "") for name in names if name in device.architecture), "other")
 
 
 def _peak(device: Device, dtype: str) -> float:

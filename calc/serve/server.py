@@ -119,20 +119,31 @@ class Server:
 
     def _admit(self) -> None:
         """Let in who waits, first come first served, while there is room for the prompt and one token more."""
-        rules = self.rules
-        while self.waiting and len(self.reading) + len(self.decoding) < rules.running:
+        while self.waiting and len(self.reading) + len(self.decoding) < self.rules.running:
             one = self.waiting[0]
-            hashes = one.request.hashes if self.shared is not None else ()
-            need = rules.pages(one.prompt + 1)
-            if self.shared is not None and hashes:
-                size = rules.pages(self.shared.tokens)
-                whole = hashes[: one.prompt // self.shared.tokens]
-                need = need - len(whole) * size + self.shared.new(whole) * size
-                hashes = whole
+            found, made = self._take_shared(one)
+            need = self._own(one, one.prompt + 1)
             if not self._free(need):
+                if self.shared is not None:
+                    self.shared.withdraw(one.shared, made)
+                one.shared = ()
                 return
             self.waiting.popleft()
-            self._enter(one, hashes)
+            self.used += need
+            if found:
+                one.read = max(one.read, min(found, one.prompt - 1))
+                one.request.cached = one.read
+            if one.request.scheduled is None:
+                one.request.scheduled = self.time
+            self.reading.append(one)
+
+    def _take_shared(self, one: Running) -> tuple[int, tuple[int, ...]]:
+        """Hold the blocks that a prompt may share: tokens of them that were there, and the blocks that were not."""
+        if self.shared is None or not one.request.hashes:
+            return 0, ()
+        one.shared = one.request.hashes[: one.prompt // self.shared.tokens]
+        found = self.shared.hits(one.shared) * self.shared.tokens
+        return found, self.shared.enter(one.shared)
 
     def _free(self, pages: int) -> bool:
         """Whether so many pages are free, or idle prefixes that can go."""
@@ -141,18 +152,6 @@ class Server:
             size = self.rules.pages(self.shared.tokens)
             lacking -= self.shared.evict(-(-lacking // size)) * size
         return lacking <= 0
-
-    def _enter(self, one: Running, hashes: tuple[int, ...]) -> None:
-        if self.shared is not None and hashes:
-            found = self.shared.hits(hashes) * self.shared.tokens
-            one.read = max(one.read, min(found, one.prompt - 1))
-            one.request.cached = one.read
-            self.shared.enter(hashes)
-            one.shared = hashes
-        self.used += self._own(one, one.prompt + 1)
-        if one.request.scheduled is None:
-            one.request.scheduled = self.time
-        self.reading.append(one)
 
     def _own(self, one: Running, tokens: int) -> int:
         """Pages of a sequence beside those that it shares."""

@@ -14,7 +14,7 @@ from calc.serve.formats import Format, cache_bits, served_format
 from calc.serve.layout import Layout
 from calc.serve.prefixes import Prefixes
 from calc.serve.rank import Rank, rank_of
-from calc.serve.rates import rates_of, request_seconds
+from calc.serve.rates import Constants, rates_of, request_seconds
 from calc.serve.server import Rules, Server
 from calc.serve.step import Rates
 from calc.serve.work import Work, work_of
@@ -41,8 +41,8 @@ class Guessing:
 
 @dataclass(frozen=True)
 class Service:
-    """One kind of server. budget: tokens of a step; running: sequences at once, at most; both None: the engine's.
-    cache: format of keys and values; None: what the engine takes beside the weights' format."""
+    """One kind of server. budget: tokens of a step. max_running: sequences at once, at most.
+    cache: format of keys and values. given: constants in place of the shipped ones."""
 
     spec: ModelSpec
     device: Device
@@ -53,6 +53,7 @@ class Service:
     budget: int
     max_running: int
     guessing: Guessing = Guessing()
+    given: Constants | None = None
 
     @cached_property
     def work(self) -> Work:
@@ -71,7 +72,7 @@ class Service:
 
     @cached_property
     def rates(self) -> Rates:
-        return rates_of(self.device, self.form, self.engine.name, self.layout.wide, self.work.latent)
+        return rates_of(self.device, self.form, self.engine.name, self.layout.wide, self.work.latent, self.given)
 
     @property
     def room(self) -> float:
@@ -97,7 +98,7 @@ class Service:
 
     def request_seconds(self, input: float) -> float:
         """Seconds of the host for a request ahead of the engine."""
-        return request_seconds(self.engine.name, input)
+        return request_seconds(self.engine.name, input, self.given)
 
     def rules(self, tokens: float) -> Rules:
         """What one server goes by, where sequences have so many tokens in the mean."""

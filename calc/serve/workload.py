@@ -49,7 +49,7 @@ def closed_loop(
 ) -> Workload:
     """So many clients, each of whom sends the next request when the last is answered.
 
-    spread: lengths lie evenly between (1 - spread) and all of what is named, as in vLLM's random data set.
+    spread: lengths lie evenly within so much of what is named, half of it above and half below.
     """
     return Workload(tuple(_made([0.0] * count, input, output, spread, seed)), concurrency)
 
@@ -75,7 +75,8 @@ def _made(times: Sequence[float], input: int, output: int, spread: float, seed: 
     draw = random.Random(seed)
 
     def length(whole: int) -> int:
-        return whole if not spread else draw.randint(max(1, math.ceil(whole * (1 - spread))), whole)
+        half = whole * spread / 2
+        return whole if not spread else draw.randint(max(1, math.ceil(whole - half)), int(whole + half))
 
     for number, sent in enumerate(times):
         yield Request(number, sent, length(input), length(output))

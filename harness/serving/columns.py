@@ -19,7 +19,7 @@ from calc.serve.work import work_of
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.spec.hardware import Device
-from harness.serving.rows import ServedRow
+from harness.serving.rows import GPUS, ServedRow
 
 BURST = 0.1
 """Of all requests, those that a benchmark of ten times its concurrency sends at once when it begins."""
@@ -52,10 +52,6 @@ def case_of(row: ServedRow, spec: ModelSpec) -> Case:
     rank = rank_of(work, layout, served_format(row.dtype), row.cache)
     fitting = sequences_that_fit(rank, device, engine, row.mean_input + row.mean_output / 2)
     return Case(row, spec, device, layout, engine, rank, work.latent, min(fitting, engine.max_seqs) * layout.attention_dp)
-
-
-GPUS = {"h100": "h100-sxm", "h200": "h200"}
-"""What a table calls a GPU -> its name in the catalogue, where they differ."""
 
 
 def columns(cases: Sequence[Case]) -> tuple[Any, Asked, Lengths]:

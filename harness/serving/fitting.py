@@ -16,7 +16,7 @@ from calc.serve.rates import FILE
 from harness.serving.columns import Case, columns, predicted
 
 SPLIT = FILE.with_name("split.toml")
-FAMILIES = ("Blackwell", "CDNA")
+FAMILIES = ("Blackwell", "CDNA3", "CDNA4")
 """Families of architectures beside Hopper, whose constants are the plain ones."""
 ENGINES = ("vllm", "sglang", "trtllm")
 TYPICAL = {
@@ -60,7 +60,7 @@ HIGHEST = {"evenness": 1.0, "widening": 1.1, "together": 1.0} | dict.fromkeys(
     ("computing", "grouped", "streaming", "cache", "decoding", "prompts", "passing", "link", "network"), 0.95
 )
 WIDTHS = {"skew": 0.4, "evenness": 0.3, "network": 0.4, "prompts": 0.35, "widening": 0.2, "together": 0.4}
-"""How far a constant's logarithm strays, where it is not as usual: 0.5 for plain ones, 0.12 for those of a kind."""
+"""How far a constant's logarithm strays, where it is not as usual: 0.5 for plain ones, 0.15 for those of a kind."""
 TOLERANCE = (0.08, 0.5)
 """Residuals of a token's seconds and of the first one's from which on a row counts less than its square."""
 
@@ -106,7 +106,7 @@ def fit(cases: Sequence[Case], rounds: int = 30) -> dict[str, float]:
 def _width(name: str) -> float:
     if name.startswith("step."):
         return 0.4
-    return 0.12 if "." in name else WIDTHS.get(name, 0.5)
+    return 0.15 if "." in name else WIDTHS.get(name, 0.5)
 
 
 def errors(cases: Sequence[Case], given: Mapping[str, float], ready: Any = None) -> tuple[Any, Any]:
@@ -120,17 +120,16 @@ def errors(cases: Sequence[Case], given: Mapping[str, float], ready: Any = None)
 
 
 def written(constants: Mapping[str, float], source: str) -> str:
-    """The constants as the data file holds them."""
+    """The constants as a data file holds them."""
     lines = [f'source = "{source}"', ""]
-    plain = [name for name in constants if "." not in name]
-    for name in plain:
+    for name in (name for name in constants if "." not in name):
         lines += [f"[constants.{name}]", f"value = {constants[name]:.4g}"]
         kinds = {key.partition(".")[2]: value for key, value in constants.items() if key.startswith(f"{name}.")}
-        lines += [f"{kind} = {value:.4g}" for kind, value in kinds.items()]
-        lines.append("")
+        lines += [*(f"{kind} = {value:.4g}" for kind, value in kinds.items()), ""]
     return "\n".join(lines)
 
 
-def write(constants: Mapping[str, float], source: str, file: Path = FILE) -> None:
-    """Put the constants into the data file."""
-    file.write_text(written(constants, source))
+def write(constants: Mapping[str, float], source: str, file: Path) -> None:
+    """Put the constants into a data file; what else it has, its intervals, stays."""
+    tables = file.read_text().partition("[interval]")[1:] if file.exists() else ("", "")
+    file.write_text(f"{written(constants, source)}{''.join(tables)}")

@@ -25,7 +25,8 @@ FAMILIES = {
 """What a model's name has in it -> its family: models of one shape."""
 ENGINES = {"trt": "trtllm", "trtllm": "trtllm", "vllm": "vllm", "sglang": "sglang", "atom": "sglang"}
 """What rows call an engine -> the engine of the catalogue; AMD's ATOM takes SGLang's scheduler."""
-
+GPUS = {"h100": "h100-sxm"}
+"""What a table calls a GPU -> its name in the catalogue, where they differ."""
 SPREAD = 0.2
 """Of InferenceMAX's lengths: evenly between 80 and 100 % of what is named (its benchmark's random range ratio)."""
 
