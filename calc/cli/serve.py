@@ -108,7 +108,13 @@ def _services(model: ModelSpec, asked: dict[str, Any]) -> tuple[Service, Service
     if asked["gpus"] not in (None, asked["prefill_gpus"] + asked["decode_gpus"]):
         raise Refused("--gpus", "the sum of --prefill-gpus and --decode-gpus", asked["gpus"])
     reading, making = (
-        layout_of(model, gpus=asked[f"{kind}_gpus"], tp=_tp(asked, kind), attention_dp=_dp(asked, kind), ep=asked[f"{kind}_ep"])
+        layout_of(
+            model,
+            gpus=asked[f"{kind}_gpus"],
+            tp=_tp(asked, kind),
+            attention_dp=_dp(asked, kind),
+            ep=asked[f"{kind}_ep"],
+        )
         for kind in ("prefill", "decode")
     )
     return service_of(model, asked["gpu"], reading, *words), service_of(model, asked["gpu"], making, *words, guess)
@@ -134,7 +140,9 @@ def _workload(asked: dict[str, Any]) -> Workload:
     """What clients do. Errors: Refused where it is not said in exactly one way."""
     said = [name for name in ("concurrency", "rate", "trace") if asked[name] is not None]
     if len(said) != 1:
-        raise Refused("load", "one of --concurrency, --rate and --trace", " and ".join(f"--{each}" for each in said) or "none")
+        raise Refused(
+            "load", "one of --concurrency, --rate and --trace", " and ".join(f"--{each}" for each in said) or "none"
+        )
     if asked["trace"] is not None:
         return read_trace(asked["trace"], asked["requests"])
     for name in ("input", "output"):

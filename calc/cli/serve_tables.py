@@ -130,9 +130,7 @@ def tables_of(found: Answer, record: Mapping[str, Any]) -> list[Table]:
     report = found.report
     if report is None:
         return [Table(("", ""), [("fits", "no: weights, or one request's cache, do not fit")], title, f"run: {line}")]
-    spreads = [
-        (name, *map(duration, spread)) for name, spread in ((name, getattr(report, name)) for name in SPREADS)
-    ]
+    spreads = [(name, *map(duration, spread)) for name, spread in ((name, getattr(report, name)) for name in SPREADS)]
     note = DEFINITIONS.replace("; ", "\n")
     facts = [
         ("output", f"{report.output:,.0f} tokens/s, {record['throughput']['output_per_gpu']:,.0f} a GPU"),
@@ -166,4 +164,3 @@ def _priced(cost: Mapping[str, float] | None) -> list[tuple[str, str]]:
     if cost is None:
         return []
     return [("cost of a million", f"input {cost['per_million_input']:.3g}, output {cost['per_million_output']:.3g}")]
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from calc.errors import Refused
 from calc.serve.rank import at
@@ -35,8 +36,9 @@ class Answer:
     interval: Mapping[str, tuple[float, float, float]]
 
 
-def steady_of(service: Service, input: float, output: float, concurrency: float, together: float = 0.0) -> Steady:
-    """The steady state of one replica in closed form."""
+def steady_of(service: Service, input: float, output: float, concurrency: Any, cached: float = 0.0) -> Steady:
+    """The steady state of one replica in closed form; a column of concurrencies gives columns. cached: tokens of each
+    prompt that are in the cache already."""
     guess = service.guessing
     asked = Asked(
         input,
@@ -46,21 +48,21 @@ def steady_of(service: Service, input: float, output: float, concurrency: float,
         service.running(input, output),
         accepted=guess.accepted,
         drafted=guess.tokens + 1.0,
-        together=together,
+        cached=cached,
     )
-    lengths = lengths_of(service.rank, input, output)
+    lengths = lengths_of(service.rank, input, output, cached)
     request = service.request_seconds(input)
     return steady(service.rank, service.rates, asked, lengths, request, float(service.engine.mixed))
 
 
-def capacity_of(service: Service, input: float, output: float) -> float:
+def capacity_of(service: Service, input: float, output: float, cached: float = 0.0) -> float:
     """Requests a second that one replica answers at most, however many wait."""
     import numpy as np
 
     running = service.running(input, output)
     if running < 1:
         return 0.0
-    found = steady_of(service, input, output, np.geomspace(1.0, running, 64))
+    found = steady_of(service, input, output, np.geomspace(1.0, running, 64), cached)
     return float(np.max(found.requests))
 
 
@@ -104,7 +106,7 @@ def _capacity(service: Service, decode: Service | None, input: float, output: fl
     if decode is None:
         return capacity_of(service, input, output) * service.layout.replicas
     reads = capacity_of(service, input, 1.0) * service.layout.replicas
-    return min(reads, capacity_of(decode, 1.0, output) * decode.layout.replicas)
+    return min(reads, capacity_of(decode, input + 1.0, output, cached=input) * decode.layout.replicas)
 
 
 def _together(service: Service, workload: Workload) -> list[Simulated]:
@@ -156,4 +158,3 @@ def _interval(service: Service, report: Report) -> dict[str, tuple[float, float,
         level, low, high = interval_of(name)
         found[name] = (level, value * low, value * high)
     return found
-

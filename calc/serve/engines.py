@@ -36,7 +36,6 @@ class Engine:
     prefix_cache: bool
     cache: str
     scatter: float
-    launch: str
 
 
 def engine_names() -> list[str]:

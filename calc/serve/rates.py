@@ -33,7 +33,9 @@ def constants(file: Path = FILE) -> Constants:
     return found
 
 
-def rates_of(device: Device, form: Format, engine: str, ranks: int, latent: bool, given: Constants | None = None) -> Rates:
+def rates_of(
+    device: Device, form: Format, engine: str, ranks: int, latent: bool, given: Constants | None = None
+) -> Rates:
     """The rates of a device with weights of a format.
 
     ranks: that sums cross. latent: whether attention is over latents. given: constants in place of the shipped ones.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+
 class StepLoad(NamedTuple):
     """What one step does on one rank of attention.
 

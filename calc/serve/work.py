@@ -117,9 +117,7 @@ def _work(same: Same[ModelSpec]) -> Work:
         decode_flops=tuple(Curve(_column(x.op.flops * x.calls, places), _heads(x)) for x in attention),
         decode_cache=tuple(Curve(_column(x.op.moved().cache_reads * x.calls, places), _heads(x)) for x in attention),
         prompt_flops=tuple(
-            Curve(_from_zero(x.op.flops * x.calls, places), _heads(x))
-            for x in prompt
-            if isinstance(x.op.shape, Attend)
+            Curve(_from_zero(x.op.flops * x.calls, places), _heads(x)) for x in prompt if isinstance(x.op.shape, Attend)
         ),
         kept=tuple((x.op.cache, float(x.calls)) for x in new if x.op.cache is not None),
         moved=sum(_first(x.op.moved().reads + x.op.moved().writes) * x.calls for x in rest if _streams(x)),

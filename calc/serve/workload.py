@@ -44,9 +44,7 @@ class Workload:
         return Workload(requests, max(self.concurrency // of + (which < self.concurrency % of), 1))
 
 
-def closed_loop(
-    concurrency: int, input: int, output: int, count: int, spread: float = 0.0, seed: int = 0
-) -> Workload:
+def closed_loop(concurrency: int, input: int, output: int, count: int, spread: float = 0.0, seed: int = 0) -> Workload:
     """So many clients, each of whom sends the next request when the last is answered.
 
     spread: lengths lie evenly within so much of what is named, half of it above and half below.

@@ -51,7 +51,9 @@ def case_of(row: ServedRow, spec: ModelSpec) -> Case:
     work = work_of(spec)
     rank = rank_of(work, layout, served_format(row.dtype), row.cache)
     fitting = sequences_that_fit(rank, device, engine, row.mean_input + row.mean_output / 2)
-    return Case(row, spec, device, layout, engine, rank, work.latent, min(fitting, engine.max_seqs) * layout.attention_dp)
+    return Case(
+        row, spec, device, layout, engine, rank, work.latent, min(fitting, engine.max_seqs) * layout.attention_dp
+    )
 
 
 def columns(cases: Sequence[Case]) -> tuple[Any, Asked, Lengths]:
@@ -62,7 +64,10 @@ def columns(cases: Sequence[Case]) -> tuple[Any, Asked, Lengths]:
     names.append("other_flops")
     ranks = SimpleNamespace(**{name: np.array([float(getattr(c.rank, name)) for c in cases]) for name in names})
     asked = Asked(
-        *(np.array([float(getattr(c.row, name)) for c in cases]) for name in ("mean_input", "mean_output", "concurrency")),
+        *(
+            np.array([float(getattr(c.row, name)) for c in cases])
+            for name in ("mean_input", "mean_output", "concurrency")
+        ),
         np.array([float(c.engine.batched_tokens) for c in cases]),
         np.array([float(c.running) for c in cases]),
         together=np.array([float(c.row.spread == 0) for c in cases]),
@@ -75,9 +80,7 @@ def rates_columns(cases: Sequence[Case], given: Constants) -> Rates:
     """The rates of all cases under some constants."""
     import numpy as np
 
-    each = [
-        rates_of(c.device, served_format(c.row.dtype), c.row.engine, c.layout.wide, c.latent, given) for c in cases
-    ]
+    each = [rates_of(c.device, served_format(c.row.dtype), c.row.engine, c.layout.wide, c.latent, given) for c in cases]
     return Rates(*(np.array(column, dtype=float) for column in zip(*each, strict=True)))
 
 

@@ -97,9 +97,7 @@ def fit(cases: Sequence[Case], rounds: int = 30) -> dict[str, float]:
         return np.concatenate([weight * token / TOLERANCE[0], weight * prompt / TOLERANCE[1], drawn])
 
     ends = np.array([math.log(HIGHEST.get(name, 1e9)) for name in names])
-    found = least_squares(
-        residuals, begin, loss="soft_l1", max_nfev=rounds, x_scale=width, bounds=(begin - 6, ends)
-    )
+    found = least_squares(residuals, begin, loss="soft_l1", max_nfev=rounds, x_scale=width, bounds=(begin - 6, ends))
     return dict(zip(names, map(float, np.exp(found.x)), strict=True))
 
 

@@ -18,6 +18,8 @@ ROUNDS = 10
 """Requests for each that is under way, as InferenceMAX sends them."""
 MOST = 4000
 """Requests of one simulation; of more that are under way at once, two rounds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scored:
     """A row beside its prediction: predicted over measured; None where the row does not tell, or where nothing fits."""
@@ -61,7 +63,9 @@ def scored(row: ServedRow, spec: ModelSpec, given: Constants | None = None) -> S
     under_way = max(round(row.concurrency), 1)
     count = max(min(ROUNDS * under_way, MOST), 2 * under_way)
     spread = row.spread / (1 - row.spread / 2) if row.spread else service.engine.scatter
-    found = answer(service, closed_loop(under_way, round(row.mean_input), round(row.mean_output), count, spread), decode)
+    found = answer(
+        service, closed_loop(under_way, round(row.mean_input), round(row.mean_output), count, spread), decode
+    )
     report = found.report
     if report is None:
         return Scored(row, None, None, None, False)
@@ -73,7 +77,9 @@ def scored(row: ServedRow, spec: ModelSpec, given: Constants | None = None) -> S
     )
     ratios = [None if measured is None else predicted / measured for predicted, measured, _ in values]
     inside = tuple(
-        None if ratio is None else found.interval[name][1] <= value / ratio * _scale(name, gpus) <= found.interval[name][2]
+        None
+        if ratio is None
+        else found.interval[name][1] <= value / ratio * _scale(name, gpus) <= found.interval[name][2]
         for ratio, (value, _, name) in zip(ratios, values, strict=True)
     )
     return Scored(row, *ratios, found.saturated, inside)

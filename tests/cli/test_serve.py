@@ -43,7 +43,11 @@ def test_what_scripts_may_rely_on(run: Run) -> None:
     assert record["fits"] is True
     assert record["saturated"] is False
     assert record["concurrency"] == pytest.approx(8, rel=0.1)
-    for name, predicted in (("ttft", record["ttft"]["mean"]), ("tpot", record["tpot"]["mean"]), ("throughput", speed["output"])):
+    for name, predicted in (
+        ("ttft", record["ttft"]["mean"]),
+        ("tpot", record["tpot"]["mean"]),
+        ("throughput", speed["output"]),
+    ):
         interval = record["interval"][name]
         assert interval["level"] == 0.9
         assert interval["low"] < predicted < interval["high"]
@@ -108,7 +112,9 @@ def test_a_trace_and_a_price(run: Run, tmp_path: Path) -> None:
     assert record["requests"] == {"answered": 40, "refused": 0, "preemptions": 0}
     cost = record["cost"]
     speed = record["throughput"]
-    total = (cost["per_million_input"] * (speed["total"] - speed["output"]) + cost["per_million_output"] * speed["output"]) / 1e6
+    total = (
+        cost["per_million_input"] * (speed["total"] - speed["output"]) + cost["per_million_output"] * speed["output"]
+    ) / 1e6
     assert total * 3600 == pytest.approx(3.0)
 
 

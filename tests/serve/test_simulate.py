@@ -26,7 +26,9 @@ def middle(service: Service, workload: Workload) -> tuple[float, float]:
     )
 
 
-@pytest.mark.parametrize(("input", "output", "concurrency"), [(1000, 1000, 8), (1000, 1000, 64), (512, 512, 200), (4000, 500, 16)])
+@pytest.mark.parametrize(
+    ("input", "output", "concurrency"), [(1000, 1000, 8), (1000, 1000, 64), (512, 512, 200), (4000, 500, 16)]
+)
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_closed_form(input: int, output: int, concurrency: int, engine: str) -> None:
     """Within 3 %, of an even mix of lengths that has forgotten how it began."""

@@ -30,9 +30,7 @@ def test_two_bounds_meet_smoothly(flops: float, moved: float) -> None:
 @given(st.integers(1, 512), st.integers(0, 8192))
 def test_more_work_takes_longer(decodes: int, prompt: int) -> None:
     service = llama()
-    less, more = (
-        step_time(service.rank, load(decodes + n, prompt + n), service.rates).total for n in (0, 1)
-    )
+    less, more = (step_time(service.rank, load(decodes + n, prompt + n), service.rates).total for n in (0, 1))
     assert less < more
 
 
