@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from calc.serve.engines import Engine
+from calc.serve.machine import Machine
 from calc.serve.rank import Rank, at
 from calc.spec.hardware import Device
 
@@ -14,7 +15,7 @@ RUNTIME = 2 * 2**30
 """Bytes of CUDA's context, graphs and communication buffers."""
 
 
-def cache_room(rank: Rank, device: Device, engine: Engine) -> float:
+def cache_room(rank: Rank, device: Device | Machine, engine: Engine) -> float:
     """Bytes for keys and values on each GPU; negative where weights alone do not fit."""
     step = engine.batched_tokens * rank.message * STEP_BYTES
     return device.usable * engine.memory_fraction - rank.held - step - RUNTIME
@@ -26,7 +27,7 @@ def kept_bytes(rank: Rank, engine: Engine, tokens: float) -> float:
     return float(at(rank.kept_bytes, blocks)) / rank.pp
 
 
-def sequences_that_fit(rank: Rank, device: Device, engine: Engine, tokens: float) -> int:
+def sequences_that_fit(rank: Rank, device: Device | Machine, engine: Engine, tokens: float) -> int:
     """Sequences of so many tokens that one rank of attention holds at once; 0 where weights leave no room for one."""
     room = cache_room(rank, device, engine)
     each = kept_bytes(rank, engine, tokens)

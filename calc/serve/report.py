@@ -86,10 +86,15 @@ def _later(requests: Sequence[Request], first: float) -> Sequence[Request]:
 
 
 def _spread(requests: Sequence[Request], of: Callable[[Request], float]) -> Spread:
-    values = sorted(map(of, requests))
-    if not values:
+    return spread_of(list(map(of, requests)))
+
+
+def spread_of(values: Sequence[float]) -> Spread:
+    """The distribution of some values; zeros of none."""
+    ordered = sorted(values)
+    if not ordered:
         return Spread(0.0, 0.0, 0.0, 0.0)
-    return Spread(sum(values) / len(values), *(_percentile(values, part) for part in (0.5, 0.9, 0.99)))
+    return Spread(sum(ordered) / len(ordered), *(_percentile(ordered, part) for part in (0.5, 0.9, 0.99)))
 
 
 def _percentile(values: Sequence[float], part: float) -> float:

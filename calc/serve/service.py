@@ -12,6 +12,7 @@ from calc.serve.clock import StepClock
 from calc.serve.engines import Engine, engine_named
 from calc.serve.formats import Format, cache_bits, served_format
 from calc.serve.layout import Layout
+from calc.serve.machine import Machine
 from calc.serve.prefixes import Prefixes
 from calc.serve.rank import Rank, rank_of
 from calc.serve.rates import Constants, rates_of, request_seconds
@@ -42,10 +43,11 @@ class Guessing:
 @dataclass(frozen=True)
 class Service:
     """One kind of server. budget: tokens of a step. max_running: sequences at once, at most.
-    cache: format of keys and values. given: constants in place of the shipped ones."""
+    cache: format of keys and values. given: constants in place of the shipped ones.
+    measured: rates in place of those of a datasheet."""
 
     spec: ModelSpec
-    device: Device
+    device: Device | Machine
     engine: Engine
     layout: Layout
     form: Format
@@ -54,6 +56,7 @@ class Service:
     max_running: int
     guessing: Guessing = Guessing()
     given: Constants | None = None
+    measured: Rates | None = None
 
     @cached_property
     def work(self) -> Work:
@@ -72,6 +75,11 @@ class Service:
 
     @cached_property
     def rates(self) -> Rates:
+        """What the device reaches."""
+        if self.measured is not None:
+            return self.measured
+        if isinstance(self.device, Machine):
+            raise Refused("device", "one of the catalogue where nothing was measured", self.device.name)
         return rates_of(self.device, self.form, self.engine.name, self.layout.wide, self.work.latent, self.given)
 
     @property

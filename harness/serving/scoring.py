@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from calc.serve.answer import answer
 from calc.serve.layout import Layout, layout_of
-from calc.serve.rates import Constants
+from calc.serve.rates import Constants, constants
 from calc.serve.service import Service, service_of
 from calc.serve.workload import closed_loop
 from calc.spec import ModelSpec
 from harness.serving.rows import GPUS, ServedRow
 
+FOLDS = Path(__file__).with_name("folds")
 ROUNDS = 10
 """Requests for each that is under way, as InferenceMAX sends them."""
 MOST = 4000
@@ -30,6 +32,16 @@ class Scored:
     throughput: float | None
     saturated: bool
     inside: tuple[bool | None, bool | None, bool | None] = (None, None, None)
+
+
+def folds() -> dict[str, Constants]:
+    """What judges which rows: constants fitted to the systems that the split lists, and to all others."""
+    return {name: constants(FOLDS / f"{name}.toml") for name in ("listed", "others")}
+
+
+def judged(row: ServedRow, spec: ModelSpec, listed: frozenset[str], by: dict[str, Constants]) -> Scored:
+    """A row beside what constants say that did not see its system. Errors: Refused for what cannot be expressed."""
+    return scored(row, spec, by["others" if row.system in listed else "listed"])
 
 
 def services(row: ServedRow, spec: ModelSpec, given: Constants | None = None) -> tuple[Service, Service | None]:
