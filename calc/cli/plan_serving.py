@@ -42,7 +42,8 @@ _TIME = re.compile(r"(ttft|tpot)=(\d+(?:\.\d+)?)(ms|s)")
 @click.option("--as", "tool", type=click.Choice(list(TOOLS)), help="Print what starts the best plan.")
 @options.output
 def plan_serving(model: ModelSpec, fmt: str, **asked: Any) -> int:
-    """Search how to serve MODEL: devices, layouts, formats, engines and loads; each timed in closed form as `serve` does.
+    """Search how to serve MODEL: devices, layouts, formats, engines and loads; each timed in closed form as `serve`
+    does.
 
     The front holds the plans that none beats in both tokens a second and GPU and tokens a second and user. The best is
     the cheapest that meets the SLO, or without prices that with the most tokens a second and GPU. Exit status 1: none.
@@ -148,7 +149,11 @@ def _plan(plan: ServingPlan) -> dict[str, Any]:
 
 def _layout(service: Any) -> str:
     layout = service.layout
-    words = [f"tp{layout.tp}", f"dp{layout.attention_dp}" * (layout.attention_dp > 1), f"ep{layout.ep}" * (layout.ep > 1)]
+    words = [
+        f"tp{layout.tp}",
+        f"dp{layout.attention_dp}" * (layout.attention_dp > 1),
+        f"ep{layout.ep}" * (layout.ep > 1),
+    ]
     return f"{layout.replicas}x" * (layout.replicas > 1) + "-".join(filter(None, words))
 
 

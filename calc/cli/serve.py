@@ -65,9 +65,9 @@ def serve(model: ModelSpec, fmt: str, **asked: Any) -> int:
     """Predict what requests see of MODEL on GPUs under an engine: time to first token, time per token, throughput.
 
     Every step of the engine is put together from the model's program: weights read once, attention by the contexts at
-    hand, prompts in what a step has left, sums between ranks, the host. Requests are simulated one by one; a steady rate
-    beyond what can be answered is refused. The interval holds 90 of 100 measured means. docs/serving.md says how wrong
-    such answers were. Exit status 1: it does not fit.
+    hand, prompts in what a step has left, sums between ranks, the host. Requests are simulated one by one; a steady
+    rate beyond what can be answered is refused. The interval holds 90 of 100 measured means. docs/serving.md says how
+    wrong such answers were. Exit status 1: it does not fit.
 
     \b
     Examples:

@@ -53,8 +53,8 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class ServingPlan:
-    """One way to serve, at one load. services: one, or a reader of prompts and a maker of answers. concurrency: requests
-    under way on one replica. Seconds; requests a second of all its GPUs."""
+    """One way to serve, at one load. services: one, or a reader of prompts and a maker of answers. concurrency:
+    requests under way on one replica. Seconds; requests a second of all its GPUs."""
 
     services: tuple[Service, ...]
     concurrency: float

@@ -45,8 +45,8 @@ class StepClock:
         self.prompts = Line(rank.prompt_flops.tolist())
 
     def seconds(self, decoding: int, context: float, pieces: Sequence[Piece] = ()) -> float:
-        """Of a step with so many sequences that decode, `context` tokens in the cache of each in the mean, and pieces of
-        prompts; all of them spread evenly over ranks of attention."""
+        """Of a step with so many sequences that decode, `context` tokens in the cache of each in the mean, and pieces
+        of prompts; all of them spread evenly over ranks of attention."""
         ranks = self.rank.dp
         own = max(decoding / ranks, 1.0) if decoding else 0.0
         tokens, flops, sampled = 0, 0.0, 0

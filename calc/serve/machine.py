@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calc.errors import Refused
-from calc.serve.rates import Constants, constants
+from calc.serve.rates import Constants, constants, step_seconds
 from calc.serve.step import Rates
 from calc.time import kernel_seconds, matmul, pass_over, speed_of
 from calc.time.device.profile import Profile
@@ -49,7 +49,7 @@ def machine_rates(profile: Profile, dtype: str, engine: str, given: Constants | 
         kernel=speed.launch.eager,
         link=bandwidth,
         latency=0.0,
-        step=known["step"] * known.get(f"step.{engine}", 1.0),
+        step=step_seconds(engine, given),
         sequence=known["sequence"],
         skew=0.0,
         evenness=1.0,

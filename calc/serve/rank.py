@@ -27,7 +27,8 @@ class Rank:
     moved: bytes that pass between kernels for a token. states: bytes of recurrent state a token reads and writes.
     kernels, sums: launched in a pass; results that ranks sum. message: bytes of one token of such a result. tp, pp, dp,
     ep: of the layout. decode_bytes, decode_flops, prompt_flops: of attention, at the lengths of `lengths()`.
-    tables: bytes of a token table that is not the head's. drafting: passes over the model that guessing of tokens takes.
+    tables: bytes of a token table that is not the head's. drafting: passes over the model that guessing of tokens
+    takes.
     """
 
     dense: float

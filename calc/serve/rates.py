@@ -26,11 +26,21 @@ Constants = Mapping[str, float]
 def constants(file: Path = FILE) -> Constants:
     """The fitted constants of the data file: `[name]` tables with `value`, and by kind what multiplies it."""
     table = parse_toml(read_text(file), file.name)
-    found: dict[str, float] = {}
-    for name, own in table["constants"].items():
-        for kind, value in own.items():
-            found[name if kind == "value" else f"{name}.{kind}"] = float(value)
-    return found
+    return _flat(table["constants"])
+
+
+def _flat(tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    return {
+        name if kind == "value" else f"{name}.{kind}": float(value)
+        for name, own in tables.items()
+        for kind, value in own.items()
+    }
+
+
+@cache
+def judged() -> Constants:
+    """What kinds that no row tells of are taken to be, as multiples of the fitted constants."""
+    return _flat(parse_toml(read_text(FILE), FILE.name)["judged"])
 
 
 def rates_of(
@@ -47,7 +57,7 @@ def rates_of(
     def of(name: str, *kinds: str) -> float:
         value = known[name]
         for kind in kinds:
-            value *= known.get(f"{name}.{kind}", 1.0)
+            value *= _of_kind(known, f"{name}.{kind}")
         return value
 
     def share(name: str, *kinds: str) -> float:
@@ -85,7 +95,18 @@ def rates_of(
 def request_seconds(engine: str, tokens: Any, given: Constants | None = None) -> Any:
     """Seconds of the host for a request with so many tokens of prompt: its connection, its tokens, the first answer."""
     known = constants() if given is None else given
-    return known["request"] * known.get(f"request.{engine}", 1.0) + known["reading"] * tokens
+    return known["request"] * _of_kind(known, f"request.{engine}") + known["reading"] * tokens
+
+
+def _of_kind(known: Constants, name: str) -> float:
+    """What multiplies a constant for one kind: fitted, judged, or nothing."""
+    return known.get(name, judged().get(name, 1.0))
+
+
+def step_seconds(engine: str, given: Constants | None = None) -> float:
+    """Seconds of the host that an engine takes for a step."""
+    known = constants() if given is None else given
+    return known["step"] * _of_kind(known, f"step.{engine}")
 
 
 def interval_of(name: str) -> tuple[float, float, float]:

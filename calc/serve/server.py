@@ -20,8 +20,8 @@ from calc.serve.requests import Request
 class Running:
     """A request inside the server.
 
-    prompt: tokens that must be read before its next one, generated ones too where it was preempted; read: of them, those
-    that are; left: tokens still to come. begun, finish: steps of the server when it began and will end to decode.
+    prompt: tokens that must be read before its next one, generated ones too where it was preempted; read: of them,
+    those that are; left: tokens still to come. begun, finish: steps of the server when it began and will end to decode.
     context: tokens in the cache when it began to decode. shared: blocks that others may read too.
     """
 
@@ -44,8 +44,8 @@ class Rules:
     """What a server goes by.
 
     budget: tokens of a step. running: sequences at once. block: tokens of a page. blocks: pages that there are. mixed:
-    whether prompts share steps with sequences that decode. chunked: whether a prompt is read in pieces. accepted: tokens
-    that a sequence gets in a step.
+    whether prompts share steps with sequences that decode. chunked: whether a prompt is read in pieces. accepted:
+    tokens that a sequence gets in a step.
     """
 
     budget: int

@@ -71,7 +71,9 @@ class Service:
     def _table(self) -> float:
         """Elements of a token table that is not the head's too: it is held, and hardly read."""
         tied = getattr(self.spec.head, "tied", False)
-        return 0.0 if tied or not self.spec.reads_tokens else float(self.spec.vocab_size) * float(self.spec.d_model)
+        return (
+            0.0 if tied or not self.spec.reads_tokens else float(self.spec.vocab_size or 0) * float(self.spec.d_model)
+        )
 
     @cached_property
     def rates(self) -> Rates:

@@ -83,8 +83,8 @@ class _Reading(NamedTuple):
 def steady(rank: Any, rates: Rates, asked: Asked, lengths: Lengths, request: Any, mixed: Any) -> Steady:
     """The steady state of one replica whose clients send a request as soon as another is answered.
 
-    request: seconds of the host for each request, ahead of the engine. mixed: 1 where prompts share steps with sequences
-    that decode, 0 where they have their own. Columns give columns.
+    request: seconds of the host for each request, ahead of the engine. mixed: 1 where prompts share steps with
+    sequences that decode, 0 where they have their own. Columns give columns.
     """
     import numpy as np
 

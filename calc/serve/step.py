@@ -31,9 +31,9 @@ class Rates(NamedTuple):
     narrow: of products in the weights' format; wide: of 16 bits; grouped: of experts' products. streaming: of weights
     that are read; experts: of experts' weights; cache: of attention's. decoding, prompts: FLOP/s of attention. passing:
     bytes a second of what lies between kernels. kernel: of each that is launched. link, latency: of sums between ranks.
-    step, sequence: of the host, for a step and for each sequence in it. skew: how much more than its share the busiest of many
-    ranks of experts has. evenness: how many of further tokens choose for themselves: 1 where choices are even. gathering:
-    how much longer exchanges between ranks of attention with different sequences take than sums.
+    step, sequence: of the host, for a step and for each sequence in it. skew: how much more than its share the busiest
+    of many ranks of experts has. evenness: how many of further tokens choose for themselves: 1 where choices are even.
+    gathering: how much longer exchanges between ranks of attention with different sequences take than sums.
     """
 
     narrow: Any
@@ -102,8 +102,8 @@ def step_time(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
 
 
 def bound(flops: Any, moved: Any, peak: Any, bandwidth: Any) -> Any:
-    """Seconds of a kernel that computes and moves so much: (a^4 + b^4)^(1/4) of the two bounds, the longer of them where
-    they are far apart and 19 % above where they are equal."""
+    """Seconds of a kernel that computes and moves so much: (a^4 + b^4)^(1/4) of the two bounds, the longer of them
+    where they are far apart and 19 % above where they are equal."""
     computing, moving = flops / peak, moved / bandwidth
     computing, moving = computing * computing, moving * moving
     return ((computing * computing + moving * moving) ** 0.5) ** 0.5

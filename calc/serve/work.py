@@ -107,8 +107,8 @@ def _work(same: Same[ModelSpec]) -> Work:
     places = lengths()
     new = _of_text(spec, Load(batch=1, seq=1, context=places, decode=True, absorbed=True))
     prompt = _of_text(spec, Load(batch=1, seq=places[1:], scores="causal-exact"))
-    moe = [group for group in spec.layers if isinstance(group.channel, Moe)]
-    routed = moe[0].channel if moe else None
+    moe = [(group.count, group.channel) for group in spec.layers if isinstance(group.channel, Moe)]
+    routed = moe[0][1] if moe else None
     attention = [leaf for leaf in new if isinstance(leaf.op.shape, Attend)]
     rest = [leaf for leaf in new if leaf.op.shape is None]
     return Work(
@@ -125,7 +125,7 @@ def _work(same: Same[ModelSpec]) -> Work:
         other_flops=sum(_first(x.op.flops) * x.calls for x in rest),
         kernels=_launches(new),
         blocks=2.0 * spec.n_layers,
-        moe_layers=float(sum(group.count for group in moe)),
+        moe_layers=float(sum(count for count, _ in moe)),
         n_experts=float(routed.n_experts) if routed else 0.0,
         top_k=float(routed.top_k) if routed else 0.0,
         latent=any(isinstance(group.mixer, Mla) for group in spec.layers),

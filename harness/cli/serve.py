@@ -21,7 +21,7 @@ from calc.serve.machine import Machine, machine_rates
 from calc.serve.service import Service, service_of
 from calc.serve.workload import Workload, closed_loop, open_loop
 from calc.time.device.profile import profile_named, read_profile
-from harness.serving.client import Load, drive
+from harness.serving.client import Load, drive, warm
 from harness.serving.compare import comparison, keep, lines
 from harness.serving.engines import LAUNCHES, launched
 from harness.serving.tiny import make, prompt
@@ -72,7 +72,9 @@ def serve(fmt: str, **asked: Any) -> int:
         address = asked["url"] or stack.enter_context(
             launched(asked["launch"], model, _free_port(), folder / "engine.log")
         )
-        found = drive(address, asked["served_name"] or model, model, _load(asked))
+        name, load = asked["served_name"] or model, _load(asked)
+        warm(address, name, load.prompts[0], load.output)
+        found = drive(address, name, model, load)
     rows = comparison(found, forecast)
     run = {name: value for name, value in asked.items() if name != "results"}
     path = keep(asked["results"], service.device.name, run, found, rows)
@@ -116,9 +118,7 @@ def _load(asked: dict[str, Any]) -> Load:
     """Prompts of its own language for the tiny model, plain words for others."""
     texts = [prompt(asked["input_"], seed) for seed in range(min(asked["requests"], 256))]
     forced = asked["launch"] in ("vllm", "sglang")
-    return Load(
-        texts, asked["output"], asked["requests"], asked["concurrency"], asked["rate"], asked["limit"], forced
-    )
+    return Load(texts, asked["output"], asked["requests"], asked["concurrency"], asked["rate"], asked["limit"], forced)
 
 
 def _free_port() -> int:

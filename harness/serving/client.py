@@ -9,15 +9,19 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 from calc.errors import Refused
 from calc.reading.files import parse_json
 
 MISSING = "guidellm: pip install 'transformer-envelope[serve]'"
 LARGEST = 2**30
+FIRST = 600.0
+"""Seconds that the first answer may take."""
 GRACE = 120.0
 """Seconds beyond the limit that the client may take to start and to write down what it has."""
 
@@ -69,7 +73,12 @@ def drive(address: str, model: str, tokenizer: str, load: Load) -> Measured:
         command = _command(address, model, tokenizer, load, prompts, report)
         try:
             done = subprocess.run(
-                command, capture_output=True, timeout=load.limit + GRACE, check=False, encoding="utf-8", errors="replace"
+                command,
+                capture_output=True,
+                timeout=load.limit + GRACE,
+                check=False,
+                encoding="utf-8",
+                errors="replace",
             )
         except subprocess.TimeoutExpired:
             raise Refused("client", "a report within its time", "none") from None
@@ -79,6 +88,18 @@ def drive(address: str, model: str, tokenizer: str, load: Load) -> Measured:
         if report.stat().st_size > LARGEST:
             raise Refused("client", "a report below 1 GiB", "more")
         return read_report(report.read_text())
+
+
+def warm(address: str, model: str, text: str, tokens: int) -> None:
+    """Ask once, so that what is loaded or compiled at the first request is there. Errors: Refused for no answer."""
+    body = {"model": model, "messages": [{"role": "user", "content": text}], "max_tokens": tokens}
+    base = address.removesuffix("/").removesuffix("/v1")
+    request = Request(f"{base}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urlopen(request, timeout=FIRST) as reply:
+            reply.read(LARGEST)
+    except (OSError, HTTPException) as error:
+        raise Refused("--url", f"a server that answers {base}/v1/chat/completions", str(error)[:120]) from None
 
 
 def _command(address: str, model: str, tokenizer: str, load: Load, prompts: Path, report: Path) -> list[str]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any
 
+from calc.serve.capacity import sequences_that_fit
 from calc.serve.engines import Engine, engine_named
 from calc.serve.formats import served_format
 from calc.serve.layout import Layout, layout_of
-from calc.serve.capacity import sequences_that_fit
 from calc.serve.rank import Rank, rank_of
-from calc.serve.rates import Constants, constants, rates_of, request_seconds
+from calc.serve.rates import Constants, rates_of, request_seconds
 from calc.serve.steady import Asked, Lengths, Steady, lengths_of, steady, with_burst
 from calc.serve.step import Rates
 from calc.serve.work import work_of
@@ -64,12 +64,11 @@ def columns(cases: Sequence[Case]) -> tuple[Any, Asked, Lengths]:
     names.append("other_flops")
     ranks = SimpleNamespace(**{name: np.array([float(getattr(c.rank, name)) for c in cases]) for name in names})
     asked = Asked(
-        *(
-            np.array([float(getattr(c.row, name)) for c in cases])
-            for name in ("mean_input", "mean_output", "concurrency")
-        ),
-        np.array([float(c.engine.batched_tokens) for c in cases]),
-        np.array([float(c.running) for c in cases]),
+        input=np.array([c.row.mean_input for c in cases]),
+        output=np.array([c.row.mean_output for c in cases]),
+        concurrency=np.array([c.row.concurrency for c in cases]),
+        budget=np.array([float(c.engine.batched_tokens) for c in cases]),
+        running=np.array([float(c.running) for c in cases]),
         together=np.array([float(c.row.spread == 0) for c in cases]),
     )
     found = [lengths_of(c.rank, c.row.mean_input, c.row.mean_output) for c in cases]

@@ -31,7 +31,7 @@ class Scored:
     tpot: float | None
     throughput: float | None
     saturated: bool
-    inside: tuple[bool | None, bool | None, bool | None] = (None, None, None)
+    inside: tuple[bool | None, ...] = (None, None, None)
 
 
 def folds() -> dict[str, Constants]:
@@ -70,7 +70,8 @@ def _gpus(words: dict[str, int]) -> int:
 
 
 def scored(row: ServedRow, spec: ModelSpec, given: Constants | None = None) -> Scored:
-    """A row beside its prediction, by the shipped constants or by those `given`. Errors: Refused for what cannot be expressed."""
+    """A row beside its prediction, by the shipped constants or by those `given`. Errors: Refused for what cannot be
+    expressed."""
     service, decode = services(row, spec, given)
     under_way = max(round(row.concurrency), 1)
     count = max(min(ROUNDS * under_way, MOST), 2 * under_way)
@@ -87,14 +88,14 @@ def scored(row: ServedRow, spec: ModelSpec, given: Constants | None = None) -> S
         (report.tpot.mean, row.tpot, "tpot"),
         (report.output / gpus, row.output_per_gpu, "throughput"),
     )
-    ratios = [None if measured is None else predicted / measured for predicted, measured, _ in values]
+    ttft, tpot, throughput = (None if measured is None else predicted / measured for predicted, measured, _ in values)
     inside = tuple(
         None
-        if ratio is None
-        else found.interval[name][1] <= value / ratio * _scale(name, gpus) <= found.interval[name][2]
-        for ratio, (value, _, name) in zip(ratios, values, strict=True)
+        if measured is None
+        else found.interval[name][1] <= measured * _scale(name, gpus) <= found.interval[name][2]
+        for _, measured, name in values
     )
-    return Scored(row, *ratios, found.saturated, inside)
+    return Scored(row, ttft, tpot, throughput, found.saturated, inside)
 
 
 def _scale(name: str, gpus: int) -> int:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from harness.serving.scoring import Errors, Scored, coverage, errors_of, grouped
 
 COLUMNS = ("rows", "per token", "mean", "first token", "throughput", "within: token", "first", "throughput")
-"""Medians of absolute errors but for `mean`; `first token` without saturated rows; `within`, the interval's coverage."""
+"""Medians of absolute errors but for `mean`; `first token` without saturated rows; `within`, the interval's
+coverage."""
 FEWEST = 20
 """Rows of a group that has a line of its own."""
 

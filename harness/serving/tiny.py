@@ -38,7 +38,8 @@ def make(folder: Path, seed: int = 0) -> None:
     tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
     tokenizer.save_pretrained(folder)
     torch.manual_seed(seed)
-    config = LlamaConfig(vocab_size=len(vocabulary), bos_token_id=0, eos_token_id=1, pad_token_id=1, **SIZES)
+    ends = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+    config = LlamaConfig.from_dict({"vocab_size": len(vocabulary), **ends, **SIZES})
     model = LlamaForCausalLM(config)
     # An answer ends when it is as long as was asked for, as benchmarks of servers have it.
     model.lm_head.weight.data[1] = model.lm_head.weight.data[3:].mean(0)

@@ -40,7 +40,7 @@ def finished(server: Server, requests: list[Request]) -> list[Request]:
         before = server.time
         done += server.advance(waiting[0].sent if waiting else float("inf"))
         assert server.time >= before
-        assert 0 <= server.used
+        assert server.used >= 0
         assert server.held <= server.rules.blocks
         assert len(server.decoding) + len(server.reading) <= server.rules.running
     raise AssertionError("it never ends")

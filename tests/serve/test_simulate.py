@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from calc.serve.answer import answer, capacity_of, check_rate, steady_of
 from calc.errors import Refused
+from calc.serve.answer import answer, capacity_of, check_rate, steady_of
 from calc.serve.report import report_of
 from calc.serve.requests import Request
 from calc.serve.service import Guessing, Service

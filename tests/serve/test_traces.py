@@ -23,7 +23,8 @@ def test_one_s_own(tmp_path: Path) -> None:
 def test_azure(tmp_path: Path) -> None:
     file = tmp_path / "azure.csv"
     file.write_text(
-        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n"
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+        "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n"
     )
     first, second = read_trace(file).requests
     assert second.sent - first.sent == pytest.approx(4.314579, abs=1e-5)
