@@ -78,6 +78,7 @@ class _Reading(NamedTuple):
     plain: Any
     full: Any
     most: Any
+    prompt: Any
 
 
 def steady(rank: Any, rates: Rates, asked: Asked, lengths: Lengths, request: Any, mixed: Any) -> Steady:
@@ -97,8 +98,10 @@ def steady(rank: Any, rates: Rates, asked: Asked, lengths: Lengths, request: Any
         decoding = np.where(mixed > 0, np.minimum(decoding, now.most), decoding)
     now = _at(rank, rates, asked, lengths, mixed, decoding, held)
     under_way = after * now.tpot + now.reading + request
-    requests = np.where(after > 0, decoding / np.maximum(after * now.tpot, 1e-12), held / under_way)
-    requests = np.minimum(np.maximum(requests, 1e-300), np.where(after > 0, np.inf, held / now.reading))
+    # Where an answer is its first token alone, steps are prompts, and as many are read as steps hold.
+    alone = np.minimum(held / under_way, now.prompt / (asked.input - asked.cached) * rank.dp / now.full)
+    requests = np.where(after > 0, decoding / np.maximum(after * now.tpot, 1e-12), alone)
+    requests = np.maximum(requests, 1e-300)
     reading = np.maximum(held / requests - after * now.tpot - request, now.reading)
     queue = np.maximum(asked.concurrency - asked.running, 0.0) / requests
     ttft = request + reading + queue
@@ -126,7 +129,8 @@ def _at(rank: Any, rates: Rates, asked: Asked, lengths: Lengths, mixed: Any, dec
     plain = step_of(rank, rates, asked, lengths, np.maximum(own, np.minimum(1.0, decoding)), 0.0)
     free = np.maximum(asked.budget - mixed * own * asked.drafted, np.minimum(asked.budget, 16.0))
     least = np.minimum(new * np.maximum(held / rank.dp, 1.0) ** asked.together, free)
-    arriving = np.minimum(own * new / after, held / rank.dp * new)
+    all_prompts = held / rank.dp * new
+    arriving = np.where(asked.output > 1, np.minimum(own * new / after, all_prompts), all_prompts)
     prompt = np.minimum(np.maximum(arriving, least), free)
     full = step_of(rank, rates, asked, lengths, mixed * own, prompt)
     part = arriving / prompt
@@ -134,7 +138,7 @@ def _at(rank: Any, rates: Rates, asked: Asked, lengths: Lengths, mixed: Any, dec
     step = np.where(part < 1, plain + part * (full - plain), full)
     waits = step / 2 * (1 - 1 / np.maximum(held, 1.0))
     most = free * after / new * rank.dp
-    return _Reading(tpot, waits + np.maximum(new / free, 1.0) * full, part, plain, full, most)
+    return _Reading(tpot, waits + np.maximum(new / free, 1.0) * full, part, plain, full, most, prompt)
 
 
 def step_of(rank: Any, rates: Rates, asked: Asked, lengths: Lengths, decoding: Any, prompt: Any) -> Any:

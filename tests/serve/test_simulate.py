@@ -40,6 +40,14 @@ def test_closed_form(input: int, output: int, concurrency: int, engine: str) -> 
     assert tpot == pytest.approx(float(expected.tpot), rel=0.03)
 
 
+def test_answers_of_one_token_are_prompts_alone() -> None:
+    """No more of them than steps hold, however many wait; as the simulation has it."""
+    service = llama()
+    expected = steady_of(service, 2000.0, 1.0, 64.0)
+    _, requests = middle(service, closed_loop(64, 2000, 1, 1000, spread=1.0, seed=1))
+    assert requests == pytest.approx(float(expected.requests), rel=0.05)
+
+
 def test_seeds() -> None:
     service = llama()
 
