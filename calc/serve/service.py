@@ -16,7 +16,8 @@ from calc.serve.machine import Machine
 from calc.serve.prefixes import Prefixes
 from calc.serve.rank import Rank, rank_of
 from calc.serve.rates import Constants, rates_of, request_seconds
-from calc.serve.server import Rules, Server
+from calc.serve.running import Rules
+from calc.serve.server import Server
 from calc.serve.step import Rates
 from calc.serve.work import Work, work_of
 from calc.spec import ModelSpec

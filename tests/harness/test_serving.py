@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from tests.reference import ROOT
 PROFILE = ROOT / "results" / "profiles" / "cpu-intel-xeon-processor-2-cores.json"
 
 
-def report_of(*requests: dict[str, object], errored: int = 0) -> str:
+def report_of(*requests: dict[str, Any], errored: int = 0) -> str:
     parts = {"successful": list(requests), "errored": [{}] * errored, "incomplete": None}
     return json.dumps({"benchmarks": [{"requests": parts}]})
 
@@ -83,10 +84,15 @@ def test_an_engine_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytes
     )
     pid = tmp_path / "pid"
     monkeypatch.setitem(LAUNCHES, "vllm", lambda model, port: [sys.executable, "-c", code, str(pid), str(port)])
-    with pytest.raises(KeyError), launched("vllm", "none", _free(), tmp_path / "log"):
-        child = int(pid.read_text())
-        os.kill(child, 0)
-        raise KeyError
+
+    def fails_inside() -> None:
+        with launched("vllm", "none", _free(), tmp_path / "log"):
+            os.kill(int(pid.read_text()), 0)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails_inside()
+    child = int(pid.read_text())
     time.sleep(0.2)
     assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]
 

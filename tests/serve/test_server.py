@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from calc.serve.clock import StepClock
 from calc.serve.prefixes import Prefixes
 from calc.serve.requests import Request
-from calc.serve.server import Rules, Server
+from calc.serve.running import Rules
+from calc.serve.server import Server
 from tests.serve.services import llama
 
 CLOCK = StepClock(llama().rank, llama().rates)
