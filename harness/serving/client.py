@@ -22,6 +22,8 @@ MISSING = "guidellm: pip install 'transformer-envelope[serve]'"
 LARGEST = 2**30
 FIRST = 600.0
 """Seconds that the first answer may take."""
+ERRORS = 10
+"""Failed requests after which no more are sent: a server that is gone is not asked for hours."""
 GRACE = 120.0
 """Seconds beyond the limit that the client may take to start and to write down what it has."""
 
@@ -126,6 +128,7 @@ def _command(address: str, model: str, tokenizer: str, load: Load, prompts: Path
         "--constraint": [
             {"kind": "max_requests", "count": load.requests},
             {"kind": "max_duration", "seconds": load.limit},
+            {"kind": "max_errors", "count": ERRORS},
         ],
         "--tokenizer": [{"kind": "huggingface_auto", "model": tokenizer}],
         "--data": [{"kind": "json_file", "path": str(prompts)}],

@@ -139,17 +139,30 @@ def test_what_was_finished_before_a_server_died_is_kept(tmp_path: Path) -> None:
     model = tmp_path / "tiny"
     make(model)
     port = _free()
-    load = Load([prompt(32, seed) for seed in range(64)], 64, 400, 2, None, 40.0, False)
+    load = Load([prompt(32, seed) for seed in range(64)], 64, 400, 2, None, 60.0, False)
     with launched("transformers", str(model), port, tmp_path / "log"):
         address = f"http://127.0.0.1:{port}"
-        server = _listening(port)
-        threading.Timer(30.0, lambda: os.kill(server, signal.SIGKILL)).start()
+        threading.Thread(target=_kill_when_busy, args=(_listening(port), tmp_path / "log"), daemon=True).start()
         found = drive(address, str(model), str(model), load)
     assert found.answered
     assert found.failed or len(found.answered) < 400
 
 
+def _kill_when_busy(server: int, log: Path) -> None:
+    """End a server that has answered six requests."""
+    while log.read_bytes().count(b"200 OK") < 6 + 1:
+        time.sleep(0.1)
+    time.sleep(1.0)
+    os.kill(server, signal.SIGKILL)
+
+
 def _listening(port: int) -> int:
-    """The process that serves a port."""
-    shown = subprocess.run(["pgrep", "-f", f"--port {port}|{port}"], capture_output=True, text=True, check=False)
-    return int(shown.stdout.split()[0])
+    """The process that was told to serve a port."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if str(port).encode() in words:
+            return int(folder.name)
+    raise AssertionError(f"nobody was told to serve {port}")
