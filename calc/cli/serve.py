@@ -79,6 +79,8 @@ def serve(model: ModelSpec, fmt: str, **asked: Any) -> int:
     if asked["spread"] is None:
         asked["spread"] = service.engine.scatter
     workload = _workload(asked)
+    if not model.decodes and max(each.output for each in workload.requests) > 1:
+        raise Refused("--output", f"1, since {model.name} generates no tokens", asked["output"] or "more")
     if asked["rate"] is not None:
         check_rate(service, decode, asked["rate"], workload.mean_input, workload.mean_output)
     price = None if asked["price"] is None else parse_price(asked["price"], "--price")

@@ -57,7 +57,7 @@ def layout_of(
     """The layout that is meant by what was said of it.
 
     gpus: of all replicas; None: as many as one server takes. tp: None: all GPUs that nothing else takes. ep: None: what
-    moe_tp leaves, else 1.
+    moe_tp leaves, else 1. With both 1, experts are cut as attention is.
     Errors: Refused where numbers do not divide one another or the model.
     """
     if tp is None:
@@ -65,6 +65,9 @@ def layout_of(
     each = tp * pp * attention_dp
     replicas = 1 if gpus is None else _quotient("--gpus", gpus, each, "tp * pp * attention_dp")
     wide = tp * attention_dp
+    if moe_tp == ep == 1:
+        # One piece on one rank is said of models without experts, and where nobody divided them.
+        moe_tp, ep = None, 1
     if moe_tp is not None and ep is not None and moe_tp * ep != wide:
         raise Refused("--moe-tp", f"moe_tp * ep to be tp * attention_dp = {wide}", f"{moe_tp} * {ep}")
     if ep is None:

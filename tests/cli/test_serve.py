@@ -94,6 +94,18 @@ def test_bad_words(run: Run, words: tuple[str, ...], said: str) -> None:
     assert said in err
 
 
+def test_a_model_that_generates_nothing_reads_prompts_alone(run: Run) -> None:
+    words = ("--gpu", "h100-sxm", "--input", "512", "--concurrency", "16", "--json")
+    code, out, _ = run("bert-base", *words, "--output", "1")
+    record = json.loads(out)
+    assert code == 0
+    assert record["tpot"]["mean"] == 0
+    assert record["e2e"]["mean"] == pytest.approx(record["ttft"]["mean"])
+    code, _, err = run("bert-base", *words, "--output", "2")
+    assert code == 2
+    assert "generates no tokens" in err
+
+
 def test_prompts_apart(run: Run) -> None:
     apart = ("--prefill-gpus", "2", "--prefill-tp", "2", "--decode-gpus", "4", "--decode-tp", "4")
     code, out, _ = run("llama-3-70b", "--gpu", "h200", "--dtype", "fp8", *apart, *CLOSED, "--json")

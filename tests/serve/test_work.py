@@ -95,6 +95,12 @@ def test_what_is_left_is_replicas() -> None:
     assert (layout.ep, layout.moe_tp, layout.replicas, layout.gpus_each) == (4, 1, 4, 4)
 
 
+def test_one_piece_on_one_rank_is_no_division() -> None:
+    """Tables of measurements say so of models without experts, however many GPUs share them."""
+    layout = layout_of(calc.load_model("llama-3.1-8b"), tp=8, ep=1, moe_tp=1)
+    assert (layout.tp, layout.ep, layout.gpus) == (8, 1, 8)
+
+
 def test_encoder_decoders_are_refused() -> None:
     with pytest.raises(Refused, match="one stack"):
         work_of(calc.load_model("transformer-base"))
