@@ -12,6 +12,7 @@ from calc.errors import Refused
 from calc.output.tables import Table, emit
 from calc.plan.serving import Found, Objective, ServingPlan, Wish, replicas_for, search
 from calc.serve.launching import TOOLS, launch
+from calc.serve.rates import fitted_engines
 from calc.serve.service import Guessing
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
@@ -62,6 +63,9 @@ def plan_serving(model: ModelSpec, fmt: str, **asked: Any) -> int:
 
 def _wish(model: ModelSpec, asked: dict[str, Any]) -> Wish:
     devices = [load_device(name).name for name in asked["on"]]
+    for name in asked["engine"]:
+        if name not in fitted_engines():
+            raise Refused("--engine", f"of {', '.join(fitted_engines())}", name)
     guess = None
     if asked["guess"] is not None:
         guess = Guessing(asked["guess"], asked["acceptance"], 1 / float(model.n_layers))

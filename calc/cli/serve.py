@@ -12,8 +12,8 @@ from calc.cli.serve_tables import record_of, tables_of
 from calc.errors import Refused
 from calc.output.tables import emit
 from calc.serve.answer import Answer, answer, check_rate
-from calc.serve.engines import engine_names
 from calc.serve.layout import layout_of
+from calc.serve.rates import fitted_engines
 from calc.serve.service import Guessing, Service, service_of
 from calc.serve.workload import Workload, closed_loop, open_loop, read_trace
 from calc.spec import ModelSpec
@@ -42,7 +42,7 @@ COUNT = options.Tokens()
 @click.option("--decode-gpus", type=COUNT, help="GPUs that only make answers.")
 @click.option("--decode-tp", type=COUNT, default=1, show_default=True, help="tp of those.")
 @click.option("--decode-ep", type=COUNT, default=1, show_default=True, help="ep of those.")
-@click.option("--engine", type=click.Choice(engine_names()), default="vllm", show_default=True, help="What serves.")
+@click.option("--engine", type=click.Choice(fitted_engines()), default="vllm", show_default=True, help="What serves.")
 @click.option("--dtype", default="bf16", show_default=True, metavar="FORMAT", help="Of weights; int4:g128 and so on.")
 @click.option("--cache-dtype", metavar="FORMAT", help="Of keys and values.  [default: the engine's]")
 @click.option("--input", "input_", type=COUNT, help="Tokens of a prompt.")

@@ -37,6 +37,11 @@ def _flat(tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     }
 
 
+def fitted_engines() -> list[str]:
+    """The engines whose overheads are fitted to measured servers, sorted."""
+    return sorted(name.removeprefix("step.") for name in constants() if name.startswith("step."))
+
+
 @cache
 def judged() -> Constants:
     """What kinds that no row tells of are taken to be, as multiples of the fitted constants."""
