@@ -8,9 +8,11 @@ from typing import Any
 from calc.output.tables import Table
 from calc.serve.answer import Answer
 from calc.serve.layout import Layout
+from calc.serve.rates import rests_on
 from calc.serve.report import DEFINITIONS, Report
 from calc.serve.service import Service
 from calc.serve.workload import Workload
+from calc.spec.hardware import Device
 from calc.units import duration
 
 HOUR = 3600.0
@@ -32,6 +34,7 @@ def record_of(
     return {
         "model": service.spec.name,
         "device": service.device.name,
+        "rests_on": rests_on(service.device) if isinstance(service.device, Device) else "its profile",
         **spreads,
         "throughput": None
         if report is None
@@ -138,6 +141,7 @@ def tables_of(found: Answer, record: Mapping[str, Any]) -> list[Table]:
         ("requests", f"{report.requests_per_second:,.4g}/s of at most {found.capacity:,.4g}/s"),
         ("users", f"{report.concurrency:,.1f} at once{', some of them waiting' * found.saturated}"),
         ("cache", f"{report.cache_use:.0%} used at most, {report.hit_rate:.0%} of prompts' tokens found in it"),
+        ("rests on", record["rests_on"]),
         ("time of a token", ", ".join(f"{name} {share:.0%}" for name, share in _longest(found.parts))),
         *_priced(record["cost"]),
         *(_told(name, record["interval"][name]) for name in ("ttft", "tpot", "throughput")),

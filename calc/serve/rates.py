@@ -121,10 +121,25 @@ def interval_of(name: str) -> tuple[float, float, float]:
     return own["level"], *own[name]
 
 
+MEASURED = ("Hopper", "Blackwell", "CDNA3", "CDNA4")
+"""Families whose servers were measured; Ada and Ampere are moved from these by datasheets."""
+
+
+def rests_on(device: Device) -> str:
+    """What the rates of a device rest on, in words."""
+    if family_of(device) in MEASURED:
+        return "measured servers of its architecture"
+    return "measured servers of other architectures, and its datasheet"
+
+
 def family_of(device: Device) -> str:
-    """The family of architectures whose constants are taken."""
+    """The family of architectures whose constants are taken. Errors: Refused for one that no server was measured on,
+    nor on one like it."""
     names = ("Hopper", "Blackwell", "CDNA 3", "CDNA 4", "Ada", "Ampere")
-    return next((name.replace(" ", "") for name in names if name in device.architecture), "other")
+    found = next((name.replace(" ", "") for name in names if name in device.architecture), None)
+    if found is None:
+        raise Refused("--gpu", f"a device of {', '.join(names)}, whose servers were measured or are alike", device.name)
+    return found
 
 
 def _peak(device: Device, dtype: str) -> float:

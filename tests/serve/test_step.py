@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calc.errors import Refused
 from calc.serve.formats import formats, served_format
-from calc.serve.rates import constants, rates_of
+from calc.serve.rates import constants, rates_of, rests_on
 from calc.serve.step import Rates, StepLoad, bound, step_time
 from calc.spec.catalogue import device_names, load_device
 from tests.serve.services import llama
@@ -45,7 +46,18 @@ def test_never_faster_than_the_datasheet() -> None:
     assert step_time(rank, load(0, 8192), service.rates).total > compute
 
 
-@pytest.mark.parametrize("name", [name for name in device_names() if not name.startswith("tpu")])
+def test_what_no_server_was_measured_on_is_refused() -> None:
+    for name in ("v100-sxm2-32gb", "tpu-v5e"):
+        with pytest.raises(Refused, match="--gpu"):
+            rates_of(load_device(name), served_format("bf16"), "vllm", 1, False)
+    assert "datasheet" in rests_on(load_device("l40s"))
+    assert "datasheet" not in rests_on(load_device("h200"))
+
+
+OLD = ("p100", "tpu", "v100")
+
+
+@pytest.mark.parametrize("name", [name for name in device_names() if not name.startswith(OLD)])
 @pytest.mark.parametrize("form", ["bf16", "fp8", "nvfp4", "int4:g128"])
 def test_rates_stay_below_what_devices_have(name: str, form: str) -> None:
     device = load_device(name)
