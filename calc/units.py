@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 from typing import Any
@@ -149,3 +150,14 @@ def duration(seconds: float) -> str:
 def _three(value: float) -> str:
     digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
     return f"{value:,.{digits}f}"
+
+
+def parse_price(text: str, field: str) -> float:
+    """Money an hour from text such as "2/h" or "2.5". Errors: Refused for what is no price from 0 on."""
+    try:
+        value = float(text.strip().removeprefix("$").removesuffix("/h"))
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < 1e9:
+        raise Refused(field, "a price an hour such as 2/h", text)
+    return value

@@ -22,6 +22,7 @@ COMMANDS = {
     "gate": "harness.cli.gate",
     "noise": "harness.cli.noise",
     "check-prediction": "harness.cli.check_prediction",
+    "serve": "harness.cli.serve",
     "store": "harness.cli.store",
     "verify": "harness.verify",
 }

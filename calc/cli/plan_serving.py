@@ -1,0 +1,198 @@
+"""`plan MODEL --serve`: which GPUs, spread how, shall serve a model; the front, the cheapest, and how to start it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from calc.cli import options
+from calc.errors import Refused
+from calc.output.tables import Table, emit
+from calc.plan.serving import Found, Objective, ServingPlan, Wish, replicas_for, search
+from calc.serve.launching import TOOLS, launch
+from calc.serve.rates import fitted_engines
+from calc.serve.service import Guessing
+from calc.spec import ModelSpec
+from calc.spec.catalogue import load_device
+from calc.units import duration, parse_price
+
+SHOWN = 12
+"""Plans of the front that a table has."""
+_TIME = re.compile(r"(ttft|tpot)=(\d+(?:\.\d+)?)(ms|s)")
+
+
+@click.command(name="plan", short_help="Which GPUs shall serve a model: the front, the cheapest that meets an SLO.")
+@options.model
+@click.option("--serve", is_flag=True, required=True, help="Plan serving and not training.")
+@click.option("--on", required=True, type=options.Names(), help="Devices of the catalogue.")
+@click.option("--gpus", default="1..8", show_default=True, metavar="N|A..B", help="GPUs of one server.")
+@click.option("--input", "input_", type=options.Tokens(), required=True, help="Tokens of a prompt.")
+@click.option("--output", type=options.Tokens(), required=True, help="Tokens of an answer.")
+@click.option("--slo", default="", metavar="ttft=500ms,tpot=20ms", help="What means must meet.")
+@click.option("--engine", type=options.Names(), default="vllm", show_default=True, help="Engines to choose among.")
+@click.option("--dtype", type=options.Names(), default="bf16", show_default=True, help="Formats to choose among.")
+@click.option("--batched-tokens", type=options.Counts(), help="Tokens of a step to choose among.")
+@click.option("--apart", is_flag=True, help="Try GPUs for prompts and GPUs for answers too.")
+@click.option("--guess", type=options.Tokens(), help="Tokens guessed a step (MTP, EAGLE, a draft model).")
+@click.option("--acceptance", type=click.FloatRange(0, 1), default=0.0, help="Chance that a guess is right.")
+@click.option("--price", metavar="NAME=2/h,…", help="Of a GPU of each device an hour.")
+@click.option("--rate", type=float, help="Requests a second: how many replicas?")
+@click.option("--headroom", type=click.FloatRange(0, 0.9), default=0.2, show_default=True, help="Of --rate, left free.")
+@click.option("--as", "tool", type=click.Choice(list(TOOLS)), help="Print what starts the best plan.")
+@options.output
+def plan_serving(model: ModelSpec, fmt: str, **asked: Any) -> int:
+    """Search how to serve MODEL: devices, layouts, formats, engines and loads; each timed in closed form as `serve`
+    does.
+
+    The front holds the plans that none beats in both tokens a second and GPU and tokens a second and user. The best is
+    the cheapest that meets the SLO, or without prices that with the most tokens a second and GPU. Exit status 1: none.
+
+    \b
+    Examples:
+      python -m calc plan llama-3-8b --serve --on h100-sxm,h200 --input 1024 --output 256 --slo tpot=20ms
+    """
+    wish = _wish(model, asked)
+    found = search(wish)
+    record = _record(found, wish, asked)
+    lines = _lines(found.best, asked, model) if asked["tool"] and found.best else []
+    emit([record | {"launch": lines}], _tables(found, record, lines), fmt)
+    return 0 if found.best is not None else 1
+
+
+def _wish(model: ModelSpec, asked: dict[str, Any]) -> Wish:
+    devices = [load_device(name).name for name in asked["on"]]
+    for name in asked["engine"]:
+        if name not in fitted_engines():
+            raise Refused("--engine", f"of {', '.join(fitted_engines())}", name)
+    guess = None
+    if asked["guess"] is not None:
+        guess = Guessing(asked["guess"], asked["acceptance"], 1 / float(model.n_layers))
+    return Wish(
+        model,
+        devices,
+        _range(asked["gpus"]),
+        asked["input_"],
+        asked["output"],
+        objective(asked["slo"]),
+        asked["engine"],
+        asked["dtype"],
+        asked["batched_tokens"] or (None,),
+        guess,
+        _prices(asked["price"], devices),
+        asked["apart"],
+    )
+
+
+def _range(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,5})(?:\.\.(\d{1,5}))?", text)
+    low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= low <= high:
+        raise Refused("--gpus", "a number, or two with .. between them", text)
+    return low, high
+
+
+def objective(text: str) -> Objective:
+    """What is to be met, of text such as "ttft=500ms,tpot=20ms". Errors: Refused for other text."""
+    found = {}
+    for part in filter(None, text.split(",")):
+        match = _TIME.fullmatch(part)
+        if match is None:
+            raise Refused("--slo", "ttft=TIME or tpot=TIME with commas between them, such as tpot=20ms", part)
+        found[match[1]] = float(match[2]) * (1e-3 if match[3] == "ms" else 1.0)
+    return Objective(**found)
+
+
+def _prices(text: str | None, devices: list[str]) -> dict[str, float] | None:
+    if text is None:
+        return None
+    found = {}
+    for part in text.split(","):
+        name, equals, price = part.partition("=")
+        if not equals:
+            return dict.fromkeys(devices, parse_price(part, "--price"))
+        found[load_device(name).name] = parse_price(price, "--price")
+    return found
+
+
+def _record(found: Found, wish: Wish, asked: dict[str, Any]) -> dict[str, Any]:
+    best = found.best
+    replicas = None
+    if best is not None and asked["rate"] is not None:
+        replicas = replicas_for(best, asked["rate"], asked["headroom"])
+    return {
+        "model": wish.spec.name,
+        "best": None if best is None else _plan(best),
+        "replicas": replicas,
+        "front": [_plan(plan) for plan in found.front],
+        "tried": found.tried,
+        "layouts": found.layouts,
+        "fitting": found.fitting,
+    }
+
+
+def _plan(plan: ServingPlan) -> dict[str, Any]:
+    service = plan.services[-1]
+    return {
+        "device": service.device.name,
+        "engine": service.engine.name,
+        "dtype": service.form.name,
+        "gpus": plan.gpus,
+        "layout": " + ".join(map(_layout, plan.services)),
+        "batched_tokens": service.budget,
+        "concurrency": plan.concurrency,
+        "ttft": plan.ttft,
+        "tpot": plan.tpot,
+        "tokens_per_gpu": plan.per_gpu,
+        "tokens_per_user": plan.per_user,
+        "requests": plan.requests,
+        "cost_per_million_output": plan.cost,
+    }
+
+
+def _layout(service: Any) -> str:
+    layout = service.layout
+    words = [
+        f"tp{layout.tp}",
+        f"dp{layout.attention_dp}" * (layout.attention_dp > 1),
+        f"ep{layout.ep}" * (layout.ep > 1),
+    ]
+    return f"{layout.replicas}x" * (layout.replicas > 1) + "-".join(filter(None, words))
+
+
+def _lines(plan: ServingPlan | None, asked: dict[str, Any], model: ModelSpec) -> list[str]:
+    if plan is None:
+        return []
+    running = [max(int(plan.concurrency), 1)] * len(plan.services)
+    reference = click.get_current_context().meta.get("reference", model.name)
+    return launch(asked["tool"], reference, plan.services, asked["input_"] + asked["output"], running)
+
+
+def _tables(found: Found, record: dict[str, Any], lines: list[str]) -> list[Table]:
+    columns = ("device", "GPUs", "layout", "format", "users", "ttft", "tpot", "tok/s/GPU", "tok/s/user", "$/M")
+    step = max(1, -(-len(found.front) // SHOWN))
+    note = f"{found.tried:,} plans of {found.layouts} layouts, {found.fitting} of which hold the model"
+    tables = [Table(columns, [_row(plan) for plan in found.front[::step]], f"{record['model']}: the front", note)]
+    if found.best is None:
+        return [*tables, Table(("", ""), [("best", "none meets the objective")])]
+    title = "the cheapest that meets it" if found.best.cost is not None else "most tokens a GPU that meets it"
+    more = "" if record["replicas"] is None else f"{record['replicas']} of it for the rate, with headroom"
+    tables.append(Table(columns, [_row(found.best)], title, "\n".join(filter(None, [more, *lines]))))
+    return tables
+
+
+def _row(plan: ServingPlan) -> tuple[str, ...]:
+    own = _plan(plan)
+    return (
+        own["device"],
+        f"{plan.gpus}",
+        own["layout"],
+        own["dtype"],
+        f"{plan.concurrency:,.0f}",
+        duration(plan.ttft),
+        duration(plan.tpot),
+        f"{plan.per_gpu:,.0f}",
+        f"{plan.per_user:,.0f}",
+        "–" if plan.cost is None else f"{plan.cost:,.3g}",
+    )

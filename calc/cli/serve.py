@@ -1,0 +1,162 @@
+"""`serve`: what requests see of a model that is served on some GPUs by an engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from calc.cli import options
+from calc.cli.serve_tables import record_of, tables_of
+from calc.errors import Refused
+from calc.output.tables import emit
+from calc.serve.answer import Answer, answer, check_rate
+from calc.serve.layout import layout_of
+from calc.serve.rates import fitted_engines
+from calc.serve.service import Guessing, Service, service_of
+from calc.serve.workload import Workload, closed_loop, open_loop, read_trace
+from calc.spec import ModelSpec
+from calc.units import parse_price
+
+REQUESTS = 10
+"""Requests of a closed loop for each that is under way, where nobody says how many."""
+OPEN_REQUESTS = 1000
+MOST_REQUESTS = 20_000
+
+COUNT = options.Tokens()
+
+
+@click.command(short_help="Latencies, throughput and cost of a served model.")
+@options.model
+@click.option("--gpu", metavar="NAME", required=True, help="A device of the catalogue; `gpus` lists them.")
+@click.option("--gpus", type=COUNT, help="GPUs of all replicas.  [default: as many as one server takes]")
+@click.option("--tp", type=COUNT, help="GPUs that share each sequence.  [default: all of --gpus, or 1]")
+@click.option("--pp", type=COUNT, default=1, show_default=True, help="Stages of a pipeline.")
+@click.option("--ep", type=COUNT, help="Ranks that experts are spread over, of those of tp and attention-dp.")
+@click.option("--moe-tp", type=COUNT, help="Pieces of an expert; moe-tp * ep = tp * attention-dp.")
+@click.option("--attention-dp", type=COUNT, default=1, show_default=True, help="Groups of tp GPUs with own sequences.")
+@click.option("--prefill-gpus", type=COUNT, help="GPUs that only read prompts.")
+@click.option("--prefill-tp", type=COUNT, default=1, show_default=True, help="tp of those.")
+@click.option("--prefill-ep", type=COUNT, default=1, show_default=True, help="ep of those.")
+@click.option("--decode-gpus", type=COUNT, help="GPUs that only make answers.")
+@click.option("--decode-tp", type=COUNT, default=1, show_default=True, help="tp of those.")
+@click.option("--decode-ep", type=COUNT, default=1, show_default=True, help="ep of those.")
+@click.option("--engine", type=click.Choice(fitted_engines()), default="vllm", show_default=True, help="What serves.")
+@click.option("--dtype", default="bf16", show_default=True, metavar="FORMAT", help="Of weights; int4:g128 and so on.")
+@click.option("--cache-dtype", metavar="FORMAT", help="Of keys and values.  [default: the engine's]")
+@click.option("--input", "input_", type=COUNT, help="Tokens of a prompt.")
+@click.option("--output", type=COUNT, help="Tokens of an answer.")
+@click.option("--spread", type=click.FloatRange(0, 2), help="Of lengths, about those named.  [default: the engine's]")
+@click.option("--concurrency", type=COUNT, help="Requests always under way.")
+@click.option("--rate", type=float, help="Requests a second, of clients that do not wait.")
+@click.option("--burstiness", type=float, default=1.0, show_default=True, help="Of --rate: 1 Poisson, less in bursts.")
+@click.option("--trace", type=click.Path(path_type=Path), help="Requests of a trace: .csv or .jsonl, perhaps .gz.")
+@click.option("--requests", type=COUNT, help="How many requests.  [default: 10 a concurrency; 1000; the whole trace]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of lengths and times; the same, the same answer.")
+@click.option("--batched-tokens", type=COUNT, help="Tokens of a step.  [default: the engine's]")
+@click.option("--max-seqs", type=COUNT, help="Sequences at once.  [default: the engine's]")
+@click.option("--guess", type=COUNT, help="Tokens guessed a step (MTP, EAGLE, a draft model).")
+@click.option("--acceptance", type=click.FloatRange(0, 1), default=0.0, help="Chance that a guess is right.")
+@click.option("--guess-cost", type=click.FloatRange(0), help="Of a pass, for one guess.  [default: one layer]")
+@click.option("--price", metavar="PRICE", help="Of one GPU, such as 2/h.")
+@options.output
+def serve(model: ModelSpec, fmt: str, **asked: Any) -> int:
+    """Predict what requests see of MODEL on GPUs under an engine: time to first token, time per token, throughput.
+
+    Every step of the engine is put together from the model's program: weights read once, attention by the contexts at
+    hand, prompts in what a step has left, sums between ranks, the host. Requests are simulated one by one; a steady
+    rate beyond what can be answered is refused. The interval holds 90 of 100 measured means. docs/serving.md says how
+    wrong such answers were. Exit status 1: it does not fit.
+
+    \b
+    Examples:
+      python -m calc serve llama-3-8b --gpu h100-sxm --input 1024 --output 256 --concurrency 16
+      python -m calc serve llama-3-70b --gpu h200 --tp 4 --dtype fp8 --input 4096 --output 512 --rate 1
+      python -m calc serve gpt-oss-120b --gpu b200 --dtype mxfp4 --input 1024 --output 512 --concurrency 8
+    """
+    service, decode = _services(model, asked)
+    if asked["spread"] is None:
+        asked["spread"] = service.engine.scatter
+    workload = _workload(asked)
+    if not model.decodes and max(each.output for each in workload.requests) > 1:
+        raise Refused("--output", f"1, since {model.name} generates no tokens", asked["output"] or "more")
+    if asked["rate"] is not None:
+        check_rate(service, decode, asked["rate"], workload.mean_input, workload.mean_output)
+    price = None if asked["price"] is None else parse_price(asked["price"], "--price")
+    found = answer(service, workload, decode)
+    record = record_of(found, service, decode, workload, asked, price)
+    emit([record], tables_of(found, record), fmt)
+    return _status(found)
+
+
+def _status(found: Answer) -> int:
+    return 0 if found.fits else 1
+
+
+def _services(model: ModelSpec, asked: dict[str, Any]) -> tuple[Service, Service | None]:
+    """What serves; where prompts and answers have GPUs of their own, the readers of prompts first."""
+    words = (asked["engine"], asked["dtype"], asked["cache_dtype"], asked["batched_tokens"], asked["max_seqs"])
+    guess = _guessing(model, asked)
+    apart = asked["prefill_gpus"] is not None or asked["decode_gpus"] is not None
+    if not apart:
+        layout = layout_of(
+            model,
+            **{name: asked[name] for name in ("gpus", "tp", "pp", "attention_dp", "ep", "moe_tp")},
+        )
+        return service_of(model, asked["gpu"], layout, *words, guess), None
+    if asked["prefill_gpus"] is None or asked["decode_gpus"] is None:
+        raise Refused("--prefill-gpus", "--prefill-gpus and --decode-gpus together", "one of them")
+    if asked["gpus"] not in (None, asked["prefill_gpus"] + asked["decode_gpus"]):
+        raise Refused("--gpus", "the sum of --prefill-gpus and --decode-gpus", asked["gpus"])
+    reading, making = (
+        layout_of(
+            model,
+            gpus=asked[f"{kind}_gpus"],
+            tp=_tp(asked, kind),
+            attention_dp=_dp(asked, kind),
+            ep=asked[f"{kind}_ep"],
+        )
+        for kind in ("prefill", "decode")
+    )
+    return service_of(model, asked["gpu"], reading, *words), service_of(model, asked["gpu"], making, *words, guess)
+
+
+def _tp(asked: dict[str, Any], kind: str) -> int:
+    return asked[f"{kind}_tp"]
+
+
+def _dp(asked: dict[str, Any], kind: str) -> int:
+    """Groups of attention: experts over more ranks than share a sequence span several of them."""
+    return max(asked[f"{kind}_ep"] // asked[f"{kind}_tp"], 1)
+
+
+def _guessing(model: ModelSpec, asked: dict[str, Any]) -> Guessing:
+    if asked["guess"] is None:
+        return Guessing()
+    share = 1 / float(model.n_layers) if asked["guess_cost"] is None else asked["guess_cost"]
+    return Guessing(asked["guess"], asked["acceptance"], share)
+
+
+def _workload(asked: dict[str, Any]) -> Workload:
+    """What clients do. Errors: Refused where it is not said in exactly one way."""
+    said = [name for name in ("concurrency", "rate", "trace") if asked[name] is not None]
+    if len(said) != 1:
+        raise Refused(
+            "load", "one of --concurrency, --rate and --trace", " and ".join(f"--{each}" for each in said) or "none"
+        )
+    if asked["trace"] is not None:
+        return read_trace(asked["trace"], asked["requests"])
+    for name in ("input", "output"):
+        if asked["input_" if name == "input" else name] is None:
+            raise Refused(f"--{name}", "tokens, with --concurrency or --rate", "nothing")
+    lengths = (asked["input_"], asked["output"])
+    if asked["concurrency"] is not None:
+        count = asked["requests"] or min(REQUESTS * asked["concurrency"], max(MOST_REQUESTS, asked["concurrency"]))
+        return closed_loop(asked["concurrency"], *lengths, count, asked["spread"], asked["seed"])
+    if not 0 < asked["rate"] < 1e6:
+        raise Refused("--rate", "requests a second above 0, below a million", asked["rate"])
+    if not asked["burstiness"] > 0:
+        raise Refused("--burstiness", "a number above 0", asked["burstiness"])
+    count = asked["requests"] or OPEN_REQUESTS
+    return open_loop(asked["rate"], *lengths, count, asked["spread"], asked["seed"], asked["burstiness"])

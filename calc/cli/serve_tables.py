@@ -1,0 +1,170 @@
+"""What `serve` prints: one record for programs, and the same as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from calc.output.tables import Table
+from calc.serve.answer import Answer
+from calc.serve.layout import Layout
+from calc.serve.rates import rests_on
+from calc.serve.report import DEFINITIONS, Report
+from calc.serve.service import Service
+from calc.serve.workload import Workload
+from calc.spec.hardware import Device
+from calc.units import duration
+
+HOUR = 3600.0
+MILLION = 1e6
+
+
+def record_of(
+    found: Answer,
+    service: Service,
+    decode: Service | None,
+    workload: Workload,
+    asked: Mapping[str, Any],
+    price: float | None,
+) -> dict[str, Any]:
+    """The answer as scripts read it. Seconds, tokens a second; null where the model does not fit."""
+    gpus = service.layout.gpus + (decode.layout.gpus if decode else 0)
+    report = found.report
+    spreads = {name: None if report is None else getattr(report, name)._asdict() for name in SPREADS}
+    return {
+        "model": service.spec.name,
+        "device": service.device.name,
+        "rests_on": rests_on(service.device) if isinstance(service.device, Device) else "its profile",
+        **spreads,
+        "throughput": None
+        if report is None
+        else {
+            "output": report.output,
+            "total": report.total,
+            "output_per_gpu": report.output / gpus,
+            "requests": report.requests_per_second,
+        },
+        "concurrency": None if report is None else report.concurrency,
+        "saturated": found.saturated,
+        "fits": found.fits,
+        "interval": {
+            name: {"level": level, "low": low, "high": high} for name, (level, low, high) in found.interval.items()
+        },
+        "capacity": found.capacity,
+        "cache": None if report is None else _cache(decode or service, workload, report),
+        "requests": None
+        if report is None
+        else {"answered": report.answered, "refused": report.refused, "preemptions": report.preemptions},
+        "time": dict(found.parts),
+        "cost": None if report is None or price is None else _cost(report, gpus, price),
+        "run": _run(service, decode, workload, asked, gpus),
+    }
+
+
+SPREADS = ("ttft", "tpot", "itl", "e2e", "waiting")
+"""Distributions of a report."""
+
+
+def _cache(service: Service, workload: Workload, report: Report) -> dict[str, float]:
+    tokens = workload.mean_input + workload.mean_output
+    return {
+        "tokens": service.blocks(tokens) * service.engine.block,
+        "most_used": report.cache_use,
+        "hit_rate": report.hit_rate,
+        "bytes_per_gpu": max(service.room, 0.0),
+    }
+
+
+def _cost(report: Report, gpus: int, price: float) -> dict[str, float]:
+    """Money a million tokens: the time of steps with prompts in them is theirs, all other time the answers'."""
+    second = price * gpus / HOUR
+    read = max(report.total - report.output, 1e-12)
+    return {
+        "per_hour": price * gpus,
+        "per_million_input": second * report.reading / read * MILLION,
+        "per_million_output": second * (1 - report.reading) / max(report.output, 1e-12) * MILLION,
+        "per_million_total": second / max(report.total, 1e-12) * MILLION,
+    }
+
+
+def _run(
+    service: Service, decode: Service | None, workload: Workload, asked: Mapping[str, Any], gpus: int
+) -> dict[str, Any]:
+    """What was asked, defaults filled in."""
+    found: dict[str, Any] = {
+        "engine": service.engine.name,
+        "engine_version": service.engine.version,
+        "gpus": gpus,
+        **_layout(service.layout),
+        "dtype": service.form.name,
+        "cache_dtype": service.cache,
+        "input": asked["input_"] or workload.mean_input,
+        "output": asked["output"] or workload.mean_output,
+        "requests": len(workload.requests),
+        "batched_tokens": service.budget,
+        "max_seqs": service.max_running,
+    }
+    for name in ("concurrency", "rate", "spread", "seed", "guess", "acceptance"):
+        found[name] = asked[name]
+    found["trace"] = None if asked["trace"] is None else str(asked["trace"])
+    if decode is not None:
+        found["prefill"], found["decode"] = _layout(service.layout), _layout(decode.layout)
+    return found
+
+
+def _layout(layout: Layout) -> dict[str, int]:
+    return {
+        "tp": layout.tp,
+        "pp": layout.pp,
+        "attention_dp": layout.attention_dp,
+        "ep": layout.ep,
+        "moe_tp": layout.moe_tp,
+        "replicas": layout.replicas,
+    }
+
+
+def tables_of(found: Answer, record: Mapping[str, Any]) -> list[Table]:
+    """The same for people."""
+    run = record["run"]
+    title = f"{record['model']} on {run['gpus']} {record['device']}, {run['engine']} {run['engine_version']}"
+    line = ", ".join(
+        f"{name} {run[name]}" for name in ("tp", "pp", "attention_dp", "ep", "replicas", "dtype", "cache_dtype")
+    )
+    report = found.report
+    if report is None:
+        return [Table(("", ""), [("fits", "no: weights, or one request's cache, do not fit")], title, f"run: {line}")]
+    spreads = [(name, *map(duration, spread)) for name, spread in ((name, getattr(report, name)) for name in SPREADS)]
+    note = DEFINITIONS.replace("; ", "\n")
+    facts = [
+        ("output", f"{report.output:,.0f} tokens/s, {record['throughput']['output_per_gpu']:,.0f} a GPU"),
+        ("input and output", f"{report.total:,.0f} tokens/s"),
+        ("requests", f"{report.requests_per_second:,.4g}/s of at most {found.capacity:,.4g}/s"),
+        ("users", f"{report.concurrency:,.1f} at once{', some of them waiting' * found.saturated}"),
+        ("cache", f"{report.cache_use:.0%} used at most, {report.hit_rate:.0%} of prompts' tokens found in it"),
+        ("rests on", record["rests_on"]),
+        ("time of a token", ", ".join(f"{name} {share:.0%}" for name, share in _longest(found.parts))),
+        *_priced(record["cost"]),
+        *(_told(name, record["interval"][name]) for name in ("ttft", "tpot", "throughput")),
+    ]
+    if report.refused or report.preemptions:
+        facts.append(("not as wished", f"{report.refused} refused, {report.preemptions} preempted"))
+    return [
+        Table(("", "mean", "p50", "p90", "p99"), spreads, title),
+        Table(("", ""), facts, note=f"{note}\nrun: {line}"),
+    ]
+
+
+def _longest(parts: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(parts.items(), key=lambda part: -part[1])[:5]
+
+
+def _told(name: str, interval: Mapping[str, float]) -> tuple[str, str]:
+    low, high = interval["low"], interval["high"]
+    shown = f"{low:,.0f} to {high:,.0f} tokens/s" if name == "throughput" else f"{duration(low)} to {duration(high)}"
+    return f"{interval['level']:.0%} of mean {name}", shown
+
+
+def _priced(cost: Mapping[str, float] | None) -> list[tuple[str, str]]:
+    if cost is None:
+        return []
+    return [("cost of a million", f"input {cost['per_million_input']:.3g}, output {cost['per_million_output']:.3g}")]

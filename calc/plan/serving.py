@@ -1,0 +1,233 @@
+"""Which GPUs, spread how, shall serve a model: every layout in closed form, the front of users against throughput."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from calc.errors import Refused
+from calc.serve.answer import steady_of
+from calc.serve.layout import Layout, layout_of
+from calc.serve.rank import at
+from calc.serve.service import Guessing, Service, service_of
+from calc.spec import ModelSpec, Moe
+
+LOADS = tuple(2 ** (i / 2) for i in range(23))
+"""Requests under way on one replica that are looked at: 1 to 2,048."""
+HOUR, MILLION = 3600.0, 1e6
+PAIRED = 12
+"""Readers of prompts that are tried with every maker of answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What must hold of the means. Seconds; None: anything."""
+
+    ttft: float | None = None
+    tpot: float | None = None
+
+    def meets(self, ttft: float, tpot: float) -> bool:
+        """Whether both are met."""
+        return (self.ttft is None or ttft <= self.ttft) and (self.tpot is None or tpot <= self.tpot)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked. gpus: of one server, at least and at most. prices: of a GPU of each device, an hour. budgets:
+    tokens of a step that are tried; None: the engine's. apart: whether prompts and answers may have own GPUs."""
+
+    spec: ModelSpec
+    devices: Sequence[str]
+    gpus: tuple[int, int]
+    input: int
+    output: int
+    objective: Objective
+    engines: Sequence[str] = ("vllm",)
+    dtypes: Sequence[str] = ("bf16",)
+    budgets: Sequence[int | None] = (None,)
+    guessing: Guessing | None = None
+    prices: Mapping[str, float] | None = None
+    apart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServingPlan:
+    """One way to serve, at one load. services: one, or a reader of prompts and a maker of answers. concurrency:
+    requests under way on one replica. Seconds; requests a second of all its GPUs."""
+
+    services: tuple[Service, ...]
+    concurrency: float
+    ttft: float
+    tpot: float
+    requests: float
+    output: int
+    price: float | None
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs of it."""
+        return sum(service.layout.gpus for service in self.services)
+
+    @property
+    def per_gpu(self) -> float:
+        """Tokens of answers a second and GPU."""
+        return self.requests * self.output / self.gpus
+
+    @property
+    def per_user(self) -> float:
+        """Tokens a second that one user sees."""
+        return 1 / self.tpot
+
+    @property
+    def cost(self) -> float | None:
+        """Money for a million tokens of answers; None without a price."""
+        return None if self.price is None else self.price * self.gpus / HOUR / (self.requests * self.output) * MILLION
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """front: plans that no other beats in both tokens a second and GPU and tokens a second and user, the most users
+    ahead. best: the cheapest that meets the objective, or without prices that with the most tokens a GPU; None where
+    none does. tried: plans that were timed; fitting: of the layouts tried, those that hold the model."""
+
+    front: tuple[ServingPlan, ...]
+    best: ServingPlan | None
+    tried: int
+    layouts: int
+    fitting: int
+
+
+def search(wish: Wish) -> Found:
+    """Every plan. Errors: Refused where no layout divides the model, or a device lacks a price."""
+    if wish.prices is not None and (lacking := [name for name in wish.devices if name not in wish.prices]):
+        raise Refused("--price", "a price of every device", f"none of {', '.join(lacking)}")
+    services = [service for service in _services(wish) if service.layout.gpus <= wish.gpus[1]]
+    if not services:
+        raise Refused("--gpus", "a number of GPUs that divides the model", f"{wish.gpus[0]}..{wish.gpus[1]}")
+    holding = [each for each in services if each.running(wish.input, wish.output) >= 1]
+    plans = [plan for service in holding for plan in _loads(wish, service)]
+    if wish.apart:
+        plans += _apart(wish, holding)
+    meeting = [plan for plan in plans if wish.objective.meets(plan.ttft, plan.tpot)]
+    best = min(meeting, key=_worth, default=None)
+    return Found(_front(plans), best, len(plans), len(services), len(holding))
+
+
+def replicas_for(plan: ServingPlan, rate: float, headroom: float) -> int:
+    """How many times a plan answers `rate` requests a second with a share of its capacity left."""
+    return math.ceil(rate / (plan.requests * (1 - headroom)))
+
+
+def _worth(plan: ServingPlan) -> float:
+    """Less is better."""
+    return -plan.per_gpu if plan.cost is None else plan.cost
+
+
+def _services(wish: Wish) -> Iterator[Service]:
+    experts = any(isinstance(group.channel, Moe) for group in wish.spec.layers)
+    for device in wish.devices:
+        for layout in _layouts(wish.spec, wish.gpus, experts):
+            for engine in wish.engines:
+                for dtype in wish.dtypes:
+                    for budget in wish.budgets:
+                        yield service_of(
+                            wish.spec, device, layout, engine, dtype, budget=budget, guessing=wish.guessing
+                        )
+
+
+def _layouts(spec: ModelSpec, gpus: tuple[int, int], experts: bool) -> Iterator[Layout]:
+    """Layouts of one server: tensor parallelism alone or with groups of attention, experts in one piece or cut."""
+    for total in _doubling(*gpus):
+        for tp in _doubling(1, total):
+            groups = total // tp
+            if groups > 1 and not experts:
+                continue
+            for ep in {1, total} if experts else {1}:
+                try:
+                    yield layout_of(spec, tp=tp, attention_dp=groups, ep=ep)
+                except Refused:
+                    continue
+
+
+def _doubling(low: int, high: int) -> Iterator[int]:
+    n = low
+    while n <= high:
+        yield n
+        n *= 2
+
+
+def _loads(wish: Wish, service: Service) -> Iterator[ServingPlan]:
+    """A service at every load that it holds."""
+    import numpy as np
+
+    most = service.running(wish.input, wish.output)
+    loads = np.array([load for load in LOADS if load < most] + [min(most, LOADS[-1])])
+    found = steady_of(service, wish.input, wish.output, loads)
+    price = None if wish.prices is None else wish.prices[service.device.name]
+    for i, load in enumerate(loads):
+        yield ServingPlan(
+            (service,),
+            float(load),
+            float(found.ttft[i]),
+            float(found.tpot[i]),
+            float(found.requests[i]) * service.layout.replicas,
+            wish.output,
+            price,
+        )
+
+
+def _apart(wish: Wish, services: Sequence[Service]) -> Iterator[ServingPlan]:
+    """Readers of prompts beside makers of answers on the same kind of device, as many of each as keep both busy."""
+    for device in {service.device.name for service in services}:
+        own = [service for service in services if service.device.name == device]
+        readers = sorted(
+            (plan for service in own for plan in _reading(wish, service)), key=lambda each: -each.requests / each.gpus
+        )
+        for maker in own:
+            for plan in _making(wish, maker):
+                for reader in readers[:PAIRED]:
+                    yield from _paired(wish, reader, plan)
+
+
+def _reading(wish: Wish, service: Service) -> Iterator[ServingPlan]:
+    return _loads(replace(wish, output=1), service)
+
+
+def _making(wish: Wish, service: Service) -> Iterator[ServingPlan]:
+    """Answers behind prompts that others have read: one token of each is left to read."""
+    import numpy as np
+
+    most = service.running(wish.input, wish.output)
+    loads = np.array([load for load in LOADS if load < most] + [min(most, LOADS[-1])])
+    found = steady_of(service, wish.input + 1.0, wish.output, loads, cached=float(wish.input))
+    price = None if wish.prices is None else wish.prices[service.device.name]
+    for i, load in enumerate(loads):
+        requests = float(found.requests[i])
+        yield ServingPlan((service,), float(load), 0.0, float(found.tpot[i]), requests, wish.output, price)
+
+
+def _paired(wish: Wish, reader: ServingPlan, maker: ServingPlan) -> Iterator[ServingPlan]:
+    readers = max(round(maker.requests / reader.requests), 1)
+    makers = max(round(reader.requests / maker.requests), 1)
+    reading, making = reader.services[0], maker.services[0]
+    if readers * reading.layout.gpus + makers * making.layout.gpus > wish.gpus[1]:
+        return
+    kept = float(at(reading.rank.kept_bytes, wish.input))
+    link = float(reading.device.link_one_way or reading.rates.link)
+    services = tuple(
+        replace(service, layout=replace(service.layout, replicas=count))
+        for service, count in ((reading, readers), (making, makers))
+    )
+    requests = min(readers * reader.requests, makers * maker.requests)
+    ttft = reader.ttft + kept / link
+    yield ServingPlan(services, maker.concurrency, ttft, maker.tpot, requests, wish.output, maker.price)
+
+
+def _front(plans: Iterable[ServingPlan]) -> tuple[ServingPlan, ...]:
+    """Plans that none beats in both."""
+    kept: list[ServingPlan] = []
+    for plan in sorted(plans, key=lambda each: (-each.per_user, -each.per_gpu)):
+        if not kept or plan.per_gpu > kept[-1].per_gpu:
+            kept.append(plan)
+    return tuple(reversed(kept))

@@ -1,0 +1,160 @@
+"""What a service does under a workload: whether it fits, how fast it answers, how sure that is, what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from calc.errors import Refused
+from calc.serve.rank import at
+from calc.serve.rates import interval_of
+from calc.serve.report import Report, report_of
+from calc.serve.requests import Request
+from calc.serve.service import Service
+from calc.serve.simulate import Apart, Simulated, shared_prefixes, simulate, simulate_apart
+from calc.serve.steady import Asked, Steady, lengths_of, steady
+from calc.serve.step import StepLoad, step_time
+from calc.serve.traces import BLOCK
+from calc.serve.workload import Workload
+
+WARM = 0.1
+"""Of requests at times of their own, those ahead of the steady state that count not."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """report: None where the model does not fit. saturated: whether requests wait because no more run at once.
+    capacity: requests a second that all replicas can answer. parts: of a step of a sequence's token, the share of each
+    thing that takes time."""
+
+    fits: bool
+    report: Report | None
+    saturated: bool
+    capacity: float
+    parts: Mapping[str, float]
+    interval: Mapping[str, tuple[float, float, float]]
+
+
+def steady_of(service: Service, input: float, output: float, concurrency: Any, cached: float = 0.0) -> Steady:
+    """The steady state of one replica in closed form; a column of concurrencies gives columns. cached: tokens of each
+    prompt that are in the cache already."""
+    guess = service.guessing
+    asked = Asked(
+        input,
+        output,
+        concurrency,
+        float(service.budget),
+        service.running(input, output),
+        accepted=guess.accepted,
+        drafted=guess.tokens + 1.0,
+        cached=cached,
+    )
+    lengths = lengths_of(service.rank, input, output, cached)
+    request = service.request_seconds(input)
+    return steady(service.rank, service.rates, asked, lengths, request, float(service.engine.mixed))
+
+
+def capacity_of(service: Service, input: float, output: float, cached: float = 0.0) -> float:
+    """Requests a second that one replica answers at most, however many wait."""
+    import numpy as np
+
+    running = service.running(input, output)
+    if running < 1:
+        return 0.0
+    found = steady_of(service, input, output, np.geomspace(1.0, running, 64), cached)
+    return float(np.max(found.requests))
+
+
+def answer(service: Service, workload: Workload, decode: Service | None = None) -> Answer:
+    """A workload on a service; with `decode`, prompts are read by `service` and answers made by that.
+
+    Errors: Refused for a steady rate beyond what the service can answer.
+    """
+    longest = max(each.input + each.output for each in workload.requests)
+    mean, last = workload.mean_input, workload.mean_output
+    if _too_small(service, longest) or (decode is not None and _too_small(decode, longest)):
+        return Answer(False, None, False, 0.0, {}, {})
+    ends = decode or service
+    capacity = _capacity(service, decode, mean, last)
+    runs = _apart(service, decode, workload) if decode else _together(service, workload)
+    report = report_of(runs, 0.0 if workload.concurrency else WARM)
+    each = report.concurrency / ends.layout.replicas
+    saturated = each > 1.02 * ends.running(mean, last) or report.preemptions > 0
+    return Answer(True, report, saturated, capacity, _parts(ends, mean, last, each), _interval(service, report))
+
+
+def check_rate(service: Service, decode: Service | None, rate: float, input: float, output: float) -> None:
+    """Errors: Refused, with the capacity, for a rate that lasts and cannot be answered."""
+    if min(_running(service, input, output), _running(decode or service, input, output)) < 1:
+        return
+    most = _capacity(service, decode, input, output)
+    if rate >= most:
+        raise Refused("--rate", f"fewer than the {most:.4g} requests a second that it can answer", rate)
+
+
+def _running(service: Service, input: float, output: float) -> float:
+    return service.running(input, output)
+
+
+def _too_small(service: Service, tokens: int) -> bool:
+    pages = -(-tokens // service.engine.block)
+    return service.blocks(tokens) < pages
+
+
+def _capacity(service: Service, decode: Service | None, input: float, output: float) -> float:
+    if decode is None:
+        return capacity_of(service, input, output) * service.layout.replicas
+    reads = capacity_of(service, input, 1.0) * service.layout.replicas
+    return min(reads, capacity_of(decode, input + 1.0, output, cached=input) * decode.layout.replicas)
+
+
+def _together(service: Service, workload: Workload) -> list[Simulated]:
+    tokens = workload.mean_input + workload.mean_output
+    replicas = service.layout.replicas
+
+    def one(part: Workload) -> Simulated:
+        shared = shared_prefixes(part, BLOCK) if service.engine.prefix_cache else None
+        return simulate(part, lambda: service.server(tokens, shared), _delay(service))
+
+    parts = [workload.part(i, replicas) for i in range(replicas)]
+    return [one(part) for part in parts if part.requests]
+
+
+def _apart(service: Service, decode: Service, workload: Workload) -> list[Simulated]:
+    tokens = workload.mean_input + workload.mean_output
+    link = service.rates.link if service.layout.wide > 1 else service.device.link_one_way or 50e9
+
+    def transfer(request: Request) -> float:
+        return float(at(service.rank.kept_bytes, request.input)) / link
+
+    apart = Apart(
+        [service.server(tokens) for _ in range(service.layout.replicas)],
+        [decode.server(tokens) for _ in range(decode.layout.replicas)],
+        transfer,
+    )
+    return [simulate_apart(workload, apart, _delay(service))]
+
+
+def _delay(service: Service) -> Callable[[Request], float]:
+    return lambda request: service.request_seconds(request.input)
+
+
+def _parts(service: Service, input: float, output: float, under_way: float) -> dict[str, float]:
+    """Shares of a step without prompts, at as many sequences as are under way."""
+    rank = service.rank
+    lengths = lengths_of(rank, input, output)
+    own = max(min(under_way, service.running(input, output)) / rank.dp, 1.0)
+    drafted = service.guessing.tokens + 1.0
+    load = StepLoad(own, 0.0, own * lengths.cache, own * drafted * lengths.decoding, 0.0, own * drafted, drafted)
+    step = step_time(rank, load, service.rates)
+    return {name: float(value) / float(step.total) for name, value in step._asdict().items() if value}
+
+
+def _interval(service: Service, report: Report) -> dict[str, tuple[float, float, float]]:
+    """level, low, high of what would be measured."""
+    found = {}
+    for name, value in (("ttft", report.ttft.mean), ("tpot", report.tpot.mean), ("throughput", report.output)):
+        level, low, high = interval_of(name)
+        found[name] = (level, value * low, value * high)
+    return found

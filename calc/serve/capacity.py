@@ -1,0 +1,36 @@
+"""How many sequences a server can hold: what weights and a step leave of a GPU's memory, in blocks of tokens."""
+
+from __future__ import annotations
+
+import math
+
+from calc.serve.engines import Engine
+from calc.serve.machine import Machine
+from calc.serve.rank import Rank, at
+from calc.spec.hardware import Device
+
+STEP_BYTES = 6
+"""Bytes that a step takes for each token and element of the residual stream, times the widest of its tensors."""
+RUNTIME = 2 * 2**30
+"""Bytes of CUDA's context, graphs and communication buffers."""
+
+
+def cache_room(rank: Rank, device: Device | Machine, engine: Engine) -> float:
+    """Bytes for keys and values on each GPU; negative where weights alone do not fit."""
+    step = engine.batched_tokens * rank.message * STEP_BYTES
+    return device.usable * engine.memory_fraction - rank.held - step - RUNTIME
+
+
+def kept_bytes(rank: Rank, engine: Engine, tokens: float) -> float:
+    """Bytes that one sequence of so many tokens takes on a GPU, whole blocks; a stage of a pipeline has its share."""
+    blocks = math.ceil(tokens / engine.block) * engine.block
+    return float(at(rank.kept_bytes, blocks)) / rank.pp
+
+
+def sequences_that_fit(rank: Rank, device: Device | Machine, engine: Engine, tokens: float) -> int:
+    """Sequences of so many tokens that one rank of attention holds at once; 0 where weights leave no room for one."""
+    room = cache_room(rank, device, engine)
+    each = kept_bytes(rank, engine, tokens)
+    if room <= 0:
+        return 0
+    return int(min(room / each, 1e9)) if each > 0 else 10**9

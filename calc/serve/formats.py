@@ -1,0 +1,64 @@
+"""Number formats of served weights: how many bits a weight takes, and in which format products run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from calc.errors import Refused
+from calc.reading.files import parse_toml, read_text
+from calc.spec.hardware import Device
+
+FILE = Path(__file__).parents[1] / "data" / "serving" / "formats.toml"
+CACHE_BITS = {"bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "nvfp4": 4.5}
+"""Formats of keys and values -> bits of an element, scales of nvfp4 with it."""
+_GROUPED = re.compile(r"(int4|int8):g([1-9]\d{0,4})")
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """bits: of a weight with its scales. compute: formats of products, best first. experts: only experts are in it
+    where a model has any."""
+
+    name: str
+    bits: float
+    compute: tuple[str, ...]
+    experts: bool = False
+    source: str = ""
+
+    def computes(self, device: Device) -> str:
+        """The format in which products run on a device: the first that it has a peak for."""
+        return next((name for name in self.compute if name in device.known_peaks), "bf16")
+
+
+@cache
+def formats() -> dict[str, Format]:
+    """The formats of the data file, by name."""
+    table = parse_toml(read_text(FILE), FILE.name)
+    return {
+        name: Format(name, own["bits"], tuple(own["compute"]), own.get("experts", False), own["source"])
+        for name, own in table.items()
+    }
+
+
+def served_format(name: str) -> Format:
+    """The format called `name`; `int4:gN` and `int8:gN` share a scale of 16 bits among N weights, all matrices in it.
+
+    Errors: Refused, with the known names.
+    """
+    match = _GROUPED.fullmatch(name)
+    if match is not None:
+        bits = 4 if match[1] == "int4" else 8
+        return Format(name, bits + 16 / int(match[2]), ("bf16",), source="GPTQ, AWQ: a scale in fp16 for a group")
+    if name not in formats():
+        raise Refused("--dtype", f"one of {', '.join(formats())}, or int4:gN", name)
+    return formats()[name]
+
+
+def cache_bits(name: str) -> float:
+    """Bits of an element of the cache. Errors: Refused, with the known names."""
+    if name not in CACHE_BITS:
+        raise Refused("--cache-dtype", f"one of {', '.join(CACHE_BITS)}", name)
+    return CACHE_BITS[name]

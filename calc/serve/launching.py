@@ -1,0 +1,119 @@
+"""Command lines that start what was planned: each engine's own options, by its documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from calc.errors import Refused
+from calc.serve.service import Service
+
+Lines = list[str]
+
+
+def launch(tool: str, model: str, services: Sequence[Service], longest: int, running: Sequence[int]) -> Lines:
+    """The lines that start a service, or one that reads prompts and one that makes answers.
+
+    tool: one of TOOLS. longest: tokens of a sequence. running: sequences at once, of each service.
+    Errors: Refused for an unknown tool, and for prompts apart where it has no word for them.
+    """
+    if tool not in TOOLS:
+        raise Refused("--as", f"one of {', '.join(TOOLS)}", tool)
+    if len(services) > 1 and tool in ("vllm", "sglang", "trtllm"):
+        raise Refused("--as", "dynamo or llm-d where prompts and answers have GPUs of their own", tool)
+    return TOOLS[tool](model, services, longest, running)
+
+
+def _vllm_options(service: Service, longest: int, running: int) -> str:
+    """Options of `vllm serve` (docs.vllm.ai, CLI reference, engine arguments)."""
+    layout = service.layout
+    words = [
+        f"--tensor-parallel-size {layout.tp}",
+        f"--pipeline-parallel-size {layout.pp}" * (layout.pp > 1),
+        f"--data-parallel-size {layout.attention_dp}" * (layout.attention_dp > 1),
+        "--enable-expert-parallel" * (layout.ep > 1),
+        f"--max-model-len {longest}",
+        f"--max-num-seqs {running}",
+        f"--max-num-batched-tokens {service.budget}",
+        f"--gpu-memory-utilization {service.engine.memory_fraction}",
+        "--kv-cache-dtype fp8" * (service.cache == "fp8"),
+    ]
+    return " ".join(filter(None, words))
+
+
+def _vllm(model: str, services: Sequence[Service], longest: int, running: Sequence[int]) -> Lines:
+    return [f"vllm serve {model} {_vllm_options(services[0], longest, running[0])}"]
+
+
+def _sglang(model: str, services: Sequence[Service], longest: int, running: Sequence[int]) -> Lines:
+    """Options of `sglang.launch_server` (docs.sglang.ai, server arguments): its tp counts all ranks of a stage."""
+    service = services[0]
+    layout = service.layout
+    words = [
+        f"python -m sglang.launch_server --model-path {model}",
+        f"--tp-size {layout.wide}",
+        f"--pp-size {layout.pp}" * (layout.pp > 1),
+        f"--dp-size {layout.attention_dp} --enable-dp-attention" * (layout.attention_dp > 1),
+        f"--ep-size {layout.ep}" * (layout.ep > 1),
+        f"--context-length {longest}",
+        f"--max-running-requests {running[0]}",
+        f"--chunked-prefill-size {service.budget}",
+        f"--mem-fraction-static {service.engine.memory_fraction}",
+        "--kv-cache-dtype fp8_e4m3" * (service.cache == "fp8"),
+    ]
+    return [" ".join(filter(None, words))]
+
+
+def _trtllm(model: str, services: Sequence[Service], longest: int, running: Sequence[int]) -> Lines:
+    """Options of `trtllm-serve serve` (nvidia.github.io/TensorRT-LLM, trtllm-serve)."""
+    service = services[0]
+    layout = service.layout
+    if layout.attention_dp > 1:
+        raise Refused("--as", "vllm or sglang for attention_dp above 1, which takes a file of options here", "trtllm")
+    words = [
+        f"trtllm-serve {model}",
+        f"--tp_size {layout.tp} --pp_size {layout.pp}",
+        f"--ep_size {layout.ep}" * (layout.ep > 1),
+        f"--max_batch_size {running[0]} --max_num_tokens {service.budget} --max_seq_len {longest}",
+        f"--kv_cache_free_gpu_memory_fraction {service.engine.memory_fraction}",
+    ]
+    return [" ".join(filter(None, words))]
+
+
+def _dynamo(model: str, services: Sequence[Service], longest: int, running: Sequence[int]) -> Lines:
+    """Dynamo's front end and its vLLM workers (docs.nvidia.com/dynamo, vLLM backend)."""
+    lines = ["python -m dynamo.frontend --http-port 8000"]
+    for i, service in enumerate(services):
+        role = " --is-prefill-worker" if len(services) > 1 and i == 0 else ""
+        options = _vllm_options(service, longest, running[i])
+        lines += [f"python -m dynamo.vllm --model {model} {options}{role}"] * service.layout.replicas
+    return lines
+
+
+def _llm_d(model: str, services: Sequence[Service], longest: int, running: Sequence[int]) -> Lines:
+    """Values of llm-d's chart `llm-d-modelservice`."""
+    lines = ["modelArtifacts:", f"  name: {model}", f"  uri: hf://{model}"]
+    names = ("prefill", "decode") if len(services) > 1 else ("decode",)
+    for i, (name, service) in enumerate(zip(names, services, strict=True)):
+        layout = service.layout
+        lines += [
+            f"{name}:",
+            "  create: true",
+            f"  replicas: {layout.replicas}",
+            f"  parallelism: {{tensor: {layout.tp}, data: {layout.attention_dp}}}",
+            "  containers:",
+            "    - name: vllm",
+            "      modelCommand: vllmServe",
+            "      args:",
+            *(f"        - {word}" for word in _vllm_options(service, longest, running[i]).split()),
+        ]
+    return lines
+
+
+TOOLS: dict[str, Callable[[str, Sequence[Service], int, Sequence[int]], Lines]] = {
+    "vllm": _vllm,
+    "sglang": _sglang,
+    "trtllm": _trtllm,
+    "dynamo": _dynamo,
+    "llm-d": _llm_d,
+}
+"""What can start a service -> how."""

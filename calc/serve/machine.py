@@ -1,0 +1,57 @@
+"""A machine that no catalogue has: its measured profile as the rates of a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calc.errors import Refused
+from calc.serve.rates import Constants, constants, step_seconds
+from calc.serve.step import Rates
+from calc.time import kernel_seconds, matmul, pass_over, speed_of
+from calc.time.device.profile import Profile
+
+PRODUCT = 1024
+"""Sides of the square product whose rate stands for all."""
+PASSED = 2**24
+"""Elements of the pass whose bandwidth stands for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a server needs to know of a device. usable: bytes for weights and cache. link_one_way: None: it is alone."""
+
+    name: str
+    usable: int
+    link_one_way: float | None = None
+
+
+def machine_rates(profile: Profile, dtype: str, engine: str, given: Constants | None = None) -> Rates:
+    """The rates of one rank on a machine whose profile was measured: products, passes and launches as they ran there,
+    the host's overheads as the engine's constants say. Errors: Refused for a format that was not measured."""
+    known = constants() if given is None else given
+    speed = speed_of(profile)
+    product = matmul(PRODUCT, PRODUCT, PRODUCT, dtype)
+    passing = pass_over("add", PASSED, dtype)
+    rate = product.flops / kernel_seconds(speed, product, "graph").seconds
+    bandwidth = passing.bytes / kernel_seconds(speed, passing, "graph").seconds
+    if speed.launch is None:
+        raise Refused("--profile", "a profile with the time of a launch", profile.name)
+    return Rates(
+        narrow=rate,
+        wide=rate,
+        grouped=rate,
+        streaming=bandwidth,
+        experts=bandwidth,
+        cache=bandwidth,
+        decoding=rate,
+        prompts=rate,
+        passing=bandwidth,
+        kernel=speed.launch.eager,
+        link=bandwidth,
+        latency=0.0,
+        step=step_seconds(engine, given),
+        sequence=known["sequence"],
+        skew=0.0,
+        evenness=1.0,
+        gathering=1.0,
+    )

@@ -1,0 +1,174 @@
+"""What a device reaches when an engine serves on it: its datasheet times fitted shares, and an engine's overheads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from calc.errors import Refused
+from calc.reading.files import parse_toml, read_text
+from calc.serve.formats import Format
+from calc.serve.step import Rates
+from calc.spec.hardware import Device
+
+FILE = Path(__file__).parents[1] / "data" / "serving" / "constants.toml"
+ADAPTER = 50e9
+"""Bytes a second, one way, of a GPU's network adapter: 400 Gb/s of InfiniBand NDR (DGX H100 and B200 user guides)."""
+MOST = 0.95
+"""Of a datasheet's peak, bandwidth or link, what a fitted share never exceeds."""
+Constants = Mapping[str, float]
+"""`name` or `name.kind` -> a constant; one of a kind multiplies the general one."""
+
+
+@cache
+def constants(file: Path = FILE) -> Constants:
+    """The fitted constants of the data file: `[name]` tables with `value`, and by kind what multiplies it."""
+    table = parse_toml(read_text(file), file.name)
+    return _flat(table["constants"])
+
+
+def _flat(tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    return {
+        name if kind == "value" else f"{name}.{kind}": float(value)
+        for name, own in tables.items()
+        for kind, value in own.items()
+    }
+
+
+def fitted_engines() -> list[str]:
+    """The engines whose overheads are fitted to measured servers, sorted."""
+    return sorted(name.removeprefix("step.") for name in constants() if name.startswith("step."))
+
+
+@cache
+def judged() -> Constants:
+    """What kinds that no row tells of are taken to be, as multiples of the fitted constants."""
+    return _flat(parse_toml(read_text(FILE), FILE.name)["judged"])
+
+
+def rates_of(
+    device: Device, form: Format, engine: str, ranks: int, latent: bool, given: Constants | None = None
+) -> Rates:
+    """The rates of a device with weights of a format.
+
+    ranks: that sums cross. latent: whether attention is over latents. given: constants in place of the shipped ones.
+    Errors: Refused for a device of which peaks or links are not known.
+    """
+    known = constants() if given is None else given
+    family = family_of(device)
+
+    def of(name: str, *kinds: str) -> float:
+        value = known[name]
+        for kind in kinds:
+            value *= _of_kind(known, f"{name}.{kind}")
+        return value
+
+    def share(name: str, *kinds: str) -> float:
+        return min(of(name, *kinds), MOST)
+
+    compute = form.computes(device)
+    wide = _peak(device, "bf16")
+    narrow = _peak(device, compute)
+    widened = form.bits < 16 and compute in ("bf16", "fp16")
+    memory = float(device.bandwidth.value)
+    attention = "latent" if latent else "heads"
+    dense = share("computing", compute, family, engine)
+    streaming = share("streaming", family)
+    return Rates(
+        narrow=narrow * dense,
+        wide=wide * share("computing", "bf16", family, engine),
+        grouped=narrow * dense * share("grouped", "widened" if widened else compute),
+        streaming=memory * min(streaming * (known["widening"] if widened else 1.0), MOST),
+        experts=memory * min(streaming * of("experts", family, engine), MOST),
+        cache=memory * share("cache", attention, family),
+        decoding=wide * share("decoding", attention),
+        prompts=wide * share("prompts", family),
+        passing=memory * share("passing"),
+        kernel=of("kernel", family, engine),
+        link=_link(device, ranks) * share("link" if ranks <= domain(device) else "network"),
+        latency=of("latency", family, engine) * _hops(known, ranks, domain(device)) if ranks > 1 else 0.0,
+        step=of("step", engine),
+        sequence=of("sequence"),
+        skew=known["skew"],
+        evenness=min(known["evenness"], 1.0),
+        gathering=known["gathering"],
+    )
+
+
+def request_seconds(engine: str, tokens: Any, given: Constants | None = None) -> Any:
+    """Seconds of the host for a request with so many tokens of prompt: its connection, its tokens, the first answer."""
+    known = constants() if given is None else given
+    return known["request"] * _of_kind(known, f"request.{engine}") + known["reading"] * tokens
+
+
+def _of_kind(known: Constants, name: str) -> float:
+    """What multiplies a constant for one kind: fitted, judged, or nothing."""
+    return known.get(name, judged().get(name, 1.0))
+
+
+def step_seconds(engine: str, given: Constants | None = None) -> float:
+    """Seconds of the host that an engine takes for a step."""
+    known = constants() if given is None else given
+    return known["step"] * _of_kind(known, f"step.{engine}")
+
+
+def interval_of(name: str) -> tuple[float, float, float]:
+    """level, and the multiples of a predicted mean between which as many measured ones lie: of systems that constants
+    were not fitted to in turn."""
+    own = parse_toml(read_text(FILE), FILE.name)["interval"]
+    return own["level"], *own[name]
+
+
+MEASURED = ("Hopper", "Blackwell", "CDNA3", "CDNA4")
+"""Families whose servers were measured; Ada and Ampere are moved from these by datasheets."""
+
+
+def rests_on(device: Device) -> str:
+    """What the rates of a device rest on, in words."""
+    if family_of(device) in MEASURED:
+        return "measured servers of its architecture"
+    return "measured servers of other architectures, and its datasheet"
+
+
+def family_of(device: Device) -> str:
+    """The family of architectures whose constants are taken. Errors: Refused for one that no server was measured on,
+    nor on one like it."""
+    names = ("Hopper", "Blackwell", "CDNA 3", "CDNA 4", "Ada", "Ampere")
+    found = next((name.replace(" ", "") for name in names if name in device.architecture), None)
+    if found is None:
+        raise Refused("--gpu", f"a device of {', '.join(names)}, whose servers were measured or are alike", device.name)
+    return found
+
+
+def _peak(device: Device, dtype: str) -> float:
+    peaks = device.known_peaks
+    for name in (dtype, "bf16", "fp16", "fp32"):
+        if name in peaks:
+            return float(peaks[name].value)
+    raise Refused("--gpu", "a device with a published peak", device.name)
+
+
+def domain(device: Device) -> int:
+    """GPUs that the fast links of a device join: 72 in NVL72 (GB200, GB300), else a node of 8."""
+    return 72 if device.name.startswith("gb") else 8
+
+
+def _hops(known: Constants, ranks: int, joined: int) -> float:
+    """How much longer a sum over so many ranks takes than one over two."""
+    within = 1 + known["ranks"] * (min(ranks, joined) - 1)
+    return within if ranks <= joined else within * known["beyond"]
+
+
+def _link(device: Device, ranks: int) -> float:
+    """Bytes a second to other devices, of one GPU's adapter beyond the fast links' domain; a device without a link of
+    its own goes through its host."""
+    if ranks > domain(device):
+        return ADAPTER
+    one_way = device.link_one_way or (device.host.value / 2 if device.host else None)
+    if one_way is None:
+        if ranks > 1:
+            raise Refused("--tp", f"1 on {device.name}, whose links are not known", ranks)
+        return 1e9
+    return float(one_way)

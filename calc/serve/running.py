@@ -1,0 +1,53 @@
+"""A request inside a server, and the rules that a server goes by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from calc.serve.requests import Request
+
+
+@dataclass(slots=True)
+class Running:
+    """A request inside the server.
+
+    prompt: tokens that must be read before its next one, generated ones too where it was preempted; read: of them,
+    those that are; left: tokens still to come. begun, finish: steps of the server when it began and will end to decode.
+    context: tokens in the cache when it began to decode. shared: blocks that others may read too.
+    """
+
+    request: Request
+    prompt: int
+    read: int
+    left: int
+    begun: int = 0
+    finish: int = 0
+    context: int = 0
+    shared: tuple[int, ...] = ()
+
+    def tokens(self, step: int, each: float) -> int:
+        """Tokens that it has in the cache while it decodes."""
+        return self.context + math.ceil((step - self.begun) * each)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a server goes by.
+
+    budget: tokens of a step. running: sequences at once. block: tokens of a page. blocks: pages that there are. mixed:
+    whether prompts share steps with sequences that decode. chunked: whether a prompt is read in pieces. accepted:
+    tokens that a sequence gets in a step.
+    """
+
+    budget: int
+    running: int
+    block: int
+    blocks: int
+    mixed: bool
+    chunked: bool
+    accepted: float = 1.0
+
+    def pages(self, tokens: int) -> int:
+        """Pages for so many tokens."""
+        return -(-tokens // self.block)

@@ -1,0 +1,267 @@
+"""One server, step by step: a queue, a cache in blocks, prompts read in what a step has left, sequences that decode.
+
+Between two events (somebody finishes, arrives, or runs out of room) all steps are alike but for one token more in every
+sequence, and pass at once: their time is linear in the context, so the first and the last of them tell the sum.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+
+from calc.serve.clock import Piece, StepClock
+from calc.serve.prefixes import Prefixes
+from calc.serve.requests import Request
+from calc.serve.running import Rules, Running
+
+
+class Server:
+    """A server and its clock. time: until when it is busy. used: pages of sequences, without those they share."""
+
+    def __init__(self, clock: StepClock, rules: Rules, shared: Prefixes | None = None) -> None:
+        self.clock, self.rules, self.shared = clock, rules, shared
+        self.time, self.steps, self.used, self.peak = 0.0, 0, 0, 0
+        self.waiting: deque[Running] = deque()
+        self.reading: deque[Running] = deque()
+        self.decoding: list[tuple[int, int, Running]] = []
+        self.context = 0.0
+        self.phases = [0] * rules.block
+        self.gaps: list[tuple[float, int]] = []
+        self.preemptions = 0
+        self.busy = {"decoding": 0.0, "reading": 0.0}
+
+    def add(self, request: Request, read: int = 0, left: int | None = None) -> bool:
+        """Queue a request, `read` tokens of whose prompt are in the cache already and of which `left` tokens are still
+        to come; False where it can never fit."""
+        if self.rules.pages(request.input + request.output) > self.rules.blocks:
+            request.refused = True
+            return False
+        self._queue(Running(request, request.input, read, request.output if left is None else left))
+        return True
+
+    def _queue(self, one: Running) -> None:
+        self.waiting.append(one)
+        if len(self.waiting) > 1 and self.waiting[-2].request.priority > one.request.priority:
+            self.waiting = deque(sorted(self.waiting, key=lambda each: each.request.priority))
+
+    @property
+    def load(self) -> int:
+        """Requests that are here."""
+        return len(self.waiting) + len(self.reading) + len(self.decoding)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.waiting or self.reading or self.decoding)
+
+    @property
+    def held(self) -> int:
+        """Pages that are taken."""
+        return self.used + (self._pages_shared() if self.shared else 0)
+
+    def _pages_shared(self) -> int:
+        shared = self.shared
+        return shared.held * self.rules.pages(shared.tokens) if shared else 0
+
+    def advance(self, until: float) -> list[Request]:
+        """Run one step with prompts in it, or as many without as pass before the next event or `until`; those that
+        finished."""
+        self._admit()
+        if self.reading:
+            return self._mixed_step()
+        return self._plain_steps(until)
+
+    def _admit(self) -> None:
+        """Let in who waits, first come first served, while there is room for the prompt and one token more."""
+        while self.waiting and len(self.reading) + len(self.decoding) < self.rules.running:
+            one = self.waiting[0]
+            found, made = self._take_shared(one)
+            need = self._own(one, one.prompt + 1)
+            if not self._free(need):
+                if self.shared is not None:
+                    self.shared.withdraw(one.shared, made)
+                one.shared = ()
+                return
+            self.waiting.popleft()
+            self.used += need
+            if found:
+                one.read = max(one.read, min(found, one.prompt - 1))
+                one.request.cached = one.read
+            if one.request.scheduled is None:
+                one.request.scheduled = self.time
+            self.reading.append(one)
+
+    def _take_shared(self, one: Running) -> tuple[int, tuple[int, ...]]:
+        """Hold the blocks that a prompt may share: tokens of them that were there, and the blocks that were not."""
+        if self.shared is None or not one.request.hashes:
+            return 0, ()
+        one.shared = one.request.hashes[: one.prompt // self.shared.tokens]
+        found = self.shared.hits(one.shared) * self.shared.tokens
+        return found, self.shared.enter(one.shared)
+
+    def _free(self, pages: int) -> bool:
+        """Whether so many pages are free, or idle prefixes that can go."""
+        lacking = self.held + pages - self.rules.blocks
+        if lacking > 0 and self.shared is not None:
+            size = self.rules.pages(self.shared.tokens)
+            lacking -= self.shared.evict(-(-lacking // size)) * size
+        return lacking <= 0
+
+    def _own(self, one: Running, tokens: int) -> int:
+        """Pages of a sequence beside those that it shares."""
+        size = self.rules.pages(self.shared.tokens) if self.shared else 0
+        return self.rules.pages(tokens) - len(one.shared) * size
+
+    def _pieces(self) -> list[tuple[Running, Piece]]:
+        """What of the prompts the next step reads."""
+        rules, found = self.rules, list[tuple[Running, Piece]]()
+        left = rules.budget - (math.ceil(len(self.decoding) * self.clock.drafted) if rules.mixed else 0)
+        for one in self.reading:
+            rest = max(one.prompt - one.read, 1)
+            if left <= 0 or (not rules.chunked and found and rest > left):
+                break
+            now = min(rest, left) if rules.chunked else rest
+            found.append((one, Piece(min(one.read, one.prompt - 1), now, now == rest)))
+            left -= now
+        return found
+
+    def _mixed_step(self) -> list[Request]:
+        """A step that reads prompts; who decodes gets a token where the engine lets both in one step."""
+        decodes = self.rules.mixed and bool(self.decoding)
+        if decodes and not self._room_for(1):
+            return []
+        pieces = self._pieces()
+        n = len(self.decoding) if decodes else 0
+        if not pieces:
+            return self._plain_steps(self.time)
+        seconds = self.clock.seconds(n, self._mean_context() if n else 0.0, [piece for _, piece in pieces])
+        self.time += seconds
+        self.busy["reading"] += seconds
+        done = self._decoded(1, seconds) if decodes else []
+        if not decodes and self.decoding:
+            self.gaps.append((seconds, 0))
+        for one, piece in pieces:
+            one.read += piece.tokens
+            if piece.last:
+                self.reading.remove(one)
+                done += self._begun(one)
+        return done
+
+    def _begun(self, one: Running) -> list[Request]:
+        """The first token of a prompt that is read, and after it those that are left."""
+        request = one.request
+        if request.first is None:
+            request.first = self.time
+        one.left -= 1
+        one.context = one.prompt + 1
+        if one.left == 0:
+            self._give_back(one, one.context)
+            request.last = self.time
+            return [request]
+        one.begun = self.steps
+        one.finish = self.steps + math.ceil(one.left / self.rules.accepted)
+        heapq.heappush(self.decoding, (one.finish, request.number, one))
+        self.context += one.context
+        self.phases[(one.context - one.begun) % self.rules.block] += 1
+        return []
+
+    def _mean_context(self) -> float:
+        return self.context / len(self.decoding)
+
+    def _plain_steps(self, until: float) -> list[Request]:
+        """Steps without prompts, until somebody finishes, the cache may be full, or `until` has passed."""
+        if not self.decoding:
+            return []
+        n, context = len(self.decoding), self._mean_context()
+        count = min(self.decoding[0][0] - self.steps, self._steps_with_room())
+        if count < 1:
+            return []
+        each, grows = self.clock.seconds(n, context), self.rules.accepted
+        if until < math.inf:
+            count = max(1, min(count, math.ceil((until - self.time) / each)))
+        last = self.clock.seconds(n, context + (count - 1) * grows) if count > 1 else each
+        seconds = count * (each + last) / 2
+        self.time += seconds
+        self.busy["decoding"] += seconds
+        return self._decoded(count, seconds)
+
+    def _steps_with_room(self) -> int:
+        """Steps that surely find room; 0 where somebody had to give way and all must be asked again."""
+        n = len(self.decoding)
+        free = self.rules.blocks - self.held
+        if free >= n:
+            return max(1, int(free // n * self.rules.block / self.rules.accepted))
+        return 1 if self._room_for(1) else 0
+
+    def _room_for(self, steps: int) -> bool:
+        """Whether the next step finds pages for its tokens. Otherwise the youngest gives way."""
+        need = self._growth(steps)
+        if need <= self.rules.blocks - self.held or self._free(need):
+            return True
+        self._preempt()
+        return False
+
+    def _growth(self, steps: int) -> int:
+        """Pages that so many steps take."""
+        rules, each = self.rules, self.rules.accepted
+        if each == 1.0:
+            size, now = rules.block, self.steps
+            if size == 1:
+                return steps * len(self.decoding)
+            # Tokens of a sequence are its phase and the step, but for whole pages.
+            return sum(
+                count * (-((-phase - now - steps) // size) + (-phase - now) // size)
+                for phase, count in enumerate(self.phases)
+                if count
+            )
+        return sum(
+            rules.pages(one.tokens(self.steps + steps, each)) - rules.pages(one.tokens(self.steps, each))
+            for _, _, one in self.decoding
+        )
+
+    def _preempt(self) -> None:
+        """Give up the cache of the sequence that came last: it is read again when there is room (recomputation)."""
+        at = max(range(len(self.decoding)), key=lambda i: (self.decoding[i][2].request.priority, self.decoding[i][1]))
+        _, _, one = self.decoding[at]
+        del self.decoding[at]
+        heapq.heapify(self.decoding)
+        now = one.tokens(self.steps, self.rules.accepted)
+        self._out(one, now)
+        made = min(max(now - one.context, 0), one.left - 1)
+        one.prompt, one.read, one.left = now, 0, one.left - made
+        one.request.preempted += 1
+        self.preemptions += 1
+        self.waiting.appendleft(one)
+
+    def _give_back(self, one: Running, tokens: int) -> None:
+        self.used -= self._own(one, tokens)
+        if self.shared is not None and one.shared:
+            self.shared.leave(one.shared)
+            one.shared = ()
+
+    def _decoded(self, count: int, seconds: float) -> list[Request]:
+        """Every sequence that decodes has got tokens of so many steps."""
+        self.used += self._growth(count)
+        self.peak = max(self.peak, self.held)
+        before, each = self.steps, self.rules.accepted
+        self.steps += count
+        self.gaps.append((seconds / count, count * len(self.decoding)))
+        if each == 1.0:
+            self.context += count * len(self.decoding)
+        else:
+            self.context = float(sum(one.tokens(before + count, each) for _, _, one in self.decoding))
+        done = []
+        while self.decoding and self.decoding[0][0] <= self.steps:
+            _, _, one = heapq.heappop(self.decoding)
+            now = one.tokens(self.steps, each)
+            self._out(one, now)
+            one.request.last = self.time
+            done.append(one.request)
+        return done
+
+    def _out(self, one: Running, tokens: int) -> None:
+        """A sequence decodes no more."""
+        self.context -= tokens
+        self.phases[(one.context - one.begun) % self.rules.block] -= 1
+        self._give_back(one, tokens)

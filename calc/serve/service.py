@@ -1,0 +1,160 @@
+"""A service: a model on some GPUs under an engine, and all that follows before anybody sends a request."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from calc.errors import Refused
+from calc.serve.capacity import cache_room, kept_bytes
+from calc.serve.clock import StepClock
+from calc.serve.engines import Engine, engine_named
+from calc.serve.formats import Format, cache_bits, served_format
+from calc.serve.layout import Layout
+from calc.serve.machine import Machine
+from calc.serve.prefixes import Prefixes
+from calc.serve.rank import Rank, rank_of
+from calc.serve.rates import Constants, rates_of, request_seconds
+from calc.serve.running import Rules
+from calc.serve.server import Server
+from calc.serve.step import Rates
+from calc.serve.work import Work, work_of
+from calc.spec import ModelSpec
+from calc.spec.catalogue import load_device
+from calc.spec.hardware import Device
+
+
+@dataclass(frozen=True)
+class Guessing:
+    """Speculation: `tokens` are guessed a step and each is right with a chance of `acceptance` where those before it
+    were; guessing one takes `share` of a pass over the model."""
+
+    tokens: int = 0
+    acceptance: float = 0.0
+    share: float = 0.0
+
+    @property
+    def accepted(self) -> float:
+        """Tokens of a step in the mean: (1 - a^(n + 1)) / (1 - a) (Leviathan et al. 2023, arXiv:2211.17192, eq. 1)."""
+        a, n = self.acceptance, self.tokens
+        return n + 1.0 if a == 1 else (1 - a ** (n + 1)) / (1 - a)
+
+
+@dataclass(frozen=True)
+class Service:
+    """One kind of server. budget: tokens of a step. max_running: sequences at once, at most.
+    cache: format of keys and values. given: constants in place of the shipped ones.
+    measured: rates in place of those of a datasheet."""
+
+    spec: ModelSpec
+    device: Device | Machine
+    engine: Engine
+    layout: Layout
+    form: Format
+    cache: str
+    budget: int
+    max_running: int
+    guessing: Guessing = Guessing()
+    given: Constants | None = None
+    measured: Rates | None = None
+
+    @cached_property
+    def work(self) -> Work:
+        return work_of(self.spec)
+
+    @cached_property
+    def rank(self) -> Rank:
+        """What one GPU holds and does."""
+        made = rank_of(self.work, self.layout, self.form, self.cache, self._table())
+        return replace(made, drafting=self.guessing.tokens * self.guessing.share)
+
+    def _table(self) -> float:
+        """Elements of a token table that is not the head's too: it is held, and hardly read."""
+        tied = getattr(self.spec.head, "tied", False)
+        return (
+            0.0 if tied or not self.spec.reads_tokens else float(self.spec.vocab_size or 0) * float(self.spec.d_model)
+        )
+
+    @cached_property
+    def rates(self) -> Rates:
+        """What the device reaches."""
+        if self.measured is not None:
+            return self.measured
+        if isinstance(self.device, Machine):
+            raise Refused("device", "one of the catalogue where nothing was measured", self.device.name)
+        return rates_of(self.device, self.form, self.engine.name, self.layout.wide, self.work.latent, self.given)
+
+    @property
+    def room(self) -> float:
+        """Bytes for keys and values on each GPU."""
+        return cache_room(self.rank, self.device, self.engine)
+
+    def blocks(self, tokens: float) -> int:
+        """Pages of the cache of one replica, counted as sequences of so many tokens take them."""
+        if self.room <= 0:
+            return 0
+        each = kept_bytes(self.rank, self.engine, tokens)
+        pages = math.ceil(tokens / self.engine.block)
+        return int(min(self.room / each * pages, 1e9)) * self.layout.attention_dp if each > 0 else 10**9
+
+    def running(self, input: float, output: float) -> float:
+        """Sequences of one replica that run at once: what the cache holds of such that are half-way, or the engine's
+        limit."""
+        pages = math.ceil((input + output / 2) / self.engine.block)
+        if self.blocks(input + output) < math.ceil((input + output) / self.engine.block):
+            return 0.0
+        fitting = self.blocks(input + output / 2) / pages
+        return min(fitting, float(self.max_running * self.layout.attention_dp))
+
+    def request_seconds(self, input: float) -> float:
+        """Seconds of the host for a request ahead of the engine."""
+        return request_seconds(self.engine.name, input, self.given)
+
+    def rules(self, tokens: float) -> Rules:
+        """What one server goes by, where sequences have so many tokens in the mean."""
+        ranks = self.layout.attention_dp
+        return Rules(
+            budget=self.budget * ranks,
+            running=self.max_running * ranks,
+            block=self.engine.block,
+            blocks=self.blocks(tokens),
+            mixed=self.engine.mixed,
+            chunked=self.engine.chunked,
+            accepted=self.guessing.accepted,
+        )
+
+    def server(self, tokens: float, shared: Prefixes | None = None) -> Server:
+        """A server of that kind, at rest."""
+        clock = StepClock(self.rank, self.rates, self.guessing.tokens + 1.0)
+        return Server(clock, self.rules(tokens), shared)
+
+
+def service_of(
+    spec: ModelSpec,
+    gpu: str,
+    layout: Layout,
+    engine: str = "vllm",
+    dtype: str = "bf16",
+    cache_dtype: str | None = None,
+    budget: int | None = None,
+    running: int | None = None,
+    guessing: Guessing | None = None,
+) -> Service:
+    """The service that is meant by those words. Errors: Refused for what is not known, and for no such model."""
+    rules, form = engine_named(engine), served_format(dtype)
+    if not spec.reads_tokens:
+        raise Refused("MODEL", "a model that reads tokens", spec.name)
+    cache = cache_dtype or (rules.cache if form.bits <= 9 else "bf16")
+    cache_bits(cache)
+    return Service(
+        spec,
+        load_device(gpu),
+        rules,
+        layout,
+        form,
+        cache,
+        budget or rules.batched_tokens,
+        running or rules.max_seqs,
+        guessing or Guessing(),
+    )

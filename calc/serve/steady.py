@@ -1,0 +1,178 @@
+"""A server in its steady state, in closed form over columns: fixed lengths, and so many requests always under way.
+
+Of `D` sequences that decode, D / (output - 1) finish in every step, and as many prompts must be read in its time. Where
+prompts share steps with them, a part k = D * input / ((output - 1) * P) of all steps has P tokens of prompts in it, and
+a token takes (1 - k) * plain + k * full; where prompts have steps of their own, plain + k * full. By Little's law the
+sequences that decode are to those that are read as the times of the two; that fixes D.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from calc.serve.rank import at
+from calc.serve.step import Rates, StepLoad, step_time
+
+ROUNDS = 8
+"""Iterations of D, each of which leaves a tenth of the distance or less."""
+
+
+class Asked(NamedTuple):
+    """Numbers, or columns: tokens of prompts (of which `cached` have their keys and values already) and of answers,
+    requests under way on one replica, tokens of one step, sequences that run at once at most; and where something
+    guesses ahead, tokens that a sequence gets in a step (`accepted`) of those it runs (`drafted`). together: how
+    many requests come at once, as a power of those under way: 0 where they come one by one, more where those of one
+    length began together, and so end together."""
+
+    input: Any
+    output: Any
+    concurrency: Any
+    budget: Any
+    running: Any
+    cached: Any = 0.0
+    accepted: Any = 1.0
+    drafted: Any = 1.0
+    together: Any = 0.0
+
+
+class Lengths(NamedTuple):
+    """What attention asks at a workload's lengths, of one sequence: bytes and FLOPs of a new token half-way through the
+    answer, FLOPs of the whole prompt behind what is cached."""
+
+    cache: Any
+    decoding: Any
+    prompt: Any
+
+
+class Steady(NamedTuple):
+    """Seconds: ttft, to the first token; tpot, of each later one; e2e, of a whole request; queue, of ttft, what a
+    request waits for others to leave. requests: finished in a second by one replica. decoding: sequences that get
+    tokens at once. mixed: of all steps, those with prompts in them, or prompts' steps for each other. plain, full:
+    seconds of a step without prompts and with as many as fit."""
+
+    ttft: Any
+    tpot: Any
+    e2e: Any
+    queue: Any
+    requests: Any
+    decoding: Any
+    mixed: Any
+    plain: Any
+    full: Any
+
+
+def lengths_of(rank: Any, input: Any, output: Any, cached: Any = 0.0) -> Lengths:
+    """What attention asks of one rank at these lengths."""
+    middle = input + output / 2
+    return Lengths(
+        at(rank.decode_bytes, middle),
+        at(rank.decode_flops, middle),
+        at(rank.prompt_flops, input) - at(rank.prompt_flops, cached),
+    )
+
+
+class _Reading(NamedTuple):
+    tpot: Any
+    reading: Any
+    mixed: Any
+    plain: Any
+    full: Any
+    most: Any
+    prompt: Any
+
+
+def steady(rank: Any, rates: Rates, asked: Asked, lengths: Lengths, request: Any, mixed: Any) -> Steady:
+    """The steady state of one replica whose clients send a request as soon as another is answered.
+
+    request: seconds of the host for each request, ahead of the engine. mixed: 1 where prompts share steps with
+    sequences that decode, 0 where they have their own. Columns give columns.
+    """
+    import numpy as np
+
+    held = np.minimum(asked.concurrency, asked.running) * 1.0
+    after = (asked.output - 1) / asked.accepted
+    decoding = held
+    for _ in range(ROUNDS):
+        now = _at(rank, rates, asked, lengths, mixed, decoding, held)
+        decoding = held * after * now.tpot / np.maximum(after * now.tpot + now.reading + request, 1e-12)
+        decoding = np.where(mixed > 0, np.minimum(decoding, now.most), decoding)
+    now = _at(rank, rates, asked, lengths, mixed, decoding, held)
+    under_way = after * now.tpot + now.reading + request
+    # Where an answer is its first token alone, steps are prompts, and as many are read as steps hold.
+    alone = np.minimum(held / under_way, now.prompt / (asked.input - asked.cached) * rank.dp / now.full)
+    requests = np.where(after > 0, decoding / np.maximum(after * now.tpot, 1e-12), alone)
+    requests = np.maximum(requests, 1e-300)
+    reading = np.maximum(held / requests - after * now.tpot - request, now.reading)
+    queue = np.maximum(asked.concurrency - asked.running, 0.0) / requests
+    ttft = request + reading + queue
+    return Steady(
+        ttft,
+        now.tpot / asked.accepted,
+        ttft + after * now.tpot,
+        queue,
+        requests,
+        decoding,
+        now.mixed,
+        now.plain,
+        now.full,
+    )
+
+
+def _at(rank: Any, rates: Rates, asked: Asked, lengths: Lengths, mixed: Any, decoding: Any, held: Any) -> _Reading:
+    """What follows from so many sequences that decode: `tpot` of a step with a token for each, and the time in which
+    one prompt is read."""
+    import numpy as np
+
+    new = asked.input - asked.cached
+    after = np.maximum((asked.output - 1) / asked.accepted, 1e-9)
+    own = decoding / rank.dp
+    plain = step_of(rank, rates, asked, lengths, np.maximum(own, np.minimum(1.0, decoding)), 0.0)
+    free = np.maximum(asked.budget - mixed * own * asked.drafted, np.minimum(asked.budget, 16.0))
+    least = np.minimum(new * np.maximum(held / rank.dp, 1.0) ** asked.together, free)
+    all_prompts = held / rank.dp * new
+    arriving = np.where(asked.output > 1, np.minimum(own * new / after, all_prompts), all_prompts)
+    prompt = np.minimum(np.maximum(arriving, least), free)
+    full = step_of(rank, rates, asked, lengths, mixed * own, prompt)
+    part = arriving / prompt
+    tpot = np.where(mixed > 0, plain + np.minimum(part, 1.0) * (full - plain), plain + part * full)
+    step = np.where(part < 1, plain + part * (full - plain), full)
+    waits = step / 2 * (1 - 1 / np.maximum(held, 1.0))
+    most = free * after / new * rank.dp
+    return _Reading(tpot, waits + np.maximum(new / free, 1.0) * full, part, plain, full, most, prompt)
+
+
+def step_of(rank: Any, rates: Rates, asked: Asked, lengths: Lengths, decoding: Any, prompt: Any) -> Any:
+    """Seconds of a step with so many decoding sequences and tokens of prompts on each rank of attention."""
+    share = prompt / (asked.input - asked.cached)
+    load = StepLoad(
+        decoding,
+        prompt,
+        decoding * lengths.cache,
+        decoding * asked.drafted * lengths.decoding,
+        lengths.prompt * share,
+        decoding * asked.drafted + share,
+        asked.drafted,
+    )
+    return step_time(rank, load, rates).total
+
+
+def with_burst(
+    rank: Any, rates: Rates, asked: Asked, lengths: Lengths, found: Steady, request: Any, part: Any
+) -> Steady:
+    """What is seen where a part of all requests come at once, as those with which a benchmark begins: they are read one
+    after the other, and the first wait with their second token for the last. part: 1 where all keep in step."""
+    import numpy as np
+
+    new = asked.input - asked.cached
+    held = np.minimum(asked.concurrency, asked.running) / rank.dp
+    all_at_once = np.minimum(asked.budget, held * new)
+    reading = held * new / all_at_once * step_of(rank, rates, asked, lengths, 0.0 * held, all_at_once)
+    each = step_of(rank, rates, asked, lengths, 0.0 * held, np.minimum(new, asked.budget)) * np.maximum(
+        new / asked.budget, 1.0
+    )
+    mean = np.maximum((reading + each) / 2, each)
+    after = np.maximum((asked.output - 1) / asked.accepted, 1e-9)
+    together = part >= 1
+    ttft = np.where(together, request + mean + found.queue, found.ttft + part * np.maximum(mean - each, 0.0))
+    tpot = np.where(together, (found.plain + (reading - mean) / after) / asked.accepted, found.tpot)
+    return found._replace(ttft=ttft, tpot=tpot, e2e=ttft + (asked.output - 1) * tpot)

@@ -1,0 +1,129 @@
+"""The seconds of one step of an engine: tokens of running sequences and pieces of prompts in one pass over the weights.
+
+All of it is arithmetic: numbers give a number, columns of very many configurations a column.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class StepLoad(NamedTuple):
+    """What one step does on one rank of attention.
+
+    decodes: sequences that get a token each (with speculation, `tokens` of them). prompt: tokens of prompts.
+    cache_bytes, decode_flops: of attention over what the decoding sequences have cached. prompt_flops: of attention of
+    the prompts' pieces. sampled: rows of logits. tokens: that each decoding sequence brings.
+    """
+
+    decodes: Any
+    prompt: Any
+    cache_bytes: Any
+    decode_flops: Any
+    prompt_flops: Any
+    sampled: Any
+    tokens: Any = 1.0
+
+
+class Rates(NamedTuple):
+    """What a device reaches, in FLOP/s, bytes a second and seconds.
+
+    narrow: of products in the weights' format; wide: of 16 bits; grouped: of experts' products. streaming: of weights
+    that are read; experts: of experts' weights; cache: of attention's. decoding, prompts: FLOP/s of attention. passing:
+    bytes a second of what lies between kernels. kernel: of each that is launched. link, latency: of sums between ranks.
+    step, sequence: of the host, for a step and for each sequence in it. skew: how much more than its share the busiest
+    of many ranks of experts has. evenness: how many of further tokens choose for themselves: 1 where choices are even.
+    gathering: how much longer exchanges between ranks of attention with different sequences take than sums.
+    """
+
+    narrow: Any
+    wide: Any
+    grouped: Any
+    streaming: Any
+    experts: Any
+    cache: Any
+    decoding: Any
+    prompts: Any
+    passing: Any
+    kernel: Any
+    link: Any
+    latency: Any
+    step: Any
+    sequence: Any
+    skew: Any
+    evenness: Any
+    gathering: Any
+
+
+class StepTime(NamedTuple):
+    """Seconds of a step, by what takes them."""
+
+    matrices: Any
+    experts: Any
+    head: Any
+    attention: Any
+    prompts: Any
+    passing: Any
+    launching: Any
+    talking: Any
+    host: Any
+    drafting: Any
+
+    @property
+    def total(self) -> Any:
+        """All of a step."""
+        return sum(self)
+
+
+def step_time(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
+    """The seconds of a step on a rank.
+
+    rank: a `calc.serve.rank.Rank`, or columns of such numbers. A pipeline's stages run one after the other, each on
+    1 / pp of the sequences: while one is at work, the others have theirs.
+    """
+    new = (load.decodes * load.tokens + load.prompt) / rank.pp
+    everyone = new * rank.dp
+    passing = StepTime(
+        matrices=bound(2 * rank.dense * new, rank.dense_bytes, rates.narrow, rates.streaming)
+        + bound(2 * rank.wide * new, rank.wide_bytes, rates.wide, rates.streaming),
+        experts=_experts(rank, everyone, rates),
+        head=bound(2 * rank.head * load.sampled / rank.pp, rank.head_bytes, rates.wide, rates.streaming),
+        attention=bound(load.decode_flops / rank.pp, load.cache_bytes / rank.pp, rates.decoding, rates.cache),
+        prompts=load.prompt_flops / rank.pp / rates.prompts,
+        passing=(rank.moved * new + rank.states * load.decodes / rank.pp) / rates.passing
+        + rank.other_flops * new / rates.wide,
+        launching=rank.kernels * rates.kernel,
+        talking=_talking(rank, everyone, rates),
+        host=rates.step + rates.sequence * load.decodes,
+        drafting=0.0,
+    )
+    # A guesser is a part of the model, run once for each token that it guesses.
+    return passing._replace(drafting=rank.drafting * (passing.total - passing.prompts - passing.host))
+
+
+def bound(flops: Any, moved: Any, peak: Any, bandwidth: Any) -> Any:
+    """Seconds of a kernel that computes and moves so much: (a^4 + b^4)^(1/4) of the two bounds, the longer of them
+    where they are far apart and 19 % above where they are equal."""
+    computing, moving = flops / peak, moved / bandwidth
+    computing, moving = computing * computing, moving * moving
+    return ((computing * computing + moving * moving) ** 0.5) ** 0.5
+
+
+def _experts(rank: Any, tokens: Any, rates: Rates) -> Any:
+    """Routed experts: those that the tokens visit are read, by the expectation of even choices."""
+    chance = rank.top_k / (rank.n_experts + (rank.n_experts == 0))
+    alike = 1 + (tokens - 1) * rates.evenness
+    reached = rank.local * (1 - (1 - chance) ** alike)
+    busiest = 1 + rates.skew * (1 - 1 / rank.ep)
+    flops = 2 * rank.expert * tokens * rank.top_k / rank.ep * busiest
+    return bound(flops, reached * rank.expert_bytes * busiest, rates.grouped, rates.experts)
+
+
+def _talking(rank: Any, tokens: Any, rates: Rates) -> Any:
+    """Sums over ranks, two a layer: each sends and receives 2 (n - 1) / n of a message. Where ranks of attention hold
+    different sequences, all tokens go to all ranks of experts and their sums come back."""
+    ranks = rank.tp * rank.dp
+    crossing = 2 * (ranks - 1) / ranks * rank.message * tokens
+    between = (rank.pp - 1) * (rates.latency + rank.message * tokens / rates.link)
+    longer = 1 + (rates.gathering - 1) * (1 - 1 / rank.dp)
+    return rank.sums * (rates.latency + crossing / rates.link) * longer + between

@@ -1,0 +1,133 @@
+"""Constants of serving by robust least squares: what a device reaches and what an engine takes besides.
+
+Residuals are logarithms of predicted over measured seconds, of a token and, with less weight, of the first one. Every
+constant is drawn towards what is typical, so that what rows do not tell stays there; none leaves its bounds.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from calc.serve.rates import FILE
+from harness.serving.columns import Case, columns, predicted
+
+SPLIT = FILE.with_name("split.toml")
+FAMILIES = ("Blackwell", "CDNA3", "CDNA4")
+"""Families of architectures beside Hopper, whose constants are the plain ones."""
+ENGINES = ("vllm", "sglang", "trtllm")
+TYPICAL = {
+    "computing": 0.72,
+    "computing.fp8": 0.9,
+    "computing.fp4": 0.7,
+    "computing.bf16": 1.0,
+    "grouped": 0.5,
+    "grouped.widened": 1.0,
+    "grouped.fp8": 1.0,
+    "grouped.fp4": 1.0,
+    "streaming": 0.8,
+    "widening": 0.9,
+    "experts": 0.9,
+    "cache": 0.7,
+    "cache.latent": 0.9,
+    "cache.heads": 1.0,
+    "decoding": 0.4,
+    "decoding.latent": 1.0,
+    "prompts": 0.5,
+    "passing": 0.6,
+    "kernel": 4e-6,
+    "link": 0.6,
+    "network": 0.6,
+    "beyond": 2.0,
+    "skew": 0.15,
+    "evenness": 0.8,
+    "gathering": 2.0,
+    "latency": 8e-6,
+    "ranks": 0.1,
+    "step": 5e-4,
+    "sequence": 2e-5,
+    "request": 0.03,
+    "reading": 2e-6,
+    "together": 0.5,
+}
+"""Where constants begin: what kernels reach in the tables of `calc/data/priors.toml`, and judgement."""
+BY_FAMILY = ("computing", "streaming", "experts", "cache", "prompts", "kernel", "latency")
+BY_ENGINE = ("computing", "experts", "kernel", "latency", "step", "request")
+HIGHEST = {"evenness": 1.0, "widening": 1.1, "together": 1.0} | dict.fromkeys(
+    ("computing", "grouped", "streaming", "cache", "decoding", "prompts", "passing", "link", "network"), 0.95
+)
+WIDTHS = {"skew": 0.4, "evenness": 0.3, "network": 0.4, "prompts": 0.35, "widening": 0.2, "together": 0.4}
+"""How far a constant's logarithm strays, where it is not as usual: 0.5 for plain ones, 0.15 for those of a kind."""
+TOLERANCE = (0.08, 0.5)
+"""Residuals of a token's seconds and of the first one's from which on a row counts less than its square."""
+
+
+def fitted_systems(table: str) -> frozenset[str]:
+    """The systems whose rows of a table constants are fitted to."""
+    return frozenset(tomllib.loads(SPLIT.read_text())[table]["fitted"])
+
+
+def start() -> dict[str, float]:
+    """The constants before any fit."""
+    kinds = [(name, kind) for name in BY_FAMILY for kind in FAMILIES]
+    kinds += [(name, kind) for name in BY_ENGINE for kind in ENGINES]
+    return TYPICAL | {f"{name}.{kind}": 1.0 for name, kind in kinds}
+
+
+def fit(cases: Sequence[Case], rounds: int = 30) -> dict[str, float]:
+    """The constants that meet the cases best."""
+    import numpy as np
+    from scipy.optimize import least_squares
+
+    first = start()
+    names = list(first)
+    begin = np.log([first[name] for name in names])
+    width = np.array([_width(name) for name in names])
+    ready = columns(cases)
+    systems = [case.row.system for case in cases]
+    weight = np.array([systems.count(system) ** -0.25 for system in systems])
+    weight /= weight.mean()
+
+    def residuals(at: Any) -> Any:
+        token, prompt = errors(cases, dict(zip(names, np.exp(at), strict=True)), ready)
+        drawn = (at - begin) / width * 0.7
+        return np.concatenate([weight * token / TOLERANCE[0], weight * prompt / TOLERANCE[1], drawn])
+
+    ends = np.array([math.log(HIGHEST.get(name, 1e9)) for name in names])
+    found = least_squares(residuals, begin, loss="soft_l1", max_nfev=rounds, x_scale=width, bounds=(begin - 6, ends))
+    return dict(zip(names, map(float, np.exp(found.x)), strict=True))
+
+
+def _width(name: str) -> float:
+    if name.startswith("step."):
+        return 0.4
+    return 0.15 if "." in name else WIDTHS.get(name, 0.5)
+
+
+def errors(cases: Sequence[Case], given: Mapping[str, float], ready: Any = None) -> tuple[Any, Any]:
+    """Logarithms of predicted over measured: of seconds of a token, and to the first token."""
+    import numpy as np
+
+    found = predicted(cases, given, ready)
+    token = np.log(found.tpot / np.array([case.row.tpot for case in cases]))
+    prompt = np.log(found.ttft / np.array([case.row.ttft for case in cases]))
+    return np.nan_to_num(token), np.nan_to_num(prompt)
+
+
+def written(constants: Mapping[str, float], source: str) -> str:
+    """The constants as a data file holds them."""
+    lines = [f'source = "{source}"', ""]
+    for name in (name for name in constants if "." not in name):
+        lines += [f"[constants.{name}]", f"value = {constants[name]:.4g}"]
+        kinds = {key.partition(".")[2]: value for key, value in constants.items() if key.startswith(f"{name}.")}
+        lines += [*(f"{kind} = {value:.4g}" for kind, value in kinds.items()), ""]
+    return "\n".join(lines)
+
+
+def write(constants: Mapping[str, float], source: str, file: Path) -> None:
+    """Put the constants into a data file; what else it has, its intervals, stays."""
+    tables = file.read_text().partition("[interval]")[1:] if file.exists() else ("", "")
+    file.write_text(f"{written(constants, source)}{''.join(tables)}")

@@ -1,0 +1,166 @@
+"""Measurements of servers that others published: their tables' rows as the words of `serve`."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from calc.errors import Refused
+
+FAMILIES = {
+    "minimax-m2": "minimax",
+    "qwen3.5-397b": "qwen3.5-397b",
+    "llama-3.1-70b": "llama-70b",
+    "llama-3.1-8b": "llama-8b",
+    "kimi-k2.5": "kimi",
+    "deepseek-r1": "deepseek",
+    "deepseek-v3": "deepseek",
+    "gpt-oss-120b": "gpt-oss",
+    "qwen3-32b": "qwen3-32b",
+    "qwen3-235b": "qwen3-235b",
+}
+"""What a model's name has in it -> its family: models of one shape."""
+ENGINES = {"trt": "trtllm", "trtllm": "trtllm", "vllm": "vllm", "sglang": "sglang", "atom": "sglang"}
+"""What rows call an engine -> the engine of the catalogue; AMD's ATOM takes SGLang's scheduler."""
+GPUS = {"h100": "h100-sxm"}
+"""What a table calls a GPU -> its name in the catalogue, where they differ."""
+SPREAD = 0.2
+"""Of InferenceMAX's lengths: evenly between 80 and 100 % of what is named (its benchmark's random range ratio)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedRow:
+    """One measurement. Seconds and tokens a second a GPU; None where the row does not tell.
+
+    layout: words of `calc.serve.layout.layout_of`, of decode where prefill is elsewhere; prefill: of that, and how many
+    workers each has.
+    """
+
+    source: str
+    gpu: str
+    family: str
+    engine: str
+    system: str
+    dtype: str
+    cache: str
+    input: int
+    output: int
+    concurrency: float
+    gpus: int
+    layout: dict[str, int]
+    ttft: float | None
+    tpot: float | None
+    output_per_gpu: float | None
+    prefill: dict[str, int] | None = None
+    decode_workers: int = 1
+    spread: float = 0.0
+
+    @property
+    def mean_input(self) -> float:
+        """Tokens of a prompt in the mean: lengths lie between (1 - spread) and all of what the row says."""
+        return self.input * (1 - self.spread / 2)
+
+    @property
+    def mean_output(self) -> float:
+        """Tokens of an answer in the mean."""
+        return self.output * (1 - self.spread / 2)
+
+
+def inferencemax(file: Path) -> Iterator[ServedRow | Refused]:
+    """The rows of the table; Refused for each that does not say enough of its plan to be expressed."""
+    with file.open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            try:
+                yield _row(row)
+            except Refused as refused:
+                yield refused
+
+
+def _row(row: dict[str, str]) -> ServedRow:
+    model = row["model"].lower()
+    family = next((name for part, name in FAMILIES.items() if part in model), None)
+    if family is None:
+        raise Refused("model", "one of a known family", row["model"])
+    gpu = row["gpu"].split("_")[0].split("-")[0]
+    framework = row["framework"].replace("dynamo-", "").replace("-disagg", "")
+    engine = ENGINES[framework]
+    concurrency = number(row["concurrency"])
+    if concurrency is None:
+        raise Refused("concurrency", "how many requests are under way", "nothing")
+    apart = row["mode"] == "disagg"
+    layout = _layout(row, "decode_" if apart else "")
+    prefill, workers, gpus = None, 1, int(row["n_gpus"])
+    if apart:
+        prefill = _layout(row, "prefill_") | {"workers": int(number(row["prefill_workers"]) or 0)}
+        workers = int(number(row["decode_workers"]) or 0)
+        taken = _gpus(layout) * workers + _gpus(prefill) * prefill["workers"]
+        if taken != gpus:
+            raise Refused("plan", f"ranks that add up to {gpus} GPUs", f"{taken}")
+    elif _gpus(layout) != gpus:
+        raise Refused("plan", f"ranks that add up to {gpus} GPUs", f"{_gpus(layout)}")
+    dtype = _dtype(row["precision"], family, gpu)
+    return ServedRow(
+        source=row["origin"].split(" run ")[0],
+        gpu=gpu,
+        family=family,
+        engine=engine,
+        system=f"{gpu} {family} {framework if framework == 'atom' else engine}",
+        dtype=dtype,
+        cache=_cache(engine, dtype, family),
+        input=int(row["isl"]),
+        output=int(row["osl"]),
+        concurrency=concurrency,
+        gpus=gpus,
+        layout=layout,
+        ttft=_seconds(row["ttft_mean_ms"]),
+        tpot=_seconds(row["tpot_mean_ms"]),
+        output_per_gpu=number(row["tput_output_tok_s_per_gpu"]) if row["tput_kind"] == "measured" else None,
+        prefill=prefill,
+        decode_workers=workers,
+        spread=SPREAD if row["origin"].startswith("Inference") else 0.0,
+    )
+
+
+def _layout(row: dict[str, str], lead: str) -> dict[str, int]:
+    tp = int(number(row[f"{lead}tp"]) or 0)
+    dp = int(number(row[f"{lead}attn_dp" if lead else "attn_dp"]) or 1)
+    if not tp:
+        raise Refused(f"{lead}tp", "how many GPUs share a sequence", "nothing")
+    ep = int(number(row[f"{lead}moe_ep"]) or 1)
+    pp = 1 if lead else int(number(row["pp"]) or 1)
+    return {"tp": tp, "pp": pp, "attention_dp": dp, "ep": ep}
+
+
+def _gpus(layout: dict[str, int]) -> int:
+    return layout["tp"] * layout["pp"] * layout["attention_dp"]
+
+
+def _dtype(precision: str, family: str, gpu: str) -> str:
+    if family == "gpt-oss":
+        return "mxfp4"
+    if precision == "fp4":
+        return "mxfp4" if gpu.startswith("mi") else "nvfp4"
+    return precision or "bf16"
+
+
+def _cache(engine: str, dtype: str, family: str) -> str:
+    """Checkpoints that NVIDIA makes in 8 and 4 bits name a cache in fp8, which TensorRT-LLM and vLLM follow; those of
+    other makers and SGLang keep the activations' format."""
+    if engine == "trtllm":
+        return "bf16" if dtype == "bf16" else "fp8"
+    theirs = dtype == "nvfp4" or (dtype == "fp8" and family in ("llama-70b", "llama-8b"))
+    return "fp8" if engine == "vllm" and theirs else "bf16"
+
+
+def _seconds(milliseconds: str) -> float | None:
+    found = number(milliseconds)
+    return None if found is None else found / 1000
+
+
+def number(text: str) -> float | None:
+    """The number that a cell holds; None for an empty one."""
+    value = float(text) if text.strip() else math.nan
+    return value if math.isfinite(value) else None

@@ -1,0 +1,136 @@
+"""`serve`: what scripts may rely on, exit codes, refusals."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from calc.cli import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["envelope", "serve", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        out, err = capsys.readouterr()
+        return int(stop.value.code or 0), out, err
+
+    return call
+
+
+CLOSED = ("--input", "512", "--output", "128", "--concurrency", "8")
+
+
+def test_what_scripts_may_rely_on(run: Run) -> None:
+    code, out, err = run("llama-3-8b", "--gpu", "h100-sxm", "--gpus", "2", "--tp", "1", *CLOSED, "--json")
+    record = json.loads(out)
+    assert (code, err) == (0, "")
+    for name in ("ttft", "tpot", "e2e"):
+        spread = record[name]
+        assert set(spread) == {"mean", "p50", "p90", "p99"}
+        assert 0 < spread["p50"] <= spread["p90"] <= spread["p99"]
+    speed = record["throughput"]
+    assert speed["output_per_gpu"] == pytest.approx(speed["output"] / 2)
+    assert speed["total"] == pytest.approx(speed["output"] * 5, rel=0.05)
+    assert record["fits"] is True
+    assert record["saturated"] is False
+    assert record["concurrency"] == pytest.approx(8, rel=0.1)
+    for name, predicted in (
+        ("ttft", record["ttft"]["mean"]),
+        ("tpot", record["tpot"]["mean"]),
+        ("throughput", speed["output"]),
+    ):
+        interval = record["interval"][name]
+        assert interval["level"] == 0.9
+        assert interval["low"] < predicted < interval["high"]
+    assert record["run"]["engine"] == "vllm"
+    assert record["run"]["replicas"] == 2
+    assert sum(record["time"].values()) == pytest.approx(1)
+
+
+def test_what_does_not_fit_exits_with_1(run: Run) -> None:
+    code, out, _ = run("llama-3-70b", "--gpu", "h100-sxm", *CLOSED, "--json")
+    assert code == 1
+    record = json.loads(out)
+    assert record["fits"] is False
+    assert record["ttft"] is None
+
+
+def test_a_rate_beyond_capacity_is_refused_with_it(run: Run) -> None:
+    code, out, err = run("llama-3-8b", "--gpu", "l4", "--input", "4000", "--output", "500", "--rate", "50")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: --rate: expected fewer than the ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--gpu", "h100-sxm"), "load"),
+        (("--gpu", "h100-sxm", "--rate", "1", "--concurrency", "2"), "load"),
+        (("--gpu", "h100-sxm", "--rate", "1", "--input", "5"), "--output"),
+        (("--gpu", "nonsense", *CLOSED), "GPU"),
+        (("--gpu", "h100-sxm", *CLOSED, "--dtype", "fp7"), "--dtype"),
+        (("--gpu", "h100-sxm", *CLOSED, "--cache-dtype", "fp7"), "--cache-dtype"),
+        (("--gpu", "h100-sxm", *CLOSED, "--engine", "nonsense"), "--engine"),
+        (("--gpu", "h100-sxm", *CLOSED, "--tp", "3"), "--tp"),
+        (("--gpu", "h100-sxm", *CLOSED, "--price", "cheap"), "--price"),
+        (("--gpu", "h100-sxm", *CLOSED, "--prefill-gpus", "1"), "--prefill-gpus"),
+        (("--gpu", "h100-sxm", "--trace", "none.csv"), "--trace"),
+        (("--gpu", "h100-sxm", "--rate", "nan", "--input", "5", "--output", "5"), "--rate"),
+    ],
+)
+def test_bad_words(run: Run, words: tuple[str, ...], said: str) -> None:
+    code, out, err = run("llama-3-8b", *words)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_a_model_that_generates_nothing_reads_prompts_alone(run: Run) -> None:
+    words = ("--gpu", "h100-sxm", "--input", "512", "--concurrency", "16", "--json")
+    code, out, _ = run("bert-base", *words, "--output", "1")
+    record = json.loads(out)
+    assert code == 0
+    assert record["tpot"]["mean"] == 0
+    assert record["e2e"]["mean"] == pytest.approx(record["ttft"]["mean"])
+    code, _, err = run("bert-base", *words, "--output", "2")
+    assert code == 2
+    assert "generates no tokens" in err
+
+
+def test_prompts_apart(run: Run) -> None:
+    apart = ("--prefill-gpus", "2", "--prefill-tp", "2", "--decode-gpus", "4", "--decode-tp", "4")
+    code, out, _ = run("llama-3-70b", "--gpu", "h200", "--dtype", "fp8", *apart, *CLOSED, "--json")
+    record = json.loads(out)
+    assert code == 0
+    assert record["run"]["gpus"] == 6
+    assert (record["run"]["prefill"]["tp"], record["run"]["decode"]["tp"]) == (2, 4)
+
+
+def test_a_trace_and_a_price(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text("sent,input,output\n" + "".join(f"{i / 4},{100 + i},20\n" for i in range(40)))
+    code, out, _ = run("llama-3-8b", "--gpu", "h100-sxm", "--trace", str(file), "--price", "3/h", "--json")
+    record = json.loads(out)
+    assert code == 0
+    assert record["requests"] == {"answered": 40, "refused": 0, "preemptions": 0}
+    cost = record["cost"]
+    speed = record["throughput"]
+    total = (
+        cost["per_million_input"] * (speed["total"] - speed["output"]) + cost["per_million_output"] * speed["output"]
+    ) / 1e6
+    assert total * 3600 == pytest.approx(3.0)
+
+
+def test_the_table_fits_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = run("llama-3-8b", "--gpu", "h100-sxm", *CLOSED)
+    assert max(map(len, out.splitlines())) <= 80

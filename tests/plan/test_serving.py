@@ -1,0 +1,175 @@
+"""Searching how to serve: what is best is really best of all, fits, and starts with words that engines know."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from calc.architectures.models import load_model
+from calc.cli import main
+from calc.errors import Refused
+from calc.plan.serving import Objective, Wish, replicas_for, search
+from calc.serve.answer import answer
+from calc.serve.launching import TOOLS, launch
+from calc.serve.workload import closed_loop
+
+WISH = Wish(
+    load_model("llama-3-8b"),
+    ("h100-sxm", "l4"),
+    (1, 4),
+    1024,
+    256,
+    Objective(ttft=1.0, tpot=0.02),
+    dtypes=("bf16", "fp8"),
+    prices={"h100-sxm": 2.0, "l4": 0.5},
+)
+
+
+def test_the_front_and_the_best() -> None:
+    found = search(WISH)
+    speeds = [(plan.per_gpu, plan.per_user) for plan in found.front]
+    assert speeds == sorted(speeds, reverse=True, key=lambda each: each[0])
+    assert [user for _, user in speeds] == sorted(user for _, user in speeds)
+    best = found.best
+    assert best is not None
+    assert best.ttft <= 1.0
+    assert best.tpot <= 0.02
+    assert best.cost == pytest.approx(best.price * best.gpus / 3600 / (best.requests * 256) * 1e6)  # pyright: ignore[reportOptionalOperand]
+
+
+def test_the_best_is_what_serve_says() -> None:
+    """The plan's closed form beside the simulation of the same service at that load."""
+    best = search(WISH).best
+    assert best is not None
+    load = round(best.concurrency)
+    report = answer(best.services[0], closed_loop(load, 1024, 256, 20 * load, 0.5)).report
+    assert report is not None
+    assert report.tpot.mean == pytest.approx(best.tpot, rel=0.08)
+
+
+def test_what_does_not_fit_is_not_planned() -> None:
+    from dataclasses import replace
+
+    found = search(replace(WISH, spec=load_model("llama-3-70b"), devices=("l4",), gpus=(1, 1)))
+    assert found.fitting == 0
+    assert found.front == ()
+    assert found.best is None
+
+
+def test_prompts_apart_make_steadier_answers() -> None:
+    from dataclasses import replace
+
+    wish = replace(WISH, devices=("h100-sxm",), gpus=(1, 8), input=16384, output=256)
+    together, apart = search(wish), search(replace(wish, apart=True))
+    assert apart.tried > together.tried
+    assert any(len(plan.services) == 2 for plan in apart.front)
+    assert all(plan.gpus <= 8 for plan in apart.front)
+
+
+def test_a_device_without_a_price_is_refused() -> None:
+    from dataclasses import replace
+
+    with pytest.raises(Refused, match="--price"):
+        search(replace(WISH, prices={"l4": 1.0}))
+
+
+def test_replicas() -> None:
+    best = search(WISH).best
+    assert best is not None
+    assert replicas_for(best, best.requests * 0.79, 0.2) == 1
+    assert replicas_for(best, best.requests * 0.81, 0.2) == 2
+
+
+KNOWN = {
+    "vllm": {
+        "--tensor-parallel-size",
+        "--pipeline-parallel-size",
+        "--data-parallel-size",
+        "--enable-expert-parallel",
+        "--max-model-len",
+        "--max-num-seqs",
+        "--max-num-batched-tokens",
+        "--gpu-memory-utilization",
+        "--kv-cache-dtype",
+    },
+    "sglang": {
+        "--model-path",
+        "--tp-size",
+        "--pp-size",
+        "--dp-size",
+        "--enable-dp-attention",
+        "--ep-size",
+        "--context-length",
+        "--max-running-requests",
+        "--chunked-prefill-size",
+        "--mem-fraction-static",
+        "--kv-cache-dtype",
+    },
+    "trtllm": {
+        "--tp_size",
+        "--pp_size",
+        "--ep_size",
+        "--max_batch_size",
+        "--max_num_tokens",
+        "--max_seq_len",
+        "--kv_cache_free_gpu_memory_fraction",
+    },
+}
+"""Options that the engines' documentation lists (vLLM 0.15, SGLang 0.5, TensorRT-LLM 1.2)."""
+
+
+@pytest.mark.parametrize("tool", list(TOOLS))
+def test_lines_that_start_it(tool: str) -> None:
+    best = search(WISH).best
+    assert best is not None
+    lines = launch(tool, "path/to/model", best.services, 1280, [16])
+    words = " ".join(lines).split()
+    if tool in KNOWN:
+        assert {word for word in words if word.startswith("--")} <= KNOWN[tool]
+    assert "path/to/model" in " ".join(lines)
+    assert any("16" in word for word in words)
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["envelope", "plan", "llama-3-8b", "--serve", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        out, err = capsys.readouterr()
+        return int(stop.value.code or 0), out, err
+
+    return call
+
+
+ASKED = ("--on", "h100-sxm", "--gpus", "1..2", "--input", "1024", "--output", "256")
+
+
+def test_the_command(run: Run) -> None:
+    code, out, _ = run(*ASKED, "--slo", "tpot=20ms", "--price", "2/h", "--rate", "50", "--as", "vllm", "--json")
+    record = json.loads(out)
+    assert code == 0
+    assert record["best"]["tpot"] <= 0.02
+    assert record["replicas"] >= 1
+    assert record["launch"][0].startswith("vllm serve ")
+
+
+def test_no_plan_meets_it(run: Run) -> None:
+    code, out, _ = run(*ASKED, "--slo", "tpot=0.01ms", "--json")
+    assert code == 1
+    assert json.loads(out)["best"] is None
+
+
+@pytest.mark.parametrize(
+    "words", [("--slo", "tpot=20"), ("--gpus", "4..1"), ("--price", "h100-sxm=cheap"), ("--on", "nonsense")]
+)
+def test_bad_words(run: Run, words: tuple[str, str]) -> None:
+    code, out, err = run(*ASKED, *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")

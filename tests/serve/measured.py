@@ -1,0 +1,57 @@
+"""Servers that others measured, beside what constants predict that did not see their systems."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from calc.architectures.models import load_model
+from calc.errors import Refused
+from calc.spec import ModelSpec
+from harness.serving.fitting import fitted_systems
+from harness.serving.rows import ServedRow, inferencemax
+from harness.serving.scoring import Scored, folds, judged
+from tests.reference import folder
+
+CONFIGS = {
+    "minimax": "MiniMax-M2.5",
+    "qwen3.5-397b": "Qwen3.5-397B-A17B",
+    "llama-70b": "Llama-3.1-70B",
+    "llama-8b": "Llama-3.1-8B",
+    "kimi": "Kimi-K2.5",
+    "deepseek": "DeepSeek-R1",
+    "qwen3-32b": "Qwen3-32B",
+    "qwen3-235b": "Qwen3-235B-A22B",
+}
+"""Family of a row's model -> its config among the reference data; gpt-oss-120b is a preset."""
+
+
+@cache
+def spec_of(family: str) -> ModelSpec:
+    """The model of a row."""
+    if family == "gpt-oss":
+        return load_model("gpt-oss-120b")
+    return load_model(str(folder() / "truth" / "configs" / f"{CONFIGS[family]}.json"))
+
+
+@cache
+def inferencemax_rows() -> tuple[list[ServedRow], int]:
+    """The rows that say enough to be expressed, and how many do not."""
+    found = list(inferencemax(folder() / "measured" / "inference" / "inferencemax.csv"))
+    rows = [row for row in found if isinstance(row, ServedRow)]
+    return rows, len(found) - len(rows)
+
+
+@cache
+def inferencemax_judged() -> tuple[list[Scored], int]:
+    """Every row by constants that did not see its system, and how many rows cannot be expressed or do not fit."""
+    rows, lost = inferencemax_rows()
+    listed, by, found = fitted_systems("inferencemax"), folds(), []
+    for row in rows:
+        try:
+            each = judged(row, spec_of(row.family), listed, by)
+        except Refused:
+            lost += 1
+            continue
+        lost += each.tpot is None
+        found.append(each)
+    return found, lost

@@ -1,0 +1,115 @@
+"""A server under any workload: nothing is lost, nothing is made up, no cache without an owner."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calc.serve.clock import StepClock
+from calc.serve.prefixes import Prefixes
+from calc.serve.requests import Request
+from calc.serve.running import Rules
+from calc.serve.server import Server
+from tests.serve.services import llama
+
+CLOCK = StepClock(llama().rank, llama().rates)
+
+RULES = st.builds(
+    Rules,
+    budget=st.integers(1, 64),
+    running=st.integers(1, 8),
+    block=st.sampled_from([1, 4, 16]),
+    blocks=st.integers(1, 40),
+    mixed=st.booleans(),
+    chunked=st.booleans(),
+    accepted=st.sampled_from([1.0, 1.0, 2.5]),
+)
+LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 40), st.floats(0, 2)), min_size=1, max_size=25)
+
+
+def finished(server: Server, requests: list[Request]) -> list[Request]:
+    """Everything through a server, looked at after every step."""
+    waiting = sorted(requests, key=lambda each: each.sent)
+    done: list[Request] = []
+    for _ in range(100_000):
+        if server.idle and not waiting:
+            return done
+        if server.idle:
+            server.time = max(server.time, waiting[0].sent)
+        while waiting and waiting[0].sent <= server.time:
+            server.add(waiting.pop(0))
+        before = server.time
+        done += server.advance(waiting[0].sent if waiting else float("inf"))
+        assert server.time >= before
+        assert server.used >= 0
+        assert server.held <= server.rules.blocks
+        assert len(server.decoding) + len(server.reading) <= server.rules.running
+    raise AssertionError("it never ends")
+
+
+@settings(max_examples=300)
+@given(RULES, LENGTHS)
+def test_every_request_ends_once(rules: Rules, lengths: list[tuple[int, int, float]]) -> None:
+    server = Server(CLOCK, rules)
+    requests = [Request(i, sent, input, output) for i, (input, output, sent) in enumerate(lengths)]
+    done = finished(server, requests)
+    refused = [each for each in requests if each.refused]
+    assert sorted(each.number for each in (*done, *refused)) == list(range(len(requests)))
+    assert all(rules.pages(each.input + each.output) > rules.blocks for each in refused)
+    assert server.used == 0
+    assert sum(server.phases) == 0
+    for each in done:
+        assert each.scheduled is not None
+        assert each.first is not None
+        assert each.last is not None
+        assert each.sent <= each.scheduled < each.first <= each.last
+        assert (each.output == 1) == (each.first == each.last)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.tuples(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(1, 20)), min_size=1, max_size=20
+    ),
+    st.integers(8, 60),
+)
+def test_shared_prefixes_balance(prompts: list[tuple[list[int], int]], blocks: int) -> None:
+    """Prompts of whole blocks of 4 tokens and some of their own; those that begin alike share what stays."""
+    shared = Prefixes(4)
+    server = Server(CLOCK, Rules(16, 4, 4, blocks, True, True), shared)
+    requests = []
+    for number, (choices, output) in enumerate(prompts):
+        chain = [hash(tuple(choices[: i + 1])) for i in range(len(choices))]
+        requests.append(Request(number, 0.0, 4 * len(chain) + 1, output, tuple(chain)))
+    done = finished(server, requests)
+    assert len(done) + sum(each.refused for each in requests) == len(requests)
+    assert server.used == 0
+    assert not shared.readers
+    assert all(0 <= each.cached < each.input for each in done)
+
+
+def test_a_prefix_is_found_again() -> None:
+    server = Server(CLOCK, Rules(64, 4, 4, 100, True, True), Prefixes(4))
+    first, second = (Request(i, float(i), 17, 2, (1, 2, 3, 4)) for i in range(2))
+    finished(server, [first, second])
+    assert (first.cached, second.cached) == (0, 16)
+    assert second.ttft < first.ttft
+
+
+def test_who_came_last_gives_way() -> None:
+    """Two answers of 40 tokens do not fit 20 pages of 4 together: the second waits until the first is done."""
+    server = Server(CLOCK, Rules(64, 4, 4, 20, True, True))
+    first, second = Request(0, 0.0, 20, 40), Request(1, 0.0, 20, 40)
+    finished(server, [first, second])
+    assert (first.preempted, second.preempted) == (0, 1)
+    assert first.last is not None
+    assert second.last is not None
+    assert first.last < second.last
+
+
+def test_priority_goes_first() -> None:
+    server = Server(CLOCK, Rules(64, 1, 4, 100, True, True))
+    late = Request(2, 0.0, 8, 4, priority=-1)
+    finished(server, [Request(0, 0.0, 8, 4), Request(1, 0.0, 8, 4), late])
+    assert late.first is not None
+    assert late.scheduled == 0.0

@@ -1,0 +1,133 @@
+"""The simulation beside the closed form, where both hold; the same seed, the same answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from calc.errors import Refused
+from calc.serve.answer import answer, capacity_of, check_rate, steady_of
+from calc.serve.report import report_of
+from calc.serve.requests import Request
+from calc.serve.service import Guessing, Service
+from calc.serve.simulate import Apart, simulate, simulate_apart
+from calc.serve.workload import Workload, closed_loop, open_loop
+from tests.serve.services import llama
+
+
+def middle(service: Service, workload: Workload) -> tuple[float, float]:
+    """Seconds a token and requests a second, of the middle half of those answered."""
+    tokens = workload.mean_input + workload.mean_output
+    run = simulate(workload, lambda: service.server(tokens), lambda each: service.request_seconds(each.input))
+    done = sorted(run.answered, key=lambda each: each.last or 0.0)
+    some = done[len(done) // 4 : 3 * len(done) // 4]
+    return (
+        sum(each.tpot for each in some) / len(some),
+        (len(some) - 1) / ((some[-1].last or 0.0) - (some[0].last or 0.0)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("input", "output", "concurrency"), [(1000, 1000, 8), (1000, 1000, 64), (512, 512, 200), (4000, 500, 16)]
+)
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_closed_form(input: int, output: int, concurrency: int, engine: str) -> None:
+    """Within 3 %, of an even mix of lengths that has forgotten how it began."""
+    service = llama(engine=engine)
+    workload = closed_loop(concurrency, input, output, 30 * concurrency, spread=1.0, seed=3)
+    expected = steady_of(service, workload.mean_input, workload.mean_output, float(concurrency))
+    tpot, requests = middle(service, workload)
+    assert requests == pytest.approx(float(expected.requests), rel=0.03)
+    assert tpot == pytest.approx(float(expected.tpot), rel=0.03)
+
+
+def test_answers_of_one_token_are_prompts_alone() -> None:
+    """No more of them than steps hold, however many wait; as the simulation has it."""
+    service = llama()
+    expected = steady_of(service, 2000.0, 1.0, 64.0)
+    _, requests = middle(service, closed_loop(64, 2000, 1, 1000, spread=1.0, seed=1))
+    assert requests == pytest.approx(float(expected.requests), rel=0.05)
+
+
+def test_seeds() -> None:
+    service = llama()
+
+    def told(seed: int) -> list[float]:
+        found = answer(service, open_loop(4.0, 500, 200, 200, 0.5, seed))
+        assert found.report is not None
+        return [each.mean for each in (found.report.ttft, found.report.tpot, found.report.e2e)]
+
+    assert told(1) == told(1)
+    assert told(1) != told(2)
+
+
+def test_one_request_is_its_steps() -> None:
+    """Alone, a request waits for nobody: its prompt in one step, then a step a token."""
+    service = llama()
+    run = simulate(Workload((Request(0, 0.0, 512, 3),), 1), lambda: service.server(600), lambda each: 0.5)
+    clock, (only,) = service.server(600).clock, run.requests
+    from calc.serve.clock import Piece
+
+    prompt = clock.seconds(0, 0.0, [Piece(0, 512, True)])
+    assert only.ttft == pytest.approx(0.5 + prompt)
+    assert only.e2e == pytest.approx(0.5 + prompt + clock.seconds(1, 513) + clock.seconds(1, 514))
+
+
+def test_capacity_is_refused_and_below_it_is_not() -> None:
+    service = llama()
+    most = capacity_of(service, 500, 200)
+    check_rate(service, None, most * 0.9, 500, 200)
+    with pytest.raises(Refused, match="--rate"):
+        check_rate(service, None, most * 1.01, 500, 200)
+    found = answer(service, open_loop(most * 0.8, 500, 200, 1500))
+    assert found.report is not None
+    assert found.report.requests_per_second == pytest.approx(most * 0.8, rel=0.1)
+
+
+def test_littles_law() -> None:
+    found = answer(llama(), open_loop(6.0, 800, 200, 1500))
+    assert found.report is not None
+    report = found.report
+    assert report.concurrency == pytest.approx(report.requests_per_second * report.e2e.mean, rel=1e-9)
+    assert report.ttft.p50 <= report.ttft.p90 <= report.ttft.p99
+    assert report.output == pytest.approx(report.requests_per_second * 200)
+
+
+def test_replicas_share() -> None:
+    from dataclasses import replace
+
+    one = llama()
+    two = replace(one, layout=replace(one.layout, replicas=2))
+    single, double = (answer(each, closed_loop(c, 512, 128, 20 * c)).report for each, c in ((one, 8), (two, 16)))
+    assert single is not None
+    assert double is not None
+    assert double.output == pytest.approx(2 * single.output, rel=0.02)
+    assert double.tpot.mean == pytest.approx(single.tpot.mean, rel=0.02)
+
+
+def test_apart_no_prompt_holds_up_an_answer() -> None:
+    """With prompts elsewhere, no gap between tokens is longer than a step without prompts."""
+    service = llama()
+    workload = closed_loop(32, 4000, 200, 200, seed=1)
+    apart = Apart([service.server(4200)], [service.server(4200)], lambda request: 0.01)
+    run = simulate_apart(workload, apart, lambda request: 0.0)
+    together = simulate(workload, lambda: service.server(4200), lambda request: 0.0)
+    assert len(run.answered) == len(together.answered) == 200
+    alone, mixed = report_of([run]), report_of([together])
+    assert alone.itl.p99 < mixed.itl.p99
+    assert alone.tpot.mean < mixed.tpot.mean
+    for each in run.answered:
+        assert each.first is not None
+        assert each.last is not None
+        assert each.first < each.last
+
+
+def test_guesses_that_are_right_save_steps() -> None:
+    from dataclasses import replace
+
+    plain = llama()
+    guessing = replace(plain, guessing=Guessing(3, 0.8, 1 / 32))
+    assert guessing.guessing.accepted == pytest.approx(1 + 0.8 + 0.64 + 0.512)
+    before, after = (answer(each, closed_loop(4, 512, 256, 40)).report for each in (plain, guessing))
+    assert before is not None
+    assert after is not None
+    assert after.tpot.mean < before.tpot.mean / 2

@@ -1,0 +1,92 @@
+"""A step of an engine: bounds that hold whatever constants say, and columns that read as numbers do."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calc.errors import Refused
+from calc.serve.formats import formats, served_format
+from calc.serve.rates import constants, rates_of, rests_on
+from calc.serve.step import Rates, StepLoad, bound, step_time
+from calc.spec.catalogue import device_names, load_device
+from tests.serve.services import llama
+
+
+def load(decodes: Any, prompt: Any, context: float = 1000.0) -> StepLoad:
+    return StepLoad(decodes, prompt, decodes * context * 131_072, decodes * context * 5e5, prompt * 1e8, decodes + 1)
+
+
+@given(st.floats(1, 1e15), st.floats(1, 1e12))
+def test_two_bounds_meet_smoothly(flops: float, moved: float) -> None:
+    either = max(flops / 1e12, moved / 1e9)
+    assert either <= bound(flops, moved, 1e12, 1e9) * (1 + 1e-12)
+    assert bound(flops, moved, 1e12, 1e9) <= either * 2**0.25 * (1 + 1e-12)
+
+
+@given(st.integers(1, 512), st.integers(0, 8192))
+def test_more_work_takes_longer(decodes: int, prompt: int) -> None:
+    service = llama()
+    less, more = (step_time(service.rank, load(decodes + n, prompt + n), service.rates).total for n in (0, 1))
+    assert less < more
+
+
+def test_never_faster_than_the_datasheet() -> None:
+    """Weights are read once, and tokens cost their products, at no more than the bandwidth and the peak."""
+    service = llama()
+    device, rank = load_device("h100-sxm"), service.rank
+    held = rank.wide_bytes + rank.head_bytes
+    assert step_time(rank, load(1, 0), service.rates).total > held / device.bandwidth.value
+    compute = 2 * rank.wide * 8192 / device.peak("bf16")
+    assert step_time(rank, load(0, 8192), service.rates).total > compute
+
+
+def test_what_no_server_was_measured_on_is_refused() -> None:
+    for name in ("v100-sxm2-32gb", "tpu-v5e"):
+        with pytest.raises(Refused, match="--gpu"):
+            rates_of(load_device(name), served_format("bf16"), "vllm", 1, False)
+    assert "datasheet" in rests_on(load_device("l40s"))
+    assert "datasheet" not in rests_on(load_device("h200"))
+
+
+OLD = ("p100", "tpu", "v100")
+
+
+@pytest.mark.parametrize("name", [name for name in device_names() if not name.startswith(OLD)])
+@pytest.mark.parametrize("form", ["bf16", "fp8", "nvfp4", "int4:g128"])
+def test_rates_stay_below_what_devices_have(name: str, form: str) -> None:
+    device = load_device(name)
+    rates = rates_of(device, served_format(form), "vllm", 1, False)
+    peaks = device.known_peaks
+    top = max(rate.value for key, rate in peaks.items() if key != "fp64")
+    assert 0 < rates.narrow < top
+    assert 0 < rates.grouped <= rates.narrow
+    assert max(rates.streaming, rates.experts, rates.cache, rates.passing) < device.bandwidth.value
+
+
+def test_columns_are_numbers() -> None:
+    service = llama(tp=2)
+    rank, rates = service.rank, service.rates
+    names = [name for name in rank.__dataclass_fields__ if np.ndim(getattr(rank, name)) == 0]
+    columns = SimpleNamespace(**{name: np.full(3, float(getattr(rank, name))) for name in names})
+    wide = Rates(*(np.full(3, value) for value in rates))
+    decodes, prompts = np.array([1.0, 64.0, 256.0]), np.array([0.0, 512.0, 8192.0])
+    column = step_time(columns, load(decodes, prompts), wide).total
+    for i in range(3):
+        assert column[i] == pytest.approx(step_time(rank, load(decodes[i], prompts[i]), rates).total, rel=1e-12)
+
+
+def test_every_format_says_where_it_is_from() -> None:
+    assert all(form.source and form.bits > 0 and form.compute for form in formats().values())
+    assert served_format("int4:g128").bits == 4 + 16 / 128
+
+
+def test_constants_are_possible() -> None:
+    found = constants()
+    assert all(value > 0 for value in found.values())
+    assert found["evenness"] <= 1

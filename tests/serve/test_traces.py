@@ -1,0 +1,80 @@
+"""Traces: the formats that are published, one's own, and files that are none."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from calc.errors import Refused
+from calc.serve.traces import rows
+from calc.serve.workload import read_trace
+from tests.reference import folder
+
+
+def test_one_s_own(tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text("sent,input,output\n5,100,10\n3.5,200,20\n")
+    workload = read_trace(file)
+    assert [(each.sent, each.input, each.output) for each in workload.requests] == [(0.0, 200, 20), (1.5, 100, 10)]
+
+
+def test_azure(tmp_path: Path) -> None:
+    file = tmp_path / "azure.csv"
+    file.write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+        "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n"
+    )
+    first, second = read_trace(file).requests
+    assert second.sent - first.sent == pytest.approx(4.314579, abs=1e-5)
+
+
+def test_burstgpt(tmp_path: Path) -> None:
+    file = tmp_path / "burst.csv"
+    file.write_text(
+        "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n"
+    )
+    assert [tuple(row)[:3] for row in rows(file)] == [(5.0, 472, 18)]
+
+
+def test_mooncake(tmp_path: Path) -> None:
+    file = tmp_path / "mooncake.jsonl.gz"
+    with gzip.open(file, "wt") as lines:
+        lines.write('{"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47]}\n')
+    (row,) = rows(file)
+    assert (row.sent, row.hashes) == (27.482, (46, 47))
+
+
+def test_published_traces_are_read_whole() -> None:
+    traces = folder() / "measured" / "traces"
+    assert len(list(rows(traces / "azure2023_conv.csv.gz"))) == 19_366
+    assert sum(1 for _ in rows(traces / "mooncake_conversation.jsonl.gz")) > 10_000
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "sent,input\n1,2\n"),
+        ("a.csv", "sent,input,output\n1,0,2\n"),
+        ("a.csv", "sent,input,output\nnan,1,2\n"),
+        ("a.csv", "sent,input,output\nyesterday,1,2\n"),
+        ("a.csv", "sent,input,output\n1,1e9999,2\n"),
+        ("a.csv", ""),
+        ("a.jsonl", "{"),
+        ("a.jsonl", "[1]"),
+        ("a.jsonl", '{"timestamp": 1, "input_length": 3, "output_length": 2, "hash_ids": ["x"]}'),
+        ("a.txt", "sent,input,output\n1,1,2\n"),
+        ("a.csv.gz", "no gzip"),
+    ],
+)
+def test_hostile_files(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    with pytest.raises(Refused):
+        read_trace(file)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="no such file"):
+        read_trace(tmp_path / "none.csv")

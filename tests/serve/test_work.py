@@ -1,0 +1,106 @@
+"""What a token asks of a model, held to arithmetic on its description."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import calc
+from calc.errors import Refused
+from calc.serve.formats import served_format
+from calc.serve.layout import layout_of
+from calc.serve.rank import at, rank_of
+from calc.serve.work import LONGEST, lengths, work_of
+
+LAYERS, D, HEADS, KV, HEAD, FF, VOCABULARY = 32, 4096, 32, 8, 128, 14336, 128_256
+"""Llama-3.1-8B's config.json."""
+
+
+def test_a_dense_model_by_hand() -> None:
+    spec = calc.load_model("llama-3.1-8b")
+    rank = rank_of(work_of(spec), layout_of(spec), served_format("bf16"), "bf16")
+    layer = D * (HEADS + 2 * KV) * HEAD + HEADS * HEAD * D + 3 * D * FF
+    assert rank.wide == LAYERS * layer
+    assert rank.dense == rank.expert == 0
+    assert rank.head == VOCABULARY * D
+    for context in (1, 100, 4096, 100_000):
+        assert at(rank.decode_bytes, context) == pytest.approx(LAYERS * 2 * KV * HEAD * context * 2, rel=1e-9)
+        assert at(rank.kept_bytes, context) == pytest.approx(LAYERS * 2 * KV * HEAD * context * 2, rel=1e-9)
+        # The new token sees itself too.
+        assert at(rank.decode_flops, context) == pytest.approx(LAYERS * 4 * HEADS * HEAD * (context + 1), rel=1e-9)
+        pairs = context * (context + 1) / 2
+        assert at(rank.prompt_flops, context) == pytest.approx(LAYERS * 4 * HEADS * HEAD * pairs, rel=2e-3)
+
+
+def test_ranks_divide_what_they_can() -> None:
+    spec = calc.load_model("llama-3.1-8b")
+    work = work_of(spec)
+    one, many = (rank_of(work, layout_of(spec, tp=tp), served_format("fp8"), "fp8") for tp in (1, 16))
+    assert many.dense < one.dense / 8
+    assert at(many.decode_bytes, 1000) == pytest.approx(at(one.decode_bytes, 1000) / 8)  # 8 heads of keys and values
+    assert at(many.prompt_flops, 1000) == pytest.approx(at(one.prompt_flops, 1000) / 16)
+    assert one.sums == 0
+    assert many.sums == 2 * LAYERS
+
+
+def test_experts_stand_apart() -> None:
+    """gpt-oss-120b: 36 layers of 128 experts, 4 a token, each 3 * 2880 * 2880; only they are in 4 bits."""
+    spec = calc.load_model("gpt-oss-120b")
+    rank = rank_of(work_of(spec), layout_of(spec, tp=4, ep=2), served_format("mxfp4"), "bf16")
+    assert rank.expert == 36 * 3 * 2880 * 2880 / 2
+    assert rank.expert_bytes == rank.expert * 4.25 / 8
+    assert (rank.local, rank.n_experts, rank.top_k) == (64, 128, 4)
+    assert rank.dense == 0
+
+
+def test_windows_stop_growing() -> None:
+    """gpt-oss-120b: every other layer sees 128 tokens."""
+    spec = calc.load_model("gpt-oss-120b")
+    rank = rank_of(work_of(spec), layout_of(spec), served_format("mxfp4"), "bf16")
+    token = 2 * 8 * 64 * 2
+    assert at(rank.kept_bytes, 8192) == pytest.approx(18 * token * (8192 + 128))
+
+
+def test_latents_are_held_by_every_rank() -> None:
+    spec = calc.load_model("deepseek-v3")
+    work = work_of(spec)
+    one, eight = (rank_of(work, layout_of(spec, tp=tp), served_format("fp8"), "bf16") for tp in (1, 8))
+    assert at(one.kept_bytes, 1000) == at(eight.kept_bytes, 1000) == pytest.approx(61 * 576 * 1000 * 2)
+
+
+def test_lengths_are_close_enough() -> None:
+    places = lengths()
+    assert places[0] == 0
+    assert places[-1] == LONGEST
+    assert np.all(np.diff(places) > 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        ({"tp": 3}, "--tp"),
+        ({"gpus": 3, "tp": 2}, "--gpus"),
+        ({"tp": 2, "ep": 2}, "--ep"),
+        ({"pp": 33}, "--pp"),
+        ({"tp": 4, "moe_tp": 3}, "moe_tp"),
+    ],
+)
+def test_layouts_that_cannot_be(words: dict[str, int], field: str) -> None:
+    with pytest.raises(Refused, match=field):
+        layout_of(calc.load_model("llama-3.1-8b"), **words)
+
+
+def test_what_is_left_is_replicas() -> None:
+    layout = layout_of(calc.load_model("qwen3-30b-a3b"), gpus=16, tp=2, attention_dp=2, moe_tp=1)
+    assert (layout.ep, layout.moe_tp, layout.replicas, layout.gpus_each) == (4, 1, 4, 4)
+
+
+def test_one_piece_on_one_rank_is_no_division() -> None:
+    """Tables of measurements say so of models without experts, however many GPUs share them."""
+    layout = layout_of(calc.load_model("llama-3.1-8b"), tp=8, ep=1, moe_tp=1)
+    assert (layout.tp, layout.ep, layout.gpus) == (8, 1, 8)
+
+
+def test_encoder_decoders_are_refused() -> None:
+    with pytest.raises(Refused, match="one stack"):
+        work_of(calc.load_model("transformer-base"))
