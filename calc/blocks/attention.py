@@ -62,7 +62,7 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, 
         spec.window,
         spec.chunked,
     )
-    pairs = load.batch * heads * load.twice_pairs(spec.window, spec.causal, spec.chunked)
+    twice_pairs = load.batch * heads * load.twice_pairs(spec.window, spec.causal, spec.chunked)
     cache = Cache(load.vectors * kv_heads * (d_head + d_value), spec.window, heads=kv_heads)
     y = t.attend(
         q,
@@ -70,7 +70,7 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, 
         v,
         shape,
         square_of(load, heads, kv_heads, load.seq, d_head, d_value),
-        pairs if more is None else pairs + 2 * load.tokens * heads * more,
+        twice_pairs if more is None else twice_pairs + 2 * load.tokens * heads * more,
         scoring,
         cached=cached,
         cache=cache if spec.causal and not borrows else None,

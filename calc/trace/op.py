@@ -112,7 +112,7 @@ class Moves:
 Keeps = Callable[..., Any]
 """(tape, a storage for each operand) -> the storage of the result, or of each: what autograd keeps, written down."""
 
-Takes = Callable[[Room], Size]
+LiveBytes = Callable[[Room], Size]
 """Room -> bytes that an op makes beside what it reads, at its widest moment, where that is not its outputs alone."""
 Tables = Callable[[Room], Mapping[str, Size]]
 """Room -> by name, bytes of what is made once for all layers (cosines and sines, a mask)."""
@@ -135,7 +135,7 @@ class Op:
     inputs, outputs: the tensors that it reads and makes. keeps: what autograd keeps of it, given the storages of
         `operands` (its inputs unless told otherwise); None: nothing, and nobody asks for what it makes.
     silent: whether it is there for what autograd keeps alone, and no kernel is counted for it (dropout).
-    takes, tables: what is live of it while nothing is kept for backward.
+    live_bytes, tables: what is live of it while nothing is kept for backward.
     """
 
     name: str
@@ -158,7 +158,7 @@ class Op:
     keeps: Keeps | None = None
     operands: tuple[Tensor, ...] | None = None
     silent: bool = False
-    takes: Takes | None = None
+    live_bytes: LiveBytes | None = None
     tables: Tables | None = None
 
     def moved(self) -> Moves:
@@ -198,16 +198,16 @@ class Op:
     @property
     def weights_read(self) -> Size:
         """Elements of its weights that one call reads."""
-        told = self.weight_reads
-        return sum((weight.elements for weight in self.weights), start=0) if told is None else told
+        reads = self.weight_reads
+        return sum((weight.elements for weight in self.weights), start=0) if reads is None else reads
 
     @property
     def weight_gradients(self) -> Size:
         """Elements of the gradients of its weights that going back once writes."""
         trained = [weight.elements for weight in self.weights if weight.trainable]
-        told = None if self.moves is None else self.moves().weight_grads
-        if told is not None:
-            return told if trained or not self.weights else 0
+        written = None if self.moves is None else self.moves().weight_grads
+        if written is not None:
+            return written if trained or not self.weights else 0
         return sum(trained, start=0)
 
 
