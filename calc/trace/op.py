@@ -122,7 +122,9 @@ Tables = Callable[[Room], Mapping[str, Size]]
 class Op:
     """One operation of the forward pass.
 
+    name: what it is called in its part. kind: what sort of work it is. component: what its FLOPs are reported as.
     flops: of matrix multiplications and convolutions, one multiply-accumulate = 2; elementwise work counts 0.
+    weights: the parameters that it reads. cache: what it keeps for later tokens; None: nothing.
     input_grad: whether backward needs the gradient of its input; False where nothing before it is trained.
     backward: FLOPs of going back, where they are not once more `flops` for each operand that needs a gradient.
     rows: of a dense matrix, how many vectors it is multiplied with.
@@ -132,10 +134,13 @@ class Op:
     function: what is computed. shape: the products, of what has any.
     moves: what one call moves, where that is not its inputs and outputs, each once. It is worked out when it is asked
         for: most questions, and a million configurations at once, are about FLOPs and weights alone.
-    inputs, outputs: the tensors that it reads and makes. keeps: what autograd keeps of it, given the storages of
-        `operands` (its inputs unless told otherwise); None: nothing, and nobody asks for what it makes.
+    inputs, outputs: the tensors that it reads and makes. operands: those whose storages `keeps` is given, where they
+        are not its inputs.
+    keeps: what autograd keeps of it; None: nothing, and no later op asks for what it makes.
     silent: whether it is there for what autograd keeps alone, and no kernel is counted for it (dropout).
-    live_bytes, tables: what is live of it while nothing is kept for backward.
+    live_bytes: bytes live at its widest moment beside what it reads, in a pass that keeps nothing for backward; None:
+        those of its outputs.
+    tables: bytes of what is made once for all layers in such a pass, by name.
     """
 
     name: str
