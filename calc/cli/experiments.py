@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,10 +90,15 @@ def experiments(
     records = [*(_record(*each) for each in compared), *({"design": best.name} | row for row in rows)]
     emit(records, [_designs(compared, target, noise), _runs(rows)], fmt)
     if out is not None:
-        with Path(out).open("x", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        _write(rows, out)
+
+
+def _write(rows: Sequence[Mapping[str, Any]], path: str) -> None:
+    """The runs as CSV, in a new file."""
+    with Path(path).open("x", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def _record(design: Design, promise: Promise) -> dict[str, Any]:
