@@ -24,9 +24,9 @@ def spec(cfg: Config) -> ModelSpec:
     kinds = ["dense" if i < n_dense else "moe" for i in range(n_layers)]
     channels = dense_or_moe(cfg, kinds, _experts(cfg))
 
-    def layer(attending: str, kind: str) -> LayerGroup:
-        position = "rope" if attending == "sliding" else "none"
-        own = mixer.model_copy(update={"window": window_of(attending, window), "position": position})
+    def layer(attention_kind: str, kind: str) -> LayerGroup:
+        position = "rope" if attention_kind == "sliding" else "none"
+        own = mixer.model_copy(update={"window": window_of(attention_kind, window), "position": position})
         return LayerGroup(count=1, mixer=own, channel=channels[kind], norm=norm, placement="sandwich")
 
     layers = crossed_stack(layer_kinds(cfg, alternating(n_layers, period)), kinds, layer)

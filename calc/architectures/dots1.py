@@ -25,8 +25,8 @@ def spec(cfg: Config) -> ModelSpec:
     experts = routed_experts(cfg, shared=REFUSE, groups=expert_groups(cfg), renormalize=renormalize)
     channels = dense_or_moe(cfg, kinds, experts)
 
-    def layer(attending: str, kind: str) -> LayerGroup:
-        own = mixer.model_copy(update={"window": window_of(attending, window)})
+    def layer(attention_kind: str, kind: str) -> LayerGroup:
+        own = mixer.model_copy(update={"window": window_of(attention_kind, window)})
         return LayerGroup(count=1, mixer=own, channel=channels[kind], norm=norm)
 
     return decoder(cfg, crossed_stack(attends, kinds, layer), max_seq_len=2048, norm=norm)

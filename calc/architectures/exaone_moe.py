@@ -31,9 +31,9 @@ def spec(cfg: Config) -> ModelSpec:
     experts = routed_experts(cfg, shared=1, groups=expert_groups(cfg), scale=2.5, keys=keys)
     channels = dense_or_moe(cfg, kinds, experts)
 
-    def layer(attending: str, kind: str) -> LayerGroup:
-        position = "rope" if attending == "sliding" else "none"
-        own = mixer.model_copy(update={"window": window_of(attending, window), "position": position})
+    def layer(attention_kind: str, kind: str) -> LayerGroup:
+        position = "rope" if attention_kind == "sliding" else "none"
+        own = mixer.model_copy(update={"window": window_of(attention_kind, window), "position": position})
         return LayerGroup(count=1, mixer=own, channel=channels[kind], norm=norm)
 
     return decoder(cfg, crossed_stack(_attends(cfg, n_layers), kinds, layer), max_seq_len=2048, norm=norm)

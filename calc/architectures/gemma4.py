@@ -33,20 +33,17 @@ def _tower(cfg: Config) -> Tower:
     tokens = cfg.size("vision_soft_tokens_per_image", absent=280)
     rows = next(side for side in range(isqrt(tokens), 0, -1) if tokens % side == 0)
     norm = Norm(eps=vision.number("rms_norm_eps", absent=1e-6))
-    bare = norm.model_copy(update={"affine": False})
     mixer = _attention(vision, n_heads, norm)
     channel = Mlp(
         d_ff=vision.size("intermediate_size"),
         gated=True,
         activation=activation(vision, "hidden_activation", absent="gelu_tanh"),
     )
-    layer = LayerGroup(
-        count=vision.layers("num_hidden_layers"), mixer=mixer, channel=channel, norm=norm, placement="sandwich"
-    )
-    together = cfg.raw["text_config"].get("use_bidirectional_attention") == "vision"
+    count = vision.layers("num_hidden_layers")
+    both_ways = cfg.raw["text_config"].get("use_bidirectional_attention")
     return Tower(
         name="vision",
-        among_tokens="together" if together else "tokens",
+        among_tokens="together" if both_ways == "vision" else "tokens",
         d_model=d_model,
         embedding=Patches(
             height=rows * pool * patch,
@@ -58,7 +55,7 @@ def _tower(cfg: Config) -> Tower:
             position_tables=2,
             centered=True,
         ),
-        layers=(layer,),
+        layers=(LayerGroup(count=count, mixer=mixer, channel=channel, norm=norm, placement="sandwich"),),
         clipped=vision.flag("use_clipped_linears", absent=False),
         final_norm=None,
         projectors=(
@@ -68,7 +65,7 @@ def _tower(cfg: Config) -> Tower:
                 join="mean-product" if pool > 1 else "mean",
                 scale=d_model**0.5,
                 standardized=vision.flag("standardize", absent=False),
-                norm=bare,
+                norm=norm.model_copy(update={"affine": False}),
                 layers=(Dense(name="linear", bias=False),),
             ),
         ),

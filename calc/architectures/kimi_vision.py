@@ -8,6 +8,9 @@ from calc.architectures.vision import LAYER_NORM, plane_rope, reaches_text, visi
 from calc.errors import Refused
 from calc.spec import Dense, Patches, Plane, Projector, Tower
 
+_DESCRIBED = {"merge_type": "sd2_tpool", "mm_projector_type": "patchmerger", "pos_emb_type": "divided_fixed"}
+"""Key -> the one value of it that is described."""
+
 
 def kimi_tower(cfg: Config, d_text: int) -> Tower:
     """The tower that `vision_config` of `cfg` describes, for a language model of width d_text.
@@ -17,11 +20,7 @@ def kimi_tower(cfg: Config, d_text: int) -> Tower:
     Frames in time are averaged, which costs nothing that is counted.
     """
     vision = vision_section(cfg, "kimi_k25_vision", "kimi_k25")
-    for key, value in (
-        ("merge_type", "sd2_tpool"),
-        ("mm_projector_type", "patchmerger"),
-        ("pos_emb_type", "divided_fixed"),
-    ):
+    for key, value in _DESCRIBED.items():
         vision.only(key, value, why="the one way that is described")
     d_model = vision.size("vt_hidden_size", "hidden_size")
     n_heads = vision.size("vt_num_attention_heads", "num_attention_heads")

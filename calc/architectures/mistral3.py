@@ -56,13 +56,7 @@ def _tower(cfg: Config, text: ModelSpec) -> Tower:
     return Tower(
         name="vision",
         d_model=vision.size("hidden_size"),
-        embedding=square_patches(
-            vision,
-            pixels,
-            patch,
-            bias=False,
-            norm=NORM,
-        ),
+        embedding=square_patches(vision, pixels, patch, bias=False, norm=NORM),
         layers=(
             LayerGroup(
                 count=vision.layers("num_hidden_layers"),

@@ -23,8 +23,7 @@ def qwen_tower(cfg: Config, d_text: int, model_type: str, *, deepstack: bool) ->
     """
     vision = vision_section(cfg, f"{model_type}_vision", model_type)
     depth = vision.layers("depth")
-    d_model = vision.size("hidden_size")
-    n_heads = vision.size("num_heads")
+    d_model, n_heads = vision.size("hidden_size"), vision.size("num_heads")
     vision.multiple("hidden_size", d_model, "num_heads", n_heads)
     patch = vision.size("patch_size", absent=16)
     side = vision.size("spatial_merge_size", absent=2, limit=64)

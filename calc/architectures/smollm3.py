@@ -19,12 +19,12 @@ def spec(cfg: Config) -> ModelSpec:
     window = cfg.size("sliding_window", absent=None, null=None)
     in_use = cfg.flag("use_sliding_window", absent=False) and window is not None
     turned = _with_rope(cfg, n_layers)
-    attending = layer_kinds(cfg, ["sliding" if in_use and not turn else "full" for turn in turned])
+    attention_kinds = layer_kinds(cfg, ["sliding" if in_use and not turn else "full" for turn in turned])
 
     def position(kind: str) -> dict[str, str]:
         return {"position": "rope" if kind.endswith("_rope") else "none"}
 
-    kinds = [f"{a}_{'rope' if turn else 'nope'}" for a, turn in zip(attending, turned, strict=True)]
+    kinds = [f"{a}_{'rope' if turn else 'nope'}" for a, turn in zip(attention_kinds, turned, strict=True)]
     layers = sliding_stack(kinds, mixer, window, position, channel=channel, norm=rms_norm(cfg))
     return decoder(cfg, layers, max_seq_len=32768, tied=True)
 

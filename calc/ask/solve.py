@@ -126,11 +126,7 @@ def solve(
         raise Refused("--for", f"a size that {quantity} of {spec.name} depends on", symbol)
     rising = values[-1] > values[0]
     if budget:
-        period = _period(problem) if rising else 1
-        best = _extreme(problem, target, grid, values, rising, period)
-        if period > 1:
-            grid, values = [best, best + 1], [problem.value(best), problem.value(best + 1)]
-        root = _root(problem, target, grid, values, last=rising)
+        best, root = _within(problem, target, grid, values, rising)
         return Solution(quantity, symbol, target, True, rising, root, (problem.candidate(best),))
     roots = dict.fromkeys(_root(problem, target, grid, values, last) for last in (True, False))
     if None in roots:
@@ -147,6 +143,17 @@ def solve(
 
     root = min(found, key=far)
     return Solution(quantity, symbol, target, False, rising, root, found[root])
+
+
+def _within(
+    problem: _Problem, target: float, grid: list[int], values: list[Size], rising: bool
+) -> tuple[int, float | None]:
+    """The last whole size that a budget allows, and the root beside it."""
+    period = _period(problem) if rising else 1
+    best = _extreme(problem, target, grid, values, rising, period)
+    if period > 1:
+        grid, values = [best, best + 1], [problem.value(best), problem.value(best + 1)]
+    return best, _root(problem, target, grid, values, last=rising)
 
 
 def _of_plan(

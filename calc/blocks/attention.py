@@ -47,10 +47,12 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, 
         load, in_squares = replace(load, batch=load.batch * exact_div(load.seq, side**2), seq=side**2), True
         q, k, v = (t.joined(each, rows=each.rows, width=each.width) for each in (q, k, v))
     cached, more = load.cached(spec.window), prefix_length(t)
+    keys = cached + load.seq
+    twice_pairs = load.batch * heads * load.twice_pairs(spec.window, spec.causal, spec.chunked)
     if more is not None:
         k, v = prefix(t, spec, (kv_heads, d_head, d_value), load, k, v)
+        keys, twice_pairs = keys + more, twice_pairs + 2 * load.tokens * heads * more
     q, scoring = _scoring(t, spec, q, x.width, load, around.bias)
-    keys = cached + load.seq if more is None else cached + load.seq + more
     shape = Attend(
         load.batch * kv_heads,
         quotient(heads, kv_heads),
@@ -62,7 +64,6 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, 
         spec.window,
         spec.chunked,
     )
-    pairs = load.batch * heads * load.twice_pairs(spec.window, spec.causal, spec.chunked)
     cache = Cache(load.vectors * kv_heads * (d_head + d_value), spec.window, heads=kv_heads)
     y = t.attend(
         q,
@@ -70,7 +71,7 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, 
         v,
         shape,
         square_of(load, heads, kv_heads, load.seq, d_head, d_value),
-        pairs if more is None else pairs + 2 * load.tokens * heads * more,
+        twice_pairs,
         scoring,
         cached=cached,
         cache=cache if spec.causal and not borrows else None,

@@ -44,10 +44,10 @@ def compressed_attention(t: Trace, spec: CompressedAttention, x: Tensor, load: L
 
 def _attend(t: Trace, spec: CompressedAttention, q: Tensor, kv: Tensor, load: Load) -> Tensor:
     heads, d_head = spec.n_heads, spec.d_head
-    pairs, cached, new = load.twice_pairs(spec.window), load.cached(spec.window), load.seq
+    twice_pairs, cached, new = load.twice_pairs(spec.window), load.cached(spec.window), load.seq
     if spec.compressor is not None:
         before, fresh = whole(spec.compressor, load)
-        pairs, cached, new = pairs + twice_entries(spec.compressor, load), cached + before, new + fresh
+        twice_pairs, cached, new = twice_pairs + twice_entries(spec.compressor, load), cached + before, new + fresh
     keys = cached + new
     shape = Attend(load.batch, heads, load.seq, keys, d_head, d_head, window=spec.window)
 
@@ -65,7 +65,7 @@ def _attend(t: Trace, spec: CompressedAttention, q: Tensor, kv: Tensor, load: Lo
         kv,
         shape,
         square_of(load, heads, 1, keys, d_head, d_head),
-        load.batch * heads * pairs,
+        load.batch * heads * twice_pairs,
         Scoring(causal=True, sinks=t.weight("sinks", heads)),
         cached=cached,
         cache=Cache(load.vectors * 2 * d_head, spec.window),

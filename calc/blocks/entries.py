@@ -67,7 +67,7 @@ def _indexer(
     Choosing passes no gradient, so nothing goes back through it.
     """
     heads, d_index = indexer.n_heads, indexer.d_head
-    pairs = load.batch * heads * load.twice_entries(made.rate, None)
+    twice_pairs = load.batch * heads * load.twice_entries(made.rate, None)
     before, new = whole(made, load)
     keys = before + new
     each = Matmul(heads * load.seq, keys, d_index, load.batch, weighed=False)
@@ -79,6 +79,6 @@ def _indexer(
     with t.without_gradient(), t.part("indexer", x, q_latent):
         entries = _entries(t, spec, made, x, d_index, load)
         q = t.linear("q_b_proj", q_latent, heads * d_index)
-        scores = product(t, "scores", q, entries, load.tokens * heads, keys, each, pairs * d_index, moves=moves)
+        scores = product(t, "scores", q, entries, load.tokens * heads, keys, each, twice_pairs * d_index, moves=moves)
         weights = t.linear("weights_proj", x, heads)
         t.op("choose", "elementwise", "route", (scores, weights), (t.made(load.tokens, keys, scores),))

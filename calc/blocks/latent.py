@@ -41,13 +41,13 @@ def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Around)
     t.hold(q, small, latent, q_rope, k_rope)
     # Of the choice of top_k tokens only the causal mask knows: eager attention computes all pairs and hides the others.
     window = spec.top_k if load.scores == "causal-exact" else None
-    pairs = load.batch * heads * load.twice_pairs(window)
+    twice_pairs = load.batch * heads * load.twice_pairs(window)
     read = _absorbed if load.absorbed else _expanded
     expanded = read(t, spec, q, latent, load)
     if spec.indexer is not None:
         _indexer(t, spec.indexer, x, q_latent, load)
     core = _over_latents if load.absorbed else _over_keys
-    y = core(t, spec, (q, q_rope, latent, k_rope, expanded), pairs, load)
+    y = core(t, spec, (q, q_rope, latent, k_rope, expanded), twice_pairs, load)
     return t.linear("o_proj", y, x.width, bias=spec.bias, shard=ROW)
 
 
@@ -85,7 +85,7 @@ def _absorbed(t: Trace, spec: Mla, q: Tensor, latent: Tensor, load: Load) -> Ten
     return y
 
 
-def _over_keys(t: Trace, spec: Mla, read: tuple[Tensor, ...], pairs: Size, load: Load) -> Tensor:
+def _over_keys(t: Trace, spec: Mla, read: tuple[Tensor, ...], twice_pairs: Size, load: Load) -> Tensor:
     """Every head has keys of its own but for their rotary part, which is one for all."""
     q, q_rope, _, k_rope, expanded = read
     heads, keys, d_key = spec.n_heads, load.context + load.seq, spec.d_nope + spec.d_rope
@@ -109,14 +109,14 @@ def _over_keys(t: Trace, spec: Mla, read: tuple[Tensor, ...], pairs: Size, load:
         expanded.columns(heads * spec.d_value),
         shape,
         square_of(load, heads, heads, load.seq, d_key, spec.d_value),
-        pairs,
+        twice_pairs,
         Scoring(mask=0 if spec.top_k is None else load.batch * load.seq * load.seq, by_head=True),
         cache=_cache(spec, load),
         moves=moves,
     )
 
 
-def _over_latents(t: Trace, spec: Mla, read: tuple[Tensor, ...], pairs: Size, load: Load) -> Tensor:
+def _over_latents(t: Trace, spec: Mla, read: tuple[Tensor, ...], twice_pairs: Size, load: Load) -> Tensor:
     """All heads read the latent, as their keys and as their values."""
     _, _, latent, k_rope, absorbed = read
     heads, keys, d_key = spec.n_heads, load.context + load.seq, spec.kv_rank + spec.d_rope
@@ -137,7 +137,7 @@ def _over_latents(t: Trace, spec: Mla, read: tuple[Tensor, ...], pairs: Size, lo
         k.columns(spec.kv_rank),
         shape,
         square_of(load, heads, 1, load.seq, d_key, spec.kv_rank),
-        pairs,
+        twice_pairs,
         cached=load.context,
         cache=_cache(spec, load),
         moves=moves,
@@ -159,7 +159,7 @@ def _indexer(t: Trace, spec: Indexer, x: Tensor, q_latent: Tensor, load: Load) -
     models/deepseek_v32/modeling_deepseek_v32.py, DeepseekV32Indexer). Choosing passes no gradient, so nothing goes back
     through it; what trains the indexer, a loss of its own, is not counted.
     """
-    pairs, keys = load.batch * spec.n_heads * load.twice_pairs(None), load.context + load.seq
+    twice_pairs, keys = load.batch * spec.n_heads * load.twice_pairs(None), load.context + load.seq
     each = Matmul(spec.n_heads * load.seq, keys, spec.d_head, load.batch, weighed=False)
 
     def moves() -> Moves:
@@ -170,7 +170,7 @@ def _indexer(t: Trace, spec: Indexer, x: Tensor, q_latent: Tensor, load: Load) -
             cache_writes=load.tokens * spec.d_head,
         )
 
-    def takes(room: Room) -> Size:
+    def live_bytes(room: Room) -> Size:
         """In fp32, before and after ReLU. Of several sequences, the keys are copied for each query (a broadcast product
         in PyTorch)."""
         copies = at_least(load.batch, 2) * load.tokens * spec.d_head
@@ -181,11 +181,11 @@ def _indexer(t: Trace, spec: Indexer, x: Tensor, q_latent: Tensor, load: Load) -
         k = t.norm("k_norm", spec.norm, t.linear("k_proj", x, spec.d_head))
         weights = t.linear("weights_proj", x, spec.n_heads)
         cache = Cache(load.vectors * spec.d_head, index=True)
-        fields = {"cache": cache, "moves": moves, "takes": takes}
-        scores = product(t, "scores", q, k, load.tokens * spec.n_heads, keys, each, pairs * spec.d_head, **fields)
+        fields = {"cache": cache, "moves": moves, "live_bytes": live_bytes}
+        scores = product(t, "scores", q, k, load.tokens * spec.n_heads, keys, each, twice_pairs * spec.d_head, **fields)
         weighted = Matmul(1, keys, spec.n_heads, load.tokens, weighed=False)
         scores.wide, scores.inside = True, "compiled"
-        found = product(t, "weighted_sum", weights, scores, load.tokens, keys, weighted, pairs)
+        found = product(t, "weighted_sum", weights, scores, load.tokens, keys, weighted, twice_pairs)
         found.wide = True
         chosen = t.made(load.tokens, keys, found)
         t.op("choose", "elementwise", "route", (found,), (chosen,))

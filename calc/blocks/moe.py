@@ -24,7 +24,7 @@ def moe(t: Trace, spec: Moe, x: Tensor, load: Load, around: Around) -> Tensor:
     ceil(capacity_factor * tokens * top_k / n_experts) (Fedus et al. 2021, equation 3).
     """
     if spec.d_shared is not None and spec.dense_norm is not None:
-        return _beside_dense(t, spec, spec.dense_norm, x, x if around.stream is None else around.stream, load)
+        return _dense_and_routed(t, spec, spec.dense_norm, x, x if around.stream is None else around.stream, load)
     y = _routed(t, spec, x, x, load)
     if spec.d_shared is None:
         return y
@@ -36,7 +36,7 @@ def moe(t: Trace, spec: Moe, x: Tensor, load: Load, around: Around) -> Tensor:
     return t.add("shared_add", y, shared)
 
 
-def _beside_dense(t: Trace, spec: Moe, plain: Norm, x: Tensor, stream: Tensor, load: Load) -> Tensor:
+def _dense_and_routed(t: Trace, spec: Moe, plain: Norm, x: Tensor, stream: Tensor, load: Load) -> Tensor:
     """A dense block on x and experts on the stream as it was before x's norm, each with norms of its own (Gemma 4)."""
     with t.part("mlp", x, of="mlp") as out:
         dense = mlp(t, _expert(spec, spec.d_shared), x)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,8 +99,9 @@ def _surface(law: str) -> tuple[Law, Parametric]:
     return entry, form
 
 
-def _write(rows: list[dict[str, Any]], out: str) -> None:
-    with Path(out).open("x", newline="") as file:
+def _write(rows: Sequence[Mapping[str, Any]], path: str) -> None:
+    """The runs as CSV, in a new file."""
+    with Path(path).open("x", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

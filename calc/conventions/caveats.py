@@ -21,6 +21,12 @@ def report(*checks: Check) -> Callable[[ModelSpec], tuple[str, ...]]:
     return caveats
 
 
+def of_plain_layers(*checks: Check) -> Callable[[ModelSpec], tuple[str, ...]]:
+    """`report` of a formula in d_model and n_layers alone, whose layers are plain: a block of two matrices 4 * d_model
+    wide, as many heads of keys and values as of queries, d_model / n_heads wide; and of further checks."""
+    return report(gated, width, experts_unseen, grouped, heads, *checks)
+
+
 def gated(spec: ModelSpec) -> str | None:
     """A gated block has three matrices where a formula assumes two."""
     if any(group.channel.gated for group in decoder(spec).layers):

@@ -29,13 +29,5 @@ DEEPSEEK = Convention(
     ),
     count=_count,
     phases=("training",),
-    caveats=caveats.report(
-        caveats.gated,
-        caveats.width,
-        caveats.experts_unseen,
-        caveats.grouped,
-        caveats.heads,
-        caveats.windows,
-        caveats.factorised,
-    ),
+    caveats=caveats.of_plain_layers(caveats.windows, caveats.factorised),
 )

@@ -4,7 +4,7 @@ A tensor is live from the op that makes it to the last that reads it. Run operat
 transformers 5.23 is written, names hold some longer: the model's first vectors until its last layer ends, a layer's
 input until that layer does, and within a part what it says (`Part.holds`, `Part.returns`). In every execution what a
 part reads is live until it ends, and what all layers read throughout. What one primitive takes beside its operands and
-results stands with it (`Op.takes`). Keys and values that later layers borrow are in the cache.
+results stands with it (`Op.live_bytes`). Keys and values that later layers borrow are in the cache.
 Left out: what single families name beside these (GPT-2 the mixer's result), routers' few numbers, workspaces of
 kernels, what an allocator rounds up.
 """
@@ -80,10 +80,10 @@ class _Lives:
         live = dict.fromkeys(map(self.home, given))
         for place, op in enumerate(self.ops):
             made = [x for x in dict.fromkeys(map(self.home, op.outputs)) if self.made.get(x) == place]
-            takes = op.takes
-            taken = sum(map(self.room.of, made)) if takes is None else takes(self.room)
+            live_bytes = op.live_bytes
+            taken = sum(map(self.room.of, made)) if live_bytes is None else live_bytes(self.room)
             ends = [x for x in (*live, *made) if self.last.get(x) == place]
-            if ends or takes is not None or place == len(self.ops) - 1:
+            if ends or live_bytes is not None or place == len(self.ops) - 1:
                 yield sum(map(self.room.of, live)) + taken
             live |= dict.fromkeys(made)
             for x in ends:

@@ -120,9 +120,9 @@ def moved(chain: Chain) -> tuple[Size, Size]:
     reads: Size = 0
     writes: Size = 0
     for i, leaf in enumerate(chain):
-        told = leaf.op.moved()
-        reads = reads + _where_run(leaf.op, told.reads - on_chip(chain, i))
-        writes = writes + told.writes - never_written(chain, i)
+        each = leaf.op.moved()
+        reads = reads + _where_run(leaf.op, each.reads - on_chip(chain, i))
+        writes = writes + each.writes - never_written(chain, i)
     return reads, writes
 
 

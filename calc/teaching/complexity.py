@@ -56,6 +56,22 @@ def _one(shape: Shape) -> Size:
     return 1
 
 
+def _of_features(name: str, source: str, flops: Callable[[Shape], Size]) -> LayerKind:
+    """Attention whose softmax is a product of features: a sum [m, d] over the tokens stands for all of them."""
+    return LayerKind(
+        name,
+        source,
+        flops=flops,
+        order="n m d",
+        memory=lambda s: s.m * s.d,
+        memory_order="m d",
+        steps=_one,
+        steps_order="1 (n when decoding)",
+        path=_one,
+        path_order="1",
+    )
+
+
 LAYER_KINDS = (
     LayerKind(
         "self-attention",
@@ -129,29 +145,15 @@ LAYER_KINDS = (
         path=_one,
         path_order="1",
     ),
-    LayerKind(
+    _of_features(
         "linear attention",
         "Katharopoulos et al. 2020: features of a head's own width, m = d_head, without softmax",
         flops=lambda s: 4 * s.n * s.m * s.d,
-        order="n m d",
-        memory=lambda s: s.m * s.d,
-        memory_order="m d",
-        steps=_one,
-        steps_order="1 (n when decoding)",
-        path=_one,
-        path_order="1",
     ),
-    LayerKind(
+    _of_features(
         "random-feature attention",
         "Choromanski et al. 2021 (Performer): queries and keys mapped to m features first",
         flops=lambda s: 8 * s.n * s.m * s.d,
-        order="n m d",
-        memory=lambda s: s.m * s.d,
-        memory_order="m d",
-        steps=_one,
-        steps_order="1 (n when decoding)",
-        path=_one,
-        path_order="1",
     ),
 )
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from calc.architectures.models import load_model
 from calc.ask.estimate import estimate
+from calc.blocks.patches import grid
+from calc.reading.files import parse_toml, read_text
+from calc.spec import Patches
+from calc.spec.catalogue import HARDWARE
+from calc.spec.load import Load
 from calc.teaching.claim import Claim
 from calc.teaching.token_claims import TOKENS
+
+FACTS = HARDWARE.parent / "published" / "gpu_time.toml"
 
 
 def _params(model: str) -> Callable[[], float]:
@@ -15,8 +23,19 @@ def _params(model: str) -> Callable[[], float]:
 
 
 def _gpu_time(seconds: float) -> Callable[[], float]:
-    """Vaswani et al. 2017, section 6.1 and footnote 5: 8 P100 at a sustained 9.5 TFLOP/s each, all the time."""
-    return lambda: seconds * 8 * 9.5e12
+    """FLOP of a training of `seconds`, as `FACTS` gives Vaswani et al. 2017's machine: all GPUs, all the time."""
+
+    def flop() -> float:
+        machine = parse_toml(read_text(FACTS), FACTS.name)["vaswani"]
+        return seconds * machine["devices"] * machine["sustained"]
+
+    return flop
+
+
+def _image_tokens(patch: int) -> Callable[[], float]:
+    """Vectors that a ViT's front makes of a picture of 224 x 224 pixels, without a class token."""
+    front = Patches(height=224, width=224, patch_height=patch, patch_width=patch)
+    return lambda: math.prod(grid(front, Load(batch=1, seq=1)))
 
 
 def _analysis(model: str, steps: int) -> Callable[[], float]:
@@ -51,14 +70,14 @@ CLAIMS: tuple[Claim, ...] = (
         1,
         lambda: load_model("llama-3-8b").d_model,
     ),
-    Claim(1, "a 224 px image is a sequence of 50k pixels", "224 * 224", 50e3, 1, lambda: 224.0 * 224),
+    Claim(1, "a 224 px image is a sequence of 50k pixels", "224 * 224", 50e3, 1, _image_tokens(1)),
     Claim(
         1,
         "cut into patches of 16 px it is 196 tokens",
         "(224 / 16)^2, before the class token",
         196,
         3,
-        lambda: (224 / 16) ** 2,
+        _image_tokens(16),
     ),
     Claim(
         1,

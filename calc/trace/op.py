@@ -112,7 +112,7 @@ class Moves:
 Keeps = Callable[..., Any]
 """(tape, a storage for each operand) -> the storage of the result, or of each: what autograd keeps, written down."""
 
-Takes = Callable[[Room], Size]
+LiveBytes = Callable[[Room], Size]
 """Room -> bytes that an op makes beside what it reads, at its widest moment, where that is not its outputs alone."""
 Tables = Callable[[Room], Mapping[str, Size]]
 """Room -> by name, bytes of what is made once for all layers (cosines and sines, a mask)."""
@@ -122,7 +122,9 @@ Tables = Callable[[Room], Mapping[str, Size]]
 class Op:
     """One operation of the forward pass.
 
+    name: what it is called in its part. kind: what sort of work it is. component: what its FLOPs are reported as.
     flops: of matrix multiplications and convolutions, one multiply-accumulate = 2; elementwise work counts 0.
+    weights: the parameters that it reads. cache: what it keeps for later tokens; None: nothing.
     input_grad: whether backward needs the gradient of its input; False where nothing before it is trained.
     backward: FLOPs of going back, where they are not once more `flops` for each operand that needs a gradient.
     rows: of a dense matrix, how many vectors it is multiplied with.
@@ -132,10 +134,13 @@ class Op:
     function: what is computed. shape: the products, of what has any.
     moves: what one call moves, where that is not its inputs and outputs, each once. It is worked out when it is asked
         for: most questions, and a million configurations at once, are about FLOPs and weights alone.
-    inputs, outputs: the tensors that it reads and makes. keeps: what autograd keeps of it, given the storages of
-        `operands` (its inputs unless told otherwise); None: nothing, and nobody asks for what it makes.
+    inputs, outputs: the tensors that it reads and makes. operands: those whose storages `keeps` is given, where they
+        are not its inputs.
+    keeps: what autograd keeps of it; None: nothing, and no later op asks for what it makes.
     silent: whether it is there for what autograd keeps alone, and no kernel is counted for it (dropout).
-    takes, tables: what is live of it while nothing is kept for backward.
+    live_bytes: bytes live at its widest moment beside what it reads, in a pass that keeps nothing for backward; None:
+        those of its outputs.
+    tables: bytes of what is made once for all layers in such a pass, by name.
     """
 
     name: str
@@ -158,7 +163,7 @@ class Op:
     keeps: Keeps | None = None
     operands: tuple[Tensor, ...] | None = None
     silent: bool = False
-    takes: Takes | None = None
+    live_bytes: LiveBytes | None = None
     tables: Tables | None = None
 
     def moved(self) -> Moves:
@@ -198,16 +203,16 @@ class Op:
     @property
     def weights_read(self) -> Size:
         """Elements of its weights that one call reads."""
-        told = self.weight_reads
-        return sum((weight.elements for weight in self.weights), start=0) if told is None else told
+        reads = self.weight_reads
+        return sum((weight.elements for weight in self.weights), start=0) if reads is None else reads
 
     @property
     def weight_gradients(self) -> Size:
         """Elements of the gradients of its weights that going back once writes."""
         trained = [weight.elements for weight in self.weights if weight.trainable]
-        told = None if self.moves is None else self.moves().weight_grads
-        if told is not None:
-            return told if trained or not self.weights else 0
+        written = None if self.moves is None else self.moves().weight_grads
+        if written is not None:
+            return written if trained or not self.weights else 0
         return sum(trained, start=0)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from calc.ask.estimate import estimate
 from calc.blocks.build import build
 from calc.quantities.flops import of_prompt
 from calc.spec.fields import Dim
-from calc.spec.run import Run
+from calc.spec.run import Phase, Run
 from calc.trace.op import leaves
 from harness.cases.case import Counts, Device, Ready
 from harness.cases.forecasts import of_model
@@ -40,15 +40,30 @@ Dtype = Literal["fp32", "bf16", "fp16"]
 
 
 @dataclass(frozen=True)
-class ForwardCase(ModelCase):
-    """Logits of every token of `batch` sequences; of a model of pictures, what its last dense layer gives (seq 1)."""
+class _WholePass(ModelCase):
+    """A pass over `batch` sequences of `seq` tokens: its words, its memory and its forecast."""
 
-    kind = "forward"
+    phase: ClassVar[Phase]
     model: str
     seq: Dim
     batch: Dim = 1
     dtype: Dtype = "bf16"
     execution: Execution = "sdpa"
+
+    def memory(self) -> float:
+        return serving_bytes(self.spec, self.dtype, self.batch, self.seq, self.execution)
+
+    def forecast(self, profile: Profile) -> Forecast | None:
+        asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "dtype": self.dtype}
+        return of_model(profile, self.spec, phase=self.phase, execution=self.execution, **asked)
+
+
+@dataclass(frozen=True)
+class ForwardCase(_WholePass):
+    """Logits of every token of `batch` sequences; of a model of pictures, what its last dense layer gives (seq 1)."""
+
+    kind = "forward"
+    phase = "forward"
 
     def __post_init__(self) -> None:
         self.fits("seq", self.seq)
@@ -60,13 +75,6 @@ class ForwardCase(ModelCase):
             "bytes": float(estimate(self.spec, "weights", dtype=self.dtype).value),
             "tokens": float(self.batch * self.seq),
         }
-
-    def memory(self) -> float:
-        return serving_bytes(self.spec, self.dtype, self.batch, self.seq, self.execution)
-
-    def forecast(self, profile: Profile) -> Forecast | None:
-        asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "dtype": self.dtype}
-        return of_model(profile, self.spec, phase="forward", execution=self.execution, **asked)
 
     def ready(self, device: Device) -> Ready:
         settle(self.dtype)
@@ -95,15 +103,11 @@ class ForwardCase(ModelCase):
 
 
 @dataclass(frozen=True)
-class PrefillCase(ModelCase):
+class PrefillCase(_WholePass):
     """`batch` prompts of `seq` tokens into an empty static cache, and the logits of the last token of each."""
 
     kind = "prefill"
-    model: str
-    seq: Dim
-    batch: Dim = 1
-    dtype: Dtype = "bf16"
-    execution: Execution = "sdpa"
+    phase = "prefill"
 
     def __post_init__(self) -> None:
         self.goes_on()
@@ -114,13 +118,6 @@ class PrefillCase(ModelCase):
         flops = sum(leaf.op.flops * leaf.calls * of_prompt(leaf, self.seq) for leaf in everything)
         weights = float(estimate(self.spec, "weights", dtype=self.dtype).value)
         return {"flops": float(flops), "bytes": weights, "tokens": float(self.batch * self.seq)}
-
-    def memory(self) -> float:
-        return serving_bytes(self.spec, self.dtype, self.batch, self.seq, self.execution)
-
-    def forecast(self, profile: Profile) -> Forecast | None:
-        asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "dtype": self.dtype}
-        return of_model(profile, self.spec, phase="prefill", execution=self.execution, **asked)
 
     def ready(self, device: Device) -> Ready:
         settle(self.dtype)

@@ -101,8 +101,9 @@ class CollectiveModel(Node):
         """Seconds of the collective of `bytes` between `gpus` GPUs; numbers give a float, arrays an array.
 
         Between two measured numbers of GPUs it is interpolated (both logarithms); messages above the largest measured
-        keep its bandwidth, below the smallest its time; of more GPUs than were measured see `_of_more`. Errors: Refused for
-        fewer.
+        keep its bandwidth, below the smallest its time; of more GPUs than were measured see `_of_more`.
+
+        Errors: Refused for fewer than were measured.
         """
         import numpy as np
 

@@ -21,7 +21,7 @@ def activation(t: Recorder, name: str, function: Function, x: Tensor, *, of: Com
         (y,),
         of=of,
         keeps=lambda tape, read: _one(tape, function, read),
-        takes=lambda room: (1 if room.compiled else taken_by_activation(function)) * room.of(y),
+        live_bytes=lambda room: (1 if room.compiled else taken_by_activation(function)) * room.of(y),
     )
     return y
 
@@ -50,7 +50,7 @@ def gated_activation(
         (gate, up),
         (y,),
         keeps=lambda tape, *reads: _two(tape, function, *reads, clamped=clamped),
-        takes=lambda room: (1 if room.compiled else _taken(function, clamped, apart) + 2 * biased) * room.of(y),
+        live_bytes=lambda room: (1 if room.compiled else _taken(function, clamped, apart) + 2 * biased) * room.of(y),
     )
     return y
 

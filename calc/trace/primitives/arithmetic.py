@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from calc.sizes import Size
 from calc.trace.functions import Function
 from calc.trace.op import Component
@@ -71,7 +73,19 @@ def pooled(t: Recorder, name: str, x: Tensor, rows: Size, how: str) -> Tensor:
 
 
 def tempered(t: Recorder, name: str, x: Tensor, n: Size) -> Tensor:
-    """x times n numbers that are no parameters, one for each position or for each column."""
+    """x times n numbers of x's dtype that are no parameters, one for each position or for each column."""
+    return _times_fixed(t, name, x, lambda tape, read: Storage(n, read.dtype, False, "none"))
+
+
+def buffered(t: Recorder, name: str, x: Tensor, *, numbers: Size = 1) -> Tensor:
+    """x times one number, or so many, one for each column, that are a buffer of the model's dtype and no parameter."""
+    return _times_fixed(t, name, x, lambda tape, _: Storage(numbers, tape.settings.stream, False, "none"), of="other")
+
+
+def _times_fixed(
+    t: Recorder, name: str, x: Tensor, fixed: Callable[[Tape, Storage], Storage], of: Component | None = None
+) -> Tensor:
+    """x times numbers that are no parameters; fixed: (tape, x) -> where they stand."""
     y = t.made(x.rows, x.width, x, split=x.split)
     t.op(
         name,
@@ -79,16 +93,23 @@ def tempered(t: Recorder, name: str, x: Tensor, n: Size) -> Tensor:
         "scale",
         (x,),
         (y,),
-        keeps=lambda tape, read: tape.times(read, Storage(n, read.dtype, False, "none")),
+        of=of,
+        keeps=lambda tape, read: tape.times(read, fixed(tape, read)),
     )
     return y
 
 
-def clip(t: Recorder, name: str, *tensors: Tensor) -> list[Tensor]:
-    """Each of `tensors` cut to an interval: what they were is kept."""
+def of_same_heads(t: Recorder, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """A new tensor for each of `tensors`, of its shape, its share among ranks and its heads."""
     made = [t.made(x.rows, x.width, x, split=x.split) for x in tensors]
     for x, y in zip(tensors, made, strict=True):
         y.heads = x.heads
+    return made
+
+
+def clip(t: Recorder, name: str, *tensors: Tensor) -> list[Tensor]:
+    """Each of `tensors` cut to an interval: what they were is kept."""
+    made = of_same_heads(t, tensors)
     t.op(
         name,
         "elementwise",
@@ -129,21 +150,6 @@ def taken(t: Recorder, name: str, x: Tensor, others: Tensor) -> Tensor:
         return Storage(read.elements, read.dtype, read.grad or rows.grad, read.split)
 
     return t.silent(name, (x, others), y, keeps, reads=True)
-
-
-def buffered(t: Recorder, name: str, x: Tensor, *, numbers: Size = 1) -> Tensor:
-    """x times one number, or so many, one for each column, that are a buffer and no parameter."""
-    y = t.made(x.rows, x.width, x, split=x.split)
-    t.op(
-        name,
-        "elementwise",
-        "scale",
-        (x,),
-        (y,),
-        of="other",
-        keeps=lambda tape, read: tape.times(read, Storage(numbers, tape.settings.stream, False, "none")),
-    )
-    return y
 
 
 def dropout(t: Recorder, name: str, x: Tensor) -> Tensor:

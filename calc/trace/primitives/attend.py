@@ -28,7 +28,7 @@ def attend(
     v: Tensor,
     shape: Attend,
     square: Square,
-    pairs: Size,
+    twice_pairs: Size,
     scoring: Scoring = PLAIN,
     *,
     cached: Size = 0,
@@ -39,32 +39,21 @@ def attend(
 ) -> Tensor:
     """softmax(q k') v: [batch * seq, heads * d_value].
 
-    shape: of the products; square: the same sizes, told apart where they are the same by description. pairs: twice the
-    queries times keys that are counted, of all heads: 2 * pairs * d_head FLOPs for scores, 2 * pairs * d_value for
-    values. cached: how many keys of each group stand in the cache. cache: what is kept for later tokens; uncached: of
-    the new keys, those that are weights and are not kept.
+    q [batch * seq, heads * d_head]; k and v, as wide as their heads are, of the new tokens (and, where they stand
+    before them, of a prefix). shape: of the products; square: the same sizes, told apart where they are the same by
+    description. twice_pairs: twice the query-key pairs that are counted, of all heads: twice_pairs * d_head FLOPs for
+    scores and twice_pairs * d_value for values, a multiply-accumulate being two. scoring: what becomes of the scores
+    before and in their softmax. cached: how many keys of each group stand in the cache. cache: what is kept for later
+    tokens; uncached: of the new keys, those that are weights and are not kept.
     moves: what scores move, where that is not queries, keys and values of the new tokens and those in the cache.
     latent: values are (part of) the keys, which one kernel reads only once.
     """
     live = not t.dead and any(x.grad for x in (q, k, v))
     core = Core(shape, square, scoring)
-    scores = core.made(t, q, k)
-    t.op(
-        "scores",
-        "attention",
-        "scores",
-        (q, k),
-        (scores,),
-        flops=pairs * shape.d_head,
-        cache=cache,
-        shape=shape,
-        moves=moves or (lambda: _of_scores(shape, cached, cache, uncached)),
-        live=live,
-        takes=lambda room: core.repeated(room) + room.of(scores),
-        tables=core.mask,
-    )
+    moves = moves or (lambda: _of_scores(shape, cached, cache, uncached))
+    scores = _products(t, core, q, k, twice_pairs, cache, moves, live)
     t.hold(q, k, v)
-    weights = _weights(t, core, scores, _added(t, q, scores, shape, square, pairs, scoring))
+    weights = _weights(t, core, scores, _added(t, q, scores, shape, square, twice_pairs, scoring))
     out = t.made(q.rows, square.heads * shape.d_value, weights, v, split="tensor")
     of_distances = scoring.shaw if scoring.shaw is not None and scoring.shaw.values else None
     t.op(
@@ -73,30 +62,61 @@ def attend(
         "values",
         (weights, v),
         (out,),
-        flops=pairs * shape.d_value,
+        flops=twice_pairs * shape.d_value,
         shape=shape,
         moves=lambda: _of_values(shape, cached, latent),
         live=live,
-        takes=lambda room: core.values(room, out),
+        live_bytes=lambda room: core.values(room, out),
         **({} if of_distances else _rule(t, q, k, v, square, scoring, out)),
     )
     if of_distances is None:
         return out
     whole = t.made(out.rows, out.width, out, weights, split="tensor")
+    flops = twice_pairs * shape.d_value
+    product = Matmul(shape.groups * shape.heads, shape.d_value, shape.keys, shape.queries)
     rule = _rule(t, q, k, v, square, scoring, whole)
-    _relative(t, "relative_value", of_distances, (weights, out), whole, pairs, shape, rule)
+    _by_distance(t, "relative_value", of_distances, (weights, out), whole, shape.d_value, flops, product, rule)
     return whole
 
 
-def _weights(t: Recorder, core: Core, scores: Tensor, beside: list[Tensor]) -> Tensor:
+def _products(
+    t: Recorder,
+    core: Core,
+    q: Tensor,
+    k: Tensor,
+    twice_pairs: Size,
+    cache: Cache | None,
+    moves: Callable[[], Moves],
+    live: bool,
+) -> Tensor:
+    """The scores: every query's product with each of its keys."""
+    scores = core.made(t, q, k)
+    t.op(
+        "scores",
+        "attention",
+        "scores",
+        (q, k),
+        (scores,),
+        flops=twice_pairs * core.shape.d_head,
+        cache=cache,
+        shape=core.shape,
+        moves=moves,
+        live=live,
+        live_bytes=lambda room: core.repeated(room) + room.of(scores),
+        tables=core.mask,
+    )
+    return scores
+
+
+def _weights(t: Recorder, core: Core, scores: Tensor, added: list[Tensor]) -> Tensor:
     """The softmax of the scores and what is added to them, through a cap where there is one."""
     if core.scoring.softcap:
         capped = core.made(t, scores)
-        t.op("softcap", "elementwise", "softcap", (scores,), (capped,), takes=core.softcap)
+        t.op("softcap", "elementwise", "softcap", (scores,), (capped,), live_bytes=core.softcap)
         scores = capped
     sinks = () if core.scoring.sinks is None else (core.scoring.sinks,)
-    weights = core.made(t, scores, *beside, weights=sinks)
-    t.op("softmax", "elementwise", "softmax", (scores, *beside), (weights,), weights=sinks, takes=core.softmax)
+    weights = core.made(t, scores, *added, weights=sinks)
+    t.op("softmax", "elementwise", "softmax", (scores, *added), (weights,), weights=sinks, live_bytes=core.softmax)
     t.give_back(weights)
     return weights
 
@@ -128,7 +148,7 @@ def _of_values(shape: Attend, cached: Size, latent: bool) -> Moves:
 
 
 def _added(
-    t: Recorder, q: Tensor, scores: Tensor, shape: Attend, square: Square, pairs: Size, scoring: Scoring
+    t: Recorder, q: Tensor, scores: Tensor, shape: Attend, square: Square, twice_pairs: Size, scoring: Scoring
 ) -> list[Tensor]:
     """What is added to the scores before their softmax."""
     made: list[Tensor] = []
@@ -136,7 +156,9 @@ def _added(
         made.append(_distance_scores(t, q, scoring.distances, scores, square))
     if scoring.shaw is not None:
         found = t.made(scores.rows, scores.width, q, split="tensor")
-        _relative(t, "relative_key", scoring.shaw, (q,), found, pairs, shape, {})
+        flops = twice_pairs * shape.d_head
+        product = Matmul(shape.groups * shape.heads, shape.keys, shape.d_head, shape.queries)
+        _by_distance(t, "relative_key", scoring.shaw, (q,), found, shape.d_head, flops, product, {})
         made.append(found)
     if scoring.bias is not None:
         made.append(scoring.bias)
@@ -197,24 +219,25 @@ def _distance_scores(t: Recorder, q: Tensor, vectors: Tensor, scores: Tensor, sq
     return found.view(scores.rows, scores.width)
 
 
-def _relative(
+def _by_distance(
     t: Recorder,
     name: str,
     spec: Shaw,
     inputs: tuple[Tensor, ...],
     made: Tensor,
-    pairs: Size,
-    shape: Attend,
+    width: Size,
+    flops: Size,
+    product: Matmul,
     rule: dict[str, Any],
 ) -> None:
     """Every query against the vector of each key's distance, or every weight times that vector.
 
-    As many products as the scores themselves: 2 * batch * n_heads * width * pairs (Shaw et al. 2018, section 3.3).
-    What comes out is added to the scores, or to the weighted values. The vectors [queries, keys, width] are looked up
-    as they are needed, so that the table is what memory gives.
+    name: the table's, [2 * max_distance + 1, width]: width is d_head, or d_value where weights are multiplied.
+    flops: as many as those of the scores or the values: 2 * batch * n_heads * width * pairs (Shaw et al. 2018,
+    section 3.3). product: queries of all heads against the vectors, or weights times them, once for each query. What
+    comes out is added to the scores, or to the weighted values. The vectors [queries, keys, width] are looked up as
+    they are needed, so that the table is what memory gives.
     """
-    of_key = name == "relative_key"
-    width, rows = (shape.d_head if of_key else shape.d_value), shape.groups * shape.heads
     weight = t.weight(f"{name}.weight", 2 * spec.max_distance + 1, width, of="positional")
     t.op(
         name,
@@ -224,9 +247,9 @@ def _relative(
         (made,),
         weights=(weight,),
         of="positional",
-        flops=pairs * width,
-        backward=None if weight.trainable else inputs[0].grad * pairs * width,
-        shape=Matmul(*((rows, shape.keys, width) if of_key else (rows, width, shape.keys)), shape.queries),
+        flops=flops,
+        backward=None if weight.trainable else inputs[0].grad * flops,
+        shape=product,
         **rule,
     )
 

@@ -166,7 +166,7 @@ def combine(t: Recorder, spec: Moe, made: Tensor, weights: Tensor, tokens: Size,
         moves=lambda: Moves((1 + in_turn) * visits * made.width, visits * made.width if in_turn else y.elements),
         keeps=keeps,
         # What experts read still has a name when their results are weighed and brought in order, one copy for each.
-        takes=lambda room: room.of(y) if room.compiled else 3 * room.of(made),
+        live_bytes=lambda room: room.of(y) if room.compiled else 3 * room.of(made),
     )
     return y
 

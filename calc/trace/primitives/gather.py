@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from calc.sizes import Size
 from calc.trace.op import Component, Moves, Weight
 from calc.trace.recorder import Recorder
@@ -23,21 +25,8 @@ def gather(
 
     indices: how many numbers say which, where each vector is not looked up by one of its own.
     """
-    y = t.made(rows, width, weights=weights)
-    t.op(
-        name,
-        "gather",
-        "gather",
-        (),
-        (y,),
-        weights=weights,
-        of=of,
-        moves=lambda: Moves(0, y.elements, weight_reads=y.elements),
-        keeps=lambda tape: kept_by_gather(
-            tape, y, rows if indices is None else indices, any(weight.trainable for weight in weights)
-        ),
-    )
-    return y
+    looked_up = rows if indices is None else indices
+    return _read(t, name, weights, rows, width, of, lambda tape, y, grad: kept_by_gather(tape, y, looked_up, grad))
 
 
 def parameters(
@@ -45,6 +34,23 @@ def parameters(
 ) -> Tensor:
     """Learned vectors that no number looks up, `rows` of them in all: a view of the weights themselves, of which
     nothing more is kept."""
+
+    def keeps(tape: Tape, y: Tensor, trained: bool) -> Storage:
+        return Storage(y.elements, tape.settings.stream, trained, parameter=True)
+
+    return _read(t, name, weights, rows, width, of, keeps)
+
+
+def _read(
+    t: Recorder,
+    name: str,
+    weights: tuple[Weight, ...],
+    rows: Size,
+    width: Size,
+    of: Component | None,
+    keeps: Callable[[Tape, Tensor, bool], Storage],
+) -> Tensor:
+    """Rows of weights, each read and written once. keeps: (tape, the rows, whether any weight is trained)."""
     y = t.made(rows, width, weights=weights)
     trained = any(weight.trainable for weight in weights)
     t.op(
@@ -54,9 +60,9 @@ def parameters(
         (),
         (y,),
         weights=weights,
-        moves=lambda: Moves(0, y.elements, weight_reads=y.elements),
-        keeps=lambda tape: Storage(y.elements, tape.settings.stream, trained, parameter=True),
         of=of,
+        moves=lambda: Moves(0, y.elements, weight_reads=y.elements),
+        keeps=lambda tape: keeps(tape, y, trained),
     )
     return y
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict, Unpack
 
 from calc.sizes import Size
 from calc.spec import Lora
@@ -17,40 +18,72 @@ from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Split, Tensor
 
 
+class Matrix(TypedDict, total=False):
+    """What a dense matrix has beside its width.
+
+    key, bias_key: paths of the matrix and of a bias where they are not the name's (a tied head). of: the component that
+    its weights are reported as. shard: what tensor-parallel ranks hold of it; split: what divides the result among
+    them, where that does not follow from the shard. moves: where some of x stands in a cache. reached: 0 where nothing
+    reads the result, so that no gradient comes back.
+    """
+
+    bias: bool
+    key: str | None
+    bias_key: str | None
+    of: Component | None
+    shard: Shard | None
+    split: Split | None
+    moves: Callable[[], Moves] | None
+    reached: Size
+
+
 def linear(
     t: Recorder,
     name: str,
     x: Tensor,
     d_out: Size,
     *,
-    bias: bool = False,
-    of: Component | None = None,
-    shard: Shard | None = None,
-    split: Split | None = None,
-    key: str | None = None,
-    bias_key: str | None = None,
     inside: bool = True,
     spread: Spread | None = None,
-    moves: Callable[[], Moves] | None = None,
-    reached: Size = 1,
+    **matrix: Unpack[Matrix],
 ) -> Tensor:
-    """x times a weight [d_out, d_in], 2 * rows * d_in * d_out FLOPs: a multiplication and an addition for each weight
-    and row; the bias counts 0.
+    """x [rows, d_in] times a weight [d_out, d_in], 2 * rows * d_in * d_out FLOPs: a multiplication and an addition for
+    each weight and row; the bias counts 0.
 
     It moves x and its result once, and the weight. Going back takes as many FLOPs again for the gradient of x, and of
-    the weight. key, bias_key: paths of the matrix and of a bias where they are not `name`'s (a tied head).
-    inside: whether it is one of a layer's, which adapters and quantized formats may name. split: what divides the
-    result among ranks, where that does not follow from the shard. spread: how experts share the rows, each with a
-    matrix of its own. moves: where some of x stands in a cache. reached: 0 where nothing reads the result, so that no
-    gradient comes back.
+    the weight. inside: whether it is one of a layer's, which adapters and quantized formats may name, and whose input
+    and result are cut where the model says so. spread: how experts share the rows, each with a matrix of its own.
     """
-    bounds = constant(t, 1, 4) if inside and t.clamps else None
+    if not inside:
+        return _multiplied(t, name, x, d_out, None, spread, **matrix)
+    bounds = constant(t, 1, 4) if t.clamps else None
     if bounds is not None:
         x = clamped(t, x, bounds)
-    weights = [t.weight(key or f"{name}.weight", d_out, x.width, of=of, shard=shard)]
-    if bias or bias_key:
+    y = _multiplied(t, name, x, d_out, x.rows, spread, **matrix)
+    if bounds is not None:
+        y = clamped(t, y, bounds)
+    if isinstance(t.adapter, Lora) and name in t.adapter.targets:
+        return low_rank(t, t.adapter, name, x, y, spread, matrix.get("shard"))
+    return y
+
+
+def _multiplied(
+    t: Recorder,
+    name: str,
+    x: Tensor,
+    d_out: Size,
+    rows: Size | None,
+    spread: Spread | None,
+    **matrix: Unpack[Matrix],
+) -> Tensor:
+    """The product alone. rows: of the op, None for a matrix that is none of a layer's."""
+    of, shard = matrix.get("of"), matrix.get("shard")
+    bias_key, moves = matrix.get("bias_key"), matrix.get("moves")
+    weights = [t.weight(matrix.get("key") or f"{name}.weight", d_out, x.width, of=of, shard=shard)]
+    if bias_key or matrix.get("bias"):
         weights.append(t.weight(bias_key or f"{name}.bias", d_out, of=of, shard=shard))
-    y = t.made(x.rows, d_out, x, weights=tuple(weights), split=split or ("stream" if shard is None else shard.split))
+    split = matrix.get("split") or ("stream" if shard is None else shard.split)
+    y = t.made(x.rows, d_out, x, weights=tuple(weights), split=split)
     if shard is not None and shard.split == "kv":
         y = replace(y, heads=shard.kv_heads)
     m, groups = (x.rows, 1) if spread is None else (spread.rows, spread.reached)
@@ -64,17 +97,13 @@ def linear(
         weights=tuple(weights),
         of=of,
         flops=2 * x.rows * x.width * d_out,
-        rows=x.rows if inside else None,
-        reached=reached,
+        rows=rows,
+        reached=matrix.get("reached", 1),
         shape=Matmul(m, d_out, x.width, groups),
         moves=moves if spread is None else lambda: spread.moves(x, y, weights),
         keeps=lambda tape, read: kept_by_product(tape, read, y, weights[0], spread),
         operands=(x,) if copies else None,
     )
-    if bounds is not None:
-        y = clamped(t, y, bounds)
-    if inside and isinstance(t.adapter, Lora) and name in t.adapter.targets:
-        return low_rank(t, t.adapter, name, x, y, spread, shard)
     return y
 
 

@@ -49,7 +49,7 @@ def norm(
         weights=weights,
         of="norm",
         keeps=lambda tape, read: kept_by_norm(tape, spec, read, vectors, heads, bool(weights) and weights[0].trainable),
-        takes=lambda room: taken_by_norm(room, spec, y),
+        live_bytes=lambda room: taken_by_norm(room, spec, y),
     )
     return y
 
@@ -99,7 +99,7 @@ def frozen_batch_norm(t: Recorder, name: str, x: Tensor) -> Tensor:
         (y,),
         of="other",
         keeps=keeps,
-        takes=lambda room: (1 if room.compiled else 2) * room.of(y),
+        live_bytes=lambda room: (1 if room.compiled else 2) * room.of(y),
     )
     return y
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from calc.sizes import Size, ceil_div, floor_div, largest
 from calc.spec import Rope
+from calc.trace.primitives.arithmetic import of_same_heads
 from calc.trace.recorder import Recorder
 from calc.trace.room import Room
 from calc.trace.tape import Storage, Tape
@@ -18,9 +19,7 @@ def rope(t: Recorder, name: str, spec: Rope, seq: Size, d_head: Size, *tensors: 
 
     x * cos + turned(x) * sin keeps the angles, once for all layers, and of x nothing, since they are constants.
     """
-    made = [t.made(x.rows, x.width, x, split=x.split) for x in tensors]
-    for x, y in zip(tensors, made, strict=True):
-        y.heads = x.heads
+    made = of_same_heads(t, tensors)
     t.op(
         name,
         "elementwise",
@@ -28,7 +27,7 @@ def rope(t: Recorder, name: str, spec: Rope, seq: Size, d_head: Size, *tensors: 
         tensors,
         tuple(made),
         keeps=lambda tape, *reads: kept_by_rope(tape, spec, seq, d_head, *reads),
-        takes=lambda room: _taken(room, _share(spec), tensors, made),
+        live_bytes=lambda room: _taken(room, _share(spec), tensors, made),
         tables=lambda room: {f"cosines and sines of {spec!r}": 2 * room.width * seq * _turning(spec, d_head)},
     )
     return made
