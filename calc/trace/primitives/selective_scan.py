@@ -47,8 +47,8 @@ def selective_scan(t: Recorder, x: Tensor, dt: Tensor, b: Tensor, c: Tensor, d_s
 def _kept(
     tape: Tape, x: Storage, dt: Storage, b: Storage, c: Storage, *, own: tuple[Weight, Weight], batch: Size
 ) -> Storage:
-    """The scan keeps factors, states and what b adds to them for every x, each [tokens, d_inner, d_state], and the state
-    before the first token; c reads the states in its own format, a copy of them where that is not fp32.
+    """The scan keeps factors, states and what b adds to them for every x, each [tokens, d_inner, d_state], and the
+    state before the first token; c reads the states in its own format, a copy of them where that is not fp32.
 
     own: how fast states fade, and what passes by them. Source: transformers' modeling_mamba.py (5.23), without its
     kernels: steps in fp32, one state for every token.
