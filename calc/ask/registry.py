@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calc import conventions
 from calc.errors import Refused, did_you_mean
@@ -96,6 +96,22 @@ def _traffic(phase: Phase) -> Callable[[ModelSpec, Run], Breakdown]:
         from calc.quantities import traffic  # only asked for by its own name
 
         return traffic.BY_PHASE[phase](spec, run if run.phase == phase else run.changed(phase=phase))
+
+    return compute
+
+
+def _traffic_widths(run: Run) -> Mapping[str, int]:
+    from calc.quantities import traffic  # as above
+
+    return traffic.traffic_widths(run)
+
+
+def _traffic_in(phase: Phase) -> Callable[[ModelSpec, Run, Mapping[str, Size]], Breakdown]:
+    def compute(spec: ModelSpec, run: Run, widths: Mapping[str, Size]) -> Breakdown:
+        from calc.quantities import traffic  # as above
+
+        formats = replace(traffic.formats_of(run), width=widths["b_dtype"])
+        return traffic.BY_PHASE[phase](spec, run if run.phase == phase else run.changed(phase=phase), formats)
 
     return compute
 
@@ -220,6 +236,8 @@ QUANTITIES = (
         "each kernel reads its operands and writes its result once (Williams et al. 2009, Roofline, section 3)",
         ("batch", "seq", "dtype", "execution", "experts", "routing", "mtp", *_INPUTS),
         _traffic("forward"),
+        widths=_traffic_widths,
+        in_widths=_traffic_in("forward"),
     ),
     Quantity(
         "traffic.training",
@@ -228,6 +246,8 @@ QUANTITIES = (
         "as traffic.forward; going back each operand is read once more and each gradient written once",
         ("batch", "seq", "dtype", "execution", "experts", "routing", "checkpointing", "mtp", *_INPUTS),
         _traffic("training"),
+        widths=_traffic_widths,
+        in_widths=_traffic_in("training"),
     ),
     Quantity(
         "traffic.decode",
@@ -236,6 +256,8 @@ QUANTITIES = (
         "weights and cache once a token (Pope et al. 2022, arXiv:2211.05102, section 2.1)",
         ("batch", "context", "dtype", "execution", "experts", "routing", "source_seq", "latent_reading", "state_dtype"),
         _traffic("decode"),
+        widths=_traffic_widths,
+        in_widths=_traffic_in("decode"),
     ),
     Quantity(
         "memory.total",

@@ -36,24 +36,17 @@ def complexity(fmt: str, vocab_size: int, length: int, beam: int, **sizes: int) 
     """
     shape = Shape(*(sizes[name] for name in ("seq", "d_model", "kernel", "window", "block", "rank", "features")))
     records = [_layer(kind, shape) for kind in LAYER_KINDS]
-    rows = [
-        (
-            kind.name,
-            f"{record['flops']:,}",
-            f"O({kind.order})",
-            f"{record['memory']:,}",
-            kind.memory_order,
-            f"{record['steps']:,}",
-            f"{record['path']:,}",
-            kind.path_order,
-        )
-        for kind, record in zip(LAYER_KINDS, records, strict=True)
+    both = list(zip(LAYER_KINDS, records, strict=True))
+    work = [(kind.name, f"{each['flops']:,}", f"O({kind.order})", f"{each['steps']:,}") for kind, each in both]
+    kept = [
+        (kind.name, f"{each['memory']:,}", kind.memory_order, f"{each['path']:,}", kind.path_order)
+        for kind, each in both
     ]
-    columns = ("layer", "FLOPs", "order", "elements kept", "order", "steps", "path", "order")
     decodings = [_decoding(way, vocab_size, length, beam) for way in DECODINGS]
     searched = [(way["decoding"], f"10^{way['log10_continuations']:.1f}", f"O({way['order']})") for way in decodings]
     tables = [
-        Table(columns, rows, f"one layer, n = {shape.n:,}, d = {shape.d:,}"),
+        Table(("layer", "FLOPs", "order", "steps"), work, f"one layer, n = {shape.n:,}, d = {shape.d:,}"),
+        Table(("layer", "elements kept", "order", "path", "order"), kept),
         Table(("decoding", "continuations", "order"), searched, f"K = {vocab_size:,}, N = {length:,}, B = {beam:,}"),
     ]
     emit([*records, *decodings], tables, fmt)

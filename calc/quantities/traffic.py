@@ -35,7 +35,7 @@ from calc.dtypes import Quantized, byte_count, weight_dtype
 from calc.dtypes import dtype as plain_dtype
 from calc.errors import Refused
 from calc.quantities.flops import recomputed
-from calc.quantities.weights import quantizes
+from calc.quantities.weights import plain_width, quantizes
 from calc.sizes import Size, either, is_array, is_exactly
 from calc.spec import ModelSpec
 from calc.spec.run import Kernels, Run
@@ -50,12 +50,27 @@ _PASSED_ON = ("add", "rope", "copy", "dispatch", "pool")
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """Number formats of what moves. state: of recurrences."""
+    """Number formats of what moves. state: of recurrences.
+
+    width: bytes of one number where weights, activations and cache are in one format, perhaps a symbol; None: as the
+    formats have it.
+    """
 
     weights: str = "bf16"
     activations: str = "bf16"
     cache: str = "bf16"
     state: str = "fp32"
+    width: Size | None = None
+
+    def bytes(self, elements: Size, name: str) -> Size:
+        """Bytes of elements in the format called `name`, or of the one width."""
+        return byte_count(elements, plain_dtype(name).bits) if self.width is None else elements * self.width
+
+
+def traffic_widths(query: Run) -> dict[str, int]:
+    """Whole bytes of one number by the name of its symbol, where weights, activations and cache are in one format."""
+    formats = formats_of(query)
+    return plain_width(query) if formats.weights == formats.activations else {}
 
 
 def formats_of(query: Run) -> Formats:
@@ -194,10 +209,13 @@ def _passed(some: Iterable[Leaf], kernels: Kernels, formats: Formats, *, kept: b
             weights = weights + leaf.calls * _where_run(leaf.op, _weight_bytes(leaf, formats))
             cache = cache + leaf.calls * (leaf.op.cache_reads + leaf.op.cache_writes)
             state = state + leaf.calls * (leaf.op.state_reads + leaf.op.state_writes)
-    terms = {"weights": weights, "activations": _bytes(activations, formats.activations)}
+    terms = {"weights": weights, "activations": formats.bytes(activations, formats.activations)}
     if not kept:
         return terms
-    moving = {"cache": _bytes(cache, formats.cache), "state": _bytes(state, formats.state)}
+    moving = {
+        "cache": formats.bytes(cache, formats.cache),
+        "state": byte_count(state, plain_dtype(formats.state).bits),
+    }
     return terms | {name: value for name, value in moving.items() if not is_exactly(value, 0)}
 
 
@@ -207,6 +225,8 @@ def _weight_bytes(leaf: Leaf, formats: Formats) -> Size:
     Errors: Refused for quantized matrices whose op runs apart from where they stand.
     """
     op, kind = leaf.op, weight_dtype(formats.weights)
+    if formats.width is not None:
+        return op.weights_read * formats.width
     if not isinstance(kind, Quantized):
         return byte_count(op.weights_read, kind.bits)
     rest = plain_dtype(kind.rest).bits
@@ -255,8 +275,8 @@ def backward_traffic(live: list[Leaf], kernels: Kernels, formats: Formats) -> di
                 weights = weights + leaf.calls * op.reached * _where_run(op, _weight_bytes(leaf, formats))
     return {
         "weights": weights,
-        "activations": _bytes(activations, formats.activations),
-        "gradients": _bytes(gradients, formats.activations),
+        "activations": formats.bytes(activations, formats.activations),
+        "gradients": formats.bytes(gradients, formats.activations),
     }
 
 
@@ -285,10 +305,6 @@ def elements_back(chain: Chain) -> Size:
 
 def _trains(op: Op) -> bool:
     return not is_exactly(op.weight_gradients, 0)
-
-
-def _bytes(elements: Size, name: str) -> Size:
-    return byte_count(elements, plain_dtype(name).bits)
 
 
 BY_PHASE = {"forward": forward_traffic, "training": training_traffic, "decode": decode_traffic}

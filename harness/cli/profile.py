@@ -17,6 +17,8 @@ from harness.store import RESULTS
 
 MOST_ERROR = 0.5
 """Of the mean error of a kind of kernel: above it, the times are noise."""
+MUCH_WORSE = 2.0
+"""Times the mean error of the profile that is there: a new one that is further off does not take its place."""
 
 
 @click.command(short_help="Measure this machine's speed in a few minutes, for predictions.")
@@ -39,7 +41,8 @@ def profile(
 
     Points are gone through in up to three rounds, in another order each, so that a slow minute biases none of them. On
     Linux CPUs freed memory is kept, as the harness does wherever it measures. Exit status: 1 where times moved too much
-    to be fitted; a better profile that is there stays.
+    to be fitted. A profile that is there stays where that happens and it fits better, or where it is off by less than
+    half as much on average; then too the exit status is 1.
 
     \b
     Examples:
@@ -60,8 +63,12 @@ def profile(
     unsure = unreliable(found)
     if unsure:
         click.echo(f"note: {unsure}", err=True)
-    if unsure and old is not None and mean_error(old) < mean_error(found):
-        click.echo(f"error: the profile that is there, {there}, fits better and stays", err=True)
+    if old is not None and mean_error(found) > mean_error(old) * (1 if unsure else MUCH_WORSE):
+        click.echo(
+            f"error: the profile that is there, {there}, fits better ({mean_error(old):.1%} off on average, this one "
+            f"{mean_error(found):.1%}) and stays",
+            err=True,
+        )
         return 1
     path = write_profile(found, results)
     emit([_record(found, path)], _tables(found, path), fmt)

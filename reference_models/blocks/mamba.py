@@ -56,7 +56,7 @@ class MambaMixer(nn.Module):
         dt = F.softplus(self.dt_proj(dt).float())
         run = partial(scan, state=None if cache is None else cache.state.get("state"))
         values = x.float()
-        arguments = (values, dt, -self.A_log.float().exp(), b.float(), c.float())
+        arguments = (values, dt, -self.A_log.float().exp(), b.float(), c)
         y, state = recomputed(run, *arguments) if step.checkpointing == "selective" else run(*arguments)
         if cache is not None:
             cache.state["state"] = state
@@ -67,34 +67,37 @@ class MambaMixer(nn.Module):
 def scan(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, *, state: Tensor | None) -> tuple[Tensor, Tensor]:
     """y_t = h_t c_t, where h_t = exp(dt_t a) h_(t-1) + dt_t x_t b_t', for all tokens at once.
 
-    x, dt [batch, seq, d]; a [d, n]; b, c [batch, seq, n]; state [batch, d, n] or None. Returns y and the last state.
+    x, dt [batch, seq, d]; a [d, n]; b, c [batch, seq, n]; state [batch, d, n] or None. States are read in the format of
+    c. Returns y and the last state.
     """
     factor = (dt[..., None] * a).exp()
-    update = (dt * x)[..., None] * b[:, :, None, :]
-    if state is not None:
-        update = torch.cat([update[:, :1] + factor[:, :1] * state[:, None], update[:, 1:]], dim=1)
-    states = Recurrence.apply(factor, update)
-    return (states @ c[..., None]).squeeze(-1), states[:, -1]
+    update = dt[..., None] * b[:, :, None, :] * x[..., None]
+    before = x.new_zeros(x.shape[0], *a.shape) if state is None else state
+    states = Recurrence.apply(factor, update, before)
+    return (states.to(c.dtype) @ c[..., None]).squeeze(-1), states[:, -1]
 
 
 class Recurrence(torch.autograd.Function):
-    """h_t = f_t h_(t-1) + u_t. Going back, the same from the end. It keeps f and h, as going token by token would."""
+    """h_t = f_t h_(t-1) + u_t. Going back, the same from the end. It keeps f, h and the state before all tokens, as
+    going token by token would."""
 
     @staticmethod
-    def forward(ctx: Any, factor: Tensor, update: Tensor) -> Tensor:
-        """factor, update [batch, seq, d, n] -> all states, the same shape."""
-        states = _states(factor, update)
-        ctx.save_for_backward(factor, states)
+    def forward(ctx: Any, factor: Tensor, update: Tensor, before: Tensor) -> Tensor:
+        """factor, update [batch, seq, d, n], before [batch, d, n] -> all states, as factor."""
+        first = update[:, :1] + factor[:, :1] * before[:, None]
+        states = _states(factor, torch.cat([first, update[:, 1:]], dim=1))
+        ctx.save_for_backward(factor, states, before)
         return states
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
         """What each state does to all later ones comes back over the factors between."""
-        factor, states = ctx.saved_tensors
+        factor, states, before = ctx.saved_tensors
         none = torch.zeros_like(factor[:, :1])
         reached = _states(torch.cat([none, factor[:, 1:].flip(1)], dim=1), grad.flip(1)).flip(1)
-        return reached * torch.cat([none, states[:, :-1]], dim=1), reached
+        of_factor = reached * torch.cat([before[:, None], states[:, :-1]], dim=1)
+        return of_factor, reached, factor[:, 0] * reached[:, 0]
 
 
 def _states(factor: Tensor, update: Tensor) -> Tensor:

@@ -129,3 +129,14 @@ def test_what_two_products_share_stands_once() -> None:
     assert "n_heads*(context + 1)*(d_rope + 2*kv_rank)" in str(absorbed.formula)
     assert "section 2.1.2" in absorbed.estimate.source
     assert "section 2.1.2" not in expanded.estimate.source
+
+
+@pytest.mark.parametrize("phase", ["forward", "training", "decode"])
+def test_formulas_of_traffic_name_the_format(phase: str) -> None:
+    """And where weights alone are in a narrow one, none, since no one width is that of all."""
+    model = calc.load_model("llama-3-8b")
+    for dtype, width in (("bf16", 2), ("fp32", 4)):
+        made = calc.explain(model, f"traffic.{phase}", dtype=dtype)
+        assert all("b_dtype" in str(term) for _, term, _ in made.terms)
+        assert {str(symbol): value for symbol, value in made.values.items()}["b_dtype"] == width
+    assert "b_dtype" not in str(calc.explain(model, f"traffic.{phase}", dtype="int8").formula)

@@ -13,6 +13,7 @@ from calc import preset_names
 from calc.cli import cli
 from calc.laws import BY_NAME
 from calc.spec.catalogue import device_names
+from calc.teaching.complexity import LAYER_KINDS
 from tests.reference import ROOT
 
 
@@ -65,3 +66,15 @@ def test_the_catalogue_fits_eighty_columns() -> None:
     assert "not shown in 80 columns: reported" in narrow
     assert all(name in narrow for name in device_names())
     assert "reported" in listed("200").splitlines()[1]
+
+
+@pytest.mark.parametrize("more", [(), ("--seq", "50176", "--d-model", "768")])
+def test_kinds_of_layers_fit_eighty_columns_and_no_name_is_broken(more: tuple[str, ...]) -> None:
+    variables = {**os.environ, "COLUMNS": "80"}
+    command = [sys.executable, "-m", "calc", "complexity", *more]
+    lines = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+    assert max(map(len, lines)) <= 80
+    for kind in LAYER_KINDS:
+        assert sum(line.startswith(f"{kind.name}  ") for line in lines) == 2

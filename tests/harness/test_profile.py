@@ -262,8 +262,28 @@ def test_times_that_nothing_fits_are_said_and_replace_no_better_profile(
     assert measured(dict(whole.fits)).return_value == 0
     last = measured(noisy)
     assert last.return_value == 1
-    assert "fits better and stays" in last.stderr
+    assert "fits better" in last.stderr
     assert read_profile(path).fits == whole.fits
+
+
+@pytest.mark.parametrize(("error", "stays"), [(0.19, False), (0.21, True)])
+def test_a_profile_twice_as_far_off_replaces_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: float, stays: bool
+) -> None:
+    """Though its errors are far from those that are called noise."""
+    whole = read_profile(ROOT / "results" / "profiles" / "cpu-intel-xeon-processor-2-cores.json")
+    there, new = (
+        whole.model_copy(
+            update={"fits": {name: fit.model_copy(update={"mape": each}) for name, fit in whole.fits.items()}}
+        )
+        for each in (0.1, error)
+    )
+    write_profile(there, tmp_path)
+    monkeypatch.setattr("harness.profiling.profiler.measure_profile", lambda *_: new)
+    done = CliRunner().invoke(cli, ["profile", "--results", str(tmp_path)], standalone_mode=False)
+    assert done.return_value == int(stays)
+    assert ("fits better (10.0% off on average, this one 21.0%) and stays" in done.stderr) is stays
+    assert read_profile(tmp_path / "profiles" / f"{whole.name}.json").fits == (there if stays else new).fits
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])

@@ -15,6 +15,8 @@ from calc.spec import Bottleneck, Lora, ModelSpec, Shorthand
 from calc.spec.catalogue import load_device
 from calc.time import Prediction, predict, roof, roofline, speed_of
 from calc.time.device.profile import Launch
+from calc.time.step.operations import operations
+from calc.trace.functions import Matmul
 from calc.units import binary
 from tests.strategies import latent, recurrent, specs
 from tests.time.toys import toy
@@ -369,3 +371,30 @@ def test_no_format_falls_back_to_the_time_of_another() -> None:
     assert seconds("bf16") - seconds("fp8") > read
     assert seconds("fp32") - seconds("bf16") > 2 * read
     assert seconds("fp8", dtype="fp8") < seconds("bf16", dtype="fp8")
+
+
+@pytest.mark.parametrize("phase", ["decode", "training"])
+def test_a_loop_over_experts_launches_for_each_that_is_reached(phase: Any) -> None:
+    """Work and bytes of products stay; each product of an expert is a call of its own, eight a layer where all are
+    reached."""
+    spec = load_model("mixtral-8x7b")
+    asked: dict[str, Any] = {
+        "batch": 512,
+        "seq": 1,
+        "context": 64,
+        "phase": phase,
+        "routing": "balanced",
+        "execution": "eager",
+    }
+    one, many = (list(operations(spec, Run(**asked, experts=experts))) for experts in ("grouped", "loop"))
+    products = [
+        [each for each in some if "expert" in each.path and isinstance(each.shape, Matmul)] for some in (one, many)
+    ]
+    assert products[0]
+    for together, alone in zip(*products, strict=True):
+        assert alone.calls == pytest.approx(8 * together.calls)
+        assert alone.calls * alone.flops == pytest.approx(together.calls * together.flops)
+        assert alone.calls * alone.bytes == pytest.approx(together.calls * together.bytes)
+        assert isinstance(alone.shape, Matmul)
+        assert isinstance(together.shape, Matmul)
+        assert (alone.shape.m, alone.shape.groups) == (together.shape.m, 1)

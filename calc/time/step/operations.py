@@ -21,6 +21,7 @@ from calc.spec.same import Same
 from calc.time.kernels.kernel import Direction, Kernel, width_of
 from calc.time.kernels.kernel import pass_bytes as bytes_of_pass
 from calc.time.step.formats import number_formats
+from calc.time.step.in_turn import each_alone, in_turn
 from calc.time.step.rank_share import Share, share_of
 from calc.time.step.routed import routed
 from calc.trace.eager import eager
@@ -71,15 +72,23 @@ def operations(spec: ModelSpec, setting: Run) -> Iterator[Kernel]:
     """
     everything = tree_of(spec, setting)
     laid = _Laid(setting, everything)
+    turns = in_turn(everything, setting, AROUND_EXPERTS)
+
+    def run(chain: Chain, *kernels: Kernel) -> Iterator[Kernel]:
+        times = turns.get(id(chain[0]), 1.0)
+        return (each_alone(kernel, times) for kernel in kernels)
+
     for chain in laid.chains(everything):
-        yield laid.forward(chain, "forward")
+        yield from run(chain, laid.forward(chain, "forward"))
     if not setting.trains:
         return
     for chain in laid.chains(rerun(everything, setting)):
         again = laid.forward(chain, "recomputed")
-        yield again if setting.checkpoint_every == 1 else replace(again, calls=again.calls / setting.checkpoint_every)
+        if setting.checkpoint_every != 1:
+            again = replace(again, calls=again.calls / setting.checkpoint_every)
+        yield from run(chain, again)
     for chain in laid.chains([leaf for leaf in everything if leaf.op.live]):
-        yield from laid.backward(chain)
+        yield from run(chain, *laid.backward(chain))
 
 
 def place_of(leaf: Leaf) -> str:

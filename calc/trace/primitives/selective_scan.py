@@ -39,25 +39,31 @@ def selective_scan(t: Recorder, x: Tensor, dt: Tensor, b: Tensor, c: Tensor, d_s
         backward=(int(updates) + int(c.grad)) * flops,
         cache=Cache(recurrent=state),
         moves=moves,
-        keeps=lambda tape, *reads: _kept(tape, *reads, fade=fade, through=through),
+        keeps=lambda tape, *reads: _kept(tape, *reads, own=(fade, through), batch=load.batch),
     )
     return y
 
 
-def _kept(tape: Tape, x: Storage, dt: Storage, b: Storage, c: Storage, *, fade: Weight, through: Weight) -> Storage:
-    """The scan keeps states and factors, each [tokens, d_inner, d_state].
+def _kept(
+    tape: Tape, x: Storage, dt: Storage, b: Storage, c: Storage, *, own: tuple[Weight, Weight], batch: Size
+) -> Storage:
+    """The scan keeps factors, states and what b adds to them for every x, each [tokens, d_inner, d_state], and the
+    state before the first token; c reads the states in its own format, a copy of them where that is not fp32.
 
-    Source: transformers' modeling_mamba.py (5.23), without its kernels: steps in fp32, one state for every token.
+    own: how fast states fade, and what passes by them. Source: transformers' modeling_mamba.py (5.23), without its
+    kernels: steps in fp32, one state for every token.
     """
+    fade, through = own
     dt = tape.reads_input(tape.cast(dt, "fp32"))
-    x, b, c = (tape.cast(y, "fp32") for y in (x, b, c))
+    x, b = (tape.cast(y, "fp32") for y in (x, b))
     a = negative_exponential(tape, fade)
     states = b.elements * through.elements
     with tape.region("attention", x, dt, a, b, c):
         factor = tape.reads_result(spread(tape, dt, a, states))
-        after = tape.like(factor, spread(tape, tape.times(dt, x), b, states))
+        after = tape.like(factor, spread(tape, spread(tape, dt, b, states), x, states))
         if after.grad:
             tape.keep(factor, "factor")
             tape.keep(after, "states")
-        y = tape.product(after, c, x.elements)
+            tape.keep(Storage(batch * fade.elements, "fp32", False, "tensor"), "state before all tokens")
+        y = tape.product(tape.cast(after, c.dtype), c, x.elements)
     return tape.like(y, scaled_by(tape, x, through))
