@@ -74,10 +74,10 @@ def memory(
         "advice": [asdict(change) for change in advice],
         "layer": [keeper._asdict() for keeper in keepers(model, run)],
         **_asked(run, gpu),
-        "run": memory_record(run),
+        "run": memory_record(run, model),
     }
     tables = [*_tables(model, run, found), *serving.tables(model, more), *_advice(advice, run, found.fits)]
-    emit([record], with_run(tables, memory_record(run)), fmt)
+    emit([record], with_run(tables, memory_record(run, model)), fmt)
 
 
 def _warn(spec: ModelSpec, run: Run) -> None:
@@ -136,7 +136,8 @@ def _terms(rank: Rank) -> dict[str, int]:
 
 def _asked(run: Run, gpu: str | None) -> dict[str, Any]:
     """What the answer is to: everything that memory depends on, defaults included."""
-    whole = {name: getattr(run, name) for name in MEMORY_FIELDS} | {"execution": run.usual_execution}
+    usual = {"execution": run.usual_execution, "optimizer": run.usual_optimizer}
+    whole = {name: getattr(run, name) for name in MEMORY_FIELDS} | usual
     return {"gpu": gpu and load_device(gpu).name, "gpus": run.gpus, "plan": whole}
 
 
@@ -187,7 +188,7 @@ def _setting(spec: ModelSpec, run: Run) -> str:
         words = [f"weights in {run.dtype}", f"cache in {cache_dtype(run)}", run.usual_execution, once]
     else:
         checkpointing = "no" if run.checkpointing == "none" else run.checkpointing
-        words = [run.recipe, run.optimizer, run.usual_execution, f"{checkpointing} checkpointing"]
+        words = [run.recipe, run.usual_optimizer, run.usual_execution, f"{checkpointing} checkpointing"]
     words += ["no pictures"] * (spec.vision is not None)
     gpus = f"{run.gpus:,} GPU{'s' * (run.gpus != 1)}"
     return f"{run.mode}, {run.batch:,} × {run.seq:,} tokens, {', '.join(words)}, {gpus}"

@@ -94,13 +94,13 @@ def predict(
     _warn(model, run)
     found = predicted(model, speed, run)
     unit = "tokens" if model.reads_tokens else "vectors"
-    record = {**_record(found, by_op), "run": _echoed(run)}
-    emit([record], with_run(_tables(found, speed, by_op, unit), _echoed(run)), fmt)
+    record = {**_record(found, by_op), "run": _echoed(model, run)}
+    emit([record], with_run(_tables(found, speed, by_op, unit), _echoed(model, run)), fmt)
 
 
-def _echoed(run: Run) -> dict[str, Any]:
+def _echoed(spec: ModelSpec, run: Run) -> dict[str, Any]:
     """The run as an answer about time repeats it."""
-    record = run_record(run, "sdpa")
+    record = run_record(run, "sdpa", uses=FIELDS, specs=[spec])
     if not run.trains:
         record["formats"] = {"weights": run.dtype, "cache": number_formats(run).cache}
     return {"phase": run.phase, **record}

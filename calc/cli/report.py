@@ -21,6 +21,8 @@ from calc.trace.op import Component
 from calc.units import binary, si
 
 WIDTH = 80
+ANSWERS = ("recipe", "optimizer", "checkpointing", "source_seq", "images")
+"""What the figures of a step depend on beside its length."""
 
 
 @click.command(short_help="Everything a model costs, on one page.")
@@ -44,16 +46,13 @@ def report(models: tuple[ModelSpec, ...], seq: int | None, fmt: str) -> None:
     options.note_own_length(models)
     seq = common_length(models) if seq is None else seq
     reports = [make_report(spec, seq) for spec in models]
+    echoed = run_record(reports[0].run.changed(phase="training"), "sdpa", uses=ANSWERS, specs=models)
     if fmt == "table" and len(reports) == 1:
         (reference,) = click.get_current_context().meta["references"]
         click.echo(_page(reports[0], shlex.quote(printable(reference))))
-        click.echo("\n".join(textwrap.wrap(run_line(_run(reports[0])), WIDTH - 1, subsequent_indent=" ")))
+        click.echo("\n".join(textwrap.wrap(run_line(echoed), WIDTH - 1, subsequent_indent=" ")))
     else:
-        emit([_record(it) for it in reports], with_run([_compared(reports)], _run(reports[0])), fmt)
-
-
-def _run(it: Report) -> dict[str, Any]:
-    return run_record(it.run.changed(phase="training"), "sdpa")
+        emit([_record(it) | {"run": echoed} for it in reports], with_run([_compared(reports)], echoed), fmt)
 
 
 def _record(it: Report) -> dict[str, Any]:
@@ -85,7 +84,6 @@ def _record(it: Report) -> dict[str, Any]:
             for mode, held in it.memory.items()
         },
         "memory_not_counted": dict(it.uncounted),
-        "run": _run(it),
     }
 
 

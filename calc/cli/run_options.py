@@ -36,6 +36,7 @@ DEFAULTS = {
     "source_seq": "what the encoder is made for, or --seq",
     "image": "the model's own",
     "cache_dtype": "that of activations",
+    "optimizer": "adamw, adamw-bf16 where weights are in bf16 alone",
     "frozen": "the recipe's",
     "recompute": "none",
     "fused_loss": "with --execution compiled",
