@@ -42,7 +42,8 @@ class Report:
     six_n: 6 * N * seq, with all parameters that a token of text visits as N. caches: KV cache of one sequence in bf16,
     by context length. weights: bytes by number format. memory: of one device by `training` and `inference`, for one
     sequence and the defaults of `calc.Run`, as far as its kernels are known; uncounted: why not, by mode, where that
-    is not known. A model of pictures or sound has no seq, six_n or caches; its FLOPs are those of one picture or sound. run: what was asked for.
+    is not known. A model of pictures or sound has no seq, six_n or caches; its FLOPs are those of one picture or sound.
+    run: what was asked for.
     """
 
     model: str
