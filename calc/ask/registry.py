@@ -133,7 +133,7 @@ MEMORY_USES = (
     "mode",
     "batch",
     "seq",
-    "source_seq",
+    *_INPUTS,
     "execution",
     "experts",
     "rank",

@@ -25,7 +25,7 @@ from calc.spec.run import Run
 from calc.symbols import describe
 from calc.units import binary, si, whole
 
-FIELDS = ("context", "images", "image", "mtp", "routing", "convention", *MEMORY_FIELDS)
+FIELDS = ("context", "mtp", "routing", "convention", *MEMORY_FIELDS)
 """What some quantity depends on."""
 EXECUTED = {"execution": "sdpa; compiled where bytes moved are counted"}
 LONGEST = 1000

@@ -85,6 +85,8 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     warn_beyond(spec, run.seq, "--seq")
     if run.source_seq is not None and spec.encoder is None:
         remark("--source-seq changes nothing for a model without an encoder")
+    if run.images and spec.vision is None:
+        remark("--images changes nothing for a model without a vision tower beside its text")
     if run.mode == "inference":
         return
     notes.undivided(run)
@@ -189,7 +191,8 @@ def _setting(spec: ModelSpec, run: Run) -> str:
     else:
         checkpointing = "no" if run.checkpointing == "none" else run.checkpointing
         words = [run.recipe, run.usual_optimizer, run.usual_execution, f"{checkpointing} checkpointing"]
-    words += ["no pictures"] * (spec.vision is not None)
+    if spec.vision is not None:
+        words.append(f"{run.images or 'no'} picture{'s' * (run.images != 1)}")
     gpus = f"{run.gpus:,} GPU{'s' * (run.gpus != 1)}"
     return f"{run.mode}, {run.batch:,} × {run.seq:,} tokens, {', '.join(words)}, {gpus}"
 
