@@ -41,6 +41,16 @@ COMMANDS = {
 BESIDE = {"dashboard": "dashboard.command"}
 """As COMMANDS, of packages beside this one, which `calc` knows by name alone and never imports itself."""
 
+MEANT = {
+    "--mode": "--phase",
+    "--data-parallel": "--dp",
+    "--tensor-parallel": "--tp",
+    "--pipeline-parallel": "--pp",
+    "--context-parallel": "--cp",
+    "--expert-parallel": "--ep",
+}
+"""Option that is tried where a command has none of that name -> what it is called."""
+
 
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -91,6 +101,8 @@ def main() -> None:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "")
         sys.exit(0)
+    except click.NoSuchOption as error:
+        _fail(_meant(error).format_message(), 2, error.ctx)
     except click.UsageError as error:
         _fail(error.format_message(), 2, error.ctx)
     except click.ClickException as error:
@@ -106,6 +118,14 @@ def main() -> None:
         _fail(str(error), 1)
     else:
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _meant(error: click.NoSuchOption) -> click.NoSuchOption:
+    """The error with the option that is meant by another name, where the command has that."""
+    options = {flag for param in error.ctx.command.params for flag in param.opts} if error.ctx else set()
+    if (meant := MEANT.get(error.option_name)) in options:
+        error.possibilities = [meant]
+    return error
 
 
 def _abandon_stdout() -> None:

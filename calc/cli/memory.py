@@ -58,7 +58,7 @@ def memory(
     Examples:
       python -m calc memory llama-3-8b --seq 8192 --checkpointing full --gpu h200
       python -m calc memory llama-3-8b --dp 8 --zero 3 --budget 80GiB
-      python -m calc memory llama-3-70b --mode inference --dtype fp8 --seq 32768 --batch 16 --tp 2 --gpu h100-sxm
+      python -m calc memory llama-3-70b --mode inference --dtype fp8 --gpu h200
     """
     run = exact_run(**memory_words(words))
     notes.unused_in_mode(run)

@@ -83,9 +83,9 @@ def predict(
 
     \b
     Examples:
-      python -m calc predict llama-3-8b --gpu h100-sxm --phase decode --context 4096 --execution graph
-      python -m calc predict gpt2 --gpu a100-sxm-80gb --phase training --batch 32 --execution compiled
-      python -m calc predict llama-3-70b --gpu h200 --phase training --tp 8 --checkpointing full --by-op
+      python -m calc predict llama-3-8b --gpu h100-sxm --phase decode
+      python -m calc predict gpt2 --gpu a100-sxm-80gb --phase training --batch 32
+      python -m calc predict llama-3-70b --gpu h200 --phase training --tp 8
     """
     if (gpu is None) == (profile is None):
         raise Refused("--gpu", "--gpu or --profile", "both" if gpu else "neither")

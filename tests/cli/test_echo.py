@@ -80,3 +80,24 @@ def test_a_source_has_a_length(command: str, asked: tuple[str, ...], read: int) 
     record, line = _told(command, "transformer-base", *asked)
     assert record["run"]["source_seq"] == read
     assert f"source of {read}" in line
+
+
+def test_attention_says_its_call() -> None:
+    words = ("--seq", "256", "--heads", "4", "--kv-heads", "2", "--d-head", "32", "--causal", "--sram", "64KiB")
+    found = CliRunner().invoke(cli, ["attention", *words, "--json"], catch_exceptions=False)
+    for line in found.stdout.splitlines():
+        run = json.loads(line)["run"]
+        assert (run["seq"], run["keys"], run["heads"], run["kv_heads"], run["causal"]) == (256, 256, 4, 2, True)
+        assert run["sram"] == 64 * 1024
+    table = CliRunner().invoke(cli, ["attention", *words], catch_exceptions=False).stdout
+    assert table.splitlines()[-1].startswith("run: batch 1, heads 4, kv_heads 2, seq 256, keys 256")
+
+
+@pytest.mark.parametrize("preset", ["flashattention-table", "kv-grouping"])
+def test_a_preset_of_attention_says_its_sizes(preset: str) -> None:
+    words = ["attention", "--preset", preset]
+    table = CliRunner().invoke(cli, words, catch_exceptions=False).stdout
+    records = [json.loads(line) for line in CliRunner().invoke(cli, [*words, "--json"]).stdout.splitlines()]
+    run = records[0]["run"]
+    assert all(record["run"] == run for record in records)
+    assert f"batch {run['batch']}, heads {run['heads']}" in table.splitlines()[-1]
