@@ -120,12 +120,13 @@ def main() -> None:
         sys.exit(status if isinstance(status, int) else 0)
 
 
-def _meant(error: click.NoSuchOption) -> click.NoSuchOption:
+def _meant(error: click.NoSuchOption) -> click.UsageError:
     """The error with the option that is meant by another name, where the command has that."""
     options = {flag for param in error.ctx.command.params for flag in param.opts} if error.ctx else set()
-    if (meant := MEANT.get(error.option_name)) in options:
-        error.possibilities = [meant]
-    return error
+    meant = MEANT.get(error.option_name)
+    if meant not in options:
+        return error
+    return click.UsageError(f"No such option '{error.option_name}'. Did you mean '{meant}'?", error.ctx)
 
 
 def _abandon_stdout() -> None:

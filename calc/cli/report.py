@@ -44,6 +44,7 @@ def report(models: tuple[ModelSpec, ...], seq: int | None, fmt: str) -> None:
       python -m calc report path/to/config.json --json
     """
     options.note_own_length(models)
+    options.note_reconstructed(models)
     seq = common_length(models) if seq is None else seq
     reports = [make_report(spec, seq) for spec in models]
     echoed = run_record(reports[0].run.changed(phase="training"), "sdpa", uses=ANSWERS, specs=models)

@@ -38,3 +38,10 @@ def test_serving_of_recurrent_layers_is_counted_in_compiled_kernels(model: str) 
 def test_usual_kernels_are_kept_where_they_are_known() -> None:
     assert "--execution" not in _out("report", "gpt2")
     assert json.loads(_out("report", "gpt2", "--json"))["memory"]["inference"]["execution"] == "sdpa"
+
+
+@pytest.mark.parametrize("command", ["report", "params"])
+def test_a_preset_that_is_partly_reconstructed_says_so(command: str) -> None:
+    said = [CliRunner().invoke(cli, [command, model]).stderr for model in ("falcon-h1-7b", "zamba2-2.7b", "gpt2")]
+    assert [text.count("partly reconstructed") for text in said] == [1, 1, 0]
+    assert "falcon-h1-7b: partly reconstructed (widths of the feed-forward block" in said[0]

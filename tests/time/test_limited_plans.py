@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,7 +18,7 @@ LIMITED = ("zamba2-2.7b", "rwkv7-1.5b", "falcon-h1-7b", "kimi-linear-48b", "tran
 DEGREE = st.sampled_from([1, 1, 2, 4])
 
 
-def _alone(name: str, **plan: int) -> float:
+def _alone(name: str, **plan: Any) -> float:
     try:
         return predict(calc.load_model(name), "h100-sxm", phase="training", seq=128, **plan).seconds
     except Refused:
