@@ -17,6 +17,7 @@ from dashboard import knobs
 from dashboard.shared import share
 
 RANKS = tuple(2**power for power in range(13))
+USUAL = "AdamW as the formats have it"
 NONE = "none"
 SHARED = ("recipe", "execution")
 """Choices of words that mean the same on other pages."""
@@ -58,10 +59,15 @@ def asked(spec: ModelSpec) -> Asked:
 
 def _training() -> dict[str, Any]:
     recipe = _choice("Number formats", [each.name for each in RECIPES], "bf16-mixed", "recipe")
-    optimizer = _choice("Optimizer", [each.name for each in OPTIMIZERS], "adamw", "optimizer")
+    optimizer = _choice("Optimizer", [USUAL, *(each.name for each in OPTIMIZERS)], USUAL, "optimizer")
     checkpointing = knobs.checkpointing()
     execution = _choice("Kernels", EXECUTIONS, "sdpa", "execution")
-    return {"recipe": recipe, "optimizer": optimizer, "execution": execution, "checkpointing": checkpointing}
+    return {
+        "recipe": recipe,
+        "optimizer": None if optimizer == USUAL else optimizer,
+        "execution": execution,
+        "checkpointing": checkpointing,
+    }
 
 
 def _inference() -> dict[str, Any]:

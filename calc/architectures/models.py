@@ -33,6 +33,13 @@ def preset_title(name: str) -> str:
     return parse_toml(read_text(PRESETS / f"{name}.toml"), name)["title"]
 
 
+def preset_reconstructed(name: str) -> str | None:
+    """What of a preset's description is recalled or constructed and no source confirms; None where all has one."""
+    if name not in preset_names():
+        return None
+    return parse_toml(read_text(PRESETS / f"{name}.toml"), name).get("reconstructed")
+
+
 def load_model(reference: str | os.PathLike[str], tying: Tying = "transformers") -> ModelSpec:
     """The description that `reference` names.
 
@@ -85,7 +92,7 @@ def from_toml(text: str, where: str, name: str, tying: Tying = "transformers") -
 
 def _inner(table: dict[str, Any], form: str, where: str) -> dict[str, Any]:
     """The table that holds the description; beside it may stand only what says where it is from."""
-    known = {form, "title", "source", "recorded", "published", "notes"}
+    known = {form, "title", "source", "recorded", "published", "notes", "reconstructed"}
     for key in sorted(table.keys() - known):
         raise Refused(f"{where}: {key}", f"one of {', '.join(sorted(known))}", "an unknown key")
     if not isinstance(table[form], dict):

@@ -149,7 +149,7 @@ MEMORY_USES = (
     "mode",
     "batch",
     "seq",
-    "source_seq",
+    *_INPUTS,
     "execution",
     "experts",
     "rank",

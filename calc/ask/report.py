@@ -14,17 +14,21 @@ from calc.errors import Refused
 from calc.quantities.kv_cache import KvCache, kv_cache
 from calc.quantities.parameters import by_tower, parameters
 from calc.spec import ModelSpec, Moe
-from calc.spec.run import COUNTED_PHASES, MODES, Run, common_context, common_length, exact_run
+from calc.spec.run import COUNTED_PHASES, MODES, ExecutionName, Run, common_context, common_length, exact_run
 from calc.units import binary, si
 
 CONTEXTS = (4096, 32768)
 
 
 class Held(NamedTuple):
-    """peak: bytes at the highest moment. devices: those of the catalogue whose memory holds them, smallest first."""
+    """peak: bytes at the highest moment. devices: those of the catalogue whose memory holds them, smallest first.
+
+    execution: of which kernels, where those of the run are not known; None where they are.
+    """
 
     peak: int
     devices: tuple[str, ...]
+    execution: ExecutionName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,9 @@ class Report:
     what they are of: products with weights, attention's pairs, and others.
     six_n: 6 * N * seq, with all parameters that a token of text visits as N. caches: KV cache of one sequence in bf16,
     by context length. weights: bytes by number format. memory: of one device by `training` and `inference`, for one
-    sequence and the defaults of `calc.Run`; uncounted: why not, by mode, where that is not known. A model of
-    pictures or sound has no seq, six_n or caches; its FLOPs are those of one picture or sound. run: what was asked for.
+    sequence and the defaults of `calc.Run`, as far as its kernels are known; uncounted: why not, by mode, where that
+    is not known. A model of pictures or sound has no seq, six_n or caches; its FLOPs are those of one picture or sound.
+    run: what was asked for.
     """
 
     model: str
@@ -119,17 +124,28 @@ def report(spec: ModelSpec, seq: int | None = None) -> Report:
 
 def _memory(spec: ModelSpec, run: Run) -> tuple[dict[str, Held], dict[str, str]]:
     """What one device holds in the modes of which that is known, and why not in the others."""
-    from calc.memory.verdict import holders, verdict
-
     found, unknown = {}, {}
     for mode in MODES:
         try:
-            peak = verdict(spec, run.changed(mode=mode)).worst.peak
+            found[mode] = _held(spec, run.changed(mode=mode))
         except Refused as error:
             unknown[mode] = str(error)
-            continue
-        found[mode] = Held(peak, tuple(holders(peak)))
     return found, unknown
+
+
+def _held(spec: ModelSpec, run: Run) -> Held:
+    """What one device holds; in kernels of a server where it is not known of the usual ones."""
+    from calc.memory.verdict import holders, verdict
+
+    execution: ExecutionName | None = None
+    try:
+        peak = verdict(spec, run).worst.peak
+    except Refused as error:
+        if error.field != "execution":
+            raise
+        execution = "compiled"
+        peak = verdict(spec, run.changed(execution=execution)).worst.peak
+    return Held(peak, tuple(holders(peak)), execution)
 
 
 def _verdict(spec: ModelSpec, components: Mapping[str, int], active: Mapping[str, int], training: int, seq: int) -> str:

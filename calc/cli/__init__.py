@@ -43,6 +43,16 @@ COMMANDS = {
 BESIDE = {"dashboard": "dashboard.command"}
 """As COMMANDS, of packages beside this one, which `calc` knows by name alone and never imports itself."""
 
+MEANT = {
+    "--mode": "--phase",
+    "--data-parallel": "--dp",
+    "--tensor-parallel": "--tp",
+    "--pipeline-parallel": "--pp",
+    "--context-parallel": "--cp",
+    "--expert-parallel": "--ep",
+}
+"""Option that is tried where a command has none of that name -> what it is called."""
+
 
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -96,6 +106,8 @@ def main() -> None:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "")
         sys.exit(0)
+    except click.NoSuchOption as error:
+        _fail(_meant(error).format_message(), 2, error.ctx)
     except click.UsageError as error:
         _fail(error.format_message(), 2, error.ctx)
     except click.ClickException as error:
@@ -111,6 +123,15 @@ def main() -> None:
         _fail(str(error), 1)
     else:
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _meant(error: click.NoSuchOption) -> click.UsageError:
+    """The error with the option that is meant by another name, where the command has that."""
+    options = {flag for param in error.ctx.command.params for flag in param.opts} if error.ctx else set()
+    meant = MEANT.get(error.option_name)
+    if meant not in options:
+        return error
+    return click.UsageError(f"No such option '{error.option_name}'. Did you mean '{meant}'?", error.ctx)
 
 
 def _abandon_stdout() -> None:

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from calc.attention import AttentionShape, Blocks, Cost, best_blocks, flash, on_chip, standard
 from calc.attention.shape import ITEM_BITS
 from calc.cli import completing, options
-from calc.cli.attention_presets import groupings, published, roofs, timed
+from calc.cli.attention_presets import groupings, published, roofs, timed, told
 from calc.errors import Refused
 from calc.output.tables import Table, emit
 from calc.spec.hardware import Device
@@ -67,8 +67,8 @@ def attention(fmt: str, preset: str | None, gpu: str | None, profile: str | None
 
     \b
     Examples:
-      python -m calc attention --seq 8192 --heads 32 --kv-heads 8 --d-head 128 --causal --gpu h100-sxm
-      python -m calc attention --seq 1024 --heads 16 --d-head 64 --batch 64 --dtype fp16 --backward --sram 192KiB
+      python -m calc attention --seq 8192 --kv-heads 8 --causal --gpu h100-sxm
+      python -m calc attention --seq 1024 --batch 64 --backward --sram 192KiB
       python -m calc attention --preset flashattention-table
     """
     _check_preset(preset)
@@ -126,6 +126,7 @@ def _compare(fmt: str, asked: dict[str, Any], speed: Speed | None) -> None:
         wins["time, s"] = time_crossover(speed, shape, ("forward", "backward") if back else ("forward",), backends=RAN)
         records[1]["backends"] = times
         tables.insert(0, _times(times, speed, shape))
+    tables[-1] = told(tables[-1], records, shape, sram=capacity, device=speed.name if speed else None)
     records[1]["wins_from"] = {name.partition(",")[0]: win.length for name, win in wins.items()}
     emit(records, [_costs(records, shape, blocks), _wins(wins), *tables], fmt)
 

@@ -41,7 +41,8 @@ def published(fmt: str) -> None:
         "mask and drops out, as its authors' benchmark can, is read off that code and not printed beside the table."
     )
     columns = ("attention", "quantity", "printed", "counted", "verdict", "why")
-    emit([asdict(row) for row in found], [Table(columns, table, title, note)], fmt)
+    records = [asdict(row) for row in found]
+    emit(records, [told(Table(columns, table, title, note), records, shape, sram=sram, device=gpu.name)], fmt)
 
 
 def groupings(fmt: str, asked: dict[str, Any], speed: Speed | None) -> None:
@@ -76,7 +77,19 @@ def groupings(fmt: str, asked: dict[str, Any], speed: Speed | None) -> None:
     note = "MLA: latents of 512 and rotary keys of 64; heads of 128 + 64. Projections around attention are not counted."
     if speed is not None:
         note += f"\nPredicted: sdpa_flash, and for MLA products and passes of PyTorch; by the {speed.source}"
-    emit(records, [Table(columns, rows, title, note)], fmt)
+    where = speed.name if speed is not None else device.name if device is not None else None
+    emit(records, [told(Table(columns, rows, title, note), records, shape, device=where)], fmt)
+
+
+def told(table: Table, records: list[dict[str, Any]], shape: AttentionShape, **asked: Any) -> Table:
+    """A table whose last line is the call that was counted, which each record has as its `run`; asked: what else."""
+    sizes = ("batch", "heads", "kv_heads", "seq", "keys", "d_head", "d_value", "window", "dtype", "causal", "direction")
+    run = {name: getattr(shape, name) for name in sizes} | asked
+    for record in records:
+        record["run"] = run
+    words = (f"{name} {value}" for name, value in run.items() if value is not None and not isinstance(value, bool))
+    line = f"run: {', '.join(words)}{', causal' * shape.causal}"
+    return table._replace(note=f"{table.note}\n{line}" if table.note else line)
 
 
 def _times(record: dict[str, Any]) -> tuple[str, ...]:

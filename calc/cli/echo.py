@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from calc.conventions.executed import absorbs
 from calc.output.tables import Table
+from calc.spec import Mla, ModelSpec
 from calc.spec.run import Run
 
+FORMATS = {"weights": "dtype", "cache": "cache_dtype", "state": "state_dtype"}
+"""What has a number format where nothing is trained -> the field that says it."""
+WORDED = {
+    "optimizer": "{}",
+    "checkpointing": "{} checkpointing",
+    "dropout": "dropout {}",
+    "source_seq": "source of {:,}",
+    "images": "images {}",
+    "latent_reading": "latents {}",
+}
+"""How a line tells what stands in a record beside degrees, counts, formats and kernels."""
 
-def run_record(run: Run, execution: str | None = None) -> dict[str, Any]:
+
+def run_record(
+    run: Run, execution: str | None = None, *, uses: Collection[str], specs: Sequence[ModelSpec]
+) -> dict[str, Any]:
     """The run that was answered, defaults included.
 
-    execution: which kernels the answer takes where the run leaves it open; None: it depends on none.
+    execution: which kernels the answer takes where the run leaves it open; None: it depends on none. uses: the fields
+    that the answer depends on, of which formats and what is told beside them are taken. specs: of which models.
     """
-    formats = {"recipe": run.recipe} if run.trains else {"weights": run.dtype, "cache": run.cache_dtype}
+    named = {"recipe": "recipe"} if run.trains else FORMATS
+    named = {kind: name for kind, name in named.items() if name in uses and (kind != "state" or _recurrent(specs))}
     return {
         **{name: getattr(run, name) for name in ("dp", "tp", "pp", "cp", "ep", "zero")},
         "gpus": run.gpus,
@@ -23,9 +41,33 @@ def run_record(run: Run, execution: str | None = None) -> dict[str, Any]:
         "seq": run.seq,
         "context": run.context if run.phase == "decode" else None,
         "tokens_a_step": run.step_tokens,
-        "formats": formats,
+        "formats": {kind: getattr(run, name) for kind, name in named.items()},
         "execution": None if execution is None else run.execution or execution,
+        **{name: value for name, value in _beside(run, specs).items() if name in uses},
     }
+
+
+def _beside(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
+    """What an answer may depend on beside ranks, lengths and formats, where the run and the models have it."""
+    found: dict[str, Any] = {}
+    if run.trains:
+        found = {"optimizer": run.usual_optimizer, "checkpointing": run.checkpointing, "dropout": run.dropout}
+    if any(spec.encoder is not None for spec in specs):
+        found["source_seq"] = run.source_seq or _source(specs, run)
+    if any(spec.vision is not None for spec in specs):
+        found["images"] = run.images
+    served = run.phase == "decode" or (run.mode == "inference" and not run.trains)
+    if served and any(_latent(spec) for spec in specs):
+        found["latent_reading"] = "absorbed" if absorbs(run) else "expanded"
+    return found
+
+
+def _source(specs: Sequence[ModelSpec], run: Run) -> int | None:
+    """What the encoders of all models read where nothing is said; None where that differs."""
+    from calc.blocks.build import source_length  # most models have no encoder, and it is long to load
+
+    lengths = {source_length(spec, run.seq) for spec in specs}
+    return lengths.pop() if len(lengths) == 1 else None
 
 
 def run_line(record: Mapping[str, Any]) -> str:
@@ -34,7 +76,28 @@ def run_line(record: Mapping[str, Any]) -> str:
     passes, tokens = record["micro_batches"], record["tokens_a_step"]
     counts = [f"{passes} micro-batch{'es' * (passes != 1)}", f"{tokens:,} token{'s' * (tokens != 1)} a step"]
     formats = [name if kind == "recipe" else f"{kind} {name}" for kind, name in record["formats"].items() if name]
-    return f"run: {', '.join([*degrees, *counts, *formats, *filter(None, [record['execution']])])}"
+    beside = [_told(words, record[name]) for name, words in WORDED.items() if _says(name, record.get(name))]
+    return f"run: {', '.join([*degrees, *counts, *formats, *filter(None, [record['execution']]), *beside])}"
+
+
+def _says(name: str, value: Any) -> bool:
+    """Whether a line tells of it: dropout where there is some, and all else that is known."""
+    return bool(value) if name == "dropout" else value is not None
+
+
+def _told(words: str, value: Any) -> str:
+    return words.format("no" if value == "none" else value)
+
+
+def _recurrent(specs: Sequence[ModelSpec]) -> bool:
+    """Whether a layer of one of the models keeps a state."""
+    from calc.memory.serving import recurrent  # only asked of what is served, and it is long to load
+
+    return any(map(recurrent, specs))
+
+
+def _latent(spec: ModelSpec) -> bool:
+    return any(isinstance(mixer, Mla) for group in spec.layers for mixer in group.mixers)
 
 
 def with_run(tables: Sequence[Table], record: Mapping[str, Any]) -> list[Table]:

@@ -25,7 +25,7 @@ from calc.spec.run import Run
 from calc.symbols import describe
 from calc.units import binary, si, whole
 
-FIELDS = ("context", "images", "image", "mtp", "routing", "convention", *MEMORY_FIELDS)
+FIELDS = ("context", "mtp", "routing", "convention", *MEMORY_FIELDS)
 """What some quantity depends on."""
 EXECUTED = {"execution": "sdpa; compiled where bytes moved are counted"}
 LONGEST = 1000
@@ -75,7 +75,7 @@ def explain(
         from calc.cli.memory import why  # most questions are not about memory, and it is long to load
 
         tables += why(model, asked)
-    echoed = record_of(explanation.estimate)
+    echoed = record_of(model, explanation.estimate)
     record = {**_record(explanation), "run": echoed}
     if sensitivity:
         moved = find_sensitivity(explanation)
@@ -96,13 +96,14 @@ def asked_of(entry: registry.Quantity, words: dict[str, Any], symbol: str | None
     return {name: value for name, value in words.items() if name in entry.uses and name != symbol}
 
 
-def record_of(estimate: Estimate, found: Mapping[str, int] | None = None) -> dict[str, Any]:
+def record_of(spec: ModelSpec, estimate: Estimate, found: Mapping[str, int] | None = None) -> dict[str, Any]:
     """The run as an answer about one quantity repeats it. found: sizes of it that were looked for."""
     run = estimate.run.placed(found or {})
-    group = registry.find(estimate.quantity).group
+    entry = registry.find(estimate.quantity)
+    group = entry.group
     if group == "memory":
-        return memory_record(run)
-    return run_record(run, "compiled" if group == "traffic" else None)
+        return memory_record(run, spec)
+    return run_record(run, "compiled" if group == "traffic" else None, uses=entry.uses, specs=[spec])
 
 
 def _moved(moved: list[Sensitivity], unit: str) -> Table:

@@ -52,7 +52,7 @@ def flops(models: tuple[ModelSpec, ...], fmt: str, words: dict[str, Any]) -> Non
     quantity = registry.find(f"flops.{run.phase}")
     notes.unused((*quantity.uses, "phase"), quantity.name)
     records = [_record(spec, run) for spec in models]
-    echoed = run_record(run)
+    echoed = run_record(run, uses=quantity.uses, specs=models)
     tables = with_run([side_by_side(records)], echoed)
     emit([record | {"run": echoed} for record in records], tables, fmt)
 

@@ -15,16 +15,14 @@ from calc.quantities.kv_cache import cache_of
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 
+FIELDS = ("seq", "batch", "source_seq", "cache_dtype", "state_dtype", "window_reading")
+"""What the cache depends on."""
+
 
 @click.command(cls=GroupedCommand, short_help="KV cache: bytes a token, a sequence, a batch.")
 @options.models
 @of_run(
-    "seq",
-    "batch",
-    "source_seq",
-    "cache_dtype",
-    "state_dtype",
-    "window_reading",
+    *FIELDS,
     defaults={"cache_dtype": "bf16"},
     texts={"cache_dtype": "Format of keys and values."},
     old=("--dtype",),
@@ -45,7 +43,7 @@ def kv_cache(models: tuple[ModelSpec, ...], fmt: str, words: dict[str, Any]) -> 
     words.setdefault("cache_dtype", "bf16")
     run = Run(**words)
     records = [_record(spec, run) for spec in models]
-    echoed = run_record(run)
+    echoed = run_record(run, uses=FIELDS, specs=models)
     tables = with_run([side_by_side(records)], echoed)
     emit([record | {"run": echoed} for record in records], tables, fmt)
 

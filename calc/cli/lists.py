@@ -161,6 +161,6 @@ def _compare(spec: ModelSpec, query: Run, fmt: str, reference: str) -> None:
     note = f"* its formula does not see all of this model: `{command}` says what"
     note = note if any(record.get("caveats") for record in records) else ""
     columns = ("convention", "total", "linear", "attention", "other", "against torch")
-    echoed = run_record(query)
+    echoed = run_record(query, uses=FIELDS, specs=[spec])
     tables = with_run([Table(columns, rows, title, note)], echoed)
     emit([record | {"run": echoed} for record in records], tables, fmt)

@@ -58,7 +58,7 @@ def memory(
     Examples:
       python -m calc memory llama-3-8b --seq 8192 --checkpointing full --gpu h200
       python -m calc memory llama-3-8b --dp 8 --zero 3 --budget 80GiB
-      python -m calc memory llama-3-70b --mode inference --dtype fp8 --seq 32768 --batch 16 --tp 2 --gpu h100-sxm
+      python -m calc memory llama-3-70b --mode inference --dtype fp8 --gpu h200
     """
     run = exact_run(**memory_words(words))
     notes.unused_in_mode(run)
@@ -74,10 +74,10 @@ def memory(
         "advice": [asdict(change) for change in advice],
         "layer": [keeper._asdict() for keeper in keepers(model, run)],
         **_asked(run, gpu),
-        "run": memory_record(run),
+        "run": memory_record(run, model),
     }
     tables = [*_tables(model, run, found), *serving.tables(model, more), *_advice(advice, run, found.fits)]
-    emit([record], with_run(tables, memory_record(run)), fmt)
+    emit([record], with_run(tables, memory_record(run, model)), fmt)
 
 
 def _warn(spec: ModelSpec, run: Run) -> None:
@@ -85,6 +85,8 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     warn_beyond(spec, run.seq, "--seq")
     if run.source_seq is not None and spec.encoder is None:
         remark("--source-seq changes nothing for a model without an encoder")
+    if run.images and spec.vision is None:
+        remark("--images changes nothing for a model without a vision tower beside its text")
     if run.mode == "inference":
         return
     notes.undivided(run)
@@ -136,7 +138,8 @@ def _terms(rank: Rank) -> dict[str, int]:
 
 def _asked(run: Run, gpu: str | None) -> dict[str, Any]:
     """What the answer is to: everything that memory depends on, defaults included."""
-    whole = {name: getattr(run, name) for name in MEMORY_FIELDS} | {"execution": run.usual_execution}
+    usual = {"execution": run.usual_execution, "optimizer": run.usual_optimizer}
+    whole = {name: getattr(run, name) for name in MEMORY_FIELDS} | usual
     return {"gpu": gpu and load_device(gpu).name, "gpus": run.gpus, "plan": whole}
 
 
@@ -187,8 +190,9 @@ def _setting(spec: ModelSpec, run: Run) -> str:
         words = [f"weights in {run.dtype}", f"cache in {cache_dtype(run)}", run.usual_execution, once]
     else:
         checkpointing = "no" if run.checkpointing == "none" else run.checkpointing
-        words = [run.recipe, run.optimizer, run.usual_execution, f"{checkpointing} checkpointing"]
-    words += ["no pictures"] * (spec.vision is not None)
+        words = [run.recipe, run.usual_optimizer, run.usual_execution, f"{checkpointing} checkpointing"]
+    if spec.vision is not None:
+        words.append(f"{run.images or 'no'} picture{'s' * (run.images != 1)}")
     gpus = f"{run.gpus:,} GPU{'s' * (run.gpus != 1)}"
     return f"{run.mode}, {run.batch:,} × {run.seq:,} tokens, {', '.join(words)}, {gpus}"
 

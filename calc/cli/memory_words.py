@@ -6,6 +6,7 @@ from typing import Any
 
 from calc.ask.registry import MEMORY_USES
 from calc.cli.echo import run_record
+from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.spec.run.precision import recipe_for
 
@@ -19,11 +20,12 @@ def memory_words(words: dict[str, Any]) -> dict[str, Any]:
     return dict(words) if words.get("mode") == "inference" else recipe_for(words, "--dtype")
 
 
-def memory_record(run: Run) -> dict[str, Any]:
+def memory_record(run: Run, spec: ModelSpec) -> dict[str, Any]:
     """The run as an answer about memory repeats it."""
-    record = run_record(run.changed(phase="training") if run.mode == "training" else run, run.usual_execution)
+    trained = run.changed(phase="training") if run.mode == "training" else run
+    record = run_record(trained, run.usual_execution, uses=MEMORY_FIELDS, specs=[spec])
     if run.mode == "inference":
         from calc.memory.cache import cache_dtype  # most questions are not about memory, and it is long to load
 
-        record["formats"] = {"weights": run.dtype, "cache": cache_dtype(run)}
+        record["formats"]["cache"] = cache_dtype(run)
     return {"mode": run.mode, **record}

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from calc.architectures.models import load_model
+from calc.architectures.models import load_model, preset_reconstructed
 from calc.cli import completing
 from calc.errors import Refused
 from calc.output.notes import note
@@ -118,6 +118,14 @@ def note_own_length(specs: Sequence[ModelSpec]) -> None:
     for spec in specs:
         if not spec.reads_tokens and getattr(spec.embedding, "n_frames", 1) is not None:
             note(spec, "--seq changes nothing: what it reads, as pictures or sound, has a length of its own")
+
+
+def note_reconstructed(specs: Sequence[ModelSpec]) -> None:
+    """Say so on stderr where a preset is not all from a source."""
+    references = click.get_current_context().meta["references"]
+    for spec, reference in zip(specs, references, strict=True):
+        if (what := preset_reconstructed(reference)) is not None:
+            note(spec, f"partly reconstructed ({what}), confirmed by the published, rounded count alone")
 
 
 def with_usual_lengths(asked: dict[str, Any], specs: Sequence[ModelSpec]) -> dict[str, Any]:

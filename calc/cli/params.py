@@ -34,6 +34,7 @@ def params(models: tuple[ModelSpec, ...], by_path: bool, fmt: str, words: dict[s
       python -m calc params llama-3-8b mixtral-8x7b
       python -m calc params llama-3-8b --lora-rank 8
     """
+    options.note_reconstructed(models)
     convention, mtp = words.get("convention", "torch"), words.get("mtp", False)
     if by_path:
         for spec in models:

@@ -108,10 +108,11 @@ def predict(
 
     \b
     Examples:
-      python -m calc predict llama-3-8b --gpu h100-sxm --phase decode --context 4096 --execution graph
-      python -m calc predict gpt2 --gpu a100-sxm-80gb --phase training --batch 32 --execution compiled
-      python -m calc predict llama-3-70b --gpu h200 --phase training --tp 8 --checkpointing full --by-op
-      python -m calc predict llama-3-70b --phase training --cluster dgx-h100 --gpus 64 --tp 8 --waterfall
+      python -m calc predict llama-3-8b --gpu h100-sxm --phase decode
+      python -m calc predict gpt2 --gpu a100-sxm-80gb --phase training --batch 32
+      python -m calc predict llama-3-70b --gpu h200 --phase training --tp 8
+      python -m calc predict llama-3-70b --phase training --cluster dgx-h100 \
+          --gpus 64 --tp 8 --waterfall
     """
     run = timed_run(model, **words, gpus=gpus)
     speed = _speed(gpu, profile, run)
@@ -134,13 +135,13 @@ def predict(
         tables.insert(1, economics_table(answer))
     if timeline is not None:
         save_timeline(timeline, timeline_of(model, speed, run))
-    record["run"] = _echoed(run)
-    emit([record], with_run(tables, _echoed(run)), fmt)
+    record["run"] = _echoed(model, run)
+    emit([record], with_run(tables, record["run"]), fmt)
 
 
-def _echoed(run: Run) -> dict[str, Any]:
+def _echoed(spec: ModelSpec, run: Run) -> dict[str, Any]:
     """The run as an answer about time repeats it."""
-    record = run_record(run, "sdpa")
+    record = run_record(run, "sdpa", uses=FIELDS, specs=[spec])
     if not run.trains:
         record["formats"] = {"weights": run.dtype, "cache": number_formats(run).cache}
     return {"phase": run.phase, **record}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args
 
 import click
 
-from calc.ask.report import Report
+from calc.ask.report import Held, Report
 from calc.ask.report import report as make_report
 from calc.cli import options
 from calc.cli.echo import run_line, run_record, with_run
@@ -21,6 +21,8 @@ from calc.trace.op import Component
 from calc.units import binary, si
 
 WIDTH = 80
+ANSWERS = ("recipe", "optimizer", "checkpointing", "source_seq", "images")
+"""What the figures of a step depend on beside its length."""
 
 
 @click.command(short_help="Everything a model costs, on one page.")
@@ -42,18 +44,16 @@ def report(models: tuple[ModelSpec, ...], seq: int | None, fmt: str) -> None:
       python -m calc report path/to/config.json --json
     """
     options.note_own_length(models)
+    options.note_reconstructed(models)
     seq = common_length(models) if seq is None else seq
     reports = [make_report(spec, seq) for spec in models]
+    echoed = run_record(reports[0].run.changed(phase="training"), "sdpa", uses=ANSWERS, specs=models)
     if fmt == "table" and len(reports) == 1:
         (reference,) = click.get_current_context().meta["references"]
         click.echo(_page(reports[0], shlex.quote(printable(reference))))
-        click.echo("\n".join(textwrap.wrap(run_line(_run(reports[0])), WIDTH - 1, subsequent_indent=" ")))
+        click.echo("\n".join(textwrap.wrap(run_line(echoed), WIDTH - 1, subsequent_indent=" ")))
     else:
-        emit([_record(it) for it in reports], with_run([_compared(reports)], _run(reports[0])), fmt)
-
-
-def _run(it: Report) -> dict[str, Any]:
-    return run_record(it.run.changed(phase="training"), "sdpa")
+        emit([_record(it) | {"run": echoed} for it in reports], with_run([_compared(reports)], echoed), fmt)
 
 
 def _record(it: Report) -> dict[str, Any]:
@@ -80,9 +80,11 @@ def _record(it: Report) -> dict[str, Any]:
         "kv_cache": {str(length): cache.total_bytes for length, cache in it.caches.items()},
         "max_seq_len": it.max_seq_len,
         "weights": dict(it.weights),
-        "memory": {mode: {"peak": held.peak, "devices": list(held.devices)} for mode, held in it.memory.items()},
+        "memory": {
+            mode: {"peak": held.peak, "devices": list(held.devices), "execution": held.execution or "sdpa"}
+            for mode, held in it.memory.items()
+        },
         "memory_not_counted": dict(it.uncounted),
-        "run": _run(it),
     }
 
 
@@ -144,8 +146,18 @@ def _rows(it: Report) -> list[_Row]:
     for mode, held in it.memory.items():
         what = "bf16-mixed with AdamW, or bf16" if source else "a step in bf16-mixed with AdamW, or served in bf16"
         section = f"MEMORY, {read}{source}: {what}"
-        rows.append(_Row(section, mode, binary(held.peak), f"--mode {mode}{at}", verb="memory"))
+        rows.append(_Row(section, mode, binary(held.peak), f"--mode {mode}{at}{_kernels(held)}", verb="memory"))
     return rows
+
+
+def _kernels(held: Held) -> str:
+    """The option that counts memory under other kernels than the usual ones."""
+    return "" if held.execution is None else f" --execution {held.execution}"
+
+
+def _under(held: Held) -> str:
+    """Says so where memory is counted under other kernels than the usual ones."""
+    return "" if held.execution is None else f" under {held.execution} (what sdpa holds is not known)"
 
 
 def _beside(it: Report) -> str:
@@ -164,7 +176,7 @@ def _fits(it: Report) -> str:
         return f"one {devices[0]} ({binary(load_device(devices[0]).usable)}) or larger"
 
     named = {"training": "training", "inference": "serving"}
-    words = "; ".join(f"{named[mode]} fits {least(held.devices)}" for mode, held in it.memory.items())
+    words = "; ".join(f"{named[mode]}{_under(held)} fits {least(held.devices)}" for mode, held in it.memory.items())
     fits = f"{words[:1].upper()}{words[1:]}, before the 0.5 to 1 GiB of CUDA's context. " if words else ""
     not_counted = (f"Memory of {named[mode]} is not counted ({reason})." for mode, reason in it.uncounted.items())
     return f"{fits}{' '.join(not_counted)}".rstrip()
@@ -190,7 +202,11 @@ def _lines(it: Report, reference: str) -> list[str]:
         command = f"{row.verb} {reference} {row.command}".rstrip() if row.verb else row.command
         if row.verb == "explain" and not row.command:
             command = "training against this rule"
-        lines.append(f" {row.label:<14}{row.value:>{width}} {row.note:>6} {command}")
+        start = f" {row.label:<14}{row.value:>{width}} {row.note:>6} "
+        command, option, more = command.partition(" --execution")
+        lines.append(f"{start}{command}")
+        if option:
+            lines.append(f"{'':<{len(start)}} {option}{more}")
     return lines + textwrap.wrap(_fits(it), WIDTH - 1, initial_indent=" ", subsequent_indent=" ")
 
 

@@ -28,7 +28,7 @@ from calc.spec.run.node import Flag, Sized, Word, Words
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SPELLED = {"frozen": ("--frozen-dtype",), "source_seq": ("--source-seq", "--frames")}
+SPELLED = {"mode": ("--mode", "--phase"), "frozen": ("--frozen-dtype",), "source_seq": ("--source-seq", "--frames")}
 """Field -> its options, where they are not its own name."""
 DEFAULTS = {
     "seq": "2048, or the longest that MODEL takes",
@@ -36,6 +36,7 @@ DEFAULTS = {
     "source_seq": "what the encoder is made for, or --seq",
     "image": "the model's own",
     "cache_dtype": "that of activations",
+    "optimizer": "adamw, adamw-bf16 where weights are in bf16 alone",
     "frozen": "the recipe's",
     "recompute": "none",
     "fused_loss": "with --execution compiled",

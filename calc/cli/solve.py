@@ -52,7 +52,7 @@ def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: 
     for caveat in now.caveats:
         note(model, caveat)
     answer = solve_quantity(model, name, target, symbol, budget=budget, keep_ratios=keep_ratios, **chosen)
-    echoed = record_of(now, answer.candidates[0].sizes if answer.candidates else None)
+    echoed = record_of(model, now, answer.candidates[0].sizes if answer.candidates else None)
     tables = [answer_table(model, answer, entry.unit)]
     emit(
         [{**_record(model, answer), "run": echoed}], with_run(tables, echoed) if "batch" in entry.uses else tables, fmt

@@ -94,7 +94,7 @@ def _of_training(run: Run) -> Iterator[Knob]:
             yield Knob(words, f"--checkpointing {name}", run.changed(checkpointing=name))
     if run.checkpointing.startswith("full") and run.checkpoint_every != 1:
         yield _knob("checkpoint all layers", "--checkpoint-every 1", run, checkpoint_every=1)
-    if run.optimizer.startswith("adamw") and run.optimizer != "adamw-8bit":
+    if run.usual_optimizer.startswith("adamw") and run.usual_optimizer != "adamw-8bit":
         yield _knob("8-bit optimizer", "--optimizer adamw-8bit", run, optimizer="adamw-8bit")
     if run.execution == "eager":
         yield _knob("flash attention", "--execution sdpa", run, execution="sdpa")

@@ -95,7 +95,7 @@ def _tensor(spec: ModelSpec, tp: Size) -> Iterator[Condition]:
     for stack in spec.stacks:
         for group in stack.layers:
             if group.shared_block is not None:
-                raise Refused("tp", "1 for a model with a block that several layers share", tp)
+                yield _one("tp", "1 for a model with a block that several layers share", tp)
             for node in (*group.mixers, group.cross, group.channel):
                 if node is not None:
                     yield from _of_block(node, stack.d_model, tp)

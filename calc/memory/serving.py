@@ -137,13 +137,13 @@ def _room(spec: ModelSpec, run: Run) -> Room:
         raise Refused("execution", "eager, sdpa or compiled for inference", run.execution)
     width = number_format(activation_dtype(run.dtype)).bits // 8
     room = Room(run.recorded_kernels, width, run.tp, run.device)
-    if _recurrent(spec) and not room.compiled:
+    if recurrent(spec) and not room.compiled:
         expected = "compiled for inference with recurrent layers (--execution compiled)"
         raise Refused("execution", expected, room.execution)
     return room
 
 
-def _recurrent(spec: ModelSpec) -> bool:
+def recurrent(spec: ModelSpec) -> bool:
     """Whether any layer has a recurrent mixer, alone or beside others."""
     groups = (group for stack in spec.stacks for group in stack.layers)
     return any(isinstance(mixer, RECURRENT) for group in groups for mixer in group.mixers)

@@ -94,7 +94,7 @@ def states(spec: ModelSpec, run: Run, found: Sequence[Stage], frozen: str | None
 
 def _on_rank(spec: ModelSpec, run: Run, stage: Stage, rows: Iterable[tuple[Row, Size]], frozen: str | None) -> States:
     """What one stage holds. rows: every weight, and the elements of one copy on a tensor-parallel rank."""
-    how, steps = recipe(run.recipe), optimizer(run.optimizer)
+    how, steps = recipe(run.recipe), optimizer(run.usual_optimizer)
     dense, experts, units = _Held(), _Held(), _Units()
     for (path, weight, leaf), one in rows:
         held = experts if leaf.expert else dense

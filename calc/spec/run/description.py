@@ -72,6 +72,13 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         return self.execution or ("compiled" if served else "sdpa")
 
     @property
+    def usual_optimizer(self) -> str:
+        """What updates the weights where nobody says: AdamW as PyTorch runs it under the recipe."""
+        from calc.spec.run.precision import usual_optimizer  # most runs train nothing
+
+        return self.optimizer or usual_optimizer(self.recipe)
+
+    @property
     def absorbs(self) -> bool:
         """Whether latent attention decodes without expanding what is cached, as engines do (DeepSeek-V2,
         arXiv:2405.04434, section 2.1.2)."""

@@ -33,11 +33,11 @@ class Training(RunNode):
 
     recompute: regions, beside what checkpointing says: `attention` (scores, softmax, values), `activation`, `norm`, or
     whole blocks: `mixer`, `cross`, `channel`. fused_loss: whether one kernel computes the loss and its gradient in the
-    logits' place; None: where elementwise kernels are fused.
+    logits' place; None: where elementwise kernels are fused. optimizer: None: `Run.usual_optimizer`.
     """
 
-    optimizer: Annotated[str, PlainValidator(Word(optimizer_names))] = Field(
-        default="adamw", description="Training: what updates the weights."
+    optimizer: Annotated[str | None, PlainValidator(Word(optimizer_names, open=True))] = Field(
+        default=None, description="Training: what updates the weights."
     )
     checkpointing: Annotated[Checkpointing, PlainValidator(Word(lambda: CHECKPOINTING))] = Field(
         default="none", description="Training: which activations are recomputed."

@@ -158,7 +158,7 @@ def update(spec: ModelSpec, setting: Run, stage: Stage, trained: Size) -> Iterat
     stepped = trained * kept
     updated = how.master or how.weights
     moved = stepped * (2 * width_of(updated) + width_of(how.gradients))
-    moved = moved + 2 * optimizer(setting.optimizer).state_bytes(rounded(stepped), int(8 * width_of(updated)))
+    moved = moved + 2 * optimizer(setting.usual_optimizer).state_bytes(rounded(stepped), int(8 * width_of(updated)))
     if how.master is not None:
         moved = moved + stepped * width_of(how.weights)
     yield replace(_whole("adamw", stepped, how.weights, 1), bytes=moved, asked=moved)
