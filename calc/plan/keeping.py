@@ -23,15 +23,31 @@ def chosen(rows: Rows, top: int) -> Rows:
     on each number of GPUs."""
     import numpy as np
 
+    keep = np.zeros(len(rows["value"]), dtype=bool)
     order = best_first(rows)
-    keep = np.zeros(len(order), dtype=bool)
-    keep[order[:top]] = True
+    keep[order[shown(at(rows, order), top)]] = True
+    return at(rows, keep)
+
+
+def shown(rows: Rows, top: int) -> Column:
+    """As `chosen`, the places of rows that stand the best first."""
+    import numpy as np
+
+    keep = np.zeros(len(rows["value"]), dtype=bool)
+    keep[:top] = True
+    keep[fronts(rows)] = True
     for gpus in np.unique(rows["gpus"]):
         alike = np.flatnonzero(rows["gpus"] == gpus)
-        keep[alike[front(rows["value"][alike], rows["peak"][alike])]] = True
-        own = order[rows["gpus"][order] == gpus]
-        keep[own[np.unique(rows["parts"][own], return_index=True)[1]]] = True
-    return at(rows, keep)
+        keep[alike[np.unique(rows["parts"][alike], return_index=True)[1]]] = True
+    return np.flatnonzero(keep)
+
+
+def fronts(rows: Rows) -> Column:
+    """The places of the rows that stand on the front of their number of GPUs."""
+    import numpy as np
+
+    groups = [np.flatnonzero(rows["gpus"] == gpus) for gpus in np.unique(rows["gpus"])]
+    return np.concatenate([alike[front(rows["value"][alike], rows["peak"][alike])] for alike in groups])
 
 
 def at(rows: Rows, places: Column) -> Rows:

@@ -24,7 +24,7 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
 down what they hold in memory."""
 CONTEXT = 2**30
 """Bytes of a GPU that CUDA's context and its libraries' own buffers take, at most; beside what PyTorch reserves."""
-MOST_GPUS = 2**20
+MOST_GPUS = 2**17
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class Question:
     gpus: how many, and more numbers where several are compared. seq: tokens of a sequence. sequences: of a step, on all
     GPUs. recipes: number formats among which is chosen. fixed: sizes and words that must be so, at_most: sizes that may
     not be larger, both by the names of a Run's fields. headroom: part of a GPU's memory that stays free beside what
-    PyTorch reserves and CUDA's context. words: what else a Run says (stack, execution, optimizer).
+    PyTorch reserves and CUDA's context. words: what else a Run says (stack, execution, optimizer). model, place: what
+    the user called the model and the cluster. price: of a GPU-hour, None where none is known.
     Errors: Refused for sizes out of range, and for names that no plan has.
     """
 
@@ -48,6 +49,9 @@ class Question:
     at_most: Mapping[str, int] = field(default_factory=dict)
     headroom: float = 0.0
     words: Mapping[str, Any] = field(default_factory=dict)
+    model: str = ""
+    place: str = ""
+    price: float | None = None
 
     def __post_init__(self) -> None:
         for name in self.fixed:
@@ -59,7 +63,7 @@ class Question:
         most = self.cluster.most or MOST_GPUS
         for n in self.gpus:
             if not 1 <= n <= most:
-                raise Refused("--gpus", f"1 to {most:,} of {self.cluster.name}", n)
+                raise Refused("--gpus", f"1 to {most:,} GPUs of {self.cluster.name}", n)
         if not 0 <= self.headroom < 1:
             raise Refused("--headroom", "a part of the memory from 0 on, below 1", self.headroom)
 
@@ -87,7 +91,7 @@ class Question:
         return size == self.fixed.get(name, size) and size <= self.at_most.get(name, size)
 
 
-def batch_of(tokens: int, seq: int) -> int:
+def sequences_of(tokens: int, seq: int) -> int:
     """Sequences of a step of about so many tokens: the nearest whole number, of two that are as near the larger.
 
     Errors: Refused for fewer than half of a sequence.
@@ -110,3 +114,15 @@ def plan_words(run: Run) -> dict[str, Any]:
         "sequence_parallel": bool(run.divides_sequence),
         "recipe": run.recipe,
     }
+
+def short(run: Run) -> str:
+    """A plan in a few words: dp 8, tp 4, pp 2, ZeRO 1, micro-batch 1 × 16, full checkpointing."""
+    words = plan_words(run)
+    said = [f"{name}{words[name]}" for name in ("dp", "tp", "pp", "cp", "ep") if words[name] > 1]
+    said += [f"zero{words['zero']}"] * bool(words["zero"])
+    said.append(f"{words['micro_batch']}×{words['micro_batches']}")
+    said += [f"v{words['interleave']}"] * (words["interleave"] > 1)
+    said += [words["checkpointing"]] * (words["checkpointing"] != "none")
+    said += [words["schedule"]] * (words["schedule"] != "1f1b")
+    said += ["no-sp"] * (words["tp"] > 1 and not words["sequence_parallel"])
+    return " ".join(said)

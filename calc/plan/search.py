@@ -76,7 +76,7 @@ def _searched(
     for columns in chunks(question, gpus, words):
         seen.plans += len(columns["dp"])
         try:
-            run = timed_run(question.spec, columns=True, **question.run_words(), **run_words(words), **_sizes(columns, words))
+            run = timed_run(question.spec, columns=True, **question.run_words(), **run_words(words), **sizes_of(columns, words))
             rows, ruled = possible(question, how, run, columns)
             seen.ruled += ruled
             if len(rows):
@@ -102,7 +102,7 @@ def _weighed(
 
     words = seen.words[place]
     own = at(columns, rows)
-    needs = plan_needs(question.spec, run.placed(_sizes(own, words)))
+    needs = plan_needs(question.spec, run.placed(sizes_of(own, words)))
     held = own | {"gpus": np.full(len(rows), float(run_gpus(own))), "peak": needs.peak, "reserved": needs.reserved}
     held["structure"] = np.full(len(rows), float(place))
     seen.least = _least(seen.least, held)
@@ -111,7 +111,7 @@ def _weighed(
     if not fits.any():
         return
     fitting = at(held, fits)
-    found = step_times(question.spec, speed, run.placed(_sizes(fitting, words)), memory=False)
+    found = step_times(question.spec, speed, run.placed(sizes_of(fitting, words)), memory=False)
     known = np.isfinite(found.seconds)
     seen.ruled["time"] += int((~known).sum())
     seen.timed += int(known.sum())
@@ -133,7 +133,7 @@ def parts(columns: Columns, words: Mapping[str, Any]) -> Column:
     return several + columns["zero"] / 4 + float(said)
 
 
-def _sizes(columns: Columns, words: Mapping[str, Any]) -> dict[str, Column]:
+def sizes_of(columns: Columns, words: Mapping[str, Any]) -> dict[str, Column]:
     """The columns of a Run; what a structure says is a number there already."""
     return {name: column for name, column in columns.items() if name in SIZES and name not in words}
 

@@ -1,0 +1,92 @@
+"""What `plan` prints: the best plans, the fronts, and what was ruled out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calc.output.tables import Table
+from calc.plan.answer import Answer, Plan, difference, economics, tied
+from calc.plan.checks import REASONS
+from calc.plan.question import short
+from calc.units import binary, duration, si
+
+SHOWN_OF_FRONT = 8
+COLUMNS = ("", "plan", "step", "tokens/s", "MFU", "peak")
+
+
+def tables(found: Answer, tokens: float | None) -> list[Table]:
+    """The answer, the best plans first."""
+    best = found.plans[0]
+    several = len({(plan.question.cluster.name, plan.run.gpus) for plan in found.by_gpus}) > 1
+    made = [_best(found, best, tokens), _ranked(found.plans, best, several), _front(found)]
+    if several:
+        made.append(_by_gpus(found, tokens))
+    made.append(ruled_out(found))
+    return made
+
+
+def _best(found: Answer, best: Plan, tokens: float | None) -> Table:
+    it = best.prediction
+    rows = [
+        ("plan", _named(best)),
+        ("step", f"{duration(it.seconds)}; {it.interval.level:.0%} of measurements: {duration(it.interval.low)} to {duration(it.interval.high)}"),
+        ("tokens/s", f"{it.tokens_per_second:,.0f}, {it.tokens_per_second / it.gpus:,.0f} a GPU"),
+        ("MFU", "–" if it.mfu is None else f"{it.mfu:.1%} ({it.mfu_convention})"),
+        ("peak", f"{binary(best.peak)}; reserved {binary(best.reserved)}, {binary(best.room)} left beside CUDA's context"),
+    ]  # fmt: skip
+    rows += [(_words(name), f"{value:,.4g}") for name, value in economics(best, tokens).items()]
+    if len(found.plans) > 1:
+        rows.append(("over the next", difference(best, found.plans[1])))
+    if found.plainest is not None and found.plainest is not best:
+        plain = found.plainest
+        longer = plain.value / best.value - 1
+        rows.append(("plainest tie", f"{_named(plain)}: {longer:.1%} more, within the interval"))
+    rows += [("note", text) for text in it.notes[:2]]
+    question = best.question
+    title = f"{it.model}: {question.sequences:,} × {question.seq:,} tokens a step on {it.gpus:,} GPUs of {question.cluster.name}"
+    return Table(("", ""), rows, title)
+
+
+def _ranked(plans: Sequence[Plan], best: Plan, several: bool) -> Table:
+    rows = [(f"{place}{'=' * tied(plan, best)}", *_row(plan, several)) for place, plan in enumerate(plans, 1)]
+    return Table(COLUMNS, rows, "", "=: a tie with the first, whose interval does not tell them apart")
+
+
+def _front(found: Answer) -> Table:
+    rows = [("", *_row(plan, True)) for plan in found.front[:SHOWN_OF_FRONT]]
+    left = len(found.front) - len(rows)
+    more = f"; {left} more hold less and take longer" if left > 0 else ""
+    return Table(COLUMNS, rows, "less memory for more time", f"no plan of as many GPUs beats these in both{more}")
+
+
+def _by_gpus(found: Answer, tokens: float | None) -> Table:
+    costs = [economics(plan, tokens) for plan in found.by_gpus]
+    names = list(costs[0]) if all(costs) else []
+    rows = [
+        ("", *_row(plan, True), *(f"{cost[name]:,.4g}" for name in names))
+        for plan, cost in zip(found.by_gpus, costs, strict=True)
+    ]
+    return Table((*COLUMNS, *map(_words, names)), rows, "the best on each number of GPUs")
+
+
+def ruled_out(found: Answer) -> Table:
+    """How many plans there were, and what ruled them out."""
+    rows = [(REASONS.get(reason, reason), f"{count:,}") for reason, count in found.ruled.most_common() if count]
+    rows += [(f"not described: {line}", "") for line in found.unread]
+    end = "; interrupted: these are the best until then" if found.interrupted else ""
+    return Table(("ruled out", "plans"), rows, f"{found.listed:,} plans, of which {found.timed:,} fit{end}")
+
+
+def _row(plan: Plan, several: bool) -> tuple[str, ...]:
+    it = plan.prediction
+    mfu = "–" if it.mfu is None else f"{it.mfu:.1%}"
+    name = _named(plan) if several else short(plan.run)
+    return name, duration(it.seconds), si(it.tokens_per_second), mfu, binary(plan.peak)
+
+
+def _named(plan: Plan) -> str:
+    return f"{plan.run.gpus}: {short(plan.run)} {plan.run.recipe}"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").replace("gpu", "GPU")
