@@ -22,6 +22,7 @@ REASONS = {
     "micro-batches": "does not divide: stages in micro-batches, which pieces of stages need",
     "stack": "unsupported by the stack",
     "memory": "too large for a GPU",
+    "unread": "memory or time of its kind is not described",
     "time": "nothing is known of its time",
 }
 """Why a plan is ruled out, in the order in which it is asked."""

@@ -41,7 +41,7 @@ class Seen:
     timed: int = 0
     ruled: Counter[str] = field(default_factory=Counter)
     least: Rows = field(default_factory=dict)
-    unread: dict[str, str] = field(default_factory=dict)
+    unread: dict[str, None] = field(default_factory=dict)
     interrupted: bool = False
 
 
@@ -74,16 +74,19 @@ def _searched(
     """Every plan of one structure on so many GPUs."""
     words = seen.words[place]
     for columns in chunks(question, gpus, words):
-        seen.plans += len(columns["dp"])
+        left = len(columns["dp"])
+        seen.plans += left
         try:
-            run = timed_run(question.spec, columns=True, **question.run_words(), **run_words(words), **sizes_of(columns, words))
+            said = question.run_words() | run_words(words) | sizes_of(columns, words)
+            run = timed_run(question.spec, columns=True, **said)
             rows, ruled = possible(question, how, run, columns)
             seen.ruled += ruled
-            if len(rows):
-                _weighed(question, speed, seen, run, columns, rows, top, weight, place)
+            left = len(rows)
+            if left:
+                _weighed(question, speed, seen, run, at(columns, rows), top, weight, place)
         except Refused as refused:
-            seen.unread[str(refused)] = words["checkpointing"]
-            seen.ruled["time"] += len(columns["dp"])
+            seen.unread.setdefault(str(refused))
+            seen.ruled["unread"] += left
 
 
 def _weighed(
@@ -92,38 +95,34 @@ def _weighed(
     seen: Seen,
     run: Run,
     columns: Columns,
-    rows: Column,
     top: int,
     weight: Weight,
     place: int,
 ) -> None:
-    """Memory of the plans that can be, and time of those that fit."""
+    """Memory of plans that can be, and time of those that fit.
+
+    Errors: Refused, before any of them is counted, where memory or time of their kind is not described.
+    """
     import numpy as np
 
-    words = seen.words[place]
-    own = at(columns, rows)
-    needs = plan_needs(question.spec, run.placed(sizes_of(own, words)))
-    held = own | {"gpus": np.full(len(rows), float(run_gpus(own))), "peak": needs.peak, "reserved": needs.reserved}
-    held["structure"] = np.full(len(rows), float(place))
+    words, n = seen.words[place], len(columns["dp"])
+    needs = plan_needs(question.spec, run.placed(sizes_of(columns, words)))
+    gpus = columns["dp"] * columns["tp"] * columns["cp"] * columns["pp"]
+    held = {**columns, "gpus": gpus, "peak": needs.peak, "reserved": needs.reserved, "structure": np.full(n, float(place))}
     seen.least = _least(seen.least, held)
     fits = needs.reserved <= question.budget
-    seen.ruled["memory"] += int((~fits).sum())
-    if not fits.any():
+    fitting, left = at(held, fits), int(fits.sum())
+    if not left:
+        seen.ruled["memory"] += n
         return
-    fitting = at(held, fits)
     found = step_times(question.spec, speed, run.placed(sizes_of(fitting, words)), memory=False)
     known = np.isfinite(found.seconds)
-    seen.ruled["time"] += int((~known).sum())
+    seen.ruled += Counter(memory=n - left, time=int((~known).sum()))
     seen.timed += int(known.sum())
     timed = {**fitting, "seconds": found.seconds, "mfu": found.seconds * np.nan if found.mfu is None else found.mfu}
     timed["value"] = found.seconds * weight(fitting["gpus"])
     timed["parts"] = parts(fitting, words)
     seen.rows = chosen(joined(seen.rows, at(timed, known)), top)
-
-
-def run_gpus(columns: Columns) -> int:
-    """How many GPUs plans take, which all take as many."""
-    return int(columns["dp"][0] * columns["tp"][0] * columns["cp"][0] * columns["pp"][0])
 
 
 def parts(columns: Columns, words: Mapping[str, Any]) -> Column:

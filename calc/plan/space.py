@@ -26,6 +26,8 @@ LARGEST_BATCH = 64
 """Sequences of a micro-batch beyond which nothing is gained: products are large long before."""
 MOST_PIECES = 16
 """Pieces of its layers that a stage holds at most."""
+ENDS = 2
+"""Embedding and head, which stages may hold instead of layers."""
 
 
 def structures(question: Question, launcher: Launcher) -> tuple[list[dict[str, Any]], int]:
@@ -89,7 +91,7 @@ def _ranks(question: Question, gpus: int, words: Mapping[str, Any]) -> Iterator[
             if gpus % (tp * cp) or not question.allows("cp", cp) or cp > question.seq:
                 continue
             stages = divisors(gpus // (tp * cp)) if spread["pp"] else [1]
-            yield from ((tp, cp, pp) for pp in stages if pp <= spec.n_layers and question.allows("pp", pp))
+            yield from ((tp, cp, pp) for pp in stages if pp <= spec.n_layers + ENDS and question.allows("pp", pp))
 
 
 def _spread(spec: ModelSpec) -> dict[str, bool]:
@@ -110,7 +112,7 @@ def _axes(question: Question, words: Mapping[str, Any]) -> dict[str, list[int]]:
     """The other sizes that are searched for, by their names."""
     spec = question.spec
     experts = [group.channel.n_experts for group in spec.layers if isinstance(group.channel, Moe)]
-    pieces = [n for n in range(1, MOST_PIECES + 1) if n == 1 or (spec.n_layers >= 2 * n and words["schedule"] == "1f1b")]
+    pieces = [n for n in range(1, MOST_PIECES + 1) if n == 1 or (2 * n <= spec.n_layers + ENDS and words["schedule"] == "1f1b")]
     axes = {
         "ep": divisors(experts[0]) if experts else [1],
         "batch": [n for n in divisors(question.sequences) if n <= LARGEST_BATCH],
