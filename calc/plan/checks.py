@@ -58,7 +58,8 @@ def _launched(launcher: Launcher, columns: Mapping[str, Any]) -> Column:
     import numpy as np
 
     holds = np.ones(len(columns["dp"]), dtype=bool)
+    alone = columns["dp"] * columns["cp"] == 1
     for name, column in columns.items():
         if name in launcher.only:
-            holds &= np.isin(column, launcher.only[name])
+            holds &= np.isin(column, launcher.only[name]) | (alone if name == "zero" else False)
     return holds
