@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calc.output.tables import Table
-from calc.plan.answer import Answer, Plan, difference, economics, tied
+from calc.plan.answer import Answer, Plan, costs, difference, tied
 from calc.plan.checks import REASONS
 from calc.plan.question import short
 from calc.units import binary, duration, si
@@ -34,7 +34,7 @@ def _best(found: Answer, best: Plan, tokens: float | None) -> Table:
         ("MFU", "–" if it.mfu is None else f"{it.mfu:.1%} ({it.mfu_convention})"),
         ("peak", f"{binary(best.peak)}; reserved {binary(best.reserved)}, {binary(best.room)} left beside CUDA's context"),
     ]  # fmt: skip
-    rows += [(_words(name), f"{value:,.4g}") for name, value in economics(best, tokens).items()]
+    rows += [(_words(name), f"{value:,.4g}") for name, value in costs(best, tokens).items()]
     if len(found.plans) > 1:
         rows.append(("over the next", difference(best, found.plans[1])))
     if found.plainest is not None and found.plainest is not best:
@@ -60,11 +60,11 @@ def _front(found: Answer) -> Table:
 
 
 def _by_gpus(found: Answer, tokens: float | None) -> Table:
-    costs = [economics(plan, tokens) for plan in found.by_gpus]
-    names = list(costs[0]) if all(costs) else []
+    told = [costs(plan, tokens) for plan in found.by_gpus]
+    names = list(told[0]) if all(told) else []
     rows = [
         ("", *_row(plan, True), *(f"{cost[name]:,.4g}" for name in names))
-        for plan, cost in zip(found.by_gpus, costs, strict=True)
+        for plan, cost in zip(found.by_gpus, told, strict=True)
     ]
     return Table((*COLUMNS, *map(_words, names)), rows, "the best on each number of GPUs")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from calc.cli.costs import Price
 from calc.errors import Refused, shortened
 from calc.plan.question import CHOICES, SIZES, sequences_of
 from calc.spec.run.precision import RECIPE_BY_NAME
@@ -125,21 +126,14 @@ def prices(text: str | None, clusters: Sequence[str]) -> Mapping[str, float]:
     if text is None:
         return {}
     if "=" not in text:
-        return dict.fromkeys(clusters, _price(text))
+        return dict.fromkeys(clusters, Price().convert(text, None, None))
     found: dict[str, float] = {}
     for part in text.split(","):
         name, _, price = part.partition("=")
         if name not in clusters:
             raise Refused("--price", f"a price of one of {', '.join(clusters)}", name)
-        found[name] = _price(price)
+        found[name] = Price().convert(price, None, None)
     return found
-
-
-def _price(text: str) -> float:
-    match = re.fullmatch(r"[$€]?(\d{1,7}(?:\.\d{1,6})?)(?:/h)?", text.strip())
-    if match is None or float(match[1]) <= 0:
-        raise Refused("--price", "the price of a GPU-hour, such as 2/h", shortened(text, 40))
-    return float(match[1])
 
 
 def _truth(word: str) -> bool:

@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.plan.command import predict_command
-from calc.plan.objective import DAY, Objective
+from calc.plan.objective import Objective
 from calc.plan.question import CONTEXT, Question, plan_words
 from calc.spec.run import Run
-from calc.time import Prediction
+from calc.time import Prediction, speed_of
+from calc.time.economics import economics
+from calc.time.step.waterfall import waterfall
 from calc.units import duration
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One plan that fits. peak, reserved: bytes of the rank that holds the most, as `memory` counts them. value: what
+    """One plan. peak, reserved: bytes of the rank that holds the most, as `memory` counts them. value: what
     was to be least. on_front: whether no plan of as many GPUs is better in that and holds less. parts: how much of a
     plan is switched on."""
 
@@ -36,13 +38,14 @@ class Plan:
         return self.prediction.seconds
 
     @property
+    def fits(self) -> bool:
+        """Whether what PyTorch reserves leaves the headroom that was asked for, and CUDA's context."""
+        return self.reserved <= self.question.budget
+
+    @property
     def room(self) -> int:
         """Bytes of a GPU that are left beside what PyTorch reserves and CUDA's context."""
         return self.question.device.usable - CONTEXT - self.reserved
-
-    def hours(self, tokens: float) -> float:
-        """GPU-hours of so many tokens."""
-        return self.run.gpus * tokens / self.prediction.tokens_per_second / 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,25 +106,25 @@ def record_of(plan: Plan, best: Plan, tokens: float | None = None) -> dict[str, 
         "memory_peak": plan.peak,
         "memory_reserved": plan.reserved,
         "memory_left": plan.room,
-        "fits": True,
+        "fits": plan.fits,
         "gpus": plan.run.gpus,
         "interval": {"level": interval.level, "low": interval.low, "high": interval.high},
         "tied": tied(plan, best),
         "front": plan.on_front,
         "command": predict_command(plan.question, plan.run),
     }
-    return record | economics(plan, tokens)
+    return record | costs(plan, tokens)
 
 
-def economics(plan: Plan, tokens: float | None) -> dict[str, float]:
-    """Days, GPU-hours and money of a run of so many tokens; money of a step where nothing is said of the run."""
+def costs(plan: Plan, tokens: float | None) -> dict[str, float]:
+    """Days, GPU-hours, money and energy of a run of so many tokens (`calc.time.economics`); money of a step where
+    nothing is said of the run."""
     price = plan.question.price
-    hours = plan.hours(plan.prediction.tokens)
     if tokens is None:
-        return {} if price is None else {"step_cost": hours * price}
-    hours = plan.hours(tokens)
-    found = {"days": tokens / plan.prediction.tokens_per_second / DAY, "gpu_hours": hours}
-    return found if price is None else found | {"cost": hours * price}
+        return {} if price is None else {"step_cost": plan.run.gpus * plan.seconds / 3600 * price}
+    whole = economics(plan.question.spec, plan.prediction, plan.question.device, tokens=int(tokens), price=price)
+    found = {"days": whole.days, "gpu_hours": whole.gpu_hours, "money": whole.money, "energy_kwh": whole.energy}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def tied(plan: Plan, best: Plan) -> bool:
@@ -140,8 +143,8 @@ def difference(plan: Plan, other: Plan) -> str:
 
 
 def shares(plan: Plan) -> Mapping[str, float]:
-    """Seconds of a step by what they are spent on."""
-    return plan.prediction.by_component
+    """Seconds of a step by what they are lost to (`calc.time.step.waterfall`)."""
+    return {bar.what: bar.seconds for bar in waterfall(plan.prediction, speed_of(plan.question.device))}
 
 
 def plainest(plans: Sequence[Plan]) -> Plan | None:

@@ -9,7 +9,7 @@ from typing import Any
 from calc.memory.conditions import conditions, divides
 from calc.plan.launchers import Launcher
 from calc.plan.question import Question
-from calc.plan.space import Column, Columns
+from calc.plan.space import ENDS, Column, Columns
 from calc.spec.run import Run
 
 REASONS = {
@@ -48,10 +48,20 @@ def _tests(question: Question, launcher: Launcher, run: Run, columns: Columns) -
     for condition in conditions(question.spec, run):
         if condition.of_rows:
             yield condition.field, condition.test(condition.a, condition.b)
+    yield "interleave", _cut_evenly(question, columns)
     # A stage turns to its next piece after as many micro-batches as there are stages (Narayanan et al. 2021,
     # arXiv:2104.04473, section 2.2).
     yield "micro-batches", (columns["interleave"] == 1) | divides(columns["pp"], columns["micro_batches"])
     yield "stack", _launched(launcher, columns)
+
+
+def _cut_evenly(question: Question, columns: Columns) -> Column:
+    """Whether pieces of stages hold as many layers each, with or without embedding and head in the place of one."""
+    pieces = columns["pp"] * columns["interleave"]
+    found = columns["interleave"] == 1
+    for ends in (0, ENDS):
+        found |= divides(pieces, 0 * pieces + question.spec.n_layers + ends)
+    return found
 
 
 def _launched(launcher: Launcher, columns: Mapping[str, Any]) -> Column:

@@ -9,7 +9,6 @@ from calc.plan.question import Question
 
 Objective = Literal["time", "cost", "energy"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
-DAY = 86_400
 
 
 def weight_of(question: Question, objective: Objective, gpus: Any) -> Any:

@@ -36,7 +36,8 @@ def _words(question: Question) -> Iterator[dict[str, Any]]:
         if question.sequences % (dp * batch) or (zero and dp * cp == 1) or (cp > 1 and question.seq % (2 * cp)):
             continue
         micro_batches = question.sequences // (dp * batch)
-        if interleave > 1 and micro_batches % pp:
+        layers = question.spec.n_layers
+        if interleave > 1 and (micro_batches % pp or (layers % (pp * interleave) and (layers + 2) % (pp * interleave))):
             continue
         for recipe, checkpointing, divided in product(
             question.recipes, ("none", "selective", "selective-op", "full"), (True, False)
