@@ -85,6 +85,7 @@ def plan(model: ModelSpec, **asked: Any) -> None:
 def _questions(model: ModelSpec, asked: dict[str, Any]) -> list[Question]:
     """What is searched, a question a cluster, with notes on how it was read."""
     words, clusters = _with_stack(asked), asked["cluster"]
+    launched = None if asked["written"] is None else tool(asked["written"]).launcher
     seq = words.pop("seq")
     warn_beyond(model, seq, "--seq")
     sequences, rounding = plan_words.sequences(asked["global_batch"], seq)
@@ -99,7 +100,7 @@ def _questions(model: ModelSpec, asked: dict[str, Any]) -> list[Question]:
         gpus=asked["gpus"] or (load_cluster(clusters[0]).most or MOST_GPUS,),
         seq=seq,
         sequences=sequences,
-        recipes=plan_words.recipes(asked["dtype"]) or launcher(words.get("stack")).recipes,
+        recipes=plan_words.recipes(asked["dtype"]) or launcher(launched or words.get("stack")).recipes,
         fixed=plan_words.fixed(asked["fix"]),
         at_most=plan_words.at_most(asked["at_most"]),
         headroom=plan_words.headroom(asked["headroom"]),
@@ -107,6 +108,7 @@ def _questions(model: ModelSpec, asked: dict[str, Any]) -> list[Question]:
         model=click.get_current_context().meta.get("reference", model.name),
         place=clusters[0],
         price=prices.get(clusters[0]),
+        launched=launched,
     )
     return [replace(one, cluster=load_cluster(name), place=name, price=prices.get(name)) for name in clusters]
 

@@ -12,7 +12,7 @@ from calc.errors import Refused
 from calc.output.progress import Progress
 from calc.output.tables import Table, emit
 from calc.plan.answer import Answer, Plan, difference, record_of
-from calc.plan.existing import plan_of, told_by
+from calc.plan.existing import plan_of, told_by, words_of
 from calc.plan.export.launch import LONGEST, Launch, Tool
 from calc.plan.planning import answer
 from calc.plan.question import Question, short
@@ -42,7 +42,7 @@ def print_existing(question: Question, tool: Tool, source: str, progress: Progre
     asked = told_by(question, read)
     if len(asked.gpus) != 1 or (read.gpus is None and not question.gpus):
         raise Refused("--gpus", "one number", "several")
-    own = plan_of(asked, read.words)
+    own = plan_of(asked, words_of(asked, read))
     found = answer([asked], "time", 1, progress)
     progress.close()
     best = found.plans[0] if found.plans else own

@@ -12,7 +12,7 @@ from calc.plan.answer import Plan
 from calc.plan.export.launch import Read
 from calc.plan.objective import Objective, weight_of
 from calc.plan.question import Question
-from calc.plan.search import parts
+from calc.plan.search import parts, weighed
 from calc.time import predict
 from calc.time.step.timed_run import timed_run
 
@@ -30,6 +30,14 @@ def told_by(question: Question, read: Read) -> Question:
     )
 
 
+def words_of(question: Question, read: Read) -> dict[str, Any]:
+    """The words of a launch file's plan, for `plan_of`."""
+    if not read.piece:
+        return dict(read.words)
+    pieces = question.spec.n_layers / (read.piece * read.words["pp"])
+    return {**read.words, "interleave": max(round(pieces), 1)}
+
+
 def plan_of(question: Question, words: Mapping[str, Any], objective: Objective = "time") -> Plan:
     """One plan as it stands, timed and weighed; whether it fits is for the reader of its `room`.
 
@@ -39,11 +47,13 @@ def plan_of(question: Question, words: Mapping[str, Any], objective: Objective =
     (gpus,) = question.gpus
     said = question.run_words() | dict(words) | {"gpus": gpus, "seq": question.seq}
     run = timed_run(question.spec, **said)
+    if run.dp * run.cp == 1:
+        run = run.changed(zero=0)  # which has nothing to divide, whatever a file says
     in_one = run.dp * run.batch
     if question.sequences % in_one:
         raise Refused("global batch", f"a multiple of dp × micro-batch = {in_one:,} sequences", question.sequences)
     run = run.changed(micro_batches=question.sequences // in_one)
-    ranks = memory_ranks(question.spec, run)
+    ranks = memory_ranks(question.spec, weighed(run))
     found = predict(question.spec, question.device, run)
     columns = {name: getattr(run, name) for name in ("tp", "pp", "cp", "ep", "interleave", "zero")}
     switched = {"checkpointing": run.checkpointing, "schedule": run.schedule}

@@ -9,9 +9,8 @@ from calc.memory.totals import plan_needs
 from calc.plan.answer import Answer
 from calc.plan.checks import REASONS, possible
 from calc.plan.keeping import at
-from calc.plan.launchers import launcher
 from calc.plan.question import CONTEXT, MOST_GPUS, Question, short
-from calc.plan.search import sizes_of
+from calc.plan.search import sizes_of, weighed
 from calc.plan.space import chunks, divisors, run_words, structures
 from calc.spec.run import Run
 from calc.time.step.timed_run import timed_run
@@ -54,7 +53,7 @@ def fewest_gpus(question: Question, gpus: int) -> int | None:
 
 def fits(question: Question) -> bool:
     """Whether any plan of the question fits, whatever its time."""
-    how = launcher(question.words.get("stack"))
+    how = question.launcher
     kinds, _ = structures(question, how)
     for words in sorted(kinds, key=lambda each: each["checkpointing"] != "full"):
         for gpus in question.gpus:
@@ -71,7 +70,7 @@ def fits(question: Question) -> bool:
 
 
 def _fits(question: Question, run: Run, sizes: dict[str, object]) -> bool:
-    return bool((plan_needs(question.spec, run.placed(sizes)).reserved <= question.budget).any())
+    return bool((plan_needs(question.spec, weighed(run).placed(sizes)).reserved <= question.budget).any())
 
 
 def _batches(question: Question) -> int:

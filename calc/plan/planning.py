@@ -13,7 +13,7 @@ from calc.plan.keeping import at, best_first, fronts, shown
 from calc.plan.launchers import launcher
 from calc.plan.objective import Objective, weight_of
 from calc.plan.question import Question, sequences_of
-from calc.plan.search import Progress, Seen, runs_of, search
+from calc.plan.search import Progress, Seen, runs_of, search, weighed
 from calc.spec import ModelSpec
 from calc.spec.cluster import Cluster
 from calc.spec.clusters import load_cluster
@@ -112,7 +112,7 @@ def _plans(question: Question, seen: Seen, top: int) -> Iterator[Plan]:
     rows = at(seen.rows, order[shown(at(seen.rows, order), top)])
     undominated = set(fronts(rows))
     for place, run in enumerate(runs_of(question, seen, rows)):
-        ranks = memory_ranks(question.spec, run)
+        ranks = memory_ranks(question.spec, weighed(run))
         yield Plan(
             question=question,
             run=run,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calc.errors import Refused
+from calc.plan.launchers import Launcher, launcher
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.spec.cluster import Cluster
@@ -35,7 +36,8 @@ class Question:
     GPUs. recipes: number formats among which is chosen. fixed: sizes and words that must be so, at_most: sizes that may
     not be larger, both by the names of a Run's fields. headroom: part of a GPU's memory that stays free beside what
     PyTorch reserves and CUDA's context. words: what else a Run says (stack, execution, optimizer). model, place: what
-    the user called the model and the cluster. price: of a GPU-hour, None where none is known.
+    the user called the model and the cluster. price: of a GPU-hour, None where none is known. launched: by whose
+    rules (calc/data/launchers.toml), where not by those of the stack.
     Errors: Refused for sizes out of range, and for names that no plan has.
     """
 
@@ -52,6 +54,7 @@ class Question:
     model: str = ""
     place: str = ""
     price: float | None = None
+    launched: str | None = None
 
     def __post_init__(self) -> None:
         for name in self.fixed:
@@ -81,6 +84,11 @@ class Question:
     def tokens(self) -> int:
         """New tokens of a step."""
         return self.seq * self.sequences
+
+    @property
+    def launcher(self) -> Launcher:
+        """What may be launched. Errors: Refused for a stack of which nothing is written down."""
+        return launcher(self.launched or self.words.get("stack"))
 
     def run_words(self) -> dict[str, Any]:
         """The words of every plan, as `calc.time.step.timed_run` takes them."""

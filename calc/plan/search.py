@@ -11,7 +11,7 @@ from calc.errors import Refused
 from calc.memory.totals import plan_needs
 from calc.plan.checks import possible
 from calc.plan.keeping import Rows, at, chosen, joined
-from calc.plan.launchers import Launcher, launcher
+from calc.plan.launchers import Launcher
 from calc.plan.question import SIZES, Question
 from calc.plan.space import Column, Columns, chunks, run_words, structures
 from calc.spec.run import Run
@@ -51,8 +51,7 @@ def search(question: Question, top: int, weight: Weight, progress: Progress | No
     Ctrl-C ends the search, not the program: what was found until then is the answer.
     Errors: Refused for what no plan can change.
     """
-    stack = question.words.get("stack")
-    how = launcher(stack)
+    how = question.launcher
     words, unsupported = structures(question, how)
     seen = Seen(words)
     seen.ruled["stack"] += unsupported
@@ -106,7 +105,7 @@ def _weighed(
     import numpy as np
 
     words, n = seen.words[place], len(columns["dp"])
-    needs = plan_needs(question.spec, run.placed(sizes_of(columns, words)))
+    needs = plan_needs(question.spec, weighed(run).placed(sizes_of(columns, words)))
     gpus = columns["dp"] * columns["tp"] * columns["cp"] * columns["pp"]
     held = {**columns, "gpus": gpus, "peak": needs.peak, "reserved": needs.reserved, "structure": np.full(n, float(place))}
     seen.least = _least(seen.least, held)
@@ -143,6 +142,11 @@ def _least(known: Rows, held: Rows) -> Rows:
 
     both = joined(known, held)
     return at(both, np.array([int(np.nanargmin(both["reserved"]))]))
+
+
+def weighed(run: Run) -> Run:
+    """The run whose memory is told: of modules that predict further tokens it is not known what they keep."""
+    return run.changed(mtp=False)
 
 
 def runs_of(question: Question, seen: Seen, rows: Rows) -> Iterator[Run]:

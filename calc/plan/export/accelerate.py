@@ -63,4 +63,4 @@ def _read(text: str, where: str) -> Read:
     return Read(words, None, whole(found, "num_processes", where), unread)
 
 
-ACCELERATE = Tool("accelerate", "1.15.0", SOURCE, "fsdp2", ".json", _write, _read)
+ACCELERATE = Tool("accelerate", "1.15.0", SOURCE, "fsdp2", "fsdp2-alone", _write, _read)

@@ -57,4 +57,4 @@ def _read(text: str, where: str) -> Read:
     return Read(words, sequences, gpus, tuple(name for name in found if name not in KNOWN))
 
 
-DEEPSPEED = Tool("deepspeed", "0.19.8", launcher("deepspeed").source, "deepspeed", ".json", _write, _read)
+DEEPSPEED = Tool("deepspeed", "0.19.8", launcher("deepspeed").source, "deepspeed", "deepspeed", _write, _read)

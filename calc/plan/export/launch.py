@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from calc.errors import Refused
@@ -34,22 +34,25 @@ class Launch(NamedTuple):
 
 class Read(NamedTuple):
     """What a launch file says of a plan. words: fields of a Run. sequences: of a step. gpus: where it says how many.
-    unread: its settings that no plan has."""
+    unread: its settings that no plan has. piece: layers of a piece of a stage, where the file says so many and not how
+    many pieces a stage has."""
 
     words: Mapping[str, Any]
     sequences: int | None
     gpus: int | None
     unread: tuple[str, ...]
+    piece: int | None = None
 
 
 class Tool(NamedTuple):
-    """One tool. version, source: what its fields are held to. stack: whose plans it launches. suffix: of its file."""
+    """One tool. version, source: what its fields are held to. stack: whose time its plans have. launcher: what it can
+    launch, by the names of calc/data/launchers.toml."""
 
     name: str
     version: str
     source: str
     stack: str
-    suffix: str
+    launcher: str
     write: Callable[[Launch], str]
     read: Callable[[str, str], Read]
 
@@ -71,10 +74,10 @@ def command(start: str, options: Iterable[tuple[str, Any]]) -> str:
     return " \\\n  ".join(lines) + "\n"
 
 
-def options_of(text: str, where: str) -> dict[str, str]:
+def options_of(text: str, where: str, known: Collection[str]) -> dict[str, str]:
     """Option -> value of a command, or of a script that holds one; a flag's value is empty.
 
-    Errors: Refused for text that is no command.
+    Errors: Refused for text that is no command, or that has none of the `known` options.
     """
     try:
         words = shlex.split(text, comments=True)
@@ -87,8 +90,8 @@ def options_of(text: str, where: str) -> dict[str, str]:
         name, equals, value = word.partition("=")
         after = words[place + 1] if place + 1 < len(words) else "--"
         found[name] = value if equals else "" if after.startswith("--") else after
-    if not found:
-        raise Refused(where, "options, such as --name value", text[:40])
+    if not found.keys() & set(known):
+        raise Refused(where, f"options, {next(iter(known))} among them", text[:40])
     return found
 
 

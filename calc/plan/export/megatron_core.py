@@ -18,6 +18,7 @@ SIZES = {
     "--num-virtual-stages-per-pipeline-rank": "interleave",
 }
 """Flag -> field of a Run."""
+SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 RECOMPUTE = {"": "none", "selective": "selective", "full": "full"}
 
 
@@ -28,9 +29,11 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
             yield flag, getattr(run, field)
     yield "--global-batch-size", launch.question.sequences
     yield "--sequence-parallel", run.tp > 1 and run.divides_sequence
-    yield "--use-distributed-optimizer", run.zero == 1
-    yield "--overlap-grad-reduce", run.zero == 1
-    yield "--overlap-param-gather", run.zero == 1
+    yield "--use-distributed-optimizer", run.zero > 0
+    yield "--use-megatron-fsdp", run.zero == 3
+    yield "--data-parallel-sharding-strategy", "optim_grads_params" if run.zero == 3 else None
+    yield "--overlap-grad-reduce", run.zero > 0
+    yield "--overlap-param-gather", run.zero > 0
     yield "--tp-comm-overlap", run.tp > 1 and run.divides_sequence
     yield "--bf16", True
     yield "--fp8-format", "hybrid" if run.recipe.startswith("fp8") else None
@@ -47,9 +50,9 @@ def _write(launch: Launch) -> str:
 
 
 def _read(text: str, where: str) -> Read:
-    found = options_of(text, where)
+    found = options_of(text, where, SIZES)
     words: dict[str, Any] = {field: whole(found, flag, where, 1) for flag, field in SIZES.items() if field != "seq"}
-    words |= {"zero": int("--use-distributed-optimizer" in found), "recipe": "fp8" if "--fp8-format" in found else "bf16-master"}
+    words |= {"zero": _zero(found, where), "recipe": "fp8" if "--fp8-format" in found else "bf16-master"}
     words["checkpointing"] = one_of(found, "--recompute-granularity", RECOMPUTE, "", where)
     if words["tp"] > 1 and "--sequence-parallel" not in found:
         words["sequence_parallel"] = False
@@ -65,6 +68,8 @@ RELATED = (
     "--global-batch-size",
     "--sequence-parallel",
     "--use-distributed-optimizer",
+    "--use-megatron-fsdp",
+    "--data-parallel-sharding-strategy",
     "--overlap-grad-reduce",
     "--overlap-param-gather",
     "--tp-comm-overlap",
@@ -82,11 +87,17 @@ RELATED = (
 """Other options that a plan is made of, or that say where it runs."""
 
 
+def _zero(found: dict[str, str], where: str) -> int:
+    if "--use-megatron-fsdp" in found:
+        return one_of(found, "--data-parallel-sharding-strategy", SHARDING, "no_shard", where)
+    return int("--use-distributed-optimizer" in found)
+
+
 def _gpus(found: dict[str, str], where: str) -> int | None:
     nodes, each = whole(found, "--nnodes", where), whole(found, "--nproc-per-node", where)
     return None if nodes is None or each is None else nodes * each
 
 
 MEGATRON_CORE = Tool(
-    "megatron-core", "core_r0.13.0", launcher("megatron-core").source, "megatron-core", ".sh", _write, _read
+    "megatron-core", "core_r0.13.0", launcher("megatron-core").source, "megatron-core", "megatron-core", _write, _read
 )

@@ -32,9 +32,9 @@ def _settings(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield from ((name, getattr(run, field)) for name, field in SIZES.items())
     yield VIRTUAL, run.interleave if run.interleave > 1 else None
     yield f"{STRATEGY}.sequence_parallel", run.tp > 1 and run.divides_sequence
-    yield f"{STRATEGY}.ddp.use_distributed_optimizer", run.zero == 1
-    yield f"{STRATEGY}.ddp.overlap_grad_reduce", run.zero == 1
-    yield f"{STRATEGY}.ddp.overlap_param_gather", run.zero == 1
+    yield f"{STRATEGY}.ddp.use_distributed_optimizer", run.zero > 0
+    yield f"{STRATEGY}.ddp.overlap_grad_reduce", run.zero > 0
+    yield f"{STRATEGY}.ddp.overlap_param_gather", run.zero > 0
     yield "data.global_batch_size", launch.question.sequences
     if run.recipe.startswith("fp8"):
         yield "trainer.plugins.fp8", "hybrid"
@@ -72,4 +72,4 @@ def _read(text: str, where: str) -> Read:
     return Read(words, whole(found, "data.global_batch_size", where), gpus, tuple(sorted(found.keys() - known)))
 
 
-NEMO = Tool("nemo", "24.12", SOURCE, "megatron-core", ".sh", _write, _read)
+NEMO = Tool("nemo", "24.12", SOURCE, "megatron-core", "nemo", _write, _read)

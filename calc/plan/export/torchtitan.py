@@ -71,7 +71,7 @@ def _write(launch: Launch) -> str:
 
 
 def _read(text: str, where: str) -> Read:
-    found = options_of(text, where)
+    found = options_of(text, where, SIZES)
     words: dict[str, Any] = {field: whole(found, option, where, 1) for option, field in SIZES.items()}
     replicas = whole(found, "--parallelism.data-parallel-replicate-degree", where, 1)
     if replicas != 1:
@@ -80,8 +80,7 @@ def _read(text: str, where: str) -> Read:
     local = whole(found, "--training.local-batch-size", where, 8) or 1
     piped = words["pp"] > 1
     words["batch"] = whole(found, "--parallelism.pipeline-parallel-microbatch-size", where, 1) if piped else local
-    if piped and found.get("--parallelism.pipeline-parallel-schedule") == "Interleaved1F1B":
-        words["interleave"] = 2
+    piece = whole(found, "--parallelism.pipeline-parallel-layers-per-stage", where) if piped else None
     modes = {f"activation-checkpoint:{theirs}": ours for ours, theirs in CHECKPOINTING.items()}
     words["checkpointing"] = next((ours for word, ours in modes.items() if word in text), "selective-op")
     if (seq := whole(found, "--training.seq-len", where)) is not None:
@@ -90,7 +89,7 @@ def _read(text: str, where: str) -> Read:
     nodes, each = whole(found, "--nnodes", where), whole(found, "--nproc-per-node", where)
     gpus = None if nodes is None or each is None else nodes * each
     unread = tuple(name for name in found if name not in {*SIZES, *READ})
-    return Read(words, whole(found, "--training.global-batch-size", where), gpus, unread)
+    return Read(words, whole(found, "--training.global-batch-size", where), gpus, unread, piece)
 
 
-TORCHTITAN = Tool("torchtitan", "0.3.0", launcher("torchtitan").source, "torchtitan", ".sh", _write, _read)
+TORCHTITAN = Tool("torchtitan", "0.3.0", launcher("torchtitan").source, "torchtitan", "torchtitan", _write, _read)
