@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from calc.errors import Refused
 from calc.reading.files import parse_toml, read_text
+from calc.spec.stack import stack_names
 
 LAUNCHERS = Path(__file__).parents[1] / "data" / "launchers.toml"
 USUAL = "pytorch"
@@ -32,7 +33,8 @@ def launcher(name: str | None) -> Launcher:
     """What the stack called `name` can launch. Errors: Refused for one of which nothing is written down."""
     known = _tables()
     if (name or USUAL) not in known:
-        raise Refused("--stack", f"one whose plans are known: {', '.join(known)}", name)
+        stacks = [each for each in known if each in stack_names()]
+        raise Refused("--stack", f"one of {', '.join(stacks)}, whose plans are known", name)
     table = dict(known[name or USUAL])
     source, recipes = table.pop("source"), tuple(table.pop("recipes"))
     return Launcher(name or USUAL, source, recipes, {field: tuple(values) for field, values in table.items()})

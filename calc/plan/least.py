@@ -11,7 +11,7 @@ from calc.plan.checks import REASONS, possible
 from calc.plan.keeping import at
 from calc.plan.question import CONTEXT, MOST_GPUS, Question, short
 from calc.plan.search import sizes_of, weighed
-from calc.plan.space import chunks, divisors, run_words, structures
+from calc.plan.space import chunks, ranks, run_words, structures
 from calc.spec.run import Run
 from calc.time.step.timed_run import timed_run
 from calc.units import binary
@@ -74,7 +74,14 @@ def _fits(question: Question, run: Run, sizes: dict[str, object]) -> bool:
 
 
 def _batches(question: Question) -> int:
-    """The number of sequences nearest to what was asked for that one data-parallel rank of each of some plan has."""
-    spread = [gpus // ranks for gpus in question.gpus for ranks in divisors(gpus) if ranks <= 8 * question.spec.n_layers]
-    least = min(spread)
+    """The number of sequences nearest to what was asked for that some plan divides."""
+    kinds, _ = structures(question, question.launcher)
+    every = {
+        gpus // (tp * cp * pp)
+        for words in kinds
+        for gpus in question.gpus
+        for tp, cp, pp in ranks(question, gpus, words)
+        if question.allows("dp", gpus // (tp * cp * pp))
+    }
+    least = min(every, default=1) * question.fixed.get("batch", 1) * question.fixed.get("micro_batches", 1)
     return max(1, round(question.sequences / least)) * least

@@ -62,15 +62,14 @@ def chunks(question: Question, gpus: int, words: Mapping[str, Any]) -> Iterator[
     """Every plan of one structure on so many GPUs, a column a size; the sizes that passes see vary the slowest."""
     import numpy as np
 
-    ranks = [each for each in _ranks(question, gpus, words)]
+    table = np.array(list(ranks(question, gpus, words)), dtype=float)
     axes = _axes(question, words)
-    if not ranks or not all(axes.values()):
+    if not len(table) or not all(axes.values()):
         return
-    table = np.array(ranks, dtype=float)
     lengths = [len(axis) for axis in axes.values()]
-    total = len(ranks) * int(np.prod(lengths))
+    total = len(table) * int(np.prod(lengths))
     for start in range(0, total, CHUNK):
-        places = np.unravel_index(np.arange(start, min(start + CHUNK, total)), (len(ranks), *lengths))
+        places = np.unravel_index(np.arange(start, min(start + CHUNK, total)), (len(table), *lengths))
         tp, cp, pp = table[places[0]].T
         columns = {name: np.array(axis, dtype=float)[at] for (name, axis), at in zip(axes.items(), places[1:], strict=True)}
         columns |= {"tp": tp, "cp": cp, "pp": pp, "dp": gpus / (tp * cp * pp)}
@@ -80,7 +79,7 @@ def chunks(question: Question, gpus: int, words: Mapping[str, Any]) -> Iterator[
             yield {name: column[some] for name, column in columns.items()}
 
 
-def _ranks(question: Question, gpus: int, words: Mapping[str, Any]) -> Iterator[tuple[int, int, int]]:
+def ranks(question: Question, gpus: int, words: Mapping[str, Any]) -> Iterator[tuple[int, int, int]]:
     """(tp, cp, pp) whose product divides the GPUs."""
     spec = question.spec
     spread = _spread(spec)

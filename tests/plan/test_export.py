@@ -25,10 +25,10 @@ from calc.spec.run import Run
 PARSED = ("accelerate", "deepspeed", "torchtitan")
 NEEDED = {
     "accelerate": ("accelerate==1.15.0", "psutil"),
-    "deepspeed": ("deepspeed==0.19.8", "psutil", "py-cpuinfo", "msgpack", "ninja", "hjson"),
+    "deepspeed": ("deepspeed==0.19.8", "psutil", "py-cpuinfo", "msgpack", "ninja", "hjson", "einops"),
     "torchtitan": (
         *("torchtitan==0.3.0", "tyro", "docstring-parser", "shtab", "typeguard", "tensorboard", "absl-py"),
-        *("datasets", "spmd_types", "multiprocess", "dill", "xxhash", "fsspec", "pyarrow", "aiohttp"),
+        *("datasets", "spmd_types", "multiprocess", "dill", "xxhash", "fsspec", "pyarrow", "aiohttp", "torchdata"),
     ),
 }
 """Tool -> what its parser imports beyond what the tests have, fetched without what those would install in turn."""
@@ -132,10 +132,9 @@ def parsed(folder: Path, program: str, *arguments: str) -> Any:
 ACCELERATE = """
 import json, sys
 from accelerate.commands.config.config_args import load_config_from_file
-from accelerate.utils import FullyShardedDataParallelPlugin
-import inspect
+from accelerate.commands.launch import launch_command_parser
 found = load_config_from_file(sys.argv[1])
-known = {"fsdp_version", *(f"fsdp_{name}" for name in inspect.signature(FullyShardedDataParallelPlugin).parameters)}
+known = {action.dest for action in launch_command_parser()._actions}
 assert set(found.fsdp_config) <= known, set(found.fsdp_config) - known
 print(json.dumps({"gpus": found.num_processes, "nodes": found.num_machines, **found.fsdp_config}))
 """
