@@ -53,9 +53,9 @@ def plan(model: ModelSpec, **asked: Any) -> None:
 
     \b
     Examples:
-      python -m calc plan gpt2-xl --cluster dgx-h100 --gpus 8 --seq 1024 --global-batch 512Ki --stack fsdp2
-      python -m calc plan gpt2-xl --cluster dgx-h100 --gpus 8 --seq 1024 --global-batch 512seq --as megatron-core
-      python -m calc plan gpt2-xl --cluster dgx-h100 --tokens 1T --days 30 --seq 1024 --global-batch 1Mi --stack fsdp2
+      python -m calc plan gpt2 --cluster dgx-h100 --gpus 8 --seq 1024 --global-batch 64Ki --stack fsdp2
+      python -m calc plan gpt2 --cluster dgx-h100 --gpus 8 --seq 1024 --global-batch 64seq --as megatron-core
+      python -m calc plan gpt2 --cluster dgx-h100 --tokens 300B --days 7 --seq 1024 --global-batch 512Ki --stack deepspeed
     """
     fmt, top, tokens, days = (asked[name] for name in ("fmt", "top", "tokens", "days"))
     questions = _questions(model, asked)

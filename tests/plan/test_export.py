@@ -141,10 +141,10 @@ print(json.dumps({"gpus": found.num_processes, "nodes": found.num_machines, **fo
 DEEPSPEED = """
 import json, sys
 from deepspeed.runtime.config import DeepSpeedConfig
-class Mesh:
-    def get_data_parallel_world_size(self): return int(sys.argv[2])
-    def get_data_parallel_rank(self): return 0
-found = DeepSpeedConfig(json.load(open(sys.argv[1])), Mesh())
+import deepspeed.runtime.config as theirs
+theirs.dist.get_world_size = lambda *group: int(sys.argv[2])  # as many ranks as the plan has, of which none is started
+theirs.dist.get_rank = lambda *group: 0
+found = DeepSpeedConfig(json.load(open(sys.argv[1])))
 print(json.dumps({"zero": found.zero_config.stage, "batch": found.train_micro_batch_size_per_gpu,
                   "steps": found.gradient_accumulation_steps, "all": found.train_batch_size}))
 """
@@ -176,7 +176,7 @@ def test_its_own_parser_takes_every_file(name: str, fetched: Any, tmp_path: Path
             found = parsed(folder, DEEPSPEED, str(file), str(run.dp))
             assert found == {"zero": run.zero, "batch": run.batch, "steps": run.micro_batches, "all": 64}
         else:
-            words = shlex.split(text.replace("$MODULE", "llama3").replace("$CONFIG", "llama3_8b"))
+            words = shlex.split(text.replace("\\\n", " ").replace("$MODULE", "llama3").replace("$CONFIG", "llama3_8b"))
             found = parsed(folder, TORCHTITAN, *words[words.index("torchtitan.train") + 1 :])
             own = {name: getattr(run, name) for name in ("tp", "pp", "cp", "dp", "seq")}
             kinds = {"none": "NoneType", "full": "FullAC.Config", "selective-op": "SelectiveAC.Config"}

@@ -80,7 +80,7 @@ def options_of(text: str, where: str, known: Collection[str]) -> dict[str, str]:
     Errors: Refused for text that is no command, or that has none of the `known` options.
     """
     try:
-        words = shlex.split(text, comments=True)
+        words = shlex.split(text.replace("\\\n", " "), comments=True)
     except ValueError as error:
         raise Refused(where, f"a command ({error})", text[:40]) from None
     found: dict[str, str] = {}
