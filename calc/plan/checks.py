@@ -9,7 +9,7 @@ from typing import Any
 from calc.memory.conditions import conditions, divides
 from calc.plan.launchers import Launcher
 from calc.plan.question import Question
-from calc.plan.space import ENDS, Column, Columns
+from calc.plan.space import Column, Columns
 from calc.spec.run import Run
 
 REASONS = {
@@ -20,6 +20,7 @@ REASONS = {
     "pp": "does not divide: more stages than layers, or layers that cannot be cut",
     "interleave": "does not divide: pieces of stages in layers",
     "micro-batches": "does not divide: stages in micro-batches, which pieces of stages need",
+    "domain": "tensor-parallel ranks beyond a machine and its fast links",
     "stack": "unsupported by the stack",
     "memory": "too large for a GPU",
     "unread": "memory or time of its kind is not described",
@@ -28,12 +29,12 @@ REASONS = {
 """Why a plan is ruled out, in the order in which it is asked."""
 
 
-def possible(question: Question, launcher: Launcher, run: Run, columns: Columns) -> tuple[Column, Counter[str]]:
+def possible(question: Question, run: Run, columns: Columns) -> tuple[Column, Counter[str]]:
     """The places of the rows that can be carried out, and how many each reason rules out."""
     import numpy as np
 
     alive, ruled = np.ones(len(columns["dp"]), dtype=bool), Counter[str]()
-    for reason, holds in _tests(question, launcher, run, columns):
+    for reason, holds in _tests(question, run, columns):
         lost = int((alive & ~holds).sum())
         if lost:
             ruled[reason] += lost
@@ -41,27 +42,19 @@ def possible(question: Question, launcher: Launcher, run: Run, columns: Columns)
     return np.flatnonzero(alive), ruled
 
 
-def _tests(question: Question, launcher: Launcher, run: Run, columns: Columns) -> Iterator[tuple[str, Column]]:
+def _tests(question: Question, run: Run, columns: Columns) -> Iterator[tuple[str, Column]]:
     yield "global batch", divides(columns["dp"] * columns["batch"], 0 * columns["dp"] + question.sequences)
     # Halves of a sequence from both ends even out what causal attention leaves each rank (arXiv:2310.01889).
     yield "sequence", (columns["cp"] == 1) | divides(2 * columns["cp"], 0 * columns["cp"] + question.seq)
     for condition in conditions(question.spec, run):
         if condition.of_rows:
             yield condition.field, condition.test(condition.a, condition.b)
-    yield "interleave", _cut_evenly(question, columns)
     # A stage turns to its next piece after as many micro-batches as there are stages (Narayanan et al. 2021,
     # arXiv:2104.04473, section 2.2).
     yield "micro-batches", (columns["interleave"] == 1) | divides(columns["pp"], columns["micro_batches"])
-    yield "stack", _launched(launcher, columns)
-
-
-def _cut_evenly(question: Question, columns: Columns) -> Column:
-    """Whether pieces of stages hold as many layers each, with or without embedding and head in the place of one."""
-    pieces = columns["pp"] * columns["interleave"]
-    found = columns["interleave"] == 1
-    for ends in (0, ENDS):
-        found |= divides(pieces, 0 * pieces + question.spec.n_layers + ends)
-    return found
+    # Sums of tensor parallelism wait for links: nobody runs them over the network.
+    yield "domain", columns["tp"] <= max(question.cluster.domain, question.cluster.node)
+    yield "stack", _launched(question.launcher, columns)
 
 
 def _launched(launcher: Launcher, columns: Mapping[str, Any]) -> Column:

@@ -53,15 +53,14 @@ def fewest_gpus(question: Question, gpus: int) -> int | None:
 
 def fits(question: Question) -> bool:
     """Whether any plan of the question fits, whatever its time."""
-    how = question.launcher
-    kinds, _ = structures(question, how)
+    kinds, _ = structures(question)
     for words in sorted(kinds, key=lambda each: each["checkpointing"] != "full"):
         for gpus in question.gpus:
             for columns in chunks(question, gpus, words):
                 said = question.run_words() | run_words(words) | sizes_of(columns, words)
                 try:
                     run = timed_run(question.spec, columns=True, **said)
-                    rows, _ = possible(question, how, run, columns)
+                    rows, _ = possible(question, run, columns)
                     if len(rows) and _fits(question, run, at(sizes_of(columns, words), rows)):
                         return True
                 except Refused:
@@ -75,7 +74,7 @@ def _fits(question: Question, run: Run, sizes: dict[str, object]) -> bool:
 
 def _batches(question: Question) -> int:
     """The number of sequences nearest to what was asked for that some plan divides."""
-    kinds, _ = structures(question, question.launcher)
+    kinds, _ = structures(question)
     every = {
         gpus // (tp * cp * pp)
         for words in kinds

@@ -11,7 +11,6 @@ from calc.errors import Refused
 from calc.memory.totals import plan_needs
 from calc.plan.checks import possible
 from calc.plan.keeping import Rows, at, chosen, joined
-from calc.plan.launchers import Launcher
 from calc.plan.question import SIZES, Question
 from calc.plan.space import Column, Columns, chunks, run_words, structures
 from calc.spec.run import Run
@@ -21,6 +20,8 @@ from calc.time.step.timed_run import timed_run
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how much of it, and how much there is."""
+WAITING = 2**16
+"""Plans that are timed together, at least."""
 Weight = Callable[[Column], Column]
 """GPUs of plans -> what a second of their step weighs where the least is looked for."""
 
@@ -51,77 +52,102 @@ def search(question: Question, top: int, weight: Weight, progress: Progress | No
     Ctrl-C ends the search, not the program: what was found until then is the answer.
     Errors: Refused for what no plan can change.
     """
-    how = question.launcher
-    words, unsupported = structures(question, how)
+    words, unsupported = structures(question)
     seen = Seen(words)
-    seen.ruled["stack"] += unsupported
-    speed = speed_of(question.device)
-    steps = [(place, gpus) for place in range(len(words)) for gpus in question.gpus]
+    one = _Search(question, speed_of(question.device), seen, top, weight)
     try:
-        for done, (place, gpus) in enumerate(steps):
-            if progress is not None:
-                progress(f"{seen.plans:,} plans; kinds of plans", done, len(steps))
-            _searched(question, how, speed, seen, place, gpus, top, weight)
+        for place in range(len(words)):
+            for gpus in question.gpus:
+                if progress is not None:
+                    progress(f"{seen.plans:,} plans; kinds of plans", place, len(words))
+                one.look(place, gpus)
+            one.time()
+        for each in unsupported:
+            for gpus in question.gpus:
+                one.count("stack", sum(len(columns["dp"]) for columns in chunks(question, gpus, each)))
     except KeyboardInterrupt:
         seen.interrupted = True
     return seen
 
 
-def _searched(
-    question: Question, how: Launcher, speed: Speed, seen: Seen, place: int, gpus: int, top: int, weight: Weight
-) -> None:
-    """Every plan of one structure on so many GPUs."""
-    words = seen.words[place]
-    for columns in chunks(question, gpus, words):
-        left = len(columns["dp"])
-        seen.plans += left
+@dataclass
+class _Search:
+    """One search under way. waiting: plans of one structure that fit and have no time yet, which are timed together:
+    what a pass takes is worked out once for all of them."""
+
+    question: Question
+    speed: Speed
+    seen: Seen
+    top: int
+    weight: Weight
+    waiting: Rows = field(default_factory=dict)
+
+    def count(self, reason: str, plans: int) -> None:
+        """So many plans more, all ruled out for one reason."""
+        self.seen.plans += plans
+        self.seen.ruled[reason] += plans
+
+    def look(self, place: int, gpus: int) -> None:
+        """The memory of every plan of one structure on so many GPUs; those that fit wait for their time."""
+        words = self.seen.words[place]
+        for columns in chunks(self.question, gpus, words):
+            left = len(columns["dp"])
+            self.seen.plans += left
+            try:
+                run = self.run_of(columns, words)
+                rows, ruled = possible(self.question, run, columns)
+                self.seen.ruled += ruled
+                left = len(rows)
+                if left:
+                    self._weigh(run, at(columns, rows), place)
+            except Refused as refused:
+                self._unread(refused, left)
+            if len(self.waiting.get("dp", ())) >= WAITING:
+                self.time()
+
+    def run_of(self, columns: Columns, words: Mapping[str, Any]) -> Run:
+        """The plans of some rows as one run."""
+        said = self.question.run_words() | run_words(words) | sizes_of(columns, words)
+        return timed_run(self.question.spec, columns=True, **said)
+
+    def time(self) -> None:
+        """The time of the plans that wait for it."""
+        import numpy as np
+
+        rows, self.waiting = self.waiting, {}
+        if not rows:
+            return
+        words = self.seen.words[int(rows["structure"][0])]
         try:
-            said = question.run_words() | run_words(words) | sizes_of(columns, words)
-            run = timed_run(question.spec, columns=True, **said)
-            rows, ruled = possible(question, how, run, columns)
-            seen.ruled += ruled
-            left = len(rows)
-            if left:
-                _weighed(question, speed, seen, run, at(columns, rows), top, weight, place)
+            found = step_times(self.question.spec, self.speed, self.run_of(rows, words), memory=False)
         except Refused as refused:
-            seen.unread.setdefault(str(refused))
-            seen.ruled["unread"] += left
+            self._unread(refused, len(rows["dp"]))
+            return
+        known = np.isfinite(found.seconds)
+        self.seen.ruled += Counter(time=int((~known).sum()))
+        self.seen.timed += int(known.sum())
+        timed = {**rows, "seconds": found.seconds, "value": found.seconds * self.weight(rows["gpus"])}
+        timed["parts"] = parts(rows, words)
+        self.seen.rows = chosen(joined(self.seen.rows, at(timed, known)), self.top)
 
+    def _weigh(self, run: Run, columns: Columns, place: int) -> None:
+        """Memory of plans that can be."""
+        import numpy as np
 
-def _weighed(
-    question: Question,
-    speed: Speed,
-    seen: Seen,
-    run: Run,
-    columns: Columns,
-    top: int,
-    weight: Weight,
-    place: int,
-) -> None:
-    """Memory of plans that can be, and time of those that fit.
+        n = len(columns["dp"])
+        needs = plan_needs(self.question.spec, weighed(run).placed(sizes_of(columns, self.seen.words[place])))
+        gpus = columns["dp"] * columns["tp"] * columns["cp"] * columns["pp"]
+        held = {**columns, "gpus": gpus, "peak": needs.peak, "reserved": needs.reserved}
+        held["structure"] = np.full(n, float(place))
+        self.seen.least = _least(self.seen.least, held)
+        fits = needs.reserved <= self.question.budget
+        self.seen.ruled += Counter(memory=n - int(fits.sum()))
+        if fits.any():
+            self.waiting = joined(self.waiting, at(held, fits))
 
-    Errors: Refused, before any of them is counted, where memory or time of their kind is not described.
-    """
-    import numpy as np
-
-    words, n = seen.words[place], len(columns["dp"])
-    needs = plan_needs(question.spec, weighed(run).placed(sizes_of(columns, words)))
-    gpus = columns["dp"] * columns["tp"] * columns["cp"] * columns["pp"]
-    held = {**columns, "gpus": gpus, "peak": needs.peak, "reserved": needs.reserved, "structure": np.full(n, float(place))}
-    seen.least = _least(seen.least, held)
-    fits = needs.reserved <= question.budget
-    fitting, left = at(held, fits), int(fits.sum())
-    if not left:
-        seen.ruled["memory"] += n
-        return
-    found = step_times(question.spec, speed, run.placed(sizes_of(fitting, words)), memory=False)
-    known = np.isfinite(found.seconds)
-    seen.ruled += Counter(memory=n - left, time=int((~known).sum()))
-    seen.timed += int(known.sum())
-    timed = {**fitting, "seconds": found.seconds, "mfu": found.seconds * np.nan if found.mfu is None else found.mfu}
-    timed["value"] = found.seconds * weight(fitting["gpus"])
-    timed["parts"] = parts(fitting, words)
-    seen.rows = chosen(joined(seen.rows, at(timed, known)), top)
+    def _unread(self, refused: Refused, plans: int) -> None:
+        self.seen.unread.setdefault(str(refused))
+        self.seen.ruled["unread"] += plans
 
 
 def parts(columns: Columns, words: Mapping[str, Any]) -> Column:

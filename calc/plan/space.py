@@ -12,7 +12,6 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.memory.conditions import conditions
-from calc.plan.launchers import Launcher
 from calc.plan.question import CHOICES, Question
 from calc.spec import ModelSpec, Moe
 from calc.spec.run import Run
@@ -30,25 +29,23 @@ ENDS = 2
 """Embedding and head, which stages may hold instead of layers."""
 
 
-def structures(question: Question, launcher: Launcher) -> tuple[list[dict[str, Any]], int]:
-    """The words of every kind of plan that the stack can launch, and how many kinds it cannot.
+def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The words of every kind of plan that the stack can launch, and of every kind that it cannot.
 
     Which operations `selective-op` keeps is not known beside tensor parallelism, so that it has tp = 1 among its words.
     """
     asked = {"recipe": question.recipes, **CHOICES}
-    names = [name for name in asked]
-    ways = [[value for value in asked[name] if question.fixed.get(name, value) == value] for name in names]
-    found, unsupported = [], 0
+    ways = [[value for value in asked[name] if question.fixed.get(name, value) == value] for name in asked]
+    found: list[dict[str, Any]] = []
+    unsupported: list[dict[str, Any]] = []
     for values in product(*ways):
-        words = dict(zip(names, values, strict=True))
-        if not all(launcher.takes(name, value) for name, value in words.items() if name != "recipe"):
-            unsupported += 1
-            continue
+        words = dict(zip(asked, values, strict=True))
+        taken = all(question.launcher.takes(name, value) for name, value in words.items() if name != "recipe")
         if words["checkpointing"] == "selective-op":
             if not words["sequence_parallel"] or not question.allows("tp", 1):
                 continue
             words["tp"] = 1
-        found.append(words)
+        (found if taken else unsupported).append(words)
     return found, unsupported
 
 
@@ -111,14 +108,20 @@ def _axes(question: Question, words: Mapping[str, Any]) -> dict[str, list[int]]:
     """The other sizes that are searched for, by their names."""
     spec = question.spec
     experts = [group.channel.n_experts for group in spec.layers if isinstance(group.channel, Moe)]
-    pieces = [n for n in range(1, MOST_PIECES + 1) if n == 1 or (2 * n <= spec.n_layers + ENDS and words["schedule"] == "1f1b")]
     axes = {
         "ep": divisors(experts[0]) if experts else [1],
         "batch": [n for n in divisors(question.sequences) if n <= LARGEST_BATCH],
         "zero": [0, 1, 2, 3],
-        "interleave": pieces,
+        "interleave": _pieces(spec.n_layers) if words["schedule"] == "1f1b" else [1],
     }
     return {name: [size for size in axis if question.allows(name, size)] for name, axis in axes.items()}
+
+
+def _pieces(layers: int) -> list[int]:
+    """In how many pieces a stage may hold its layers: powers of two, and what divides the layers, with or without
+    embedding and head in the place of one."""
+    most = min(MOST_PIECES, (layers + ENDS) // 2)
+    return [n for n in range(1, most + 1) if n & (n - 1) == 0 or layers % n == 0 or (layers + ENDS) % n == 0]
 
 
 def _once(columns: Columns, words: Mapping[str, Any]) -> Column:

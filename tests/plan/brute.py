@@ -37,7 +37,8 @@ def _words(question: Question) -> Iterator[dict[str, Any]]:
             continue
         micro_batches = question.sequences // (dp * batch)
         layers = question.spec.n_layers
-        if interleave > 1 and (micro_batches % pp or (layers % (pp * interleave) and (layers + 2) % (pp * interleave))):
+        even = interleave in (1, 2, 4, 8, 16) or not layers % interleave or not (layers + 2) % interleave
+        if (interleave > 1 and micro_batches % pp) or not even:
             continue
         for recipe, checkpointing, divided in product(
             question.recipes, ("none", "selective", "selective-op", "full"), (True, False)

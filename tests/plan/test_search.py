@@ -14,7 +14,6 @@ from calc.errors import Refused
 from calc.memory.totals import memory_ranks
 from calc.plan import space
 from calc.plan.keeping import best_first, chosen, front, fronts
-from calc.plan.launchers import launcher
 from calc.plan.planning import STEP, answer, search_plans
 from calc.plan.question import CONTEXT, Question
 from calc.time import predict
@@ -58,7 +57,7 @@ def test_the_best_is_the_best_of_all(name: str) -> None:
 def test_every_plan_is_listed_once_and_counted_once() -> None:
     asked = question(small_model(n_experts=4, top_k=2, d_expert=64), fixed={})
     rows: list[tuple[Any, ...]] = []
-    kinds, _ = space.structures(asked, launcher(None))
+    kinds, _ = space.structures(asked)
     for place, words in enumerate(kinds):
         for columns in space.chunks(asked, 4, words):
             rows += [(place, *map(float, row)) for row in zip(*columns.values(), strict=True)]

@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 from calc.plan.answer import Plan
 from calc.plan.planning import answer
 from calc.plan.question import Question
+from calc.spec import Moe
 from calc.spec.clusters import load_cluster
 from tests.time.training_rows import TrainingRow, training_rows
 
 NEWEST = ("26.06", "26.08")
 """Releases of Megatron-Bridge whose rows count as tuned."""
 LARGEST = 16
-"""Sequences of a micro-batch, at most: so that every row is searched in seconds."""
+"""Sequences of a micro-batch, at most, so that every row is searched in seconds; of mixtures of experts, which take
+longer, `bounds` are narrower."""
 SIZES = ("tp", "pp", "cp", "ep", "batch", "zero", "interleave")
 
 
@@ -54,7 +56,8 @@ def question_of(row: TrainingRow) -> Question:
     sequences = gpus // ranks * words.get("batch", 1) * words["micro_batches"]
     own = {name: words[name] for name in ("stack", "execution", "optimizer", "mtp") if name in words}
     cluster, recipe = load_cluster(words["cluster"]), words["recipe"]
-    bounds = {"batch": LARGEST}
+    experts = any(isinstance(group.channel, Moe) for group in row.spec.layers)
+    bounds = {"batch": 4, "tp": 8, "cp": 4} if experts else {"batch": LARGEST}
     return Question(row.spec, cluster, (gpus,), words["seq"], sequences, (recipe,), words=own, at_most=bounds)
 
 
