@@ -11,10 +11,12 @@ import click
 from calc.cli import options, plan_words
 from calc.cli.amounts import Amount, Positive
 from calc.cli.options import Names
+from calc.cli.plan_grid import print_grid
 from calc.cli.plan_modes import print_existing, print_fewest, print_launch, print_tokens
 from calc.cli.plan_tables import ruled_out, tables
 from calc.cli.run_options import GroupedCommand, of_run
 from calc.errors import Refused
+from calc.laws import DEFAULT
 from calc.output.notes import warn_beyond
 from calc.output.progress import Progress
 from calc.output.tables import emit
@@ -44,6 +46,10 @@ from calc.spec.clusters import load_cluster
 @click.option("--days", type=Positive(), help="With --tokens: how few GPUs. With --gpus: how many tokens.")
 @click.option("--as", "written", metavar="TOOL", help=f"Print the best plan as {'|'.join(TOOLS)} launches it.")
 @click.option("--from", "source", metavar="FILE", help="With --as: a launch file; what it costs and what is better.")
+@click.option("--model-grid", "grid", metavar="SIZES", help="Shapes of MODEL: d_model=4096..8192:512,n_layers=32,40.")
+@click.option("--params", type=Amount("parameters"), help="With --model-grid: the most that a shape may have.")
+@click.option("--flops", type=Amount("FLOP"), help="With --model-grid: of training; tokens follow from the size.")
+@click.option("--law", default=DEFAULT, show_default=True, help="With --model-grid: whose loss is told.")
 @click.option("--top", type=options.Tokens(), default=TOP, show_default=True, help="Plans to show.")
 @options.output
 def plan(model: ModelSpec, **asked: Any) -> None:
@@ -55,11 +61,17 @@ def plan(model: ModelSpec, **asked: Any) -> None:
     Examples:
       python -m calc plan gpt2 --cluster dgx-h100 --gpus 8 --seq 1024 --global-batch 64Ki --stack fsdp2
       python -m calc plan gpt2 --cluster dgx-h100 --gpus 8 --seq 1024 --global-batch 64seq --as megatron-core
+      python -m calc plan gpt2 --cluster dgx-h100 --gpus 8 --seq 1024 --global-batch 64seq --stack deepspeed \\
+        --model-grid d_model=768,1024,n_layers=12,16 --params 250e6 --tokens 10B
       python -m calc plan gpt2 --cluster dgx-h100 --tokens 300B --days 7 --seq 1024 --global-batch 512Ki --stack deepspeed
     """
     fmt, top, tokens, days = (asked[name] for name in ("fmt", "top", "tokens", "days"))
     questions = _questions(model, asked)
     progress = Progress()
+    if asked["grid"] is not None:
+        budget = {"most_params": asked["params"], "flops": asked["flops"], "tokens": tokens}
+        print_grid(questions[0], asked["grid"], asked["law"], budget, progress, fmt)
+        return
     if asked["source"] is not None:
         print_existing(questions[0], tool(asked["written"]), asked["source"], progress, fmt)
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -42,8 +43,8 @@ def print_existing(question: Question, tool: Tool, source: str, progress: Progre
     asked = told_by(question, read)
     if len(asked.gpus) != 1 or (read.gpus is None and not question.gpus):
         raise Refused("--gpus", "one number", "several")
-    own = plan_of(asked, words_of(asked, read))
-    found = answer([asked], "time", 1, progress)
+    own = plan_of(asked, {**question.fixed, **words_of(asked, read)})
+    found = answer([replace(asked, fixed={})], "time", 1, progress)
     progress.close()
     best = found.plans[0] if found.plans else own
     rows = [("this file", _told(own)), ("the best", _told(best))]
