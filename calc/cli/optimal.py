@@ -91,8 +91,7 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
       python -m calc optimal --compute 1e22 --experts 8 --law ludziejewski
       python -m calc optimal --compute 1e22 --corpus "300 GB" --bytes-per-token 4.2
       python -m calc optimal --compute 1e22 --chart path/to/isoflop.html
-      python -m calc optimal --cluster dgx-h100 --gpus 8 --days 2 --family gpt2 --seq 1024 --stack deepspeed \\
-        --global-batch 512seq
+      python -m calc optimal --cluster dgx-h100 --gpus 8 --days 2 --family gpt2 --seq 1024 --stack deepspeed
     """
     if chart is not None:
         check(chart)

@@ -9,8 +9,8 @@ from calc.errors import Refused
 from calc.output.progress import Progress
 from calc.output.tables import Table, emit
 from calc.plan.answer import record_of
-from calc.plan.law import near_shapes, optimal_on
 from calc.plan.launchers import launcher
+from calc.plan.law import near_shapes, optimal_on
 from calc.plan.question import Question, short
 from calc.spec.clusters import load_cluster
 from calc.spec.run import common_length
@@ -54,7 +54,9 @@ def print_together(law: str, wanted: int | None, fmt: str, asked: dict[str, Any]
         ("peak", binary(plan.peak)),
         ("rounds", f"{found.rounds}; the optimum was asked with {found.apart:.1%} more or less"),
     ]
-    tables = [Table(("", ""), rows, f"{law}: {asked['gpus']:,} GPUs of {question.cluster.name} for {asked['days']:g} days")]
+    tables = [
+        Table(("", ""), rows, f"{law}: {asked['gpus']:,} GPUs of {question.cluster.name} for {asked['days']:g} days")
+    ]
     shapes = [{**each.sizes, "params": each.params, "off": each.off} for each in near]
     if wanted:
         names = list(near[0].sizes)
@@ -81,5 +83,13 @@ def _question(asked: dict[str, Any]) -> Question:
     cluster = load_cluster(asked["cluster"])
     recipes = launcher(stack).recipes
     return Question(
-        spec, cluster, (asked["gpus"],), seq, sequences, recipes, words=words, place=asked["cluster"], price=asked.get("price")
+        spec,
+        cluster,
+        (asked["gpus"],),
+        seq,
+        sequences,
+        recipes,
+        words=words,
+        place=asked["cluster"],
+        price=asked.get("price"),
     )

@@ -1,4 +1,4 @@
-"""What `plan` prints where more is asked than the best plans: a launch file, a file that is there, the question turned."""
+"""What `plan` prints where more is asked than the best plans: a launch file, one that is there, GPUs or tokens."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def print_fewest(question: Question, tokens: float, days: float, top: int, progr
     progress.close()
     tried = ", ".join(f"{gpus:,}: {'none fits' if of is None else f'{of:,.1f}'}" for gpus, of in found.tried.items())
     if found.found is None:
-        click.echo(f"error: no number of GPUs that was tried trains {si(tokens)} tokens in {days:g} days ({tried})", err=True)
+        click.echo(
+            f"error: no number of GPUs that was tried trains {si(tokens)} tokens in {days:g} days ({tried})", err=True
+        )
         sys.exit(1)
     click.echo(f"note: days by GPUs tried: {tried}", err=True)
     emit(found.found.records(tokens), tables(found.found, tokens), fmt)
@@ -82,4 +84,6 @@ def _told(plan: Plan) -> str:
     """A plan and its numbers in a line."""
     room = "fits" if plan.fits else "does not fit"
     mfu = "" if plan.prediction.mfu is None else f", MFU {plan.prediction.mfu:.1%}"
-    return f"{short(plan.run)} on {plan.run.gpus:,} GPUs: {duration(plan.seconds)}{mfu}, peak {binary(plan.peak)}, {room}"
+    return (
+        f"{short(plan.run)} on {plan.run.gpus:,} GPUs: {duration(plan.seconds)}{mfu}, peak {binary(plan.peak)}, {room}"
+    )

@@ -41,13 +41,14 @@ class Naming:
 
 def _best(found: Answer, named: Naming, tokens: float | None) -> Table:
     best, it = found.plans[0], found.plans[0].prediction
+    between, left = f"{duration(it.interval.low)} to {duration(it.interval.high)}", binary(best.room)
     rows = [
         ("plan", f"{named(best)}, {best.run.recipe}, {best.run.execution}"),
-        ("step", f"{duration(it.seconds)}; {it.interval.level:.0%} of measurements: {duration(it.interval.low)} to {duration(it.interval.high)}"),
+        ("step", f"{duration(it.seconds)}; {it.interval.level:.0%} of measurements: {between}"),
         ("tokens/s", f"{it.tokens_per_second:,.0f}, {it.tokens_per_second / it.gpus:,.0f} a GPU"),
         ("MFU", "–" if it.mfu is None else f"{it.mfu:.1%} ({it.mfu_convention})"),
-        ("peak", f"{binary(best.peak)}; reserved {binary(best.reserved)}, {binary(best.room)} left beside CUDA's context"),
-    ]  # fmt: skip
+        ("peak", f"{binary(best.peak)}; reserved {binary(best.reserved)}, {left} left beside CUDA's context"),
+    ]
     rows += [(_words(name), f"{value:,.4g}") for name, value in costs(best, tokens).items()]
     if len(found.plans) > 1:
         rows.append(("over the next", difference(best, found.plans[1])))
@@ -57,7 +58,8 @@ def _best(found: Answer, named: Naming, tokens: float | None) -> Table:
         rows.append(("plainest tie", f"{named(plain)}: {longer:.1%} more, within the interval"))
     rows += [("note", text) for text in it.notes[:2]]
     question = best.question
-    title = f"{it.model}: {question.sequences:,} × {question.seq:,} tokens a step on {it.gpus:,} GPUs of {question.cluster.name}"
+    step = f"{question.sequences:,} × {question.seq:,} tokens a step"
+    title = f"{it.model}: {step} on {it.gpus:,} GPUs of {question.cluster.name}"
     return Table(("", ""), rows, title)
 
 

@@ -58,7 +58,7 @@ class Settings(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         if isinstance(value, tuple):
-            return value
+            return value[0], value[1]
         name, equals, word = value.partition("=")
         if not equals or not word:
             raise Refused(param.opts[0] if param else "value", "NAME=VALUE, such as tp=8", shortened(value, 40))
@@ -74,7 +74,10 @@ def sequences(text: str, seq: int) -> tuple[int, str]:
     found = sequences_of(number, seq)
     if found * seq == number:
         return found, ""
-    return found, f"--global-batch {number:,} is no multiple of --seq {seq:,}: {found:,} sequences, {found * seq:,} tokens"
+    return (
+        found,
+        f"--global-batch {number:,} is no multiple of --seq {seq:,}: {found:,} sequences, {found * seq:,} tokens",
+    )
 
 
 def fixed(given: Sequence[tuple[str, str]]) -> dict[str, Any]:

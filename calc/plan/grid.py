@@ -1,4 +1,4 @@
-"""Which shape: a grid of widths and depths of a family under a budget, each with its best plan, its time and its loss."""
+"""Which shape: a grid of widths and depths of a family under a budget, each with its best plan, time and loss."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def search_grid(
     parameters. flops: of training, 6 N D, whose tokens follow from the size; else every shape trains on `tokens`.
     Errors: Refused for a name that is no size, a grid of too many shapes, and a budget that no shape meets.
     """
-    spec, ruled = question.spec, dict.fromkeys(("not divisible", "beyond the budget", "smaller than others"), 0)
+    spec = question.spec
+    ruled: dict[str, int] = {"not divisible": 0, "beyond the budget": 0, "smaller than others": 0}
     built: list[tuple[dict[str, int], ModelSpec, int]] = []
     for sizes in _grid(spec, axes):
         made = _built(spec, sizes)

@@ -39,9 +39,7 @@ class Together(NamedTuple):
     apart: float
 
 
-def optimal_on(
-    question: Question, days: float, law: str, progress: Progress | None = None, **asked: Any
-) -> Together:
+def optimal_on(question: Question, days: float, law: str, progress: Progress | None = None, **asked: Any) -> Together:
     """The compute-optimal model of a family that the GPUs of a question train in so many days, with its plan.
 
     question: of the family's own model; its sequences, where they are 0, are those of the law's own batch. asked: what

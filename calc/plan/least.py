@@ -8,7 +8,7 @@ from calc.errors import Refused
 from calc.memory.totals import plan_needs
 from calc.plan.answer import Answer
 from calc.plan.checks import REASONS, possible
-from calc.plan.keeping import at
+from calc.plan.keeping import Rows, at
 from calc.plan.question import CONTEXT, MOST_GPUS, Question, short
 from calc.plan.search import sizes_of, weighed
 from calc.plan.space import chunks, ranks, run_words, structures
@@ -68,7 +68,7 @@ def fits(question: Question) -> bool:
     return False
 
 
-def _fits(question: Question, run: Run, sizes: dict[str, object]) -> bool:
+def _fits(question: Question, run: Run, sizes: Rows) -> bool:
     return bool((plan_needs(question.spec, weighed(run).placed(sizes)).reserved <= question.budget).any())
 
 

@@ -20,8 +20,12 @@ def weight_of(question: Question, objective: Objective, gpus: Any) -> Any:
         return 1.0 + 0.0 * gpus
     if objective == "cost":
         if question.price is None:
-            raise Refused("--price", f"the price of a GPU-hour of {question.cluster.name} beside --objective cost", "none")
+            raise Refused(
+                "--price", f"the price of a GPU-hour of {question.cluster.name} beside --objective cost", "none"
+            )
         return gpus * question.price / 3600
     if question.device.power is None:
-        raise Refused("--objective", f"one other than energy: the power of {question.device.name} is not known", objective)
+        raise Refused(
+            "--objective", f"one other than energy: the power of {question.device.name} is not known", objective
+        )
     return gpus * float(question.device.power.value)

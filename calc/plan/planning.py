@@ -44,7 +44,7 @@ def search_plans(
     """The best plans to train a model on so many GPUs of a cluster.
 
     gpus: one number, or several that are compared. seq: tokens of a sequence. global_batch: tokens of a step, taken to
-    the nearest whole number of sequences. recipes: number formats to choose among, by default those of the stack. fixed,
+    the nearest whole number of sequences. recipes: number formats to choose among, by default the stack's. fixed,
     at_most: sizes and words by their names in a Run. headroom: part of a GPU's memory that is to stay free. price: of a
     GPU-hour. words: what else a Run says: stack, execution, optimizer.
     Errors: Refused for what no plan can change.

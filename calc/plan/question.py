@@ -123,6 +123,7 @@ def plan_words(run: Run) -> dict[str, Any]:
         "recipe": run.recipe,
     }
 
+
 def short(run: Run) -> str:
     """A plan in a few words: dp 8, tp 4, pp 2, ZeRO 1, micro-batch 1 × 16, full checkpointing."""
     words = plan_words(run)

@@ -180,4 +180,5 @@ def runs_of(question: Question, seen: Seen, rows: Rows) -> Iterator[Run]:
     for place in range(len(rows["dp"])):
         words = seen.words[int(rows["structure"][place])]
         sizes = {name: int(rows[name][place]) for name in SIZES}
-        yield timed_run(question.spec, **question.run_words(), **(run_words(words) | sizes))
+        said: dict[str, Any] = question.run_words() | run_words(words) | sizes
+        yield timed_run(question.spec, **said)

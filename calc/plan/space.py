@@ -50,7 +50,7 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
 
 
 def run_words(words: Mapping[str, Any]) -> dict[str, Any]:
-    """The words of a structure as a Run takes them: a stream is divided where there are ranks to, unless that is off."""
+    """The words of a structure as a Run takes them: a stream is divided where there are ranks to do so, or never."""
     said = {name: value for name, value in words.items() if name != "sequence_parallel"}
     return said if words["sequence_parallel"] else said | {"sequence_parallel": False}
 
@@ -68,7 +68,9 @@ def chunks(question: Question, gpus: int, words: Mapping[str, Any]) -> Iterator[
     for start in range(0, total, CHUNK):
         places = np.unravel_index(np.arange(start, min(start + CHUNK, total)), (len(table), *lengths))
         tp, cp, pp = table[places[0]].T
-        columns = {name: np.array(axis, dtype=float)[at] for (name, axis), at in zip(axes.items(), places[1:], strict=True)}
+        columns = {
+            name: np.array(axis, dtype=float)[at] for (name, axis), at in zip(axes.items(), places[1:], strict=True)
+        }
         columns |= {"tp": tp, "cp": cp, "pp": pp, "dp": gpus / (tp * cp * pp)}
         columns["micro_batches"] = question.sequences / (columns["dp"] * columns["batch"])
         some = _once(columns, words) & _fixed(question, columns)
@@ -97,7 +99,7 @@ def _spread(spec: ModelSpec) -> dict[str, bool]:
     found = {}
     for name in ("tp", "cp", "pp"):
         try:
-            list(conditions(spec, Run(phase="training", mode="training", **{name: np.array([1.0, 2.0])})))
+            list(conditions(spec, Run(phase="training", mode="training").placed({name: np.array([1.0, 2.0])})))
             found[name] = True
         except Refused:
             found[name] = False

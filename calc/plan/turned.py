@@ -37,9 +37,7 @@ def tokens_in(plan: Plan, days: float) -> float:
     return days * 86_400 * plan.prediction.tokens_per_second * one.goodput
 
 
-def fewest_gpus(
-    question: Question, tokens: float, days: float, top: int, progress: Progress | None = None
-) -> Fewest:
+def fewest_gpus(question: Question, tokens: float, days: float, top: int, progress: Progress | None = None) -> Fewest:
     """The plans on the fewest GPUs that train on so many tokens in so many days.
 
     The numbers of GPUs of the question are tried where it has several; else doublings from a machine's, and then
@@ -76,8 +74,8 @@ def candidates(question: Question) -> list[int]:
     """The numbers of GPUs that are tried first, the fewest first."""
     if len(question.gpus) > 1:
         return sorted(question.gpus)
-    found, most = [question.cluster.node], question.cluster.most or MOST_GPUS
-    while found[-1] * 2 <= min(most, question.gpus[0]):
+    found, most = [question.cluster.node], min(question.cluster.most or MOST_GPUS, *question.gpus)
+    while found[-1] * 2 <= most:
         found.append(found[-1] * 2)
     return found
 

@@ -51,9 +51,18 @@ def test_the_command_of_a_plan_and_memory_give_the_same_numbers(run: Run) -> Non
         assert told["seconds"] == pytest.approx(each["seconds"], rel=1e-9)
         assert told["interval"] == pytest.approx(each["interval"])
         plan = each["plan"]
-        sizes = [part for name in ("dp", "tp", "pp", "cp", "zero", "interleave") for part in (f"--{name}", str(plan[name]))]
+        sizes = [
+            part for name in ("dp", "tp", "pp", "cp", "zero", "interleave") for part in (f"--{name}", str(plan[name]))
+        ]
         batch = ["--batch", str(plan["micro_batch"]), "--micro-batches", str(plan["micro_batches"]), "--seq", "1024"]
-        formats = ["--recipe", plan["recipe"], "--checkpointing", plan["checkpointing"], "--execution", told["execution"]]
+        formats = [
+            "--recipe",
+            plan["recipe"],
+            "--checkpointing",
+            plan["checkpointing"],
+            "--execution",
+            told["execution"],
+        ]
         _, weighed, _ = run("memory", "llama-3-8b", *sizes, *batch, *formats, "--gpu", "h100-sxm", "--json")
         held = json.loads(weighed)
         assert held["peak"] == each["memory_peak"]

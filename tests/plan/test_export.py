@@ -43,12 +43,21 @@ def asked_of(name: str, **more: Any) -> Question:
         name, ("bf16-fsdp",)
     )
     words = {"stack": own.stack}
-    return Question(spec, load_cluster("dgx-h100"), (16,), 4096, 64, words=words, launched=own.launcher, **(usual | more))
+    return Question(
+        spec, load_cluster("dgx-h100"), (16,), 4096, 64, words=words, launched=own.launcher, **(usual | more)
+    )
 
 
 def plans_of(name: str) -> list[tuple[Question, Run]]:
     """Plans of many kinds: the best of all, and the best with each kind of parallelism that the tool can launch."""
-    kinds: list[dict[str, Any]] = [{}, {"tp": 2}, {"pp": 2}, {"cp": 2}, {"checkpointing": "full"}, {"pp": 2, "interleave": 2}]
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"tp": 2},
+        {"pp": 2},
+        {"cp": 2},
+        {"checkpointing": "full"},
+        {"pp": 2, "interleave": 2},
+    ]
     kinds += [{"checkpointing": "selective-op"}, {"checkpointing": "selective"}, {"zero": 3}, {"zero": 0}]
     kinds += [{"sequence_parallel": False, "tp": 2}]
     found = []
@@ -74,7 +83,9 @@ def test_a_file_read_back_is_the_plan(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TOOLS)
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "--", "'", "\x00", '{"fsdp_config": 3}', "GPUS = -1", "--micro-batch-size x"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", "--", "'", "\x00", '{"fsdp_config": 3}', "GPUS = -1", "--micro-batch-size x"]
+)
 def test_hostile_files_are_refused(name: str, text: str) -> None:
     with pytest.raises(Refused):
         tool(name).read(text, "plan")
@@ -98,7 +109,9 @@ assert all(p.grad is not None for p in model.parameters())
 print("sharded", type(next(model.parameters())).__name__)
 dist.destroy_process_group()
 """
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", text + check], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", text + check], capture_output=True, text=True, check=False
+    )
     assert "sharded DTensor" in done.stdout, done.stderr
 
 
@@ -153,9 +166,9 @@ import json, sys
 from torchtitan.config import ConfigManager
 found = ConfigManager().parse_args(sys.argv[1:])
 its = found.parallelism
-print(json.dumps({"tp": its.tensor_parallel_degree, "pp": its.pipeline_parallel_degree, "cp": its.context_parallel_degree,
-                  "dp": its.data_parallel_shard_degree, "seq": found.training.seq_len,
-                  "all": found.training.global_batch_size, "ac": type(found.activation_checkpoint).__qualname__}))
+print(json.dumps({"tp": its.tensor_parallel_degree, "pp": its.pipeline_parallel_degree,
+                  "cp": its.context_parallel_degree, "dp": its.data_parallel_shard_degree,
+                  "seq": found.training.seq_len, "all": found.training.global_batch_size, "ac": type(found.activation_checkpoint).__qualname__}))
 """
 
 

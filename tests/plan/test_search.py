@@ -89,7 +89,9 @@ def test_nothing_kept_is_beaten_and_nothing_lost(rows: list[tuple[int, ...]], to
     places = front(table["value"], table["peak"])
     pairs = [(row[0], row[1]) for row in rows]
     for place in places:
-        assert not any(other != pairs[place] and other[0] <= pairs[place][0] and other[1] <= pairs[place][1] for other in pairs)
+        assert not any(
+            other != pairs[place] and other[0] <= pairs[place][0] and other[1] <= pairs[place][1] for other in pairs
+        )
     kept: dict[str, Any] = {name: column[:0] for name, column in table.items()}
     for start in range(0, len(rows), cut):
         more = {name: np.concatenate([kept[name], column[start : start + cut]]) for name, column in table.items()}

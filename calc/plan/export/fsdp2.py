@@ -73,7 +73,9 @@ def _constants(text: str, where: str) -> dict[str, Any]:
     return {
         line.targets[0].id: line.value.value
         for line in lines
-        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name) and isinstance(line.value, ast.Constant)
+        if isinstance(line, ast.Assign)
+        and isinstance(line.targets[0], ast.Name)
+        and isinstance(line.value, ast.Constant)
     }
 
 

@@ -57,7 +57,10 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     if piped:
         yield "--parallelism.pipeline-parallel-schedule", "Interleaved1F1B" if run.interleave > 1 else "1F1B"
         yield "--parallelism.pipeline-parallel-microbatch-size", run.batch
-        yield "--parallelism.pipeline-parallel-layers-per-stage", -(-launch.question.spec.n_layers // (run.pp * run.interleave))
+        yield (
+            "--parallelism.pipeline-parallel-layers-per-stage",
+            -(-launch.question.spec.n_layers // (run.pp * run.interleave)),
+        )
         yield "--parallelism.pipeline-parallel-first-stage-less-layers", 0
         yield "--parallelism.pipeline-parallel-last-stage-less-layers", 0
     yield "--compile.enable", True
