@@ -57,8 +57,8 @@ class Settings(click.ParamType):
     name = "NAME=VALUE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value[0], value[1]
+        if not isinstance(value, str):
+            return value
         name, equals, word = value.partition("=")
         if not equals or not word:
             raise Refused(param.opts[0] if param else "value", "NAME=VALUE, such as tp=8", shortened(value, 40))

@@ -168,7 +168,8 @@ found = ConfigManager().parse_args(sys.argv[1:])
 its = found.parallelism
 print(json.dumps({"tp": its.tensor_parallel_degree, "pp": its.pipeline_parallel_degree,
                   "cp": its.context_parallel_degree, "dp": its.data_parallel_shard_degree,
-                  "seq": found.training.seq_len, "all": found.training.global_batch_size, "ac": type(found.activation_checkpoint).__qualname__}))
+                  "seq": found.training.seq_len, "all": found.training.global_batch_size,
+                  "ac": type(found.activation_checkpoint).__qualname__}))
 """
 
 

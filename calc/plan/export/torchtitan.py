@@ -33,6 +33,7 @@ READ = (
     "--parallelism.pipeline-parallel-first-stage-less-layers",
     "--parallelism.pipeline-parallel-last-stage-less-layers",
     "--compile.enable",
+    "--training.disable-cuda-graphs",
     "--nnodes",
     "--nproc-per-node",
     "--rdzv-backend",
@@ -64,6 +65,8 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
         yield "--parallelism.pipeline-parallel-first-stage-less-layers", 0
         yield "--parallelism.pipeline-parallel-last-stage-less-layers", 0
     yield "--compile.enable", True
+    # Its parser refuses graphs beside a pipeline, and times are told without them.
+    yield "--training.disable-cuda-graphs", True
     yield f"activation-checkpoint:{CHECKPOINTING[run.checkpointing]}", True
 
 
