@@ -57,7 +57,7 @@ def question_of(row: TrainingRow) -> Question:
     own = {name: words[name] for name in ("stack", "execution", "optimizer", "mtp") if name in words}
     cluster, recipe = load_cluster(words["cluster"]), words["recipe"]
     experts = any(isinstance(group.channel, Moe) for group in row.spec.layers)
-    bounds = {"batch": 4, "tp": 8, "cp": 4} if experts else {"batch": LARGEST}
+    bounds = {"batch": 8, "tp": 8, "cp": 4} if experts else {"batch": LARGEST}
     return Question(row.spec, cluster, (gpus,), words["seq"], sequences, (recipe,), words=own, at_most=bounds)
 
 
