@@ -70,6 +70,8 @@ if TYPE_CHECKING:
     from calc.optimum import optimal as optimal
     from calc.optimum import optimal_all as optimal_all
     from calc.optimum import shapes as shapes
+    from calc.plan import answer as _answer
+    from calc.plan.planning import search_plans as search_plans
     from calc.quantities.flops import Flops as Flops
     from calc.quantities.kv_cache import KvCache as KvCache
     from calc.quantities.kv_cache import kv_cache as kv_cache
@@ -105,6 +107,7 @@ if TYPE_CHECKING:
     predict_time = _predicting.predict
     read_runs = _runs.read
     TimePrediction = _prediction.Prediction
+    PlanAnswer = _answer.Answer
 
 _HOME = {
     "CACHE_DTYPES": "calc.dtypes.CACHE_DTYPES",
@@ -131,6 +134,7 @@ _HOME = {
     "ModelSpec": "calc.spec.ModelSpec",
     "NoSolution": "calc.ask.solution.NoSolution",
     "Optimum": "calc.optimum.Optimum",
+    "PlanAnswer": "calc.plan.answer.Answer",
     "PHASES": "calc.spec.run.PHASES",
     "Prediction": "calc.optimum.Prediction",
     "QUANTITIES": "calc.ask.registry.QUANTITIES",
@@ -179,6 +183,7 @@ _HOME = {
     "read_runs": "calc.fitting.runs.read",
     "report": "calc.ask.report.report",
     "roofline": "calc.time.step.roofline.roofline",
+    "search_plans": "calc.plan.planning.search_plans",
     "shapes": "calc.optimum.shapes",
     "sizes_of": "calc.spec.resizing.sizes_of",
     "solve": "calc.ask.solve.solve",

@@ -19,6 +19,7 @@ COMMANDS = {
     "kv-cache": "calc.cli.kv_cache",
     "memory": "calc.cli.memory",
     "predict": "calc.cli.predict",
+    "plan": "calc.cli.plan",
     "serve": "calc.cli.serve",
     "explain": "calc.cli.explain",
     "solve": "calc.cli.solve",

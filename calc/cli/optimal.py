@@ -12,7 +12,9 @@ from calc.charts.saving import check, save
 from calc.cli import completing, corpora, options
 from calc.cli.amounts import Amount, Positive, Share
 from calc.cli.left_out import left_out
+from calc.cli.optimal_plan import OWN, print_together
 from calc.cli.options import Length, Tokens
+from calc.cli.plan_words import GlobalBatch
 from calc.errors import Refused
 from calc.laws import DEFAULT, find
 from calc.laws.base import Law
@@ -52,6 +54,10 @@ _NUMBERS = ("compute", "params", "tokens", "loss", "tokens_per_param")
 @click.option("--mfu", type=Share(), help="Share of that peak that training reaches: 0.4 or 40%.")
 @click.option("--gpus", type=Tokens(), help="How many of them, for the days it takes.")
 @click.option("--price", type=Positive(), help="Of one GPU for an hour.")
+@click.option("--cluster", metavar="NAME", help="With --gpus, --days, --family: size, tokens and plan together.")
+@click.option("--days", type=Positive(), help="With --cluster: how long its GPUs train.")
+@click.option("--stack", metavar="NAME", help="With --cluster: the framework whose plans are searched.")
+@click.option("--global-batch", type=GlobalBatch(), help="With --cluster: tokens of a step.  [default: the law's]")
 @click.option("--family", metavar="MODEL", help="Scale this model and count its FLOPs exactly, instead of 6 N D.")
 @click.option("--seq", type=Length(), help="With --family: tokens in each sequence. [default: 2048]")
 @click.option("--shapes", type=Tokens(), help="With --family: how many buildable models near N to show.")
@@ -85,6 +91,7 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
       python -m calc optimal --compute 1e22 --experts 8 --law ludziejewski
       python -m calc optimal --compute 1e22 --corpus "300 GB" --bytes-per-token 4.2
       python -m calc optimal --compute 1e22 --chart path/to/isoflop.html
+      python -m calc optimal --cluster dgx-h100 --gpus 8 --days 2 --family gpt2 --seq 1024 --stack deepspeed
     """
     if chart is not None:
         check(chart)
@@ -97,6 +104,12 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
         warn_beyond(given["family"], given.get("seq", 0), "--seq")
     if shapes is not None and (family is None or law == "all"):
         raise Refused("--shapes", "--family and one --law beside it", shapes)
+    if asked["cluster"] is not None:
+        print_together(law, shapes, fmt, given)
+        return
+    for name in OWN:
+        if given.get(name) is not None:
+            raise Refused(f"--{name.replace('_', '-')}", "--cluster beside it", given[name])
     if law == "all":
         answers = optimal_all(**given)
         apart = spread(answers)

@@ -172,6 +172,7 @@ def read_model(reference: str) -> ModelSpec:
 
 
 def _load_one(ctx: click.Context, param: click.Parameter, reference: str) -> ModelSpec:
+    ctx.meta["reference"] = reference
     return read_model(reference)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from calc.memory.conditions import feasible
 from calc.memory.rank import Rank
@@ -16,6 +17,14 @@ from calc.spec.run import LOAD_SIZES, PLAN_SIZES, Run
 Served = Callable[[ModelSpec, Run], list[Rank]]
 CHUNK = 2**13
 """Plans handled together, each with its kinds of stages, so that their columns stay in a core's cache."""
+
+
+class Needs(NamedTuple):
+    """Bytes of the rank that holds the most. peak: live at once. reserved: what PyTorch's allocator then holds, in
+    training (`calc.memory.training.TrainingRank.reserved`); the peak where that is not predicted."""
+
+    peak: Size
+    reserved: Size
 
 
 def _possible(spec: ModelSpec, run: Run, terms: Mapping[str, Size]) -> Mapping[str, Size]:
@@ -36,7 +45,12 @@ def memory_ranks(spec: ModelSpec, run: Run) -> list[Rank]:
 
 
 def plan_peaks(spec: ModelSpec, run: Run, served: Served = servers) -> Size:
-    """The peak of the rank that holds the most under every plan of `run`, whose sizes are numbers or columns of one
+    """The peak of the rank that holds the most under every plan of `run`, as `plan_needs`."""
+    return plan_needs(spec, run, served).peak
+
+
+def plan_needs(spec: ModelSpec, run: Run, served: Served = servers) -> Needs:
+    """What the rank that holds the most needs under every plan of `run`, whose sizes are numbers or columns of one
     length; nan where the model cannot be spread so. Of one plan it is that of `peak_terms`. pp is a column in training,
     and a number where a model is served. served: the ranks of a server, by default with all that it ever runs.
 
@@ -48,8 +62,9 @@ def plan_peaks(spec: ModelSpec, run: Run, served: Served = servers) -> Size:
 
     columns = _columns(run)
     rows = feasible(spec, run)
-    peaks = numpy.full(len(next(iter(columns.values()))), numpy.nan)
-    rows = numpy.arange(len(peaks)) if rows is None else numpy.flatnonzero(rows)
+    n = len(next(iter(columns.values())))
+    found = Needs(numpy.full(n, numpy.nan), numpy.full(n, numpy.nan))
+    rows = numpy.arange(n) if rows is None else numpy.flatnonzero(rows)
     loads = {name: column[rows] for name, column in columns.items() if name in LOAD_SIZES}
     first, which = combinations(list(loads.values()), len(rows))
     for i, example in enumerate(first):
@@ -57,10 +72,9 @@ def plan_peaks(spec: ModelSpec, run: Run, served: Served = servers) -> Size:
         alike = rows[which == i]
         for start in range(0, len(alike), CHUNK):
             some = alike[start : start + CHUNK]
-            peaks[some] = _peaks(
-                spec, run.placed({name: column[some] for name, column in columns.items()} | load), served
-            )
-    return peaks
+            own = _needs(spec, run.placed({name: column[some] for name, column in columns.items()} | load), served)
+            found.peak[some], found.reserved[some] = own
+    return found
 
 
 def _columns(run: Run) -> dict[str, Size]:
@@ -68,16 +82,18 @@ def _columns(run: Run) -> dict[str, Size]:
     return {name: size for name in (*LOAD_SIZES, *PLAN_SIZES) if is_array(size := getattr(run, name))}
 
 
-def _peaks(spec: ModelSpec, run: Run, served: Served) -> Size:
+def _needs(spec: ModelSpec, run: Run, served: Served) -> Needs:
     """Those of plans of one load that can all be."""
     import numpy
 
     if run.mode == "inference":
-        return largest(rank.peak for rank in served(spec, run))
+        peak = largest(rank.peak for rank in served(spec, run))
+        return Needs(peak, peak)
     stage, row = stage_columns(spec, run)
     wide = run.placed({name: column[row] for name, column in _columns(run).items()})
     (rank,) = on_stages(spec, wide.load(), wide, [stage], wide.checkpointing, wide.frozen)
-    return numpy.maximum.reduceat(rank.peak + numpy.zeros(len(row)), numpy.flatnonzero(numpy.diff(row, prepend=-1)))
+    starts, empty = numpy.flatnonzero(numpy.diff(row, prepend=-1)), numpy.zeros(len(row))
+    return Needs(*(numpy.maximum.reduceat(each + empty, starts) for each in (rank.peak, rank.reserved)))
 
 
 def worst(found: list[Rank]) -> Rank:

@@ -1,0 +1,137 @@
+"""`plan`: every way to spread a training run over a cluster, timed and weighed, the best first."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from calc.cli import options, plan_words
+from calc.cli.amounts import Amount, Positive
+from calc.cli.options import Names
+from calc.cli.plan_grid import print_grid
+from calc.cli.plan_modes import print_existing, print_fewest, print_launch, print_tokens
+from calc.cli.plan_tables import ruled_out, tables
+from calc.cli.run_options import GroupedCommand, of_run
+from calc.errors import Refused
+from calc.laws import DEFAULT
+from calc.output.notes import warn_beyond
+from calc.output.progress import Progress
+from calc.output.tables import emit
+from calc.plan.export.registry import TOOLS, tool
+from calc.plan.launchers import launcher
+from calc.plan.least import least_that_works
+from calc.plan.objective import OBJECTIVES
+from calc.plan.planning import TOP, answer
+from calc.plan.question import MOST_GPUS, Question
+from calc.spec import ModelSpec
+from calc.spec.clusters import load_cluster
+
+
+@click.command(cls=GroupedCommand, short_help="Which plan: every way to spread a training run, the best first.")
+@options.model
+@click.option("--cluster", type=Names(), required=True, help="One of `clusters`, or a TOML file; several are compared.")
+@click.option("--gpus", type=plan_words.Gpus(), help="64, or several: 64,96 or 8..512 by doubling.")
+@click.option("--global-batch", type=plan_words.GlobalBatch(), required=True, help="Tokens of a step, or 512seq.")
+@of_run("seq", "stack", "execution", "optimizer", words={"execution": ("eager", "sdpa", "compiled")})
+@click.option("--dtype", metavar="RECIPES", help="Recipes to choose among.  [default: those of the stack]")
+@click.option("--fix", type=plan_words.Settings(), multiple=True, help="A size or word that must be so: tp=8.")
+@click.option("--at-most", type=plan_words.Settings(), multiple=True, help="A size that may not be larger: pp=4.")
+@click.option("--headroom", metavar="SHARE", default="0%", show_default=True, help="Memory of a GPU to be left free.")
+@click.option("--objective", type=click.Choice(OBJECTIVES), default="time", show_default=True, help="What to minimise.")
+@click.option("--price", metavar="PRICE", help="Of a GPU-hour: 2/h, or dgx-h100=2/h,dgx-b200=4/h.")
+@click.option("--tokens", type=Amount("tokens"), help="Of the whole run: its days and GPU-hours are told too.")
+@click.option("--days", type=Positive(), help="With --tokens: how few GPUs. With --gpus: how many tokens.")
+@click.option("--as", "written", metavar="TOOL", help=f"Print the best plan as {'|'.join(TOOLS)} launches it.")
+@click.option("--from", "source", metavar="FILE", help="With --as: a launch file; what it costs and what is better.")
+@click.option("--model-grid", "grid", metavar="SIZES", help="Shapes of MODEL: d_model=4096..8192:512,n_layers=32,40.")
+@click.option("--params", type=Amount("parameters"), help="With --model-grid: the most that a shape may have.")
+@click.option("--flops", type=Amount("FLOP"), help="With --model-grid: of training; tokens follow from the size.")
+@click.option("--law", default=DEFAULT, show_default=True, help="With --model-grid: whose loss is told.")
+@click.option("--top", type=options.Tokens(), default=TOP, show_default=True, help="Plans to show.")
+@options.output
+def plan(model: ModelSpec, **asked: Any) -> None:
+    """Search every plan to train MODEL on so many GPUs of a cluster: data, tensor, pipeline, context and expert
+    parallelism, micro-batches, ZeRO, checkpointing, schedules and formats, each with the memory that `memory` counts
+    and the time that `predict` tells. docs/plans.md says what is searched and how wrong it was.
+
+    \b
+    Examples:
+      python -m calc plan gpt2 --cluster dgx-h100 --gpus 8 --seq 1024 --global-batch 64Ki --stack fsdp2
+      python -m calc plan gpt2 --cluster dgx-h100 --gpus 8 --seq 1024 --global-batch 64seq --as megatron-core
+      python -m calc plan gpt2 --cluster dgx-h100 --gpus 8 --global-batch 64seq --model-grid n_layers=12,16 --params 1B
+      python -m calc plan gpt2 --cluster dgx-h100 --tokens 300B --days 7 --global-batch 512Ki --stack deepspeed
+    """
+    fmt, top, tokens, days = (asked[name] for name in ("fmt", "top", "tokens", "days"))
+    questions = _questions(model, asked)
+    progress = Progress()
+    if asked["grid"] is not None:
+        budget = {"most_params": asked["params"], "flops": asked["flops"], "tokens": tokens}
+        print_grid(questions[0], asked["grid"], asked["law"], budget, progress, fmt)
+        return
+    if asked["source"] is not None:
+        print_existing(questions[0], tool(asked["written"]), asked["source"], progress, fmt)
+        return
+    if asked["gpus"] is None:
+        print_fewest(questions[0], tokens, days, top, progress, fmt)
+        return
+    found = answer(questions, asked["objective"], top, progress)
+    progress.close()
+    if not found.plans:
+        emit([], [ruled_out(found)], fmt)
+        click.echo(f"error: {least_that_works(questions[-1], found)}", err=True)
+        sys.exit(130 if found.interrupted else 1)
+    if asked["written"] is not None:
+        print_launch(found.plans[0], tool(asked["written"]), fmt)
+    elif days is not None:
+        print_tokens(found, days, fmt)
+    else:
+        emit(found.records(tokens), tables(found, tokens), fmt)
+    if found.interrupted:
+        sys.exit(130)
+
+
+def _questions(model: ModelSpec, asked: dict[str, Any]) -> list[Question]:
+    """What is searched, a question a cluster, with notes on how it was read."""
+    words, clusters = _with_stack(asked), asked["cluster"]
+    launched = None if asked["written"] is None else tool(asked["written"]).launcher
+    seq = words.pop("seq")
+    warn_beyond(model, seq, "--seq")
+    sequences, rounding = plan_words.sequences(asked["global_batch"], seq)
+    if rounding:
+        click.echo(f"note: {rounding}", err=True)
+    if asked["gpus"] is None and (asked["days"] is None or asked["tokens"] is None) and asked["source"] is None:
+        raise Refused("--gpus", "how many, or --days and --tokens to find how few", "none")
+    prices = plan_words.prices(asked["price"], clusters)
+    one = Question(
+        spec=model,
+        cluster=load_cluster(clusters[0]),
+        gpus=asked["gpus"] or (load_cluster(clusters[0]).most or MOST_GPUS,),
+        seq=seq,
+        sequences=sequences,
+        recipes=plan_words.recipes(asked["dtype"]) or launcher(launched or words.get("stack")).recipes,
+        fixed=plan_words.fixed(asked["fix"]),
+        at_most=plan_words.at_most(asked["at_most"]),
+        headroom=plan_words.headroom(asked["headroom"]),
+        words=words,
+        model=click.get_current_context().meta.get("reference", model.name),
+        place=clusters[0],
+        price=prices.get(clusters[0]),
+        launched=launched,
+    )
+    return [replace(one, cluster=load_cluster(name), place=name, price=prices.get(name)) for name in clusters]
+
+
+def _with_stack(asked: dict[str, Any]) -> dict[str, Any]:
+    """The words of a run; a tool's own stack where a plan is written for it. Errors: Refused for another stack."""
+    words = dict(asked["words"])
+    if asked["source"] is not None and asked["written"] is None:
+        raise Refused("--as", "the tool that --from is a file of", "none")
+    if asked["written"] is None:
+        return words
+    own = tool(asked["written"]).stack
+    if words.get("stack", own) != own:
+        raise Refused("--stack", f"{own}, whose plans {asked['written']} launches", words["stack"])
+    return words | {"stack": own}

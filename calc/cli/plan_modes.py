@@ -1,0 +1,89 @@
+"""What `plan` prints where more is asked than the best plans: a launch file, one that is there, GPUs or tokens."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from calc.cli.plan_tables import tables
+from calc.errors import Refused
+from calc.output.progress import Progress
+from calc.output.tables import Table, emit
+from calc.plan.answer import Answer, Plan, difference, record_of
+from calc.plan.existing import plan_of, told_by, words_of
+from calc.plan.export.launch import LONGEST, Launch, Tool
+from calc.plan.planning import answer
+from calc.plan.question import Question, short
+from calc.plan.turned import fewest_gpus, tokens_in
+from calc.reading.files import read_text
+from calc.units import binary, duration, si
+
+
+def print_launch(best: Plan, tool: Tool, fmt: str) -> None:
+    """The best plan as a tool's launch file, alone on stdout; what it is said to take on stderr."""
+    text = tool.write(Launch(best.question, best.run))
+    if fmt == "json":
+        emit([record_of(best, best) | {"tool": tool.name, "version": tool.version, "launch": text}], [], fmt)
+        return
+    click.echo(f"note: {tool.name} {tool.version}: {_told(best)}", err=True)
+    click.echo(text, nl=False)
+
+
+def print_existing(question: Question, tool: Tool, source: str, progress: Progress, fmt: str) -> None:
+    """What the plan of a launch file costs, and what would be better. Ends with 1 where it does not fit."""
+    path = Path(source)
+    if not path.is_file():
+        raise Refused("--from", f"a launch file of {tool.name}", source[:80])
+    read = tool.read(read_text(path, LONGEST), path.name)
+    if read.unread:
+        click.echo(f"note: not read, as no plan depends on it: {', '.join(read.unread)}", err=True)
+    asked = told_by(question, read)
+    if len(asked.gpus) != 1 or (read.gpus is None and not question.gpus):
+        raise Refused("--gpus", "one number", "several")
+    own = plan_of(asked, {**question.fixed, **words_of(asked, read)})
+    found = answer([replace(asked, fixed={})], "time", 1, progress)
+    progress.close()
+    best = found.plans[0] if found.plans else own
+    rows = [("this file", _told(own)), ("the best", _told(best))]
+    better = own.seconds / best.seconds - 1
+    if better > 0:
+        rows.append(("better by", f"{better:.1%}: {difference(best, own)}"))
+    record = record_of(own, best) | {"better": record_of(best, best)}
+    emit([record], [Table(("", ""), rows, f"{own.prediction.model}: {path.name}")], fmt)
+    if not own.fits:
+        sys.exit(1)
+
+
+def print_fewest(question: Question, tokens: float, days: float, top: int, progress: Progress, fmt: str) -> None:
+    """The plans on the fewest GPUs that are in time. Ends with 1 where none is."""
+    found = fewest_gpus(question, tokens, days, top, progress)
+    progress.close()
+    tried = ", ".join(f"{gpus:,}: {'none fits' if of is None else f'{of:,.1f}'}" for gpus, of in found.tried.items())
+    if found.found is None:
+        click.echo(
+            f"error: no number of GPUs that was tried trains {si(tokens)} tokens in {days:g} days ({tried})", err=True
+        )
+        sys.exit(1)
+    click.echo(f"note: days by GPUs tried: {tried}", err=True)
+    emit(found.found.records(tokens), tables(found.found, tokens), fmt)
+
+
+def print_tokens(found: Answer, days: float, fmt: str) -> None:
+    """How many tokens the best plan on each number of GPUs trains on in so many days."""
+    told = [(plan, tokens_in(plan, days)) for plan in found.by_gpus]
+    records = [record_of(plan, found.plans[0], total) | {"tokens_total": total} for plan, total in told]
+    rows = [(f"{plan.run.gpus:,}", short(plan.run), duration(plan.seconds), si(total)) for plan, total in told]
+    note = "checkpoints and failures take their part of the days"
+    emit(records, [Table(("GPUs", "plan", "step", "tokens"), rows, f"tokens in {days:g} days", note)], fmt)
+
+
+def _told(plan: Plan) -> str:
+    """A plan and its numbers in a line."""
+    room = "fits" if plan.fits else "does not fit"
+    mfu = "" if plan.prediction.mfu is None else f", MFU {plan.prediction.mfu:.1%}"
+    return (
+        f"{short(plan.run)} on {plan.run.gpus:,} GPUs: {duration(plan.seconds)}{mfu}, peak {binary(plan.peak)}, {room}"
+    )

@@ -1,0 +1,104 @@
+"""What `plan` prints: the best plans, the fronts, and what was ruled out."""
+
+from __future__ import annotations
+
+from calc.output.tables import Table
+from calc.plan.answer import Answer, Plan, costs, difference, tied
+from calc.plan.checks import REASONS
+from calc.plan.question import short
+from calc.units import binary, duration, si
+
+SHOWN_OF_FRONT = 8
+COLUMNS = ("", "plan", "step", "tokens/s", "MFU", "peak")
+
+
+def tables(found: Answer, tokens: float | None) -> list[Table]:
+    """The answer, the best plans first."""
+    named = Naming(found)
+    made = [_best(found, named, tokens), _ranked(found, named), _front(found, named)]
+    if len(found.by_gpus) > 1:
+        made.append(_by_gpus(found, named, tokens))
+    made.append(ruled_out(found))
+    return made
+
+
+class Naming:
+    """How plans are told apart: GPUs, cluster and recipe are said where there are several."""
+
+    def __init__(self, found: Answer) -> None:
+        shown = [*found.plans, *found.front, *found.by_gpus]
+        self.clusters = len({plan.question.cluster.name for plan in shown}) > 1
+        self.gpus = len({plan.run.gpus for plan in shown}) > 1
+        self.models = len({plan.prediction.model for plan in shown}) > 1
+        self.recipes = len({plan.run.recipe for plan in shown}) > 1
+
+    def __call__(self, plan: Plan) -> str:
+        parts = [f"{plan.run.gpus}"] * (self.gpus or self.clusters) + [plan.question.cluster.name] * self.clusters
+        before = f"{'×'.join(parts)}: " if parts else ""
+        after = f" {plan.run.recipe}" * self.recipes + f" {plan.prediction.model}" * self.models
+        return f"{before}{short(plan.run)}{after}"
+
+
+def _best(found: Answer, named: Naming, tokens: float | None) -> Table:
+    best, it = found.plans[0], found.plans[0].prediction
+    between, left = f"{duration(it.interval.low)} to {duration(it.interval.high)}", binary(best.room)
+    rows = [
+        ("plan", f"{named(best)}, {best.run.recipe}, {best.run.execution}"),
+        ("step", f"{duration(it.seconds)}; {it.interval.level:.0%} of measurements: {between}"),
+        ("tokens/s", f"{it.tokens_per_second:,.0f}, {it.tokens_per_second / it.gpus:,.0f} a GPU"),
+        ("MFU", "–" if it.mfu is None else f"{it.mfu:.1%} ({it.mfu_convention})"),
+        ("peak", f"{binary(best.peak)}; reserved {binary(best.reserved)}, {left} left beside CUDA's context"),
+    ]
+    rows += [(_words(name), f"{value:,.4g}") for name, value in costs(best, tokens).items()]
+    if len(found.plans) > 1:
+        rows.append(("over the next", difference(best, found.plans[1])))
+    if found.plainest is not None and found.plainest is not best:
+        plain = found.plainest
+        longer = plain.value / best.value - 1
+        rows.append(("plainest tie", f"{named(plain)}: {longer:.1%} more, within the interval"))
+    rows += [("note", text) for text in it.notes[:2]]
+    question = best.question
+    step = f"{question.sequences:,} × {question.seq:,} tokens a step"
+    title = f"{it.model}: {step} on {it.gpus:,} GPUs of {question.cluster.name}"
+    return Table(("", ""), rows, title)
+
+
+def _ranked(found: Answer, named: Naming) -> Table:
+    best = found.plans[0]
+    rows = [(f"{place}{'=' * tied(plan, best)}", *_row(plan, named)) for place, plan in enumerate(found.plans, 1)]
+    return Table(COLUMNS, rows, "", "=: a tie with the first, whose interval does not tell them apart")
+
+
+def _front(found: Answer, named: Naming) -> Table:
+    rows = [_row(plan, named) for plan in found.front[:SHOWN_OF_FRONT]]
+    left = len(found.front) - len(rows)
+    more = f"; {left} more hold less and take longer" if left > 0 else ""
+    return Table(COLUMNS[1:], rows, "less memory for more time", f"no plan of as many GPUs beats these in both{more}")
+
+
+def _by_gpus(found: Answer, named: Naming, tokens: float | None) -> Table:
+    told = [costs(plan, tokens) for plan in found.by_gpus]
+    names = list(told[0]) if all(told) else []
+    rows = [
+        (*_row(plan, named), *(f"{cost[name]:,.4g}" for name in names))
+        for plan, cost in zip(found.by_gpus, told, strict=True)
+    ]
+    return Table((*COLUMNS[1:], *map(_words, names)), rows, "the best on each number of GPUs")
+
+
+def ruled_out(found: Answer) -> Table:
+    """How many plans there were, and what ruled them out."""
+    rows = [(REASONS.get(reason, reason), f"{count:,}") for reason, count in found.ruled.most_common() if count]
+    rows += [(f"not described: {line}", "") for line in found.unread]
+    end = "; interrupted: these are the best until then" if found.interrupted else ""
+    return Table(("ruled out", "plans"), rows, f"{found.listed:,} plans, of which {found.timed:,} fit{end}")
+
+
+def _row(plan: Plan, named: Naming) -> tuple[str, ...]:
+    it = plan.prediction
+    mfu = "–" if it.mfu is None else f"{it.mfu:.1%}"
+    return named(plan), duration(it.seconds), si(it.tokens_per_second), mfu, binary(plan.peak)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").replace("gpu", "GPU")

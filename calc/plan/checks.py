@@ -1,0 +1,68 @@
+"""Which plans can be, and why the others cannot: each counted under the first reason that rules it out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from calc.memory.conditions import conditions, divides
+from calc.plan.launchers import Launcher
+from calc.plan.question import Question
+from calc.plan.space import Column, Columns
+from calc.spec.run import Run
+
+REASONS = {
+    "global batch": "does not divide: data-parallel ranks × micro-batch in the global batch",
+    "sequence": "does not divide: 2 × cp in the sequence",
+    "tp": "does not divide: tp in heads, feed-forward or experts' width",
+    "ep": "does not divide: ep in experts or ranks",
+    "pp": "does not divide: more stages than layers, or layers that cannot be cut",
+    "interleave": "does not divide: pieces of stages in layers",
+    "micro-batches": "does not divide: stages in micro-batches, which pieces of stages need",
+    "domain": "tensor-parallel ranks beyond a machine and its fast links",
+    "stack": "unsupported by the stack",
+    "memory": "too large for a GPU",
+    "unread": "memory or time of its kind is not described",
+    "time": "nothing is known of its time",
+}
+"""Why a plan is ruled out, in the order in which it is asked."""
+
+
+def possible(question: Question, run: Run, columns: Columns) -> tuple[Column, Counter[str]]:
+    """The places of the rows that can be carried out, and how many each reason rules out."""
+    import numpy as np
+
+    alive, ruled = np.ones(len(columns["dp"]), dtype=bool), Counter[str]()
+    for reason, holds in _tests(question, run, columns):
+        lost = int((alive & ~holds).sum())
+        if lost:
+            ruled[reason] += lost
+        alive &= holds
+    return np.flatnonzero(alive), ruled
+
+
+def _tests(question: Question, run: Run, columns: Columns) -> Iterator[tuple[str, Column]]:
+    yield "global batch", divides(columns["dp"] * columns["batch"], 0 * columns["dp"] + question.sequences)
+    # Halves of a sequence from both ends even out what causal attention leaves each rank (arXiv:2310.01889).
+    yield "sequence", (columns["cp"] == 1) | divides(2 * columns["cp"], 0 * columns["cp"] + question.seq)
+    for condition in conditions(question.spec, run):
+        if condition.of_rows:
+            yield condition.field, condition.test(condition.a, condition.b)
+    # A stage turns to its next piece after as many micro-batches as there are stages (Narayanan et al. 2021,
+    # arXiv:2104.04473, section 2.2).
+    yield "micro-batches", (columns["interleave"] == 1) | divides(columns["pp"], columns["micro_batches"])
+    # Sums of tensor parallelism wait for links: nobody runs them over the network.
+    yield "domain", columns["tp"] <= max(question.cluster.domain, question.cluster.node)
+    yield "stack", _launched(question.launcher, columns)
+
+
+def _launched(launcher: Launcher, columns: Mapping[str, Any]) -> Column:
+    import numpy as np
+
+    holds = np.ones(len(columns["dp"]), dtype=bool)
+    alone = columns["dp"] * columns["cp"] == 1
+    for name, column in columns.items():
+        if name in launcher.only:
+            holds &= np.isin(column, launcher.only[name]) | (alone if name == "zero" else False)
+    return holds

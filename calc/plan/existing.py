@@ -1,0 +1,69 @@
+"""A launch file that is there already: what its plan costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from calc.errors import Refused
+from calc.memory.totals import memory_ranks
+from calc.plan.answer import Plan
+from calc.plan.export.launch import Read
+from calc.plan.objective import Objective, weight_of
+from calc.plan.question import Question
+from calc.plan.search import parts, weighed
+from calc.time import predict
+from calc.time.step.timed_run import timed_run
+
+
+def told_by(question: Question, read: Read) -> Question:
+    """The question that a launch file asks: its GPUs, sequences, length and formats in the place of what was said."""
+    gpus = question.gpus if read.gpus is None else (read.gpus,)
+    recipe = read.words.get("recipe")
+    return replace(
+        question,
+        gpus=gpus,
+        seq=int(read.words.get("seq", question.seq)),
+        sequences=read.sequences or question.sequences,
+        recipes=question.recipes if recipe is None else (recipe,),
+    )
+
+
+def words_of(question: Question, read: Read) -> dict[str, Any]:
+    """The words of a launch file's plan, for `plan_of`."""
+    if not read.piece:
+        return dict(read.words)
+    pieces = question.spec.n_layers / (read.piece * read.words["pp"])
+    return {**read.words, "interleave": max(round(pieces), 1)}
+
+
+def plan_of(question: Question, words: Mapping[str, Any], objective: Objective = "time") -> Plan:
+    """One plan as it stands, timed and weighed; whether it fits is for the reader of its `room`.
+
+    words: fields of a Run; dp follows from the GPUs and micro-batches from the sequences where they are not said.
+    Errors: Refused for a plan that does not divide the model or the global batch.
+    """
+    (gpus,) = question.gpus
+    said: dict[str, Any] = question.run_words() | dict(words) | {"gpus": gpus, "seq": question.seq}
+    run = timed_run(question.spec, **said)
+    if run.dp * run.cp == 1:
+        run = run.changed(zero=0)  # which has nothing to divide, whatever a file says
+    in_one = run.dp * run.batch
+    if question.sequences % in_one:
+        raise Refused("global batch", f"a multiple of dp × micro-batch = {in_one:,} sequences", question.sequences)
+    run = run.changed(micro_batches=question.sequences // in_one)
+    ranks = memory_ranks(question.spec, weighed(run))
+    found = predict(question.spec, question.device, run)
+    columns = {name: getattr(run, name) for name in ("tp", "pp", "cp", "ep", "interleave", "zero")}
+    switched = {"checkpointing": run.checkpointing, "schedule": run.schedule}
+    return Plan(
+        question=question,
+        run=run,
+        prediction=found,
+        peak=int(max(rank.peak for rank in ranks)),
+        reserved=int(max(getattr(rank, "reserved", rank.peak) for rank in ranks)),
+        value=float(found.seconds * weight_of(question, objective, run.gpus)),
+        on_front=False,
+        parts=float(parts(columns, switched | {"sequence_parallel": run.tp == 1 or run.divides_sequence})),
+    )

@@ -1,0 +1,66 @@
+"""Hugging Face accelerate: the JSON file of `accelerate launch --config_file`, with FSDP2."""
+
+from __future__ import annotations
+
+import json
+
+from calc.errors import Refused
+from calc.plan.export.launch import Launch, Read, Tool, whole
+from calc.reading.files import parse_json
+
+KNOWN = (
+    "compute_environment",
+    "distributed_type",
+    "mixed_precision",
+    "num_machines",
+    "num_processes",
+    "machine_rank",
+    "main_training_function",
+    "fsdp_config",
+    "use_cpu",
+    "debug",
+)
+SOURCE = "https://huggingface.co/docs/accelerate/v1.15.0/en/usage_guides/fsdp: fsdp_version 2"
+
+
+def _write(launch: Launch) -> str:
+    run = launch.run
+    fsdp = {
+        "fsdp_version": 2,
+        "fsdp_reshard_after_forward": run.zero == 3,
+        "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "fsdp_activation_checkpointing": run.checkpointing == "full",
+        "fsdp_cpu_ram_efficient_loading": True,
+        "fsdp_state_dict_type": "SHARDED_STATE_DICT",
+        "fsdp_offload_params": False,
+    }
+    document = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": "FSDP",
+        "mixed_precision": "bf16",
+        "num_machines": launch.nodes,
+        "num_processes": run.gpus,
+        "machine_rank": 0,
+        "main_training_function": "main",
+        "use_cpu": False,
+        "debug": False,
+        "fsdp_config": fsdp,
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _read(text: str, where: str) -> Read:
+    found = parse_json(text, where)
+    fsdp = found.get("fsdp_config") if isinstance(found, dict) else None
+    if not isinstance(found, dict) or not isinstance(fsdp, dict) or found.get("distributed_type") != "FSDP":
+        raise Refused(where, "distributed_type FSDP and its fsdp_config", "something else")
+    if found.get("mixed_precision") != "bf16":
+        raise Refused(f"{where}: mixed_precision", "bf16", found.get("mixed_precision"))
+    kept = fsdp.get("fsdp_reshard_after_forward", True)
+    checkpointing = "full" if fsdp.get("fsdp_activation_checkpointing") else "none"
+    words = {"zero": 3 if kept else 2, "checkpointing": checkpointing, "recipe": "bf16-fsdp"}
+    unread = tuple(name for name in found if name not in KNOWN)
+    return Read(words, None, whole(found, "num_processes", where), unread)
+
+
+ACCELERATE = Tool("accelerate", "1.15.0", SOURCE, "fsdp2", "fsdp2-alone", _write, _read)

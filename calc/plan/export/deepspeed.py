@@ -1,0 +1,60 @@
+"""DeepSpeed: its JSON configuration."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from calc.errors import Refused
+from calc.plan.export.launch import Launch, Read, Tool, whole
+from calc.plan.launchers import launcher
+from calc.reading.files import parse_json
+
+KNOWN = (
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+    "bf16",
+    "zero_optimization",
+    "activation_checkpointing",
+)
+
+
+def _write(launch: Launch) -> str:
+    run = launch.run
+    document: dict[str, Any] = {
+        "train_batch_size": launch.question.sequences,
+        "train_micro_batch_size_per_gpu": run.batch,
+        "gradient_accumulation_steps": run.micro_batches_a_step,
+        "bf16": {"enabled": True},
+        "zero_optimization": {
+            "stage": run.zero,
+            "overlap_comm": True,
+            "contiguous_gradients": True,
+            "reduce_scatter": True,
+        },
+    }
+    if run.checkpointing == "full":
+        document["activation_checkpointing"] = {"partition_activations": False, "cpu_checkpointing": False}
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _read(text: str, where: str) -> Read:
+    found = parse_json(text, where)
+    if not isinstance(found, dict):
+        raise Refused(where, "an object", found)
+    zero, precise = found.get("zero_optimization", {}), found.get("bf16", {})
+    if not isinstance(zero, dict) or not isinstance(precise, dict):
+        raise Refused(where, "zero_optimization and bf16 as objects", "something else")
+    if not precise.get("enabled"):
+        raise Refused(f"{where}: bf16", "enabled: other formats are not described", precise)
+    batch = whole(found, "train_micro_batch_size_per_gpu", where, 1)
+    steps = whole(found, "gradient_accumulation_steps", where, 1)
+    words = {"batch": batch, "micro_batches": steps, "zero": whole(zero, "stage", where, 0), "recipe": "bf16-zero"}
+    words["checkpointing"] = "full" if "activation_checkpointing" in found else "none"
+    sequences = whole(found, "train_batch_size", where)
+    gpus = None if sequences is None or not batch or not steps else sequences // (batch * steps)
+    return Read(words, sequences, gpus, tuple(name for name in found if name not in KNOWN))
+
+
+DEEPSPEED = Tool("deepspeed", "0.19.8", launcher("deepspeed").source, "deepspeed", "deepspeed", _write, _read)

@@ -1,0 +1,110 @@
+"""What every tool's launch file is made from, and what reading one gives."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from calc.errors import Refused
+from calc.plan.question import Question
+from calc.spec.run import Run
+from calc.units import parse_tokens
+
+LONGEST = 2**20
+"""Characters of a launch file that are read."""
+
+
+class Launch(NamedTuple):
+    """A plan to be written down."""
+
+    question: Question
+    run: Run
+
+    @property
+    def nodes(self) -> int:
+        """Machines, the last of them perhaps not full."""
+        return -(-int(self.run.gpus) // self.question.cluster.node)
+
+    @property
+    def per_node(self) -> int:
+        """GPUs of a machine."""
+        return min(int(self.run.gpus), self.question.cluster.node)
+
+
+class Read(NamedTuple):
+    """What a launch file says of a plan. words: fields of a Run. sequences: of a step. gpus: where it says how many.
+    unread: its settings that no plan has. piece: layers of a piece of a stage, where the file says so many and not how
+    many pieces a stage has."""
+
+    words: Mapping[str, Any]
+    sequences: int | None
+    gpus: int | None
+    unread: tuple[str, ...]
+    piece: int | None = None
+
+
+class Tool(NamedTuple):
+    """One tool. version, source: what its fields are held to. stack: whose time its plans have. launcher: what it can
+    launch, by the names of calc/data/launchers.toml."""
+
+    name: str
+    version: str
+    source: str
+    stack: str
+    launcher: str
+    write: Callable[[Launch], str]
+    read: Callable[[str, str], Read]
+
+
+def torchrun(launch: Launch, program: str) -> str:
+    """The beginning of a command on every machine."""
+    where = f"--nnodes {launch.nodes} --nproc-per-node {launch.per_node}"
+    rendezvous = " --rdzv-backend c10d --rdzv-endpoint $HEAD:29500" if launch.nodes > 1 else ""
+    return f"torchrun {where}{rendezvous} {program}"
+
+
+def command(start: str, options: Iterable[tuple[str, Any]]) -> str:
+    """A command with an option a line; one whose value is True is a flag, None and False are left out."""
+    lines = [start]
+    for name, value in options:
+        if value is None or value is False:
+            continue
+        lines.append(name if value is True else f"{name} {shlex.quote(str(value))}")
+    return " \\\n  ".join(lines) + "\n"
+
+
+def options_of(text: str, where: str, known: Collection[str]) -> dict[str, str]:
+    """Option -> value of a command, or of a script that holds one; a flag's value is empty.
+
+    Errors: Refused for text that is no command, or that has none of the `known` options.
+    """
+    try:
+        words = shlex.split(text.replace("\\\n", " "), comments=True)
+    except ValueError as error:
+        raise Refused(where, f"a command ({error})", text[:40]) from None
+    found: dict[str, str] = {}
+    for place, word in enumerate(words):
+        if not word.startswith("--"):
+            continue
+        name, equals, value = word.partition("=")
+        after = words[place + 1] if place + 1 < len(words) else "--"
+        found[name] = value if equals else "" if after.startswith("--") else after
+    if not found.keys() & set(known):
+        raise Refused(where, f"options, {next(iter(known))} among them", text[:40])
+    return found
+
+
+def whole(found: Mapping[str, Any], name: str, where: str, usual: int | None = None) -> int | None:
+    """The whole number that a setting gives, `usual` where it is absent. Errors: Refused for anything else."""
+    if name not in found or found[name] is None:
+        return usual
+    return parse_tokens(str(found[name]), f"{where}: {name}", 0)
+
+
+def one_of(found: Mapping[str, Any], name: str, known: Mapping[str, Any], usual: str, where: str) -> Any:
+    """What the word of a setting stands for. Errors: Refused for a word that is not known."""
+    word = str(found.get(name, usual))
+    if word not in known:
+        raise Refused(f"{where}: {name}", f"one of {', '.join(known)}", word)
+    return known[word]

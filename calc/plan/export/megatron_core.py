@@ -1,0 +1,103 @@
+"""Megatron-Core: the flags of `pretrain_gpt.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from calc.plan.export.launch import Launch, Read, Tool, command, one_of, options_of, torchrun, whole
+from calc.plan.launchers import launcher
+
+SIZES = {
+    "--tensor-model-parallel-size": "tp",
+    "--pipeline-model-parallel-size": "pp",
+    "--context-parallel-size": "cp",
+    "--expert-model-parallel-size": "ep",
+    "--micro-batch-size": "batch",
+    "--seq-length": "seq",
+    "--num-virtual-stages-per-pipeline-rank": "interleave",
+}
+"""Flag -> field of a Run."""
+SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+RECOMPUTE = {"": "none", "selective": "selective", "full": "full"}
+
+
+def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
+    run = launch.run
+    for flag, field in SIZES.items():
+        if field != "interleave" or run.interleave > 1:
+            yield flag, getattr(run, field)
+    yield "--global-batch-size", launch.question.sequences
+    yield "--sequence-parallel", run.tp > 1 and run.divides_sequence
+    yield "--use-distributed-optimizer", run.zero > 0
+    yield "--use-megatron-fsdp", run.zero == 3
+    yield "--data-parallel-sharding-strategy", "optim_grads_params" if run.zero == 3 else None
+    yield "--overlap-grad-reduce", run.zero > 0
+    yield "--overlap-param-gather", run.zero > 0
+    yield "--tp-comm-overlap", run.tp > 1 and run.divides_sequence
+    yield "--bf16", True
+    yield "--fp8-format", "hybrid" if run.recipe.startswith("fp8") else None
+    if run.checkpointing != "none":
+        yield "--recompute-granularity", run.checkpointing
+    if run.checkpointing == "full":
+        yield "--recompute-method", "uniform"
+        yield "--recompute-num-layers", 1
+    yield "--use-flash-attn", True
+
+
+def _write(launch: Launch) -> str:
+    return command(torchrun(launch, "pretrain_gpt.py"), _options(launch))
+
+
+def _read(text: str, where: str) -> Read:
+    found = options_of(text, where, SIZES)
+    words: dict[str, Any] = {field: whole(found, flag, where, 1) for flag, field in SIZES.items() if field != "seq"}
+    words |= {"zero": _zero(found, where), "recipe": "fp8" if "--fp8-format" in found else "bf16-master"}
+    words["checkpointing"] = one_of(found, "--recompute-granularity", RECOMPUTE, "", where)
+    if words["tp"] > 1 and "--sequence-parallel" not in found:
+        words["sequence_parallel"] = False
+    if (seq := whole(found, "--seq-length", where)) is not None:
+        words["seq"] = seq
+    known = {*SIZES, *RELATED}
+    gpus = _gpus(found, where)
+    unread = tuple(name for name in found if name not in known)
+    return Read(words, whole(found, "--global-batch-size", where), gpus, unread)
+
+
+RELATED = (
+    "--global-batch-size",
+    "--sequence-parallel",
+    "--use-distributed-optimizer",
+    "--use-megatron-fsdp",
+    "--data-parallel-sharding-strategy",
+    "--overlap-grad-reduce",
+    "--overlap-param-gather",
+    "--tp-comm-overlap",
+    "--bf16",
+    "--fp8-format",
+    "--recompute-granularity",
+    "--recompute-method",
+    "--recompute-num-layers",
+    "--use-flash-attn",
+    "--nnodes",
+    "--nproc-per-node",
+    "--rdzv-backend",
+    "--rdzv-endpoint",
+)
+"""Other options that a plan is made of, or that say where it runs."""
+
+
+def _zero(found: dict[str, str], where: str) -> int:
+    if "--use-megatron-fsdp" in found:
+        return one_of(found, "--data-parallel-sharding-strategy", SHARDING, "no_shard", where)
+    return int("--use-distributed-optimizer" in found)
+
+
+def _gpus(found: dict[str, str], where: str) -> int | None:
+    nodes, each = whole(found, "--nnodes", where), whole(found, "--nproc-per-node", where)
+    return None if nodes is None or each is None else nodes * each
+
+
+MEGATRON_CORE = Tool(
+    "megatron-core", "core_r0.13.0", launcher("megatron-core").source, "megatron-core", "megatron-core", _write, _read
+)

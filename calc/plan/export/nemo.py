@@ -1,0 +1,75 @@
+"""NeMo 2: overrides of a recipe on the command line of `nemo llm pretrain`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from calc.errors import Refused
+from calc.plan.export.launch import Launch, Read, Tool, one_of, whole
+
+SOURCE = (
+    "https://docs.nvidia.com/nemo-framework/user-guide/24.12/nemo-2.0/: MegatronStrategy, PreTrainingDataModule,"
+    " MegatronMixedPrecision, and recomputation of the model's TransformerConfig"
+)
+STRATEGY = "trainer.strategy"
+SIZES = {
+    f"{STRATEGY}.tensor_model_parallel_size": "tp",
+    f"{STRATEGY}.pipeline_model_parallel_size": "pp",
+    f"{STRATEGY}.context_parallel_size": "cp",
+    f"{STRATEGY}.expert_model_parallel_size": "ep",
+    "data.micro_batch_size": "batch",
+    "data.seq_length": "seq",
+}
+VIRTUAL = f"{STRATEGY}.virtual_pipeline_model_parallel_size"
+TRUTH = {"True": True, "False": False}
+
+
+def _settings(launch: Launch) -> Iterator[tuple[str, Any]]:
+    run = launch.run
+    yield "trainer.num_nodes", launch.nodes
+    yield "trainer.devices", launch.per_node
+    yield from ((name, getattr(run, field)) for name, field in SIZES.items())
+    yield VIRTUAL, run.interleave if run.interleave > 1 else None
+    yield f"{STRATEGY}.sequence_parallel", run.tp > 1 and run.divides_sequence
+    yield f"{STRATEGY}.ddp.use_distributed_optimizer", run.zero > 0
+    yield f"{STRATEGY}.ddp.overlap_grad_reduce", run.zero > 0
+    yield f"{STRATEGY}.ddp.overlap_param_gather", run.zero > 0
+    yield "data.global_batch_size", launch.question.sequences
+    if run.recipe.startswith("fp8"):
+        yield "trainer.plugins.fp8", "hybrid"
+    if run.checkpointing != "none":
+        yield "model.config.recompute_granularity", run.checkpointing
+    if run.checkpointing == "full":
+        yield "model.config.recompute_method", "uniform"
+        yield "model.config.recompute_num_layers", 1
+
+
+def _write(launch: Launch) -> str:
+    return " \\\n  ".join(['nemo llm pretrain --factory "$RECIPE"', *(f"{k}={v}" for k, v in _settings(launch))]) + "\n"
+
+
+def _read(text: str, where: str) -> Read:
+    pairs = (word.partition("=") for word in text.replace("\\\n", " ").split() if "=" in word)
+    found = {name: value for name, _, value in pairs}
+    if not any(name in found for name in SIZES):
+        raise Refused(where, f"settings such as {STRATEGY}.tensor_model_parallel_size=8", text[:40])
+    words: dict[str, Any] = {field: whole(found, name, where, 1) for name, field in SIZES.items() if field != "seq"}
+    if (seq := whole(found, "data.seq_length", where)) is not None:
+        words["seq"] = seq
+    if found.get(VIRTUAL, "None") != "None":
+        words["interleave"] = whole(found, VIRTUAL, where, 1)
+    words["zero"] = int(one_of(found, f"{STRATEGY}.ddp.use_distributed_optimizer", TRUTH, "False", where))
+    if words["tp"] > 1 and not one_of(found, f"{STRATEGY}.sequence_parallel", TRUTH, "False", where):
+        words["sequence_parallel"] = False
+    granularity = {"None": "none", "selective": "selective", "full": "full"}
+    words["checkpointing"] = one_of(found, "model.config.recompute_granularity", granularity, "None", where)
+    words["recipe"] = "fp8" if "trainer.plugins.fp8" in found else "bf16-master"
+    nodes, each = whole(found, "trainer.num_nodes", where), whole(found, "trainer.devices", where)
+    known = {*SIZES, VIRTUAL, *(name for name in found if name.startswith((f"{STRATEGY}.", "model.config.recompute")))}
+    known |= {"trainer.num_nodes", "trainer.devices", "data.global_batch_size", "trainer.plugins.fp8"}
+    gpus = None if nodes is None or each is None else nodes * each
+    return Read(words, whole(found, "data.global_batch_size", where), gpus, tuple(sorted(found.keys() - known)))
+
+
+NEMO = Tool("nemo", "24.12", SOURCE, "megatron-core", "nemo", _write, _read)

@@ -1,0 +1,101 @@
+"""torchtitan: the options of its command line, which its ConfigManager reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from calc.errors import Refused
+from calc.plan.export.launch import Launch, Read, Tool, command, one_of, options_of, torchrun, whole
+from calc.plan.launchers import launcher
+
+CHECKPOINTING = {"none": "none", "selective-op": "selective", "full": "full"}
+RESHARD = {"always": 3, "never": 2}
+SIZES = {
+    "--parallelism.tensor-parallel-degree": "tp",
+    "--parallelism.pipeline-parallel-degree": "pp",
+    "--parallelism.context-parallel-degree": "cp",
+    "--parallelism.expert-parallel-degree": "ep",
+}
+"""Option -> field of a Run."""
+READ = (
+    "--module",
+    "--config",
+    "--training.seq-len",
+    "--training.local-batch-size",
+    "--training.global-batch-size",
+    "--parallelism.data-parallel-replicate-degree",
+    "--parallelism.data-parallel-shard-degree",
+    "--parallelism.fsdp-reshard-after-forward",
+    "--parallelism.pipeline-parallel-schedule",
+    "--parallelism.pipeline-parallel-microbatch-size",
+    "--parallelism.pipeline-parallel-layers-per-stage",
+    "--parallelism.pipeline-parallel-first-stage-less-layers",
+    "--parallelism.pipeline-parallel-last-stage-less-layers",
+    "--compile.enable",
+    "--training.disable-cuda-graphs",
+    "--nnodes",
+    "--nproc-per-node",
+    "--rdzv-backend",
+    "--rdzv-endpoint",
+)
+"""Other options that a plan is made of, or that say where it runs."""
+
+
+def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
+    run, piped = launch.run, launch.run.pp > 1
+    yield "--module", "$MODULE"
+    yield "--config", "$CONFIG"
+    yield "--training.seq-len", run.seq
+    # A pipeline's micro-batches are cut from one local batch; without one they are accumulated.
+    yield "--training.local-batch-size", run.batch * (run.micro_batches_a_step if piped else 1)
+    yield "--training.global-batch-size", launch.question.sequences
+    yield "--parallelism.data-parallel-replicate-degree", 1
+    yield "--parallelism.data-parallel-shard-degree", run.dp
+    yield "--parallelism.fsdp-reshard-after-forward", "always" if run.zero == 3 else "never"
+    for option, field in SIZES.items():
+        yield option, getattr(run, field)
+    if piped:
+        yield "--parallelism.pipeline-parallel-schedule", "Interleaved1F1B" if run.interleave > 1 else "1F1B"
+        yield "--parallelism.pipeline-parallel-microbatch-size", run.batch
+        yield (
+            "--parallelism.pipeline-parallel-layers-per-stage",
+            -(-launch.question.spec.n_layers // (run.pp * run.interleave)),
+        )
+        yield "--parallelism.pipeline-parallel-first-stage-less-layers", 0
+        yield "--parallelism.pipeline-parallel-last-stage-less-layers", 0
+    yield "--compile.enable", True
+    # Its parser refuses graphs beside a pipeline, and times are told without them.
+    yield "--training.disable-cuda-graphs", True
+    yield f"activation-checkpoint:{CHECKPOINTING[run.checkpointing]}", True
+
+
+def _write(launch: Launch) -> str:
+    made = command(torchrun(launch, "-m torchtitan.train"), _options(launch))
+    # Names of torchtitan's own model and configuration are for the user to set.
+    return made.replace("'$MODULE'", '"$MODULE"').replace("'$CONFIG'", '"$CONFIG"')
+
+
+def _read(text: str, where: str) -> Read:
+    found = options_of(text, where, SIZES)
+    words: dict[str, Any] = {field: whole(found, option, where, 1) for option, field in SIZES.items()}
+    replicas = whole(found, "--parallelism.data-parallel-replicate-degree", where, 1)
+    if replicas != 1:
+        raise Refused(f"{where}: data-parallel-replicate-degree", "1, of which plans are made", replicas)
+    words["zero"] = one_of(found, "--parallelism.fsdp-reshard-after-forward", RESHARD, "always", where)
+    local = whole(found, "--training.local-batch-size", where, 8) or 1
+    piped = words["pp"] > 1
+    words["batch"] = whole(found, "--parallelism.pipeline-parallel-microbatch-size", where, 1) if piped else local
+    piece = whole(found, "--parallelism.pipeline-parallel-layers-per-stage", where) if piped else None
+    modes = {f"activation-checkpoint:{theirs}": ours for ours, theirs in CHECKPOINTING.items()}
+    words["checkpointing"] = next((ours for word, ours in modes.items() if word in text), "selective-op")
+    if (seq := whole(found, "--training.seq-len", where)) is not None:
+        words["seq"] = seq
+    words["recipe"] = "bf16-fsdp"
+    nodes, each = whole(found, "--nnodes", where), whole(found, "--nproc-per-node", where)
+    gpus = None if nodes is None or each is None else nodes * each
+    unread = tuple(name for name in found if name not in {*SIZES, *READ})
+    return Read(words, whole(found, "--training.global-batch-size", where), gpus, unread, piece)
+
+
+TORCHTITAN = Tool("torchtitan", "0.3.0", launcher("torchtitan").source, "torchtitan", "torchtitan", _write, _read)

@@ -1,0 +1,74 @@
+"""What a search remembers of its plans: the best, the fronts and the plainest, however many it has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Column = Any
+"""A float64 array, an entry a plan."""
+Rows = Mapping[str, Column]
+"""Columns of plans; `value` is what is to be least, `peak` their memory, `parts` how much of a plan is switched on."""
+
+
+def joined(one: Rows, other: Rows) -> Rows:
+    """The rows of both."""
+    import numpy as np
+
+    return {name: np.concatenate([one[name], other[name]]) for name in one} if one else other
+
+
+def chosen(rows: Rows, top: int) -> Rows:
+    """The rows that an answer can need: the `top` best, those on a front, and of plans as plain as one another the best
+    on each number of GPUs."""
+    import numpy as np
+
+    keep = np.zeros(len(rows["value"]), dtype=bool)
+    order = best_first(rows)
+    keep[order[shown(at(rows, order), top)]] = True
+    return at(rows, keep)
+
+
+def shown(rows: Rows, top: int) -> Column:
+    """As `chosen`, the places of rows that stand the best first."""
+    import numpy as np
+
+    keep = np.zeros(len(rows["value"]), dtype=bool)
+    keep[:top] = True
+    keep[fronts(rows)] = True
+    for gpus in np.unique(rows["gpus"]):
+        alike = np.flatnonzero(rows["gpus"] == gpus)
+        keep[alike[np.unique(rows["parts"][alike], return_index=True)[1]]] = True
+    return np.flatnonzero(keep)
+
+
+def fronts(rows: Rows) -> Column:
+    """The places of the rows that stand on the front of their number of GPUs."""
+    import numpy as np
+
+    groups = [np.flatnonzero(rows["gpus"] == gpus) for gpus in np.unique(rows["gpus"])]
+    return np.concatenate([alike[front(rows["value"][alike], rows["peak"][alike])] for alike in groups])
+
+
+def at(rows: Rows, places: Column) -> Rows:
+    """Some of the rows."""
+    return {name: column[places] for name, column in rows.items()}
+
+
+def best_first(rows: Rows) -> Column:
+    """The places of the rows, the best first; of equal ones the plainest, and then the one that holds the least."""
+    import numpy as np
+
+    return np.lexsort((rows["peak"], rows["parts"], rows["value"]))
+
+
+def front(value: Column, other: Column) -> Column:
+    """The places of the rows that no other row beats: none is as small in both and smaller in one. Of rows that are
+    equal in both, the first."""
+    import numpy as np
+
+    order = np.lexsort((other, value))
+    least = np.minimum.accumulate(other[order])
+    better = np.ones(len(order), dtype=bool)
+    better[1:] = other[order][1:] < least[:-1]
+    return order[better]

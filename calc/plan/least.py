@@ -1,0 +1,86 @@
+"""What would be the least that works, where no plan does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from calc.errors import Refused
+from calc.memory.totals import plan_needs
+from calc.plan.answer import Answer
+from calc.plan.checks import REASONS, possible
+from calc.plan.keeping import Rows, at
+from calc.plan.question import CONTEXT, MOST_GPUS, Question, short
+from calc.plan.search import sizes_of, weighed
+from calc.plan.space import chunks, ranks, run_words, structures
+from calc.spec.run import Run
+from calc.time.step.timed_run import timed_run
+from calc.units import binary
+
+DOUBLINGS = 10
+"""How often the number of GPUs is doubled to see whether so many are enough."""
+
+
+def least_that_works(question: Question, found: Answer) -> str:
+    """One line for an answer without a plan: why there is none, and the least that would do."""
+    why = max(found.ruled, key=lambda reason: found.ruled[reason], default="memory")
+    if found.least is None:
+        if found.ruled.get("global batch"):
+            fewest = _batches(question)
+            tokens = fewest * question.seq
+            return f"no plan divides {question.sequences:,} sequences a step; {fewest:,} ({tokens:,} tokens) would be"
+        return f"no plan can be: {REASONS.get(why, why)}"
+    reserved, run = found.least
+    room = binary(question.device.usable - CONTEXT)
+    held = f"the least that a plan reserves is {binary(reserved)} of a GPU's {room} ({short(run)})"
+    if reserved <= question.budget:
+        return f"plans fit, but none has a time: {'; '.join(found.unread) or REASONS['time']}"
+    enough = fewest_gpus(question, max(question.gpus))
+    more = f"{enough:,} GPUs would be enough" if enough else "no number of GPUs that was tried is enough"
+    return f"nothing fits: {held}; {more}"
+
+
+def fewest_gpus(question: Question, gpus: int) -> int | None:
+    """Of twice, four times … as many GPUs, the fewest on which a plan fits; None where none does."""
+    most = question.cluster.most or MOST_GPUS
+    for _ in range(DOUBLINGS):
+        gpus *= 2
+        if gpus > most:
+            return None
+        if fits(replace(question, gpus=(gpus,))):
+            return gpus
+    return None
+
+
+def fits(question: Question) -> bool:
+    """Whether any plan of the question fits, whatever its time."""
+    kinds, _ = structures(question)
+    for words in sorted(kinds, key=lambda each: each["checkpointing"] != "full"):
+        for gpus in question.gpus:
+            for columns in chunks(question, gpus, words):
+                said = question.run_words() | run_words(words) | sizes_of(columns, words)
+                try:
+                    run = timed_run(question.spec, columns=True, **said)
+                    rows, _ = possible(question, run, columns)
+                    if len(rows) and _fits(question, run, at(sizes_of(columns, words), rows)):
+                        return True
+                except Refused:
+                    continue
+    return False
+
+
+def _fits(question: Question, run: Run, sizes: Rows) -> bool:
+    return bool((plan_needs(question.spec, weighed(run).placed(sizes)).reserved <= question.budget).any())
+
+
+def _batches(question: Question) -> int:
+    """The number of sequences nearest to what was asked for that some plan divides."""
+    kinds, _ = structures(question)
+    every = {
+        gpus // (tp * cp * pp)
+        for words in kinds
+        for gpus in question.gpus
+        for tp, cp, pp in ranks(question, gpus, words)
+        if question.allows("dp", gpus // (tp * cp * pp))
+    }
+    least = min(every, default=1) * question.fixed.get("batch", 1) * question.fixed.get("micro_batches", 1)
+    return max(1, round(question.sequences / least)) * least

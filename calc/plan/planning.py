@@ -1,0 +1,151 @@
+"""`search_plans`: from a question in words to the plans that answer it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from calc.errors import Refused
+from calc.memory.totals import memory_ranks
+from calc.plan.answer import Answer, Plan, plainest
+from calc.plan.keeping import at, best_first, fronts, shown
+from calc.plan.launchers import launcher
+from calc.plan.objective import Objective, weight_of
+from calc.plan.question import Question, sequences_of
+from calc.plan.search import Progress, Seen, runs_of, search, weighed
+from calc.spec import ModelSpec
+from calc.spec.cluster import Cluster
+from calc.spec.clusters import load_cluster
+from calc.time import predict
+
+TOP = 10
+STEP = 0.02
+"""Part of its memory by which a plan on a front is to hold less than the one before it to be shown."""
+
+
+def search_plans(
+    spec: ModelSpec,
+    cluster: str | Cluster,
+    gpus: int | Sequence[int],
+    seq: int,
+    global_batch: int,
+    *,
+    recipes: Sequence[str] | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    at_most: Mapping[str, int] | None = None,
+    headroom: float = 0.0,
+    objective: Objective = "time",
+    price: float | None = None,
+    top: int = TOP,
+    progress: Progress | None = None,
+    **words: Any,
+) -> Answer:
+    """The best plans to train a model on so many GPUs of a cluster.
+
+    gpus: one number, or several that are compared. seq: tokens of a sequence. global_batch: tokens of a step, taken to
+    the nearest whole number of sequences. recipes: number formats to choose among, by default the stack's. fixed,
+    at_most: sizes and words by their names in a Run. headroom: part of a GPU's memory that is to stay free. price: of a
+    GPU-hour. words: what else a Run says: stack, execution, optimizer.
+    Errors: Refused for what no plan can change.
+    """
+    where = load_cluster(cluster) if isinstance(cluster, str) else cluster
+    said = {name: word for name, word in words.items() if word is not None}
+    stack = said.get("stack")
+    question = Question(
+        spec=spec,
+        cluster=where,
+        gpus=(gpus,) if isinstance(gpus, int) else tuple(gpus),
+        seq=seq,
+        sequences=sequences_of(global_batch, seq),
+        recipes=tuple(recipes) if recipes else launcher(stack).recipes,
+        fixed=dict(fixed or {}),
+        at_most=dict(at_most or {}),
+        headroom=headroom,
+        words=said,
+        place=cluster if isinstance(cluster, str) else "",
+        price=price,
+    )
+    return answer([question], objective, top, progress)
+
+
+def answer(
+    questions: Sequence[Question], objective: Objective = "time", top: int = TOP, progress: Progress | None = None
+) -> Answer:
+    """The best plans of several questions together: of one model on several clusters, or of several models.
+
+    Errors: as `search_plans`, and Refused for fewer than one plan.
+    """
+    if top < 1:
+        raise Refused("--top", "at least 1", top)
+    plans: list[Plan] = []
+    seen: list[tuple[Question, Seen]] = []
+    for question in questions:
+        weight_of(question, objective, 1)
+        each = search(question, top, lambda gpus, asked=question: weight_of(asked, objective, gpus), progress)
+        seen.append((question, each))
+        plans += _plans(question, each, top)
+        if each.interrupted:
+            break
+    plans.sort(key=lambda plan: (plan.value, plan.parts, plan.peak))
+    least = [found for question, each in seen for found in _least(question, each)]
+    return Answer(
+        objective=objective,
+        plans=tuple(plans[:top]),
+        front=_thinned([plan for plan in plans if plan.on_front]),
+        by_gpus=_by_gpus(plans),
+        plainest=plainest(plans),
+        listed=sum(each.plans for _, each in seen),
+        timed=sum(each.timed for _, each in seen),
+        ruled=sum((each.ruled for _, each in seen), Counter()),
+        least=min(least, key=lambda found: found[0], default=None),
+        unread=tuple(dict.fromkeys(line for _, each in seen for line in each.unread)),
+        interrupted=any(each.interrupted for _, each in seen),
+    )
+
+
+def _plans(question: Question, seen: Seen, top: int) -> Iterator[Plan]:
+    """What a search kept, each plan timed and weighed alone as `predict` and `memory` do."""
+    if not seen.rows:
+        return
+    order = best_first(seen.rows)
+    rows = at(seen.rows, order[shown(at(seen.rows, order), top)])
+    undominated = set(fronts(rows))
+    for place, run in enumerate(runs_of(question, seen, rows)):
+        ranks = memory_ranks(question.spec, weighed(run))
+        yield Plan(
+            question=question,
+            run=run,
+            prediction=predict(question.spec, question.device, run),
+            peak=int(max(rank.peak for rank in ranks)),
+            reserved=int(max(getattr(rank, "reserved", rank.peak) for rank in ranks)),
+            value=float(rows["value"][place]),
+            on_front=place in undominated,
+            parts=float(rows["parts"][place]),
+        )
+
+
+def _thinned(plans: Sequence[Plan]) -> tuple[Plan, ...]:
+    """Of a front, on each number of GPUs, the plans that hold less than the one before by a part worth having."""
+    found: list[Plan] = []
+    least: dict[tuple[str, int], float] = {}
+    for plan in plans:
+        key = plan.question.cluster.name, plan.run.gpus
+        if plan.peak <= least.get(key, float("inf")) * (1 - STEP):
+            least[key] = plan.peak
+            found.append(plan)
+    return tuple(found)
+
+
+def _by_gpus(plans: Sequence[Plan]) -> tuple[Plan, ...]:
+    """The best plan on each number of GPUs of each cluster, the fewest GPUs first."""
+    best: dict[tuple[str, int], Plan] = {}
+    for plan in plans:
+        best.setdefault((plan.question.cluster.name, plan.run.gpus), plan)
+    return tuple(sorted(best.values(), key=lambda plan: (plan.run.gpus, plan.value)))
+
+
+def _least(question: Question, seen: Seen) -> Iterator[tuple[int, Any]]:
+    """(bytes, run) of the plan that reserves the least, where any plan divides the model."""
+    if seen.least:
+        yield int(seen.least["reserved"][0]), next(runs_of(question, seen, seen.least))

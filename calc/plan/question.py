@@ -1,0 +1,137 @@
+"""What is searched: a model on so many GPUs of a cluster, and what is held fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from calc.errors import Refused
+from calc.plan.launchers import Launcher, launcher
+from calc.spec import ModelSpec
+from calc.spec.catalogue import load_device
+from calc.spec.cluster import Cluster
+from calc.spec.hardware import Device
+from calc.spec.run import CHECKPOINTING, Run
+
+SIZES = ("dp", "tp", "pp", "cp", "ep", "zero", "batch", "micro_batches", "interleave")
+"""Sizes of a plan that are searched for, by the names of a Run's fields."""
+CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "checkpointing": tuple(name for name in CHECKPOINTING if name != "full-early-stop"),
+    "schedule": ("1f1b", "zero-bubble"),
+    "sequence_parallel": (True, False),
+}
+"""Words of a plan that are searched for; of recipes those that the question names. Of other schedules it is not written
+down what they hold in memory."""
+CONTEXT = 2**30
+"""Bytes of a GPU that CUDA's context and its libraries' own buffers take, at most; beside what PyTorch reserves."""
+MOST_GPUS = 2**17
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A training run to be planned.
+
+    gpus: how many, and more numbers where several are compared. seq: tokens of a sequence. sequences: of a step, on all
+    GPUs. recipes: number formats among which is chosen. fixed: sizes and words that must be so, at_most: sizes that may
+    not be larger, both by the names of a Run's fields. headroom: part of a GPU's memory that stays free beside what
+    PyTorch reserves and CUDA's context. words: what else a Run says (stack, execution, optimizer). model, place: what
+    the user called the model and the cluster. price: of a GPU-hour, None where none is known. launched: by whose
+    rules (calc/data/launchers.toml), where not by those of the stack.
+    Errors: Refused for sizes out of range, and for names that no plan has.
+    """
+
+    spec: ModelSpec
+    cluster: Cluster
+    gpus: tuple[int, ...]
+    seq: int
+    sequences: int
+    recipes: tuple[str, ...]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    at_most: Mapping[str, int] = field(default_factory=dict)
+    headroom: float = 0.0
+    words: Mapping[str, Any] = field(default_factory=dict)
+    model: str = ""
+    place: str = ""
+    price: float | None = None
+    launched: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.fixed:
+            if name not in (*SIZES, *CHOICES, "recipe"):
+                raise Refused("--fix", f"one of {', '.join((*SIZES, *CHOICES, 'recipe'))}", name)
+        for name in self.at_most:
+            if name not in SIZES:
+                raise Refused("--at-most", f"one of {', '.join(SIZES)}", name)
+        most = self.cluster.most or MOST_GPUS
+        for n in self.gpus:
+            if not 1 <= n <= most:
+                raise Refused("--gpus", f"1 to {most:,} GPUs of {self.cluster.name}", n)
+        if not 0 <= self.headroom < 1:
+            raise Refused("--headroom", "a part of the memory from 0 on, below 1", self.headroom)
+
+    @property
+    def device(self) -> Device:
+        """The GPU of the cluster."""
+        return load_device(self.cluster.gpu)
+
+    @property
+    def budget(self) -> int:
+        """Bytes that PyTorch may reserve on one GPU."""
+        return int(self.device.usable * (1 - self.headroom)) - CONTEXT
+
+    @property
+    def tokens(self) -> int:
+        """New tokens of a step."""
+        return self.seq * self.sequences
+
+    @property
+    def launcher(self) -> Launcher:
+        """What may be launched. Errors: Refused for a stack of which nothing is written down."""
+        return launcher(self.launched or self.words.get("stack"))
+
+    def run_words(self) -> dict[str, Any]:
+        """The words of every plan, as `calc.time.step.timed_run` takes them."""
+        return {"phase": "training", "seq": self.seq, "cluster": self.cluster, **self.words}
+
+    def allows(self, name: str, size: int) -> bool:
+        """Whether a plan may have this size."""
+        return size == self.fixed.get(name, size) and size <= self.at_most.get(name, size)
+
+
+def sequences_of(tokens: int, seq: int) -> int:
+    """Sequences of a step of about so many tokens: the nearest whole number, of two that are as near the larger.
+
+    Errors: Refused for fewer than half of a sequence.
+    """
+    sequences = (2 * tokens + seq) // (2 * seq)
+    if sequences < 1:
+        raise Refused("--global-batch", f"at least one sequence of {seq:,} tokens", tokens)
+    return sequences
+
+
+def plan_words(run: Run) -> dict[str, Any]:
+    """The plan of a run, as answers say it."""
+    return {
+        **{name: int(getattr(run, name)) for name in ("dp", "tp", "pp", "cp", "ep", "zero")},
+        "micro_batch": int(run.batch),
+        "micro_batches": int(run.micro_batches_a_step),
+        "schedule": run.schedule,
+        "interleave": int(run.interleave),
+        "checkpointing": run.checkpointing,
+        "sequence_parallel": bool(run.divides_sequence),
+        "recipe": run.recipe,
+    }
+
+
+def short(run: Run) -> str:
+    """A plan in a few words: dp 8, tp 4, pp 2, ZeRO 1, micro-batch 1 × 16, full checkpointing."""
+    words = plan_words(run)
+    said = [f"{name}{words[name]}" for name in ("dp", "tp", "pp", "cp", "ep") if words[name] > 1]
+    said += [f"zero{words['zero']}"] * bool(words["zero"])
+    said.append(f"{words['micro_batch']}×{words['micro_batches']}")
+    said += [f"v{words['interleave']}"] * (words["interleave"] > 1)
+    said += [words["checkpointing"]] * (words["checkpointing"] != "none")
+    said += [words["schedule"]] * (words["schedule"] != "1f1b")
+    said += ["no-sp"] * (words["tp"] > 1 and not words["sequence_parallel"])
+    return " ".join(said)

@@ -1,0 +1,156 @@
+"""Every plan there is, in columns: structure outside, sizes inside, a chunk at a time.
+
+A plan is a row. Its ranks multiply to the number of GPUs, and its micro-batches follow from the global batch; what one
+name says twice (ZeRO among one rank, pieces of a pipeline that is none) is listed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from calc.errors import Refused
+from calc.memory.conditions import conditions
+from calc.plan.question import CHOICES, Question
+from calc.spec import ModelSpec, Moe
+from calc.spec.run import Run
+
+Column = Any
+"""A float64 array, an entry a plan."""
+Columns = Mapping[str, Column]
+CHUNK = 2**15
+"""Plans handled together, so that a search of any size takes as much memory."""
+LARGEST_BATCH = 64
+"""Sequences of a micro-batch beyond which nothing is gained: products are large long before."""
+MOST_PIECES = 16
+"""Pieces of its layers that a stage holds at most."""
+ENDS = 2
+"""Embedding and head, which stages may hold instead of layers."""
+
+
+def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The words of every kind of plan that the stack can launch, and of every kind that it cannot.
+
+    Which operations `selective-op` keeps is not known beside tensor parallelism, so that it has tp = 1 among its words.
+    """
+    asked = {"recipe": question.recipes, **CHOICES}
+    ways = [[value for value in asked[name] if question.fixed.get(name, value) == value] for name in asked]
+    found: list[dict[str, Any]] = []
+    unsupported: list[dict[str, Any]] = []
+    for values in product(*ways):
+        words = dict(zip(asked, values, strict=True))
+        taken = all(question.launcher.takes(name, value) for name, value in words.items() if name != "recipe")
+        if words["checkpointing"] == "selective-op":
+            if not words["sequence_parallel"] or not question.allows("tp", 1):
+                continue
+            words["tp"] = 1
+        (found if taken else unsupported).append(words)
+    return found, unsupported
+
+
+def run_words(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The words of a structure as a Run takes them: a stream is divided where there are ranks to do so, or never."""
+    said = {name: value for name, value in words.items() if name != "sequence_parallel"}
+    return said if words["sequence_parallel"] else said | {"sequence_parallel": False}
+
+
+def chunks(question: Question, gpus: int, words: Mapping[str, Any]) -> Iterator[Columns]:
+    """Every plan of one structure on so many GPUs, a column a size; the sizes that passes see vary the slowest."""
+    import numpy as np
+
+    table = np.array(list(ranks(question, gpus, words)), dtype=float)
+    axes = _axes(question, words)
+    if not len(table) or not all(axes.values()):
+        return
+    lengths = [len(axis) for axis in axes.values()]
+    total = len(table) * int(np.prod(lengths))
+    for start in range(0, total, CHUNK):
+        places = np.unravel_index(np.arange(start, min(start + CHUNK, total)), (len(table), *lengths))
+        tp, cp, pp = table[places[0]].T
+        columns = {
+            name: np.array(axis, dtype=float)[at] for (name, axis), at in zip(axes.items(), places[1:], strict=True)
+        }
+        columns |= {"tp": tp, "cp": cp, "pp": pp, "dp": gpus / (tp * cp * pp)}
+        columns["micro_batches"] = question.sequences / (columns["dp"] * columns["batch"])
+        some = _once(columns, words) & _fixed(question, columns)
+        if some.any():
+            yield {name: column[some] for name, column in columns.items()}
+
+
+def ranks(question: Question, gpus: int, words: Mapping[str, Any]) -> Iterator[tuple[int, int, int]]:
+    """(tp, cp, pp) whose product divides the GPUs."""
+    spec = question.spec
+    spread = _spread(spec)
+    tensor = [1] if "tp" in words or not spread["tp"] else divisors(gpus)
+    context = divisors(gpus) if spread["cp"] else [1]
+    for tp in tensor:
+        for cp in context if question.allows("tp", tp) else []:
+            if gpus % (tp * cp) or not question.allows("cp", cp) or cp > question.seq:
+                continue
+            stages = divisors(gpus // (tp * cp)) if spread["pp"] else [1]
+            yield from ((tp, cp, pp) for pp in stages if pp <= spec.n_layers + ENDS and question.allows("pp", pp))
+
+
+def _spread(spec: ModelSpec) -> dict[str, bool]:
+    """Whether it is written down how the model's blocks are spread over ranks of each kind."""
+    import numpy as np
+
+    found = {}
+    for name in ("tp", "cp", "pp"):
+        try:
+            list(conditions(spec, Run(phase="training", mode="training").placed({name: np.array([1.0, 2.0])})))
+            found[name] = True
+        except Refused:
+            found[name] = False
+    return found
+
+
+def _axes(question: Question, words: Mapping[str, Any]) -> dict[str, list[int]]:
+    """The other sizes that are searched for, by their names."""
+    spec = question.spec
+    experts = [group.channel.n_experts for group in spec.layers if isinstance(group.channel, Moe)]
+    axes = {
+        "ep": divisors(experts[0]) if experts else [1],
+        "batch": [n for n in divisors(question.sequences) if n <= LARGEST_BATCH],
+        "zero": [0, 1, 2, 3],
+        "interleave": _pieces(spec.n_layers) if words["schedule"] == "1f1b" else [1],
+    }
+    return {name: [size for size in axis if question.allows(name, size)] for name, axis in axes.items()}
+
+
+def _pieces(layers: int) -> list[int]:
+    """In how many pieces a stage may hold its layers: powers of two, and what divides the layers, with or without
+    embedding and head in the place of one."""
+    most = min(MOST_PIECES, (layers + ENDS) // 2)
+    return [n for n in range(1, most + 1) if n & (n - 1) == 0 or layers % n == 0 or (layers + ENDS) % n == 0]
+
+
+def _once(columns: Columns, words: Mapping[str, Any]) -> Column:
+    """Of rows that say the same plan, the plainest: one kind of schedule without a pipeline, and so on."""
+    holds = (columns["zero"] == 0) | (columns["dp"] * columns["cp"] > 1)
+    holds &= (columns["interleave"] == 1) | (columns["pp"] > 1)
+    if words["schedule"] != "1f1b":
+        holds &= columns["pp"] > 1
+    if not words["sequence_parallel"]:
+        holds &= columns["tp"] > 1
+    return holds
+
+
+def _fixed(question: Question, columns: Columns) -> Column:
+    """Rows whose dp and micro-batches are those that were asked for; of other sizes nothing else is listed."""
+    import numpy as np
+
+    holds = np.ones(len(columns["dp"]), dtype=bool)
+    for name in ("dp", "micro_batches"):
+        if name in question.fixed:
+            holds &= columns[name] == question.fixed[name]
+        if name in question.at_most:
+            holds &= columns[name] <= question.at_most[name]
+    return holds
+
+
+def divisors(n: int) -> list[int]:
+    """All whole divisors of a number, the smallest first."""
+    small: Sequence[int] = [d for d in range(1, int(n**0.5) + 1) if n % d == 0]
+    return sorted({*small, *(n // d for d in small)})

@@ -1,0 +1,64 @@
+"""Every plan of a small space one by one, by nothing that the search has but `predict` and `memory`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, NamedTuple
+
+from calc.errors import Refused
+from calc.memory.totals import memory_ranks
+from calc.plan.question import CONTEXT, Question
+from calc.time import predict
+
+
+class Alone(NamedTuple):
+    """One plan that fits: its words, seconds and bytes at the peak."""
+
+    words: tuple[tuple[str, Any], ...]
+    seconds: float
+    peak: int
+
+
+def every_plan(question: Question) -> list[Alone]:
+    """All plans that fit, of a question that fixes the schedule."""
+    return [found for words in _words(question) if (found := _alone(question, words)) is not None]
+
+
+def _words(question: Question) -> Iterator[dict[str, Any]]:
+    (gpus,) = question.gpus
+    ranks, batches = range(1, gpus + 1), range(1, min(question.sequences, 64) + 1)
+    sizes = product(ranks, ranks, ranks, ranks, batches, (0, 1, 2, 3), range(1, 17))
+    for tp, pp, cp, ep, batch, zero, interleave in sizes:
+        if gpus % (tp * pp * cp) or (interleave > 1 and pp == 1) or interleave * pp > question.spec.n_layers + 2:
+            continue
+        dp = gpus // (tp * pp * cp)
+        if question.sequences % (dp * batch) or (zero and dp * cp == 1) or (cp > 1 and question.seq % (2 * cp)):
+            continue
+        micro_batches = question.sequences // (dp * batch)
+        layers = question.spec.n_layers
+        even = interleave in (1, 2, 4, 8, 16) or not layers % interleave or not (layers + 2) % interleave
+        if (interleave > 1 and micro_batches % pp) or not even:
+            continue
+        for recipe, checkpointing, divided in product(
+            question.recipes, ("none", "selective", "selective-op", "full"), (True, False)
+        ):
+            if (checkpointing == "selective-op" and tp > 1) or (tp == 1 and not divided):
+                continue
+            words = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "dp": dp, "batch": batch, "zero": zero}
+            words |= {"interleave": interleave, "micro_batches": micro_batches, "recipe": recipe}
+            words |= {"checkpointing": checkpointing} | ({} if divided else {"sequence_parallel": False})
+            yield words
+
+
+def _alone(question: Question, words: dict[str, Any]) -> Alone | None:
+    try:
+        found = predict(question.spec, question.device, **question.run_words(), **words)
+        ranks = memory_ranks(question.spec, found.run)
+    except Refused:
+        return None
+    reserved = max(getattr(rank, "reserved", rank.peak) for rank in ranks)
+    if reserved > question.device.usable * (1 - question.headroom) - CONTEXT:
+        return None
+    peak = max(rank.peak for rank in ranks)
+    return Alone(tuple(sorted(words.items(), key=str)), found.seconds, int(peak))

@@ -1,0 +1,183 @@
+"""`plan` on the command line: what scripts may rely on."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_commands import Run, run
+
+__all__ = ["run"]
+ASKED = ("--cluster", "dgx-h100", "--gpus", "8", "--seq", "1024", "--global-batch", "64seq", "--stack", "fsdp2")
+SMALL = ("gpt2", *ASKED, "--at-most", "batch=4", "--at-most", "tp=2", "--at-most", "cp=2")
+
+
+def records(out: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_json_is_one_object_a_line_the_best_first(run: Run) -> None:
+    status, out, _ = run("plan", *SMALL, "--top", "4", "--price", "2/h", "--tokens", "10e9", "--json")
+    found = records(out)
+    assert status == 0
+    assert [each["rank"] for each in found] == [1, 2, 3, 4]
+    keys = {"rank", "plan", "seconds", "tokens_per_second", "mfu", "memory_peak", "fits", "gpus", "interval", "command"}
+    sizes = {"dp", "tp", "pp", "cp", "ep", "zero", "micro_batch", "micro_batches", "schedule", "interleave"}
+    for each in found:
+        assert keys | {"days", "gpu_hours", "money"} <= set(each)
+        plan = each["plan"]
+        assert sizes | {"checkpointing", "sequence_parallel", "recipe"} <= set(plan)
+        assert plan["dp"] * plan["tp"] * plan["pp"] * plan["cp"] == each["gpus"] == 8
+        assert plan["dp"] * plan["micro_batch"] * plan["micro_batches"] == 64
+        assert each["tokens_per_second"] == pytest.approx(64 * 1024 / each["seconds"])
+        assert set(each["interval"]) == {"level", "low", "high"}
+        assert each["money"] == pytest.approx(2 * each["gpu_hours"])
+        assert each["fits"] is True
+    assert [each["seconds"] for each in found] == sorted(each["seconds"] for each in found)
+
+
+def test_the_command_of_a_plan_and_memory_give_the_same_numbers(run: Run) -> None:
+    _, out, _ = run("plan", "llama-3-8b", *ASKED, "--top", "30", "--json")
+    for each in (lines := records(out))[:: max(len(lines) // 4, 1)]:
+        words = shlex.split(each["command"])
+        assert words[:4] == ["python", "-m", "calc", "predict"]
+        status, alone, _ = run(*words[3:])
+        told = json.loads(alone)
+        assert status == 0
+        assert told["seconds"] == pytest.approx(each["seconds"], rel=1e-9)
+        assert told["interval"] == pytest.approx(each["interval"])
+        plan = each["plan"]
+        sizes = [
+            part for name in ("dp", "tp", "pp", "cp", "zero", "interleave") for part in (f"--{name}", str(plan[name]))
+        ]
+        batch = ["--batch", str(plan["micro_batch"]), "--micro-batches", str(plan["micro_batches"]), "--seq", "1024"]
+        formats = [
+            "--recipe",
+            plan["recipe"],
+            "--checkpointing",
+            plan["checkpointing"],
+            "--execution",
+            told["execution"],
+        ]
+        _, weighed, _ = run("memory", "llama-3-8b", *sizes, *batch, *formats, "--gpu", "h100-sxm", "--json")
+        held = json.loads(weighed)
+        assert held["peak"] == each["memory_peak"]
+        assert held["fits"] is True
+
+
+def test_a_table_fits_a_terminal_and_says_what_was_ruled_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    status, out, err = run("plan", *SMALL, "--top", "5")
+    assert status == 0
+    assert max(map(len, out.splitlines())) <= 80
+    for part in ("ruled out", "less memory for more time", "over the next", "reserved"):
+        assert part in out
+    assert err == ""
+
+
+def test_a_batch_between_sequences_is_rounded_and_said(run: Run) -> None:
+    words = [word if word != "64seq" else "70000" for word in SMALL]
+    status, out, err = run("plan", *words, "--top", "1", "--json")
+    assert status == 0
+    assert "68 sequences, 69,632 tokens" in err
+    assert records(out)[0]["tokens"] == 68 * 1024
+
+
+def test_nothing_fits_says_the_least_that_would(run: Run) -> None:
+    arguments = ("llama-3-8b", "--cluster", "dgx-h100", "--gpus", "1", "--seq", "8192", "--global-batch", "64seq")
+    status, out, err = run("plan", *arguments, "--stack", "fsdp2", "--json")
+    assert status == 1
+    assert out == ""
+    line = err.strip().splitlines()[-1]
+    assert line.startswith("error: nothing fits: the least that a plan reserves is ")
+    assert "GPUs would be enough" in line
+    enough = line.rpartition("; ")[2].split()[0]
+    more = ["--gpus", enough] if (place := arguments.index("--gpus")) else []
+    again, _, _ = run("plan", *arguments[:place], *more, *arguments[place + 2 :], "--stack", "fsdp2", "--top", "1")
+    assert again == 0
+
+
+def test_a_batch_that_no_plan_divides_says_which_one_would(run: Run) -> None:
+    words = [word if word != "64seq" else "7seq" for word in SMALL]
+    status, _, err = run("plan", *words, "--fix", "dp=8")
+    assert status == 1
+    assert "8 (8,192 tokens) would be" in err
+
+
+def test_several_clusters_and_numbers_of_gpus(run: Run) -> None:
+    words = [word.replace("dgx-h100", "dgx-h100,dgx-a100") if word == "dgx-h100" else word for word in SMALL]
+    words[words.index("8")] = "2..8"
+    status, out, _ = run("plan", *words, "--top", "1")
+    assert status == 0
+    table = out.partition("the best on each number of GPUs")[2].partition("ruled out")[0]
+    assert sorted(line.split()[0] for line in table.splitlines() if ":" in line) == sorted(
+        f"{gpus}×{name}:" for name in ("dgx-h100", "dgx-a100") for gpus in (2, 4, 8)
+    )
+
+
+def test_how_few_gpus_and_how_many_tokens(run: Run) -> None:
+    """The two ways of turning the question round agree."""
+    words = [word for word in SMALL if word not in ("--gpus", "8")]
+    status, out, err = run("plan", *words, "--tokens", "300e9", "--days", "14", "--top", "1", "--json")
+    (few,) = records(out)
+    assert status == 0
+    assert "days by GPUs tried" in err
+    assert few["days"] <= 14
+    _, out, _ = run("plan", *words, "--gpus", str(few["gpus"]), "--days", str(few["days"]), "--top", "1", "--json")
+    assert records(out)[0]["tokens_total"] == pytest.approx(300e9, rel=1e-3)
+
+
+def test_a_launch_file_and_what_would_be_better(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "launch.sh"
+    asked = [word for word in SMALL if word not in ("--stack", "fsdp2")]
+    status, out, err = run("plan", *asked, "--as", "megatron-core", "--fix", "tp=2")
+    assert status == 0
+    assert "--tensor-model-parallel-size 2" in out
+    assert "megatron-core core_" in err
+    file.write_text(out)
+    status, out, _ = run("plan", *asked, "--as", "megatron-core", "--from", str(file), "--json")
+    (own,) = records(out)
+    assert status == 0
+    assert own["plan"]["tp"] == 2
+    assert own["seconds"] > own["better"]["seconds"]
+    assert own["fits"] is True
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"--gpus": "0"}, "--gpus: expected a whole number from 1"),
+        ({"--gpus": "512..8"}, "--gpus: expected the smaller number first"),
+        ({"--global-batch": "4M"}, "--global-batch: expected a whole number"),
+        ({"--global-batch": "100"}, "--global-batch: expected at least one sequence of 1,024 tokens"),
+        ({"--fix": "tp"}, "--fix: expected NAME=VALUE"),
+        ({"--fix": "heads=2"}, "--fix: expected one of"),
+        ({"--fix": "checkpointing=some"}, "--fix checkpointing: expected one of"),
+        ({"--at-most": "recipe=2"}, "--at-most: expected one of"),
+        ({"--headroom": "100%"}, "--headroom: expected"),
+        ({"--price": "free"}, "expected money for a GPU-hour"),
+        ({"--price": "dgx-b200=2"}, "--price: expected a price of one of dgx-h100"),
+        ({"--objective": "cost"}, "--price: expected the price of a GPU-hour"),
+        ({"--dtype": "bf17"}, "--dtype: expected recipes of"),
+        ({"--cluster": "nowhere"}, "cluster: expected one that"),
+        ({"--stack": "nothing"}, "--stack: expected one of"),
+        ({"--as": "slurm"}, "--as: expected one of"),
+        ({"--as": "torchtitan"}, "--stack: expected torchtitan"),
+        ({"--from": "x"}, "--as: expected the tool that --from is a file of"),
+    ],
+)
+def test_refusals_are_one_line(run: Run, changed: dict[str, str], said: str) -> None:
+    words = ["gpt2", *ASKED]
+    for name, value in changed.items():
+        words = [*words[: words.index(name)], *words[words.index(name) + 2 :]] if name in words else words
+        words += [name, value]
+    status, out, err = run("plan", *words)
+    assert status == 2, err
+    assert out == ""
+    assert said in err
+    assert err.startswith("error: ")
+    assert len(err.strip().splitlines()) == 1

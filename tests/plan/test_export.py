@@ -1,0 +1,197 @@
+"""Launch files: read back they are the plan they were written from, and their tools' own parsers take them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import calc
+from calc.errors import Refused
+from calc.plan.existing import plan_of, told_by, words_of
+from calc.plan.export.launch import Launch
+from calc.plan.export.registry import TOOLS, tool
+from calc.plan.planning import answer
+from calc.plan.question import Question, plan_words
+from calc.spec.clusters import load_cluster
+from calc.spec.run import Run
+
+PARSED = ("accelerate", "deepspeed", "torchtitan")
+NEEDED = {
+    "accelerate": ("accelerate==1.15.0", "psutil"),
+    "deepspeed": ("deepspeed==0.19.8", "psutil", "py-cpuinfo", "msgpack", "ninja", "hjson", "einops"),
+    "torchtitan": (
+        *("torchtitan==0.3.0", "tyro", "docstring-parser", "shtab", "typeguard", "tensorboard", "absl-py"),
+        *("datasets", "spmd_types", "multiprocess", "dill", "xxhash", "fsspec", "pyarrow", "aiohttp", "torchdata"),
+    ),
+}
+"""Tool -> what its parser imports beyond what the tests have, fetched without what those would install in turn."""
+
+
+def asked_of(name: str, **more: Any) -> Question:
+    """A question whose plans the tool can launch, of a model that its users train."""
+    own = tool(name)
+    spec = calc.load_model("llama-3-8b")
+    usual: dict[str, Any] = {"recipes": ("bf16-master",), "at_most": {"batch": 2}}
+    usual["recipes"] = {"deepspeed": ("bf16-zero",), "megatron-core": ("bf16-master",), "nemo": ("bf16-master",)}.get(
+        name, ("bf16-fsdp",)
+    )
+    words = {"stack": own.stack}
+    return Question(
+        spec, load_cluster("dgx-h100"), (16,), 4096, 64, words=words, launched=own.launcher, **(usual | more)
+    )
+
+
+def plans_of(name: str) -> list[tuple[Question, Run]]:
+    """Plans of many kinds: the best of all, and the best with each kind of parallelism that the tool can launch."""
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"tp": 2},
+        {"pp": 2},
+        {"cp": 2},
+        {"checkpointing": "full"},
+        {"pp": 2, "interleave": 2},
+    ]
+    kinds += [{"checkpointing": "selective-op"}, {"checkpointing": "selective"}, {"zero": 3}, {"zero": 0}]
+    kinds += [{"sequence_parallel": False, "tp": 2}]
+    found = []
+    for fixed in kinds:
+        asked = asked_of(name, fixed=fixed)
+        found += [(asked, plan.run) for plan in answer([asked], top=1).plans]
+    return found
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_a_file_read_back_is_the_plan(name: str) -> None:
+    """accelerate's file has no batch, which is then that of the question."""
+    plans = plans_of(name)
+    assert len(plans) >= 3
+    for asked, run in plans:
+        text = tool(name).write(Launch(asked, run))
+        read = tool(name).read(text, "plan")
+        assert read.unread == ()
+        words = words_of(asked, read) | ({"batch": run.batch} if name == "accelerate" else {})
+        again = plan_of(told_by(asked, read), words)
+        assert plan_words(again.run) == plan_words(run)
+        assert again.run.gpus == run.gpus
+
+
+@pytest.mark.parametrize("name", TOOLS)
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", "--", "'", "\x00", '{"fsdp_config": 3}', "GPUS = -1", "--micro-batch-size x"]
+)
+def test_hostile_files_are_refused(name: str, text: str) -> None:
+    with pytest.raises(Refused):
+        tool(name).read(text, "plan")
+
+
+def test_an_unknown_tool_is_refused() -> None:
+    with pytest.raises(Refused, match="did you mean torchtitan"):
+        tool("torchtitn")
+
+
+def test_a_program_of_fsdp2_shards_a_model() -> None:
+    """The lines that are written run, on one rank of a CPU, and the model still goes forward and back."""
+    asked, full = next(pair for pair in plans_of("fsdp2") if pair[1].checkpointing == "full")
+    text = tool("fsdp2").write(Launch(asked, full)).replace(f"GPUS = {full.gpus}", "GPUS = 1")
+    check = """
+import torch.distributed as dist
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+model = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(3)))
+spread(model, list(model), "cpu")(torch.ones(2, 8)).sum().backward()
+assert all(p.grad is not None for p in model.parameters())
+print("sharded", type(next(model.parameters())).__name__)
+dist.destroy_process_group()
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", text + check], capture_output=True, text=True, check=False
+    )
+    assert "sharded DTensor" in done.stdout, done.stderr
+
+
+@pytest.fixture(scope="session")
+def fetched(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Tool -> a folder from which its parser is imported."""
+    folders: dict[str, Path] = {}
+
+    def folder(name: str) -> Path:
+        if name not in folders:
+            made = tmp_path_factory.mktemp(name)
+            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(made), *NEEDED[name]]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+            if done.returncode:
+                pytest.skip(f"{name} cannot be fetched here: {done.stderr.strip().splitlines()[-1]}")
+            folders[name] = made
+        return folders[name]
+
+    return folder
+
+
+def parsed(folder: Path, program: str, *arguments: str) -> Any:
+    """What the tool's parser reads, as JSON that a program of few lines prints last."""
+    environment = {**os.environ, "PYTHONPATH": str(folder), "DS_ACCELERATOR": "cpu"}
+    command = [sys.executable, "-W", "ignore", "-c", program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+ACCELERATE = """
+import json, sys
+from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.commands.launch import launch_command_parser
+found = load_config_from_file(sys.argv[1])
+known = {action.dest for action in launch_command_parser()._actions}
+assert set(found.fsdp_config) <= known, set(found.fsdp_config) - known
+print(json.dumps({"gpus": found.num_processes, "nodes": found.num_machines, **found.fsdp_config}))
+"""
+DEEPSPEED = """
+import json, sys
+from deepspeed.runtime.config import DeepSpeedConfig
+import deepspeed.runtime.config as theirs
+theirs.dist.get_world_size = lambda *group: int(sys.argv[2])  # as many ranks as the plan has, of which none is started
+theirs.dist.get_rank = lambda *group: 0
+found = DeepSpeedConfig(json.load(open(sys.argv[1])))
+print(json.dumps({"zero": found.zero_config.stage, "batch": found.train_micro_batch_size_per_gpu,
+                  "steps": found.gradient_accumulation_steps, "all": found.train_batch_size}))
+"""
+TORCHTITAN = """
+import json, sys
+from torchtitan.config import ConfigManager
+found = ConfigManager().parse_args(sys.argv[1:])
+its = found.parallelism
+print(json.dumps({"tp": its.tensor_parallel_degree, "pp": its.pipeline_parallel_degree,
+                  "cp": its.context_parallel_degree, "dp": its.data_parallel_shard_degree,
+                  "seq": found.training.seq_len, "all": found.training.global_batch_size,
+                  "ac": type(found.activation_checkpoint).__qualname__}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PARSED)
+def test_its_own_parser_takes_every_file(name: str, fetched: Any, tmp_path: Path) -> None:
+    """Every kind of plan, in the version of the tool that is named."""
+    folder = fetched(name)
+    for place, (asked, run) in enumerate(plans_of(name)):
+        text = tool(name).write(Launch(asked, run))
+        file = tmp_path / f"{place}.json"
+        file.write_text(text)
+        if name == "accelerate":
+            found = parsed(folder, ACCELERATE, str(file))
+            assert (found["gpus"], found["nodes"], found["fsdp_version"]) == (run.gpus, 2, 2)
+            assert found["fsdp_reshard_after_forward"] == (run.zero == 3)
+        elif name == "deepspeed":
+            found = parsed(folder, DEEPSPEED, str(file), str(run.dp))
+            assert found == {"zero": run.zero, "batch": run.batch, "steps": run.micro_batches, "all": 64}
+        else:
+            words = shlex.split(text.replace("\\\n", " ").replace("$MODULE", "llama3").replace("$CONFIG", "llama3_8b"))
+            found = parsed(folder, TORCHTITAN, *words[words.index("torchtitan.train") + 1 :])
+            own = {name: getattr(run, name) for name in ("tp", "pp", "cp", "dp", "seq")}
+            kinds = {"none": "NoneType", "full": "FullAC.Config", "selective-op": "SelectiveAC.Config"}
+            assert found == own | {"all": 64, "ac": kinds[run.checkpointing]}

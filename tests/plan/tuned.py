@@ -1,0 +1,76 @@
+"""Plans that their authors tuned, as questions: the published plan, and all others that its stack could have run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from calc.plan.answer import Plan
+from calc.plan.planning import answer
+from calc.plan.question import Question
+from calc.spec import Moe
+from calc.spec.clusters import load_cluster
+from tests.time.training_rows import TrainingRow, training_rows
+
+NEWEST = ("26.06", "26.08")
+"""Releases of Megatron-Bridge whose rows count as tuned."""
+LARGEST = 16
+"""Sequences of a micro-batch, at most, so that every row is searched in seconds; of mixtures of experts, which take
+longer, `bounds` are narrower."""
+SIZES = ("tp", "pp", "cp", "ep", "batch", "zero", "interleave")
+
+
+class Tuned(NamedTuple):
+    """One row. own: the published plan, None where it is not in the space or does not fit. best: of all."""
+
+    row: TrainingRow
+    own: Plan | None
+    best: Plan | None
+
+    @property
+    def gap(self) -> float:
+        """By how much the published plan is predicted to take longer than the best; nan where it cannot be said."""
+        return math.nan if self.own is None or self.best is None else self.own.seconds / self.best.seconds - 1
+
+
+def tuned_rows() -> Iterator[TrainingRow]:
+    """The rows of which the issue of a planner is asked, each set-up once."""
+    seen: set[str] = set()
+    for row in training_rows():
+        tuned = row.source == "MLPerf" and row.kind in ("dense", "nvfp4")
+        tuned |= row.source == "Megatron-Bridge" and row.kind != "lora" and row.name.split(", ")[-1].startswith(NEWEST)
+        tuned |= row.source == "Llama 3 405B"
+        key = f"{row.source} {row.spec.name} {row.system} {sorted(map(str, row.words.items()))}"
+        if tuned and key not in seen:
+            seen.add(key)
+            yield row
+
+
+def question_of(row: TrainingRow) -> Question:
+    """What the row's authors were asked: model, GPUs, batch, formats and stack."""
+    words = dict(row.words)
+    gpus = words.pop("gpus", None) or math.prod(words.get(name, 1) for name in ("dp", "tp", "pp", "cp"))
+    ranks = math.prod(words.get(name, 1) for name in ("tp", "pp", "cp"))
+    sequences = gpus // ranks * words.get("batch", 1) * words["micro_batches"]
+    own = {name: words[name] for name in ("stack", "execution", "optimizer", "mtp") if name in words}
+    cluster, recipe = load_cluster(words["cluster"]), words["recipe"]
+    experts = any(isinstance(group.channel, Moe) for group in row.spec.layers)
+    bounds = {"batch": 8, "tp": 8, "cp": 4} if experts else {"batch": LARGEST}
+    return Question(row.spec, cluster, (gpus,), words["seq"], sequences, (recipe,), words=own, at_most=bounds)
+
+
+def published(row: TrainingRow) -> dict[str, Any]:
+    """What the row says of its plan."""
+    said = {name: row.words.get(name, 1 if name != "zero" else 0) for name in SIZES}
+    stated = {name: row.words[name] for name in ("checkpointing",) if name in row.words}
+    return said | stated
+
+
+def tuned(row: TrainingRow) -> Tuned:
+    """The published plan, and the best of all."""
+    asked = question_of(row)
+    own = answer([replace(asked, fixed=published(row))], top=1).plans
+    best = answer([asked], top=1).plans
+    return Tuned(row, own[0] if own else None, best[0] if best else None)
