@@ -142,7 +142,7 @@ def test_models_side_by_side_share_a_sequence_length(run: Run) -> None:
 def test_explain_json(run: Run) -> None:
     record = json.loads(run("explain", "llama-3-8b", "kv_cache", "--seq", "4096", "--batch", "2", "--json")[1])
     assert record["value"] == 2 * 4096 * 131_072
-    assert set(record["symbols"]) == {"n_layers", "n_kv_heads", "d_model", "n_heads", "batch", "seq"}
+    assert set(record["symbols"]) == {"n_layers", "n_kv_heads", "d_model", "n_heads", "batch", "seq", "b_dtype"}
     assert "Shazeer" in record["source"]
 
 
