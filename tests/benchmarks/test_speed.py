@@ -95,4 +95,3 @@ def test_formula_of_a_peak(benchmark: Any, name: str) -> None:
     spec = from_config(reference.config(name))
     found = benchmark.pedantic(lambda: calc.explain(spec, "memory.peak"), rounds=1, iterations=1)
     assert found.estimate.value > 0
-    assert benchmark.stats.stats.max < 3

@@ -28,14 +28,15 @@ def test_memory_and_time_take_one_optimizer(recipe: str) -> None:
     held, line = _told("memory", *words)
     spec, asked = calc.load_model("gpt2"), {"recipe": recipe, "seq": 64}
     assert held["peak"] == calc.estimate(spec, "memory.peak", **asked).value
-    columns = step_times(spec, "h100-sxm", phase="training", dp=[1, 2], **asked)
+    # Of those that are known it has every format.
+    columns = step_times(spec, "b200", phase="training", dp=[1, 2], **asked)
     assert columns.peak is not None
     assert held["peak"] == columns.peak[0]
-    timed = predict(spec, "h100-sxm", phase="training", **asked)
+    timed = predict(spec, "b200", phase="training", **asked)
     assert held["plan"]["optimizer"] == timed.run.usual_optimizer
     # Two moments a parameter, each as wide as PyTorch's AdamW makes it: bf16 beside bf16 weights alone.
     moment = 2 if recipe == "bf16" else 4
-    copy = 4 if recipe in ("bf16-master", "bf16-zero", "fp8") else 0
+    copy = 4 if recipe in ("bf16-master", "bf16-zero", "fp8", "nvfp4") else 0
     assert held["optimizer"] == (2 * moment + copy) * 124_439_808
     named = held["plan"]["optimizer"]
     assert f", {named}, no checkpointing" in line
