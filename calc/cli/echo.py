@@ -8,6 +8,7 @@ from typing import Any
 from calc.conventions.executed import absorbs
 from calc.output.tables import Table
 from calc.spec import Mla, ModelSpec
+from calc.spec.recurrent import recurrent
 from calc.spec.run import Run
 
 FORMATS = {"weights": "dtype", "cache": "cache_dtype", "state": "state_dtype"}
@@ -91,8 +92,6 @@ def _told(words: str, value: Any) -> str:
 
 def _recurrent(specs: Sequence[ModelSpec]) -> bool:
     """Whether a layer of one of the models keeps a state."""
-    from calc.memory.serving import recurrent  # only asked of what is served, and it is long to load
-
     return any(map(recurrent, specs))
 
 

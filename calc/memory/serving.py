@@ -19,26 +19,12 @@ from calc.memory.sharding import Stage, held_elements, stages
 from calc.memory.states import on_stage
 from calc.quantities.weights import Share, weight_bytes
 from calc.sizes import Size, ceil_div, is_exactly, largest, minimum, ratio
-from calc.spec import (
-    Bottleneck,
-    DeltaNet,
-    GatedConvolution,
-    Head,
-    Kda,
-    LinearAttention,
-    Lora,
-    Mamba,
-    Mamba2,
-    ModelSpec,
-    Rwkv7,
-)
+from calc.spec import Bottleneck, Head, Lora, ModelSpec
 from calc.spec.load import Load
+from calc.spec.recurrent import recurrent
 from calc.spec.run import Run
 from calc.trace.op import Leaf, Weight
 from calc.trace.room import Room
-
-RECURRENT = (DeltaNet, GatedConvolution, Kda, LinearAttention, Mamba, Mamba2, Rwkv7)
-"""Mixers of which it is not written down what names hold, nor what they take where they are not one kernel."""
 
 LIMIT = 2**40
 """Where the search for the largest batch or context ends."""
@@ -141,12 +127,6 @@ def _room(spec: ModelSpec, run: Run) -> Room:
         expected = "compiled for inference with recurrent layers (--execution compiled)"
         raise Refused("execution", expected, room.execution)
     return room
-
-
-def recurrent(spec: ModelSpec) -> bool:
-    """Whether any layer has a recurrent mixer, alone or beside others."""
-    groups = (group for stack in spec.stacks for group in stack.layers)
-    return any(isinstance(mixer, RECURRENT) for group in groups for mixer in group.mixers)
 
 
 def _passes(spec: ModelSpec, run: Run) -> dict[str, tuple[Load, Body]]:

@@ -9,7 +9,7 @@ from typing import Any
 from calc.memory.conditions import conditions, divides
 from calc.plan.launchers import Launcher
 from calc.plan.question import Question
-from calc.plan.space import Column, Columns
+from calc.plan.space import ENDS, Column, Columns
 from calc.spec.run import Run
 
 REASONS = {
@@ -54,7 +54,15 @@ def _tests(question: Question, run: Run, columns: Columns) -> Iterator[tuple[str
     yield "micro-batches", (columns["interleave"] == 1) | divides(columns["pp"], columns["micro_batches"])
     # Sums of tensor parallelism wait for links: nobody runs them over the network.
     yield "domain", columns["tp"] <= max(question.cluster.domain, question.cluster.node)
-    yield "stack", _launched(question.launcher, columns)
+    yield "stack", _launched(question.launcher, columns) & _even(question, columns)
+
+
+def _even(question: Question, columns: Mapping[str, Any]) -> Column:
+    """Whether stages can be cut as the stack cuts them."""
+    pieces, layers = columns["pp"] * columns["interleave"], question.spec.n_layers
+    if not question.launcher.even:
+        return pieces > 0
+    return (columns["pp"] == 1) | (layers % pieces == 0) | ((layers + ENDS) % pieces == 0)
 
 
 def _launched(launcher: Launcher, columns: Mapping[str, Any]) -> Column:

@@ -17,12 +17,14 @@ USUAL = "pytorch"
 
 
 class Launcher(NamedTuple):
-    """One stack. recipes: its number formats. only: field of a Run -> the values that it can launch."""
+    """One stack. recipes: its number formats. only: field of a Run -> the values that it can launch.
+    even: whether all pieces of stages have as many layers, embedding and head counted as one each or not at all."""
 
     name: str
     source: str
     recipes: tuple[str, ...]
     only: Mapping[str, tuple[Any, ...]]
+    even: bool = False
 
     def takes(self, name: str, value: Any) -> bool:
         """Whether a plan with this value can be launched."""
@@ -36,8 +38,8 @@ def launcher(name: str | None) -> Launcher:
         stacks = [each for each in known if each in stack_names()]
         raise Refused("--stack", f"one of {', '.join(stacks)}, whose plans are known", name)
     table = dict(known[name or USUAL])
-    source, recipes = table.pop("source"), tuple(table.pop("recipes"))
-    return Launcher(name or USUAL, source, recipes, {field: tuple(values) for field, values in table.items()})
+    source, recipes, even = table.pop("source"), tuple(table.pop("recipes")), table.pop("even", False)
+    return Launcher(name or USUAL, source, recipes, {field: tuple(values) for field, values in table.items()}, even)
 
 
 @cache

@@ -29,6 +29,7 @@ class Server:
         self.phases = [0] * rules.block
         self.gaps: list[tuple[float, int]] = []
         self.preemptions = 0
+        self.gave_way = False
         self.busy = {"decoding": 0.0, "reading": 0.0}
 
     def add(self, request: Request, read: int = 0, left: int | None = None) -> bool:
@@ -66,8 +67,14 @@ class Server:
 
     def advance(self, until: float) -> list[Request]:
         """Run one step with prompts in it, or as many without as pass before the next event or `until`; those that
-        finished."""
-        self._admit()
+        finished.
+
+        Nobody is let in beside a step for which somebody had to give way (vLLM 0.15, `Scheduler.schedule`): the pages
+        that came free are those that the others are about to take.
+        """
+        if not self.gave_way:
+            self._admit()
+        self.gave_way = False
         if self.reading:
             return self._mixed_step()
         return self._plain_steps(until)
@@ -232,6 +239,7 @@ class Server:
         one.prompt, one.read, one.left = now, 0, one.left - made
         one.request.preempted += 1
         self.preemptions += 1
+        self.gave_way = True
         self.waiting.appendleft(one)
 
     def _give_back(self, one: Running, tokens: int) -> None:

@@ -73,7 +73,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def variables(repository: Path, scratch: Path) -> dict[str, str]:
     scratch.mkdir(exist_ok=True)
-    return os.environ | {"PYTHONPATH": str(repository), "TMPDIR": str(scratch)}
+    return os.environ | {"PYTHONPATH": str(repository), "TMPDIR": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def gate(repository: Path, scratch: Path, *words: str) -> tuple[int, list[dict[str, Any]], str]:

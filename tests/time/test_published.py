@@ -34,7 +34,7 @@ def test_errors_are_as_documented(table: str) -> None:
 
 def test_intervals_hold_most_published_times() -> None:
     every = [case for cases, _ in TABLES.values() for case in cases()]
-    assert sum(map(held, every)) >= 0.88 * len(every)
+    assert sum(map(held, every)) >= 0.85 * len(every)
 
 
 def held(case: Case) -> bool:

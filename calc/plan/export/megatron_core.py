@@ -18,6 +18,7 @@ SIZES = {
     "--num-virtual-stages-per-pipeline-rank": "interleave",
 }
 """Flag -> field of a Run."""
+ENDS = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 RECOMPUTE = {"": "none", "selective": "selective", "full": "full"}
 
@@ -27,6 +28,9 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     for flag, field in SIZES.items():
         if field != "interleave" or run.interleave > 1:
             yield flag, getattr(run, field)
+    # Where layers alone do not come out even, embedding and head count as one each.
+    ends = run.pp > 1 and launch.question.spec.n_layers % (run.pp * run.interleave) != 0
+    yield from ((flag, ends) for flag in ENDS)
     yield "--global-batch-size", launch.question.sequences
     yield "--sequence-parallel", run.tp > 1 and run.divides_sequence
     yield "--use-distributed-optimizer", run.zero > 0
@@ -65,6 +69,7 @@ def _read(text: str, where: str) -> Read:
 
 
 RELATED = (
+    *ENDS,
     "--global-batch-size",
     "--sequence-parallel",
     "--use-distributed-optimizer",

@@ -22,6 +22,7 @@ SIZES = {
     "data.seq_length": "seq",
 }
 VIRTUAL = f"{STRATEGY}.virtual_pipeline_model_parallel_size"
+ENDS = ("model.config.account_for_embedding_in_pipeline_split", "model.config.account_for_loss_in_pipeline_split")
 TRUTH = {"True": True, "False": False}
 
 
@@ -31,6 +32,8 @@ def _settings(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield "trainer.devices", launch.per_node
     yield from ((name, getattr(run, field)) for name, field in SIZES.items())
     yield VIRTUAL, run.interleave if run.interleave > 1 else None
+    if run.pp > 1 and launch.question.spec.n_layers % (run.pp * run.interleave):
+        yield from ((name, True) for name in ENDS)
     yield f"{STRATEGY}.sequence_parallel", run.tp > 1 and run.divides_sequence
     yield f"{STRATEGY}.ddp.use_distributed_optimizer", run.zero > 0
     yield f"{STRATEGY}.ddp.overlap_grad_reduce", run.zero > 0
@@ -66,7 +69,12 @@ def _read(text: str, where: str) -> Read:
     words["checkpointing"] = one_of(found, "model.config.recompute_granularity", granularity, "None", where)
     words["recipe"] = "fp8" if "trainer.plugins.fp8" in found else "bf16-master"
     nodes, each = whole(found, "trainer.num_nodes", where), whole(found, "trainer.devices", where)
-    known = {*SIZES, VIRTUAL, *(name for name in found if name.startswith((f"{STRATEGY}.", "model.config.recompute")))}
+    known = {
+        *SIZES,
+        *ENDS,
+        VIRTUAL,
+        *(name for name in found if name.startswith((f"{STRATEGY}.", "model.config.recompute"))),
+    }
     known |= {"trainer.num_nodes", "trainer.devices", "data.global_batch_size", "trainer.plugins.fp8"}
     gpus = None if nodes is None or each is None else nodes * each
     return Read(words, whole(found, "data.global_batch_size", where), gpus, tuple(sorted(found.keys() - known)))
