@@ -112,7 +112,7 @@ def prediction_tables(it: Prediction, speed: Speed, by_op: bool, unit: str) -> l
     return [
         Table(("", ""), rows, title),
         Table(("component", "time", "share"), shares),
-        Table(("op", "time", "share", "FLOP/B", "rate", "bandwidth", "bound"), ops, "", note),
+        Table(("op", "time", "share", "FLOP/B", "rate", "bandwidth", "bound"), ops, "", note, dotted="op"),
     ]
 
 

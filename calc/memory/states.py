@@ -26,7 +26,8 @@ class States:
     open: with ZeRO-3, gathered weights that stay gathered from forward to backward: of all that stands outside layers
         (FSDP's root unit, which PyTorch's FSDP2 never divides again after forward), and in a pipeline those of all
         layers, as torchtitan sets it, lest each micro-batch gathers them anew. unit: of one layer, where those go.
-    buffer: what gathering is received in, for a moment a second copy: the root's, or two layers'.
+    following: of the next layer, gathered while that one works; 0 where all layers are one (ALBERT), which is there.
+    buffer: what gathering is received in, for a moment a second copy: the root's, or that of both layers.
     waiting: gradients that wait between micro-batches: those kept, but in a pipeline with ZeRO-2 or 3 whole ones in the
         format they are summed in, which FSDP2 divides after the last micro-batch.
     reduced, root_reduced: from ZeRO-2 on, gradients of one layer and of the root unit before they are divided, in the
@@ -42,6 +43,7 @@ class States:
     trained: Size
     open: Size
     unit: Size
+    following: Size
     buffer: Size
     waiting: Size
     reduced: Size
@@ -62,13 +64,14 @@ class _Held:
 
 @dataclass(slots=True)
 class _Units:
-    """Elements of a rank by what is gathered together, and how many of them are trained."""
+    """Elements of a rank by what is gathered together, and how many of them are trained. single: layers are all one."""
 
     root: Size = 0
     root_trained: Size = 0
     end_trained: Size = 0
     layers: dict[str, Size] = field(default_factory=dict)
     layers_trained: dict[str, Size] = field(default_factory=dict)
+    single: bool = False
 
     def add(self, place: Place, group: str, each: Size, trained: bool) -> None:
         """each: elements outside layers, or of one layer of a group."""
@@ -109,6 +112,7 @@ def _on_rank(spec: ModelSpec, run: Run, stage: Stage, rows: Iterable[tuple[Row, 
             in_unit = ceil_div(per_layer, run.ep) if leaf.expert else per_layer
             here = either(copies > 0, in_unit * one) if is_array(copies) and place != "layer" else in_unit * one
             units.add(place, group, here, weight.trainable)
+    units.single = not spec.towers and len(spec.layers) == 1 and spec.layers[0].shared
     return _divided(run, how, steps, dense, experts, units)
 
 
@@ -133,6 +137,7 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
     layer, layer_trained = largest(units.layers.values()), largest(units.layers_trained.values())
     gathered = _bytes(how.gathered or how.weights)
     reduced = gathered + _bytes(how.gradients)
+    following = 0 if units.single else layer
     return States(
         weights=kept,
         gradients=gradients,
@@ -142,7 +147,8 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         trained=trained,
         open=gathers * gathered * either(pipeline, elements, units.root),
         unit=either(pipeline, 0, gathers * gathered * layer),
-        buffer=gathers * gathered * maximum(units.root, 2 * layer),
+        following=either(pipeline, 0, gathers * gathered * following),
+        buffer=gathers * gathered * maximum(units.root, layer + following),
         waiting=either(pipeline, gradients + divides * (trained * _bytes(how.gradients) - gradients), gradients),
         reduced=divides * layer_trained * reduced,
         root_reduced=divides * units.root_trained * reduced,

@@ -69,7 +69,7 @@ def on_stages(
 
 def _rank(run: Run, stage: Stage, own: States, live: Activations) -> TrainingRank:
     terms = {
-        "weights": own.weights + own.open + 2 * own.unit,
+        "weights": own.weights + own.open + own.unit + own.following,
         "gradients": own.waiting + maximum(own.reduced, own.root_reduced),
         "optimizer": own.optimizer,
         "activations": live.total,
@@ -91,6 +91,7 @@ def _moments(own: States, live: Activations, run: Run) -> dict[str, dict[str, Si
     Gradients are freed after the optimizer's step, unless earlier micro-batches have left theirs.
     """
     gathered = own.weights + own.open
+    both = gathered + own.unit + own.following
     several = run.accumulates
     before = own.waiting * several
     fresh = (own.layer_gradients + own.end_gradients) * (1 - several)
@@ -110,10 +111,10 @@ def _moments(own: States, live: Activations, run: Run) -> dict[str, dict[str, Si
         }
 
     return {
-        "forward": moment(gathered + 2 * own.unit, before, live.total, logits),
+        "forward": moment(both, before, live.total, logits),
         "loss": moment(gathered + own.unit, before, live.total, logits, scratch),
-        "backward, last layer": moment(gathered + 2 * own.unit, before + fresh + own.reduced, live.total, 0, again),
-        "backward, first layer": moment(gathered + 2 * own.unit, own.waiting + own.reduced, live.outside, 0, again),
+        "backward, last layer": moment(both, before + fresh + own.reduced, live.total, 0, again),
+        "backward, first layer": moment(both, own.waiting + own.reduced, live.outside, 0, again),
         "reduction": moment(gathered, own.waiting + maximum(own.reduced, own.root_reduced)),
         "optimizer step": moment(own.weights, own.gradients, temporaries=own.update),
     }

@@ -17,7 +17,8 @@ _NUMBER = re.compile(r"[-+]?\d[\d,.]*(e[-+]?\d+)?%?( [KMGTPEZk]?i?(B|FLOP|OP)(/s
 class Table(NamedTuple):
     """Text laid out in columns; numbers are aligned to the right. note: a line below it.
 
-    spare: columns that a terminal too narrow for all is not shown, the first of them first.
+    spare: columns that a terminal too narrow for all is not shown, the first of them first. dotted: a column that
+    begins with names such as `layers.{}.mlp.up_proj`, of which such a terminal is shown the end, from a dot on.
     """
 
     columns: Sequence[str]
@@ -25,6 +26,7 @@ class Table(NamedTuple):
     title: str = ""
     note: str = ""
     spare: Sequence[str] = ()
+    dotted: str = ""
 
 
 def emit(records: Sequence[Mapping[str, Any]], tables: Sequence[Table], fmt: str) -> None:
@@ -104,7 +106,7 @@ def _plain(tables: Sequence[Table]) -> None:
     # number is never broken.
     narrow = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
     if narrow:
-        tables = [_narrowed(table, Console().width) for table in tables]
+        tables = [_shortened(_narrowed(table, Console().width), Console().width) for table in tables]
     console = Console(width=max(_least_width(tables), Console().width) if narrow else 10_000, highlight=False)
     with console.capture() as captured:
         for i, table in enumerate(tables):
@@ -116,7 +118,9 @@ def _plain(tables: Sequence[Table]) -> None:
             shown.show_header = any(table.columns)
             for j, (column, right) in enumerate(zip(table.columns, _right_aligned(table), strict=True)):
                 whole = right or (j == 0 and _named(table))
-                shown.add_column(Text(column), justify="right" if right else "left", no_wrap=whole, overflow="fold")
+                least = _longest_word(table) if column and column == table.dotted else None
+                side = "right" if right else "left"
+                shown.add_column(Text(column), justify=side, no_wrap=whole, overflow="fold", min_width=least)
             for row in table.rows:
                 shown.add_row(*map(Text, row))
             console.print(shown)
@@ -141,6 +145,30 @@ def _narrowed(table: Table, width: int) -> Table:
     return table._replace(note=f"{table.note}\n{lacking}" if table.note else lacking)
 
 
+def _shortened(table: Table, width: int) -> Table:
+    """The table with names of its dotted column cut at a dot, where they are longer than other columns leave room."""
+    if not table.dotted:
+        return table
+    at = list(table.columns).index(table.dotted)
+    columns = list(zip(table.columns, *table.rows, strict=True))
+    room = width - 2 - sum(2 + max(map(len, column)) for j, column in enumerate(columns) if j != at)
+
+    def end(cell: str) -> str:
+        name, *rest = cell.split(" ")
+        parts = name.split(".")
+        ends = [name, *("…." + ".".join(parts[i:]) for i in range(1, len(parts)))]
+        return " ".join([next((each for each in ends if len(each) <= room), ends[-1]), *rest])
+
+    rows = [[end(cell) if j == at else cell for j, cell in enumerate(row)] for row in table.rows]
+    return table._replace(rows=rows)
+
+
+def _longest_word(table: Table) -> int:
+    """The longest word in the dotted column, which is not broken."""
+    at = list(table.columns).index(table.dotted)
+    return max((len(word) for row in table.rows for word in row[at].split()), default=0)
+
+
 def _named(table: Table) -> bool:
     """Whether rows begin with a name of one word, which a reader may want to copy: it is not broken."""
     return all(len(row[0]) <= 20 and " " not in row[0] for row in table.rows)
@@ -152,9 +180,10 @@ def _least_width(tables: Sequence[Table]) -> int:
     for table in tables:
         right = _right_aligned(table)
         columns = zip(table.columns, *table.rows, strict=True)
+        least = {table.dotted: _longest_word(table)} if table.dotted else {}
         widths.append(
             sum(
-                2 + max(len(cell) if number else min(len(cell), 12) for cell in column)
+                2 + max(least.get(column[0], 0), *(len(cell) if number else min(len(cell), 12) for cell in column))
                 for column, number in zip(columns, right, strict=True)
             )
         )

@@ -17,6 +17,7 @@ from calc.architectures.models import load_model
 from calc.memory.conditions import conditions
 from calc.memory.sharding import held_elements, stages
 from calc.memory.states import States, states
+from calc.memory.totals import memory_ranks
 from calc.quantities.parameters import parameters, weights
 from calc.spec import Adapter, Lora, ModelSpec
 from calc.spec.run import Run
@@ -242,3 +243,29 @@ def test_an_adapter_trains_alone() -> None:
     assert held.gradients == 2 * held.trained
     assert held.optimizer == 8 * held.trained
     assert held.weights == 2 * (8_030_261_248 + held.trained)
+
+
+def test_layers_that_are_all_one_are_gathered_once() -> None:
+    """ALBERT under ZeRO-3: beside its half and what stands outside, a rank holds the one layer, never a second copy."""
+    config = transformers.AlbertConfig(
+        vocab_size=96,
+        embedding_size=16,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        architectures=["AlbertForMaskedLM"],
+    )
+    spec = from_config(config.to_dict())
+    with torch.device("meta"):
+        model = transformers.AlbertForMaskedLM(config)
+    everything = sum(parameter.numel() for parameter in model.parameters())
+    layer = sum(parameter.numel() for parameter in model.albert.encoder.albert_layer_groups.parameters())
+    plan = Run(mode="training", seq=16, recipe="bf16-fsdp", dp=2, zero=3, execution="sdpa")
+    found = memory_ranks(spec, plan)[0]
+    half, gathered = 4 * -(-everything // 2), 2 * (everything - layer)
+    assert found.terms["weights"] == half + gathered + 2 * layer
+    for moment in ("forward", "loss", "backward, last layer", "backward, first layer"):
+        assert found.moments[moment]["weights"] == half + gathered + 2 * layer
+    apart = spec.model_copy(update={"layers": (spec.layers[0].model_copy(update={"shared": False}),)})
+    assert rank(apart, plan).following == rank(apart, plan).unit == 2 * layer

@@ -103,3 +103,20 @@ def test_experts_that_no_token_visits_are_no_model_flops(run: Run, phase: str) -
     record = json.loads(out)
     assert record["mfu_convention"] == "torch"
     assert 0 < record["mfu"] < 1
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_names_of_ops_are_cut_at_a_dot_alone(run: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """Every name on a narrow terminal is one of the whole names, or its end from a dot on; wide ones stay whole."""
+    words = ("predict", "llama-3-8b", "--gpu", "h100-sxm", "--phase", "decode", "--by-op")
+    _, out, _ = run(*words, "--json")
+    whole = {op["path"] for op in json.loads(out)["ops"]}
+    monkeypatch.setenv("COLUMNS", str(width))
+    _, out, _ = run(*words)
+    rows = out[out.index("\nop ") :].splitlines()[2:]
+    shown = [line.split()[0] for line in rows if "/s" in line]
+    assert len(shown) == len(whole)
+    for name in shown:
+        assert name in whole or (name.startswith("….") and any(path.endswith(name[1:]) for path in whole))
+    if width >= 80:
+        assert max(map(len, rows[: len(shown)])) <= width
