@@ -22,10 +22,12 @@ RUNS: dict[str, dict[str, tuple[dict[str, Any], ...]]] = {
     "Olmo-3.1-32B": {"memory.peak": ({"execution": "sdpa", "checkpointing": "full"}, {"execution": "eager"})},
     "DeepSeek-V4-Pro": {"traffic.forward": ({},), "traffic.training": ({},)},
     "bart-base": {"memory.peak": ({},), "traffic.training": ({},)},
+    "falcon-7b": {"memory.peak": ({}, {"execution": "eager"})},
     "t5-small": {"memory.peak": ({"mode": "inference"},), "traffic.decode": ({},), "kv_cache": ({},)},
     "whisper-base": {"memory.total": ({},), "traffic.forward": ({},)},
 }
-"""Model -> quantity -> runs: windows that some lengths do not reach, entries that are not complete, two stacks."""
+"""Model -> quantity -> runs: windows that some lengths do not reach, entries that are not complete, two stacks,
+one head of keys."""
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from calc.sizes import Size, is_exactly
+from calc.sizes import Size, at_least, is_exactly
 from calc.spec import Shaw
 from calc.trace.tape import Storage, Tape
 
@@ -76,8 +76,12 @@ def kept_by_attention(tape: Tape, q: Storage, k: Storage, v: Storage, square: Sq
         if falls_back or not (scores.repeated or s.fused):
             # PyTorch's fallback scales queries and keys first, and computes in fp32.
             q, k, wide_v = tape.like(q, dtype="fp32"), tape.like(k, dtype="fp32"), tape.cast(v, "fp32")
-            if not scores.repeated and is_exactly(square.batch, 1):
-                # Of one sequence's head each of them reads a view.
+            if not scores.repeated:
+                several = at_least(square.batch, 2)
+                k = _laid_for_heads(tape, k, square.rows * square.keys * square.d_key, several, q.grad)
+                wide_v = _laid_for_heads(
+                    tape, wide_v, square.rows * square.keys * square.d_value, several, q.grad or k.grad
+                )
                 square = replace(square, kv_rows=square.rows)
             return tape.cast(_written_out(tape, q, k, wide_v, square, Scores(), casts=False), v.dtype)
         with tape.at("scores"):
@@ -162,6 +166,18 @@ def _of_distances(tape: Tape, q: Storage, vectors: Storage, square: Square) -> S
             vectors = Storage(square.rows * distances * square.d_key, vectors.dtype, vectors.grad, "tensor")
         made = tape.product(tape.like(q), vectors, square.rows * square.seq * distances)
         return Storage(square.rows * square.seq * square.keys, made.dtype, made.grad, "tensor")
+
+
+def _laid_for_heads(tape: Tape, x: Storage, elements: Size, several: Size, kept: bool) -> Storage:
+    """Keys or values of one head as the others read them: of several sequences a copy, of one a view.
+
+    several: 1 where there are several sequences. kept: whether the product that reads them keeps them.
+    """
+    if is_exactly(several, 0):
+        return x
+    if kept and not isinstance(several, int):
+        tape.keep(Storage(x.elements * (1 - several), x.dtype, x.grad, x.split, heads=x.heads), "shared among heads")
+    return Storage(elements * several, x.dtype, x.grad, "tensor")
 
 
 def _masked_copy(tape: Tape, x: Storage, elements: Size, hides: Size, read: str) -> Storage:
