@@ -59,6 +59,8 @@ ALIASES: dict[str, dict[str, str]] = {
     "glm4_moe_lite": ROUTED | {"head_dim": "qk_rope_head_dim"},
     "gpt_neo": {"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"},
     "granitemoehybrid": {"layers_block_type": "layer_types"},
+    "hy_v3": FROM_LOCAL,
+    "mellum": TO_LOCAL | MTP,
     "hunyuan_v1_moe": FROM_LOCAL | {"num_experts_per_tok": "moe_topk"},
     "internlm3": {"qkv_bias": "attention_bias", "bias": "mlp_bias"},
     "kimi_linear": {

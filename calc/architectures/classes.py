@@ -152,6 +152,13 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "minimax": _named("MiniMax", *ALL),
     "minimax_m2": _named("MiniMaxM2"),
     "mimo_v2_flash": _named("MiMoV2Flash"),
+    # Published under a class of its own, which transformers builds as Llama's.
+    "iquestcoder": _named("IQuestCoder") | _named("Llama", *ALL),
+    "youtu": _named("Youtu"),
+    "hy_v3": _named("HYV3"),
+    "mellum": _named("Mellum"),
+    "granite_swa": _named("GraniteSWA"),
+    "granitemoe_swa": _named("GraniteMoeSWA"),
     "mamba": _named("Mamba"),
     "falcon_mamba": _named("FalconMamba"),
     "mamba2": _named("Mamba2"),

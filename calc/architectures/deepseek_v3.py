@@ -74,12 +74,13 @@ def routed_experts(
     groups: ExpertGroups | None,
     scale: float = 1.0,
     keys: tuple[str, str] = ("n_routed_experts", "n_shared_experts"),
+    scale_key: str = "routed_scaling_factor",
     **own: Any,
 ) -> Moe:
     """Experts chosen by sigmoid scores, within the best `groups` of them; shared ones side by side as one MLP.
 
     shared, scale: what the number of shared experts and routed_scaling_factor mean where they are absent.
-    keys: what the family calls the numbers of routed and of shared experts.
+    keys, scale_key: what the family calls the numbers of routed and of shared experts, and that factor.
     own: fields of Moe that the family has otherwise.
     The bias that is added to scores only to choose (`e_score_correction_bias`) is a buffer, no parameter: the optimizer
     does not touch it. Published counts include it, n_experts for each layer.
@@ -90,7 +91,7 @@ def routed_experts(
         "scoring": "sigmoid",
         "correction": True,
         "renormalize": cfg.flag("norm_topk_prob", absent=True),
-        "scale": cfg.number("routed_scaling_factor", absent=scale, null=1.0),
+        "scale": cfg.number(scale_key, absent=scale, null=1.0),
     }
     return Moe(
         n_experts=cfg.size(keys[0]),

@@ -31,7 +31,10 @@ def ends(cfg: Config) -> dict[str, Any]:
     return {"embed_scale": cfg.number("embedding_multiplier", absent=1.0), "logit_scale": 1 / scaling}
 
 
-def granite_attention(cfg: Config) -> Attention:
-    """One flag for the biases of all four projections; as many key-value heads as heads where the key is absent."""
+def granite_attention(cfg: Config, *, kv_absent: int | None = None) -> Attention:
+    """One flag for the biases of all four projections. kv_absent: key-value heads where the key is absent; None: as
+    many as heads."""
     bias = cfg.flag("attention_bias", absent=False)
-    return attention(cfg, qkv_bias=bias, out_bias=bias, scale=cfg.number("attention_multiplier", absent=1.0))
+    return attention(
+        cfg, kv_absent=kv_absent, qkv_bias=bias, out_bias=bias, scale=cfg.number("attention_multiplier", absent=1.0)
+    )

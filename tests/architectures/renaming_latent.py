@@ -15,6 +15,9 @@ LATENT = {
     "glm4_moe_lite",
     "glm_moe_dsa",
     "kimi_linear",
+    "youtu",
+    "mistral4",
+    "axk1",
 }
 V4 = {"deepseek_v4"}
 MINIMAX = {"minimax"}

@@ -6,7 +6,7 @@ Rules as in `renaming.IN_LAYER`. A norm before whatever mixer a layer has is rea
 from __future__ import annotations
 
 MAMBA = {"mamba", "falcon_mamba"}
-GRANITE = {"granitemoehybrid", "granitemoeshared"}
+GRANITE = {"granitemoehybrid", "granitemoeshared", "granitemoe_swa"}
 NEMOTRON = {"nemotron_h"}
 LFM2 = {"lfm2", "lfm2_moe"}
 OLMO = {"olmo_hybrid"}

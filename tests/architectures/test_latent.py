@@ -44,10 +44,11 @@ from tests.architectures.cases_latent import (  # noqa: E402
     V3,
     V4,
 )
+from tests.architectures.cases_recent import RECENT  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
 
 BATCH, SEQ = 2, 11
-CASES = [(model_type, config) for model_type, configs in LATENT_CASES.items() for config in configs]
+CASES = [(model_type, config) for model_type, configs in (LATENT_CASES | RECENT).items() for config in configs]
 each_case = pytest.mark.parametrize(("model_type", "config"), CASES)
 
 

@@ -26,6 +26,7 @@ from tests.architectures.cases import BASES, all_cases  # noqa: E402
 from tests.architectures.cases_dense import DENSE, dense_cases  # noqa: E402
 from tests.architectures.cases_latent import LATENT_CASES  # noqa: E402
 from tests.architectures.cases_media import MEDIA  # noqa: E402
+from tests.architectures.cases_recent import RECENT  # noqa: E402
 from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
 from tests.architectures.cases_text import TEXT  # noqa: E402
 from tests.architectures.cases_vision import SEEING  # noqa: E402
@@ -81,7 +82,7 @@ ELSEWHERE = KIMI | {"gpt-sw3", "mimo", "rwkv7"}
 
 
 def test_every_family_has_a_case() -> None:
-    tested = ELSEWHERE.union(BASES, DENSE, LATENT_CASES, RECURRENT, TEXT, SEEING, MEDIA)
+    tested = ELSEWHERE.union(BASES, DENSE, LATENT_CASES, RECENT, RECURRENT, TEXT, SEEING, MEDIA)
     assert tested == set(FAMILIES)
 
 

@@ -14,6 +14,7 @@ from tests.architectures.cases import BASES, VARIANTS
 from tests.architectures.cases_dense import DENSE
 from tests.architectures.cases_latent import LATENT_CASES
 from tests.architectures.cases_media import MEDIA
+from tests.architectures.cases_recent import RECENT
 from tests.architectures.cases_recurrent import RECURRENT
 from tests.architectures.cases_text import TEXT
 from tests.architectures.cases_vision import SEEING
@@ -25,7 +26,11 @@ def _of_class(config: dict[str, Any], name: str) -> dict[str, Any]:
 
 CONFIGS: dict[str, list[dict[str, Any]]] = {
     **{family: [base, *(base | more for more in VARIANTS.get(family, ()))] for family, base in BASES.items()},
-    **{family: list(cases) for each in (DENSE, LATENT_CASES, RECURRENT, SEEING) for family, cases in each.items()},
+    **{
+        family: list(cases)
+        for each in (DENSE, LATENT_CASES, RECENT, RECURRENT, SEEING)
+        for family, cases in each.items()
+    },
     **{
         family: [*(_of_class(base, name) for name in names), *(_of_class(base | more, names[0]) for more in variants)]
         for each in (TEXT, MEDIA)

@@ -10,6 +10,7 @@ import transformers
 from tests.architectures.cases import BASES
 from tests.architectures.cases_dense import DENSE
 from tests.architectures.cases_latent import LATENT_CASES
+from tests.architectures.cases_recent import RECENT
 from tests.architectures.cases_recurrent import RECURRENT
 from tests.architectures.cases_vision import GEMMA4_TEXT, LLAMA4_TEXT
 
@@ -24,6 +25,7 @@ OTHERWISE = {
 CASES: dict[str, dict[str, Any]] = BASES | {
     **{name: cases[0] for name, cases in DENSE.items()},
     **{name: cases[0] for name, cases in LATENT_CASES.items()},
+    **{name: cases[0] for name, cases in RECENT.items()},
     **{name: cases[0] for name, cases in RECURRENT.items() if "text_config" not in cases[0]},
     "gemma4_text": GEMMA4_TEXT,
     "llama4_text": LLAMA4_TEXT,
@@ -69,6 +71,7 @@ VALUES: dict[str, Any] = {
     "final_logit_softcapping": 2.0,
     "routed_scaling_factor": 1.7,
     "route_scale": 1.7,
+    "router_scaling_factor": 1.7,
     "mup_enabled": True,
     "linear_allow_neg_eigval": False,
     "clip_qkv": 0.5,
@@ -132,7 +135,14 @@ COUNTED = {
 IGNORED = {
     # training
     *("linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"),
-    *("initializer_range", "initializer_factor", "init_std", "rescale_prenorm_residual", "embedding_fraction"),
+    *(
+        "initializer_range",
+        "embedding_initializer_range",
+        "initializer_factor",
+        "init_std",
+        "rescale_prenorm_residual",
+        "embedding_fraction",
+    ),
     *("time_step_floor", "time_step_max", "time_step_scale", "input_jitter_noise", "router_aux_loss_coef"),
     *("router_z_loss_coef", "z_loss_coefficient", "router_ignore_padding_tokens"),
     # dropout
@@ -144,6 +154,7 @@ IGNORED = {
     # rounding, and which code runs
     *("deterministic_flash_attn", "initializer_cutoff_factor"),
     *("attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "residual_in_fp32", "slow_but_exact"),
+    "enable_moe_fp32_combine",
     *("use_associative_scan", "use_mamba_kernels", "use_mambapy", "use_mem_eff_path", "moe_shared_expert_overlap"),
     # what is returned, and classes that are not described
     *("output_attentions", "output_hidden_states", "output_router_logits", "return_dict", "use_cache"),
