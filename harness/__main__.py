@@ -16,6 +16,7 @@ COMMANDS = {
     "profile": "harness.cli.profile",
     "import": "harness.cli.importing",
     "run": "harness.cli.run",
+    "survey": "harness.cli.survey",
     "compare": "harness.cli.compare",
     "report": "harness.cli.report",
     "diff": "harness.cli.diff",

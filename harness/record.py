@@ -90,6 +90,7 @@ class Measurement(Record):
     became as narrow as was asked for within the time limit. samples: the single times, at most 1,000 of them.
     kernels: what really ran, as the profiler names it. error: the largest relative error against the check.
     peak_bytes: the most that tensors took at once during one execution, inputs and weights included.
+    reserved_bytes: the most that a GPU's allocator had taken from the driver for them.
     waiting: the part of the time for which a thread of the case was ready to run and had no core, because other
     programs had them; None where the system does not tell. by_component: seconds of the parts of it, where it was taken
     apart.
@@ -104,6 +105,7 @@ class Measurement(Record):
     converged: bool
     warmup: int
     peak_bytes: int | None = None
+    reserved_bytes: int | None = None
     kernels: tuple[str, ...] = ()
     error: float | None = None
     waiting: float | None = None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from calc.errors import Refused, did_you_mean
 from harness.cases import Case, attention_suite, lists
+from harness.cases.survey_suite import survey
 from harness.cases.unseen import unseen
 from harness.record import Environment
 
@@ -15,6 +16,7 @@ SUITES: dict[str, Callable[[Environment], list[Case]]] = {
     "attention": attention_suite.attention,
     "models": lists.models,
     "unseen": unseen,
+    "survey": survey,
     "full": lists.full,
 }
 """Suite -> its cases on a machine."""

@@ -14,10 +14,12 @@ from calc.spec.fields import refuse
 from harness.cases.attention import AttentionCase, DecodeAttentionCase
 from harness.cases.case import Case, Ready
 from harness.cases.decoding import DecodeCase
+from harness.cases.grouped import GroupedMatmulCase
 from harness.cases.layer import LayerCase
 from harness.cases.matmul import MatmulCase
 from harness.cases.parallel import CollectiveCase, ParallelTrainingCase
 from harness.cases.passes import PassCase
+from harness.cases.scaled import ScaledMatmulCase
 from harness.cases.training import TrainingCase
 from harness.cases.whole_passes import ForwardCase, PrefillCase
 
@@ -25,6 +27,8 @@ KINDS: dict[str, type[Case]] = {
     case.kind: case
     for case in (
         MatmulCase,
+        ScaledMatmulCase,
+        GroupedMatmulCase,
         PassCase,
         AttentionCase,
         DecodeAttentionCase,

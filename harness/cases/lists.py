@@ -13,6 +13,7 @@ from harness.cases.layer import LayerCase
 from harness.cases.matmul import MatmulCase
 from harness.cases.parallel import CollectiveCase, ParallelTrainingCase
 from harness.cases.passes import FUNCTIONS, ONE_WAY, PassCase
+from harness.cases.survey_suite import survey
 from harness.cases.training import TrainingCase
 from harness.cases.whole_passes import ForwardCase, PrefillCase
 from harness.record import Environment
@@ -146,4 +147,5 @@ def _on_gpu(environment: Environment) -> Iterator[Case]:
 
 def full(environment: Environment) -> list[Case]:
     """Everything that the other suites have."""
-    return [*quick(environment), *kernels(environment), *attention(environment), *models(environment)]
+    suites = (quick, kernels, attention, models, survey)
+    return [case for suite in suites for case in suite(environment)]

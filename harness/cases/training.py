@@ -81,23 +81,24 @@ class TrainingCase(ModelCase):
     def memory(self) -> float:
         # The check keeps another copy of the weights with gradients, in fp32, before the optimizer has any moments.
         parameters = float(estimate(self.spec, "params").value)
-        return max(self.peak_bytes(), (10 if self.dtype == "bf16" else 12) * parameters)
+        return max(self.peak_bytes("cuda"), (10 if self.dtype == "bf16" else 12) * parameters)
 
-    def peak_bytes(self) -> float:
-        """The step's own, as `calc.memory` counts it."""
+    def peak_bytes(self, device: Device) -> float:
+        """The step's own, as `calc.memory` counts it for the kernels of a device."""
         asked: dict[str, Any] = {"recipe": self.dtype, "optimizer": usual_optimizer(self.dtype)}
         asked |= {
             "execution": self.execution,
             "batch": self.batch,
             "seq": self.seq,
             "checkpointing": self.checkpointing,
+            "device": device,
         }
         return float(estimate(self.spec, "memory.peak", **asked).value)
 
     def forecast(self, profile: Profile) -> Forecast | None:
         asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "dtype": self.dtype}
         asked |= {"execution": self.execution, "checkpointing": self.checkpointing}
-        return of_model(profile, self.spec, self.peak_bytes(), phase="training", **asked)
+        return of_model(profile, self.spec, self.peak_bytes(profile.kind), phase="training", **asked)
 
     def ready(self, device: Device) -> Ready:
         import torch

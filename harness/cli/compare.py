@@ -61,15 +61,16 @@ def record(group: Group) -> dict[str, Any]:
 
 def tables(found: Comparison, worst: int) -> list[Table]:
     """Groups, components and the worst cases."""
-    shown = [_groups(found)]
+    shown = [groups_table(found)]
     if found.parts:
         shown.append(_components(found.parts))
     if worst:
-        shown.append(_worst(found.pairs[:worst]))
+        shown.append(farthest(found.pairs[:worst]))
     return shown
 
 
-def _groups(found: Comparison) -> Table:
+def groups_table(found: Comparison) -> Table:
+    """Errors by group."""
     columns = ("group", "device", "n", "ratio", "MAPE", "median", "inside")
     rows = [
         (
@@ -102,7 +103,8 @@ def _components(parts: Sequence[Part]) -> Table:
     return Table(columns, rows, "by component, summed over the cases that were taken apart")
 
 
-def _worst(pairs: Sequence[Pair]) -> Table:
+def farthest(pairs: Sequence[Pair]) -> Table:
+    """Single cases, in the order given."""
     columns = ("error", "ratio", "predicted", "measured", "case")
     rows = [
         (

@@ -15,10 +15,12 @@ SHARE = 0.002
 
 
 class Inspection(NamedTuple):
-    """kernels: names of what ran, the longest first. peak_bytes: most that tensors took at once, None: not known."""
+    """kernels: names of what ran, the longest first. peak_bytes: most that tensors took at once, None: not known.
+    reserved_bytes: most that a GPU's allocator had taken for them, since the case was made ready."""
 
     kernels: tuple[str, ...]
     peak_bytes: int | None
+    reserved_bytes: int | None = None
 
 
 def inspect(ready: Ready, device: Literal["cuda", "cpu"]) -> Inspection:
@@ -40,11 +42,12 @@ def inspect(ready: Ready, device: Literal["cuda", "cpu"]) -> Inspection:
             ready.run()
         return Inspection(_named(seen, False), before + _growth(seen))
     peak = peak_allocation(ready.run)
+    reserved = torch.cuda.memory_reserved()
     _prepare(ready)
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
         ready.run()
         torch.cuda.synchronize()
-    return Inspection(_named(seen, True), peak)
+    return Inspection(_named(seen, True), peak, reserved)
 
 
 def _prepare(ready: Ready) -> None:

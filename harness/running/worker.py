@@ -103,9 +103,7 @@ def execute(case: Case, device: Literal["cuda", "cpu"], effort: Effort, report: 
         if ready.close is not None:
             ready.close()
     by_component = {name: _short(seconds) for name, seconds in parts.items()}
-    return found.model_copy(
-        update={"kernels": seen.kernels, "peak_bytes": seen.peak_bytes, "by_component": by_component}
-    )
+    return found.model_copy(update={**seen._asdict(), "by_component": by_component})
 
 
 def checked(ready: Ready) -> float | None:

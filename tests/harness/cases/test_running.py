@@ -20,6 +20,11 @@ TINY: dict[str, Any] = {"model": "tiny-gqa", "dtype": "fp32"}
 CASES: list[tuple[str, dict[str, Any]]] = [
     *(("matmul", {"m": 33, "n": 65, "k": 40, "dtype": "fp32", "layout": each}) for each in ("nt", "nn", "tn")),
     ("matmul", {"m": 33, "n": 65, "k": 40, "dtype": "bf16", "batch": 3}),
+    ("scaled_matmul", {"m": 33, "n": 64, "k": 48}),
+    *(
+        ("grouped_matmul", {"rows": 37, "experts": 5, "n": 32, "k": 48, "dtype": "bf16", "routing": each})
+        for each in ("balanced", "uniform")
+    ),
     *(("pass", {"function": each, "elements": 2**14, "dtype": "fp32"}) for each in FUNCTIONS),
     *(
         ("pass", {"function": each, "elements": 2**14, "dtype": "bf16", "direction": "backward"})
