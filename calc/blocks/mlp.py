@@ -46,4 +46,5 @@ def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tens
         y = t.activation("activation", spec.activation, up("up_proj", d_ff))
     if spec.dropout:
         y = t.dropout("dropout", y)
-    return t.linear("down_proj", y, x.width, bias=spec.bias, shard=ROW, spread=spread)
+    down_bias = spec.bias if spec.down_bias is None else spec.down_bias
+    return t.linear("down_proj", y, x.width, bias=down_bias, shard=ROW, spread=spread)

@@ -27,6 +27,7 @@ class GateClamp(Node):
 class Mlp(Node):
     """The feed-forward block. d_ff: None means 4 * d_model. gated: act(gate(x)) * up(x) (Shazeer 2020).
 
+    bias: on all matrices; down_bias: on the last one, None means as bias (GTE).
     clamp: as it says there; `activation` then has no part. dropout: training may drop part of what the second matrix
     reads (T5). gate_scale: what gate(x) is multiplied with ahead of its activation (Falcon-H1).
     shift: what it reads is a learned mix of each token and the one before it, x + mix * (x_before - x) (RWKV-7: Peng et
@@ -43,6 +44,7 @@ class Mlp(Node):
     dropout: bool = False
     gate_scale: float = 1.0
     shift: bool = False
+    down_bias: bool | None = None
 
     @model_validator(mode="after")
     def _fusible(self) -> Self:

@@ -15,6 +15,10 @@ from reference_models.step import Step
 from reference_models.support import supported
 
 
+FIELDS = (*("d_ff", "gated", "bias", "down_bias", "fused", "activation", "clamp", "dropout", "gate_scale", "shift"),)
+"""Fields of the spec that are computed here."""
+
+
 class FeedForward(nn.Module):
     """Plain: down(act(up(x))). Gated: down(act(gate(x)) * up(x)); fused, the gate's rows stand before up's."""
 
@@ -22,7 +26,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, spec: Mlp, d_model: int) -> None:
         super().__init__()
-        supported(spec, "d_ff", "gated", "bias", "fused", "activation", "clamp", "dropout", "gate_scale", "shift")
+        supported(spec, *FIELDS)
         self.spec = spec
         self.act = ACTIVATIONS[spec.activation]
         d_ff = spec.d_ff or 4 * d_model
@@ -34,7 +38,7 @@ class FeedForward(nn.Module):
             if spec.gated:
                 self.gate_proj = nn.Linear(d_model, d_ff, bias=spec.bias)
             self.up_proj = nn.Linear(d_model, d_ff, bias=spec.bias)
-        self.down_proj = nn.Linear(d_ff, d_model, bias=spec.bias)
+        self.down_proj = nn.Linear(d_ff, d_model, bias=spec.bias if spec.down_bias is None else spec.down_bias)
 
     def forward(self, x: Tensor, step: Step | None = None, cache: LayerCache | None = None) -> Tensor:
         """x [..., d_model] -> the same shape. cache: holds the last token where each is mixed with the one before."""

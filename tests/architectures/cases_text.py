@@ -27,6 +27,8 @@ BART = {
 }
 GPT2 = {"vocab_size": 97, "n_layer": 3, "n_head": 4, "n_positions": 64}
 
+GTE_CLASSES = ("ForMaskedLM", "Model", "ForSequenceClassification", "ForTokenClassification")
+
 # model_type -> (config, classes of transformers that read it, further keys for the first of them)
 TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...]]] = {
     "bert": (
@@ -76,6 +78,30 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
             "MegatronBertForTokenClassification",
         ),
         ({"type_vocab_size": 3, "hidden_act": "relu"},),
+    ),
+    "jina_embeddings_v3": (
+        BERT,
+        tuple(f"JinaEmbeddingsV3{ending}" for ending in (*GTE_CLASSES, "ForQuestionAnswering")),
+        ({"type_vocab_size": 3, "head_dim": 12},),
+    ),
+    "gte": (
+        BERT,
+        tuple(f"Gte{ending}" for ending in GTE_CLASSES),
+        ({"type_vocab_size": 0, "hidden_act": "silu", "tie_word_embeddings": False},),
+    ),
+    "nomic_bert": (BERT, tuple(f"NomicBert{ending}" for ending in GTE_CLASSES), ({"head_dim": 12},)),
+    "eurobert": (
+        BERT | {"num_key_value_heads": 2},
+        tuple(f"EuroBert{ending}" for ending in GTE_CLASSES),
+        ({"mlp_bias": True, "attention_bias": True, "head_dim": 12, "tie_word_embeddings": True},),
+    ),
+    "mpnet": (
+        BERT,
+        (
+            *("MPNetForMaskedLM", "MPNetModel", "MPNetForSequenceClassification"),
+            *("MPNetForTokenClassification", "MPNetForQuestionAnswering"),
+        ),
+        ({"hidden_act": "relu"},),
     ),
     "camembert": (BERT, ("CamembertForMaskedLM", "CamembertForTokenClassification"), ()),
     "modernbert": (

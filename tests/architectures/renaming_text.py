@@ -78,6 +78,39 @@ MODERNBERT += (
     (r"(?:lm_)?head\.norm\.(?P<w>\w+)", (r"lm_head.transform_norm.\g<w>", r"dense.norm.\g<w>")),
     (r"classifier\.(?P<w>\w+)", (r"classifier.dense.\g<w>", r"span.dense.\g<w>")),
 )
+_ROTARY_LAYER = _one(
+    (r"(?:.*\.)?layers\.N\.self_attn\.(?P<m>[qkvo])_proj\.(?P<w>\w+)", r"layers.N.attention.\g<m>_proj.\g<w>"),
+    (r"(?:.*\.)?layers\.N\.post_attention_layernorm\.(?P<w>\w+)", r"layers.N.attention_norm.\g<w>"),
+    (r"(?:.*\.)?layers\.N\.post_mlp_layernorm\.(?P<w>\w+)", r"layers.N.channel_norm.\g<w>"),
+    (r"(?:.*\.)?layers\.N\.mlp\.(?P<m>gate|up|down)_proj\.(?P<w>\w+)", r"layers.N.mlp.\g<m>_proj.\g<w>"),
+    (r"(?:.*\.)?layers\.N\.mlp\.fc1\.(?P<w>\w+)", r"layers.N.mlp.up_proj.\g<w>"),
+    (r"(?:.*\.)?layers\.N\.mlp\.fc2\.(?P<w>\w+)", r"layers.N.mlp.down_proj.\g<w>"),
+)
+JINA = _ROTARY_LAYER + ROBERTA
+NOMIC = _ROTARY_LAYER + BERT
+NOMIC += _one((r"cls\.predictions\.transform\.layer_norm\.(?P<w>\w+)", r"lm_head.transform_norm.\g<w>"))
+GTE = _ROTARY_LAYER + _TABLES + _HEADS
+GTE += _one(
+    (r"lm_head\.decoder\.(?P<w>\w+)", r"lm_head.\g<w>"),
+    (r"lm_head\.dense\.(?P<w>\w+)", r"lm_head.transform.\g<w>"),
+    (r"lm_head\.layer_norm\.(?P<w>\w+)", r"lm_head.transform_norm.\g<w>"),
+)
+EUROBERT = _one(
+    (r"(?:model\.)?embed_tokens\.weight", "embedding.token.weight"),
+    (r"(?:model\.)?layers\.N\.input_layernorm\.weight", "layers.N.attention_norm.weight"),
+    (r"(?:model\.)?layers\.N\.post_attention_layernorm\.weight", "layers.N.channel_norm.weight"),
+    (r"(?:model\.)?norm\.weight", "final_norm.weight"),
+    (r"lm_head\.(?P<w>\w+)", r"lm_head.\g<w>"),
+    (r"dense\.(?P<w>\w+)", r"dense.dense.\g<w>"),
+)
+EUROBERT += _ROTARY_LAYER + _HEADS
+_MPNET = r"(?:.*\.)?layer\.N\.attention\."
+MPNET = _one(
+    (_MPNET + r"attn\.(?P<m>[qkvo])\.(?P<w>\w+)", r"layers.N.attention.\g<m>_proj.\g<w>"),
+    (_MPNET + r"LayerNorm\.(?P<w>\w+)", r"layers.N.attention_norm.\g<w>"),
+    (r"(?:.*\.)?relative_attention_bias\.weight", "relative_bias.weight"),
+)
+MPNET += ROBERTA
 ELECTRA = _TABLES + _BERT_LAYER + _HEADS + _OWN_CLASSIFIER
 ELECTRA += _one(
     (r"(?:.*\.)?embeddings_project\.(?P<w>\w+)", r"embedding.project_in.\g<w>"),
@@ -219,6 +252,11 @@ RULES: dict[str, Rules] = {
     "megatron-bert": _NORMS_BEFORE + BERT,
     "modernbert": MODERNBERT,
     "modernbert-decoder": MODERNBERT,
+    "jina_embeddings_v3": JINA,
+    "gte": GTE,
+    "nomic_bert": NOMIC,
+    "eurobert": EUROBERT,
+    "mpnet": MPNET,
     "electra": ELECTRA,
     "distilbert": DISTILBERT,
     "albert": ALBERT,
