@@ -41,8 +41,9 @@ class Output:
     """logits: [batch, seq, vocab_size], or [batch, 1, vocab_size] of the last token; None without a head.
     last: [batch, n, d_model], after the final norm.
 
-    heads: what each dense layer behind the main stack gives. seen: what the vision tower gives, None without pictures;
-    deep: what it gives for single layers of the main stack. encoded: what dense layers behind the encoder give (CTC).
+    heads: what each dense layer, or the pool, behind the main stack gives. seen: what the vision tower gives, None
+    without pictures; deep: what it gives for single layers of the main stack. encoded: what dense layers behind the
+    encoder give (CTC).
     similarity: [batch, images], how well each text and each picture go together (CLIP).
     further: logits of the modules that predict further tokens; those of module k (from 0) are [batch, seq - k - 1,
     vocab_size], and at place i predict token i + k + 2, as logits at place i predict token i + 1.
@@ -148,6 +149,8 @@ class Model(StackOfLayers):
             cache.length, cache.keep, cache.source_keep = cache.length + inputs.shape[1], step.keep, source_keep
         logits = None if self.whole.head is None else self.logits(x[:, -1:] if last_only else x)
         heads, similarity = self.read(x, inner.keep), None
+        if self.spec.pool is not None:
+            heads["pool"] = self.pool(x, inner)
         if self.whole.contrast is not None and seen is not None:
             similarity = self.contrast(heads[self.spec.heads[-1].name], seen)
         ahead = [] if cache is not None else self._further(first, x, inner)

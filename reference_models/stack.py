@@ -62,6 +62,8 @@ class StackOfLayers(nn.Module):
             self.per_layer = LayerInputs(spec.per_layer, spec.layers[0].norm, spec.d_model, len(self.layers))
         if spec.final_norm is not None:
             self.final_norm = NormLayer(spec.final_norm, (spec.d_model,))
+        if spec.pool is not None:
+            self.pool = Pool(spec.pool, spec.d_model)
         for each in spec.heads:
             self.add_module(each.name, Dense(each, spec.d_model))
 
@@ -151,8 +153,6 @@ class TowerOfLayers(StackOfLayers):
         self.tower = spec
         if spec.clipped:
             clip(self.layers)
-        if spec.pool is not None:
-            self.pool = Pool(spec.pool, spec.d_model)
         for each in spec.projectors:
             made = [Projection(each, spec.d_model, d_reader) for _ in each.depths or (0,)]
             self.add_module(each.name, nn.ModuleList(made) if each.depths else made[0])

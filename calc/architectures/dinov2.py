@@ -1,4 +1,5 @@
-"""DINOv2 (Oquab et al. 2023, arXiv:2304.07193): a ViT whose blocks' results are scaled by learned vectors."""
+"""DINOv2 (Oquab et al. 2023, arXiv:2304.07193): a ViT whose blocks' results are scaled by learned vectors. Also with
+registers beside the class token (Darcet et al. 2023, arXiv:2309.16588)."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ EPS = 1e-6
 def spec(cfg: Config) -> ModelSpec:
     """A class token, positions for the pictures it was trained on, which others interpolate, and no pooler.
 
-    Defaults as in transformers' Dinov2Config.
+    Defaults as in transformers' Dinov2Config and Dinov2WithRegistersConfig.
     """
-    cfg.architecture({"Dinov2Model": True}, usual="Dinov2Model")
+    registered = cfg.raw["model_type"] == "dinov2_with_registers"
+    name = "Dinov2WithRegistersModel" if registered else "Dinov2Model"
+    cfg.architecture({name: True}, usual=name)
     d_model, n_heads = cfg.size("hidden_size"), cfg.size("num_attention_heads")
     bias, norm = cfg.flag("qkv_bias", absent=True), vit.layer_norm(cfg, EPS)
     mixer = Attention(
@@ -31,16 +34,18 @@ def spec(cfg: Config) -> ModelSpec:
     layer = LayerGroup(
         count=cfg.layers("num_hidden_layers"), mixer=mixer, channel=_mlp(cfg, d_model), norm=norm, block_scale=True
     )
-    return ModelSpec(d_model=d_model, embedding=_pictures(cfg), layers=(layer,), final_norm=norm, head=None)
+    return ModelSpec(d_model=d_model, embedding=_pictures(cfg, registered), layers=(layer,), final_norm=norm, head=None)
 
 
-def _pictures(cfg: Config) -> Patches:
+def _pictures(cfg: Config, registered: bool) -> Patches:
     height, width = vit.sides(cfg, "image_size", absent=224)
     if height != width:
         raise Refused(f"{cfg.where}image_size", "a square, which the positions are read as", [height, width])
-    front = vit.pictures(cfg, n_special=1, patch_size=14)
+    front = vit.pictures(cfg, n_special=1, patch_size=16 if registered else 14)
     if front.patch_height != front.patch_width:
         raise Refused(f"{cfg.where}patch_size", "a square, since positions stand in one", "an oblong")
+    if registered:
+        return front.model_copy(update={"mask_vector": True, "n_registers": cfg.count("num_register_tokens", absent=4)})
     return front.model_copy(update={"mask_vector": cfg.flag("use_mask_token", absent=True)})
 
 

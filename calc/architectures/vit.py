@@ -13,7 +13,14 @@ POOLING: dict[str, Any] = {"tanh": "tanh", "gelu": "gelu", "relu": "relu", "silu
 
 
 def spec(cfg: Config) -> ModelSpec:
-    """A class token and learned positions, LayerNorm before each block, biases everywhere."""
+    """A class token and learned positions, LayerNorm before each block, biases everywhere.
+
+    Also MSN's encoder (Assran et al. 2022, arXiv:2204.07141), which has no pooler.
+    """
+    if cfg.raw["model_type"] == "vit_msn":
+        classes = {"ViTMSNModel": False, "ViTMSNForImageClassification": True}
+        named = cfg.architecture(classes, usual="ViTMSNModel")
+        return encoder(cfg, pictures(cfg, n_special=1), (classifier(cfg, "classifier"),) if named else (), eps=1e-6)
     kind = cfg.architecture(
         {"ViTForImageClassification": "classifier", "ViTModel": "pooler"}, "ViTForImageClassification"
     )
@@ -55,10 +62,10 @@ def sides(cfg: Config, name: str, absent: int) -> tuple[int, int]:
     return side, side
 
 
-def encoder(cfg: Config, front: Patches, heads: tuple[Projection, ...]) -> ModelSpec:
-    """Layers that see all of their input, a norm behind them, and `heads`."""
+def encoder(cfg: Config, front: Patches, heads: tuple[Projection, ...], eps: float = 1e-12) -> ModelSpec:
+    """Layers that see all of their input, a norm behind them, and `heads`. eps: as in `layer_norm`."""
     d_model, n_heads = cfg.size("hidden_size"), cfg.size("num_attention_heads")
-    bias, norm = cfg.flag("qkv_bias", absent=True), layer_norm(cfg)
+    bias, norm = cfg.flag("qkv_bias", absent=True), layer_norm(cfg, eps)
     layer = LayerGroup(
         count=cfg.layers("num_hidden_layers"),
         mixer=Attention(

@@ -1,4 +1,5 @@
-"""wav2vec 2.0 (Baevski et al. 2020, arXiv:2006.11477): raw samples through convolutions into an encoder."""
+"""wav2vec 2.0 (Baevski et al. 2020, arXiv:2006.11477): raw samples through convolutions into an encoder. Also HuBERT
+(Hsu et al. 2021, arXiv:2106.07447), which has no codebooks."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ SAMPLES = 16_000
 
 def spec(cfg: Config) -> ModelSpec:
     """Norms behind the blocks, or before them where do_stable_layer_norm says so (the large models)."""
-    kind = head_kind(cfg, "Wav2Vec2")
+    kind = _hubert(cfg) if cfg.raw["model_type"] == "hubert" else head_kind(cfg, "Wav2Vec2")
     pre, norm = cfg.flag("do_stable_layer_norm", absent=False), layer_norm(cfg, EPS)
     cfg.only("adapter_attn_dim", None, why="adapters in the layers are not described")
     front = samples(cfg, kind).model_copy(
@@ -54,6 +55,14 @@ def spec(cfg: Config) -> ModelSpec:
         heads=heads(cfg, kind),
         head=None,
     )
+
+
+def _hubert(cfg: Config) -> str:
+    cfg.only("use_weighted_layer_sum", False, why="a sum over all layers is not described")
+    cfg.only("feat_proj_layer_norm", True, why="the norm behind the convolutions is always counted")
+    cfg.only("conv_pos_batch_norm", False, why="a batch norm before the convolution of positions is not described")
+    classes = {"HubertForCTC": "ctc", "HubertForSequenceClassification": "classifier", "HubertModel": "none"}
+    return cfg.architecture(classes, usual="HubertModel")
 
 
 def head_kind(cfg: Config, prefix: str) -> str:

@@ -40,6 +40,8 @@ def build(spec: ModelSpec, load: Load) -> Part:
         source = _tower(t, spec.encoder, spec.d_model, spec.vocab_size, reads)
     inside = seen if spec.contrast is None and pictures_inside(load) else None
     x, after, end, _ = stack(t, spec, spec.vocab_size, load, source, inside)
+    if spec.pool is not None:
+        attention_pool(t, spec.pool, x, after)
     if spec.head is not None and isinstance(spec.embedding, Embedding):
         head(t, spec.head, spec.embedding, spec.vocab_size, x)
     if load.mtp:

@@ -14,7 +14,7 @@ from calc.trace.trace import Trace
 
 
 def patches(t: Trace, spec: Patches, vocab_size: Size, d_model: Size, load: Load) -> First:
-    """Pictures [batch, channels, height, width] -> [batch * (rows * columns + n_special), d_model].
+    """Pictures [batch, channels, height, width] -> [batch * (rows * columns + n_special + n_registers), d_model].
 
     FLOPs 2 * batch * rows * columns * d_model * channels * frames * patch_height * patch_width; rows are
     floor((height - patch_height) / stride_height) + 1, as in torch's Conv2d without padding. Pixels need no gradient.
@@ -37,9 +37,13 @@ def patches(t: Trace, spec: Patches, vocab_size: Size, d_model: Size, load: Load
         t.parameters("mask", (t.weight("mask.weight", d_model, of="embedding"),), 0, d_model)
     if spec.n_positions is not None:
         x = t.add("position_add", x, _positions(t, spec, rows * columns, d_model, load), of="positional")
+    if spec.n_registers:
+        vectors = t.weight("registers.weight", spec.n_registers, d_model, of="embedding")
+        registers = t.parameters("registers", (vectors,), load.batch * spec.n_registers, d_model)
+        x = t.concat("registers_concat", x, registers)
     if spec.norm is not None:
         x = t.norm("norm", spec.norm, x)
-    return First(x, rows * columns + spec.n_special)
+    return First(x, rows * columns + spec.n_special + spec.n_registers)
 
 
 def _positions(t: Trace, spec: Patches, n: Size, d_model: Size, load: Load) -> Tensor:

@@ -60,7 +60,7 @@ class Stack(Node):
     schedule: the group name of each layer in order, where groups interleave; None: groups stand one after another.
     per_layer: a small input of its own for every layer. n_streams: residual streams that hyper-connections mix around
     every block (DeepSeek-V4); None: the one that is added to. stream_mixing: how they do. heads: dense layers behind
-    the final norm.
+    the final norm. pool: what makes one vector of a picture's (SigLIP).
     """
 
     d_model: Dim
@@ -72,6 +72,13 @@ class Stack(Node):
     n_streams: Dim | None = None
     stream_mixing: StreamMixing = StreamMixing()
     heads: tuple[Projection, ...] = ()
+    pool: AttentionPool | None = None
+
+    @model_validator(mode="after")
+    def _pools_alone(self) -> Self:
+        if self.pool is not None and (not isinstance(self.embedding, Patches) or self.heads):
+            raise Refused("pool", "none, but behind a stack that reads pictures, without heads", self.embedding.kind)
+        return self
 
     @model_validator(mode="after")
     def _scheduled(self) -> Self:
@@ -181,7 +188,7 @@ class Stack(Node):
 class Tower(Stack):
     """A stack beside the main one: the encoder that a decoder reads, or the vision tower of a language model.
 
-    pool: what makes one vector of all (SigLIP). projectors: what brings the tower's vectors to the width of the stack
+    projectors: what brings the tower's vectors to the width of the stack
     that reads them. clipped: dense layers within the layers clamp what they read and give to bounds that were measured
     elsewhere and are no parameters (Gemma 4).
     among_tokens: how the main stack takes a picture's vectors among its tokens: like other `tokens`; `together`, where
@@ -190,7 +197,6 @@ class Tower(Stack):
     """
 
     name: Literal["encoder", "vision"]
-    pool: AttentionPool | None = None
     projectors: tuple[Projector, ...] = ()
     clipped: bool = False
     among_tokens: Literal["tokens", "together", "in-plane"] = "tokens"
@@ -201,9 +207,9 @@ class Tower(Stack):
         return self.name == "vision"
 
     @model_validator(mode="after")
-    def _pools_alone(self) -> Self:
-        if self.pool is not None and (not self.reads_pictures or self.projectors or self.heads):
-            raise Refused("pool", "none, but behind a vision tower without projectors and heads", self.name)
+    def _pools_or_projects(self) -> Self:
+        if self.pool is not None and (not self.reads_pictures or self.projectors):
+            raise Refused("pool", "none, but behind a vision tower without projectors", self.name)
         return self
 
     def group(self, outer: str) -> str:

@@ -18,8 +18,9 @@ class Patches(Node):
     patch_height, patch_width: pixels of one patch. stride_height, stride_width: pixels from a patch to the next, None:
     as far as the patch is wide (AST's patches overlap). channels: of the picture. frames: how many pictures in time one
     patch spans (Qwen-VL: 2; a still picture is laid in all of them). n_special: learned vectors beside the patches
-    (class, distillation, registers). n_positions: rows of a learned position table, None where there is none; at
-    another picture size it is interpolated, so its rows are a size of their own.
+    (class, distillation, registers). n_registers: further ones behind those, which have no positions (DINOv2 with
+    registers: Darcet et al. 2023, arXiv:2309.16588). n_positions: rows of a learned position table, None where there is
+    none; at another picture size it is interpolated, so its rows are a size of their own.
     position_tables: how many tables of that length there are (one each for row and column: 2).
     mask_vector: a learned vector takes the place of masked patches in pre-training, and otherwise none (DINOv2).
     norm: on the sum, before the layers (CLIP). special_last: the learned vectors stand behind the patches (Llama 4).
@@ -38,6 +39,7 @@ class Patches(Node):
     frames: int = Field(default=1, gt=0, le=64)
     bias: bool = True
     n_special: int = Field(default=0, ge=0, le=2**16)
+    n_registers: int = Field(default=0, ge=0, le=2**16)
     special_last: bool = False
     mask_vector: bool = False
     n_positions: Dim | None = None
@@ -48,6 +50,8 @@ class Patches(Node):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        if self.n_registers and (self.n_positions is None or self.special_last or self.norm is not None):
+            raise Refused("n_registers", "0, but between learned vectors and patches with positions", self.n_registers)
         for side in ("height", "width"):
             pixels, patch = getattr(self, side), getattr(self, f"patch_{side}")
             if pixels < patch:

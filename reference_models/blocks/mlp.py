@@ -14,7 +14,6 @@ from reference_models.cache import LayerCache
 from reference_models.step import Step
 from reference_models.support import supported
 
-
 FIELDS = (*("d_ff", "gated", "bias", "down_bias", "fused", "activation", "clamp", "dropout", "gate_scale", "shift"),)
 """Fields of the spec that are computed here."""
 

@@ -16,7 +16,7 @@ from reference_models.support import supported
 
 FIELDS = (
     *("height", "width", "patch_height", "patch_width", "stride_height", "stride_width", "channels", "frames", "bias"),
-    *("n_special", "special_last", "n_positions", "position_tables", "resize", "centered", "norm"),
+    *("n_special", "n_registers", "special_last", "n_positions", "position_tables", "resize", "centered", "norm"),
     "mask_vector",
 )
 """Fields of the spec that are computed here."""
@@ -43,6 +43,8 @@ class PatchEmbedding(nn.Module):
             self.patch = nn.Conv3d(spec.channels, d_model, across, (spec.frames, *stride), bias=spec.bias)
         if spec.n_special:
             self.special = _Table(spec.n_special, d_model)
+        if spec.n_registers:
+            self.registers = _Table(spec.n_registers, d_model)
         if spec.mask_vector:
             self.mask = _Table(d_model)
         if spec.n_positions is not None:
@@ -71,7 +73,15 @@ class PatchEmbedding(nn.Module):
         x = x.contiguous()
         if spec.n_positions is not None:
             x = x + self.positions(rows, columns).to(self.position.weight.dtype)
+        if spec.n_registers:
+            x = self._registered(x, step)
         return x if spec.norm is None else self.norm(x)
+
+    def _registered(self, x: Tensor, step: Step) -> Tensor:
+        """x with the registers between the other learned vectors and the patches."""
+        ahead, behind = x.split([self.spec.n_special, x.shape[1] - self.spec.n_special], dim=1)
+        step.places = F.pad(step.places, (self.spec.n_registers, 0), value=-1)
+        return torch.cat([ahead, self.registers.weight.expand(len(x), -1, -1), behind], dim=1)
 
     def positions(self, rows: int, columns: int) -> Tensor:
         """[n_special + rows * columns, d_model] for a picture of so many patches."""

@@ -33,11 +33,54 @@ SPEECH = {
 }
 RESNET = {"model_type": "resnet", "embedding_size": 8, "hidden_sizes": [16, 24, 32], "depths": [2, 1, 3]}
 
+CLIP_TEXT = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 16,
+    "eos_token_id": 1,
+}
+SIGLIP_TEXT = {
+    "vocab_size": 97,
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "max_position_embeddings": 32,
+    "projection_size": 32,
+    "eos_token_id": 1,
+}
+NAFLEX = {key: value for key, value in VIT.items() if key != "image_size"} | {"num_patches": 9}
+
 MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...]]] = {
     "vit": (
         VIT,
         ("ViTForImageClassification", "ViTModel"),
         (SIDES, {"qkv_bias": False, "num_labels": 5, "hidden_act": "gelu_new"}),
+    ),
+    "vit_msn": (VIT, ("ViTMSNModel", "ViTMSNForImageClassification"), (SIDES, {"qkv_bias": False})),
+    "ijepa": (VIT, ("IJepaModel", "IJepaForImageClassification"), (SIDES, {"qkv_bias": False, "num_labels": 5})),
+    "dinov2_with_registers": (
+        {key: VIT[key] for key in VIT if key != "intermediate_size"} | {"mlp_ratio": 3},
+        ("Dinov2WithRegistersModel",),
+        ({"use_swiglu_ffn": True, "qkv_bias": False, "num_register_tokens": 2},),
+    ),
+    "hubert": (
+        {key: value for key, value in SPEECH.items() if "codevector" not in key},
+        ("HubertForCTC", "HubertForSequenceClassification", "HubertModel"),
+        ({"feat_extract_norm": "layer", "conv_bias": True}, {"do_stable_layer_norm": True, "mask_time_prob": 0.0}),
+    ),
+    "clip_vision_model": (
+        VIT | {"projection_dim": 20},
+        ("CLIPVisionModel", "CLIPVisionModelWithProjection"),
+        ({"num_channels": 1, "hidden_act": "gelu"},),
+    ),
+    "clip_text_model": (
+        CLIP_TEXT | {"projection_dim": 20},
+        ("CLIPTextModel", "CLIPTextModelWithProjection"),
+        ({"hidden_act": "gelu"},),
     ),
     "deit": (
         VIT,
@@ -61,37 +104,26 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
     "clip": (
         {
             "projection_dim": 20,
-            "text_config": {
-                "vocab_size": 97,
-                "hidden_size": 32,
-                "intermediate_size": 48,
-                "num_hidden_layers": 2,
-                "num_attention_heads": 4,
-                "max_position_embeddings": 16,
-                "eos_token_id": 1,
-            },
+            "text_config": CLIP_TEXT,
             "vision_config": VIT,
         },
         ("CLIPModel",),
         ({"vision_config": VIT | {"num_channels": 1}},),
     ),
     "siglip": (
-        {
-            "text_config": {
-                "vocab_size": 97,
-                "hidden_size": 24,
-                "intermediate_size": 40,
-                "num_hidden_layers": 2,
-                "num_attention_heads": 3,
-                "max_position_embeddings": 32,
-                "projection_size": 32,
-                "eos_token_id": 1,
-            },
-            "vision_config": VIT,
-        },
+        {"text_config": SIGLIP_TEXT, "vision_config": VIT},
         ("SiglipModel",),
         ({"vision_config": VIT | {"num_channels": 1, "hidden_act": "relu", "layer_norm_eps": 0.03}},),
     ),
+    "siglip_text_model": (SIGLIP_TEXT, ("SiglipTextModel",), ({"projection_size": None, "hidden_act": "relu"},)),
+    "siglip_vision_model": (VIT, ("SiglipVisionModel",), ({"vision_use_head": False, "num_channels": 1},)),
+    "siglip2": (
+        {"text_config": SIGLIP_TEXT, "vision_config": NAFLEX},
+        ("Siglip2Model",),
+        ({"vision_config": NAFLEX | {"num_channels": 1, "hidden_act": "relu"}},),
+    ),
+    "siglip2_text_model": (SIGLIP_TEXT, ("Siglip2TextModel",), ()),
+    "siglip2_vision_model": (NAFLEX, ("Siglip2VisionModel",), ({"vision_use_head": False},)),
     "whisper": (
         {
             "vocab_size": 97,

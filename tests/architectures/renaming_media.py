@@ -127,6 +127,19 @@ CLIP = (
         (r"logit_scale", "contrast.logit_scale"),
     )
 )
+_OF_TEXT, _OF_VISION = r"(?:text_model\.)?", r"(?:vision_model\.)?"
+CLIP_TEXT = _layers(_OF_TEXT + r"encoder\.", "", _CLIP_LAYER) + _one(
+    (_OF_TEXT + r"embeddings\.(?P<t>token|position)_embedding\.weight", r"embedding.\g<t>.weight"),
+    (_OF_TEXT + r"final_layer_norm\.(?P<w>\w+)", r"final_norm.\g<w>"),
+    (r"text_projection\.weight", "text_projection.dense.weight"),
+)
+CLIP_VISION = _layers(_OF_VISION + r"encoder\.", "", _CLIP_LAYER) + _one(
+    (_OF_VISION + r"embeddings\.class_embedding", "embedding.special.weight"),
+    (_OF_VISION + r"embeddings\.(?P<t>patch|position)_embedding\.(?P<w>\w+)", r"embedding.\g<t>.\g<w>"),
+    (_OF_VISION + r"pre_layrnorm\.(?P<w>\w+)", r"embedding.norm.\g<w>"),
+    (_OF_VISION + r"post_layernorm\.(?P<w>\w+)", r"final_norm.\g<w>"),
+    (r"visual_projection\.weight", "visual_projection.dense.weight"),
+)
 _POOL = r"vision_model\.head\."
 SIGLIP = (
     CLIP
@@ -141,6 +154,11 @@ SIGLIP = (
         ("logit_bias", "contrast.logit_bias"),
     )
     + ((_POOL + r"attention\.in_proj_(?P<w>\w+)", tuple(rf"vision.pool.attention.{m}_proj.\g<w>" for m in "qkv")),)
+)
+SIGLIP_TEXT = CLIP_TEXT + _one((r"head\.(?P<w>\w+)", r"text_projection.dense.\g<w>"))
+SIGLIP_VISION = CLIP_VISION + tuple(
+    (theirs.removeprefix(r"vision_model\."), tuple(path.removeprefix("vision.") for path in ours))
+    for theirs, ours in SIGLIP[len(CLIP) :]
 )
 WHISPER = (
     _layers(r"model\.encoder\.", "encoder.", _SEQUENCE_LAYER)
@@ -202,10 +220,19 @@ CONFORMER = (
 RULES: dict[str, Rules] = {
     "vit": VIT,
     "deit": VIT,
+    "vit_msn": VIT,
+    "ijepa": VIT,
     "dinov2": DINOV2,
+    "dinov2_with_registers": _one((r"(?:.*\.)?embeddings\.register_tokens", "embedding.registers.weight")) + DINOV2,
+    "clip_text_model": CLIP_TEXT,
+    "clip_vision_model": CLIP_VISION,
+    "hubert": WAV2VEC2,
+    "hubert-stable": WAV2VEC2_STABLE,
     "audio-spectrogram-transformer": VIT,
     "clip": CLIP,
-    "siglip": SIGLIP,
+    **dict.fromkeys(("siglip", "siglip2"), SIGLIP),
+    **dict.fromkeys(("siglip_text_model", "siglip2_text_model"), SIGLIP_TEXT),
+    **dict.fromkeys(("siglip_vision_model", "siglip2_vision_model"), SIGLIP_VISION),
     "whisper": WHISPER,
     "speech_to_text": SPEECH_TO_TEXT,
     "detr": DETR,

@@ -37,7 +37,7 @@ def copied(model_type: str, name: str, config: dict[str, Any]) -> tuple[Any, Any
     theirs = transformers_model(model_type, name, config).double()
     raw = {"model_type": model_type, "architectures": [name], **config}
     ours = build(from_config(raw)).double().eval()
-    rules = "wav2vec2-stable" if config.get("do_stable_layer_norm") else model_type
+    rules = f"{model_type}-stable" if config.get("do_stable_layer_norm") else model_type
     gathered: dict[str, list[Any]] = {}
     for path, tensor in drawn(theirs):
         names = (in_backbone(path),) if "backbone" in path else rename(path, rules)
@@ -89,6 +89,11 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("deit", "DeiTModel", {}, ("last_hidden_state", "pooler_output")),
     ("dinov2", "Dinov2Model", {"layer_norm_eps": 0.03}, ("last_hidden_state",)),
     ("dinov2", "Dinov2Model", {"use_swiglu_ffn": True, "qkv_bias": False}, ("last_hidden_state",)),
+    ("dinov2_with_registers", "Dinov2WithRegistersModel", {}, ("last_hidden_state",)),
+    ("vit_msn", "ViTMSNForImageClassification", {}, ("logits",)),
+    ("ijepa", "IJepaForImageClassification", {}, ("logits",)),
+    ("hubert", "HubertForCTC", {}, ("logits",)),
+    ("hubert", "HubertForSequenceClassification", {"do_stable_layer_norm": True}, ("logits",)),
     ("audio-spectrogram-transformer", "ASTForAudioClassification", {}, ("logits",)),
     ("whisper", "WhisperForConditionalGeneration", {}, ("logits", "encoder_last_hidden_state")),
     ("whisper", "WhisperForConditionalGeneration", {"activation_function": "relu"}, ("logits",)),
@@ -102,6 +107,12 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("wav2vec2-conformer", "Wav2Vec2ConformerForCTC", {"position_embeddings_type": "rotary"}, ("logits",)),
     ("wav2vec2-conformer", "Wav2Vec2ConformerForCTC", {"position_embeddings_type": None}, ("logits",)),
     ("clip", "CLIPModel", {}, ("logits_per_text", "text_embeds", "image_embeds")),
+    ("clip_text_model", "CLIPTextModel", {}, ("last_hidden_state",)),
+    ("clip_text_model", "CLIPTextModelWithProjection", {}, ("projected",)),
+    ("clip_vision_model", "CLIPVisionModelWithProjection", {}, ("projected",)),
+    ("siglip_text_model", "SiglipTextModel", {}, ("last_hidden_state", "pooler_output")),
+    ("siglip2_text_model", "Siglip2TextModel", {}, ("last_hidden_state", "pooler_output")),
+    ("siglip_vision_model", "SiglipVisionModel", {}, ("last_hidden_state", "pooler_output")),
     ("siglip", "SiglipModel", {}, ("logits_per_text", "text_embeds", "image_embeds")),
     ("detr", "DetrForObjectDetection", {}, ("logits", "pred_boxes", "last_hidden_state", "encoder_last_hidden_state")),
     ("detr", "DetrForObjectDetection", {"position_embedding_type": "learned"}, ("logits", "pred_boxes")),
@@ -124,7 +135,8 @@ def test_same_as_transformers(model_type: str, name: str, change: dict[str, Any]
     for each in names:
         found = named(out, each)
         assert found.std() > 1e-4
-        torch.testing.assert_close(found, expected[each], rtol=1e-5, atol=1e-6)
+        theirs_of = "image_embeds" if "image_embeds" in expected else "text_embeds"
+        torch.testing.assert_close(found, expected[theirs_of if each == "projected" else each], rtol=1e-5, atol=1e-6)
 
 
 def named(out: Output, name: str) -> Any:
@@ -151,6 +163,8 @@ def our_arguments(model_type: str, given: dict[str, Any]) -> dict[str, Any]:
     match model_type:
         case "clip" | "siglip":
             return {"inputs": given["input_ids"], "images": given["pixel_values"]}
+        case "clip_text_model" | "siglip_text_model" | "siglip2_text_model":
+            return {"inputs": given["input_ids"]}
         case "whisper":
             return {"inputs": given["decoder_input_ids"], "source": given["input_features"].transpose(1, 2)}
         case "speech_to_text":
