@@ -109,7 +109,7 @@ class _Attention(Case):
         def inputs(seed: int) -> tuple[Any, ...]:
             qkv = backend.inputs(shape, device, seed)
             if shape.direction == "forward":
-                return qkv
+                return *qkv, *backend.laid(*qkv[1:], shape)
             # A compiled backward pass may otherwise write into what forward kept, and then runs only once.
             with config.patch(donated_buffer=False):
                 out = backend.forward(*qkv, shape)
@@ -120,7 +120,7 @@ class _Attention(Case):
         turns = Turns(inputs, self.counts()["bytes"], device, self.cache == "cold")
 
         def forward() -> Tensor:
-            q, k, v = turns()
+            q, _, _, k, v = turns()
             return backend.forward(q, k, v, shape)
 
         def backward() -> Sequence[Tensor]:

@@ -18,12 +18,14 @@ from harness.record import Environment
 
 FAST = ("sdpa_cudnn", "sdpa_flash", "triton", "flash_attn_3", "flash_attn", "flex")
 """One kernel each, made for long prompts on a GPU."""
-DECODING = ("triton_decode", "sdpa_flash", "sdpa_cudnn", "flash_attn_3", "flash_attn", "sdpa_math")
+OURS = ("triton_decode", "triton_paged")
+"""Our own kernels for a few new tokens."""
+DECODING = (*OURS, "sdpa_flash", "sdpa_cudnn", "flash_attn_3", "flash_attn", "sdpa_math")
 LATENT: dict[str, Any] = {"kv_rank": 512, "d_rope": 64}
 """DeepSeek-V2's and V3's cache."""
 TOKENS = 2**14
 """Tokens of all sequences together on a GPU, and 2,048 numbers a token: as FlashAttention's papers measure."""
-EVERY = tuple(name for name, each in KERNELS.items() if each.function == "softmax" and name != "triton_decode")
+EVERY = tuple(name for name, each in KERNELS.items() if each.function == "softmax" and name not in OURS)
 
 
 def attention(environment: Environment) -> list[Case]:
@@ -135,4 +137,5 @@ def _on_cpu() -> Iterator[Case]:
         yield AttentionCase("linear", seq, **small)
     for context in (512, 8192):
         yield DecodeAttentionCase("sdpa_flash", context, 32, 128, kv_heads=8, dtype="fp32")
-    yield DecodeAttentionCase("triton_decode", 512, 32, 128, kv_heads=8, dtype="fp32")
+    for backend in OURS:
+        yield DecodeAttentionCase(backend, 512, 32, 128, kv_heads=8, dtype="fp32")

@@ -44,7 +44,7 @@ def _limits() -> Iterator[Case]:
     yield PassCase("copy", 2**28)
     for backend in ("sdpa_cudnn", "sdpa_flash", "triton", "flash_attn", "flash_attn_3"):
         yield AttentionCase(backend, LONG, 16, 128, 2)
-    for backend in ("triton_decode", "sdpa_flash", "sdpa_cudnn", "flash_attn"):
+    for backend in ("triton_decode", "triton_paged", "sdpa_flash", "sdpa_cudnn", "flash_attn"):
         yield DecodeAttentionCase(backend, **CACHE)
 
 
@@ -80,7 +80,7 @@ def _kernels() -> Iterator[Case]:
     for backend in ("mla_absorbed", "mla_naive"):
         yield DecodeAttentionCase(backend, 8192, 32, 128, 32, **LATENT)
     for batch, context, kv_heads in ((32, 8192, 32), (32, 8192, 1), (1, 8192, 8), (1, 131072, 8)):
-        for backend in ("triton_decode", "sdpa_flash"):
+        for backend in ("triton_decode", "triton_paged", "sdpa_flash"):
             yield DecodeAttentionCase(backend, context, 32, 128, batch, kv_heads)
     for seq in (1024, 2048, 32768):
         for backend in ("sdpa_flash", "triton"):
@@ -120,4 +120,6 @@ def _on_cpu() -> Iterator[Case]:
     for backend in ("mla_absorbed", "mla_naive"):
         yield DecodeAttentionCase(backend, 512, 8, 64, dtype="fp32", kv_rank=64, d_rope=16)
     yield AttentionCase("triton", 32, **small)
-    yield DecodeAttentionCase("triton_decode", 64, 8, 64, kv_heads=2, dtype="fp32")
+    yield AttentionCase("triton", 32, **small, direction="backward")
+    for backend in ("triton_decode", "triton_paged"):
+        yield DecodeAttentionCase(backend, 64, 8, 64, kv_heads=2, dtype="fp32")

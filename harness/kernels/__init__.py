@@ -15,7 +15,7 @@ from harness.kernels.linear import Linear, LinearReference
 from harness.kernels.reference import Reference
 from harness.kernels.sdpa import SdpaCudnn, SdpaEfficient, SdpaFlash, SdpaMath
 from harness.kernels.tiled import Tiled
-from harness.kernels.triton import Triton, TritonDecode
+from harness.kernels.triton import Triton, TritonDecode, TritonPaged
 
 __all__ = ["KERNELS", "REFERENCES", "AttentionShape", "Backend"]
 
@@ -31,6 +31,7 @@ KERNELS: dict[str, Backend] = {
         Flex(),
         Triton(),
         TritonDecode(),
+        TritonPaged(),
         FlashAttn(),
         FlashAttn3(),
         LinearReference(),

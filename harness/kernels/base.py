@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from calc.attention.shape import AttentionShape
 from calc.errors import Refused
@@ -101,6 +101,10 @@ class Backend:
         backward. q [batch, heads, seq, d_head], k [batch, kv_heads, keys, d_head], v [batch, kv_heads, keys, d_value].
         """
         raise NotImplementedError
+
+    def laid(self, k: Tensor, v: Tensor, shape: AttentionShape) -> tuple[Any, Any]:
+        """Keys and values as this kernel's cache holds them, which is no part of its time; `forward` is given these."""
+        return k, v
 
     def inputs(self, shape: AttentionShape, device: str = "cpu", seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
         """Random q, k and v of standard normal values, which require gradients where the shape goes backward."""

@@ -1,10 +1,10 @@
-"""Our own kernels in Triton: FlashAttention forward, and decoding over split keys."""
+"""Our own kernels in Triton: FlashAttention forward and backward, and decoding over split keys."""
 
 from __future__ import annotations
 
 import os
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from calc.attention.shape import AttentionShape
 from harness.kernels.base import Backend, on
@@ -12,16 +12,18 @@ from harness.kernels.base import Backend, on
 if TYPE_CHECKING:
     from torch import Tensor
 
+PAGE = 16
+"""Tokens of a page, as engines have them."""
 _MOST_ROWS = 64
 
 
 class Triton(Backend):
-    """Forward only. On a CPU Triton's interpreter runs it (TRITON_INTERPRET=1, set before the first call): slowly, and
+    """On a CPU Triton's interpreter runs it (TRITON_INTERPRET=1, set before the first call): slowly, and
     not in bf16, whose products the interpreter gets wrong."""
 
     name = "triton"
-    title = "our FlashAttention forward in Triton"
-    features = frozenset({"causal", "offset", "window", "lengths", "empty", "groups", "d_value"})
+    title = "our FlashAttention in Triton"
+    features = frozenset({"causal", "offset", "window", "lengths", "empty", "groups", "d_value", "backward"})
 
     def available(self, device: str = "cpu") -> str | None:
         if reason := super().available(device):
@@ -44,8 +46,13 @@ class Triton(Backend):
 
         from harness.kernels.triton_prefill import prefill
 
+        q, k, v = _dense(q), _dense(k), _dense(v)
         with torch.cuda.device_of(q):
-            return prefill(_dense(q), _dense(k), _dense(v), shape)
+            if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
+                from harness.kernels.triton_backward import Flash
+
+                return Flash.apply(q, k, v, shape)
+            return prefill(q, k, v, shape)
 
 
 class TritonDecode(Triton):
@@ -53,6 +60,7 @@ class TritonDecode(Triton):
 
     name = "triton_decode"
     title = "our split-KV decoding in Triton"
+    features = Triton.features - {"backward"}
 
     def supports(self, shape: AttentionShape, device: str = "cpu") -> str | None:
         if shape.group * shape.seq > _MOST_ROWS:
@@ -67,6 +75,37 @@ class TritonDecode(Triton):
 
         with torch.cuda.device_of(q):
             return decode(_dense(q), _dense(k), _dense(v), shape, splits)
+
+
+class TritonPaged(TritonDecode):
+    """The same where keys and values lie in pages of 16 tokens, in any order, as engines keep them."""
+
+    name = "triton_paged"
+    title = "our decoding over a paged cache in Triton"
+
+    def laid(self, k: Tensor, v: Tensor, shape: AttentionShape) -> tuple[Any, Any]:
+        import torch
+
+        from harness.kernels.triton_decode import Pages
+
+        each = -(-shape.keys // PAGE)
+        places = torch.randperm(shape.batch * each, generator=torch.Generator().manual_seed(0)).to(k.device)
+
+        def pool(x: Tensor) -> Tensor:
+            filled = torch.nn.functional.pad(x, (0, 0, 0, each * PAGE - shape.keys)).transpose(1, 2)
+            made = filled.new_empty(shape.batch * each, PAGE, shape.kv_heads, x.shape[-1])
+            made[places] = filled.reshape(made.shape)
+            return made
+
+        return Pages(pool(k), pool(v), places.reshape(shape.batch, each).to(torch.int32)), None
+
+    def forward(self, q: Tensor, k: Any, v: Any, shape: AttentionShape, splits: int | None = None) -> Tensor:
+        import torch
+
+        from harness.kernels.triton_decode import decode
+
+        with torch.cuda.device_of(q):
+            return decode(_dense(q), q, q, shape, splits, k)
 
 
 def _dense(tensor: Tensor) -> Tensor:

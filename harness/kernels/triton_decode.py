@@ -10,6 +10,7 @@ GPU, so programs share the keys and a second kernel combines what they found.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from calc.attention.shape import AttentionShape
-from harness.kernels.triton_prefill import power_of_two
+from harness.kernels.triton_prefill import lengths_of, power_of_two
 from harness.kernels.triton_tiles import attend_all
 
 _PROGRAMS_A_CORE = 4
@@ -33,6 +34,7 @@ def decode_kernel(
     partial_ptr,
     log_ptr,
     lengths_ptr,
+    table_ptr,
     stride_qb,
     stride_qh,
     stride_qm,
@@ -48,10 +50,12 @@ def decode_kernel(
     keys,
     splits,
     each,
+    pages,
     scale,
     CAUSAL: tl.constexpr,  # noqa: N803
     WINDOW: tl.constexpr,  # noqa: N803
     PADDED: tl.constexpr,  # noqa: N803
+    PAGE: tl.constexpr,  # noqa: N803
     D: tl.constexpr,  # noqa: N803
     DV: tl.constexpr,  # noqa: N803
     BLOCK_R: tl.constexpr,  # noqa: N803
@@ -59,7 +63,10 @@ def decode_kernel(
     BLOCK_DV: tl.constexpr,  # noqa: N803
     BLOCK_N: tl.constexpr,  # noqa: N803
 ):
-    """One share of `each` keys for all rows of one key head: their mean value, and log2 of the sum of weights."""
+    """One share of `each` keys for all rows of one key head: their mean value, and log2 of the sum of weights.
+
+    table [batch, pages]: where the pages of each sequence lie, where PAGE is not 0.
+    """
     program = tl.program_id(0)
     split, place = program % splits, program // splits
     batch = (place // kv_heads).to(tl.int64)
@@ -80,8 +87,8 @@ def decode_kernel(
         q,
         k_ptr + batch * stride_kb + head * stride_kh,
         v_ptr + batch * stride_vb + head * stride_vh,
-        stride_kn, stride_vn, rows // group + offset, offset, keys - 1, begin, end, scale,
-        CAUSAL, WINDOW, D, DV, BLOCK_DV, BLOCK_N,
+        table_ptr + batch * pages, stride_kn, stride_vn, rows // group + offset, offset, keys - 1, begin, end, scale,
+        CAUSAL, WINDOW, PAGE, D, DV, BLOCK_DV, BLOCK_N,
     )  # fmt: skip
     seen = total > 0.0
     total = tl.where(seen, total, 1.0)
@@ -139,29 +146,62 @@ def combine_kernel(
 
 tuned_decode = triton.autotune(
     [triton.Config({}, num_warps=warps, num_stages=stages) for warps in (2, 4, 8) for stages in (2, 3, 4)],
-    key=["CAUSAL", "WINDOW", "BLOCK_R", "BLOCK_D", "BLOCK_DV", "BLOCK_N"],
+    key=["CAUSAL", "WINDOW", "PAGE", "BLOCK_R", "BLOCK_D", "BLOCK_DV", "BLOCK_N"],
 )(decode_kernel)
 
 
-def decode(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape, splits: int | None = None) -> Tensor:
-    """Output [batch, heads, seq, d_value]; splits: programs a key head, None: as many as fill the device."""
+@dataclass(frozen=True)
+class Pages:
+    """Keys and values of a batch as engines keep them (Kwon et al. 2023, arXiv:2309.06180): pages of so many tokens,
+    each anywhere in one pool.
+
+    keys [pages, tokens a page, kv_heads, d_head], values [.., d_value]. table [batch, pages a sequence], int32.
+    """
+
+    keys: Tensor
+    values: Tensor
+    table: Tensor
+
+    @property
+    def strides(self) -> list[int]:
+        """Of keys, then values: none from sequence to sequence, from head to head, from token to token."""
+        return [stride for pool in (self.keys, self.values) for stride in (0, pool.stride(2), pool.stride(1))]
+
+
+def decode(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    shape: AttentionShape,
+    splits: int | None = None,
+    pages: Pages | None = None,
+) -> Tensor:
+    """Output [batch, heads, seq, d_value]; splits: programs a key head, None: as many as fill the device.
+
+    pages: where keys and values lie, instead of k and v.
+    """
     columns = (16 if shape.d_head <= 256 else 32) if not q.is_cuda else (64 if shape.d_head <= 256 else 32)
     splits, each = share(shape, columns, _cores(q), splits)
     rows, places = power_of_two(shape.group * shape.seq), shape.batch * shape.kv_heads
     partial = torch.empty(places * splits, rows, shape.d_value, dtype=torch.float32, device=q.device)
     logs = torch.empty(places * splits, rows, dtype=torch.float32, device=q.device)
-    lengths = None if shape.lengths is None else torch.tensor(shape.lengths, dtype=torch.int32, device=q.device)
+    lengths = lengths_of(q, shape)
     strides = [stride for tensor in (q, k, v) for stride in tensor.stride()[:3]]
+    table, page, row = q, 0, 0
+    if pages is not None:
+        k, v, table, strides = pages.keys, pages.values, pages.table, [*q.stride()[:3], *pages.strides]
+        page, row = k.shape[1], table.shape[1]
     scale = shape.d_head**-0.5 * math.log2(math.e)
     fixed = {"DV": shape.d_value, "BLOCK_R": rows, "BLOCK_DV": power_of_two(shape.d_value)}
     first: Any = tuned_decode if q.is_cuda else decode_kernel
     second: Any = combine_kernel
     first[(places * splits,)](
-        *(q, k, v, partial, logs, q if lengths is None else lengths, *strides),
-        *(shape.kv_heads, shape.group, shape.seq, shape.keys, splits, each, scale),
+        *(q, k, v, partial, logs, q if lengths is None else lengths, table, *strides),
+        *(shape.kv_heads, shape.group, shape.seq, shape.keys, splits, each, row, scale),
         CAUSAL=shape.causal,
         WINDOW=shape.window or 0,
         PADDED=lengths is not None,
+        PAGE=page,
         D=shape.d_head,
         BLOCK_D=power_of_two(shape.d_head),
         BLOCK_N=columns,

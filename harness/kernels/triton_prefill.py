@@ -1,5 +1,8 @@
 """FlashAttention's forward pass in Triton: one program a block of queries of one head."""
 
+# Triton reads the kernel itself: its constants are no Python types.
+# pyright: reportArgumentType=false
+
 from __future__ import annotations
 
 import math
@@ -20,6 +23,7 @@ def prefill_kernel(
     k_ptr,
     v_ptr,
     out_ptr,
+    logs_ptr,
     lengths_ptr,
     stride_qb,
     stride_qh,
@@ -41,6 +45,7 @@ def prefill_kernel(
     CAUSAL: tl.constexpr,  # noqa: N803
     WINDOW: tl.constexpr,  # noqa: N803
     PADDED: tl.constexpr,  # noqa: N803
+    LOGS: tl.constexpr,  # noqa: N803
     D: tl.constexpr,  # noqa: N803
     DV: tl.constexpr,  # noqa: N803
     BLOCK_D: tl.constexpr,  # noqa: N803
@@ -62,17 +67,21 @@ def prefill_kernel(
     q = tl.load(q_place, mask=(rows[:, None] < seq) & (dims[None, :] < D), other=0.0)
     offset = keys - seq
     first, last = start + offset, tl.minimum(start + BLOCK_M, seq) - 1 + offset
-    sums, total, _ = attend_all(
+    sums, total, highest = attend_all(
         q,
         k_ptr + batch * stride_kb + head // group * stride_kh,
         v_ptr + batch * stride_vb + head // group * stride_vh,
-        stride_kn, stride_vn, rows + offset, first, last, 0, end, scale,
-        CAUSAL, WINDOW, D, DV, BLOCK_DV, BLOCK_N,
+        q_ptr, stride_kn, stride_vn, rows + offset, first, last, 0, end, scale,
+        CAUSAL, WINDOW, 0, D, DV, BLOCK_DV, BLOCK_N,
     )  # fmt: skip
     out = sums / tl.where(total == 0.0, 1.0, total)[:, None]
     value_dims = tl.arange(0, BLOCK_DV)
     place = out_ptr + batch * stride_ob + head * stride_oh + rows[:, None] * stride_om + value_dims[None, :]
     tl.store(place, out.to(out_ptr.dtype.element_ty), mask=(rows[:, None] < seq) & (value_dims[None, :] < DV))
+    if LOGS:
+        # Of a row that sees nothing infinity, so that every weight that is made again from it is 0.
+        logs = tl.where(total == 0.0, float("inf"), highest + tl.math.log2(tl.where(total == 0.0, 1.0, total)))
+        tl.store(logs_ptr + (batch * heads + head) * seq + rows, logs, mask=rows < seq)
 
 
 def _configs() -> list[triton.Config]:
@@ -85,22 +94,26 @@ def _configs() -> list[triton.Config]:
     ]
 
 
-def prefill(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape) -> Tensor:
-    """Output [batch, heads, seq, d_value] of q, k, v whose last axis is contiguous."""
+def prefill(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape, logs: Tensor | None = None) -> Tensor:
+    """Output [batch, heads, seq, d_value] of q, k, v whose last axis is contiguous.
+
+    logs [batch, heads, seq], fp32: is given log2 of each row's sum of weights, infinity where it sees no key.
+    """
     out = q.new_empty(*q.shape[:-1], shape.d_value)
-    lengths = None if shape.lengths is None else torch.tensor(shape.lengths, dtype=torch.int32, device=q.device)
+    lengths = lengths_of(q, shape)
     strides = [stride for tensor in (q, k, v, out) for stride in tensor.stride()[:3]]
     sizes = (shape.heads, shape.group, shape.seq, shape.keys, shape.d_head**-0.5 * math.log2(math.e))
     fixed = {
         "CAUSAL": shape.causal,
         "WINDOW": shape.window or 0,
         "PADDED": lengths is not None,
+        "LOGS": logs is not None,
         "D": shape.d_head,
         "DV": shape.d_value,
         "BLOCK_D": power_of_two(shape.d_head),
         "BLOCK_DV": power_of_two(shape.d_value),
     }
-    arguments = (q, k, v, out, q if lengths is None else lengths, *strides, *sizes)
+    arguments = (q, k, v, out, q if logs is None else logs, q if lengths is None else lengths, *strides, *sizes)
     kernel: Any = prefill_kernel
     if q.is_cuda:
 
@@ -114,7 +127,14 @@ def prefill(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape) -> Tensor:
     return out
 
 
-tuned_prefill: Any = triton.autotune(_configs(), key=["seq", "CAUSAL", "WINDOW", "BLOCK_D", "BLOCK_DV"])(prefill_kernel)
+tuned_prefill: Any = triton.autotune(_configs(), key=["seq", "CAUSAL", "WINDOW", "LOGS", "BLOCK_D", "BLOCK_DV"])(
+    prefill_kernel
+)
+
+
+def lengths_of(q: Tensor, shape: AttentionShape) -> Tensor | None:
+    """How many keys of each sequence are real, on the device; None where all are."""
+    return None if shape.lengths is None else torch.tensor(shape.lengths, dtype=torch.int32, device=q.device)
 
 
 def power_of_two(size: int) -> int:

@@ -36,6 +36,20 @@ def limits(first, last, begin, end, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, 
 
 
 @triton.jit
+def visible(at, columns, end, CAUSAL: tl.constexpr, WINDOW: tl.constexpr):  # noqa: N803
+    """Which of the keys `columns` a row at position `at` sees; both are of one shape, or become so."""
+    behind = at - columns
+    seen = (columns < end) & (behind == behind)
+    if CAUSAL:
+        seen = seen & (behind >= 0)
+    if WINDOW > 0:
+        seen = seen & (behind < WINDOW)
+        if not CAUSAL:
+            seen = seen & (behind > -WINDOW)
+    return seen
+
+
+@triton.jit
 def attend(
     sums,
     total,
@@ -43,6 +57,7 @@ def attend(
     q,
     k_ptr,
     v_ptr,
+    table_ptr,
     stride_kn,
     stride_vn,
     at,
@@ -52,12 +67,16 @@ def attend(
     scale,
     CAUSAL: tl.constexpr,  # noqa: N803
     WINDOW: tl.constexpr,  # noqa: N803
+    PAGE: tl.constexpr,  # noqa: N803
     MASKED: tl.constexpr,  # noqa: N803
     D: tl.constexpr,  # noqa: N803
     DV: tl.constexpr,  # noqa: N803
     BLOCK_N: tl.constexpr,  # noqa: N803
 ):
-    """Tiles low .. high: sums [rows, BLOCK_DV], total and highest [rows] go in and come out. at: positions of rows."""
+    """Tiles low .. high: sums [rows, BLOCK_DV], total and highest [rows] go in and come out. at: positions of rows.
+
+    PAGE: keys a page, whose places in the cache stand in the table; 0: keys lie one behind the other.
+    """
     dims = tl.arange(0, q.shape[1])
     value_dims = tl.arange(0, sums.shape[1])
     # Places within a tile stay the same and fit 32 bits; only the tile's own place may lie further away.
@@ -66,8 +85,14 @@ def attend(
     v_inside = inside[:, None] * stride_vn + value_dims[None, :]
     for start in tl.range(low, high, BLOCK_N):
         columns = start + inside
-        k_place = k_ptr + tl.cast(start, tl.int64) * stride_kn + k_inside
-        v_place = v_ptr + tl.cast(start, tl.int64) * stride_vn + v_inside
+        if PAGE > 0:
+            page = tl.load(table_ptr + columns // PAGE, mask=columns < end, other=0)
+            slots = page.to(tl.int64) * PAGE + columns % PAGE
+            k_place = k_ptr + slots[None, :] * stride_kn + dims[:, None]
+            v_place = v_ptr + slots[:, None] * stride_vn + value_dims[None, :]
+        else:
+            k_place = k_ptr + tl.cast(start, tl.int64) * stride_kn + k_inside
+            v_place = v_ptr + tl.cast(start, tl.int64) * stride_vn + v_inside
         if MASKED:
             k = tl.load(k_place, mask=(columns[None, :] < end) & (dims[:, None] < D), other=0.0)
             v = tl.load(v_place, mask=(columns[:, None] < end) & (value_dims[None, :] < DV), other=0.0)
@@ -77,14 +102,7 @@ def attend(
             v = tl.load(v_place) if wide else tl.load(v_place, mask=value_dims[None, :] < DV, other=0.0)
         scores = tl.dot(q, k, input_precision="ieee")
         if MASKED:
-            behind = at[:, None] - columns[None, :]
-            seen = (columns < end)[None, :] & (behind == behind)
-            if CAUSAL:
-                seen = seen & (behind >= 0)
-            if WINDOW > 0:
-                seen = seen & (behind < WINDOW)
-                if not CAUSAL:
-                    seen = seen & (behind > -WINDOW)
+            seen = visible(at[:, None], columns[None, :], end, CAUSAL, WINDOW)
             scores = tl.where(seen, scores, float("-inf"))
         new = tl.maximum(highest, tl.max(scores, 1) * scale)
         # A row that has seen nothing yet: minus infinity less itself would be no number.
@@ -102,6 +120,7 @@ def attend_all(
     q,
     k_ptr,
     v_ptr,
+    table_ptr,
     stride_kn,
     stride_vn,
     at,
@@ -112,6 +131,7 @@ def attend_all(
     scale,
     CAUSAL: tl.constexpr,  # noqa: N803
     WINDOW: tl.constexpr,  # noqa: N803
+    PAGE: tl.constexpr,  # noqa: N803
     D: tl.constexpr,  # noqa: N803
     DV: tl.constexpr,  # noqa: N803
     BLOCK_DV: tl.constexpr,  # noqa: N803
@@ -124,14 +144,14 @@ def attend_all(
     highest = tl.full([q.shape[0]], float("-inf"), tl.float32)
     if WINDOW > 0:
         sums, total, highest = attend(
-            sums, total, highest, q, k_ptr, v_ptr, stride_kn, stride_vn, at, low, free, end, scale,
-            CAUSAL, WINDOW, True, D, DV, BLOCK_N,
+            sums, total, highest, q, k_ptr, v_ptr, table_ptr, stride_kn, stride_vn, at, low, free, end, scale,
+            CAUSAL, WINDOW, PAGE, True, D, DV, BLOCK_N,
         )  # fmt: skip
     sums, total, highest = attend(
-        sums, total, highest, q, k_ptr, v_ptr, stride_kn, stride_vn, at, free, bound, end, scale,
-        CAUSAL, WINDOW, False, D, DV, BLOCK_N,
+        sums, total, highest, q, k_ptr, v_ptr, table_ptr, stride_kn, stride_vn, at, free, bound, end, scale,
+        CAUSAL, WINDOW, PAGE, False, D, DV, BLOCK_N,
     )  # fmt: skip
     return attend(
-        sums, total, highest, q, k_ptr, v_ptr, stride_kn, stride_vn, at, bound, high, end, scale,
-        CAUSAL, WINDOW, True, D, DV, BLOCK_N,
+        sums, total, highest, q, k_ptr, v_ptr, table_ptr, stride_kn, stride_vn, at, bound, high, end, scale,
+        CAUSAL, WINDOW, PAGE, True, D, DV, BLOCK_N,
     )  # fmt: skip

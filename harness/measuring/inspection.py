@@ -84,6 +84,8 @@ def _live_bytes() -> int:
     """Bytes of all tensors that Python can reach, storages once."""
     import torch
 
+    # What nobody holds any more would count here, and be given back in the middle of what follows.
+    gc.collect()
     storages: dict[int, int] = {}
     for thing in gc.get_objects():
         # Asking a lazy module's attribute for its class may import it; the type itself is never lazy.

@@ -106,7 +106,7 @@ def test_a_survey_runs_here_and_the_next_goes_on(tmp_path: Path) -> None:
         return json.loads(done.stdout)
 
     first = once()
-    assert sum(first["measured"].values()) + first["left"] == 19
+    assert sum(first["measured"].values()) + first["left"] == 21
     lines = [json.loads(line) for path in tmp_path.glob("runs/*/*.jsonl") for line in path.read_text().splitlines()]
     good = [line for line in lines if line["status"] == "ok"]
     forecasts = {line["kind"] for line in good if line["forecast"]}

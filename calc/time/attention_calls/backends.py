@@ -28,10 +28,13 @@ FUSED = (
     "flex",
     "triton",
     "triton_decode",
+    "triton_paged",
     "flash_attn",
     "flash_attn_3",
 )
 """Backends of `harness.kernels` that are one kernel."""
+DECODERS = ("triton_decode", "triton_paged")
+"""Those made for one new token, which waits for memory whoever reads it."""
 ON_CPU = ("sdpa_flash",)
 """Those of them that a CPU runs as one."""
 TIMED = (*(name for name in WRITTEN_OUT if not name.startswith("mla")), *FUSED)
@@ -123,8 +126,7 @@ def _by(backend: str, kernel: Kernel, timing: Timing, speed: Speed, execution: E
         return timing, known
     table = priors()["attention"]["backends"]
     own = table.get(speed.device.architecture if speed.device else "", {}).get(kernel.direction, {})
-    if kernel.decode and (backend in own or backend == "triton_decode"):
-        # One new token waits for memory, whoever reads it.
+    if kernel.decode and (backend in own or backend in DECODERS):
         ratio, bounds = 1.0, factors("attention")
     elif backend in own and base in own:
         ratio, bounds = own[backend] / own[base], (table["low"], table["high"])

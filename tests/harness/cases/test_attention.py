@@ -118,7 +118,12 @@ def test_every_case_that_a_gpu_runs_is_forecast_and_fits() -> None:
     profile, gpu = shipped_profile("h100-sxm"), machine("cuda")
     assert profile is not None
     for case in attention_suite.attention(gpu):
-        if case.unsupported(gpu) is None and getattr(case, "backend", "") != "linear":
+        backend, back = getattr(case, "backend", ""), case.params.get("direction") == "backward"
+        # Nobody has published how fast Triton's own backward is on this GPU.
+        unknown = backend == "linear" or (backend == "triton" and back)
+        if unknown:
+            assert case.forecast(profile) is None
+        elif case.unsupported(gpu) is None:
             forecast = case.forecast(profile)
             assert forecast is not None, case.id
             assert forecast.low < forecast.seconds < forecast.high
@@ -168,4 +173,7 @@ def test_backends_that_cannot_run_say_why() -> None:
         "sdpa_cudnn: has no causal mask of queries that continue a cache"
     )
     back = AttentionCase("triton", 512, 4, 64, direction="backward")
-    assert back.unsupported(gpu) == "triton: has no backward pass"
+    assert back.unsupported(gpu) is None
+    assert AttentionCase("triton_decode", 16, 4, 64, direction="backward").unsupported(gpu) == (
+        "triton_decode: has no backward pass"
+    )

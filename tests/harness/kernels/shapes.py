@@ -61,7 +61,7 @@ def errors(name: str, shape: AttentionShape, device: str = "cpu", seed: int = 0,
     reference = KERNELS[REFERENCES[backend.function]]
     inputs = backend.inputs(shape, device, seed)
     wide = tuple(x.detach().double().requires_grad_(x.requires_grad) for x in inputs)
-    got = backend.forward(*inputs, shape, **options)
+    got = backend.forward(inputs[0], *backend.laid(*inputs[1:], shape), shape, **options)
     want = reference.forward(*wide, replace(shape, dtype="fp64"))
     assert got.shape == (shape.batch, shape.heads, shape.seq, shape.d_value)
     assert got.dtype == inputs[0].dtype

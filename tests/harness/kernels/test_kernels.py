@@ -151,7 +151,8 @@ def test_unsupported_shapes_are_told_apart() -> None:
     assert KERNELS["sdpa_flash"].supports(replace(bf16, window=5), "cuda") == "takes no mask of its own on CUDA"
     assert KERNELS["sdpa_flash"].supports(replace(bf16, window=5), "cpu") is None
     assert KERNELS["sdpa_efficient"].supports(bf16, "cuda").startswith("has no key heads")
-    assert KERNELS["triton"].supports(bf16, "cuda") == "has no backward pass"
+    assert KERNELS["triton"].supports(bf16, "cuda") is None
+    assert KERNELS["triton_paged"].supports(replace(bf16, seq=4), "cuda") == "has no backward pass"
     assert "bf16" in KERNELS["triton"].supports(replace(bf16, direction="forward"), "cpu")
     assert KERNELS["triton_decode"].supports(replace(PLAIN, direction="forward", seq=40)).startswith("holds at most 64")
     assert KERNELS["mla_naive"].supports(PLAIN) == "needs latent attention: kv_rank and d_rope"

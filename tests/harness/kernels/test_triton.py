@@ -16,6 +16,7 @@ REASON = KERNELS["triton"].available(DEVICE)
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 
 PLAIN = AttentionShape(batch=2, heads=4, kv_heads=2, seq=33, d_head=16, dtype="fp32")
+BACK = replace(PLAIN, direction="backward")
 drawn = shapes(softcap=None, alibi=False, direction="forward", dtype="fp32")
 few = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -41,17 +42,31 @@ def test_prefill(shape: AttentionShape) -> None:
 
 @pytest.mark.slow
 @few
+@given(shape=shapes(softcap=None, alibi=False, direction="backward", dtype="fp32"))
+@example(shape=replace(BACK, causal=True))
+@example(shape=replace(BACK, causal=True, window=20, dtype="fp16"))
+@example(shape=replace(BACK, window=5, lengths=(0, 20)))
+@example(shape=replace(BACK, seq=20, keys=50, causal=True, d_head=24, d_value=8))
+@example(shape=replace(BACK, seq=40, keys=33, causal=True))
+def test_backward(shape: AttentionShape) -> None:
+    hold("triton", shape)
+
+
+@pytest.mark.slow
+@few
 @given(shape=drawn.filter(lambda shape: KERNELS["triton_decode"].supports(shape) is None))
 @example(shape=replace(PLAIN, seq=1, keys=70, causal=True, dtype="fp16"))
 @example(shape=replace(PLAIN, seq=3, keys=70, causal=True, window=9))
 @example(shape=replace(PLAIN, seq=3, keys=70, lengths=(0, 40), d_value=8))
 def test_decode(shape: AttentionShape) -> None:
     hold("triton_decode", shape)
+    hold("triton_paged", shape)
 
 
 @pytest.mark.parametrize("splits", [1, 2, 5])
-def test_any_number_of_splits_gives_the_same(splits: int) -> None:
-    hold("triton_decode", replace(PLAIN, heads=8, seq=2, keys=75, causal=True), splits=splits)
+@pytest.mark.parametrize("name", ["triton_decode", "triton_paged"])
+def test_any_number_of_splits_gives_the_same(name: str, splits: int) -> None:
+    hold(name, replace(PLAIN, heads=8, seq=2, keys=75, causal=True), splits=splits)
 
 
 @pytest.mark.parametrize("keys", [1, 15, 64, 1000, 131_072])

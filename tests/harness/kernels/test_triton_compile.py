@@ -18,12 +18,14 @@ warnings.simplefilter("ignore")
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from harness.kernels import triton_decode, triton_prefill
+from harness.kernels import triton_backward, triton_decode, triton_prefill
 
 wanted, consts, options = json.loads(sys.argv[1])
 kernel = {"prefill": triton_prefill.prefill_kernel, "decode": triton_decode.decode_kernel,
-          "combine": triton_decode.combine_kernel}[wanted]
-wide = {"partial_ptr": "*fp32", "log_ptr": "*fp32", "lengths_ptr": "*i32", "scale": "fp32"}
+          "combine": triton_decode.combine_kernel, "query gradient": triton_backward.query_gradient_kernel,
+          "key gradient": triton_backward.key_gradient_kernel}[wanted]
+wide = {"partial_ptr": "*fp32", "log_ptr": "*fp32", "lengths_ptr": "*i32", "table_ptr": "*i32", "scale": "fp32",
+        "root": "fp32", "logs_ptr": "*fp32", "delta_ptr": "*fp32"}
 names = kernel.arg_names
 signature = {name: "constexpr" if name in consts else wide.get(name, "*bf16" if name.endswith("_ptr") else "i32")
              for name in names}
@@ -36,6 +38,7 @@ print(json.dumps({"shared": made.metadata.shared, "wgmma": ptx.count("wgmma.mma_
                   "cp_async": ptx.count("cp.async")}))
 """
 WIDTHS = {"D": 128, "DV": 128, "BLOCK_D": 128, "BLOCK_DV": 128}
+LOGS = {"LOGS": True}
 MASKS = {"CAUSAL": True, "WINDOW": 0, "PADDED": False}
 MEMORY = 227 * 1024
 
@@ -45,8 +48,11 @@ MEMORY = 227 * 1024
 @pytest.mark.parametrize(
     ("kernel", "consts", "options"),
     [
-        ("prefill", WIDTHS | MASKS | {"BLOCK_M": 128, "BLOCK_N": 128}, {"num_warps": 8, "num_stages": 2}),
-        ("decode", WIDTHS | MASKS | {"BLOCK_R": 16, "BLOCK_N": 64}, {"num_warps": 4, "num_stages": 3}),
+        ("prefill", WIDTHS | MASKS | LOGS | {"BLOCK_M": 128, "BLOCK_N": 128}, {"num_warps": 8, "num_stages": 2}),
+        ("query gradient", WIDTHS | MASKS | {"BLOCK_M": 128, "BLOCK_N": 64}, {"num_warps": 8, "num_stages": 2}),
+        ("key gradient", WIDTHS | MASKS | {"BLOCK_M": 64, "BLOCK_N": 128}, {"num_warps": 8, "num_stages": 2}),
+        ("decode", WIDTHS | MASKS | {"PAGE": 16, "BLOCK_R": 16, "BLOCK_N": 64}, {"num_warps": 4, "num_stages": 3}),
+        ("decode", WIDTHS | MASKS | {"PAGE": 0, "BLOCK_R": 16, "BLOCK_N": 64}, {"num_warps": 4, "num_stages": 3}),
         ("combine", {"DV": 128, "BLOCK_R": 16, "BLOCK_DV": 128, "BLOCK_S": 16, "CHUNK": 16}, {"num_warps": 4}),
     ],
 )
@@ -57,7 +63,7 @@ def test_kernels_compile_for_hopper(kernel: str, consts: dict, options: dict) ->
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["shared"] <= MEMORY
-    if kernel == "prefill":
+    if kernel in ("prefill", "query gradient", "key gradient"):
         # 128 rows of queries fill the warpgroups' matrix unit; keys are fetched ahead.
         assert found["wgmma"] > 0
     if kernel == "decode":
