@@ -37,7 +37,7 @@ def inspect(ready: Ready, device: Literal["cuda", "cpu"]) -> Inspection:
 
     _prepare(ready)
     if device == "cpu":
-        before = _live_bytes()
+        before = live_bytes()
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
             ready.run()
         return Inspection(_named(seen, False), before + _growth(seen))
@@ -80,7 +80,7 @@ def _growth(seen: Any) -> int:
     return most
 
 
-def _live_bytes() -> int:
+def live_bytes() -> int:
     """Bytes of all tensors that Python can reach, storages once."""
     import torch
 
