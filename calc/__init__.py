@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from calc.ask.estimate import estimate as estimate
     from calc.ask.explain import Explanation as Explanation
     from calc.ask.explain import explain as explain
+    from calc.ask.grid import Grid as Grid
+    from calc.ask.grid import sweep_grid as sweep_grid
     from calc.ask.registry import QUANTITIES as QUANTITIES
     from calc.ask.registry import Quantity as Quantity
     from calc.ask.report import Report as Report
@@ -99,6 +101,7 @@ if TYPE_CHECKING:
     from calc.time.step import prediction as _prediction
     from calc.time.step.roofline import roofline as roofline
     from calc.units import parse_amount as parse_amount
+    from calc.workers.workers import Workers as Workers
 
     find_convention = _conventions.find
     find_law = _laws.find
@@ -126,6 +129,7 @@ _HOME = {
     "Flops": "calc.quantities.flops.Flops",
     "FrontierFit": "calc.fitting.frontier.FrontierFit",
     "KvCache": "calc.quantities.kv_cache.KvCache",
+    "Grid": "calc.ask.grid.Grid",
     "Judgement": "calc.optimum.Judgement",
     "LAWS": "calc.laws.LAWS",
     "Law": "calc.laws.Law",
@@ -149,6 +153,7 @@ _HOME = {
     "Solution": "calc.ask.solution.Solution",
     "Symbol": "calc.symbols.Symbol",
     "TimePrediction": "calc.time.step.prediction.Prediction",
+    "Workers": "calc.workers.workers.Workers",
     "WINDOW_READINGS": "calc.spec.run.WINDOW_READINGS",
     "common_context": "calc.spec.run.common_context",
     "common_length": "calc.spec.run.common_length",
@@ -188,6 +193,7 @@ _HOME = {
     "sizes_of": "calc.spec.resizing.sizes_of",
     "solve": "calc.ask.solve.solve",
     "sweep": "calc.ask.sweep.sweep",
+    "sweep_grid": "calc.ask.grid.sweep_grid",
     "symbolic": "calc.spec.resizing.symbolic",
     "tournament": "calc.fitting.fit.tournament",
     "with_sizes": "calc.spec.resizing.with_sizes",

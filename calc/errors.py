@@ -20,6 +20,10 @@ class Refused(ValueError):
         self.found = shortened(found, LONGEST) if isinstance(found, str) else show(found)
         super().__init__(printable(f"{self.field}: expected {expected}, found {self.found}"))
 
+    def __reduce__(self) -> tuple[type[Refused], tuple[str, str, str]]:
+        """Another process that is handed this one says the same."""
+        return type(self), (self.field, self.expected, self.found)
+
 
 def printable(text: str) -> str:
     """`text` with line breaks and control characters escaped, so that a hostile name cannot break a line."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from calc import checks
 from calc.ask import registry
@@ -12,6 +12,9 @@ from calc.errors import Refused
 from calc.spec import ModelSpec
 from calc.spec.resizing import with_sizes
 from calc.spec.run import LOAD_SIZES, PLAN_SIZES, Run
+from calc.workers.identity import digest
+from calc.workers.job import Job, Part
+from calc.workers.workers import HERE, Workers
 
 if TYPE_CHECKING:
     import numpy
@@ -21,19 +24,27 @@ SHAPING = ("pp", "interleave")
 """Sizes of a plan that are read as whole numbers, since how many stages there are depends on them."""
 CHUNK = 2**15
 """Configurations handled together: arrays of 256 KiB stay in a core's cache; larger and smaller were slower."""
+PART = 2**19
+"""Configurations that a worker is handed together."""
 
 
 def sweep(
-    spec: ModelSpec, quantities: Iterable[str], sizes: Mapping[str, Any], run: Run | None = None, **words: Any
+    spec: ModelSpec,
+    quantities: Iterable[str],
+    sizes: Mapping[str, Any],
+    run: Run | None = None,
+    *,
+    workers: Workers = HERE,
+    **words: Any,
 ) -> dict[str, numpy.ndarray]:
     """Values of `quantities` over arrays of sizes, as float64 (relative error about 1e-16 an operation).
 
     sizes: symbol name (`d_model`, `n_layers`, `batch`, `seq`, ...) or size of a plan (`dp`, `tp`, `zero`, ...) -> array
         of shape [n]; sizes not named keep the spec's value. Nothing checks that heads divide: a configuration that
         could not be built gets a number too. A plan that could not be carried out gets nan.
-    run, words: what else is said of the run, as for `estimate`.
+    run, words: what else is said of the run, as for `estimate`. workers: who works them out, with the same answer.
     Errors: Refused for unknown names and words, arrays of different lengths, and numbers that are negative or not
-    finite; TypeError for an unknown option.
+    finite; TypeError for an unknown option; those of `Workers.results`.
     """
     import numpy
 
@@ -43,19 +54,58 @@ def sweep(
         raise Refused("sizes", "one or more arrays of one length", str(sorted(shapes)))
     columns = {name: checks.size(name, array, 0 if name == "zero" else 1) for name, array in arrays.items()}
     (n,) = next(iter(shapes))
-    entries = [registry.find(name) for name in quantities]
-    run = Run(**words) if run is None else run.changed(**words)
+    asked = Asked(spec, tuple(registry.find(name).name for name in quantities), worded(run, words))
+    result = {name: numpy.empty(n) for name in asked.quantities}
+    parts = ({name: column[at : at + PART] for name, column in columns.items()} for at in range(0, n, PART))
+    job = Job("sweep", lambda: {**asked.described(), "sizes": _digest(columns)}, swept, asked, parts, -(-n // PART))
+    for place, part in workers.results(job):
+        for name, column in part.columns.items():
+            result[name][place * PART : (place + 1) * PART] = column
+    return result
+
+
+class Asked(NamedTuple):
+    """What all configurations of a sweep share."""
+
+    spec: ModelSpec
+    quantities: tuple[str, ...]
+    run: Run
+
+    def described(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        run = self.run.model_dump(mode="json")
+        return {"spec": self.spec.model_dump(mode="json"), "quantities": list(self.quantities), "run": run}
+
+
+def worded(run: Run | None, words: Mapping[str, Any]) -> Run:
+    """A run with other words, where there is one."""
+    return Run(**words) if run is None else run.changed(**words)
+
+
+def _digest(columns: Mapping[str, Any]) -> str:
+    import numpy
+
+    pieces = ((name.encode(), numpy.ascontiguousarray(column).tobytes()) for name, column in columns.items())
+    return digest(*(piece for pair in pieces for piece in pair))
+
+
+def swept(asked: Asked, columns: Mapping[str, Any]) -> Part:
+    """The quantities of some configurations, a column each."""
+    import numpy
+
+    entries = [registry.find(name) for name in asked.quantities]
+    n = len(next(iter(columns.values())))
     result = {entry.name: numpy.empty(n) for entry in entries}
     for rows, fixed in _alike(columns, n):
         for start in range(0, len(rows), CHUNK):
             chunk = rows[start : start + CHUNK]
             index = slice(chunk.start, chunk.stop) if isinstance(chunk, range) else chunk
             some = {name: column[index] for name, column in columns.items()} | fixed
-            query = run.placed(some)
-            changed = with_sizes(spec, {name: sizes for name, sizes in some.items() if name not in OF_QUERY})
+            query = asked.run.placed(some)
+            changed = with_sizes(asked.spec, {name: sizes for name, sizes in some.items() if name not in OF_QUERY})
             for entry in entries:
                 result[entry.name][index] = _values(entry, changed, query, fixed)
-    return result
+    return Part(result)
 
 
 def _alike(columns: Mapping[str, Any], n: int) -> Iterator[tuple[Any, dict[str, int]]]:

@@ -23,6 +23,7 @@ COMMANDS = {
     "serve": "calc.cli.serve",
     "explain": "calc.cli.explain",
     "solve": "calc.cli.solve",
+    "sweep": "calc.cli.sweep",
     "complexity": "calc.cli.complexity",
     "lectures": "calc.cli.lectures",
     "optimal": "calc.cli.optimal",

@@ -16,6 +16,7 @@ from calc.fitting.published import LawFit, fit_law
 from calc.laws import ALIASES, BY_NAME
 from calc.output.progress import Progress
 from calc.output.tables import emit
+from calc.workers.workers import HERE, Workers
 
 _COLUMNS = ("params", "tokens", "loss", "flops", "run")
 
@@ -61,6 +62,7 @@ def _column(what: str, of: str) -> Any:
 @click.option("--best", is_flag=True, help="Of rows with one N and D, as of several learning rates, take the lowest.")
 @click.option("--skip-far", is_flag=True, help="Leave out runs far off a first fit: diverged, mislabelled.")
 @options.chart
+@options.working
 @options.output
 def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
     """Fit a law to the training runs in RUNS.csv: one row a run with its parameters, tokens and final loss.
@@ -84,6 +86,7 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
             raise Refused("--chart", "a law that is one of the forms, isoflop or envelope", law)
     columns = {what: asked.pop(what) for what in _COLUMNS}
     asked["columns"] = {what: column for what, column in columns.items() if column is not None}
+    workers = _workers(asked, law)
     against, column, chance = asked.pop("against"), asked.pop("accuracy"), asked.pop("chance")
     if against is not None:
         emit(*fit_beyond.compared(runs, against, asked), fmt)
@@ -93,7 +96,7 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
         return
     progress = Progress()
     try:
-        found = _answers(runs, law, {**asked, "progress": progress})
+        found = _answers(runs, law, {**asked, "progress": progress}, workers)
     finally:
         progress.close()
     if fmt != "json":
@@ -112,7 +115,7 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
         save(fit_chart(best) if isinstance(best, Fit) else frontier_chart(best), chart)
 
 
-def _answers(runs: str, law: str, asked: dict[str, Any]) -> list[Any]:
+def _answers(runs: str, law: str, asked: dict[str, Any], workers: Workers) -> list[Any]:
     """The fits, the best first."""
     if law in ("isoflop", "envelope"):
         from calc.fitting.envelope import fit_envelope
@@ -127,7 +130,17 @@ def _answers(runs: str, law: str, asked: dict[str, Any]) -> list[Any]:
 
     if _own_equation(law):
         return [_published(runs, ALIASES.get(law, law), asked)]
-    return tournament(runs, **asked) if law == "all" else [fit_form(runs, law, **asked)]
+    own = {**asked, "workers": workers}
+    return tournament(runs, **own) if law == "all" else [fit_form(runs, law, **own)]
+
+
+def _workers(asked: dict[str, Any], law: str) -> Workers:
+    """Who refits, taken out of what is asked. Errors: Refused beside what is not refitted in chunks."""
+    workers: Workers = asked.pop("workers")
+    alone = asked["against"] is not None or asked["accuracy"] is not None or law in ("isoflop", "envelope")
+    if workers != HERE and (alone or _own_equation(law)):
+        raise Refused("--workers, --ray and --keep", "a law that is one of the forms, without --against", law)
+    return workers
 
 
 def _own_equation(law: str) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -16,6 +18,7 @@ from calc.output.notes import note
 from calc.spec import ModelSpec
 from calc.spec.run import common_context, common_length
 from calc.units import parse_rate, parse_tokens
+from calc.workers.workers import Workers
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -161,6 +164,19 @@ def output(function: F) -> F:
         show_default=True,
         help="How results are printed.",
     )(function)
+
+
+def working(function: F) -> F:
+    """`--workers`, `--ray` and `--keep`, passed on as `workers: Workers`."""
+
+    @click.option("--workers", type=Tokens(), default=1, show_default=True, help="Processes of this machine that work.")
+    @click.option("--ray", metavar="ADDRESS", help="A Ray cluster that works instead: its head's address, or auto.")
+    @click.option("--keep", type=click.Path(path_type=Path), help="Folder of finished chunks; a restart goes on there.")
+    @wraps(function)
+    def with_workers(workers: int, ray: str | None, keep: Path | None, **rest: Any) -> Any:
+        return function(workers=Workers(workers, ray, keep), **rest)
+
+    return with_workers  # pyright: ignore[reportReturnType]
 
 
 def read_model(reference: str) -> ModelSpec:

@@ -51,6 +51,8 @@ from calc.spec.clusters import load_cluster
 @click.option("--flops", type=Amount("FLOP"), help="With --model-grid: of training; tokens follow from the size.")
 @click.option("--law", default=DEFAULT, show_default=True, help="With --model-grid: whose loss is told.")
 @click.option("--top", type=options.Tokens(), default=TOP, show_default=True, help="Plans to show.")
+@click.option("--every", is_flag=True, help="With --keep: every plan that fits, not only those that are needed.")
+@options.working
 @options.output
 def plan(model: ModelSpec, **asked: Any) -> None:
     """Search every plan to train MODEL on so many GPUs of a cluster: data, tensor, pipeline, context and expert
@@ -66,18 +68,20 @@ def plan(model: ModelSpec, **asked: Any) -> None:
     """
     fmt, top, tokens, days = (asked[name] for name in ("fmt", "top", "tokens", "days"))
     questions = _questions(model, asked)
-    progress = Progress()
+    progress, workers = Progress(), asked["workers"]
+    if asked["every"] and workers.keep is None:
+        raise Refused("--every", "--keep beside it, the folder for them", "none")
     if asked["grid"] is not None:
         budget = {"most_params": asked["params"], "flops": asked["flops"], "tokens": tokens}
-        print_grid(questions[0], asked["grid"], asked["law"], budget, progress, fmt)
+        print_grid(questions[0], asked["grid"], asked["law"], budget, progress, workers, fmt)
         return
     if asked["source"] is not None:
-        print_existing(questions[0], tool(asked["written"]), asked["source"], progress, fmt)
+        print_existing(questions[0], tool(asked["written"]), asked["source"], progress, workers, fmt)
         return
     if asked["gpus"] is None:
-        print_fewest(questions[0], tokens, days, top, progress, fmt)
+        print_fewest(questions[0], tokens, days, top, progress, workers, fmt)
         return
-    found = answer(questions, asked["objective"], top, progress)
+    found = answer(questions, asked["objective"], top, progress, workers, asked["every"])
     progress.close()
     if not found.plans:
         emit([], [ruled_out(found)], fmt)

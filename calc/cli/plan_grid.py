@@ -11,12 +11,13 @@ from calc.plan.answer import record_of
 from calc.plan.grid import Grid, search_grid
 from calc.plan.question import Question, short
 from calc.units import duration, parse_tokens, si
+from calc.workers.workers import Workers
 
 MOST_VALUES = 256
 FIELD = "--model-grid"
 
 
-def axes_of(text: str) -> dict[str, list[int]]:
+def axes_of(text: str, field: str = FIELD) -> dict[str, list[int]]:
     """Size -> values of d_model=4096..8192:512,n_layers=32,40: a range with its step, or values after one another."""
     found: dict[str, list[int]] = {}
     name = ""
@@ -24,27 +25,35 @@ def axes_of(text: str) -> dict[str, list[int]]:
         before, equals, values = part.partition("=")
         name, values = (before.strip(), values) if equals else (name, part)
         if not name:
-            raise Refused(FIELD, "size=values, such as d_model=4096..8192:512,n_layers=32,40", text[:60])
-        found.setdefault(name, []).extend(_values(values))
+            raise Refused(field, "size=values, such as d_model=4096..8192:512,n_layers=32,40", text[:60])
+        found.setdefault(name, []).extend(_values(values, field))
     return found
 
 
-def _values(text: str) -> list[int]:
+def _values(text: str, field: str) -> list[int]:
     low, dots, rest = text.partition("..")
     if not dots:
-        return [parse_tokens(text, FIELD, 1)]
+        return [parse_tokens(text, field, 1)]
     high, _, step = rest.partition(":")
-    first, last, by = parse_tokens(low, FIELD, 1), parse_tokens(high, FIELD, 1), parse_tokens(step or "1", FIELD, 1)
+    first, last, by = parse_tokens(low, field, 1), parse_tokens(high, field, 1), parse_tokens(step or "1", field, 1)
     if first > last or (last - first) // by >= MOST_VALUES:
-        raise Refused(FIELD, f"a range upwards of at most {MOST_VALUES} values", text)
+        raise Refused(field, f"a range upwards of at most {MOST_VALUES} values", text)
     return list(range(first, last + 1, by))
 
 
-def print_grid(question: Question, text: str, law: str, budget: dict[str, Any], progress: Progress, fmt: str) -> None:
+def print_grid(
+    question: Question,
+    text: str,
+    law: str,
+    budget: dict[str, Any],
+    progress: Progress,
+    workers: Workers,
+    fmt: str,
+) -> None:
     """Print every shape with its plan."""
     if budget["most_params"] is None and budget["flops"] is None:
         raise Refused(FIELD, "--params or --flops beside it, the budget", "none")
-    found = search_grid(question, axes_of(text), law, **budget, progress=progress)
+    found = search_grid(question, axes_of(text), law, **budget, progress=progress, workers=workers)
     progress.close()
     emit([_record(found, place) for place in range(len(found.shapes))], [_table(found, question, law)], fmt)
 

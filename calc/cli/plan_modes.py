@@ -20,6 +20,7 @@ from calc.plan.question import Question, short
 from calc.plan.turned import fewest_gpus, tokens_in
 from calc.reading.files import read_text
 from calc.units import binary, duration, si
+from calc.workers.workers import Workers
 
 
 def print_launch(best: Plan, tool: Tool, fmt: str) -> None:
@@ -32,7 +33,7 @@ def print_launch(best: Plan, tool: Tool, fmt: str) -> None:
     click.echo(text, nl=False)
 
 
-def print_existing(question: Question, tool: Tool, source: str, progress: Progress, fmt: str) -> None:
+def print_existing(question: Question, tool: Tool, source: str, progress: Progress, workers: Workers, fmt: str) -> None:
     """What the plan of a launch file costs, and what would be better. Ends with 1 where it does not fit."""
     path = Path(source)
     if not path.is_file():
@@ -44,7 +45,7 @@ def print_existing(question: Question, tool: Tool, source: str, progress: Progre
     if len(asked.gpus) != 1 or (read.gpus is None and not question.gpus):
         raise Refused("--gpus", "one number", "several")
     own = plan_of(asked, {**question.fixed, **words_of(asked, read)})
-    found = answer([replace(asked, fixed={})], "time", 1, progress)
+    found = answer([replace(asked, fixed={})], "time", 1, progress, workers)
     progress.close()
     best = found.plans[0] if found.plans else own
     rows = [("this file", _told(own)), ("the best", _told(best))]
@@ -57,9 +58,11 @@ def print_existing(question: Question, tool: Tool, source: str, progress: Progre
         sys.exit(1)
 
 
-def print_fewest(question: Question, tokens: float, days: float, top: int, progress: Progress, fmt: str) -> None:
+def print_fewest(
+    question: Question, tokens: float, days: float, top: int, progress: Progress, workers: Workers, fmt: str
+) -> None:
     """The plans on the fewest GPUs that are in time. Ends with 1 where none is."""
-    found = fewest_gpus(question, tokens, days, top, progress)
+    found = fewest_gpus(question, tokens, days, top, progress, workers)
     progress.close()
     tried = ", ".join(f"{gpus:,}: {'none fits' if of is None else f'{of:,.1f}'}" for gpus, of in found.tried.items())
     if found.found is None:

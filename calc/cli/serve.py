@@ -60,6 +60,7 @@ COUNT = options.Tokens()
 @click.option("--acceptance", type=click.FloatRange(0, 1), default=0.0, help="Chance that a guess is right.")
 @click.option("--guess-cost", type=click.FloatRange(0), help="Of a pass, for one guess.  [default: one layer]")
 @click.option("--price", metavar="PRICE", help="Of one GPU, such as 2/h.")
+@options.working
 @options.output
 def serve(model: ModelSpec, fmt: str, **asked: Any) -> int:
     """Predict what requests see of MODEL on GPUs under an engine: time to first token, time per token, throughput.
@@ -84,7 +85,7 @@ def serve(model: ModelSpec, fmt: str, **asked: Any) -> int:
     if asked["rate"] is not None:
         check_rate(service, decode, asked["rate"], workload.mean_input, workload.mean_output)
     price = None if asked["price"] is None else parse_price(asked["price"], "--price")
-    found = answer(service, workload, decode)
+    found = answer(service, workload, decode, asked.pop("workers"))
     record = record_of(found, service, decode, workload, asked, price)
     emit([record], tables_of(found, record), fmt)
     return _status(found)

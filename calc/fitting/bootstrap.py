@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from calc.fitting import forms
 from calc.fitting.forms import Array, Form
 from calc.fitting.solver import Data, Evaluate, residuals, solve
 from calc.laws.uncertainty import Interval
+from calc.workers.identity import digest
+from calc.workers.job import Job, Part, Progress
+from calc.workers.workers import HERE, Workers
 
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
-
+_BATCHES = 16
+"""Batches of refits that a worker is handed together."""
 _CHUNK = 12_000
 """Residuals in one batch of refits: their arrays stay in a core's cache."""
 _NARROWEST = 1e-4
@@ -62,31 +65,72 @@ def refits(
     seed: int,
     progress: Progress | None,
     groups: Groups | None = None,
+    workers: Workers = HERE,
 ) -> Array:
     """Full uncentred constants, shape (n, 6), of fits to the runs with n sets of random weights.
 
     The weights are exponential (Rubin 1981, The Bayesian Bootstrap). Drawing runs with replacement, as Besiroglu et al.
     (2024) do, tends to the same; of small tables it leaves out whole sizes, and its intervals come out too wide
     (tests/fitting/test_coverage.py). Runs are weighted one by one, or whole where `groups` says which rows are one run:
-    points of one training curve are not independent.
+    points of one training curve are not independent. workers: who refits, with the same answer.
     """
     if data.log_n.size > MOST_REFITTED:
         return data.plain(form.full(normal(partial(residuals, form, data), moving, delta, n, seed, groups)))
-    random = np.random.default_rng(seed)
-    delta = max(delta, _NARROWEST)
-    runs = data.log_n.size
-    groups = groups or Groups(np.arange(runs), runs)
-    chunk = max(1, _CHUNK // runs)
-    found = np.empty((n, moving.size))
-    for first in range(0, n, chunk):
+    shared = _Shared(form.name, data, moving, max(delta, _NARROWEST), groups)
+    each = max(1, _CHUNK // data.log_n.size)
+    asked = {"form": form.name, "delta": shared.delta, "n": n, "seed": seed}
+    job = Job(
+        "refits",
+        lambda: {**asked, "given": _digest(shared)},
+        refitted,
+        shared,
+        _weights(shared, n, seed, each),
+        -(-n // (each * _BATCHES)),
+    )
+    found: list[Array] = []
+    for _, part in workers.results(job):
+        found.append(np.stack(list(part.columns.values()), axis=1))
         if progress is not None:
-            progress("refits", first, n)
-        some = found[first : first + chunk]
-        drawn = random.standard_exponential((len(some), groups.n))
+            progress("refits", sum(map(len, found)), n)
+    return data.plain(form.full(np.concatenate(found)))
+
+
+class _Shared(NamedTuple):
+    """What all refits have in common. form: its name, since its functions do not travel."""
+
+    form: str
+    data: Data
+    moving: Array
+    delta: float
+    groups: Groups | None
+
+
+def _digest(shared: _Shared) -> str:
+    """A name for the runs and for the constants that refits start from."""
+    pieces = [np.ascontiguousarray(each).tobytes() for each in (*shared.data, shared.moving)]
+    return digest(*pieces, b"" if shared.groups is None else np.ascontiguousarray(shared.groups.which).tobytes())
+
+
+def _weights(shared: _Shared, n: int, seed: int, each: int) -> Iterator[list[Array]]:
+    """Random weights, batches of a chunk: drawn here one after the other, so that whoever refits has the same."""
+    random = np.random.default_rng(seed)
+    groups = shared.data.log_n.size if shared.groups is None else shared.groups.n
+    for first in range(0, n, each * _BATCHES):
+        starts = range(first, min(n, first + each * _BATCHES), each)
+        yield [random.standard_exponential((min(each, n - start), groups)) for start in starts]
+
+
+def refitted(shared: _Shared, batches: list[Array]) -> Part:
+    """The moving constants of refits, a column each. batches: of weights, each of shape (refits, groups)."""
+    form, data, runs = forms.find(shared.form), shared.data, shared.data.log_n.size
+    groups = shared.groups or Groups(np.arange(runs), runs)
+    found: list[Array] = []
+    for drawn in batches:
         weights = (drawn * (groups.n / drawn.sum(axis=1, keepdims=True)))[:, groups.which]
-        start = np.broadcast_to(moving, some.shape)
-        some[...] = solve(partial(residuals, form, data), start, weights, delta, gain=1e-7).moving
-    return data.plain(form.full(found))
+        start = np.broadcast_to(shared.moving, (len(drawn), shared.moving.size))
+        found.append(solve(partial(residuals, form, data), start, weights, shared.delta, gain=1e-7).moving)
+    columns = np.concatenate(found).T
+    return Part({f"moving_{place}": np.ascontiguousarray(column) for place, column in enumerate(columns)})
 
 
 def normal(evaluate: Evaluate, moving: Array, delta: float, n: int, seed: int, groups: Groups | None = None) -> Array:

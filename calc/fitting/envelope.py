@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from calc.errors import Refused
-from calc.fitting.bootstrap import Progress
 from calc.fitting.fit import Source, check_options
 from calc.fitting.forms import Array
 from calc.fitting.frontier import Budget, FrontierFit, Samples, compute_of, frontier
 from calc.fitting.runs import Runs, read
+from calc.workers.job import Progress
 
 SOURCE = "Hoffmann et al. (2022), section 3.1 (approach 1): the envelope of training curves"
 _BUDGETS = 256

@@ -14,7 +14,6 @@ import numpy as np
 from calc import checks
 from calc.errors import Refused
 from calc.fitting import bootstrap, design, forms, minimum, suspects
-from calc.fitting.bootstrap import Progress
 from calc.fitting.forms import Array, Form
 from calc.fitting.holdout import HeldOut, held_out
 from calc.fitting.minimum import HUBER, OBJECTIVES, Objective
@@ -22,6 +21,8 @@ from calc.fitting.optimum import optimum_at
 from calc.fitting.runs import Runs, Upload, read
 from calc.fitting.solver import Data, residuals
 from calc.laws.uncertainty import Interval
+from calc.workers.job import Progress
+from calc.workers.workers import HERE, Workers
 
 Source = str | Path | Upload | Mapping[str, Any] | Runs
 """A CSV in a file or in bytes, columns as arrays, or runs that have been read."""
@@ -82,6 +83,7 @@ def fit(
     skip_far: bool = False,
     best: bool = False,
     progress: Progress | None = None,
+    workers: Workers = HERE,
 ) -> Fit:
     """Fit a form (chinchilla, equal-exponents, kaplan, free-k, compute) to runs.
 
@@ -91,7 +93,7 @@ def fit(
     objective: huber with its `delta`, lad or squares, always of ln predicted - ln observed. refits: bootstrap samples
     for the intervals, which hold the middle `level` of them; 0 for none. compute: FLOP at which the optimum is given,
     by default the largest 6 N D of the runs. columns, where, skip_invalid, best: see `calc.fitting.runs.read`.
-    skip_far: leave out runs that lie far off a first fit (`calc.fitting.suspects`).
+    skip_far: leave out runs that lie far off a first fit (`calc.fitting.suspects`). workers: who refits.
     Errors: Refused for what `read` refuses, unknown words, and fewer runs than constants.
     """
     form, aim = forms.find(law), aim_of(objective, delta)
@@ -104,7 +106,7 @@ def fit(
     design.enough(form, given)
     if skip_far:
         given = _without_far(form, aim, given)
-    return _fitted(form, aim, given, refits, level, compute, seed, progress)
+    return _fitted(form, aim, given, refits, level, compute, seed, progress, workers)
 
 
 def tournament(runs: Source, **options: Any) -> list[Fit]:
@@ -175,6 +177,7 @@ def _fitted(
     compute: float | None,
     seed: int,
     progress: Progress | None,
+    workers: Workers,
 ) -> Fit:
     data = _data(form, runs)
     best = minimum.best(form, data, aim)
@@ -187,7 +190,7 @@ def _fitted(
     notes: list[str] = []
     if refits:
         groups, notes = bootstrap.Groups.of(runs.curve, len(runs), best.moving.size)
-        many = bootstrap.refits(form, best.moving, data, aim.delta, refits, seed, progress, groups)
+        many = bootstrap.refits(form, best.moving, data, aim.delta, refits, seed, progress, groups, workers)
         optima = {} if no_optimum else _optimum_columns(many, budget)
         told = {name: column for name, column in form.publish(many).items() if name not in unknown}
         found = bootstrap.intervals(told | optima, level)

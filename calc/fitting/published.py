@@ -13,7 +13,6 @@ import numpy as np
 from calc import laws
 from calc.errors import Refused
 from calc.fitting import bootstrap, design
-from calc.fitting.bootstrap import Progress
 from calc.fitting.cells import UNITS, as_numbers
 from calc.fitting.columns import KNOWN, listed, named
 from calc.fitting.fit import Source, aim_of, check_options
@@ -23,6 +22,7 @@ from calc.fitting.runs import Runs, distinct, table, valid
 from calc.fitting.solver import Evaluate
 from calc.laws import Equation, Law
 from calc.laws.uncertainty import Interval
+from calc.workers.job import Progress
 
 _INPUTS = {**KNOWN, "compute": KNOWN["flops"]}
 _STARTS = 16

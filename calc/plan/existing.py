@@ -11,8 +11,8 @@ from calc.memory.totals import memory_ranks
 from calc.plan.answer import Plan
 from calc.plan.export.launch import Read
 from calc.plan.objective import Objective, weight_of
+from calc.plan.pieces import parts, weighed
 from calc.plan.question import Question
-from calc.plan.search import parts, weighed
 from calc.time import predict
 from calc.time.step.timed_run import timed_run
 

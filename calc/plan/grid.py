@@ -16,11 +16,12 @@ from calc.optimum.costs import counted
 from calc.plan.answer import Plan
 from calc.plan.planning import answer
 from calc.plan.question import Question
-from calc.plan.search import Progress
 from calc.plan.turned import run_of
 from calc.quantities.parameters import parameters
 from calc.spec import ModelSpec
 from calc.spec.resizing import sizes_of, with_sizes
+from calc.workers.job import Progress
+from calc.workers.workers import HERE, Workers
 
 MOST = 24
 """Shapes that are planned, those with the most parameters that the budget allows first."""
@@ -56,6 +57,7 @@ def search_grid(
     flops: float | None = None,
     tokens: float | None = None,
     progress: Progress | None = None,
+    workers: Workers = HERE,
 ) -> Grid:
     """The shapes of a grid around the model of a question, with plan, time and loss.
 
@@ -86,7 +88,7 @@ def search_grid(
         if progress is not None:
             progress("shapes", place, min(len(built), MOST))
         own = flops / (6 * params) if flops is not None else tokens
-        shapes.append(_shaped(replace(question, spec=made), sizes, params, own, how))
+        shapes.append(_shaped(replace(question, spec=made), sizes, params, own, how, workers))
     shapes.sort(key=lambda each: (each.plan is None, each.days or (each.plan.seconds if each.plan else 0.0)))
     return Grid(tuple(shapes), ruled)
 
@@ -129,9 +131,11 @@ def _built(spec: ModelSpec, chosen: Mapping[str, int]) -> ModelSpec | None:
         return None
 
 
-def _shaped(question: Question, sizes: Mapping[str, int], params: int, tokens: float | None, law: Law) -> Shaped:
+def _shaped(
+    question: Question, sizes: Mapping[str, int], params: int, tokens: float | None, law: Law, workers: Workers
+) -> Shaped:
     """One shape with its best plan."""
-    plans = answer([question], top=1).plans
+    plans = answer([question], top=1, workers=workers).plans
     plan = plans[0] if plans else None
     loss = None if tokens is None or law.parametric is None else _loss(question.spec, tokens, law)
     days = None if tokens is None or plan is None else run_of(plan, tokens).days

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from calc.workers.merging import front
+
 Column = Any
 """A float64 array, an entry a plan."""
 Rows = Mapping[str, Column]
@@ -60,15 +62,3 @@ def best_first(rows: Rows) -> Column:
     import numpy as np
 
     return np.lexsort((rows["peak"], rows["parts"], rows["value"]))
-
-
-def front(value: Column, other: Column) -> Column:
-    """The places of the rows that no other row beats: none is as small in both and smaller in one. Of rows that are
-    equal in both, the first."""
-    import numpy as np
-
-    order = np.lexsort((other, value))
-    least = np.minimum.accumulate(other[order])
-    better = np.ones(len(order), dtype=bool)
-    better[1:] = other[order][1:] < least[:-1]
-    return order[better]

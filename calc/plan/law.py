@@ -15,8 +15,8 @@ from calc.optimum.shapes import Shape
 from calc.plan.answer import Plan
 from calc.plan.planning import answer
 from calc.plan.question import Question, sequences_of
-from calc.plan.search import Progress
 from calc.time.economics import economics
+from calc.workers.job import Progress
 
 FIRST = 0.4
 """Utilisation that the first optimum is asked with; the answer does not depend on it."""

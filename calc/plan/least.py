@@ -9,8 +9,8 @@ from calc.memory.totals import plan_needs
 from calc.plan.answer import Answer
 from calc.plan.checks import REASONS, possible
 from calc.plan.keeping import Rows, at
+from calc.plan.pieces import sizes_of, weighed
 from calc.plan.question import CONTEXT, MOST_GPUS, Question, short
-from calc.plan.search import sizes_of, weighed
 from calc.plan.space import chunks, ranks, run_words, structures
 from calc.spec.run import Run
 from calc.time.step.timed_run import timed_run

@@ -12,12 +12,15 @@ from calc.plan.answer import Answer, Plan, plainest
 from calc.plan.keeping import at, best_first, fronts, shown
 from calc.plan.launchers import launcher
 from calc.plan.objective import Objective, weight_of
+from calc.plan.pieces import weighed
 from calc.plan.question import Question, sequences_of
-from calc.plan.search import Progress, Seen, runs_of, search, weighed
+from calc.plan.search import Seen, runs_of, search
 from calc.spec import ModelSpec
 from calc.spec.cluster import Cluster
 from calc.spec.clusters import load_cluster
 from calc.time import predict
+from calc.workers.job import Progress
+from calc.workers.workers import HERE, Workers
 
 TOP = 10
 STEP = 0.02
@@ -39,6 +42,8 @@ def search_plans(
     price: float | None = None,
     top: int = TOP,
     progress: Progress | None = None,
+    workers: Workers = HERE,
+    every: bool = False,
     **words: Any,
 ) -> Answer:
     """The best plans to train a model on so many GPUs of a cluster.
@@ -46,7 +51,9 @@ def search_plans(
     gpus: one number, or several that are compared. seq: tokens of a sequence. global_batch: tokens of a step, taken to
     the nearest whole number of sequences. recipes: number formats to choose among, by default the stack's. fixed,
     at_most: sizes and words by their names in a Run. headroom: part of a GPU's memory that is to stay free. price: of a
-    GPU-hour. words: what else a Run says: stack, execution, optimizer.
+    GPU-hour. workers: who searches, with the same answer. every: with a folder of theirs, whether all plans that fit
+    are kept in it, and not only those that an answer can need. words: what else a Run says: stack, execution,
+    optimizer.
     Errors: Refused for what no plan can change.
     """
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
@@ -66,15 +73,20 @@ def search_plans(
         place=cluster if isinstance(cluster, str) else "",
         price=price,
     )
-    return answer([question], objective, top, progress)
+    return answer([question], objective, top, progress, workers, every)
 
 
 def answer(
-    questions: Sequence[Question], objective: Objective = "time", top: int = TOP, progress: Progress | None = None
+    questions: Sequence[Question],
+    objective: Objective = "time",
+    top: int = TOP,
+    progress: Progress | None = None,
+    workers: Workers = HERE,
+    every: bool = False,
 ) -> Answer:
     """The best plans of several questions together: of one model on several clusters, or of several models.
 
-    Errors: as `search_plans`, and Refused for fewer than one plan.
+    workers, every: as for `search_plans`. Errors: as `search_plans`, and Refused for fewer than one plan.
     """
     if top < 1:
         raise Refused("--top", "at least 1", top)
@@ -82,7 +94,7 @@ def answer(
     seen: list[tuple[Question, Seen]] = []
     for question in questions:
         weight_of(question, objective, 1)
-        each = search(question, top, lambda gpus, asked=question: weight_of(asked, objective, gpus), progress)
+        each = search(question, top, objective, progress, workers, every)
         seen.append((question, each))
         plans += _plans(question, each, top)
         if each.interrupted:

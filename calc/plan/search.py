@@ -1,29 +1,21 @@
-"""Searching all plans: memory first, then the time of those that fit, a chunk at a time."""
+"""Searching all plans: memory first, then the time of those that fit, a piece at a time."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from calc.errors import Refused
-from calc.memory.totals import plan_needs
-from calc.plan.checks import possible
-from calc.plan.keeping import Rows, at, chosen, joined
+from calc.plan.keeping import Rows, chosen, joined
+from calc.plan.objective import Objective
+from calc.plan.pieces import Asked, lesser, pieces, searched
 from calc.plan.question import SIZES, Question
-from calc.plan.space import Column, Columns, chunks, run_words, structures
+from calc.plan.space import run_words, structures
 from calc.spec.run import Run
-from calc.time.device.speed import Speed, speed_of
-from calc.time.step.plans import step_times
 from calc.time.step.timed_run import timed_run
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is done, how much of it, and how much there is."""
-WAITING = 2**16
-"""Plans that are timed together, at least."""
-Weight = Callable[[Column], Column]
-"""GPUs of plans -> what a second of their step weighs where the least is looked for."""
+from calc.workers.job import Job, Part, Progress
+from calc.workers.workers import HERE, Workers
 
 
 @dataclass
@@ -45,134 +37,71 @@ class Seen:
     unread: dict[str, None] = field(default_factory=dict)
     interrupted: bool = False
 
+    def add(self, part: Part, top: int) -> None:
+        """What one piece found; pieces come in their order, so that of equal plans the same is kept every time."""
+        import numpy as np
 
-def search(question: Question, top: int, weight: Weight, progress: Progress | None = None) -> Seen:
+        facts = part.facts
+        self.plans += facts["plans"]
+        self.timed += facts["timed"]
+        self.ruled += Counter(facts["ruled"])
+        self.unread |= dict.fromkeys(facts["unread"])
+        if part.columns and len(part.columns["dp"]):
+            self.rows = chosen(joined(self.rows, part.columns), top)
+        if facts["least"]:
+            held = {name: np.array([value]) for name, value in facts["least"].items()}
+            self.least = lesser(self.least, held)
+
+
+def search(
+    question: Question,
+    top: int,
+    objective: Objective = "time",
+    progress: Progress | None = None,
+    workers: Workers = HERE,
+    every: bool = False,
+) -> Seen:
     """Every plan of the question, memory first; the time of those that fit.
 
-    Ctrl-C ends the search, not the program: what was found until then is the answer.
-    Errors: Refused for what no plan can change.
+    every: whether all of these are kept where `workers` keep parts. Ctrl-C ends the search, not the program: what was
+    found until then is the answer.
+    Errors: Refused for what no plan can change; those of `Workers.results`.
     """
-    words, unsupported = structures(question)
-    seen = Seen(words)
-    one = _Search(question, speed_of(question.device), seen, top, weight)
+    known, unsupported = structures(question)
+    seen = Seen(known)
+    asked = Asked(question, [*known, *unsupported], len(known), objective, top, every)
     try:
-        for place in range(len(words)):
-            for gpus in question.gpus:
-                if progress is not None:
-                    progress(f"{seen.plans:,} plans; kinds of plans", place, len(words))
-                one.look(place, gpus)
-            one.time()
-        for each in unsupported:
-            for gpus in question.gpus:
-                one.count("stack", sum(len(columns["dp"]) for columns in chunks(question, gpus, each)))
+        job = job_of(asked)
+        if progress is not None:
+            progress("0 plans; pieces of the search", 0, job.count)
+        for place, part in workers.results(job):
+            seen.add(part, top)
+            if progress is not None:
+                progress(f"{seen.plans:,} plans; pieces of the search", place + 1, job.count)
     except KeyboardInterrupt:
         seen.interrupted = True
     return seen
 
 
-@dataclass
-class _Search:
-    """One search under way. waiting: plans of one structure that fit and have no time yet, which are timed together:
-    what a pass takes is worked out once for all of them."""
-
-    question: Question
-    speed: Speed
-    seen: Seen
-    top: int
-    weight: Weight
-    waiting: Rows = field(default_factory=dict)
-
-    def count(self, reason: str, plans: int) -> None:
-        """So many plans more, all ruled out for one reason."""
-        self.seen.plans += plans
-        self.seen.ruled[reason] += plans
-
-    def look(self, place: int, gpus: int) -> None:
-        """The memory of every plan of one structure on so many GPUs; those that fit wait for their time."""
-        words = self.seen.words[place]
-        for columns in chunks(self.question, gpus, words):
-            left = len(columns["dp"])
-            self.seen.plans += left
-            try:
-                run = self.run_of(columns, words)
-                rows, ruled = possible(self.question, run, columns)
-                self.seen.ruled += ruled
-                left = len(rows)
-                if left:
-                    self._weigh(run, at(columns, rows), place)
-            except Refused as refused:
-                self._unread(refused, left)
-            if len(self.waiting.get("dp", ())) >= WAITING:
-                self.time()
-
-    def run_of(self, columns: Columns, words: Mapping[str, Any]) -> Run:
-        """The plans of some rows as one run."""
-        said = self.question.run_words() | run_words(words) | sizes_of(columns, words)
-        return timed_run(self.question.spec, columns=True, **said)
-
-    def time(self) -> None:
-        """The time of the plans that wait for it."""
-        import numpy as np
-
-        rows, self.waiting = self.waiting, {}
-        if not rows:
-            return
-        words = self.seen.words[int(rows["structure"][0])]
-        try:
-            found = step_times(self.question.spec, self.speed, self.run_of(rows, words), memory=False)
-        except Refused as refused:
-            self._unread(refused, len(rows["dp"]))
-            return
-        known = np.isfinite(found.seconds)
-        self.seen.ruled += Counter(time=int((~known).sum()))
-        self.seen.timed += int(known.sum())
-        timed = {**rows, "seconds": found.seconds, "value": found.seconds * self.weight(rows["gpus"])}
-        timed["parts"] = parts(rows, words)
-        self.seen.rows = chosen(joined(self.seen.rows, at(timed, known)), self.top)
-
-    def _weigh(self, run: Run, columns: Columns, place: int) -> None:
-        """Memory of plans that can be."""
-        import numpy as np
-
-        n = len(columns["dp"])
-        needs = plan_needs(self.question.spec, weighed(run).placed(sizes_of(columns, self.seen.words[place])))
-        gpus = columns["dp"] * columns["tp"] * columns["cp"] * columns["pp"]
-        held = {**columns, "gpus": gpus, "peak": needs.peak, "reserved": needs.reserved}
-        held["structure"] = np.full(n, float(place))
-        self.seen.least = _least(self.seen.least, held)
-        fits = needs.reserved <= self.question.budget
-        self.seen.ruled += Counter(memory=n - int(fits.sum()))
-        if fits.any():
-            self.waiting = joined(self.waiting, at(held, fits))
-
-    def _unread(self, refused: Refused, plans: int) -> None:
-        self.seen.unread.setdefault(str(refused))
-        self.seen.ruled["unread"] += plans
+def job_of(asked: Asked) -> Job:
+    """A search as work for anybody."""
+    everything = list(pieces(asked))
+    return Job("plans", lambda: _described(asked), searched, asked, everything, len(everything))
 
 
-def parts(columns: Columns, words: Mapping[str, Any]) -> Column:
-    """How much of a plan is switched on: the fewer, the plainer it is."""
-    several = sum((columns[name] > 1) * 1.0 for name in ("tp", "pp", "cp", "ep", "interleave"))
-    said = (words["checkpointing"] != "none") + (words["schedule"] != "1f1b") + (not words["sequence_parallel"])
-    return several + columns["zero"] / 4 + float(said)
+def _described(asked: Asked) -> dict[str, Any]:
+    """All that the plans depend on, as JSON values."""
+    said = {name: getattr(asked.question, name) for name in WORDS}
+    return {
+        "spec": asked.question.spec.model_dump(mode="json"),
+        "cluster": asked.question.cluster.model_dump(mode="json"),
+        **{name: dict(value) if isinstance(value, Mapping) else value for name, value in said.items()},
+        **{name: getattr(asked, name) for name in ("objective", "top", "every")},
+    }
 
 
-def sizes_of(columns: Columns, words: Mapping[str, Any]) -> dict[str, Column]:
-    """The columns of a Run; what a structure says is a number there already."""
-    return {name: column for name, column in columns.items() if name in SIZES and name not in words}
-
-
-def _least(known: Rows, held: Rows) -> Rows:
-    """The one of all plans that reserves the least."""
-    import numpy as np
-
-    both = joined(known, held)
-    return at(both, np.array([int(np.nanargmin(both["reserved"]))]))
-
-
-def weighed(run: Run) -> Run:
-    """The run whose memory is told: of modules that predict further tokens it is not known what they keep."""
-    return run.changed(mtp=False)
+WORDS = ("gpus", "seq", "sequences", "recipes", "fixed", "at_most", "headroom", "words", "price", "launched")
+"""What else a question says that its plans depend on."""
 
 
 def runs_of(question: Question, seen: Seen, rows: Rows) -> Iterator[Run]:

@@ -6,7 +6,9 @@ name says twice (ZeRO among one rank, pieces of a pipeline that is none) is list
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -15,6 +17,7 @@ from calc.memory.conditions import conditions
 from calc.plan.question import CHOICES, Question
 from calc.spec import ModelSpec, Moe
 from calc.spec.run import Run
+from calc.spec.same import Same
 
 Column = Any
 """A float64 array, an entry a plan."""
@@ -55,17 +58,26 @@ def run_words(words: Mapping[str, Any]) -> dict[str, Any]:
     return said if words["sequence_parallel"] else said | {"sequence_parallel": False}
 
 
-def chunks(question: Question, gpus: int, words: Mapping[str, Any]) -> Iterator[Columns]:
-    """Every plan of one structure on so many GPUs, a column a size; the sizes that passes see vary the slowest."""
+def places(question: Question, gpus: int, words: Mapping[str, Any]) -> int:
+    """How many rows the sizes of one structure make on so many GPUs, those among them that say a plan twice."""
+    return len(list(ranks(question, gpus, words))) * math.prod(len(axis) for axis in _axes(question, words).values())
+
+
+def chunks(
+    question: Question, gpus: int, words: Mapping[str, Any], first: int = 0, last: int | None = None
+) -> Iterator[Columns]:
+    """Every plan of one structure on so many GPUs, a column a size; the sizes that passes see vary the slowest.
+
+    first, last: of the rows that `places` counts, those from one on, up to the other.
+    """
     import numpy as np
 
     table = np.array(list(ranks(question, gpus, words)), dtype=float)
     axes = _axes(question, words)
-    if not len(table) or not all(axes.values()):
-        return
     lengths = [len(axis) for axis in axes.values()]
-    total = len(table) * int(np.prod(lengths))
-    for start in range(0, total, CHUNK):
+    total = len(table) * math.prod(lengths)
+    total = total if last is None else min(total, last)
+    for start in range(first, total, CHUNK):
         places = np.unravel_index(np.arange(start, min(start + CHUNK, total)), (len(table), *lengths))
         tp, cp, pp = table[places[0]].T
         columns = {
@@ -81,7 +93,7 @@ def chunks(question: Question, gpus: int, words: Mapping[str, Any]) -> Iterator[
 def ranks(question: Question, gpus: int, words: Mapping[str, Any]) -> Iterator[tuple[int, int, int]]:
     """(tp, cp, pp) whose product divides the GPUs."""
     spec = question.spec
-    spread = _spread(spec)
+    spread = _spread(Same(spec))
     tensor = [1] if "tp" in words or not spread["tp"] else divisors(gpus)
     context = divisors(gpus) if spread["cp"] else [1]
     for tp in tensor:
@@ -92,11 +104,12 @@ def ranks(question: Question, gpus: int, words: Mapping[str, Any]) -> Iterator[t
             yield from ((tp, cp, pp) for pp in stages if pp <= spec.n_layers + ENDS and question.allows("pp", pp))
 
 
-def _spread(spec: ModelSpec) -> dict[str, bool]:
+@lru_cache(maxsize=8)
+def _spread(model: Same[ModelSpec]) -> dict[str, bool]:
     """Whether it is written down how the model's blocks are spread over ranks of each kind."""
     import numpy as np
 
-    found = {}
+    spec, found = model.value, {}
     for name in ("tp", "cp", "pp"):
         try:
             list(conditions(spec, Run(phase="training", mode="training").placed({name: np.array([1.0, 2.0])})))

@@ -9,8 +9,9 @@ from calc.errors import Refused
 from calc.plan.answer import Answer, Plan
 from calc.plan.planning import answer
 from calc.plan.question import MOST_GPUS, Question
-from calc.plan.search import Progress
 from calc.time.economics import Economics, economics
+from calc.workers.job import Progress
+from calc.workers.workers import HERE, Workers
 
 QUARTERS = (5, 6, 7)
 """Between a number of GPUs that is too few and twice as many: so many quarters of it are tried."""
@@ -37,7 +38,14 @@ def tokens_in(plan: Plan, days: float) -> float:
     return days * 86_400 * plan.prediction.tokens_per_second * one.goodput
 
 
-def fewest_gpus(question: Question, tokens: float, days: float, top: int, progress: Progress | None = None) -> Fewest:
+def fewest_gpus(
+    question: Question,
+    tokens: float,
+    days: float,
+    top: int,
+    progress: Progress | None = None,
+    workers: Workers = HERE,
+) -> Fewest:
     """The plans on the fewest GPUs that train on so many tokens in so many days.
 
     The numbers of GPUs of the question are tried where it has several; else doublings from a machine's, and then
@@ -51,7 +59,7 @@ def fewest_gpus(question: Question, tokens: float, days: float, top: int, progre
     enough: Answer | None = None
     short = 0
     for gpus in candidates(question):
-        own = _tried(question, gpus, tokens, tried, top, progress)
+        own = _tried(question, gpus, tokens, tried, top, progress, workers)
         if own is not None and own.plans and (tried[gpus] or days + 1) <= days:
             enough = own
             break
@@ -64,7 +72,7 @@ def fewest_gpus(question: Question, tokens: float, days: float, top: int, progre
     for quarters in QUARTERS if short else ():
         gpus = short * quarters // 4
         if gpus % node == 0 and gpus not in tried:
-            own = _tried(question, gpus, tokens, tried, top, progress)
+            own = _tried(question, gpus, tokens, tried, top, progress, workers)
             if own is not None and own.plans and (tried[gpus] or days + 1) <= days:
                 return Fewest(own, tried)
     return Fewest(enough, tried)
@@ -81,9 +89,15 @@ def candidates(question: Question) -> list[int]:
 
 
 def _tried(
-    question: Question, gpus: int, tokens: float, tried: dict[int, float | None], top: int, progress: Progress | None
+    question: Question,
+    gpus: int,
+    tokens: float,
+    tried: dict[int, float | None],
+    top: int,
+    progress: Progress | None,
+    workers: Workers,
 ) -> Answer | None:
     """The plans on so many GPUs; their days are noted."""
-    own = answer([replace(question, gpus=(gpus,))], "time", top, progress)
+    own = answer([replace(question, gpus=(gpus,))], "time", top, progress, workers)
     tried[gpus] = run_of(own.plans[0], tokens).days if own.plans else None
     return own

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.errors import Refused
+from calc.serve.parts import Replicas, job_of, outcome
 from calc.serve.rank import at
 from calc.serve.rates import interval_of
 from calc.serve.report import Report, report_of
 from calc.serve.requests import Request
 from calc.serve.service import Service
-from calc.serve.simulate import Apart, Simulated, shared_prefixes, simulate, simulate_apart
+from calc.serve.simulate import Apart, Simulated, simulate_apart
 from calc.serve.steady import Asked, Steady, lengths_of, steady
 from calc.serve.step import StepLoad, step_time
-from calc.serve.traces import BLOCK
 from calc.serve.workload import Workload
+from calc.workers.workers import HERE, Workers
 
 WARM = 0.1
 """Of requests at times of their own, those ahead of the steady state that count not."""
@@ -66,8 +67,10 @@ def capacity_of(service: Service, input: float, output: float, cached: float = 0
     return float(np.max(found.requests))
 
 
-def answer(service: Service, workload: Workload, decode: Service | None = None) -> Answer:
+def answer(service: Service, workload: Workload, decode: Service | None = None, workers: Workers = HERE) -> Answer:
     """A workload on a service; with `decode`, prompts are read by `service` and answers made by that.
+
+    workers: who simulates the replicas, with the same answer; prompts and answers apart are one simulation.
 
     Errors: Refused for a steady rate beyond what the service can answer.
     """
@@ -77,7 +80,7 @@ def answer(service: Service, workload: Workload, decode: Service | None = None) 
         return Answer(False, None, False, 0.0, {}, {})
     ends = decode or service
     capacity = _capacity(service, decode, mean, last)
-    runs = _apart(service, decode, workload) if decode else _together(service, workload)
+    runs = _apart(service, decode, workload) if decode else _together(service, workload, workers)
     report = report_of(runs, 0.0 if workload.concurrency else WARM)
     each = report.concurrency / ends.layout.replicas
     saturated = each > 1.02 * ends.running(mean, last) or report.preemptions > 0
@@ -109,16 +112,11 @@ def _capacity(service: Service, decode: Service | None, input: float, output: fl
     return min(reads, capacity_of(decode, input + 1.0, output, cached=input) * decode.layout.replicas)
 
 
-def _together(service: Service, workload: Workload) -> list[Simulated]:
+def _together(service: Service, workload: Workload, workers: Workers) -> list[Simulated]:
     tokens = workload.mean_input + workload.mean_output
-    replicas = service.layout.replicas
-
-    def one(part: Workload) -> Simulated:
-        shared = shared_prefixes(part, BLOCK) if service.engine.prefix_cache else None
-        return simulate(part, lambda: service.server(tokens, shared), _delay(service))
-
-    parts = [workload.part(i, replicas) for i in range(replicas)]
-    return [one(part) for part in parts if part.requests]
+    every = (workload.part(i, service.layout.replicas) for i in range(service.layout.replicas))
+    parts = [part for part in every if part.requests]
+    return [outcome(parts[i], part) for i, part in workers.results(job_of(Replicas(service, parts, tokens)))]
 
 
 def _apart(service: Service, decode: Service, workload: Workload) -> list[Simulated]:

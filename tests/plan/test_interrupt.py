@@ -24,7 +24,7 @@ def test_what_was_found_is_printed() -> None:
     assert made.stderr is not None
     end = time.monotonic() + PATIENCE
     seen = ""
-    while not re.search(r"kinds of plans: [1-9]", seen):
+    while not re.search(r"pieces of the search: [1-9]", seen):
         assert time.monotonic() < end
         seen += made.stderr.readline()
     made.send_signal(signal.SIGINT)

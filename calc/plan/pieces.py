@@ -1,0 +1,188 @@
+"""A search cut into pieces that any process can look at alone: the same pieces whoever looks at them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from calc.errors import Refused
+from calc.memory.totals import plan_needs
+from calc.plan.checks import possible
+from calc.plan.keeping import Rows, at, chosen, joined
+from calc.plan.objective import Objective, weight_of
+from calc.plan.question import SIZES, Question
+from calc.plan.space import Column, Columns, chunks, places, run_words
+from calc.spec.run import Run
+from calc.spec.same import Same
+from calc.time.device.speed import Speed, speed_of
+from calc.time.step.plans import step_times
+from calc.time.step.timed_run import timed_run
+from calc.workers.job import Part
+
+PIECE = 2**17
+"""Rows of a piece, about: a second or so of work, as plans of one structure whose times are worked out together."""
+
+
+class Asked(NamedTuple):
+    """What all pieces share. words: of every structure, the first `known` of which the stack can launch. every: whether
+    all plans that fit come back, and not only those that an answer can need."""
+
+    question: Question
+    words: list[dict[str, Any]]
+    known: int
+    objective: Objective
+    top: int
+    every: bool = False
+
+
+class Piece(NamedTuple):
+    """Rows of one structure. spans: (GPUs, first row, the one behind the last), as `space.chunks` counts them."""
+
+    place: int
+    spans: tuple[tuple[int, int, int], ...]
+
+
+def pieces(asked: Asked) -> Iterator[Piece]:
+    """All of them; every number of GPUs of a structure one after the other."""
+    for place, words in enumerate(asked.words):
+        spans: list[tuple[int, int, int]] = []
+        room = PIECE
+        for gpus in asked.question.gpus:
+            first, total = 0, places(asked.question, gpus, words)
+            while first < total:
+                last = min(total, first + room)
+                spans.append((gpus, first, last))
+                first, room = last, room - (last - first)
+                if not room:
+                    yield Piece(place, tuple(spans))
+                    spans, room = [], PIECE
+        if spans:
+            yield Piece(place, tuple(spans))
+
+
+def searched(asked: Asked, piece: Piece) -> Part:
+    """What one piece finds: plans to keep as columns, and as facts how many there were, what ruled the others out, and
+    which holds the least. Errors: Refused for what no plan can change."""
+    question, words = asked.question, asked.words[piece.place]
+    found = _Found()
+    for gpus, first, last in piece.spans:
+        for columns in chunks(question, gpus, words, first, last):
+            found.plans += len(columns["dp"])
+            if piece.place >= asked.known:
+                found.ruled["stack"] += len(columns["dp"])
+            else:
+                _look(asked, piece.place, columns, found)
+    if found.fitting:
+        _time(asked, words, found)
+    rows = found.rows if asked.every or not found.rows else chosen(found.rows, asked.top)
+    least = {name: float(column[0]) for name, column in found.least.items()}
+    told = {"plans": found.plans, "timed": found.timed, "ruled": dict(found.ruled), "unread": found.unread}
+    return Part(rows, {**told, "least": least})
+
+
+def parts(columns: Columns, words: Mapping[str, Any]) -> Column:
+    """How much of a plan is switched on: the fewer, the plainer it is."""
+    several = sum((columns[name] > 1) * 1.0 for name in ("tp", "pp", "cp", "ep", "interleave"))
+    said = (words["checkpointing"] != "none") + (words["schedule"] != "1f1b") + (not words["sequence_parallel"])
+    return several + columns["zero"] / 4 + float(said)
+
+
+def sizes_of(columns: Columns, words: Mapping[str, Any]) -> dict[str, Column]:
+    """The columns of a Run; what a structure says is a number there already."""
+    return {name: column for name, column in columns.items() if name in SIZES and name not in words}
+
+
+def weighed(run: Run) -> Run:
+    """The run whose memory is told: of modules that predict further tokens it is not known what they keep."""
+    return run.changed(mtp=False)
+
+
+def lesser(known: Rows, held: Rows) -> Rows:
+    """The one of all plans that reserves the least."""
+    import numpy as np
+
+    both = joined(known, held)
+    return at(both, np.array([int(np.nanargmin(both["reserved"]))]))
+
+
+@dataclass
+class _Found:
+    """One piece under way. fitting: plans that fit, whose time is worked out together; rows: those with a time."""
+
+    plans: int = 0
+    timed: int = 0
+    ruled: Counter[str] = field(default_factory=Counter)
+    unread: list[str] = field(default_factory=list)
+    least: Rows = field(default_factory=dict)
+    fitting: Rows = field(default_factory=dict)
+    rows: Rows = field(default_factory=dict)
+
+    def refused(self, why: Refused, plans: int) -> None:
+        """So many plans of a kind that is not described."""
+        if str(why) not in self.unread:
+            self.unread.append(str(why))
+        self.ruled["unread"] += plans
+
+
+def _look(asked: Asked, place: int, columns: Columns, found: _Found) -> None:
+    """The memory of some plans of one structure; those that fit wait for their time."""
+    left = len(columns["dp"])
+    try:
+        run = _run_of(asked.question, columns, asked.words[place])
+        rows, ruled = possible(asked.question, run, columns)
+        found.ruled += ruled
+        left = len(rows)
+        if left:
+            _weigh(asked, run, at(columns, rows), place, found)
+    except Refused as refused:
+        found.refused(refused, left)
+
+
+def _weigh(asked: Asked, run: Run, columns: Columns, place: int, found: _Found) -> None:
+    """Memory of plans that can be."""
+    import numpy as np
+
+    question, n = asked.question, len(columns["dp"])
+    needs = plan_needs(question.spec, weighed(run).placed(sizes_of(columns, asked.words[place])))
+    gpus = columns["dp"] * columns["tp"] * columns["cp"] * columns["pp"]
+    held = {**columns, "gpus": gpus, "peak": needs.peak, "reserved": needs.reserved}
+    held["structure"] = np.full(n, float(place))
+    found.least = lesser(found.least, held)
+    fits = needs.reserved <= question.budget
+    found.ruled += Counter(memory=n - int(fits.sum()))
+    if fits.any():
+        found.fitting = joined(found.fitting, at(held, fits))
+
+
+def _time(asked: Asked, words: Mapping[str, Any], found: _Found) -> None:
+    """The time of the plans that fit."""
+    import numpy as np
+
+    question, rows = asked.question, found.fitting
+    try:
+        run = _run_of(question, rows, words)
+        seconds = step_times(question.spec, _speed(Same(question)), run, memory=False).seconds
+    except Refused as refused:
+        found.refused(refused, len(rows["dp"]))
+        return
+    known = np.isfinite(seconds)
+    found.ruled += Counter(time=int((~known).sum()))
+    found.timed += int(known.sum())
+    timed = {**rows, "seconds": seconds, "value": seconds * weight_of(question, asked.objective, rows["gpus"])}
+    timed["parts"] = parts(rows, words)
+    found.rows = at(timed, known)
+
+
+def _run_of(question: Question, columns: Columns, words: Mapping[str, Any]) -> Run:
+    """The plans of some rows as one run."""
+    said = question.run_words() | run_words(words) | sizes_of(columns, words)
+    return timed_run(question.spec, columns=True, **said)
+
+
+@lru_cache(maxsize=8)
+def _speed(question: Same[Question]) -> Speed:
+    """One object a question, by which passes that are worked out are remembered."""
+    return speed_of(question.value.device)

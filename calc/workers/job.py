@@ -1,0 +1,68 @@
+"""What is handed to workers, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Array = Any
+"""A numpy array of one dimension."""
+Progress = Callable[[str, int, int], None]
+"""Called with what is done, how much of it, and how much there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The result of a chunk. columns: by name, all of one length. facts: all else, as plain JSON values."""
+
+    columns: Mapping[str, Array] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+Work = Callable[[Any, Any], Part]
+"""A function of a module, not of another function: (what all chunks share, a chunk) -> its part."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """So many chunks of one kind of work.
+
+    name: of its folder where parts are kept. asked: tells all that the parts depend on besides the code, as JSON
+    values.
+    shared: what every chunk needs, sent to each worker once. chunks: may be made as they are asked for.
+    """
+
+    name: str
+    asked: Callable[[], Mapping[str, Any]]
+    work: Work
+    shared: Any
+    chunks: Iterable[Any]
+    count: int
+
+
+class Backend(Protocol):
+    """Where chunks are worked on. slots: how many may be under way, those that wait for a worker among them."""
+
+    @property
+    def slots(self) -> int: ...
+
+    def submit(self, place: int, chunk: Any) -> None:
+        """Begin a chunk."""
+        ...
+
+    def finished(self) -> Iterator[tuple[int, Part]]:
+        """What has been finished since, after a moment's wait at most; nothing where nothing has.
+
+        Errors: whatever the work raises; ChildProcessError for a chunk whose worker ends again and again.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what was taken; what is under way is given up."""
+        ...
+
+
+def lost(place: int, times: int) -> ChildProcessError:
+    """What is raised for a chunk that no worker survives."""
+    return ChildProcessError(f"chunk {place} was begun {times} times, and its worker ended before it was done")
