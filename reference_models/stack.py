@@ -29,7 +29,19 @@ from reference_models.support import supported
 STACK = (
     *("d_model", "embedding", "layers", "schedule", "final_norm", "heads", "per_layer", "projectors", "clipped"),
     *("n_streams", "stream_mixing", "among_tokens", "pool"),
-    *("name", "family", "vocab_size", "max_seq_len", "head", "encoder", "vision", "contrast", "mtp", "notes"),
+    *(
+        "name",
+        "family",
+        "vocab_size",
+        "max_seq_len",
+        "head",
+        "encoder",
+        "vision",
+        "contrast",
+        "mtp",
+        "shipped",
+        "notes",
+    ),
 )
 """Fields of the specs that are computed here; `mtp`, the modules that predict further tokens, is built where `build` is
 asked for it: `calc` counts them apart, and released models leave them out."""

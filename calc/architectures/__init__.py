@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from calc.architectures.classes import CLASSES, TEXT_OF, with_class
 from calc.architectures.config import Config, Tying
+from calc.architectures.quantization import shipped
 from calc.architectures.unread import refuse_unread, refuse_window
 from calc.errors import Refused, show
 from calc.spec import ModelSpec
@@ -213,7 +214,8 @@ def from_config(raw: dict[str, Any], name: str = "model", tying: Tying = "transf
         raise refuse(error) from None
     refuse_unread(cfg)
     refuse_window(cfg, spec)
-    return spec.model_copy(update={"name": name, "family": model_type, "notes": tuple(cfg.notes)})
+    packed = shipped(cfg)
+    return spec.model_copy(update={"name": name, "family": model_type, "shipped": packed, "notes": tuple(cfg.notes)})
 
 
 def _read(cfg: Config, model_type: str) -> ModelSpec:

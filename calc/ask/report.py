@@ -13,6 +13,7 @@ from calc.dtypes import DTYPES
 from calc.errors import Refused
 from calc.quantities.kv_cache import KvCache, kv_cache
 from calc.quantities.parameters import by_tower, parameters
+from calc.quantities.shipped import shipped_formats
 from calc.spec import ModelSpec, Moe
 from calc.spec.run import COUNTED_PHASES, MODES, ExecutionName, Run, common_context, common_length, exact_run
 from calc.units import binary, si
@@ -40,7 +41,8 @@ class Report:
     what an encoder reads beside it, None without one. flops: by phase, for one sequence. trained: those of training, by
     what they are of: products with weights, attention's pairs, and others.
     six_n: 6 * N * seq, with all parameters that a token of text visits as N. caches: KV cache of one sequence in bf16,
-    by context length. weights: bytes by number format. memory: of one device by `training` and `inference`, for one
+    by context length. weights: bytes by number format. shipped: bytes of the checkpoint as it is published, by the name
+    of the format, where the config says how; else empty. memory: of one device by `training` and `inference`, for one
     sequence and the defaults of `calc.Run`, as far as its kernels are known; uncounted: why not, by mode, where that
     is not known. A model of pictures or sound has no seq, six_n or caches; its FLOPs are those of one picture or sound.
     run: what was asked for.
@@ -60,6 +62,7 @@ class Report:
     caches: Mapping[int, KvCache]
     max_seq_len: int | None
     weights: Mapping[str, int]
+    shipped: Mapping[str, int]
     memory: Mapping[str, Held]
     uncounted: Mapping[str, str]
     run: Run
@@ -116,6 +119,7 @@ def report(spec: ModelSpec, seq: int | None = None) -> Report:
         caches={length: kv_cache(spec, 1, length) for length in lengths},
         max_seq_len=spec.max_seq_len,
         weights={d.name: registry.total(registry.find("weights").compute(spec, Run(dtype=d.name))) for d in DTYPES},
+        shipped={} if spec.shipped is None else shipped_formats(spec),
         memory=memory,
         uncounted=uncounted,
         run=run,

@@ -17,6 +17,7 @@ COMMANDS = {
     "params": "calc.cli.params",
     "flops": "calc.cli.flops",
     "kv-cache": "calc.cli.kv_cache",
+    "checkpoint": "calc.cli.checkpoint",
     "memory": "calc.cli.memory",
     "predict": "calc.cli.predict",
     "plan": "calc.cli.plan",

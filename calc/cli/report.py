@@ -80,6 +80,7 @@ def _record(it: Report) -> dict[str, Any]:
         "kv_cache": {str(length): cache.total_bytes for length, cache in it.caches.items()},
         "max_seq_len": it.max_seq_len,
         "weights": dict(it.weights),
+        "weights_as_published": dict(it.shipped),
         "memory": {
             mode: {"peak": held.peak, "devices": list(held.devices), "execution": held.execution or "sdpa"}
             for mode, held in it.memory.items()
@@ -143,6 +144,10 @@ def _rows(it: Report) -> list[_Row]:
         note = "max" if length == it.max_seq_len else "beyond" if length > longest else ""
         rows.append(_Row(cache, f"{length:,}", binary(kept.total_bytes), f"kv_cache --seq {length}", note))
     rows += [_Row("WEIGHTS", name, binary(n), f"weights --dtype {name}") for name, n in it.weights.items()]
+    if it.shipped:
+        packed = max(it.shipped, key=lambda name: it.shipped[name])
+        size = binary(sum(it.shipped.values()))
+        rows.append(_Row("WEIGHTS", "as published", size, "", packed[:6], verb="checkpoint"))
     for mode, held in it.memory.items():
         what = "bf16-mixed with AdamW, or bf16" if source else "a step in bf16-mixed with AdamW, or served in bf16"
         section = f"MEMORY, {read}{source}: {what}"

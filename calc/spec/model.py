@@ -28,6 +28,7 @@ from calc.spec.pooling import AttentionPool
 from calc.spec.positions import Buckets
 from calc.spec.projector import Projector
 from calc.spec.rwkv7 import Rwkv7
+from calc.spec.shipped import Shipped
 from calc.spec.streams import StreamMixing
 from calc.spec.tabular import Features
 from calc.spec.trajectory import Trajectory
@@ -223,6 +224,7 @@ class ModelSpec(Stack):
     vocab_size: None for a model without tokens. max_seq_len: the longest context it is made for, in tokens; None where
     it has no bound of its own. encoder: the stack whose result `cross` attends to. contrast: what compares
     the vectors of texts with those of pictures. mtp: modules for further tokens, which only a Load that asks counts.
+    shipped: how its checkpoint is published, where its matrices are packed; nothing else depends on it.
     notes: what was assumed while the description was read.
     """
 
@@ -236,6 +238,7 @@ class ModelSpec(Stack):
     contrast: Contrast | None = None
     adapter: Adapter | None = None
     mtp: Mtp | None = None
+    shipped: Shipped | None = None
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="after")

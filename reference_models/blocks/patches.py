@@ -74,13 +74,13 @@ class PatchEmbedding(nn.Module):
         if spec.n_positions is not None:
             x = x + self.positions(rows, columns).to(self.position.weight.dtype)
         if spec.n_registers:
-            x = self._registered(x, step)
+            step.places = F.pad(step.places, (spec.n_registers, 0), value=-1)
+            x = self._registered(x)
         return x if spec.norm is None else self.norm(x)
 
-    def _registered(self, x: Tensor, step: Step) -> Tensor:
+    def _registered(self, x: Tensor) -> Tensor:
         """x with the registers between the other learned vectors and the patches."""
         ahead, behind = x.split([self.spec.n_special, x.shape[1] - self.spec.n_special], dim=1)
-        step.places = F.pad(step.places, (self.spec.n_registers, 0), value=-1)
         return torch.cat([ahead, self.registers.weight.expand(len(x), -1, -1), behind], dim=1)
 
     def positions(self, rows: int, columns: int) -> Tensor:
