@@ -50,7 +50,9 @@ def shipped(cfg: Config) -> Shipped | None:
 def _read(cfg: Config, raw: Any) -> Shipped:
     if not isinstance(raw, dict):
         raise Refused(f"{cfg.where}quantization_config", "an object", raw)
-    section = Config(raw, f"{cfg.where}quantization_config.")
+    # DeepSeek-V4 names the format of its experts beside the section.
+    own = {key: cfg.raw[key] for key in ("expert_dtype",) if key in cfg.raw}
+    section = Config(own | raw, f"{cfg.where}quantization_config.")
     # bitsandbytes' first configs name no method.
     method = raw.get("quant_method", "bitsandbytes" if "load_in_4bit" in raw or "load_in_8bit" in raw else None)
     if not isinstance(method, str) or method not in METHODS:

@@ -14,8 +14,8 @@ MX = 32
 
 
 def fp8(cfg: Config, rest: int) -> Shipped:
-    """Scales in fp32, one a block or one a matrix (transformers 5.23, integrations/finegrained_fp8.py, FP8Linear)."""
-    cfg.only("expert_dtype", None, "fp8", why="experts in another format are not described")
+    """Scales in fp32, one a block or one a matrix (transformers 5.23, integrations/finegrained_fp8.py, FP8Linear). With
+    an `expert_dtype` of fp4, routed experts have two elements a byte and a byte for 32 of them (DeepSeek-V4)."""
     block = cfg.numbers("weight_block_size", length=2, absent=(128, 128), null=None)
     if block is not None and 0 in block:
         raise Refused(f"{cfg.where}weight_block_size", "numbers above 0", 0)
@@ -24,7 +24,11 @@ def fp8(cfg: Config, rest: int) -> Shipped:
     shape: dict[str, Any] = {"block_rows": block and block[0], "block_columns": block and block[1]}
     packed = Packed(name="fp8", bits=8, scale_bits=32, fixed=fixed, **shape)
     key = "modules_to_not_convert" if "modules_to_not_convert" in cfg.raw else "ignored_layers"
-    return whole(cfg, "fp8", packed, rest, key=key)
+    made = whole(cfg, "fp8", packed, rest, key=key)
+    if cfg.choice("expert_dtype", among={"fp8": False, "fp4": True}, absent=False, null=False):
+        four = Packed(name="fp4", bits=4, scale_bits=8, block_columns=MX)
+        return made.model_copy(update={"rules": (Rule(names=(r"re:.*\.mlp\.experts\..*",), packed=four), *made.rules)})
+    return made
 
 
 def mxfp8(cfg: Config, rest: int) -> Shipped:
