@@ -9,10 +9,11 @@ import click
 from calc.cli import completing, fit_beyond, fit_tables, options
 from calc.cli.amounts import Amount, Positive
 from calc.errors import Refused, printable
+from calc.fitting import mixtures
 from calc.fitting.average import average
 from calc.fitting.fit import Fit
 from calc.fitting.forms import COMPUTE, FORMS
-from calc.fitting.published import LawFit, fit_law
+from calc.fitting.published import TEMPLATES, LawFit, fit_law
 from calc.laws import ALIASES, BY_NAME
 from calc.output.progress import Progress
 from calc.output.tables import emit
@@ -33,7 +34,8 @@ def _column(what: str, of: str) -> Any:
     default="chinchilla",
     show_default=True,
     help="chinchilla, equal-exponents, kaplan, free-k, or all of them, ranked; compute on a ladder of one number of "
-    "tokens a parameter; isoflop or envelope without a form; or a law of `laws` that predicts a loss.",
+    "tokens a parameter; isoflop or envelope without a form; farseer; shukor or shukor-joint with --mixture; or a law "
+    "of `laws` that predicts a loss.",
 )
 @click.option(
     "--objective",
@@ -52,6 +54,7 @@ def _column(what: str, of: str) -> Any:
 @_column("loss", "losses")
 @click.option("--flops", metavar="COLUMN", help="Column of training FLOP, or 6ND. isoflop and envelope read it.")
 @_column("run", "run names; envelope takes rows of one name as one curve")
+@click.option("--mixture", metavar="COLUMN,COLUMN", help="shukor: columns of each domain's share, 0 to 1.")
 @click.option("--where", multiple=True, metavar="CONDITION", help="Rows to use: COLUMN=VALUE, !=, ~ (holds), !~.")
 @click.option("--skip-invalid", is_flag=True, help="Leave out rows without a positive number for all that is read.")
 @click.option("--against", metavar="OTHER.csv", help="Instead: how much compute a second recipe saves.")
@@ -87,6 +90,11 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
     columns = {what: asked.pop(what) for what in _COLUMNS}
     asked["columns"] = {what: column for what, column in columns.items() if column is not None}
     workers = _workers(asked, law)
+    mixture = asked.pop("mixture")
+    if mixture is not None:
+        if law not in mixtures.NAMES:
+            raise Refused("--mixture", f"--law {' or '.join(mixtures.NAMES)} beside it", law)
+        asked["mixture"] = [each.strip() for each in mixture.split(",")]
     against, column, chance = asked.pop("against"), asked.pop("accuracy"), asked.pop("chance")
     if against is not None:
         emit(*fit_beyond.compared(runs, against, asked), fmt)
@@ -144,14 +152,16 @@ def _workers(asked: dict[str, Any], law: str) -> Workers:
 
 
 def _own_equation(law: str) -> bool:
-    """Whether a name is that of a published law of none of the forms."""
+    """Whether a name is that of an equation of its own: of a published law, or one without published constants."""
+    if law in TEMPLATES:
+        return True
     forms = {name for form in (*FORMS, COMPUTE) for name in (form.name, *form.aliases)}
     return law not in forms and ALIASES.get(law, law) in BY_NAME
 
 
 def _published(runs: str, law: str, asked: dict[str, Any]) -> LawFit:
-    if asked.pop("compute") is not None:
-        raise Refused("--compute", "a law that is one of the forms, for whose optimum it is", law)
+    if law != "farseer" and asked["compute"] is not None:
+        raise Refused("--compute", "a law that is one of the forms, or farseer, for whose optimum it is", law)
     for name in ("skip_far", "best"):
         if asked.pop(name):
             raise Refused(f"--{name.replace('_', '-')}", "a law that is one of the forms", law)

@@ -10,8 +10,7 @@ from calc.fitting.fit import Fit
 from calc.fitting.frontier import EQUATION, FrontierFit
 from calc.fitting.holdout import HeldOut
 from calc.fitting.optimum import CONVENTION
-from calc.fitting.published import LawFit
-from calc.laws import BY_NAME
+from calc.fitting.published import TEMPLATES, LawFit
 from calc.laws.uncertainty import Interval
 from calc.output.tables import Table
 from calc.units import si
@@ -24,7 +23,7 @@ def record(fit: Fit | FrontierFit | LawFit) -> dict[str, Any]:
         "constants": dict(fit.constants),
         "objective": fit.objective,
         "intervals": intervals,
-        "optimum": None if isinstance(fit, LawFit) or not fit.optimum else {"compute": fit.compute, **fit.optimum},
+        "optimum": None if not fit.optimum else {"compute": fit.compute, **fit.optimum},
         "warnings": list(fit.warnings),
         "columns": dict(fit.columns),
         "rows": fit.rows,
@@ -32,7 +31,8 @@ def record(fit: Fit | FrontierFit | LawFit) -> dict[str, Any]:
     }
     if isinstance(fit, LawFit):
         starts = {"tried": fit.starts, "agreeing": fit.agreeing}
-        return {**record, "equation": _equation(fit), "source": fit.source, "starts": starts}
+        held = None if fit.held_out is None else _held(fit.held_out)
+        return {**record, "equation": fit.formula, "source": fit.source, "starts": starts, "held_out": held}
     if isinstance(fit, FrontierFit):
         budgets = [
             {name: getattr(each, name) for name in ("compute", "params", "tokens", "loss")} for each in fit.budgets
@@ -62,14 +62,21 @@ def values(fit: Fit | FrontierFit | LawFit) -> Table:
     columns = ("", "value", f"{100 * level:.3g} % from", "to") if level else ("", "value")
     rows = [row[: len(columns)] for row in rows]
     if isinstance(fit, LawFit):
-        return Table(columns, rows, f"{fit.law}: loss from {', '.join(fit.equation.takes)} ({fit.equation.where})")
+        return Table(columns, rows, _titled(fit), f"the optimum is that of {fit.compute:.4g} FLOP" if optimum else "")
     note = f"the optimum is that of {fit.compute:.4g} FLOP" if optimum else "these runs cannot tell an optimum"
     return Table(columns, rows, f"{fit.law}: {_equation(fit)}", note)
 
 
+def _titled(fit: LawFit) -> str:
+    """An equation without published constants itself; of a law of `laws` what it takes, and where it is printed."""
+    if fit.law in TEMPLATES:
+        return f"{fit.law}: {fit.formula}"
+    return f"{fit.law}: loss from {', '.join(fit.equation.takes)} ({fit.equation.where})"
+
+
 def _equation(fit: Fit | FrontierFit | LawFit) -> str:
     if isinstance(fit, LawFit):
-        return str(BY_NAME[fit.law].expression(fit.equation))
+        return fit.formula
     return EQUATION if isinstance(fit, FrontierFit) else fit.form.equation
 
 
@@ -90,17 +97,25 @@ def facts(fit: Fit | FrontierFit | LawFit) -> Table:
         ("objective", f"{fit.objective:.10g}"),
     ]
     if isinstance(fit, LawFit):
-        facts += [("starts", f"{fit.agreeing} of {fit.starts} agree"), ("source", fit.source)]
+        facts += [
+            ("starts", f"{fit.agreeing} of {fit.starts} agree"),
+            *_held_fact(fit.held_out),
+            ("source", fit.source),
+        ]
     elif isinstance(fit, FrontierFit):
         facts += [("budgets", f"{len(fit.budgets)}"), ("source", fit.source)]
     else:
         facts += [("minimised", fit.aim.meaning), ("starts", f"{fit.agreeing} of {fit.starts} agree")]
-        if held := fit.held_out:
-            errors = f"off by {held.rms:.2%}, {held.bias:+.2%} on average"
-            parts = f"{held.runs} runs from {held.compute:.3g} FLOP on, in {held.folds} parts"
-            facts.append(("held out", f"{parts}, each by a fit to the cheaper ones: {errors}"))
-        facts.append(("source", fit.form.source))
+        facts += [*_held_fact(fit.held_out), ("source", fit.form.source)]
     return Table(("", ""), facts)
+
+
+def _held_fact(held: HeldOut | None) -> list[tuple[str, str]]:
+    if held is None:
+        return []
+    errors = f"off by {held.rms:.2%}, {held.bias:+.2%} on average"
+    parts = f"{held.runs} runs from {held.compute:.3g} FLOP on, in {held.folds} parts"
+    return [("held out", f"{parts}, each by a fit to the cheaper ones: {errors}")]
 
 
 def _held(held: HeldOut) -> dict[str, float]:

@@ -33,12 +33,17 @@ class Groups(NamedTuple):
     n: int
 
     @classmethod
+    def alone(cls, rows: int) -> Groups:
+        """Each row a group of its own."""
+        return cls(np.arange(rows), rows)
+
+    @classmethod
     def of(cls, curve: np.ndarray[Any, Any] | None, rows: int, constants: int) -> tuple[Groups, list[str]]:
         """The rows of each run as a group, and what is to be said of it.
 
         Where nothing names runs, or where there are too few to resample, each row is its own.
         """
-        alone = cls(np.arange(rows), rows)
+        alone = cls.alone(rows)
         if curve is None:
             return alone, []
         names, which = np.unique(curve.astype(str), return_inverse=True)
@@ -123,14 +128,34 @@ def _weights(shared: _Shared, n: int, seed: int, each: int) -> Iterator[list[Arr
 def refitted(shared: _Shared, batches: list[Array]) -> Part:
     """The moving constants of refits, a column each. batches: of weights, each of shape (refits, groups)."""
     form, data, runs = forms.find(shared.form), shared.data, shared.data.log_n.size
-    groups = shared.groups or Groups(np.arange(runs), runs)
+    groups = shared.groups or Groups.alone(runs)
     found: list[Array] = []
     for drawn in batches:
-        weights = (drawn * (groups.n / drawn.sum(axis=1, keepdims=True)))[:, groups.which]
-        start = np.broadcast_to(shared.moving, (len(drawn), shared.moving.size))
-        found.append(solve(partial(residuals, form, data), start, weights, shared.delta, gain=1e-7).moving)
+        found.append(carried(partial(residuals, form, data), shared.moving, drawn, shared.delta, groups))
     columns = np.concatenate(found).T
     return Part({f"moving_{place}": np.ascontiguousarray(column) for place, column in enumerate(columns)})
+
+
+def carried(evaluate: Evaluate, moving: Array, drawn: Array, delta: float, groups: Groups) -> Array:
+    """Constants, shape (refits, constants), from `moving` to the optimum for weights of groups, (refits, groups)."""
+    weights = (drawn * (groups.n / drawn.sum(axis=1, keepdims=True)))[:, groups.which]
+    start = np.broadcast_to(moving, (len(drawn), moving.size))
+    return solve(evaluate, start, weights, max(delta, _NARROWEST), gain=1e-7).moving
+
+
+def weighted(
+    evaluate: Evaluate, moving: Array, delta: float, n: int, seed: int, progress: Progress | None, groups: Groups
+) -> Array:
+    """As `refits`, here and in turn, of anything that has residuals: the moving constants, shape (n, constants)."""
+    random = np.random.default_rng(seed)
+    chunk = max(1, _CHUNK // groups.which.size)
+    found: list[Array] = []
+    for first in range(0, n, chunk):
+        if progress is not None:
+            progress("refits", first, n)
+        drawn = random.standard_exponential((min(chunk, n - first), groups.n))
+        found.append(carried(evaluate, moving, drawn, delta, groups))
+    return np.concatenate(found)
 
 
 def normal(evaluate: Evaluate, moving: Array, delta: float, n: int, seed: int, groups: Groups | None = None) -> Array:

@@ -217,7 +217,7 @@ def _fitted(
         agreeing=best.agreeing,
         refits=refits,
         compute=budget,
-        held_out=held_out(form, runs, aim, theta),
+        held_out=held_out(form, runs, aim),
         theta=theta,
         runs=runs,
         optima=optima,

@@ -6,13 +6,14 @@ alone ranks forms by a handful of runs; the same runs predicted by two forms are
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from calc.fitting.forms import Array, Form
-from calc.fitting.minimum import Objective
+from calc.fitting.minimum import Objective, best
 from calc.fitting.runs import Runs
 from calc.fitting.solver import Data, residuals, solve
 
@@ -41,9 +42,36 @@ class HeldOut(NamedTuple):
     errors: Array
     fold: np.ndarray[Any, Any]
 
+    @classmethod
+    def of(cls, errors: Sequence[Array], flop: Array, first: np.ndarray[Any, Any]) -> HeldOut | None:
+        """From the errors of each part; first: places of the runs of the first. None where one is no number."""
+        every = np.concatenate(errors)
+        if not np.isfinite(every).all():
+            return None
+        return cls(
+            runs=every.size,
+            folds=len(errors),
+            compute=float(flop[first].min()),
+            rms=float(np.sqrt((every**2).mean())),
+            bias=float(every.mean()),
+            errors=every,
+            fold=np.repeat(np.arange(len(errors)), [each.size for each in errors]),
+        )
+
+
+Rows = np.ndarray[Any, Any]
+"""Places of runs."""
+Fitted = Callable[[Rows, Array | None], Array]
+"""The rows to fit, and the constants for fewer of them -> constants."""
+Errors = Callable[[Array, Rows], Array]
+"""Constants, and rows -> ln predicted - ln observed of each."""
+
 
 class Behind(NamedTuple):
-    """How much larger a form's mean squared error is than the best one's, and its standard error over folds."""
+    """The logarithm of a form's mean squared error over the best one's, as a mean over folds, and its standard error.
+
+    Ratios and not differences: errors grow from fold to fold as the runs lie farther off, and the last would be all.
+    """
 
     gap: float
     error: float
@@ -70,44 +98,53 @@ def parts(compute: Array) -> list[np.ndarray[Any, Any]]:
     return [order[begin:end] for begin, end in zip(cuts, ends, strict=True)]
 
 
-def held_out(form: Form, runs: Runs, aim: Objective, theta: Array) -> HeldOut | None:
-    """The errors of fits to the runs before each part; None where they are too few, or of too few sizes.
-
-    theta: the fit to all runs, shape (6,), whose neighbourhood each search starts in (it ends where its runs lead it).
-    All parts are fitted at once, each with the weight 0 on the runs that it is not to see.
-    """
+def held_out(form: Form, runs: Runs, aim: Objective) -> HeldOut | None:
+    """The errors of fits to the runs before each part; None where they are too few, or of too few sizes."""
     if len(runs) > _MOST:
         runs = runs.where(np.linspace(0, len(runs) - 1, _MOST).astype(int))
-    flop = runs.six_nd
-    found = parts(flop)
-    data = Data.of(*form.axes(runs.params, runs.tokens), runs.loss)
-    start = form.moving(data.centred(theta))
-    if not found or not np.isfinite(start).all():
-        return None
-    seen = np.stack([flop < flop[part].min() for part in found])
-    if seen[0].sum() <= len(form.free):
-        return None
-    solved = solve(
-        partial(residuals, form, data), np.tile(start, (len(found), 1)), seen.astype(np.float64), aim.delta, gain=1e-9
-    )
-    error = residuals(form, data, solved.moving)[0]
-    every = np.concatenate([error[fold, part] for fold, part in enumerate(found)])
-    if not np.isfinite(every).all():
-        return None
-    return HeldOut(
-        runs=every.size,
-        folds=len(found),
-        compute=float(flop[found[0]].min()),
-        rms=float(np.sqrt((every**2).mean())),
-        bias=float(every.mean()),
-        errors=every,
-        fold=np.repeat(np.arange(len(found)), [part.size for part in found]),
-    )
+
+    def fitted(rows: Rows, before: Array | None) -> Array:
+        data = _data(form, runs, rows)
+        if before is None:
+            return data.plain(form.full(best(form, data, aim).moving))
+        start = form.moving(data.centred(before))[None]
+        solved = solve(partial(residuals, form, data), start, np.ones((1, rows.size)), aim.delta, gain=1e-9)
+        return data.plain(form.full(solved.moving[0]))
+
+    def errors(theta: Array, rows: Rows) -> Array:
+        return np.log(form.loss(theta, runs.params[rows], runs.tokens[rows])) - np.log(runs.loss[rows])
+
+    return rolling(fitted, errors, runs.six_nd, len(form.free))
 
 
-def behind(each: HeldOut, best: HeldOut) -> Behind:
+def _data(form: Form, runs: Runs, rows: Rows) -> Data:
+    return Data.of(*form.axes(runs.params[rows], runs.tokens[rows]), runs.loss[rows])
+
+
+def rolling(fitted: Fitted, errors: Errors, flop: Array, constants: int) -> HeldOut | None:
+    """The same of anything that can be fitted to some of the rows and has errors on others.
+
+    No fit begins where one that saw later runs ended: in a flat valley it would stay near there, and look better than
+    it is. The first has starts of its own, each later one may begin where the one before it ended.
+    """
+    found, off = parts(flop), []
+    before: Array | None = None
+    with np.errstate(all="ignore"):  # what a fit of few runs says of others may be no number, and is then not counted
+        for part in found:
+            seen = np.flatnonzero(flop < flop[part].min())
+            if seen.size <= constants:
+                return None
+            before = fitted(seen, before)
+            if not np.isfinite(before).any():
+                return None
+            off.append(errors(before, part))
+    return HeldOut.of(off, flop, found[0]) if found else None
+
+
+def behind(each: HeldOut, first: HeldOut) -> Behind:
     """How a form compares with the best on the same runs; errors within a fold share a fit and count as one."""
-    gap = each.errors**2 - best.errors**2
-    sums = np.bincount(best.fold, gap - gap.mean())
-    spare = best.folds / max(best.folds - 1, 1)
-    return Behind(float(gap.mean()), float(np.sqrt(spare * (sums**2).sum()) / gap.size), best.folds)
+    both = (np.bincount(first.fold, one.errors**2) for one in (each, first))
+    own, best_own = (np.log(np.maximum(sums, np.finfo(np.float64).tiny)) for sums in both)
+    ratio = own - best_own
+    spread = float(ratio.std(ddof=1)) if first.folds > 1 else 0.0
+    return Behind(float(ratio.mean()), spread / first.folds**0.5, first.folds)

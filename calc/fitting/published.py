@@ -1,31 +1,41 @@
-"""The equation of a published law, fitted to one's own runs: any law of `calc.laws` that predicts a loss."""
+"""The equation of a published law, fitted to one's own runs: any law of `calc.laws` that predicts a loss.
+
+So are equations without published constants (`calc.fitting.templates`): Farseer's surface and Shukor's mixtures.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from calc import laws
 from calc.errors import Refused
-from calc.fitting import bootstrap, design
-from calc.fitting.cells import UNITS, as_numbers
-from calc.fitting.columns import KNOWN, listed, named
+from calc.fitting import bootstrap, design, mixtures
+from calc.fitting.farseer import FARSEER
 from calc.fitting.fit import Source, aim_of, check_options
 from calc.fitting.forms import Array
-from calc.fitting.minimum import HUBER, carry
-from calc.fitting.runs import Runs, distinct, table, valid
-from calc.fitting.solver import Evaluate
+from calc.fitting.holdout import HeldOut, Rows, rolling
+from calc.fitting.law_runs import LawRuns, read_for
+from calc.fitting.minimum import HUBER, Objective, carry
+from calc.fitting.solver import Evaluate, Solved, solve
+from calc.fitting.templates import Template
+from calc.fitting.valley import valley
 from calc.laws import Equation, Law
 from calc.laws.uncertainty import Interval
 from calc.workers.job import Progress
 
-_INPUTS = {**KNOWN, "compute": KNOWN["flops"]}
 _STARTS = 16
+_AGAIN = 200
+"""Refits of an equation of nine constants and more: each is a search of its own."""
+_ROUNDS = 25
+TEMPLATES = ("farseer", *mixtures.NAMES)
+"""Names of the equations without published constants."""
 _STEP = 1e-6
 _WEAK = 1e-12
 """Change of ln loss for one part in a hundred of a constant, below which the equation does not hold it."""
@@ -38,23 +48,28 @@ class LawFit:
     """A published law's equation with constants of one's own.
 
     constants: those the equation depends on, None where the runs cannot tell one. objective, intervals, warnings,
-    starts, agreeing: as in `calc.Fit`. theta: every constant of the law, those of the equation as fitted.
-    inputs: what the equation takes, as read, each of shape (runs,).
+    starts, agreeing, compute, held_out: as in `calc.Fit`. optimum: params, tokens, tokens_per_param and loss at
+    `compute`, of Farseer's surface alone; of a mixture the shares of lowest loss at the largest run. formula: the loss
+    as it is printed. theta: every constant of the law, those of the equation as fitted. inputs: what the equation
+    takes, as read, each of shape (runs,).
     """
 
     law: str
     constants: Mapping[str, float | None]
     objective: float
     intervals: Mapping[str, Interval | None]
-    optimum: None
+    optimum: Mapping[str, float] | None
     warnings: tuple[str, ...]
     equation: Equation
+    formula: str
     source: str
     columns: Mapping[str, str]
     rows: int
     starts: int
     agreeing: int
     refits: int
+    compute: float
+    held_out: HeldOut | None
     inputs: Mapping[str, Array] = field(repr=False)
     theta: Mapping[str, float] = field(repr=False)
 
@@ -72,117 +87,187 @@ def fit_law(
     delta: float = HUBER,
     refits: int = 4000,
     level: float = 0.95,
+    compute: float | None = None,
     seed: int = 0,
     columns: Mapping[str, str] | None = None,
     where: Sequence[str] = (),
     skip_invalid: bool = False,
+    mixture: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> LawFit:
     """Fit the equation of a published law that takes the most of what the runs have columns for.
 
+    law: of `calc.laws`; or farseer, whose optimum at `compute` FLOP (by default the runs' largest 6 N D) follows; or
+    shukor and shukor-joint, with the columns of each domain's share as `mixture`.
+
     Columns are found by the names that `calc.fit` knows and, for other inputs, by the names of `calc.laws.VARIABLES`
     (unique_tokens, experts, bits_weights, ...). Every constant keeps the sign that it has in the law; starts are the
-    published constants and others scattered about them. Intervals are drawn from the normal distribution that refits
-    tend to. No optimum is given: `calc.laws` has each law's own rule for that.
+    published constants and others scattered about them, or what a fit of chinchilla's form says. Intervals are drawn
+    from the normal distribution that refits tend to; those of farseer and shukor are of refits themselves, of which
+    there are then at most 200. Of a published law no optimum is given: `calc.laws` has each law's own rule for that.
     Errors: Refused for what `calc.fit` refuses, a law that predicts no loss, and fewer runs than constants.
     """
-    entry = laws.find(law)
+    template = _template(law, mixture)
+    entry = template.law if template else laws.find(law)
     check_options(refits, level)
     aim = aim_of(objective, delta)
-    given = _read(runs, entry, columns or {}, where, skip_invalid)
-    rows, notes = len(given.loss), given.notes
-    names, signs, start = _moving(entry, given.equation, given.inputs)
-    if rows < len(names):
-        raise Refused("runs", f"at least {len(names)}, a constant of {law} each", rows)
+    refits = min(refits, _AGAIN) if template else refits
+    given = read_for(runs, entry, columns or {}, where, skip_invalid, template.shares if template else ())
+    names, signs, begun = _scattered(entry, given) if template is None else _begun(template, given)
+    if len(given.loss) < len(names):
+        raise Refused("runs", f"at least {len(names)}, a constant of {law} each", len(given.loss))
     evaluate = partial(_residuals, entry, given, names, signs)
-
-    best, agreeing = _best(evaluate, start, rows, aim.delta, progress)
+    best, agreeing = _best(evaluate, begun, len(given.loss), aim.delta, progress)
     error, jacobian = (each[0] for each in evaluate(best[None]))
-    unknown = _open(names, jacobian, notes)
-    theta = dict(zip(names, (signs * np.exp(best)).tolist(), strict=True))
-    intervals: dict[str, Interval | None] = {}
-    if refits:
-        drawn = signs * np.exp(_drawn(evaluate, best, given, aim.delta, refits, seed))
-        told = {name: column for name, column in zip(names, drawn.T, strict=True) if name not in unknown}
-        intervals = bootstrap.intervals(told, level)
+    unknown = _open(names, jacobian, given.notes)
+    if template and agreeing < 2:
+        given.notes.append(f"only {agreeing} of {len(begun)} starts came to these constants: trust what they predict")
+    drawn = _drawn(evaluate, best, given, aim.delta, refits, seed, progress, again=template is not None)
+    sets = signs * np.exp(np.vstack([best, drawn]))
+    theta = {**vars(entry.k), **dict(zip(names, sets[0].tolist(), strict=True))}
+    columns_of = {name: column for name, column in zip(names, sets.T, strict=True) if name not in unknown}
+    budget, optimum = _optimum(template, given, names, sets, compute)
+    told = {name: column[1:] for name, column in (columns_of | optimum).items()}
+    intervals = bootstrap.intervals(told, level) if refits else {}
     return LawFit(
         law=law,
-        constants={name: None if name in unknown else value for name, value in theta.items()},
+        constants={name: None if name in unknown else theta[name] for name in names},
         objective=aim.value(error),
         intervals=intervals,
-        optimum=None,
-        warnings=(*notes, *design.uncertain(intervals)),
+        optimum={name: float(column[0]) for name, column in optimum.items()} or None,
+        warnings=(*given.notes, *design.uncertain(intervals)),
         equation=given.equation,
+        formula=template.formula if template else str(entry.expression(given.equation)),
         source=entry.source,
         columns=given.columns,
-        rows=rows,
-        starts=_STARTS,
+        rows=len(given.loss),
+        starts=len(begun),
         agreeing=agreeing,
         refits=refits,
+        compute=budget,
+        held_out=_held_out(template, entry, given, names, signs, aim),
         inputs=given.inputs,
-        theta={**vars(entry.k), **theta},
+        theta=theta,
     )
 
 
+def _scattered(law: Law, given: LawRuns) -> tuple[list[str], Array, Array]:
+    """Names and signs of the constants of a published law, and the ln of their sizes at every start."""
+    names, signs, published = _moving(law, given.equation, given.inputs)
+    begun = published + np.random.default_rng(0).normal(0, 0.15, (_STARTS, published.size))
+    begun[0] = published
+    return names, signs, begun
+
+
+def _begun(template: Template, given: LawRuns) -> tuple[list[str], Array, Array]:
+    """The same of a template, whose starts follow from the runs."""
+    names = [each.name for each in template.law.constants]
+    found = template.starts(given.inputs, given.loss)
+    sizes = np.array([[each[name] for name in names] for each in found])
+    if not (np.isfinite(sizes) & (sizes > 0)).all():
+        raise Refused("runs", "losses that fall both with parameters and with tokens", "losses that do not")
+    return names, np.ones(len(names)), np.log(sizes)
+
+
+def _held_out(
+    template: Template | None, law: Law, given: LawRuns, names: Sequence[str], signs: Array, aim: Objective
+) -> HeldOut | None:
+    """By rolling origin; None where the equation takes something else than N and D."""
+    if given.six_nd is None:
+        return None
+
+    def fitted(rows: Rows, before: Array | None) -> Array:
+        seen = given.where(rows)
+        own = partial(_residuals, law, seen, names, signs)
+        if before is not None and template is None:
+            return solve(own, before[None], np.ones((1, rows.size)), aim.delta, gain=1e-9).moving[0]
+        begun = (_scattered(law, given) if template is None else _begun(template, seen))[2]
+        return _best(own, begun, rows.size, aim.delta, None)[0]
+
+    def errors(moving: Array, rows: Rows) -> Array:
+        return _residuals(law, given.where(rows), names, signs, moving[None])[0][0]
+
+    return rolling(fitted, errors, given.six_nd, len(names))
+
+
+def _optimum(
+    template: Template | None, given: LawRuns, names: Sequence[str], sets: Array, compute: float | None
+) -> tuple[float, dict[str, Array]]:
+    """The FLOP that an optimum is for, and what is said of it for each set of constants, the fit's own first.
+
+    Of a mixture its shares of lowest loss at the largest run; of a published law nothing.
+    """
+    if template is None or given.six_nd is None:
+        return math.nan, {}
+    at = int(given.six_nd.argmax())
+    loss = partial(_loss_of, given.equation, names)
+    if template.shares:
+        sizes = float(given.inputs["params"][at]), float(given.inputs["tokens"][at])
+        return float(given.six_nd[at]), mixtures.best_shares(loss, sets, sizes, template.shares)
+    budget = float(compute or given.six_nd[at])
+    found = valley(loss, sets, given.inputs["params"], budget)
+    if np.isfinite(found["params"][0]):
+        return budget, found
+    given.notes.append(f"no size within a hundredfold of the runs' is optimal at {budget:.3g} FLOP")
+    return budget, {}
+
+
+def _template(law: str, mixture: Sequence[str]) -> Template | None:
+    """The equation without published constants that goes by a name. Errors: Refused for shares that it has not."""
+    if law in mixtures.NAMES:
+        return mixtures.shukor(law, mixture)
+    if mixture:
+        raise Refused("--mixture", f"a law of mixtures beside it: {' or '.join(mixtures.NAMES)}", law)
+    return FARSEER if law == "farseer" else None
+
+
+def _loss_of(equation: Equation, names: Sequence[str], sets: Array, *inputs: Array) -> Array:
+    """Losses of sets of constants, shape (sets, constants), for inputs that broadcast with (sets, points)."""
+    own = {name: column[:, None] for name, column in zip(names, sets.T, strict=True)}
+    with np.errstate(all="ignore"):  # a refit far off overflows; what follows is then no number and is not counted
+        return equation.rule(SimpleNamespace(**own), *inputs)
+
+
 def _best(evaluate: Evaluate, start: Array, runs: int, delta: float, progress: Progress | None) -> tuple[Array, int]:
-    """The lowest optimum reached from about `start`, and how many starts came to it."""
+    """The lowest optimum reached from starts, shape (starts, constants), and how many came to it."""
     if progress is not None:
-        progress("starts", 0, _STARTS)
-    scatter = np.random.default_rng(0).normal(0, 0.15, (_STARTS, start.size))
-    scatter[0] = 0
-    solved = carry(evaluate, start + scatter, np.ones((1, runs)), delta)
+        progress("starts", 0, len(start))
+    solved = carry(evaluate, start, np.ones((1, runs)), delta)
     found = np.where(np.isfinite(solved.objective), solved.objective, np.inf)
     best = solved.moving[found.argmin()]
+    for _ in range(_ROUNDS):  # down a valley along which constants trade against each other
+        further = solve(evaluate, best[None], np.ones((1, runs)), delta)
+        gained = 1 - further.objective[0] / max(found.min(), 1e-300)
+        if not gained > 1e-9:
+            break
+        best, found = further.moving[0], np.append(found, further.objective)
+        solved = Solved(np.vstack([solved.moving, further.moving]), found)
     near = found <= found.min() * (1 + 1e-9) + 1e-20
     same = (np.abs(solved.moving - best) <= 1e-4 * (1 + np.abs(best))).all(axis=1)
     return best, int((near & same).sum())
 
 
-def _drawn(evaluate: Evaluate, best: Array, given: _Given, delta: float, refits: int, seed: int) -> Array:
-    """Refits, shape (refits, constants); what is to be said of them goes to the notes."""
+def _drawn(
+    evaluate: Evaluate,
+    best: Array,
+    given: LawRuns,
+    delta: float,
+    refits: int,
+    seed: int,
+    progress: Progress | None,
+    again: bool,
+) -> Array:
+    """Refits, shape (refits, constants); what is to be said of them goes to the notes.
+
+    again: fit anew, where constants trade against each other too far for the normal distribution to be of use.
+    """
+    if not refits:
+        return np.empty((0, best.size))
     groups, said = bootstrap.Groups.of(given.curve, len(given.loss), best.size)
     given.notes.extend(said)
+    if again and len(given.loss) <= bootstrap.MOST_REFITTED:
+        return bootstrap.weighted(evaluate, best, delta, refits, seed, progress, groups)
     return bootstrap.normal(evaluate, best, delta, refits, seed, groups)
-
-
-class _Given(NamedTuple):
-    """Runs as the equation takes them. curve: the run of each row, where a column names it."""
-
-    equation: Equation
-    inputs: dict[str, Array]
-    loss: Array
-    curve: np.ndarray[Any, Any] | None
-    columns: dict[str, str]
-    notes: list[str]
-
-
-def _read(runs: Source, law: Law, columns: Mapping[str, str], where: Sequence[str], skip: bool) -> _Given:
-    if isinstance(runs, Runs):
-        curve = {} if runs.curve is None else {"run": runs.curve}
-        runs = {"params": runs.params, "tokens": runs.tokens, "loss": runs.loss, **curve}
-    frame, name = table(runs, where)
-    equations = [each for each in law.equations if each.gives == "loss"]
-    if not equations:
-        raise Refused("law", "a law that predicts a loss", law.name)
-    takes = {what for each in equations for what in each.takes}
-    there = {what: columns.get(what) or named(frame, _INPUTS.get(what, what)) or "" for what in (*takes, "loss")}
-    usable = [each for each in equations if all(there[what] in frame.columns for what in (*each.takes, "loss"))]
-    if not usable:
-        ways = " or ".join(", ".join(each.takes) for each in equations)
-        raise Refused(name, f"columns of loss and of {ways}", listed(frame))
-    # Inputs that say more than compute alone come first where there are as many.
-    equation = max(usable, key=lambda each: (len(each.takes), each.takes[0] not in ("compute", "compute_min")))
-    chosen = {what: there[what] for what in (*equation.takes, "loss")}
-    notes: list[str] = []
-    numbers = {column: as_numbers(frame[column], UNITS.get(what, "")) for what, column in chosen.items()}
-    run = columns.get("run") or named(frame, KNOWN["run"])
-    if run is not None and run not in frame.columns:
-        raise Refused(name, f"a column {run}", listed(frame))
-    frame, numbers = valid(frame, numbers, name, skip, notes)
-    frame, numbers = distinct(frame, numbers, run, notes)
-    inputs = {what: numbers[chosen[what]] for what in equation.takes}
-    curve = None if run is None else frame[run].astype(str).to_numpy()
-    return _Given(equation, inputs, numbers[chosen["loss"]], curve, chosen, notes)
 
 
 def _moving(law: Law, equation: Equation, inputs: Mapping[str, Array]) -> tuple[list[str], Array, Array]:
@@ -199,18 +284,17 @@ def _moving(law: Law, equation: Equation, inputs: Mapping[str, Array]) -> tuple[
     return names, np.sign(values), np.log(np.abs(values))
 
 
-def _residuals(law: Law, given: _Given, names: Sequence[str], signs: Array, moving: Array) -> tuple[Array, Array]:
+def _residuals(law: Law, given: LawRuns, names: Sequence[str], signs: Array, moving: Array) -> tuple[Array, Array]:
     """As `calc.fitting.solver.residuals`, the derivatives by central differences."""
     published, log_loss = vars(law.k), np.log(given.loss)
-
-    def error(row: Array) -> Array:
-        own = dict(zip(names, signs * np.exp(row), strict=True))
-        return np.log(given.equation.rule(SimpleNamespace(**{**published, **own}), *given.inputs.values())) - log_loss
-
-    errors = np.stack([error(row) for row in moving])
-    steps = _STEP * np.eye(len(names))
-    slopes = [[(error(row + step) - error(row - step)) / (2 * _STEP) for step in steps] for row in moving]
-    return errors, np.array(slopes)
+    steps = np.concatenate([np.zeros((1, len(names))), _STEP * np.eye(len(names)), -_STEP * np.eye(len(names))])
+    with np.errstate(all="ignore"):  # as in the solver: a wild trial step is not taken
+        tried = signs * np.exp(moving[:, None] + steps)
+        own = {name: tried[:, :, [i]] for i, name in enumerate(names)}
+        loss = given.equation.rule(SimpleNamespace(**{**published, **own}), *given.inputs.values())
+        error = np.log(loss) - log_loss
+    above, below = np.split(error[:, 1:], 2, axis=1)
+    return error[:, 0], (above - below) / (2 * _STEP)
 
 
 def _open(names: Sequence[str], jacobian: Array, notes: list[str]) -> set[str]:

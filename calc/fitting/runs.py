@@ -180,9 +180,18 @@ def _is_number(text: str) -> bool:
 
 
 def valid(
-    frame: DataFrame, numbers: dict[str, Array], name: str, skip: bool, notes: list[str]
+    frame: DataFrame,
+    numbers: dict[str, Array],
+    name: str,
+    skip: bool,
+    notes: list[str],
+    zero: Sequence[str] = (),
 ) -> tuple[DataFrame, dict[str, Array]]:
-    bad = {column: ~(np.isfinite(values) & (values > 0)) for column, values in numbers.items()}
+    """The rows whose numbers are all positive; those of columns in `zero` may be 0."""
+    bad = {
+        column: ~(np.isfinite(values) & ((values > 0) | ((column in zero) & (values == 0))))
+        for column, values in numbers.items()
+    }
     wrong = np.logical_or.reduce(list(bad.values()))
     if not wrong.any():
         return frame, numbers

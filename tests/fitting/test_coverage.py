@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import calc
+from calc.errors import Refused
 from calc.fitting.average import standing
 from calc.fitting.forms import FORMS
 from tests import reference
@@ -33,6 +34,8 @@ RUNS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Clark et al., S-Base": ("clark2022_routed_final.csv", ("extra~router=S-Base",)),
 }
+LONG = {name for name in RUNS if name.startswith(("Besiroglu", "Gemstones", "Porian"))}
+"""Tables whose fits take several seconds."""
 ORDER = ("chinchilla", "equal-exponents", "kaplan", "free-k")
 
 
@@ -47,8 +50,18 @@ def held_out_row(name: str, folder: Path) -> str:
             errors[fit.law] = f"**{text}**" if fit is fits[0] else text if behind and behind.told else f"{text} ="
     held = fits[0].held_out
     span = "–" if held is None else f"{held.runs} from {held.compute:.1e}".replace("e+", "e")
-    cells = " | ".join(errors.get(law, "–") for law in ORDER)
+    errors["farseer"] = _farseer(folder / "scaling" / "runs" / file, where)
+    cells = " | ".join(errors.get(law, "–") for law in (*ORDER, "farseer"))
     return f"| {name} | {fits[0].rows} | {span} | {cells} |"
+
+
+def _farseer(path: Path, where: tuple[str, ...]) -> str:
+    """The error of Farseer's surface, where it can be fitted."""
+    try:
+        held = calc.fit_law(path, "farseer", where=where, refits=0).held_out
+    except Refused:
+        return "–"
+    return "–" if held is None else f"{held.rms:.2%}"
 
 
 def coverage_row(design: str) -> str:
@@ -57,7 +70,9 @@ def coverage_row(design: str) -> str:
     return f"| {design} | {DESIGNS[design][0].size} | {' | '.join(f'{share:.3f}' for share in shares)} |"
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in RUNS]
+)
 def test_held_out_errors_are_as_printed(name: str) -> None:
     assert {form.name for form in FORMS} == set(ORDER)
     assert held_out_row(name, reference.folder()) in DOCUMENT.read_text()

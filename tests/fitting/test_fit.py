@@ -228,7 +228,7 @@ def test_parts_are_predicted_by_what_is_cheaper() -> None:
     assert holdout.parts(np.arange(1.0, 9.0)) == []
     budgets = np.repeat([1e18, 1e19, 1e20, 1e21], 6)
     assert all(np.unique(budgets[part]).size * 6 == part.size for part in holdout.parts(budgets))
-    assert holdout.held_out(form, runs.where(np.arange(5)), aim, fit.theta) is None
+    assert holdout.held_out(form, runs.where(np.arange(5)), aim) is None
 
 
 def test_forms_that_cannot_be_told_apart_share_their_optimum() -> None:

@@ -53,12 +53,11 @@ def test_intervals_hold_the_multiplier() -> None:
 
 def test_dearer_runs_that_lose_are_no_frontier_and_too_few_are_refused(tmp_path: Path) -> None:
     runs = ladder(1.4, 0.16, None)
-    worse = calc.Runs(
-        *(
-            np.concatenate([each, each[-1:] * more])
-            for each, more in ((runs.params, 1.1), (runs.tokens, 1.0), (runs.loss, 1.2))
-        )
+    params, tokens, loss = (
+        np.concatenate([each, each[-1:] * more])
+        for each, more in ((runs.params, 1.1), (runs.tokens, 1.0), (runs.loss, 1.2))
     )
+    worse = calc.Runs(params, tokens, loss)
     assert compare(worse, runs, refits=5).multiplier == pytest.approx([1.0] * 4, rel=1e-6)
     with pytest.raises(Refused, match="4 runs of the second recipe that no cheaper one beats"):
         compare(runs, ladder(1.4, 0.16, None, sizes=3))
