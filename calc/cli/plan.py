@@ -84,7 +84,8 @@ def plan(model: ModelSpec, **asked: Any) -> None:
     found = answer(questions, asked["objective"], top, progress, workers, asked["every"])
     progress.close()
     if not found.plans:
-        emit([], [ruled_out(found)], fmt)
+        if found.listed:
+            emit([], [ruled_out(found)], fmt)
         click.echo(f"error: {least_that_works(questions[-1], found)}", err=True)
         sys.exit(130 if found.interrupted else 1)
     if asked["written"] is not None:

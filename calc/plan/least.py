@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from calc.errors import Refused
 from calc.memory.totals import plan_needs
@@ -10,7 +11,7 @@ from calc.plan.answer import Answer
 from calc.plan.checks import REASONS, possible
 from calc.plan.keeping import Rows, at
 from calc.plan.pieces import sizes_of, weighed
-from calc.plan.question import CONTEXT, MOST_GPUS, Question, short
+from calc.plan.question import CONTEXT, MOST_GPUS, SIZES, Question, short
 from calc.plan.space import chunks, ranks, run_words, structures
 from calc.spec.run import Run
 from calc.time.step.timed_run import timed_run
@@ -23,6 +24,8 @@ DOUBLINGS = 10
 def least_that_works(question: Question, found: Answer) -> str:
     """One line for an answer without a plan: why there is none, and the least that would do."""
     why = max(found.ruled, key=lambda reason: found.ruled[reason], default="memory")
+    if not found.listed:
+        return _none_listed(question)
     if found.least is None:
         if found.ruled.get("global batch"):
             fewest = _batches(question)
@@ -37,6 +40,26 @@ def least_that_works(question: Question, found: Answer) -> str:
     enough = fewest_gpus(question, max(question.gpus))
     more = f"{enough:,} GPUs would be enough" if enough else "no number of GPUs that was tried is enough"
     return f"nothing fits: {held}; {more}"
+
+
+def _none_listed(question: Question) -> str:
+    """Which of the sizes that were asked for no plan has, and those that there are with the rest as asked."""
+    import numpy as np
+
+    for name, asked in (*question.fixed.items(), *question.at_most.items()):
+        if name not in SIZES:
+            continue
+        others: dict[str, dict[str, Any]] = {
+            kind: {key: value for key, value in getattr(question, kind).items() if key != name}
+            for kind in ("fixed", "at_most")
+        }
+        free = replace(question, **others)
+        kinds, _ = structures(free)
+        columns = (each for words in kinds for gpus in free.gpus for each in chunks(free, gpus, words))
+        found = sorted({int(value) for each in columns for value in np.unique(each[name])})
+        if found:
+            return f"no plan has {name} {asked}: with the rest as asked it can be {', '.join(map(str, found))}"
+    return "no plan can be: of what was asked for, two exclude each other"
 
 
 def fewest_gpus(question: Question, gpus: int) -> int | None:

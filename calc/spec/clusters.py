@@ -33,7 +33,10 @@ def load_cluster(reference: str) -> Cluster:
     known = _known()
     if reference.lower() in known:
         return known[reference.lower()]
-    raise Refused("cluster", f"one that `clusters` lists{did_you_mean(reference, list(known))}", reference[:80])
+    names = sorted(known)
+    raise Refused(
+        "cluster", f"one of {', '.join(names)}, or a TOML file{did_you_mean(reference, names)}", reference[:80]
+    )
 
 
 def read_clusters(text: str, where: str) -> list[Cluster]:

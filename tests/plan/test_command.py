@@ -108,6 +108,16 @@ def test_a_batch_that_no_plan_divides_says_which_one_would(run: Run) -> None:
     assert "8 (8,192 tokens) would be" in err
 
 
+def test_a_size_that_no_plan_has_is_named_with_those_that_there_are(run: Run) -> None:
+    status, out, err = run("plan", *SMALL, "--fix", "tp=3")
+    assert (status, out) == (1, "")
+    assert err.splitlines()[-1] == "error: no plan has tp 3: with the rest as asked it can be 1, 2, 4, 8"
+    status, _, err = run("plan", *SMALL, "--cluster", "dgx-h10")
+    assert status == 2
+    assert "dgx-h100" in err
+    assert "gb200-nvl72, or a TOML file" in err or "tpu-v6e, or a TOML file" in err
+
+
 def test_several_clusters_and_numbers_of_gpus(run: Run) -> None:
     words = [word.replace("dgx-h100", "dgx-h100,dgx-a100") if word == "dgx-h100" else word for word in SMALL]
     words[words.index("8")] = "2..8"
@@ -163,7 +173,7 @@ def test_a_launch_file_and_what_would_be_better(run: Run, tmp_path: Path) -> Non
         ({"--price": "dgx-b200=2"}, "--price: expected a price of one of dgx-h100"),
         ({"--objective": "cost"}, "--price: expected the price of a GPU-hour"),
         ({"--dtype": "bf17"}, "--dtype: expected recipes of"),
-        ({"--cluster": "nowhere"}, "cluster: expected one that"),
+        ({"--cluster": "nowhere"}, "cluster: expected one of a3-mega"),
         ({"--stack": "nothing"}, "--stack: expected one of"),
         ({"--as": "slurm"}, "--as: expected one of"),
         ({"--as": "torchtitan"}, "--stack: expected torchtitan"),
