@@ -43,9 +43,12 @@ def modules(package: str) -> Graph:
 @cache
 def rooms(package: str) -> Graph:
     """The same between what lies directly in the package: packages and single modules."""
-    found: dict[str, set[str]] = {}
-    for name, others in modules(package).items():
-        found.setdefault(_room(name), set()).update(room for each in others if (room := _room(each)) != _room(name))
+    depth, found = package.count(".") + 2, dict[str, set[str]]()
+    for name, others in modules(package.split(".")[0]).items():
+        own = _room(name, depth)
+        if f"{name}.".startswith(f"{package}."):
+            inside = (_room(each, depth) for each in others if f"{each}.".startswith(f"{package}."))
+            found.setdefault(own, set()).update(room for room in inside if room != own)
     return {room: frozenset(others) for room, others in found.items()}
 
 
@@ -62,8 +65,8 @@ def cycle(graph: Graph) -> list[str]:
     return []
 
 
-def _room(name: str) -> str:
-    return ".".join(name.split(".")[:2])
+def _room(name: str, depth: int) -> str:
+    return ".".join(name.split(".")[:depth])
 
 
 def _name(file: Path) -> str:

@@ -59,7 +59,9 @@ def test_arrows(package: str) -> None:
     assert not faults
 
 
-@pytest.mark.parametrize("graph", [rooms("calc"), modules("calc")], ids=["rooms", "modules"])
+@pytest.mark.parametrize(
+    "graph", [rooms("calc"), rooms("calc.time"), modules("calc")], ids=["rooms", "time", "modules"]
+)
 def test_no_circles(graph: Graph) -> None:
     """Neither between the rooms of `calc` nor between its files; imports within functions count too."""
     assert cycle(graph) == []

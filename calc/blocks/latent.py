@@ -7,11 +7,11 @@ from calc.blocks.attention import square_of
 from calc.sizes import Size, at_least
 from calc.spec import Indexer, Mla
 from calc.spec.load import Load
+from calc.trace.footprint import Footprint
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Cache, Moves
 from calc.trace.primitives.attend_live import Scoring
 from calc.trace.primitives.product import product
-from calc.trace.room import Room
 from calc.trace.shard import COLUMN, ROW
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
@@ -170,11 +170,13 @@ def _indexer(t: Trace, spec: Indexer, x: Tensor, q_latent: Tensor, load: Load) -
             cache_writes=load.tokens * spec.d_head,
         )
 
-    def live_bytes(room: Room) -> Size:
+    def live_bytes(footprint: Footprint) -> Size:
         """In fp32, before and after ReLU. Of several sequences, the keys are copied for each query (a broadcast product
         in PyTorch)."""
         copies = at_least(load.batch, 2) * load.tokens * spec.d_head
-        return 0 if room.compiled else room.of(Tensor(2 * load.tokens * spec.n_heads + copies, keys, wide=True))
+        return (
+            0 if footprint.compiled else footprint.of(Tensor(2 * load.tokens * spec.n_heads + copies, keys, wide=True))
+        )
 
     with t.without_gradient(), t.part("indexer", x, q_latent, role="indexer") as out:
         q = t.linear("q_b_proj", q_latent, spec.n_heads * spec.d_head)

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from calc.attention import AttentionShape, Blocks, Cost, best_blocks, flash, on_chip, standard
 from calc.attention.shape import ITEM_BITS
 from calc.cli import completing, options
-from calc.cli.attention_presets import groupings, published, roofs, timed, told
+from calc.cli.attention_presets import groupings, published, roofs, timed, with_call
 from calc.errors import Refused
 from calc.output.tables import Table, emit
 from calc.spec.hardware import Device
@@ -126,7 +126,7 @@ def _compare(fmt: str, asked: dict[str, Any], speed: Speed | None) -> None:
         wins["time, s"] = time_crossover(speed, shape, ("forward", "backward") if back else ("forward",), backends=RAN)
         records[1]["backends"] = times
         tables.insert(0, _times(times, speed, shape))
-    tables[-1] = told(tables[-1], records, shape, sram=capacity, device=speed.name if speed else None)
+    tables[-1] = with_call(tables[-1], records, shape, sram=capacity, device=speed.name if speed else None)
     records[1]["wins_from"] = {name.partition(",")[0]: win.length for name, win in wins.items()}
     emit(records, [_costs(records, shape, blocks), _wins(wins), *tables], fmt)
 

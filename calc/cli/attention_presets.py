@@ -42,7 +42,7 @@ def published(fmt: str) -> None:
     )
     columns = ("attention", "quantity", "printed", "counted", "verdict", "why")
     records = [asdict(row) for row in found]
-    emit(records, [told(Table(columns, table, title, note), records, shape, sram=sram, device=gpu.name)], fmt)
+    emit(records, [with_call(Table(columns, table, title, note), records, shape, sram=sram, device=gpu.name)], fmt)
 
 
 def groupings(fmt: str, asked: dict[str, Any], speed: Speed | None) -> None:
@@ -78,10 +78,10 @@ def groupings(fmt: str, asked: dict[str, Any], speed: Speed | None) -> None:
     if speed is not None:
         note += f"\nPredicted: sdpa_flash, and for MLA products and passes of PyTorch; by the {speed.source}"
     where = speed.name if speed is not None else device.name if device is not None else None
-    emit(records, [told(Table(columns, rows, title, note), records, shape, device=where)], fmt)
+    emit(records, [with_call(Table(columns, rows, title, note), records, shape, device=where)], fmt)
 
 
-def told(table: Table, records: list[dict[str, Any]], shape: AttentionShape, **asked: Any) -> Table:
+def with_call(table: Table, records: list[dict[str, Any]], shape: AttentionShape, **asked: Any) -> Table:
     """A table whose last line is the call that was counted, which each record has as its `run`; asked: what else."""
     sizes = ("batch", "heads", "kv_heads", "seq", "keys", "d_head", "d_value", "window", "dtype", "causal", "direction")
     run = {name: getattr(shape, name) for name in sizes} | asked

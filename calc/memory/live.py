@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 from calc.memory.sharding import Stage
 from calc.sizes import Size, is_exactly, largest
+from calc.trace.footprint import Footprint
 from calc.trace.op import Op, Part
-from calc.trace.room import Room
 from calc.trace.tensor import Tensor
 
 Body = tuple[Part | Op, ...]
@@ -32,7 +32,7 @@ class _Lives:
     made: the place of the op that makes it. last: of the one after which it is free.
     """
 
-    room: Room
+    footprint: Footprint
     ops: list[Op] = field(default_factory=list)
     made: dict[Tensor, int] = field(default_factory=dict)
     last: dict[Tensor, int] = field(default_factory=dict)
@@ -45,12 +45,12 @@ class _Lives:
 
     def add(self, body: Body) -> None:
         """Lay out the ops of a body, and of the parts in it."""
-        for child in body if self.room.compiled else _nested(body):
+        for child in body if self.footprint.compiled else _nested(body):
             if isinstance(child, Part):
                 self.add(child.body)
-                held = child.inputs if self.room.compiled else (*child.inputs, *child.holds)
+                held = child.inputs if self.footprint.compiled else (*child.inputs, *child.holds)
                 self.hold(*held)
-                self.returned += () if self.room.compiled else child.returns
+                self.returned += () if self.footprint.compiled else child.returns
             else:
                 self._op(child)
 
@@ -63,7 +63,7 @@ class _Lives:
         place = len(self.ops)
         self.ops.append(op)
         self.last |= {self.home(x): place for x in op.inputs}
-        over = op.inputs if self.room.compiled and op.function in IN_PLACE else ()
+        over = op.inputs if self.footprint.compiled and op.function in IN_PLACE else ()
         for i, x in enumerate(op.outputs):
             if i < len(over):
                 self.homes[x] = self.home(over[i])
@@ -81,22 +81,22 @@ class _Lives:
         for place, op in enumerate(self.ops):
             made = [x for x in dict.fromkeys(map(self.home, op.outputs)) if self.made.get(x) == place]
             live_bytes = op.live_bytes
-            taken = sum(map(self.room.of, made)) if live_bytes is None else live_bytes(self.room)
+            taken = sum(map(self.footprint.of, made)) if live_bytes is None else live_bytes(self.footprint)
             ends = [x for x in (*live, *made) if self.last.get(x) == place]
             if ends or live_bytes is not None or place == len(self.ops) - 1:
-                yield sum(map(self.room.of, live)) + taken
+                yield sum(map(self.footprint.of, live)) + taken
             live |= dict.fromkeys(made)
             for x in ends:
                 live.pop(x, None)
 
 
-def widest(body: Body, room: Room, stage: Stage, *, tower: bool = False) -> Size:
+def widest(body: Body, footprint: Footprint, stage: Stage, *, tower: bool = False) -> Size:
     """Bytes live at the widest moment on a rank that has these layers of a stack, of which `body` is the record.
 
     tower: whether the stack is one beside the main one, all of whose layers are on the rank. The head is left out.
     """
-    stack = _Stack(body, room)
-    moments = [widest(part.body, room, stage, tower=True) for part in stack.towers]
+    stack = _Stack(body, footprint)
+    moments = [widest(part.body, footprint, stage, tower=True) for part in stack.towers]
     if stage.first or tower:
         moments += stack.of_front()
     for part in stack.kinds:
@@ -110,8 +110,8 @@ def widest(body: Body, room: Room, stage: Stage, *, tower: bool = False) -> Size
 class _Stack:
     """The record of a stack: its towers, what stands before its layers, one layer of each kind, what stands behind."""
 
-    def __init__(self, body: Body, room: Room) -> None:
-        self.room = room
+    def __init__(self, body: Body, footprint: Footprint) -> None:
+        self.footprint = footprint
         places = [i for i, child in enumerate(body) if isinstance(child, Part) and child.group is not None]
         parts = [child for child in body if isinstance(child, Part)]
         self.kinds = [part for part in parts if part.group is not None]
@@ -120,7 +120,7 @@ class _Stack:
         behind = body[places[-1] + 1 :]
         # The head is a moment of its own: of how many positions it gives logits is asked of a run.
         self.end = tuple(child for child in behind if not (isinstance(child, Part) and child.role == "head"))
-        self.layers = [_layer(part, room) for part in self.kinds]
+        self.layers = [_layer(part, footprint) for part in self.kinds]
         inside = {x for lives in self.layers for x in lives.made}
         streams = {x.storage for part in self.kinds for x in part.inputs}
         self.common = {x for lives in self.layers for x in lives.read()} - inside - streams
@@ -133,13 +133,13 @@ class _Stack:
         """Bytes live while any layer runs."""
         tables: dict[str, Size] = {}
         for told in (op.tables for lives in self.layers for op in lives.ops):
-            tables |= {} if told is None else told(self.room)
-        named = set() if self.room.compiled else {self.vectors.storage}
-        return sum(tables.values()) + sum(map(self.room.of, self.common | named))
+            tables |= {} if told is None else told(self.footprint)
+        named = set() if self.footprint.compiled else {self.vectors.storage}
+        return sum(tables.values()) + sum(map(self.footprint.of, self.common | named))
 
     def of_front(self) -> Iterator[Size]:
         """The moments ahead of the layers; what these read stays."""
-        lives = _Lives(self.room)
+        lives = _Lives(self.footprint)
         lives.add(self.front)
         left = (*self.common, *self.kinds[0].inputs)
         lives.hold(*(x for x in left if lives.home(x) in lives.made))
@@ -152,18 +152,18 @@ class _Stack:
 
     def of_end(self) -> Iterator[Size]:
         """The moments behind the layers, but for the head's."""
-        lives = _Lives(self.room)
+        lives = _Lives(self.footprint)
         lives.add(self.end)
         held = self.throughout
         return (held + each for each in lives.moments(*self.kinds[-1].outputs))
 
 
-def _layer(part: Part, room: Room) -> _Lives:
+def _layer(part: Part, footprint: Footprint) -> _Lives:
     """One layer."""
-    lives = _Lives(room)
+    lives = _Lives(footprint)
     lives.add(part.body)
     lives.hold(*part.outputs, *lives.returned)
-    if not room.compiled:
+    if not footprint.compiled:
         lives.hold(*part.inputs)
     return lives
 

@@ -23,8 +23,8 @@ from calc.spec import Bottleneck, Head, Lora, ModelSpec
 from calc.spec.load import Load
 from calc.spec.recurrent import recurrent
 from calc.spec.run import Run
+from calc.trace.footprint import Footprint
 from calc.trace.op import Leaf, Weight
-from calc.trace.room import Room
 
 LIMIT = 2**40
 """Where the search for the largest batch or context ends."""
@@ -39,8 +39,8 @@ def servers(spec: ModelSpec, run: Run) -> list[Rank]:
     """
     _check(spec, run)
     found = [(stage, cache_on(spec, run, stage)) for stage in stages(spec, run)]
-    room, passes = _room(spec, run), _passes(spec, run)
-    return [_server(spec, run, stage, cache, room, passes) for stage, cache in found]
+    footprint, passes = _footprint(spec, run), _passes(spec, run)
+    return [_server(spec, run, stage, cache, footprint, passes) for stage, cache in found]
 
 
 def max_batch(spec: ModelSpec, run: Run, budget: int) -> int | None:
@@ -94,7 +94,7 @@ def _check(spec: ModelSpec, run: Run) -> None:
 
 
 def _server(
-    spec: ModelSpec, run: Run, stage: Stage, cache: Size, room: Room, passes: Mapping[str, tuple[Load, Body]]
+    spec: ModelSpec, run: Run, stage: Stage, cache: Size, footprint: Footprint, passes: Mapping[str, tuple[Load, Body]]
 ) -> Rank:
     held = weights_held(spec, run, stage)
     moments: dict[str, dict[str, Size]] = {}
@@ -103,10 +103,10 @@ def _server(
         return {"weights": held, "activations": activations, "logits": scores, "kv_cache": cache}
 
     for name, (load, body) in passes.items():
-        moments[f"{name}, widest moment"] = moment(widest(body, room, stage), 0)
+        moments[f"{name}, widest moment"] = moment(widest(body, footprint, stage), 0)
         if stage.last and spec.head is not None:
             moments[f"{name}, logits"] = moment(
-                load.tokens * spec.d_model * room.width, _logits(spec, spec.head, run, load, room)
+                load.tokens * spec.d_model * footprint.width, _logits(spec, spec.head, run, load, footprint)
             )
     terms = (largest(each[name] for each in moments.values()) for name in ("activations", "logits"))
     return Rank(stage.name, moment(*terms), moments)
@@ -117,16 +117,16 @@ def weights_held(spec: ModelSpec, run: Run, stage: Stage) -> Size:
     return sum(weight_bytes(spec, run.dtype, _weights_of(spec, run, stage)).values())
 
 
-def _room(spec: ModelSpec, run: Run) -> Room:
+def _footprint(spec: ModelSpec, run: Run) -> Footprint:
     """How the passes run. Errors: Refused for a closed form, and where it is not known what names hold."""
     if run.execution == "megatron":
         raise Refused("execution", "eager, sdpa or compiled for inference", run.execution)
     width = number_format(activation_dtype(run.dtype)).bits // 8
-    room = Room(run.recorded_kernels, width, run.tp, run.device)
-    if recurrent(spec) and not room.compiled:
+    footprint = Footprint(run.recorded_kernels, width, run.tp, run.device)
+    if recurrent(spec) and not footprint.compiled:
         expected = "compiled for inference with recurrent layers (--execution compiled)"
-        raise Refused("execution", expected, room.execution)
-    return room
+        raise Refused("execution", expected, footprint.execution)
+    return footprint
 
 
 def _passes(spec: ModelSpec, run: Run) -> dict[str, tuple[Load, Body]]:
@@ -147,12 +147,12 @@ def _passes(spec: ModelSpec, run: Run) -> dict[str, tuple[Load, Body]]:
     return {"prefill": (read, build(spec, read).body), "decode": (new, build(spec, new).body)}
 
 
-def _logits(spec: ModelSpec, head: Head, run: Run, load: Load, room: Room) -> Size:
+def _logits(spec: ModelSpec, head: Head, run: Run, load: Load, footprint: Footprint) -> Size:
     """Bytes of the logits, in the format of the activations: sampling's own copies are left out."""
     rows = load.batch * (load.seq + prompt_vectors(spec)) if run.logits == "all" and not load.decode else load.batch
     columns = spec.vocab_size if head.n_logits is None else head.n_logits
     # Soft-capped logits are a second tensor.
-    return rows * ceil_div(columns, run.tp) * room.width * (1 if head.softcap is None else 2)
+    return rows * ceil_div(columns, run.tp) * footprint.width * (1 if head.softcap is None else 2)
 
 
 def _weights_of(spec: ModelSpec, run: Run, stage: Stage) -> Share:

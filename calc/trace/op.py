@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from calc.sizes import Size
+from calc.trace.footprint import Footprint
 from calc.trace.functions import Attend, Function, Matmul
-from calc.trace.room import Room
 from calc.trace.shard import Shard
 from calc.trace.tensor import Tensor
 
@@ -112,10 +112,10 @@ class Moves:
 Keeps = Callable[..., Any]
 """(tape, a storage for each operand) -> the storage of the result, or of each: what autograd keeps, written down."""
 
-LiveBytes = Callable[[Room], Size]
-"""Room -> bytes that an op makes beside what it reads, at its widest moment, where that is not its outputs alone."""
-Tables = Callable[[Room], Mapping[str, Size]]
-"""Room -> by name, bytes of what is made once for all layers (cosines and sines, a mask)."""
+LiveBytes = Callable[[Footprint], Size]
+"""Bytes that an op makes beside what it reads, at its widest moment, where that is not its outputs alone."""
+Tables = Callable[[Footprint], Mapping[str, Size]]
+"""By name, bytes of what is made once for all layers (cosines and sines, a mask)."""
 
 
 @dataclass(frozen=True, slots=True)

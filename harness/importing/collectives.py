@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from calc.dtypes import dtype as number_format
 from calc.errors import Refused, printable
 from calc.spec.hardware import Device
-from calc.time.kernels.boosting import spread
-from calc.time.kernels.collective import OPS, CollectiveModel
+from calc.time.models.boosting import spread
+from calc.time.models.collective import COLLECTIVES, CollectiveModel
 from harness.importing.fitting import LEVEL, Imported, Wanted, fit_of
 from harness.importing.kinds import FORMATS
 from harness.importing.reading import numbers, only, read_table
@@ -54,8 +54,8 @@ def import_collectives(path: Path, device: Device, wanted: Wanted, tell: Callabl
     found = []
     for (op, kernel), rows in frame.groupby(["op_name", "kernel_source"], sort=True):
         known = NAMES.get(op, op)
-        if known not in OPS:
-            raise Refused(f"{where}: op_name", f"one of {', '.join(OPS)}", op[:60])
+        if known not in COLLECTIVES:
+            raise Refused(f"{where}: op_name", f"one of {', '.join(COLLECTIVES)}", op[:60])
         tell(f"fitting {known} to {len(rows):,} rows of {path.name}")
         found.append(
             _imported(path.name, known, known + launched(kernel), rows, _read(rows, where), device, wanted.seed)

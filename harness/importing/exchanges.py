@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from calc.dtypes import dtype as number_format
 from calc.errors import Refused
 from calc.spec.hardware import Device
-from calc.time.device.limits import Limits
-from calc.time.kernels.exchange import ExchangeModel
+from calc.time.models.exchange import ExchangeModel
+from calc.time.models.limits import Limits
 from harness.importing.fitting import FEWEST, Imported, Rows, Wanted, imported_rows
 from harness.importing.kinds import FORMATS, milliseconds
 from harness.importing.reading import numbers, read_table

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from calc.errors import Refused, printable
 from calc.spec.hardware import Device
-from calc.time.device.limits import has_peak, limits_named
 from calc.time.device.profile import Fit, Profile, Provenance
-from calc.time.kernels.boosting import spread
-from calc.time.kernels.learned import Learned, fit_learned, fit_once
+from calc.time.models.boosting import spread
+from calc.time.models.learned import Learned, fit_learned, fit_once
+from calc.time.models.limits import has_peak, limits_named
 from harness.importing.choosing import CALIBRATING, TESTING, chosen, tenth
 from harness.importing.kinds import Kind, milliseconds, names_of, parts_of
 from harness.importing.reading import only, read_table

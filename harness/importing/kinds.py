@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from calc.errors import Refused
-from calc.time.kernels.decoding import DecodeModel
-from calc.time.kernels.experts import ExpertsModel
-from calc.time.kernels.flash import AttentionModel
-from calc.time.kernels.gemm import GemmModel
-from calc.time.kernels.learned import Learned
-from calc.time.kernels.scans import ConvolutionModel, DeltaRuleModel
+from calc.time.models.decoding import DecodeModel
+from calc.time.models.experts import ExpertsModel
+from calc.time.models.flash import AttentionModel
+from calc.time.models.gemm import GemmModel
+from calc.time.models.learned import Learned
+from calc.time.models.scans import ConvolutionModel, DeltaRuleModel
 from harness.importing.reading import numbers
 
 if TYPE_CHECKING:

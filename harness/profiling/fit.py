@@ -9,14 +9,14 @@ from typing import Any
 from calc.dtypes import dtype as number_format
 from calc.errors import Refused
 from calc.spec.hardware import Device
-from calc.time.device.limits import Limits, limits_of
 from calc.time.device.profile import Fit, Launch, Profile, Provenance
-from calc.time.kernels.decoding import DecodeModel
-from calc.time.kernels.flash import AttentionModel
-from calc.time.kernels.gemm import GemmModel
-from calc.time.kernels.passes import PassModel
-from calc.time.kernels.residual import Spread
-from calc.time.kernels.smooth import SmoothAttention, SmoothDecode, SmoothGemm
+from calc.time.models.decoding import DecodeModel
+from calc.time.models.flash import AttentionModel
+from calc.time.models.gemm import GemmModel
+from calc.time.models.limits import Limits, limits_of
+from calc.time.models.passes import PassModel
+from calc.time.models.residual import Spread
+from calc.time.models.smooth import SmoothAttention, SmoothDecode, SmoothGemm
 from harness.measuring.limits import catalogued
 from harness.profiling.samples import Samples
 from harness.record import Environment

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from calc.time.kernels.decoding import DecodeModel
-from calc.time.kernels.flash import AttentionModel
+from calc.time.models.decoding import DecodeModel
+from calc.time.models.flash import AttentionModel
 from tests.time.test_attention import H100, caches, noisy, prompts
 
 pytestmark = pytest.mark.slow

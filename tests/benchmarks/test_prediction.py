@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from calc.spec.catalogue import load_device
-from calc.time.device.limits import limits_of
 from calc.time.device.profile import PROFILES, read_profile, shipped_profile
-from calc.time.kernels.gemm import GemmModel
+from calc.time.models.gemm import GemmModel
+from calc.time.models.limits import limits_of
 
 LIMITS = limits_of(load_device("h100-sxm"), "bf16")
 

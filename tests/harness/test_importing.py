@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from calc.errors import Refused
 from calc.spec.catalogue import load_device
-from calc.time.device.limits import limits_of
 from calc.time.device.profile import read_profile
-from calc.time.kernels.gemm import GemmModel
+from calc.time.models.gemm import GemmModel
+from calc.time.models.limits import limits_of
 from harness.__main__ import COMMANDS, cli
 from harness.importing.choosing import chosen
 from harness.importing.kinds import kind_of

@@ -19,7 +19,7 @@ from calc import Shorthand
 from calc.errors import Refused
 from calc.time import predict
 from calc.time.device.profile import Fit, Profile, Provenance, read_profile
-from calc.time.kernels.smooth import SmoothAttention, SmoothDecode, SmoothGemm
+from calc.time.models.smooth import SmoothAttention, SmoothDecode, SmoothGemm
 from harness.__main__ import cli
 from harness.cli.run import measured_otherwise
 from harness.kernels import KERNELS

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from calc.errors import Refused
 from calc.spec.catalogue import load_device
 from calc.spec.hardware import Device
-from calc.time.device.limits import has_peak, limits_named
 from calc.time.device.profile import STACKS, Profile, shipped_devices, shipped_profile
 from calc.time.device.relatives import distance, family
+from calc.time.models.limits import has_peak, limits_named
 from harness.importing.collectives import holds_collectives
 from harness.importing.exchanges import exchange_rows, holds_exchanges
 from harness.importing.fitting import FEWEST, Rows, Wanted, rows_of

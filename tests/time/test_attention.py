@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc.spec.catalogue import load_device
-from calc.time.device.limits import Limits, limits_of
-from calc.time.kernels.decoding import DecodeModel
-from calc.time.kernels.flash import AttentionModel
-from calc.time.kernels.learned import Learned
-from calc.time.kernels.questions import columns
+from calc.time.models.decoding import DecodeModel
+from calc.time.models.flash import AttentionModel
+from calc.time.models.learned import Learned
+from calc.time.models.limits import Limits, limits_of
+from calc.time.models.questions import columns
 
 H100 = limits_of(load_device("h100-sxm"), "bf16")
 CPU = Limits(peak=1e12, bandwidth=4e11, itemsize=4.0)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from calc.spec.catalogue import load_device
-from calc.time.device.limits import limits_of
+from calc.time.models.limits import limits_of
 from harness.importing.fitting import Wanted, import_table
 from tests.reference import folder
 

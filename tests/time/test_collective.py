@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from calc.errors import Refused
 from calc.spec.catalogue import load_device
-from calc.time.kernels.collective import OPS, CollectiveModel, passes
+from calc.time.models.collective import COLLECTIVES, CollectiveModel, passes
 from harness.importing.collectives import import_collectives
 from harness.importing.fitting import Wanted
 from tests.reference import folder
 
 LINK = 450e9
-DATASHEET = {op: CollectiveModel.prior(op, LINK) for op in OPS}
+DATASHEET = {op: CollectiveModel.prior(op, LINK) for op in COLLECTIVES}
 
 
 def ring(op: str = "all_gather", noise: float = 0.0, seed: int = 0) -> tuple[CollectiveModel, np.ndarray]:

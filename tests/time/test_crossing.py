@@ -11,8 +11,8 @@ from calc.errors import Refused
 from calc.spec.run import Run
 from calc.time import predict
 from calc.time.cluster.crossing import Crossing, constants
-from calc.time.cluster.roads import near_of, roads_of
-from calc.time.kernels.collective import EFFICIENCY
+from calc.time.cluster.links import links_of, near_of
+from calc.time.models.collective import EFFICIENCY
 from tests.conventions.shapes import LLAMA_3
 
 CARD, LINK = 50e9, 450e9
@@ -62,7 +62,7 @@ def test_rows_of_experts_that_are_read_twice_in_a_domain_cross_once() -> None:
     ],
 )
 def test_ranks_of_a_group_that_stand_in_one_domain(cluster: str, ranks: int, stride: int, near: int) -> None:
-    assert near_of(roads_of(Run(cluster=cluster)), ranks, stride) == near
+    assert near_of(links_of(Run(cluster=cluster)), ranks, stride) == near
 
 
 def test_a_rack_of_72_has_no_crossing() -> None:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc.spec.catalogue import load_device
-from calc.time.device.limits import Limits, limits_of
 from calc.time.device.profile import shipped_profile
-from calc.time.kernels.gemm import GemmModel
+from calc.time.models.gemm import GemmModel
+from calc.time.models.limits import Limits, limits_of
 from harness.importing.choosing import chosen
 from harness.importing.fitting import Wanted, import_table
 from harness.importing.kinds import KINDS

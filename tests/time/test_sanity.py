@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc.time.device.profile import STACKS
-from calc.time.kernels.questions import columns
+from calc.time.models.questions import columns
 from tests.time.profile_tables import SYSTEMS, profile
 
 FIELDS = ("gemm", "attention", "decode", "experts")

@@ -12,13 +12,13 @@ from calc import Refused
 from calc.spec import Shorthand
 from calc.spec.catalogue import load_device
 from calc.time import kernel_seconds, matmul, pass_over, predict, read_profile, speed_of
-from calc.time.device.limits import Limits, limits_of
 from calc.time.device.profile import Launch, Profile, Provenance, shipped_devices, shipped_profile
 from calc.time.device.relatives import nearest
 from calc.time.device.speed import on_stack
-from calc.time.kernels.flash import AttentionModel
-from calc.time.kernels.gemm import GemmModel
-from calc.time.kernels.passes import PassModel
+from calc.time.models.flash import AttentionModel
+from calc.time.models.gemm import GemmModel
+from calc.time.models.limits import Limits, limits_of
+from calc.time.models.passes import PassModel
 from tests.cli.test_commands import Run, run
 
 __all__ = ["run"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from calc.time.device.profile import Launch
 from calc.time.device.speed import Speed
-from calc.time.kernels.passes import PassModel
+from calc.time.models.passes import PassModel
 
 
 @dataclass(frozen=True)

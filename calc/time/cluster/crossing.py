@@ -14,7 +14,7 @@ from typing import Any
 
 from calc.reading.files import parse_toml, read_text
 from calc.time.device.priors import factors, scaled
-from calc.time.kernels.collective import EFFICIENCY, passes
+from calc.time.models.collective import EFFICIENCY, passes
 
 COLLECTIVES = Path(__file__).parents[2] / "data" / "collectives.toml"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from calc.spec.hardware import Device
-from calc.time.device.limits import Limits, limits_of
 from calc.time.device.priors import factors, priors, published_gemm, spread_between
 from calc.time.device.profile import Launch
-from calc.time.kernels.decoding import DecodeModel
-from calc.time.kernels.flash import AttentionModel
-from calc.time.kernels.smooth import Smooth, SmoothAttention, SmoothDecode, SmoothGemm
+from calc.time.models.decoding import DecodeModel
+from calc.time.models.flash import AttentionModel
+from calc.time.models.limits import Limits, limits_of
+from calc.time.models.smooth import Smooth, SmoothAttention, SmoothDecode, SmoothGemm
 
 PLAIN = ("fp32", "bf16", "fp16", "fp8", "fp4", "int8")
 """Formats whose published peak is that of plain products."""

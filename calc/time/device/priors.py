@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from calc.reading.files import parse_toml, read_text
-from calc.time.device.limits import Limits
-from calc.time.kernels.gemm import GemmModel
-from calc.time.kernels.residual import Spread
+from calc.time.models.gemm import GemmModel
+from calc.time.models.limits import Limits
+from calc.time.models.residual import Spread
 
 PRIORS = Path(__file__).parents[2] / "data" / "priors.toml"
 

@@ -10,15 +10,15 @@ from pydantic import Discriminator, Field, NonNegativeFloat, Tag, ValidationErro
 from calc.errors import Refused
 from calc.reading.files import parse_json, read_text
 from calc.spec.fields import Node, refuse
-from calc.time.kernels.collective import CollectiveModel
-from calc.time.kernels.decoding import DecodeModel
-from calc.time.kernels.exchange import ExchangeModel
-from calc.time.kernels.experts import ExpertsModel
-from calc.time.kernels.flash import AttentionModel
-from calc.time.kernels.gemm import GemmModel
-from calc.time.kernels.passes import PassModel
-from calc.time.kernels.scans import ConvolutionModel, DeltaRuleModel
-from calc.time.kernels.smooth import SmoothAttention, SmoothDecode, SmoothGemm
+from calc.time.models.collective import CollectiveModel
+from calc.time.models.decoding import DecodeModel
+from calc.time.models.exchange import ExchangeModel
+from calc.time.models.experts import ExpertsModel
+from calc.time.models.flash import AttentionModel
+from calc.time.models.gemm import GemmModel
+from calc.time.models.passes import PassModel
+from calc.time.models.scans import ConvolutionModel, DeltaRuleModel
+from calc.time.models.smooth import SmoothAttention, SmoothDecode, SmoothGemm
 
 LARGEST = 1e20
 """Above all rates, sizes and counts of a profile."""

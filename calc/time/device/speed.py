@@ -13,7 +13,6 @@ from calc.spec.catalogue import device_names, load_device
 from calc.spec.hardware import Device
 from calc.spec.same import Same
 from calc.time.device.datasheet import PLAIN, published_launch, published_models
-from calc.time.device.limits import has_peak, limits_named
 from calc.time.device.priors import PublishedPass, priors
 from calc.time.device.profile import (
     PROFILES,
@@ -25,9 +24,9 @@ from calc.time.device.profile import (
     shipped_profile,
 )
 from calc.time.device.relatives import nearest
-from calc.time.kernels.collective import CollectiveModel
-from calc.time.kernels.kernel import COLLECTIVES
-from calc.time.kernels.passes import PassModel
+from calc.time.models.collective import COLLECTIVES, CollectiveModel
+from calc.time.models.limits import has_peak, limits_named
+from calc.time.models.passes import PassModel
 
 Rests = Literal["profile", "relative", "datasheet"]
 COMPUTED = ("gemm", "attention", "attention_backward", "decode", "experts", "delta_rule", "convolution")

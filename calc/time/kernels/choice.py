@@ -17,7 +17,7 @@ from calc.trace.functions import Attend, Matmul
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Choice:
     """Which model a kernel is asked of: its table and key, and the columns of its question.
 
     group: kernels whose errors go together. scale: what the answer is multiplied with. prior: not of the device's own.
@@ -36,7 +36,7 @@ FUSED = ("compiled", "graph")
 """Ways to run in which one kernel holds what stands between products."""
 
 
-def model_of(kernel: Kernel, speed: Speed, execution: ExecutionName, network: float | None) -> Asked:
+def model_of(kernel: Kernel, speed: Speed, execution: ExecutionName, network: float | None) -> Choice:
     """The model of `speed` that knows a kernel, or that of its datasheet where none does.
 
     network: bytes/s of one GPU beyond its domain of fast links. Errors: Refused where nothing is known.
@@ -81,7 +81,7 @@ WHOLE = 1e-9
 """Share of a number of tokens that is taken for rounding."""
 
 
-def _ask_experts(kernel: Kernel, speed: Speed) -> Asked | None:
+def _ask_experts(kernel: Kernel, speed: Speed) -> Choice | None:
     """A product of experts, as its part of the time of their layer, which what stands between the products is in too;
     None where that was not measured, or for training, whose kernels are others."""
     name = kernel.packed or kernel.dtype
@@ -89,16 +89,16 @@ def _ask_experts(kernel: Kernel, speed: Speed) -> Asked | None:
         return None
     if kernel.routed is None:
         # Passes are in a wider format than products: of whichever format experts are, their time holds them.
-        return Asked(("nothing", ""), None, (0.0,), "experts", 0.0, widen=(1.0, 1.0))
+        return Choice(("nothing", ""), None, (0.0,), "experts", 0.0, widen=(1.0, 1.0))
     if name not in speed.experts:
         return None
     one = kernel.routed
     sizes = (one.tokens, one.hidden, one.inter, one.experts, one.top_k, one.tp, one.ep, one.skew)
     key = ("experts", name)
-    return Asked(key, speed.experts[name], (*sizes, float(one.products > 2)), "experts", 1 / one.products)
+    return Choice(key, speed.experts[name], (*sizes, float(one.products > 2)), "experts", 1 / one.products)
 
 
-def _ask_gemm(kernel: Kernel, shape: Matmul, speed: Speed, execution: ExecutionName) -> Asked:
+def _ask_gemm(kernel: Kernel, shape: Matmul, speed: Speed, execution: ExecutionName) -> Choice:
     """A product, or, in the graphs of serving engines, its part of the one product that all make that read the same."""
     if kernel.trains and _of_engines(speed) and width_of(kernel.dtype) < 2:
         # Tables of serving engines hold what quantizes the tokens; trainings fuse that into the op ahead.
@@ -113,11 +113,11 @@ def _ask_gemm(kernel: Kernel, shape: Matmul, speed: Speed, execution: ExecutionN
     wide = max(kernel.merged, shape.n) if execution == "graph" and not kernel.trains else shape.n
     question = (-(-(shape.m * (1 - WHOLE)) // 1), -(-wide // 1), -(-shape.k // 1), shape.groups)
     key, columns = ("gemm", f"{name}{'?' * prior}"), tuple(map(float, question))
-    one = Asked(key, model, columns, f"gemm {kernel.dtype}", shape.n / wide, prior)
+    one = Choice(key, model, columns, f"gemm {kernel.dtype}", shape.n / wide, prior)
     return one if kernel.weight_bytes is None or packed else _packed(kernel, shape, one)
 
 
-def _packed(kernel: Kernel, shape: Matmul, one: Asked) -> Asked:
+def _packed(kernel: Kernel, shape: Matmul, one: Choice) -> Choice:
     """A product whose matrix has fewer bits than its factors: its bytes take less time, less well used.
 
     Where tokens are many and products, not bytes, take the time, unpacking comes on top and nothing is saved.
@@ -131,7 +131,7 @@ def _packed(kernel: Kernel, shape: Matmul, one: Asked) -> Asked:
     return replace(one, scale=one.scale * scale, prior=True, widen=(table["low"], table["high"]))
 
 
-def _ask_batched(kernel: Kernel, shape: Attend, speed: Speed) -> Asked:
+def _ask_batched(kernel: Kernel, shape: Attend, speed: Speed) -> Choice:
     """Scores or values in the open: a product for each head. Going back, gradients of weights are as scores are, those
     of queries, keys and values as values are."""
     back = kernel.direction == "backward"
@@ -141,10 +141,10 @@ def _ask_batched(kernel: Kernel, shape: Attend, speed: Speed) -> Asked:
     names = (f"{kernel.dtype}.batched.backward",) * back + (f"{kernel.dtype}.batched", kernel.dtype)
     name, model, prior = _find(lambda one: one.gemm, names, speed, kernel.dtype)
     question = (shape.queries, n, k, shape.groups * shape.heads)
-    return Asked(("gemm", f"{name}{'?' * prior}"), model, tuple(map(float, question)), f"gemm {name}", 1.0, prior)
+    return Choice(("gemm", f"{name}{'?' * prior}"), model, tuple(map(float, question)), f"gemm {name}", 1.0, prior)
 
 
-def _ask_attention(kernel: Kernel, shape: Attend, speed: Speed) -> Asked:
+def _ask_attention(kernel: Kernel, shape: Attend, speed: Speed) -> Choice:
     batch = kernel.sequences if shape.groups % kernel.sequences == 0 else 1
     kv_heads, window = shape.groups / batch, 0 if shape.window is None else shape.window
     heads = kv_heads * shape.heads
@@ -164,10 +164,10 @@ def _ask_attention(kernel: Kernel, shape: Attend, speed: Speed) -> Asked:
     if shape.causal and shape.queries < shape.keys and not kernel.decode:
         share *= _seen(kernel, shape)
     question = (*sizes, float(shape.causal), window)
-    return Asked((table, f"{name}{'?' * prior}"), model, tuple(map(float, question)), table, share, prior)
+    return Choice((table, f"{name}{'?' * prior}"), model, tuple(map(float, question)), table, share, prior)
 
 
-def _ask_decode(kernel: Kernel, shape: Attend, speed: Speed, sizes: tuple[float, float, float, float]) -> Asked:
+def _ask_decode(kernel: Kernel, shape: Attend, speed: Speed, sizes: tuple[float, float, float, float]) -> Choice:
     batch, heads, kv_heads, window = sizes
     names = _of_width(speed.decode, shape, _attention_names(kernel, shape))
     name, model, prior = _find(lambda one: one.decode, names, speed, kernel.dtype)
@@ -175,7 +175,7 @@ def _ask_decode(kernel: Kernel, shape: Attend, speed: Speed, sizes: tuple[float,
     told = kernel.cached == 1 or "_cache" in name
     cached = 1.0 if told else kernel.cached
     question = (batch, heads, kv_heads, shape.keys * cached, shape.d_head, window * cached, shape.d_value)
-    asked = Asked(
+    asked = Choice(
         ("decode", f"{name}{'?' * prior}"),
         model,
         (*map(float, question), float(shape.latent)),
@@ -229,7 +229,7 @@ def has_link(speed: Speed, op: str) -> bool:
     return op in speed.collectives or (_documented(speed) and bool(speed.published.collectives))
 
 
-def ask_collective(shape: Send, speed: Speed, network: float | None, execution: ExecutionName) -> Asked:
+def ask_collective(shape: Send, speed: Speed, network: float | None, execution: ExecutionName) -> Choice:
     """The model of a collective within a domain of fast links, or beyond, where GPUs without links of their own are at
     once.
 
@@ -240,7 +240,7 @@ def ask_collective(shape: Send, speed: Speed, network: float | None, execution: 
         link = None if speed.device is None else speed.device.link_one_way
         far = Crossing(shape.op, network, link)
         question = (shape.bytes, shape.ranks, shape.near if linked else 1, shape.once)
-        return Asked(("collective", f"{shape.op} beyond, {network!r}"), far, question, "network", 1.0, True)
+        return Choice(("collective", f"{shape.op} beyond, {network!r}"), far, question, "network", 1.0, True)
     if not linked:
         expected = f"one rank, or --network: {speed.name} has no known link to others"
         raise Refused("plan", expected, f"{shape.op} of {shape.ranks}")
@@ -254,7 +254,7 @@ def ask_collective(shape: Send, speed: Speed, network: float | None, execution: 
         steps = maximum(1.0, log2(shape.ranks))
         model = model.model_copy(update={"latency": priors()["network"]["graph_latency"] / steps})
         name = name if is_array(shape.ranks) else f"{name} of {shape.ranks} in a graph"
-    return Asked(("collective", name), model, (shape.bytes, shape.ranks), "network", 1.0, prior)
+    return Choice(("collective", name), model, (shape.bytes, shape.ranks), "network", 1.0, prior)
 
 
 FP8_CACHE = 0.5
@@ -264,7 +264,7 @@ SAME_BACK = ("accumulate", "copy", "fill", "sum", "transpose")
 """Passes that going back runs as they are, and that have no other way back."""
 
 
-def _ask_pass(kernel: Kernel, speed: Speed, execution: ExecutionName) -> Asked:
+def _ask_pass(kernel: Kernel, speed: Speed, execution: ExecutionName) -> Choice:
     """A pass over memory: as it was measured run by PyTorch, or, fused into one kernel, as a copy of its bytes."""
     back = kernel.direction == "backward" and kernel.function not in SAME_BACK
     own = kernel.function + (".backward" if back else "")
@@ -280,9 +280,9 @@ def _ask_pass(kernel: Kernel, speed: Speed, execution: ExecutionName) -> Asked:
                 moved = kernel.bytes if fused or kernel.traffic is None else kernel.traffic
                 guessed = not fused or speed.rests == "datasheet"
                 launches = 1.0 if fused else max(kernel.launches, 1.0)
-                return Asked(("pass", f"{dtype} copy"), table[name], (moved / launches,), "pass", launches, guessed)
+                return Choice(("pass", f"{dtype} copy"), table[name], (moved / launches,), "pass", launches, guessed)
             asked = kernel.bytes if kernel.asked is None else kernel.asked
-            return Asked(("pass", f"{dtype} {name}"), table[name], (asked,), "pass", 1.0, speed.rests == "datasheet")
+            return Choice(("pass", f"{dtype} {name}"), table[name], (asked,), "pass", 1.0, speed.rests == "datasheet")
     if _documented(speed):
         return _ask_pass(kernel, speed.published, execution)
     raise Refused("--profile", f"a profile with passes over memory in {kernel.dtype}", speed.name)

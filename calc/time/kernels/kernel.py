@@ -7,13 +7,12 @@ from typing import Literal, get_args
 
 from calc.dtypes import dtype as number_format
 from calc.sizes import Size
+from calc.time.models.collective import Collective
 from calc.trace.functions import Attend, Matmul
 
 Direction = Literal["forward", "recomputed", "backward", "update", "network"]
 Use = Literal["forward", "dgrad", "wgrad", "batched"]
-Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
-COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 
 
 @dataclass(frozen=True, slots=True)

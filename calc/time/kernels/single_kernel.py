@@ -11,9 +11,10 @@ from calc.spec.run import ExecutionName
 from calc.time.device.priors import priors, scaled
 from calc.time.device.profile import Profile
 from calc.time.device.speed import Speed, speed_of
-from calc.time.kernels.kernel import COLLECTIVES, Collective, Kernel, Send, Use, backward_elements, pass_bytes, width_of
+from calc.time.kernels.kernel import Kernel, Send, Use, backward_elements, pass_bytes, width_of
+from calc.time.kernels.launching import launching
 from calc.time.kernels.timing import Timing, time_of
-from calc.time.step.prediction import stretches
+from calc.time.models.collective import COLLECTIVES, Collective
 from calc.trace.functions import Attend, Matmul
 
 
@@ -29,7 +30,7 @@ def kernel_seconds(
     timing = time_of([kernel], speed, execution, level, cold=False)[0]
     if speed.kind == "cpu":
         return found_again(timing, level) if kernel.shape is None else timing
-    host = stretches([kernel], [timing], speed, execution)[0].host / kernel.calls
+    _, host = launching(kernel, speed, execution)
     if host <= timing.seconds:
         return timing
     grown = host / timing.seconds

@@ -10,9 +10,9 @@ from calc.errors import Refused
 from calc.spec.run import ExecutionName
 from calc.time.device.priors import scaled
 from calc.time.device.speed import Speed
-from calc.time.kernels.choice import CALLS, Asked, ask_collective, model_of
+from calc.time.kernels.choice import CALLS, Choice, ask_collective, model_of
 from calc.time.kernels.kernel import Kernel, Send, width_of
-from calc.time.kernels.residual import Column
+from calc.time.models.residual import Column
 from calc.trace.functions import Matmul
 
 Bound = Literal["compute", "memory", "launch", "network"]
@@ -76,7 +76,7 @@ def _streamed(kernel: Kernel) -> float:
     return plain if kernel.weight_bytes is None else min(kernel.weight_bytes, plain)
 
 
-def _answers(asked: Sequence[Asked], known: Answers) -> list[float]:
+def _answers(asked: Sequence[Choice], known: Answers) -> list[float]:
     """Seconds of each; of what is not known yet, all questions to one model at once: models answer columns."""
     import numpy as np
 
@@ -133,7 +133,7 @@ def _possible(seconds: Column) -> Column:
     return np.where((seconds >= 0) & (seconds < FOREVER), seconds, np.nan)
 
 
-def _interval(one: Asked, speed: Speed, level: float) -> tuple[float, float]:
+def _interval(one: Choice, speed: Speed, level: float) -> tuple[float, float]:
     """Factors on the seconds of one kernel."""
     if one.widen is not None:
         return scaled(one.widen, level)

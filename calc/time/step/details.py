@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from calc.memory.sharding import Stage
 from calc.spec.run import Run
-from calc.time.cluster.network import BETWEEN, Talk, between_of, between_ranks, hides
-from calc.time.cluster.roads import roads_of
+from calc.time.cluster.links import links_of
 from calc.time.kernels.kernel import Kernel
 from calc.time.kernels.timing import Timing, time_of
 from calc.time.step.extra_kernels import update
 from calc.time.step.limits import least_seconds, stopped
+from calc.time.step.network import BETWEEN, Message, between_of, between_ranks, hides
 from calc.time.step.notes import notes, of_memory
 from calc.time.step.one_pass import Pass, Question
 from calc.time.step.prediction import Details, Row, Stretch, combined, stretches
@@ -21,13 +21,13 @@ from calc.time.step.step import (
     MicroBatch,
     Step,
     after_all,
-    beside,
+    behind_computing,
+    communicates,
     extra_seconds,
     held_on,
     hidden,
     places,
     step_of,
-    talks,
     updates,
     weighed,
 )
@@ -45,27 +45,27 @@ def details(asked: Question, run: Run, stage: Stage, one: Pass, others: float) -
     parts = stretches(*_columns(_on(asked, stage, one.kernels)), speed, execution)
     held = held_on(stage, one.sums)
     last = list(update(asked.spec, run, stage, held.trained)) if updates(asked, run) else []
-    said = list(between_ranks(asked.spec, run, held)) if talks(asked, run) else []
-    both = [*last, *(talk.kernel for talk in said)]
-    timings = time_of(both, speed, execution, asked.level, roads_of(run).share)
+    said = list(between_ranks(asked.spec, run, held)) if communicates(asked, run) else []
+    both = [*last, *(message.kernel for message in said)]
+    timings = time_of(both, speed, execution, asked.level, links_of(run).share)
     ends = stretches(last, timings[: len(last)], speed, after_all(execution))
     computing = {part.name: part.seconds for part in parts}
     total = sum(computing.values())
-    within, computing = _within(run, computing, list(_on(asked, stage, one.talks)))
-    talking = [*within, *_talking(run, stage, computing, list(zip(said, timings[len(last) :], strict=True)))]
-    each = total + sum(row.seconds - row.hidden for talk, row in talking if not talk.once)
-    after = sum(part.seconds for part in ends) + sum(row.seconds - row.hidden for talk, row in talking if talk.once)
+    within, computing = _within(run, computing, list(_on(asked, stage, one.messages)))
+    sent = [*within, *_talking(run, stage, computing, list(zip(said, timings[len(last) :], strict=True)))]
+    each = total + sum(row.seconds - row.hidden for message, row in sent if not message.once)
+    after = sum(part.seconds for part in ends) + sum(row.seconds - row.hidden for message, row in sent if message.once)
     launched = weighed(one.sums.launched, places(asked.spec, stage))
     batch = MicroBatch(each, extra_seconds(asked, run, total, launched))
     even = (batch.seconds + others) / run.pp / batch.seconds if batch.seconds else 1.0
     step = step_of(asked, run, batch, after, others)
-    found = _summed(asked, run, step, parts, ends, talking)
+    found = _summed(asked, run, step, parts, ends, sent)
     least = least_seconds(run, speed, one.sums, found.kernels, not asked.within)
     return found._replace(interval=stopped(found.interval, step.seconds, least), even=even)
 
 
 def _summed(
-    asked: Question, run: Run, step: Step, parts: list[Stretch], ends: list[Stretch], talking: list[tuple[Talk, Row]]
+    asked: Question, run: Run, step: Step, parts: list[Stretch], ends: list[Stretch], sent: list[tuple[Message, Row]]
 ) -> Details:
     """Rows of a whole step, and their sums by component."""
     seconds, times = step.seconds, run.passes_a_step
@@ -73,7 +73,7 @@ def _summed(
     held = room_of(asked.spec, run, device)
     rows = [_scaled(row, part, times) for part in parts for row in part.rows]
     rows += [_scaled(row, part, 1) for part in ends for row in part.rows]
-    rows += [_repeated(row, 1 if talk.once else times) for talk, row in talking]
+    rows += [_repeated(row, 1 if message.once else times) for message, row in sent]
     rows = [replace(row, share=max(row.seconds - row.hidden, 0.0) / seconds) for row in rows]
     by_component: dict[str, float] = {}
     for row in rows:
@@ -106,27 +106,29 @@ def _columns(timed: Iterator[Timed]) -> tuple[list[Kernel], list[Timing]]:
 
 def _within(
     run: Run, computing: dict[str, float], timed: Sequence[Timed]
-) -> tuple[list[tuple[Talk, Row]], dict[str, float]]:
+) -> tuple[list[tuple[Message, Row]], dict[str, float]]:
     """The collectives of a pass with what of each computing hides, and the computing that is left."""
-    found: list[tuple[Talk, Row]] = []
+    found: list[tuple[Message, Row]] = []
     for name in BETWEEN:
         own = [(kernel, time) for kernel, time in timed if between_of(kernel) == name]
         seconds = sum(kernel.calls * time.seconds for kernel, time in own)
-        behind, computing = beside(seconds, hides(run, name), computing)
+        behind, computing = behind_computing(seconds, hides(run, name), computing)
         part = behind / seconds if seconds else 0.0
         for kernel, time in own:
             each = kernel.calls * time.seconds
-            found.append((Talk(kernel, "nothing"), Row(kernel, time, each, 0.0, hidden=each * part)))
+            found.append((Message(kernel, "nothing"), Row(kernel, time, each, 0.0, hidden=each * part)))
     return found, computing
 
 
 def _talking(
-    run: Run, stage: Stage, computing: dict[str, float], spoken: Sequence[tuple[Talk, Timing]]
-) -> list[tuple[Talk, Row]]:
+    run: Run, stage: Stage, computing: dict[str, float], messages: Sequence[tuple[Message, Timing]]
+) -> list[tuple[Message, Row]]:
     """The collectives between stages and replicas, with what of each passes while something else runs."""
-    seconds = [(talk, talk.kernel.calls * time.seconds) for talk, time in spoken]
-    shown = zip(hidden(run, stage, computing, seconds), spoken, strict=True)
-    return [(talk, Row(talk.kernel, time, each, 0.0, hidden=behind)) for (talk, each, behind), (_, time) in shown]
+    seconds = [(message, message.kernel.calls * time.seconds) for message, time in messages]
+    shown = zip(hidden(run, stage, computing, seconds), messages, strict=True)
+    return [
+        (message, Row(message.kernel, time, each, 0.0, hidden=behind)) for (message, each, behind), (_, time) in shown
+    ]
 
 
 def _scaled(row: Row, part: Stretch, times: int) -> Row:

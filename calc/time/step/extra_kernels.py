@@ -19,28 +19,28 @@ LOSS = {2: ((3, 14), (4, 22)), 4: ((2, 8), (3, 16))}
 are narrower, log-probabilities, and what is picked of them; back zeros, the logits' gradient, and a copy."""
 
 
-def around(kernels: Iterable[Kernel], spec: ModelSpec, setting: Run) -> Iterator[Kernel]:
+def around(kernels: Iterable[Kernel], spec: ModelSpec, run: Run) -> Iterator[Kernel]:
     """`kernels` of the ops of one pass, and between them what PyTorch runs because of how they are joined."""
     for kernel in kernels:
         yield kernel
         if kernel.direction == "backward" and kernel.use == "dgrad" and _weighed(kernel):
-            yield from _joined(kernel, setting)
-        if kernel.function == "values" and kernel.direction != "backward" and setting.new_tokens > 1:
+            yield from _joined(kernel, run)
+        if kernel.function == "values" and kernel.direction != "backward" and run.new_tokens > 1:
             yield _turned(kernel)
-        if _casts(setting) and _weighed(kernel) and kernel.use != "dgrad":
-            yield _cast(kernel, setting)
-        if kernel.use == "wgrad" and _weighed(kernel) and setting.stack is not None and setting.stack.accumulates:
-            yield _added(kernel, setting)
-        if setting.trains and _weighed(kernel) and width_of(kernel.dtype) < 2:
-            yield from _quantized(kernel, setting, 1 if spec.adapter is not None else 2)
-        if setting.trains and kernel.logits and kernel.use == "forward" and kernel.direction == "forward":
-            yield from _loss(kernel, setting)
+        if _casts(run) and _weighed(kernel) and kernel.use != "dgrad":
+            yield _cast(kernel, run)
+        if kernel.use == "wgrad" and _weighed(kernel) and run.stack is not None and run.stack.accumulates:
+            yield _added(kernel, run)
+        if run.trains and _weighed(kernel) and width_of(kernel.dtype) < 2:
+            yield from _quantized(kernel, run, 1 if spec.adapter is not None else 2)
+        if run.trains and kernel.logits and kernel.use == "forward" and kernel.direction == "forward":
+            yield from _loss(kernel, run)
 
 
-def _casts(setting: Run) -> bool:
+def _casts(run: Run) -> bool:
     """Whether weights are cast in every pass: not where they are quantized once a step."""
-    formats = number_formats(setting)
-    once = setting.trains and formats.recipe is not None and formats.recipe.inputs is not None
+    formats = number_formats(run)
+    once = run.trains and formats.recipe is not None and formats.recipe.inputs is not None
     return formats.casts and not once
 
 
@@ -64,16 +64,16 @@ def _plain(kernel: Kernel, function: str, elements: float, dtype: str) -> Kernel
     )
 
 
-def _joined(kernel: Kernel, setting: Run) -> Iterator[Kernel]:
+def _joined(kernel: Kernel, run: Run) -> Iterator[Kernel]:
     """Behind the gradient of a product's input, g [m, k] x W [k, n]."""
-    shape, inner = kernel.shape, number_formats(setting).compute
-    inner = inner if width_of(inner) >= 2 else number_formats(setting).stream
+    shape, inner = kernel.shape, number_formats(run).compute
+    inner = inner if width_of(inner) >= 2 else number_formats(run).stream
     assert isinstance(shape, Matmul)
-    if kernel.again and not (setting.stack is not None and setting.stack.joins):
+    if kernel.again and not (run.stack is not None and run.stack.joins):
         yield _plain(kernel, "accumulate", shape.m * shape.n, inner)
     if kernel.cut:
         yield _plain(kernel, "copy", shape.m * shape.k, inner)
-    if kernel.heads and setting.execution == "eager":
+    if kernel.heads and run.execution == "eager":
         yield _plain(kernel, "transpose", shape.m * shape.k, inner)
 
 
@@ -84,9 +84,9 @@ def _turned(values: Kernel) -> Kernel:
     return _plain(values, "transpose", shape.groups * shape.heads * shape.queries * shape.d_value, values.dtype)
 
 
-def _cast(kernel: Kernel, setting: Run) -> Kernel:
+def _cast(kernel: Kernel, run: Run) -> Kernel:
     """A weight into the format of products, or its gradient back."""
-    shape, formats = kernel.shape, number_formats(setting)
+    shape, formats = kernel.shape, number_formats(run)
     assert isinstance(shape, Matmul)
     n, k = (shape.n, shape.k) if kernel.use == "forward" else (shape.m, shape.n)
     inner = max(width_of(formats.compute), 2.0)
@@ -94,10 +94,10 @@ def _cast(kernel: Kernel, setting: Run) -> Kernel:
     return replace(_plain(kernel, "copy", 0, formats.stream), bytes=float(moved))
 
 
-def _added(kernel: Kernel, setting: Run) -> Kernel:
+def _added(kernel: Kernel, run: Run) -> Kernel:
     """What a product adds to the gradients of earlier micro-batches: it reads and writes these, as wide as they are
     summed, where it would else write its own result."""
-    shape, formats = kernel.shape, number_formats(setting)
+    shape, formats = kernel.shape, number_formats(run)
     assert isinstance(shape, Matmul)
     width = 2 * width_of(formats.gradients) - width_of(formats.stream)
     return replace(
@@ -105,7 +105,7 @@ def _added(kernel: Kernel, setting: Run) -> Kernel:
     )
 
 
-def _quantized(kernel: Kernel, setting: Run, copies: int) -> Iterator[Kernel]:
+def _quantized(kernel: Kernel, run: Run, copies: int) -> Iterator[Kernel]:
     """What a product in few bits reads, made of what is wider: the input, and going back the gradient of the result,
     each once along its rows and, where weights are trained, once along its columns (NVIDIA Transformer Engine's
     quantizers; weights are quantized once a step, with the optimizer). copies: one or both of them."""
@@ -113,52 +113,52 @@ def _quantized(kernel: Kernel, setting: Run, copies: int) -> Iterator[Kernel]:
     assert isinstance(shape, Matmul)
     if kernel.use == "wgrad" or (kernel.use == "forward" and kernel.again):
         return
-    stream = number_formats(setting).stream
+    stream = number_formats(run).stream
     elements = shape.groups * shape.m * shape.k
     yield replace(
         _plain(kernel, "copy", 0, stream), bytes=float(elements * (width_of(stream) + copies * width_of(kernel.dtype)))
     )
 
 
-def _loss(logits: Kernel, setting: Run) -> Iterator[Kernel]:
+def _loss(logits: Kernel, run: Run) -> Iterator[Kernel]:
     """Cross-entropy over all logits, forward and back."""
-    shape, formats = logits.shape, number_formats(setting)
+    shape, formats = logits.shape, number_formats(run)
     assert isinstance(shape, Matmul)
     dtype = formats.compute if width_of(formats.compute) >= 2 else formats.stream
     forward = replace(_plain(logits, "cross_entropy", shape.m * shape.n, dtype), path="loss", component="loss")
     back = replace(forward, direction="backward", bytes=2 * forward.bytes, asked=forward.bytes)
-    if setting.fuses:
+    if run.fuses:
         yield from (forward, back)
         return
     for kernel, (kernels, bytes) in zip((forward, back), LOSS[int(width_of(dtype))], strict=True):
         yield replace(kernel, launches=kernels, traffic=float(shape.m * shape.n * bytes))
 
 
-def update(spec: ModelSpec, setting: Run, stage: Stage, trained: Size) -> Iterator[Kernel]:
+def update(spec: ModelSpec, run: Run, stage: Stage, trained: Size) -> Iterator[Kernel]:
     """What follows all passes of a step on one rank, which trains so many parameters before ZeRO divides them: sums of
     gradients over micro-batches, and the optimizer.
 
     The optimizer reads and writes what the recipe keeps (`calc.memory.states`): weights, gradients, moments, and the
     wider copy of the weights where there is one. Sizes may be arrays; what some rows do without is called 0 times.
     """
-    formats = number_formats(setting)
+    formats = number_formats(run)
     how = formats.recipe
     assert how is not None
-    again = setting.passes_a_step - 1
-    fused = setting.stack is not None and setting.stack.accumulates
+    again = run.passes_a_step - 1
+    fused = run.stack is not None and run.stack.accumulates
     if not fused and (is_array(again) or again):
         yield _whole("accumulate", trained, formats.gradients, again)
     both = stage.first * stage.last
     if spec.head is not None and spec.head.tied and (is_array(both) or both):
         d_embed = getattr(spec.embedding, "d_embed", None) or spec.d_model
-        shared = (spec.vocab_size or 0) * d_embed / setting.tp
-        calls = setting.passes_a_step * both
+        shared = (spec.vocab_size or 0) * d_embed / run.tp
+        calls = run.passes_a_step * both
         yield replace(_whole("accumulate", shared, formats.gradients, calls), direction="backward")
-    kept = 1 / (1 + (setting.dp * setting.cp - 1) * at_least(setting.zero, 1))
+    kept = 1 / (1 + (run.dp * run.cp - 1) * at_least(run.zero, 1))
     stepped = trained * kept
     updated = how.master or how.weights
     moved = stepped * (2 * width_of(updated) + width_of(how.gradients))
-    moved = moved + 2 * optimizer(setting.usual_optimizer).state_bytes(rounded(stepped), int(8 * width_of(updated)))
+    moved = moved + 2 * optimizer(run.usual_optimizer).state_bytes(rounded(stepped), int(8 * width_of(updated)))
     if how.master is not None:
         moved = moved + stepped * width_of(how.weights)
     yield replace(_whole("adamw", stepped, how.weights, 1), bytes=moved, asked=moved)

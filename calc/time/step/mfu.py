@@ -30,39 +30,39 @@ class Mfu(NamedTuple):
     peak_source: str
 
 
-def mfu(setting: Run, speed: Speed, flops: Size, convention: str, seconds: Size) -> Mfu | None:
+def mfu(run: Run, speed: Speed, flops: Size, convention: str, seconds: Size) -> Mfu | None:
     """That of a step of `seconds` whose passes each take so many model FLOPs; None in decode, where bytes are what
     counts, and where no peak is known."""
-    if setting.phase == "decode":
+    if run.phase == "decode":
         return None
     try:
-        peak = speed.peak(number_formats(setting).compute)
+        peak = speed.peak(number_formats(run).compute)
     except Refused:
         return None
-    flops = flops * (setting.passes_a_step * setting.dp)
+    flops = flops * (run.passes_a_step * run.dp)
     source = "datasheet, dense" if speed.device else "largest measured product"
-    return Mfu(flops / (seconds * setting.gpus * peak), convention, peak, source)
+    return Mfu(flops / (seconds * run.gpus * peak), convention, peak, source)
 
 
-def model_flops(spec: ModelSpec, setting: Run) -> tuple[float, str]:
+def model_flops(spec: ModelSpec, run: Run) -> tuple[float, str]:
     """(FLOPs of one pass, by which convention): PaLM's (arXiv:2204.02311, appendix B), and a third of it without
     backward; where that does not read the model, or counts experts that no token visits, the products that run, causal
     pairs counted whole. Of a prompt only the last place has logits. Where pairs that a mask hides are more than
     `MOST_HIDDEN` of the count and the kernel for attention passes them over, they are left out, and the convention says
     `causal`: with them a long prompt has more than 100 %."""
-    sizes = (setting.batch, setting.seq, setting.source_seq, setting.images)
-    flops, name = _counted(Same(spec), setting.trains, *sizes)
-    if setting.phase == "prefill":
-        for leaf in tree_of(spec, setting):
-            flops -= float(leaf.op.flops) * float(leaf.calls) * (1 - of_prompt(leaf, setting.seq))
-    hidden = _hidden(spec, setting) * (3 if setting.trains else 1)
+    sizes = (run.batch, run.seq, run.source_seq, run.images)
+    flops, name = _counted(Same(spec), run.trains, *sizes)
+    if run.phase == "prefill":
+        for leaf in tree_of(spec, run):
+            flops -= float(leaf.op.flops) * float(leaf.calls) * (1 - of_prompt(leaf, run.seq))
+    hidden = _hidden(spec, run) * (3 if run.trains else 1)
     return (flops - hidden, f"{name}, causal") if hidden > MOST_HIDDEN * flops else (flops, name)
 
 
-def _hidden(spec: ModelSpec, setting: Run) -> float:
+def _hidden(spec: ModelSpec, run: Run) -> float:
     """FLOPs of one forward pass for pairs of queries and keys that are counted and that a mask hides."""
     found = 0.0
-    for leaf in tree_of(spec, setting):
+    for leaf in tree_of(spec, run):
         shape = leaf.op.shape
         if isinstance(shape, Attend) and leaf.op.function in ("scores", "values"):
             width = shape.d_value if leaf.op.function == "values" else shape.d_head

@@ -42,10 +42,10 @@ def _kernel(row: Row, speed: Speed) -> str:
     return "" if "sdpa" in source else source
 
 
-def notes(rows: Sequence[Row], speed: Speed, setting: Run) -> tuple[str, ...]:
+def notes(rows: Sequence[Row], speed: Speed, run: Run) -> tuple[str, ...]:
     """One sentence each; rows: every kernel of the prediction."""
     found = []
-    if setting.trains and setting.gpus > CHECKED:
+    if run.trains and run.gpus > CHECKED:
         found.append(f"beyond {CHECKED} GPUs too few published steps are left to check the interval against")
     if speed.rests == "datasheet":
         found.append(TPU if speed.device is not None and is_tpu(speed.device) else DATASHEET)
@@ -55,10 +55,10 @@ def notes(rows: Sequence[Row], speed: Speed, setting: Run) -> tuple[str, ...]:
     if speed.rests != "datasheet" and guessed > 0.01:
         names = sorted({row.kernel.function for row in rows if row.timing.source == "prior" and row.share > 0.001})
         found.append(f"{guessed:.0%} of the time rests on priors, for want of measurements: {', '.join(names)}")
-    if any(row.kernel.function == "softmax" for row in rows) and setting.execution != "eager":
+    if any(row.kernel.function == "softmax" for row in rows) and run.execution != "eager":
         found.append("scores in the open where PyTorch's attention kernel does not take them (caps, sinks, biases)")
     others = {_kernel(row, speed) for row in rows if row.kernel.function == "attention" and row.share > 0.01} - {""}
-    if others and not setting.trains:
+    if others and not run.trains:
         found.append(f"attention takes as long as in {min(others)}; `attention` tells of PyTorch's own kernels")
     if any(row.kernel.direction == "network" and row.hidden > 0 for row in rows):
         found.append("collectives overlap with computing as far as it lasts, where the stack lets them")

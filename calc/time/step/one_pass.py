@@ -17,15 +17,16 @@ from calc.sizes import Size
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.spec.same import Same
-from calc.time.cluster.network import between_of, between_ops, expert_share
-from calc.time.cluster.roads import roads_of
+from calc.time.cluster.links import links_of
 from calc.time.device.speed import Speed
 from calc.time.kernels.kernel import Direction, Kernel
+from calc.time.kernels.launching import launching
 from calc.time.kernels.timing import Timing, time_of
 from calc.time.step.extra_kernels import around
 from calc.time.step.mfu import model_flops
+from calc.time.step.network import between_of, between_ops, expert_share
 from calc.time.step.operations import operations
-from calc.time.step.prediction import launching, stretch_of
+from calc.time.step.prediction import stretch_of
 
 MOST = 256
 """Passes that are remembered."""
@@ -52,7 +53,7 @@ Sums = Mapping[str, Size]
 class PassSums:
     """What a pass takes by place; in every number a column where there are many passes.
 
-    device, host: seconds by stretch (`calc.time.step.prediction`) and place. talking: of collectives between ops, by
+    device, host: seconds by stretch (`calc.time.step.prediction`) and place. sent: of collectives between ops, by
     which ranks they are between, and place. launched: kernels by place.
     elements, trained: parameters of a rank: of one layer of each group, of the first and of the last stage of several
     (`front`, `end`), of one that is both (`both`), and what every stage has (`all`). experts: the part of them in
@@ -61,7 +62,7 @@ class PassSums:
 
     device: Mapping[str, Sums]
     host: Mapping[str, Sums]
-    talking: Mapping[str, Sums]
+    sent: Mapping[str, Sums]
     launched: Sums
     elements: Sums
     trained: Sums
@@ -71,10 +72,10 @@ class PassSums:
 
 
 class Pass(NamedTuple):
-    """kernels, talks: of the whole model, with the time of one call; sums: of their times."""
+    """kernels, messages: of the whole model, with the time of one call; sums: of their times."""
 
     kernels: tuple[tuple[Kernel, Timing], ...]
-    talks: tuple[tuple[Kernel, Timing], ...]
+    messages: tuple[tuple[Kernel, Timing], ...]
     sums: PassSums
 
 
@@ -107,16 +108,16 @@ def passes(asked: Question, runs: Sequence[Run]) -> list[Pass]:
 
 
 def _worked_out(asked: Question, runs: Sequence[Run]) -> list[Pass]:
-    laid = [(_kernels(asked, run), _talks(asked, run)) for run in runs]
-    every = [kernel for kernels, talks in laid for kernel in (*kernels, *talks)]
+    laid = [(_kernels(asked, run), _messages(asked, run)) for run in runs]
+    every = [kernel for kernels, messages in laid for kernel in (*kernels, *messages)]
     if not runs:
         return []
-    execution, network = runs[0].execution or "sdpa", roads_of(runs[0]).share
+    execution, network = runs[0].execution or "sdpa", links_of(runs[0]).share
     timings = iter(time_of(every, asked.speed, execution, asked.level, network))
     found = []
-    for run, (kernels, talks) in zip(runs, laid, strict=True):
+    for run, (kernels, messages) in zip(runs, laid, strict=True):
         timed = tuple((kernel, next(timings)) for kernel in kernels)
-        said = tuple((kernel, next(timings)) for kernel in talks)
+        said = tuple((kernel, next(timings)) for kernel in messages)
         found.append(Pass(timed, said, _sums(asked, run, timed, said)))
     return found
 
@@ -128,14 +129,14 @@ def _kernels(asked: Question, run: Run) -> list[Kernel]:
     return [kernel for kernel in some if not within or f"{kernel.path}.".startswith(f"{within}.")]
 
 
-def _talks(asked: Question, run: Run) -> list[Kernel]:
+def _messages(asked: Question, run: Run) -> list[Kernel]:
     if "network" not in asked.directions:
         return []
     return [kernel for kernel in between_ops(asked.spec, run) if kernel.path.startswith(asked.within)]
 
 
 def _sums(
-    asked: Question, run: Run, kernels: Sequence[tuple[Kernel, Timing]], talks: Sequence[tuple[Kernel, Timing]]
+    asked: Question, run: Run, kernels: Sequence[tuple[Kernel, Timing]], messages: Sequence[tuple[Kernel, Timing]]
 ) -> PassSums:
     device: dict[str, dict[str, float]] = {}
     host: dict[str, dict[str, float]] = {}
@@ -150,14 +151,14 @@ def _sums(
         for table, seconds in ((device, timing.seconds + gap), (host, each)):
             places = table.setdefault(stretch, {})
             places[kernel.place] = places.get(kernel.place, 0.0) + kernel.calls * seconds
-    talking: dict[str, dict[str, float]] = {}
-    for kernel, timing in talks:
-        between = talking.setdefault(between_of(kernel), {})
+    sent: dict[str, dict[str, float]] = {}
+    for kernel, timing in messages:
+        between = sent.setdefault(between_of(kernel), {})
         between[kernel.place] = between.get(kernel.place, 0.0) + kernel.calls * timing.seconds
     elements, trained = _held(asked.spec, run)
     experts = expert_share(asked.spec) if run.ep > 1 else 0.0
     counted = model_flops(asked.spec, run) if not asked.within and run.phase != "decode" else (0.0, "")
-    return PassSums(device, host, talking, launched, elements, trained, experts, *counted)
+    return PassSums(device, host, sent, launched, elements, trained, experts, *counted)
 
 
 def _held(spec: ModelSpec, run: Run) -> tuple[Sums, Sums]:

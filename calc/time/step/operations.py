@@ -37,23 +37,23 @@ STATE = 4
 """Bytes of an element of recurrent state."""
 
 
-def tree_of(spec: ModelSpec, setting: Run) -> list[Leaf]:
+def tree_of(spec: ModelSpec, run: Run) -> list[Leaf]:
     """The ops of one pass. Scores are counted as they run: whole squares in the open, what the mask keeps in a kernel
     made for attention."""
-    decode = setting.phase == "decode"
+    decode = run.phase == "decode"
     load = Load(
-        batch=setting.batch,
-        seq=setting.new_tokens,
-        context=setting.context if decode else 0,
-        scores="full" if setting.kernels == "eager" else "causal-exact",
+        batch=run.batch,
+        seq=run.new_tokens,
+        context=run.context if decode else 0,
+        scores="full" if run.kernels == "eager" else "causal-exact",
         decode=decode,
-        absorbed=decode and setting.absorbs,
-        source=setting.source_seq,
-        usual_source=setting.seq,
-        images=setting.images,
-        routing=setting.routing,
-        experts=setting.experts,
-        mtp=setting.mtp and not decode,
+        absorbed=decode and run.absorbs,
+        source=run.source_seq,
+        usual_source=run.seq,
+        images=run.images,
+        routing=run.routing,
+        experts=run.experts,
+        mtp=run.mtp and not decode,
     )
     return [leaf for leaf in _recorded(Same(spec), load) if leaf.calls]
 
@@ -64,31 +64,31 @@ def _recorded(spec: Same[ModelSpec], load: Load) -> tuple[Leaf, ...]:
     return tuple(leaves(build(spec.value, load)))
 
 
-def operations(spec: ModelSpec, setting: Run) -> Iterator[Kernel]:
+def operations(spec: ModelSpec, run: Run) -> Iterator[Kernel]:
     """The kernels of one pass through all layers on one rank: forward, and in training what is recomputed and what goes
     back. A stage of a pipeline has those of its `place`, as often as it has layers of that.
 
     Errors: Refused for an op that does not tell what it moves.
     """
-    everything = tree_of(spec, setting)
-    laid = _Laid(setting, everything)
-    turns = in_turn(everything, setting, AROUND_EXPERTS)
+    everything = tree_of(spec, run)
+    laid = _Operations(run, everything)
+    turns = in_turn(everything, run, AROUND_EXPERTS)
 
-    def run(chain: Chain, *kernels: Kernel) -> Iterator[Kernel]:
+    def as_often(chain: Chain, *kernels: Kernel) -> Iterator[Kernel]:
         times = turns.get(id(chain[0]), 1.0)
         return (each_alone(kernel, times) for kernel in kernels)
 
     for chain in laid.chains(everything):
-        yield from run(chain, laid.forward(chain, "forward"))
-    if not setting.trains:
+        yield from as_often(chain, laid.forward(chain, "forward"))
+    if not run.trains:
         return
-    for chain in laid.chains(rerun(everything, setting)):
+    for chain in laid.chains(rerun(everything, run)):
         again = laid.forward(chain, "recomputed")
-        if setting.checkpoint_every != 1:
-            again = replace(again, calls=again.calls / setting.checkpoint_every)
-        yield from run(chain, again)
+        if run.checkpoint_every != 1:
+            again = replace(again, calls=again.calls / run.checkpoint_every)
+        yield from as_often(chain, again)
     for chain in laid.chains([leaf for leaf in everything if leaf.op.live]):
-        yield from run(chain, *laid.backward(chain))
+        yield from as_often(chain, *laid.backward(chain))
 
 
 def place_of(leaf: Leaf) -> str:
@@ -126,18 +126,18 @@ def joints(everything: list[Leaf]) -> dict[int, Joint]:
     return found
 
 
-class _Laid:
+class _Operations:
     """The ops of one question and what a rank runs of each."""
 
-    def __init__(self, setting: Run, everything: list[Leaf]) -> None:
-        self.setting, self.formats = setting, number_formats(setting)
-        self.shares = {id(leaf): share_of(leaf, setting) for leaf in everything}
+    def __init__(self, run: Run, everything: list[Leaf]) -> None:
+        self.run, self.formats = run, number_formats(run)
+        self.shares = {id(leaf): share_of(leaf, run) for leaf in everything}
         self.joints = joints(everything)
         self.merged = self.columns_read_together(everything)
 
     def chains(self, some: list[Leaf]) -> list[Chain]:
         """The ops that run as one kernel each."""
-        return chains(some, self.setting.kernels)
+        return chains(some, self.run.kernels)
 
     def columns_read_together(self, everything: list[Leaf]) -> dict[int, float]:
         """Columns of all products with weights that read one tensor, but for those of experts, by the leaf of each."""
@@ -172,14 +172,14 @@ class _Laid:
         of weights and of what is cached."""
         first = chain[0]
         own = self.share(first)
-        if self.setting.fuses or len(chain) > 1 or own.shape is not None:
+        if self.run.fuses or len(chain) > 1 or own.shape is not None:
             return {}
         passes = eager(first.op, int(max(width_of(kernel.dtype), 2)))
         return {"launches": passes.kernels, "traffic": float(passes.bytes) * own.writes + beside}
 
     def cached(self, chain: Chain) -> float:
         """Bytes of keys, values and recurrent state that are read and kept, where anything is kept for later tokens."""
-        if self.setting.phase not in ("prefill", "decode"):
+        if self.run.phase not in ("prefill", "decode"):
             return 0.0
         cache = sum(float(leaf.op.cache_reads + leaf.op.cache_writes) for leaf in chain)
         state = sum(float(leaf.op.state_reads + leaf.op.state_writes) for leaf in chain)
@@ -199,17 +199,17 @@ class _Laid:
             direction=direction,
             dtype=self.formats.stream if function in WIDE or width_of(inner) < 2 else inner,
             calls=float(leaf.calls),
-            sequences=self.setting.batch,
-            decode=self.setting.phase == "decode",
-            trains=self.setting.trains,
+            sequences=self.run.batch,
+            decode=self.run.phase == "decode",
+            trains=self.run.trains,
             within=leaf.expert or leaf.op.function in AROUND_EXPERTS,
             place=place_of(leaf),
-            backend="" if self.setting.stack is None else self.setting.stack.attention,
+            backend="" if self.run.stack is None else self.run.stack.attention,
         )
 
     def part_of_prompt(self, leaf: Leaf) -> float:
         """The part of a leaf's work that is done."""
-        return of_prompt(leaf, self.setting.seq) if self.setting.phase == "prefill" else 1.0
+        return of_prompt(leaf, self.run.seq) if self.run.phase == "prefill" else 1.0
 
     def shape(self, chain: Chain, kernel: Kernel, few: float) -> dict[str, object]:
         """What products and attention depend on, as fields of a kernel."""
@@ -220,9 +220,9 @@ class _Laid:
             joint = self.joints.get(id(chain[0]))
             known |= {} if joint is None else joint._asdict()
             known["merged"] = self.merged.get(id(chain[0]), 0)
-            known |= {"routed": routed(chain[0], self.setting, shape.m * few * shape.groups)}
+            known |= {"routed": routed(chain[0], self.run, shape.m * few * shape.groups)}
             # Logits and adapters are computed as wide as the stream is, whatever narrower products the layers have.
-            narrow = self.setting.trains and width_of(self.formats.compute) < 2
+            narrow = self.run.trains and width_of(self.formats.compute) < 2
             wide = narrow and ((joint is not None and joint.logits) or kernel.component == "adapter")
             own = self.formats.stream if wide else self.formats.compute
             return known | ({"dtype": own} if shape.weighed else {})

@@ -22,8 +22,8 @@ from calc.spec.run import Run
 from calc.time.device.profile import Profile
 from calc.time.device.speed import Speed, speed_of
 from calc.time.kernels.kernel import DIRECTIONS
-from calc.time.kernels.residual import Column
 from calc.time.kernels.timing import LEVEL
+from calc.time.models.residual import Column
 from calc.time.step.mfu import mfu
 from calc.time.step.one_pass import PassSums, Question, passes
 from calc.time.step.step import step_columns
@@ -152,7 +152,7 @@ def _if_any(asked: Question, run: Run) -> PassSums | None:
 
 def _never(like: PassSums) -> PassSums:
     """Those of a pass of which nothing is known."""
-    return replace(like, talking={"tensor": {"all": float("nan")}})
+    return replace(like, sent={"tensor": {"all": float("nan")}})
 
 
 def _slowest(asked: Question, run: Run, sums: Sequence[PassSums], which: Column) -> Column:
@@ -180,7 +180,7 @@ def _joined(sums: Sequence[PassSums], which: Column) -> PassSums:
     return PassSums(
         by_stretch([each.device for each in sums]),
         by_stretch([each.host for each in sums]),
-        by_stretch([each.talking for each in sums]),
+        by_stretch([each.sent for each in sums]),
         by_place([each.launched for each in sums]),
         by_place([each.elements for each in sums]),
         by_place([each.trained for each in sums]),

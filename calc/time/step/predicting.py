@@ -49,7 +49,7 @@ def predict(
     asked = Question(spec, speed_of(where), within, chosen, level)
     run = least_recomputed(spec, run, asked.speed.device)
     one = passes(asked, [run])[0]
-    if not (one.kernels or one.talks or updates(asked, run)):
+    if not (one.kernels or one.messages or updates(asked, run)):
         raise Refused("within", "a path of the tree", within or "nothing that runs")
     columns, _ = stage_columns(spec, run)
     step = step_columns(asked, run, columns, one.sums, [0])

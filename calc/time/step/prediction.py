@@ -13,6 +13,7 @@ from calc.spec.run import Run
 from calc.time.device.priors import factors, scaled
 from calc.time.device.speed import Speed
 from calc.time.kernels.kernel import Direction, Kernel
+from calc.time.kernels.launching import launching
 from calc.time.kernels.timing import LEVEL, Bound, Timing
 
 
@@ -198,22 +199,6 @@ def stretches(kernels: Sequence[Kernel], timings: Sequence[Timing], speed: Speed
 def stretch_of(direction: Direction) -> str:
     """The stretch that a kernel runs in; what is recomputed is asked for by backward."""
     return {"recomputed": "backward"}.get(direction, direction)
-
-
-def launching(kernel: Kernel, speed: Speed, execution: str) -> tuple[float, float]:
-    """Of one call: (seconds to the next one on the device, seconds of the host that overlap with the device)."""
-    launch, launches = speed.launch, max(kernel.launches, 1.0)
-    if launch is None:
-        return 0.0, 0.0
-    each = launch.eager
-    if execution in ("compiled", "graph") and launch.compiled is not None:
-        each = launch.compiled
-    elif kernel.direction == "backward" and launch.backward is not None:
-        each = launch.backward
-    if speed.kind == "cpu":
-        return each, 0.0
-    gap = 0.0 if launch.graph is None else launch.graph
-    return gap * launches, 0.0 if execution == "graph" and launch.graph is not None else each * launches
 
 
 def combined(seconds: float, rows: Iterable[Row], speed: Speed, level: float = LEVEL) -> Interval:

@@ -9,14 +9,15 @@ from calc.memory.sharding import Stage
 from calc.sizes import Size, either, is_array, maximum, minimum
 from calc.spec import ModelSpec
 from calc.spec.run import ExecutionName, Run
-from calc.time.cluster.network import Held, Hidden, Talk, between_ranks, hides
-from calc.time.cluster.roads import roads_of
+from calc.time.cluster.links import links_of
 from calc.time.cluster.stacks import computing_longer, stack_of
-from calc.time.kernels.residual import Column
+from calc.time.kernels.launching import launching
 from calc.time.kernels.timing import column_seconds
+from calc.time.models.residual import Column
 from calc.time.step.extra_kernels import update
+from calc.time.step.network import Held, Hidden, Message, between_ranks, hides
 from calc.time.step.one_pass import PassSums, Question, Sums
-from calc.time.step.prediction import launching, stretch_of
+from calc.time.step.prediction import stretch_of
 
 
 class Step(NamedTuple):
@@ -110,18 +111,18 @@ def stage_seconds(asked: Question, run: Run, stage: Stage, one: PassSums) -> Sta
     }
     total = sum(computing.values())
     each, left = total, dict(computing)
-    for name, sums in one.talking.items():
+    for name, sums in one.sent.items():
         seconds = weighed(sums, factors)
-        own, left = beside(seconds, hides(run, name), left)
+        own, left = behind_computing(seconds, hides(run, name), left)
         each = each + seconds - own
     last: Size = 0.0
     held = held_on(stage, one)
     if updates(asked, run):
         last = _ends(asked, run, stage, held.trained)
-    if talks(asked, run):
-        spoken = [(talk, _column(talk, asked, run)) for talk in between_ranks(asked.spec, run, held)]
-        for talk, seconds, own in hidden(run, stage, left, spoken):
-            each, last = (each, last + seconds - own) if talk.once else (each + seconds - own, last)
+    if communicates(asked, run):
+        messages = [(message, _column(message, asked, run)) for message in between_ranks(asked.spec, run, held)]
+        for message, seconds, own in hidden(run, stage, left, messages):
+            each, last = (each, last + seconds - own) if message.once else (each + seconds - own, last)
     extra = extra_seconds(asked, run, total, weighed(one.launched, factors))
     return StageSeconds(MicroBatch(each, extra), total, last)
 
@@ -131,7 +132,7 @@ def updates(asked: Question, run: Run) -> bool:
     return run.trains and not asked.within and "update" in asked.directions
 
 
-def talks(asked: Question, run: Run) -> bool:
+def communicates(asked: Question, run: Run) -> bool:
     """Whether what ranks tell each other beside a pass is asked for."""
     return run.trains and not asked.within and "network" in asked.directions
 
@@ -161,7 +162,7 @@ def after_all(execution: ExecutionName) -> ExecutionName:
     return "eager" if execution == "graph" else execution
 
 
-def beside(seconds: Size, part: Size, left: Mapping[str, Size]) -> tuple[Size, dict[str, Size]]:
+def behind_computing(seconds: Size, part: Size, left: Mapping[str, Size]) -> tuple[Size, dict[str, Size]]:
     """Of a collective of a pass, the seconds that pass behind computing: `part` of it, and no more than is left of all
     stretches; and what is left then."""
     room = sum(left.values())
@@ -171,8 +172,8 @@ def beside(seconds: Size, part: Size, left: Mapping[str, Size]) -> tuple[Size, d
 
 
 def hidden(
-    run: Run, stage: Stage, computing: Mapping[str, Size], spoken: Iterable[tuple[Talk, Size]]
-) -> Iterator[tuple[Talk, Size, Size]]:
+    run: Run, stage: Stage, computing: Mapping[str, Size], messages: Iterable[tuple[Message, Size]]
+) -> Iterator[tuple[Message, Size, Size]]:
     """Collectives with their seconds, and those of them that pass while a stretch is computing: all but that of one
     layer, which is the first to be gathered or the last to be reduced, and together no more than the stretch lasts."""
     each: dict[Hidden, Size] = {"forward": computing.get("forward", 0.0), "backward": computing.get("backward", 0.0)}
@@ -181,13 +182,13 @@ def hidden(
     whole: dict[Hidden, Size] = {name: seconds * often for name, seconds in each.items()}
     layers = sum(stage.layers.values())
     part = float(stack_of(run).overlap.data) * (1 - 1 / (layers + 1))
-    for talk, seconds in spoken:
+    for message, seconds in messages:
         behind: Size = 0.0
-        if talk.behind != "nothing":
-            left = whole if talk.once else each
-            behind = minimum(seconds * part, left[talk.behind])
-            left[talk.behind] = left[talk.behind] - behind
-        yield talk, seconds, behind
+        if message.behind != "nothing":
+            left = whole if message.once else each
+            behind = minimum(seconds * part, left[message.behind])
+            left[message.behind] = left[message.behind] - behind
+        yield message, seconds, behind
 
 
 def weighed(sums: Sums, factors: Mapping[str, Size]) -> Size:
@@ -198,10 +199,10 @@ def weighed(sums: Sums, factors: Mapping[str, Size]) -> Size:
     return total
 
 
-def _column(talk: Talk, asked: Question, run: Run) -> Size:
+def _column(message: Message, asked: Question, run: Run) -> Size:
     """Seconds of all calls of a collective in a pass, or in a step."""
-    kernel = talk.kernel
-    seconds = column_seconds(kernel, asked.speed, run.execution or "sdpa", roads_of(run).share)
+    kernel = message.kernel
+    seconds = column_seconds(kernel, asked.speed, run.execution or "sdpa", links_of(run).share)
     return either(kernel.calls > 0, kernel.calls * seconds) if is_array(kernel.calls) else kernel.calls * seconds
 
 

@@ -8,11 +8,11 @@ from typing import Literal
 
 from calc.sizes import Size, is_exactly
 from calc.spec import Buckets, Shaw
+from calc.trace.footprint import Footprint
 from calc.trace.functions import Attend
 from calc.trace.op import Weight
 from calc.trace.primitives.attend_saved import Square
 from calc.trace.recorder import Recorder
-from calc.trace.room import Room
 from calc.trace.tensor import Kernel, Tensor
 
 
@@ -70,41 +70,41 @@ class Core:
         x.inside = self.scoring.kernel
         return x
 
-    def mask(self, room: Room) -> Mapping[str, Size]:
+    def mask(self, footprint: Footprint) -> Mapping[str, Size]:
         """Written out, a number for each query and key is added to the scores of all heads, one mask for all layers of
         a window."""
         shape, square = self.shape, self.square
-        if room.execution != "eager" or not shape.causal:
+        if footprint.execution != "eager" or not shape.causal:
             return {}
         name = f"mask of {shape.window}{' in chunks' if shape.chunked else ''}"
-        return {name: room.width * square.batch * square.seq * shape.keys}
+        return {name: footprint.width * square.batch * square.seq * shape.keys}
 
-    def repeated(self, room: Room) -> Size:
+    def repeated(self, footprint: Footprint) -> Size:
         """Written out, keys and values are repeated for every head that shares them."""
         shape, square = self.shape, self.square
         if square.kv_rows is square.rows or is_exactly(shape.heads, 1):
             return 0
         rows, width = shape.groups * shape.heads * shape.keys, shape.d_head + shape.d_value
-        return room.of(Tensor(rows, width, split="tensor", inside=self.scoring.kernel))
+        return footprint.of(Tensor(rows, width, split="tensor", inside=self.scoring.kernel))
 
-    def softcap(self, room: Room) -> Size:
+    def softcap(self, footprint: Footprint) -> Size:
         """Scores before and after each step."""
-        return self.repeated(room) + room.of(self._scores(wide=False))
+        return self.repeated(footprint) + footprint.of(self._scores(wide=False))
 
-    def softmax(self, room: Room) -> Size:
+    def softmax(self, footprint: Footprint) -> Size:
         """Computed in fp32 there are its results beside the weights, and on a CPU a copy of the scores instead of them;
         with sinks, the scores with one more column for each before that."""
-        plain, wide = (room.of(self._scores(wide=wide)) for wide in (False, True))
+        plain, wide = (footprint.of(self._scores(wide=wide)) for wide in (False, True))
         most = plain
-        if self.scoring.softmax == "fp32" and room.width < 4:
-            most = wide + (wide if room.device == "cpu" else plain)
-        return self.repeated(room) + most + (0 if self.scoring.sinks is None else plain)
+        if self.scoring.softmax == "fp32" and footprint.width < 4:
+            most = wide + (wide if footprint.device == "cpu" else plain)
+        return self.repeated(footprint) + most + (0 if self.scoring.sinks is None else plain)
 
-    def values(self, room: Room, out: Tensor) -> Size:
+    def values(self, footprint: Footprint, out: Tensor) -> Size:
         """Written out, what comes head by head is copied token by token."""
         shape = self.shape
-        apart = room.on_chip(self._scores(wide=False)) or is_exactly(shape.queries, 1)
-        return self.repeated(room) + (1 if apart else 2) * room.of(out)
+        apart = footprint.on_chip(self._scores(wide=False)) or is_exactly(shape.queries, 1)
+        return self.repeated(footprint) + (1 if apart else 2) * footprint.of(out)
 
     def _scores(self, *, wide: bool) -> Tensor:
         shape = self.shape

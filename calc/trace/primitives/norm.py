@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from calc.sizes import Size, exact_div, is_exactly
 from calc.spec import Norm
+from calc.trace.footprint import Footprint
 from calc.trace.primitives.arithmetic import weighed_by
 from calc.trace.recorder import Recorder
-from calc.trace.room import Room
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
@@ -49,16 +49,16 @@ def norm(
         weights=weights,
         of="norm",
         keeps=lambda tape, read: kept_by_norm(tape, spec, read, vectors, heads, bool(weights) and weights[0].trainable),
-        live_bytes=lambda room: taken_by_norm(room, spec, y),
+        live_bytes=lambda footprint: taken_by_norm(footprint, spec, y),
     )
     return y
 
 
-def taken_by_norm(room: Room, spec: Norm, y: Tensor) -> Size:
+def taken_by_norm(footprint: Footprint, spec: Norm, y: Tensor) -> Size:
     """RMSNorm written out is in fp32, of which there are two: what it reads and what it has scaled."""
-    if room.compiled or spec.kind == "layernorm":
-        return room.of(y)
-    return 2 * room.in_fp32(y)
+    if footprint.compiled or spec.kind == "layernorm":
+        return footprint.of(y)
+    return 2 * footprint.in_fp32(y)
 
 
 def batch_norm(t: Recorder, name: str, x: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ def frozen_batch_norm(t: Recorder, name: str, x: Tensor) -> Tensor:
         (y,),
         of="other",
         keeps=keeps,
-        live_bytes=lambda room: (1 if room.compiled else 2) * room.of(y),
+        live_bytes=lambda footprint: (1 if footprint.compiled else 2) * footprint.of(y),
     )
     return y
 

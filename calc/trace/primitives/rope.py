@@ -7,9 +7,9 @@ from fractions import Fraction
 
 from calc.sizes import Size, ceil_div, floor_div, largest
 from calc.spec import Rope
+from calc.trace.footprint import Footprint
 from calc.trace.primitives.arithmetic import of_same_heads
 from calc.trace.recorder import Recorder
-from calc.trace.room import Room
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
@@ -27,22 +27,22 @@ def rope(t: Recorder, name: str, spec: Rope, seq: Size, d_head: Size, *tensors: 
         tensors,
         tuple(made),
         keeps=lambda tape, *reads: kept_by_rope(tape, spec, seq, d_head, *reads),
-        live_bytes=lambda room: _taken(room, _share(spec), tensors, made),
-        tables=lambda room: {f"cosines and sines of {spec!r}": 2 * room.width * seq * _turning(spec, d_head)},
+        live_bytes=lambda footprint: _taken(footprint, _share(spec), tensors, made),
+        tables=lambda footprint: {f"cosines and sines of {spec!r}": 2 * footprint.width * seq * _turning(spec, d_head)},
     )
     return made
 
 
-def _taken(room: Room, share: Fraction, tensors: Sequence[Tensor], made: Sequence[Tensor]) -> Size:
+def _taken(footprint: Footprint, share: Fraction, tensors: Sequence[Tensor], made: Sequence[Tensor]) -> Size:
     """x * cos + turned(x) * sin: three of the size of what turns of x, beside x and what was turned before it; where a
     part of x turns, that and the whole that is put together of it. Compiled, x is written over."""
-    if room.compiled:
+    if footprint.compiled:
         return 0
     moments: list[Size] = []
     done: Size = 0
     for x, y in zip(tensors, made, strict=True):
-        moments.append(done + room.of(x, max(3 * share, 1 + share if share < 1 else share)))
-        done = done + room.of(y)
+        moments.append(done + footprint.of(x, max(3 * share, 1 + share if share < 1 else share)))
+        done = done + footprint.of(y)
     return largest(moments)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from calc.time.kernels.residual import Column
+from calc.time.models.residual import Column
 
 Shape = Mapping[str, Column]
 """Sizes by name, a float64 column of n numbers each."""
@@ -17,7 +17,7 @@ class Predicts(Protocol):
     def predicted(self, shape: Shape) -> Column: ...
 
 
-class AskedForProducts:
+class ProductQuestion:
     """Matrix products."""
 
     def seconds(self: Predicts, m: Any, n: Any, k: Any, batch: Any = 1) -> Any:
@@ -28,7 +28,7 @@ class AskedForProducts:
         return answer(self, m=m, n=n, k=k, batch=batch)
 
 
-class AskedForPrompts:
+class PromptQuestion:
     """Attention over a prompt, forward or back."""
 
     def seconds(
@@ -63,7 +63,7 @@ class AskedForPrompts:
         )
 
 
-class AskedForTokens:
+class TokenQuestion:
     """Attention of one new token of each sequence."""
 
     def seconds(

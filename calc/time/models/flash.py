@@ -12,10 +12,10 @@ from typing import ClassVar, Self
 
 from pydantic import PositiveInt
 
-from calc.time.device.limits import Limits, Positive
-from calc.time.kernels.learned import Learned, Terms, cached_bytes, fit_learned, part
-from calc.time.kernels.questions import AskedForPrompts, Shape
-from calc.time.kernels.residual import Column
+from calc.time.models.learned import Learned, Terms, cached_bytes, fit_learned, part
+from calc.time.models.limits import Limits, Positive
+from calc.time.models.questions import PromptQuestion, Shape
+from calc.time.models.residual import Column
 
 BACKWARD_FLOPS = 2.5
 """Five products of tiles in the backward (one of them recomputes the scores) for two in the forward."""
@@ -33,7 +33,7 @@ CPU_SOFTMAX = 5.0
 """Log picoseconds for each score, where fitting begins on a CPU."""
 
 
-class AttentionModel(Learned, AskedForPrompts):
+class AttentionModel(Learned, PromptQuestion):
     """Fitted constants of one attention kernel.
 
     tile_rows, tile_keys: queries and keys of a tile. packed: queries of the heads that share keys fill tiles together.

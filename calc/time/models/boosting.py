@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from calc.time.kernels.residual import Column, Residual, Spread
+from calc.time.models.residual import Column, Residual, Spread
 
 PROBABILITIES = (0.005, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 0.75, 0.85, 0.9, 0.95, 0.975, 0.995)
 

@@ -12,10 +12,10 @@ from typing import ClassVar, Self
 
 from pydantic import PositiveInt
 
-from calc.time.device.limits import Limits
-from calc.time.kernels.learned import Learned, Terms, cached_bytes, fit_learned, part
-from calc.time.kernels.questions import AskedForTokens, Shape
-from calc.time.kernels.residual import Column
+from calc.time.models.learned import Learned, Terms, cached_bytes, fit_learned, part
+from calc.time.models.limits import Limits
+from calc.time.models.questions import Shape, TokenQuestion
+from calc.time.models.residual import Column
 
 STRUCTURES = ((64, 64), (64, 256), (16, 128))
 """Query heads and keys of a tile."""
@@ -29,7 +29,7 @@ FETCHED = 0.7
 of an H100, caches of 8 key heads, large and small (aiconfigurator 0.12): with 0 all are 7 % too slow, with 0.7 3 %."""
 
 
-class DecodeModel(Learned, AskedForTokens):
+class DecodeModel(Learned, TokenQuestion):
     """Fitted constants of one kernel of decode attention.
 
     tile_heads, tile_keys: query heads and keys that a core takes at a time; of larger groups a core takes more tiles.

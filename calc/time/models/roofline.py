@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, NamedTuple, Self
 
-from calc.time.device.limits import Limits
-from calc.time.kernels.learned import Learned, Terms, cached_bytes, fit_learned, joined
-from calc.time.kernels.questions import Shape
-from calc.time.kernels.residual import Column
+from calc.time.models.learned import Learned, Terms, cached_bytes, fit_learned, joined
+from calc.time.models.limits import Limits
+from calc.time.models.questions import Shape
+from calc.time.models.residual import Column
 
 
 class Work(NamedTuple):

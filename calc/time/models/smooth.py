@@ -15,10 +15,10 @@ from pydantic import AfterValidator, NonNegativeFloat, model_validator
 
 from calc.errors import Refused
 from calc.spec.fields import Node
-from calc.time.device.limits import Positive
-from calc.time.kernels.learned import PRIOR_SPREAD
-from calc.time.kernels.questions import AskedForProducts, AskedForPrompts, AskedForTokens, Shape
-from calc.time.kernels.residual import Column, Spread
+from calc.time.models.learned import PRIOR_SPREAD
+from calc.time.models.limits import Positive
+from calc.time.models.questions import ProductQuestion, PromptQuestion, Shape, TokenQuestion
+from calc.time.models.residual import Column, Spread
 
 LEAST_SECONDS = 1e-20
 """Seconds below which no device does one operation or moves one byte."""
@@ -95,7 +95,7 @@ class Smooth(Node):
         the same work (layouts), and what is seen of one is half a hint at the others."""
         import numpy as np
 
-        from calc.time.kernels.boosting import spread
+        from calc.time.models.boosting import spread
 
         works = [cls.work(shape, itemsize) for shape, _ in tables.values()]
         flops, nbytes, places = (np.concatenate(column) for column in zip(*works, strict=True))
@@ -121,7 +121,7 @@ class Smooth(Node):
         return found
 
 
-class SmoothGemm(Smooth, AskedForProducts):
+class SmoothGemm(Smooth, ProductQuestion):
     """Matrix products; as `GemmModel`."""
 
     @staticmethod
@@ -133,7 +133,7 @@ class SmoothGemm(Smooth, AskedForProducts):
         return Work(2 * m * n * k * batch, (m * k + k * n + m * n) * batch * itemsize, places)
 
 
-class SmoothAttention(Smooth, AskedForPrompts):
+class SmoothAttention(Smooth, PromptQuestion):
     """Attention over a prompt, forward or back; as `AttentionModel`."""
 
     @staticmethod
@@ -149,7 +149,7 @@ class SmoothAttention(Smooth, AskedForPrompts):
         return Work(2 * batch * heads * seq * seen * width, nbytes, places)
 
 
-class SmoothDecode(Smooth, AskedForTokens):
+class SmoothDecode(Smooth, TokenQuestion):
     """Attention of one new token of each sequence; as `DecodeModel`."""
 
     @staticmethod

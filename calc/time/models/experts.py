@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple
 
-from calc.time.kernels.questions import Shape, answer
-from calc.time.kernels.residual import Column
-from calc.time.kernels.roofline import Roofline, Work
+from calc.time.models.questions import Shape, answer
+from calc.time.models.residual import Column
+from calc.time.models.roofline import Roofline, Work
 
 TILE = 16.0
 """Rows that a tile of tensor cores has at least, however few tokens an expert gets."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-from calc.time.kernels.questions import Shape, answer
-from calc.time.kernels.roofline import Roofline, Work
+from calc.time.models.questions import Shape, answer
+from calc.time.models.roofline import Roofline, Work
 
 
 class ExchangeModel(Roofline):

@@ -12,7 +12,7 @@ from calc.trace.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Footprint:
     """execution: which operators are one kernel. width: bytes of an activation. tp: tensor-parallel ranks. device: a
     GPU's softmax reads 16 bits and writes 32, a CPU's a copy in 32."""
 

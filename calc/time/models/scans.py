@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from calc.time.kernels.questions import Shape, answer
-from calc.time.kernels.roofline import Roofline, Work
+from calc.time.models.questions import Shape, answer
+from calc.time.models.roofline import Roofline, Work
 
 CHUNK = 64
 """Tokens that the chunked kernels of gated delta nets take at once."""

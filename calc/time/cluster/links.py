@@ -10,7 +10,7 @@ from calc.spec.run import Run
 from calc.time.device.priors import priors
 
 
-class Roads(NamedTuple):
+class Links(NamedTuple):
     """domain: GPUs that reach one another by the device's own links. share: bytes/s of one GPU to all others, None
     where nothing is known of what leads there."""
 
@@ -23,20 +23,20 @@ class Roads(NamedTuple):
         return f"{self.domain}, {self.share!r}"
 
 
-def roads_of(run: Run) -> Roads:
+def links_of(run: Run) -> Links:
     """Those of its cluster; without one, domains are nodes of eight GPUs and `network` is each GPU's share beyond."""
     if run.cluster is None:
-        return Roads(priors()["network"]["node"], run.network)
-    return Roads(run.cluster.domain, run.network if run.network is not None else run.cluster.share)
+        return Links(priors()["network"]["node"], run.network)
+    return Links(run.cluster.domain, run.network if run.network is not None else run.cluster.share)
 
 
-def near_of(roads: Roads, ranks: Size, stride: Size) -> Size:
+def near_of(links: Links, ranks: Size, stride: Size) -> Size:
     """Of a group of ranks that stand `stride` GPUs apart, those in one domain: a divisor of all."""
-    return maximum(minimum(roads.domain / stride // 1, ranks), 1)
+    return maximum(minimum(links.domain / stride // 1, ranks), 1)
 
 
-def refuse_unknown(path: str, op: str, span: Size, roads: Roads) -> None:
+def refuse_unknown(path: str, op: str, span: Size, links: Links) -> None:
     """Errors: Refused for a group that nothing is known to lead across."""
     ways = "--cluster, or --network, the bytes/s of one GPU beyond"
-    expected = f"groups of ranks within a domain of {roads.domain} GPUs, {ways}"
+    expected = f"groups of ranks within a domain of {links.domain} GPUs, {ways}"
     raise Refused("plan", expected, f"{path}: {op} over {span} GPUs")

@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 
 from calc.errors import Refused
 from calc.spec.fields import Node
-from calc.time.device.limits import Limits
-from calc.time.kernels.questions import Shape
-from calc.time.kernels.residual import Column, Residual, Spread
+from calc.time.models.limits import Limits
+from calc.time.models.questions import Shape
+from calc.time.models.residual import Column, Residual, Spread
 
 Constant = Annotated[float, Field(ge=-50, le=50)]
 """On a scale of logarithms: beyond these no device is, and exponentials overflow."""
@@ -160,7 +160,7 @@ def fit_learned(start: M, shape: Shape, seconds: Column, seed: int = 0) -> M:
     more, each time without a fifth."""
     import numpy as np
 
-    from calc.time.kernels.boosting import spread
+    from calc.time.models.boosting import spread
 
     best = fit_once(start, shape, seconds, seed)
     ratio = np.zeros(len(seconds))
@@ -193,7 +193,7 @@ def _learn(model: M, shape: Shape, seconds: Column, seed: int) -> M:
     """`model` with the residual that its own physics leaves over, where there are points enough to learn one from."""
     import numpy as np
 
-    from calc.time.kernels.boosting import fit_residual
+    from calc.time.models.boosting import fit_residual
 
     if len(seconds) < FEWEST_LEARNED:
         return model

@@ -10,9 +10,10 @@ from calc.quantities.parameters import parameters
 from calc.sizes import Size, at_least, is_array
 from calc.spec import ModelSpec, Moe
 from calc.spec.run import Run
-from calc.time.cluster.roads import near_of, refuse_unknown, roads_of
+from calc.time.cluster.links import links_of, near_of, refuse_unknown
 from calc.time.cluster.stacks import stack_of
-from calc.time.kernels.kernel import Collective, Kernel, Send, width_of
+from calc.time.kernels.kernel import Kernel, Send, width_of
+from calc.time.models.collective import Collective
 from calc.time.step.formats import number_formats
 from calc.time.step.operations import place_of, tree_of
 from calc.trace.functions import Attend
@@ -34,7 +35,7 @@ class Held(NamedTuple):
     experts: float
 
 
-class Talk(NamedTuple):
+class Message(NamedTuple):
     """A collective, and behind which computation it hides as far as that lasts; `once` a step, not each micro-batch."""
 
     kernel: Kernel
@@ -42,85 +43,87 @@ class Talk(NamedTuple):
     once: bool = False
 
 
-def between_ops(spec: ModelSpec, setting: Run) -> Iterator[Kernel]:
+def between_ops(spec: ModelSpec, run: Run) -> Iterator[Kernel]:
     """Every collective within one pass through all layers: for these computing waits. They are the same whatever dp, pp
     and the number of micro-batches are.
 
     Errors: Refused for groups of ranks beyond a node without the rate of the network between nodes.
     """
-    again = setting.checkpointing in ("full", "full-early-stop", "selective-op")
-    times = 2 + again / setting.checkpoint_every if setting.trains else 1
-    if setting.tp * setting.cp * setting.ep > 1:
-        for leaf in tree_of(spec, setting):
-            yield from _of_op(leaf, spec, setting, times)
+    again = run.checkpointing in ("full", "full-early-stop", "selective-op")
+    times = 2 + again / run.checkpoint_every if run.trains else 1
+    if run.tp * run.cp * run.ep > 1:
+        for leaf in tree_of(spec, run):
+            yield from _of_op(leaf, spec, run, times)
 
 
-def hides(setting: Run, between: str) -> Size:
+def hides(run: Run, between: str) -> Size:
     """What part of the collectives between such ranks passes behind computing under the stack of a run.
 
     Products in as many pieces as there are ranks leave one piece's exchange open (Wang et al. 2023, ASPLOS, and
     Megatron-Core's user buffers), and so does a ring of keys and values (arXiv:2310.01889).
     """
-    overlap = stack_of(setting).overlap
+    overlap = stack_of(run).overlap
     if between == "tensor":
-        return float(overlap.tensor) * (1 - 1 / setting.tp)
+        return float(overlap.tensor) * (1 - 1 / run.tp)
     if between == "context":
-        return float(overlap.context) * (1 - 1 / setting.cp)
+        return float(overlap.context) * (1 - 1 / run.cp)
     return float(overlap.experts)
 
 
-def between_ranks(spec: ModelSpec, setting: Run, held: Held) -> Iterator[Talk]:
+def between_ranks(spec: ModelSpec, run: Run, held: Held) -> Iterator[Message]:
     """What stages of a pipeline, and ranks that hold the same weights, tell each other in a step of training.
 
     Sizes of the plan and of `held` may be arrays; what some rows do without is then called 0 times there.
     """
-    if not setting.trains:
+    if not run.trains:
         return
-    share = setting.cp * (setting.tp if setting.divides_sequence else 1)
-    size = setting.batch * setting.new_tokens * spec.d_model * _width(setting) / share
-    stride = setting.tp * setting.cp * setting.dp
-    calls, span = at_least(setting.pp, 2) * 2 * setting.interleave, stride * setting.pp
+    share = run.cp * (run.tp if run.divides_sequence else 1)
+    size = run.batch * run.new_tokens * spec.d_model * _width(run) / share
+    stride = run.tp * run.cp * run.dp
+    calls, span = at_least(run.pp, 2) * 2 * run.interleave, stride * run.pp
     # Pieces of a stage leave time to send while another piece computes.
-    behind = at_least(setting.interleave, 2) * float(stack_of(setting).overlap.pipeline)
+    behind = at_least(run.interleave, 2) * float(stack_of(run).overlap.pipeline)
     sent = (
-        Talk(_send("pipeline", "send", size, 2, calls * (1 - behind), setting, stride, span), "nothing"),
-        Talk(_send("pipeline", "send", size, 2, calls * behind, setting, stride, span), "backward"),
+        Message(_send("pipeline", "send", size, 2, calls * (1 - behind), run, stride, span), "nothing"),
+        Message(_send("pipeline", "send", size, 2, calls * behind, run, stride, span), "backward"),
     )
-    yield from (talk for talk in (*sent, *_data(setting, held)) if is_array(talk.kernel.calls) or talk.kernel.calls)
+    yield from (
+        message for message in (*sent, *_data(run, held)) if is_array(message.kernel.calls) or message.kernel.calls
+    )
 
 
-def _width(setting: Run) -> float:
-    return max(width_of(number_formats(setting).compute), 2.0)
+def _width(run: Run) -> float:
+    return max(width_of(number_formats(run).compute), 2.0)
 
 
-def _of_op(leaf: Leaf, spec: ModelSpec, setting: Run, times: float) -> Iterator[Kernel]:
+def _of_op(leaf: Leaf, spec: ModelSpec, run: Run, times: float) -> Iterator[Kernel]:
     """What follows one op: sums of parts, experts' tokens, keys and values of other ranks."""
     op, calls = leaf.op, float(leaf.calls)
     shard = op.weights[0].shard if op.weights and not leaf.expert else None
     by_rows = shard is not None and shard.axis == 1
-    if setting.tp > 1 and (by_rows or shard is VOCABULARY):
+    if run.tp > 1 and (by_rows or shard is VOCABULARY):
         # A tower has rows of its own; of the vocabulary's two ends the stream is what is summed.
-        elements = op.outputs[0].elements if by_rows else setting.batch * setting.new_tokens * spec.d_model
-        size = float(elements) / setting.cp * _width(setting)
-        both: tuple[Collective, ...] = ("all_gather", "reduce_scatter") if setting.divides_sequence else ("all_reduce",)
+        elements = op.outputs[0].elements if by_rows else run.batch * run.new_tokens * spec.d_model
+        size = float(elements) / run.cp * _width(run)
+        both: tuple[Collective, ...] = ("all_gather", "reduce_scatter") if run.divides_sequence else ("all_reduce",)
         own = times if by_rows else 1
         for name in both:
-            yield _after(leaf, "tensor", name, size, setting.tp, calls * own, setting)
-    if setting.ep > 1 and op.function in ("dispatch", "combine"):
+            yield _after(leaf, "tensor", name, size, run.tp, calls * own, run)
+    if run.ep > 1 and op.function in ("dispatch", "combine"):
         elements = op.writes if op.function == "dispatch" else op.reads
         # Tensor-parallel ranks that divide the stream send a part of its tokens each.
-        size = float(elements) / setting.cp * _width(setting) / (setting.tp if setting.divides_sequence else 1)
-        kernel = _after(leaf, "experts", "all_to_all", size, setting.ep, calls * times, setting)
+        size = float(elements) / run.cp * _width(run) / (run.tp if run.divides_sequence else 1)
+        kernel = _after(leaf, "experts", "all_to_all", size, run.ep, calls * times, run)
         assert isinstance(kernel.shape, Send)
-        domains = setting.ep / kernel.shape.near
+        domains = run.ep / kernel.shape.near
         yield replace(kernel, shape=replace(kernel.shape, once=_once(spec, leaf.group, domains)))
-    if setting.cp > 1 and op.function == "scores" and isinstance(op.shape, Attend):
+    if run.cp > 1 and op.function == "scores" and isinstance(op.shape, Attend):
         # Keys and values of all context-parallel ranks, and going back the sums of their gradients.
         shape = op.shape
-        size = shape.groups * shape.keys * (shape.d_head + shape.d_value) * _width(setting) / setting.tp
-        yield _after(leaf, "context", "all_gather", size, setting.cp, calls * (2 if setting.trains else 1), setting)
-        if setting.trains:
-            yield _after(leaf, "context", "reduce_scatter", size, setting.cp, calls, setting)
+        size = shape.groups * shape.keys * (shape.d_head + shape.d_value) * _width(run) / run.tp
+        yield _after(leaf, "context", "all_gather", size, run.cp, calls * (2 if run.trains else 1), run)
+        if run.trains:
+            yield _after(leaf, "context", "reduce_scatter", size, run.cp, calls, run)
 
 
 def _once(spec: ModelSpec, group: str | None, domains: float) -> float:
@@ -136,10 +139,10 @@ def _once(spec: ModelSpec, group: str | None, domains: float) -> float:
     return visited / channel.top_k
 
 
-def _after(leaf: Leaf, name: Between, op: Collective, size: float, ranks: int, calls: float, setting: Run) -> Kernel:
+def _after(leaf: Leaf, name: Between, op: Collective, size: float, ranks: int, calls: float, run: Run) -> Kernel:
     """A collective that follows an op, over `ranks` beside the tensor-parallel ones."""
-    stride = 1 if name == "tensor" else setting.tp
-    return replace(_send(f"{leaf.path}.{name}", op, size, ranks, calls, setting, stride), place=place_of(leaf))
+    stride = 1 if name == "tensor" else run.tp
+    return replace(_send(f"{leaf.path}.{name}", op, size, ranks, calls, run, stride), place=place_of(leaf))
 
 
 def between_of(kernel: Kernel) -> Between:
@@ -147,18 +150,18 @@ def between_of(kernel: Kernel) -> Between:
     return next(name for name in BETWEEN if kernel.path.endswith(name))
 
 
-def _data(setting: Run, held: Held) -> Iterator[Talk]:
+def _data(run: Run, held: Held) -> Iterator[Message]:
     """Gradients between ranks that hold the same weights, and weights where ZeRO divides them.
 
     Sums of gradients hide behind the last backward, weights are gathered while the layer before computes.
     """
-    how = number_formats(setting).recipe
+    how = number_formats(run).recipe
     assert how is not None
-    divides, groups = at_least(setting.zero, 1), setting.replicas() / setting.sharing
-    often = at_least(setting.zero, 3) * (1 - at_least(setting.pp, 2))
+    divides, groups = at_least(run.zero, 1), run.replicas() / run.sharing
+    often = at_least(run.zero, 3) * (1 - at_least(run.pp, 2))
     for name, part, expert in (("data", 1 - held.experts, False), ("data of experts", held.experts, True)):
-        ranks, sharers = setting.replicas(expert), setting.sharers(expert)
-        stride = setting.tp * (setting.ep if expert else 1)
+        ranks, sharers = run.replicas(expert), run.sharers(expert)
+        stride = run.tp * (run.ep if expert else 1)
         gradients = held.trained * part * width_of(how.gradients)
         width = width_of(how.gathered or how.weights)
         # Before ZeRO-3 no rank lacks weights but those that another has just updated.
@@ -174,13 +177,13 @@ def _data(setting: Run, held: Held) -> Iterator[Talk]:
         )
         for op, size, behind, once, calls in ways:
             among = ranks if op == "all_reduce" else sharers
-            yield Talk(_send(name, op, size, among, some * calls, setting, stride), behind, once)
-        if setting.shard is not None:
+            yield Message(_send(name, op, size, among, some * calls, run, stride), behind, once)
+        if run.shard is not None:
             summed = divides * at_least(groups, 2) * some
             kernel = _send(
-                f"{name} of replicas", "all_reduce", gradients / sharers, groups, summed, setting, stride * sharers
+                f"{name} of replicas", "all_reduce", gradients / sharers, groups, summed, run, stride * sharers
             )
-            yield Talk(kernel, "backward", True)
+            yield Message(kernel, "backward", True)
 
 
 def expert_share(spec: ModelSpec) -> float:
@@ -197,24 +200,24 @@ def _send(
     size: Size,
     ranks: Size,
     calls: Size,
-    setting: Run,
+    run: Run,
     stride: Size,
     span: Size | None = None,
 ) -> Kernel:
     """stride: how many GPUs apart the ranks of the group stand, which are numbered tensor first, then context, data,
     pipeline. span: GPUs from the first to the last, where that is not all of the group."""
-    roads = roads_of(setting)
+    links = links_of(run)
     reach: Size = ranks * stride if span is None else span
-    beyond = reach > roads.domain
-    if roads.share is None and not any(map(is_array, (beyond, calls))) and beyond and calls:
-        refuse_unknown(path, op, reach, roads)
+    beyond = reach > links.domain
+    if links.share is None and not any(map(is_array, (beyond, calls))) and beyond and calls:
+        refuse_unknown(path, op, reach, links)
     return Kernel(
         path=path,
         component="network",
         function=op,
         direction="network",
-        dtype=number_formats(setting).compute,
+        dtype=number_formats(run).compute,
         calls=calls * 1.0,
         bytes=size * 1.0,
-        shape=Send(op, ranks, size * 1.0, beyond, near_of(roads, ranks, stride)),
+        shape=Send(op, ranks, size * 1.0, beyond, near_of(links, ranks, stride)),
     )

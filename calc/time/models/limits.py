@@ -9,7 +9,7 @@ from pydantic import Field
 from calc.errors import Refused
 from calc.spec.fields import Node
 from calc.spec.hardware import Device
-from calc.time.device.kernel_formats import kernel_format
+from calc.time.models.kernel_formats import kernel_format
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 

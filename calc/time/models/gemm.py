@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from functools import cache
 from typing import ClassVar, NamedTuple, Self
 
-from calc.time.device.limits import Limits
-from calc.time.kernels.learned import Learned, Terms, cached_bytes, fit_learned, joined, part
-from calc.time.kernels.questions import AskedForProducts, Shape, columns
-from calc.time.kernels.residual import Column
+from calc.time.models.learned import Learned, Terms, cached_bytes, fit_learned, joined, part
+from calc.time.models.limits import Limits
+from calc.time.models.questions import ProductQuestion, Shape, columns
+from calc.time.models.residual import Column
 
 TILES = ((16, 64), (16, 128), (64, 64), (64, 128), (128, 128), (128, 256), (256, 128))
 """Rows of m (activations, of which there may be few) and columns of n that a tile has."""
@@ -47,7 +47,7 @@ class _Timed(NamedTuple):
     splits: Column
 
 
-class GemmModel(Learned, AskedForProducts):
+class GemmModel(Learned, ProductQuestion):
     """Fitted constants of one device's matrix products in one number format.
 
     `limits.cores` may be None (a CPU): all cores are then one, and tiles are blocks of its cache.

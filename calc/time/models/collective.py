@@ -8,17 +8,18 @@ pass a link's own rate in that convention.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from calc.errors import Refused
 from calc.spec.fields import Node
-from calc.time.device.limits import Positive
-from calc.time.kernels.learned import PRIOR_SPREAD
-from calc.time.kernels.residual import Column, Spread
+from calc.time.models.learned import PRIOR_SPREAD
+from calc.time.models.limits import Positive
+from calc.time.models.residual import Column, Spread
 
-OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
+COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 
 EFFICIENCY = 0.75
 """Bus bandwidth over the link's rate in one direction, large messages: NCCL 2.29 on 8 H100 reaches 0.70 to 0.75 in
@@ -77,7 +78,7 @@ class CollectiveModel(Node):
         cls, op: str, gpus: Column, size: Column, seconds: Column, kernel_source: str = "", seed: int = 0
     ) -> CollectiveModel:
         """The curves of times measured between `gpus` GPUs at `size` bytes; the spread is cross-validated."""
-        from calc.time.kernels.boosting import spread
+        from calc.time.models.boosting import spread
 
         model, ratio = cls.cross_validated(op, gpus, size, seconds, kernel_source, seed)
         return model.model_copy(update={"spread": spread(ratio)})
@@ -184,8 +185,8 @@ def passes(op: str, gpus: Any) -> Any:
 
 
 def _known(op: str) -> str:
-    if op not in OPS:
-        raise Refused("collective", f"one of {', '.join(OPS)}", op)
+    if op not in COLLECTIVES:
+        raise Refused("collective", f"one of {', '.join(COLLECTIVES)}", op)
     return op
 
 
