@@ -26,7 +26,7 @@ CHUNK = 2**15
 """Plans handled together, so that a search of any size takes as much memory."""
 LARGEST_BATCH = 64
 """Sequences of a micro-batch beyond which nothing is gained: products are large long before."""
-MOST_PIECES = 16
+MOST_PIECES = 20
 """Pieces of its layers that a stage holds at most."""
 ENDS = 2
 """Embedding and head, which stages may hold instead of layers."""
