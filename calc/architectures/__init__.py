@@ -200,7 +200,7 @@ def from_config(raw: dict[str, Any], name: str = "model", tying: Tying = "transf
     model_type = raw.get("model_type")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         found = show(model_type) if "model_type" in raw else "nothing"
-        raise Refused("model_type", _known_families(model_type), found)
+        raise Refused("model_type", _known_families(raw), found)
     if (text := _language_model(raw, model_type)) is not None:
         return from_config(text, name, tying)
     cfg = Config(raw, tying=tying)
@@ -241,11 +241,9 @@ def _language_model(raw: dict[str, Any], model_type: str) -> dict[str, Any] | No
     return {**text, "model_type": text.get("model_type", family), "architectures": named}
 
 
-def _known_families(model_type: Any) -> str:
-    if not isinstance(model_type, str) or not model_type:
-        return f"one of {len(FAMILIES)} known families, such as llama (`models --families` lists them)"
-    from difflib import get_close_matches
+def _known_families(raw: dict[str, Any]) -> str:
+    from calc.architectures.nearest import nearest
 
-    close = get_close_matches(model_type[:60], FAMILIES, n=3, cutoff=0.5)
-    nearest = f"; nearest: {', '.join(close)}" if close else ""
-    return f"one of {len(FAMILIES)} known families (`models --families` lists them{nearest})"
+    close = nearest(raw, FAMILIES)
+    such = f"; nearest: {', '.join(close)}" if close else ", such as llama"
+    return f"one of {len(FAMILIES)} known families (`models --families` lists them{such})"

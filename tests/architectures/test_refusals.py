@@ -132,3 +132,24 @@ def test_refuses(model_type: str, change: dict[str, Any], field: str) -> None:
         from_config(config_of(model_type) | change)
     assert caught.value.field == field
     assert_one_line(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "nearest"),
+    [
+        ({"model_type": "lama"}, "llama"),
+        ({"model_type": "qwen9_moe"}, "qwen3_moe"),
+        ({"model_type": "zzyzx", "kv_lora_rank": 512, "num_experts": 8}, "deepseek_v3"),
+        ({"model_type": "zzyzx", "num_experts": 8, "rms_norm_eps": 1e-6}, "qwen3_moe"),
+        ({"model_type": "zzyzx", "text_config": {"model_type": "qwen3"}, "vision_config": {}}, "qwen3"),
+        ({"model_type": "zzyzx", "text_config": {"rms_norm_eps": 1e-6}}, "llama"),
+        ({"model_type": "zzyzx", "image_size": 224}, "vit"),
+        ({"type_vocab_size": 2}, "bert"),
+        ({"model_type": "zzyzx", "num_experts": [[]], "text_config": 7}, "qwen3_moe"),
+    ],
+)
+def test_an_unknown_type_is_told_the_nearest_family(config: dict[str, Any], nearest: str) -> None:
+    with pytest.raises(Refused) as refusal:
+        from_config(config)
+    assert refusal.value.field == "model_type"
+    assert f"nearest: {nearest}" in refusal.value.expected
