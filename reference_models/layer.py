@@ -22,7 +22,19 @@ from reference_models.step import Step, recomputed
 from reference_models.support import supported
 
 GROUP = (
-    *("name", "count", "mixer", "cross", "channel", "norm", "placement", "shared", "residual_scale", "residual"),
+    *(
+        "name",
+        "count",
+        "mixer",
+        "cross",
+        "channel",
+        "norm",
+        "placement",
+        "after",
+        "shared",
+        "residual_scale",
+        "residual",
+    ),
     *("macaron", "convolution", "out_norm", "out_scale", "first_norm", "residual_dropout", "outer_dropout"),
     *("block_scale", "shared_block"),
 )
@@ -126,7 +138,7 @@ class Layer(nn.Module):
         out = self._run(name, inner, step, cache)
         if self.group.block_scale:
             out = self.get_submodule(f"{self._stem(name)}_scale")(out)
-        if placement in ("output", "sandwich"):
+        if placement in ("output", "sandwich") and (self.group.after == "all" or name == self.channel):
             out = self._norm(name, "post_norm", out)
         # Two feed-forward blocks around the others do one's work, half each (Gulati et al. 2020, equation 1).
         half = self.group.macaron and name in ("macaron", self.channel)
@@ -194,7 +206,8 @@ class Layer(nn.Module):
         if self.group.block_scale:
             self.add_module(norm.replace("_norm", "_scale"), BlockScale(d_model))
         self.blocks.append(name)
-        if placement in ("output", "sandwich"):
+        behind = self.group.after == "all" or norm == "channel_norm"
+        if placement in ("output", "sandwich") and behind:
             self.add_module(norm.replace("_norm", "_post_norm"), NormLayer(self.group.norm, (d_model,)))
 
 

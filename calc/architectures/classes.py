@@ -154,6 +154,11 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "mimo_v2_flash": _named("MiMoV2Flash"),
     # Published under a class of its own, which transformers builds as Llama's.
     "iquestcoder": _named("IQuestCoder") | _named("Llama", *ALL),
+    "mistral4": _named("Mistral4", "sequence", "token"),
+    "laguna": _named("Laguna"),
+    "bitnet": _named("BitNet"),
+    "cohere2_moe": _named("Cohere2Moe"),
+    "axk1": _named("AXK1"),
     "youtu": _named("Youtu"),
     "hy_v3": _named("HYV3"),
     "mellum": _named("Mellum"),

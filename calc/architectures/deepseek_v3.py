@@ -25,12 +25,19 @@ def spec(cfg: Config) -> ModelSpec:
 
 
 def latent_attention(
-    cfg: Config, *, q_rank_absent: Any, interleaved: bool, d_value_absent: Any = REFUSE, **structure: Any
+    cfg: Config,
+    *,
+    q_rank_absent: Any,
+    interleaved: bool,
+    d_value_absent: Any = REFUSE,
+    default: dict[str, Any] | None = None,
+    **structure: Any,
 ) -> Mla:
     """Multi-head latent attention whose sizes stand under the names that DeepSeek-V2 gave them.
 
     q_rank_absent: what an absent q_lora_rank means; a null always means queries without a latent.
     d_value_absent: what a v_head_dim means that is absent or null.
+    default: the `rope_parameters` of a family that has some where the config has none.
     structure: every other field of Mla. A head_dim beside them is not read: it is the width of the rotary part.
     """
     n_heads = cfg.size("num_attention_heads")
@@ -44,14 +51,14 @@ def latent_attention(
         d_rope=d_rope,
         d_value=cfg.size("v_head_dim", absent=d_value_absent, null=d_value_absent),
         bias=cfg.flag("attention_bias", absent=False),
-        rope=rope(cfg, interleaved=interleaved).model_copy(update={"fraction": 1.0}),
-        scale=_scale(cfg, d_nope + d_rope),
+        rope=rope(cfg, interleaved=interleaved, default=default).model_copy(update={"fraction": 1.0}),
+        scale=_scale(cfg, d_nope + d_rope, default),
     )
 
 
-def _scale(cfg: Config, d_query: int) -> float | None:
+def _scale(cfg: Config, d_query: int, default: dict[str, Any] | None) -> float | None:
     """1 / sqrt(d_query), times the square of YaRN's factor where `mscale_all_dim` says so; None where it does not."""
-    section = next((cfg.raw[key] for key in ("rope_parameters", "rope_scaling") if cfg.raw.get(key)), None)
+    section = next((cfg.raw[key] for key in ("rope_parameters", "rope_scaling") if cfg.raw.get(key)), default)
     if not isinstance(section, dict) or section.get("rope_type", section.get("type", "default")) == "default":
         return None
     share, factor = section.get("mscale_all_dim"), section.get("factor")

@@ -34,15 +34,18 @@ def spec(cfg: Config) -> ModelSpec:
         d_head_absent=128,
         window=window,
         rope=turning,
-        temperature=_temperature(cfg, turning),
+        temperature=grows(cfg, turning, DEFAULT, 262144),
     )
     return uniform(cfg, mixer, gated_mlp(cfg), eps=1e-5, max_seq_len=262144)
 
 
-def _temperature(cfg: Config, turning: Rope) -> Temperature:
-    """How queries grow, as `rope_parameters` says. Scalings that need the length trained on take the longest for it."""
-    section = rope_section(cfg, DEFAULT)
+def grows(cfg: Config, turning: Rope, default: dict[str, Any], longest: int) -> Temperature:
+    """How queries grow, as `rope_parameters` says. Scalings that need the length trained on take the longest for it.
+
+    default, longest: what the family takes for absent `rope_parameters` and max_position_embeddings.
+    """
+    section = rope_section(cfg, default)
     needed = turning.scaling is not None and turning.scaling.kind in ("yarn", "llama3", "longrope")
-    usual = cfg.size("max_position_embeddings", absent=262144) if needed else REFUSE
+    usual = cfg.size("max_position_embeddings", absent=longest) if needed else REFUSE
     every = section.size("original_max_position_embeddings", absent=usual)
     return Temperature(every=every, by=section.number("llama_4_scaling_beta"), start=0)

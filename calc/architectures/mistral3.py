@@ -3,13 +3,13 @@ patches are merged 2 x 2."""
 
 from __future__ import annotations
 
-from calc.architectures import ministral3, mistral
+from calc.architectures import ministral3, mistral, mistral4
 from calc.architectures.common import activation, no_own_d_head
 from calc.architectures.config import Config
 from calc.architectures.vision import plane_rope, square_patches, text_section, vision_section
 from calc.spec import Attention, Dense, Head, LayerGroup, Mlp, ModelSpec, Norm, Plane, Projector, Tower
 
-TEXT = {"mistral": mistral.spec, "ministral3": ministral3.spec}
+TEXT = {"mistral": mistral.spec, "ministral3": ministral3.spec, "mistral4": mistral4.spec}
 NORM = Norm(eps=1e-5)
 """The tower's, whose epsilon no key gives."""
 

@@ -81,6 +81,10 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, 
         y = t.joined(y, rows=y.rows, width=y.width)
     if gate is not None:
         y = t.gated_output("gate", y, gate)
+    if spec.head_gate is not None:
+        y = t.gated_heads("head_gate", y, t.linear("head_gate_proj", x, heads, shard=COLUMN), spec.head_gate)
+    if spec.inner_norm is not None:
+        y = t.norm("inner_norm", spec.inner_norm, y)
     return t.linear("o_proj", y, x.width if d_out is None else d_out, bias=spec.out_bias, shard=ROW)
 
 

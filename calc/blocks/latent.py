@@ -101,7 +101,7 @@ def _over_keys(t: Trace, spec: Mla, read: tuple[Tensor, ...], twice_pairs: Size,
         )
 
     # Queries and keys are put together from what turns and what does not.
-    q = t.joined(q, q_rope, rows=q.rows, width=heads * d_key)
+    q = _grown(t, spec, t.joined(q, q_rope, rows=q.rows, width=heads * d_key), load)
     k = t.joined(expanded, k_rope, rows=expanded.rows, width=heads * d_key)
     return t.attend(
         q,
@@ -132,7 +132,7 @@ def _over_latents(t: Trace, spec: Mla, read: tuple[Tensor, ...], twice_pairs: Si
         )
 
     y = t.attend(
-        absorbed,
+        _grown(t, spec, absorbed, load),
         k,
         k.columns(spec.kv_rank),
         shape,
@@ -145,6 +145,11 @@ def _over_latents(t: Trace, spec: Mla, read: tuple[Tensor, ...], twice_pairs: Si
     )
     # The other half of the matrix, which is counted with the first, makes values of it.
     return t.joined(y, rows=y.rows, width=heads * spec.d_value)
+
+
+def _grown(t: Trace, spec: Mla, q: Tensor, load: Load) -> Tensor:
+    """Queries that grow with their position, where they do."""
+    return q if spec.temperature is None else t.tempered("temperature", q, load.seq)
 
 
 def _cache(spec: Mla, load: Load) -> Cache:

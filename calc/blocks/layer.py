@@ -112,7 +112,8 @@ def _in_turn(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around
         y = run_block(t, group, block, read)
         if group.block_scale:
             y = t.weighed(f"{block.norm}_scale", y, of="other")
-        if group.placement in ("output", "sandwich"):
+        behind = group.after == "all" or block.region == "channel"
+        if group.placement in ("output", "sandwich") and behind:
             y = t.norm(f"{block.norm}_post_norm", group.norm, y)
         x = _joined(t, group, block, x, read, y)
         if group.placement == "post":

@@ -78,6 +78,8 @@ class Attention(Node):
     v_norm: a norm on each head's values. chunked: the window is a chunk: tokens attend to those of their own chunk of
         `window` tokens, and the cache is kept as for a sliding window (Llama 4).
     gate: the query projection also makes a gate for each value, whose sigmoid scales the result (Qwen3-Next).
+    head_gate: a projection of its own makes one number a head, whose sigmoid, or softplus in fp32, scales what the head
+        gives (LFM3, Laguna). inner_norm: a norm on what all heads give, ahead of the output projection (BitNet).
     rope: how far rotary positions turn, where `position` is rope. scale: what scores are multiplied with; None means
         1 / sqrt(d_head). by_depth: scores are divided by the number of the layer too, the first being 1 (Mistral's
         GPT-2s). temperature: as it says there.
@@ -110,6 +112,8 @@ class Attention(Node):
     softcap: float | None = Field(default=None, gt=0)
     sinks: bool = False
     gate: bool = False
+    head_gate: Literal["sigmoid", "softplus"] | None = None
+    inner_norm: Norm | None = None
     position: Literal["rope", "alibi", "transformer-xl", "added", "none"] = "rope"
     buckets: Buckets | None = None
     shaw: Shaw | None = None

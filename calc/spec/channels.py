@@ -28,6 +28,7 @@ class Mlp(Node):
     """The feed-forward block. d_ff: None means 4 * d_model. gated: act(gate(x)) * up(x) (Shazeer 2020).
 
     bias: on all matrices; down_bias: on the last one, None means as bias (GTE).
+    inner_norm: a norm on what the last matrix reads (BitNet: Wang et al. 2023, arXiv:2310.11453).
     clamp: as it says there; `activation` then has no part. dropout: training may drop part of what the second matrix
     reads (T5). gate_scale: what gate(x) is multiplied with ahead of its activation (Falcon-H1).
     shift: what it reads is a learned mix of each token and the one before it, x + mix * (x_before - x) (RWKV-7: Peng et
@@ -45,6 +46,7 @@ class Mlp(Node):
     gate_scale: float = 1.0
     shift: bool = False
     down_bias: bool | None = None
+    inner_norm: Norm | None = None
 
     @model_validator(mode="after")
     def _fusible(self) -> Self:

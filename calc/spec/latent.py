@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import model_validator
 
 from calc.errors import Refused
-from calc.spec.attention import Norm
+from calc.spec.attention import Norm, Temperature
 from calc.spec.fields import Dim, Node
 from calc.spec.rope import Rope
 
@@ -37,6 +37,7 @@ class Mla(Node):
     top_k: each token attends to so many others at most, those that `indexer` chooses, or where a layer has none of its
     own, those that the last layer with one chose (GLM-5.2). None: to all.
     scale: what scores are multiplied with; None means 1 / sqrt(d_nope + d_rope).
+    temperature: as in Attention (Mistral 4).
     position: `none`: nothing turns, and the widths called d_rope are the part of a key that heads share (Kimi Linear).
     """
 
@@ -55,6 +56,7 @@ class Mla(Node):
     position: Literal["rope", "none"] = "rope"
     rope: Rope = Rope(interleaved=True)
     scale: float | None = None
+    temperature: Temperature | None = None
 
     @model_validator(mode="after")
     def _indexed(self) -> Self:

@@ -35,6 +35,7 @@ class LayerGroup(Node):
     placement: where the norms stand. `pre`: x + f(norm(x)). `post`: norm(x + f(x)). `output`: x + norm(f(x)) (OLMo 2).
     `sandwich`: x + norm(f(norm(x))) (Gemma 2). `parallel`: x + mixer(norm(x)) + channel(norm(x)), one norm for both;
     `parallel-two-norms`: each has its own (GPT-NeoX).
+    after: which blocks have the norm behind them that `sandwich` puts there; `channel`: the channel mixer (A.X K1).
     shared: all layers use one set of weights (ALBERT). shared_block: blocks ahead of the mixer whose weights all layers
     use, beside what each has of its own (Zamba2). residual_scale: what each block's result is multiplied with
     before it is added (Granite). residual: as it says there; None: what a block gives is added to what it read.
@@ -65,6 +66,7 @@ class LayerGroup(Node):
     first_norm: bool = True
     norm: Norm = Norm()
     placement: Placement = "pre"
+    after: Literal["all", "channel"] = "all"
     shared: bool = False
     residual_scale: float = 1.0
     residual: Residual | None = None
@@ -102,6 +104,8 @@ class LayerGroup(Node):
             raise Refused("placement", "pre or post, without a mixer beside a channel mixer", self.placement)
         if self.placement.startswith("parallel") and (self.macaron or self.convolution):
             raise Refused("placement", "pre or post, in a layer with further blocks", self.placement)
+        if self.after != "all" and (self.placement != "sandwich" or self.channel is None):
+            raise Refused("after", "all, unless norms stand on both sides of a channel mixer", self.after)
         if self.residual is not None and self.placement != "pre":
             raise Refused("residual", "none, unless norms stand before the blocks", "kept and added parts")
         if self.block_scale and (self.placement != "pre" or self.macaron):

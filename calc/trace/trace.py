@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.trace.primitives.activation import activation, gated_activation, gated_output, glu, softcap
+from calc.trace.primitives.activation import activation, gated_activation, gated_heads, gated_output, glu, softcap
 from calc.trace.primitives.arithmetic import (
     add,
     buffered,
@@ -44,6 +44,7 @@ class Trace(Recorder):
     dropout = dropout
     frozen_batch_norm = frozen_batch_norm
     gated_activation = gated_activation
+    gated_heads = gated_heads
     gated_output = gated_output
     gather = gather
     glu = glu

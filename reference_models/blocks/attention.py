@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import Attention, QkNorm, Temperature
@@ -19,7 +20,20 @@ from reference_models.support import supported
 
 FIELDS = (
     *("n_heads", "n_kv_heads", "d_head", "d_value", "causal", "window", "chunked", "position", "rope", "scale"),
-    *("qkv_bias", "k_bias", "out_bias", "fused", "gate", "kv", "qk_norm", "v_norm", "softcap", "sinks"),
+    *(
+        "qkv_bias",
+        "k_bias",
+        "out_bias",
+        "fused",
+        "gate",
+        "head_gate",
+        "inner_norm",
+        "kv",
+        "qk_norm",
+        "v_norm",
+        "softcap",
+        "sinks",
+    ),
     *("buckets", "shaw", "by_depth", "temperature", "alibi_scaled", "clip", "value_scale"),
     *("masked_window", "softmax", "squares", "repeated"),
 )
@@ -65,6 +79,10 @@ class SelfAttention(nn.Module):
             self.sinks = nn.Parameter(torch.zeros(self.n_heads))
         self._add_relative(d_model)
         self.prefix: nn.Module | None = None  # trained keys and values in front of all others (adapters.py)
+        if spec.head_gate is not None:
+            self.head_gate_proj = nn.Linear(d_model, self.n_heads, bias=False)
+        if spec.inner_norm is not None:
+            self.inner_norm = NormLayer(spec.inner_norm, (self.n_heads * self.d_value,))
         self.o_proj = nn.Linear(self.n_heads * self.d_value, d_out or d_model, bias=spec.out_bias)
 
     def _add_relative(self, d_model: int) -> None:
@@ -137,7 +155,17 @@ class SelfAttention(nn.Module):
         if spec.squares is not None:
             values = out_of_squares(values, spec.squares, step.grid)
         values = values.transpose(1, 2).flatten(2)
-        return self.o_proj(values if gate is None else values * gate.sigmoid())
+        if spec.head_gate is not None:
+            values = (values.unflatten(-1, (self.n_heads, -1)) * self._opened(x).to(values.dtype)).flatten(2)
+        if gate is not None:
+            values = values * gate.sigmoid()
+        return self.o_proj(values if spec.inner_norm is None else self.inner_norm(values))
+
+    def _opened(self, x: Tensor) -> Tensor:
+        """[batch, seq, n_heads, 1]: what each head's result is multiplied with."""
+        gate = self.head_gate_proj(x)
+        gate = gate.sigmoid() if self.spec.head_gate == "sigmoid" else F.softplus(gate.float()).to(gate.dtype)
+        return gate[..., None]
 
     def _relative(self, queries: Tensor, keys: Tensor, step: Step) -> dict[str, Any]:
         """What attention is told of the distances between its queries and keys, beside what rotary positions tell."""

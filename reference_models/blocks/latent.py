@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from calc.spec import Attention, Indexer, Mla
 from reference_models.blocks.attend import attend, split
+from reference_models.blocks.attention import temperature
 from reference_models.blocks.linear import NormLayer, wide
 from reference_models.blocks.positions import BY_TOKEN, angles, rotate, rotation, turn
 from reference_models.blocks.quantized import matrix_of
@@ -30,6 +31,7 @@ FIELDS = (
     "position",
     "rope",
     "scale",
+    "temperature",
 )
 """Fields of the spec that are computed here."""
 
@@ -89,6 +91,9 @@ class LatentAttention(nn.Module):
             cos, sin = angles(spec.rope, spec.d_rope, step)
             q_rope = turn(q_rope, cos, sin, interleaved=spec.rope.interleaved)
             k_rope = turn(k_rope[:, None], cos, sin, interleaved=spec.rope.interleaved)[:, 0]
+        if spec.temperature is not None:
+            grown = temperature(spec.temperature, step.numbers(seq, x.device)).to(q.dtype)
+            q, q_rope = q * grown, q_rope * grown
         kept = {"latent": self.kv_a_norm(latent), "rope": k_rope}
         half: tuple[Tensor, ...] = ()
         if spec.indexer is not None:

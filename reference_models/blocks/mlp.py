@@ -7,14 +7,28 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import Mlp
-from reference_models.blocks.linear import ACTIVATIONS, scaled
+from reference_models.blocks.linear import ACTIVATIONS, NormLayer, scaled
 from reference_models.blocks.short_convolution import without_padding
 from reference_models.blocks.token_shift import shifted
 from reference_models.cache import LayerCache
 from reference_models.step import Step
 from reference_models.support import supported
 
-FIELDS = (*("d_ff", "gated", "bias", "down_bias", "fused", "activation", "clamp", "dropout", "gate_scale", "shift"),)
+FIELDS = (
+    *(
+        "d_ff",
+        "gated",
+        "bias",
+        "down_bias",
+        "fused",
+        "activation",
+        "clamp",
+        "dropout",
+        "gate_scale",
+        "shift",
+        "inner_norm",
+    ),
+)
 """Fields of the spec that are computed here."""
 
 
@@ -37,6 +51,8 @@ class FeedForward(nn.Module):
             if spec.gated:
                 self.gate_proj = nn.Linear(d_model, d_ff, bias=spec.bias)
             self.up_proj = nn.Linear(d_model, d_ff, bias=spec.bias)
+        if spec.inner_norm is not None:
+            self.inner_norm = NormLayer(spec.inner_norm, (d_ff,))
         self.down_proj = nn.Linear(d_ff, d_model, bias=spec.bias if spec.down_bias is None else spec.down_bias)
 
     def forward(self, x: Tensor, step: Step | None = None, cache: LayerCache | None = None) -> Tensor:
@@ -49,6 +65,8 @@ class FeedForward(nn.Module):
             y = self._gated(self.gate_proj(x), self.up_proj(x))
         else:
             y = self.act(self.up_proj(x))
+        if self.spec.inner_norm is not None:
+            y = self.inner_norm(y)
         return self.down_proj(F.dropout(y, step.dropout) if self.spec.dropout and step is not None else y)
 
     def _gated(self, gate: Tensor, up: Tensor) -> Tensor:

@@ -4,13 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.architectures.cases_latent import BASE, GQA, LATENT, MIXTRAL, ROUTED
+from tests.architectures.cases_latent import BASE, EXPERTS, GQA, LATENT, MIXTRAL, ROUTED
 
 PLAIN = {key: value for key, value in GQA.items() if key != "head_dim"}
 GRANITE = PLAIN | {"sliding_window": 6, "num_hidden_layers": 6}
 KINDS = ["sliding_attention", "full_attention"] * 2
 
+LAGUNA = GQA | ROUTED | {"shared_expert_intermediate_size": 20, "sliding_window": 6}
+COHERE = GQA | {"num_experts": 4, "sliding_window": 6}
+DENSE_FIRST = {"first_k_dense_replace": 1, "prefix_dense_intermediate_size": 40}
+
 RECENT: dict[str, tuple[dict[str, Any], ...]] = {
+    "mistral4": (
+        BASE | LATENT | EXPERTS,
+        BASE | LATENT | EXPERTS | {"q_lora_rank": None, "rope_interleave": False, "n_shared_experts": 2}
+        | {"first_k_dense_replace": 2, "norm_topk_prob": False, "n_group": 4, "topk_group": 2},
+        BASE | LATENT | EXPERTS | {"attention_bias": True, "tie_word_embeddings": True, "routed_scaling_factor": 1.5},
+    ),
+    "laguna": (
+        LAGUNA,
+        LAGUNA | {"layer_types": KINDS, "num_attention_heads_per_layer": [4, 6, 4, 2], "attention_bias": True},
+        LAGUNA | {"mlp_layer_types": ["sparse", "dense", "sparse", "dense"], "tie_word_embeddings": True},
+    ),
+    "bitnet": (PLAIN, PLAIN | {"attention_bias": True, "tie_word_embeddings": True, "hidden_act": "silu"}),
+    "cohere2_moe": (
+        COHERE,
+        COHERE | DENSE_FIRST | {"num_shared_experts": 2, "shared_expert_combination_strategy": "sum"}
+        | {"rms_norm_eps": 1e-5, "expert_selection_fn": "sigmoid", "attention_bias": True},
+        COHERE | DENSE_FIRST | {"first_k_dense_replace": 2, "prefix_dense_sliding_window_pattern": 2}
+        | {"sliding_window_pattern": 2, "norm_topk_prob": False, "tie_word_embeddings": False},
+        COHERE | {"expert_selection_fn": "sigmoid", "norm_topk_prob": False},
+    ),
+    "axk1": (
+        BASE | LATENT | EXPERTS | {"n_group": 4, "topk_group": 2},
+        BASE | LATENT | EXPERTS | {"n_group": 1, "topk_group": 1, "first_k_dense_replace": 0, "moe_layer_freq": 2},
+        BASE | LATENT | EXPERTS | {"n_group": 1, "topk_group": 1, "rope_interleave": False, "n_shared_experts": 2}
+        | {"mlp_layer_types": ["sparse", "dense", "sparse", "sparse"], "attention_bias": True},
+    ),
     "iquestcoder": (GQA, PLAIN | {"head_dim": None, "attention_bias": True, "mlp_bias": True}),
     "youtu": (
         BASE | LATENT,

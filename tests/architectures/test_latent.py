@@ -20,6 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 import calc  # noqa: E402
 from calc.architectures import from_config  # noqa: E402
+from calc.architectures.classes import CLASSES  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
@@ -58,8 +59,9 @@ def build(model_type: str, config: dict[str, Any]) -> Any:
     # A copy: what a config class folds into its nested objects would stay in them.
     parsed = transformers.AutoConfig.for_model(model_type, **deepcopy(special | config))
     torch.manual_seed(0)
-    auto = transformers.AutoModelForCausalLM
-    return auto.from_config(parsed, attn_implementation="eager", experts_implementation="batched_mm").eval()
+    named = getattr(transformers, next(iter(CLASSES[model_type])), None)
+    make = transformers.AutoModelForCausalLM.from_config if named is None else getattr(named, "_from_config")  # noqa: B009
+    return make(parsed, attn_implementation="eager", experts_implementation="batched_mm").eval()
 
 
 def new_cache(model: Any) -> Any:

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from calc.architectures import FAMILIES, from_config  # noqa: E402
+from calc.architectures.classes import CLASSES  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.spec import ModelSpec, Node  # noqa: E402
 from reference_models import Model, build  # noqa: E402
@@ -80,7 +81,9 @@ def pair(model_type: str, config: dict[str, Any], twin: ModelSpec) -> tuple[Any,
     kernel = "sdpa" if model_type == "falcon" else "eager"
     plain = {"attn_implementation": kernel, "experts_implementation": "eager"}
     parsed = their_config(model_type, config)
-    theirs = transformers.AutoModelForCausalLM.from_config(parsed, **plain).eval()
+    named = getattr(transformers, next(iter(CLASSES.get(model_type, {"": ""}))), None)
+    make = transformers.AutoModelForCausalLM.from_config if named is None else getattr(named, "_from_config")  # noqa: B009
+    theirs = make(parsed, **plain).eval()
     vary(theirs)
     ours = build(twin).eval()
     copy_weights(theirs, ours, model_type)

@@ -72,6 +72,7 @@ VALUES: dict[str, Any] = {
     "routed_scaling_factor": 1.7,
     "route_scale": 1.7,
     "router_scaling_factor": 1.7,
+    "moe_routed_scaling_factor": 1.7,
     "mup_enabled": True,
     "linear_allow_neg_eigval": False,
     "clip_qkv": 0.5,
@@ -127,6 +128,7 @@ COUNTED = {
     "attention_out_bias",
     *("qk_layernorm", "layer_norm_elementwise_affine", "_remove_final_layer_norm", "do_layer_norm_before", "alibi"),
     *("use_parallel_residual", "parallel_attn", "new_decoder_architecture", "multi_query", "use_sliding_window"),
+    *("gating", "moe_apply_router_weight_on_input", "moe_router_logit_softcapping"),
     *("attention_k_eq_v", "enable_moe_block", "use_double_wide_mlp", "use_bidirectional_attention", "is_gated_act"),
     *("add_cross_attention", "is_decoder", "is_encoder_decoder", "action_tanh", "learned_pos_emb", "add_router_probs"),
     *("block_auto_adjust_ff_dim", "block_ffn_dim_multiplier", "conv_bias", "use_expert_bias"),
@@ -186,6 +188,10 @@ def values_of(model_type: str) -> dict[str, Any]:
         values["norm_topk_prob"] = not known["norm_topk_prob"]
     if isinstance(known.get("rope_parameters"), dict):
         values["rope_parameters"] = _rope(known["rope_parameters"])
+    if model_type == "mistral4":
+        # Which share of a head turns follows from its widths, and its class turns all of it where nothing is stretched.
+        kept = {key: value for key, value in known["rope_parameters"].items() if key != "partial_rotary_factor"}
+        values["rope_parameters"] = kept | {"rope_theta": 37.0, "factor": 4.0} | GROWS
     return values
 
 

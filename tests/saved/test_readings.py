@@ -15,11 +15,13 @@ from calc.trace.settings import Settings
 from tests.architectures.cases import BASES
 from tests.architectures.cases_latent import LATENT_CASES
 from tests.architectures.cases_media import MEDIA
+from tests.architectures.cases_recent import RECENT
 from tests.architectures.cases_text import TEXT
 from tests.architectures.cases_vision import SEEING
 
 CONFIGS = BASES | {
-    name: cases[0] for name, cases in (*TEXT.items(), *LATENT_CASES.items(), *MEDIA.items(), *SEEING.items())
+    name: cases[0]
+    for name, cases in (*TEXT.items(), *LATENT_CASES.items(), *RECENT.items(), *MEDIA.items(), *SEEING.items())
 }
 NAMES = [
     "gpt2",

@@ -39,6 +39,7 @@ from tests.architectures.cases import BASES  # noqa: E402
 from tests.architectures.cases_dense import DENSE  # noqa: E402
 from tests.architectures.cases_latent import LATENT_CASES  # noqa: E402
 from tests.architectures.cases_media import MEDIA  # noqa: E402
+from tests.architectures.cases_recent import RECENT  # noqa: E402
 from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
 from tests.architectures.cases_rwkv7 import SMALL  # noqa: E402
 from tests.architectures.cases_text import TEXT  # noqa: E402
@@ -46,8 +47,17 @@ from tests.architectures.cases_vision import SEEING, inside  # noqa: E402
 from tests.reference_models.test_counts import shallow  # noqa: E402
 from tests.strategies import specs  # noqa: E402
 
-CASES = (*DENSE.items(), *TEXT.items(), *LATENT_CASES.items(), *MEDIA.items(), *SEEING.items(), *RECURRENT.items())
+CASES = (
+    *DENSE.items(),
+    *TEXT.items(),
+    *LATENT_CASES.items(),
+    *RECENT.items(),
+    *MEDIA.items(),
+    *SEEING.items(),
+    *RECURRENT.items(),
+)
 CONFIGS = BASES | {name: cases[0] for name, cases in CASES} | {"rwkv7": SMALL}
+CONFIGS["clip_text_model"] = CONFIGS["clip_text_model"] | {"max_position_embeddings": 32}
 CONFIGS["clip"] = inside("text_config", CONFIGS["clip"], max_position_embeddings=32)
 FAMILIES = sorted(CONFIGS)
 SEQ, FRAMES = 24, 500

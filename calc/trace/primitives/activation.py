@@ -98,6 +98,21 @@ def gated_output(t: Recorder, name: str, x: Tensor, gate: Tensor) -> Tensor:
     return y
 
 
+def gated_heads(t: Recorder, name: str, x: Tensor, gate: Tensor, function: Function) -> Tensor:
+    """x [rows, heads * width] times function(gate) [rows, heads], a number a head; softplus is computed in fp32."""
+    y = t.made(x.rows, x.width, x, gate, split=x.split)
+
+    def keeps(tape: Tape, read: Storage, gate: Storage) -> Storage:
+        if function == "softplus":
+            opened = tape.cast(tape.reads_input(tape.cast(gate, "fp32")), gate.dtype)
+        else:
+            opened = tape.reads_result(gate)
+        return tape.times(read, opened)
+
+    t.op(name, "elementwise", function, (x, gate), (y,), keeps=keeps)
+    return y
+
+
 def _one(tape: Tape, function: Function, x: Storage) -> Storage:
     with tape.region("activation", x):
         return kept_by_activation(tape, function, x)
