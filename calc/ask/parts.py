@@ -11,7 +11,7 @@ from calc.ask.registry import Breakdown, Quantity
 from calc.blocks.build import build
 from calc.conventions.executed import absorbs
 from calc.errors import Refused, did_you_mean
-from calc.quantities.flops import recomputed
+from calc.quantities.flops import of_last, recomputed
 from calc.quantities.kv_cache import cache_terms
 from calc.quantities.parameters import weights
 from calc.sizes import Size, is_exactly, quotient
@@ -195,7 +195,8 @@ def _flops(spec: ModelSpec, query: Run) -> Iterable[Amount]:
         load = query.load()
     everything = [leaf for leaf in leaves(build(spec, load)) if leaf.op.kind in ("linear", "attention")]
     for leaf in everything:
-        work = leaf.op.flops + (backward(leaf.op) if query.phase == "training" else 0)
+        work = of_last(leaf, load) if query.phase == "prefill" else leaf.op.flops
+        work = work + (backward(leaf.op) if query.phase == "training" else 0)
         yield leaf, leaf.component or leaf.op.component, work * leaf.calls
     if query.phase == "training":
         for leaf in recomputed(list(leaves(build(spec, load))), query.checkpointing):
@@ -233,6 +234,7 @@ OF_PART: dict[str, Callable[[ModelSpec, Run, str], Breakdown]] = {
     "params.active": _params_of(active=True),
     "params.trainable": _params_of(trainable=True),
     "flops.forward": _flops_of("forward"),
+    "flops.prefill": _flops_of("prefill"),
     "flops.training": _flops_of("training"),
     "flops.decode": _flops_of("decode"),
     "kv_cache": _cache_of,

@@ -13,7 +13,7 @@ from calc.quantities.parameters import parameters
 from calc.quantities.weights import in_width, plain_width, weight_bytes
 from calc.sizes import Size
 from calc.spec import ModelSpec
-from calc.spec.run import COUNTED_PHASES, Phase, Run
+from calc.spec.run import FLOPS_PHASES, Phase, Run
 
 Breakdown = Mapping[str, Size]
 
@@ -47,7 +47,7 @@ class Quantity:
     def phase(self) -> Phase | None:
         """What runs, where the quantity's name says it."""
         phase = self.name.partition(".")[2]
-        return next((each for each in COUNTED_PHASES if each == phase), None)
+        return next((each for each in FLOPS_PHASES if each == phase), None)
 
 
 def _params(spec: ModelSpec, run: Run) -> Breakdown:
@@ -191,6 +191,14 @@ QUANTITIES = (
         "two FLOPs for each multiply-accumulate of every product that runs (Kaplan et al. 2020, section 2.1)",
         ("batch", "seq", "convention", "mtp", *_INPUTS),
         _flops("forward"),
+    ),
+    Quantity(
+        "flops.prefill",
+        "FLOP",
+        "reading prompts: as flops.forward, with logits of each sequence's last token alone",
+        "as flops.forward; the first new token is drawn from the last position's logits",
+        ("batch", "seq", "convention", "mtp", *_INPUTS),
+        _flops("prefill"),
     ),
     Quantity(
         "flops.training",

@@ -1,4 +1,4 @@
-"""`flops`: floating-point operations of a forward pass, a training step or one decoded token."""
+"""`flops`: floating-point operations of a forward pass, a prompt, a training step or one decoded token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from calc.cli.run_options import GroupedCommand, of_run
 from calc.output.notes import note, warn_beyond
 from calc.output.tables import emit, side_by_side
 from calc.spec import ModelSpec
-from calc.spec.run import COUNTED_PHASES, Run
+from calc.spec.run import FLOPS_PHASES, Run
 
 FIELDS = (
     "phase",
@@ -32,9 +32,9 @@ FIELDS = (
 """What FLOPs depend on."""
 
 
-@click.command(cls=GroupedCommand, short_help="FLOPs: forward, training with checkpointing, decode.")
+@click.command(cls=GroupedCommand, short_help="FLOPs: forward, prefill, training with checkpointing, decode.")
 @options.models
-@of_run(*FIELDS, words={"phase": COUNTED_PHASES})
+@of_run(*FIELDS, words={"phase": FLOPS_PHASES})
 @adapting.adapters
 @options.output
 def flops(models: tuple[ModelSpec, ...], fmt: str, words: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from calc.output.notes import warn_beyond
 from calc.output.tables import Table, emit
 from calc.quantities.parameters import parameters
 from calc.spec import ModelSpec
-from calc.spec.run import COUNTED_PHASES, Run
+from calc.spec.run import FLOPS_PHASES, Run
 from calc.symbols import SYMBOLS
 
 RUN_FIELDS = tuple(name for name in FIELDS if name not in ("mtp", "latent_reading", "convention"))
@@ -93,7 +93,7 @@ def symbols(fmt: str) -> None:
 
 @click.command(cls=GroupedCommand, short_help="Ways to count FLOPs, and what each reports for a model.")
 @click.option("--compare", "compared", metavar="MODEL", help="What every convention reports for one run of MODEL.")
-@of_run(*RUN_FIELDS, words={"phase": COUNTED_PHASES}, defaults={"phase": "training"})
+@of_run(*RUN_FIELDS, words={"phase": FLOPS_PHASES}, defaults={"phase": "training"})
 @options.output
 def conventions(compared: str | None, fmt: str, words: dict[str, Any]) -> None:
     """List the conventions with formula and source, or compare them on one run.

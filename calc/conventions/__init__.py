@@ -63,7 +63,7 @@ def flops(spec: ModelSpec, run: Run) -> Flops:
     convention = find(run.convention)
     if run.phase not in convention.phases:
         raise Refused("phase", f"{' or '.join(convention.phases)} under {convention.name}", run.phase)
-    if run.phase == "decode" and not spec.decodes:
+    if run.phase in ("prefill", "decode") and not spec.decodes:
         raise Refused("phase", "forward or training, since this model does not go on token by token", run.phase)
     if run.phase == "training" and run.checkpointing not in convention.checkpointing:
         expected = f"{' or '.join(convention.checkpointing)} under {convention.name}"

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from calc.conventions.base import Convention
 from calc.errors import Refused
-from calc.quantities.flops import Flops, forward, training
+from calc.quantities.flops import Flops, forward, prefill, training
 from calc.spec import Mla, ModelSpec
 from calc.spec.load import Scores
-from calc.spec.run import COUNTED_PHASES, Run
+from calc.spec.run import FLOPS_PHASES, Run
 
 _COUNTS = (
     "Every product with a weight matrix and every score and weighted value, a multiply-accumulate as 2, logits at all "
-    "positions, a mixture of experts with exactly top_k experts a token. Not counted: lookups, norms, softmax, "
+    "positions but in prefill, a mixture of experts with exactly top_k experts a token. Not counted: lookups, norms, softmax, "
     "activations, biases, the optimizer."
 )
 
@@ -23,6 +23,7 @@ def _formulas(pairs: str) -> dict[str, str]:
     scores = f"4 * batch * n_layers * n_heads * d_head * {pairs}"
     return {
         "forward": f"2 * batch * seq * multiplied + {scores}",
+        "prefill": "forward - 2 * batch * (seq - 1) * d_model * vocab_size",
         "training": "3 * forward",
         "training (selective)": f"3 * forward + {scores}",
         "training (full)": "4 * forward - 2 * batch * seq * d_model * vocab_size",
@@ -61,7 +62,9 @@ def _count(scores: Scores) -> Callable[[ModelSpec, Run], Flops]:
             return training(spec, run.load(scores=scores), run.checkpointing)
         if run.phase == "forward":
             return forward(spec, run.load(scores=scores))
-        raise Refused("phase", f"one of {', '.join(COUNTED_PHASES)}", run.phase)
+        if run.phase == "prefill":
+            return prefill(spec, run.load(scores=scores))
+        raise Refused("phase", f"one of {', '.join(FLOPS_PHASES)}", run.phase)
 
     return count
 
@@ -77,7 +80,7 @@ TORCH = Convention(
     source="torch.utils.flop_counter.FlopCounterMode (PyTorch 2.13, 2026) over eager attention",
     counts=f"{_COUNTS} Scores of hidden pairs are counted, since a dense product computes them.",
     count=_count("full"),
-    phases=("forward", "training", "decode"),
+    phases=FLOPS_PHASES,
     any_model=True,
     checkpointing=("none", "selective", "selective-op", "full", "full-early-stop"),
 )
@@ -90,7 +93,7 @@ CAUSAL_HALF = Convention(
     source="Megatron-Bridge performance summary (NVIDIA, 2025-2026); FlashAttention-2, section 4.1 (Dao 2023)",
     counts=f"{_COUNTS} A window of W leaves (seq^2 - (seq - W)^2) / 2 pairs.",
     count=_count("causal-half"),
-    phases=("forward", "training", "decode"),
+    phases=FLOPS_PHASES,
     any_model=True,
     checkpointing=("none", "selective", "selective-op", "full"),
 )
@@ -103,7 +106,7 @@ CAUSAL_EXACT = Convention(
     source="the causal mask itself: token i sees i keys (Vaswani et al. 2017, section 3.2.3)",
     counts=f"{_COUNTS} A window of W hides (seq - W) * (seq - W + 1) / 2 pairs more.",
     count=_count("causal-exact"),
-    phases=("forward", "training", "decode"),
+    phases=FLOPS_PHASES,
     any_model=True,
     checkpointing=("none", "selective", "selective-op", "full"),
 )

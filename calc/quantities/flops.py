@@ -11,8 +11,9 @@ from calc.sizes import Size, quotient
 from calc.spec import Attention, Mlp, ModelSpec
 from calc.spec.load import Load
 from calc.spec.run import CHECKPOINTING, Checkpointing
+from calc.trace.functions import Matmul
 from calc.trace.gradients import backward
-from calc.trace.op import Leaf, Op, leaves
+from calc.trace.op import Leaf, leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,19 @@ def forward(spec: ModelSpec, load: Load) -> Flops:
     return _sum(list(leaves(build(spec, load))))
 
 
+def prefill(spec: ModelSpec, load: Load) -> Flops:
+    """As forward, with logits of each sequence's last position alone, from which the first new token is drawn."""
+    return _sum(list(leaves(build(spec, load))), lambda leaf: of_last(leaf, load))
+
+
+def of_last(leaf: Leaf, load: Load) -> Size:
+    """FLOPs of one call of an op when a prompt is read: those of a head are of one vector a sequence."""
+    op = leaf.op
+    if leaf.in_head and isinstance(op.shape, Matmul):
+        return quotient(op.flops * load.batch, op.shape.m)
+    return op.flops
+
+
 def training(spec: ModelSpec, load: Load, checkpointing: Checkpointing = "none") -> Flops:
     """Forward, backward and recomputation of one step.
 
@@ -59,7 +73,7 @@ def training(spec: ModelSpec, load: Load, checkpointing: Checkpointing = "none")
     if checkpointing == "selective-op":
         plain_products(spec)
     everything = list(leaves(build(spec, load)))
-    once, back = _sum(everything), _sum(everything, backward)
+    once, back = _sum(everything), _sum(everything, lambda leaf: backward(leaf.op))
     again = _sum(recomputed(everything, checkpointing))
     return Flops(once.linear + back.linear + again.linear, once.attention + back.attention + again.attention)
 
@@ -112,13 +126,13 @@ def plain_products(spec: ModelSpec) -> None:
                     raise Refused("checkpointing", expected, "selective-op")
 
 
-def _sum(some: list[Leaf], count: Callable[[Op], Size] = lambda op: op.flops) -> Flops:
-    """What `count` gives for each of some ops, added up."""
+def _sum(some: list[Leaf], count: Callable[[Leaf], Size] = lambda leaf: leaf.op.flops) -> Flops:
+    """What `count` gives for one call of each of some ops, added up."""
     linear: Size = 0
     attention: Size = 0
     for leaf in some:
         if leaf.op.kind == "linear":
-            linear = linear + count(leaf.op) * leaf.calls
+            linear = linear + count(leaf) * leaf.calls
         elif leaf.op.kind == "attention":
-            attention = attention + count(leaf.op) * leaf.calls
+            attention = attention + count(leaf) * leaf.calls
     return Flops(linear, attention)

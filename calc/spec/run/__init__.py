@@ -27,11 +27,12 @@ from calc.spec.run.numerics import Numerics
 from calc.spec.run.parallelism import Parallelism
 from calc.spec.run.serving import Serving
 from calc.spec.run.training import CHECKPOINTING, REGIONS, Checkpointing, Training
-from calc.spec.run.workload import COUNTED_PHASES, MODES, PHASES, Mode, Phase, Workload
+from calc.spec.run.workload import COUNTED_PHASES, FLOPS_PHASES, MODES, PHASES, Mode, Phase, Workload
 
 __all__ = [
     "CHECKPOINTING",
     "COUNTED_PHASES",
+    "FLOPS_PHASES",
     "EXECUTIONS",
     "KERNELS",
     "LATENT_READINGS",

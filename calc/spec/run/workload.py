@@ -17,7 +17,9 @@ Phase = Literal["forward", "prefill", "decode", "training"]
 Mode = Literal["training", "inference"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 COUNTED_PHASES: tuple[Phase, ...] = ("forward", "training", "decode")
-"""The phases whose FLOPs and bytes moved are counted; of the others a time is predicted."""
+"""The phases whose FLOPs and bytes moved are counted, whatever the model reads."""
+FLOPS_PHASES: tuple[Phase, ...] = ("forward", "prefill", "training", "decode")
+"""The phases whose FLOPs are counted."""
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 
