@@ -13,8 +13,8 @@ from calc.spec.run import FLOPS_PHASES, Run
 
 _COUNTS = (
     "Every product with a weight matrix and every score and weighted value, a multiply-accumulate as 2, logits at all "
-    "positions but in prefill, a mixture of experts with exactly top_k experts a token. Not counted: lookups, norms, softmax, "
-    "activations, biases, the optimizer."
+    "positions but in prefill, a mixture of experts with exactly top_k experts a token. Not counted: lookups, norms, "
+    "softmax, activations, biases, the optimizer."
 )
 
 
