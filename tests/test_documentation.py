@@ -113,12 +113,24 @@ def test_documented_paths_exist(document: Path) -> None:
     assert not missing
 
 
-def test_every_command_and_family_is_in_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text()
+def test_every_command_and_family_is_documented() -> None:
+    tour, families = (ROOT / "docs" / f"{name}.md" for name in ("tour", "families"))
+    shown = tour.read_text() + (ROOT / "README.md").read_text()
     for command in COMMANDS:
-        assert f"python -m calc {command}" in readme, command
-    for family in FAMILIES:
-        assert re.search(rf"\b{family}\b", readme), family
+        assert f"python -m calc {command}" in shown, command
+    named = re.findall(r"[\w-]+", families.read_text())
+    assert set(FAMILIES) <= set(named)
+
+
+def test_the_readme_is_short_and_its_errors_are_those_of_the_documents() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.encode()) <= 8 * 1024
+    rows = re.findall(r"^\| (.*?) \| ([\d,]+) \| (.*?) \| (.*?) \| \[.*?\]\((.*?)\) \|$", text, re.MULTILINE)
+    assert len(rows) >= 5
+    for what, *figures, document in rows:
+        told = [figure for figure in figures if figure]
+        lines = [line for line in (ROOT / document).read_text().splitlines() if line.startswith("|")]
+        assert any(set(told) <= {cell.strip() for cell in line.split("|")} for line in lines), what
     assert "python -m calc report" in cli.help
 
 

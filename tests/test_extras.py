@@ -19,7 +19,16 @@ MODULES = {
     "vl-convert-python": "vl_convert",
 }
 """Package -> its module, where that has another name."""
-COMMANDS = {"hatchling", "pyright", "pytest-benchmark", "pytest-xdist", "ruff"}
+COMMANDS = {
+    "hatchling",
+    "mkdocs-click",
+    "mkdocs-material",
+    "mkdocstrings",
+    "pyright",
+    "pytest-benchmark",
+    "pytest-xdist",
+    "ruff",
+}
 """What the development extra has to run, not to import; pytest loads its plugins itself, and pip what builds."""
 PRODUCT = ("calc", "harness", "reference_models", "dashboard")
 OWN = "transformer-envelope"
