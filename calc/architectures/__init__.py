@@ -183,6 +183,7 @@ FAMILIES: dict[str, str] = {
     "zamba2": "zamba2",
     "lfm2": "lfm2",
     "lfm2_moe": "lfm2_moe",
+    "lfm3": "lfm3",
     "olmo_hybrid": "olmo_hybrid",
     "qwen3_next": "qwen3_next",
     "qwen3_5": "qwen3_5",

@@ -71,6 +71,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "num_experts_per_tok": "num_experts_per_token",
         "n_shared_experts": "num_shared_experts",
     },
+    "lfm3": {"rms_norm_eps": "norm_eps"},
     "mpt": {"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"},
     "nemotron_h": ROUTED | {"layer_types": "layers_block_type"},
     "zamba2": {"layer_types": "layers_block_type", "head_dim": "attention_head_dim"},

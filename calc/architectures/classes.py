@@ -176,6 +176,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "rwkv7": _named("RWKV7"),
     "lfm2": _named("Lfm2"),
     "lfm2_moe": _named("Lfm2Moe"),
+    "lfm3": _named("Lfm3"),
 }
 """Family -> class -> what it has in place of the head; the first class of each is the usual one."""
 

@@ -40,6 +40,7 @@ ZAMBA = BASE | {
     "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid", "hybrid", "mamba", "hybrid"],
 }  # fmt: skip
 LFM2 = BASE | ATTENTION
+LFM3 = {"num_hidden_layers": 5, "intermediate_size": 40, "head_dim": 12, "sliding_window": 6}
 FALCON = BASE | ATTENTION | HYBRID2 | {"mamba_d_ssm": 48}
 OLMO = BASE | ATTENTION | {"num_hidden_layers": 4}
 TOWER = {
@@ -89,6 +90,14 @@ RECURRENT: dict[str, tuple[dict[str, Any], ...]] = {
         NEMOTRON,
         NEMOTRON | {"moe_latent_size": 20, "use_bias": True, "use_conv_bias": False},
         NEMOTRON | {"hybrid_override_pattern": "M-M*-", "mlp_bias": True, "conv_kernel": 3},
+    ),
+    "lfm3": (
+        LFM2 | LFM3,
+        LFM2
+        | LFM3
+        | {"use_sandwich_norm": False, "conv_bias": True, "conv_L_cache": 3, "attention_bias": True}
+        | {"layer_types": [CONV, FULL, "sliding_attention"], "num_hidden_layers": 3},
+        LFM2 | LFM3 | {"use_attention_gate": False, "tie_word_embeddings": False},
     ),
     "lfm2": (
         LFM2 | {"full_attn_idxs": [1], "block_ff_dim": 100, "block_multiple_of": 16},

@@ -8,7 +8,7 @@ from __future__ import annotations
 MAMBA = {"mamba", "falcon_mamba"}
 GRANITE = {"granitemoehybrid", "granitemoeshared", "granitemoe_swa"}
 NEMOTRON = {"nemotron_h"}
-LFM2 = {"lfm2", "lfm2_moe"}
+LFM2 = {"lfm2", "lfm2_moe", "lfm3"}
 OLMO = {"olmo_hybrid"}
 FALCON = {"falcon_h1"}
 KIMI = {"kimi_linear"}
@@ -75,6 +75,9 @@ IN_LAYER: tuple[Rule, ...] = (
     (NEMOTRON, r"mixer\.fc1_latent_proj\.weight", ("moe.latent_down.weight",)),
     (NEMOTRON, r"mixer\.fc2_latent_proj\.weight", ("moe.latent_up.weight",)),
     (LFM2, r"operator_norm\.weight", ("attention_norm.weight", "gated_convolution_norm.weight")),
+    ({"lfm3"}, r"post_operator_norm\.weight", ("attention_post_norm.weight", "gated_convolution_post_norm.weight")),
+    ({"lfm3"}, r"post_ffn_norm\.weight", ("channel_post_norm.weight",)),
+    ({"lfm3"}, r"self_attn\.g_proj\.weight", ("attention.head_gate_proj.weight",)),
     (LFM2, r"ffn_norm\.weight", ("channel_norm.weight",)),
     (LFM2, r"conv\.(in_proj|conv|out_proj)\.(\w+)", (r"gated_convolution.\1.\2",)),
     (LFM2, r"feed_forward\.w1\.weight", ("mlp.gate_proj.weight",)),

@@ -124,6 +124,7 @@ COUNTED = {
         "projectors_bias",
         *("add_bias_linear", "use_long_context"),
         "use_qk_norm",
+        *("use_sandwich_norm", "use_attention_gate"),
     ),
     "attention_out_bias",
     *("qk_layernorm", "layer_norm_elementwise_affine", "_remove_final_layer_norm", "do_layer_norm_before", "alibi"),
