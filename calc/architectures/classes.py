@@ -128,6 +128,10 @@ CLASSES: dict[str, dict[str, Kind]] = {
     # Its language model alone has a class that goes on writing.
     "llama4": {"Llama4ForConditionalGeneration": "lm"},
     "llama4_text": _named("Llama4Text", lm="Llama4ForCausalLM"),
+    "paligemma": _seeing("PaliGemma"),
+    "idefics3": _seeing("Idefics3"),
+    "smolvlm": _seeing("SmolVLM"),
+    "internvl": _seeing("InternVL"),
     "qwen2_vl": _seeing("Qwen2VL"),
     "qwen2_5_vl": _seeing("Qwen2_5_VL"),
     "qwen3_vl": _seeing("Qwen3VL"),

@@ -32,7 +32,8 @@ class Projector(Node):
 
     merge: how many vectors become one, side by side (`concat`: Qwen-VL's 2 x 2 patches) or as their `mean` (Gemma 3);
     `mean-product` is the mean as a product with a matrix of ones and zeros, which multiplies every vector with every
-    result (Gemma 4). skip: vectors at the end that it leaves out (Llama 4's class token).
+    result (Gemma 4). skip: vectors that it leaves out (class tokens), at the
+    end (Llama 4), or where skip_first at the beginning (InternVL).
     merge_rows: of how many rows of the picture those are (2 x 2 patches: 2); row by row they stand side by side.
     scale: what is multiplied with what joining gave. standardized: a mean is then subtracted from each value, and the
         rest multiplied with a scale; both were measured elsewhere and are no parameters (Gemma 4).
@@ -46,6 +47,7 @@ class Projector(Node):
     merge_rows: int = Field(default=1, gt=0, le=4096)
     join: Literal["concat", "mean", "mean-product"] = "concat"
     skip: int = Field(default=0, ge=0, le=2**16)
+    skip_first: bool = False
     scale: float = 1.0
     standardized: bool = False
     before: Norm | None = None

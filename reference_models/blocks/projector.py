@@ -10,7 +10,20 @@ from reference_models.blocks.linear import ACTIVATIONS, NormLayer
 from reference_models.support import supported
 
 FIELDS = (
-    *("name", "depths", "merge", "merge_rows", "join", "scale", "standardized", "skip", "before", "norm", "layers"),
+    *(
+        "name",
+        "depths",
+        "merge",
+        "merge_rows",
+        "join",
+        "scale",
+        "standardized",
+        "skip",
+        "skip_first",
+        "before",
+        "norm",
+        "layers",
+    ),
     "activation",
 )
 """Fields of the spec that are computed here."""
@@ -46,7 +59,8 @@ class Projection(nn.Module):
 
         grid: rows and columns of the patches; None: they stand in one row of blocks.
         """
-        x = self._by_blocks(x[:, : x.shape[1] - self.spec.skip], grid)
+        skip = self.spec.skip
+        x = self._by_blocks(x[:, skip:] if self.spec.skip_first else x[:, : x.shape[1] - skip], grid)
         x = self._joined(x if self.spec.before is None else self.before(x))
         x = x if self.spec.scale == 1.0 else x * self.spec.scale
         x = (x - self.mean) * self.factor if self.spec.standardized else x

@@ -111,6 +111,17 @@ def inside(section: str, base: dict[str, Any], **change: Any) -> dict[str, Any]:
     return base | {section: base[section] | change}
 
 
+PALIGEMMA = {
+    "text_config": TEXT | {"model_type": "gemma"},
+    "vision_config": SIGLIP,
+    "projection_dim": 64,
+}
+IDEFICS3 = {"text_config": TEXT | {"model_type": "llama"}, "vision_config": VIT | {"image_size": 32}}
+INTERNVL = {
+    "text_config": {key: value for key, value in TEXT.items() if key != "head_dim"} | {"model_type": "qwen2"},
+    "vision_config": VIT | {"image_size": 32},
+}
+
 SEEING: dict[str, tuple[dict[str, Any], ...]] = {
     "gemma3": (
         GEMMA3,
@@ -134,6 +145,26 @@ SEEING: dict[str, tuple[dict[str, Any], ...]] = {
         inside("text_config", MINISTRAL3, tie_word_embeddings=True) | {"projector_hidden_act": "relu"},
     ),
     "llama4_text": (LLAMA4_TEXT, *(LLAMA4_TEXT | variant for variant in LLAMA4_VARIANTS)),
+    "paligemma": (
+        PALIGEMMA,
+        inside("vision_config", PALIGEMMA, num_channels=1, hidden_act="gelu") | {"tie_word_embeddings": False},
+        PALIGEMMA | {"text_config": TEXT | {"model_type": "gemma2", "sliding_window": 6}},
+    ),
+    **{
+        name: (
+            inside("vision_config", IDEFICS3, model_type=f"{name}_vision"),
+            inside("vision_config", IDEFICS3, model_type=f"{name}_vision", num_channels=1, hidden_act="relu")
+            | {"scale_factor": 4, "tie_word_embeddings": True},
+        )
+        for name in ("idefics3", "smolvlm")
+    },
+    "internvl": (
+        INTERNVL,
+        inside("vision_config", INTERNVL, use_qk_norm=True, attention_bias=True, norm_type="rms_norm")
+        | {"tie_word_embeddings": False, "downsample_ratio": 0.25, "projector_hidden_act": "relu"},
+        inside("vision_config", INTERNVL, use_mean_pooling=False, use_mask_token=True)
+        | {"text_config": TEXT | {"model_type": "qwen3"}},
+    ),
     "qwen2_vl": (
         inside("text_config", QWEN2_VL, rope_scaling=MROPE),
         QWEN2_VL_TEXT | {"vision_config": QWEN2_VL_VISION, "rope_scaling": MROPE, "tie_word_embeddings": True},

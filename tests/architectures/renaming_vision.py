@@ -75,15 +75,40 @@ _TABLES = _one(
     (r"layernorm_pre\.(\w+)", r"embedding.norm.\1"),
     (r"(?:post_layernorm|layernorm_post|final_layernorm)\.(\w+)", r"final_norm.\1"),
 )
+_INTERNVL: Rules = _one(
+    (r"attention\.([qkv])_proj\.(\w+)", r"attention.\1_proj.\2"),
+    (r"attention\.([qk])_norm\.weight", r"attention.\1_norm.weight"),
+    (r"attention\.projection_layer\.(\w+)", r"attention.o_proj.\1"),
+    (r"layernorm_before\.(\w+)", r"attention_norm.\1"),
+    (r"layernorm_after\.(\w+)", r"channel_norm.\1"),
+    (r"lambda_1", "attention_scale.weight"),
+    (r"lambda_2", "channel_scale.weight"),
+    (r"embeddings\.cls_token", "embedding.special.weight"),
+    (r"embeddings\.mask_token", "embedding.mask.weight"),
+    (r"embeddings\.position_embeddings", "embedding.position.weight"),
+    (r"embeddings\.patch_embeddings\.projection\.(\w+)", r"embedding.patch.\1"),
+    (r"layernorm\.(\w+)", r"final_norm.\1"),
+    (r"multi_modal_projector\.layer_norm\.(\w+)", r"projector.norm.\1"),
+    (r"multi_modal_projector\.(linear_[12])\.(\w+)", r"projector.\1.\2"),
+)
+_OF_ONE: dict[str, Rules] = {
+    "internvl": _INTERNVL,
+    "paligemma": _one((r"multi_modal_projector\.linear\.(\w+)", r"projector.linear.\1")),
+    **dict.fromkeys(
+        ("idefics3", "smolvlm"), _one((r"connector\.modality_projection\.proj\.weight", "projector.linear.weight"))
+    ),
+}
 TOWERS = {
     *("gemma3", "gemma4", "llama4", "mistral3", "qwen2_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
-    *("kimi_k25", "qwen2_5_vl"),
+    *("kimi_k25", "qwen2_5_vl", "paligemma", "idefics3", "smolvlm", "internvl"),
 }
 TOWER = re.compile(
     r"(?:model\.)?(?:vision_tower|visual|vision_model)\.(?P<in>.+)"
-    r"|(?:model\.)?(?P<beside>(?:multi_modal_projector|embed_vision|mm_projector)\..+)"
+    r"|(?:model\.)?(?P<beside>(?:multi_modal_projector|connector|embed_vision|mm_projector)\..+)"
 )
-LAYER = re.compile(rf"(?:encoder\.|model\.|transformer\.)?(?:layers|blocks)\.{NUMBER}\.(?P<rest>.+)")
+LAYER = re.compile(
+    rf"(?:encoder\.|model\.|transformer\.|vision_model\.encoder\.)?(?:layers?|blocks)\.{NUMBER}\.(?P<rest>.+)"
+)
 
 _STACKED = (
     (r"(?:feed_forward\.)?experts\.gate_up_proj", ("moe.experts.*.gate_proj.weight", "moe.experts.*.up_proj.weight")),
@@ -118,6 +143,14 @@ _TEXT_LAYER = {
     "llama4": _LLAMA4,
     "llama4_text": _LLAMA4,
     "gemma3": _NORMS_AROUND,
+    # Gemma's layers have one norm behind attention, which is the channel mixer's; Gemma 2's have three.
+    "paligemma": tuple(
+        (
+            rf"{name}_layernorm\.weight",
+            ("attention_post_norm.weight", "channel_norm.weight", "channel_post_norm.weight"),
+        )
+        for name in ("post_attention", "pre_feedforward", "post_feedforward")
+    ),
     "gemma4": _GEMMA4,
     "gemma4_text": _GEMMA4,
 }
@@ -146,13 +179,14 @@ def rename(name: str, model_type: str) -> tuple[str, ...] | None:
 
 def _in_tower(name: str, model_type: str) -> tuple[str, ...]:
     """Our paths of a tower's tensor. Errors: KeyError for a name that no rule knows."""
+    own = _OF_ONE.get(model_type, ())
     found = None
     if place := LAYER.fullmatch(name):
         norms = _NORMS_AROUND if model_type == "gemma4" else _NORM_BEFORE
-        found = _first(_PIXTRAL_LAYER if model_type == "mistral3" else norms + _LAYER, place["rest"])
+        found = _first(_PIXTRAL_LAYER if model_type == "mistral3" else own + norms + _LAYER, place["rest"])
         found = found and tuple(f"layers.{place['n']}.{path}" for path in found)
     else:
-        found = _first(_PIXTRAL if model_type == "mistral3" else _TABLES + _PROJECTORS, name)
+        found = _first(_PIXTRAL if model_type == "mistral3" else own + _TABLES + _PROJECTORS, name)
     if found is None:
         raise KeyError(f"{model_type}: no rule for {name}")
     return tuple(f"vision.{path}" for path in found)

@@ -66,6 +66,8 @@ def pictures(spec: ModelSpec, model_type: str) -> tuple[Any, ...]:
         places = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
         return torch.rand(IMAGES, rows * columns, pixels), places.expand(IMAGES, -1, -1)
     shape = (IMAGES, front.channels, front.height, front.width)
+    if model_type in ("idefics3", "smolvlm"):
+        return (torch.randn(*shape)[None],)
     if model_type == "mistral3":
         return torch.randn(*shape), torch.tensor([shape[2:]] * IMAGES)
     return (torch.randn(*shape),)

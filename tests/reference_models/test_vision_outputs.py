@@ -87,6 +87,8 @@ def read_by(model_type: str, spec: ModelSpec, pixels: Any) -> tuple[Any, ...]:
         return patches.flatten(1, 2).flatten(2), places.expand(len(pixels), -1, -1)
     if model_type == "mistral3":
         return pixels, torch.tensor([pixels.shape[2:]] * len(pixels))
+    if model_type in ("idefics3", "smolvlm"):
+        return (pixels[None],)
     return (pixels,)
 
 
