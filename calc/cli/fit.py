@@ -62,6 +62,7 @@ def _column(what: str, of: str) -> Any:
     "--accuracy", metavar="COLUMN", help="How much of a task is solved, whose loss is --loss: both are fitted."
 )
 @click.option("--chance", type=float, default=0.0, show_default=True, help="With --accuracy: what guessing solves.")
+@click.option("--top", type=float, help="With --accuracy: what the best model solves.  [default: as the runs say]")
 @click.option("--best", is_flag=True, help="Of rows with one N and D, as of several learning rates, take the lowest.")
 @click.option("--skip-far", is_flag=True, help="Leave out runs far off a first fit: diverged, mislabelled.")
 @options.chart
@@ -96,11 +97,12 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
             raise Refused("--mixture", f"--law {' or '.join(mixtures.NAMES)} beside it", law)
         asked["mixture"] = [each.strip() for each in mixture.split(",")]
     against, column, chance = asked.pop("against"), asked.pop("accuracy"), asked.pop("chance")
+    top = asked.pop("top")
     if against is not None:
         emit(*fit_beyond.compared(runs, against, asked), fmt)
         return
     if column is not None:
-        emit(*fit_beyond.solved(runs, column, chance, asked), fmt)
+        emit(*fit_beyond.solved(runs, column, chance, top, asked), fmt)
         return
     progress = Progress()
     try:

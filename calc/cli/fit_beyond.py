@@ -38,7 +38,9 @@ def compared(first: str, second: str, asked: dict[str, Any]) -> tuple[list[dict[
     return records, [Table(columns, rows, title, note), Table(("", "value"), constants, "E + K / C^gamma of each")]
 
 
-def solved(path: str, column: str, chance: float, asked: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Table]]:
+def solved(
+    path: str, column: str, chance: float, top: float | None, asked: dict[str, Any]
+) -> tuple[list[dict[str, Any]], list[Table]]:
     """How much of a task models solve, and what the compute-optimal one would."""
     import numpy as np
 
@@ -50,12 +52,12 @@ def solved(path: str, column: str, chance: float, asked: dict[str, Any]) -> tupl
     given = read(path, asked["columns"], asked["where"], asked["skip_invalid"])
     frame, name = table(path, asked["where"])
     shares = as_numbers(frame.loc[np.asarray(given.row) - 1, column_named(frame, column, name)])
-    found = fit_task(given, shares, chance, refits=0, compute=asked["compute"])
+    found = fit_task(given, shares, chance, top, refits=0, compute=asked["compute"])
     best = found.loss.optimum
     rows = [row(name, value, None) for name, value in found.constants.items()]
     record = {"constants": dict(found.constants), "error": found.error, "chained": found.chained}
     if best is not None:
-        many = refitted(given, shares, chance, max(asked["refits"], 1), asked["seed"])
+        many = refitted(given, shares, chance, max(asked["refits"], 1), asked["seed"], top)
         band = found.interval(best["params"], best["tokens"], many, asked["level"])
         predicted = found.predict(best["params"], best["tokens"])
         rows.append(row(f"accuracy at {found.loss.compute:.3g} FLOP", predicted, band))

@@ -10,6 +10,7 @@ from calc.charts.optima import loss_chart
 from calc.charts.saving import check, save
 from calc.cli import completing, corpora, options
 from calc.cli.amounts import Amount, Positive
+from calc.cli.loss_tasks import solved
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS
 from calc.optimum.prediction import Prediction
@@ -35,9 +36,10 @@ from calc.tokens.corpus import Corpus
 @click.option("--sparsity", type=Positive(), help="abnar: share of the experts that a token does not visit.")
 @click.option("--bits", type=Positive(), help="kumar: bits of weights, activations and cache in training.")
 @click.option("--bits-post", type=Positive(), help="kumar: bits of weights that are rounded after training.")
+@click.option("--task", metavar="NAME", help="Share of a benchmark solved, by OLMo's ladder; or all of them.")
 @options.chart
 @options.output
-def loss(law: str, fmt: str, chart: str | None, bits: float | None, **asked: Any) -> None:
+def loss(law: str, fmt: str, chart: str | None, bits: float | None, task: str | None, **asked: Any) -> None:
     """Predict the loss, in nats a token, of N parameters trained on D tokens.
 
     Each law speaks of its own data and tokenizer: losses of different laws are not to be compared. A --corpus is
@@ -49,8 +51,12 @@ def loss(law: str, fmt: str, chart: str | None, bits: float | None, **asked: Any
       python -m calc loss --params 7B --tokens 2T --law all
       python -m calc loss --params 1B --corpus "20e9 words" --tokens-per-word 1.3 --tokens 100e9 --law muennighoff
       python -m calc loss --params 1.3e9 --experts 64 --law clark
+      python -m calc loss --params 7B --tokens 4T --task all
       python -m calc loss --params 70e9 --tokens 1.4T --chart path/to/contours.svg
     """
+    if task is not None:
+        emit(*solved(task, law, chart, {**asked, "bits": bits}), fmt)
+        return
     if chart is not None:
         check(chart)
         if law == "all":
