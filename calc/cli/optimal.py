@@ -32,6 +32,7 @@ from calc.units import si
 
 _MORE = {
     "gpu_days": "GPU-days",
+    "vocab_params": "vocabulary's N (tao)",
     "plain_compute": "compute without use",
     "plain_params": "parameters without use",
     "total_compute": "FLOP with use",
@@ -143,7 +144,8 @@ def _numbers(answer: Optimum, others: dict[str, dict[str, float]]) -> Table:
         differ = f"{_number(name, laws['low'])} to {_number(name, laws['high'])}" if laws and laws["ratio"] > 1 else ""
         rows.append((names.get(name, name), _number(name, getattr(answer, name)), wide, differ))
     rate = answer.learning_rate
-    batches, rates = zip(*answer.rules.values(), strict=True)
+    batches = [batch for batch, _ in answer.rules.values() if batch is not None]
+    rates = [rate for _, rate in answer.rules.values()]
     rows.append(("batch, tokens", si(answer.batch_tokens), "", f"{si(min(batches))} to {si(max(batches))}"))
     shown = "–" if rate is None else f"{rate:.2e}"
     rows.append(("learning rate", shown, "", f"{min(rates):.2e} to {max(rates):.2e}"))

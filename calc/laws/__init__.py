@@ -6,6 +6,7 @@ from calc.errors import Refused
 from calc.laws.abnar import ABNAR
 from calc.laws.base import PF_DAY, VARIABLES, Constant, Equation, Frontier, Law, Variable
 from calc.laws.besiroglu import BESIROGLU, BESIROGLU_HUBER, BESIROGLU_LAD
+from calc.laws.bjorck import BJORCK
 from calc.laws.clark import CLARK_HASH, CLARK_RL_R, CLARK_S_BASE
 from calc.laws.deepseek import DEEPSEEK
 from calc.laws.gadre import GADRE, GADRE_REDPAJAMA, GADRE_REFINEDWEB
@@ -58,6 +59,7 @@ LAWS: tuple[Law, ...] = (
     LLAMA_3,
     LLAMA_3_TEXT,
     STEP_LAW,
+    BJORCK,
     CLARK_S_BASE,
     CLARK_RL_R,
     CLARK_HASH,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from calc.laws.base import Law
+from calc.laws.bjorck import BJORCK
 from calc.laws.deepseek import DEEPSEEK
 from calc.laws.kaplan import KAPLAN
 from calc.laws.ludziejewski import LUDZIEJEWSKI
@@ -71,10 +72,11 @@ def hyperparameters(
 
 def every(
     law: Law, compute: float, params: float, tokens: float, without: float | None = None
-) -> dict[str, tuple[float, float]]:
+) -> dict[str, tuple[float | None, float]]:
     """What the rules that are not superseded give for one run: law -> (batch in tokens, peak learning rate).
 
-    Each is handed its own N: Step Law's has no embeddings, Porian's has the last layer alone.
+    Each is handed its own N: Step Law's has no embeddings, Porian's has the last layer alone. Bjorck's has no batch,
+    and carries on Step Law's rate where D is beyond that law's data.
     """
     own = without_embeddings(law, params) if without is None else without
     last = own + 0.5 * (PEARCE_SONG.evaluate("params_total", params=own) - own)
@@ -83,10 +85,16 @@ def every(
         (DEEPSEEK, {"compute": compute}, {"compute": compute}),
         (PORIAN, {"params": last}, {"params": last}),
     )
-    return {
+    found: dict[str, tuple[float | None, float]] = {
         rule.name: (rule.evaluate("batch_tokens", **of_batch), rule.evaluate("learning_rate", **of_rate))
         for rule, of_batch, of_rate in taken
     }
+    end = STEP_LAW.valid["tokens"][1]
+    if tokens > end:
+        rate = STEP_LAW.evaluate("learning_rate", params=own, tokens=end)
+        carried = BJORCK.evaluate("learning_rate", known_rate=rate, known_tokens=end, tokens=tokens)
+        found[BJORCK.name] = (None, carried)
+    return found
 
 
 def without_embeddings(law: Law, params: float) -> float:

@@ -31,8 +31,8 @@ STEP_LAW = Law(
     confirmed="constants read in a summary of the paper; the peak learning rate of a schedule that ends at 1e-5",
     second_hand="constants second-hand",
     errata=(
-        "At a fixed batch Bjorck et al. 2024 (arXiv:2409.19913) find rates that fall with data, as N^-0.23 D^-0.32; "
-        "the constant that others print with these, 1.3192e-5, gives rates of 1e-11, so that no band holds it.",
+        "At a fixed batch Bjorck et al. 2024 find rates that fall with data: beyond its own data its rate is carried "
+        "on by their exponent too, and the two are ends of a band.",
     ),
     valid={"params": (6e7, 1.1e9), "tokens": (2e9, 1e11)},
 )

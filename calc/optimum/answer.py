@@ -15,6 +15,7 @@ from calc.laws.hyperparameters import every, hyperparameters
 from calc.laws.muennighoff import MUENNIGHOFF
 from calc.laws.parametric import Parametric
 from calc.laws.surface import SurfaceFrontier
+from calc.laws.tao import best_vocabulary
 from calc.laws.uncertainty import Interval
 from calc.optimum.bands import bands, source
 from calc.optimum.budget import Machines, machines
@@ -178,6 +179,7 @@ def _answer(
     warnings = outside + ((law.second_hand,) if law.second_hand else ())
     if costs.exact is not None:
         more["scale"] = x
+        more["vocab_params"] = best_vocabulary(costs.without(x), compute)
         warnings += (law.inexact,) if law.inexact else ()
     return Optimum(
         law=law.name,

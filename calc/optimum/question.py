@@ -78,7 +78,7 @@ class Optimum:
     deviation: Mapping[float, float]
     more: Mapping[str, float] = field(default_factory=dict)
     routing: Mapping[str, float] = field(default_factory=dict)
-    rules: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    rules: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)
 
     @property
     def tokens_per_param(self) -> float:

