@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -27,6 +27,27 @@ class Card(Node):
         return parse_rate(value, "rate")
 
 
+class Measured(Node):
+    """One collective as it was measured among `ranks` GPUs, of which `near` stand in one domain: the seconds of each of
+    so many bytes, as nccl-tests count them, both rising."""
+
+    op: Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
+    ranks: Annotated[int, Field(ge=2, le=2**20)]
+    near: Annotated[int, Field(ge=1, le=2**20)]
+    sizes: Annotated[tuple[Annotated[int, Field(gt=0, le=2**50)], ...], Field(min_length=2, max_length=1000)]
+    seconds: tuple[Annotated[float, Field(gt=0, le=1e6)], ...]
+
+    @model_validator(mode="after")
+    def _whole(self) -> Measured:
+        if len(self.seconds) != len(self.sizes) or list(self.sizes) != sorted(set(self.sizes)):
+            raise Refused("sizes", "bytes in rising order, and seconds of each", self.op)
+        if list(self.seconds) != sorted(self.seconds):
+            raise Refused("seconds", "times that do not fall as messages grow", self.op)
+        if self.near > self.ranks:
+            raise Refused("near", f"at most ranks = {self.ranks}", self.near)
+        return self
+
+
 class Cluster(Node):
     """Many GPUs of one kind and the links between them.
 
@@ -34,7 +55,7 @@ class Cluster(Node):
     links of the device's own (NVLink, Infinity Fabric, ICI): a machine, a rack, or a whole torus. cards: of network, a
     machine, of which each GPU has its share; rings use all of them, each on its rail. oversubscription: of the network
     above, how many bytes a second of all cards go through one of its own; 1 where none is known. most: GPUs that one
-    such cluster has where its maker says.
+    such cluster has where its maker says. measured: collectives, in place of what its links promise within a domain.
     """
 
     name: str
@@ -48,6 +69,7 @@ class Cluster(Node):
     most: Annotated[int, Field(gt=0)] | None = None
     fast: Source
     note: str = ""
+    measured: tuple[Measured, ...] = ()
 
     @model_validator(mode="after")
     def _whole(self) -> Cluster:

@@ -64,7 +64,9 @@ def _cluster(name: str, own: Any, sources: dict[str, Any], where: str) -> Cluste
         made = Cluster.model_validate_json(json.dumps(document, default=str))
     except ValidationError as error:
         raise refuse(error, place) from None
-    load_device(made.gpu)
+    if not made.measured:
+        # What was measured may be of processors, which no catalogue lists.
+        load_device(made.gpu)
     return made
 
 

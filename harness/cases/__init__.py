@@ -13,11 +13,12 @@ from calc.errors import Refused, did_you_mean
 from calc.spec.fields import refuse
 from harness.cases.attention import AttentionCase, DecodeAttentionCase
 from harness.cases.case import Case, Ready
+from harness.cases.collectives import CollectiveCase, ExchangeCase
 from harness.cases.decoding import DecodeCase
 from harness.cases.grouped import GroupedMatmulCase
 from harness.cases.layer import LayerCase
 from harness.cases.matmul import MatmulCase
-from harness.cases.parallel import CollectiveCase, ParallelTrainingCase
+from harness.cases.parallel import ParallelTrainingCase
 from harness.cases.passes import PassCase
 from harness.cases.scaled import ScaledMatmulCase
 from harness.cases.training import TrainingCase
@@ -38,6 +39,7 @@ KINDS: dict[str, type[Case]] = {
         DecodeCase,
         TrainingCase,
         CollectiveCase,
+        ExchangeCase,
         ParallelTrainingCase,
     )
 }

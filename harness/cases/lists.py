@@ -11,7 +11,6 @@ from harness.cases.case import Case
 from harness.cases.decoding import DecodeCase
 from harness.cases.layer import LayerCase
 from harness.cases.matmul import MatmulCase
-from harness.cases.parallel import CollectiveCase, ParallelTrainingCase
 from harness.cases.passes import FUNCTIONS, ONE_WAY, PassCase
 from harness.cases.survey_suite import survey
 from harness.cases.training import TrainingCase
@@ -53,7 +52,6 @@ def quick(environment: Environment) -> list[Case]:
         PassCase("layernorm", 2**18, "fp32", "backward"),
         *(ForwardCase(model, 64, 2, "fp32") for model in ("tiny-gqa", "tiny-moe")),
         ForwardCase("tiny-vit", 1, 2, "fp32"),
-        *([CollectiveCase("all_reduce", 2**20)] if environment.device == "cpu" else []),
     ]
 
 
@@ -98,11 +96,6 @@ def _on_cpu() -> Iterator[Case]:
         yield TrainingCase("tiny-gpt", 128, 4, "fp32", "eager", checkpointing)
     yield TrainingCase("tiny-gpt", 128, 4, "fp32", "compiled")
     yield DecodeCase("tiny-gqa", 256, 1, "fp32", "compiled")
-    yield CollectiveCase("all_reduce", 2**22)
-    yield CollectiveCase("all_gather", 2**22)
-    yield CollectiveCase("reduce_scatter", 2**22)
-    yield ParallelTrainingCase("tiny-gpt", 128, 2, strategy="ddp")
-    yield ParallelTrainingCase("tiny-gpt", 128, 2, strategy="fsdp")
 
 
 def _on_gpu(environment: Environment) -> Iterator[Case]:

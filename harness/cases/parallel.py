@@ -1,127 +1,42 @@
-"""What several processes do together: collectives, and training steps with batch or weights spread over them."""
+"""Training steps of several ranks: batch, weights, layers or their widths spread over them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 from calc.ask.estimate import estimate
+from calc.quantities.parameters import parameter_shapes
+from calc.spec import ModelSpec
 from calc.spec.fields import Dim
-from calc.time.kernels.single_kernel import exchange
-from harness.cases.case import Case, Counts, Device, Ready
-from harness.cases.forecasts import of_kernel, of_model
-from harness.cases.running import ModelCase, built, inputs
+from calc.spec.resizing import sizes_of
+from calc.time.step.timed_run import timed_run
+from harness.cases.case import Counts, Device
+from harness.cases.collectives import said
+from harness.cases.ranks import RankCase, Said, Together
+from harness.cases.running import ModelCase, built
+from harness.cases.stages import pipelined, stage_alone
+from harness.cases.steps import loss_of, stepping
 from harness.cases.tensors import relative, settle
-from harness.cases.training import DECAY, RATE
-from harness.distributed import Group
-from harness.record import Forecast
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from calc.time.device.profile import Profile
-    from reference_models import Model
-
-MOST = 64
-"""The most processes that a case starts."""
-
-
-class _Together(Case):
-    """What both kinds share. of_rank: (one execution, its check) on a rank that has joined the group."""
-
-    ranks: int
-
-    def of_rank(self, rank: int, device: Device) -> tuple[Callable[[], Any], Callable[[], float]]:
-        raise NotImplementedError
-
-    def _few(self) -> None:
-        self.require("ranks", 2 <= self.ranks <= MOST, f"a whole number from 2 to {MOST}")
-
-    @property
-    def clock(self) -> Literal["host"]:
-        return "host"
-
-    def ready(self, device: Device) -> Ready:
-        import torch
-
-        if device == "cuda" and torch.cuda.device_count() < self.ranks:
-            raise NotImplementedError(f"{self.ranks} GPUs, of which there are {torch.cuda.device_count()}")
-        group = Group(self.kind, self.params, self.ranks, device)
-        try:
-            run, check = self.of_rank(0, device)
-        except BaseException:
-            group.close()
-            raise
-        return Ready(run=run, check=check, tolerance=1e-3, close=group.close)
+Strategy = Literal["ddp", "fsdp", "tensor", "pipeline"]
+WIDTH = 4
+"""Bytes of a number in fp32."""
 
 
 @dataclass(frozen=True)
-class CollectiveCase(_Together):
-    """One collective in fp32. nbytes: of the whole message, as `calc.time.kernels.kernel.Send` says."""
-
-    kind = "collective"
-    op: Literal["all_reduce", "all_gather", "reduce_scatter"]
-    nbytes: Dim
-    ranks: Dim = 2
-
-    def __post_init__(self) -> None:
-        self._few()
-        self.require("nbytes", self.nbytes % (4 * self.ranks) == 0, "a multiple of 4 bytes for each rank")
-
-    def counts(self) -> Counts:
-        return {"bytes": float(self.nbytes)}
-
-    def memory(self) -> float:
-        return 4.0 * self.nbytes * self.ranks
-
-    def forecast(self, profile: Profile) -> Forecast | None:
-        return of_kernel(profile, exchange(self.op, self.nbytes, self.ranks))
-
-    def of_rank(self, rank: int, device: Device) -> tuple[Callable[[], Any], Callable[[], float]]:
-        import torch
-        import torch.distributed as dist
-
-        settle("fp32")
-        whole = self.nbytes // 4
-
-        def given(of: int) -> Tensor:
-            generator = torch.Generator(device).manual_seed(of)
-            return torch.randn(
-                whole // self.ranks if self.op == "all_gather" else whole, generator=generator, device=device
-            )
-
-        mine = given(rank)
-        out = torch.empty(whole // self.ranks if self.op == "reduce_scatter" else whole, device=device)
-
-        def run() -> Tensor:
-            if self.op == "all_gather":
-                _named("all_gather_single", "all_gather_into_tensor")(out, mine)
-            elif self.op == "reduce_scatter":
-                _named("reduce_scatter_single", "reduce_scatter_tensor")(out, mine)
-            else:
-                # In place, as gradients are summed; the mean, so that numbers stay as large however often it runs.
-                dist.all_reduce(mine, dist.ReduceOp.AVG if device == "cuda" else dist.ReduceOp.SUM)
-                return mine if device == "cuda" else mine.div_(self.ranks)
-            return out
-
-        def error() -> float:
-            everything = [given(of).double() for of in range(self.ranks)]
-            found = run()
-            if self.op == "all_gather":
-                return relative(found, torch.cat(everything))
-            total = torch.stack(everything).sum(0)
-            return relative(found, total / self.ranks if self.op == "all_reduce" else total.chunk(self.ranks)[rank])
-
-        return run, error
-
-
-@dataclass(frozen=True)
-class ParallelTrainingCase(_Together, ModelCase):
-    """A training step of several ranks, `batch` sequences on each, in fp32 with fused AdamW.
+class ParallelTrainingCase(RankCase, ModelCase):
+    """A training step of several ranks in fp32 with AdamW.
 
     strategy: `ddp`, every rank holds the model and gradients are averaged; `fsdp`, weights, gradients and optimizer
-    are divided, layer by layer (FSDP2, `fully_shard`).
+    are divided, layer by layer (FSDP2, `fully_shard`); `tensor`, heads and feed-forward widths are divided
+    (`parallelize_module`); `pipeline`, layers are (`torch.distributed.pipelining`, GPipe). batch: sequences of a rank,
+    of a micro-batch of a pipeline, of all ranks of `tensor`. micro_batches: of a pipeline.
     """
 
     kind = "parallel_training"
@@ -129,88 +44,116 @@ class ParallelTrainingCase(_Together, ModelCase):
     seq: Dim
     batch: Dim = 1
     ranks: Dim = 2
-    strategy: Literal["ddp", "fsdp"] = "ddp"
+    strategy: Strategy = "ddp"
+    micro_batches: Dim | None = None
+    near: Dim | None = None
 
     def __post_init__(self) -> None:
         self._few()
         self.goes_on()
         self.fits("seq", self.seq)
         self.require("seq", self.seq > 1, "at least 2, so that there is a token to predict")
+        own = self.micro_batches is not None
+        self.require("micro_batches", own == (self.strategy == "pipeline"), "a number for a pipeline, and for it alone")
+        sizes = sizes_of(self.spec)
+        if self.strategy == "tensor":
+            divided = [sizes.get(name) for name in ("n_heads", "n_kv_heads", "d_ff")]
+            self.require("ranks", all(n is None or n % self.ranks == 0 for n in divided), "a divisor of heads and d_ff")
+        if self.strategy == "pipeline":
+            self.require("ranks", int(self.spec.n_layers) % self.ranks == 0, "a divisor of the layers")
+            self.require("model", not getattr(self.spec.head, "tied", False), "one whose head is not the token table")
+
+    @property
+    def sequences(self) -> int:
+        """Of a step, on all ranks."""
+        return self.batch * {"tensor": 1, "pipeline": self.micro_batches or 1}.get(self.strategy, self.ranks)
 
     def counts(self) -> Counts:
-        sizes: dict[str, Any] = {"batch": self.batch * self.ranks, "seq": self.seq}
-        flops = estimate(self.spec, "flops.training", **sizes).value
-        return {"flops": float(flops), "tokens": float(self.batch * self.ranks * self.seq)}
+        flops = estimate(self.spec, "flops.training", batch=self.sequences, seq=self.seq).value
+        return {"flops": float(flops), "tokens": float(self.sequences * self.seq)}
 
     def memory(self) -> float:
-        sizes: dict[str, Any] = {"batch": self.batch, "seq": self.seq}
-        peak = float(estimate(self.spec, "memory.peak", recipe="fp32", **sizes).value)
-        return peak * (self.ranks + 1)
+        sizes: dict[str, Any] = {"batch": self.sequences, "seq": self.seq}
+        return float(estimate(self.spec, "memory.peak", recipe="fp32", **sizes).value) * (self.ranks + 1)
 
-    def forecast(self, profile: Profile) -> Forecast | None:
-        asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "recipe": "fp32", "execution": "sdpa"}
-        asked |= {"dp": self.ranks, "zero": 3 if self.strategy == "fsdp" else 0}
-        if profile.kind == "cpu":
-            # Ranks on a CPU share its cores, which no profile of one process tells.
-            return None
-        return of_model(profile, self.spec, phase="training", **asked)
+    @property
+    def rounds(self) -> float:
+        """A pipeline of p stages takes m + p - 1 turns for m micro-batches."""
+        m = self.micro_batches
+        return 1.0 if m is None else (m + self.ranks - 1) / m
 
-    def of_rank(self, rank: int, device: Device) -> tuple[Callable[[], Any], Callable[[], float]]:
-        import torch
-        import torch.distributed as dist
+    def says(self) -> Sequence[Said]:
+        words: dict[str, Any] = {"phase": "training", "batch": self.batch, "seq": self.seq, "recipe": "fp32"}
+        if self.strategy == "tensor":
+            # The vocabulary's two ends stay whole on every rank.
+            return said(timed_run(self.spec, **words, tp=self.ranks, sequence_parallel=False), self.model, "layers.")
+        if self.strategy == "pipeline":
+            nbytes = float(self.batch * self.seq * int(self.spec.d_model) * WIDTH)
+            # The first micro-batch forward and the last one backward pass every boundary while nobody else computes.
+            return [Said("send", nbytes, 2.0 * (self.ranks - 1))]
+        if self.strategy == "ddp":
+            return [Said("all_reduce", float(sum(self._units()) * WIDTH), 1.0)]
+        found = []
+        for unit in self._units():
+            nbytes = float(unit * WIDTH)
+            found += [Said("all_gather", nbytes, 2.0), Said("reduce_scatter", nbytes, 1.0)]
+        return found
 
+    def _units(self) -> list[int]:
+        """Parameters of each layer, and of all that is none, as `fully_shard` gathers them."""
+        units: dict[str, int] = {}
+        for path, shape in parameter_shapes(self.spec).items():
+            inside = path.startswith("layers.")
+            unit = ".".join(path.split(".")[:2]) if inside else ""
+            units[unit] = units.get(unit, 0) + prod(shape)
+        return list(units.values())
+
+    def of_rank(self, rank: int, device: Device) -> Together:
         settle("fp32")
-        model = built(self.spec, device, "fp32")
-        tokens = inputs(model, self.batch * self.ranks, self.seq)["inputs"]
-        step = _step(self._spread(model, rank, device), tokens.chunk(self.ranks)[rank])
-
-        def run() -> Tensor:
-            loss = step()
-            dist.all_reduce(loss)
-            return loss / self.ranks
+        tokens = self._tokens(device)
+        if self.strategy == "pipeline":
+            run = pipelined(built(self.spec, device, "fp32"), rank, self.ranks, tokens, self.micro_batches or 1)
+        else:
+            mine = tokens if self.strategy == "tensor" else tokens.chunk(self.ranks)[rank]
+            run = stepping(built(self.spec, device, "fp32"), self.strategy, "ranks", self.ranks, mine, device)
 
         def error() -> float:
             """Of the losses of two steps, the second of which tells what the first did to the weights."""
+            import torch
+
             torch.manual_seed(0)
-            alone = _step(built(self.spec, device, "fp32"), tokens)
-            return max(relative(run(), alone()) for _ in range(2))
+            alone = stepping(built(self.spec, device, "fp32"), "none", "one", self.ranks, tokens, device)
+            return max(relative(loss_of(run(), self.strategy, self.ranks), alone()) for _ in range(2))
 
-        return run, error
+        return Together(run, error)
 
-    def _spread(self, model: Model, rank: int, device: Device) -> Any:
-        if self.strategy == "ddp":
-            from torch.nn.parallel import DistributedDataParallel
+    def alone(self, rank: int, device: Device) -> Callable[[], Any]:
+        """A rank's share of the model under the same library, in a group of one."""
+        settle("fp32")
+        tokens = self._tokens(device)
+        if self.strategy == "pipeline":
+            return stage_alone(built(self.spec, device, "fp32"), rank, self.ranks, tokens, self.micro_batches or 1)
+        share = self._share() if self.strategy == "tensor" else self.spec
+        mine = tokens if self.strategy == "tensor" else tokens.chunk(self.ranks)[rank]
+        return stepping(built(share, device, "fp32"), self.strategy, "one", self.ranks, mine, device)
 
-            return DistributedDataParallel(model, device_ids=[rank] if device == "cuda" else None)
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
+    def _share(self) -> ModelSpec:
+        """The model with the heads and widths of one rank."""
+        sizes = sizes_of(self.spec)
+        d_head = sizes.get("d_head") or sizes["d_model"] // sizes["n_heads"]
+        layers = []
+        for group in self.spec.layers:
+            mixer: Any = group.mixer
+            heads = {name: n // self.ranks for name in ("n_heads", "n_kv_heads") if (n := getattr(mixer, name))}
+            width = {"d_ff": sizes["d_ff"] // self.ranks}
+            channel: Any = group.channel
+            parts = {"mixer": mixer.model_copy(update={**heads, "d_head": d_head})}
+            layers.append(group.model_copy(update={**parts, "channel": channel.model_copy(update=width)}))
+        return self.spec.model_copy(update={"layers": tuple(layers)})
 
-        mesh = init_device_mesh(device, (self.ranks,))
-        for layer in model.layers:
-            fully_shard(layer, mesh=mesh)
-        return fully_shard(model, mesh=mesh)
+    def _tokens(self, device: Device) -> Tensor:
+        """The tokens of a step, the same on every rank."""
+        import torch
 
-
-def _step(model: Any, tokens: Tensor) -> Callable[[], Tensor]:
-    """One training step; gives its loss."""
-    import torch
-    import torch.nn.functional as F  # noqa: N812
-
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY, fused=True)
-
-    def step() -> Tensor:
-        logits = model(tokens, kernel="sdpa").logits
-        loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:].flatten())
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss.detach().clone()
-
-    return step
-
-
-def _named(new: str, old: str) -> Callable[..., Any]:
-    """A function of torch.distributed by its name of today, or by that which older versions know."""
-    import torch.distributed as dist
-
-    return getattr(dist, new, None) or getattr(dist, old)
+        generator = torch.Generator().manual_seed(0)
+        return torch.randint(int(self.spec.vocab_size or 2), (self.sequences, self.seq), generator=generator).to(device)

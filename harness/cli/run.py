@@ -7,13 +7,16 @@ from typing import Any
 
 import click
 
+from calc.errors import Refused
 from calc.output.tables import Table, emit
 from calc.time.device.profile import Profile
 from calc.units import duration, si
 from harness.cases.case import Case
 from harness.cli.interrupting import terminated_as_interrupted
+from harness.cli.ranks import place_for, run_ranks
 from harness.cli.scaling import scaling
 from harness.profiling.first import profile_first
+from harness.ranks.suites import RANK_SUITES
 from harness.record import Environment, Run
 from harness.running.jobs import JobObserver
 from harness.running.observer import Cancelled, for_stderr
@@ -25,7 +28,11 @@ from harness.suites import SUITES, budget, suite_cases
 
 @click.command(short_help="Measure a suite of cases, each predicted first.")
 @click.option(
-    "--suite", type=click.Choice([*SUITES, "scaling"]), default="quick", show_default=True, help="Which cases."
+    "--suite",
+    type=click.Choice([*SUITES, *RANK_SUITES, "scaling"]),
+    default="quick",
+    show_default=True,
+    help="Which cases.",
 )
 @click.option(
     "--case", "pattern", metavar="PATTERN", help="Only cases whose id holds this; * and ? stand for anything."
@@ -45,6 +52,7 @@ from harness.suites import SUITES, budget, suite_cases
 @click.option(
     "--timeout", type=click.FloatRange(1, 86400), default=TIMEOUT, show_default=True, help="Seconds of a case at most."
 )
+@click.option("--cluster", metavar="FILE", help="Of collectives, parallel: what predicts. [default: calibrated first]")
 @click.option("--list", "listed", is_flag=True, help="Print the cases, and run none.")
 @click.option("--json", "fmt", flag_value="json", default="table", help="One object a case and line.")
 @click.option("--job", hidden=True, help="The job under the results whose state is to be kept.")
@@ -57,12 +65,15 @@ def run(
     profile: str | None,
     profile_time: float | None,
     timeout: float,
+    cluster: str | None,
     listed: bool,
     fmt: str,
     job: str | None,
 ) -> int:
     """Run the cases of a suite one after the other in a child process; add a line a case to RESULTS/runs/DEVICE/.
 
+    `collectives` and `parallel` are for the ranks that torchrun starts; the first calibrates a description of the
+    cluster, RESULTS/clusters/NAME.toml, which --cluster of `calc plan` and `calc predict` reads too.
     `scaling` trains tiny models instead, adds their losses to RESULTS/scaling/DEVICE/runs.csv and fits a law to them.
 
     A second start goes on where the first one ended. A crash, an endless loop or a lack of memory costs one case.
@@ -74,7 +85,16 @@ def run(
       python -m harness run --suite kernels --case matmul --json
       python -m harness run --suite full --list
       python -m harness run --suite scaling
+      torchrun --nproc-per-node 2 -m harness run --suite collectives
     """
+    if (place := place_for(suite)) is not None:
+        given = {"pattern": pattern, "fresh": fresh, "device": device}
+        summary = run_ranks(suite, place, results, cluster, **given)
+        if place.first:
+            emit([_short(row) for row in summary.rows], [_table(summary, suite, results)], fmt)
+        return summary.exit_status
+    if cluster is not None:
+        raise Refused("--cluster", f"--suite {' or '.join(RANK_SUITES)} beside it", suite)
     if suite == "scaling":
         with terminated_as_interrupted():
             given = {"case": pattern, "profile": profile, "profile_time": profile_time, "job": job}

@@ -12,16 +12,10 @@ from harness.measuring.clocks import Clock, choose, make_clock
 from tests.benchmarks.conftest import environment
 from tests.benchmarks.handing_in import hand_in
 
-OWN_CHILDREN = ("collective", "parallel_training")
 SAMPLES = 30
 
 
-def selection() -> list[Case]:
-    """The suite `quick`, without what starts processes of its own."""
-    return [case for case in quick(environment()) if case.kind not in OWN_CHILDREN]
-
-
-@pytest.mark.parametrize("case", selection(), ids=lambda case: case.id)
+@pytest.mark.parametrize("case", quick(environment()), ids=lambda case: case.id)
 def test_case(benchmark: Any, case: Case) -> None:
     benchmark.group = case.kind
     benchmark.extra_info |= {name: float(value) for name, value in case.counts().items()}

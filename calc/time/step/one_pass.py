@@ -18,6 +18,7 @@ from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.spec.same import Same
 from calc.time.cluster.links import links_of
+from calc.time.cluster.measured import with_measured
 from calc.time.device.speed import Speed
 from calc.time.kernels.kernel import Direction, Kernel
 from calc.time.kernels.launching import launching
@@ -113,7 +114,8 @@ def _worked_out(asked: Question, runs: Sequence[Run]) -> list[Pass]:
     if not runs:
         return []
     execution, network = runs[0].execution or "sdpa", links_of(runs[0]).share
-    timings = iter(time_of(every, asked.speed, execution, asked.level, network))
+    speed = with_measured(asked.speed, runs[0].cluster)
+    timings = iter(time_of(every, speed, execution, asked.level, network))
     found = []
     for run, (kernels, messages) in zip(runs, laid, strict=True):
         timed = tuple((kernel, next(timings)) for kernel in kernels)

@@ -10,6 +10,7 @@ from calc.sizes import Size, either, is_array, maximum, minimum
 from calc.spec import ModelSpec
 from calc.spec.run import ExecutionName, Run
 from calc.time.cluster.links import links_of
+from calc.time.cluster.measured import with_measured
 from calc.time.cluster.stacks import computing_longer, stack_of
 from calc.time.kernels.launching import launching
 from calc.time.kernels.timing import column_seconds
@@ -202,7 +203,8 @@ def weighed(sums: Sums, factors: Mapping[str, Size]) -> Size:
 def _column(message: Message, asked: Question, run: Run) -> Size:
     """Seconds of all calls of a collective in a pass, or in a step."""
     kernel = message.kernel
-    seconds = column_seconds(kernel, asked.speed, run.execution or "sdpa", links_of(run).share)
+    speed = with_measured(asked.speed, run.cluster)
+    seconds = column_seconds(kernel, speed, run.execution or "sdpa", links_of(run).share)
     return either(kernel.calls > 0, kernel.calls * seconds) if is_array(kernel.calls) else kernel.calls * seconds
 
 

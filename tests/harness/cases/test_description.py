@@ -14,6 +14,8 @@ from calc.errors import Refused
 from calc.time.device.profile import shipped_profile
 from harness.cases import KINDS, lists, make
 from harness.cases.models import own_names, spec_of
+from harness.ranks.start import Place
+from harness.ranks.suites import RANK_SUITES
 from harness.record import Environment
 from tests.reference import ROOT
 
@@ -23,7 +25,11 @@ def machine(device: Any) -> Environment:
     return Environment(slug="x", device=device, name="x", cpu="x", os="x", python="3", torch="2", **sizes)
 
 
-EVERYTHING = [*lists.full(machine("cpu")), *lists.full(machine("cuda"))]
+DEVICES: tuple[Any, ...] = ("cpu", "cuda")
+EVERYTHING = [case for device in DEVICES for case in lists.full(machine(device))]
+EVERYTHING += [
+    case for device in DEVICES for suite in RANK_SUITES.values() for case in suite(Place(0, 2, 0, 2), device)
+]
 
 
 def test_ids_tell_cases_apart_and_parameters_make_them_again() -> None:

@@ -1,0 +1,1 @@
+"""Several ranks of one job, which torchrun starts: collectives and training steps, each predicted first."""

@@ -1,0 +1,173 @@
+"""A suite of several ranks: calibrated, predicted, measured; rank 0 writes."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from calc.errors import Refused, printable
+from calc.spec.cluster import Cluster
+from calc.spec.clusters import load_cluster
+from calc.time.cluster.measured import measured_models
+from harness.cases.case import Device
+from harness.cases.ranks import RankCase
+from harness.environment import Target, here
+from harness.measuring.limits import rates
+from harness.measuring.timing import UNSTABLE
+from harness.ranks.calibration import calibrate, name_of, write
+from harness.ranks.start import Place, joined
+from harness.ranks.suites import RANK_SUITES
+from harness.ranks.timing import EFFORT, STEP, agreed, measure, worst
+from harness.record import Environment, Forecast, Measurement, Run, Status
+from harness.running.ledger import Ledger, device_lock
+from harness.running.runner import Summary, choose_cases, now
+from harness.store import append
+
+
+@dataclass(frozen=True)
+class Job:
+    """What ranks are to measure. cluster: a description with curves; None: that of an earlier run on as many ranks, or
+    a new one, which is written under the results."""
+
+    suite: str
+    results: Path
+    pattern: str | None = None
+    fresh: bool = False
+    cluster: str | None = None
+    device: Target | None = None
+
+
+@dataclass
+class _Session:
+    """One rank's run of a job. summary: rank 0's rows; the others have none."""
+
+    job: Job
+    place: Place
+    environment: Environment
+    cluster: Cluster
+    source: str
+    tell: Callable[[str], None]
+    ledger: Ledger
+    summary: Summary = field(default_factory=Summary)
+
+    @property
+    def device(self) -> Device:
+        return self.environment.device
+
+    def turn(self, case: RankCase) -> None:
+        """One case, unless a row stands for it."""
+        if agreed(self.place.first and self._known(case)):
+            self.summary.known += 1
+            return
+        self.tell(case.id)
+        started, begin = now(), time.monotonic()
+        forecast, measured, status, reason = self._measured(case)
+        if not self.place.first:
+            return
+        counts = dict(case.counts())
+        run = Run(
+            run=uuid.uuid4().hex[:16],
+            case=case.id,
+            kind=case.kind,
+            params=case.params,
+            suite=self.job.suite,
+            started=started,
+            wall=round(time.monotonic() - begin, 3),
+            status=status,
+            reason=reason,
+            environment=self.environment,
+            flops=counts.get("flops"),
+            bytes=counts.get("bytes"),
+            tokens=counts.get("tokens"),
+            forecast=forecast,
+            measurement=measured,
+            metrics={} if measured is None else rates(counts, case.params, measured, self.environment),
+        )
+        append(run, self.job.results)
+        self.summary.rows.append(run)
+
+    def _known(self, case: RankCase) -> bool:
+        self.ledger.refresh()
+        marker = Forecast(seconds=0.0, low=0.0, high=0.0, level=0.9, source=self.source, bound="network")
+        return self.ledger.is_done(case.id, marker)
+
+    def _measured(self, case: RankCase) -> tuple[Forecast | None, Measurement | None, Status, str]:
+        """The forecast is made before the ranks run together; what a rank computes alone is timed for it."""
+        effort = STEP if case.step else EFFORT
+        try:
+            alone = case.alone(self.place.rank, self.device)
+            seconds = 0.0 if alone is None else measure(alone, self.device, effort).seconds
+            del alone
+            forecast = case.expected(seconds, measured_models(self.cluster, case.ranks), self.source)
+            made = case.of_rank(self.place.rank, self.device)
+            error = worst(made.check(), self.device)
+            if not error <= made.tolerance:
+                return forecast, None, "crashed", f"wrong result: relative error {error:.3g}"
+            found = measure(made.run, self.device, effort, error)
+        except NotImplementedError as why:
+            # What a rank cannot run at all, no rank can: they have the same code and the same sizes.
+            return None, None, "unsupported", printable(str(why))[:1000]
+        wide = found.width > UNSTABLE
+        return forecast, found, "unstable" if wide else "ok", f"interval {found.width:.0%} wide" if wide else ""
+
+
+def run_suite(job: Job, place: Place, tell: Callable[[str], None]) -> Summary:
+    """Measure a suite among the ranks that torchrun started; every rank calls it, rank 0 appends the rows.
+
+    A rank that ends takes the job with it, as it does any other; what has been measured stands, and the next start goes
+    on from there. Errors: Refused for a pattern that no case has, and a cluster of other ranks.
+    """
+    environment = here(job.device)
+    with joined(place, environment.device):
+        environment = agreed(environment)
+        slug, suite = environment.slug, RANK_SUITES[job.suite]
+        cases: Any = choose_cases(list(suite(place, environment.device)), job.pattern)
+        said = tell if place.first else _nothing
+        lock = device_lock(job.results, slug, _idle, lambda: said("waiting for another run on this device"))
+        with lock if place.first else nullcontext():
+            cluster, source = _cluster(job, place, environment, cases, said)
+            ledger = Ledger(job.results, environment, job.suite, now() if job.fresh else None)
+            session = _Session(job, place, environment, cluster, source, said, ledger)
+            for case in cases:
+                session.turn(case)
+    return session.summary
+
+
+def _cluster(
+    job: Job, place: Place, environment: Environment, cases: Sequence[RankCase], tell: Callable[[str], None]
+) -> tuple[Cluster, str]:
+    """The curves that predict, with where they are from: rank 0 looks, and all of them measure what is missing."""
+    path = job.results / "clusters" / f"{name_of(place, environment)}.toml"
+    # Only rank 0 need see the file: other nodes may have no such folder.
+    cluster: Cluster | None = agreed(_described(job, path) if place.first else None)
+    known = {} if cluster is None else measured_models(cluster, place.ranks)
+    missing = sorted({each.op for case in cases for each in case.says()} - known.keys())
+    if missing and job.cluster is not None:
+        raise Refused(
+            "--cluster", f"curves of {', '.join(missing)} among {place.ranks} ranks", f"none in {job.cluster}"
+        )
+    if missing or cluster is None:
+        curves = (*(cluster.measured if cluster else ()), *calibrate(place, environment.device, missing, tell))
+        cluster = agreed(write(path, place, environment, curves) if place.first else None)
+    assert cluster is not None
+    return cluster, f"cluster {cluster.name} of {cluster.fast.read.isoformat()}"
+
+
+def _described(job: Job, path: Path) -> Cluster | None:
+    """The description that is there; None for none, and where all is to be measured again."""
+    if job.cluster is not None:
+        return load_cluster(job.cluster)
+    return load_cluster(str(path.resolve())) if path.is_file() and not job.fresh else None
+
+
+def _nothing(text: str) -> None:
+    """What ranks other than the first have to say."""
+
+
+def _idle() -> None:
+    """Between two looks at a lock."""

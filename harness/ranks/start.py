@@ -1,0 +1,73 @@
+"""What torchrun tells a rank, and joining the others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from calc.errors import Refused
+from harness.cases.case import Device
+
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+PATIENCE = timedelta(minutes=5)
+"""How long a rank waits for the others."""
+MOST = 2**16
+START = "torchrun --nproc-per-node RANKS -m harness run --suite collectives|parallel"
+
+
+@dataclass(frozen=True)
+class Place:
+    """One rank of a job. rank: of `ranks`, counted from 0; local: of those `near` that share its node."""
+
+    rank: int
+    ranks: int
+    local: int
+    near: int
+
+    @property
+    def first(self) -> bool:
+        """Whether it is the one that predicts and writes."""
+        return self.rank == 0
+
+
+def place_of() -> Place | None:
+    """The place of this process by the variables that torchrun sets; None where it was not started so.
+
+    Errors: Refused for variables that are no place, and for one rank alone.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return None
+    found = []
+    for name in VARIABLES:
+        text = os.environ.get(name, "")
+        if not text.isdecimal() or int(text) > MOST:
+            raise Refused(name, "a number, as torchrun sets it", text or "nothing")
+        found.append(int(text))
+    rank, ranks, local, near = found
+    if not (rank < ranks and local < near <= ranks):
+        raise Refused("RANK", "one of WORLD_SIZE ranks", f"{rank} of {ranks}, {local} of {near} on this node")
+    if ranks < 2:
+        raise Refused("--nproc-per-node", f"at least two ranks in all, as in {START}", "one")
+    return Place(rank, ranks, local, near)
+
+
+@contextmanager
+def joined(place: Place, device: Device) -> Iterator[None]:
+    """A member of the group, over NCCL on GPUs and gloo elsewhere, where the ranks of a node share its cores."""
+    import torch
+    import torch.distributed as dist
+
+    if device == "cuda":
+        torch.cuda.set_device(place.local)
+    else:
+        torch.set_num_threads(max(1, torch.get_num_threads() // place.near))
+    options: dict[str, Any] = {"device_id": torch.device("cuda", place.local)} if device == "cuda" else {}
+    dist.init_process_group("nccl" if device == "cuda" else "gloo", timeout=PATIENCE, **options)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
