@@ -9,7 +9,7 @@ from calc.blocks.adapters import prefix, prefix_length
 from calc.blocks.around import Around
 from calc.blocks.distances import placed_queries, projected_distances
 from calc.errors import Refused
-from calc.sizes import Size, exact_div, quotient
+from calc.sizes import Size, exact_div, is_exactly, quotient
 from calc.spec import Attention, QkNorm
 from calc.spec.load import Load
 from calc.trace.functions import Attend
@@ -123,7 +123,7 @@ def square_of(load: Load, heads: Size, kv_heads: Size, keys: Size, d_key: Size, 
     """The sizes of an attention as autograd's rules compare them."""
     rows = load.batch * heads
     # The same object where it is the same by description: arrays are not compared.
-    kv_rows = rows if kv_heads is heads else load.batch * kv_heads
+    kv_rows = rows if is_exactly(kv_heads, heads) else load.batch * kv_heads
     return Square(load.batch, heads, rows, kv_rows, load.seq, keys, d_key, d_value)
 
 

@@ -66,6 +66,20 @@ def test_a_cache_of_fewer_bytes_is_read_in_less_time(spec: ModelSpec, batch: int
 
 
 @FEW
+@given(large(), st.integers(1, 64), st.integers(500, 20000), st.sampled_from(["bf16", "fp8"]))
+def test_beside_a_time_stands_all_that_is_held_meanwhile(
+    spec: ModelSpec, batch: int, length: int, cache_dtype: str
+) -> None:
+    words: dict[str, Any] = {"batch": batch, "context": length, "cache_dtype": cache_dtype}
+    held = predict(spec, GPU, phase="decode", **words).memory
+    kept = calc.estimate(spec, "kv_cache", batch=batch, seq=length + 1, cache_dtype=cache_dtype).value
+    assert held.peak is not None
+    assert kept + calc.estimate(spec, "weights").value <= held.peak
+    step = predict(spec, GPU, phase="training", batch=batch, seq=512).memory
+    assert step.peak == calc.estimate(spec, "memory.peak", batch=batch, seq=512).value
+
+
+@FEW
 @given(large(latent=True), st.integers(1, 16), st.integers(2000, 20000))
 def test_latents_that_are_absorbed_take_less_than_expanded_ones_and_are_the_default(
     spec: ModelSpec, batch: int, context: int

@@ -100,7 +100,7 @@ def kept_by_attention(tape: Tape, q: Storage, k: Storage, v: Storage, square: Sq
             for tensor, role in ((out, "result"), (sums, "log-sum-exp")):
                 tape.keep(tensor, role)
                 tape.note_result(tensor, role)
-        if scores.by_head and not is_exactly(square.seq, 1) and not is_exactly(square.rows, square.batch):
+        if scores.by_head and not is_exactly(square.seq, 1) and not is_exactly(square.heads, 1):
             # Laid token by token for the projection that follows.
             out = tape.like(out)
         return out
@@ -115,7 +115,7 @@ def _written_out(
         k = Storage(square.rows * square.keys * square.d_key, k.dtype, k.grad, "tensor")
         v = Storage(square.rows * square.keys * square.d_value, v.dtype, v.grad, "tensor")
     queries = q
-    if not is_exactly(square.batch, 1) and not is_exactly(square.rows, square.batch):
+    if not is_exactly(square.batch, 1) and not is_exactly(square.heads, 1):
         # Matrices of several sequences and heads that lie between others are laid together first: copies of their own.
         q, k, v = (tape.like(x) if x.base or x in tape.elsewhere else x for x in (q, k, v))
         queries = tape.like(queries)
