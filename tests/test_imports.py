@@ -32,6 +32,7 @@ def loaded_by(statement: str) -> list[str]:
     "statement",
     [
         "import calc",
+        "import calc.tracing.loading, calc.tracing.own, calc; assert calc.capture",
         "import calc; calc.estimate(calc.load_model('llama-3-8b'), 'flops.training')",
         "import calc.cli; calc.cli.cli.main(['params', 'gpt2', '--json'], standalone_mode=False)",
     ],
@@ -95,3 +96,13 @@ def test_no_public_function_has_the_name_of_a_package() -> None:
     ]
     assert not faults
     assert not packages & set(calc.__all__)
+
+
+def test_torch_stands_in_one_room_of_the_calculator() -> None:
+    faults = [
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in (ROOT / "calc").rglob("*.py")
+        for name in imported(file)
+        if name.split(".")[0] in ("torch", "transformers") and ROOT / "calc" / "tracing" not in file.parents
+    ]
+    assert not faults

@@ -61,7 +61,32 @@ def load_model(reference: str | os.PathLike[str], tying: Tying = "transformers")
         return _from_file(path, tying)
     if HUB_ID.fullmatch(text) and not text.startswith((".", "-")):
         return _from_hub(text, tying)
-    raise Refused("MODEL", f"a preset, a path to a .json or .toml file, or a Hub id{_nearest(text)}", text[:80] or "''")
+    raise _not_found(text)
+
+
+def config_of(reference: str | os.PathLike[str]) -> tuple[dict[str, Any], str]:
+    """The decoded config.json that `reference` names, whatever its `model_type`, and the model's name.
+
+    reference: as for `load_model`. Errors: as there, and Refused for a description of our own, which is no config.
+    """
+    text = os.fspath(reference)
+    if text == "-":
+        raw, name = parse_json(read_stream(sys.stdin.buffer, "standard input"), "standard input"), "stdin"
+    elif re.fullmatch(r"[\w.-]{1,80}", text) and (PRESETS / f"{text.lower()}.toml").is_file():
+        raw, name = parse_toml(read_text(PRESETS / f"{text.lower()}.toml"), text).get("config"), text.lower()
+    elif text and ((path := Path(text)).suffix in (".json", ".toml") or _exists(path)):
+        table = parse_toml(read_text(path), text) if path.suffix == ".toml" else None
+        raw = parse_json(read_text(path), text) if table is None else table.get("config")
+        name = _name_of(path)
+    elif HUB_ID.fullmatch(text) and not text.startswith((".", "-")):
+        raw, name = parse_json(read_text(_fetched(text)), text), text.split("/")[1]
+    else:
+        raise Refused(
+            "MODEL", f"a preset, a path to a .json or .toml file, or a Hub id{_nearest(text)}", text[:80] or "''"
+        )
+    if not isinstance(raw, dict):
+        raise Refused(text, "a config.json, or a description with a table [config]", raw)
+    return raw, name
 
 
 def from_toml(text: str, where: str, name: str, tying: Tying = "transformers") -> ModelSpec:
@@ -103,7 +128,7 @@ def _inner(table: dict[str, Any], form: str, where: str) -> dict[str, Any]:
 def _from_file(path: Path, tying: Tying) -> ModelSpec:
     text = read_text(path)
     # The folder that the path names, not what a symbolic link leads to: a cache's folders are named by hashes.
-    name = printable(Path(os.path.abspath(path)).parent.name if path.stem == "config" else path.stem) or "model"
+    name = _name_of(path)
     if path.suffix == ".toml":
         return from_toml(text, str(path), name, tying)
     try:
@@ -114,6 +139,17 @@ def _from_file(path: Path, tying: Tying) -> ModelSpec:
         raise Refused(f"{path}: {refusal.field}", refusal.expected, refusal.found) from None
 
 
+def _not_found(text: str) -> Refused:
+    """What is said of a name behind which nothing is."""
+    expected = f"a preset, a path to a .json or .toml file, or a Hub id{_nearest(text)}"
+    return Refused("MODEL", expected, text[:80] or "''")
+
+
+def _name_of(path: Path) -> str:
+    """What a model in a file is called."""
+    return printable(Path(os.path.abspath(path)).parent.name if path.stem == "config" else path.stem) or "model"
+
+
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
@@ -122,6 +158,11 @@ def _exists(path: Path) -> bool:
 
 
 def _from_hub(reference: str, tying: Tying) -> ModelSpec:
+    return from_config(parse_json(read_text(_fetched(reference)), reference), reference.split("/")[1], tying)
+
+
+def _fetched(reference: str) -> Path:
+    """The config.json of a Hub id, fetched. Errors: Refused without the extra, ConnectionError without an answer."""
     try:
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -131,11 +172,10 @@ def _from_hub(reference: str, tying: Tying) -> ModelSpec:
         raise Refused("MODEL", "a preset or a path to a file", hint) from None
     logging.set_verbosity_error()
     try:
-        path = hf_hub_download(reference, "config.json")
+        return Path(hf_hub_download(reference, "config.json"))
     except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as error:
         reason = " ".join(str(error).split())[:1000] or type(error).__name__
         raise ConnectionError(f"{reference}: no config.json could be fetched from the Hub: {reason}") from None
-    return from_config(parse_json(read_text(Path(path)), reference), reference.split("/")[1], tying)
 
 
 def _nearest(reference: str) -> str:

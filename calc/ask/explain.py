@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from calc.ask import registry
@@ -16,6 +16,7 @@ from calc.sizes import Size
 from calc.spec import ModelSpec
 from calc.spec.resizing import symbolic
 from calc.spec.run import LOAD_SIZES, Run, exact_run
+from calc.spec.traced import EXACT, Traced
 from calc.symbols import describe, place
 
 
@@ -60,6 +61,8 @@ def explain(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: str
     """
     import sympy
 
+    if isinstance(spec, Traced):
+        return _without_formula(spec, quantity, run, part, words)
     entry, run = of_part(registry.find(quantity), part), exact_run(run, **words)
     for name in LOAD_SIZES:
         if not isinstance(getattr(run, name), int | None):
@@ -95,6 +98,16 @@ def explain(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: str
     own = value.terms if there.keys() <= value.terms.keys() else dict.fromkeys(there, value.value)
     rows = tuple((name, term, own[name]) for name, term in there.items())
     return Explanation(value, formula, rows, used)
+
+
+def _without_formula(spec: Traced, quantity: str, run: Run | None, part: str, words: dict[str, Any]) -> Explanation:
+    """A traced model's number, which is its own formula, and says so."""
+    import sympy
+
+    value = estimate(spec, quantity, run, part=part, **words)
+    value = replace(value, source=f"{value.source}; {EXACT}")
+    terms = tuple((name, sympy.sympify(term), term) for name, term in value.terms.items())
+    return Explanation(value, sympy.sympify(value.value), terms, {})
 
 
 def _same(given: Any, count: Size) -> bool:

@@ -17,6 +17,7 @@ from calc.errors import Refused
 from calc.sizes import Size, is_exactly
 from calc.spec import Embedding, Frames, Lora, ModelSpec, Patches, Tower
 from calc.spec.load import Load
+from calc.spec.traced import Traced
 from calc.trace.op import Part
 from calc.trace.trace import Trace
 
@@ -26,6 +27,8 @@ def build(spec: ModelSpec, load: Load) -> Part:
 
     Errors: Refused for an adapter that has no place in the model, and for what the load asks of no such model.
     """
+    if isinstance(spec, Traced):
+        return spec.record(load)
     check_adapter(spec, load)
     t = Trace(spec.adapter)
     source = seen = None
@@ -54,6 +57,11 @@ def build(spec: ModelSpec, load: Load) -> Part:
     if isinstance(spec.adapter, Lora):
         check_targets(tree, spec.adapter)
     return tree
+
+
+def weighed(spec: ModelSpec, *, mtp: bool = False) -> Part:
+    """The tree of `spec` under a load whose lengths do not matter: for what it weighs alone."""
+    return spec.record(None) if isinstance(spec, Traced) else build(spec, Load(mtp=mtp))
 
 
 def source_length(spec: ModelSpec, seq: Size) -> Size | None:

@@ -137,9 +137,27 @@ def with_usual_lengths(asked: dict[str, Any], specs: Sequence[ModelSpec]) -> dic
     return asked | {name: length for name, length in usual.items() if name in asked and asked[name] is None}
 
 
+traced = click.option(
+    "--traced",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, param, value: ctx.meta.update(traced=value),
+    help="Count what PyTorch runs for transformers' own class of MODEL; needs the extra trace.",
+)
+run_code = click.option(
+    "--run-code",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, param, value: ctx.meta.update(run_code=value),
+    help="With --traced, run the Python file that MODEL names, as in file.py:build.",
+)
+
+
 def models(function: F) -> F:
     """One or more MODEL arguments, passed on as `models: tuple[ModelSpec, ...]`, and how they are read."""
-    function = tying(function)
+    function = tying(traced(run_code(function)))
     return click.argument(
         "models", metavar="MODEL...", nargs=-1, required=True, callback=_load_all, shell_complete=completing.models
     )(function)
@@ -147,7 +165,7 @@ def models(function: F) -> F:
 
 def model(function: F) -> F:
     """One MODEL argument, passed on as `model: ModelSpec`, and how it is read."""
-    function = tying(function)
+    function = tying(traced(run_code(function)))
     return click.argument("model", metavar="MODEL", callback=_load_one, shell_complete=completing.models)(function)
 
 
@@ -181,10 +199,25 @@ def working(function: F) -> F:
 
 def read_model(reference: str) -> ModelSpec:
     """The model that `reference` names, with its notes on stderr."""
-    spec = load_model(reference, click.get_current_context().meta.get("tying", "transformers"))
+    meta = click.get_current_context().meta
+    if meta.get("traced") or meta.get("run_code"):
+        spec = _captured(reference, meta)
+    else:
+        spec = load_model(reference, meta.get("tying", "transformers"))
     for text in spec.notes:
         note(spec, text)
     return spec
+
+
+def _captured(reference: str, meta: dict[str, Any]) -> ModelSpec:
+    """What PyTorch runs for the model that `reference` names."""
+    if not meta.get("traced"):
+        raise Refused("--run-code", "--traced beside it", "--run-code alone")
+    if meta.get("tying", "transformers") != "transformers":
+        raise Refused("--tying", "transformers where its own class is traced", meta["tying"])
+    from calc.tracing.loading import load_traced  # torch and transformers are long to load
+
+    return load_traced(reference, run_code=bool(meta.get("run_code")))
 
 
 def _load_one(ctx: click.Context, param: click.Parameter, reference: str) -> ModelSpec:

@@ -10,6 +10,7 @@ from calc.errors import Refused
 from calc.sizes import Size, is_array, is_exactly, is_symbolic
 from calc.spec import Attention, Lora, Mla, Mlp, ModelSpec, Moe
 from calc.spec.run import Run
+from calc.spec.traced import Traced
 
 
 class Condition(NamedTuple):
@@ -52,6 +53,10 @@ def feasible(spec: ModelSpec, run: Run) -> Size | None:
 
 def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     """Every condition on a plan. Errors: Refused for blocks of which it is not known how they are spread."""
+    if isinstance(spec, Traced):
+        for field in ("tp", "pp", "cp", "ep"):
+            if not is_exactly(value := getattr(run, field), 1):
+                yield _one(field, "1 for a traced model, of which it is not known how ranks divide it", value)
     if run.mode == "training" and run.frozen is not None and spec.adapter is None:
         raise Refused("frozen dtype", "none without an adapter, beside which all else is frozen", run.frozen)
     if not is_exactly(run.tp, 1):

@@ -23,6 +23,7 @@ from calc.spec import Bottleneck, Head, Lora, ModelSpec
 from calc.spec.load import Load
 from calc.spec.recurrent import recurrent
 from calc.spec.run import Run
+from calc.spec.traced import Traced
 from calc.trace.footprint import Footprint
 from calc.trace.op import Leaf, Weight
 
@@ -84,6 +85,8 @@ def _largest(at: Callable[[int], Run], spec: ModelSpec, budget: int) -> int | No
 
 def _check(spec: ModelSpec, run: Run) -> None:
     check(spec, run)
+    if isinstance(spec, Traced):
+        raise Refused("mode", "training for a traced model, since it is not known what names of a pass hold", run.mode)
     if not is_exactly(run.cp, 1):
         raise Refused("cp", "1 for inference", run.cp)
     if isinstance(spec.adapter, Lora | Bottleneck):

@@ -11,6 +11,7 @@ from calc.sizes import Size, quotient
 from calc.spec import Attention, Mlp, ModelSpec
 from calc.spec.load import Load
 from calc.spec.run import CHECKPOINTING, Checkpointing
+from calc.spec.traced import Traced
 from calc.trace.functions import Matmul
 from calc.trace.gradients import backward
 from calc.trace.op import Leaf, leaves
@@ -116,8 +117,9 @@ def of_prompt(leaf: Leaf, seq: int) -> float:
 
 def plain_products(spec: ModelSpec) -> None:
     """Errors: Refused for layers whose products torchtitan's list of operations to keep does not count one by one."""
-    if spec.adapter is not None:
-        raise Refused("checkpointing", "another than selective-op beside an adapter", "selective-op")
+    if spec.adapter is not None or isinstance(spec, Traced):
+        where = "for a traced model" if spec.adapter is None else "beside an adapter"
+        raise Refused("checkpointing", f"another than selective-op {where}", "selective-op")
     for stack in spec.stacks:
         for group in stack.layers:
             for node in (group.shared_block, group.mixer, group.cross, group.channel):

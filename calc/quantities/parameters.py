@@ -7,10 +7,9 @@ from dataclasses import replace
 from itertools import product
 from typing import get_args
 
-from calc.blocks.build import build
+from calc.blocks.build import weighed
 from calc.sizes import Size, exact_div
 from calc.spec import ModelSpec
-from calc.spec.load import Load
 from calc.trace.op import Component, Leaf, Weight, leaves
 
 Row = tuple[str, Weight, Leaf]
@@ -23,7 +22,7 @@ def weights(spec: ModelSpec, *, mtp: bool = False) -> Iterator[Row]:
     that predict further tokens too.
     """
     seen: set[str] = set()
-    for leaf in leaves(build(spec, Load(mtp=mtp))):
+    for leaf in leaves(weighed(spec, mtp=mtp)):
         prefix = leaf.path.rpartition(".")[0]
         for weight in leaf.op.weights:
             path = weight.key[1:] if weight.key.startswith("/") else f"{prefix}.{weight.key}" if prefix else weight.key

@@ -1,0 +1,274 @@
+"""From what was seen to the record: a tree of parts and ops, written on the recorder that blocks write on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from calc.spec.load import Scores
+from calc.trace.functions import Attend, Matmul
+from calc.trace.op import Component, Moves, Op, Part, Weight
+from calc.trace.tape import Storage, Tape, element_bytes
+from calc.trace.tensor import Tensor
+from calc.trace.trace import Trace
+from calc.tracing.aten import Work
+from calc.tracing.components import component_of
+from calc.tracing.events import Capture, Event, Seen
+from calc.tracing.keeping import Again, Kept
+from calc.tracing.layers import Entry, Kind, kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """Routed experts as the config tells them: how many there are in a layer and how many a token visits."""
+
+    copies: int
+    active: int
+
+
+@dataclass(slots=True)
+class Recording:
+    """One capture being written down. shapes: of all parameters by path. frozen: those that are not trained."""
+
+    capture: Capture
+    shapes: dict[str, tuple[int, ...]]
+    frozen: frozenset[str]
+    experts: Experts | None
+    scores: Scores
+    again: Again
+    t: Trace = field(default_factory=Trace)
+    found: dict[int, Tensor] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
+    grads: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        # What a call makes learns only behind it that it needs a gradient.
+        seen = (x for event in self.capture.events for x in event.reads)
+        self.grads = frozenset(x.storage for x in seen if x is not None and x.grad)
+
+    def tree(self) -> Part:
+        """Front, one part for each kind of layers, and what stands behind them, its logits last."""
+        some, _ = kinds(self.capture, self.shapes)
+        ahead, behind, head = self.outside()
+        kept = Kept(self.again, some)
+        inputs = {kind.name: self.given(kind.entries[0]) for kind in some}
+        with self.t.part("front", role="front"):
+            for event in ahead:
+                self.event(event, None)
+            made = tuple(inputs.values())
+            self.keeps(made, lambda tape: kept.front(tape))
+        for kind in some:
+            self.layers(kind, inputs[kind.name], kept)
+        for event in behind:
+            self.event(event, None)
+        logits: tuple[Tensor, ...] = ()
+        if head:
+            with self.t.part("logits", role="head") as out:
+                for event in head:
+                    out[:] = [self.event(event, None)]
+            logits = tuple(out)
+        self.keeps(logits, lambda tape: kept.end(tape, bool(logits)))
+        self.unread()
+        return Part("", tuple(self.t.body))
+
+    def outside(self) -> tuple[list[Event], list[Event], list[Event]]:
+        """What stands before the layers, behind them, and of that what makes the logits: from the last product on."""
+        events = self.capture.events
+        at = [i for i, event in enumerate(events) if event.place.layer is not None]
+        first = at[0] if at else len(events)
+        ahead = [event for event in events[:first] if event.place.layer is None]
+        behind = [event for event in events[first:] if event.place.layer is None]
+        if self.capture.logits is None:
+            return ahead, behind, []
+        rest = behind if at else ahead
+        last = next((i for i in reversed(range(len(rest))) if rest[i].works[0].kind == "linear"), len(rest))
+        head = rest[last:]
+        return (ahead, rest[:last], head) if at else (rest[:last], [], head)
+
+    def given(self, entry: Entry) -> Tensor:
+        """What the first layer of a kind is given."""
+        x = self.capture.entered.get(entry)
+        if x is None:
+            return Tensor(1, 1)
+        return self.found.setdefault(x.storage, Tensor(x.bytes // element_bytes(x.dtype), 1, x.grad))
+
+    def keeps(self, outputs: tuple[Tensor, ...], rule: Callable[[Tape], list[Storage]]) -> None:
+        """Lay what says what autograd keeps of the ops before it, which have no rule of their own."""
+        self.t.body.append(Op("kept", "elementwise", "other", outputs=outputs, keeps=rule, silent=True))
+
+    def layers(self, kind: Kind, x: Tensor, kept: Kept) -> None:
+        calls, copies = len(kind.entries), len(kind.numbers)
+        fields = {"calls": calls, "copies": copies, "layer": True, "indices": kind.numbers, "group": kind.name}
+        with self.t.part(kind.path, x, **fields) as out:
+            for event in kind.events:
+                out[:] = [self.event(event, kind)]
+            self.unread(kind)
+            self.keeps((), lambda tape: kept.layer(tape, kind))
+        # What its alike ones read stands for them too.
+        self.read |= {key for key in self.shapes if key.startswith(tuple(f"{kind.list}.{n}." for n in kind.numbers))}
+
+    def event(self, event: Event, kind: Kind | None) -> Tensor:
+        """Record the ops of one call; the tensor that it makes first."""
+        reads = tuple(self.tensor(x) for x in event.reads if x is not None and x.weight is None)
+        made = tuple(dict.fromkeys(self.made(x) for x in event.makes))
+        names = list(dict.fromkeys(x.weight for x in event.reads if x is not None and x.own and x.weight))
+        self.read |= set(names)
+        # A matrix comes ahead of its bias.
+        names.sort(key=lambda name: -len(self.shapes[name]))
+        weights = tuple(self.weight(name, kind) for name in names)
+        path = event.place.path if kind is None else event.place.path.removeprefix(kind.own).lstrip(".")
+        of = component_of(names[0] if names else event.place.path)
+        with self.among_experts(any(map(self.of_experts, names))):
+            self.ops(event, reads, made, weights, of, f"{path}." if path else "")
+        return made[0]
+
+    @contextmanager
+    def among_experts(self, really: bool) -> Iterator[None]:
+        """What is recorded inside has weights of routed experts, of which a token visits some."""
+        if not really or self.experts is None:
+            yield
+            return
+        with self.t.part("experts.{}", copies=self.experts.copies, active=self.experts.active, expert=True):
+            yield
+
+    def ops(
+        self,
+        event: Event,
+        reads: tuple[Tensor, ...],
+        made: tuple[Tensor, ...],
+        weights: tuple[Weight, ...],
+        of: Component,
+        where: str,
+    ) -> None:
+        if event.works[0].function == "scores":
+            self.attention(event, made, weights, of, where)
+            return
+        (work,) = event.works
+        fields: dict[str, Any] = {}
+        if work.operands:
+            operands = [event.reads[i] for i in work.operands]
+            fields["backward"] = sum(x is not None and x.grad for x in operands) * work.flops
+            if work.function == "matmul" and not any(x is not None and x.weight is not None for x in operands):
+                work = between_activations(work)
+        if work.rows is not None and weights and len(weights[0].shape) == 2:
+            fields["rows"] = work.rows
+        self.t.op(
+            f"{where}{work.name}",
+            work.kind,
+            work.function,
+            reads,
+            made,
+            weights=weights,
+            of=of,
+            flops=work.flops,
+            shape=work.shape,
+            moves=_moves(work, reads, made, weights),
+            **fields,
+        )
+
+    def attention(
+        self, event: Event, made: tuple[Tensor, ...], weights: tuple[Weight, ...], of: Component, where: str
+    ) -> None:
+        """Scores, softmax and values of one kernel, whose pairs are counted as the load says."""
+        q, k, v = (self.tensor(x) for x in event.reads[:3] if x is not None)
+        scores, _, values = event.works
+        shape = scores.shape
+        assert isinstance(shape, Attend)
+        rows, grad = shape.groups * shape.heads * shape.queries, q.grad or k.grad
+        square, soft = (Tensor(rows, shape.keys, grad, "tensor", inside="sdpa") for _ in range(2))
+
+        def product(work: Work, given: tuple[Tensor, Tensor], out: Tensor) -> None:
+            flops = seen_pairs(work.flops, shape, self.scores)
+            back = sum(x.grad for x in given) * flops
+            name = f"{where}{work.name}"
+            more: dict[str, Any] = {"flops": flops, "backward": back, "shape": work.shape}
+            more["weights"] = weights if work is scores else ()
+            self.t.op(name, "attention", work.function, given, (out,), of=of, **more)
+
+        product(scores, (q, k), square)
+        self.t.op(f"{where}softmax", "elementwise", "softmax", (square,), (soft,), of=of)
+        product(values, (soft, v), made[0])
+
+    def tensor(self, x: Seen) -> Tensor:
+        """The tensor that a call reads: a view where it is not as large as what was made."""
+        base = self.made(x)
+        return base if base.elements == x.elements else base.view(*_sides(x))
+
+    def made(self, x: Seen) -> Tensor:
+        known = self.found.get(x.storage)
+        if known is None:
+            known = self.found[x.storage] = Tensor(*_sides(x), x.storage in self.grads, wide=x.wide)
+        return known
+
+    def weight(self, name: str, kind: Kind | None) -> Weight:
+        """A parameter, of one expert where it holds all of them."""
+        shape, expert = self.shapes[name], self.of_experts(name)
+        key = name
+        if kind is not None and name.startswith(kind.own):
+            key = f"{kind.path}.{name[len(kind.own) :]}"
+        key, shape = (f"{key}.{{}}", shape[1:]) if expert else (key, shape)
+        return Weight(f"/{key}", shape, component_of(name), name not in self.frozen)
+
+    def of_experts(self, name: str) -> bool:
+        """Whether a parameter holds a matrix or vector for each routed expert."""
+        own = self.experts is not None and component_of(name) == "routed_expert"
+        return own and self.experts is not None and self.shapes[name][:1] == (self.experts.copies,)
+
+    def unread(self, kind: Kind | None = None) -> None:
+        """Parameters that this pass does not read weigh all the same. kind: those of its first layer alone."""
+        for name in sorted(self.shapes.keys() - self.read):
+            if kind is not None and not name.startswith(kind.own):
+                continue
+            self.read.add(name)
+            weight = self.weight(name, kind)
+            with self.among_experts(self.of_experts(name)):
+                self.t.op(
+                    "not_read",
+                    "gather",
+                    "other",
+                    (),
+                    (),
+                    weights=(weight,),
+                    of=weight.component,
+                    live=False,
+                    moves=lambda: Moves(weight_reads=0, weight_grads=0),
+                )
+
+
+def _sides(x: Seen) -> tuple[int, int]:
+    """Rows and width of a tensor, as large as the memory that it reads."""
+    width = x.shape[-1] if x.shape else 1
+    return (x.elements // width, width) if width and x.elements % width == 0 else (x.elements, 1)
+
+
+def between_activations(work: Work) -> Work:
+    """A product of which neither side is a weight."""
+    assert isinstance(work.shape, Matmul)
+    shape = replace(work.shape, weighed=False)
+    return replace(work, kind="attention", function="batched_matmul", shape=shape, rows=None)
+
+
+def seen_pairs(flops: int, shape: Attend, scores: Scores) -> int:
+    """Of the FLOPs of all pairs those that are counted, where a query sees the keys up to its own place."""
+    q, k = int(shape.queries), int(shape.keys)
+    if not shape.causal or scores == "full":
+        return flops
+    if scores == "causal-half":
+        return flops // 2
+    return flops // (q * k) * (q * k - q * (q - 1) // 2)
+
+
+def _moves(
+    work: Work, reads: tuple[Tensor, ...], made: tuple[Tensor, ...], weights: tuple[Weight, ...]
+) -> Callable[[], Moves] | None:
+    """What is not every input, weight and result once: rows of a table, and the experts that are reached."""
+    written = sum((x.elements for x in made), start=0)
+    if work.looked_up is not None:
+        return lambda: Moves(0, written, weight_reads=work.looked_up if weights else 0)
+    if work.name == "grouped_mm" and weights and isinstance(work.shape, Matmul):
+        moved = work.shape.groups * sum((weight.elements for weight in weights), start=0)
+        read = sum((x.elements for x in reads), start=0)
+        return lambda: Moves(read, written, weight_reads=moved, weight_grads=moved)
+    return None

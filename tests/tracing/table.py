@@ -1,0 +1,142 @@
+"""Which types of transformers can be traced: `python -m tests.tracing.table` writes the table of docs/tracing.md.
+
+Each type is built from its class's defaults with two layers to a stack, traced, and compared with what PyTorch itself
+says of the same module: elements of its parameters, and FLOPs by torch.utils.flop_counter.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from calc.architectures import FAMILIES
+from calc.errors import Refused
+from calc.quantities.flops import forward
+from calc.quantities.parameters import parameters
+from calc.spec.load import Load
+
+SECONDS = 40
+"""The longest that one type may take."""
+LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "depth")
+LAYERS += ("num_encoder_layers", "num_decoder_layers", "num_attention_layers")
+BATCH, SEQ = 2, 32
+
+
+def types() -> list[str]:
+    from transformers.models.auto import configuration_auto
+
+    known: Any = configuration_auto
+    return sorted(known.CONFIG_MAPPING_NAMES)
+
+
+def small(config: Any) -> dict[str, Any]:
+    """The words that leave two layers to each stack of a config's defaults."""
+    words: dict[str, Any] = {}
+    for key, value in vars(config).items():
+        if key in LAYERS and isinstance(value, int) and not isinstance(value, bool) and value > 2:
+            words[key] = 2
+        elif hasattr(value, "to_dict") and (inner := small(value)):
+            own: Any = value
+            words[key] = {"model_type": own.model_type, **inner} if own.model_type else inner
+    return words
+
+
+def raw_config(model_type: str) -> dict[str, Any]:
+    """A small config.json of a type, or its defaults where it cannot be made small."""
+    import transformers
+
+    from calc.tracing.building import config_of, quiet
+
+    with quiet():
+        usual = transformers.AutoConfig.for_model(model_type)
+    raw = {"model_type": model_type, **small(usual)}
+    try:
+        config_of(raw)
+    except Refused:
+        return {"model_type": model_type}
+    return raw
+
+
+def counted_by_torch(raw: dict[str, Any]) -> tuple[int, int]:
+    """(elements of all parameters, FLOPs of a forward pass) of the same class, as PyTorch counts them."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from calc.tracing.building import config_of, module_of, quiet
+    from calc.tracing.dispatch import fakes
+    from calc.tracing.inputs import inputs_for
+    from calc.tracing.model import DTYPES
+
+    # Written out, since it knows no attention kernel of CPUs.
+    module, mode = module_of(config_of(raw), "eager"), FakeTensorMode(allow_non_fake_inputs=True)
+    elements = sum(p.numel() for p in module.parameters())
+    fakes(module, mode, DTYPES["bf16"])
+    module.config.dtype = DTYPES["bf16"]
+    import torch
+
+    _grouped._get_raw = True  # type: ignore[attr-defined]
+    _attention._get_raw = True  # type: ignore[attr-defined]
+    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    experts = {torch.ops.aten._grouped_mm: _grouped, attention: _attention}
+    with quiet(), mode, FlopCounterMode(display=False, custom_mapping=experts) as counter:
+        module(**inputs_for(module, Load(batch=BATCH, seq=SEQ)))
+    return elements, counter.get_total_flops()
+
+
+def _grouped(x: Any, weight: Any, *args: Any, out_val: Any = None, **kwargs: Any) -> int:
+    """Rows [visits, k], each with a matrix [k, n]: the counter has no formula of its own."""
+    return 2 * x.shape[0] * x.shape[1] * weight.shape[-1]
+
+
+def _attention(q: Any, k: Any, v: Any, *args: Any, out_val: Any = None, **kwargs: Any) -> int:
+    """A kernel of CPUs for [batch, heads, queries, d_head], told as those of GPUs."""
+    from torch.utils.flop_counter import sdpa_flop_count
+
+    return sdpa_flop_count(q.shape, k.shape, v.shape)
+
+
+def verdict(model_type: str) -> str:
+    """`yes`, what differs from PyTorch's own count, or why a type cannot be traced, in a few words."""
+    from calc.tracing.model import from_transformers
+
+    try:
+        with _within(SECONDS):
+            raw = raw_config(model_type)
+            spec = from_transformers(raw, model_type)
+            load = Load(batch=BATCH, seq=SEQ)
+            ours = sum(parameters(spec).values()), forward(spec, load).total
+            theirs = counted_by_torch(raw)
+    except Refused as refusal:
+        return f"{refusal.field}: {refusal.found}"
+    except TimeoutError:
+        return f"takes longer than {SECONDS} s"
+    except Exception as error:
+        return f"not compared: {type(error).__name__}: {error}"
+    return "yes" if ours == theirs else f"differs: {ours} against {theirs}"
+
+
+@contextmanager
+def _within(seconds: int) -> Iterator[None]:
+    def late(signum: int, frame: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def main() -> None:
+    for model_type in sys.argv[1:] or types():
+        by_hand = "by hand" if model_type in FAMILIES else ""
+        print(f"| `{model_type}` | {by_hand} | {verdict(model_type)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""What is traced of transformers' own classes, against the families that are described by hand and against PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import calc  # noqa: E402
+from calc.quantities.saved_tensors import saved_tensors as what_is_saved  # noqa: E402
+from calc.spec import Moe  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
+from calc.spec.traced import Traced  # noqa: E402
+from calc.tracing.model import from_transformers  # noqa: E402
+from reference_models.saved import saved_tensors  # noqa: E402
+from tests.saved.test_transformers import FAMILIES, INDICES, MODES, TOKENS  # noqa: E402
+
+BATCH, SEQ = 2, 64
+DAILY = ("llama", "gpt2", "bert", "t5", "mixtral", "mamba")
+NAMES = [pytest.param(n, marks=() if n in DAILY else pytest.mark.slow) for n in sorted(FAMILIES)]
+ATTENTION = {"eager fp32": "eager", "eager bf16": "eager", "sdpa bf16": "sdpa", "sdpa autocast": "sdpa"}
+UNLIKE: dict[str, str] = {}
+"""Family -> how what PyTorch runs differs from the description by hand."""
+
+
+def raw_config(name: str) -> dict[str, Any]:
+    return {"model_type": name, **FAMILIES[name]}
+
+
+def traced(name: str) -> Traced:
+    return from_transformers(raw_config(name), name)
+
+
+def experts(name: str) -> bool:
+    return any(isinstance(group.channel, Moe) for group in calc.from_config(raw_config(name)).layers)
+
+
+def kept(name: str, mode: str) -> int:
+    """Bytes that autograd keeps of transformers' own model, with numbers, from its tokens to the loss."""
+    settings = MODES[mode]
+    config = transformers.AutoConfig.for_model(name, **(TOKENS | FAMILIES[name]))
+    for key, value in vars(config).copy().items():
+        if "drop" in key and isinstance(value, float):
+            setattr(config, key, 0.0)
+    auto = {"bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM}
+    how: dict[str, Any] = {"experts_implementation": "grouped_mm"} if experts(name) else {}
+    make = auto.get(name, transformers.AutoModelForCausalLM).from_config
+    try:
+        model = make(config, attn_implementation=settings.execution, **how)
+    except ValueError:
+        model = make(config, attn_implementation="eager", **how)
+    model = model.to(torch.float32 if settings.stream == "fp32" else torch.bfloat16).train()
+    tokens = torch.randint(3, 90, (BATCH, SEQ))
+
+    def forward() -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=settings.autocast):
+            return model(tokens, labels=tokens, **({} if name == "bert" else {"use_cache": False}))
+
+    return saved_tensors(model, forward).total
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_and_flops_are_those_of_the_description(name: str) -> None:
+    by_hand, model = calc.from_config(raw_config(name)), traced(name)
+    for quantity in ("params", "params.active", "flops.forward", "flops.training"):
+        run = calc.Run(batch=BATCH, seq=SEQ)
+        assert calc.estimate(model, quantity, run).value == calc.estimate(by_hand, quantity, run).value
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_paths_and_shapes_are_those_of_the_module(name: str) -> None:
+    with torch.device("meta"):
+        config = transformers.AutoConfig.for_model(name, **FAMILIES[name])
+        auto = {"bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM}
+        module = auto.get(name, transformers.AutoModelForCausalLM).from_config(config)
+    theirs = {path: tuple(p.shape) for path, p in module.named_parameters()}
+    ours = calc.parameter_shapes(traced(name))
+    # Matrices of all experts in one tensor are told one by one.
+    one = {path: shape for path, shape in ours.items() if path in theirs}
+    assert one == {path: shape for path, shape in theirs.items() if path in one}
+    for path in theirs.keys() - one.keys():
+        each = [ours[f"{path}.{i}"] for i in range(theirs[path][0])]
+        assert set(each) == {theirs[path][1:]}
+    assert sum(torch.Size(shape).numel() for shape in ours.values()) == sum(p.numel() for p in module.parameters())
+
+
+@pytest.mark.parametrize("mode", ["eager fp32", "sdpa bf16", pytest.param("eager bf16", marks=pytest.mark.slow),
+                                  pytest.param("sdpa autocast", marks=pytest.mark.slow)])  # fmt: skip
+@pytest.mark.parametrize("name", NAMES)
+def test_autograd_keeps_as_many_bytes_as_of_the_model_with_numbers(name: str, mode: str) -> None:
+    """But for the targets, which the measured pass takes to be the inputs themselves."""
+    load = Load(batch=BATCH, seq=SEQ, source=SEQ if name == "t5" else None)
+    found = what_is_saved(traced(name), load, MODES[mode]).everything()
+    ours = int(sum(times * each.tensor.bytes for times, each in found))
+    assert abs(ours - kept(name, mode)) <= INDICES
