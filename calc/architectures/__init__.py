@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,6 +14,7 @@ from calc.architectures.config import Config, Tying
 from calc.architectures.quantization import shipped
 from calc.architectures.unread import refuse_unread, refuse_window
 from calc.errors import Refused, show
+from calc.reading.files import parse_toml, read_text
 from calc.spec import ModelSpec
 from calc.spec.fields import refuse
 
@@ -256,4 +259,13 @@ def _known_families(raw: dict[str, Any]) -> str:
 
     close = nearest(raw, FAMILIES)
     such = f"; nearest: {', '.join(close)}" if close else ", such as llama"
-    return f"one of {len(FAMILIES)} known families (`models --families` lists them{such})"
+    known = f"one of {len(FAMILIES)} known families (`models --families` lists them{such})"
+    asks = "; `python -m calc report MODEL --traced` counts what transformers runs for this type"
+    return known + asks * (str(raw.get("model_type")) in traceable())
+
+
+@cache
+def traceable() -> frozenset[str]:
+    """The types that transformers has a class for, each of which `--traced` can be asked of."""
+    file = Path(__file__).parents[1] / "data" / "traceable.toml"
+    return frozenset(parse_toml(read_text(file), file.name)["types"])

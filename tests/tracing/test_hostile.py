@@ -85,3 +85,15 @@ def test_code_that_comes_with_a_model_is_not_run(tmp_path: Path) -> None:
     model = load_traced(str(tmp_path / "config.json"))
     assert not (tmp_path / "ran").exists()
     assert calc.estimate(model, "params").value == calc.estimate(calc.from_config(SMALL), "params").value
+
+
+def test_the_refusal_of_an_unknown_type_names_the_command_where_transformers_knows_it() -> None:
+    from transformers.models.auto import configuration_auto
+
+    known: Any = configuration_auto
+    assert traceable() == set(known.CONFIG_MAPPING_NAMES)
+    unread = next(name for name in sorted(traceable()) if name not in calc.FAMILIES)
+    for model_type, named in ((unread, True), ("no_such_type", False)):
+        with pytest.raises(Refused) as caught:
+            calc.from_config({"model_type": model_type})
+        assert ("python -m calc report MODEL --traced" in str(caught.value)) is named

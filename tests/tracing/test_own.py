@@ -113,9 +113,7 @@ def test_the_module_is_left_as_it_is() -> None:
 def test_example_inputs_answer_for_their_own_lengths_alone() -> None:
     model = calc.capture(Own(), tokens())
     assert calc.estimate(model, "flops.forward", Run(batch=BATCH, seq=SEQ)).value > 0
-    with pytest.raises(
-        Refused, match="--batch 2 --seq 12, of which the example inputs are, found 2 x 13"
-    ):
+    with pytest.raises(Refused, match="--batch 2 --seq 12, of which the example inputs are, found 2 x 13"):
         calc.estimate(model, "flops.forward", Run(batch=BATCH, seq=SEQ + 1))
 
 
