@@ -153,6 +153,8 @@ class StackOfLayers(nn.Module):
         results: dict[str, Tensor] = {}
         new = None if keep is None else keep[:, -x.shape[1] :]
         for each in self.spec.heads:
+            if each.idle:
+                continue
             results[each.name] = self.get_submodule(each.name)(x if each.reads is None else results[each.reads], new)
         return results
 

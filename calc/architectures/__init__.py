@@ -135,6 +135,8 @@ FAMILIES: dict[str, str] = {
     "t5": "t5",
     "mt5": "t5",
     "umt5": "t5",
+    "t5gemma": "t5gemma",
+    "esm": "esm",
     "switch_transformers": "switch_transformers",
     "bart": "bart",
     "mbart": "bart",

@@ -82,7 +82,9 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, 
     if gate is not None:
         y = t.gated_output("gate", y, gate)
     if spec.head_gate is not None:
-        y = t.gated_heads("head_gate", y, t.linear("head_gate_proj", x, heads, shard=COLUMN), spec.head_gate)
+        y = t.gated_heads(
+            "head_gate", y, t.linear("head_gate_proj", x, heads, shard=COLUMN), soft=spec.head_gate == "softplus"
+        )
     if spec.inner_norm is not None:
         y = t.norm("inner_norm", spec.inner_norm, y)
     return t.linear("o_proj", y, x.width if d_out is None else d_out, bias=spec.out_bias, shard=ROW)
@@ -112,7 +114,7 @@ def cross_attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Ar
         shape,
         square_of(load, heads, kv_heads, length, d_head, d_value),
         2 * load.tokens * length * heads,
-        Scoring(softmax=spec.softmax),
+        Scoring(softmax=spec.softmax, softcap=spec.softcap is not None),
         cached=length if load.decode else 0,
         cache=Cache(fixed=length * kv_heads * (d_head + d_value), heads=kv_heads) if keeps else None,
     )

@@ -38,11 +38,25 @@ def projections(t: Trace, specs: tuple[Projection, ...], x: Tensor, load: Load) 
     """All dense layers behind a stack whose result is x [batch * seq, d_model]; the last's result, or x."""
     made: dict[str, tuple[Tensor, bool]] = {}
     for spec in specs:
+        if spec.idle:
+            with t.part(spec.name, x, of="other"):
+                _idle(t, spec, x.width)
+            made[spec.name] = x, False
+            continue
         read, pooled = (x, False) if spec.reads is None else made[spec.reads]
         with t.part(spec.name, read, of="other") as out:
             made[spec.name] = _projection(t, spec, x.width, read, load, pooled)
             out.append(made[spec.name][0])
     return made[specs[-1].name][0] if specs else x
+
+
+def _idle(t: Trace, spec: Projection, d_model: Size) -> None:
+    """The weights of a layer that no pass runs."""
+    d_in, d_out = (d_model if width is None else width for width in (spec.d_in, spec.d_out))
+    weights = (t.weight("dense.weight", d_out, d_in, of="other"),)
+    if spec.bias:
+        weights += (t.weight("dense.bias", d_out, of="other"),)
+    t.parameters("dense", weights, 0, d_in)
 
 
 def _projection(t: Trace, spec: Projection, d_model: Size, x: Tensor, load: Load, pooled: bool) -> tuple[Tensor, bool]:

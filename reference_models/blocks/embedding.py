@@ -23,6 +23,7 @@ PROJECTION = (
     "d_out",
     "bias",
     "per",
+    "idle",
     "pool",
     "merge",
     "norm",

@@ -27,6 +27,7 @@ BART = {
 }
 GPT2 = {"vocab_size": 97, "n_layer": 3, "n_head": 4, "n_positions": 64}
 
+GEMMA2 = BERT | {"num_key_value_heads": 2, "head_dim": 6, "sliding_window": 5}
 GTE_CLASSES = ("ForMaskedLM", "Model", "ForSequenceClassification", "ForTokenClassification")
 
 # model_type -> (config, classes of transformers that read it, further keys for the first of them)
@@ -94,6 +95,25 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
         BERT | {"num_key_value_heads": 2},
         tuple(f"EuroBert{ending}" for ending in GTE_CLASSES),
         ({"mlp_bias": True, "attention_bias": True, "head_dim": 12, "tie_word_embeddings": True},),
+    ),
+    "t5gemma": (
+        {"encoder": GEMMA2, "decoder": GEMMA2 | {"hidden_size": 48, "num_hidden_layers": 2}},
+        ("T5GemmaForConditionalGeneration", "T5GemmaModel"),
+        (
+            {
+                "decoder": GEMMA2 | {"attention_bias": True, "attn_logit_softcapping": None},
+                "tie_word_embeddings": False,
+            },
+            {"encoder": GEMMA2 | {"layer_types": ["full_attention"] * 3, "num_key_value_heads": 4}},
+        ),
+    ),
+    "esm": (
+        BERT,
+        ("EsmForMaskedLM", "EsmModel", "EsmForSequenceClassification", "EsmForTokenClassification"),
+        (
+            {"position_embedding_type": "rotary", "token_dropout": True, "mask_token_id": 96},
+            {"emb_layer_norm_before": True, "tie_word_embeddings": False},
+        ),
     ),
     "mpnet": (
         BERT,

@@ -104,6 +104,37 @@ EUROBERT = _one(
     (r"dense\.(?P<w>\w+)", r"dense.dense.\g<w>"),
 )
 EUROBERT += _ROTARY_LAYER + _HEADS
+_GEMMA2 = (
+    (r"self_attn\.(?P<m>[qkvo])_proj", r"attention.\g<m>_proj"),
+    (r"cross_attn\.(?P<m>[qkvo])_proj", r"cross_attention.\g<m>_proj"),
+    (r"mlp\.(?P<m>gate|up|down)_proj", r"mlp.\g<m>_proj"),
+    *(
+        (rf"{theirs}_{name}_layernorm", f"{ours}_{ending}")
+        for name, ours in (("self_attn", "attention"), ("cross_attn", "cross_attention"), ("feedforward", "channel"))
+        for theirs, ending in (("pre", "norm"), ("post", "post_norm"))
+    ),
+)
+T5GEMMA = _one(
+    *(
+        (rf"(?:model\.)?{side}\.layers\.N\.{theirs}\.(?P<w>\w+)", rf"{inner}layers.N.{ours}.\g<w>")
+        for side, inner in (("encoder", "encoder."), ("decoder", ""))
+        for theirs, ours in _GEMMA2
+    ),
+    (r"(?:model\.)?encoder\.embed_tokens\.weight", "encoder.embedding.token.weight"),
+    (r"(?:model\.)?decoder\.embed_tokens\.weight", "embedding.token.weight"),
+    (r"(?:model\.)?encoder\.norm\.weight", "encoder.final_norm.weight"),
+    (r"(?:model\.)?decoder\.norm\.weight", "final_norm.weight"),
+    (r"lm_head\.out_proj\.weight", "lm_head.weight"),
+)
+ESM = _one(
+    (r"(?:.*\.)?layer\.N\.attention\.LayerNorm\.(?P<w>\w+)", r"layers.N.attention_norm.\g<w>"),
+    (r"(?:.*\.)?layer\.N\.LayerNorm\.(?P<w>\w+)", r"layers.N.channel_norm.\g<w>"),
+    (r"(?:.*\.)?emb_layer_norm_after\.(?P<w>\w+)", r"final_norm.\g<w>"),
+    (r"(?:.*\.)?embeddings\.layer_norm\.(?P<w>\w+)", r"embedding.norm.\g<w>"),
+    (r"(?:.*\.)?contact_head\.regression\.(?P<w>\w+)", r"contacts.dense.\g<w>"),
+    (r"lm_head\.decoder\.weight", "lm_head.weight"),
+)
+ESM += ROBERTA
 _MPNET = r"(?:.*\.)?layer\.N\.attention\."
 MPNET = _one(
     (_MPNET + r"attn\.(?P<m>[qkvo])\.(?P<w>\w+)", r"layers.N.attention.\g<m>_proj.\g<w>"),
@@ -257,6 +288,8 @@ RULES: dict[str, Rules] = {
     "nomic_bert": NOMIC,
     "eurobert": EUROBERT,
     "mpnet": MPNET,
+    "t5gemma": T5GEMMA,
+    "esm": ESM,
     "electra": ELECTRA,
     "distilbert": DISTILBERT,
     "albert": ALBERT,

@@ -131,6 +131,7 @@ COUNTED = {
     *("use_parallel_residual", "parallel_attn", "new_decoder_architecture", "multi_query", "use_sliding_window"),
     *("gating", "moe_apply_router_weight_on_input", "moe_router_logit_softcapping"),
     *("attention_k_eq_v", "enable_moe_block", "use_double_wide_mlp", "use_bidirectional_attention", "is_gated_act"),
+    *("is_folding_model", "emb_layer_norm_before", "token_dropout"),
     *("add_cross_attention", "is_decoder", "is_encoder_decoder", "action_tanh", "learned_pos_emb", "add_router_probs"),
     *("block_auto_adjust_ff_dim", "block_ffn_dim_multiplier", "conv_bias", "use_expert_bias"),
 }
@@ -150,7 +151,15 @@ IGNORED = {
     *("router_z_loss_coef", "z_loss_coefficient", "router_ignore_padding_tokens"),
     # dropout
     *("activation_dropout", "attention_dropout", "attention_probs_dropout_prob", "attn_pdrop", "classifier_dropout"),
-    *("classifier_dropout_prob", "decoder_layerdrop", "dropout", "dropout_rate", "emb_pdrop", "embd_pdrop"),
+    *(
+        "classifier_dropout_prob",
+        "classifier_dropout_rate",
+        "decoder_layerdrop",
+        "dropout",
+        "dropout_rate",
+        "emb_pdrop",
+        "embd_pdrop",
+    ),
     *("embed_dropout", "embedding_dropout", "encoder_layerdrop", "hidden_dropout", "hidden_dropout_prob", "layerdrop"),
     *("mlp_dropout", "qa_dropout", "resid_dropout", "resid_pdrop", "residual_dropout", "seq_classif_dropout"),
     *("summary_first_dropout", "summary_last_dropout"),

@@ -98,18 +98,19 @@ def gated_output(t: Recorder, name: str, x: Tensor, gate: Tensor) -> Tensor:
     return y
 
 
-def gated_heads(t: Recorder, name: str, x: Tensor, gate: Tensor, function: Function) -> Tensor:
-    """x [rows, heads * width] times function(gate) [rows, heads], a number a head; softplus is computed in fp32."""
+def gated_heads(t: Recorder, name: str, x: Tensor, gate: Tensor, *, soft: bool) -> Tensor:
+    """x [rows, heads * width] times sigmoid(gate) [rows, heads], a number a head, or where `soft` softplus(gate), in fp32;
+    one kernel."""
     y = t.made(x.rows, x.width, x, gate, split=x.split)
 
     def keeps(tape: Tape, read: Storage, gate: Storage) -> Storage:
-        if function == "softplus":
+        if soft:
             opened = tape.cast(tape.reads_input(tape.cast(gate, "fp32")), gate.dtype)
         else:
             opened = tape.reads_result(gate)
         return tape.times(read, opened)
 
-    t.op(name, "elementwise", function, (x, gate), (y,), keeps=keeps)
+    t.op(name, "elementwise", "swiglu", (x, gate), (y,), keeps=keeps)
     return y
 
 
