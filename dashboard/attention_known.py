@@ -22,7 +22,7 @@ def _decoded(context: int, batch: int, dtype: str, gpu: str) -> list[Decoded]:
 
 def groups(lengths: tuple[int, ...], gpu: str, dtype: str, batch: int) -> None:
     """One decode step by how keys and values are kept, with as many tokens in the cache as a slider says."""
-    st.subheader("Sharing keys in decoding", anchor=False)
+    st.header("Sharing keys in decoding", anchor=False)
     st.caption(
         "One decode step of one layer with 32 query heads of 128: as many key heads (MHA), 8 (GQA), one (MQA), or "
         "latents of 512 and 64 (MLA), expanded to keys and values or absorbed into the projections."
@@ -62,7 +62,7 @@ def _published() -> list[dict[str, Any]]:
 
 def table() -> None:
     """The printed figures beside ours."""
-    st.subheader("The table of the lecture notes", anchor=False)
+    st.header("The table of the lecture notes", anchor=False)
     st.caption(
         "GPT-2 medium, forward and backward: batch 64, 16 heads of 64, 1,024 tokens, fp16 on an A100, as "
         "FlashAttention's paper prints it (Dao et al. 2022, figure 2) and the notes copy it; each beside our count."

@@ -176,7 +176,7 @@ def _moved(found: list[Sensitivity], unit: str) -> None:
     """What each symbol is, and what 10 % more of it does."""
     if not found:
         return
-    st.subheader("What 10 % more of each symbol does", anchor=False)
+    st.header("What 10 % more of each symbol does", anchor=False)
     rows = [
         {
             "symbol": each.symbol.name,
@@ -197,7 +197,7 @@ def _moved(found: list[Sensitivity], unit: str) -> None:
 
 
 def _solve(chosen: picker.Picked, options: dict[str, Any]) -> None:
-    st.subheader("Solve", anchor=False)
+    st.header("Solve", anchor=False)
     st.caption("Which size gives a quantity its target (=), or is the largest within a budget (<=)?")
     asked, sought, ratios = st.columns([3, 2, 2])
     with asked:

@@ -13,9 +13,16 @@ from calc.charts.saving import picture
 from calc.charts.vega import Chart
 from calc.errors import Refused, printable
 
+MODEL = "name of the picked model"
+"""The key of what stands beside the title of a page."""
+LINKED = "pages by path"
+"""The key of the pages that a link may lead to."""
+
 
 def header(title: str, lead: str) -> None:
-    """The title of a page, and in one sentence what it shows. Both are ours: never a user's text."""
+    """The product, the model and the title of a page, and in one sentence what it shows; title and lead are ours."""
+    named = st.session_state.get(MODEL)
+    st.caption("**Envelope**" + (f" · {verbatim(named)}" if named else ""))
     st.title(title, anchor=False)
     st.caption(lead)
 
@@ -100,6 +107,11 @@ def chart(drawn: Chart, name: str, *, alt: str = "") -> None:
                 on_click="ignore",
                 type="tertiary",
             )
+
+
+def link(path: str, label: str) -> None:
+    """A way to another page, which keeps what is chosen here."""
+    st.page_link(st.session_state[LINKED][path], label=f"→ {label}")
 
 
 def command(*lines: str) -> None:

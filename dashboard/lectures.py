@@ -75,7 +75,7 @@ def _claims() -> None:
 
 
 def _complexity() -> None:
-    st.subheader("Kinds of layers", anchor=False)
+    st.header("Kinds of layers", anchor=False)
     st.caption(
         "What one layer costs to mix n tokens of width d, exactly and as an order of growth; kinds of attention "
         "share 8 n d² of projections, which are not in it. Path: the most layers or steps between two tokens."
@@ -115,7 +115,7 @@ def _costs() -> list[dict[str, Any]]:
 
 
 def _trainings() -> None:
-    st.subheader("Trainings on the hardware of their time", anchor=False)
+    st.header("Trainings on the hardware of their time", anchor=False)
     st.caption(
         "Printed costs beside those predicted for the same hardware, with the interval that 90 of 100 measured "
         "times are expected in. At least: the products alone at the datasheet's peak."

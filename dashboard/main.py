@@ -7,7 +7,8 @@ from importlib import import_module
 
 import streamlit as st
 
-from dashboard import picker, shared
+from calc.errors import printable
+from dashboard import frame, picker, shared
 from dashboard.menu import PAGES, Entry
 
 
@@ -15,16 +16,20 @@ def run(start: str = PAGES[0].path) -> None:
     """Draw the menu, the model picker and the page that is open. start: the path of the page that opens first."""
     st.set_page_config(page_title="Envelope", layout="wide", initial_sidebar_state="auto")
     picked = picker.pick()
-    pages = [
-        st.Page(_shown(entry, picked), title=entry.title, url_path=entry.path, default=entry.path == start)
+    pages = {
+        entry.path: st.Page(_shown(entry, picked), title=entry.title, url_path=entry.path, default=entry.path == start)
         for entry in PAGES
-    ]
-    st.navigation(pages).run()
+    }
+    st.session_state[frame.LINKED] = pages
+    st.navigation([*pages.values()]).run()
 
 
 def _shown(entry: Entry, picked: picker.Picked | None) -> Callable[[], None]:
     def show() -> None:
         shared.enter(entry.path)
+        model = "" if picked is None else printable(picked.spec.name)[:60]
+        st.session_state[frame.MODEL] = model
+        st.set_page_config(page_title=" · ".join(filter(None, (entry.title, model, "Envelope"))))
         import_module(entry.module).render(picked)
 
     return show

@@ -55,7 +55,7 @@ def _results(runs: tuple[Run, ...]) -> None:
     else:
         _no_pairs(found)
     _left_out(found)
-    st.subheader("From commit to commit", anchor=False)
+    st.header("From commit to commit", anchor=False)
     changed = regressions.draw(chosen)
     frame.command(compared, *changed)
 
@@ -129,7 +129,7 @@ def _comparison(found: Comparison, by: By) -> None:
     _whose(found)
     if len(found.pairs) > charts.MOST:
         st.caption(f"The chart shows the {charts.MOST:,} cases with the largest errors.")
-    st.subheader("How large the errors are", anchor=False)
+    st.header("How large the errors are", anchor=False)
     st.caption("What took twice as long as predicted, or longer, is in the last bar.")
     frame.chart(
         charts.errors(found.pairs, by == "kind"),
@@ -138,7 +138,7 @@ def _comparison(found: Comparison, by: By) -> None:
     )
     frame.table(_groups(found), "groups", columns=_percent("MAPE", "median error", "inside"))
     _components(found)
-    st.subheader("Every case", anchor=False)
+    st.header("Every case", anchor=False)
     frame.table(_cases(found), "cases", columns=_percent("error"), height=320)
 
 
@@ -163,7 +163,7 @@ def _since(pair: Pair, begun: float, own: str) -> bool:
 
 
 def _components(found: Comparison) -> None:
-    st.subheader("By component", anchor=False)
+    st.header("By component", anchor=False)
     if not found.parts:
         frame.nothing_yet("No case here was taken apart: forward, training, prefill and decode of a model are.")
         return

@@ -20,6 +20,7 @@ from calc.spec.run import Run
 from calc.units import binary
 from dashboard import frame, picker, planning
 from dashboard.cache import cached
+from dashboard.home import BESIDE
 from dashboard.shared import share
 
 GPU = "h100-sxm"
@@ -34,13 +35,18 @@ def render(picked: picker.Picked | None) -> None:
     frame.header(
         "Memory", "What one GPU holds in a training step or in serving, when it holds the most, and where it fits."
     )
-    share("gpu", gpus(), GPU)
-    gpu = st.selectbox("GPU", gpus(), index=gpus().index(GPU), key="gpu", bind="query-params")
+    # The answer stands above what it is asked of, which is drawn first.
+    answer, controls = st.container(), st.container()
     with frame.refusals("This plan cannot be counted"):
-        asked = planning.asked(chosen.spec)
+        with controls:
+            st.header("The plan", anchor=False)
+            share("gpu", gpus(), GPU)
+            gpu = st.selectbox("GPU", gpus(), index=gpus().index(GPU), key="gpu", bind="query-params")
+            asked = planning.asked(chosen.spec)
         found = judged(chosen.spec, asked.run, gpu)
-        _verdict(found, asked.run)
-        _terms(found)
+        with answer:
+            _verdict(found, asked.run)
+            _terms(found, gpu)
         _timeline(found, gpu)
         _advice(chosen.spec, asked.run, found)
         words = shlex.join([chosen.reference, *asked.flags, "--gpu", gpu])
@@ -96,10 +102,9 @@ def _verdict(found: Verdict, query: Run) -> None:
         frame.metric("GPUs of the plan", f"{query.gpus:,}")
 
 
-def _terms(found: Verdict) -> None:
-    st.subheader("What it holds, against each GPU", anchor=False)
+def _terms(found: Verdict, gpu: str) -> None:
     st.caption("Above, the terms all added up and what is live at the peak; below, the memory that each GPU gives.")
-    capacities = {name: load_device(name).usable for name in gpus()}
+    capacities = {name: load_device(name).usable for name in gpus() if name in (*BESIDE, gpu)}
     worst = found.worst
     drawn = charts.against(dict(worst.terms), dict(found.live), worst.peak, capacities)
     frame.chart(drawn, "memory", alt="Memory by term against the memory of each GPU")
@@ -124,7 +129,7 @@ def _terms(found: Verdict) -> None:
 
 
 def _timeline(found: Verdict, gpu: str) -> None:
-    st.subheader("A step, moment by moment", anchor=False)
+    st.header("A step, moment by moment", anchor=False)
     st.caption(f"The most is live at: {found.moment}. The dashed line is the memory of {gpu}.")
     moments = {name: dict(live) for name, live in found.worst.moments.items()}
     frame.chart(charts.timeline(moments, found.budget or 0), "timeline", alt="Memory live at each moment")
@@ -140,24 +145,24 @@ def _advice(spec: ModelSpec, query: Run, found: Verdict) -> None:
     advice = advised(spec, query, found.budget or 0)
     if not advice:
         return
-    st.subheader("What would lower the peak", anchor=False)
+    st.header("What would lower the peak", anchor=False)
     rows = [
         {
             "change": each.name,
             "option": each.options,
-            "saves": binary(each.saved),
-            "peak": binary(each.peak),
+            "saves": each.saved,
+            "peak": each.peak,
             "FLOPs": f"{each.flops:+.0%}",
             "GPUs": each.gpus,
             "fits": "yes" if each.fits else "no",
         }
         for each in advice
     ]
-    frame.table(rows, "advice")
+    frame.table(rows, "advice", shown={"saves": binary, "peak": binary})
 
 
 def _caches(chosen: picker.Picked) -> None:
-    st.subheader("KV cache as the context grows", anchor=False)
+    st.header("KV cache as the context grows", anchor=False)
     st.caption("One sequence in bf16: this model, the same with other kinds of attention, and presets beside it.")
     presets = st.multiselect("Presets beside it", preset_names(), key="beside", bind="query-params", max_selections=4)
     rows = [{"model": f"{chosen.spec.name}: {row['attention']}", **row} for row in caches(chosen.spec, "bf16")]

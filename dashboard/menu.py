@@ -14,6 +14,7 @@ class Entry(NamedTuple):
 
 
 PAGES = (
+    Entry("home", "Home", "dashboard.home"),
     Entry("model", "Model", "dashboard.model"),
     Entry("formula", "Formula", "dashboard.formula"),
     Entry("memory", "Memory", "dashboard.memory"),

@@ -148,7 +148,7 @@ def _figures(models: dict[str, ModelSpec], query: Run) -> None:
 
 
 def _parameters(models: dict[str, ModelSpec], query: Run) -> None:
-    st.subheader("Parameters by component", anchor=False)
+    st.header("Parameters by component", anchor=False)
     rows = []
     for name, spec in models.items():
         whole = model_layers.parts(spec, query)[0]
@@ -175,7 +175,7 @@ def _parameters(models: dict[str, ModelSpec], query: Run) -> None:
 def _work(models: dict[str, ModelSpec], query: Run) -> None:
     executed = query.convention == conventions.TORCH.name
     part = "component" if executed else "product"
-    st.subheader(f"FLOPs by {part}, {query.phase}", anchor=False)
+    st.header(f"FLOPs by {part}, {query.phase}", anchor=False)
     st.caption(f"{query.convention}: {conventions.find(query.convention).title}. A multiply-add is two.")
     rows = []
     for name, spec in models.items():

@@ -38,7 +38,7 @@ def compared(spec: ModelSpec, query: Run) -> list[dict[str, Any]]:
 
 def draw(spec: ModelSpec, query: Run, *, named: bool) -> None:
     """Draw it: bars, and the table with what each does not see. named: say of which model."""
-    st.subheader("What others would report for the same run", anchor=False)
+    st.header("What others would report for the same run", anchor=False)
     if named:
         st.markdown(frame.verbatim(spec.name))
     rows = compared(spec, query)

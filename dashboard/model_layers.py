@@ -35,7 +35,7 @@ def parts(spec: ModelSpec, query: Run) -> list[PartRow]:
 
 def draw(models: dict[str, ModelSpec], query: Run) -> None:
     """Draw it: for each model its layers, stacked by component, and a table of its parts."""
-    st.subheader("Layer by layer", anchor=False)
+    st.header("Layer by layer", anchor=False)
     what = st.segmented_control("Show", [*TERMS], default="parameters", key="by", required=True, bind="query-params")
     if what == "FLOPs":
         st.caption("As they run in eager PyTorch, under every convention: no other divides its FLOPs by layer.")

@@ -26,36 +26,42 @@ def render(picked: picker.Picked | None) -> None:
     """Draw the page."""
     frame.header("Roofline", LEAD)
     chosen = picker.wanted(picked)
-    knobs = roofline_knobs.ask(chosen.spec)
-    without_pictures(chosen.spec)
+    # The answer stands above what it is asked of, which is drawn first.
+    answer, controls = st.container(), st.container()
+    with controls:
+        st.header("What runs", anchor=False)
+        knobs = roofline_knobs.ask(chosen.spec)
+        without_pictures(chosen.spec)
     with frame.refusals("No prediction"):
         found, points, limits = asked(chosen.spec, knobs, _stamp(knobs.where))
-        _figures(found)
-        directions = {point.direction for point in points}
-        if len(directions) > 1:
-            shapes = ", ".join(f"{sign} {name}" for name, sign in charts.SIGNS.items() if name in directions)
-            st.caption(f"Shapes of the points: {shapes}.")
-        frame.chart(
-            charts.computing(points, limits),
-            "roofline",
-            alt="Each op's FLOP/s over its FLOPs a byte, below the device's roof.",
-        )
+        with answer:
+            _figures(found)
+            _roof(points, limits)
         moving = [point for point in points if not point.flops]
         if moving:
-            st.subheader("Ops that only move data", anchor=False)
+            st.header("Ops that only move data", anchor=False)
             st.caption("They have no FLOPs that count, so their limit is the bandwidth of the memory alone.")
             frame.chart(
                 charts.moving(moving, limits),
                 "bandwidth",
                 alt="Each op's bytes a second over the bytes it moves, below the memory's bandwidth.",
             )
-        st.subheader("Where the time goes", anchor=False)
+        st.header("Where the time goes", anchor=False)
         frame.chart(charts.shares(found), "time", alt="Seconds of a step by component of the model.")
         frame.table(_rows(points), "ops", columns=_columns(), height=320)
-        st.subheader("From the device's peak to what is reached", anchor=False)
+        st.header("From the device's peak to what is reached", anchor=False)
         st.caption("Each loss with its seconds: products and attention at the peak, and what comes on top.")
         frame.table(_fallen(found, _speed(knobs)), "waterfall", columns=_columns())
         frame.command(shlex.join(["python", "-m", "calc", *knobs.words(chosen.reference), "--by-op"]))
+
+
+def _roof(points: list[Point], limits: Roof) -> None:
+    directions = {point.direction for point in points}
+    if len(directions) > 1:
+        shapes = ", ".join(f"{sign} {name}" for name, sign in charts.SIGNS.items() if name in directions)
+        st.caption(f"Shapes of the points: {shapes}.")
+    alt = "Each op's FLOP/s over its FLOPs a byte, below the device's roof."
+    frame.chart(charts.computing(points, limits), "roofline", alt=alt)
 
 
 @cached

@@ -77,7 +77,7 @@ def _curves(law: str, compute: float, **routing: Any) -> Any:
 def _place(picked: picker.Picked, law: str, tokens: float) -> None:
     found = judge(picked.spec, tokens, law)
     _figures(found)
-    st.subheader("Where it lies", anchor=False)
+    st.header("Where it lies", anchor=False)
     st.caption(
         f"The diamond is the model on its tokens. Solid: lines of equal loss by {law}, where it predicts one. Dashed: "
         f"the compute-optimal models of every law, {law}'s own thicker, fainter where extrapolated; grey: its 95 % "
@@ -89,7 +89,7 @@ def _place(picked: picker.Picked, law: str, tokens: float) -> None:
         "loss-and-optima",
         alt=f"Parameters against tokens: the model and the optima of every law, lines of equal loss by {law}",
     )
-    st.subheader("Models of the same compute", anchor=False)
+    st.header("Models of the same compute", anchor=False)
     st.caption(
         f"At the {found.compute:.3g} FLOP (6·N·D) of this training, and at others around it. Grey, dashed: the lowest "
         "point of each curve. Red: the optimum at this compute."
@@ -99,7 +99,7 @@ def _place(picked: picker.Picked, law: str, tokens: float) -> None:
         "isoflop",
         alt=f"Loss against parameters at equal compute by {law}",
     )
-    st.subheader("What every law says of it", anchor=False)
+    st.header("What every law says of it", anchor=False)
     every = judge_all(picked.spec, tokens)
     frame.table(
         [_row(each) for each in every if isinstance(each, Judgement)],
@@ -153,7 +153,7 @@ def _row(found: Judgement) -> dict[str, Any]:
 
 
 def _laws() -> None:
-    st.subheader("All laws", anchor=False)
+    st.header("All laws", anchor=False)
     st.caption("Equations and constants of one: `python -m calc laws NAME`.")
     frame.table([_law(law) for law in LAWS], "laws", height=400)
     frame.command("python -m calc laws")

@@ -30,7 +30,7 @@ DONE = "fitted"
 
 def draw() -> None:
     """Upload, choice of form, and the last fit."""
-    st.subheader("Fit your own runs", anchor=False)
+    st.header("Fit your own runs", anchor=False)
     upload = st.file_uploader(
         "A CSV of training runs: one row a run, with columns of parameters, tokens and final loss",
         type=["csv"],
