@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import calc
+from calc.architectures import traceable
 from calc.errors import Refused
 from calc.tracing.loading import load_traced
 

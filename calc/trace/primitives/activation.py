@@ -99,15 +99,13 @@ def gated_output(t: Recorder, name: str, x: Tensor, gate: Tensor) -> Tensor:
 
 
 def gated_heads(t: Recorder, name: str, x: Tensor, gate: Tensor, *, soft: bool) -> Tensor:
-    """x [rows, heads * width] times sigmoid(gate) [rows, heads], a number a head, or where `soft` softplus(gate), in fp32;
-    one kernel."""
+    """x [rows, heads * width] times sigmoid(gate) [rows, heads], a number a head, in one kernel; or where `soft`
+    times softplus(gate), in fp32."""
     y = t.made(x.rows, x.width, x, gate, split=x.split)
 
     def keeps(tape: Tape, read: Storage, gate: Storage) -> Storage:
-        if soft:
-            opened = tape.cast(tape.reads_input(tape.cast(gate, "fp32")), gate.dtype)
-        else:
-            opened = tape.reads_result(gate)
+        in_fp32 = tape.reads_input(tape.cast(gate, "fp32")) if soft else None
+        opened = tape.reads_result(gate) if in_fp32 is None else tape.cast(in_fp32, gate.dtype)
         return tape.times(read, opened)
 
     t.op(name, "elementwise", "swiglu", (x, gate), (y,), keeps=keeps)
