@@ -55,6 +55,7 @@ def _results(runs: tuple[Run, ...]) -> None:
     else:
         _no_pairs(found)
     _left_out(found)
+    _fleet(chosen)
     st.header("From commit to commit", anchor=False)
     changed = regressions.draw(chosen)
     frame.command(compared, *changed)
@@ -140,6 +141,27 @@ def _comparison(found: Comparison, by: By) -> None:
     _components(found)
     st.header("Every case", anchor=False)
     frame.table(_cases(found), "cases", columns=_percent("error"), height=320)
+
+
+def _fleet(runs: list[Run]) -> None:
+    """Every device whose results stand in the folder, where there are several: a fleet's on shared storage."""
+    of: dict[str, list[Run]] = {}
+    for run in runs:
+        of.setdefault(run.environment.slug, []).append(run)
+    if len(of) < 2:
+        return
+    st.header("Devices", anchor=False)
+    rows = [
+        {
+            "device": slug,
+            "runs": len(own),
+            "ok": sum(run.status == "ok" for run in own),
+            "suites": ", ".join(sorted({run.suite for run in own})),
+            "last": max(run.started for run in own),
+        }
+        for slug, own in sorted(of.items())
+    ]
+    frame.table(rows, "fleet")
 
 
 def _whose(found: Comparison) -> None:

@@ -17,6 +17,7 @@ COMMANDS = {
     "import": "harness.cli.importing",
     "run": "harness.cli.run",
     "survey": "harness.cli.survey",
+    "fleet": "harness.cli.fleet",
     "compare": "harness.cli.compare",
     "report": "harness.cli.report",
     "diff": "harness.cli.diff",

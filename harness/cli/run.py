@@ -91,7 +91,7 @@ def run(
         given = {"pattern": pattern, "fresh": fresh, "device": device}
         summary = run_ranks(suite, place, results, cluster, **given)
         if place.first:
-            emit([_short(row) for row in summary.rows], [_table(summary, suite, results)], fmt)
+            emit([short_row(row) for row in summary.rows], [_table(summary, suite, results)], fmt)
         return summary.exit_status
     if cluster is not None:
         raise Refused("--cluster", f"--suite {' or '.join(RANK_SUITES)} beside it", suite)
@@ -109,7 +109,7 @@ def run(
                 if listed:
                     _list(cases, suite, fmt)
                     return 0
-                speed = find_profile(profile, results, worker)
+                speed = find_profile(profile, results, worker.environment)
                 if speed is not None and (why := measured_otherwise(speed, worker.environment)):
                     click.echo(f"note: {why}", err=True)
                 plan = Plan(cases, suite, results, speed, fresh, timeout, budget(suite, worker.environment))
@@ -117,7 +117,7 @@ def run(
         except Cancelled:
             observer.end(interrupted=True)
             return 130
-    emit([_short(row) for row in summary.rows], [_table(summary, suite, results)], fmt)
+    emit([short_row(row) for row in summary.rows], [_table(summary, suite, results)], fmt)
     return summary.exit_status
 
 
@@ -138,14 +138,14 @@ def _list(cases: list[Case], suite: str, fmt: str) -> None:
     emit(records, [Table(("kind", "case"), [(case.kind, case.id) for case in cases], title)], fmt)
 
 
-def _short(row: Run) -> dict[str, Any]:
+def short_row(row: Run) -> dict[str, Any]:
     """The row without its single samples, which are in the file."""
     return row.model_dump(mode="json", exclude={"measurement": {"samples"}})
 
 
 def _table(summary: Summary, suite: str, results: Path) -> Table:
     columns = ("status", "case", "time", "±", "predicted", "ratio", "rate", "why")
-    return Table(columns, [_row(run) for run in summary.rows], f"suite {suite}", _note(summary, results))
+    return Table(columns, [_row(run) for run in summary.rows], f"suite {suite}", note_of(summary, results))
 
 
 def _row(run: Run) -> tuple[str, ...]:
@@ -162,7 +162,8 @@ def _row(run: Run) -> tuple[str, ...]:
     return run.status, run.case, time, half, duration(forecast.seconds) if forecast else "–", ratio, rate, run.reason
 
 
-def _note(summary: Summary, results: Path) -> str:
+def note_of(summary: Summary, results: Path) -> str:
+    """How many rows ended how, and where they are."""
     words = [f"{number} {status}" for status, number in sorted(summary.statuses.items())]
     if summary.known:
         words.append(f"{summary.known} measured before (--fresh measures them again)")

@@ -86,7 +86,7 @@ def _measure(
     if fresh or not own.is_file():
         profile_first(PROFILE_SHARE * (end - time.monotonic()), environment.device, results, observer)
     with Worker(environment.device, observer.tick) as worker:
-        speed, cases = find_profile(None, results, worker), suite_cases(SUITE, environment)
+        speed, cases = find_profile(None, results, worker.environment), suite_cases(SUITE, environment)
         left = max(1.0, end - time.monotonic())
         return sweep(Plan(cases, SUITE, results, speed, fresh, budget=left), worker, observer), environment
 

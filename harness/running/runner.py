@@ -19,7 +19,7 @@ from harness.environment import host_memory
 from harness.measuring.limits import catalogued, impossible, rates
 from harness.measuring.sampling import FAULTS
 from harness.measuring.timing import KERNEL, STEP, UNSTABLE, Effort
-from harness.record import LONGEST, Forecast, Measurement, Run, Status
+from harness.record import LONGEST, Environment, Forecast, Measurement, Run, Status
 from harness.running.ledger import Ledger, device_lock
 from harness.running.observer import Cancelled, Observer
 from harness.running.process import Outcome, Worker
@@ -238,17 +238,17 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def find_profile(reference: str | None, results: Path, worker: Worker) -> Profile | None:
+def find_profile(reference: str | None, results: Path, environment: Environment) -> Profile | None:
     """The profile that predicts: the one named, else the machine's own under `results`, else one that is shipped for
     its GPU; None where there is none. Errors: Refused for a file that is no profile."""
     from calc.time.device.profile import profile_named, read_profile, shipped_profile
 
     if reference is not None:
         return profile_named(reference)
-    own = results / "profiles" / f"{worker.environment.slug}.json"
+    own = results / "profiles" / f"{environment.slug}.json"
     if own.is_file():
         return read_profile(own)
-    device = catalogued(worker.environment)
+    device = catalogued(environment)
     return shipped_profile(device.name) if device is not None else None
 
 

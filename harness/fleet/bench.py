@@ -1,0 +1,61 @@
+"""The actor that holds one device: what it is, and one case at a time."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from calc.errors import Refused
+from calc.workers.identity import code
+from harness.cases import make
+from harness.environment import Target
+from harness.measuring.timing import Effort
+from harness.record import Environment
+from harness.running.observer import Observer
+from harness.running.process import Worker
+from harness.running.runner import Plan, sweep
+
+
+class Asked(NamedTuple):
+    """One case as it is handed to an actor. profile: what predicted it on the head, and does so again ahead of the
+    measurement; None: nothing does. effort: None, what kernels and steps are owed."""
+
+    kind: str
+    params: dict[str, Any]
+    suite: str
+    profile: Any
+    timeout: float
+    effort: dict[str, float] | None = None
+
+
+class Bench:
+    """Measures in a child process, as `run` does; whatever happens to that is a row.
+
+    Errors: Refused for other code than the head's, and where there is no such device.
+    """
+
+    def __init__(self, theirs: str, device: Target) -> None:
+        if theirs != code():
+            raise Refused("--ray", "nodes with the same version of this package as here", "another version")
+        self._worker = Worker(device)
+        self._folder = tempfile.TemporaryDirectory()
+
+    def environment(self) -> Environment:
+        """What the device is."""
+        return self._worker.environment
+
+    def measure(self, asked: Asked) -> str:
+        """A row of results as JSON, predicted before it was measured."""
+        effort = None if asked.effort is None else Effort(**asked.effort)
+        plan = Plan(
+            [make(asked.kind, asked.params)],
+            asked.suite,
+            Path(self._folder.name),
+            asked.profile,
+            fresh=True,
+            timeout=asked.timeout,
+            effort=effort,
+        )
+        (row,) = sweep(plan, self._worker, Observer()).rows
+        return row.model_dump_json()

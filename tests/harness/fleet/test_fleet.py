@@ -1,0 +1,120 @@
+"""A fleet on a Ray cluster of several nodes on this machine: every case once, whatever becomes of nodes and drivers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from calc.errors import Refused
+from calc.workers.ray_cluster import connected
+from harness.cases import Case
+from harness.cases.matmul import MatmulCase
+from harness.cases.passes import PassCase
+from harness.fleet.devices import Hold, holds
+from harness.fleet.fleet import Fleet, Plan
+from harness.measuring.timing import Effort
+from harness.record import Environment
+from harness.store import read_runs
+from tests.reference import ROOT
+from tests.waiting import PATIENCE
+from tests.workers.cluster import STORE, cluster
+
+QUICK = Effort(goal=0.5, limit=0.1, warmup=0.05, patience=1.0)
+
+
+def few(suite: str, environment: Environment) -> list[Case]:
+    """Cases that take no time."""
+    return [MatmulCase(64, 64, n, dtype="fp32") for n in (16, 32, 48, 64, 80)] + [PassCase("copy", 2**14, "fp32")]
+
+
+def node(alive: bool = True, **resources: float) -> dict[str, Any]:
+    return {"Alive": alive, "Resources": {name.replace("__", ":"): n for name, n in resources.items()}}
+
+
+def test_a_device_is_a_gpu_or_a_node_without_one() -> None:
+    nodes = [
+        node(CPU=64.0, GPU=8.0, accelerator_type__H100=1.0, memory=1e12),
+        node(CPU=8.0, GPU=1.0, accelerator_type__A100=1.0),
+        node(CPU=4.0),
+        node(CPU=0.0),
+        node(alive=False, CPU=4.0, GPU=4.0),
+    ]
+    found = holds(nodes)
+    assert Counter(hold.kind for hold in found) == {"H100": 8, "A100": 1, "cpu": 1}
+    assert found[0] == Hold("H100", "cuda", 8.0, 1.0, (("accelerator_type:H100", 0.001),))
+    assert found[-1].options() == {"num_cpus": 4.0, "num_gpus": 0.0, "resources": {}, "max_restarts": 0}
+    assert {hold.kind for hold in holds(nodes, "A100")} == {"A100"}
+    with pytest.raises(Refused, match="--type: expected one of A100, H100, cpu"):
+        holds(nodes, "H200")
+    with pytest.raises(Refused, match="--ray"):
+        holds([node(alive=False, CPU=4.0)])
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """A head that measures nothing, and a bench beside it."""
+    with cluster(0, 1) as made:
+        yield made
+
+
+def plan(tmp_path: Path) -> Plan:
+    return Plan("quick", tmp_path, effort=QUICK, choose=few)
+
+
+@pytest.mark.slow
+def test_nodes_that_die_lose_no_case_and_repeat_none(nodes: Any, tmp_path: Path) -> None:
+    """Two benches share the cases; one is killed while it measures, and another joins in its place."""
+    doomed = nodes.add_node(num_cpus=1, object_store_memory=STORE)
+    nodes.wait_for_nodes()
+    killed: list[str] = []
+
+    def tell(text: str) -> None:
+        # Both measure from here on.
+        if (not killed and ": ok " in text) or (": unstable " in text and not killed):
+            killed.append(text)
+            nodes.remove_node(doomed, allow_graceful=False)
+            nodes.add_node(num_cpus=1, object_store_memory=STORE)
+
+    with connected(nodes.address) as ray:
+        found = holds(ray.nodes())
+        assert [hold.kind for hold in found] == ["cpu", "cpu"]
+        summary = Fleet(ray, plan(tmp_path), found, tell).run()
+    assert killed
+    runs = read_runs(tmp_path)
+    assert summary.left == 0
+    assert sorted(run.case for run in runs) == sorted(case.id for case in few("", runs[0].environment))
+    assert {run.status for run in runs} <= {"ok", "unstable"}
+
+
+@pytest.mark.slow
+def test_a_killed_head_loses_no_row_and_the_next_goes_on(nodes: Any, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "harness", "fleet", "--ray", nodes.address, "--case", "pass/function=l", "--json"]
+    command += ["--results", str(tmp_path)]
+    made = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + PATIENCE
+    while not read_runs(tmp_path):
+        assert time.monotonic() < end
+        assert made.poll() is None, made.communicate()
+        time.sleep(0.05)
+    made.kill()
+    made.communicate(timeout=PATIENCE)
+    before = read_runs(tmp_path)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {run.run for run in before}.isdisjoint(row["run"] for row in rows)
+    runs = read_runs(tmp_path)
+    assert [run.run for run in runs] == [*(run.run for run in before), *(row["run"] for row in rows)]
+    ok = Counter(run.case for run in runs if run.status == "ok")
+    assert max(ok.values(), default=1) == 1
+    assert len({run.case for run in runs}) == 2
