@@ -5,8 +5,8 @@ transformers 5.23 is written, names hold some longer: the model's first vectors 
 input until that layer does, and within a part what it says (`Part.holds`, `Part.returns`). In every execution what a
 part reads is live until it ends, and what all layers read throughout. What one primitive takes beside its operands and
 results stands with it (`Op.live_bytes`). Keys and values that later layers borrow are in the cache.
-Left out: what single families name beside these (GPT-2 the mixer's result), routers' few numbers, workspaces of
-kernels, what an allocator rounds up.
+Left out: what single families name beside these (docs/memory.md lists them and how much it is), routers' few numbers,
+workspaces of kernels, what an allocator rounds up.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,6 +95,54 @@ def test_language_models(name: str, execution: ExecutionName, dtype: str) -> Non
     real = measured(config, f"{name}ForCausalLM", dtype, **read)
     tolerance = {"DeepseekV4": 0.065, "Qwen3Moe": 0.035}.get(name, 0.015)
     assert ours(config, f"{name}ForCausalLM", dtype, execution) == pytest.approx(real, rel=tolerance)
+
+
+LAID = {"n_head": 4, "n_layer": 3, "vocab_size": 300}
+SHORT = LAID | {"n_embd": 128, "n_positions": 128}
+FEW = {"hidden_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 300}
+NAMING: dict[str, dict[str, Any]] = {
+    "Bloom": LAID | {"hidden_size": 128},
+    "CodeGen": SHORT | {"rotary_dim": 16},
+    "Falcon": FEW,
+    "GPT2": SHORT,
+    "GPTBigCode": SHORT,
+    "GPTJ": SHORT | {"rotary_dim": 16},
+    "GPTNeo": {"hidden_size": 128, "num_layers": 3, "num_heads": 4, "vocab_size": 300}
+    | {"attention_types": [[["global"], 3]]},
+    "GPTNeoX": SIZES,
+    "Mpt": {"d_model": 128, "n_layers": 3, "n_heads": 4, "vocab_size": 300},
+    "OPT": FEW | {"ffn_dim": 352, "word_embed_proj_dim": 128},
+    "Persimmon": SIZES,
+    "StableLm": SIZES,
+}
+"""Families whose modules name more than others' do, or less."""
+PAGE = Path(__file__).parents[2] / "docs" / "memory.md"
+COLUMNS: tuple[tuple[ExecutionName, str], ...] = tuple(
+    (how, dtype) for how in KERNELS[:2] for dtype in ("fp32", "bf16")
+)
+
+
+def documented() -> dict[str, list[str]]:
+    """class -> percent by which more is counted, one number an execution and format, of the page's table."""
+    rows = re.findall(r"^\| `(\w+)` \|" + r" (–|[+-]?[\d.]+) \|" * 4 + "$", PAGE.read_text(), re.MULTILINE)
+    return {name: list(row) for name, *row in rows if name in NAMING}
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_families_that_name_more_are_documented(name: str) -> None:
+    """By how many percent more is counted than is live at the widest moment; – where transformers has no kernel."""
+    head = next(each for each in ("ForCausalLM", "LMHeadModel") if hasattr(transformers, name + each))
+    written = documented()[name]
+    for (execution, dtype), cell in zip(COLUMNS, written, strict=True):
+        try:
+            config = getattr(transformers, f"{name}Config")(**NAMING[name], attn_implementation=execution)
+            read = {"input_ids": torch.randint(3, 300, (BATCH, SEQ)), "use_cache": False, "logits_to_keep": 1}
+            real = measured(config, name + head, dtype, **read)
+        except ValueError:
+            assert cell == "–"
+            continue
+        found = 100 * (ours(config, name + head, dtype, execution) / real - 1)
+        assert found == pytest.approx(float(cell), abs=0.2), (execution, dtype)
 
 
 ENCODER = {"hidden_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 1024}
