@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from calc.errors import Refused
+from calc.quantities.parameters import parameters
 from calc.sizes import is_exactly
 from calc.spec.heads import Head
 from calc.spec.layers import LayerGroup
@@ -116,7 +117,7 @@ def traced(
     some, order = kinds(first, {key: tuple(p.shape) for key, p in module.named_parameters()})
     groups = tuple(LayerGroup(name=kind.name, count=len(kind.entries), shared=kind.shared) for kind in some)
     of = {entry: kind.name for kind in some for entry in kind.entries}
-    return Traced(
+    made = Traced(
         name=name,
         family=family,
         layers=groups or (LayerGroup(name="layers", count=1),),
@@ -127,6 +128,10 @@ def traced(
         tokens=tokens,
         **fields,
     )
+    counted, held = sum(parameters(made).values()), sum(p.numel() for p in module.parameters())
+    if counted != held:
+        raise Refused("--traced", f"every parameter told once, {held:,} elements in all", f"{counted:,}")
+    return made
 
 
 def _asked(source: Source, load: Load | None) -> Load:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from calc.spec.load import Scores
+from calc.trace.echo import echo
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Component, Moves, Op, Part, Weight
 from calc.trace.tape import Storage, Tape, element_bytes
@@ -42,6 +43,8 @@ class Recording:
     found: dict[int, Tensor] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
     grads: frozenset[int] = frozenset()
+    laid: set[tuple[str, int]] = field(default_factory=set)
+    owned: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # What a call makes learns only behind it that it needs a gradient.
@@ -51,6 +54,7 @@ class Recording:
     def tree(self) -> Part:
         """Front, one part for each kind of layers, and what stands behind them, its logits last."""
         some, _ = kinds(self.capture, self.shapes)
+        self.owned = tuple(f"{kind.list}.{number}." for kind in some for number in kind.numbers)
         ahead, behind, head = self.outside()
         kept = Kept(self.again, some)
         inputs = {kind.name: self.given(kind.entries[0]) for kind in some}
@@ -106,6 +110,12 @@ class Recording:
                 out[:] = [self.event(event, kind)]
             self.unread(kind)
             self.keeps((), lambda tape: kept.layer(tape, kind))
+        if self.laid >= {(kind.list, number) for number in kind.numbers}:
+            # It has been passed before in another way, and its weights stand there.
+            part = self.t.body[-1]
+            assert isinstance(part, Part)
+            self.t.body[-1] = echo(part)
+        self.laid |= {(kind.list, number) for number in kind.numbers}
         # What its alike ones read stands for them too.
         self.read |= {key for key in self.shapes if key.startswith(tuple(f"{kind.list}.{n}." for n in kind.numbers))}
 
@@ -114,6 +124,8 @@ class Recording:
         reads = tuple(self.tensor(x) for x in event.reads if x is not None and x.weight is None)
         made = tuple(dict.fromkeys(self.made(x) for x in event.makes))
         names = list(dict.fromkeys(x.weight for x in event.reads if x is not None and x.own and x.weight))
+        lent = [name for name in names if name.startswith(self.owned) and not self.inside(name, kind)]
+        names = [name for name in names if name not in lent]
         self.read |= set(names)
         # A matrix comes ahead of its bias.
         names.sort(key=lambda name: -len(self.shapes[name]))
@@ -122,7 +134,28 @@ class Recording:
         of = component_of(names[0] if names else event.place.path)
         with self.among_experts(any(map(self.of_experts, names))):
             self.ops(event, reads, made, weights, of, f"{path}." if path else "")
+            if lent:
+                self.borrow(lent)
         return made[0]
+
+    def inside(self, name: str, kind: Kind | None) -> bool:
+        """Whether a parameter stands in the layer at hand."""
+        return kind is not None and name.startswith(kind.own)
+
+    def borrow(self, lent: list[str]) -> None:
+        """The op that was recorded last reads parameters that stand in a layer of another kind, where they count."""
+        op = self.t.body[-1]
+        assert isinstance(op, Op)
+        weights = tuple(self.weight(name, None) for name in lent)
+        trained = sum((weight.elements for weight in weights if weight.trainable), start=0)
+        whole = sum((weight.elements for weight in weights), start=0)
+
+        def moves() -> Moves:
+            own = op.moved()
+            return replace(own, weight_reads=op.weights_read + whole, weight_grads=op.weight_gradients + trained)
+
+        live = op.live or bool(trained)
+        self.t.body[-1] = replace(op, moves=moves, live=live)
 
     @contextmanager
     def among_experts(self, really: bool) -> Iterator[None]:
