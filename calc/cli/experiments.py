@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _HOLDS = 0.85
 """Share of a design's intervals that must hold the truth, or its width is no promise."""
-PRACTICE = "python -m harness run --suite scaling"
 
 
 @click.command(short_help="Which training runs to make with a budget, for the surest answer at a larger compute.")
@@ -37,6 +36,10 @@ PRACTICE = "python -m harness run --suite scaling"
 @click.option("--seq", type=Length(), default=2048, show_default=True, help="Tokens in a sequence.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the simulation.")
 @click.option("--out", metavar="FILE.csv", help="Write the best design's runs to a file that is not there yet.")
+@click.option("--launch", metavar="FOLDER", help="Write a launch file for each of them, with --cluster, --gpus, --as.")
+@click.option("--cluster", metavar="NAME", help="With --launch: one of `clusters`, or a TOML file.")
+@click.option("--gpus", type=click.IntRange(1), help="With --launch: of it, for each run.")
+@click.option("--as", "tool", metavar="TOOL", help="With --launch: megatron-core, torchtitan, deepspeed, fsdp2, …")
 @options.output
 def experiments(
     budget: float,
@@ -47,26 +50,36 @@ def experiments(
     seq: int,
     seed: int,
     out: str | None,
+    launch: str | None,
+    cluster: str | None,
+    gpus: int | None,
+    tool: str | None,
     fmt: str,
 ) -> None:
     """Compare designs of experiments of one budget by how wide the interval of a fit to them is at the target.
 
     Each design, of sizes that exist, is simulated: losses of the law with noise, a fit, its 95 % interval; medians of
-    40 such tables. The runs of the best are listed, and written as CSV, to which only the losses are to be added.
+    40 such tables. The runs of the best are listed, and written as CSV, to which only the losses are to be added;
+    --launch writes the fastest plan of each, as `plan --as` does.
 
     \b
     Examples:
       python -m calc experiments --budget 1e20 --target 1e22
       python -m calc experiments --budget 1e21 --target 1e24 --family llama-3-8b --out path/to/runs.csv
+      python -m calc experiments --budget 1e20 --target 1e22 --launch runs --cluster dgx-h100 --gpus 8 --as torchtitan
     """
+    from calc.cli.experiments_launch import Launches
     from calc.fitting import sweeps
-    from calc.optimum.launch import existing, runs
+    from calc.optimum.launch import existing, practice, runs
 
     entry, form = _surface(law)
     if target <= budget:
         raise Refused("--target", "more FLOP than --budget, which would pay for the run itself", f"{target:.3g}")
     if out is not None and Path(out).exists():
         raise Refused("--out", "a file that is not there yet", out)
+    if launch is None and (cluster, gpus, tool) != (None, None, None):
+        raise Refused("--launch", "a folder beside --cluster, --gpus and --as", "none")
+    launches = None if launch is None else Launches(launch, cluster, gpus, tool, seq)
     spec, noise = options.read_model(family), noise or sweeps.NOISE
     progress = Progress()
     try:
@@ -82,10 +95,13 @@ def experiments(
         raise Refused("--budget", f"enough FLOP for {sweeps.FEWEST} runs of the sizes of --family", f"{budget:.3g}")
     found.sort(key=lambda each: (each[1].held < _HOLDS, each[1].loss))
     best, _, models = found[0]
-    rows = runs(best, models, entry, seq)
+    rows = runs(best, models, entry, seq, gpus or 1)
+    written = [] if launches is None else list(launches.write(rows, models))
     compared = [each[:2] for each in found]
     records = [*(_record(*each) for each in compared), *({"design": best.name} | row for row in rows)]
-    emit(records, [_designs(compared, target, noise), _runs(rows)], fmt)
+    emit(records, [_designs(compared, target, noise), _runs(rows, practice(best))], fmt)
+    for note in written:
+        click.echo(f"note: {note}", err=True)
     if out is not None:
         _write(rows, out)
 
@@ -140,7 +156,7 @@ def _designs(found: list[tuple[Design, Promise]], target: float, noise: float) -
     )
 
 
-def _runs(rows: list[dict[str, Any]]) -> Table:
+def _runs(rows: list[dict[str, Any]], practice: str) -> Table:
     columns = ("run", "N", "tokens", "lr", "batch", "steps", "FLOP", "d_model", "layers")
     shown = [
         (
@@ -156,5 +172,7 @@ def _runs(rows: list[dict[str, Any]]) -> Table:
         )
         for row in rows
     ]
-    note = f"lr and batch by step-law ({STEP_LAW.second_hand}); to practise on tiny models: {PRACTICE}"
+    far = sum(bool(STEP_LAW.outside(tokens=row["tokens"], params=row["without_embeddings"])) for row in rows)
+    outside = f", {far} of {len(rows)} runs outside of its range" if far else ""
+    note = f"lr and batch by step-law ({STEP_LAW.second_hand}{outside});\nto practise on tiny models:\n{practice}"
     return Table(columns, shown, "runs of the first design", note)

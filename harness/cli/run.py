@@ -14,7 +14,7 @@ from calc.units import duration, si
 from harness.cases.case import Case
 from harness.cli.interrupting import terminated_as_interrupted
 from harness.cli.ranks import place_for, run_ranks
-from harness.cli.scaling import scaling
+from harness.cli.scaling import planned, scaling
 from harness.profiling.first import profile_first
 from harness.ranks.suites import RANK_SUITES
 from harness.record import Environment, Run
@@ -37,6 +37,8 @@ from harness.suites import SUITES, budget, suite_cases
 @click.option(
     "--case", "pattern", metavar="PATTERN", help="Only cases whose id holds this; * and ? stand for anything."
 )
+@click.option("--sizes", metavar="WIDTHxLAYERS,…", help="scaling: its models, such as 16x1,32x2,64x3; widths by 16.")
+@click.option("--budgets", metavar="TOKENS,…", help="scaling: training tokens, multiples of 1,280.")
 @click.option("--fresh", is_flag=True, help="Measure again what has been measured on this commit.")
 @click.option("--device", type=click.Choice(["cuda", "cpu"]), help="Where. [default: cuda where there is one]")
 @click.option(
@@ -59,6 +61,8 @@ from harness.suites import SUITES, budget, suite_cases
 def run(
     suite: str,
     pattern: str | None,
+    sizes: str | None,
+    budgets: str | None,
     fresh: bool,
     device: str | None,
     results: Path,
@@ -98,7 +102,10 @@ def run(
     if suite == "scaling":
         with terminated_as_interrupted():
             given = {"case": pattern, "profile": profile, "profile_time": profile_time, "job": job}
-            return scaling(results, device, fresh, listed, fmt, **given)
+            return scaling(results, device, fresh, listed, fmt, planned(sizes, budgets), **given)
+    for name, value in (("--sizes", sizes), ("--budgets", budgets)):
+        if value is not None:
+            raise Refused(name, "--suite scaling beside it", suite)
     observer = JobObserver(job, results) if job else for_stderr()
     with terminated_as_interrupted():
         try:

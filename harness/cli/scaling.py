@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from calc.errors import Refused
 from calc.output.tables import Table, emit
-from calc.units import si
+from calc.units import parse_tokens, si
 from harness.environment import Target, probe
 from harness.progress import Left
-from harness.scaling.plan import STANDARD, Plan
+from harness.scaling.plan import STANDARD, Plan, Size
 from harness.scaling.suite import Report, run
+
+
+def planned(sizes: str | None, budgets: str | None) -> Plan:
+    """The standard plan with other models or budgets, the models from small to large.
+
+    Errors: Refused for fewer than four models, for what is no size, and for budgets that are no whole steps.
+    """
+    plan = STANDARD
+    if sizes is not None:
+        found = {_size(text) for text in sizes.split(",")}
+        if len(found) < 4:
+            raise Refused("--sizes", "four models or more: one is held out of a fit", sizes[:80])
+        plan = replace(plan, sizes=tuple(sorted(found, key=lambda each: each.d_model**2 * each.n_layers)))
+    if budgets is not None:
+        plan = replace(plan, budgets=tuple(sorted({parse_tokens(text, "--budgets", 1) for text in budgets.split(",")})))
+    return plan
+
+
+def _size(text: str) -> Size:
+    width, times, layers = text.strip().partition("x")
+    if not (times and width.isdecimal() and layers.isdecimal() and int(width) % 8 == 0):
+        raise Refused("--sizes", "WIDTHxLAYERS with a width that 8 divides, such as 64x3", text[:40])
+    if not (16 <= int(width) <= 512 and 1 <= int(layers) <= 64):
+        raise Refused("--sizes", "widths of 16 to 512 and 1 to 64 layers: these models are trained here", text[:40])
+    size = Size(int(width), int(layers))
+    STANDARD.spec(size)
+    return size
 
 
 def scaling(

@@ -53,8 +53,10 @@ DESIGNS: dict[str, tuple[Array, Array]] = {
     "one ratio, 40 sizes": ladder(40, (20,)),
     "one ratio, 24 sizes": ladder(24, (20,)),
 }
-MISSED = {"one ratio, 24 sizes": 7}
-"""A design whose intervals lay outside of 0.92 to 0.98, and the seed with which that was seen."""
+SEEDS = {"one ratio, 24 sizes": 7}
+"""A design whose first 200 tables of heavy-tailed noise held 0.990, and the seed with which that was seen."""
+TOGETHER = ("one ratio, 40 sizes", "one ratio, 24 sizes")
+"""Designs whose constants move as one, so that of 200 tables a share is known to 0.013 at best, not 0.007."""
 Noise = Callable[[np.random.Generator, int], Array]
 NOISES: dict[str, Noise] = {
     "0.3 %": lambda random, n: random.normal(0, 0.003, n),
@@ -66,7 +68,7 @@ NOISES: dict[str, Noise] = {
 def coverage(design: str, noise: str, tables: int, refits: int) -> dict[str, float]:
     """Of each constant and number of the optimum, the share of tables whose interval holds the truth."""
     params, tokens = DESIGNS[design]
-    exact, seed = losses(TRUTH, params, tokens), MISSED.get(design, list(DESIGNS).index(design))
+    exact, seed = losses(TRUTH, params, tokens), SEEDS.get(design, list(DESIGNS).index(design))
     held: dict[str, list[bool]] = {}
     for table in range(tables):
         random = np.random.default_rng([seed, list(NOISES).index(noise), table])

@@ -16,10 +16,10 @@ from calc.errors import Refused
 from calc.fitting.average import standing
 from calc.fitting.forms import FORMS
 from tests import reference
-from tests.fitting.coverage import DESIGNS, MISSED, NOISES, coverage
+from tests.fitting.coverage import DESIGNS, NOISES, TOGETHER, coverage
 
 DOCUMENT = reference.ROOT / "docs" / "scaling-laws-fits.md"
-TABLES, REFITS = 200, 300
+TABLES, MORE, REFITS = 200, 1000, 300
 RUNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Besiroglu et al., points of Chinchilla's figure 4": ("epoch_chinchilla.csv", ("notes!~outlier",)),
     "Gadre et al., C4": ("gadre2024_overtraining.csv", ("extra~eval=c4_val", "dataset=c4_original")),
@@ -66,7 +66,8 @@ def _farseer(path: Path, where: tuple[str, ...]) -> str:
 
 def coverage_row(design: str) -> str:
     """The mean over constants and numbers of the optimum for each noise."""
-    shares = [float(np.mean(list(coverage(design, noise, TABLES, REFITS).values()))) for noise in NOISES]
+    tables = MORE if design in TOGETHER else TABLES
+    shares = [float(np.mean(list(coverage(design, noise, tables, REFITS).values()))) for noise in NOISES]
     return f"| {design} | {DESIGNS[design][0].size} | {' | '.join(f'{share:.3f}' for share in shares)} |"
 
 
@@ -81,11 +82,11 @@ def test_held_out_errors_are_as_printed(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("design", DESIGNS)
 def test_intervals_hold_what_they_say(design: str) -> None:
-    """Between 0.92 and 0.98 but for the printed miss, and what is printed, to what other rounding may change."""
+    """Between 0.92 and 0.98, and what is printed, to what other rounding may change."""
     row = coverage_row(design)
     shares = [float(cell) for cell in row.split("|")[3:-1]]
     assert min(shares) >= 0.92
-    assert (max(shares) > 0.98) == (design in MISSED)
+    assert max(shares) <= 0.98
     printed = re.search(rf"^\| {re.escape(design)} \|.*$", DOCUMENT.read_text(), re.MULTILINE)
     assert printed
     assert [float(cell.strip(" *")) for cell in printed[0].split("|")[3:-1]] == pytest.approx(shares, abs=0.005)

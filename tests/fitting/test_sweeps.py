@@ -12,10 +12,12 @@ from click.testing import CliRunner
 
 import calc
 from calc.cli import cli
+from calc.cli.experiments_launch import Launches
 from calc.errors import Refused
 from calc.fitting import sweeps
 from calc.laws import Parametric, find
-from calc.optimum.launch import existing, runs
+from calc.optimum.launch import existing, practice, runs
+from harness.__main__ import cli as harness
 
 LAW = find("besiroglu")
 FORM = LAW.parametric(LAW.k) if LAW.parametric else None
@@ -69,6 +71,41 @@ def test_sizes_exist_and_cost_stays() -> None:
 
 
 @pytest.mark.slow
+def test_every_training_has_a_launch_file_and_the_hours_it_takes(tmp_path: Path) -> None:
+    """As `plan --as` writes it for the same model and batch; the longest of the points of one training is launched."""
+    design, models = existing(DESIGNS[0], LAW, calc.load_model("gpt2"))
+    rows = runs(design, models, LAW, 1024, gpus=8)
+    assert all(row["batch_tokens"] % (8 * 1024) == 0 for row in rows)
+    twice = [{**rows[0], "steps": 1}, rows[0] | {"run": rows[0]["run"]}, rows[1]]
+    launches = Launches(str(tmp_path / "launch"), "dgx-h100", 8, "torchtitan", 1024)
+    (note,) = launches.write(twice, models)
+    assert "2 launch files of torchtitan" in note
+    text = (tmp_path / "launch" / f"{rows[0]['run']}.torchtitan").read_text()
+    assert f"--training.global-batch-size {rows[0]['batch_tokens'] // 1024}" in text
+    assert "--training.seq-len 1024" in text
+    assert twice[1]["hours"] == pytest.approx(twice[0]["hours"] * twice[1]["steps"], rel=1e-2)
+    for wrong, said in (
+        ((None, 8, "torchtitan"), "--cluster: expected a value beside --launch"),
+        (("dgx-h100", 8, "torchtitam"), "--as: expected one of"),
+    ):
+        with pytest.raises(Refused, match=said):
+            Launches(str(tmp_path / "other"), *wrong, 1024)
+    with pytest.raises(Refused, match="--launch: expected a folder that is not there yet"):
+        Launches(str(tmp_path / "launch"), "dgx-h100", 8, "torchtitan", 1024)
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.name)
+def test_the_harness_takes_the_line_to_practise_with(design: sweeps.Design) -> None:
+    words = practice(design).split()
+    assert words[:6] == ["python", "-m", "harness", "run", "--suite", "scaling"]
+    done = CliRunner().invoke(harness, [*words[3:], "--list", "--json"], catch_exceptions=False)
+    listed = {row["run"]: row["params_total"] for row in map(json.loads, done.stdout.splitlines())}
+    assert 4 <= len(listed) <= 9
+    assert min(listed.values()) < 1e4
+    assert 5e5 < max(listed.values()) < 1e6
+
+
+@pytest.mark.slow
 def test_the_runs_are_written_as_fit_reads_them(tmp_path: Path) -> None:
     out = tmp_path / "runs.csv"
     words = ["experiments", "--budget", "1e20", "--target", "1e22", "--out", str(out), "--json"]
@@ -90,6 +127,8 @@ def test_the_runs_are_written_as_fit_reads_them(tmp_path: Path) -> None:
         (["--out", str(out)], "--out: expected a file that is not there yet"),
         (["--law", "porian"], "--law: expected a law of the form E"),
         (["--target", "1e19"], "--target: expected more FLOP than --budget"),
+        (["--gpus", "8"], "--launch: expected a folder beside --cluster, --gpus and --as"),
+        (["--launch", str(tmp_path / "x"), "--gpus", "8"], "--cluster: expected a value beside --launch"),
     ):
         with pytest.raises(Refused, match=said):
             CliRunner().invoke(cli, [*words[:5], *more], catch_exceptions=False, standalone_mode=False)

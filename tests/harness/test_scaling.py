@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 import calc
+from calc.errors import Refused
+from harness.cli.scaling import planned
 from harness.environment import here
 from harness.scaling import table
 from harness.scaling.language import Language
@@ -161,3 +163,21 @@ def _fits(path: Path, floor: float, unigram: float) -> None:
     command = [sys.executable, "-m", "calc", "fit", str(path), "--refits", "0", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["rows"] == len(rows)
+
+
+def test_models_and_budgets_of_ones_own() -> None:
+    """From small to large, as the last one is held out; what cannot be trained is refused before anything runs."""
+    plan = planned("64x3,16x1, 32x2,48x1", "5120,1280")
+    assert [size.name for size in plan.sizes] == ["gpt-16x1", "gpt-32x2", "gpt-48x1", "gpt-64x3"]
+    assert plan.budgets == (1280, 5120)
+    assert planned(None, None) == STANDARD
+    for sizes, budgets, said in (
+        ("16x1,32x1,48x1", None, "--sizes: expected four models or more"),
+        ("16x1,32x1,48x1,33x1", None, "--sizes: expected WIDTHxLAYERS with a width that 8 divides"),
+        ("16x1,32x1,48x1,4096x2", None, "--sizes: expected widths of 16 to 512"),
+        ("16x1,32x1,48x1,56x2", None, "n_heads"),
+        (None, "5000", "budget: expected a multiple of 1,280 tokens"),
+        (None, "many", "--budgets: expected a whole number"),
+    ):
+        with pytest.raises(Refused, match=said):
+            planned(sizes, budgets)
