@@ -16,10 +16,10 @@ from calc.errors import Refused
 from calc.fitting.average import standing
 from calc.fitting.forms import FORMS
 from tests import reference
-from tests.fitting.coverage import DESIGNS, NOISES, TOGETHER, coverage
+from tests.fitting.coverage import DESIGNS, NOISES, TABLES, coverage
 
 DOCUMENT = reference.ROOT / "docs" / "scaling-laws-fits.md"
-TABLES, MORE, REFITS = 200, 1000, 300
+REFITS = 300
 RUNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Besiroglu et al., points of Chinchilla's figure 4": ("epoch_chinchilla.csv", ("notes!~outlier",)),
     "Gadre et al., C4": ("gadre2024_overtraining.csv", ("extra~eval=c4_val", "dataset=c4_original")),
@@ -66,7 +66,7 @@ def _farseer(path: Path, where: tuple[str, ...]) -> str:
 
 def coverage_row(design: str) -> str:
     """The mean over constants and numbers of the optimum for each noise."""
-    tables = MORE if design in TOGETHER else TABLES
+    tables = TABLES.get(design, 200)
     shares = [float(np.mean(list(coverage(design, noise, tables, REFITS).values()))) for noise in NOISES]
     return f"| {design} | {DESIGNS[design][0].size} | {' | '.join(f'{share:.3f}' for share in shares)} |"
 
