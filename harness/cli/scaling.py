@@ -37,9 +37,9 @@ def _size(text: str) -> Size:
         raise Refused("--sizes", "WIDTHxLAYERS with a width that 8 divides, such as 64x3", text[:40])
     if not (16 <= int(width) <= 512 and 1 <= int(layers) <= 64):
         raise Refused("--sizes", "widths of 16 to 512 and 1 to 64 layers: these models are trained here", text[:40])
-    size = Size(int(width), int(layers))
-    STANDARD.spec(size)
-    return size
+    if int(width) % max(1, int(width) // 16):
+        raise Refused("--sizes", "a width that its heads of about 16 divide, such as one that 16 divides", text[:40])
+    return Size(int(width), int(layers))
 
 
 def scaling(

@@ -175,7 +175,7 @@ def test_models_and_budgets_of_ones_own() -> None:
         ("16x1,32x1,48x1", None, "--sizes: expected four models or more"),
         ("16x1,32x1,48x1,33x1", None, "--sizes: expected WIDTHxLAYERS with a width that 8 divides"),
         ("16x1,32x1,48x1,4096x2", None, "--sizes: expected widths of 16 to 512"),
-        ("16x1,32x1,48x1,56x2", None, "n_heads"),
+        ("16x1,32x1,48x1,56x2", None, "--sizes: expected a width that its heads"),
         (None, "5000", "budget: expected a multiple of 1,280 tokens"),
         (None, "many", "--budgets: expected a whole number"),
     ):
