@@ -114,6 +114,17 @@ def test_components_show_both_times(results: Path) -> None:
     assert table.set_index("component").loc["mlp", ["predicted (s)", "measured (s)"]].tolist() == [0.008, 0.006]
 
 
+def test_the_devices_of_a_fleet_are_listed(results: Path) -> None:
+    """Whose results stand in the folder, one writer's or several machines' on shared storage."""
+    for each in some():
+        append(each, results)
+    at = opened("measured")
+    [table] = [each for each in tables(at) if "suites" in each]
+    assert dict(zip(table["device"], table["ok"], strict=True)) == {"cpu-one": 4, "gpu-two": 1}
+    assert table["runs"].tolist() == [5, 1]
+    assert not [each for each in tables(opened("measured", of_device="cpu-one")) if "suites" in each]
+
+
 def test_regressions_are_those_of_diff(results: Path) -> None:
     for each in some():
         append(each, results)
