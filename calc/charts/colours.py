@@ -44,6 +44,9 @@ COLOURS = {
     "training": "#d6453d",
     "collective": "#9c5478",
     "parallel_training": "#00a878",
+    "scaled_matmul": "#8a12f1",
+    "grouped_matmul": "#14ab0a",
+    "exchange": "#f11ae1",
     # Both sides of a comparison.
     "predicted": "#868e96",
     "measured": "#2e86de",

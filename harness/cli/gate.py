@@ -16,7 +16,7 @@ from harness.cli.interrupting import terminated_as_interrupted
 from harness.environment import ROOT, probe
 from harness.gating.commit import files_of
 from harness.gating.decision import LEAST
-from harness.gating.gate import OWN_CHILDREN, Row, counted, fails, timed, two_trees
+from harness.gating.gate import Row, counted, fails, timed, two_trees
 from harness.gating.session import Clock, Effort, Sides
 from harness.progress import Left
 from harness.running.runner import choose_cases
@@ -73,7 +73,6 @@ def gate(
     """
     environment = probe(cast("Device | None", device))
     cases = choose_cases(suite_cases(suite, environment), pattern)
-    cases = [case for case in cases if case.kind not in OWN_CHILDREN]
     effort = Effort(rounds=rounds)
     if clock == "cpu" and environment.device == "cuda":
         raise Refused("--clock", "wall for a GPU, whose time is none of the process's", clock)

@@ -13,8 +13,6 @@ from harness.gating.children import Failed, Nursery, Process
 from harness.gating.decision import LEAST, MOST, Change, Session, decide
 from harness.gating.session import Broken, Clock, Effort, Sides, measure
 
-OWN_CHILDREN = ("collective", "parallel_training")
-"""Kinds whose cases start processes of their own, which nothing here takes in turn."""
 Verdict = Literal["SAME", "FASTER", "SLOWER", "AMBIGUOUS", "NEW", "BROKEN", "UNSUPPORTED", "COUNTED"]
 """NEW: A cannot run it. BROKEN: B cannot, though A can. COUNTED: its time was not asked for."""
 
