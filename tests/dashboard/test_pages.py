@@ -36,7 +36,7 @@ def test_every_table_and_chart_downloads(path: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [path for path in PATHS if path != "lectures"])
+@pytest.mark.parametrize("path", [path for path in PATHS if path not in ("home", "lectures")])
 def test_every_chart_is_saved_as_a_picture(path: str) -> None:
     found = charts(opened(path, model="llama-3-8b"))
     assert found
