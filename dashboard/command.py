@@ -28,6 +28,13 @@ SETTINGS = {
     "global.disableWidgetStateDuplicationWarning": "true",
     "logger.hideWelcomeMessage": "true",
     "runner.postScriptGC": "false",
+    "theme.light.textColor": "#000000",
+    "theme.light.codeTextColor": "#000000",
+    "theme.light.primaryColor": "#c4262e",
+    "theme.light.linkColor": "#0b5cad",
+    "theme.dark.textColor": "#ffffff",
+    "theme.dark.codeTextColor": "#ffffff",
+    "theme.dark.primaryColor": "#ff9a9a",
 }
 """Streamlit's settings: nothing leaves the machine, uploads are small, and a fault shows no code. Collecting garbage
 after each redraw, as Streamlit would, takes longer than the redraw itself, and all visitors wait for it: Python's own

@@ -160,7 +160,7 @@ def _explained(it: dict[str, Any]) -> None:
         st.caption(caveat)
     if it["latex"]:
         st.latex(it["latex"])
-        st.code(it["numbers"], language="python", wrap_lines=True)
+        st.code(it["numbers"], language=None, wrap_lines=True)
     else:
         st.info(f"The whole formula has {it['length']:,} characters of minima and maxima: the command below prints it.")
     if len(it["terms"]) > 1:
@@ -225,7 +225,7 @@ def _solve(chosen: picker.Picked, options: dict[str, Any]) -> None:
         table = solved(chosen.spec, equation, symbol, keep_ratios, own)
         frame.table([dict(zip(("", *table.columns[1:]), row, strict=True)) for row in table.rows], "solution")
         words = [chosen.reference, equation, "--for", symbol, *["--keep-ratios"] * keep_ratios, *_flags(own)]
-        st.code(f"python -m calc solve {shlex.join(words)}", language="bash", wrap_lines=True)
+        st.code(f"python -m calc solve {shlex.join(words)}", language=None, wrap_lines=True)
 
 
 def _described(name: str) -> str:

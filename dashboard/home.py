@@ -195,6 +195,6 @@ ANSWERS = {
     "Fits on": (_fit, "memory", "What it holds"),
     "A token, alone": (_token, "roofline", "Where its time goes"),
     "Training": (_step, "roofline", "Every op of a step"),
-    "Serving": (_serve, "roofline", "What bounds a token"),
+    "Serving": (_serve, "serve", "Faster, cheaper, for more"),
 }
 """Figure -> what answers it, and the page that says more."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 import streamlit as st
 
 from calc.spec import ModelSpec
@@ -11,12 +14,13 @@ from dashboard.shared import share
 LENGTHS = tuple(2**power for power in range(7, 21))
 """Tokens of a sequence that a slider stops at, beside the model's own longest."""
 BATCHES = tuple(2**power for power in range(11))
+MOST_BATCHES = 2**12
 
 
 def seq(spec: ModelSpec, label: str = "Sequence length") -> int:
     """Tokens of each sequence."""
     usual = common_length([spec])
-    lengths = sorted({*LENGTHS, usual, spec.max_seq_len or usual})
+    lengths = holding("seq", [*LENGTHS, usual, spec.max_seq_len or usual], LENGTHS[-1])
     forget_stale("seq", lengths, usual)
     share("seq", lengths, usual)
     chosen = int(st.select_slider(label, lengths, usual, key="seq", bind="query-params"))
@@ -27,8 +31,18 @@ def seq(spec: ModelSpec, label: str = "Sequence length") -> int:
 
 def batch(label: str = "Sequences") -> int:
     """Sequences at once."""
-    share("batch", BATCHES, 1)
-    return int(st.select_slider(label, BATCHES, 1, key="batch", bind="query-params"))
+    batches = holding("batch", BATCHES, MOST_BATCHES)
+    share("batch", batches, 1)
+    return int(st.select_slider(label, batches, 1, key="batch", bind="query-params"))
+
+
+def holding(key: str, stops: Iterable[int], most: int) -> list[int]:
+    """The stops of the slider `key` in order, and with them whatever whole number up to `most` a link has brought."""
+    asked = st.query_params.get(key, "")
+    brought: set[int] = st.session_state.setdefault(f"{key} of a link", set())
+    if re.fullmatch(r"[1-9]\d{0,8}", asked):
+        brought.add(int(asked))
+    return sorted({*stops, *(each for each in brought if each <= most)})
 
 
 def images(spec: ModelSpec) -> int:

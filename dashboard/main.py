@@ -8,13 +8,14 @@ from importlib import import_module
 import streamlit as st
 
 from calc.errors import printable
-from dashboard import frame, picker, shared
+from dashboard import frame, links, picker, shared
 from dashboard.menu import PAGES, Entry
 
 
 def run(start: str = PAGES[0].path) -> None:
     """Draw the menu, the model picker and the page that is open. start: the path of the page that opens first."""
     st.set_page_config(page_title="Envelope", layout="wide", initial_sidebar_state="auto")
+    links.opened()
     picked = picker.pick()
     pages = {
         entry.path: st.Page(_shown(entry, picked), title=entry.title, url_path=entry.path, default=entry.path == start)
@@ -30,6 +31,8 @@ def _shown(entry: Entry, picked: picker.Picked | None) -> Callable[[], None]:
         model = "" if picked is None else printable(picked.spec.name)[:60]
         st.session_state[frame.MODEL] = model
         st.set_page_config(page_title=" · ".join(filter(None, (entry.title, model, "Envelope"))))
-        import_module(entry.module).render(picked)
+        if links.shown(entry.path):
+            import_module(entry.module).render(picked)
+            links.checked(entry.path)
 
     return show

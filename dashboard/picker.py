@@ -225,7 +225,7 @@ def _say(name: str, value: str) -> None:
 def _shorthand() -> Picked:
     text = shorthand.sliders()
     with st.expander("As model.toml"):
-        st.code(text, language="toml")
+        st.code(text, language=None)
     return Picked(read("toml", "model.toml", text), "model.toml", text)
 
 

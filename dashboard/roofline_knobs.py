@@ -70,11 +70,13 @@ def ask(spec: ModelSpec) -> Knobs:
             help="prefill: a prompt, logits of its last token; decode: one token more for each sequence; training: a "
             "step with backward and optimizer; forward: a pass with all logits",
         )
-        share("batch", BATCHES, 1)
-        batch = st.select_slider("Batch (sequences)", BATCHES, key="batch", bind="query-params", value=1)
+        batches = knobs.holding("batch", BATCHES, BATCHES[-1])
+        share("batch", batches, 1)
+        batch = st.select_slider("Batch (sequences)", batches, key="batch", bind="query-params", value=1)
         lengths = _lengths(spec, phase == "decode")
         key = "context" if phase == "decode" else "seq"
         usual = next((each for each in lengths if each >= 2048), lengths[-1])
+        lengths = knobs.holding(key, lengths, lengths[-1])
         forget_stale(key, lengths, usual)
         share(key, lengths, usual)
         length = st.select_slider(

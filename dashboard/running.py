@@ -84,7 +84,7 @@ def _form() -> None:
         case = st.text_input(
             "Only cases that hold", key="run_case", max_chars=200, width=260, placeholder="all, or e.g. training"
         )
-        pressed = st.button("Run on this machine", type="primary", key="run_start")
+        pressed = st.button("Run on this machine", key="run_start")
     with st.container(horizontal=True):
         fresh = st.checkbox("Measure again", key="run_fresh", help="Else only what this commit has not measured yet")
         profile = st.checkbox(

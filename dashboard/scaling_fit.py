@@ -57,7 +57,7 @@ def draw() -> None:
         return
     data = upload.getvalue()
     asked = (hashlib.sha256(data).hexdigest(), form, refits, skip)
-    if st.button("Fit", type="primary", key="fit"):
+    if st.button("Fit", key="fit"):
         st.session_state.pop(DONE, None)
         with frame.refusals("These runs cannot be fitted"):
             st.session_state[DONE] = (asked, _fitted(_named(upload.name, data), form, refits, skip))

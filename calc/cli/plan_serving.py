@@ -123,16 +123,17 @@ def _record(found: Found, wish: Wish, asked: dict[str, Any]) -> dict[str, Any]:
         replicas = replicas_for(best, asked["rate"], asked["headroom"])
     return {
         "model": wish.spec.name,
-        "best": None if best is None else _plan(best),
+        "best": None if best is None else plan_record(best),
         "replicas": replicas,
-        "front": [_plan(plan) for plan in found.front],
+        "front": [plan_record(plan) for plan in found.front],
         "tried": found.tried,
         "layouts": found.layouts,
         "fitting": found.fitting,
     }
 
 
-def _plan(plan: ServingPlan) -> dict[str, Any]:
+def plan_record(plan: ServingPlan) -> dict[str, Any]:
+    """What scripts read of one plan: its device, layout and load; seconds, and tokens and requests a second."""
     service = plan.services[-1]
     return {
         "device": service.device.name,
@@ -183,7 +184,7 @@ def _tables(found: Found, record: dict[str, Any], lines: list[str]) -> list[Tabl
 
 
 def _row(plan: ServingPlan) -> tuple[str, ...]:
-    own = _plan(plan)
+    own = plan_record(plan)
     return (
         own["device"],
         f"{plan.gpus}",

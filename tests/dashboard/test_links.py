@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 import dashboard
 from dashboard.menu import PAGES
-from tests.dashboard.opening import errors, opened, sound
+from tests.dashboard.opening import errors, opened, shown_command, sound
 from tests.dashboard.test_model import charts, rows
 from tests.waiting import PATIENCE
 
@@ -87,3 +87,56 @@ def test_a_length_that_was_the_last_models_usual_one_is_not_kept_for_the_next() 
     sound(at.selectbox(key="model").set_value("bert-base").run())
     assert at.select_slider(key="seq").value == 4096
     assert "⚠ Past the 512 tokens that the model is made for." in [each.value for each in at.caption]
+
+
+def test_a_link_that_a_page_cannot_show_is_refused_and_not_answered_for_something_else() -> None:
+    at = opened("memory", model="gpt2", gpu="rtx4090")
+    (said,) = errors(at)
+    assert said.startswith("This link cannot be shown: `gpu: expected a choice of this page")
+    assert "rtx-4090" in said
+    assert not at.metric
+    sound(at.button[0].click().run())
+    assert at.metric
+    assert not any("cannot be shown" in each for each in errors(at))
+
+
+@pytest.mark.parametrize(("page", "label"), [("memory", "Sequence length"), ("roofline", "Sequence (tokens)")])
+def test_a_slider_holds_whatever_number_a_link_has(page: str, label: str) -> None:
+    at = opened(page, model="llama-3-8b", seq="3000", batch="3")
+    assert {each.key: each.value for each in at.select_slider}["seq"] == 3000
+    assert "3000" in shown_command(at)
+    assert shown_command(at)[shown_command(at).index("--batch") + 1] == "3"
+    sound(at.select_slider(key="batch").set_value(4).run())
+    assert {each.label: each.value for each in at.select_slider}[label] == 3000
+
+
+def test_a_slider_takes_no_number_that_a_page_cannot_show() -> None:
+    assert (
+        "seq: expected a choice of this page, found 99999999"
+        in errors(opened("memory", model="gpt2", seq="99999999"))[0]
+    )
+
+
+def test_the_table_of_advice_is_saved_with_every_digit() -> None:
+    (table,) = [each.value for each in opened("memory", model="llama-3-8b").dataframe if "saves" in each.value]
+    assert {table[name].dtype.kind for name in ("saves", "peak")} == {"i"}
+
+
+@pytest.mark.parametrize(
+    ("page", "address"),
+    [
+        ("memory", {"dp": "3"}),
+        ("memory", {"recipe": "bf17"}),
+        ("attention", {"seq": "-5"}),
+        ("roofline", {"execution": "<script>"}),
+        ("serve", {"served": "fp3"}),
+        ("home", {"gpu": "h100"}),
+    ],
+)
+def test_every_knob_refuses_what_it_does_not_have(page: str, address: dict[str, str]) -> None:
+    at = opened(page, model="llama-3-8b", **address)
+    ((knob, value),) = address.items()
+    (shown,) = errors(at)
+    assert shown.startswith(f"This link cannot be shown: `{knob}: expected a choice of this page")
+    assert value in shown
+    assert not at.metric

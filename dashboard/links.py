@@ -1,0 +1,64 @@
+"""Whether a link says what the page shows. Streamlit drops a value that a knob does not take, and shows another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import streamlit as st
+
+from calc.errors import Refused, did_you_mean
+from calc.spec.catalogue import device_names
+from dashboard import frame
+
+OPENED = "address that the visitor came with"
+"""The key of what stood behind the question mark as the session began: name -> values."""
+REFUSED = "refused link"
+"""The key of why the link that the session began with is not shown, and of the page that it was a link to."""
+NAMES = {"gpu": device_names}
+"""Knobs whose names a refusal can suggest one of."""
+
+
+def opened() -> None:
+    """Ahead of every knob: note the address that a new visitor comes with; later ones are what the visitor chose."""
+    new = OPENED not in st.session_state
+    st.session_state[OPENED] = {name: st.query_params.get_all(name) for name in st.query_params} if new else {}
+
+
+def checked(page: str) -> None:
+    """Behind every knob of the first drawing: have the page refused where a knob holds something else than its link."""
+    asked: Mapping[str, list[str]] = st.session_state[OPENED]
+    for name, values in asked.items():
+        if name in st.session_state and not _holds(st.session_state[name], values):
+            found = values[-1] if values else ""
+            known = NAMES[name]() if name in NAMES else ()
+            expected = f"a choice of this page{did_you_mean(found, known)}"
+            st.session_state[REFUSED] = (page, str(Refused(name, expected, found[:80] or "''")))
+            st.rerun()
+
+
+def shown(page: str) -> bool:
+    """Whether the page may be drawn; says why not, and how to go on, where its link is refused."""
+    if REFUSED not in st.session_state:
+        return True
+    where, why = st.session_state[REFUSED]
+    if where != page:
+        return True
+    st.error(f"This link cannot be shown: {frame.verbatim(why)}")
+    st.button("Open the page with its usual values", on_click=st.session_state.pop, args=(REFUSED,))
+    return False
+
+
+def _holds(value: Any, asked: list[str]) -> bool:
+    """Whether a knob at `value` is what the address says. Of names that are too many, as many as there may be count."""
+    if isinstance(value, (list, tuple)):
+        return bool(value) or not any(asked)
+    last = asked[-1] if asked else ""
+    if isinstance(value, bool):
+        return last.lower() == str(value).lower()
+    if str(value) == last:
+        return True
+    with suppress(ValueError, TypeError):
+        return float(last) == float(value)
+    return value is None and not last

@@ -1,0 +1,93 @@
+"""The page Serve: how fast users are answered against how much a GPU answers, and the plan that meets a wish."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from calc.charts import serving as charts
+from calc.errors import Refused
+from calc.units import duration, si
+from dashboard import frame, knobs, picker, serving
+from dashboard.memory import GPU, gpus
+
+LEAD = "The more users share a GPU, the more tokens it makes and the slower each of them is answered."
+FORMATS = ("bf16", "fp8", "int8", "int4")
+"""Number formats of weights that are offered."""
+MOST = 4
+"""Devices beside each other."""
+
+
+def render(picked: picker.Picked | None) -> None:
+    """Draw the page: the answer and the picture above the knobs that they answer."""
+    frame.header("Serve", LEAD)
+    chosen = picker.wanted(picked)
+    answer = st.container()
+    wanted = _knobs()
+    with answer, frame.refusals("No way to serve"):
+        if not (chosen.spec.decodes and chosen.spec.reads_tokens):
+            raise Refused("model", "a model that goes on token by token", chosen.spec.name)
+        if not wanted.devices:
+            raise Refused("devices", "at least one", "none")
+        found = serving.found(chosen.spec, wanted)
+        verdict(found, wanted)
+        title = f"{chosen.spec.name}, {wanted.dtype}, prompts of {wanted.input:,}, answers of {wanted.output:,}"
+        rows = [_point(plan) for plan in found["front"]]
+        if rows:
+            best = [_point(found["best"])] if found["best"] else []
+            drawn = charts.front(rows, wanted.per_user, best, title)
+            frame.chart(drawn, "serving", alt="Tokens a second of a GPU over tokens a second of a user")
+            frame.table(found["front"], "front", folded="Table")
+            st.caption("A line for each device; the command prints those plans that no other device beats either.")
+    if wanted.devices:
+        frame.command(wanted.command(chosen.reference))
+
+
+def verdict(found: dict[str, Any], wanted: serving.Wanted) -> None:
+    """The answer in a sentence and four figures."""
+    best = found["best"]
+    devices = ", ".join(wanted.devices)
+    if best is None:
+        why = "no server of up to 8 holds the model" if not found["fitting"] else "none is that fast"
+        st.error(f"{devices}: {wanted.per_user} tokens a second for each user cannot be had: {why}.")
+        return
+    st.success(
+        f"{best['gpus']} × {best['device']} ({best['layout']}) serve {best['concurrency']:,.0f} users at once, each at "
+        f"{best['tokens_per_user']:,.0f} tokens a second."
+    )
+    with st.container(horizontal=True):
+        frame.metric("Users at once", f"{best['concurrency']:,.0f}", "", f"on {best['gpus']} GPU(s)")
+        frame.metric("Tokens a second of a GPU", si(best["tokens_per_gpu"]), f"{best['tokens_per_gpu']!r}")
+        frame.metric("First token after", duration(best["ttft"]), f"{best['ttft']!r} s", "in the mean")
+        cost = best["cost_per_million_output"]
+        frame.metric("A million tokens", "–" if cost is None else f"{cost:,.3g}", "", "set a price" * (cost is None))
+
+
+def _point(plan: dict[str, Any]) -> dict[str, Any]:
+    words = f"{plan['gpus']} GPU(s), {plan['layout']}, {plan['concurrency']:,.0f} users"
+    return {
+        "device": plan["device"],
+        "per_user": plan["tokens_per_user"],
+        "per_gpu": plan["tokens_per_gpu"],
+        "plan": words,
+    }
+
+
+def _knobs() -> serving.Wanted:
+    st.header("What is asked", anchor=False)
+    one, two, three = st.columns(3)
+    devices = one.multiselect("Devices", gpus(), [GPU, "l40s"], key="on", bind="query-params", max_selections=MOST)
+    dtype = one.selectbox("Weights", FORMATS, key="served", bind="query-params")
+    with two:
+        read = _length("Prompt (tokens)", "input", serving.INPUT)
+        made = _length("Answer (tokens)", "output", serving.OUTPUT)
+    with three:
+        fast = serving.per_user()
+    price = three.number_input("Price of a GPU-hour", 0.0, 1000.0, 0.0, key="price", bind="query-params")
+    return serving.Wanted(tuple(devices), read, made, fast, dtype, float(price))
+
+
+def _length(label: str, key: str, usual: int) -> int:
+    stops = knobs.holding(key, serving.LENGTHS, serving.LENGTHS[-1])
+    return int(st.select_slider(label, [n for n in stops if n > 1], usual, key=key, bind="query-params"))
