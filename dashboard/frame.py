@@ -113,7 +113,8 @@ def readable(drawn: Chart) -> Chart:
     """The chart with words as dark, or in a dark theme as light, as those around it: Streamlit's own are at 3.7:1."""
     ink = "#c8ccd4" if st.context.theme.type == "dark" else "#4a4d57"
     words = {"labelColor": ink, "titleColor": ink}
-    return {**drawn, "config": {"axis": words, "legend": words, **drawn.get("config", {})}}
+    own = {"axis": words, "legend": words, "text": {"color": ink}, "title": {"color": ink}}
+    return {**drawn, "config": {**own, **drawn.get("config", {})}}
 
 
 def link(path: str, label: str) -> None:

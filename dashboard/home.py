@@ -20,7 +20,7 @@ from calc.spec.catalogue import device_names, load_device
 from calc.spec.run import common_length
 from calc.time import predict
 from calc.units import binary, duration, si
-from dashboard import frame, picker
+from dashboard import frame, knobs, picker
 from dashboard.cache import cached
 from dashboard.shared import share
 
@@ -74,10 +74,9 @@ def _asked() -> tuple[str, float]:
     with left:
         share("gpu", devices, DEVICE)
         gpu = st.selectbox("On which GPU", devices, index=devices.index(DEVICE), key="gpu", bind="query-params")
-    price = right.number_input(
-        "Price of a GPU-hour, $", 0.01, 1000.0, 2.0, 0.5, key="price", bind="query-params", help="What you pay"
-    )
-    return str(gpu), float(price)
+    with right:
+        price = knobs.price()
+    return str(gpu), price
 
 
 def _named(words: Any, chosen: picker.Picked) -> list[str]:

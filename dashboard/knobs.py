@@ -9,12 +9,14 @@ import streamlit as st
 
 from calc.spec import ModelSpec
 from calc.spec.run import CHECKPOINTING, Checkpointing, common_length
-from dashboard.shared import share
+from dashboard.shared import chosen, share
 
 LENGTHS = tuple(2**power for power in range(7, 21))
 """Tokens of a sequence that a slider stops at, beside the model's own longest."""
 BATCHES = tuple(2**power for power in range(11))
 MOST_BATCHES = 2**12
+PRICE = 2.0
+"""Dollars of a GPU-hour that are supposed at first."""
 
 
 def seq(spec: ModelSpec, label: str = "Sequence length") -> int:
@@ -34,6 +36,19 @@ def batch(label: str = "Sequences") -> int:
     batches = holding("batch", BATCHES, MOST_BATCHES)
     share("batch", batches, 1)
     return int(st.select_slider(label, batches, 1, key="batch", bind="query-params"))
+
+
+def price() -> float:
+    """Dollars of a GPU-hour."""
+    asked = st.query_params.get("price", "")
+    found = {PRICE} | ({float(asked)} if re.fullmatch(r"\d{1,4}(\.\d{1,4})?", asked) else set())
+    found |= {each for each in (chosen("price"), st.session_state.get("price")) if isinstance(each, float)}
+    share("price", sorted(found), PRICE)
+    return float(
+        st.number_input(
+            "Price of a GPU-hour, $", 0.01, 1000.0, PRICE, 0.5, key="price", bind="query-params", help="What you pay"
+        )
+    )
 
 
 def holding(key: str, stops: Iterable[int], most: int) -> list[int]:

@@ -18,6 +18,7 @@ PAGES = (
     Entry("model", "Model", "dashboard.model"),
     Entry("formula", "Formula", "dashboard.formula"),
     Entry("memory", "Memory", "dashboard.memory"),
+    Entry("plan", "Plan", "dashboard.plan"),
     Entry("serve", "Serve", "dashboard.serve"),
     Entry("roofline", "Roofline", "dashboard.roofline"),
     Entry("scaling", "Scaling laws", "dashboard.scaling"),

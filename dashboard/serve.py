@@ -61,7 +61,7 @@ def verdict(found: dict[str, Any], wanted: serving.Wanted) -> None:
         frame.metric("Tokens a second of a GPU", si(best["tokens_per_gpu"]), f"{best['tokens_per_gpu']!r}")
         frame.metric("First token after", duration(best["ttft"]), f"{best['ttft']!r} s", "in the mean")
         cost = best["cost_per_million_output"]
-        frame.metric("A million tokens", "–" if cost is None else f"{cost:,.3g}", "", "set a price" * (cost is None))
+        frame.metric("A million tokens", f"${cost:,.3g}", "", "of answers")
 
 
 def _point(plan: dict[str, Any]) -> dict[str, Any]:
@@ -84,8 +84,8 @@ def _knobs() -> serving.Wanted:
         made = _length("Answer (tokens)", "output", serving.OUTPUT)
     with three:
         fast = serving.per_user()
-    price = three.number_input("Price of a GPU-hour", 0.0, 1000.0, 0.0, key="price", bind="query-params")
-    return serving.Wanted(tuple(devices), read, made, fast, dtype, float(price))
+        price = knobs.price()
+    return serving.Wanted(tuple(devices), read, made, fast, dtype, price)
 
 
 def _length(label: str, key: str, usual: int) -> int:

@@ -27,14 +27,14 @@ MOST_GPUS = 8
 
 
 class Wanted(NamedTuple):
-    """What is asked of servers. per_user: tokens a second that one user is to see. price: of a GPU an hour, if any."""
+    """What is asked of servers. per_user: tokens a second that one user is to see. price: of a GPU-hour."""
 
     devices: tuple[str, ...]
     input: int = INPUT
     output: int = OUTPUT
     per_user: int = WANTED
     dtype: str = "bf16"
-    price: float = 0.0
+    price: float = knobs.PRICE
 
     @property
     def tpot(self) -> float:
@@ -46,7 +46,7 @@ class Wanted(NamedTuple):
         words = ["plan", reference, "--serve", "--on", ",".join(self.devices), "--gpus", f"1..{MOST_GPUS}"]
         words += ["--input", str(self.input), "--output", str(self.output), "--slo", f"tpot={self.tpot * 1e3:.4g}ms"]
         words += ["--dtype", self.dtype]
-        return f"python -m calc {shlex.join(words + (['--price', f'{self.price:g}/h'] if self.price else []))}"
+        return f"python -m calc {shlex.join([*words, '--price', f'{self.price:g}/h'])}"
 
 
 def per_user() -> int:
@@ -62,7 +62,7 @@ def found(spec: ModelSpec, wanted: Wanted) -> dict[str, Any]:
 
     Plans are records as the command line prints them. Errors: Refused where no layout divides the model.
     """
-    prices = dict.fromkeys(wanted.devices, wanted.price) if wanted.price else None
+    prices = dict.fromkeys(wanted.devices, wanted.price)
     one = {
         name: search(
             Wish(

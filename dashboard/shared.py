@@ -23,24 +23,29 @@ def enter(page: str) -> None:
     st.session_state[PAGE] = page
 
 
+def chosen(key: str) -> Any:
+    """What a knob was set to on any page; None where it never was."""
+    return st.session_state.get(CHOSEN, {}).get(key)
+
+
 def share(key: str, options: Sequence[Any], usual: Any) -> None:
     """Ahead of the knob `key` of `options`: have it show what was chosen on another page, where this one can.
 
     What stands in the address goes before that; it is read by the knob itself.
     """
-    chosen: dict[str, Any] = st.session_state.setdefault(CHOSEN, {})
+    known: dict[str, Any] = st.session_state.setdefault(CHOSEN, {})
     asked = st.query_params.get(key)
     if key in st.session_state and not st.session_state[ENTERED]:
         value = st.session_state[key]
     elif asked is not None:
         value = next((each for each in options if str(each) == asked), usual)
     else:
-        value = chosen.get(key)
+        value = known.get(key)
         if value is not None and value in options:
             st.session_state[key] = value
             # Only what a visitor sets is written there by itself; a link must show the same as this page.
             st.query_params[key] = str(value)
         return
-    chosen.pop(key, None)
+    known.pop(key, None)
     if value != usual:
-        chosen[key] = value
+        known[key] = value

@@ -29,6 +29,9 @@ COLOURS = {
     "logits": "#1a9e8f",
     "temporaries": "#868e96",
     "kv_cache": "#e43c90",
+    # A step in time, beside forward, weights and optimizer.
+    "backward": "#2e86de",
+    "bubble": "#868e96",
     # Time beside the components.
     "loss": "#d6453d",
     "network": "#9c9000",

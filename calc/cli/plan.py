@@ -89,7 +89,7 @@ def plan(model: ModelSpec, **asked: Any) -> None:
         click.echo(f"error: {least_that_works(questions[-1], found)}", err=True)
         sys.exit(130 if found.interrupted else 1)
     if asked["written"] is not None:
-        print_launch(found.plans[0], tool(asked["written"]), fmt)
+        print_launch(found.plans[0], tool(asked["written"]), fmt, tokens)
     elif days is not None:
         print_tokens(found, days, fmt)
     else:

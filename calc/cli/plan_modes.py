@@ -23,11 +23,11 @@ from calc.units import binary, duration, si
 from calc.workers.workers import Workers
 
 
-def print_launch(best: Plan, tool: Tool, fmt: str) -> None:
+def print_launch(best: Plan, tool: Tool, fmt: str, tokens: float | None = None) -> None:
     """The best plan as a tool's launch file, alone on stdout; what it is said to take on stderr."""
     text = tool.write(Launch(best.question, best.run))
     if fmt == "json":
-        emit([record_of(best, best) | {"tool": tool.name, "version": tool.version, "launch": text}], [], fmt)
+        emit([record_of(best, best, tokens) | {"tool": tool.name, "version": tool.version, "launch": text}], [], fmt)
         return
     click.echo(f"note: {tool.name} {tool.version}: {_told(best)}", err=True)
     click.echo(text, nl=False)

@@ -41,5 +41,7 @@ def _times(asked: Question, run: Run, one: PassSums, found: list[Stage]) -> Iter
             forward=seconds * part,
             backward=back * (1 - WEIGHTS),
             weights=back * WEIGHTS,
-            optimizer=float(each.last),
+            reduce=float(each.sent),
+            optimizer=float(each.last - each.sent),
+            waiting=max(float(each.micro_batch.plain - each.computing), 0.0) / seconds if seconds else 0.0,
         )

@@ -28,7 +28,8 @@ class Event(NamedTuple):
 class StageTimes(NamedTuple):
     """Seconds of one micro-batch on a stage: forward, back to the input, and weights' gradients, all its pieces
     together; of what it sends on; and, once a step, of weights gathered before, gradients reduced behind, of which
-    computing hides `hidden` seconds, and the optimizer."""
+    computing hides `hidden` seconds, and the optimizer. waiting: the part of forward and backward in which they wait
+    for messages that nothing hides."""
 
     forward: float
     backward: float
@@ -38,6 +39,7 @@ class StageTimes(NamedTuple):
     reduce: float = 0.0
     hidden: float = 0.0
     optimizer: float = 0.0
+    waiting: float = 0.0
 
 
 @dataclass(frozen=True)

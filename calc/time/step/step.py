@@ -81,11 +81,13 @@ def extra_seconds(asked: Question, run: Run, computing: Size, launched: Size) ->
 
 
 class StageSeconds(NamedTuple):
-    """What a stage takes. computing: of one micro-batch, its kernels alone. last: what follows all micro-batches."""
+    """What a stage takes. computing: of one micro-batch, its kernels alone. last: what follows all micro-batches.
+    sent: of `last`, messages that nothing hides."""
 
     micro_batch: MicroBatch
     computing: Size
     last: Size
+    sent: Size = 0.0
 
 
 def step_columns(asked: Question, run: Run, stage: Stage, one: PassSums, starts: Column) -> Step:
@@ -117,15 +119,16 @@ def stage_seconds(asked: Question, run: Run, stage: Stage, one: PassSums) -> Sta
         own, left = behind_computing(seconds, hides(run, name), left)
         each = each + seconds - own
     last: Size = 0.0
+    sent: Size = 0.0
     held = held_on(stage, one)
     if updates(asked, run):
         last = _ends(asked, run, stage, held.trained)
     if communicates(asked, run):
         messages = [(message, _column(message, asked, run)) for message in between_ranks(asked.spec, run, held)]
         for message, seconds, own in hidden(run, stage, left, messages):
-            each, last = (each, last + seconds - own) if message.once else (each + seconds - own, last)
+            each, sent = (each, sent + seconds - own) if message.once else (each + seconds - own, sent)
     extra = extra_seconds(asked, run, total, weighed(one.launched, factors))
-    return StageSeconds(MicroBatch(each, extra), total, last)
+    return StageSeconds(MicroBatch(each, extra), total, last + sent, sent)
 
 
 def updates(asked: Question, run: Run) -> bool:

@@ -20,7 +20,7 @@ IMAGES = ROOT / "docs" / "images"
 KNOBS = {"roofline": {"phase": "training"}}
 """What stands in the address of a page beside the model."""
 MODEL = "llama-3-70b"
-TALLEST = 2400
+TALLEST = 1600
 """Pixels of a page; what is below is left out."""
 STILL = 1500
 """Milliseconds after which a chart no longer moves."""
