@@ -54,15 +54,26 @@ def _tests(question: Question, run: Run, columns: Columns) -> Iterator[tuple[str
     yield "micro-batches", (columns["interleave"] == 1) | divides(columns["pp"], columns["micro_batches"])
     # Sums of tensor parallelism wait for links: nobody runs them over the network.
     yield "domain", columns["tp"] <= max(question.cluster.domain, question.cluster.node)
-    yield "stack", _launched(question.launcher, columns) & _even(question, columns)
+    yield "stack", _launched(question.launcher, columns) & _cut(question, columns)
 
 
-def _even(question: Question, columns: Mapping[str, Any]) -> Column:
+def _cut(question: Question, columns: Mapping[str, Any]) -> Column:
     """Whether stages can be cut as the stack cuts them."""
     pieces, layers = columns["pp"] * columns["interleave"], question.spec.n_layers
-    if not question.launcher.even:
+    if question.launcher.stages == "any":
         return pieces > 0
-    return (columns["pp"] == 1) | (layers % pieces == 0) | ((layers + ENDS) % pieces == 0)
+    holds = even if question.launcher.stages == "even" else told_by_layers
+    return (columns["pp"] == 1) | holds(layers, pieces) | holds(layers + ENDS, pieces)
+
+
+def even(layers: int, pieces: Any) -> Any:
+    """Whether all pieces have as many layers."""
+    return layers % pieces == 0
+
+
+def told_by_layers(layers: int, pieces: Any) -> Any:
+    """Whether a number of layers a piece gives as many pieces: 32 layers of 3 are 11 pieces, and none gives 12."""
+    return -(-layers // -(-layers // pieces)) == pieces
 
 
 def _launched(launcher: Launcher, columns: Mapping[str, Any]) -> Column:

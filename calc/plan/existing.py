@@ -34,8 +34,10 @@ def words_of(question: Question, read: Read) -> dict[str, Any]:
     """The words of a launch file's plan, for `plan_of`."""
     if not read.piece:
         return dict(read.words)
-    pieces = question.spec.n_layers / (read.piece * read.words["pp"])
-    return {**read.words, "interleave": max(round(pieces), 1)}
+    pieces = -(-(question.spec.n_layers + read.ends) // read.piece)
+    if pieces % read.words["pp"]:
+        raise Refused("layers of a piece of a stage", f"as many pieces as pp = {read.words['pp']} divides", read.piece)
+    return {**read.words, "interleave": pieces // read.words["pp"]}
 
 
 def plan_of(question: Question, words: Mapping[str, Any], objective: Objective = "time") -> Plan:

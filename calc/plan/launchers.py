@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from calc.errors import Refused
 from calc.reading.files import parse_toml, read_text
@@ -14,17 +14,19 @@ from calc.spec.stack import stack_names
 LAUNCHERS = Path(__file__).parents[1] / "data" / "launchers.toml"
 USUAL = "pytorch"
 """The stack of a plan where none is said."""
+Stages = Literal["any", "even", "by layers"]
 
 
 class Launcher(NamedTuple):
     """One stack. recipes: its number formats. only: field of a Run -> the values that it can launch.
-    even: whether all pieces of stages have as many layers, embedding and head counted as one each or not at all."""
+    stages: how layers are cut into pieces: all alike, or told as the layers of a piece; embedding and head count as one
+    layer each or not at all."""
 
     name: str
     source: str
     recipes: tuple[str, ...]
     only: Mapping[str, tuple[Any, ...]]
-    even: bool = False
+    stages: Stages = "any"
 
     def takes(self, name: str, value: Any) -> bool:
         """Whether a plan with this value can be launched."""
@@ -38,8 +40,8 @@ def launcher(name: str | None) -> Launcher:
         stacks = [each for each in known if each in stack_names()]
         raise Refused("--stack", f"one of {', '.join(stacks)}, whose plans are known", name)
     table = dict(known[name or USUAL])
-    source, recipes, even = table.pop("source"), tuple(table.pop("recipes")), table.pop("even", False)
-    return Launcher(name or USUAL, source, recipes, {field: tuple(values) for field, values in table.items()}, even)
+    source, recipes, stages = table.pop("source"), tuple(table.pop("recipes")), table.pop("stages", "any")
+    return Launcher(name or USUAL, source, recipes, {field: tuple(values) for field, values in table.items()}, stages)
 
 
 @cache

@@ -28,7 +28,7 @@ def every_plan(question: Question) -> list[Alone]:
 def _words(question: Question) -> Iterator[dict[str, Any]]:
     (gpus,) = question.gpus
     ranks, batches = range(1, gpus + 1), range(1, min(question.sequences, 64) + 1)
-    sizes = product(ranks, ranks, ranks, ranks, batches, (0, 1, 2, 3), range(1, 17))
+    sizes = product(ranks, ranks, ranks, ranks, batches, (0, 1, 2, 3), range(1, 21))
     for tp, pp, cp, ep, batch, zero, interleave in sizes:
         if gpus % (tp * pp * cp) or (interleave > 1 and pp == 1) or interleave * pp > question.spec.n_layers + 2:
             continue

@@ -35,13 +35,14 @@ class Launch(NamedTuple):
 class Read(NamedTuple):
     """What a launch file says of a plan. words: fields of a Run. sequences: of a step. gpus: where it says how many.
     unread: its settings that no plan has. piece: layers of a piece of a stage, where the file says so many and not how
-    many pieces a stage has."""
+    many pieces a stage has. ends: layers that embedding and head count for in it."""
 
     words: Mapping[str, Any]
     sequences: int | None
     gpus: int | None
     unread: tuple[str, ...]
     piece: int | None = None
+    ends: int = 0
 
 
 class Tool(NamedTuple):

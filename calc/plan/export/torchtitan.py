@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from calc.errors import Refused
+from calc.plan.checks import told_by_layers
 from calc.plan.export.launch import Launch, Read, Tool, command, one_of, options_of, torchrun, whole
 from calc.plan.launchers import launcher
 
@@ -18,6 +19,9 @@ SIZES = {
     "--parallelism.expert-parallel-degree": "ep",
 }
 """Option -> field of a Run."""
+LAYERS = "--parallelism.pipeline-parallel-layers-per-stage"
+LESS = tuple(f"--parallelism.pipeline-parallel-{each}-stage-less-layers" for each in ("first", "last"))
+"""How many layers fewer the ends hold, for embedding and head; torchtitan's own default is one."""
 READ = (
     "--module",
     "--config",
@@ -29,9 +33,8 @@ READ = (
     "--parallelism.fsdp-reshard-after-forward",
     "--parallelism.pipeline-parallel-schedule",
     "--parallelism.pipeline-parallel-microbatch-size",
-    "--parallelism.pipeline-parallel-layers-per-stage",
-    "--parallelism.pipeline-parallel-first-stage-less-layers",
-    "--parallelism.pipeline-parallel-last-stage-less-layers",
+    LAYERS,
+    *LESS,
     "--compile.enable",
     "--training.disable-cuda-graphs",
     "--nnodes",
@@ -58,12 +61,11 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     if piped:
         yield "--parallelism.pipeline-parallel-schedule", "Interleaved1F1B" if run.interleave > 1 else "1F1B"
         yield "--parallelism.pipeline-parallel-microbatch-size", run.batch
-        yield (
-            "--parallelism.pipeline-parallel-layers-per-stage",
-            -(-launch.question.spec.n_layers // (run.pp * run.interleave)),
-        )
-        yield "--parallelism.pipeline-parallel-first-stage-less-layers", 0
-        yield "--parallelism.pipeline-parallel-last-stage-less-layers", 0
+        layers, pieces = launch.question.spec.n_layers, run.pp * run.interleave
+        # Where layers alone do not make as many pieces, embedding and head count as one each.
+        end = 0 if told_by_layers(layers, pieces) else 1
+        yield LAYERS, -(-(layers + 2 * end) // pieces)
+        yield from ((option, end) for option in LESS)
     yield "--compile.enable", True
     # Its parser refuses graphs beside a pipeline, and times are told without them.
     yield "--training.disable-cuda-graphs", True
@@ -86,7 +88,8 @@ def _read(text: str, where: str) -> Read:
     local = whole(found, "--training.local-batch-size", where, 8) or 1
     piped = words["pp"] > 1
     words["batch"] = whole(found, "--parallelism.pipeline-parallel-microbatch-size", where, 1) if piped else local
-    piece = whole(found, "--parallelism.pipeline-parallel-layers-per-stage", where) if piped else None
+    piece = whole(found, LAYERS, where) if piped else None
+    ends = sum(whole(found, option, where, 1) or 0 for option in LESS) if piped else 0
     modes = {f"activation-checkpoint:{theirs}": ours for ours, theirs in CHECKPOINTING.items()}
     words["checkpointing"] = next((ours for word, ours in modes.items() if word in text), "selective-op")
     if (seq := whole(found, "--training.seq-len", where)) is not None:
@@ -95,7 +98,7 @@ def _read(text: str, where: str) -> Read:
     nodes, each = whole(found, "--nnodes", where), whole(found, "--nproc-per-node", where)
     gpus = None if nodes is None or each is None else nodes * each
     unread = tuple(name for name in found if name not in {*SIZES, *READ})
-    return Read(words, whole(found, "--training.global-batch-size", where), gpus, unread, piece)
+    return Read(words, whole(found, "--training.global-batch-size", where), gpus, unread, piece, ends)
 
 
 TORCHTITAN = Tool("torchtitan", "0.3.0", launcher("torchtitan").source, "torchtitan", "torchtitan", _write, _read)
