@@ -22,7 +22,8 @@ class Work:
 
     name: behind the module's path. operands: those two of the call's arguments, by place, that are multiplied; what of
     them needs a gradient is what going back multiplies once more. rows: vectors that a dense matrix multiplies.
-    looked_up: elements of a table that are read, where that is not all of it.
+    looked_up: elements of a table that are read, where that is not all of it. back: FLOPs of going back to one operand,
+    where they are not those of the op.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Work:
     operands: tuple[int, ...] = ()
     rows: int | None = None
     looked_up: int | None = None
+    back: int | None = None
 
 
 Rule = Callable[[tuple[Any, ...], dict[str, Any], Any], tuple[Work, ...]]
@@ -71,6 +73,12 @@ def _grouped(args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> tuple[W
     reached = min(experts, visits)
     shape = Matmul(visits / reached, n, k, reached)
     return (Work("grouped_mm", "linear", "matmul", 2 * visits * k * n, shape, (0, 1), visits),)
+
+
+def _solve(args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> tuple[Work, ...]:
+    """X of A X = B, A [m, m] a triangle: no product, but what comes back to A is one, of B's gradient and X."""
+    m, n, groups = args[0].shape[-1], out.shape[-1], prod(out.shape[:-2])
+    return (Work("solve", "attention", operands=(0,), back=2 * groups * m * n * m),)
 
 
 def _convolution(args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> tuple[Work, ...]:
@@ -120,6 +128,7 @@ PRODUCTS: dict[str, Rule] = {
     "aten.vdot": _dot,
     "aten._grouped_mm": _grouped,
     "transformers.grouped_mm_fallback": _grouped,
+    "aten.linalg_solve_triangular": _solve,
     "aten.convolution": _convolution,
     "aten._scaled_dot_product_flash_attention_for_cpu": _attention,
     "aten._scaled_dot_product_flash_attention": _attention,

@@ -159,13 +159,15 @@ def class_of(config: Any) -> Any:
         if not isinstance(config, getattr(own, "config_class", None) or ()):
             raise Refused("architectures", f"a class for {model_type}", str(named[0]))
         return own
+    listed: list[Any] = []
     for table in HEADS:
         name = getattr(modeling_auto, table).get(model_type)
-        for each in (name,) if isinstance(name, str) else name or ():
-            own = getattr(transformers, each, None)
-            if own is not None and getattr(own, "config_class", None) is type(config):
-                return own
-    for own in _beside(config):
+        found = (getattr(transformers, each, None) for each in ((name,) if isinstance(name, str) else name or ()))
+        listed += [own for own in found if own is not None]
+    for own in (*(own for own in listed if getattr(own, "config_class", None) is type(config)), *_beside(config)):
+        return own
+    # A type without classes of its own runs as another: InternLM3 as Llama.
+    for own in listed:
         return own
     raise Refused("model_type", "a type with a model in transformers", model_type)
 

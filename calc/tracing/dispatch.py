@@ -90,8 +90,8 @@ class _Recording(TorchDispatchMode):
 
     def computed(self, func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> Any:
         """The result: with numbers where all that is read has some, and it is no tensor of floating point or small."""
-        if func is torch.ops.aten._grouped_mm.default and args[0].dtype is not torch.bfloat16:
-            # Real kernels take fp32 too; its shape function does not.
+        if func is torch.ops.aten._grouped_mm.default:
+            # Its shape function takes neither fp32 nor rows that are no multiple of 16 bytes, which others multiply.
             return args[0].new_empty(*args[0].shape[:-1], args[1].shape[-1])
         if any(isinstance(x, FakeTensor) for x in given):
             return func(*args, **kwargs)
@@ -209,6 +209,8 @@ def watched(
         logits = result.get("logits") if hasattr(result, "get") else getattr(result, "logits", None)
         if isinstance(logits, Tensor):
             recording.capture.logits = recording.keeping(logits)
+        made = [x for x in tree_leaves(dict(result) if hasattr(result, "items") else result) if isinstance(x, Tensor)]
+        recording.capture.results = frozenset(map(_memory, made))
     return recording.capture
 
 

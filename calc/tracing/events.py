@@ -56,9 +56,23 @@ class Keeping:
 @dataclass(slots=True)
 class Capture:
     """One pass. entered: what each layer that was entered was given first, by the layer. logits: the storage of the
-    result that stands for the next token, its bytes and format; None where there is none."""
+    result that stands for the next token, its bytes and format; None where there is none. results: the storages of all
+    that the pass returns."""
 
     events: list[Event] = field(default_factory=list)
     kept: list[Keeping] = field(default_factory=list)
     entered: dict[tuple[str, int, int], Keeping] = field(default_factory=dict)
     logits: Keeping | None = None
+    results: frozenset[int] = frozenset()
+
+    def reached(self) -> frozenset[int]:
+        """Places of the calls that gradients of the result come back to."""
+        ends = set(self.results) if self.logits is None else {self.logits.storage}
+        found: set[int] = set()
+        for i, event in reversed(list(enumerate(self.events))):
+            if any(x.storage in ends for x in event.makes):
+                found.add(i)
+                reads = [x for x in event.reads if x is not None]
+                # Within a torch.autograd.Function nothing needs a gradient, and what it was given does.
+                ends |= {x.storage for x in reads if x.grad} or {x.storage for x in reads}
+        return frozenset(found)

@@ -43,6 +43,7 @@ class Recording:
     found: dict[int, Tensor] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
     grads: frozenset[int] = frozenset()
+    untrained: frozenset[int] = frozenset()
     laid: set[tuple[str, int]] = field(default_factory=set)
     owned: tuple[str, ...] = ()
 
@@ -50,6 +51,8 @@ class Recording:
         # What a call makes learns only behind it that it needs a gradient.
         seen = (x for event in self.capture.events for x in event.reads)
         self.grads = frozenset(x.storage for x in seen if x is not None and x.grad)
+        reached, events = self.capture.reached(), self.capture.events
+        self.untrained = frozenset(id(event) for i, event in enumerate(events) if i not in reached)
 
     def tree(self) -> Part:
         """Front, one part for each kind of layers, and what stands behind them, its logits last."""
@@ -182,7 +185,9 @@ class Recording:
         fields: dict[str, Any] = {}
         if work.operands:
             operands = [event.reads[i] for i in work.operands]
-            fields["backward"] = sum(x is not None and x.grad for x in operands) * work.flops
+            back = work.flops if work.back is None else work.back
+            back *= id(event) not in self.untrained
+            fields["backward"] = sum(x is not None and x.grad for x in operands) * back
             if work.function == "matmul" and not any(x is not None and x.weight is not None for x in operands):
                 work = between_activations(work)
         if work.rows is not None and weights and len(weights[0].shape) == 2:
@@ -214,7 +219,7 @@ class Recording:
 
         def product(work: Work, given: tuple[Tensor, Tensor], out: Tensor) -> None:
             flops = seen_pairs(work.flops, shape, self.scores)
-            back = sum(x.grad for x in given) * flops
+            back = 0 if id(event) in self.untrained else sum(x.grad for x in given) * flops
             name = f"{where}{work.name}"
             more: dict[str, Any] = {"flops": flops, "backward": back, "shape": work.shape}
             more["weights"] = weights if work is scores else ()

@@ -17,6 +17,7 @@ from calc.quantities.saved_tensors import saved_tensors as what_is_saved  # noqa
 from calc.spec.load import Experts, Load  # noqa: E402
 from calc.time import predict  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
+from calc.tracing.building import class_of  # noqa: E402
 from reference_models.saved import saved_tensors  # noqa: E402
 from tests.architectures.cases_text import TEXT  # noqa: E402
 from tests.reference_models.values import CASES  # noqa: E402
@@ -51,8 +52,7 @@ def theirs(name: str, settings: Settings, experts: str = "eager") -> Any:
     for key, value in vars(config).copy().items():
         if "drop" in key and isinstance(value, float):
             setattr(config, key, 0.0)
-    auto = {"bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM}
-    make = auto.get(name, transformers.AutoModelForCausalLM).from_config
+    make = class_of(config)._from_config
     try:
         model = make(config, attn_implementation=settings.execution, experts_implementation=experts)
     except ValueError:
@@ -90,7 +90,8 @@ def difference(name: str, mode: str) -> str:
 def documented() -> dict[str, list[str]]:
     """family -> cells, one a mode, of the page's table."""
     cells = r" (=|–|[+-][\d.]+) \|" * len(MODES)
-    rows = re.findall(rf"^\| `(\w+)` \|{cells}$", PAGE.read_text(), re.MULTILINE)
+    table = PAGE.read_text().partition("| family | eager fp32 |")[2].partition("\n\n")[0]
+    rows = re.findall(rf"^\| `(\w+)` \|{cells}$", table, re.MULTILINE)
     return {name: list(row) for name, *row in rows}
 
 
