@@ -18,6 +18,7 @@ GPUS = tuple(2**power for power in range(13))
 USUAL_GPUS = 64
 SEQUENCES = tuple(2**power for power in range(15))
 USUAL_SEQUENCES = 256
+BILLIONS = tuple(n * 10**power for power in range(5) for n in (1, 2, 5))
 TOKENS = 1000
 """Billions of tokens of the whole run."""
 ANY = "any"
@@ -63,8 +64,7 @@ def _filters() -> tuple[tuple[tuple[str, Any], ...], tuple[tuple[str, int], ...]
     objective = cells[1].segmented_control(
         "Least", OBJECTIVES, default="time", key="least", required=True, bind="query-params"
     )
-    tokens = cells[2].number_input(
-        "Tokens of the whole run, billions", 1, 1_000_000, TOKENS, key="billions", bind="query-params"
-    )
+    with cells[2]:
+        tokens = _slider("Tokens of the whole run, billions", "billions", BILLIONS, TOKENS, 10**6)
     fixed = (("checkpointing", kept),) if kept != ANY else ()
     return fixed, tuple(bounded), int(headroom), objective or "time", int(tokens)
