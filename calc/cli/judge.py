@@ -88,8 +88,8 @@ def _side_by_side(found: list[Judgement | tuple[Law, str]]) -> list[Table]:
         for each in found
         if isinstance(each, Judgement)
     ]
-    columns = ("law", "N", "tokens / law's", "best N", "best D", "best loss", "loss", "in range")
-    note = "tokens / law's: over those that the law gives a model of this size; best: for the same 6 N D"
+    columns = ("law", "N", "D / law's", "best N", "best D", "best loss", "loss", "in range")
+    note = "D / law's: over the tokens that the law gives this size; best: of the same 6 N D"
     return [Table(columns, rows, "", note), *left_out(each for each in found if not isinstance(each, Judgement))]
 
 

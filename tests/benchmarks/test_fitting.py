@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,3 +53,25 @@ def test_bootstrap(benchmark: Any, runs: calc.Runs) -> None:
     moving = minimum.best(form, data, aim).moving
     found = benchmark(bootstrap.refits, form, moving, data, aim.delta, 4000, 0, None)
     assert np.isfinite(found[:, :5]).all()
+
+
+MEASURED = """
+import resource, sys
+from calc.cli import cli
+cli(["fit", sys.argv[1], "--json"], standalone_mode=False)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr)
+"""
+
+
+@pytest.mark.benchmark(group="`fit` of 10^6 rows is to take at most 10 s and 500 MB")
+def test_a_million_rows(benchmark: Any, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    params, tokens = 10 ** random.uniform(7.5, 10, 1_000_000), 10 ** random.uniform(9, 11.5, 1_000_000)
+    theta = np.array([math.log(478), 0.347, math.log(2143), 0.367, math.log(1.817), 0.0])
+    loss = losses(theta, params, tokens) * np.exp(random.normal(0, 0.005, 1_000_000))
+    path = tmp_path / "runs.csv"
+    np.savetxt(path, np.column_stack([params, tokens, loss]), fmt="%.7g", delimiter=",", header="N,D,loss", comments="")
+    words = [sys.executable, "-c", MEASURED, str(path)]
+    done = benchmark.pedantic(subprocess.run, (words,), {"capture_output": True, "text": True}, rounds=1)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stderr.split()[-1]) <= 500e6
