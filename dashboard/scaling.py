@@ -12,7 +12,7 @@ from calc.charts.optima import isoflop_chart, plane_chart
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS
 from calc.laws.base import Law
-from calc.optimum.judgement import Judgement, judge, judge_all, verdict
+from calc.optimum.judgement import Judgement, differ, differing, judge, judge_all, verdict
 from calc.units import parse_amount, si
 from dashboard import frame, picker, scaling_fit
 from dashboard.cache import cached
@@ -107,6 +107,8 @@ def _place(picked: picker.Picked, law: str, tokens: float) -> None:
         columns=COLUMNS,
         shown=SHOWN,
     )
+    for about, said in differing(differ(every)):
+        st.markdown(f"**{about.capitalize()}** (without superseded ones): {said}.")
     for each in every:
         if not isinstance(each, Judgement):
             st.caption(f"{each[0].name}: {frame.verbatim(each[1])}")
@@ -119,8 +121,8 @@ def _place(picked: picker.Picked, law: str, tokens: float) -> None:
 
 
 def _asked(found: Judgement) -> dict[str, float]:
-    """The routing to ask a law of experts about; a sparsity of 0 is what it has where none is given."""
-    return {name: value for name, value in found.routing.items() if value}
+    """The routing to ask a law of experts about."""
+    return dict(found.routing)
 
 
 def _words(routing: dict[str, float]) -> list[str]:

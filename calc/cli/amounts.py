@@ -48,9 +48,12 @@ class Share(click.ParamType):
 
 
 class Positive(click.ParamType):
-    """A finite number above 0."""
+    """A finite number above 0, or with `zero` also 0."""
 
     name = "NUMBER"
+
+    def __init__(self, zero: bool = False) -> None:
+        self.zero = zero
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, float):
@@ -60,6 +63,6 @@ class Positive(click.ParamType):
             number = float(value)
         except ValueError:
             number = math.nan
-        if not 0 < number < math.inf:
-            raise Refused(field, "a finite number above 0", value)
+        if not (0 < number < math.inf or (self.zero and number == 0)):
+            raise Refused(field, "a finite number of 0 or more" if self.zero else "a finite number above 0", value)
         return number

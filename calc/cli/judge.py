@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -15,10 +16,10 @@ from calc.cli.options import Length
 from calc.errors import Refused
 from calc.laws import DEFAULT
 from calc.laws.base import Law
-from calc.optimum.judgement import Judgement, judge_all, verdict
+from calc.optimum.judgement import Judgement, differ, differing, judge_all, verdict
 from calc.optimum.judgement import judge as weigh
 from calc.output.notes import warn_beyond
-from calc.output.tables import Table, emit
+from calc.output.tables import Table, emit, sentences
 from calc.spec import ModelSpec
 from calc.units import si
 
@@ -53,7 +54,9 @@ def judge(model: ModelSpec, tokens: float, law: str, seq: int | None, fmt: str) 
         emit([_record(each) for each in every], _side_by_side(every), fmt)
         return
     found = weigh(model, tokens, law, seq)
-    emit([_record(found)], [_table(found), _words(found)], fmt)
+    apart = differ(judge_all(model, tokens)) if seq is None else {}
+    record = _record(found) | {"laws": {name: [*map(_finite, ends)] for name, ends in apart.items()}}
+    emit([record], [_table(found), _words(found, apart)], fmt)
 
 
 def _table(found: Judgement) -> Table:
@@ -67,9 +70,11 @@ def _table(found: Judgement) -> Table:
     return Table(columns, rows, f"{found.model} on {si(found.tokens)} tokens by {found.law}")
 
 
-def _words(found: Judgement) -> Table:
-    rows = [*verdict(found), ("convention", found.convention)]
-    return Table(("", ""), rows + [("warning", warning) for warning in found.warnings])
+def _words(found: Judgement, apart: Mapping[str, tuple[float, float]]) -> Table:
+    rows = [*verdict(found), *differing(apart), ("convention", found.convention)]
+    if found.interval:
+        rows.append(("interval", found.interval_source))
+    return sentences(rows + [("warning", warning) for warning in found.warnings])
 
 
 def _side_by_side(found: list[Judgement | tuple[Law, str]]) -> list[Table]:
@@ -90,7 +95,18 @@ def _side_by_side(found: list[Judgement | tuple[Law, str]]) -> list[Table]:
     ]
     columns = ("law", "N", "D / law's", "best N", "best D", "best loss", "loss", "in range")
     note = "D / law's: over the tokens that the law gives this size; best: of the same 6 N D"
-    return [Table(columns, rows, "", note), *left_out(each for each in found if not isinstance(each, Judgement))]
+    judged = [each for each in found if isinstance(each, Judgement)]
+    words = [
+        (each.law, "; ".join(f"{about} {said}" for about, said in verdict(each))) for each in judged if each.interval
+    ]
+    bands = [sentences(words, ("95 %", "by the sampling of the law's own data"))] if words else []
+    apart = [sentences(differing(differ(found)))] if len(judged) > 1 else []
+    return [
+        Table(columns, rows, "", note),
+        *apart,
+        *bands,
+        *left_out(each for each in found if isinstance(each, tuple)),
+    ]
 
 
 def _size(value: float | None) -> str:
@@ -105,12 +121,15 @@ def _loss(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
 
 
+def _finite(value: float) -> float | None:
+    return None if math.isinf(value) else value
+
+
 def _record(found: Judgement | tuple[Law, str]) -> dict[str, Any]:
     if not isinstance(found, Judgement):
         return {"law": found[0].name, "reason": found[1]}
     bands = {
-        name: {end: None if math.isinf(value) else value for end, value in band._asdict().items()}
-        for name, band in found.interval.items()
+        name: {end: _finite(value) for end, value in band._asdict().items()} for name, band in found.interval.items()
     }
     more = {"tokens_per_param": found.tokens_per_param, "warnings": list(found.warnings), "interval": bands}
     return asdict(found) | more

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from calc.laws.base import Law
-from calc.output.tables import Table
+from calc.output.tables import Table, sentences
 
 
 def left_out(reasons: Iterable[tuple[Law, str]]) -> list[Table]:
@@ -14,4 +14,4 @@ def left_out(reasons: Iterable[tuple[Law, str]]) -> list[Table]:
     for law, reason in reasons:
         because.setdefault(reason.removesuffix(f", found {law.name}"), []).append(law.name)
     rows = [(", ".join(names), reason) for reason, names in because.items()]
-    return [Table(("left out", "why"), rows)] if rows else []
+    return [sentences(rows, ("left out", "why"))] if rows else []

@@ -15,7 +15,7 @@ from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS
 from calc.optimum.prediction import Prediction
 from calc.optimum.prediction import loss as predict
-from calc.output.tables import Table, emit
+from calc.output.tables import Table, emit, sentences
 from calc.tokens.corpus import Corpus
 
 
@@ -33,7 +33,7 @@ from calc.tokens.corpus import Corpus
 @corpora.options
 @click.option("--experts", type=Positive(), help="clark, ludziejewski: experts over those that a token visits.")
 @click.option("--granularity", type=Positive(), help="krajewski: how many times smaller than an MLP an expert is.")
-@click.option("--sparsity", type=Positive(), help="abnar: share of the experts that a token does not visit.")
+@click.option("--sparsity", type=Positive(zero=True), help="abnar: share of the experts that a token does not visit.")
 @click.option("--bits", type=Positive(), help="kumar: bits of weights, activations and cache in training.")
 @click.option("--bits-post", type=Positive(), help="kumar: bits of weights that are rounded after training.")
 @click.option("--task", metavar="NAME", help="Share of a benchmark solved, by OLMo's ladder; or all of them.")
@@ -74,12 +74,12 @@ def loss(law: str, fmt: str, chart: str | None, bits: float | None, task: str | 
     what = ", ".join(f"{name} {value:.4g}" for name, value in given.items())
     tables = [Table(("law", "loss", "95 %", "in range"), rows, f"loss in nats a token for {what}")]
     if len(answers) == 1:
-        tables.append(Table(("", ""), _words(answers[0])))
+        tables.append(sentences(_words(answers[0])))
     records = [_record(answer) for answer in answers]
     if data is not None:
         repeats = _repeats(data, law, given["tokens"])
         warned = [("warning", warning) for warning in repeats]
-        tables.append(Table(("", ""), [corpora.word(data, given["tokens"]), *warned]))
+        tables.append(sentences([corpora.word(data, given["tokens"]), *warned]))
         more = corpora.record(data, given["tokens"])
         records = [each | more | {"warnings": [*each["warnings"], *repeats]} for each in records]
     emit(records, tables, fmt)

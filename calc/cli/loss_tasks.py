@@ -8,7 +8,7 @@ from calc import checks
 from calc.errors import Refused
 from calc.laws import DEFAULT
 from calc.laws.tasks import LADDER, off, tasks
-from calc.output.tables import Table
+from calc.output.tables import Table, sentences
 
 
 def solved(task: str, law: str, chart: str | None, asked: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Table]]:
@@ -40,4 +40,4 @@ def solved(task: str, law: str, chart: str | None, asked: dict[str, Any]) -> tup
         for name, bits, solved, chance in found
     ]
     title = f"share of benchmarks solved by {params:.4g} parameters on {tokens:.4g} tokens"
-    return records, [Table(columns, rows, title), Table(("", ""), words)]
+    return records, [Table(columns, rows, title), sentences(words)]

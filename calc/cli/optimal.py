@@ -26,7 +26,7 @@ from calc.optimum.question import Optimum
 from calc.optimum.shapes import Shape
 from calc.optimum.shapes import shapes as near
 from calc.output.notes import warn_beyond
-from calc.output.tables import Table, emit
+from calc.output.tables import Table, emit, sentences
 from calc.tokens.corpus import Corpus
 from calc.units import si
 
@@ -36,7 +36,7 @@ _MORE = {
     "plain_compute": "compute without use",
     "plain_params": "parameters without use",
     "total_compute": "FLOP with use",
-    "cost_ratio": "FLOP with use / the optimum's",
+    "cost_ratio": "FLOP / the optimum's",
     "tokens_ratio": "tokens / the optimum's",
 }
 _NUMBERS = ("compute", "params", "tokens", "loss", "tokens_per_param")
@@ -66,7 +66,7 @@ _NUMBERS = ("compute", "params", "tokens", "loss", "tokens_per_param")
 @click.option("--unique-tokens", type=Amount("tokens"), help="Tokens that differ; more of them repeat these.")
 @click.option("--experts", type=Positive(), help="ludziejewski: all experts over those that a token visits.")
 @click.option("--granularity", type=Positive(), help="krajewski: how many times smaller than an MLP an expert is.")
-@click.option("--sparsity", type=Positive(), help="abnar: share of the experts that a token does not visit.")
+@click.option("--sparsity", type=Positive(zero=True), help="abnar: share of the experts that a token does not visit.")
 @corpora.options
 @click.option(
     "--law",
@@ -129,9 +129,11 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
 
 
 def _others(answer: Optimum, given: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """How far laws differ on the same plain question; empty for one that goes beyond it, and for a law of experts."""
-    beyond = {"family", "unique_tokens", "inference_tokens", "loss"} & set(given)
-    return {} if beyond or answer.routing else spread(optimal_all(**given))
+    """How far laws differ on the same question; empty for a loss, whose data differ by law, and of one law alone."""
+    if "loss" in given:
+        return {}
+    every = optimal_all(**{name: value for name, value in given.items() if name != "shapes"})
+    return spread(every) if sum(isinstance(each, Optimum) for each in every) > 1 else {}
 
 
 def _numbers(answer: Optimum, others: dict[str, dict[str, float]]) -> Table:
@@ -141,7 +143,7 @@ def _numbers(answer: Optimum, others: dict[str, dict[str, float]]) -> Table:
         band = answer.interval.get(name)
         wide = _ends(name, band) if band else ""
         laws = others.get(name)
-        differ = f"{_number(name, laws['low'])} to {_number(name, laws['high'])}" if laws and laws["ratio"] > 1 else ""
+        differ = _span(name, laws["low"], laws["high"]) if laws and laws["ratio"] > 1 else ""
         rows.append((names.get(name, name), _number(name, getattr(answer, name)), wide, differ))
     rate = answer.learning_rate
     batches = [batch for batch, _ in answer.rules.values() if batch is not None]
@@ -153,8 +155,10 @@ def _numbers(answer: Optimum, others: dict[str, dict[str, float]]) -> Table:
     more = {**answer.routing, **answer.more}
     for name, value in more.items():
         band = answer.interval.get(name)
-        wide = f"{band.low:,.4g} to {band.high:,.4g}" if band else ""
-        rows.append((_MORE.get(name, name), f"{value:,.4g}", wide, ""))
+        shown = si if name in ("plain_params", "vocab_params") else "{:,.4g}".format
+        span = _span(name, *band[1:]) if band and name.endswith("compute") else ""
+        wide = span or (f"{shown(band.low)} to {shown(band.high)}" if band else "")
+        rows.append((_MORE.get(name, name), shown(value), wide, ""))
     columns = ("", "optimum", "95 %" if answer.interval else "", "laws differ")
     kept = [i for i in range(4) if i < 2 or columns[i]]
     return Table([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], f"{answer.law}")
@@ -188,7 +192,7 @@ def _words(answer: Optimum, data: Corpus | None) -> Table:
         ("batch and learning rate", answer.hyperparameters),
         *(("warning", warning) for warning in answer.warnings),
     ]
-    return Table(("", ""), rows)
+    return sentences(rows)
 
 
 def _side_by_side(answers: list[Optimum | tuple[Law, str]]) -> list[Table]:
@@ -210,16 +214,25 @@ def _side_by_side(answers: list[Optimum | tuple[Law, str]]) -> list[Table]:
 
 def apart(answers: list[Optimum | tuple[Law, str]]) -> str:
     """How far laws differ, in words."""
+    counts = "N counts, and loss speaks of, what `laws NAME` says"
+    if sum(isinstance(answer, Optimum) for answer in answers) == 1:
+        return counts
     ratios = {name: each["ratio"] for name, each in spread(answers).items() if name in ("params", "compute")}
     name = max(ratios, key=lambda each: ratios[each])
     what = {"params": "N lies", "compute": "compute lies"}[name]
     old = superseded(answers)
     without = f" without {' and '.join(old)} (superseded)" if old else ""
-    return f"{what} {ratios[name]:.3g}-fold apart{without};\nN counts, and loss speaks of, what `laws NAME` says"
+    return f"{what} {ratios[name]:.3g}-fold apart{without};\n{counts}"
 
 
 def _ends(name: str, band: Interval) -> str:
-    return f"{_number(name, band.low)} to {_number(name, band.high)}"
+    return _span(name, band.low, band.high)
+
+
+def _span(name: str, low: float, high: float) -> str:
+    if name.endswith("compute") and not math.isinf(high):
+        return f"{low:.2e} to {high:.2e}"
+    return f"{_number(name, low)} to {_number(name, high)}"
 
 
 def _number(name: str, value: float | None) -> str:

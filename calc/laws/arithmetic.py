@@ -9,8 +9,8 @@ from calc.errors import Refused
 from calc.sizes import Size, is_array, is_symbolic
 
 
-def real(field: str, value: Size) -> Size:
-    """`value` as a float, a float64 array or a formula, above 0 and finite.
+def real(field: str, value: Size, zero: bool = False) -> Size:
+    """`value` as a float, a float64 array or a formula, above 0 (with `zero`, or 0) and finite.
 
     Floats come before any product: 6 * N * D of 64-bit whole numbers wraps around in silence.
     Errors: Refused for anything else, booleans and text included.
@@ -19,11 +19,11 @@ def real(field: str, value: Size) -> Size:
         return value
     if is_array(value) and getattr(value.dtype, "kind", "") in ("i", "u", "f"):
         column = value.astype("float64")
-        if ((column > 0) & (column < math.inf)).all():
+        if (((column > 0) | (zero & (column == 0))) & (column < math.inf)).all():
             return column if column.ndim else float(column)
-    elif isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
+    elif isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf and (value or zero):
         return float(value)
-    raise Refused(field, "a finite number above 0", value)
+    raise Refused(field, "a finite number of 0 or more" if zero else "a finite number above 0", value)
 
 
 def exp(x: Size) -> Size:

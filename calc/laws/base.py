@@ -192,9 +192,7 @@ class Law:
         if self.routed is None or not given:
             return self
         for name, value in given.items():
-            least, most = (0, 1 - 1e-9) if name == "sparsity" else (1, 1e6)
-            if not least <= value <= most:
-                raise Refused(f"--{name}", f"from {least} to {most:g}", value)
+            quantity(f"--{name}", name, value)
         routed = self.routed
 
         def surface(k: Any) -> Parametric | Surface:
@@ -221,7 +219,7 @@ class Law:
         Errors: Refused for inputs that no equation of the law takes, and for numbers that are not above 0.
         """
         equation = self.equation(gives, set(inputs))
-        return equation.rule(self.k, *(real(name, inputs[name]) for name in equation.takes))
+        return equation.rule(self.k, *(quantity(name, name, inputs[name]) for name in equation.takes))
 
     def expression(self, equation: Equation) -> Any:
         """The equation's right-hand side as a sympy expression, constants as symbols of their names."""
@@ -246,6 +244,20 @@ class Law:
             side = "" if _side(off[name]) == _side(off[first]) else f" {_side(off[name])}"
             said.append(f"{_times(off[name])}{side} the {_in_words(name)}")
         return (", ".join(said),)
+
+
+ENDS = {"experts": (1, 1e6), "granularity": (1, 1e6), "sparsity": (0, 1 - 1e-9)}
+"""Least and most of what is asked of a law of experts; beyond them equations give numbers that mean nothing."""
+
+
+def quantity(field: str, name: str, value: Size) -> Size:
+    """`value` as a number of the variable `name`. Errors: Refused as `real`, and beyond ENDS."""
+    number = real(field, value, zero=name == "sparsity")
+    if name in ENDS and isinstance(number, float):
+        least, most = ENDS[name]
+        if not least <= number <= most:
+            raise Refused(field, f"from {least} to {most:g}", value)
+    return number
 
 
 def _in_words(name: str) -> str:

@@ -73,7 +73,7 @@ class SurfaceFrontier:
         if params is not None:
             return 6 * self.surface.share * params * self._tokens_for(params)
         if tokens is not None:
-            return crossing(lambda c: tokens - self.tokens(c), 1e6, 1e36)
+            return 6 * self.surface.share * self._params_for(tokens) * tokens
         assert loss is not None
         if loss <= self.floor:
             raise Refused("loss", f"more than {self.floor:.4g} nats a token, which no compute gets below", loss)
@@ -82,5 +82,15 @@ class SurfaceFrontier:
     def _tokens_for(self, params: float) -> float:
         """D for which N is optimal: there both have the same elasticity."""
         of = self.surface
-        slope = of.alpha * of.A / params**of.alpha + of.alpha2 * of.A2 / params**of.alpha2
-        return (of.beta * of.B / slope) ** (1 / of.beta)
+        return (of.beta * of.B / self._slope(params)) ** (1 / of.beta)
+
+    def _params_for(self, tokens: float) -> float:
+        """N for which D is optimal."""
+        of = self.surface
+        same = of.beta * of.B / tokens**of.beta
+        return crossing(lambda n: self._slope(n) - same, _LEAST / _MOST, _MOST**2)
+
+    def _slope(self, params: float) -> float:
+        """How fast the loss falls with ln N."""
+        of = self.surface
+        return of.alpha * of.A / params**of.alpha + of.alpha2 * of.A2 / params**of.alpha2

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 from calc.errors import Refused
 from calc.laws import LAWS, find
 from calc.laws.base import Law
 from calc.optimum.answer import optimal
-from calc.optimum.question import Asked, Optimum
+from calc.optimum.question import ROUTING, Asked, Optimum
 
 
 def optimal_all(**asked: Unpack[Asked]) -> list[Optimum | tuple[Law, str]]:
@@ -20,8 +20,11 @@ def optimal_all(**asked: Unpack[Asked]) -> list[Optimum | tuple[Law, str]]:
             continue
         if law.routing and not any(asked.get(name) is not None for name in (*law.routing, "family")):
             continue  # a law of experts has an answer for a routing alone
+        # What one law of experts asks for, another does not know: each is handed its own.
+        strange = [name for name in ROUTING if law.routing and name not in law.routing]
+        own: Any = {name: value for name, value in asked.items() if name not in strange}
         try:
-            found.append(optimal(law.name, **asked))
+            found.append(optimal(law.name, **own))
         except Refused as refused:
             found.append((law, str(refused)))
     if all(isinstance(each, tuple) for each in found):

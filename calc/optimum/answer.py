@@ -21,7 +21,7 @@ from calc.optimum.bands import bands, source
 from calc.optimum.budget import Machines, machines
 from calc.optimum.costs import as_fitted, of_family, plain
 from calc.optimum.question import GIVEN, ROUTING, Asked, Optimum
-from calc.optimum.routing import measures, of_model
+from calc.optimum.routing import knows, measures, of_model
 from calc.optimum.search import Problem
 
 
@@ -107,6 +107,7 @@ def _spent(answer: Optimum, asked: Asked) -> Iterator[str]:
 def routed(law: Law, asked: Asked) -> Law:
     """The law of the routing that is asked for, or that a family has. Errors: Refused for experts that it knows not."""
     family, said = asked.get("family"), {name: asked.get(name) for name in ROUTING}
+    knows(law, said)
     if family is None:
         return law.at(**said)
     as_fitted("--family", family)

@@ -33,7 +33,7 @@ def bands(problem: Problem, numbers: Numbers) -> dict[str, Interval]:
     for name in dict.fromkeys(name for row in rows for name in row):
         column = [math.inf if (value := row.get(name)) is None else value for row in rows]
         low, high = middle(column, LEVEL)
-        if low < high:  # what is given has no band
+        if low < high * (1 - 1e-9):  # what is given has no band, but for the last bits of a number
             found[name] = Interval(LEVEL, low, high)
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -145,6 +145,30 @@ def judge_all(spec: ModelSpec, tokens: float) -> list[Judgement | tuple[Law, str
     return found
 
 
+def differ(found: Sequence[Judgement | tuple[Law, str]]) -> dict[str, tuple[float, float]]:
+    """Lowest and highest of each share and amount that judgements are compared by, as far as two laws or more have it;
+    superseded laws are left out. A payback that is never seen is infinite."""
+    judged = [each for each in found if isinstance(each, Judgement) and not find(each.law).superseded]
+    ends: dict[str, tuple[float, float]] = {}
+    for name in ("past", "saving", "break_even"):
+        column = [getattr(each, name) for each in judged if each.saving is not None or name == "past"]
+        column = [math.inf if value is None else value for value in column]
+        if len(column) > 1:
+            ends[name] = (min(column), max(column))
+    return ends
+
+
+def differing(ends: Mapping[str, tuple[float, float]]) -> list[tuple[str, str]]:
+    """The same in words, as a row of `verdict`; none where no two laws judge."""
+    if not ends:
+        return []
+    said = ["tokens {:.3g} to {:.3g} times what laws give such a size".format(*ends["past"])]
+    if "saving" in ends:
+        said.append("use {} to {} FLOPs".format(*map(_fewer, ends["saving"])))
+        said.append("paid back after {} to {}".format(*map(_amount, ends["break_even"])))
+    return [("laws differ", "; ".join(said))]
+
+
 def verdict(found: Judgement) -> list[tuple[str, str]]:
     """A judgement in words: (what it is about, what is said of it), with its 95 % band where one is known."""
 
@@ -158,13 +182,17 @@ def verdict(found: Judgement) -> list[tuple[str, str]]:
         gap = f"{found.loss_gap:+.4f}{band('loss_gap', '{:+.4f}'.format)}"
         said.append(("loss", f"{gap} against the optimum of the same compute"))
     if found.saving is not None:
-        fewer = f"{abs(found.saving):.1%} {'fewer' if found.saving >= 0 else 'more'} FLOPs a token"
-        wide = band("saving", lambda share: f"{abs(share):.1%} {'fewer' if share >= 0 else 'more'}")
+        fewer = f"{_fewer(found.saving)} FLOPs a token"
+        wide = band("saving", _fewer)
         said.append(("use", f"{fewer} than the optimum of the same loss{wide}"))
         paid = "never" if found.break_even is None else f"after {si(found.break_even)} tokens of use"
         wide = "" if found.break_even is None else band("break_even", _amount)
         said.append(("paid back", f"{paid}{wide}"))
     return said
+
+
+def _fewer(share: float) -> str:
+    return f"{abs(share):.1%} {'fewer' if share >= 0 else 'more'}"
 
 
 def _amount(tokens: float) -> str:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from calc.errors import Refused
 from calc.laws import DEFAULT, find
-from calc.laws.arithmetic import real
-from calc.laws.base import VARIABLES
+from calc.laws.base import VARIABLES, quantity
 from calc.laws.uncertainty import Interval, interval
 
 
@@ -48,16 +47,16 @@ def loss(law: str = DEFAULT, **inputs: float) -> Prediction:
         inputs=values,
         convention=f"{equation.where}; N: {entry.params}; D: {entry.tokens}",
         in_range=not outside,
-        warnings=outside,
+        warnings=outside + ((entry.second_hand,) if entry.second_hand else ()),
         interval={} if band is None else {"loss": band},
         interval_source=entry.uncertainty,
     )
 
 
 def _amount(name: str, value: float) -> float:
-    """Errors: Refused for what is no number above 0, and for less than one parameter or token."""
+    """Errors: Refused as `quantity`, and for less than one parameter or token."""
     field = f"--{name.replace('_', '-')}"
-    number = real(field, value)
+    number = quantity(field, name, value)
     if VARIABLES[name].unit in ("parameters", "tokens") and number < 1:
         raise Refused(field, f"1 or more {VARIABLES[name].unit}", value)
     return number

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from calc.errors import Refused
 from calc.laws import LAWS
 from calc.laws.base import Law
@@ -48,6 +50,14 @@ def of_model(field: str, spec: ModelSpec, law: Law) -> dict[str, float]:
     if any(name not in known for name in law.routing):
         raise Refused(field, f"a model with experts, as {law.name} was fitted on", spec.name)
     return {name: known[name] for name in law.routing}
+
+
+def knows(law: Law, said: Mapping[str, float | None]) -> None:
+    """Errors: Refused for what is said of experts to a law of dense models, with those that know it."""
+    for name, value in said.items():
+        if value is not None and not law.routing:
+            known = [f"--law {each.name}" for each in LAWS if each.routed and name in each.routing]
+            raise Refused(f"--{name}", f"{' or '.join(known)} beside it", f"--law {law.name}")
 
 
 def with_experts() -> str:

@@ -6,11 +6,14 @@ import json
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
 
+WIDTH = 80
+"""Columns of a terminal that nobody has made wider; sentences are wrapped to it."""
 _NUMBER = re.compile(r"[-+]?\d[\d,.]*(e[-+]?\d+)?%?( [KMGTPEZk]?i?(B|FLOP|OP)(/s)?)?|–")
 
 
@@ -42,6 +45,14 @@ def emit(records: Sequence[Mapping[str, Any]], tables: Sequence[Table], fmt: str
         click.echo("\n\n".join(map(_markdown, tables)))
     else:
         _plain(tables)
+
+
+def sentences(rows: Sequence[tuple[str, str]], columns: tuple[str, str] = ("", ""), most: int = 24) -> Table:
+    """Two columns of words within WIDTH, wrapped between words; the first takes at most `most` of it."""
+    first = [textwrap.wrap(name, most) or [""] for name, _ in rows]
+    wide = max((len(line) for lines in (*first, [columns[0]]) for line in lines), default=0)
+    second = (textwrap.wrap(said, WIDTH - wide - 2, break_on_hyphens=False) or [""] for _, said in rows)
+    return Table(columns, [("\n".join(name), "\n".join(said)) for name, said in zip(first, second, strict=True)])
 
 
 def side_by_side(records: Sequence[Mapping[str, Any]], title: str = "") -> Table:
@@ -88,7 +99,7 @@ def _csv(records: Sequence[Mapping[str, Any]]) -> None:
 
 def _markdown(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
     marks = ["---:" if right else "---" for right in _right_aligned(table)]
     lines = [line(table.columns), line(marks), *map(line, table.rows)]

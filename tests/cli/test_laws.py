@@ -63,19 +63,57 @@ def test_all_laws_are_a_line_each() -> None:
         ("--gpu-days", "5000", "--gpu", "h100-sxm", "--mfu", "0.4", "--law", "all"),
         ("--compute", "1e22", "--family", "llama-3-8b", "--law", "kaplan", "--shapes", "3"),
         ("--compute", "1e26", "--family", "llama-3-8b", "--shapes", "4"),
+        ("--compute", "1e22", "--family", "mixtral-8x7b", "--law", "all"),
+        ("--params", "13e9", "--inference-tokens", "2T"),
+        ("--params", "13e9", "--inference-tokens", "2T", "--law", "all"),
+        ("--compute", "1e22", "--unique-tokens", "25e9", "--law", "all"),
     ],
 )
-def test_tables_of_optima_fit_a_terminal(words: tuple[str, ...]) -> None:
-    text = run("optimal", *words)
-    tables = [block for block in text.split("\n\n") if not block.startswith(("convention", "left out"))]
-    assert max(len(line) for block in tables for line in block.splitlines()) <= 80
+def test_optima_fit_a_terminal(words: tuple[str, ...]) -> None:
+    assert max(map(len, run("optimal", *words).splitlines())) <= 80
+
+
+@pytest.mark.parametrize("model", ["llama-3-8b", "mixtral-8x7b"])
+def test_judgements_and_losses_fit_a_terminal(model: str) -> None:
+    law = "besiroglu" if model == "llama-3-8b" else "abnar"
+    said = [run("judge", model, "--tokens", "15T", "--law", each) for each in (law, "all")]
+    said += [
+        run("loss", "--params", "7B", "--tokens", "2T"),
+        run("loss", "--params", "7B", "--tokens", "4T", "--task", "all"),
+    ]
+    assert max(len(line) for text in said for line in text.splitlines()) <= 80
 
 
 def test_one_law_stands_beside_how_far_others_differ() -> None:
     record = json.loads(run("optimal", "--compute", "5.76e23", "--json"))
     assert record["laws"]["params"]["low"] < record["params"] < record["laws"]["params"]["high"]
     assert "55.9B to 169B" in run("optimal", "--compute", "5.76e23")
-    assert json.loads(run("optimal", "--compute", "1e22", "--unique-tokens", "1e10", "--json"))["laws"] == {}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--compute", "1e22", "--unique-tokens", "1e10"),
+        ("--compute", "1e22", "--family", "llama-3-8b"),
+        ("--params", "13e9", "--inference-tokens", "2T"),
+    ],
+)
+def test_how_far_laws_differ_stands_beside_every_band(words: tuple[str, ...]) -> None:
+    """As the question to all laws has it; a loss speaks of each law's own data, so that none stands beside it."""
+    record = json.loads(run("optimal", *words, "--json"))
+    every = json.loads(run("optimal", *words, "--law", "all", "--json").splitlines()[0])
+    assert record["interval"]["tokens"]["low"] < record["tokens"] < record["interval"]["tokens"]["high"]
+    assert record["laws"] == every["spread"]
+    assert record["laws"]["tokens"]["ratio"] > 1.3
+    assert json.loads(run("optimal", "--loss", "2.2", "--json"))["laws"] == {}
+
+
+def test_laws_of_experts_are_each_handed_their_own() -> None:
+    words = ("--compute", "1e22", "--experts", "8", "--granularity", "8", "--sparsity", "0.9")
+    lines = [json.loads(line) for line in run("optimal", *words, "--law", "all", "--json").splitlines()]
+    assert {line["law"] for line in lines if "reason" not in line} == {"ludziejewski", "krajewski", "abnar"}
+    one = run("optimal", "--compute", "1e22", "--experts", "8", "--law", "all")
+    assert "fold apart" not in one
 
 
 def test_an_unbounded_interval_is_null() -> None:

@@ -91,7 +91,7 @@ def test_every_law_of_experts_judges_and_others_name_them() -> None:
     ("asked", "said"),
     [
         ({"compute": 1e21, "family": MIXTRAL}, "--law ludziejewski, --law krajewski and --law abnar take experts"),
-        ({"compute": 1e21, "experts": 8}, "--experts: expected a law of experts beside it, found besiroglu"),
+        ({"compute": 1e21, "experts": 8}, "--experts: expected --law ludziejewski beside it, found --law besiroglu"),
         ({"law": "ludziejewski", "compute": 1e21}, "--experts: expected a number of --law ludziejewski beside it"),
         ({"law": "krajewski", "compute": 1e21, "family": LLAMA}, "a model with experts, as krajewski was fitted on"),
     ],
