@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from calc.charts.scales import INK, axis, dots, line, shades, together, values
+from calc.charts.scales import FAINTER, INK, MARK, axis, dots, line, shades, together, values
 from calc.charts.vega import Chart, channel, layer
 from calc.fitting.fit import Fit
 from calc.fitting.forms import Array
@@ -14,10 +14,14 @@ from calc.fitting.optimum import optimum_at
 _MOST_POINTS = 3_000
 _CURVES = 7
 _STEPS = 60
+_DRAWN = 1_000
+"""Refits of which a band is drawn: more move it by less than a line is wide."""
 
 
 def fit_chart(fit: Fit) -> Chart:
-    """Loss against compute: runs, the fitted curves of some of their sizes, and the fitted frontier, coloured by N."""
+    """Loss against compute: runs, the fitted curves of some of their sizes, coloured by N, and the fitted frontier with
+    its band, as far as the compute that the optimum is given at, fainter beyond the runs.
+    """
     runs = fit.runs
     kept = _some(len(runs))
     points = _rows(compute=runs.six_nd[kept], loss=runs.loss[kept], params=runs.params[kept], tokens=runs.tokens[kept])
@@ -42,13 +46,50 @@ def fit_chart(fit: Fit) -> Chart:
         ),
         layer(curves, line(strokeWidth=1.2), x=x, y=y, color=colour, detail=channel("params", "quantitative")),
     ]
-    if fit.optimum is not None:
-        budgets = np.geomspace(low, high, _STEPS)
-        frontier = [float(optimum_at(fit.theta[None], budget).loss[0]) for budget in budgets]
-        rows = _rows(compute=budgets, loss=np.array(frontier))
-        layers.append(layer(rows, line(color=INK, strokeDash=[5, 3]), x=x, y=y))
-    title = f"{fit.law}: {len(runs):,} runs, fitted curves of some sizes, frontier dashed"
+    along = "along their ladder" if fit.form.of_compute else "frontier"
+    if fit.optimum is not None or fit.form.of_compute:
+        layers += _frontier(fit, low, max(high, fit.compute), high, x, y)
+    wide = f" with its {fit.level:.0%} band" if len(fit.refitted) else ""
+    title = f"{fit.law}: {len(runs):,} runs, curves of some sizes, {along}{wide} dashed, fainter beyond the runs"
     return together(layers, title)
+
+
+def _frontier(fit: Fit, low: float, most: float, high: float, x: Chart, y: Chart) -> list[Chart]:
+    """The lowest loss of each compute from `low` to `most`, and between which losses the refits have it."""
+    budgets = np.unique(np.append(np.geomspace(low, most, _STEPS), high))
+    rows = []
+    for budget in budgets:
+        ends = _at(fit, fit.refitted[:_DRAWN], budget)
+        ends = ends[np.isfinite(ends)]
+        row = {"compute": float(budget), "loss": float(_at(fit, fit.theta[None], budget)[0])}
+        if ends.size:
+            row |= dict(
+                zip(("least", "most"), np.quantile(ends, ((1 - fit.level) / 2, (1 + fit.level) / 2)), strict=True)
+            )
+        rows.append(row)
+    # The last run's compute belongs to both parts, so that the line has no gap.
+    within = [row | {"extrapolated": False} for row in rows if row["compute"] <= high]
+    beyond = [row | {"extrapolated": True} for row in rows if row["compute"] >= high]
+    rows = within + (beyond if len(beyond) > 1 else [])
+    told = {"x": x, "y": y, "opacity": FAINTER, "detail": channel("extrapolated", "nominal")}
+    found = [layer(rows, line(color=INK, strokeDash=[5, 3]), **told, tooltip=values("compute", "loss"))]
+    if "least" in rows[0]:
+        area = {"type": "area", "color": INK, "fillOpacity": 0.25}
+        ends = channel("least", "quantitative", title="loss"), {"field": "most"}
+        found.append(layer(rows, area, **{**told, "y": {**y, **ends[0]}}, y2=ends[1]))
+    if most > high:
+        at = {"compute": fit.compute, "loss": float(_at(fit, fit.theta[None], fit.compute)[0])}
+        found.append(layer([at], dots(size=70, color=MARK), x=x, y=y, tooltip=values("compute", "loss")))
+    return found
+
+
+def _at(fit: Fit, theta: Array, budget: float) -> Array:
+    """The loss at a compute of each set of constants, shape (sets,): of the optimum, or along a ladder."""
+    if not fit.form.of_compute:
+        return optimum_at(theta, budget).loss
+    size = np.sqrt(budget / (6 * np.median(fit.runs.tokens / fit.runs.params)))
+    tokens = np.array(budget / (6 * size))
+    return np.array([float(fit.form.loss(each, np.array(size), tokens)) for each in theta])
 
 
 def frontier_chart(fit: FrontierFit) -> Chart:
@@ -73,9 +114,22 @@ def _isoflop_chart(fit: FrontierFit) -> Chart:
         layer(points, dots(size=20, opacity=0.6), x=x, y=y, color=of_points),
         layer(curves, line(strokeWidth=1.2), x=x, y=y, color=colour, detail=channel("budget", "quantitative")),
         layer(lowest, {"type": "point", "shape": "diamond", "size": 60, "color": INK}, x=x, y=y),
+        *_asked(fit, x),
     ]
-    title = f"isoFLOP: {len(fit.budgets)} budgets, lowest points marked"
+    title = f"isoFLOP: {len(fit.budgets)} budgets, lowest points marked, red: the best size at {fit.compute:.3g} FLOP"
     return together(layers, title)
+
+
+def _asked(fit: FrontierFit, x: Chart) -> list[Chart]:
+    """The best size at the compute that is asked for, fainter where no budget is as large, and its band."""
+    beyond = fit.compute > max(budget.compute for budget in fit.budgets) * 1.2
+    faint = 0.35 if beyond else 1.0
+    found = [layer([{"params": fit.optimum["params"]}], {"type": "rule", "color": MARK, "opacity": faint}, x=x)]
+    band = fit.intervals.get("params")
+    if band is not None:
+        area = {"type": "rect", "color": MARK, "opacity": 0.15 * faint}
+        found.append(layer([{"params": band.low, "high": band.high}], area, x=x, x2={"field": "high"}))
+    return found
 
 
 def _envelope_chart(fit: FrontierFit) -> Chart:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Unpack
 
-from calc.charts.scales import INK, MARK, axis, dots, line, shades, together, values
+from calc.charts.scales import FAINTER, INK, MARK, axis, dots, line, shades, together, values
 from calc.charts.vega import NARROW, Chart, channel, layer
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS, find
 from calc.laws.base import Law
+from calc.laws.uncertainty import draws, middle
 from calc.optimum.answer import optimal, problem_of, routed
+from calc.optimum.bands import LEVEL
 from calc.optimum.lines import AROUND, STEPS, band, contours, optima, spread
 from calc.optimum.prediction import loss as predict
 from calc.optimum.question import Asked, Optimum
@@ -19,10 +22,6 @@ from calc.optimum.search import Problem
 _BUDGETS = (0.01, 0.1, 1.0, 10.0, 100.0)
 """IsoFLOP curves are drawn at these multiples of the answer's compute, for sizes up to _SIZES times off the best."""
 _SIZES = 8.0
-
-
-FAINTER = {"condition": {"test": "datum.extrapolated", "value": 0.35}, "value": 1.0}
-"""What is extrapolated shows through."""
 
 
 def isoflop_chart(law: str = DEFAULT, **asked: Unpack[Asked]) -> Chart:
@@ -65,9 +64,11 @@ def isoflop_chart(law: str = DEFAULT, **asked: Unpack[Asked]) -> Chart:
 
 
 def frontier_chart(answers: Sequence[Optimum]) -> Chart:
-    """N against compute along the closed form of each answer's law, and the answers marked."""
+    """N against compute along the closed form of each answer's law, with its band where one is known, and the answers
+    marked.
+    """
     low, high = min(a.compute for a in answers) / AROUND, max(a.compute for a in answers) * AROUND
-    lines = []
+    lines, wide = [], []
     for law in (find(answer.law).at(**answer.routing) for answer in answers):
         if law.frontier is not None:
             frontier = law.frontier(law.k)
@@ -75,7 +76,9 @@ def frontier_chart(answers: Sequence[Optimum]) -> Chart:
                 {"compute": c, "params": frontier.params(c), "tokens": frontier.tokens(c)}
                 for c in spread(low, high, 25)
             )
-            lines += [row | {"law": law.name, "extrapolated": _beyond(law, row)} for row in at]
+            own = _joined([row | {"law": law.name, "extrapolated": _beyond(law, row)} for row in at])
+            lines += own
+            wide += _with_ends(law, own)
     points = [{"law": a.law, "compute": a.compute, "params": a.params, "tokens": a.tokens} for a in answers]
     x, y = axis("compute", "C, FLOP of training"), axis("params", "N, parameters")
     names = [answer.law for answer in answers]
@@ -93,7 +96,32 @@ def frontier_chart(answers: Sequence[Optimum]) -> Chart:
         ),
         layer(points, dots(size=45), x=x, y=y, color={**colour, "legend": None}, tooltip=beside),
     ]
-    return together(layers, "compute-optimal size by law, fainter where extrapolated; each counts N and C its own way")
+    if wide:
+        area = {"type": "area", "fillOpacity": 0.2}
+        told = {"opacity": FAINTER, "detail": channel("extrapolated", "nominal"), "color": {**colour, "legend": None}}
+        ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
+        layers.append(layer(wide, area, x=x, **ends, **told))
+    said = "; shaded: 95 % by its own data" if wide else ""
+    return together(layers, f"compute-optimal size by law, fainter where extrapolated{said}")
+
+
+def _joined(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with one that belongs to both parts wherever what is fitted meets what is extrapolated: no gap."""
+    both = [
+        later | {"extrapolated": row["extrapolated"]}
+        for row, later in pairwise(rows)
+        if row["extrapolated"] != later["extrapolated"]
+    ]
+    return sorted(rows + both, key=lambda row: row["compute"])
+
+
+def _with_ends(law: Law, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Points of a frontier with the ends of N over the law's draws; none for a law without draws."""
+    if law.draws is None or law.frontier is None:
+        return []
+    frontiers = [law.frontier(k) for k in draws(law.draws)]
+    bands = [middle((each.params(row["compute"]) for each in frontiers), LEVEL) for row in rows]
+    return [row | {"low": low, "high": high} for row, (low, high) in zip(rows, bands, strict=True)]
 
 
 def loss_chart(law: str = DEFAULT, **inputs: float) -> Chart:
@@ -110,15 +138,18 @@ def loss_chart(law: str = DEFAULT, **inputs: float) -> Chart:
     x, y = axis("params", "N, parameters"), axis("tokens", "D, tokens")
     colour, _ = shades("loss", "loss", min(losses), max(losses))
     layers = [
-        _equal(lines, line(strokeWidth=1.4), x, y, colour),
+        _equal(entry, lines, line(strokeWidth=1.4), x, y, colour),
         layer([{"params": n, "tokens": d}], dots(size=70, color=MARK), x=x, y=y),
     ]
-    frontier = optima(entry, n, d)
+    frontier = [row | {"extrapolated": _beyond(entry, row)} for row in optima(entry, n, d)]
     if frontier:
-        layers.append(layer(frontier, line(color=INK, strokeDash=[5, 3]), x=x, y=y))
+        parts = {"opacity": FAINTER, "detail": channel("extrapolated", "nominal")}
+        layers.append(layer(frontier, line(color=INK, strokeDash=[5, 3]), x=x, y=y, **parts))
+    layers += _band(entry, n, d, x, y)
     fresh = " of fresh tokens" if "unique_tokens" in inputs else ""
     dashed = f", frontier{fresh} dashed" if frontier else ""
-    return together(layers, f"{law}: lines of equal loss{dashed}, {prediction.loss:.4f} in red")
+    title = f"{law}: lines of equal loss{dashed}, fainter where extrapolated, {prediction.loss:.4f} in red"
+    return together(layers, title)
 
 
 def plane_chart(law: str, params: float, tokens: float, **routing: float) -> Chart:
@@ -130,26 +161,39 @@ def plane_chart(law: str, params: float, tokens: float, **routing: float) -> Cha
     entry = find(law).at(**routing)
     x, y = axis("params", "N, parameters"), axis("tokens", "D, tokens")
     layers = []
-    wide = band(entry, params, tokens)
-    if wide:
-        area = {"type": "area", "opacity": 0.18, "color": INK}
-        layers.append(layer(wide, area, x=x, y=y, y2={"field": "most"}, tooltip=values("params", "tokens", "most")))
+    layers += _band(entry, params, tokens, x, y)
     at = {"params": params, "tokens": tokens, **routing}
     known = any(each.gives == "loss" and set(each.takes) == set(at) for each in entry.equations)
     equal = contours(entry, at) if known else []
     if equal:
         losses = [row["loss"] for row in equal]
         colour, _ = shades("loss", f"loss, {law}", min(losses), max(losses))
-        layers.append(_equal(equal, line(strokeWidth=1, opacity=0.8), x, y, colour))
+        layers.append(_equal(entry, equal, line(strokeWidth=1), x, y, colour))
     mark = dots(size=160, color=MARK, shape="diamond", opacity=1)
     here = layer([{"params": params, "tokens": tokens}], mark, x=x, y=y, tooltip=values("params", "tokens"))
     return together([*layers, _every_laws_optima(entry, params, tokens, x, y), here], "")
 
 
-def _equal(rows: list[dict[str, float]], mark: Chart, x: Chart, y: Chart, colour: Chart) -> Chart:
-    """Lines of equal loss."""
+def _band(law: Law, params: float, tokens: float, x: Chart, y: Chart) -> list[Chart]:
+    """Between which tokens each size's optimum lies by the law's own uncertainty, where it is known."""
+    wide = band(law, params, tokens)
+    area = {"type": "area", "opacity": 0.18, "color": INK}
+    beside = values("params", "tokens", "most")
+    return [layer(wide, area, x=x, y=y, y2={"field": "most"}, tooltip=beside)] if wide else []
+
+
+def _equal(law: Law, rows: list[dict[str, float]], mark: Chart, x: Chart, y: Chart, colour: Chart) -> Chart:
+    """Lines of equal loss, in pieces that each lie within what the law was fitted on or beyond it."""
+    pieces: list[dict[str, Any]] = []
+    for row in rows:
+        beyond, last = _beyond(law, row), pieces[-1] if pieces else None
+        piece = last["piece"] if last else 0
+        if last and (last["loss"], last["extrapolated"]) != (row["loss"], beyond):
+            piece += 1
+        pieces.append({**row, "extrapolated": beyond, "piece": piece})
     beside = values("loss", "params", "tokens")
-    return layer(rows, mark, x=x, y=y, color=colour, detail=channel("loss", "quantitative"), tooltip=beside)
+    parts = {"opacity": FAINTER, "detail": channel("piece", "nominal")}
+    return layer(pieces, mark, x=x, y=y, color=colour, tooltip=beside, **parts)
 
 
 def _every_laws_optima(own: Law, params: float, tokens: float, x: Chart, y: Chart) -> Chart:
@@ -182,7 +226,10 @@ def _every_laws_optima(own: Law, params: float, tokens: float, x: Chart, y: Char
 
 def _beyond(law: Law, at: Mapping[str, Any]) -> bool:
     """Whether a point lies outside of what the law was fitted on."""
-    return bool(law.outside(**{name: at.get(name) for name in ("compute", "params", "tokens")}))
+    known = {name: at[name] for name in ("compute", "params", "tokens") if name in at}
+    if law.routed is None and "compute" not in known:
+        known["compute"] = 6.0 * known["params"] * known["tokens"]
+    return bool(law.outside(**known))
 
 
 def _isoflops(problem: Problem, compute: float) -> tuple[list[dict[str, float]], list[dict[str, float]]]:

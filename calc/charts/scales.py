@@ -9,6 +9,8 @@ from calc.charts.vega import Chart, channel, chart
 
 INK, MARK = "#868e96", "#d6453d"
 """Of lines without a colour of their own, and of what is asked for: both stand out from white and from near-black."""
+FAINTER = {"condition": {"test": "datum.extrapolated", "value": 0.35}, "value": 1.0}
+"""What is extrapolated shows through."""
 HEIGHT = 430
 _SCALE = ("#5b6ee1", "#2fa39a", "#e0a100")
 """From low to high, legible on white and on near-black."""

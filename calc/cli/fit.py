@@ -98,6 +98,9 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
         asked["mixture"] = [each.strip() for each in mixture.split(",")]
     against, column, chance = asked.pop("against"), asked.pop("accuracy"), asked.pop("chance")
     top = asked.pop("top")
+    for option, value in (("against", against), ("accuracy", column)):
+        if value is not None:
+            fit_beyond.nothing_else(option)
     if against is not None:
         emit(*fit_beyond.compared(runs, against, asked), fmt)
         return

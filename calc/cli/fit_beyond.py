@@ -4,8 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import click
+
 from calc.cli.fit_tables import row
+from calc.cli.run_options import given as said
+from calc.errors import Refused, printable
 from calc.output.tables import Table
+
+_READ = frozenset(("runs", "params", "tokens", "loss", "where", "skip_invalid", "refits", "level", "seed", "fmt"))
+"""Options that both read."""
+_ALSO = {"against": {"against"}, "accuracy": {"accuracy", "chance", "top", "compute"}}
+
+
+def nothing_else(mode: str) -> None:
+    """Errors: Refused for an option that was given and changes nothing beside --against or --accuracy."""
+    for option in click.get_current_context().command.params:
+        if option.name not in _READ | _ALSO[mode] and option.opts[0].startswith("--") and said(option.name or ""):
+            raise Refused(option.opts[0], f"no --{mode} beside it, in which it changes nothing", "both")
+
+
+def _note(notes: tuple[str, ...]) -> None:
+    for note in notes:
+        click.echo(printable(f"note: {note}"), err=True)
 
 
 def compared(first: str, second: str, asked: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Table]]:
@@ -14,13 +34,16 @@ def compared(first: str, second: str, asked: dict[str, Any]) -> tuple[list[dict[
     from calc.fitting.runs import read
 
     tables = [read(path, asked["columns"], asked["where"], asked["skip_invalid"]) for path in (first, second)]
-    found = compare(*tables, refits=asked["refits"] or 1, level=asked["level"], seed=asked["seed"])
+    for path, table in zip((first, second), tables, strict=True):
+        _note(tuple(f"{path}: {note}" for note in table.notes))
+    found = compare(*tables, refits=asked["refits"], level=asked["level"], seed=asked["seed"])
     rows = [
         row(f"at {compute:.3g} FLOP", value, band)
         for compute, value, band in zip(found.compute, found.multiplier, found.intervals, strict=True)
     ]
     rows.append(row("growth, tenfold", found.growth, found.growth_interval))
-    columns = ("", "value", f"{100 * asked['level']:.3g} % from", "to")
+    ends = (f"{100 * asked['level']:.3g} % from", "to") if asked["refits"] else ()
+    rows, columns = [each[: 2 + len(ends)] for each in rows], ("", "value", *ends)
     title = f"FLOP of {first} over those of {second} for the same loss"
     note = f"above 1 the second saves compute: {found.grows}; growth is that of its logarithm"
     constants = [row(name, value, None)[:2] for name, value in found.constants.items()]
@@ -53,6 +76,7 @@ def solved(
     frame, name = table(path, asked["where"])
     shares = as_numbers(frame.loc[np.asarray(given.row) - 1, column_named(frame, column, name)])
     found = fit_task(given, shares, chance, top, refits=0, compute=asked["compute"])
+    _note(found.loss.warnings)
     best = found.loss.optimum
     rows = [row(name, value, None) for name, value in found.constants.items()]
     record = {"constants": dict(found.constants), "error": found.error, "chained": found.chained}

@@ -12,7 +12,7 @@ from calc.fitting.holdout import HeldOut
 from calc.fitting.optimum import CONVENTION
 from calc.fitting.published import TEMPLATES, LawFit
 from calc.laws.uncertainty import Interval
-from calc.output.tables import Table
+from calc.output.tables import Table, sentences
 from calc.units import si
 
 
@@ -107,7 +107,7 @@ def facts(fit: Fit | FrontierFit | LawFit) -> Table:
     else:
         facts += [("minimised", fit.aim.meaning), ("starts", f"{fit.agreeing} of {fit.starts} agree")]
         facts += [*_held_fact(fit.held_out), ("source", fit.form.source)]
-    return Table(("", ""), facts)
+    return sentences(facts)
 
 
 def _held_fact(held: HeldOut | None) -> list[tuple[str, str]]:

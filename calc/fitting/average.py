@@ -38,7 +38,7 @@ def untold(fits: Sequence[Fit]) -> list[Fit]:
     return [fit for fit, place in pairs if fit is fits[0] or (place is not None and not place.told)]
 
 
-def average(fits: Sequence[Fit], level: float = 0.95) -> Average | None:
+def average(fits: Sequence[Fit]) -> Average | None:
     """Over the forms that cannot be told apart and have an optimum; None where fewer than two have one."""
     alike = [fit for fit in untold(fits) if fit.optimum]
     if len(alike) < 2:
@@ -49,5 +49,5 @@ def average(fits: Sequence[Fit], level: float = 0.95) -> Average | None:
         optimum[name] = float(np.exp(np.mean([np.log(fit.optimum[name]) for fit in alike if fit.optimum])))
     if all(fit.refits and fit.optima for fit in alike):
         pooled = {name: np.concatenate([fit.optima[name] for fit in alike]) for name in optimum}
-        intervals = bootstrap.intervals(pooled, level)
+        intervals = bootstrap.intervals(pooled, fits[0].level)
     return Average(tuple(fit.law for fit in alike), optimum, intervals, alike[0].compute)

@@ -39,7 +39,8 @@ class Fit:
     `aim` says. intervals: of constants and of the optimum. optimum: params, tokens, tokens_per_param and loss at
     `compute` (6 N D), and the exponent of N in compute; None where the runs cannot tell. starts, agreeing: how many
     starts were tried and how many came to this optimum. theta: (ln A, alpha, ln B, beta, ln E, ln k). optima: of every
-    refit, by the names of `optimum`, each of shape (refits,).
+    refit, by the names of `optimum`, each of shape (refits,). refitted: theta of every refit, shape (refits, 6).
+    level: share of the refits in each interval.
     """
 
     law: str
@@ -60,6 +61,8 @@ class Fit:
     theta: Array = field(repr=False)
     runs: Runs = field(repr=False)
     optima: Mapping[str, Array] = field(default_factory=dict, repr=False)
+    refitted: Array = field(default_factory=lambda: np.empty((0, 6)), repr=False)
+    level: float = 0.95
 
     def predict(self, params: Any, tokens: Any) -> Any:
         """The loss at N parameters and D tokens: numbers, or arrays that broadcast."""
@@ -188,6 +191,7 @@ def _fitted(
     found: dict[str, Interval | None] = {}
     optima: dict[str, Array] = {}
     notes: list[str] = []
+    many = np.empty((0, 6))
     if refits:
         groups, notes = bootstrap.Groups.of(runs.curve, len(runs), best.moving.size)
         many = bootstrap.refits(form, best.moving, data, aim.delta, refits, seed, progress, groups, workers)
@@ -221,6 +225,8 @@ def _fitted(
         theta=theta,
         runs=runs,
         optima=optima,
+        refitted=many,
+        level=level,
     )
 
 

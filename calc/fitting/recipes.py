@@ -15,6 +15,7 @@ import numpy as np
 
 from calc.errors import Refused
 from calc.fitting import bootstrap
+from calc.fitting.fit import check_options
 from calc.fitting.forms import Array
 from calc.fitting.minimum import carry, huber
 from calc.fitting.runs import Runs
@@ -47,13 +48,16 @@ class Comparison:
     def grows(self) -> str:
         """Whether what is saved changes with scale, as far as the runs tell."""
         band = self.growth_interval
-        if band is None or band.low <= 0 <= band.high:
+        if band is None:
+            return "whether that changes with scale takes refits"
+        if band.low <= 0 <= band.high:
             return "no change with scale that these runs could tell"
         return "grows with scale" if band.low > 0 else "shrinks with scale"
 
 
 def compare(first: Runs, second: Runs, refits: int = 2000, level: float = 0.95, seed: int = 0) -> Comparison:
     """How much compute the second recipe saves against the first, over the computes that both have runs of.
+    Without refits there are no intervals.
 
     Runs of each recipe should follow one rule of allocation (a ladder, or the best of each budget): of runs at several
     tokens a parameter those that no cheaper one beats are taken. Errors: Refused for fewer than four such runs each.
@@ -74,11 +78,13 @@ def compare(first: Runs, second: Runs, refits: int = 2000, level: float = 0.95, 
     if high < 2 * low:
         raise Refused("runs", "computes that both recipes have runs of, twofold at least", f"{low:.3g} to {high:.3g}")
     at = np.geomspace(low, high, _SHOWN)
+    check_options(refits, level)
     drawn = _refitted(evaluate, best, which.size, refits, seed)
     many = np.stack([_multiplier(drawn, np.log(c) - middle) for c in at])
     growth = np.log(many[-1] / many[0]) / np.log10(at[-1] / at[0])
     one = np.array([_multiplier(best[None], np.log(c) - middle)[0] for c in at])
-    bands = bootstrap.intervals({str(i): row for i, row in enumerate(many)} | {"growth": growth}, level)
+    columns = {str(i): row for i, row in enumerate(many)} | {"growth": growth}
+    bands = bootstrap.intervals(columns, level) if refits else dict.fromkeys(columns)
     k = np.exp(best[[1, 3]] + best[[2, 4]] * middle)
     names = {"E": float(np.exp(best[0])), "K_1": float(k[0]), "gamma_1": float(best[2])}
     return Comparison(

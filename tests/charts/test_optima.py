@@ -91,6 +91,26 @@ def test_fitted_and_extrapolated_ranges_are_told_apart() -> None:
     assert {row["extrapolated"] for row in lines} == {True, False}
 
 
+def test_bands_of_frontiers_are_those_of_the_answers() -> None:
+    lines, points, wide = layers(frontier_chart([optimal(compute=1e22), optimal("hoffmann-2", compute=1e22)]))
+    assert {row["law"] for row in wide} == {"besiroglu"}
+    for row in wide[::6]:
+        known = optimal(compute=row["compute"]).interval["params"]
+        assert (row["low"], row["high"]) == pytest.approx((known.low, known.high))
+    assert len(points) == 2
+    assert {row["law"] for row in lines} == {"besiroglu", "hoffmann-2"}
+
+
+def test_lines_of_equal_loss_are_fainter_beyond_the_law_s_runs() -> None:
+    law, rows = find("besiroglu"), layers(loss_chart(params=5e9, tokens=2e11))[0]
+    for row in rows[::40]:
+        at = {"params": row["params"], "tokens": row["tokens"], "compute": 6 * row["params"] * row["tokens"]}
+        assert row["extrapolated"] == bool(law.outside(**at))
+    for piece in {row["piece"] for row in rows}:
+        own = [row for row in rows if row["piece"] == piece]
+        assert len({(row["loss"], row["extrapolated"]) for row in own}) == 1
+
+
 def test_a_law_of_experts_has_its_chart() -> None:
     curves, *_ = layers(isoflop_chart("ludziejewski", compute=1e21, experts=8))
     assert all(row["loss"] > 1.36 for row in curves)

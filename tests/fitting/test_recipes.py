@@ -77,3 +77,24 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     text = CliRunner().invoke(cli, words, catch_exceptions=False).stdout
     assert "for the same loss" in text
     assert "above 1 the second saves compute" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("--against", "docs/example-runs.csv", "--law", "kaplan"), "--law"),
+        (("--against", "docs/example-runs.csv", "--chance", "0.2"), "--chance"),
+        (("--against", "docs/example-runs.csv", "--compute", "1e21"), "--compute"),
+        (("--accuracy", "loss", "--best"), "--best"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(words: tuple[str, ...], option: str) -> None:
+    with pytest.raises(Refused, match=f"{option}: expected no --a"):
+        CliRunner().invoke(cli, ["fit", "docs/example-runs.csv", *words], catch_exceptions=False, standalone_mode=False)
+
+
+def test_without_refits_there_are_no_intervals() -> None:
+    found = compare(ladder(1.4, 0.16, 1), ladder(1.3, 0.16, 2), refits=0)
+    assert found.intervals == (None,) * 4
+    assert found.growth_interval is None
+    assert "refits" in found.grows
