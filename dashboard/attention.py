@@ -171,13 +171,10 @@ NEEDS_CROSSED = ("traffic", "peak", "seconds")
 def _compare(asked: Asked) -> None:
     points = _sweep(asked.key, asked)
     here = {point.attention: point for point in points if point.seq == asked.shape.seq}
-    figures = st.columns((1.4, 1, 1, 1))
-    for column, (need, label) in zip(
-        figures, {"flops": "FLOPs, flash", "traffic": "Bytes moved", "peak": "Memory", "seconds": "Time"}.items(),
-        strict=True,
-    ):  # fmt: skip
-        flash, standard = (getattr(here[name], need) for name in ("flash", "standard"))
-        with column:
+    labels = {"flops": "FLOPs, flash", "traffic": "Bytes moved", "peak": "Memory", "seconds": "Time"}
+    with frame.cards():
+        for need, label in labels.items():
+            flash, standard = (getattr(here[name], need) for name in ("flash", "standard"))
             note = f"standard {charts.written(need, standard)}"
             frame.metric(label, charts.written(need, flash), f"{flash!r}, against {standard!r}", note)
     st.caption(

@@ -35,9 +35,23 @@ def verbatim(text: str) -> str:
     return f"{fence}{pad}{line}{pad}{fence}"
 
 
+def cards() -> Any:
+    """A block whose figures stand beside each other, two by two on a phone."""
+    return st.container(horizontal=True)
+
+
 def metric(label: str, value: str, exact: str = "", note: str = "") -> None:
     """A figure with its prefix and unit; `exact`, every digit of it, stands in the help; `note` below it."""
-    st.metric(label, value, help=exact or None, delta=note or None, delta_color="off", delta_arrow="off", border=True)
+    st.metric(
+        label,
+        value,
+        help=exact or None,
+        delta=note or None,
+        delta_color="off",
+        delta_arrow="off",
+        border=True,
+        height="stretch",
+    )
 
 
 def table(
@@ -90,12 +104,22 @@ def grouped(*names: str) -> dict[str, Any]:
     return {name: st.column_config.NumberColumn(format="localized") for name in names}
 
 
-def chart(drawn: Chart, name: str, *, alt: str = "") -> None:
+def chart(drawn: Chart, name: str, *, alt: str = "", picks: str = "") -> str | None:
     """A chart as wide as the page, and its downloads as `name`.png and `name`.svg, which are made on a click.
 
-    drawn: of `calc.charts`. alt: what it shows, for those who cannot see it.
+    drawn: of `calc.charts`. alt: what it shows, for those who cannot see it. picks: the field whose value a click
+    gives, where the chart has a selection of it. The value of what was clicked, or None.
     """
-    st.vega_lite_chart(spec=readable(drawn), width="stretch", alt=alt or None)
+    picked = None
+    if picks:
+        (selection,) = (own["name"] for layer in drawn["layer"] for own in layer.get("params", ()))
+        state: Any = st.vega_lite_chart(
+            spec=readable(drawn), width="stretch", alt=alt or None, key=f"picked-{name}", on_select="rerun",
+            selection_mode=selection,
+        )  # fmt: skip
+        picked = next((row.get(picks) for row in state["selection"][selection]), None)
+    else:
+        st.vega_lite_chart(spec=readable(drawn), width="stretch", alt=alt or None)
     with st.container(horizontal=True):
         for suffix, mime in (("png", "image/png"), ("svg", "image/svg+xml")):
             st.download_button(
@@ -107,6 +131,7 @@ def chart(drawn: Chart, name: str, *, alt: str = "") -> None:
                 on_click="ignore",
                 type="tertiary",
             )
+    return picked
 
 
 def readable(drawn: Chart) -> Chart:
@@ -120,6 +145,11 @@ def readable(drawn: Chart) -> Chart:
 def link(path: str, label: str) -> None:
     """A way to another page, which keeps what is chosen here."""
     st.page_link(st.session_state[LINKED][path], label=f"→ {label}")
+
+
+def go(path: str, **query: str) -> None:
+    """Open another page, with more in its address than what is chosen here."""
+    st.switch_page(st.session_state[LINKED][path], query_params=query)
 
 
 def command(*lines: str) -> None:

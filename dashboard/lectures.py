@@ -49,10 +49,9 @@ def _checked() -> list[dict[str, Any]]:
 
 def _claims() -> None:
     rows = _checked()
-    shown = st.columns(len(VERDICTS))
-    for column, verdict in zip(shown, VERDICTS, strict=True):
-        count = sum(row["verdict"] == verdict for row in rows)
-        with column:
+    with frame.cards():
+        for verdict in VERDICTS:
+            count = sum(row["verdict"] == verdict for row in rows)
             frame.metric(verdict.capitalize(), f"{count}")
     left, right = st.columns(2)
     lectures = sorted({row["lecture"] for row in rows})

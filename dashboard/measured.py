@@ -119,8 +119,8 @@ def _comparison(found: Comparison, by: By) -> None:
         ("Ratio", f"{everything.ratio:.3f}", "measured / predicted, geometric mean; above 1: forecasts were too fast"),
         ("In interval", f"{everything.inside:.0%}", "inside the interval, of those that were told with the forecast"),
     )
-    for column, (label, value, exact) in zip(st.columns(len(figures)), figures, strict=True):
-        with column:
+    with frame.cards():
+        for label, value, exact in figures:
             frame.metric(label, value, exact)
     frame.chart(
         charts.scatter(found.pairs, by == "kind"),

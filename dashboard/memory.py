@@ -90,15 +90,11 @@ def _verdict(found: Verdict, query: Run) -> None:
     worst = found.worst
     sentence = found.sentence()
     (st.success if found.fits else st.error)(f"{sentence[:1].upper()}{sentence[1:]}.")
-    cells = st.columns(4)
-    with cells[0]:
+    with frame.cards():
         frame.metric("Peak of a GPU", binary(worst.peak), f"{worst.peak:,} bytes")
-    with cells[1]:
         frame.metric("All terms", binary(worst.total), f"{worst.total:,} bytes, whenever each is live")
-    with cells[2]:
         left = found.left or 0
         frame.metric("Left" if left >= 0 else "Too much", binary(abs(left)), f"{left:,} bytes")
-    with cells[3]:
         frame.metric("GPUs of the plan", f"{query.gpus:,}")
 
 

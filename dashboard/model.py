@@ -9,8 +9,10 @@ import streamlit as st
 
 from calc import conventions
 from calc.architectures.models import preset_names
+from calc.ask.anatomy import Frame, anatomy
 from calc.ask.estimate import estimate
 from calc.charts import axes, bars
+from calc.charts.architecture import diagram
 from calc.errors import Refused
 from calc.spec import ModelSpec
 from calc.spec.run import COUNTED_PHASES, Phase, Run, common_context
@@ -28,17 +30,23 @@ def render(picked: picker.Picked | None) -> None:
     """The page."""
     chosen = picker.wanted(picked)
     frame.header("Model", "What it is made of, what it computes, and what others would report for the same run.")
-    first, second = st.columns(2)
-    with first:
-        phase = _phase(chosen.spec)
-    with second:
-        other = st.selectbox("Compare with", [NOBODY, *preset_names()], key="other", bind="query-params")
-    query = _query(chosen.spec, phase)
+    # The answer stands above what it is asked of, which is drawn first.
+    answer, controls = st.container(), st.container()
+    with controls:
+        st.header("What is counted", anchor=False)
+        first, second = st.columns(2)
+        with first:
+            phase = _phase(chosen.spec)
+        with second:
+            other = st.selectbox("Compare with", [NOBODY, *preset_names()], key="other", bind="query-params")
+        query = _query(chosen.spec, phase)
     models = {chosen.spec.name: chosen.spec}
     if other != NOBODY:
         models.setdefault(other, picker.read("preset", other, other))
     with frame.refusals("This model cannot be counted so"):
-        _figures(models, query)
+        with answer:
+            _figures(models, query)
+            _diagram(chosen, query)
         _parameters(models, query)
         _work(models, query)
         model_layers.draw(models, query)
@@ -46,6 +54,26 @@ def render(picked: picker.Picked | None) -> None:
         references = {name: name for name in models} | {chosen.spec.name: shlex.quote(chosen.reference)}
         refused = [name for name, spec in models.items() if counted(spec, query)["why"]]
         frame.command(*_commands(references, refused, query))
+
+
+def _diagram(chosen: picker.Picked, query: Run) -> None:
+    """The model as a picture; a click on a block opens its formula."""
+    found = frames(chosen.spec, query)
+    alt = "The residual stream of the model from top to bottom, with the blocks of each kind of layer beside it"
+    path = frame.chart(diagram(found), "architecture", alt=alt, picks="path")
+    over = f"{query.seq:,} tokens" if query.phase != "decode" else f"one token after {query.context:,}"
+    st.caption(
+        f"Of a block: its shape, the parameters of one of it, and its FLOPs in {query.phase} of {query.batch:,} × "
+        f"{over} as eager PyTorch runs them. A click opens its formula; every part is in the table of layers."
+    )
+    if path:
+        frame.go("formula", part=path)
+
+
+@cached
+def frames(spec: ModelSpec, query: Run) -> list[Frame]:
+    """The model block by block."""
+    return anatomy(spec, query)
 
 
 def _phase(spec: ModelSpec) -> Phase:
@@ -130,17 +158,13 @@ def _figures(models: dict[str, ModelSpec], query: Run) -> None:
         if len(models) > 1:
             st.markdown(frame.verbatim(name))
         own = counted(spec, query)
-        cells = st.columns((1, 1, 1.3, 1.1))
-        with cells[0]:
+        with frame.cards():
             frame.metric("Parameters", si(own["parameters"]), f"{own['parameters']:,}")
-        with cells[1]:
             frame.metric("Active a token", si(own["active"]), f"{own['active']:,}")
-        with cells[2]:
             if own["FLOPs"] is None:
                 frame.metric(f"FLOPs, {query.phase}", "–", frame.verbatim(own["why"]))
             else:
                 frame.metric(f"FLOPs, {query.phase}", si(own["FLOPs"], "FLOP"), f"{own['FLOPs']:,}")
-        with cells[3]:
             if own["KV cache"] is None:
                 frame.metric("KV cache, bf16", "none")
             else:

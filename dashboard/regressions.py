@@ -37,9 +37,8 @@ def draw(runs: Sequence[Run]) -> list[str]:
     after = right.selectbox("To", names, index=names.index(usual[1]), key="after", bind="query-params")
     with frame.refusals("No comparison"):
         found = difference(_side(own, before), _side(own, after))
-        figures = zip(st.columns(4), ("SLOWER", "SAME", "FASTER"), strict=False)
-        for column, verdict in figures:
-            with column:
+        with frame.cards():
+            for verdict in ("SLOWER", "SAME", "FASTER"):
                 frame.metric(verdict.capitalize(), f"{found.count(verdict):,}", "Whether the medians' intervals meet")
         frame.table([_row(change) for change in found.changes], "changes", columns=_columns(), height=280)
         words = ["python", "-m", "harness", "diff", before, after, *shlex.split(results.option())]

@@ -108,28 +108,24 @@ def _figures(found: Prediction) -> None:
     span = found.interval
     slow, fast = found.tokens_per_second_between
     mfu, between = found.mfu, found.mfu_between
-    first, second, third, fourth = st.columns(4)
-    with first:
+    with frame.cards():
         frame.metric(
             f"Time of a {each}",
             duration(found.seconds),
             f"{found.seconds!r} s",
             f"{duration(span.low)} to {duration(span.high)}",
         )
-    with second:
         frame.metric(
             "Tokens per second",
             si(found.tokens_per_second),
             f"{found.tokens_per_second!r}, {found.gpus} GPU(s)",
             f"{si(slow)} to {si(fast)}",
         )
-    with third:
         if mfu is None or between is None:
             frame.metric("MFU", "–", "Not asked of one token, or no peak is known")
         else:
             origin = f"convention {found.mfu_convention}, peak: {found.peak_source}"
             frame.metric("MFU", f"{mfu:.1%}", origin, f"{between[0]:.1%} to {between[1]:.1%}")
-    with fourth:
         frame.metric("Bound by", found.bound, "", f"{found.share(found.by_bound[found.bound]):.0%} of the time")
     st.caption(
         f"Below each figure: {span.level:.0%} of measured values lie between. Rests on {frame.verbatim(found.source)}"

@@ -130,17 +130,13 @@ def _words(routing: dict[str, float]) -> list[str]:
 
 
 def _figures(found: Judgement) -> None:
-    shown = st.columns((1, 1.2, 1, 1.1))
-    with shown[0]:
+    with frame.cards():
         per_param = f"{found.tokens_per_param:,.4g}"
         frame.metric("Tokens a parameter", per_param, note=f"{found.past:,.3g} × the law's")
-    with shown[1]:
         frame.metric("Compute", si(found.compute, "FLOP"), f"{found.compute:,.0f} FLOP", "6·N·D")
-    with shown[2]:
         loss = "–" if found.loss is None else f"{found.loss:.4f}"
         gap = "none in this law" if found.loss_gap is None else f"{found.loss_gap:+.4f} to best"
         frame.metric("Loss, nats a token", loss, note=gap)
-    with shown[3]:
         best = si(found.best_params)
         frame.metric("Best size for it", best, f"{found.best_params:,.0f}", f"on {si(found.best_tokens)} tokens")
     st.markdown("\n".join(f"- **{about}**: {said}" for about, said in verdict(found)))

@@ -28,7 +28,12 @@ _TOKENS = (
 
 def numbers(title: str, giga: str = "G") -> dict[str, Any]:
     """An axis of plain numbers with SI prefixes. giga: the letter for 10^9; parameters say B."""
-    return {"title": title, "labelExpr": f"replace(format(datum.value, '.3~s'), 'G', '{giga}')", "labelOverlap": True}
+    return {
+        "title": title,
+        "labelExpr": f"replace(format(datum.value, '.3~s'), 'G', '{giga}')",
+        "labelOverlap": True,
+        "tickCount": 8,
+    }
 
 
 def sizes(title: str, most: float | None = None) -> dict[str, Any]:

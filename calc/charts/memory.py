@@ -58,7 +58,7 @@ def caches(rows: vega.Rows) -> vega.Chart:
         {"type": "line", "point": True},
         x=vega.channel("context", "quantitative", scale=doubling, axis=axes.token_axis("tokens in the cache")),
         y=vega.channel("bytes", "quantitative", scale=doubling, axis=axes.sizes("KV cache")),
-        color=vega.colour("model", (row["model"] for row in rows), 2, series=True),
+        color=vega.colour("model", (row["model"] for row in rows), series=True),
         # A model is under its own kind of attention: without this nobody would see it.
         strokeWidth={"condition": {"test": "datum.attention == 'as it is'", "value": 7}, "value": 2},
         tooltip=vega.tooltip("model", "context", shown="cache"),

@@ -85,7 +85,7 @@ def fall(bars: Sequence[Bar]) -> vega.Chart:
     )
     words = {"type": "text", "align": "left", "dx": 5}
     end = vega.channel("end", "quantitative", scale=room)
-    label = {"condition": {"test": f"width < {vega.NARROW}", "field": "time"}, "field": "label"}
+    label = vega.wide("label", "time")
     return vega.chart(body, vega.layer(rows, words, y=y, x=end, text=label), height=ROW * len(rows) + 60)
 
 
@@ -100,7 +100,7 @@ def stages(events: vega.Rows, seconds: float, names: Sequence[str]) -> vega.Char
     y = vega.names("stage", names)
     time = {"title": "time from the start of the step", "labelExpr": axes.labels("s"), "tickCount": 8}
     x = vega.channel("start", "quantitative", axis=time, scale={"domain": [0, seconds], "nice": False})
-    colour = vega.colour("kind", [kind for kind in KINDS if kind in here], 6)
+    colour = vega.colour("kind", [kind for kind in KINDS if kind in here])
     colour["legend"]["symbolOpacity"] = 1
     says = vega.tooltip("stage", "kind", micro="micro-batch", time="time")
     place: dict[str, Any] = {"y": y, "x": x, "x2": {"field": "end"}, "color": colour}

@@ -18,6 +18,8 @@ STEP = 30
 """Pixels that one bar and the gap to the next take."""
 AROUND, LEGEND = 80, 20
 """Pixels of an axis with its title, and of each line of a legend."""
+LETTER, SYMBOL = 7, 30
+"""Pixels of a letter of a legend, and of what stands beside a name in it."""
 NARROW = 400
 """Pixels below which a chart is one on a phone."""
 
@@ -38,14 +40,19 @@ def names(field: str, values: Iterable[str], **axis: Any) -> dict[str, Any]:
     )
 
 
-def colour(field: str, values: Iterable[str], columns: int = 4, *, series: bool = False) -> dict[str, Any]:
-    """The colour of each name, its own or (series) one of a row of them, with a legend of so many columns below; of
-    half as many on a phone."""
+def colour(field: str, values: Iterable[str], *, series: bool = False) -> dict[str, Any]:
+    """The colour of each name, its own or (series) one of a row of them, with a legend below that is as wide as the
+    chart."""
     shown = list(dict.fromkeys(values))
     pool = colours.SERIES
     of_name = [pool[i % len(pool)] if series else colours.colour(name) for i, name in enumerate(shown)]
-    fitting = {"expr": f"width < {NARROW} ? {max(1, columns // 2)} : {columns}"}
-    legend = {"title": None, "orient": "bottom", "columns": fitting, "labelLimit": 260}
+    wide = LETTER * max((len(name) for name in shown), default=0) + SYMBOL
+    legend = {
+        "title": None,
+        "orient": "bottom",
+        "columns": {"expr": f"max(1, floor(width / {wide}))"},
+        "labelLimit": 260,
+    }
     return channel(field, "nominal", scale={"domain": shown, "range": of_name}, legend=legend)
 
 
@@ -58,6 +65,11 @@ def tooltip(*fields: str, **titled: str) -> list[dict[str, Any]]:
 def layer(rows: Rows, mark: str | dict[str, Any], **encoding: Any) -> Chart:
     """One layer of a chart."""
     return {"data": {"values": [dict(row) for row in rows]}, "mark": mark, "encoding": encoding}
+
+
+def wide(field: str, narrow: str) -> dict[str, Any]:
+    """A text: of one field, or on a phone of another."""
+    return channel(field, "nominal", condition={"test": f"width < {NARROW}", "value": {"expr": f"datum.{narrow}"}})
 
 
 def around(names: int) -> int:

@@ -8,11 +8,14 @@ from functools import cache
 import numpy as np
 
 import calc
+from calc.ask.anatomy import anatomy
 from calc.attention import AttentionShape
 from calc.attention.tiles import Blocks
-from calc.charts import attention, axes, bars, fits, measured, memory, optima, roofline, sensitivity
+from calc.charts import attention, axes, bars, fits, measured, memory, optima, plans, roofline, sensitivity, serving
+from calc.charts.architecture import diagram
 from calc.charts.vega import Chart
-from calc.time import Prediction, Roof, predict, speed_of
+from calc.spec.run import Run as Asked
+from calc.time import Prediction, Roof, predict, speed_of, waterfall
 from calc.time import roof as roof_of
 from calc.time import roofline as points_of
 from calc.time.attention_calls.attention_sweep import decoding, sweep
@@ -33,6 +36,9 @@ RUNS = [
     ),
 ]
 CACHES = [{"model": "m", "context": 2**n, "bytes": 2.0 ** (20 + n), "cache": "1"} for n in range(7, 12)]
+PLANS = [{"plan": f"dp{n}", "reserved": n * 2**32, "seconds": 4.0 / n, "front": n < 3} for n in (3, 2, 1)]
+EVENTS = [{"stage": "stage 0", "kind": "forward", "micro": "0", "start": 0.0, "end": 1.5}]
+SERVED = [{"device": "l4", "per_user": 10.0 * n, "per_gpu": 100.0 / n, "plan": "one"} for n in (1, 2)]
 
 
 @cache
@@ -59,6 +65,7 @@ KINDS: dict[str, Callable[[], Chart]] = {
     "memory against GPUs": lambda: memory.against(TERMS, TERMS, 3 * 2**30, GPUS),
     "moments": lambda: memory.timeline({"forward": TERMS, "loss": TERMS}, 2**34),
     "caches": lambda: memory.caches(CACHES),
+    "architecture": lambda: diagram(anatomy(calc.load_model("mixtral-8x7b"), Asked(phase="forward", seq=128))),
     "attention": over_length,
     "grouping": lambda: attention.groups(decoding(1024, 1, "bf16", "h100-sxm"), "traffic", axes.numbers("B")),
     "roofline": lambda: roofline.computing(points_of(step()), limits()),
@@ -69,6 +76,10 @@ KINDS: dict[str, Callable[[], Chart]] = {
     "components": lambda: measured.components(compare(RUNS).parts),
     "commits": lambda: measured.levels(levels(RUNS)),
     "sensitivity": lambda: sensitivity.changes([{"symbol": "n", "meaning": "", "now": "1", "change": 0.1}], "FLOP"),
+    "plans": lambda: plans.front(PLANS, PLANS[0], 2**34),
+    "fall": lambda: plans.fall(waterfall(step(), speed_of("h100-sxm"))),
+    "stages": lambda: plans.stages(EVENTS, 2.0, ["stage 0"]),
+    "serving": lambda: serving.front(SERVED, 50, SERVED[:1], "title"),
     "fit": fitted,
     "isoFLOP of runs": lambda: fits.frontier_chart(calc.fit_isoflop(isoflop_runs(), refits=0)),
     "envelope": lambda: fits.frontier_chart(calc.fit_envelope(curves(np.geomspace(1e8, 1e10, 21)), refits=0)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def test_figures_are_those_of_the_command_line(model: str) -> None:
     assert shown["KV cache, bf16"] == binary(cache["total_bytes"])
     exact = [each.help for each in at.metric]
     assert exact[:3] == [f"{n:,}" for n in (params["total"], params["active"], flops["total"])]
-    drawn = {row["component"]: row["parameters"] for row in rows(charts(at)[0]) if not row["model"].endswith("active")}
+    drawn = {row["component"]: row["parameters"] for row in rows(charts(at)[1]) if not row["model"].endswith("active")}
     assert drawn == params["components"]
 
 
@@ -58,7 +59,7 @@ def test_a_moved_slider_and_another_phase_are_counted_anew() -> None:
 def test_bars_add_up_to_the_figures() -> None:
     at = opened("model", model="mixtral-8x7b", seq="1024")
     (flops,), (params,) = cli(*shown_command(at)), cli("params", "mixtral-8x7b")
-    parameters, work, layers, _ = charts(at)
+    _, parameters, work, layers, _ = charts(at)
     assert sum(row["FLOP"] for row in rows(work)) == flops["total"]
     active = [row["parameters"] for row in rows(parameters) if row["model"] == "mixtral-8x7b, active"]
     assert sum(active) == params["active"]
@@ -81,7 +82,7 @@ def test_two_models_are_compared() -> None:
     at = opened("model", model="llama-3-8b", other="mixtral-8x7b")
     totals = {each["model"]: each["total"] for each in cli("params", "llama-3-8b", "mixtral-8x7b")}
     assert [each.value for each in at.metric if each.label == "Parameters"] == [si(n) for n in totals.values()]
-    assert {row["model"].split(",")[0] for row in rows(charts(at)[0])} == set(totals)
+    assert {row["model"].split(",")[0] for row in rows(charts(at)[1])} == set(totals)
     assert shown_command(at)[:3] == ["flops", "llama-3-8b", "mixtral-8x7b"]
 
 
@@ -99,7 +100,7 @@ def test_the_switch_of_conventions_counts_as_the_command_line_does(convention: s
     assert words[words.index("--convention") + 1] == convention
     (printed,) = cli(*words)
     assert metrics(at)["FLOPs, training"] == si(printed["total"], "FLOP")
-    drawn = {row["product"]: row["FLOP"] for row in rows(charts(at)[1])}
+    drawn = {row["product"]: row["FLOP"] for row in rows(charts(at)[2])}
     assert drawn == {name: printed[name] for name in ("linear", "attention", "other") if printed[name]}
 
 
@@ -116,7 +117,7 @@ def test_a_convention_without_a_word_for_a_model_leaves_the_rest_of_the_page() -
 
 def test_both_models_are_shown_layer_by_layer() -> None:
     at = opened("model", model="gpt2", other="mixtral-8x7b", by="active")
-    every, _, *drawn, _ = charts(at)
+    _, every, _, *drawn, _ = charts(at)
     for chart, label in zip(drawn, ("gpt2", "mixtral-8x7b, active"), strict=True):
         whole = {row["component"]: row["parameters"] for row in rows(every) if row["model"] == label}
         of_layers: dict[str, float] = {}
@@ -139,3 +140,13 @@ def test_pictures_are_counted_as_the_command_line_does_and_other_pages_say_that_
         said = [each.value for each in opened(page, **address).caption]
         assert "⚠ Of text alone: no pictures are counted here." in said
     assert not [each for each in opened("roofline", model="gpt2").caption if "pictures" in each.value]
+
+
+def test_the_diagram_shows_each_block_with_the_parameters_of_the_command_line() -> None:
+    drawn = charts(opened("model", model="mixtral-8x7b"))[0]
+    blocks = next(layer["data"]["values"] for layer in drawn["layer"] if "params" in layer)
+    of_part = {row["path"]: row["parameters"] for row in blocks}
+    shapes = {row["path"]: math.prod(row["shape"]) for row in cli("params", "mixtral-8x7b", "--by-path")}
+    assert of_part["lm_head"] == f"{shapes['lm_head.weight']:,}"
+    moe = sum(n for path, n in shapes.items() if path.startswith("layers.0.moe."))
+    assert of_part["layers.{}.moe"].startswith(f"{moe:,}, ")

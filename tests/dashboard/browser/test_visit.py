@@ -144,3 +144,17 @@ def test_a_stranger_to_the_catalogue_is_told_so(visitor: Enter) -> None:
     expect(alert).to_contain_text("expected a preset")
     expect(alert).to_contain_text("<img src=x")
     assert guest.page.locator('img[src="x"]').count() == 0
+
+
+@pytest.mark.slow
+def test_a_click_on_a_block_opens_its_formula(visitor: Enter) -> None:
+    guest = visitor().open("model", model="gpt2")
+    chart = guest.page.get_by_test_id("stVegaLiteChart").first
+    place = chart.locator("svg text").filter(has_text=re.compile("^mlp$")).bounding_box()
+    assert place is not None
+    guest.page.mouse.click(place["x"] + 2, place["y"] + 2)
+    expect(guest.page.get_by_role("heading", level=1, name="Formula")).to_be_visible()
+    guest.settled()
+    assert guest.knobs["part"] == "layers.{}.mlp"
+    assert guest.knobs["model"] == "gpt2"
+    expect(guest.metric("Value")).to_have_text(si(estimate(load_model("gpt2"), "params").terms["mlp"]))
