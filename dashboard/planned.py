@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from calc.charts import plans as charts
 from calc.errors import Refused
-from calc.plan.answer import Answer, Plan, record_of, shares
+from calc.plan.answer import Answer, Plan, record_of, seconds_lost
 from calc.plan.checks import REASONS
 from calc.plan.export.launch import Launch, Tool
 from calc.plan.export.registry import TOOLS
@@ -95,7 +95,7 @@ def planned(spec: ModelSpec, wanted: Wanted) -> dict[str, Any]:
     return {
         "best": record,
         "launch": _launch(TOOLS[wanted.tool], best),
-        "bars": [*shares(best).items()],
+        "bars": [*seconds_lost(best).items()],
         "events": events,
         "stages": stages,
         "cut": cut,

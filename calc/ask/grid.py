@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from calc import checks
 from calc.ask import registry
-from calc.ask.sweep import Asked, swept, worded
+from calc.ask.sweep import SweepRequest, swept, worded
 from calc.errors import Refused
 from calc.spec import ModelSpec
 from calc.spec.run import Run
@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
     """What a grid is searched for. axes: size -> its values. least: the quantity that is to be small, and a second one
     where there is one; bounds: what rows have to keep. every: whether all rows that do come back."""
 
-    asked: Asked
+    asked: SweepRequest
     axes: Mapping[str, Any]
     least: tuple[str, ...]
     bounds: Bounds
@@ -81,7 +81,7 @@ def sweep_grid(
     aims = tuple(registry.find(name).name for name in aims)
     told = tuple(dict.fromkeys([*aims, *(registry.find(name).name for name in quantities), *bounds]))
     total = _combinations(axes)
-    wanted = Wanted(Asked(spec, told, worded(run, words)), dict(axes), aims, bounds, top, every)
+    wanted = Wanted(SweepRequest(spec, told, worded(run, words)), dict(axes), aims, bounds, top, every)
     found = Grid()
     try:
         for place, part in workers.results(_job(wanted, total)):

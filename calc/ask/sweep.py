@@ -54,7 +54,7 @@ def sweep(
         raise Refused("sizes", "one or more arrays of one length", str(sorted(shapes)))
     columns = {name: checks.size(name, array, 0 if name == "zero" else 1) for name, array in arrays.items()}
     (n,) = next(iter(shapes))
-    asked = Asked(spec, tuple(registry.find(name).name for name in quantities), worded(run, words))
+    asked = SweepRequest(spec, tuple(registry.find(name).name for name in quantities), worded(run, words))
     result = {name: numpy.empty(n) for name in asked.quantities}
     parts = ({name: column[at : at + PART] for name, column in columns.items()} for at in range(0, n, PART))
     job = Job("sweep", lambda: {**asked.described(), "sizes": _digest(columns)}, swept, asked, parts, -(-n // PART))
@@ -64,7 +64,7 @@ def sweep(
     return result
 
 
-class Asked(NamedTuple):
+class SweepRequest(NamedTuple):
     """What all configurations of a sweep share."""
 
     spec: ModelSpec
@@ -89,7 +89,7 @@ def _digest(columns: Mapping[str, Any]) -> str:
     return digest(*(piece for pair in pieces for piece in pair))
 
 
-def swept(asked: Asked, columns: Mapping[str, Any]) -> Part:
+def swept(asked: SweepRequest, columns: Mapping[str, Any]) -> Part:
     """The quantities of some configurations, a column each."""
     import numpy
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from calc.sizes import Size
 from calc.spec import Norm, PerLayerInputs, Stack
 from calc.trace.functions import gated
-from calc.trace.primitives.activation import kept_by_activation
+from calc.trace.primitives.activation import saved_by_activation
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
@@ -59,16 +59,16 @@ def layer_input(t: Trace, inputs: LayerInputs, x: Tensor, plain: Norm) -> Tensor
             gated(spec.activation),
             (gate, own),
             (y,),
-            keeps=lambda tape, gate, every: _kept(tape, spec, gate, every),
+            keeps=lambda tape, gate, every: _saved(tape, spec, gate, every),
             operands=(gate, inputs.all),
         )
         out.append(t.linear("up_proj", y, x.width))
     return t.add("per_layer_add", x, t.norm("per_layer_post_norm", plain, out[0]))
 
 
-def _kept(tape: Tape, spec: PerLayerInputs, gate: Storage, every: Storage) -> Storage:
+def _saved(tape: Tape, spec: PerLayerInputs, gate: Storage, every: Storage) -> Storage:
     """The input is a part of those of all layers, all of which stay with it."""
-    gate = kept_by_activation(tape, spec.activation, gate)
+    gate = saved_by_activation(tape, spec.activation, gate)
     if every.grad:
         tape.keep(gate, "factor")
     if gate.grad:

@@ -98,7 +98,7 @@ def _layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) -> Ten
             t.body.append(_part(spec, group, x, *(made := _recorded(t, group, x, load, around))))
             x = made[1]
     else:
-        x = _told_apart(t, spec, x, load, around)
+        x = _unrolled(t, spec, x, load, around)
     t.adapter, t.clamps = before, False
     return x
 
@@ -143,7 +143,7 @@ class _Way:
     times: int = 0
 
 
-def _told_apart(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) -> Tensor:
+def _unrolled(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) -> Tensor:
     """All layers in the order they run; the last way of each kind holds its weights, and is as many layers as the
     others leave: a count may be a symbol."""
     groups = {group.name: group for group in spec.layers}

@@ -8,9 +8,9 @@ from __future__ import annotations
 from calc.sizes import Size, exact_div
 from calc.spec import Norm, StreamMixing
 from calc.trace.functions import Matmul
-from calc.trace.primitives.norm import kept_by_norm
+from calc.trace.primitives.norm import saved_by_norm
 from calc.trace.primitives.product import product
-from calc.trace.primitives.stream_mixing import doubly_stochastic, kept_by_mix, read_streams, share
+from calc.trace.primitives.stream_mixing import doubly_stochastic, read_streams, saved_by_mix, write_streams
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
@@ -40,8 +40,8 @@ def mixture(t: Trace, name: str, streams: Tensor, y: Tensor, written: Tensor, mi
     with t.part(name, streams, y, of="other") as out:
         shape = Matmul(n, exact_div(streams.width, n), n, streams.rows, weighed=False)
         flops = 2 * streams.rows * n * streams.width
-        whole = product(t, "mix", mixed, streams, streams.rows, streams.width, shape, flops, keeps=kept_by_mix)
-        out.append(share(t, whole, y, written))
+        whole = product(t, "mix", mixed, streams, streams.rows, streams.width, shape, flops, keeps=saved_by_mix)
+        out.append(write_streams(t, whole, y, written))
     return out[0]
 
 
@@ -58,4 +58,4 @@ def _normed(t: Trace, streams: Tensor, mixing: StreamMixing) -> Tensor:
     """All streams of a token through one norm without weights, for which no kernel is counted."""
     plain = Norm(affine=False, eps=mixing.norm_eps)
     normed = t.made(streams.rows, streams.width, streams)
-    return t.silent("norm", (streams,), normed, lambda tape, read: kept_by_norm(tape, plain, read, streams.rows))
+    return t.silent("norm", (streams,), normed, lambda tape, read: saved_by_norm(tape, plain, read, streams.rows))

@@ -16,7 +16,7 @@ from calc.optimum.answer import optimal, problem_of, routed
 from calc.optimum.bands import LEVEL
 from calc.optimum.lines import AROUND, STEPS, band, contours, optima, spread
 from calc.optimum.prediction import loss as predict
-from calc.optimum.question import Asked, Optimum
+from calc.optimum.question import Optimum, OptimumRequest
 from calc.optimum.search import Problem
 
 _BUDGETS = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -24,7 +24,7 @@ _BUDGETS = (0.01, 0.1, 1.0, 10.0, 100.0)
 _SIZES = 8.0
 
 
-def isoflop_chart(law: str = DEFAULT, **asked: Unpack[Asked]) -> Chart:
+def isoflop_chart(law: str = DEFAULT, **asked: Unpack[OptimumRequest]) -> Chart:
     """Loss against N at the compute of the optimum that is asked for and at others around it, the optimum marked.
 
     A law without a loss of the form E + A / N^alpha + B / D^beta has `frontier_chart` instead.

@@ -30,9 +30,9 @@ def adapters(function: F) -> F:
         named = asked["lora_targets"] is not None
         adapter = _adapter({name: asked.pop(name) for name in ("lora_rank", "prefix", "prompt", "bottleneck")}, asked)
         if adapter is not None and "model" in asked:
-            asked["model"] = _beside(asked["model"], adapter, named)
+            asked["model"] = _with_adapter(asked["model"], adapter, named)
         elif adapter is not None:
-            asked["models"] = tuple(_beside(spec, adapter, named) for spec in asked["models"])
+            asked["models"] = tuple(_with_adapter(spec, adapter, named) for spec in asked["models"])
         return function(*args, **asked)
 
     for option in (
@@ -73,7 +73,7 @@ def _adapter(sizes: dict[str, int | None], asked: dict[str, Any]) -> Adapter | N
         raise refuse(error, "adapter") from None
 
 
-def _beside(spec: ModelSpec, adapter: Adapter, named: bool) -> ModelSpec:
+def _with_adapter(spec: ModelSpec, adapter: Adapter, named: bool) -> ModelSpec:
     """`spec` with the adapter. named: its matrices were chosen, and are not to be those that are usual in `spec`."""
     if spec.adapter is not None:
         raise Refused("adapter", f"none beside the one that {spec.name} is described with", adapter.kind)

@@ -44,11 +44,11 @@ def run_record(
         "tokens_a_step": run.step_tokens,
         "formats": {kind: getattr(run, name) for kind, name in named.items()},
         "execution": None if execution is None else run.execution or execution,
-        **{name: value for name, value in _beside(run, specs).items() if name in uses},
+        **{name: value for name, value in _further_words(run, specs).items() if name in uses},
     }
 
 
-def _beside(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
+def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
     """What an answer may depend on beside ranks, lengths and formats, where the run and the models have it."""
     found: dict[str, Any] = {}
     if run.trains:
@@ -77,7 +77,7 @@ def run_line(record: Mapping[str, Any]) -> str:
     passes, tokens = record["micro_batches"], record["tokens_a_step"]
     counts = [f"{passes} micro-batch{'es' * (passes != 1)}", f"{tokens:,} token{'s' * (tokens != 1)} a step"]
     formats = [name if kind == "recipe" else f"{kind} {name}" for kind, name in record["formats"].items() if name]
-    beside = [_told(words, record[name]) for name, words in WORDED.items() if _says(name, record.get(name))]
+    beside = [_worded(words, record[name]) for name, words in WORDED.items() if _says(name, record.get(name))]
     return f"run: {', '.join([*degrees, *counts, *formats, *filter(None, [record['execution']]), *beside])}"
 
 
@@ -86,7 +86,7 @@ def _says(name: str, value: Any) -> bool:
     return bool(value) if name == "dropout" else value is not None
 
 
-def _told(words: str, value: Any) -> str:
+def _worded(words: str, value: Any) -> str:
     return words.format("no" if value == "none" else value)
 
 

@@ -61,7 +61,7 @@ def explain(
       python -m calc explain llama-3-8b memory.peak --checkpointing full --dp 8 --zero 3
       python -m calc explain llama-3-8b flops.forward --part "layers.{}.attention" --sensitivity
     """
-    asked = asked_of(registry.find(quantity), words)
+    asked = words_for(registry.find(quantity), words)
     explanation = explain_quantity(model, quantity, part=part, **asked)
     for caveat in explanation.estimate.caveats:
         note(model, caveat)
@@ -86,7 +86,7 @@ def explain(
     emit([record], with_run(tables, echoed) if "batch" in registry.find(quantity).uses else tables, fmt)
 
 
-def asked_of(entry: registry.Quantity, words: dict[str, Any], symbol: str | None = None) -> dict[str, Any]:
+def words_for(entry: registry.Quantity, words: dict[str, Any], symbol: str | None = None) -> dict[str, Any]:
     """Those of `words` that a quantity depends on, and notes on the others. symbol: what is looked for, no word."""
     memory = "dp" in entry.uses
     notes.unused({*entry.uses, symbol or ""}, entry.name)

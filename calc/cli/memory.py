@@ -73,7 +73,7 @@ def memory(
         **more,
         "advice": [asdict(change) for change in advice],
         "layer": [keeper._asdict() for keeper in keepers(model, run)],
-        **_asked(run, gpu),
+        **_run_record(run, gpu),
         "run": memory_record(run, model),
     }
     tables = [*_tables(model, run, found), *serving.tables(model, more), *_advice(advice, run, found.fits)]
@@ -136,7 +136,7 @@ def _terms(rank: Rank) -> dict[str, int]:
     return {**{name: rank.terms.get(name, 0) for name in TERMS}, "total": rank.total, "peak": rank.peak}
 
 
-def _asked(run: Run, gpu: str | None) -> dict[str, Any]:
+def _run_record(run: Run, gpu: str | None) -> dict[str, Any]:
     """What the answer is to: everything that memory depends on, defaults included."""
     usual = {"execution": run.usual_execution, "optimizer": run.usual_optimizer}
     whole = {name: getattr(run, name) for name in MEMORY_FIELDS} | usual

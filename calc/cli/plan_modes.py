@@ -13,7 +13,7 @@ from calc.errors import Refused
 from calc.output.progress import Progress
 from calc.output.tables import Table, emit
 from calc.plan.answer import Answer, Plan, difference, record_of
-from calc.plan.existing import plan_of, told_by, words_of
+from calc.plan.existing import plan_of, question_of, words_of
 from calc.plan.export.launch import LONGEST, Launch, Tool
 from calc.plan.planning import answer
 from calc.plan.question import Question, short
@@ -29,7 +29,7 @@ def print_launch(best: Plan, tool: Tool, fmt: str, tokens: float | None = None) 
     if fmt == "json":
         emit([record_of(best, best, tokens) | {"tool": tool.name, "version": tool.version, "launch": text}], [], fmt)
         return
-    click.echo(f"note: {tool.name} {tool.version}: {_told(best)}", err=True)
+    click.echo(f"note: {tool.name} {tool.version}: {_one_line(best)}", err=True)
     click.echo(text, nl=False)
 
 
@@ -41,14 +41,14 @@ def print_existing(question: Question, tool: Tool, source: str, progress: Progre
     read = tool.read(read_text(path, LONGEST), path.name)
     if read.unread:
         click.echo(f"note: not read, as no plan depends on it: {', '.join(read.unread)}", err=True)
-    asked = told_by(question, read)
+    asked = question_of(question, read)
     if len(asked.gpus) != 1 or (read.gpus is None and not question.gpus):
         raise Refused("--gpus", "one number", "several")
     own = plan_of(asked, {**question.fixed, **words_of(asked, read)})
     found = answer([replace(asked, fixed={})], "time", 1, progress, workers)
     progress.close()
     best = found.plans[0] if found.plans else own
-    rows = [("this file", _told(own)), ("the best", _told(best))]
+    rows = [("this file", _one_line(own)), ("the best", _one_line(best))]
     better = own.seconds / best.seconds - 1
     if better > 0:
         rows.append(("better by", f"{better:.1%}: {difference(best, own)}"))
@@ -83,7 +83,7 @@ def print_tokens(found: Answer, days: float, fmt: str) -> None:
     emit(records, [Table(("GPUs", "plan", "step", "tokens"), rows, f"tokens in {days:g} days", note)], fmt)
 
 
-def _told(plan: Plan) -> str:
+def _one_line(plan: Plan) -> str:
     """A plan and its numbers in a line."""
     room = "fits" if plan.fits else "does not fit"
     mfu = "" if plan.prediction.mfu is None else f", MFU {plan.prediction.mfu:.1%}"

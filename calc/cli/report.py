@@ -110,7 +110,7 @@ class _Row(NamedTuple):
 
 def _rows(it: Report) -> list[_Row]:
     """The figures of the page in order."""
-    params, cache = "PARAMETERS", f"KV CACHE of one sequence{_beside(it)}, bf16"
+    params, cache = "PARAMETERS", f"KV CACHE of one sequence{_other_caches(it)}, bf16"
     read = "one picture or sound" if it.seq is None else f"{it.seq:,} tokens"
     source = "" if it.source is None else f" + {'as many' if it.source == it.seq else f'{it.source:,}'} of a source"
     flops = f"FLOPS, {read}{source}, full attention{'' if source else ', a multiply-add is two'}"
@@ -165,7 +165,7 @@ def _under(held: Held) -> str:
     return "" if held.execution is None else f" under {held.execution} (what sdpa holds is not known)"
 
 
-def _beside(it: Report) -> str:
+def _other_caches(it: Report) -> str:
     """Whose keys and values the cache holds beside those of the sequence."""
     if it.source is None:
         return ""

@@ -144,7 +144,7 @@ def tables_of(found: Answer, record: Mapping[str, Any]) -> list[Table]:
         ("rests on", record["rests_on"]),
         ("time of a token", ", ".join(f"{name} {share:.0%}" for name, share in _longest(found.parts))),
         *_priced(record["cost"]),
-        *(_told(name, record["interval"][name]) for name in ("ttft", "tpot", "throughput")),
+        *(_interval_row(name, record["interval"][name]) for name in ("ttft", "tpot", "throughput")),
     ]
     if report.refused or report.preemptions:
         facts.append(("not as wished", f"{report.refused} refused, {report.preemptions} preempted"))
@@ -158,7 +158,7 @@ def _longest(parts: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(parts.items(), key=lambda part: -part[1])[:5]
 
 
-def _told(name: str, interval: Mapping[str, float]) -> tuple[str, str]:
+def _interval_row(name: str, interval: Mapping[str, float]) -> tuple[str, str]:
     low, high = interval["low"], interval["high"]
     shown = f"{low:,.0f} to {high:,.0f} tokens/s" if name == "throughput" else f"{duration(low)} to {duration(high)}"
     return f"{interval['level']:.0%} of mean {name}", shown

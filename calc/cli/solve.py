@@ -13,7 +13,7 @@ from calc.ask.solve import Solution, moved_head_widths
 from calc.ask.solve import solve as solve_quantity
 from calc.cli import adapting, options
 from calc.cli.echo import with_run
-from calc.cli.explain import EXECUTED, FIELDS, asked_of, record_of
+from calc.cli.explain import EXECUTED, FIELDS, record_of, words_for
 from calc.cli.run_options import GroupedCommand, of_run
 from calc.errors import Refused
 from calc.output.notes import note
@@ -47,7 +47,7 @@ def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: 
     """
     entry, budget, target = read_equation(equation)
     name = entry.name
-    chosen = asked_of(entry, words, symbol)
+    chosen = words_for(entry, words, symbol)
     now = estimate(model, name, **chosen)
     for caveat in now.caveats:
         note(model, caveat)

@@ -54,7 +54,7 @@ def sweep(model: ModelSpec, words: dict[str, Any], workers: Workers, fmt: str, *
     if asked["every"] and workers.keep is None:
         raise Refused("--every", "--keep beside it, the folder for them", "none")
     bounds = dict(_bound(text) for text in asked["bound"])
-    said = _said([*asked["least"], *asked["show"], *bounds], words, axes)
+    said = _words_used([*asked["least"], *asked["show"], *bounds], words, axes)
     progress = Progress()
     found = sweep_grid(
         model,
@@ -76,7 +76,7 @@ def sweep(model: ModelSpec, words: dict[str, Any], workers: Workers, fmt: str, *
         sys.exit(130)
 
 
-def _said(names: Sequence[str], words: dict[str, Any], axes: Mapping[str, Any]) -> dict[str, Any]:
+def _words_used(names: Sequence[str], words: dict[str, Any], axes: Mapping[str, Any]) -> dict[str, Any]:
     """Those of `words` that the quantities depend on and that are no axis, and notes on the others."""
     entries = [registry.find(name) for name in names]
     uses = {use for entry in entries for use in entry.uses}

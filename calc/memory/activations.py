@@ -72,7 +72,7 @@ def _on_stage(made: SavedTensors, run: Run, checkpointing: Checkpointing, stage:
         here.append((each, n))
         layers = layers + _of_layers(each, n, run, checkpointing)
     again = largest(_if_any(n, _again(each, run, checkpointing)) for each, n in here)
-    widest = largest(_if_any(n, kept_on_rank(saved, run)) for each, n in here for saved in each.whole)
+    widest = largest(_if_any(n, saved_on_rank(saved, run)) for each, n in here for saved in each.whole)
     layers = ceil_div(layers, stage.chunks)
     outside = _sum(made.common, run)
     outside = outside + either(stage.first, ceil_div(_sum(made.front, run) * stage.held, stage.chunks))
@@ -106,7 +106,7 @@ def on_rank(tensor: Storage, plan: Run) -> Size:
     return ceil_div(tensor.bytes, ranks)
 
 
-def kept_on_rank(saved: Saved, run: Run) -> Size:
+def saved_on_rank(saved: Saved, run: Run) -> Size:
     """Bytes of what is kept on one rank.
 
     Autocast's cast of a weight is as large on every context-parallel rank, and else divided as the weight is. What an
@@ -174,5 +174,5 @@ def _of_loss(made: SavedTensors, run: Run) -> tuple[Size, Size]:
 def _sum(tensors: tuple[Saved, ...], run: Run) -> Size:
     total: Size = 0
     for saved in tensors:
-        total = total + kept_on_rank(saved, run)
+        total = total + saved_on_rank(saved, run)
     return total

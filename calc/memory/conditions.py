@@ -112,7 +112,7 @@ def _of_block(node: object, d_model: Size, tp: Size) -> Iterator[Condition]:
             yield _divisor("n_heads", node.n_heads, tp)
             kv_heads = node.n_heads if node.n_kv_heads is None else node.n_kv_heads
             expected = f"a divisor or a multiple of n_kv_heads = {_text(kv_heads)}"
-            yield Condition("tp", expected, tp, _share, tp, kv_heads)
+            yield Condition("tp", expected, tp, _heads_divide, tp, kv_heads)
         case Mla():
             yield _divisor("n_heads", node.n_heads, tp)
         case Mlp():
@@ -153,7 +153,7 @@ def _one(field: str, expected: str, size: Size) -> Condition:
     return Condition(field, expected, size, _at_most, size, 1)
 
 
-def _share(tp: Size, kv_heads: Size) -> Any:
+def _heads_divide(tp: Size, kv_heads: Size) -> Any:
     """Whether heads are divided among ranks, or ranks among heads."""
     return divides(tp, kv_heads) | divides(kv_heads, tp)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from calc.memory.activations import kept_on_rank, settings
+from calc.memory.activations import saved_on_rank, settings
 from calc.quantities.saved_tensors import LayerSaved, saved_tensors
 from calc.sizes import ceil_div
 from calc.spec import ModelSpec
@@ -35,7 +35,7 @@ def keepers(spec: ModelSpec, run: Run) -> list[Keeper]:
     for path, each in saved_tensors(spec, run.load(), settings(spec, run, run.checkpointing)).layers.items():
         for layers, tensors in _layers(path, each, run, run.checkpointing):
             for saved in tensors:
-                own = kept_on_rank(saved, run)
+                own = saved_on_rank(saved, run)
                 if own and layers:
                     names, size = found.get((layers, saved.op), ((), 0))
                     found[layers, saved.op] = (*names, f"{saved.role} ({saved.tensor.dtype})"), size + own

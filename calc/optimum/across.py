@@ -9,10 +9,10 @@ from calc.errors import Refused
 from calc.laws import LAWS, find
 from calc.laws.base import Law
 from calc.optimum.answer import optimal
-from calc.optimum.question import ROUTING, Asked, Optimum
+from calc.optimum.question import ROUTING, Optimum, OptimumRequest
 
 
-def optimal_all(**asked: Unpack[Asked]) -> list[Optimum | tuple[Law, str]]:
+def optimal_all(**asked: Unpack[OptimumRequest]) -> list[Optimum | tuple[Law, str]]:
     """The answer of every law that says what is optimal, variants left out; or the law and why it has none."""
     found: list[Optimum | tuple[Law, str]] = []
     for law in LAWS:

@@ -20,12 +20,12 @@ from calc.laws.uncertainty import Interval
 from calc.optimum.bands import bands, source
 from calc.optimum.budget import Machines, machines
 from calc.optimum.costs import as_fitted, of_family, plain
-from calc.optimum.question import GIVEN, ROUTING, Asked, Optimum
+from calc.optimum.question import GIVEN, ROUTING, Optimum, OptimumRequest
 from calc.optimum.routing import knows, measures, of_model
 from calc.optimum.search import Problem
 
 
-def optimal(law: str = DEFAULT, **asked: Unpack[Asked]) -> Optimum:
+def optimal(law: str = DEFAULT, **asked: Unpack[OptimumRequest]) -> Optimum:
     """The compute-optimal model that `law` asks for.
 
     Errors: Refused for an unknown law, for a law that does not say what is optimal, unless exactly one of GIVEN is
@@ -49,7 +49,7 @@ def optimal(law: str = DEFAULT, **asked: Unpack[Asked]) -> Optimum:
         raise Refused(f"--{given[0].replace('_', '-')}", expected, asked[given[0]]) from None
 
 
-def _solved(problem: Problem, name: str, amount: float, asked: Asked, hired: Machines | None) -> Optimum:
+def _solved(problem: Problem, name: str, amount: float, asked: OptimumRequest, hired: Machines | None) -> Optimum:
     if name != "compute" and not problem.plain:
         raise Refused(f"--{name}", "compute, GPU-days or money beside --family, --unique-tokens or --corpus", amount)
     if name == "loss" and problem.frontier.k is None:
@@ -57,7 +57,7 @@ def _solved(problem: Problem, name: str, amount: float, asked: Asked, hired: Mac
     used = asked.get("inference_tokens")
     compute = problem.frontier.compute(**{name: amount}) if name != "compute" else amount
     x, tokens, more = _best(problem, compute, used)
-    exact: Asked = {name: amount, "compute": compute} if used is None else {}  # pyright: ignore[reportAssignmentType] (name is one of its keys)
+    exact: OptimumRequest = {name: amount, "compute": compute} if used is None else {}  # pyright: ignore[reportAssignmentType] (name is one of its keys)
 
     def numbers(drawn: Problem) -> dict[str, float | None]:
         c = drawn.frontier.compute(**{name: amount}) if name != "compute" else amount
@@ -91,7 +91,7 @@ def _numbers(problem: Problem, x: float, tokens: float, given: str) -> dict[str,
     return {name: value for name, value in found.items() if name != given and value is not None}
 
 
-def _spent(answer: Optimum, asked: Asked) -> Iterator[str]:
+def _spent(answer: Optimum, asked: OptimumRequest) -> Iterator[str]:
     """That training takes more or less than the budget that was asked about, whose optimum gives the loss alone."""
     for name, taken, unit in (
         ("compute", answer.compute, "FLOP"),
@@ -104,7 +104,7 @@ def _spent(answer: Optimum, asked: Asked) -> Iterator[str]:
             yield f"--{name.replace('_', '-')} fixes the loss, not what is spent: training this model takes {took}"
 
 
-def routed(law: Law, asked: Asked) -> Law:
+def routed(law: Law, asked: OptimumRequest) -> Law:
     """The law of the routing that is asked for, or that a family has. Errors: Refused for experts that it knows not."""
     family, said = asked.get("family"), {name: asked.get(name) for name in ROUTING}
     knows(law, said)
@@ -117,7 +117,7 @@ def routed(law: Law, asked: Asked) -> Law:
     )
 
 
-def problem_of(law: Law, asked: Asked) -> Problem:
+def problem_of(law: Law, asked: OptimumRequest) -> Problem:
     """What is minimised for a question, as far as it goes beyond its one amount."""
     family, seq = asked.get("family"), asked.get("seq")
     if family is None and seq is not None:
@@ -128,7 +128,7 @@ def problem_of(law: Law, asked: Asked) -> Problem:
     return Problem(law, costs, asked.get("unique_tokens"), routing)
 
 
-def _budget(name: str, asked: Asked, hired: Machines | None) -> tuple[str, float]:
+def _budget(name: str, asked: OptimumRequest, hired: Machines | None) -> tuple[str, float]:
     """The question as compute, params, tokens or loss."""
     amount = float(asked[name])
     if name not in ("gpu_days", "money"):
@@ -154,7 +154,7 @@ def _answer(
     problem: Problem,
     x: float,
     tokens: float,
-    given: Asked,
+    given: OptimumRequest,
     hired: Machines | None,
     more: dict[str, float],
     known: dict[str, Interval],

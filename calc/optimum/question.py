@@ -13,7 +13,7 @@ GIVEN = ("compute", "params", "tokens", "loss", "gpu_days", "money")
 """What an optimum may be asked for; exactly one of them."""
 
 
-class Asked(TypedDict, total=False):
+class OptimumRequest(TypedDict, total=False):
     """The question: one of GIVEN, and what goes beyond it.
 
     compute: FLOPs of training. params: N as the law counts it. tokens: D. loss: nats a token of the law's own data.

@@ -134,7 +134,7 @@ def tied(plan: Plan, best: Plan) -> bool:
 
 def difference(plan: Plan, other: Plan) -> str:
     """Where a plan is faster than the next, the larger differences of their steps first; and where it is slower."""
-    one, two = shares(plan), shares(other)
+    one, two = seconds_lost(plan), seconds_lost(other)
     apart = {name: two.get(name, 0.0) - one.get(name, 0.0) for name in {**one, **two}}
     ordered = sorted(apart, key=lambda name: -abs(apart[name]))
     told = [name for name in ordered if abs(apart[name]) >= 0.001 * plan.seconds][:3]
@@ -142,7 +142,7 @@ def difference(plan: Plan, other: Plan) -> str:
     return ", ".join(parts) or "equal in time to a part in a thousand"
 
 
-def shares(plan: Plan) -> Mapping[str, float]:
+def seconds_lost(plan: Plan) -> Mapping[str, float]:
     """Seconds of a step by what they are lost to (`calc.time.step.waterfall`)."""
     return {bar.what: bar.seconds for bar in waterfall(plan.prediction, speed_of(plan.question.device))}
 

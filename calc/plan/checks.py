@@ -62,7 +62,7 @@ def _cut(question: Question, columns: Mapping[str, Any]) -> Column:
     pieces, layers = columns["pp"] * columns["interleave"], question.spec.n_layers
     if question.launcher.stages == "any":
         return pieces > 0
-    holds = even if question.launcher.stages == "even" else told_by_layers
+    holds = even if question.launcher.stages == "even" else cut_by_layers
     return (columns["pp"] == 1) | holds(layers, pieces) | holds(layers + ENDS, pieces)
 
 
@@ -71,7 +71,7 @@ def even(layers: int, pieces: Any) -> Any:
     return layers % pieces == 0
 
 
-def told_by_layers(layers: int, pieces: Any) -> Any:
+def cut_by_layers(layers: int, pieces: Any) -> Any:
     """Whether a number of layers a piece gives as many pieces: 32 layers of 3 are 11 pieces, and none gives 12."""
     return -(-layers // -(-layers // pieces)) == pieces
 

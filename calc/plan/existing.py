@@ -17,7 +17,7 @@ from calc.time import predict
 from calc.time.step.timed_run import timed_run
 
 
-def told_by(question: Question, read: Read) -> Question:
+def question_of(question: Question, read: Read) -> Question:
     """The question that a launch file asks: its GPUs, sequences, length and formats in the place of what was said."""
     gpus = question.gpus if read.gpus is None else (read.gpus,)
     recipe = read.words.get("recipe")

@@ -26,7 +26,7 @@ PIECE = 2**17
 """Rows of a piece, about: a second or so of work, as plans of one structure whose times are worked out together."""
 
 
-class Asked(NamedTuple):
+class SearchRequest(NamedTuple):
     """What all pieces share. words: of every structure, the first `known` of which the stack can launch. every: whether
     all plans that fit come back, and not only those that an answer can need."""
 
@@ -45,7 +45,7 @@ class Piece(NamedTuple):
     spans: tuple[tuple[int, int, int], ...]
 
 
-def pieces(asked: Asked) -> Iterator[Piece]:
+def pieces(asked: SearchRequest) -> Iterator[Piece]:
     """All of them; every number of GPUs of a structure one after the other."""
     for place, words in enumerate(asked.words):
         spans: list[tuple[int, int, int]] = []
@@ -63,7 +63,7 @@ def pieces(asked: Asked) -> Iterator[Piece]:
             yield Piece(place, tuple(spans))
 
 
-def searched(asked: Asked, piece: Piece) -> Part:
+def searched(asked: SearchRequest, piece: Piece) -> Part:
     """What one piece finds: plans to keep as columns, and as facts how many there were, what ruled the others out, and
     which holds the least. Errors: Refused for what no plan can change."""
     question, words = asked.question, asked.words[piece.place]
@@ -127,7 +127,7 @@ class _Found:
         self.ruled["unread"] += plans
 
 
-def _look(asked: Asked, place: int, columns: Columns, found: _Found) -> None:
+def _look(asked: SearchRequest, place: int, columns: Columns, found: _Found) -> None:
     """The memory of some plans of one structure; those that fit wait for their time."""
     left = len(columns["dp"])
     try:
@@ -141,7 +141,7 @@ def _look(asked: Asked, place: int, columns: Columns, found: _Found) -> None:
         found.refused(refused, left)
 
 
-def _weigh(asked: Asked, run: Run, columns: Columns, place: int, found: _Found) -> None:
+def _weigh(asked: SearchRequest, run: Run, columns: Columns, place: int, found: _Found) -> None:
     """Memory of plans that can be."""
     import numpy as np
 
@@ -157,7 +157,7 @@ def _weigh(asked: Asked, run: Run, columns: Columns, place: int, found: _Found) 
         found.fitting = joined(found.fitting, at(held, fits))
 
 
-def _time(asked: Asked, words: Mapping[str, Any], found: _Found) -> None:
+def _time(asked: SearchRequest, words: Mapping[str, Any], found: _Found) -> None:
     """The time of the plans that fit."""
     import numpy as np
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from calc.plan.keeping import Rows, chosen, joined
 from calc.plan.objective import Objective
-from calc.plan.pieces import Asked, lesser, pieces, searched
+from calc.plan.pieces import SearchRequest, lesser, pieces, searched
 from calc.plan.question import SIZES, Question
 from calc.plan.space import run_words, structures
 from calc.spec.run import Run
@@ -69,7 +69,7 @@ def search(
     """
     known, unsupported = structures(question)
     seen = Seen(known)
-    asked = Asked(question, [*known, *unsupported], len(known), objective, top, every)
+    asked = SearchRequest(question, [*known, *unsupported], len(known), objective, top, every)
     try:
         job = job_of(asked)
         if progress is not None:
@@ -83,13 +83,13 @@ def search(
     return seen
 
 
-def job_of(asked: Asked) -> Job:
+def job_of(asked: SearchRequest) -> Job:
     """A search as work for anybody."""
     everything = list(pieces(asked))
     return Job("plans", lambda: _described(asked), searched, asked, everything, len(everything))
 
 
-def _described(asked: Asked) -> dict[str, Any]:
+def _described(asked: SearchRequest) -> dict[str, Any]:
     """All that the plans depend on, as JSON values."""
     said = {name: getattr(asked.question, name) for name in WORDS}
     return {

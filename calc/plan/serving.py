@@ -213,7 +213,7 @@ def _paired(wish: Wish, reader: ServingPlan, maker: ServingPlan) -> Iterator[Ser
     reading, making = reader.services[0], maker.services[0]
     if readers * reading.layout.gpus + makers * making.layout.gpus > wish.gpus[1]:
         return
-    kept = float(at(reading.rank.kept_bytes, wish.input))
+    kept = float(at(reading.rank.cached_bytes, wish.input))
     link = float(reading.device.link_one_way or reading.rates.link)
     services = tuple(
         replace(service, layout=replace(service.layout, replicas=count))

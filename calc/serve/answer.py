@@ -14,7 +14,7 @@ from calc.serve.report import Report, report_of
 from calc.serve.requests import Request
 from calc.serve.service import Service
 from calc.serve.simulate import Apart, Simulated, simulate_apart
-from calc.serve.steady import Asked, Steady, lengths_of, steady
+from calc.serve.steady import OperatingPoint, Steady, lengths_of, steady
 from calc.serve.step import StepLoad, step_time
 from calc.serve.workload import Workload
 from calc.workers.workers import HERE, Workers
@@ -41,7 +41,7 @@ def steady_of(service: Service, input: float, output: float, concurrency: Any, c
     """The steady state of one replica in closed form; a column of concurrencies gives columns. cached: tokens of each
     prompt that are in the cache already."""
     guess = service.guessing
-    asked = Asked(
+    asked = OperatingPoint(
         input,
         output,
         concurrency,
@@ -124,7 +124,7 @@ def _apart(service: Service, decode: Service, workload: Workload) -> list[Simula
     link = service.rates.link if service.layout.wide > 1 else service.device.link_one_way or 50e9
 
     def transfer(request: Request) -> float:
-        return float(at(service.rank.kept_bytes, request.input)) / link
+        return float(at(service.rank.cached_bytes, request.input)) / link
 
     apart = Apart(
         [service.server(tokens) for _ in range(service.layout.replicas)],

@@ -56,7 +56,7 @@ class Rank:
     decode_bytes: NDArray[Any]
     decode_flops: NDArray[Any]
     prompt_flops: NDArray[Any]
-    kept_bytes: NDArray[Any]
+    cached_bytes: NDArray[Any]
     tables: float = 0.0
     drafting: float = 0.0
 
@@ -104,7 +104,7 @@ def rank_of(work: Work, layout: Layout, form: Format, cache: str, vocabulary: fl
         decode_bytes=_sum(work.decode_cache, lambda heads: _fewest(heads, tp)) * width,
         decode_flops=_sum(work.decode_flops, lambda heads: share),
         prompt_flops=_sum(work.prompt_flops, lambda heads: share),
-        kept_bytes=_kept(work, tp, width),
+        cached_bytes=_cached(work, tp, width),
         tables=vocabulary * share * ACTIVATION_BYTES,
     )
 
@@ -133,7 +133,7 @@ def _sum(curves: tuple[Curve, ...], share: Callable[[float], float]) -> NDArray[
     return total
 
 
-def _kept(work: Work, tp: int, width: float) -> NDArray[Any]:
+def _cached(work: Work, tp: int, width: float) -> NDArray[Any]:
     """Bytes that a rank keeps of a sequence, at every length."""
     import numpy as np
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from calc.errors import Refused
-from calc.serve.capacity import cache_room, kept_bytes
+from calc.serve.capacity import cache_room, cached_bytes
 from calc.serve.clock import StepClock
 from calc.serve.engines import Engine, engine_named
 from calc.serve.formats import Format, cache_bits, served_format
@@ -94,7 +94,7 @@ class Service:
         """Pages of the cache of one replica, counted as sequences of so many tokens take them."""
         if self.room <= 0:
             return 0
-        each = kept_bytes(self.rank, self.engine, tokens)
+        each = cached_bytes(self.rank, self.engine, tokens)
         pages = math.ceil(tokens / self.engine.block)
         return int(min(self.room / each * pages, 1e9)) * self.layout.attention_dp if each > 0 else 10**9
 

@@ -17,7 +17,7 @@ ROUNDS = 8
 """Iterations of D, each of which leaves a tenth of the distance or less."""
 
 
-class Asked(NamedTuple):
+class OperatingPoint(NamedTuple):
     """Numbers, or columns: tokens of prompts (of which `cached` have their keys and values already) and of answers,
     requests under way on one replica, tokens of one step, sequences that run at once at most; and where something
     guesses ahead, tokens that a sequence gets in a step (`accepted`) of those it runs (`drafted`). together: how
@@ -81,7 +81,7 @@ class _Reading(NamedTuple):
     prompt: Any
 
 
-def steady(rank: Any, rates: Rates, asked: Asked, lengths: Lengths, request: Any, mixed: Any) -> Steady:
+def steady(rank: Any, rates: Rates, asked: OperatingPoint, lengths: Lengths, request: Any, mixed: Any) -> Steady:
     """The steady state of one replica whose clients send a request as soon as another is answered.
 
     request: seconds of the host for each request, ahead of the engine. mixed: 1 where prompts share steps with
@@ -118,7 +118,9 @@ def steady(rank: Any, rates: Rates, asked: Asked, lengths: Lengths, request: Any
     )
 
 
-def _at(rank: Any, rates: Rates, asked: Asked, lengths: Lengths, mixed: Any, decoding: Any, held: Any) -> _Reading:
+def _at(
+    rank: Any, rates: Rates, asked: OperatingPoint, lengths: Lengths, mixed: Any, decoding: Any, held: Any
+) -> _Reading:
     """What follows from so many sequences that decode: `tpot` of a step with a token for each, and the time in which
     one prompt is read."""
     import numpy as np
@@ -141,7 +143,7 @@ def _at(rank: Any, rates: Rates, asked: Asked, lengths: Lengths, mixed: Any, dec
     return _Reading(tpot, waits + np.maximum(new / free, 1.0) * full, part, plain, full, most, prompt)
 
 
-def step_of(rank: Any, rates: Rates, asked: Asked, lengths: Lengths, decoding: Any, prompt: Any) -> Any:
+def step_of(rank: Any, rates: Rates, asked: OperatingPoint, lengths: Lengths, decoding: Any, prompt: Any) -> Any:
     """Seconds of a step with so many decoding sequences and tokens of prompts on each rank of attention."""
     share = prompt / (asked.input - asked.cached)
     load = StepLoad(
@@ -157,7 +159,7 @@ def step_of(rank: Any, rates: Rates, asked: Asked, lengths: Lengths, decoding: A
 
 
 def with_burst(
-    rank: Any, rates: Rates, asked: Asked, lengths: Lengths, found: Steady, request: Any, part: Any
+    rank: Any, rates: Rates, asked: OperatingPoint, lengths: Lengths, found: Steady, request: Any, part: Any
 ) -> Steady:
     """What is seen where a part of all requests come at once, as those with which a benchmark begins: they are read one
     after the other, and the first wait with their second token for the last. part: 1 where all keep in step."""

@@ -142,7 +142,7 @@ def config_of(raw: dict[str, Any]) -> Any:
         try:
             return transformers.AutoConfig.for_model(model_type, **plain)
         except Exception as error:
-            raise Refused("config", f"what transformers reads as {model_type}", told(error)) from None
+            raise Refused("config", f"what transformers reads as {model_type}", one_line(error)) from None
 
 
 def class_of(config: Any) -> Any:
@@ -164,7 +164,7 @@ def class_of(config: Any) -> Any:
         name = getattr(modeling_auto, table).get(model_type)
         found = (getattr(transformers, each, None) for each in ((name,) if isinstance(name, str) else name or ()))
         listed += [own for own in found if own is not None]
-    for own in (*(own for own in listed if getattr(own, "config_class", None) is type(config)), *_beside(config)):
+    for own in (*(own for own in listed if getattr(own, "config_class", None) is type(config)), *_unlisted(config)):
         return own
     # A type without classes of its own runs as another: InternLM3 as Llama.
     for own in listed:
@@ -172,7 +172,7 @@ def class_of(config: Any) -> Any:
     raise Refused("model_type", "a type with a model in transformers", model_type)
 
 
-def _beside(config: Any) -> Iterator[Any]:
+def _unlisted(config: Any) -> Iterator[Any]:
     """Classes for this config in the file of models beside the config's own, the plainest names first: of a part of a
     model, which no table lists."""
     home = type(config).__module__
@@ -208,7 +208,7 @@ def module_of(config: Any, attention: str) -> Any:
             except Exception as error:
                 refusal = error
                 break
-    raise Refused("config", f"what {own.__name__} is built from", told(refusal or ValueError())) from None
+    raise Refused("config", f"what {own.__name__} is built from", one_line(refusal or ValueError())) from None
 
 
 def _undropped(config: Any) -> Any:
@@ -222,7 +222,7 @@ def _undropped(config: Any) -> Any:
     return config
 
 
-def told(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """What an error says, in one line."""
     text = " ".join(str(error).split())[:300]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -7,7 +7,7 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.spec.load import Load
-from calc.tracing.building import told
+from calc.tracing.building import one_line
 
 BINS = ("num_mel_bins", "feature_size", "input_feat_per_channel", "feature_projection_input_dim")
 """What a frame of sound has numbers of, by the names that families have for it."""
@@ -100,7 +100,7 @@ def _made(torch: Any, name: str, config: Any, batch: int, seq: int) -> Any:
             length = size(config, "context_length", "prediction_length")
             return torch.empty((batch, length, channels), dtype=_format(config))
     except (TypeError, AttributeError, RuntimeError) as error:
-        raise Refused(name, "a shape that follows from the config", told(error)) from None
+        raise Refused(name, "a shape that follows from the config", one_line(error)) from None
     raise Refused("--traced", "a model whose inputs' shapes follow from its config", f"an input called {name}")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from calc.architectures.models import config_of
 from calc.errors import Refused
 from calc.spec.traced import Traced
-from calc.tracing.building import needed, told
+from calc.tracing.building import needed, one_line
 
 OWN = re.compile(r"(.+\.py):([A-Za-z_]\w*)")
 
@@ -41,7 +41,7 @@ def _own(path: Path, function: str, run_code: bool) -> Traced:
     try:
         made = runpy.run_path(str(path)).get(function)
     except Exception as error:
-        raise Refused(str(path), "a file that runs", told(error)) from None
+        raise Refused(str(path), "a file that runs", one_line(error)) from None
     if not callable(made):
         raise Refused(f"{path}:{function}", "a function", made)
     return _captured(made, path, function)
@@ -53,7 +53,7 @@ def _captured(made: Any, path: Path, function: str) -> Traced:
     try:
         result = made()
     except Exception as error:
-        raise Refused(f"{path}:{function}", "a function that runs without arguments", told(error)) from None
+        raise Refused(f"{path}:{function}", "a function that runs without arguments", one_line(error)) from None
     if not isinstance(result, tuple) or len(result) != 2:
         raise Refused(f"{path}:{function}", "(module, example inputs)", type(result).__name__)
     return capture(*result, name=path.stem)

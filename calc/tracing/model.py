@@ -22,7 +22,7 @@ from calc.spec.load import Load
 from calc.spec.traced import EXACT, Traced
 from calc.trace.op import Part
 from calc.trace.settings import Settings
-from calc.tracing.building import config_of, module_of, quiet, told
+from calc.tracing.building import config_of, module_of, one_line, quiet
 from calc.tracing.dispatch import fakes, watched
 from calc.tracing.events import Capture
 from calc.tracing.inputs import inputs_for, reads_tokens, size
@@ -74,7 +74,7 @@ class Source:
             except RecursionError:
                 raise Refused("--traced", "a module that can be run without numbers", "endless recursion") from None
             except Exception as error:
-                raise Refused("--traced", "a module that can be run without numbers", told(error)) from None
+                raise Refused("--traced", "a module that can be run without numbers", one_line(error)) from None
             self.captures[key] = made
         return self.captures[key]
 
@@ -101,7 +101,7 @@ def traced(
     records: dict[Load, Part] = {}
 
     def record(load: Load | None) -> Part:
-        asked = _asked(source, load)
+        asked = _load_for(source, load)
         if asked not in records:
             plain = replace(asked, scores="full")
             capture = source.capture(plain, USUAL)
@@ -112,7 +112,7 @@ def traced(
             records[asked] = Recording(capture, shapes, frozen, experts, asked.scores, again).tree()
         return records[asked]
 
-    first = source.capture(replace(_asked(source, None), scores="full"), USUAL)
+    first = source.capture(replace(_load_for(source, None), scores="full"), USUAL)
     module, _ = source.module("sdpa", USUAL.stream)
     some, order = kinds(first, {key: tuple(p.shape) for key, p in module.named_parameters()})
     groups = tuple(LayerGroup(name=kind.name, count=len(kind.entries), shared=kind.shared) for kind in some)
@@ -134,7 +134,7 @@ def traced(
     return made
 
 
-def _asked(source: Source, load: Load | None) -> Load:
+def _load_for(source: Source, load: Load | None) -> Load:
     """The load that a capture is made for. Errors: Refused for what no capture answers."""
     if load is None:
         return SHORT if source.lengths is None else Load(batch=source.lengths[0], seq=source.lengths[1])
@@ -216,7 +216,7 @@ def _copied(module: nn.Module) -> nn.Module:
                     )
             return deepcopy(module, memo)
     except Exception as error:
-        raise Refused("module", "one that can be copied", told(error)) from None
+        raise Refused("module", "one that can be copied", one_line(error)) from None
 
 
 def _unnumbered(x: Any) -> Any:

@@ -13,7 +13,7 @@ from calc.time.step.network import between_ops
 from calc.time.step.timed_run import timed_run
 from harness.cases.case import Counts, Device
 from harness.cases.models import spec_of
-from harness.cases.ranks import RankCase, Said, Together
+from harness.cases.ranks import Collective, RankCase, Together
 from harness.cases.tensors import relative, settle
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class CollectiveCase(RankCase):
     def memory(self) -> float:
         return 4.0 * self.nbytes * self.ranks
 
-    def says(self) -> Sequence[Said]:
-        return [Said(self.op, float(self.nbytes), 1.0)]
+    def collectives(self) -> Sequence[Collective]:
+        return [Collective(self.op, float(self.nbytes), 1.0)]
 
     def of_rank(self, rank: int, device: Device) -> Together:
         run, check = collective(self.op, self.nbytes // 4, rank, self.ranks, device)
@@ -68,24 +68,26 @@ class ExchangeCase(RankCase):
     def __post_init__(self) -> None:
         self._few()
         self.require("seq", self.seq % self.ranks == 0, "a multiple of the ranks")
-        self.require("model", bool(self.says()), f"a model whose layers exchange anything between {self.between}")
+        self.require(
+            "model", bool(self.collectives()), f"a model whose layers exchange anything between {self.between}"
+        )
 
     def counts(self) -> Counts:
-        return {"bytes": sum(each.nbytes * each.calls for each in self.says())}
+        return {"bytes": sum(each.nbytes * each.calls for each in self.collectives())}
 
     def memory(self) -> float:
-        return 8.0 * self.ranks * max(each.nbytes for each in self.says())
+        return 8.0 * self.ranks * max(each.nbytes for each in self.collectives())
 
-    def says(self) -> Sequence[Said]:
+    def collectives(self) -> Sequence[Collective]:
         split = {"cp": self.ranks} if self.between == "context" else {"ep": self.ranks, "dp": self.ranks}
         words: dict[str, Any] = {"phase": "training", "batch": self.batch, "seq": self.seq, "recipe": "fp32", **split}
-        return said(timed_run(spec_of(self.model), **words), self.model)
+        return collectives_in(timed_run(spec_of(self.model), **words), self.model)
 
     def of_rank(self, rank: int, device: Device) -> Together:
         whole = self.ranks * 4
         parts = [
             (collective(each.op, int(each.nbytes) // whole * self.ranks, rank, self.ranks, device), round(each.calls))
-            for each in self.says()
+            for each in self.collectives()
         ]
 
         def run() -> None:
@@ -96,7 +98,7 @@ class ExchangeCase(RankCase):
         return Together(run, lambda: max(check() for (_, check), _ in parts))
 
 
-def said(run: Run, model: str, beginning: str = "") -> list[Said]:
+def collectives_in(run: Run, model: str, beginning: str = "") -> list[Collective]:
     """The collectives within one pass of a run, equal ones together. beginning: of the paths of the ops before."""
     found: dict[tuple[str, float], float] = {}
     for kernel in between_ops(spec_of(model), run):
@@ -105,7 +107,7 @@ def said(run: Run, model: str, beginning: str = "") -> list[Said]:
             continue
         key = kernel.shape.op, float(kernel.shape.bytes)
         found[key] = found.get(key, 0.0) + float(kernel.calls)
-    return [Said(op, nbytes, calls) for (op, nbytes), calls in found.items()]
+    return [Collective(op, nbytes, calls) for (op, nbytes), calls in found.items()]
 
 
 def collective(

@@ -14,8 +14,8 @@ from calc.spec.fields import Dim
 from calc.spec.resizing import sizes_of
 from calc.time.step.timed_run import timed_run
 from harness.cases.case import Counts, Device
-from harness.cases.collectives import said
-from harness.cases.ranks import RankCase, Said, Together
+from harness.cases.collectives import collectives_in
+from harness.cases.ranks import Collective, RankCase, Together
 from harness.cases.running import ModelCase, built
 from harness.cases.stages import pipelined, stage_alone
 from harness.cases.steps import loss_of, stepping
@@ -82,21 +82,23 @@ class ParallelTrainingCase(RankCase, ModelCase):
         m = self.micro_batches
         return 1.0 if m is None else (m + self.ranks - 1) / m
 
-    def says(self) -> Sequence[Said]:
+    def collectives(self) -> Sequence[Collective]:
         words: dict[str, Any] = {"phase": "training", "batch": self.batch, "seq": self.seq, "recipe": "fp32"}
         if self.strategy == "tensor":
             # The vocabulary's two ends stay whole on every rank.
-            return said(timed_run(self.spec, **words, tp=self.ranks, sequence_parallel=False), self.model, "layers.")
+            return collectives_in(
+                timed_run(self.spec, **words, tp=self.ranks, sequence_parallel=False), self.model, "layers."
+            )
         if self.strategy == "pipeline":
             nbytes = float(self.batch * self.seq * int(self.spec.d_model) * WIDTH)
             # The first micro-batch forward and the last one backward pass every boundary while nobody else computes.
-            return [Said("send", nbytes, 2.0 * (self.ranks - 1))]
+            return [Collective("send", nbytes, 2.0 * (self.ranks - 1))]
         if self.strategy == "ddp":
-            return [Said("all_reduce", float(sum(self._units()) * WIDTH), 1.0)]
+            return [Collective("all_reduce", float(sum(self._units()) * WIDTH), 1.0)]
         found = []
         for unit in self._units():
             nbytes = float(unit * WIDTH)
-            found += [Said("all_gather", nbytes, 2.0), Said("reduce_scatter", nbytes, 1.0)]
+            found += [Collective("all_gather", nbytes, 2.0), Collective("reduce_scatter", nbytes, 1.0)]
         return found
 
     def _units(self) -> list[int]:
@@ -133,11 +135,11 @@ class ParallelTrainingCase(RankCase, ModelCase):
         tokens = self._tokens(device)
         if self.strategy == "pipeline":
             return stage_alone(built(self.spec, device, "fp32"), rank, self.ranks, tokens, self.micro_batches or 1)
-        share = self._share() if self.strategy == "tensor" else self.spec
+        share = self._rank_spec() if self.strategy == "tensor" else self.spec
         mine = tokens if self.strategy == "tensor" else tokens.chunk(self.ranks)[rank]
         return stepping(built(share, device, "fp32"), self.strategy, "one", self.ranks, mine, device)
 
-    def _share(self) -> ModelSpec:
+    def _rank_spec(self) -> ModelSpec:
         """The model with the heads and widths of one rank."""
         sizes = sizes_of(self.spec)
         d_head = sizes.get("d_head") or sizes["d_model"] // sizes["n_heads"]

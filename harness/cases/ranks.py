@@ -18,7 +18,7 @@ LEVEL = 0.9
 START = "several ranks: torchrun --nproc-per-node RANKS -m harness run --suite collectives|parallel"
 
 
-class Said(NamedTuple):
+class Collective(NamedTuple):
     """One collective of an execution. nbytes: as `calc.time.kernels.kernel.Send` counts them. calls: how often."""
 
     op: str
@@ -53,14 +53,14 @@ class RankCase(Case):
         """How often what is computed alone fits into an execution, waiting included."""
         return 1.0
 
-    def says(self) -> Sequence[Said]:
+    def collectives(self) -> Sequence[Collective]:
         """Every collective of an execution that computing waits for."""
         raise NotImplementedError
 
     def expected(self, alone: float, models: dict[str, CollectiveModel], source: str) -> Forecast | None:
         """What is predicted of it. alone: seconds of what a rank computes. models: of collectives among `ranks`, by
         their names; None where one is missing. source: what these rest on."""
-        said = self.says()
+        said = self.collectives()
         if any(each.op not in models for each in said):
             return None
         parts = {"compute": alone * self.rounds} if alone else {}

@@ -148,7 +148,7 @@ def imported_rows(field: str, rows: Rows, path: Path, wanted: Wanted) -> Importe
         rows=rows.total,
         impossible=rows.total - len(rows.seconds),
         groups=_groups(model, _at(rows.shape, held), ratio[held]),
-        source=_said(rows.frame, "source"),
+        source=_text_of(rows.frame, "source"),
         framework=printable(f"{rows.frame['framework'].iloc[0]} {rows.frame['version'].iloc[0]}"),
     )
 
@@ -251,7 +251,7 @@ def _groups(model: Learned, shape: dict[str, Any], ratio: Any) -> tuple[tuple[st
     return tuple((name, len(part), float(part.mean()), float(np.median(part))) for name, part in parts if len(part))
 
 
-def _said(frame: DataFrame, column: str) -> str:
+def _text_of(frame: DataFrame, column: str) -> str:
     """What a column of text says, shortened to what all rows begin with."""
     if column not in frame:
         return ""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harness.profiling.clock import Clock, Pool, repeats, several
 from harness.profiling.samples import Key, Station
-from harness.profiling.shapes import Reach, attentions
+from harness.profiling.shapes import Reach, attention_shapes
 
 _FARTHER = 16
 """Caches are so many times as long as the prompts that are measured."""
@@ -42,7 +42,7 @@ def chosen(device: str, dtype: str) -> str:
 def prompts(reach: Reach, count: int, flops: float) -> list[Fused]:
     """`count` shapes: of models with and without shared keys, a few without a mask."""
     found = []
-    for i, (batch, heads, seq, d_head) in enumerate(attentions(reach, count, flops)):
+    for i, (batch, heads, seq, d_head) in enumerate(attention_shapes(reach, count, flops)):
         shared = 4 if i % 4 == 3 and heads % 4 == 0 else 1
         found.append(Fused(batch, heads, heads // shared, seq, d_head, i % 5 != 4))
     return found

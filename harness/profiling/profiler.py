@@ -14,10 +14,10 @@ from harness.environment import here
 from harness.measuring.allocator import keep_freed_memory, touch
 from harness.profiling.fit import profile_of
 from harness.profiling.samples import Station, collect, interleaved
-from harness.profiling.shapes import REACH, attentions, layers
+from harness.profiling.shapes import REACH, attention_shapes, layers
 
 Device = Literal["cuda", "cpu"]
-Told = Callable[[int, int, float], None]
+Progress = Callable[[int, int, float], None]
 """Called with what is done, how much there is, and the seconds that are left."""
 SECONDS: dict[Device, float] = {"cpu": 120.0, "cuda": 240.0}
 """How long a profile may take, fitting included."""
@@ -41,7 +41,7 @@ def measure_profile(
     dtypes: Sequence[str] = (),
     seconds: float | None = None,
     threads: int | None = None,
-    told: Told = lambda done, total, left: None,
+    told: Progress = lambda done, total, left: None,
 ) -> Profile:
     """The profile of a device of this machine, measured in `seconds` at most.
 
@@ -103,7 +103,7 @@ def _stations(device: Device, dtypes: Sequence[str]) -> Iterator[list[Station]]:
         given: tuple[Any, ...] = (ticking, pool, f"gemm.{name}", rate, device == "cpu")
         yield [products.layer_station(each, *given) for each in layers(reach, dense, most)]
         given = (ticking, pool, f"gemm.{name}.batched", rate, device == "cpu")
-        yield [products.attention_station(each, *given) for each in attentions(reach, core, most)]
+        yield [products.attention_station(each, *given) for each in attention_shapes(reach, core, most)]
         prompts, caches = attention.prompts(reach, 12, most / 4), attention.caches(reach, 8, len(pool.numbers) // 4)
         yield [attention.prompt_station(each, ticking, pool, name, rate) for each in prompts]
         yield [attention.cache_station(each, ticking, pool, name, 1e10) for each in caches]
@@ -112,7 +112,7 @@ def _stations(device: Device, dtypes: Sequence[str]) -> Iterator[list[Station]]:
 
 
 def _shares(formats: int, device: Device) -> tuple[int, int]:
-    """Dense layers and attentions to measure in each of so many formats, 300 products in all at most.
+    """Dense layers and attention_shapes to measure in each of so many formats, 300 products in all at most.
 
     A dense layer is 3 products, or in one of six 1; an attention is 6.
     """

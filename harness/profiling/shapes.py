@@ -85,8 +85,8 @@ def _layer(reach: Reach, i: int, place: Sequence[float], flops: float) -> Layer:
     return Layer(tokens, d_in, d_out, biased=not head and i % 2 == 0)
 
 
-def attentions(reach: Reach, count: int, flops: float) -> list[Heads]:
-    """`count` attentions within `reach`, none with a product of more than `flops`."""
+def attention_shapes(reach: Reach, count: int, flops: float) -> list[Heads]:
+    """`count` attention_shapes within `reach`, none with a product of more than `flops`."""
     made = []
     for i, (first, second, third) in enumerate(halton(count)):
         d_head = (64, 64, 32, 128)[i % 4]
@@ -99,9 +99,9 @@ def attentions(reach: Reach, count: int, flops: float) -> list[Heads]:
     return made
 
 
-def points(layers: Sequence[Layer], attentions: Sequence[Heads]) -> int:
+def points(layers: Sequence[Layer], attention_shapes: Sequence[Heads]) -> int:
     """How many products that is."""
-    return sum(3 if layer.trained else 1 for layer in layers) + 6 * len(attentions)
+    return sum(3 if layer.trained else 1 for layer in layers) + 6 * len(attention_shapes)
 
 
 def sizes_of(low: int, high: int, count: int) -> Iterator[int]:

@@ -83,7 +83,7 @@ def _lines(place: Place, environment: Environment, curves: Sequence[Measured]) -
     yield f'[clusters."{name}"]\ntitle = "{place.ranks} ranks of {name}"\n'
     yield f'gpu = "{device.name if device else environment.slug}"\n'
     yield f'node = {place.near}\ndomain = {place.near}\nfast = "measured"\n'
-    share = _share([each for each in curves if each.near < each.ranks])
+    share = _bandwidth_between_nodes([each for each in curves if each.near < each.ranks])
     if share is None:
         yield f"most = {place.ranks}\n"
     else:
@@ -94,7 +94,7 @@ def _lines(place: Place, environment: Environment, curves: Sequence[Measured]) -
         yield f"sizes = {list(each.sizes)}\nseconds = {[float(f'{s:.6g}') for s in each.seconds]}\n"
 
 
-def _share(across: Sequence[Measured]) -> float | None:
+def _bandwidth_between_nodes(across: Sequence[Measured]) -> float | None:
     """Bytes a second of one rank to other nodes, such that the model of collectives beyond a domain gives the largest
     messages the times that were measured: the median over all that are sums and gathers; None without other nodes."""
     from statistics import median

@@ -146,7 +146,7 @@ def _cluster(
     # Only rank 0 need see the file: other nodes may have no such folder.
     cluster: Cluster | None = agreed(_described(job, path) if place.first else None)
     known = {} if cluster is None else measured_models(cluster, place.ranks)
-    missing = sorted({each.op for case in cases for each in case.says()} - known.keys())
+    missing = sorted({each.op for case in cases for each in case.collectives()} - known.keys())
     if missing and job.cluster is not None:
         raise Refused(
             "--cluster", f"curves of {', '.join(missing)} among {place.ranks} ranks", f"none in {job.cluster}"

@@ -111,7 +111,7 @@ def request(plan: Plan, size: Size, device: str, threads: int) -> str:
     return json.dumps({"plan": plain, "language": language, "size": vars(size), "device": device, "threads": threads})
 
 
-def asked(text: str) -> tuple[Plan, Size, str, int]:
+def run_from(text: str) -> tuple[Plan, Size, str, int]:
     """The same again from its text."""
     told = json.loads(text)
     size = Size(**told["size"])
@@ -126,7 +126,7 @@ def main() -> None:
     import torch
 
     die_with_parent(int(sys.argv[1]))
-    plan, size, device, threads = asked(sys.stdin.read())
+    plan, size, device, threads = run_from(sys.stdin.read())
     torch.set_num_threads(threads)
     ticks = _every(50)
 

@@ -13,7 +13,7 @@ from calc.serve.formats import served_format
 from calc.serve.layout import Layout, layout_of
 from calc.serve.rank import Rank, rank_of
 from calc.serve.rates import Constants, rates_of, request_seconds
-from calc.serve.steady import Asked, Lengths, Steady, lengths_of, steady, with_burst
+from calc.serve.steady import Lengths, OperatingPoint, Steady, lengths_of, steady, with_burst
 from calc.serve.step import Rates
 from calc.serve.work import work_of
 from calc.spec import ModelSpec
@@ -56,14 +56,14 @@ def case_of(row: ServedRow, spec: ModelSpec) -> Case:
     )
 
 
-def columns(cases: Sequence[Case]) -> tuple[Any, Asked, Lengths]:
+def columns(cases: Sequence[Case]) -> tuple[Any, OperatingPoint, Lengths]:
     """Ranks, workloads and what attention asks at their lengths, a column each."""
     import numpy as np
 
-    names = [each.name for each in fields(Rank) if not each.name.endswith(("decode_bytes", "_flops", "kept_bytes"))]
+    names = [each.name for each in fields(Rank) if not each.name.endswith(("decode_bytes", "_flops", "cached_bytes"))]
     names.append("other_flops")
     ranks = SimpleNamespace(**{name: np.array([float(getattr(c.rank, name)) for c in cases]) for name in names})
-    asked = Asked(
+    asked = OperatingPoint(
         input=np.array([c.row.mean_input for c in cases]),
         output=np.array([c.row.mean_output for c in cases]),
         concurrency=np.array([c.row.concurrency for c in cases]),
@@ -83,7 +83,9 @@ def rates_columns(cases: Sequence[Case], given: Constants) -> Rates:
     return Rates(*(np.array(column, dtype=float) for column in zip(*each, strict=True)))
 
 
-def predicted(cases: Sequence[Case], given: Constants, ready: tuple[Any, Asked, Lengths] | None = None) -> Steady:
+def predicted(
+    cases: Sequence[Case], given: Constants, ready: tuple[Any, OperatingPoint, Lengths] | None = None
+) -> Steady:
     """What a benchmark of every case measures in the mean: its steady state, and the burst with which it begins."""
     import numpy as np
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import calc
 from calc.plan.launchers import launcher
-from calc.plan.pieces import PIECE, Asked, Piece, searched
+from calc.plan.pieces import PIECE, Piece, SearchRequest, searched
 from calc.plan.question import Question
 from calc.plan.search import Seen
 from calc.plan.space import places, structures
@@ -39,7 +39,8 @@ def typical(asked: Question) -> Part:
     """What one full piece of a search gives back."""
     words, _ = structures(asked)
     return searched(
-        Asked(asked, words, len(words), "time", TOP), Piece(0, tuple((gpus, 0, PIECE) for gpus in asked.gpus[:4]))
+        SearchRequest(asked, words, len(words), "time", TOP),
+        Piece(0, tuple((gpus, 0, PIECE) for gpus in asked.gpus[:4])),
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from calc.serve.rank import Rank
 from calc.serve.simulate import simulate
-from calc.serve.steady import Asked, Lengths, lengths_of, steady
+from calc.serve.steady import Lengths, OperatingPoint, lengths_of, steady
 from calc.serve.step import Rates
 from calc.serve.workload import closed_loop
 from tests.serve.services import llama
@@ -22,7 +22,7 @@ CHUNK = 4096
 """Configurations of one call, so that their columns stay in a core's cache."""
 
 
-def columns() -> tuple[Any, Rates, Asked, Lengths]:
+def columns() -> tuple[Any, Rates, OperatingPoint, Lengths]:
     """Servers that differ in everything a search varies, as columns."""
     services = [llama(tp=tp, dtype=dtype) for tp in (1, 2, 4, 8) for dtype in ("bf16", "fp8")]
     which = np.arange(CHUNK) % len(services)
@@ -32,7 +32,7 @@ def columns() -> tuple[Any, Rates, Asked, Lengths]:
     )
     rates = Rates(*(np.array(column, dtype=float)[which] for column in zip(*(s.rates for s in services), strict=True)))
     draw = np.random.default_rng(0)
-    asked = Asked(
+    asked = OperatingPoint(
         input=draw.integers(128, 8192, CHUNK).astype(float),
         output=draw.integers(32, 2048, CHUNK).astype(float),
         concurrency=2.0 ** draw.integers(0, 9, CHUNK),

@@ -24,7 +24,7 @@ from harness.scaling import table
 from harness.scaling.language import Language
 from harness.scaling.plan import STANDARD, Plan, Size
 from harness.scaling.suite import report, run
-from harness.scaling.training import asked, request, train, work
+from harness.scaling.training import request, run_from, train, work
 
 LANGUAGE = Language(vocab_size=16, one=3, two=2, weights=(0.1, 0.7, 0.2))
 TINY = Plan(
@@ -72,7 +72,7 @@ def test_a_model_learns_more_than_how_frequent_tokens_are_and_never_more_than_th
 
 
 def test_a_request_arrives_as_it_was_sent() -> None:
-    plan, size, device, threads = asked(request(TINY, Size(32, 1), "cpu", 1))
+    plan, size, device, threads = run_from(request(TINY, Size(32, 1), "cpu", 1))
     assert (size, device, threads) == (Size(32, 1), "cpu", 1)
     assert replace(plan, sizes=TINY.sizes) == TINY
     assert plan.dataset == TINY.dataset

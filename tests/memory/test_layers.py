@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import calc
-from calc.memory.activations import activations, kept_on_rank, settings
+from calc.memory.activations import activations, saved_on_rank, settings
 from calc.memory.sharding import held_elements, stages
 from calc.memory.totals import memory_ranks, worst
 from calc.quantities.parameters import weights
@@ -27,7 +27,7 @@ def test_casts_are_divided_as_the_weights_are(name: str, tp: int) -> None:
     plan = Run(tp=tp, ep=1)
     made = saved_tensors(spec, Run(seq=SEQ).load(), settings(spec, plan, "none"))
     (each,) = made.layers.values()
-    casts = sum(kept_on_rank(saved, plan) for saved in each.whole if saved.role == "cast weight")
+    casts = sum(saved_on_rank(saved, plan) for saved in each.whole if saved.role == "cast weight")
 
     def matrix(weight: Weight, leaf: Leaf) -> bool:
         return len(weight.shape) == 2 and any(part.layer for part in leaf.parents)
@@ -64,7 +64,7 @@ def test_keys_are_divided_by_the_heads_of_their_own_layer() -> None:
     shares = {}
     for each in made.layers.values():
         keys = next(saved for saved in each.whole if saved.tensor.split == "kv")
-        shares[each.group.name] = keys.tensor.bytes / kept_on_rank(keys, Run(tp=4))
+        shares[each.group.name] = keys.tensor.bytes / saved_on_rank(keys, Run(tp=4))
     assert shares == {"narrow": 2, "wide": 4}
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import calc
 from calc.errors import Refused
-from calc.plan.existing import plan_of, told_by, words_of
+from calc.plan.existing import plan_of, question_of, words_of
 from calc.plan.export.launch import Launch
 from calc.plan.export.registry import TOOLS, tool
 from calc.plan.planning import answer
@@ -77,7 +77,7 @@ def test_a_file_read_back_is_the_plan(name: str) -> None:
         read = tool(name).read(text, "plan")
         assert read.unread == ()
         words = words_of(asked, read) | ({"batch": run.batch} if name == "accelerate" else {})
-        again = plan_of(told_by(asked, read), words)
+        again = plan_of(question_of(asked, read), words)
         assert plan_words(again.run) == plan_words(run)
         assert again.run.gpus == run.gpus
 

@@ -25,7 +25,7 @@ def test_a_dense_model_by_hand() -> None:
     assert rank.head == VOCABULARY * D
     for context in (1, 100, 4096, 100_000):
         assert at(rank.decode_bytes, context) == pytest.approx(LAYERS * 2 * KV * HEAD * context * 2, rel=1e-9)
-        assert at(rank.kept_bytes, context) == pytest.approx(LAYERS * 2 * KV * HEAD * context * 2, rel=1e-9)
+        assert at(rank.cached_bytes, context) == pytest.approx(LAYERS * 2 * KV * HEAD * context * 2, rel=1e-9)
         # The new token sees itself too.
         assert at(rank.decode_flops, context) == pytest.approx(LAYERS * 4 * HEADS * HEAD * (context + 1), rel=1e-9)
         pairs = context * (context + 1) / 2
@@ -58,14 +58,14 @@ def test_windows_stop_growing() -> None:
     spec = calc.load_model("gpt-oss-120b")
     rank = rank_of(work_of(spec), layout_of(spec), served_format("mxfp4"), "bf16")
     token = 2 * 8 * 64 * 2
-    assert at(rank.kept_bytes, 8192) == pytest.approx(18 * token * (8192 + 128))
+    assert at(rank.cached_bytes, 8192) == pytest.approx(18 * token * (8192 + 128))
 
 
 def test_latents_are_held_by_every_rank() -> None:
     spec = calc.load_model("deepseek-v3")
     work = work_of(spec)
     one, eight = (rank_of(work, layout_of(spec, tp=tp), served_format("fp8"), "bf16") for tp in (1, 8))
-    assert at(one.kept_bytes, 1000) == at(eight.kept_bytes, 1000) == pytest.approx(61 * 576 * 1000 * 2)
+    assert at(one.cached_bytes, 1000) == at(eight.cached_bytes, 1000) == pytest.approx(61 * 576 * 1000 * 2)
 
 
 def test_lengths_are_close_enough() -> None:

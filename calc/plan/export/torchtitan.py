@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from calc.errors import Refused
-from calc.plan.checks import told_by_layers
+from calc.plan.checks import cut_by_layers
 from calc.plan.export.launch import Launch, Read, Tool, command, one_of, options_of, torchrun, whole
 from calc.plan.launchers import launcher
 
@@ -63,7 +63,7 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
         yield "--parallelism.pipeline-parallel-microbatch-size", run.batch
         layers, pieces = launch.question.spec.n_layers, run.pp * run.interleave
         # Where layers alone do not make as many pieces, embedding and head count as one each.
-        end = 0 if told_by_layers(layers, pieces) else 1
+        end = 0 if cut_by_layers(layers, pieces) else 1
         yield LAYERS, -(-(layers + 2 * end) // pieces)
         yield from ((option, end) for option in LESS)
     yield "--compile.enable", True

@@ -102,11 +102,11 @@ def column_seconds(kernel: Kernel, speed: Speed, execution: ExecutionName, netwo
     if not isinstance(kernel.shape, Send):
         one = model_of(kernel, speed, execution, network)
         return _possible(CALLS[one.key[0]](one.model, one.question) * one.scale)
-    near, far = (_told(kernel.shape, beyond, speed, execution, network) for beyond in (False, True))
+    near, far = (_collectives(kernel.shape, beyond, speed, execution, network) for beyond in (False, True))
     return _possible(np.where(kernel.shape.beyond, far, near))
 
 
-def _told(shape: Send, beyond: bool, speed: Speed, execution: ExecutionName, network: float | None) -> Column:
+def _collectives(shape: Send, beyond: bool, speed: Speed, execution: ExecutionName, network: float | None) -> Column:
     """Those of collectives that all, or none, leave a node."""
     import numpy as np
 

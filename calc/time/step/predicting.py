@@ -59,7 +59,7 @@ def predict(
     known = asked, run, stage, one, float(others[slowest])
     if not math.isfinite(seconds):
         details(*known)
-    return _told(asked, run, one, seconds, lambda: details(*known))
+    return _prediction_of(asked, run, one, seconds, lambda: details(*known))
 
 
 def _stage(columns: Stage, place: int) -> Stage:
@@ -68,7 +68,7 @@ def _stage(columns: Stage, place: int) -> Stage:
     return Stage("slowest", layers, bool(columns.first[place]), bool(columns.last[place]), columns.chunks)
 
 
-def _told(asked: Question, run: Run, one: Pass, seconds: float, found: Callable[[], Details]) -> Prediction:
+def _prediction_of(asked: Question, run: Run, one: Pass, seconds: float, found: Callable[[], Details]) -> Prediction:
     speed, sums = asked.speed, one.sums
     share = None if asked.within else mfu(run, speed, sums.flops, sums.convention, seconds)
     return Prediction(

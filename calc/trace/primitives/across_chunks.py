@@ -23,7 +23,7 @@ class Walk(NamedTuple):
     fades: bool
 
 
-def kept_across_chunks(
+def saved_across_chunks(
     tape: Tape, walk: Walk, reading: Storage, q: Storage, inside: Storage, k: Storage, u: Storage
 ) -> bool:
     """Keep it, and say whether results need a gradient. Each storage is of all chunks together.

@@ -114,7 +114,7 @@ def gated_heads(t: Recorder, name: str, x: Tensor, gate: Tensor, *, soft: bool) 
 
 def _one(tape: Tape, function: Function, x: Storage) -> Storage:
     with tape.region("activation", x):
-        return kept_by_activation(tape, function, x)
+        return saved_by_activation(tape, function, x)
 
 
 def _two(tape: Tape, function: Function, gate: Storage, up: Storage, *, clamped: bool) -> Storage:
@@ -125,12 +125,12 @@ def _two(tape: Tape, function: Function, gate: Storage, up: Storage, *, clamped:
             tape.keep(up, "input")
             return tape.like(gate, up)
         if not clamped:
-            return tape.times(kept_by_activation(tape, function, gate), up)
+            return tape.times(saved_by_activation(tape, function, gate), up)
         gate, up = tape.reads_input(gate), tape.like(tape.reads_input(up))
         return tape.times(tape.times(gate, tape.reads_result(gate)), up)
 
 
-def kept_by_activation(tape: Tape, name: str, x: Storage) -> Storage:
+def saved_by_activation(tape: Tape, name: str, x: Storage) -> Storage:
     """An activation as transformers writes it: most are one kernel, some are spelt out operation by operation.
 
     gelu_new: 0.5 * x * (1 + tanh(c * (x + 0.044715 * x ** 3))). quick_gelu: x * sigmoid(1.702 * x). gelu_fast:

@@ -15,7 +15,7 @@ from calc.spec import Buckets, Shaw
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Cache, Moves
 from calc.trace.primitives.attend_live import PLAIN, Core, Scoring
-from calc.trace.primitives.attend_saved import Scores, Square, kept_by_attention
+from calc.trace.primitives.attend_saved import Scores, Square, saved_by_attention
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
@@ -262,7 +262,7 @@ def _rule(
 
     def keeps(tape: Tape, q: Storage, k: Storage, v: Storage, *distances: Storage) -> Storage:
         scores = _scores(tape, scoring, square, trained, *distances)
-        return kept_by_attention(tape, q, k, v, square, scores)
+        return saved_by_attention(tape, q, k, v, square, scores)
 
     more = () if scoring.distances is None else (scoring.distances,)
     return {"keeps": keeps, "operands": (q, k, v, *more)}

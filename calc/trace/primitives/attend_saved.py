@@ -57,7 +57,7 @@ class Scores:
         return not (self.softcap or self.sinks or self.shaw or self.distances)
 
 
-def kept_by_attention(tape: Tape, q: Storage, k: Storage, v: Storage, square: Square, scores: Scores) -> Storage:
+def saved_by_attention(tape: Tape, q: Storage, k: Storage, v: Storage, square: Square, scores: Scores) -> Storage:
     """softmax(q k') v.
 
     A flash kernel keeps queries, keys, values, its result and a number for every query (Dao et al. 2022,

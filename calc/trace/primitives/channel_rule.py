@@ -12,7 +12,7 @@ from calc.spec import Kda
 from calc.spec.load import Load
 from calc.trace.functions import Matmul
 from calc.trace.op import Cache, Moves, Weight
-from calc.trace.primitives.channel_rule_saved import kept_by_channel_rule
+from calc.trace.primitives.channel_rule_saved import saved_by_channel_rule
 from calc.trace.primitives.product import product
 from calc.trace.recorder import Recorder
 from calc.trace.tensor import Tensor
@@ -34,7 +34,7 @@ def channel_rule(t: Recorder, spec: Kda, x: Tensor, mixed: Tensor, rate: Tensor,
     y = t.made(mixed.rows, width, mixed, rate, decay, weights=own, split="tensor")
     read = Read(mixed, _decays(t, spec, own, decay, load), rate)
     rule = {
-        "keeps": lambda tape, *reads: kept_by_channel_rule(tape, spec, load, own, *reads),
+        "keeps": lambda tape, *reads: saved_by_channel_rule(tape, spec, load, own, *reads),
         "operands": (x, mixed, rate, decay),
     }
     if not load.decode:

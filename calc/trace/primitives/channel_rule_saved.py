@@ -10,13 +10,13 @@ from calc.sizes import Size, at_least, ceil_div, exact_div, is_exactly
 from calc.spec import Kda
 from calc.spec.load import Load
 from calc.trace.op import Weight
-from calc.trace.primitives.across_chunks import Walk, kept_across_chunks
+from calc.trace.primitives.across_chunks import Walk, saved_across_chunks
 from calc.trace.primitives.delta_rule_saved import unit
 from calc.trace.primitives.recurrence import between, negative_exponential, spread
 from calc.trace.tape import Storage, Tape
 
 
-def kept_by_channel_rule(
+def saved_by_channel_rule(
     tape: Tape,
     spec: Kda,
     load: Load,
@@ -68,7 +68,7 @@ def _chunks(tape: Tape, spec: Kda, load: Load, grads: tuple[bool, bool, bool]) -
     inside = scores(q, k)
     k, q = tape.times(k, tape.reads_result(fp32(d, fades))), tape.times(q, faded)
     walk = Walk(rows, chunks, d * d, d, fades)
-    grad = kept_across_chunks(tape, walk, reading, q, inside, k, tape.like(written, reading))
+    grad = saved_across_chunks(tape, walk, reading, q, inside, k, tape.like(written, reading))
     return Storage(places * d, tape.settings.dtype if tape.settings.autocast else "fp32", grad, "tensor")
 
 

@@ -37,7 +37,7 @@ def chunked_scan(t: Recorder, spec: Mamba2, mixed: Tensor, dt: Tensor, load: Loa
     decay = _decay(t, spec, own, dt, x, b, load)
     y = t.made(x.rows, d_inner, mixed, dt, weights=own, split="tensor")
     fields = {
-        "keeps": lambda tape, *reads: _kept(tape, spec, own, load, *reads),
+        "keeps": lambda tape, *reads: _saved(tape, spec, own, load, *reads),
         "operands": (mixed, dt),
     }
     with t.one_kernel("compiled"):
@@ -112,7 +112,7 @@ def _in_chunks(
     )
 
 
-def _kept(tape: Tape, spec: Mamba2, own: Own, load: Load, mixed: Storage, dt: Storage) -> Storage:
+def _saved(tape: Tape, spec: Mamba2, own: Own, load: Load, mixed: Storage, dt: Storage) -> Storage:
     """Source: transformers' modeling_mamba2.py (5.23), without its kernels, and with the carried states as one
     product."""
     heads, tokens = spec.n_heads, load.tokens
@@ -126,12 +126,12 @@ def _kept(tape: Tape, spec: Mamba2, own: Own, load: Load, mixed: Storage, dt: St
         stepped = tape.times(x, dt)
         decay = spread(tape, dt, negative_exponential(tape, own.fade), tokens * heads)
         with tape.region("attention", stepped, decay, b, c):
-            y = _kept_by_chunks(tape, spec, load, mixed.grad)
+            y = _saved_by_chunks(tape, spec, load, mixed.grad)
         # Of whole chunks, a view of as many tokens as there are.
         return tape.like(scaled_by(tape, x, own.through), y)
 
 
-def _kept_by_chunks(tape: Tape, spec: Mamba2, load: Load, grad: bool) -> Storage:
+def _saved_by_chunks(tape: Tape, spec: Mamba2, load: Load, grad: bool) -> Storage:
     """Within a chunk as attention with decay, between chunks through their states; all in whole chunks.
 
     grad: whether what one projection makes, all that is read here, needs a gradient.

@@ -48,7 +48,7 @@ def convolution(
         of=of,
         flops=2 * places * d_out * per_group * prod(kernel),
         shape=Matmul(places, quotient(d_out, groups), per_group * prod(kernel), groups),
-        keeps=lambda tape, read: kept_by_convolution(tape, read, y, weights[0], computed=computed),
+        keeps=lambda tape, read: saved_by_convolution(tape, read, y, weights[0], computed=computed),
     )
     return y
 
@@ -80,7 +80,7 @@ def patch(
         flops=2 * n * d_out * size,
         shape=Matmul(n, d_out, size),
         moves=lambda: Moves(n * size, n * d_out),
-        keeps=lambda tape, read: kept_by_convolution(tape, read, y, weights[0]),
+        keeps=lambda tape, read: saved_by_convolution(tape, read, y, weights[0]),
     )
     return y
 
@@ -94,7 +94,7 @@ def steps(n: Size, kernel: int, stride: int, padding: int) -> Size:
     return checks.size("steps behind a convolution", (left if stride == 1 else floor_div(left, stride)) + 1)
 
 
-def kept_by_convolution(tape: Tape, x: Storage, y: Tensor, weight: Weight, *, computed: bool = False) -> Storage:
+def saved_by_convolution(tape: Tape, x: Storage, y: Tensor, weight: Weight, *, computed: bool = False) -> Storage:
     """x and, where they are no parameters themselves, the weights: both, whichever of them needs a gradient.
 
     That is all of x even where the weight alone is trained. computed: the weights are made of others.

@@ -10,7 +10,7 @@ from calc.spec import DeltaNet
 from calc.spec.load import Load
 from calc.trace.functions import Matmul
 from calc.trace.op import Cache, Moves, Weight
-from calc.trace.primitives.delta_rule_saved import kept_by_delta_rule
+from calc.trace.primitives.delta_rule_saved import saved_by_delta_rule
 from calc.trace.primitives.product import product
 from calc.trace.recorder import Recorder
 from calc.trace.tensor import Tensor
@@ -26,7 +26,7 @@ def delta_rule(
     y = t.made(mixed.rows, heads * spec.d_value, mixed, rate, decay, weights=own, split="tensor")
     scalars = _decay(t, spec, own, rate, decay, load)
     rule = {
-        "keeps": lambda tape, *reads: kept_by_delta_rule(tape, spec, load, own, *reads),
+        "keeps": lambda tape, *reads: saved_by_delta_rule(tape, spec, load, own, *reads),
         "operands": (x, mixed, rate, decay),
     }
     if load.decode:

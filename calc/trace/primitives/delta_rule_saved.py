@@ -9,12 +9,12 @@ from calc.sizes import Size, ceil_div
 from calc.spec import DeltaNet
 from calc.spec.load import Load
 from calc.trace.op import Weight
-from calc.trace.primitives.across_chunks import Walk, kept_across_chunks
+from calc.trace.primitives.across_chunks import Walk, saved_across_chunks
 from calc.trace.primitives.recurrence import between, negative_exponential, spread
 from calc.trace.tape import Storage, Tape
 
 
-def kept_by_delta_rule(
+def saved_by_delta_rule(
     tape: Tape,
     spec: DeltaNet,
     load: Load,
@@ -79,5 +79,5 @@ def _chunks(tape: Tape, spec: DeltaNet, load: Load, grads: tuple[bool, bool, boo
     # Corrections, and what they read the state with, are views of what is solved.
     reading, written = solved.part(places * spec.d_key), solved.part(places * spec.d_value)
     walk = Walk(rows, chunks, spec.d_key * spec.d_value, 1, fades_grad)
-    grad = kept_across_chunks(tape, walk, reading, q, inside, k, tape.like(written))
+    grad = saved_across_chunks(tape, walk, reading, q, inside, k, tape.like(written))
     return Storage(written.elements, tape.settings.dtype if tape.settings.autocast else "fp32", grad, "tensor")

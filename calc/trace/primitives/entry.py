@@ -34,12 +34,12 @@ def weighed_entries(
         weights=(bias,),
         cache=Cache(width, stride=spec.rate, rest=2 * kv.width, fixed=fixed),
         moves=lambda: Moves(kv.elements + gate.elements, y.elements, cache_reads=waiting, cache_writes=y.elements),
-        keeps=lambda tape, *reads: _kept(tape, spec, y, new, bias, *reads),
+        keeps=lambda tape, *reads: _saved(tape, spec, y, new, bias, *reads),
     )
     return y
 
 
-def _kept(tape: Tape, spec: Compressor, y: Tensor, new: Size, bias: Weight, kv: Storage, gate: Storage) -> Storage:
+def _saved(tape: Tape, spec: Compressor, y: Tensor, new: Size, bias: Weight, kv: Storage, gate: Storage) -> Storage:
     """A softmax in fp32 over the tokens of an entry, and its product with what is weighed.
 
     Where entries overlap, each is made of twice as many tokens, laid out for it; else of a view of all projections.

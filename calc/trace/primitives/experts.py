@@ -6,7 +6,7 @@ from calc.sizes import Size
 from calc.spec import Moe, Norm
 from calc.trace.op import Moves
 from calc.trace.primitives.arithmetic import weighed_by
-from calc.trace.primitives.norm import kept_by_norm
+from calc.trace.primitives.norm import saved_by_norm
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
@@ -30,13 +30,13 @@ def route(t: Recorder, spec: Moe, scores: Tensor, x: Tensor) -> Tensor:
         of="router",
         # Their numbers are written beside the weights.
         moves=lambda: Moves(scores.elements, 2 * chosen.elements),
-        keeps=lambda tape, logits, read: _kept_by_route(tape, spec, chosen, logits, read),
+        keeps=lambda tape, logits, read: _saved_by_route(tape, spec, chosen, logits, read),
         operands=(scores, x),
     )
     return chosen
 
 
-def _kept_by_route(tape: Tape, spec: Moe, chosen: Tensor, logits: Storage, x: Storage) -> Storage:
+def _saved_by_route(tape: Tape, spec: Moe, chosen: Tensor, logits: Storage, x: Storage) -> Storage:
     tokens = chosen.rows
     with tape.at("router"):
         logits = tape.cast(logits, "fp32")
@@ -70,7 +70,7 @@ def router_input(t: Recorder, x: Tensor) -> Tensor:
     y = t.made(x.rows, x.width, x, weights=(scale,))
 
     def keeps(tape: Tape, read: Storage) -> Storage:
-        normed = kept_by_norm(tape, Norm(affine=False), read, x.rows)
+        normed = saved_by_norm(tape, Norm(affine=False), read, x.rows)
         return weighed_by(tape, normed, scale.trainable)
 
     t.op("router_scale", "elementwise", "rmsnorm", (x,), (y,), weights=(scale,), of="router", keeps=keeps)

@@ -26,7 +26,7 @@ def gather(
     indices: how many numbers say which, where each vector is not looked up by one of its own.
     """
     looked_up = rows if indices is None else indices
-    return _read(t, name, weights, rows, width, of, lambda tape, y, grad: kept_by_gather(tape, y, looked_up, grad))
+    return _read(t, name, weights, rows, width, of, lambda tape, y, grad: saved_by_gather(tape, y, looked_up, grad))
 
 
 def parameters(
@@ -76,7 +76,7 @@ def constant(t: Recorder, rows: Size, width: Size, *, split: Split = "none") -> 
     return t.silent("constant", (), y, lambda tape: Storage(y.elements, tape.settings.stream, False, split))
 
 
-def kept_by_gather(tape: Tape, y: Tensor, indices: Size, trained: bool) -> Storage:
+def saved_by_gather(tape: Tape, y: Tensor, indices: Size, trained: bool) -> Storage:
     """Which rows, as numbers of 8 bytes, where the table is trained."""
     if trained:
         tape.keep(Storage(indices, "int64", False, "none"), "indices")

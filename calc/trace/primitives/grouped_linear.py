@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.sizes import Size, exact_div, quotient
 from calc.trace.functions import Matmul
-from calc.trace.primitives.linear import kept_by_product
+from calc.trace.primitives.linear import saved_by_product
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
@@ -20,7 +20,7 @@ def grouped_linear(t: Recorder, name: str, x: Tensor, groups: Size, rank: Size) 
     y = t.made(x.rows, groups * rank, x, weights=(weight,))
 
     def keeps(tape: Tape, read: Storage) -> Storage:
-        return tape.like(kept_by_product(tape, tape.like(read), y, weight))
+        return tape.like(saved_by_product(tape, tape.like(read), y, weight))
 
     t.op(
         name,

@@ -101,7 +101,7 @@ def _multiplied(
         reached=matrix.get("reached", 1),
         shape=Matmul(m, d_out, x.width, groups),
         moves=moves if spread is None else lambda: spread.moves(x, y, weights),
-        keeps=lambda tape, read: kept_by_product(tape, read, y, weights[0], spread),
+        keeps=lambda tape, read: saved_by_product(tape, read, y, weights[0], spread),
         operands=(x,) if copies else None,
     )
     return y
@@ -150,7 +150,7 @@ def low_rank(
     return add(t, f"{name}_lora_add", y, x, of=of)
 
 
-def kept_by_product(tape: Tape, x: Storage, y: Tensor, weight: Weight, spread: Spread | None = None) -> Storage:
+def saved_by_product(tape: Tape, x: Storage, y: Tensor, weight: Weight, spread: Spread | None = None) -> Storage:
     """x is kept where the weight is trained.
 
     Autocast casts both, each time anew but for a weight's first time, and keeps the weight's cast where x needs a

@@ -12,7 +12,7 @@ from calc.spec import LinearAttention
 from calc.spec.load import Load
 from calc.trace.functions import Matmul
 from calc.trace.op import Cache, Moves
-from calc.trace.primitives.linear_core_saved import kept_by_division, kept_by_linear_core
+from calc.trace.primitives.linear_core_saved import saved_by_division, saved_by_linear_core
 from calc.trace.primitives.product import product
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
@@ -45,7 +45,7 @@ def linear_core(t: Recorder, spec: LinearAttention, d_head: Size, x: Tensor, rea
     q, k, v = read
     y = t.made(q.rows, q.width, q, k, v, split="tensor")
     rule = {
-        "keeps": lambda tape, *reads: kept_by_linear_core(tape, spec, d_head, load, *reads),
+        "keeps": lambda tape, *reads: saved_by_linear_core(tape, spec, d_head, load, *reads),
         "operands": (x, q, k, v),
     }
     with t.one_kernel("compiled"):
@@ -66,7 +66,7 @@ def divided(t: Recorder, spec: LinearAttention, x: Tensor, y: Tensor, q: Tensor,
         "scale",
         (y, total),
         (made,),
-        keeps=lambda tape, *reads: kept_by_division(tape, spec, y.width, load, *reads),
+        keeps=lambda tape, *reads: saved_by_division(tape, spec, y.width, load, *reads),
         operands=(x, y, q, k),
     )
     return made

@@ -11,7 +11,7 @@ from calc.spec.load import Load
 from calc.trace.tape import Storage, Tape
 
 
-def kept_by_linear_core(
+def saved_by_linear_core(
     tape: Tape, spec: LinearAttention, d_head: Size, load: Load, x: Storage, q: Storage, k: Storage, v: Storage
 ) -> Storage:
     """Errors: Refused where everything is fused."""
@@ -22,7 +22,7 @@ def kept_by_linear_core(
     return y if spec.norm is None else Storage(y.elements, x.dtype, y.grad, "tensor")
 
 
-def kept_by_division(
+def saved_by_division(
     tape: Tape, spec: LinearAttention, width: Size, load: Load, x: Storage, y: Storage, q: Storage, k: Storage
 ) -> Storage:
     """Sums of keys, of all or so far, each query's product with them, and what that divides. width: of all heads."""

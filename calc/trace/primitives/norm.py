@@ -48,7 +48,9 @@ def norm(
         (y,),
         weights=weights,
         of="norm",
-        keeps=lambda tape, read: kept_by_norm(tape, spec, read, vectors, heads, bool(weights) and weights[0].trainable),
+        keeps=lambda tape, read: saved_by_norm(
+            tape, spec, read, vectors, heads, bool(weights) and weights[0].trainable
+        ),
         live_bytes=lambda footprint: taken_by_norm(footprint, spec, y),
     )
     return y
@@ -74,7 +76,7 @@ def batch_norm(t: Recorder, name: str, x: Tensor) -> Tensor:
         (y,),
         weights=weights,
         of="norm",
-        keeps=lambda tape, read: kept_by_batch_norm(tape, read, x.width, trained=trained),
+        keeps=lambda tape, read: saved_by_batch_norm(tape, read, x.width, trained=trained),
     )
     return y
 
@@ -122,7 +124,7 @@ def normalized(t: Recorder, name: str, *tensors: Tensor) -> list[Tensor]:
     return made
 
 
-def kept_by_batch_norm(tape: Tape, x: Storage, channels: Size, *, trained: bool) -> Storage:
+def saved_by_batch_norm(tape: Tape, x: Storage, channels: Size, *, trained: bool) -> Storage:
     """Its input, mean and deviation of every channel, and those of all batches so far."""
     s = tape.settings
     grad = x.grad or trained
@@ -136,7 +138,7 @@ def kept_by_batch_norm(tape: Tape, x: Storage, channels: Size, *, trained: bool)
     return Storage(x.elements, x.dtype, grad, x.split)
 
 
-def kept_by_norm(
+def saved_by_norm(
     tape: Tape, spec: Norm, x: Storage, vectors: Size, heads: Size | None = None, trained: bool = True
 ) -> Storage:
     """What a norm of `vectors` vectors, whose elements are x's, keeps. heads: how many have a weight of their own.

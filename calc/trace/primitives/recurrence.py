@@ -6,7 +6,7 @@ from typing import Literal
 
 from calc.sizes import Size
 from calc.trace.op import Weight
-from calc.trace.primitives.activation import kept_by_activation
+from calc.trace.primitives.activation import saved_by_activation
 from calc.trace.primitives.arithmetic import weighed_by
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
@@ -20,7 +20,7 @@ def wide_gate(
     y = t.made(x.rows, x.width, x, gate, split="tensor")
 
     def keeps(tape: Tape, read: Storage, g: Storage) -> Storage:
-        made = tape.times(tape.cast(read, "fp32"), kept_by_activation(tape, function, tape.cast(g, "fp32")))
+        made = tape.times(tape.cast(read, "fp32"), saved_by_activation(tape, function, tape.cast(g, "fp32")))
         return made if wide else tape.cast(made, tape.settings.dtype)
 
     t.op(name, "elementwise", "swiglu", (x, gate), (y,), keeps=keeps)

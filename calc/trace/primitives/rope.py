@@ -26,8 +26,8 @@ def rope(t: Recorder, name: str, spec: Rope, seq: Size, d_head: Size, *tensors: 
         "rope",
         tensors,
         tuple(made),
-        keeps=lambda tape, *reads: kept_by_rope(tape, spec, seq, d_head, *reads),
-        live_bytes=lambda footprint: _taken(footprint, _share(spec), tensors, made),
+        keeps=lambda tape, *reads: saved_by_rope(tape, spec, seq, d_head, *reads),
+        live_bytes=lambda footprint: _taken(footprint, _turned_part(spec), tensors, made),
         tables=lambda footprint: {f"cosines and sines of {spec!r}": 2 * footprint.width * seq * _turning(spec, d_head)},
     )
     return made
@@ -46,7 +46,7 @@ def _taken(footprint: Footprint, share: Fraction, tensors: Sequence[Tensor], mad
     return largest(moments)
 
 
-def kept_by_rope(tape: Tape, spec: Rope, seq: Size, d_head: Size, *tensors: Storage) -> list[Storage]:
+def saved_by_rope(tape: Tape, spec: Rope, seq: Size, d_head: Size, *tensors: Storage) -> list[Storage]:
     """Cosines and sines, as wide as the stream of the first layer, and of places in a plane in fp32."""
     if any(tensor.grad for tensor in tensors):
         wide = tape.stream if spec.plane is None else "fp32"
@@ -57,13 +57,13 @@ def kept_by_rope(tape: Tape, spec: Rope, seq: Size, d_head: Size, *tensors: Stor
 
 def _turning(spec: Rope, d_head: Size) -> Size:
     """How many values of a head turn: pairs, of which an odd share has one more."""
-    share = _share(spec)
+    share = _turned_part(spec)
     if share == 1:
         return d_head
     return 2 * ceil_div(floor_div(share.numerator * d_head, share.denominator), 2)
 
 
-def _share(spec: Rope) -> Fraction:
+def _turned_part(spec: Rope) -> Fraction:
     """Of a head, what turns."""
     return Fraction(1) if spec.proportional else Fraction(str(spec.fraction)).limit_denominator(4096)
 

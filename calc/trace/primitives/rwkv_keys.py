@@ -57,13 +57,13 @@ def rule_inputs(
         weights=own,
         cache=state,
         moves=lambda: Moves(3 * key.elements, 4 * key.elements, state_writes=written),
-        keeps=lambda tape, *reads: _kept_by_keys(tape, own, vectors, *reads),
+        keeps=lambda tape, *reads: _saved_by_keys(tape, own, vectors, *reads),
     )
     decays, keys, removed, replaced = made
     return RuleInputs(_widened(t, r), decays, keys, _widened(t, value), removed, replaced)
 
 
-def _kept_by_keys(
+def _saved_by_keys(
     tape: Tape, own: tuple[Weight, ...], vectors: Size, key: Storage, rate: Storage, decay: Storage
 ) -> list[Storage]:
     removal, replacement = own

@@ -12,7 +12,7 @@ from calc.trace.functions import Matmul
 from calc.trace.op import Moves
 from calc.trace.primitives.product import product
 from calc.trace.primitives.rwkv_keys import RuleInputs
-from calc.trace.primitives.rwkv_rule_saved import kept_by_rwkv_rule
+from calc.trace.primitives.rwkv_rule_saved import saved_by_rwkv_rule
 from calc.trace.recorder import Recorder
 from calc.trace.tensor import Tensor
 
@@ -23,7 +23,7 @@ def rwkv_rule(t: Recorder, spec: Rwkv7, read: RuleInputs, load: Load) -> Tensor:
     Decoding one token is elementwise, 0 FLOPs.
     """
     y = t.made(read.r.rows, read.r.width, *read, split="tensor")
-    rule = {"keeps": lambda tape, *reads: kept_by_rwkv_rule(tape, spec, load, *reads), "operands": tuple(read)}
+    rule = {"keeps": lambda tape, *reads: saved_by_rwkv_rule(tape, spec, load, *reads), "operands": tuple(read)}
     if not load.decode:
         _in_chunks(t, spec, read, y, load, rule)
         return y

@@ -5,11 +5,11 @@ from __future__ import annotations
 from calc.sizes import Size, ceil_div
 from calc.spec import Rwkv7
 from calc.spec.load import Load
-from calc.trace.primitives.across_chunks import Walk, kept_across_chunks
+from calc.trace.primitives.across_chunks import Walk, saved_across_chunks
 from calc.trace.tape import Storage, Tape
 
 
-def kept_by_rwkv_rule(tape: Tape, spec: Rwkv7, load: Load, *read: Storage) -> Storage:
+def saved_by_rwkv_rule(tape: Tape, spec: Rwkv7, load: Load, *read: Storage) -> Storage:
     """read: receptances, decays, keys, values, what is removed and what is written in its place, all in fp32."""
     with tape.at("rule"), tape.region("attention", *read):
         y = _chunks(tape, spec, load, tuple(x.grad for x in read))
@@ -41,7 +41,7 @@ def _chunks(tape: Tape, spec: Rwkv7, load: Load, grads: tuple[bool, ...]) -> Sto
     left = tape.times(writes, faded(twice=True))
     u = Storage(2 * places * d, "fp32", solved.grad or v.grad, "tensor")
     walk = Walk(rows, chunks, d * d, d, fades)
-    grad = kept_across_chunks(tape, walk, solved.part(places * d), reads.part(places * d), inside, left, u)
+    grad = saved_across_chunks(tape, walk, solved.part(places * d), reads.part(places * d), inside, left, u)
     return Storage(places * d, tape.settings.dtype if tape.settings.autocast else "fp32", grad, "tensor")
 
 

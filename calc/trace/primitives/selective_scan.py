@@ -39,12 +39,12 @@ def selective_scan(t: Recorder, x: Tensor, dt: Tensor, b: Tensor, c: Tensor, d_s
         backward=(int(updates) + int(c.grad)) * flops,
         cache=Cache(recurrent=state),
         moves=moves,
-        keeps=lambda tape, *reads: _kept(tape, *reads, own=(fade, through), batch=load.batch),
+        keeps=lambda tape, *reads: _saved(tape, *reads, own=(fade, through), batch=load.batch),
     )
     return y
 
 
-def _kept(
+def _saved(
     tape: Tape, x: Storage, dt: Storage, b: Storage, c: Storage, *, own: tuple[Weight, Weight], batch: Size
 ) -> Storage:
     """The scan keeps factors, states and what b adds to them for every x, each [tokens, d_inner, d_state], and the

@@ -38,12 +38,12 @@ def short_convolution(
         flops=2 * load.batch * positions * channels * taps,
         cache=Cache(fixed=channels * taps),
         moves=lambda: Moves(x.elements, y.elements, cache_reads=last if load.decode else 0, cache_writes=last),
-        keeps=lambda tape, read: _kept(tape, read, weights[0], load, activated=activated),
+        keeps=lambda tape, read: _saved(tape, read, weights[0], load, activated=activated),
     )
     return y
 
 
-def _kept(tape: Tape, x: Storage, weight: Weight, load: Load, *, activated: bool) -> Storage:
+def _saved(tape: Tape, x: Storage, weight: Weight, load: Load, *, activated: bool) -> Storage:
     """It keeps what it reads, and under autocast the filters' cast; SiLU what comes out, the overhang of taps - 1
     tokens included, which is cut off as a view.
 

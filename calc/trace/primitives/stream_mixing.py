@@ -50,7 +50,7 @@ def read_streams(
     return y
 
 
-def share(t: Recorder, mixed: Tensor, y: Tensor, written: Tensor) -> Tensor:
+def write_streams(t: Recorder, mixed: Tensor, y: Tensor, written: Tensor) -> Tensor:
     """Mixed streams [tokens, n * d_model], to each of which is added its share of y [tokens, d_model]."""
     made = t.made(mixed.rows, mixed.width, mixed, y, written)
 
@@ -61,7 +61,7 @@ def share(t: Recorder, mixed: Tensor, y: Tensor, written: Tensor) -> Tensor:
     return made
 
 
-def kept_by_mix(tape: Tape, mixed: Storage, streams: Storage) -> Storage:
+def saved_by_mix(tape: Tape, mixed: Storage, streams: Storage) -> Storage:
     """A product for every token, which is computed again where attention is."""
     with tape.region("attention", mixed, streams):
         return tape.product(mixed, streams, streams.elements, "stream")

@@ -154,7 +154,7 @@ def test_suites_have_cases_for_any_number_of_ranks(suite: str, device: Any, rank
     for case in cases:
         assert make(case.kind, case.params) == case
         assert case.counts()
-        assert all(each.nbytes > 0 and each.calls > 0 for each in case.says())
+        assert all(each.nbytes > 0 and each.calls > 0 for each in case.collectives())
 
 
 def test_bytes_that_ranks_say_are_those_of_the_model() -> None:
@@ -162,15 +162,15 @@ def test_bytes_that_ranks_say_are_those_of_the_model() -> None:
     from harness.cases.models import spec_of
 
     params = int(calc.estimate(spec_of("tiny-llama"), "params").value)
-    (grads,) = ParallelTrainingCase("tiny-llama", 64, 2, 2, "ddp").says()
+    (grads,) = ParallelTrainingCase("tiny-llama", 64, 2, 2, "ddp").collectives()
     assert grads.nbytes == 4 * params
-    sharded = ParallelTrainingCase("tiny-llama", 64, 2, 2, "fsdp").says()
+    sharded = ParallelTrainingCase("tiny-llama", 64, 2, 2, "fsdp").collectives()
     assert sum(each.nbytes * each.calls for each in sharded) == 3 * 4 * params
     # Megatron: two sums of [batch, seq, d_model] forward and two backward a layer; the vocabulary is not divided here.
-    tensor = ParallelTrainingCase("tiny-llama", 64, 2, 2, "tensor").says()
+    tensor = ParallelTrainingCase("tiny-llama", 64, 2, 2, "tensor").collectives()
     assert sum(each.calls for each in tensor) == 4 * 4
     assert {each.nbytes for each in tensor} == {4.0 * 2 * 64 * 128}
-    keys = ExchangeCase("tiny-llama", "context", 64, 1, 2).says()
+    keys = ExchangeCase("tiny-llama", "context", 64, 1, 2).collectives()
     assert {each.op for each in keys} == {"all_gather", "reduce_scatter"}
 
 
