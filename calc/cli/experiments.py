@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,10 @@ from calc.units import si
 
 if TYPE_CHECKING:
     from calc.fitting.sweeps import Design, Promise
+    from calc.optimum.shapes import Shape
 
+_FACTORS = (0.25, 1, 4)
+"""Of the budget, for which the best design's width is told: what more FLOP would buy, and less cost."""
 _HOLDS = 0.85
 """Share of a design's intervals that must hold the truth, or its width is no promise."""
 
@@ -59,8 +62,9 @@ def experiments(
     """Compare designs of experiments of one budget by how wide the interval of a fit to them is at the target.
 
     Each design, of sizes that exist, is simulated: losses of the law with noise, a fit, its 95 % interval; medians of
-    40 such tables. The runs of the best are listed, and written as CSV, to which only the losses are to be added;
-    --launch writes the fastest plan of each, as `plan --as` does.
+    40 such tables; of the best also for a quarter of the budget and for four times it. The runs of the best are listed,
+    and written as CSV, to which only the losses are to be added; --launch writes the fastest plan of each, as
+    `plan --as` does.
 
     \b
     Examples:
@@ -82,24 +86,39 @@ def experiments(
     launches = None if launch is None else Launches(launch, cluster, gpus, tool, seq)
     spec, noise = options.read_model(family), noise or sweeps.NOISE
     progress = Progress()
-    try:
-        made = [existing(each, entry, spec) for each in sweeps.designs(form, budget)]
-        found = [
+
+    def simulated(of: float, names: Collection[str]) -> list[tuple[Design, Promise, dict[float, Shape]]]:
+        """Designs of these names that cost `of` FLOP, of sizes that exist, and what they promise."""
+        made = [existing(each, entry, spec) for each in sweeps.designs(form, of) if each.name in names]
+        return [
             (each, sweeps.promise(each, form, target, noise, seed, progress), models)
             for each, models in made
             if each.params.size >= sweeps.FEWEST
         ]
+
+    try:
+        found = simulated(budget, sweeps.NAMES)
+        found.sort(key=lambda each: (each[1].held < _HOLDS, each[1].loss))
+        if not found:
+            raise Refused("--budget", f"enough FLOP for {sweeps.FEWEST} runs of the sizes of --family", f"{budget:.3g}")
+        if found[0][1].held < _HOLDS:
+            raise Refused("--noise", "less, or a larger --budget: no design tells the loss at --target", noise)
+        best, promised, models = found[0]
+        scaled = [
+            each[:2]
+            for factor in _FACTORS
+            if factor * budget < target
+            for each in ([found[0]] if factor == 1 else simulated(factor * budget, (best.name,)))
+        ]
     finally:
         progress.close()
-    if not found:
-        raise Refused("--budget", f"enough FLOP for {sweeps.FEWEST} runs of the sizes of --family", f"{budget:.3g}")
-    found.sort(key=lambda each: (each[1].held < _HOLDS, each[1].loss))
-    best, _, models = found[0]
     rows = runs(best, models, entry, seq, gpus or 1)
     written = [] if launches is None else list(launches.write(rows, models))
     compared = [each[:2] for each in found]
     records = [*(_record(*each) for each in compared), *({"design": best.name} | row for row in rows)]
-    emit(records, [_designs(compared, target, noise), _runs(rows, practice(best))], fmt)
+    records += [_record(*each) | {"scaled": True} for each in scaled if each[0] is not best]
+    tables = [_designs(compared, target, noise), _scaled(scaled, promised), _runs(rows, practice(best))]
+    emit(records, tables, fmt)
     for note in written:
         click.echo(f"note: {note}", err=True)
     if out is not None:
@@ -154,6 +173,22 @@ def _designs(found: list[tuple[Design, Promise]], target: float, noise: float) -
     return Table(
         columns, rows, title, f"by simulation with a noise of {noise:.2%}; the narrowest that holds comes first"
     )
+
+
+def _scaled(found: list[tuple[Design, Promise]], promised: Promise) -> Table:
+    """What the best design would tell for less and for more FLOP."""
+    rows = [
+        (
+            f"{design.flop:.2e}",
+            f"{design.params.size}",
+            "–" if math.isinf(promise.loss) else f"{promise.loss:.2%}",
+            "–" if math.isinf(promise.loss) else f"{promise.loss / promised.loss:.2f}",
+            "–" if math.isinf(promise.params) else f"{promise.params:.2f}",
+        )
+        for design, promise in found
+    ]
+    columns = ("FLOP", "losses", "loss, width", "over this one's", "N, high / low")
+    return Table(columns, rows, "the first design for less and for more")
 
 
 def _runs(rows: list[dict[str, Any]], practice: str) -> Table:

@@ -160,6 +160,7 @@ def _envelope(name: str, form: Parametric, top: float) -> Design:
 
 
 _KINDS: Mapping[str, _Kind] = {"isoflop": _isoflop, "ladder": _ladder, "random": _random, "envelope": _envelope}
+NAMES = tuple(_KINDS)
 
 
 def _design(name: str, params: Array, tokens: Array) -> Design:

@@ -246,8 +246,9 @@ class Law:
         return (", ".join(said),)
 
 
-ENDS = {"experts": (1, 1e6), "granularity": (1, 1e6), "sparsity": (0, 1 - 1e-9)}
-"""Least and most of what is asked of a law of experts; beyond them equations give numbers that mean nothing."""
+_BITS = ("bits_weights", "bits_activations", "bits_cache", "bits_post")
+ENDS = {"experts": (1, 1e6), "granularity": (1, 1e6), "sparsity": (0, 1 - 1e-9), **dict.fromkeys(_BITS, (1, 64))}
+"""Least and most of experts and of bits; beyond them equations give numbers that mean nothing."""
 
 
 def quantity(field: str, name: str, value: Size) -> Size:

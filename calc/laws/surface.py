@@ -77,7 +77,10 @@ class SurfaceFrontier:
         assert loss is not None
         if loss <= self.floor:
             raise Refused("loss", f"more than {self.floor:.4g} nats a token, which no compute gets below", loss)
-        return crossing(lambda c: self.loss(c) - loss, 1e6, 1e36)
+        try:
+            return crossing(lambda c: self.loss(c) - loss, 1e6, 1e36)
+        except ArithmeticError:
+            raise Refused("loss", "one that 1e6 to 1e36 FLOP reach", loss) from None
 
     def _tokens_for(self, params: float) -> float:
         """D for which N is optimal: there both have the same elasticity."""

@@ -165,7 +165,10 @@ def differing(ends: Mapping[str, tuple[float, float]]) -> list[tuple[str, str]]:
     said = ["tokens {:.3g} to {:.3g} times what laws give such a size".format(*ends["past"])]
     if "saving" in ends:
         said.append("use {} to {} FLOPs".format(*map(_fewer, ends["saving"])))
-        said.append("paid back after {} to {}".format(*map(_amount, ends["break_even"])))
+        paid = ends["break_even"]
+        said.append(
+            "never paid back" if math.isinf(paid[0]) else "paid back after {} to {}".format(*map(_amount, paid))
+        )
     return [("laws differ", "; ".join(said))]
 
 

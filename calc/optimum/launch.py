@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from calc.errors import Refused
@@ -28,13 +27,21 @@ def existing(design: Design, law: Law, family: ModelSpec) -> tuple[Design, dict[
     """The design with sizes of models of the family, tokens such that 6 N D stays; and the model of each size.
 
     Sizes that no model comes near to, such as those below the embeddings alone, are left out.
+    Errors: Refused for a family of which no size can be built.
     """
     models: dict[float, Shape] = {}
-    for size in sorted(set(design.params.tolist())):
-        with suppress(Refused):
+    refusal = None
+    sizes = sorted(set(design.params.tolist()))
+    for size in sizes:
+        try:
             found = shapes(family, size, law.counts, limit=1)[0]
-            if abs(found.off) < _OFF:
-                models[size] = found
+        except Refused as error:
+            refusal = error
+            continue
+        if abs(found.off) < _OFF:
+            models[size] = found
+    if refusal is not None and not models:
+        raise Refused("--family", refusal.expected, refusal.found)
     kept = [i for i, size in enumerate(design.params.tolist()) if size in models]
     params = design.params[kept].copy()
     params[:] = [models[size].params for size in design.params[kept].tolist()]

@@ -114,6 +114,10 @@ def test_the_runs_are_written_as_fit_reads_them(tmp_path: Path) -> None:
     records = [json.loads(line) for line in done.stdout.splitlines()]
     compared = [record for record in records if "loss_width" in record]
     assert {record["design"] for record in compared} == {"isoflop", "ladder", "random", "envelope"}
+    little, much = (record for record in compared if record.get("scaled"))
+    best = compared[0]
+    assert little["flop"] < best["flop"] < much["flop"]
+    assert little["loss_width"] > best["loss_width"] > much["loss_width"]
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["run"] for row in rows] == [record["run"] for record in records if "run" in record]
@@ -127,6 +131,8 @@ def test_the_runs_are_written_as_fit_reads_them(tmp_path: Path) -> None:
         (["--out", str(out)], "--out: expected a file that is not there yet"),
         (["--law", "porian"], "--law: expected a law of the form E"),
         (["--target", "1e19"], "--target: expected more FLOP than --budget"),
+        (["--noise", "5"], "--noise: expected less, or a larger --budget"),
+        (["--family", "mixtral-8x7b"], "--family: expected a model whose layers are alike and hold no experts"),
         (["--gpus", "8"], "--launch: expected a folder beside --cluster, --gpus and --as"),
         (["--launch", str(tmp_path / "x"), "--gpus", "8"], "--cluster: expected a value beside --launch"),
     ):
