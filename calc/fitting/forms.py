@@ -152,6 +152,7 @@ FORMS = (
         equation="E + (A/N**alpha + B/D**beta)**k",
         source="Busbridge et al. (2025), Distillation Scaling Laws, the supervised law, whose gamma is this k "
         "(the equation as known: no page that was opened shows it)",
+        aliases=("busbridge",),
         free=(*_EACH, (LN_K,)),
         fixed=(0, 0, 0, 0, 0, 0),
         publish=_bent,

@@ -7,6 +7,7 @@ from calc.laws.abnar import ABNAR
 from calc.laws.base import PF_DAY, VARIABLES, Constant, Equation, Frontier, Law, Variable
 from calc.laws.besiroglu import BESIROGLU, BESIROGLU_HUBER, BESIROGLU_LAD
 from calc.laws.bjorck import BJORCK
+from calc.laws.busbridge import BUSBRIDGE
 from calc.laws.clark import CLARK_HASH, CLARK_RL_R, CLARK_S_BASE
 from calc.laws.deepseek import DEEPSEEK
 from calc.laws.gadre import GADRE, GADRE_REDPAJAMA, GADRE_REFINEDWEB
@@ -54,6 +55,7 @@ LAWS: tuple[Law, ...] = (
     GADRE_REDPAJAMA,
     GADRE_REFINEDWEB,
     MUENNIGHOFF,
+    BUSBRIDGE,
     SARDANA,
     DEEPSEEK,
     LLAMA_3,

@@ -1,4 +1,4 @@
-"""L = E + A / N^alpha + B / D^beta, and everything that follows from it in closed form."""
+"""L = E + (A / N^alpha + B / D^beta)^power, and everything that follows from it in closed form."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from calc.sizes import Size
 class Parametric(NamedTuple):
     """The form that Chinchilla's approach 3 made common (Hoffmann et al. 2022, equation 2).
 
-    Fields may be floats, float64 arrays (one element a bootstrap draw) or symbols. N and D are floats or arrays: whole
-    numbers of 64 bits wrap around when they are multiplied. Losses are nats a token.
+    Busbridge et al. 2025 raise the sum to a power, which moves the loss and not the optima. Fields may be floats,
+    float64 arrays (one element a bootstrap draw) or symbols. N and D are floats or arrays: whole numbers of 64 bits
+    wrap around when they are multiplied. Losses are nats a token.
     """
 
     E: Size
@@ -20,15 +21,17 @@ class Parametric(NamedTuple):
     B: Size
     alpha: Size
     beta: Size
+    power: Size = 1
 
     def loss(self, params: Size, tokens: Size) -> Size:
-        return self.E + self.A / params**self.alpha + self.B / tokens**self.beta
+        return self.E + (self.A / params**self.alpha + self.B / tokens**self.beta) ** self.power
 
     def tokens(self, params: Size, loss: Size) -> Size:
         """Tokens with which N parameters reach a loss. Errors: Refused where no number of tokens does."""
-        left = loss - self.E - self.A / params**self.alpha
+        of_size = self.A / params**self.alpha
+        left = max(loss - self.E, 0) ** (1 / self.power) - of_size
         if left <= 0:
-            raise Refused("loss", f"more than {self.E + self.A / params**self.alpha:.4g} for such a model", loss)
+            raise Refused("loss", f"more than {self.E + of_size**self.power:.4g} for such a model", loss)
         return (self.B / left) ** (1 / self.beta)
 
     @property
@@ -43,7 +46,7 @@ class Parametric(NamedTuple):
 
     @property
     def gamma(self) -> Size:
-        """Exponent with which the loss above E falls along the frontier."""
+        """Exponent with which the loss above E falls along the frontier, but for the power."""
         return self.alpha * self.beta / (self.alpha + self.beta)
 
     @property
@@ -59,7 +62,7 @@ class Parametric(NamedTuple):
         """n, a, d, b, floor, k, g of `calc.laws.base.Frontier`, with C = 6 N D (Hoffmann et al., equation 4)."""
         g, a = self.G, self.a
         k = (self.A * g**-self.alpha + self.B * g**self.beta) * 6**self.gamma
-        return g * 6**-a, a, 6 ** (a - 1) / g, 1 - a, self.E, k, self.gamma
+        return g * 6**-a, a, 6 ** (a - 1) / g, 1 - a, self.E, k**self.power, self.gamma * self.power
 
     def deviation(self, factor: float) -> float:
         """Compute over the least for the same loss, where N is `factor` times the optimum's and D makes up for it.

@@ -36,10 +36,7 @@ def loss(law: str = DEFAULT, **inputs: float) -> Prediction:
     equation = entry.equation("loss", set(values))
     ordered = [values[name] for name in equation.takes]
     outside = entry.outside(**values)
-    try:
-        found = equation.rule(entry.k, *ordered)
-    except (OverflowError, ZeroDivisionError):
-        raise Refused("loss", "numbers for which it is finite", " and ".join(map(str, ordered))) from None
+    found = equation.rule(entry.k, *ordered)
     band = interval(entry, lambda k: equation.rule(k, *ordered))
     return Prediction(
         law=entry.name,

@@ -45,10 +45,11 @@ def test_all_laws_are_a_line_each() -> None:
         "besiroglu",
         "gadre",
         "muennighoff",
+        "busbridge",
     ]
     assert all(line["params"] is None for line in lines if "reason" in line)
     sizes = [line["params"] for line in lines if "reason" not in line and not find(line["law"]).superseded]
-    assert "N lies 4.32-fold apart without kaplan and hoffmann-3 (superseded)" in run(
+    assert "compute lies 17.4-fold apart without kaplan and hoffmann-3 (superseded)" in run(
         "optimal", "--loss", "2.2", "--law", "all"
     )
     for line in lines:

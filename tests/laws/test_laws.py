@@ -131,6 +131,7 @@ def test_interval_is_numpys_percentiles() -> None:
         B=st.floats(50, 50000),
         alpha=st.floats(0.1, 0.7),
         beta=st.floats(0.1, 0.7),
+        power=st.sampled_from([1, 0.452, 1.3]),
     ),
     st.floats(1e17, 1e27),
     st.floats(-1.0, 1.0),

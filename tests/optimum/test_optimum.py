@@ -139,10 +139,23 @@ def test_all_laws_side_by_side() -> None:
     assert "no compute gets below" in silent["kumar"]
 
 
-def test_loss_that_is_not_finite_is_refused() -> None:
-    bits = {"bits_weights": 1e-300, "bits_activations": 1e-300, "bits_cache": 1e-300}
-    with pytest.raises(Refused, match="numbers for which it is finite"):
-        loss("kumar", params=1e8, tokens=1e9, **bits)
+@pytest.mark.parametrize(
+    ("law", "more", "said"),
+    [
+        ("kumar", {"bits_post": 1e-300}, "--bits-post: expected from 1 to 64"),
+        ("abnar", {"sparsity": 1.5}, "--sparsity: expected from 0 to 1"),
+        ("krajewski", {"granularity": 0.1}, "--granularity: expected from 1 to"),
+        ("ludziejewski", {"experts": 0.5}, "--experts: expected from 1 to"),
+    ],
+)
+def test_routings_and_bits_that_cannot_be_are_refused(law: str, more: dict[str, float], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        loss(law, params=1e8, tokens=1e9, **more)
+
+
+def test_second_hand_constants_are_said_with_a_loss() -> None:
+    assert any("second-hand" in warning for warning in loss("busbridge", params=1e9, tokens=2e10).warnings)
+    assert loss("abnar", params=1e9, tokens=2e10, sparsity=0.0).loss > 2
 
 
 def test_loss_of_one_law() -> None:
