@@ -57,6 +57,8 @@ def holding(key: str, stops: Iterable[int], most: int) -> list[int]:
     brought: set[int] = st.session_state.setdefault(f"{key} of a link", set())
     if re.fullmatch(r"[1-9]\d{0,8}", asked):
         brought.add(int(asked))
+    # A button or another page may have set it to what is no stop here.
+    brought |= {each for each in (st.session_state.get(key), chosen(key)) if isinstance(each, int) and each > 0}
     return sorted({*stops, *(each for each in brought if each <= most)})
 
 

@@ -18,7 +18,7 @@ from calc.spec import ModelSpec
 from calc.spec.catalogue import device_names, load_device
 from calc.spec.run import Run
 from calc.units import binary
-from dashboard import frame, picker, planning
+from dashboard import fitting_grid, frame, picker, planning, remedies
 from dashboard.cache import cached
 from dashboard.home import BESIDE
 from dashboard.shared import share
@@ -45,10 +45,16 @@ def render(picked: picker.Picked | None) -> None:
             asked = planning.asked(chosen.spec)
         found = judged(chosen.spec, asked.run, gpu)
         with answer:
-            _verdict(found, asked.run)
+            _verdict(chosen.spec, found, asked.run)
+            advice = advised(chosen.spec, asked.run, found.budget or 0)
+            if not found.fits:
+                remedies.draw(advice)
             _terms(found, gpu)
         _timeline(found, gpu)
-        _advice(chosen.spec, asked.run, found)
+        if found.fits:
+            remedies.draw(advice)
+        _advice(advice)
+        fitting_grid.draw(chosen.spec, asked.run, gpu)
         words = shlex.join([chosen.reference, *asked.flags, "--gpu", gpu])
         frame.command(f"python -m calc memory {words}", f"python -m calc memory {words} --json")
     if chosen.spec.decodes and chosen.spec.reads_tokens:
@@ -86,7 +92,7 @@ def caches(spec: ModelSpec, dtype: str) -> list[dict[str, Any]]:
     ]
 
 
-def _verdict(found: Verdict, query: Run) -> None:
+def _verdict(spec: ModelSpec, found: Verdict, query: Run) -> None:
     worst = found.worst
     sentence = found.sentence()
     (st.success if found.fits else st.error)(f"{sentence[:1].upper()}{sentence[1:]}.")
@@ -96,13 +102,17 @@ def _verdict(found: Verdict, query: Run) -> None:
         left = found.left or 0
         frame.metric("Left" if left >= 0 else "Too much", binary(abs(left)), f"{left:,} bytes")
         frame.metric("GPUs of the plan", f"{query.gpus:,}")
+        if query.mode == "inference":
+            count = fitting_grid.most(spec, query, found.budget or 0)
+            more = f"{count:,}" if count < fitting_grid.MOST else f"over {count:,}"
+            frame.metric("Sequences that fit", more, "With the same plan and length")
 
 
 def _terms(found: Verdict, gpu: str) -> None:
     st.caption("Above, the terms all added up and what is live at the peak; below, the memory that each GPU gives.")
     capacities = {name: load_device(name).usable for name in gpus() if name in (*BESIDE, gpu)}
     worst = found.worst
-    drawn = charts.against(dict(worst.terms), dict(found.live), worst.peak, capacities)
+    drawn = charts.against(dict(worst.terms), dict(found.live), worst.peak, capacities, gpu)
     frame.chart(drawn, "memory", alt="Memory by term against the memory of each GPU")
     live = found.live
     names = dict.fromkeys([*worst.terms, *live])
@@ -128,7 +138,7 @@ def _timeline(found: Verdict, gpu: str) -> None:
     st.header("A step, moment by moment", anchor=False)
     st.caption(f"The most is live at: {found.moment}. The dashed line is the memory of {gpu}.")
     moments = {name: dict(live) for name, live in found.worst.moments.items()}
-    frame.chart(charts.timeline(moments, found.budget or 0), "timeline", alt="Memory live at each moment")
+    frame.chart(charts.timeline(moments, found.budget or 0, gpu), "timeline", alt="Memory live at each moment")
     rows = [
         {"moment": name, **live, "live": found.worst.timeline[name], "peak": "peak" if name == found.moment else ""}
         for name, live in moments.items()
@@ -137,11 +147,9 @@ def _timeline(found: Verdict, gpu: str) -> None:
     frame.table(rows, "timeline", columns=columns, folded="Table")
 
 
-def _advice(spec: ModelSpec, query: Run, found: Verdict) -> None:
-    advice = advised(spec, query, found.budget or 0)
+def _advice(advice: list[Change]) -> None:
     if not advice:
         return
-    st.header("What would lower the peak", anchor=False)
     rows = [
         {
             "change": each.name,
@@ -154,7 +162,7 @@ def _advice(spec: ModelSpec, query: Run, found: Verdict) -> None:
         }
         for each in advice
     ]
-    frame.table(rows, "advice", shown={"saves": binary, "peak": binary})
+    frame.table(rows, "advice", shown={"saves": binary, "peak": binary}, folded="All that would lower the peak")
 
 
 def _caches(chosen: picker.Picked) -> None:

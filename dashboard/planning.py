@@ -14,7 +14,7 @@ from calc.spec.run import EXECUTIONS, MODES, Mode, Run
 from calc.spec.run.engines import ENGINES
 from calc.spec.run.precision import OPTIMIZERS, RECIPES
 from dashboard import knobs
-from dashboard.shared import share
+from dashboard.shared import chosen, share
 
 RANKS = tuple(2**power for power in range(13))
 USUAL = "AdamW as the formats have it"
@@ -29,6 +29,7 @@ MEANINGS = {
     "ep": "ranks that experts are spread over",
 }
 """Degrees of a plan, in the order of the knobs."""
+DEGREES: dict[str, tuple[str, ...]] = {"training": ("dp", "tp", "pp", "cp", "ep"), "inference": ("tp", "pp")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,50 +41,69 @@ class Asked:
 
 
 def asked(spec: ModelSpec) -> Asked:
-    """Draw the knobs. Errors: Refused for a plan that cannot be."""
+    """Draw the knobs, six of them in sight. Errors: Refused for a plan that cannot be."""
     modes: tuple[Mode, ...] = MODES if spec.reads_tokens else ("training",)
     knobs.forget_stale("mode", list(modes))
-    mode = st.segmented_control("Mode", modes, default="training", key="mode", required=True, bind="query-params")
     left, middle, right = st.columns(3)
-    with left:
-        seq = knobs.seq(spec)
-        batch = knobs.batch("Sequences of one rank")
+    mode = left.segmented_control("Mode", modes, default="training", key="mode", required=True, bind="query-params")
     with middle:
-        own = _training() if mode != "inference" else _inference()
+        seq = knobs.seq(spec)
     with right:
-        own |= degrees(mode or "training")
+        batch = knobs.batch("Sequences of one rank")
+    own = _training(left, middle) if mode != "inference" else _inference(left, middle)
     knobs.without_pictures(spec)
     run = Run(mode=cast(Mode, mode or "training"), seq=seq, batch=batch, **own)
     return Asked(run, tuple(_flags(run)))
 
 
-def _training() -> dict[str, Any]:
-    recipe = _choice("Number formats", [each.name for each in RECIPES], "bf16-mixed", "recipe")
-    optimizer = _choice("Optimizer", [USUAL, *(each.name for each in OPTIMIZERS)], USUAL, "optimizer")
-    checkpointing = knobs.checkpointing()
-    execution = _choice("Kernels", EXECUTIONS, "sdpa", "execution")
+def _training(left: Any, middle: Any) -> dict[str, Any]:
+    with left:
+        recipe = _choice("Number formats", [each.name for each in RECIPES], "bf16-mixed", "recipe")
+    with middle:
+        checkpointing = knobs.checkpointing()
+    with details("training", "optimizer", "execution"):
+        one, two = st.columns(2)
+        with one:
+            optimizer = _choice("Optimizer", [USUAL, *(each.name for each in OPTIMIZERS)], USUAL, "optimizer")
+        with two:
+            execution = _choice("Kernels", EXECUTIONS, "sdpa", "execution")
+        spread = degrees("training")
     return {
         "recipe": recipe,
         "optimizer": None if optimizer == USUAL else optimizer,
         "execution": execution,
         "checkpointing": checkpointing,
+        **spread,
     }
 
 
-def _inference() -> dict[str, Any]:
-    dtype = _choice("Weights", [each.name for each in DTYPES], "bf16", "dtype")
-    cache = _choice("Keys and values", ["as activations", *CACHE_DTYPES], "as activations", "cache")
-    engine = _choice("Allocated by", [NONE, *(each.name for each in ENGINES)], NONE, "engine")
+def _inference(left: Any, middle: Any) -> dict[str, Any]:
+    with left:
+        dtype = _choice("Weights", [each.name for each in DTYPES], "bf16", "dtype")
+    with middle:
+        cache = _choice("Keys and values", ["as activations", *CACHE_DTYPES], "as activations", "cache")
+    with details("inference", "engine"):
+        engine = _choice("Allocated by", [NONE, *(each.name for each in ENGINES)], NONE, "engine")
+        spread = degrees("inference")
     return {
         "dtype": dtype,
         "cache_dtype": None if cache == "as activations" else cache,
         "engine": None if engine == NONE else engine,
+        **spread,
     }
+
+
+def details(mode: str, *more: str) -> Any:
+    """The fold of the knobs of several GPUs and of `more` keys; open where a link or a visitor has set any of them."""
+    keys = (*DEGREES[mode], "zero", *more)
+    changed = any(key in st.query_params or chosen(key) not in (None, getattr(Run(), key, None)) for key in keys)
+    words = "Several GPUs" + (", optimizer, kernels" if "optimizer" in more else ", engine" if "engine" in more else "")
+    return st.expander(words, expanded=changed)
 
 
 def degrees(mode: str) -> dict[str, Any]:
     """Draw the knobs of how many GPUs share the work; their values, as a plan has them."""
-    names = ("dp", "tp", "pp", "cp", "ep") if mode == "training" else ("tp", "pp")
+    names = DEGREES[mode]
     found: dict[str, Any] = {}
     for row in (names[:3], names[3:]):
         for cell, name in zip(st.columns(3), row, strict=False):

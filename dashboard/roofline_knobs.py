@@ -117,7 +117,7 @@ def ask(spec: ModelSpec) -> Knobs:
 
 def _many() -> tuple[tuple[tuple[str, Any], ...], str]:
     """Draw the knobs of many GPUs; (degrees, network)."""
-    with st.expander("Several GPUs"):
+    with planning.details("training"):
         left, right = st.columns([3, 2])
         with left:
             degrees = planning.degrees("training")

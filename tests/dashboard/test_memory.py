@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from calc import load_model
+from calc.memory.advice import changes
 from calc.spec.catalogue import load_device
+from calc.spec.run import Run
 from calc.units import binary
+from dashboard import remedies
 from tests.dashboard.opening import cli, errors, metrics, opened, shown_command, sound
 from tests.dashboard.test_model import charts, rows
 
@@ -75,3 +79,44 @@ def test_the_cache_over_the_context() -> None:
             assert own[seq] == cli("kv-cache", name, "--seq", str(seq))[0]["total_bytes"]
     kinds = {row["attention"] for row in lines}
     assert {"MHA", "MQA", "GQA, 8 groups", "MLA, latents of 512 + 64", "window of 4,096"} <= kinds
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"), [({}, "8-bit optimizer"), ({}, "ZeRO-3"), ({"mode": "inference", "tp": "1"}, "")]
+)
+def test_a_button_applies_what_would_help(plan: dict[str, str], words: str) -> None:
+    at = opened("memory", model="llama-3-70b" if plan else "llama-3-8b", **plan)
+    button = next(each for each in at.button if words in each.label and "GiB" in each.label)
+    promised = button.label.partition(": ")[2].partition(",")[0]
+    sound(button.click().run())
+    assert metrics(at)["Peak of a GPU"] == promised == binary(cli(*shown_command(at))[0]["peak"])
+
+
+def test_every_change_has_a_button_or_no_knob() -> None:
+    spec = load_model("llama-3-8b")
+    run = Run(mode="training", seq=2048, batch=3, execution="sdpa")
+    settings = {each.name: remedies.settings_of(each.options) for each in changes(spec, run, 2**36)}
+    assert settings["half the micro-batch"] == {"batch": 1}
+    assert settings["ZeRO-3"] == {"dp": 8, "zero": 3}
+    assert [name for name, found in settings.items() if found is None] == ["loss in pieces"]
+
+
+def test_what_fits_over_lengths_and_models_is_what_the_command_line_says() -> None:
+    at = opened("memory", model="llama-3-8b", checkpointing="full", recipe="bf16")
+    lengths, models = (rows(chart) for chart in charts(at) if "capacity" in rows(chart)[0])
+    cell = next(row for row in lengths if (row["seq"], row["batch"]) == (4096, 4))
+    words = ["--checkpointing", "full", "--recipe", "bf16", "--execution", "sdpa"]
+    (printed,) = cli("memory", "llama-3-8b", "--seq", "4096", "--batch", "4", *words, "--gpu", "h100-sxm")
+    assert cell["peak"] == printed["peak"]
+    assert cell["verdict"] == ("fits" if printed["fits"] else "does not fit")
+    cell = next(row for row in models if (row["model"], row["gpu"]) == ("qwen3-32b", "h200"))
+    (printed,) = cli("memory", "qwen3-32b", "--seq", "2048", *words, "--gpu", "h200")
+    assert (cell["peak"], cell["verdict"]) == (printed["peak"], "fits" if printed["fits"] else "does not fit")
+
+
+def test_the_most_sequences_that_fit_fit_and_one_more_does_not() -> None:
+    at = opened("memory", model="qwen3-32b", mode="inference", tp="2")
+    most = int(metrics(at)["Sequences that fit"])
+    words = ["--mode", "inference", "--tp", "2", "--seq", "2048", "--execution", "sdpa", "--gpu", "h100-sxm"]
+    fits = [cli("memory", "qwen3-32b", *words, "--batch", str(n))[0]["fits"] for n in (most, most + 1)] if most else []
+    assert fits == [True, False]

@@ -1,0 +1,86 @@
+"""The part of the page Memory that shows what fits: over lengths and batches, and over models and GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from calc.architectures.models import load_model
+from calc.charts import memory as charts
+from calc.errors import Refused
+from calc.memory.totals import memory_ranks, plan_needs
+from calc.spec import ModelSpec
+from calc.spec.catalogue import load_device
+from calc.spec.run import Run, common_length
+from dashboard import frame
+from dashboard.cache import cached
+from dashboard.home import BESIDE
+
+LENGTHS = (512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+MODELS = ("llama-3.2-1b", "llama-3-8b", "gpt-oss-20b", "qwen3-32b", "llama-3-70b", "gpt-oss-120b", "deepseek-v3")
+"""Presets that stand below the model that is picked."""
+MOST = 4096
+"""Sequences of a server up to which the most that fits is looked for."""
+
+
+def draw(spec: ModelSpec, query: Run, gpu: str) -> None:
+    """Draw it."""
+    st.header("What fits", anchor=False)
+    st.caption(f"The same plan at other lengths and batches on {gpu}: its peak, and on a phone its part of the memory.")
+    rows = over_lengths(spec, query, load_device(gpu).usable)
+    alt = "Whether each length and batch fits the GPU"
+    frame.chart(charts.grid(rows, "seq", "batch", ("tokens of a sequence", "sequences")), "fits", alt=alt)
+    st.caption("The same plan for other models, each at its usual length where that is shorter, on other GPUs.")
+    rows = over_models(spec, query, (*BESIDE, *([gpu] if gpu not in BESIDE else [])))
+    frame.chart(
+        charts.grid(rows, "gpu", "model", ("GPU", "model")), "fits-models", alt="Whether each model fits each GPU"
+    )
+
+
+@cached
+def over_lengths(spec: ModelSpec, query: Run, capacity: int) -> list[dict[str, Any]]:
+    """The peak at each length and batch. Errors: as `plan_needs`."""
+    import numpy as np
+
+    longest = spec.max_seq_len or LENGTHS[-1]
+    lengths = [seq for seq in LENGTHS if seq <= longest] or [longest]
+    seqs, batches = (np.ravel(each) for each in np.meshgrid(lengths, BATCHES))
+    peaks = np.broadcast_to(plan_needs(spec, query.placed({"seq": seqs, "batch": batches})).peak, seqs.shape)
+    return [
+        {"seq": int(seq), "batch": int(batch), "peak": None if np.isnan(peak) else int(peak), "capacity": capacity}
+        for seq, batch, peak in zip(seqs, batches, peaks, strict=True)
+    ]
+
+
+@cached
+def over_models(spec: ModelSpec, query: Run, gpus: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The peak of each model beside the memory of each GPU; None where the plan does not divide it."""
+    rows = []
+    for name in (spec.name, *(name for name in MODELS if name != spec.name)):
+        own = spec if name == spec.name else load_model(name)
+        peak = _peak(own, query)
+        rows += [{"model": name, "gpu": gpu, "peak": peak, "capacity": load_device(gpu).usable} for gpu in gpus]
+    return rows
+
+
+@cached
+def most(spec: ModelSpec, query: Run, capacity: int) -> int:
+    """The most sequences of a server whose peak fits; 0 where not even one does. Errors: as `plan_needs`."""
+    import numpy as np
+
+    batches = np.arange(1, MOST + 1)
+    peaks = np.broadcast_to(plan_needs(spec, query.placed({"batch": batches})).peak, batches.shape)
+    fitting = batches[peaks <= capacity]
+    return int(fitting.max()) if fitting.size else 0
+
+
+def _peak(spec: ModelSpec, query: Run) -> int | None:
+    try:
+        ranks = memory_ranks(
+            spec, query.changed(seq=min(query.seq or common_length([spec]), spec.max_seq_len or 2**30))
+        )
+        return max(int(rank.peak) for rank in ranks)
+    except Refused:
+        return None
