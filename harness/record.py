@@ -84,7 +84,8 @@ class Forecast(Record):
 
 
 class Measurement(Record):
-    """Seconds of one execution: the median, its bootstrap 95 % interval, and how they were found.
+    """Seconds of one execution: the median (of suites of several ranks the lower quartile, `harness.ranks.timing`), its
+    bootstrap 95 % interval, and how they were found.
 
     clock: what measured. cache: `cold` where what is read was not in the L2 cache. converged: whether the interval
     became as narrow as was asked for within the time limit. samples: the single times, at most 1,000 of them.

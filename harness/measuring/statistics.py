@@ -21,9 +21,9 @@ class Median(NamedTuple):
         return (self.high - self.low) / self.value if self.value else 0.0
 
 
-def median_interval(samples: Sequence[float], level: float = 0.95, seed: int = 0) -> Median:
-    """The median with its percentile-bootstrap interval (Efron & Tibshirani, An Introduction to the Bootstrap, 1993,
-    chapter 13), the same for the same samples.
+def median_interval(samples: Sequence[float], level: float = 0.95, seed: int = 0, quantile: float = 0.5) -> Median:
+    """The median, or another quantile in its place, with its percentile-bootstrap interval (Efron & Tibshirani, An
+    Introduction to the Bootstrap, 1993, chapter 13), the same for the same samples.
 
     Samples are taken as independent; a disturbance that lasts longer than a sample makes the interval too narrow.
     """
@@ -31,6 +31,6 @@ def median_interval(samples: Sequence[float], level: float = 0.95, seed: int = 0
 
     values = np.asarray(samples, dtype=float)
     draws = np.random.default_rng(seed).integers(0, len(values), (RESAMPLES, len(values)))
-    medians = np.median(values[draws], axis=1)
+    medians = np.quantile(values[draws], quantile, axis=1)
     low, high = np.quantile(medians, [(1 - level) / 2, (1 + level) / 2])
-    return Median(float(np.median(values)), float(low), float(high))
+    return Median(float(np.quantile(values, quantile)), float(low), float(high))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from harness.cases.case import Device
 from harness.cases.collectives import collective
 from harness.measuring.limits import catalogued
 from harness.ranks.start import Place
-from harness.ranks.timing import EFFORT, measure
+from harness.ranks.timing import BURSTS, measure_all
 from harness.record import Environment
 
 PAGE = "https://docs.pytorch.org/docs/stable/elastic/run.html"
@@ -30,30 +31,42 @@ def calibrate(place: Place, device: Device, ops: Sequence[str], tell: Callable[[
 
     Within nodes all of them measure at once, as all of them work in a step.
     """
+    points = STEPS if device == "cuda" else STEPS_CPU
+    groups: list[tuple[int, int, Any]] = [(place.rank, place.ranks, None)]
+    if 1 < place.near < place.ranks:
+        groups.append((place.rank % place.near, place.near, _node(place)))
+    asked = [
+        (op, _sizes(points, ranks), rank, ranks, group) for rank, ranks, group in groups for op in ops
+    ]  # fmt: skip
+    made = [
+        partial(_ready, op, nbytes, rank, ranks, device, group)
+        for op, sizes, rank, ranks, group in asked
+        for nbytes in sizes
+    ]
+    tell(f"calibrating {', '.join(ops)}: {len(made)} points of curves, {BURSTS} times each")
+    seconds = iter([each.seconds for each in measure_all(made, device)])
+    return tuple(
+        _curve(op, sizes, ranks, place.near, [next(seconds) for _ in sizes]) for op, sizes, _, ranks, _ in asked
+    )
+
+
+def _node(place: Place) -> Any:
+    """The group of this rank's node."""
     import torch.distributed as dist
 
-    steps = STEPS if device == "cuda" else STEPS_CPU
-    found = [_curve(op, steps, place.rank, place.ranks, place.near, device, None, tell) for op in ops]
-    if 1 < place.near < place.ranks:
-        mine, nodes = None, place.ranks // place.near
-        for node in range(nodes):
-            members = list(range(node * place.near, (node + 1) * place.near))
-            group = dist.new_group(members)
-            mine = group if place.rank in members else mine
-        own = place.rank % place.near
-        found += [_curve(op, steps, own, place.near, place.near, device, mine, tell) for op in ops]
-    return tuple(found)
+    groups = [dist.new_group(list(range(first, first + place.near))) for first in range(0, place.ranks, place.near)]
+    return groups[place.rank // place.near]
 
 
-def _curve(
-    op: Any, steps: int, rank: int, ranks: int, near: int, device: Device, group: object, tell: Callable[[str], None]
-) -> Measured:
-    sizes = [SMALLEST * ranks * 4**n for n in range(steps)]
-    seconds = []
-    for nbytes in sizes:
-        tell(f"calibrating {op} of {nbytes:,} bytes among {ranks}")
-        run, _ = collective(op, nbytes // 4, rank, ranks, device, group)
-        seconds.append(measure(run, device, EFFORT).seconds)
+def _sizes(points: int, ranks: int) -> list[int]:
+    return [SMALLEST * ranks * 4**n for n in range(points)]
+
+
+def _ready(op: str, nbytes: int, rank: int, ranks: int, device: Device, group: Any) -> Callable[[], Any]:
+    return collective(op, nbytes // 4, rank, ranks, device, group)[0]
+
+
+def _curve(op: Any, sizes: Sequence[int], ranks: int, near: int, seconds: list[float]) -> Measured:
     # A larger message is never faster; a time above that of larger ones was a wait for something else.
     for place in range(len(seconds) - 2, -1, -1):
         seconds[place] = min(seconds[place], seconds[place + 1])

@@ -15,14 +15,14 @@ from calc.spec.cluster import Cluster
 from calc.spec.clusters import load_cluster
 from calc.time.cluster.measured import measured_models
 from harness.cases.case import Device
-from harness.cases.ranks import RankCase
+from harness.cases.ranks import RankCase, Together
 from harness.environment import Target, here
 from harness.measuring.limits import rates
 from harness.measuring.timing import UNSTABLE
 from harness.ranks.calibration import calibrate, name_of, write
 from harness.ranks.start import Place, joined
 from harness.ranks.suites import RANK_SUITES
-from harness.ranks.timing import EFFORT, STEP, agreed, measure, worst
+from harness.ranks.timing import STEP, agreed, measure, measure_all, worst
 from harness.record import Environment, Forecast, Measurement, Run, Status
 from harness.running.ledger import Ledger, device_lock
 from harness.running.runner import Summary, choose_cases, now
@@ -43,6 +43,21 @@ class Job:
 
 
 @dataclass
+class _Begun:
+    """A case under way. since: seconds of a clock. kept: this rank's part of a step. status: why it is not measured,
+    None: it is."""
+
+    case: RankCase
+    started: str
+    since: float
+    forecast: Forecast | None = None
+    kept: Together | None = None
+    error: float | None = None
+    status: Status | None = None
+    reason: str = ""
+
+
+@dataclass
 class _Session:
     """One rank's run of a job. summary: rank 0's rows; the others have none."""
 
@@ -59,61 +74,74 @@ class _Session:
     def device(self) -> Device:
         return self.environment.device
 
-    def turn(self, case: RankCase) -> None:
-        """One case, unless a row stands for it."""
-        if agreed(self.place.first and self._known(case)):
-            self.summary.known += 1
-            return
-        self.tell(case.id)
-        started, begin = now(), time.monotonic()
-        forecast, measured, status, reason = self._measured(case)
-        if not self.place.first:
-            return
-        counts = dict(case.counts())
-        run = Run(
-            run=uuid.uuid4().hex[:16],
-            case=case.id,
-            kind=case.kind,
-            params=case.params,
-            suite=self.job.suite,
-            started=started,
-            wall=round(time.monotonic() - begin, 3),
-            status=status,
-            reason=reason,
-            environment=self.environment,
-            flops=counts.get("flops"),
-            bytes=counts.get("bytes"),
-            tokens=counts.get("tokens"),
-            forecast=forecast,
-            measurement=measured,
-            metrics={} if measured is None else rates(counts, case.params, measured, self.environment),
-        )
-        append(run, self.job.results)
-        self.summary.rows.append(run)
+    def turn(self, cases: Sequence[RankCase]) -> None:
+        """Cases that are measured by turns, but for those for which rows stand: predicted, then run together."""
+        left = [case for case in cases if not agreed(self.place.first and self._known(case))]
+        self.summary.known += len(cases) - len(left)
+        begun = [self._begun(case) for case in left]
+        sound = [each for each in begun if not each.status]
+        if sound and sound[0].case.step:
+            times = [measure(self._together(each).run, self.device, STEP) for each in sound]
+        else:
+            times = measure_all([lambda each=each: self._together(each).run for each in sound], self.device)
+        found = {
+            id(each): time.model_copy(update={"error": each.error}) for each, time in zip(sound, times, strict=True)
+        }
+        for each in begun if self.place.first else ():
+            self._row(each, found.get(id(each)))
 
     def _known(self, case: RankCase) -> bool:
         self.ledger.refresh()
         marker = Forecast(seconds=0.0, low=0.0, high=0.0, level=0.9, source=self.source, bound="network")
         return self.ledger.is_done(case.id, marker)
 
-    def _measured(self, case: RankCase) -> tuple[Forecast | None, Measurement | None, Status, str]:
-        """The forecast is made before the ranks run together; what a rank computes alone is timed for it."""
-        effort = STEP if case.step else EFFORT
+    def _together(self, begun: _Begun) -> Together:
+        """This rank's part of a case: a step's is kept, since it takes long to make."""
+        return begun.kept or begun.case.of_rank(self.place.rank, self.device)
+
+    def _begun(self, case: RankCase) -> _Begun:
+        """A case that is predicted, for which what a rank computes alone is timed, and then checked."""
+        self.tell(case.id)
+        begun = _Begun(case, now(), time.monotonic())
         try:
             alone = case.alone(self.place.rank, self.device)
-            seconds = 0.0 if alone is None else measure(alone, self.device, effort).seconds
+            seconds = 0.0 if alone is None else measure(alone, self.device, STEP).seconds
             del alone
-            forecast = case.expected(seconds, measured_models(self.cluster, case.ranks), self.source)
+            begun.forecast = case.expected(seconds, measured_models(self.cluster, case.ranks), self.source)
             made = case.of_rank(self.place.rank, self.device)
-            error = worst(made.check(), self.device)
-            if not error <= made.tolerance:
-                return forecast, None, "crashed", f"wrong result: relative error {error:.3g}"
-            found = measure(made.run, self.device, effort, error)
+            begun.error = worst(made.check(), self.device)
+            if not begun.error <= made.tolerance:
+                begun.status, begun.reason = "crashed", f"wrong result: relative error {begun.error:.3g}"
+            elif case.step:
+                begun.kept = made
         except NotImplementedError as why:
             # What a rank cannot run at all, no rank can: they have the same code and the same sizes.
-            return None, None, "unsupported", printable(str(why))[:1000]
-        wide = found.width > UNSTABLE
-        return forecast, found, "unstable" if wide else "ok", f"interval {found.width:.0%} wide" if wide else ""
+            begun.status, begun.reason = "unsupported", printable(str(why))[:1000]
+        return begun
+
+    def _row(self, begun: _Begun, measured: Measurement | None) -> None:
+        case, counts = begun.case, dict(begun.case.counts())
+        wide = measured is not None and measured.width > UNSTABLE
+        run = Run(
+            run=uuid.uuid4().hex[:16],
+            case=case.id,
+            kind=case.kind,
+            params=case.params,
+            suite=self.job.suite,
+            started=begun.started,
+            wall=round(time.monotonic() - begun.since, 3),
+            status=begun.status or ("unstable" if wide else "ok"),
+            reason=f"interval {measured.width:.0%} wide" if measured is not None and wide else begun.reason,
+            environment=self.environment,
+            flops=counts.get("flops"),
+            bytes=counts.get("bytes"),
+            tokens=counts.get("tokens"),
+            forecast=begun.forecast,
+            measurement=measured,
+            metrics={} if measured is None else rates(counts, case.params, measured, self.environment),
+        )
+        append(run, self.job.results)
+        self.summary.rows.append(run)
 
 
 def run_suite(job: Job, place: Place, tell: Callable[[str], None]) -> Summary:
@@ -133,8 +161,9 @@ def run_suite(job: Job, place: Place, tell: Callable[[str], None]) -> Summary:
             cluster, source = _cluster(job, place, environment, cases, said)
             ledger = Ledger(job.results, environment, job.suite, now() if job.fresh else None)
             session = _Session(job, place, environment, cluster, source, said, ledger)
-            for case in cases:
-                session.turn(case)
+            # Short cases by turns, all of them; steps each by itself.
+            for group in [[case for case in cases if not case.step], *([case] for case in cases if case.step)]:
+                session.turn(group)
     return session.summary
 
 

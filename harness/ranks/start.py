@@ -16,6 +16,8 @@ VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 PATIENCE = timedelta(minutes=5)
 """How long a rank waits for the others."""
 MOST = 2**16
+FREED = 31 * 2**20
+"""Bytes; a little less than the most that glibc keeps (mallopt, M_MMAP_THRESHOLD)."""
 START = "torchrun --nproc-per-node RANKS -m harness run --suite collectives|parallel"
 
 
@@ -65,6 +67,9 @@ def joined(place: Place, device: Device) -> Iterator[None]:
         torch.cuda.set_device(place.local)
     else:
         torch.set_num_threads(max(1, torch.get_num_threads() // place.near))
+        # glibc maps anew what is larger than anything freed before, up to 32 MiB: without this the first of each size,
+        # gloo's own buffers among them, would take pages from the kernel, and later ones not.
+        torch.empty(FREED // 4)
     options: dict[str, Any] = {"device_id": torch.device("cuda", place.local)} if device == "cuda" else {}
     dist.init_process_group("nccl" if device == "cuda" else "gloo", timeout=PATIENCE, **options)
     try:
