@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +23,19 @@ from harness.cases.parallel import ParallelTrainingCase
 from harness.ranks.start import Place, place_of
 from harness.ranks.suites import OPS, RANK_SUITES
 from harness.store import read_runs
-from tests.harness.ranks.started import files, torchrun
+from tests.harness.ranks.started import files, on_two_nodes, torchrun
 
 TOLERANCE = 1e-5
 
 
 @pytest.mark.slow
-def test_every_way_to_spread_a_step_gives_what_one_process_gives() -> None:
-    """Losses of two steps, the second of which tells of the update, and every collective's numbers."""
-    lines = torchrun("-m", "tests.harness.ranks.checking").stdout.splitlines()
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_every_way_to_spread_a_step_gives_what_one_process_gives(nodes: int) -> None:
+    """Losses of two steps, the second of which tells of the update, and every collective's numbers; of two ranks, and
+    of four on two nodes that meet as Slurm's do."""
+    module = ("-m", "tests.harness.ranks.checking")
+    outputs = [torchrun(*module).stdout] if nodes == 1 else on_two_nodes(*module, numbered=False)
+    lines = "".join(outputs).splitlines()
     errors = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
     assert len(errors) == len(OPS) + 7
     assert max(errors.values()) <= TOLERANCE, errors
@@ -66,13 +69,22 @@ def test_a_suite_is_calibrated_predicted_and_written_once(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+def test_a_step_is_predicted_from_what_a_rank_computes_and_what_it_tells_the_others(tmp_path: Path) -> None:
+    torchrun("-m", "harness", "run", "--suite", "parallel", "--case", "strategy=ddp", "--results", str(tmp_path))
+    (run,) = read_runs(tmp_path)
+    assert run.forecast is not None
+    assert run.measurement is not None
+    assert run.forecast.by_component.keys() == {"compute", "all_reduce"}
+    assert run.forecast.seconds == pytest.approx(sum(run.forecast.by_component.values()))
+    assert (run.measurement.error or 0.0) <= TOLERANCE
+    assert run.metrics["tokens_per_second"] == pytest.approx(2 * 2 * 64 / run.measurement.seconds, rel=1e-4)
+
+
+@pytest.mark.slow
 def test_two_nodes_tell_links_within_from_those_between(tmp_path: Path) -> None:
     """Two agents of torchrun, two ranks each; the card's rate follows from what crosses between them."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
     asked = ("-m", "harness", "run", "--suite", "collectives", "--case", "*all_gather,nbytes=49152,*")
-    torchrun(*asked, "--results", str(tmp_path), nodes=2, port=port)
+    on_two_nodes(*asked, "--results", str(tmp_path), numbered=True)
     (run,) = read_runs(tmp_path)
     assert (run.params["ranks"], run.params["near"]) == (4, 2)
     (file,) = files(tmp_path, "*-2x2.toml")
