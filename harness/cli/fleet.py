@@ -54,7 +54,7 @@ def fleet(
     GPU, or all cores of a node without one, alone; devices of one name share their cases. Rows are written here, by
     this process; a second start goes on where the first one ended. Needs the extra `cluster` on every node.
 
-    Exit status: 0 done, 1 a case failed, or was left out with a lost device, 2 refused, 130 interrupted.
+    Exit status: 0 done, 1 a case failed or a device was lost or unfit, 2 refused, 130 interrupted.
 
     \b
     Examples:
@@ -64,9 +64,10 @@ def fleet(
     plan = Plan(suite, results, pattern, fresh, timeout, patience=patience)
     with connected(address) as ray:
         found = holds(ray.nodes(), wanted)
-        summary = Fleet(ray, plan, found, lambda text: click.echo(text, err=True)).run()
+        head = Fleet(ray, plan, found, lambda text: click.echo(text, err=True))
+        summary = head.run()
     emit([short_row(row) for row in summary.rows], [_table(summary, suite, results)], fmt)
-    return summary.exit_status or int(summary.left > 0)
+    return summary.exit_status or int(summary.left > 0 or bool(head.unfit))
 
 
 def _table(summary: Summary, suite: str, results: Path) -> Table:

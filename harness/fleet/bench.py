@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from calc.errors import Refused
+from calc.errors import Refused, printable
 from calc.workers.identity import code
 from harness.cases import make
 from harness.environment import Target
@@ -30,19 +30,21 @@ class Asked(NamedTuple):
 
 
 class Bench:
-    """Measures in a child process, as `run` does; whatever happens to that is a row.
-
-    Errors: Refused for other code than the head's, and where there is no such device.
-    """
+    """Measures in a child process, as `run` does; whatever happens to that is a row."""
 
     def __init__(self, theirs: str, device: Target) -> None:
-        if theirs != code():
-            raise Refused("--ray", "nodes with the same version of this package as here", "another version")
-        self._worker = Worker(device)
+        self._theirs = theirs
+        self._device: Target = device
         self._folder = tempfile.TemporaryDirectory()
 
-    def environment(self) -> Environment:
-        """What the device is."""
+    def environment(self) -> Environment | str:
+        """What the device is, or why nothing can be measured on it. Errors: Refused for other code than the head's."""
+        if self._theirs != code():
+            raise Refused("--ray", "nodes with the same version of this package as here", "another version")
+        try:
+            self._worker = Worker(self._device)
+        except (Refused, ImportError) as error:
+            return printable(str(error))
         return self._worker.environment
 
     def measure(self, asked: Asked) -> str:

@@ -68,7 +68,7 @@ class _Seat:
 
 
 class Fleet:
-    """The head: hands out cases, and is the only one that writes."""
+    """The head: hands out cases, and is the only one that writes. unfit: why devices cannot be used."""
 
     def __init__(self, ray: Any, plan: Plan, holds: Sequence[Hold], tell: Callable[[str], None]) -> None:
         self.ray, self.plan, self.tell = ray, plan, tell
@@ -77,13 +77,15 @@ class Fleet:
         self.summary = Summary()
         self.waiting: dict[Any, _Seat] = {}
         self.idle: list[_Seat] = []
+        self.unfit: list[str] = []
         for hold in holds:
             self._ask(_Seat(hold, None))
 
     def run(self) -> Summary:
         """Until nothing is left, or nobody is left to do it; Ctrl-C ends it with the rows that are written.
 
-        Errors: OSError where a row cannot be written; Refused for nodes with other code.
+        Errors: OSError where a row cannot be written; Refused for nodes with other code, and where no device can be
+        used.
         """
         with stoppable() as stopped:
             try:
@@ -93,6 +95,8 @@ class Fleet:
                 for seat in (*self.waiting.values(), *self.idle):
                     self.ray.kill(seat.actor)
             self.summary.interrupted = stopped.is_set()
+        if self.unfit and not self.kinds and not stopped.is_set():
+            raise Refused("--ray", "a node with a device that can be used", self.unfit[0])
         self.summary.left += sum(len(kind.left) for kind in self.kinds.values())
         return self.summary
 
@@ -110,15 +114,16 @@ class Fleet:
                 found = self.ray.get(reference)
             except self.ray.exceptions.RayTaskError as error:
                 raise error.cause from None
-            except self.ray.exceptions.RayError as error:
-                if isinstance(getattr(error, "cause", None), Refused):
-                    raise error.cause from None  # pyright: ignore[reportAttributeAccessIssue]
+            except self.ray.exceptions.RayError:
                 self._lost(seat)
                 continue
-            if isinstance(found, Environment):
-                self._introduced(seat, found)
-            else:
+            if seat.case is not None:
                 self._row(seat, Run.model_validate_json(found))
+            elif isinstance(found, str):
+                self._unfit(seat, found)
+                continue
+            else:
+                self._introduced(seat, found)
             self._next(seat)
         for reference, seat in list(self.waiting.items()):
             if seat.case is None and seat.since is not None and monotonic() - seat.since > self.plan.patience:
@@ -128,6 +133,12 @@ class Fleet:
         """An actor for a device: Ray places it on any node that has what it holds."""
         seat.actor = self.ray.remote(Bench).options(**seat.hold.options()).remote(code(), seat.hold.device)
         self.waiting[seat.actor.environment.remote()] = seat
+
+    def _unfit(self, seat: _Seat, why: str) -> None:
+        """A device that is there and of no use: no torch on its node, no driver."""
+        self.tell(f"{seat.hold.kind} cannot be used: {why}")
+        self.unfit.append(why)
+        self.ray.kill(seat.actor)
 
     def _introduced(self, seat: _Seat, environment: Environment) -> None:
         """A device says what it is; the cases of its kind are listed when the first of them does."""

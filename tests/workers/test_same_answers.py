@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as parquet
 import pytest
 
 import calc
@@ -60,6 +62,35 @@ def test_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     beaten = [((params <= p) & (cache <= c) & ((params < p) | (cache < c))).any() for p, c in pairs]
     best = set(zip(params[~np.array(beaten)], cache[~np.array(beaten)], strict=True))
     assert set(zip(found.front["params"], found.front["kv_cache"], strict=True)) == best
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_parts_hold_every_row_within_the_bounds_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: bool
+) -> None:
+    """Read as any program reads Parquet, they are the table; without it they hold what the answer needs."""
+    monkeypatch.setattr("calc.ask.grid.PART", 1000)
+    spec, axes = calc.load_model("gpt2"), {"n_layers": range(2, 34), "batch": range(1, 101)}
+    bounds = {"kv_cache": (1e8, 2e9)}
+    found = calc.sweep_grid(spec, axes, "kv_cache", bounds=bounds, workers=Workers(2, keep=tmp_path), every=every)
+    sizes = dict(zip(axes, np.array(np.meshgrid(*axes.values(), indexing="ij")).reshape(2, -1), strict=True))
+    cache = calc.sweep(spec, ["kv_cache"], sizes)["kv_cache"]
+    within = cache[(cache >= 1e8) & (cache <= 2e9)]
+    parts = [parquet.read_table(file)["kv_cache"].to_numpy() for file in sorted(tmp_path.glob("*/part-*.parquet"))]
+    assert len(parts) == 4
+    if every:
+        assert np.concatenate(parts).tolist() == within.tolist()
+    else:
+        assert sum(map(len, parts)) < len(within) / 10
+    assert (found.kept, found.rows["kv_cache"][0]) == (len(within), within.min())
+
+
+def test_plans_that_fit_are_kept_every_one(tmp_path: Path) -> None:
+    asked = question(small_model(n_layers=2), sequences=4)
+    seen = search(asked, 5, workers=Workers(keep=tmp_path), every=True)
+    tables = [parquet.read_table(file) for file in tmp_path.glob("*/part-*.parquet")]
+    assert sum(table.num_rows for table in tables) == seen.timed > 5
+    assert min(min(table["seconds"].to_pylist(), default=np.inf) for table in tables) == seen.rows["seconds"].min()
 
 
 def test_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 pytest.importorskip("torch")
 
 from calc.errors import Refused
+from calc.time.models.gemm import GemmModel
+from calc.time.models.limits import Limits
 from calc.workers.ray_cluster import connected
-from harness.cases import Case
+from harness.__main__ import cli
+from harness.cases import Case, make
 from harness.cases.matmul import MatmulCase
 from harness.cases.passes import PassCase
+from harness.environment import cpu_slug
 from harness.fleet.devices import Hold, holds
 from harness.fleet.fleet import Fleet, Plan
 from harness.measuring.timing import Effort
+from harness.profiling.profiler import write_profile
 from harness.record import Environment
 from harness.store import read_runs
 from tests.reference import ROOT
+from tests.time.test_speed import profile
 from tests.waiting import PATIENCE
 from tests.workers.cluster import STORE, cluster
 
@@ -34,7 +44,7 @@ QUICK = Effort(goal=0.5, limit=0.1, warmup=0.05, patience=1.0)
 
 def few(suite: str, environment: Environment) -> list[Case]:
     """Cases that take no time."""
-    return [MatmulCase(64, 64, n, dtype="fp32") for n in (16, 32, 48, 64, 80)] + [PassCase("copy", 2**14, "fp32")]
+    return [*(MatmulCase(64, 64, n, dtype="fp32") for n in (16, 32, 48, 64, 80)), PassCase("copy", 2**14, "fp32")]
 
 
 def node(alive: bool = True, **resources: float) -> dict[str, Any]:
@@ -94,6 +104,59 @@ def test_nodes_that_die_lose_no_case_and_repeat_none(nodes: Any, tmp_path: Path)
     assert summary.left == 0
     assert sorted(run.case for run in runs) == sorted(case.id for case in few("", runs[0].environment))
     assert {run.status for run in runs} <= {"ok", "unstable"}
+
+
+def two(suite: str, environment: Environment) -> list[Case]:
+    return few(suite, environment)[:2]
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """What is begun meanwhile has one core of this machine."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+@pytest.mark.slow
+def test_devices_of_several_types_are_measured_each_by_its_own_forecasts(nodes: Any, tmp_path: Path) -> None:
+    """Two types as Ray's resources name them, each with a profile, and a node whose GPU is not there."""
+    with one_core():
+        old = nodes.add_node(num_cpus=1, resources={"accelerator_type:OLD": 1}, object_store_memory=STORE)
+    none = nodes.add_node(num_cpus=1, num_gpus=1, object_store_memory=STORE)
+    nodes.wait_for_nodes()
+    said: list[str] = []
+    try:
+        with connected(nodes.address) as ray:
+            with one_core():
+                alone = cpu_slug()
+            slow = GemmModel.prior(Limits(peak=1e6, bandwidth=1e6, itemsize=4))
+            profiles = {alone: profile(name=alone, gemm={"fp32": slow}), cpu_slug(): profile(name=cpu_slug())}
+            for each in profiles.values():
+                write_profile(each, tmp_path)
+            made = replace(plan(tmp_path), choose=two)
+            slugs: list[set[str]] = []
+            for wanted in ("OLD", None):
+                head = Fleet(ray, made, holds(ray.nodes(), wanted), said.append)
+                slugs.append({row.environment.slug for row in head.run().rows})
+            assert slugs[0] == {alone}
+            assert cpu_slug() in slugs[1]
+            with pytest.raises(Refused, match="--ray: expected a node with a device that can be used, found device"):
+                Fleet(ray, made, holds(ray.nodes(), "gpu"), said.append).run()
+    finally:
+        nodes.remove_node(old)
+        nodes.remove_node(none)
+    assert head.unfit == [text.partition(": ")[2] for text in said if text.startswith("gpu cannot be used: ")][:1]
+    runs = read_runs(tmp_path)
+    assert {run.environment.slug for run in runs} == {alone, cpu_slug()}
+    for run in runs:
+        assert run.forecast == make(run.kind, run.params).forecast(profiles[run.environment.slug])
+    told = CliRunner().invoke(cli, ["report", "--results", str(tmp_path), "--json"])
+    # On a busy machine rows may be unstable, of which the report shows none.
+    assert set(json.loads(told.output)["devices"]) == {run.environment.slug for run in runs if run.status == "ok"}
 
 
 @pytest.mark.slow
