@@ -9,7 +9,7 @@ import click
 from calc.cli import completing, options
 from calc.laws import ALIASES, LAWS, find
 from calc.laws.base import VARIABLES, Law
-from calc.output.tables import Table, emit
+from calc.output.tables import Table, emit, sentences
 
 
 @click.command(short_help="Published scaling laws: equations, constants, range, errata.")
@@ -54,7 +54,7 @@ def _about(law: Law) -> Table:
         *(("erratum", erratum) for erratum in law.errata),
         ("uncertainty", law.uncertainty),
     ]
-    return Table(("", ""), rows, law.name)
+    return sentences(rows)._replace(title=law.name)
 
 
 def _equations(law: Law) -> Table:

@@ -23,6 +23,7 @@ UNITS = {
     "flops": "FLOP",
     "compute": "FLOP",
     "compute_min": "FLOP",
+    "compute_naive": "FLOP",
 }
 """What a column is -> the unit in which 7B and the like are read in it."""
 

@@ -123,6 +123,7 @@ FORMS = (
             "besiroglu-lad",
             "epoch",
             "sardana",
+            "sardana-printed",
         ),
     ),
     Form(

@@ -64,7 +64,9 @@ def read_for(
         ways = " or ".join(", ".join(each.takes) for each in equations)
         raise Refused(name, f"columns of loss and of {ways}", listed(frame))
     # Inputs that say more than compute alone come first where there are as many.
-    equation = max(usable, key=lambda each: (len(each.takes), each.takes[0] not in ("compute", "compute_min")))
+    equation = max(
+        usable, key=lambda each: (len(each.takes), each.takes[0] not in ("compute", "compute_min", "compute_naive"))
+    )
     chosen = {what: there[what] for what in (*equation.takes, "loss")}
     notes: list[str] = []
     numbers = {column: as_numbers(frame[column], UNITS.get(what, "")) for what, column in chosen.items()}

@@ -21,7 +21,7 @@ from calc.laws.muennighoff import MUENNIGHOFF
 from calc.laws.parametric import Parametric
 from calc.laws.pearce_song import PEARCE_SONG
 from calc.laws.porian import PORIAN
-from calc.laws.sardana import SARDANA
+from calc.laws.sardana import SARDANA, SARDANA_PRINTED
 from calc.laws.step_law import STEP_LAW
 from calc.laws.tao import TAO
 
@@ -57,6 +57,7 @@ LAWS: tuple[Law, ...] = (
     MUENNIGHOFF,
     BUSBRIDGE,
     SARDANA,
+    SARDANA_PRINTED,
     DEEPSEEK,
     LLAMA_3,
     LLAMA_3_TEXT,

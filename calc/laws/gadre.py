@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from calc.laws.arithmetic import exp
 from calc.laws.base import Constant, Equation, Frontier, Law
 from calc.laws.common import chinchilla
 from calc.laws.parametric import Parametric
@@ -25,8 +26,18 @@ def _loss(k: Any, n: Size, d: Size) -> Size:
     return k.E + (k.a * m**k.eta + k.b * m**-k.eta) * c**-k.eta
 
 
-def _constants(a: float, b: float, eta: float, e: float) -> tuple[Constant, ...]:
-    return Constant("a", a), Constant("b", b), Constant("eta", eta), Constant("E", e, "nats/token")
+def _constants(
+    a: float, b: float, eta: float, e: float, epsilon: float, k: float, gamma: float
+) -> tuple[Constant, ...]:
+    return (
+        Constant("a", a),
+        Constant("b", b),
+        Constant("eta", eta),
+        Constant("E", e, "nats/token"),
+        Constant("epsilon", epsilon, note="of the error; table 1, from memory of it"),
+        Constant("k_error", k, note="printed as k; table 1, from memory of it"),
+        Constant("gamma", gamma, note="of the error; table 1, from memory of it"),
+    )
 
 
 GADRE = Law(
@@ -46,8 +57,14 @@ GADRE = Law(
                 strict=True,
             )
         ),
+        Equation(
+            "error",
+            ("loss",),
+            "equation 5, the average over 17 tasks",
+            lambda k, loss: k.epsilon - k.k_error * exp(-k.gamma * loss),
+        ),
     ),
-    constants=_constants(141.28, 189.52, 0.1212, 1.5083),
+    constants=_constants(141.28, 189.52, 0.1212, 1.5083, 0.850, 2.08, 0.756),
     params="all parameters, with embeddings",
     counts="all",
     compute="6 N D",
@@ -71,7 +88,7 @@ GADRE_REDPAJAMA = replace(
     GADRE,
     name="gadre-redpajama",
     title="Gadre et al. 2024, trained on RedPajama, loss on C4",
-    constants=_constants(212.24, 366.69, 0.1364, 1.8366),
+    constants=_constants(212.24, 366.69, 0.1364, 1.8366, 0.857, 2.21, 0.715),
     errata=(),
     variant_of="gadre",
 )
@@ -80,7 +97,7 @@ GADRE_REFINEDWEB = replace(
     GADRE,
     name="gadre-refinedweb",
     title="Gadre et al. 2024, trained on RefinedWeb, loss on C4",
-    constants=_constants(157.12, 246.21, 0.1272, 1.7345),
+    constants=_constants(157.12, 246.21, 0.1272, 1.7345, 0.865, 2.21, 0.707),
     errata=(),
     variant_of="gadre",
 )

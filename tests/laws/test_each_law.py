@@ -17,6 +17,7 @@ from calc.laws.hyperparameters import every
 from calc.laws.kumar import best_bits
 from calc.laws.pearce_song import PEARCE_SONG, non_embedding, total
 from calc.laws.tao import best_vocabulary, vocabularies
+from calc.optimum import optimal
 
 
 def test_kaplan_derived_optimum_is_the_numerical_one() -> None:
@@ -245,3 +246,21 @@ def test_rules_of_batch_and_rate_are_each_handed_their_own_n() -> None:
     batches, rates = zip(*rules.values(), strict=True)
     assert max(filter(None, batches)) < 5 * min(filter(None, batches))
     assert max(rates) < 5 * min(rates)
+
+
+def test_sardanas_example_comes_out_of_its_own_constants() -> None:
+    """For the quality of 30B parameters and 1e13 tokens of use: 13.6B on 2.84 times the data, 28 % cheaper."""
+    found = optimal("sardana-printed", params=30e9, inference_tokens=1e13)
+    assert found.params == pytest.approx(13.6e9, rel=2e-3)
+    assert found.more["tokens_ratio"] == pytest.approx(2.84, rel=2e-3)
+    assert 1 - found.more["cost_ratio"] == pytest.approx(0.28, abs=1e-3)
+
+
+def test_muennighoffs_example_of_limited_data() -> None:
+    """9.3e21 FLOP and 25B unique tokens: 6.34B on 242B was trained, of shapes that there were; the valley is flat."""
+    found = optimal("muennighoff", compute=9.3e21, unique_tokens=25e9)
+    assert found.params == pytest.approx(6.34e9, rel=0.08)
+    assert found.tokens == pytest.approx(242e9, rel=0.08)
+    law = find("muennighoff")
+    trained = law.evaluate("loss", params=6.34e9, tokens=242e9, unique_tokens=25e9)
+    assert trained == pytest.approx(found.loss, abs=1e-3)

@@ -29,6 +29,7 @@ POINT = {
     "tokens": 7e10,
     "compute": 1.3e21,
     "compute_min": 6e20,
+    "compute_naive": 6e20,
     "steps_min": 2e4,
     "loss": 2.7,
     "batch_tokens": 1e6,
