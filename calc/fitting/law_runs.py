@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calc.errors import Refused
+from calc.fitting import doubts
 from calc.fitting.cells import UNITS, as_numbers
 from calc.fitting.columns import KNOWN, listed, named
 from calc.fitting.fit import Source
@@ -19,7 +20,9 @@ INPUTS = {**KNOWN, "compute": KNOWN["flops"]}
 
 
 class LawRuns(NamedTuple):
-    """Runs as the equation takes them. curve: the run of each row, where a column names it."""
+    """Runs as the equation takes them. curve: the run of each row, where a column names it. plain: the same runs where
+    the equation takes N and D alone, for what is said of runs that do not belong.
+    """
 
     equation: Equation
     inputs: dict[str, Array]
@@ -27,12 +30,14 @@ class LawRuns(NamedTuple):
     curve: np.ndarray[Any, Any] | None
     columns: dict[str, str]
     notes: list[str]
+    plain: Runs | None = None
 
     def where(self, kept: np.ndarray[Any, Any]) -> LawRuns:
         """The rows that an index keeps."""
         curve = None if self.curve is None else self.curve[kept]
         inputs = {name: values[kept] for name, values in self.inputs.items()}
-        return self._replace(inputs=inputs, loss=self.loss[kept], curve=curve)
+        plain = None if self.plain is None else self.plain.where(kept)
+        return self._replace(inputs=inputs, loss=self.loss[kept], curve=curve, plain=plain)
 
     @property
     def six_nd(self) -> Array | None:
@@ -68,7 +73,7 @@ def read_for(
         usable, key=lambda each: (len(each.takes), each.takes[0] not in ("compute", "compute_min", "compute_naive"))
     )
     chosen = {what: there[what] for what in (*equation.takes, "loss")}
-    notes: list[str] = []
+    notes = [*doubts.marked(frame, chosen)]
     numbers = {column: as_numbers(frame[column], UNITS.get(what, "")) for what, column in chosen.items()}
     run = columns.get("run") or named(frame, KNOWN["run"])
     if run is not None and run not in frame.columns:
@@ -82,4 +87,11 @@ def read_for(
             raise Refused(name, f"shares in {', '.join(shares)} that come to 1 in every row", f"{worst:.3g}")
     inputs = {what: numbers[chosen[what]] for what in equation.takes}
     curve = None if run is None else frame[run].astype(str).to_numpy()
-    return LawRuns(equation, inputs, numbers[chosen["loss"]], curve, chosen, notes)
+    found = LawRuns(equation, inputs, numbers[chosen["loss"]], curve, chosen, notes)
+    if set(inputs) != {"params", "tokens"}:
+        return found
+    arrays = inputs["params"], inputs["tokens"], found.loss
+    notes += doubts.odd(*arrays)
+    known = chosen if run is None else chosen | {"run": run}
+    row, pools = frame.index.to_numpy() + 1, doubts.pooled(frame, known)
+    return found._replace(plain=Runs(*arrays, curve=curve, row=row, pools=pools))

@@ -21,6 +21,7 @@ from calc.fitting.farseer import FARSEER
 from calc.fitting.fit import Source, aim_of, check_options
 from calc.fitting.forms import Array
 from calc.fitting.holdout import HeldOut, Rows, rolling
+from calc.fitting.law_doubts import strangers, told_apart
 from calc.fitting.law_runs import LawRuns, read_for
 from calc.fitting.minimum import HUBER, Objective, carry
 from calc.fitting.solver import Evaluate, Solved, solve
@@ -113,6 +114,7 @@ def fit_law(
     aim = aim_of(objective, delta)
     refits = min(refits, _AGAIN) if template else refits
     given = read_for(runs, entry, columns or {}, where, skip_invalid, template.shares if template else ())
+    told_apart(template, given)
     names, signs, begun = _scattered(entry, given) if template is None else _begun(template, given)
     if len(given.loss) < len(names):
         raise Refused("runs", f"at least {len(names)}, a constant of {law} each", len(given.loss))
@@ -135,7 +137,7 @@ def fit_law(
         objective=aim.value(error),
         intervals=intervals,
         optimum={name: float(column[0]) for name, column in optimum.items()} or None,
-        warnings=(*given.notes, *design.uncertain(intervals)),
+        warnings=(*given.notes, *strangers(given, theta), *design.uncertain(intervals)),
         equation=given.equation,
         formula=template.formula if template else str(entry.expression(given.equation)),
         source=entry.source,

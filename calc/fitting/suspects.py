@@ -43,13 +43,13 @@ def far(runs: Runs, predict: Predict) -> list[Far]:
     return [Far(int(at), float(np.expm1(error[at])), _explained(runs, int(at), predict, wide)) for at in order]
 
 
-def told(runs: Runs, found: list[Far]) -> Iterator[str]:
-    """The runs by name, in one sentence."""
+def told(runs: Runs, found: list[Far], hint: str = "--skip-far leaves such runs out") -> Iterator[str]:
+    """The runs by name, in one sentence, and what can be done about them."""
     if not found:
         return
     some = ", ".join(f"{runs.named(each.at)} {each.off:+.0%}{each.why}" for each in found[:_SHOWN])
     more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
-    yield f"far off the fit: {some}{more}; --skip-far leaves such runs out"
+    yield f"far off the fit: {some}{more}; {hint}"
 
 
 def apart(runs: Runs, predict: Predict) -> Iterator[str]:

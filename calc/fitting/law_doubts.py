@@ -1,0 +1,41 @@
+"""What is odd in runs that an equation is fitted to: ladders of one ratio, runs that do not belong, pools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from calc.errors import Refused
+from calc.fitting import design, suspects
+from calc.fitting.law_runs import LawRuns
+from calc.fitting.runs import Runs
+from calc.fitting.templates import Template
+
+
+def strangers(given: LawRuns, theta: Mapping[str, float]) -> Iterator[str]:
+    """Runs far off the fit, and pools that lie apart, where the equation takes N and D alone."""
+    if given.plain is None or set(given.equation.takes) != {"params", "tokens"}:
+        return
+    k, takes = SimpleNamespace(**theta), given.equation.takes
+
+    def predict(params: Any, tokens: Any) -> Any:
+        both = {"params": params, "tokens": tokens}
+        return given.equation.rule(k, *(both[name] for name in takes))
+
+    yield from suspects.told(given.plain, suspects.far(given.plain, predict), "--where leaves rows out")
+    yield from suspects.apart(given.plain, predict)
+
+
+def told_apart(template: Template | None, given: LawRuns) -> None:
+    """A note where N and D move together.
+
+    Errors: Refused where that would leave the optimum of a surface to chance.
+    """
+    if not {"params", "tokens"} <= set(given.inputs):
+        return
+    said = design.ladder(Runs(given.inputs["params"], given.inputs["tokens"], given.loss))
+    if said and template and template.optimum:
+        raise Refused("runs", "several tokens a parameter at each size (--law compute fits one)", said)
+    if said:
+        given.notes.append(f"{said}: what is fitted predicts along them alone")
