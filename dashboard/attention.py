@@ -18,7 +18,7 @@ from calc.time.attention_calls.crossing import time_crossover
 from dashboard import attention_known as known
 from dashboard import frame, picker
 from dashboard.cache import cached
-from dashboard.knobs import forget_stale
+from dashboard.knobs import forget_stale, holding
 from dashboard.shared import share
 
 LENGTHS = tuple(2**power for power in range(7, 18))
@@ -74,9 +74,14 @@ def render(picked: picker.Picked | None) -> None:
         "Attention",
         "Standard attention, which writes every score to memory, against FlashAttention, which keeps them on the chip.",
     )
+    # The answer stands above what it is asked of, which is drawn first.
+    answer, controls = st.container(), st.container()
     with frame.refusals("These sizes cannot be counted"):
-        asked = _knobs(picked)
-        _compare(asked)
+        with controls:
+            st.header("What is compared", anchor=False)
+            asked = _knobs(picked)
+        with answer:
+            _compare(asked)
         known.groups(LENGTHS, asked.gpu, asked.shape.dtype, asked.shape.batch)
     known.table()
 
@@ -90,10 +95,11 @@ def _knobs(picked: picker.Picked | None) -> Asked:
     gpu = right.selectbox("GPU", names, index=names.index(GPU), key="gpu", bind="query-params")
     own = _own() if source == "Own" or picked is None else _of(picked)
     row = st.columns(2)
-    share("seq", LENGTHS, 2048)
-    share("batch", BATCHES, 1)
-    seq = row[0].select_slider("Tokens", LENGTHS, 2048, key="seq", bind="query-params")
-    batch = row[1].select_slider("Sequences", BATCHES, 1, key="batch", bind="query-params")
+    lengths, batches = holding("seq", LENGTHS, LENGTHS[-1]), holding("batch", BATCHES, BATCHES[-1])
+    share("seq", lengths, 2048)
+    share("batch", batches, 1)
+    seq = row[0].select_slider("Tokens", lengths, 2048, key="seq", bind="query-params")
+    batch = row[1].select_slider("Sequences", batches, 1, key="batch", bind="query-params")
     row = st.columns(3, vertical_alignment="bottom")
     direction = row[0].segmented_control(
         "Direction", DIRECTIONS, default="forward", key="direction", required=True, bind="query-params",
@@ -179,7 +185,7 @@ def _compare(asked: Asked) -> None:
             frame.metric(label, charts.written(need, flash), f"{flash!r}, against {standard!r}", note)
     st.caption(
         f"Tiles of {asked.blocks.rows} × {asked.blocks.columns}: the cheapest that fit on the chip of {asked.gpu}. "
-        "Dots: the length above. Dashed: from there on flash needs less at every longer length. Shaded: where 90 of "
+        "Dots: this length. Dashed: from there on flash needs less at every longer length. Shaded: where 90 of "
         "100 measured times are expected. Time is that of PyTorch's `reference` and `sdpa_flash`, predicted."
     )
     with st.spinner("Looking for the lengths where flash starts to win"):
@@ -200,6 +206,12 @@ def _compare(asked: Asked) -> None:
 def _won(need: str, length: int | None, ratio: float) -> str:
     title = NEEDS[need]
     if length is None:
-        return f"- **{title}**: flash needs less at no length; at the longest {ratio:.2f} times as much"
+        return f"- **{title}**: flash needs less at no length; at the longest {ratio:.2f}× as much"
     where = "at every length" if length == 1 else f"from {length:,} tokens on"
-    return f"- **{title}**: flash needs less {where}; at the longest {ratio:.2g} times as much"
+    return f"- **{title}**: flash needs less {where}; at the longest {_times(1 / ratio)} less"
+
+
+def _times(factor: float) -> str:
+    """A factor in three digits at most, and no powers of ten: 130,000×."""
+    digits = max(0, 2 - int(f"{factor:e}".partition("e")[2]))
+    return f"{float(f'{factor:.2g}'):,.{digits if factor < 10 else 0}f}×"

@@ -39,6 +39,8 @@ def render(picked: picker.Picked | None) -> None:
     """The page."""
     chosen = picker.wanted(picked)
     frame.header("Formula", "Choose a part and a quantity: its formula, the numbers put in, and what moves it.")
+    # Solving stands first, of what is asked below.
+    solving = st.container()
     tree, sheet = st.columns([3, 5], gap="medium")
     with tree:
         part = _tree(chosen.spec)
@@ -47,7 +49,8 @@ def render(picked: picker.Picked | None) -> None:
         with frame.refusals("There is no such formula"):
             _explained(explained(chosen.spec, quantity, part, options))
         frame.command(_command(chosen, quantity, part, options))
-    _solve(chosen, options)
+    with solving:
+        _solve(chosen, options)
 
 
 @cached
@@ -199,7 +202,8 @@ def _moved(found: list[Sensitivity], unit: str) -> None:
 def _solve(chosen: picker.Picked, options: dict[str, Any]) -> None:
     st.header("Solve", anchor=False)
     st.caption("Which size gives a quantity its target (=), or is the largest within a budget (<=)?")
-    asked, sought, ratios = st.columns([3, 2, 2])
+    question, answer = st.columns(2, gap="medium")
+    asked, sought = question.columns([3, 2])
     with asked:
         equation = st.text_input("Quantity and value", "params=7B", key="equation", bind="query-params", max_chars=80)
     with sought:
@@ -208,16 +212,16 @@ def _solve(chosen: picker.Picked, options: dict[str, Any]) -> None:
         knobs.forget_stale("for", names)
         symbol = st.selectbox("for", names, index=names.index("d_model"), key="for", bind="query-params")
         st.caption(_described(symbol))
-    with ratios:
+    with question:
         keep_ratios = st.toggle(
             "Keep ratios", key="ratios", bind="query-params", help="d_ff and heads grow with d_model"
         )
-    st.caption("Examples: " + ", ".join(f"`{text}`" for text in (*EXAMPLES.values(), "memory.peak<=h100-sxm")))
+    question.caption("Examples: " + ", ".join(f"`{text}`" for text in (*EXAMPLES.values(), "memory.peak<=h100-sxm")))
     if not equation.strip():
         frame.nothing_yet("Write a quantity, = or <=, and a value, such as params=7B.")
         return
     keep_ratios = keep_ratios and symbol == "d_model"
-    with frame.refusals("No answer"):
+    with answer, frame.refusals("No answer"):
         usual = {"seq": common_length([chosen.spec]), "context": common_context([chosen.spec])}
         uses = read_equation(equation)[0].uses
         given = {**usual, **options}

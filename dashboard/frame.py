@@ -13,8 +13,14 @@ from calc.charts.saving import picture
 from calc.charts.vega import Chart
 from calc.errors import Refused, printable
 
+DIGIT, PADDING = 9, 30
+"""Pixels of a digit in a table, and around it."""
 MODEL = "name of the picked model"
 """The key of what stands beside the title of a page."""
+OPEN = "title of the open page"
+"""The key of what a saved chart is called after."""
+LONG = ("model", "spec", "file", "from")
+"""What an address holds of the model, whose name is told beside it."""
 LINKED = "pages by path"
 """The key of the pages that a link may lead to."""
 
@@ -76,6 +82,7 @@ def table(
         return
     frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows)
     written = frame if not shown else _written(frame, {name: shown[name] for name in shown if name in frame})
+    columns = _widths(frame, columns or {})
     st.dataframe(written, hide_index=True, column_config=columns, height=height, key=f"table-{name}", placeholder="–")
     st.download_button(
         "CSV",
@@ -87,6 +94,18 @@ def table(
         on_click="ignore",
         type="tertiary",
     )
+
+
+def _widths(frame: Any, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns, those of whole numbers as wide as their longest: a digit that is cut off makes another number."""
+    found = dict(columns)
+    for name, column in columns.items():
+        if name not in frame or not len(frame) or frame[name].dtype.kind not in "iuf":
+            continue
+        if isinstance(column, dict) and column.get("width") is None:
+            digits = len(f"{frame[name].abs().max():,.0f}")
+            found[name] = {**column, "width": max(DIGIT * max(digits, len(name)) + PADDING, 70)}
+    return found
 
 
 def _written(frame: Any, shown: Mapping[str, Callable[..., str]]) -> Any:
@@ -120,11 +139,12 @@ def chart(drawn: Chart, name: str, *, alt: str = "", picks: str = "") -> str | N
         picked = next((row.get(picks) for row in state["selection"][selection]), None)
     else:
         st.vega_lite_chart(spec=readable(drawn), width="stretch", alt=alt or None)
+    saved = titled(drawn)
     with st.container(horizontal=True):
         for suffix, mime in (("png", "image/png"), ("svg", "image/svg+xml")):
             st.download_button(
                 suffix.upper(),
-                lambda suffix=suffix: picture(drawn, suffix),
+                lambda suffix=suffix: picture(saved, suffix),
                 f"{name}.{suffix}",
                 mime,
                 key=f"{suffix}-{name}",
@@ -132,6 +152,15 @@ def chart(drawn: Chart, name: str, *, alt: str = "", picks: str = "") -> str | N
                 type="tertiary",
             )
     return picked
+
+
+def titled(drawn: Chart) -> Chart:
+    """The chart as it is saved: under its own title the model, the page and what is set there."""
+    page = st.session_state.get(OPEN, "")
+    knobs = [f"{name} {value}" for name, value in st.query_params.items() if name not in LONG]
+    below = " · ".join([f"Envelope, {page}".rstrip(", "), str(st.session_state.get(MODEL) or ""), *knobs])
+    title = drawn.get("title") or ""
+    return {**drawn, "title": {"text": title, "subtitle": printable(below.strip(" ·"))[:200], "anchor": "start"}}
 
 
 def readable(drawn: Chart) -> Chart:

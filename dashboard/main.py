@@ -29,7 +29,7 @@ def _shown(entry: Entry, picked: picker.Picked | None) -> Callable[[], None]:
     def show() -> None:
         shared.enter(entry.path)
         model = "" if picked is None else printable(picked.spec.name)[:60]
-        st.session_state[frame.MODEL] = model
+        st.session_state[frame.MODEL], st.session_state[frame.OPEN] = model, entry.title
         st.set_page_config(page_title=" · ".join(filter(None, (entry.title, model, "Envelope"))))
         if links.shown(entry.path):
             import_module(entry.module).render(picked)

@@ -7,9 +7,10 @@ from typing import Any
 
 import streamlit as st
 
+from calc.charts import plans
 from calc.charts import roofline as charts
 from calc.spec import ModelSpec
-from calc.time import Point, Prediction, Roof, Speed, predict, roof, roofline, speed_of, waterfall
+from calc.time import Bar, Point, Prediction, Roof, Speed, predict, roof, roofline, speed_of, waterfall
 from calc.units import duration, parse_rate, si
 from dashboard import frame, picker, results, roofline_knobs
 from dashboard.cache import cached
@@ -51,7 +52,10 @@ def render(picked: picker.Picked | None) -> None:
         frame.table(_rows(points), "ops", columns=_columns(), height=320)
         st.header("From the device's peak to what is reached", anchor=False)
         st.caption("Each loss with its seconds: products and attention at the peak, and what comes on top.")
-        frame.table(_fallen(found, _speed(knobs)), "waterfall", columns=_columns())
+        bars = waterfall(found, _speed(knobs))
+        frame.chart(plans.fall(bars), "fall", alt="The step as a waterfall of losses from the device's peak")
+        st.caption("overhead: what stack and host add beside the kernels, by training steps that were measured.")
+        frame.table(_fallen(found, bars), "waterfall", columns=_columns(), folded="Table")
         frame.command(shlex.join(["python", "-m", "calc", *knobs.words(chosen.reference), "--by-op"]))
 
 
@@ -127,14 +131,16 @@ def _figures(found: Prediction) -> None:
             origin = f"convention {found.mfu_convention}, peak: {found.peak_source}"
             frame.metric("MFU", f"{mfu:.1%}", origin, f"{between[0]:.1%} to {between[1]:.1%}")
         frame.metric("Bound by", found.bound, "", f"{found.share(found.by_bound[found.bound]):.0%} of the time")
-    st.caption(
-        f"Below each figure: {span.level:.0%} of measured values lie between. Rests on {frame.verbatim(found.source)}"
-    )
+        if found.gpus > 1:
+            frame.metric("GPUs of the plan", f"{found.gpus:,}", "", "share the work")
+    with st.expander(f"Below each figure: {span.level:.0%} of measured values lie between. What it rests on"):
+        st.markdown(frame.verbatim(found.source))
+        for note in found.notes:
+            if not note.startswith("does not fit"):
+                st.caption(f"Note: {frame.verbatim(note)}")
     for note in found.notes:
         if note.startswith("does not fit"):
             st.warning(f"It {frame.verbatim(note)}")
-        else:
-            st.caption(f"Note: {frame.verbatim(note)}")
 
 
 def _rows(points: list[Point]) -> list[dict[str, Any]]:
@@ -157,11 +163,8 @@ def _rows(points: list[Point]) -> list[dict[str, Any]]:
     ]
 
 
-def _fallen(found: Prediction, speed: Speed) -> list[dict[str, Any]]:
-    return [
-        {"loss": bar.what, "time (ms)": bar.seconds * 1e3, "share": bar.seconds / found.seconds}
-        for bar in waterfall(found, speed)
-    ]
+def _fallen(found: Prediction, bars: list[Bar]) -> list[dict[str, Any]]:
+    return [{"loss": bar.what, "time (ms)": bar.seconds * 1e3, "share": bar.seconds / found.seconds} for bar in bars]
 
 
 def _columns() -> dict[str, Any]:

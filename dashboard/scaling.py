@@ -13,8 +13,9 @@ from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS
 from calc.laws.base import Law
 from calc.optimum.judgement import Judgement, differ, differing, judge, judge_all, verdict
+from calc.spec import ModelSpec
 from calc.units import parse_amount, si
-from dashboard import frame, picker, scaling_fit
+from dashboard import frame, knobs, picker, scaling_fit
 from dashboard.cache import cached
 
 OPTIMAL = tuple(law.name for law in LAWS if law.frontier is not None or law.routed is not None)
@@ -42,18 +43,45 @@ def render(picked: picker.Picked | None) -> None:
     frame.header(
         "Scaling laws", "How far a model and its training tokens are from what each published law would train instead."
     )
-    left, right = st.columns(2)
-    law = left.selectbox("Law", OPTIMAL, index=OPTIMAL.index(DEFAULT), key="law", bind="query-params")
-    text = right.text_input(
-        "Training tokens", TOKENS, max_chars=40, key="tokens", bind="query-params", help="Such as 300B, 15T or 1.4e12"
-    )
+    # The answer stands above what it is asked of, which is drawn first.
+    answer, controls = st.container(), st.container()
+    with controls:
+        st.header("What is asked", anchor=False)
+        left, right = st.columns(2)
+        usual = DEFAULT if picked is None else usual_law(picked.spec)
+        knobs.forget_stale("law", [*OPTIMAL], usual)
+        law = left.selectbox("Law", OPTIMAL, index=OPTIMAL.index(usual), key="law", bind="query-params")
+        text = right.text_input(
+            "Training tokens",
+            TOKENS,
+            max_chars=40,
+            key="tokens",
+            bind="query-params",
+            help="Such as 300B, 15T or 1.4e12",
+        )
     if picked is None:
-        frame.nothing_yet("Choose a model in the sidebar to see it among the laws' optima.")
+        answer.info("Choose a model in the sidebar to see it among the laws' optima.")
     else:
         with frame.refusals("No verdict"):
-            _place(picked, law, _tokens(text or ""))
+            found = judge(picked.spec, _tokens(text or ""), law)
+            with answer:
+                _figures(found)
+                _map(found, law)
+            _place(picked, law, found)
     scaling_fit.draw()
     _laws()
+
+
+@cached
+def usual_law(spec: ModelSpec) -> str:
+    """The usual law; of a model with experts the first that takes their routing."""
+    for law in (DEFAULT, *OPTIMAL):
+        try:
+            judge(spec, MOST ** (2 / 3), law)
+            return law
+        except Refused:
+            continue
+    return DEFAULT
 
 
 def _tokens(text: str) -> float:
@@ -74,21 +102,26 @@ def _curves(law: str, compute: float, **routing: Any) -> Any:
     return isoflop_chart(law, compute=compute, **routing)
 
 
-def _place(picked: picker.Picked, law: str, tokens: float) -> None:
-    found = judge(picked.spec, tokens, law)
-    _figures(found)
-    st.header("Where it lies", anchor=False)
-    st.caption(
-        f"The diamond is the model on its tokens. Solid: lines of equal loss by {law}, where it predicts one. Dashed: "
-        f"the compute-optimal models of every law, {law}'s own thicker, fainter where extrapolated; grey: its 95 % "
-        "band of one data set's sampling, where one is known. Each "
-        "law counts N its own way; the point counts as this one does."
-    )
+def _map(found: Judgement, law: str) -> None:
     frame.chart(
-        _plane(law, found.params, found.tokens, **found.routing) | {"height": 540},
+        _plane(law, found.params, found.tokens, **found.routing) | {"height": 440},
         "loss-and-optima",
         alt=f"Parameters against tokens: the model and the optima of every law, lines of equal loss by {law}",
     )
+    st.caption(
+        f"The diamond is the model on its tokens. Solid: lines of equal loss by {law}, where it predicts one. Dashed: "
+        f"the compute-optimal models of every law, {law}'s own blue, fainter where extrapolated; grey area: "
+        "its 95 % band of one data set's sampling, where one is known. Each law counts N its own way; the point counts "
+        "as this one does."
+    )
+    st.markdown("\n".join(f"- **{about}**: {said}" for about, said in verdict(found)))
+    for warning in found.warnings:
+        st.caption(f"⚠ {warning}")
+    st.caption(found.convention)
+
+
+def _place(picked: picker.Picked, law: str, found: Judgement) -> None:
+    tokens = found.tokens
     st.header("Models of the same compute", anchor=False)
     st.caption(
         f"At the {found.compute:.3g} FLOP (6·N·D) of this training, and at others around it. Grey, dashed: the lowest "
@@ -139,10 +172,6 @@ def _figures(found: Judgement) -> None:
         frame.metric("Loss, nats a token", loss, note=gap)
         best = si(found.best_params)
         frame.metric("Best size for it", best, f"{found.best_params:,.0f}", f"on {si(found.best_tokens)} tokens")
-    st.markdown("\n".join(f"- **{about}**: {said}" for about, said in verdict(found)))
-    for warning in found.warnings:
-        st.caption(f"⚠ {warning}")
-    st.caption(found.convention)
 
 
 def _row(found: Judgement) -> dict[str, Any]:

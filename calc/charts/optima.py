@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Unpack
 
+from calc.charts.colours import colour
 from calc.charts.scales import FAINTER, INK, MARK, axis, dots, line, shades, together, values
-from calc.charts.vega import NARROW, Chart, channel, layer
+from calc.charts.vega import Chart, channel, layer
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS, find
 from calc.laws.base import Law
@@ -22,6 +23,8 @@ from calc.optimum.search import Problem
 _BUDGETS = (0.01, 0.1, 1.0, 10.0, 100.0)
 """IsoFLOP curves are drawn at these multiples of the answer's compute, for sizes up to _SIZES times off the best."""
 _SIZES = 8.0
+OWN, OTHERS = colour("measured"), colour("line")
+"""Colours of the optima of the law that is asked, and of others."""
 
 
 def isoflop_chart(law: str = DEFAULT, **asked: Unpack[OptimumRequest]) -> Chart:
@@ -197,7 +200,7 @@ def _equal(law: Law, rows: list[dict[str, float]], mark: Chart, x: Chart, y: Cha
 
 
 def _every_laws_optima(own: Law, params: float, tokens: float, x: Chart, y: Chart) -> Chart:
-    """The optima of every law that is no variant of another, and thicker those of `own`."""
+    """The optima of every law that is no variant of another, grey; thicker and in colour those of `own`."""
     shown = {each.name: each for each in LAWS if each.frontier is not None and each.variant_of is None}
     shown[own.name] = own
     lines = [
@@ -211,14 +214,8 @@ def _every_laws_optima(own: Law, params: float, tokens: float, x: Chart, y: Char
         x=x,
         y=y,
         opacity=FAINTER,
-        detail=channel("extrapolated", "nominal"),
-        color=channel(
-            "law",
-            "nominal",
-            scale={"domain": list(shown), "scheme": "category20"},
-            title="optima by",
-            legend={"orient": "bottom", "columns": {"expr": f"width < {NARROW} ? 2 : 3"}},
-        ),
+        detail=[channel("law", "nominal"), channel("extrapolated", "nominal")],
+        color={"condition": {"test": f"datum.law == '{own.name}'", "value": OWN}, "value": OTHERS},
         strokeWidth={"condition": {"test": f"datum.law == '{own.name}'", "value": 3.5}, "value": 1.3},
         tooltip=[channel("law", "nominal"), *values("params", "tokens")],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,10 @@ from calc.time import Point, Prediction, Roof
 from calc.units import duration, si
 
 HEIGHT = 460
+LABELLED = 5
+"""Ops that have their names beside them."""
+APART = 0.16, 0.06
+"""Parts of the width and the height that names are apart."""
 SHAPES = {
     "forward": "circle",
     "recomputed": "diamond",
@@ -37,10 +42,12 @@ def computing(points: Sequence[Point], limits: Roof) -> vega.Chart:
     ]
     ends = [row for row in roof if row["intensity"] == most]
     line = {"type": "line", "color": colours.colour("line"), "strokeWidth": 2}
+    names = {"type": "text", "dy": -14, "fontSize": 11}
     return vega.chart(
         vega.layer(roof, line, x=x, y=y, detail=vega.channel("format", "nominal")),
         vega.layer(ends, _words(align="right"), x=x, y=y, text=vega.channel("label", "nominal")),
         _points(rows, x, y),
+        vega.layer(_longest(rows, least, most, rates), names, x=x, y=y, text={"field": "op"}),
         height=HEIGHT,
     )
 
@@ -93,6 +100,17 @@ def _points(rows: list[dict[str, Any]], x: dict[str, Any], y: dict[str, Any]) ->
         shape=vega.channel("direction", "nominal", scale=shape, legend=None),
         tooltip=vega.tooltip("op", "function", "direction", "time", "share", "FLOPs", "moved", "reaches", "bound"),
     )
+
+
+def _longest(rows: list[dict[str, Any]], least: float, most: float, rates: tuple[float, float]) -> list[dict[str, Any]]:
+    """The ops that take the most of the time, but for those whose names would cover one of these."""
+    wide, high = math.log(most / least), math.log(rates[1] / rates[0])
+    found: list[tuple[float, float, dict[str, Any]]] = []
+    for row in sorted(rows, key=lambda row: -row["part"]):
+        x, y = math.log(row["intensity"]) / wide, math.log(row["rate"]) / high
+        if all(abs(x - other[0]) > APART[0] or abs(y - other[1]) > APART[1] for other in found):
+            found.append((x, y, {**row, "op": row["op"].rpartition("}.")[2]}))
+    return [row for *_, row in found[:LABELLED]]
 
 
 def _words(**more: Any) -> dict[str, Any]:

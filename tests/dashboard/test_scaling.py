@@ -82,8 +82,14 @@ def test_tokens_far_from_anything_are_drawn_or_refused_in_one_line(tokens: str, 
     assert len(errors(at)) + bool(metrics(at)) >= 1
 
 
-def test_a_model_with_experts_has_the_laws_but_no_verdict() -> None:
+def test_a_model_with_experts_is_among_the_optima_of_a_law_of_experts() -> None:
     at = opened("scaling", model="mixtral-8x7b")
+    assert errors(at) == []
+    law = str(at.selectbox(key="law").value)
+    (printed,) = cli("judge", "mixtral-8x7b", "--tokens", "15T", "--law", law)
+    assert metrics(at)["Loss, nats a token"] == f"{printed['loss']:.4f}"
+    assert len(charts(at)) == 2
+    at = opened("scaling", model="mixtral-8x7b", law="besiroglu")
     assert "without experts" in errors(at)[0]
     assert at.dataframe[-1].value.shape[0] == len(cli("laws"))
 
