@@ -12,7 +12,7 @@ from calc.charts.vega import Chart, channel, layer
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS, find
 from calc.laws.base import Law
-from calc.laws.uncertainty import draws, middle
+from calc.laws.uncertainty import drawn, middle
 from calc.optimum.answer import optimal, problem_of, routed
 from calc.optimum.bands import LEVEL
 from calc.optimum.lines import AROUND, STEPS, band, contours, optima, spread
@@ -120,9 +120,10 @@ def _joined(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _with_ends(law: Law, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Points of a frontier with the ends of N over the law's draws; none for a law without draws."""
-    if law.draws is None or law.frontier is None:
+    known = drawn(law)
+    if not known or law.frontier is None:
         return []
-    frontiers = [law.frontier(k) for k in draws(law.draws)]
+    frontiers = [law.frontier(k) for k in known]
     bands = [middle((each.params(row["compute"]) for each in frontiers), LEVEL) for row in rows]
     return [row | {"low": low, "high": high} for row, (low, high) in zip(rows, bands, strict=True)]
 

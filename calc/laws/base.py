@@ -127,6 +127,18 @@ class Frontier(NamedTuple):
         return (self.k / (loss - self.floor)) ** (1 / self.g)
 
 
+class Exponent(NamedTuple):
+    """What bootstraps leave open of the exponent of N = n C^a: the middle `share` of them, low to high.
+
+    centre: the middle of the budgets in FLOP, where a line through them is known best, and about which it turns.
+    """
+
+    low: float
+    high: float
+    share: float
+    centre: float
+
+
 Counts = Literal["all", "non-embedding", "without input embedding", "active", "active non-embedding"]
 
 
@@ -147,8 +159,9 @@ class Law:
         `at` gives the law of one routing.
     deviation: constants, factor -> compute over the least for the same loss, where N is `factor` times the optimum's.
     superseded: names of the laws that correct this one; it is left out where laws are summed up.
-    draws: file of calc/data/laws with bootstrapped constants; None where no trustworthy uncertainty is known, and then
-        `uncertainty` says why.
+    draws: file of calc/data/laws with bootstrapped constants. exponent: for a law of constants n, a, d and b without
+        such a file, what is known of a. Where there is neither, no trustworthy uncertainty is known, and `uncertainty`
+        says why.
     """
 
     name: str
@@ -173,6 +186,7 @@ class Law:
     deviation: Callable[[Any, float], float] | None = None
     superseded: tuple[str, ...] = ()
     draws: str | None = None
+    exponent: Exponent | None = None
     uncertainty: str = "the source prints none that could be used here"
 
     @property

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from calc.laws.base import Law
+from calc.laws.base import Exponent, Law
 from calc.reading.files import read_text
 
+_QUANTILES = 1_000
 DRAWS = Path(__file__).parents[1] / "data" / "laws"
 
 
@@ -27,9 +29,8 @@ def interval(law: Law, number: Callable[[Any], float], level: float = 0.95) -> I
 
     Between draws the percentile is interpolated, as numpy does by default. An end may be infinite.
     """
-    if law.draws is None:
-        return None
-    return Interval(level, *middle((number(constants) for constants in draws(law.draws)), level))
+    known = drawn(law)
+    return Interval(level, *middle((number(constants) for constants in known), level)) if known else None
 
 
 def middle(values: Iterable[float], level: float) -> tuple[float, float]:
@@ -37,6 +38,24 @@ def middle(values: Iterable[float], level: float) -> tuple[float, float]:
     ordered = sorted(values)
     tail = (1 - level) / 2
     return _percentile(ordered, tail), _percentile(ordered, 1 - tail)
+
+
+def drawn(law: Law) -> list[SimpleNamespace]:
+    """Constants as a law's own uncertainty leaves them open; none where nothing is known of it."""
+    if law.draws is not None:
+        return list(draws(law.draws))
+    return [] if law.exponent is None else list(_turned(law.k, law.exponent))
+
+
+def _turned(k: Any, of: Exponent) -> Iterator[SimpleNamespace]:
+    """Power laws of other exponents, each half of them normal, through the same N at the centre of the budgets."""
+    normal = NormalDist()
+    edge = normal.inv_cdf((1 + of.share) / 2)
+    for i in range(_QUANTILES):
+        z = normal.inv_cdf((i + 0.5) / _QUANTILES) / edge
+        a = k.a + z * (of.high - k.a if z > 0 else k.a - of.low)
+        n = k.n * of.centre ** (k.a - a)
+        yield SimpleNamespace(**{**vars(k), "n": n, "a": a, "d": 1 / (6 * n), "b": 1 - a})
 
 
 def draws(name: str) -> Iterator[SimpleNamespace]:

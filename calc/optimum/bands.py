@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 
 from calc.errors import Refused
-from calc.laws.uncertainty import Interval, draws, middle
+from calc.laws.uncertainty import Interval, drawn, middle
 from calc.optimum.search import Problem
 
 Numbers = Callable[[Problem], Mapping[str, float | None]]
@@ -23,10 +23,11 @@ def bands(problem: Problem, numbers: Numbers) -> dict[str, Interval]:
 
     A question that a draw cannot answer, such as a loss below its floor, counts as an infinite answer.
     """
-    if problem.law.draws is None:
+    known = drawn(problem.law)
+    if not known:
         return {}
     searched = not problem.plain
-    every = islice(draws(problem.law.draws), 0, None, _FEW if searched else 1)
+    every = islice(known, 0, None, _FEW if searched else 1)
     problem = replace(problem, costs=problem.costs.tabulated())
     rows = [_of_draw(replace(problem, constants=constants), numbers) for constants in every]
     found: dict[str, Interval] = {}
@@ -40,7 +41,7 @@ def bands(problem: Problem, numbers: Numbers) -> dict[str, Interval]:
 
 def source(problem: Problem) -> str:
     """Where a band is from, or why there is none; of how many draws, where not of all."""
-    if problem.law.draws is None or problem.plain:
+    if problem.plain or not drawn(problem.law):
         return problem.law.uncertainty
     return f"{problem.law.uncertainty}; every {_FEW}th of them searched anew"
 

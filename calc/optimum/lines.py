@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from calc.laws.base import Law
-from calc.laws.uncertainty import draws, middle
+from calc.laws.uncertainty import drawn, middle
 
 STEPS = 60
 _LEVELS = 9
@@ -61,9 +61,10 @@ def band(law: Law, n: float, d: float, level: float = 0.95) -> list[dict[str, fl
     Empty for a law without one, and without optima.
     """
     of = law.frontier
-    if of is None or law.draws is None:
+    known = drawn(law)
+    if of is None or not known:
         return []
-    frontiers = [of(k) for k in draws(law.draws)]
+    frontiers = [of(k) for k in known]
     rows = []
     for size in spread(n / AROUND, n * AROUND, STEPS):
         low, high = middle((line.tokens(line.compute(params=size)) for line in frontiers), level)

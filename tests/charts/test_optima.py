@@ -51,7 +51,7 @@ def test_isoflop_curves_of_a_family_with_few_tokens_go_through_its_answer() -> N
 
 
 def test_laws_without_a_loss_show_their_frontier() -> None:
-    lines, points = layers(isoflop_chart("hoffmann-2", compute=1e22))
+    lines, points, _ = layers(isoflop_chart("hoffmann-2", compute=1e22))
     line = optimal("hoffmann-2", compute=lines[0]["compute"])
     assert lines[0]["params"] == pytest.approx(line.params)
     assert points[0]["params"] == optimal("hoffmann-2", compute=1e22).params
@@ -92,13 +92,13 @@ def test_fitted_and_extrapolated_ranges_are_told_apart() -> None:
 
 
 def test_bands_of_frontiers_are_those_of_the_answers() -> None:
-    lines, points, wide = layers(frontier_chart([optimal(compute=1e22), optimal("hoffmann-2", compute=1e22)]))
+    lines, points, wide = layers(frontier_chart([optimal(compute=1e22), optimal("llama-3", compute=1e22)]))
     assert {row["law"] for row in wide} == {"besiroglu"}
     for row in wide[::6]:
         known = optimal(compute=row["compute"]).interval["params"]
         assert (row["low"], row["high"]) == pytest.approx((known.low, known.high))
     assert len(points) == 2
-    assert {row["law"] for row in lines} == {"besiroglu", "hoffmann-2"}
+    assert {row["law"] for row in lines} == {"besiroglu", "llama-3"}
 
 
 def test_lines_of_equal_loss_are_fainter_beyond_the_law_s_runs() -> None:

@@ -78,3 +78,20 @@ def test_a_judgement_has_bands_of_its_payback() -> None:
 def test_what_is_given_and_laws_without_draws_have_no_band() -> None:
     assert "compute" not in optimal(compute=1e22, unique_tokens=1e10).interval
     assert bands(Problem(find("hoffmann-3")), lambda problem: {"k": problem.k.A}) == {}
+
+
+@pytest.mark.parametrize(("law", "centre"), [("hoffmann-1", 1.34e20), ("hoffmann-2", 1.34e20), ("porian", 5.66e17)])
+def test_bands_of_exponents_turn_about_the_middle_of_the_budgets(law: str, centre: float) -> None:
+    """There N is what the law says, and far off it is as the ends of the exponent have it; 80 % are 1.5 times as narrow
+    as 95 %."""
+    entry = find(law)
+    of = entry.exponent
+    assert of
+    near = optimal(law, compute=centre).interval["params"]
+    assert near.high / near.low == pytest.approx(1, abs=0.01)
+    far = optimal(law, compute=centre * 1e4)
+    wide = far.interval["params"]
+    edge = 1.0 if of.share == 0.95 else 1.95996 / 1.28155
+    assert wide.high / far.params == pytest.approx(1e4 ** (edge * (of.high - entry.k.a)), rel=0.01)
+    assert far.params / wide.low == pytest.approx(1e4 ** (edge * (entry.k.a - of.low)), rel=0.01)
+    assert wide.low * far.interval["tokens"].high == pytest.approx(centre * 1e4 / 6, rel=1e-6)
