@@ -11,6 +11,7 @@ import click
 
 from calc.cli import completing, options
 from calc.cli.amounts import Amount
+from calc.cli.default_law import chosen
 from calc.cli.left_out import left_out
 from calc.cli.options import Length
 from calc.errors import Refused
@@ -32,7 +33,7 @@ from calc.units import si
     shell_complete=completing.laws,
     default=DEFAULT,
     show_default=True,
-    help="A law of `laws` that says what is optimal, or all.",
+    help="A law of `laws` that says what is optimal, or all; of experts the nearest that knows them.",
 )
 @click.option("--seq", type=Length(), help="Count FLOPs exactly, in sequences of so many tokens. [default: 6 N D]")
 @options.output
@@ -47,6 +48,7 @@ def judge(model: ModelSpec, tokens: float, law: str, seq: int | None, fmt: str) 
     """
     if seq is not None:
         warn_beyond(model, seq, "--seq")
+    law = chosen(law, model, {})
     if law == "all":
         if seq is not None:
             raise Refused("--seq", "one --law beside it", seq)

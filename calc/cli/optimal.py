@@ -11,6 +11,7 @@ from calc.charts.optima import frontier_chart, isoflop_chart
 from calc.charts.saving import check, save
 from calc.cli import completing, corpora, options
 from calc.cli.amounts import Amount, Positive, Share
+from calc.cli.default_law import chosen
 from calc.cli.left_out import left_out
 from calc.cli.optimal_plan import OWN, print_together
 from calc.cli.options import Length, Tokens
@@ -73,7 +74,7 @@ _NUMBERS = ("compute", "params", "tokens", "loss", "tokens_per_param")
     shell_complete=completing.laws,
     default=DEFAULT,
     show_default=True,
-    help="A law of `laws`, or all side by side.",
+    help="A law of `laws`, or all side by side; of experts the nearest that knows them.",
 )
 @options.chart
 @options.output
@@ -103,6 +104,7 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
     if family is not None:
         given["family"] = options.read_model(family)
         warn_beyond(given["family"], given.get("seq", 0), "--seq")
+    law = chosen(law, given.get("family"), given)
     if shapes is not None and (family is None or law == "all"):
         raise Refused("--shapes", "--family and one --law beside it", shapes)
     if asked["cluster"] is not None:

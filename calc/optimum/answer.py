@@ -110,7 +110,7 @@ def routed(law: Law, asked: OptimumRequest) -> Law:
     knows(law, said)
     if family is None:
         return law.at(**said)
-    as_fitted("--family", family)
+    family = as_fitted("--family", family)
     law.at(**said)  # what the law does not know is refused in its own words
     return law.at(
         **of_model("--family", family, law) | {name: value for name, value in said.items() if value is not None}

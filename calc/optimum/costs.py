@@ -79,7 +79,7 @@ def of_family(spec: ModelSpec, seq: int, counts: Counts) -> Costs:
     Experts keep their number, so that a mixture keeps its routing.
     Errors: Refused for what is no plain language model (`as_fitted`), and for models that `counted` cannot read.
     """
-    as_fitted("--family", spec)
+    spec = as_fitted("--family", spec)
     known = sizes_of(spec)
     moved = {name: size for name, size in known.items() if name in WIDTHS or name.startswith("n_layers_")}
     if "d_model" not in moved or not any(name.startswith("n_layers") for name in moved):
@@ -106,13 +106,18 @@ def of_family(spec: ModelSpec, seq: int, counts: Counts) -> Costs:
     )
 
 
-def as_fitted(field: str, spec: ModelSpec) -> None:
-    """Errors: Refused for encoders, pictures and sound: the laws were fitted on models of text alone; and for a name,
-    which is no description yet."""
+def as_fitted(field: str, spec: ModelSpec) -> ModelSpec:
+    """The model as laws know it, of text alone: without a vision tower, which its name then says.
+
+    Errors: Refused for encoders, models of pictures or sound, and for a name, which is no description yet.
+    """
     if not isinstance(spec, ModelSpec):
         raise Refused(field, "a description, such as calc.load_model gives for a name", spec)
-    if not spec.decodes or spec.encoder or spec.vision:
+    if not spec.decodes or spec.encoder:
         raise Refused(field, "a language model that predicts the next token and has no encoder", spec.name)
+    if spec.vision is None:
+        return spec
+    return spec.model_copy(update={"vision": None, "name": f"{spec.name}, text alone"})
 
 
 def counted(spec: ModelSpec, counts: Counts) -> float:

@@ -76,7 +76,7 @@ def judge(spec: ModelSpec, tokens: float, law: str = DEFAULT, seq: int | None = 
     entry = find(law)
     if entry.frontier is None and entry.routed is None:
         raise lacks_optimum(entry)
-    as_fitted("MODEL", spec)
+    spec = as_fitted("MODEL", spec)
     routing = of_model("MODEL", spec, entry)
     entry = entry.at(**routing)
     n, d = float(counted(spec, entry.counts)), real("--tokens", tokens)

@@ -21,19 +21,20 @@ def measures(spec: ModelSpec) -> dict[str, float]:
     granularity: how many experts' widths a token visits; a dense model has none. sparsity: 1 - top_k / n_experts.
     Errors: Refused for layers whose experts differ.
     """
-    mixtures: list[Moe] = []
-    for group in spec.layers:
-        if isinstance(group.channel, Moe) and group.channel not in mixtures:
-            mixtures.append(group.channel)
+    # How tokens choose among experts may differ by layer, as DeepSeek-V4's tables and scores do; how many may not.
+    mixtures = {
+        (moe.n_experts, moe.top_k, (moe.d_shared or 0) / moe.d_expert)
+        for group in spec.layers
+        if isinstance(moe := group.channel, Moe)
+    }
     if not mixtures:
         return {"experts": 1.0, "sparsity": 0.0}
     if len(mixtures) > 1:
         raise Refused(spec.name, "experts of one kind in all layers that have some", f"{len(mixtures)} kinds")
-    moe = mixtures[0]
-    shared = (moe.d_shared or 0) / moe.d_expert
-    visited = moe.top_k + shared
-    expansion = (moe.n_experts + shared) / visited
-    return {"experts": float(expansion), "granularity": float(visited), "sparsity": 1 - moe.top_k / moe.n_experts}
+    n_experts, top_k, shared = mixtures.pop()
+    visited = top_k + shared
+    expansion = (n_experts + shared) / visited
+    return {"experts": float(expansion), "granularity": float(visited), "sparsity": 1 - top_k / n_experts}
 
 
 def of_model(field: str, spec: ModelSpec, law: Law) -> dict[str, float]:
@@ -50,6 +51,14 @@ def of_model(field: str, spec: ModelSpec, law: Law) -> dict[str, float]:
     if any(name not in known for name in law.routing):
         raise Refused(field, f"a model with experts, as {law.name} was fitted on", spec.name)
     return {name: known[name] for name in law.routing}
+
+
+def nearest(spec: ModelSpec | None, said: Mapping[str, float | None]) -> str | None:
+    """The law that knows what a question says of experts, or a model's; None for a dense one."""
+    asked = [name for name, value in said.items() if value is not None]
+    if not asked and (spec is None or not has_experts(spec)):
+        return None
+    return next((law.name for law in LAWS if law.routed and {*asked} <= {*law.routing}), None)
 
 
 def knows(law: Law, said: Mapping[str, float | None]) -> None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from calc.errors import Refused
 from calc.laws.base import Counts
-from calc.optimum.costs import counted
+from calc.optimum.costs import as_fitted, counted
 from calc.quantities.parameters import parameters
 from calc.spec import ModelSpec
 from calc.spec.resizing import sizes_of, with_sizes
@@ -41,6 +41,7 @@ def shapes(spec: ModelSpec, params: float, counts: Counts = "all", limit: int = 
     its size. For every width three depths are tried, around the one that comes nearest.
     Errors: Refused for a model whose layers are not alike or hold experts, and where no width comes near.
     """
+    spec = as_fitted("--shapes", spec)
     known = sizes_of(spec)
     if any(name not in known for name in ("d_model", "n_layers", "n_heads")) or "n_experts" in known:
         raise Refused("--shapes", "a model whose layers are alike and hold no experts", spec.name)

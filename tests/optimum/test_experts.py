@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import calc
+from calc import load_model
+from calc.cli import cli
 from calc.errors import Refused
 from calc.laws import find
 from calc.optimum import Judgement, Optimum, judge, optimal, optimal_all
 from calc.optimum.judgement import judge_all
 from calc.optimum.routing import measures
+from calc.quantities.parameters import parameters
 
 MIXTRAL = calc.load_model("mixtral-8x7b")
 QWEN = calc.load_model("qwen3-30b-a3b")
@@ -109,3 +114,25 @@ def test_all_laws_are_asked_what_they_know() -> None:
     assert not any(isinstance(each, tuple) for each in plain)
     routed = optimal_all(compute=1e21, experts=8)
     assert [each.law for each in routed if isinstance(each, Optimum)] == ["ludziejewski"]
+
+
+def test_a_vision_tower_is_left_out_and_routers_may_differ_by_layer() -> None:
+    """Llama 4 Scout's text; DeepSeek-V4's first layers choose experts by token, others by score, as many of them."""
+    scout = load_model("llama-4-scout")
+    answer = judge(scout, 40e12, "abnar")
+    assert answer.model == "llama-4-scout, text alone"
+    assert answer.params == sum(parameters(scout.model_copy(update={"vision": None})).values())
+    assert answer.routing == {"sparsity": 1 - 1 / 16}
+    assert measures(load_model("deepseek-v4-pro"))["sparsity"] == 1 - 6 / 384
+
+
+def test_without_a_law_the_nearest_answers_for_experts() -> None:
+    def law(*words: str) -> str:
+        done = CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False)
+        return json.loads(done.stdout)["law"]
+
+    assert law("judge", "mixtral-8x7b", "--tokens", "2T") == "ludziejewski"
+    assert law("judge", "llama-3-8b", "--tokens", "2T") == "besiroglu"
+    assert law("optimal", "--compute", "1e22", "--sparsity", "0.9") == "abnar"
+    assert law("optimal", "--compute", "1e22", "--granularity", "8") == "krajewski"
+    assert law("optimal", "--compute", "1e22", "--family", "mixtral-8x7b") == "ludziejewski"
