@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from harness.measuring.timing import UNSTABLE
 from harness.ranks.calibration import calibrate, name_of, write
 from harness.ranks.start import Place, joined
 from harness.ranks.suites import RANK_SUITES
-from harness.ranks.timing import STEP, agreed, measure, measure_all, worst
+from harness.ranks.timing import agreed, measure_all, worst
 from harness.record import Environment, Forecast, Measurement, Run, Status
 from harness.running.ledger import Ledger, device_lock
 from harness.running.runner import Summary, choose_cases, now
@@ -44,12 +45,13 @@ class Job:
 
 @dataclass
 class _Begun:
-    """A case under way. since: seconds of a clock. kept: this rank's part of a step. status: why it is not measured,
-    None: it is."""
+    """A case under way. since: seconds of a clock. alone: seconds of what a rank computes of it. kept: this rank's part
+    of a step. status: why it is not measured, None: it is."""
 
     case: RankCase
     started: str
     since: float
+    alone: float = 0.0
     forecast: Forecast | None = None
     kept: Together | None = None
     error: float | None = None
@@ -74,50 +76,62 @@ class _Session:
     def device(self) -> Device:
         return self.environment.device
 
-    def turn(self, cases: Sequence[RankCase]) -> None:
-        """Cases that are measured by turns, but for those for which rows stand: predicted, then run together."""
+    def run(self, cases: Sequence[RankCase]) -> None:
+        """All cases but those for which rows stand: predicted, then measured by turns, then written."""
         left = [case for case in cases if not agreed(self.place.first and self._known(case))]
         self.summary.known += len(cases) - len(left)
-        begun = [self._begun(case) for case in left]
+        begun = [_Begun(case, now(), time.monotonic()) for case in left]
+        self._compute_alone(begun)
+        for each in begun:
+            self._check(each)
         sound = [each for each in begun if not each.status]
-        if sound and sound[0].case.step:
-            times = [measure(self._together(each).run, self.device, STEP) for each in sound]
-        else:
-            times = measure_all([lambda each=each: self._together(each).run for each in sound], self.device)
-        found = {
-            id(each): time.model_copy(update={"error": each.error}) for each, time in zip(sound, times, strict=True)
-        }
+        times = measure_all([partial(self._together, each) for each in sound], self.device)
+        found = dict(zip(map(id, sound), times, strict=True))
         for each in begun if self.place.first else ():
-            self._row(each, found.get(id(each)))
+            measured = found.get(id(each))
+            self._row(each, measured and measured.model_copy(update={"error": each.error}))
 
     def _known(self, case: RankCase) -> bool:
         self.ledger.refresh()
         marker = Forecast(seconds=0.0, low=0.0, high=0.0, level=0.9, source=self.source, bound="network")
         return self.ledger.is_done(case.id, marker)
 
-    def _together(self, begun: _Begun) -> Together:
+    def _together(self, begun: _Begun) -> Callable[[], Any]:
         """This rank's part of a case: a step's is kept, since it takes long to make."""
-        return begun.kept or begun.case.of_rank(self.place.rank, self.device)
+        return (begun.kept or begun.case.of_rank(self.place.rank, self.device)).run
 
-    def _begun(self, case: RankCase) -> _Begun:
-        """A case that is predicted, for which what a rank computes alone is timed, and then checked."""
+    def _compute_alone(self, begun: Sequence[_Begun]) -> None:
+        """Time what a rank computes of each case, on all of them at once."""
+        made: list[tuple[_Begun, Callable[[], Any]]] = []
+        for each in begun:
+            with self._unsupported(each):
+                alone = each.case.alone(self.place.rank, self.device)
+                made += [] if alone is None else [(each, alone)]
+        times = measure_all([lambda run=run: run for _, run in made], self.device)
+        for (each, _), measured in zip(made, times, strict=True):
+            each.alone = measured.seconds
+
+    def _check(self, begun: _Begun) -> None:
+        """Predict a case, and have its numbers checked."""
+        if begun.status:
+            return
+        case = begun.case
         self.tell(case.id)
-        begun = _Begun(case, now(), time.monotonic())
-        try:
-            alone = case.alone(self.place.rank, self.device)
-            seconds = 0.0 if alone is None else measure(alone, self.device, STEP).seconds
-            del alone
-            begun.forecast = case.expected(seconds, measured_models(self.cluster, case.ranks), self.source)
+        begun.forecast = case.expected(begun.alone, measured_models(self.cluster, case.ranks), self.source)
+        with self._unsupported(begun):
             made = case.of_rank(self.place.rank, self.device)
             begun.error = worst(made.check(), self.device)
+            begun.kept = made if case.step else None
             if not begun.error <= made.tolerance:
                 begun.status, begun.reason = "crashed", f"wrong result: relative error {begun.error:.3g}"
-            elif case.step:
-                begun.kept = made
+
+    @contextmanager
+    def _unsupported(self, begun: _Begun) -> Iterator[None]:
+        """What a rank cannot run at all, no rank can: they have the same code and the same sizes."""
+        try:
+            yield
         except NotImplementedError as why:
-            # What a rank cannot run at all, no rank can: they have the same code and the same sizes.
-            begun.status, begun.reason = "unsupported", printable(str(why))[:1000]
-        return begun
+            begun.forecast, begun.status, begun.reason = None, "unsupported", printable(str(why))[:1000]
 
     def _row(self, begun: _Begun, measured: Measurement | None) -> None:
         case, counts = begun.case, dict(begun.case.counts())
@@ -161,9 +175,7 @@ def run_suite(job: Job, place: Place, tell: Callable[[str], None]) -> Summary:
             cluster, source = _cluster(job, place, environment, cases, said)
             ledger = Ledger(job.results, environment, job.suite, now() if job.fresh else None)
             session = _Session(job, place, environment, cluster, source, said, ledger)
-            # Short cases by turns, all of them; steps each by itself.
-            for group in [[case for case in cases if not case.step], *([case] for case in cases if case.step)]:
-                session.turn(group)
+            session.run(cases)
     return session.summary
 
 

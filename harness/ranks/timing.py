@@ -8,7 +8,6 @@ from typing import Any
 
 from harness.cases.case import Device
 from harness.measuring.statistics import median_interval
-from harness.measuring.timing import Effort
 from harness.record import Measurement
 
 SAMPLE = 2e-3
@@ -16,66 +15,60 @@ SAMPLE = 2e-3
 differ by a part of this."""
 MOST_REPEATS = 200
 LEAST, MOST = 7, 140
-"""Samples of a burst."""
+"""Samples of a burst: after how many it is looked at, and at most."""
 QUARTILE = 0.25
 """Which of all samples is the time. Whatever else runs on a rank's machine holds up all ranks, and never hastens one:
 on two cores with a load of six, medians of the same collective half a second each differed by 5 to 90 % (standard
 deviation of the logarithm), lower quartiles of five bursts apart by 1 to 8 %."""
 BURSTS = 5
-"""How often a collective is come back to: other programs are busy for longer than one is measured."""
+"""How often each is come back to: other programs are busy for longer than one is measured."""
 
-EFFORT = Effort(goal=0.05, limit=0.1, warmup=0.02)
-"""Of one burst of a collective: one run of it differs from the next by more than kernels do."""
-STEP = Effort(goal=0.03, limit=3.0, warmup=0.5)
-"""Of a step of training, and of what a rank computes of it alone."""
+GOAL = 0.05
+"""Width of the interval at which a measurement is good: runs of a collective differ by more than those of kernels."""
+SHORT, LONG = 0.1, 0.6
+"""Seconds of a burst at most, of what takes less than a twentieth of a second and of steps."""
+WARM = 0.02
+"""Seconds that a burst's first executions take at least, which do not count."""
 
 Run = Callable[[], Any]
 
 
-def measure(run: Run, device: Device, effort: Effort) -> Measurement:
-    """The time of an execution on the slowest rank, of one burst. Every rank calls it, and gets the same."""
-    samples, warmup = _burst(run, device, effort)
-    return _measured(samples, warmup, effort)
-
-
 def measure_all(made: Sequence[Callable[[], Run]], device: Device) -> list[Measurement]:
-    """The times of several things, in bursts by turns. made: what makes each of them ready, once a burst, so that no
-    two of them are held at once. Every rank calls it, and gets the same."""
+    """The times of an execution of several things on the slowest rank, in bursts by turns; every rank calls it, and
+    gets the same. made: what makes each of them ready, once a burst."""
     found: list[tuple[list[float], int]] = [([], 0) for _ in made]
     for _ in range(BURSTS):
         for place, make in enumerate(made):
-            samples, warmup = _burst(make(), device, EFFORT)
+            samples, warmup = _burst(make(), device)
             found[place] = ([*found[place][0], *samples], found[place][1] + warmup)
-    return [_measured(samples, warmup, EFFORT) for samples, warmup in found]
+    return [_measured(samples, warmup) for samples, warmup in found]
 
 
-def _burst(run: Run, device: Device, effort: Effort) -> tuple[list[float], int]:
+def _burst(run: Run, device: Device) -> tuple[list[float], int]:
     """Seconds of an execution in each sample, and how many executions went before them.
 
     All that is decided depends on times that the ranks have exchanged, so that they decide alike.
     """
     one = max(_slowest(run, device, 1) for _ in range(2))
     warmup, spent = 2, 0.0
-    while spent < effort.warmup:
+    while spent < WARM:
         one = _slowest(run, device, 1)
         spent, warmup = spent + max(one, 1e-5), warmup + 1
-    repeats = min(MOST_REPEATS, max(1, round(SAMPLE / one)))
+    repeats, limit = min(MOST_REPEATS, max(1, round(SAMPLE / one))), LONG if one > SHORT / 2 else SHORT
     samples: list[float] = []
     spent = 0.0
     while len(samples) < MOST:
         seconds = _slowest(run, device, repeats)
         samples.append(seconds / repeats)
         spent += seconds
-        if len(samples) >= LEAST and len(samples) % LEAST == 0 and (spent >= effort.limit or _sure(samples, effort)):
+        if spent >= limit and len(samples) > 1:
+            break
+        if len(samples) % LEAST == 0 and median_interval(samples, quantile=QUARTILE).width <= GOAL:
             break
     return samples, warmup
 
 
-def _sure(samples: list[float], effort: Effort) -> bool:
-    return median_interval(samples, quantile=QUARTILE).width <= effort.goal
-
-
-def _measured(samples: list[float], warmup: int, effort: Effort) -> Measurement:
+def _measured(samples: list[float], warmup: int) -> Measurement:
     found = median_interval(samples, quantile=QUARTILE)
     return Measurement(
         seconds=_short(found.value),
@@ -84,7 +77,7 @@ def _measured(samples: list[float], warmup: int, effort: Effort) -> Measurement:
         samples=tuple(map(_short, samples)),
         clock="host",
         cache="hot",
-        converged=found.width <= effort.goal,
+        converged=found.width <= GOAL,
         warmup=warmup,
     )
 
