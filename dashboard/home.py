@@ -193,7 +193,7 @@ ANSWERS = {
     "Parameters": (_size, "model", "What it is made of"),
     "Fits on": (_fit, "memory", "What it holds"),
     "A token, alone": (_token, "roofline", "Where its time goes"),
-    "Training": (_step, "roofline", "Every op of a step"),
+    "Training": (_step, "plan", "On more GPUs, for how much"),
     "Serving": (_serve, "serve", "Faster, cheaper, for more"),
 }
 """Figure -> what answers it, and the page that says more."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
@@ -88,11 +89,19 @@ def read(form: str, name: str, text: str) -> ModelSpec:
     if len(text.encode()) > packing.MAX_TEXT:
         raise Refused(name, f"at most {packing.MAX_TEXT // 1024} KiB of text", f"{len(text.encode()):,} bytes")
     stem = printable(name.rpartition(".")[0] or name)[:60] or "model"
-    spec = from_toml(text, name, stem) if form == "toml" else from_config(parse_json(text, name), stem)
+    spec = from_toml(text, name, stem) if form == "toml" else _of_config(parse_json(text, name), stem)
     groups = len(spec.layers) + sum(len(tower.layers) for tower in spec.towers)
     if groups > MAX_GROUPS:
         raise Refused("layers", f"at most {MAX_GROUPS} groups here (the command line takes more)", groups)
     return spec
+
+
+def _of_config(config: Any, stem: str) -> ModelSpec:
+    """The model of a config.json; one that is called no more than `config` goes by its own name, or by its family."""
+    spec = from_config(config, stem)
+    said = config.get("_name_or_path") if isinstance(config, dict) else None
+    own = str(said).rstrip("/").rpartition("/")[2] if isinstance(said, str) else ""
+    return spec.model_copy(update={"name": printable(own)[:60] or f"your {spec.family}"}) if stem == "config" else spec
 
 
 def _preset() -> Picked:
@@ -132,6 +141,7 @@ def _config() -> Picked | None:
             on_change=_changed,
             args=("pasted",),
         )
+        st.button("Apply", key="apply", help="Or Ctrl+Enter in the box")
         if upload is not None and pasted.strip():
             st.caption("What is pasted counts, not the file.")
     own = st.session_state.get(OWN)
