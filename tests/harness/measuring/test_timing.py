@@ -239,4 +239,6 @@ def test_a_backward_pass_is_seen_too() -> None:
         (w @ w).relu().sum().backward()
         w.grad = None
 
-    assert {"aten::mm", "aten::threshold_backward"} <= set(inspect(Ready(run=step), "cpu").kernels)
+    # One that is interrupted on a busy machine takes the others' part of the time with it.
+    seen = (set(inspect(Ready(run=step), "cpu").kernels) for _ in range(10))
+    assert any({"aten::mm", "aten::threshold_backward"} <= kernels for kernels in seen)
