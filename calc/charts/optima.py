@@ -43,13 +43,13 @@ def isoflop_chart(law: str = DEFAULT, **asked: Unpack[OptimumRequest]) -> Chart:
     point = [{"params": answer.params, "loss": answer.loss}]
     layers = [
         layer(
-            [row | {"extrapolated": _beyond(problem.law, row)} for row in curves],
+            _pieces(problem.law, curves, "compute"),
             line(strokeWidth=1.4),
             x=x,
             y=y,
             color=colour,
             opacity=FAINTER,
-            detail=[channel("compute", "quantitative"), channel("extrapolated", "nominal")],
+            detail=channel("piece", "nominal"),
             tooltip=values("compute", "params", "tokens", "loss"),
         ),
         layer(lowest, line(color=INK, strokeDash=[5, 3]), x=x, y=y),
@@ -62,7 +62,7 @@ def isoflop_chart(law: str = DEFAULT, **asked: Unpack[OptimumRequest]) -> Chart:
         rule = [{"params": max(wide.low, ends[0]), "high": min(wide.high, ends[1]), "loss": answer.loss}]
         layers.append(layer(rule, {"type": "rule", "color": MARK}, x=x, x2={"field": "high"}, y=y))
     said = f" with its {wide.level:.0%} band" if wide is not None else ""
-    what = f"{law}: isoFLOP curves, fainter where extrapolated, their lowest points dashed, the answer{said} in red"
+    what = f"{law}: isoFLOP curves, fainter where extrapolated, lowest points dashed, answer{said} in red"
     return together(layers, what)
 
 
@@ -188,16 +188,21 @@ def _band(law: Law, params: float, tokens: float, x: Chart, y: Chart) -> list[Ch
 
 def _equal(law: Law, rows: list[dict[str, float]], mark: Chart, x: Chart, y: Chart, colour: Chart) -> Chart:
     """Lines of equal loss, in pieces that each lie within what the law was fitted on or beyond it."""
-    pieces: list[dict[str, Any]] = []
-    for row in rows:
-        beyond, last = _beyond(law, row), pieces[-1] if pieces else None
-        piece = last["piece"] if last else 0
-        if last and (last["loss"], last["extrapolated"]) != (row["loss"], beyond):
-            piece += 1
-        pieces.append({**row, "extrapolated": beyond, "piece": piece})
     beside = values("loss", "params", "tokens")
     parts = {"opacity": FAINTER, "detail": channel("piece", "nominal")}
-    return layer(pieces, mark, x=x, y=y, color=colour, tooltip=beside, **parts)
+    return layer(_pieces(law, rows, "loss"), mark, x=x, y=y, color=colour, tooltip=beside, **parts)
+
+
+def _pieces(law: Law, rows: list[dict[str, float]], name: str) -> list[dict[str, Any]]:
+    """Points of lines, each of one `name`, with the number of the piece that lies within what was fitted or beyond."""
+    found: list[dict[str, Any]] = []
+    for row in rows:
+        beyond, last = _beyond(law, row), found[-1] if found else None
+        piece = last["piece"] if last else 0
+        if last and (last[name], last["extrapolated"]) != (row[name], beyond):
+            piece += 1
+        found.append({**row, "extrapolated": beyond, "piece": piece})
+    return found
 
 
 def _every_laws_optima(own: Law, params: float, tokens: float, x: Chart, y: Chart) -> Chart:
