@@ -99,6 +99,10 @@ SYMBOLS = (
     Symbol("source_seq", "S_{src}", "tokens", "length of the encoder's input for each sequence"),
     Symbol("context", "C", "tokens", "tokens of each sequence already in the cache"),
     Symbol("b_dtype", "b", "bytes", "bytes of one number in the format that is asked for"),
+    Symbol("b_cache", "b_{kv}", "bytes", "bytes of one number of keys and values"),
+    Symbol("b_act", "b_a", "bytes", "bytes of one number of activations"),
+    Symbol("b_weights", "b_w", "bytes", "bytes of one weight, as the recipe keeps it"),
+    Symbol("b_gradients", "b_g", "bytes", "bytes of one gradient, as the recipe sums it"),
     Symbol("b_state", "b_{st}", "bytes", "bytes of one number of a recurrent state"),
 )
 BY_NAME = {symbol.name: symbol for symbol in SYMBOLS}

@@ -85,6 +85,18 @@ def _memory_total(spec: ModelSpec, run: Run) -> Breakdown:
     return total_terms(spec, run)
 
 
+def _total_widths(run: Run) -> Mapping[str, int]:
+    from calc.memory.widths import total_widths  # as above
+
+    return total_widths(run)
+
+
+def _total_in_widths(spec: ModelSpec, run: Run, widths: Mapping[str, Size]) -> Breakdown:
+    from calc.memory.widths import total_in_widths  # as above
+
+    return total_in_widths(spec, run, widths)
+
+
 def _memory_peak(spec: ModelSpec, run: Run) -> Breakdown:
     from calc.memory.totals import peak_terms
 
@@ -274,6 +286,8 @@ QUANTITIES = (
         "sum over the tensors that are kept (Korthikanti et al. 2022, arXiv:2205.05198; Rajbhandari et al. 2019)",
         MEMORY_USES,
         _memory_total,
+        widths=_total_widths,
+        in_widths=_total_in_widths,
     ),
     Quantity(
         "memory.peak",

@@ -131,6 +131,27 @@ def test_what_two_products_share_stands_once() -> None:
     assert "section 2.1.2" not in expanded.estimate.source
 
 
+def test_formulas_of_memory_name_the_formats_of_terms_that_have_one() -> None:
+    """A recurrent state has another than keys, an engine's pages several, quantized weights and ZeRO's none alone."""
+
+    def named(model: str, **words: Any) -> dict[str, list[str]]:
+        found = calc.explain(calc.load_model(model), "memory.total", seq=64, **words)
+        values = {str(symbol): value for symbol, value in found.values.items()}
+        return {
+            name: [f"{each} {values[each]}" for each in sorted(values) if each.startswith("b_") and each in str(term)]
+            for name, term, _ in found.terms
+        }
+
+    served = named("llama-3-8b", mode="inference", cache_dtype="fp8")
+    assert [served[each] for each in ("weights", "kv_cache", "logits")] == [["b_dtype 2"], ["b_cache 1"], ["b_act 2"]]
+    trained = named("gpt2", recipe="bf16-master")
+    assert [trained[each] for each in ("weights", "gradients")] == [["b_weights 2"], ["b_gradients 4"]]
+    assert "b_" not in str(named("gpt2", zero=2, dp=4))
+    assert "weights" in (packed := named("gpt2", mode="inference", dtype="int4:g128"))
+    assert packed["weights"] == []
+    assert named("falcon-h1-7b", mode="inference", execution="compiled")["kv_cache"] == []
+
+
 @pytest.mark.parametrize("phase", ["forward", "training", "decode"])
 def test_formulas_of_traffic_name_the_format(phase: str) -> None:
     """And where weights alone are in a narrow one, none, since no one width is that of all."""
