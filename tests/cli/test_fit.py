@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,9 @@ KEYS = ["law", "constants", "objective", "intervals", "optimum", "warnings"]
 
 def test_json_keys(run: Run) -> None:  # noqa: F811
     status, out, err = run("fit", RUNS, "--refits", "50", "--compute", "1e21", "--json")
-    assert (status, err) == (0, "")
+    # On a busy machine what takes longer than two seconds says how far it is.
+    said = re.sub(r"^.*: [\d,]+ of [\d,]+\n", "", err, flags=re.MULTILINE)
+    assert (status, said) == (0, "")
     record = json.loads(out)
     assert list(record)[:6] == KEYS
     assert list(record["constants"]) == ["A", "B", "E", "alpha", "beta"]
