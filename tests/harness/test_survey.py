@@ -97,11 +97,14 @@ def test_a_budget_that_is_none_is_refused(text: str) -> None:
 
 @pytest.mark.slow
 def test_a_survey_runs_here_and_the_next_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-P", "-m", "harness", "survey", "--device", "cpu", "--budget", "30s", "--json"]
-    command += ["--results", str(tmp_path)]
+    command = [sys.executable, "-P", "-m", "harness", "survey", "--device", "cpu", "--json", "--results", str(tmp_path)]
 
     def once() -> dict[str, Any]:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        # A busy machine profiles nothing in the seconds that a quiet one needs.
+        for budget in ("30s", "90s", "270s"):
+            done = subprocess.run([*command, "--budget", budget], capture_output=True, text=True, check=False)
+            if done.returncode != 2 or "--profile-time" not in done.stderr:
+                break
         assert done.returncode in (0, 1), done.stderr
         return json.loads(done.stdout)
 
