@@ -65,6 +65,7 @@ print(int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[
 """
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory of a process from Linux's /proc")
 @pytest.mark.benchmark(group="`fit` of 10^6 rows is to take at most 10 s and 500 MB")
 def test_a_million_rows(benchmark: Any, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
