@@ -165,7 +165,8 @@ class Config:
         if named is None or named == []:
             return None
         if not isinstance(named, list) or len(named) != 1 or not isinstance(named[0], str):
-            raise Refused(f"{self.where}architectures", "a list of one class's name", show(named))
+            found = f"a list of {show(named[0])}" if isinstance(named, list) and len(named) == 1 else show(named)
+            raise Refused(f"{self.where}architectures", "a list of one class's name", found)
         return named[0]
 
     def labels(self, absent: int = 2) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from calc.conventions.executed import absorbs
 from calc.output.tables import Table
-from calc.spec import Mla, ModelSpec
+from calc.spec import Mla, ModelSpec, Moe
 from calc.spec.recurrent import recurrent
 from calc.spec.run import Run
 
@@ -20,6 +20,7 @@ WORDED = {
     "source_seq": "source of {:,}",
     "images": "images {}",
     "latent_reading": "latents {}",
+    "routing": "{} routing",
 }
 """How a line tells what stands in a record beside degrees, counts, formats and kernels."""
 
@@ -57,6 +58,8 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
         found["source_seq"] = run.source_seq or _source(specs, run)
     if any(spec.vision is not None for spec in specs):
         found["images"] = run.images
+    if any(isinstance(group.channel, Moe) for spec in specs for group in spec.layers):
+        found["routing"] = run.routing
     served = run.phase == "decode" or (run.mode == "inference" and not run.trains)
     if served and any(_latent(spec) for spec in specs):
         found["latent_reading"] = "absorbed" if absorbs(run) else "expanded"

@@ -169,7 +169,8 @@ def _answer(
     loss = given.get("loss", problem.loss(params, tokens) if problem.form else problem.frontier.loss(compute))
     if min(params, tokens) < 1:
         small = f"{params:.3g} parameters on {tokens:.3g} tokens"
-        raise Refused("optimal", "a question whose optimum has a parameter and a token at least", small)
+        field = next((f"--{name.replace('_', '-')}" for name in GIVEN if name in given), "optimal")
+        raise Refused(field, "a question whose optimum has a parameter and a token at least", small)
     own = costs.without(x) if costs.exact else None
     chosen = hyperparameters(law, compute, params, tokens, own, problem.routing.get("experts"))
     routing = {**(measures(costs.exact) if costs.exact else {}), **problem.routing}
