@@ -21,6 +21,7 @@ MODULES = {
 }
 """Package -> its module, where that has another name."""
 COMMANDS = {
+    "hatch-vcs",
     "hatchling",
     "mkdocs-click",
     "mkdocs-material",
@@ -29,6 +30,7 @@ COMMANDS = {
     "pytest-benchmark",
     "pytest-xdist",
     "ruff",
+    "twine",
 }
 """What the development extra has to run, not to import; pytest loads its plugins itself, and pip what builds."""
 PRODUCT = ("calc", "harness", "reference_models", "dashboard")

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -51,11 +52,36 @@ def test_the_reference_holds_commands_and_functions(site: Path) -> None:
     assert all(f'id="calc.{name}"' in python for name in named)
 
 
+def test_public_ci_calls_what_stands_in_the_tree_on_every_python_that_is_named() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    steps = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    scripts = [name for step in steps for name in re.findall(r"bash (\S+)", step)]
+    assert set(scripts) == {".ci/run", ".ci/base", ".ci/oldest"}
+    assert all((ROOT / name).stat().st_mode & 0o111 for name in scripts)
+    first = re.search(r"^python3 -m venv .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert first
+    assert first[0] in steps
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [line.rpartition(" ")[2] for line in project["classifiers"] if re.search(r":: 3\.\d+$", line)]
+    assert jobs["base"]["strategy"]["matrix"]["python"] == named
+    assert project["requires-python"] == f">={named[0]}"
+
+
+def test_the_base_s_tests_and_the_oldest_extras_are_there() -> None:
+    base, oldest = ((ROOT / ".ci" / name).read_text() for name in ("base", "oldest"))
+    assert all((ROOT / name).exists() for name in re.findall(r"tests/\S+", base))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    tried = re.findall(r"\.\[(.*)\]", oldest)[0].split(",")
+    heavy = {"harness", "trace", "serve", "serving", "dev"}
+    assert {*tried, *heavy} == set(project["optional-dependencies"])
+
+
 def test_forms_and_workflows_are_read() -> None:
     files = [*(ROOT / ".github").rglob("*.yml"), ROOT / ".pre-commit-config.yaml", ROOT / "CITATION.cff"]
     assert len(files) == 5
     for file in files:
         assert isinstance(yaml.safe_load(file.read_text()), dict), file
-    version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    assert version
-    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version[1]
+    # What is cited is the last version that came out; the package's own is made of tags.
+    released = re.search(r"^## (\d\S*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert released
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == released[1]

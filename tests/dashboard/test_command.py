@@ -87,11 +87,11 @@ def test_it_serves_on_loopback_until_interrupted() -> None:
     assert messages.splitlines()[-1] == "error: interrupted"
 
 
-def healthy(port: int, seconds: float = PATIENCE) -> bool:
+def healthy(port: int, seconds: float = PATIENCE, host: str = "localhost") -> bool:
     """Whether the server answers within so long."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        connection = http.client.HTTPConnection("localhost", port, timeout=PATIENCE)
+        connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
         try:
             connection.request("GET", "/_stcore/health")
             return connection.getresponse().read() == b"ok"
