@@ -38,7 +38,7 @@ def _checked() -> list[dict[str, Any]]:
     return [
         {
             "lecture": claim.lecture,
-            "the notes say": claim.says,
+            "the notes say": claim.claim,
             "printed": claim.printed,
             "here": None if claim.value is None else claim.value(),
             "recorded": claim.recorded,

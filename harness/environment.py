@@ -34,8 +34,8 @@ def probe(device: Target | None = None) -> Environment:
 
     Errors: Refused where the device is not there, ImportError where torch is not.
     """
-    asked = [*PYTHON, "-m", "harness.environment", *([device] if device else [])]
-    done = subprocess.run(asked, capture_output=True, text=True, env=child_variables(), check=False)
+    command = [*PYTHON, "-m", "harness.environment", *([device] if device else [])]
+    done = subprocess.run(command, capture_output=True, text=True, env=child_variables(), check=False)
     if done.returncode == 0:
         try:
             return Environment.model_validate_json(done.stdout.splitlines()[-1])

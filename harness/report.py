@@ -73,11 +73,11 @@ def charts(found: Comparison, by_kind: bool) -> list[tuple[Chart, str]]:
 
 def _summary(found: Comparison) -> str:
     alls = [group for group in found.groups if group.name == "all"]
-    said = [
+    counts = [
         f"{group.device}: {len(group.pairs):,} cases, MAPE {group.mape:.1%}, median {group.median_ape:.1%}"
         for group in alls
     ]
-    return html.escape("; ".join(said))
+    return html.escape("; ".join(counts))
 
 
 def _figure(chart: Chart, text: str) -> str:

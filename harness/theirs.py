@@ -58,8 +58,8 @@ def _run(hf: Any, model: Any, given: dict[str, Any]) -> dict[str, int]:
             return model(**arguments)
         cache = _new_cache(hf, model) if cache is None else cache
         # Switch's encoder refuses to be asked for one; encoder-decoders are asked by their configs.
-        asked = {} if model.config.is_encoder_decoder else {"use_cache": True}
-        return model(**arguments, **asked, **{"cache_params" if recurrent else "past_key_values": cache})
+        options = {} if model.config.is_encoder_decoder else {"use_cache": True}
+        return model(**arguments, **options, **{"cache_params" if recurrent else "past_key_values": cache})
 
     found = {"flops.forward": count(lambda: step(given))}
     # A recurrent state that is kept passes no gradient back.

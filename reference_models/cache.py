@@ -54,9 +54,9 @@ class Growing(LayerCache):
         if self.window is None:
             self.state = dict(zip(new, whole, strict=True))
         else:
-            kept = min(self.window - 1, whole[0].shape[-2])
+            entries = min(self.window - 1, whole[0].shape[-2])
             # A copy: a view would keep the whole tensor in memory.
-            self.state = {n: t[..., t.shape[-2] - kept :, :].clone() for n, t in zip(new, whole, strict=True)}
+            self.state = {n: t[..., t.shape[-2] - entries :, :].clone() for n, t in zip(new, whole, strict=True)}
         return whole, numbers
 
 

@@ -41,10 +41,10 @@ def sampler(
         return greedy
 
     def choose(logits: Tensor) -> Tensor:
-        probabilities = (kept(logits, top_k, top_p) / temperature).softmax(-1)
+        probabilities = (candidates(logits, top_k, top_p) / temperature).softmax(-1)
         return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
 
-    def kept(logits: Tensor, k: int | None, p: float | None) -> Tensor:
+    def candidates(logits: Tensor, k: int | None, p: float | None) -> Tensor:
         if k is not None:
             least = logits.topk(min(k, logits.shape[-1])).values[:, -1:]
             logits = logits.masked_fill(logits < least, -torch.inf)

@@ -37,7 +37,7 @@ class Config:
         self.family = str(raw.get("model_type")) if family is None else family
         self.notes: list[str] = []
         self._aliases = ALIASES.get(self.family, {})
-        self.asked: set[str] = set()
+        self.read_keys: set[str] = set()
         self.absent: dict[str, Any] = {}
         self.sections: list[Config] = []
 
@@ -160,7 +160,7 @@ class Config:
 
     def named_class(self) -> str | None:
         """The one class that `architectures` names; None where it is absent, null or empty."""
-        self.asked.add("architectures")
+        self.read_keys.add("architectures")
         named = self.raw.get("architectures")
         if named is None or named == []:
             return None
@@ -189,7 +189,7 @@ class Config:
     def only(self, name: str, *allowed: Any, why: str) -> None:
         """Refuse a value of `name` that this importer does not know how to count."""
         for key in names_of(name, self._aliases):
-            self.asked.add(key)
+            self.read_keys.add(key)
             value = self.raw.get(key, allowed[0])
             if not any(value is ok or (type(value) is type(ok) and value == ok) for ok in allowed):
                 raise Refused(self.where + key, f"{' or '.join(map(show, allowed))} ({why})", value)
@@ -210,7 +210,7 @@ class Config:
 
     def _read(self, names: tuple[str, ...], absent: Any, null: Any, read: Any) -> Any:
         names = tuple(dict.fromkeys(each for name in names for each in names_of(name, self._aliases)))
-        self.asked.update(names)
+        self.read_keys.update(names)
         present = [name for name in names if name in self.raw]
         if not present:
             self.absent[names[0]] = absent

@@ -46,7 +46,7 @@ def sliding_granite(
 
 def _thetas(cfg: Config, n_layers: int, usual: float) -> list[float]:
     """The base of each layer's angles, `usual` where layer_rope_theta is not given; 0 for one that turns nothing."""
-    cfg.asked.add("layer_rope_theta")
+    cfg.read_keys.add("layer_rope_theta")
     given = cfg.raw.get("layer_rope_theta")
     if given is None:
         return [usual] * n_layers

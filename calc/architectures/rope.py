@@ -110,10 +110,10 @@ def _scaling(cfg: Config, section: Config, unscaled: tuple[str | None, ...]) -> 
 
 def _original(cfg: Config, section: Config, length: int | None) -> int | None:
     """The length that was trained on: beside the section, where Phi-3 keeps it, or in it, or the longest there is."""
-    beside = cfg.size("original_max_position_embeddings", absent=None, null=None)
-    usual = length if beside is None else None
+    own = cfg.size("original_max_position_embeddings", absent=None, null=None)
+    usual = length if own is None else None
     inside = section.size("original_max_position_embeddings", absent=usual, null=usual)
-    return inside if beside is None else beside
+    return inside if own is None else own
 
 
 def _longrope(cfg: Config, section: Config, length: int | None) -> RopeScaling:

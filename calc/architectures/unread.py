@@ -17,11 +17,11 @@ def refuse_unread(cfg: Config) -> None:
 
     A name of another family beside this family's own, of another value, is noted: transformers does not read it.
     """
-    for key in sorted(cfg.raw.keys() - cfg.asked):
+    for key in sorted(cfg.raw.keys() - cfg.read_keys):
         for name in sorted(cfg.absent):
             if not key.startswith("_") and _one_slip(key, name):
                 raise Refused(cfg.where + key, f"{name}, which is absent", "a key that nothing reads")
-        for name in sorted({name for names in SAME_THING if key in names for name in names} & cfg.asked):
+        for name in sorted({name for names in SAME_THING if key in names for name in names} & cfg.read_keys):
             _foreign(cfg, key, name)
     for section in cfg.sections:
         refuse_unread(section)
@@ -37,7 +37,7 @@ def refuse_window(cfg: Config, spec: ModelSpec) -> None:
         given = {key: each.raw[key] for key in CACHE_KEYS if each.raw.get(key) is not None}
         # The first of them is what the cache obeys.
         key = next(iter(given), None)
-        if key is None or key in each.asked:
+        if key is None or key in each.read_keys:
             continue
         if key != "layer_types" or not isinstance(given[key], list) or any(w != "full_attention" for w in given[key]):
             raise Refused(each.where + key, f"null ({why})", show(given[key]))

@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
     """What a grid is searched for. axes: size -> its values. least: the quantity that is to be small, and a second one
     where there is one; bounds: what rows have to keep. every: whether all rows that do come back."""
 
-    asked: SweepRequest
+    request: SweepRequest
     axes: Mapping[str, Any]
     least: tuple[str, ...]
     bounds: Bounds
@@ -42,13 +42,13 @@ class Wanted(NamedTuple):
 class Grid:
     """rows: sizes and quantities by name, float64 columns: the `top` best by the first quantity that is to be small,
     the best first. front: of rows that no other beats in both quantities, where two were named; the first quantity
-    grows, of those that are equal in both one stands there. looked: configurations so far, kept: those within the
+    grows, of those that are equal in both one stands there. looked: configurations so far, within: those within the
     bounds. interrupted: whether it was ended before it was through."""
 
     rows: dict[str, Any] = field(default_factory=dict)
     front: dict[str, Any] = field(default_factory=dict)
     looked: int = 0
-    kept: int = 0
+    within: int = 0
     interrupted: bool = False
 
 
@@ -79,9 +79,9 @@ def sweep_grid(
     checks.size("top", top)
     bounds = {registry.find(name).name: pair for name, pair in (bounds or {}).items()}
     aims = tuple(registry.find(name).name for name in aims)
-    told = tuple(dict.fromkeys([*aims, *(registry.find(name).name for name in quantities), *bounds]))
+    shown = tuple(dict.fromkeys([*aims, *(registry.find(name).name for name in quantities), *bounds]))
     total = _combinations(axes)
-    wanted = Wanted(SweepRequest(spec, told, worded(run, words)), dict(axes), aims, bounds, top, every)
+    wanted = Wanted(SweepRequest(spec, shown, worded(run, words)), dict(axes), aims, bounds, top, every)
     found = Grid()
     try:
         for place, part in workers.results(_job(wanted, total)):
@@ -103,14 +103,14 @@ def looked_at(wanted: Wanted, span: tuple[int, int]) -> Part:
         name: checks.size(name, np.asarray(values, dtype=float)[at], 0 if name == "zero" else 1)
         for (name, values), at in zip(wanted.axes.items(), places, strict=True)
     }
-    rows = {**sizes, **swept(wanted.asked, sizes).columns}
+    rows = {**sizes, **swept(wanted.request, sizes).columns}
     within = np.ones(span[1] - span[0], dtype=bool)
     for name in wanted.least:
         within &= np.isfinite(rows[name])
     for name, (low, high) in wanted.bounds.items():
         within &= (rows[name] >= low) & (rows[name] <= high)
     rows = {name: column[within] for name, column in rows.items()}
-    facts = {"looked": span[1] - span[0], "kept": int(within.sum())}
+    facts = {"looked": span[1] - span[0], "within": int(within.sum())}
     return Part(rows if wanted.every else _needed(rows, wanted), facts)
 
 
@@ -130,7 +130,7 @@ def _add(found: Grid, part: Part, wanted: Wanted) -> None:
     import numpy as np
 
     found.looked += part.facts["looked"]
-    found.kept += part.facts["kept"]
+    found.within += part.facts["within"]
 
     def joined(rows: Mapping[str, Any]) -> dict[str, Any]:
         return {name: np.concatenate([rows[name], column]) if rows else column for name, column in part.columns.items()}
@@ -139,9 +139,9 @@ def _add(found: Grid, part: Part, wanted: Wanted) -> None:
     places = smallest(best[wanted.least[0]], wanted.top)
     found.rows = {name: column[places] for name, column in best.items()}
     if len(wanted.least) == 2:
-        beside = joined(found.front)
-        places = front(*(beside[name] for name in wanted.least))
-        found.front = {name: column[places] for name, column in beside.items()}
+        on_front = joined(found.front)
+        places = front(*(on_front[name] for name in wanted.least))
+        found.front = {name: column[places] for name, column in on_front.items()}
 
 
 def _job(wanted: Wanted, total: int) -> Job:
@@ -150,10 +150,10 @@ def _job(wanted: Wanted, total: int) -> Job:
 
 def _described(wanted: Wanted) -> dict[str, Any]:
     """All that the rows depend on, as JSON values."""
-    said: dict[str, Any] = {"axes": {name: [float(value) for value in values] for name, values in wanted.axes.items()}}
-    said |= {"bounds": {name: [repr(each) for each in pair] for name, pair in wanted.bounds.items()}}
-    said |= {"least": list(wanted.least), "top": wanted.top, "every": wanted.every}
-    return wanted.asked.described() | said
+    facts: dict[str, Any] = {"axes": {name: [float(value) for value in values] for name, values in wanted.axes.items()}}
+    facts |= {"bounds": {name: [repr(each) for each in pair] for name, pair in wanted.bounds.items()}}
+    facts |= {"least": list(wanted.least), "top": wanted.top, "every": wanted.every}
+    return wanted.request.described() | facts
 
 
 def _spans(total: int) -> Iterator[tuple[int, int]]:

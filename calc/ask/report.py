@@ -163,7 +163,7 @@ def _verdict(spec: ModelSpec, components: Mapping[str, int], active: Mapping[str
     if not spec.decodes:
         return f"{kind}; a token costs {token} to train on; no KV cache"
     cache = kv_cache(spec, 1, 1)
-    kept = f"{binary(cache.bytes_per_token)} of KV cache"
+    cached = f"{binary(cache.bytes_per_token)} of KV cache"
     if (source := source_length(spec, 1)) is not None:
-        kept += f", and {binary(cache.state_bytes)} for {'a token of ' * (source == 1)}its source"
-    return f"{kind}; a token costs {token} to train on, {kept}"
+        cached += f", and {binary(cache.state_bytes)} for {'a token of ' * (source == 1)}its source"
+    return f"{kind}; a token costs {token} to train on, {cached}"

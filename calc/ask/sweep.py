@@ -54,10 +54,10 @@ def sweep(
         raise Refused("sizes", "one or more arrays of one length", str(sorted(shapes)))
     columns = {name: checks.size(name, array, 0 if name == "zero" else 1) for name, array in arrays.items()}
     (n,) = next(iter(shapes))
-    asked = SweepRequest(spec, tuple(registry.find(name).name for name in quantities), worded(run, words))
-    result = {name: numpy.empty(n) for name in asked.quantities}
+    request = SweepRequest(spec, tuple(registry.find(name).name for name in quantities), worded(run, words))
+    result = {name: numpy.empty(n) for name in request.quantities}
     parts = ({name: column[at : at + PART] for name, column in columns.items()} for at in range(0, n, PART))
-    job = Job("sweep", lambda: {**asked.described(), "sizes": _digest(columns)}, swept, asked, parts, -(-n // PART))
+    job = Job("sweep", lambda: {**request.described(), "sizes": _digest(columns)}, swept, request, parts, -(-n // PART))
     for place, part in workers.results(job):
         for name, column in part.columns.items():
             result[name][place * PART : (place + 1) * PART] = column
@@ -89,11 +89,11 @@ def _digest(columns: Mapping[str, Any]) -> str:
     return digest(*(piece for pair in pieces for piece in pair))
 
 
-def swept(asked: SweepRequest, columns: Mapping[str, Any]) -> Part:
+def swept(request: SweepRequest, columns: Mapping[str, Any]) -> Part:
     """The quantities of some configurations, a column each."""
     import numpy
 
-    entries = [registry.find(name) for name in asked.quantities]
+    entries = [registry.find(name) for name in request.quantities]
     n = len(next(iter(columns.values())))
     result = {entry.name: numpy.empty(n) for entry in entries}
     for rows, fixed in _alike(columns, n):
@@ -101,8 +101,8 @@ def swept(asked: SweepRequest, columns: Mapping[str, Any]) -> Part:
             chunk = rows[start : start + CHUNK]
             index = slice(chunk.start, chunk.stop) if isinstance(chunk, range) else chunk
             some = {name: column[index] for name, column in columns.items()} | fixed
-            query = asked.run.placed(some)
-            changed = with_sizes(asked.spec, {name: sizes for name, sizes in some.items() if name not in OF_QUERY})
+            query = request.run.placed(some)
+            changed = with_sizes(request.spec, {name: sizes for name, sizes in some.items() if name not in OF_QUERY})
             for entry in entries:
                 result[entry.name][index] = _values(entry, changed, query, fixed)
     return Part(result)

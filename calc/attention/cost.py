@@ -13,8 +13,8 @@ class Cost:
 
     flops: of matrix products as they are executed, a multiply-accumulate as 2. exponentials: evaluations of exp.
     read, written: bytes between main memory (HBM) and the chip (SRAM). sram: bytes on the chip at once, for one tile.
-    kept: bytes that stay between forward and backward beside q, k, v and the output. peak: the most bytes that exist at
-    once beside q, k, v, the output and their gradients.
+    saved: bytes that stay between forward and backward beside q, k, v and the output. peak: the most bytes that exist
+    at once beside q, k, v, the output and their gradients.
     """
 
     flops: Size
@@ -22,7 +22,7 @@ class Cost:
     read: Size
     written: Size
     sram: Size = 0
-    kept: Size = 0
+    saved: Size = 0
     peak: Size = 0
 
     @property
@@ -43,6 +43,6 @@ class Cost:
             self.read + other.read,
             self.written + other.written,
             maximum(self.sram, other.sram),
-            maximum(self.kept, other.kept),
+            maximum(self.saved, other.saved),
             maximum(self.peak, other.peak),
         )

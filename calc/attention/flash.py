@@ -62,7 +62,7 @@ def _forward(shape: AttentionShape, blocks: Blocks, seen: Visits, order: Order) 
         read=read,
         written=written,
         sram=sram(shape.going("forward"), blocks),
-        kept=statistics * wide * rows if shape.direction == "backward" else 0,
+        saved=statistics * wide * rows if shape.direction == "backward" else 0,
         peak=statistics * wide * rows,
     )
 
@@ -89,7 +89,7 @@ def _backward(shape: AttentionShape, blocks: Blocks, seen: Visits, order: Order)
         read=read,
         written=written,
         sram=sram(shape.going("backward"), blocks),
-        kept=0,
+        saved=0,
         peak=peak,
     )
 

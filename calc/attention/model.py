@@ -35,17 +35,17 @@ def left_out(spec: ModelSpec) -> list[str]:
     layers = sum(int(group.count) for group in spec.layers)
     windows = {int(mixer.window) for _, mixer in found if mixer.window is not None}
     windowed = sum(int(group.count) for group, mixer in found if mixer.window is not None)
-    said = []
+    notes = []
     if windowed:
-        said.append(
+        notes.append(
             f"{windowed} of {layers} layers see a window of {', '.join(map(str, sorted(windows)))} tokens alone"
         )
     if (without := layers - sum(int(group.count) for group, _ in found)) > 0:
-        said.append(f"{without} of {layers} layers have no attention, or one of latents")
+        notes.append(f"{without} of {layers} layers have no attention, or one of latents")
     if any(mixer.softcap is not None for _, mixer in found):
-        said.append("scores are capped, which few kernels do")
+        notes.append("scores are capped, which few kernels do")
     if any(mixer.sinks for _, mixer in found):
-        said.append("sinks take part in the softmax")
+        notes.append("sinks take part in the softmax")
     if any(mixer.position == "alibi" for _, mixer in found):
-        said.append("ALiBi is added to scores")
-    return said
+        notes.append("ALiBi is added to scores")
+    return notes

@@ -83,6 +83,6 @@ def standard(shape: AttentionShape, masked: bool | None = None, dropout: bool = 
         exponentials=pairs,
         read=sum(bytes_of[name] for step in run for name in step.reads),
         written=sum(bytes_of[name] for step in run for name in step.writes),
-        kept=square + dropped if shape.direction == "backward" else 0,
+        saved=square + dropped if shape.direction == "backward" else 0,
         peak=dropped + square * (2 if shape.direction == "forward" else 3),
     )

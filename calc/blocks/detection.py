@@ -117,6 +117,6 @@ def queries(t: Trace, spec: Queries, vocab_size: Size, d_model: Size, load: Load
     """Zeros [batch * n_queries, d_model], whatever the length asked for, and the learned vectors that every layer adds
     to them (Carion et al. 2020, arXiv:2005.12872, section 3.2)."""
     table = t.weight("query.weight", spec.n_queries, d_model, of="embedding")
-    asked = t.parameters("query", (table,), spec.n_queries, d_model)
+    learned = t.parameters("query", (table,), spec.n_queries, d_model)
     zeros = t.constant(load.batch * spec.n_queries, d_model, split="stream")
-    return First(zeros, spec.n_queries, asked)
+    return First(zeros, spec.n_queries, learned)

@@ -51,9 +51,9 @@ def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Around) ->
     return t.buffered("out_scale", x) if group.out_scale else x
 
 
-def run_block(t: Trace, group: LayerGroup, block: Block, x: Tensor, *beside: Tensor) -> Tensor:
+def run_block(t: Trace, group: LayerGroup, block: Block, x: Tensor, *others: Tensor) -> Tensor:
     """One block as a part, with the dropout on its result."""
-    with t.part(block.name, x, *beside, of=block.of, region=block.region) as out:
+    with t.part(block.name, x, *others, of=block.of, region=block.region) as out:
         y = block.run(x)
         if block.region in ("mixer", "channel"):
             y = bottleneck(t, y)
@@ -144,12 +144,12 @@ def _in_streams(
 def _joined(t: Trace, group: LayerGroup, block: Block, x: Tensor, read: Tensor, y: Tensor) -> Tensor:
     """The residual stream behind a block that gave y; read: what it read, x perhaps through a norm."""
     how = group.residual
-    kept, added = 1.0, block.scale
+    residual, added = 1.0, block.scale
     if how is not None:
         mixes = block.region == "mixer"
-        kept, added = (how.mixer_kept, how.mixer_added) if mixes else (how.channel_kept, how.channel_added)
+        residual, added = (how.mixer_kept, how.mixer_added) if mixes else (how.channel_kept, how.channel_added)
         x = read if how.normed else x
-    if kept != 1.0:
+    if residual != 1.0:
         x = t.scaled(f"{block.norm}_kept", x, of="other")
     if added != 1.0:
         y = t.scaled(f"{block.norm}_added", y, of="other")

@@ -20,8 +20,8 @@ def linear_attention(t: Trace, spec: LinearAttention, x: Tensor, load: Load, aro
     """
     d_head = exact_div(x.width, spec.n_heads) if spec.d_head is None else spec.d_head
     width = spec.n_heads * d_head
-    kept = width * d_head if spec.norm is not None else width * (d_head + 1)
-    cache = Cache(recurrent=kept) if spec.causal else None
+    state = width * d_head if spec.norm is not None else width * (d_head + 1)
+    cache = Cache(recurrent=state) if spec.causal else None
     q, k, v = features(t, spec, _projected(t, spec, x, width), cache, load)
     y = linear_core(t, spec, d_head, x, (q, k, v), load)
     y = divided(t, spec, x, y, q, k, load) if spec.norm is None else t.norm("norm", spec.norm, y)

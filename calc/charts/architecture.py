@@ -112,7 +112,7 @@ class _Drawn:
                 "parameters": f"{block.parameters:,}" + _visited(block),
                 "work": si(block.flops, "FLOP"),
                 "size": si(block.parameters) if block.parameters else "–",
-                "says": _says(block),
+                "says": _size(block),
                 "nothing": "",
             }
         )
@@ -130,15 +130,15 @@ class _Drawn:
         at, middle = vega.channel("at", "quantitative", **x), vega.channel("middle", "quantitative", **y)
         right, centre = ({"datum": n, "type": "quantitative", **x} for n in (RIGHT - 1, 55))
         of_component = vega.colour("component", (row["component"] for row in self.blocks)) | {"legend": None}
-        told = vega.tooltip("block", "shape", "matrices", "parameters", work="FLOPs")
+        tooltip = vega.tooltip("block", "shape", "matrices", "parameters", work="FLOPs")
         body = vega.layer(
             self.blocks,
             {"type": "rect", "cornerRadius": 4, "fillOpacity": 0.18, "strokeWidth": 1.5, "cursor": "pointer"},
-            **place, **ends, color=of_component, stroke=of_component, tooltip=told,
+            **place, **ends, color=of_component, stroke=of_component, tooltip=tooltip,
         )  # fmt: skip
         body["params"] = [{"name": PICKED, "select": {"type": "point", "fields": ["path"], "on": "click"}}]
         shape = vega.wide("shape", "nothing")
-        says = vega.wide("says", "size")
+        label = vega.wide("says", "size")
         cell = vega.channel("colour", "nominal", scale=None)
         frame = {"type": "rect", "fillOpacity": 0, "stroke": GREY, "cornerRadius": 6}
         ring = {"type": "point", "size": 240, "fill": "white", "stroke": GREY, "opacity": 1}
@@ -151,7 +151,7 @@ class _Drawn:
             vega.layer(self.words, {**small, "align": "left", "fontWeight": "bold"}, **place, text={"field": "text"}),
             vega.layer(self.blocks, {**small, "align": "left"}, x=at, y=middle, text={"field": "block"}),
             vega.layer(self.blocks, {**small, "align": "center"}, x=centre, y=middle, text=shape),
-            vega.layer(self.blocks, {**small, "align": "right"}, x=right, y=middle, text=says),
+            vega.layer(self.blocks, {**small, "align": "right"}, x=right, y=middle, text=label),
             body,  # last, since clicks go to what is drawn last
         ]
         # Marks of nothing are pictures without a name to those who hear the page.
@@ -172,7 +172,7 @@ def _visited(block: Block) -> str:
     return f", {block.active:,} a token" if block.active != block.parameters else ""
 
 
-def _says(block: Block) -> str:
+def _size(block: Block) -> str:
     """The sizes of a block that are not nothing."""
     visited = f" ({si(block.active)} a token)" if block.active != block.parameters else ""
     sizes = [si(block.parameters) + visited] * bool(block.parameters)

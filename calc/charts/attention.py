@@ -35,14 +35,14 @@ def over_length(points: Iterable[Point], need: str, seq: int, wins: int | None) 
     colour = vega.colour("attention", BOTH, series=True)
     colour["legend"] |= {"symbolOpacity": 1, "symbolType": "stroke"}
     drawn = {"x": x, "y": y, "color": colour}
-    told = vega.tooltip("attention", "tokens", shown=need)
-    layers = [vega.layer(rows, {"type": "line", "strokeWidth": 2}, **drawn, tooltip=told)]
+    tooltip = vega.tooltip("attention", "tokens", shown=need)
+    layers = [vega.layer(rows, {"type": "line", "strokeWidth": 2}, **drawn, tooltip=tooltip)]
     layers.append(
         vega.layer(
             [row for row in rows if row["tokens"] == seq],
             {"type": "point", "filled": True, "size": 70, "opacity": 1},
             **drawn,
-            tooltip=told,
+            tooltip=tooltip,
         )
     )
     if need == "seconds":

@@ -23,8 +23,10 @@ def fit_chart(fit: Fit) -> Chart:
     its band, as far as the compute that the optimum is given at, fainter beyond the runs.
     """
     runs = fit.runs
-    kept = _some(len(runs))
-    points = _rows(compute=runs.six_nd[kept], loss=runs.loss[kept], params=runs.params[kept], tokens=runs.tokens[kept])
+    drawn = _some(len(runs))
+    points = _rows(
+        compute=runs.six_nd[drawn], loss=runs.loss[drawn], params=runs.params[drawn], tokens=runs.tokens[drawn]
+    )
     low, high = float(runs.six_nd.min()), float(runs.six_nd.max())
     curves = []
     for size in np.geomspace(runs.params.min(), runs.params.max(), _CURVES):
@@ -71,12 +73,12 @@ def _frontier(fit: Fit, low: float, most: float, high: float, x: Chart, y: Chart
     within = [row | {"extrapolated": False} for row in rows if row["compute"] <= high]
     beyond = [row | {"extrapolated": True} for row in rows if row["compute"] >= high]
     rows = within + (beyond if len(beyond) > 1 else [])
-    told = {"x": x, "y": y, "opacity": FAINTER, "detail": channel("extrapolated", "nominal")}
-    found = [layer(rows, line(color=INK, strokeDash=[5, 3]), **told, tooltip=values("compute", "loss"))]
+    encoding = {"x": x, "y": y, "opacity": FAINTER, "detail": channel("extrapolated", "nominal")}
+    found = [layer(rows, line(color=INK, strokeDash=[5, 3]), **encoding, tooltip=values("compute", "loss"))]
     if "least" in rows[0]:
         area = {"type": "area", "color": INK, "fillOpacity": 0.25}
         ends = channel("least", "quantitative", title="loss"), {"field": "most"}
-        found.append(layer(rows, area, **{**told, "y": {**y, **ends[0]}}, y2=ends[1]))
+        found.append(layer(rows, area, **{**encoding, "y": {**y, **ends[0]}}, y2=ends[1]))
     if most > high:
         at = {"compute": fit.compute, "loss": float(_at(fit, fit.theta[None], fit.compute)[0])}
         found.append(layer([at], dots(size=70, color=MARK), x=x, y=y, tooltip=values("compute", "loss")))
@@ -114,13 +116,13 @@ def _isoflop_chart(fit: FrontierFit) -> Chart:
         layer(points, dots(size=20, opacity=0.6), x=x, y=y, color=of_points),
         layer(curves, line(strokeWidth=1.2), x=x, y=y, color=colour, detail=channel("budget", "quantitative")),
         layer(lowest, {"type": "point", "shape": "diamond", "size": 60, "color": INK}, x=x, y=y),
-        *_asked(fit, x),
+        *_at_budget(fit, x),
     ]
     title = f"isoFLOP: {len(fit.budgets)} budgets, lowest points marked, red: the best size at {fit.compute:.3g} FLOP"
     return together(layers, title)
 
 
-def _asked(fit: FrontierFit, x: Chart) -> list[Chart]:
+def _at_budget(fit: FrontierFit, x: Chart) -> list[Chart]:
     """The best size at the compute that is asked for, fainter where no budget is as large, and its band."""
     beyond = fit.compute > max(budget.compute for budget in fit.budgets) * 1.2
     faint = 0.35 if beyond else 1.0
@@ -134,10 +136,10 @@ def _asked(fit: FrontierFit, x: Chart) -> list[Chart]:
 
 def _envelope_chart(fit: FrontierFit) -> Chart:
     flop = compute_of(fit.runs)
-    kept = _some(len(fit.runs))
+    drawn = _some(len(fit.runs))
     names = fit.runs.curve if fit.runs.curve is not None else np.zeros(len(fit.runs), dtype=str)
-    rows = _rows(compute=flop[kept], loss=fit.runs.loss[kept], params=fit.runs.params[kept])
-    curves = [row | {"run": str(name)} for row, name in zip(rows, names[kept], strict=True)]
+    rows = _rows(compute=flop[drawn], loss=fit.runs.loss[drawn], params=fit.runs.params[drawn])
+    curves = [row | {"run": str(name)} for row, name in zip(rows, names[drawn], strict=True)]
     best = [{"compute": budget.compute, "loss": budget.loss} for budget in fit.budgets]
     x, y = axis("compute", "compute, FLOP"), axis("loss", "loss")
     colour, _ = shades("params", "N", *_ends(fit.runs.params))

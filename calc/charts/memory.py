@@ -55,11 +55,11 @@ def timeline(moments: Mapping[str, Mapping[str, int]], budget: int, gpu: str = "
     drawn["layer"][0]["mark"] = {"type": "bar", "width": {"band": 1}}
     drawn["layer"].append(vega.rule("y", budget, binary(budget), "memory of the GPU"))
     at = vega.channel("at", "quantitative")
-    says = [{"at": budget, "says": binary(budget), "gpu": gpu}]
+    labels = [{"at": budget, "says": binary(budget), "gpu": gpu}]
     words = {"type": "text", "align": "left", "x": "width", "dx": 4, "fontWeight": "bold"}
-    drawn["layer"].append(vega.layer(says, words, y=at, text={"field": "says"}))
+    drawn["layer"].append(vega.layer(labels, words, y=at, text={"field": "says"}))
     if gpu:
-        drawn["layer"].append(vega.layer(says, {**words, "dy": -14}, y=at, text={"field": "gpu"}))
+        drawn["layer"].append(vega.layer(labels, {**words, "dy": -14}, y=at, text={"field": "gpu"}))
     drawn["height"] = 420
     return drawn
 
@@ -70,7 +70,7 @@ def grid(rows: vega.Rows, x: str, y: str, titles: tuple[str, str]) -> vega.Chart
     rows: the fields x and y, `peak` bytes, `capacity` bytes of the GPU; peak None where it cannot be. titles: of the
     axes.
     """
-    cells = [{**row, **_told(row["peak"], row["capacity"]), "x": f"{row[x]}", "y": f"{row[y]}"} for row in rows]
+    cells = [{**row, **_cell(row["peak"], row["capacity"]), "x": f"{row[x]}", "y": f"{row[y]}"} for row in rows]
     verdicts = (*VERDICTS, "cannot be")
     colour = {"domain": [*verdicts], "range": [colours.colour(name) for name in verdicts]}
     axis = {"labelAngle": 0, "labelOverlap": False, "labelLimit": 130}
@@ -79,13 +79,13 @@ def grid(rows: vega.Rows, x: str, y: str, titles: tuple[str, str]) -> vega.Chart
     place = {"x": vega.channel("x", "ordinal", **across), "y": vega.channel("y", "ordinal", **down)}
     legend = {"title": None, "orient": "bottom", "symbolOpacity": 1}
     fill = vega.channel("verdict", "nominal", scale=colour, legend=legend)
-    says = vega.tooltip("verdict", x=titles[0], y=titles[1], shown="peak", share="of the GPU")
-    body = vega.layer(cells, {"type": "rect", "opacity": 0.4}, **place, color=fill, tooltip=says)
+    tooltip = vega.tooltip("verdict", x=titles[0], y=titles[1], shown="peak", share="of the GPU")
+    body = vega.layer(cells, {"type": "rect", "opacity": 0.4}, **place, color=fill, tooltip=tooltip)
     words = vega.layer(cells, {"type": "text"}, **place, text=vega.wide("shown", "short"))
     return vega.chart(body, words, height=28 * len(down["sort"]) + vega.around(3))
 
 
-def _told(peak: int | None, capacity: int) -> dict[str, str]:
+def _cell(peak: int | None, capacity: int) -> dict[str, str]:
     if peak is None:
         return {"verdict": "cannot be", "shown": "–", "short": "–", "share": "–"}
     share = f"{peak / capacity:.0%}"

@@ -27,14 +27,14 @@ OWN, OTHERS = colour("measured"), colour("line")
 """Colours of the optima of the law that is asked, and of others."""
 
 
-def isoflop_chart(law: str = DEFAULT, **asked: Unpack[OptimumRequest]) -> Chart:
+def isoflop_chart(law: str = DEFAULT, **request: Unpack[OptimumRequest]) -> Chart:
     """Loss against N at the compute of the optimum that is asked for and at others around it, the optimum marked.
 
     A law without a loss of the form E + A / N^alpha + B / D^beta has `frontier_chart` instead.
     Errors: as `calc.optimal`.
     """
-    answer = optimal(law, **asked)
-    problem = problem_of(routed(find(law), asked), asked)
+    answer = optimal(law, **request)
+    problem = problem_of(routed(find(law), request), request)
     if problem.form is None:
         return frontier_chart([answer])
     curves, lowest = _isoflops(problem, answer.compute)
@@ -61,8 +61,8 @@ def isoflop_chart(law: str = DEFAULT, **asked: Unpack[OptimumRequest]) -> Chart:
         ends = min(row["params"] for row in curves), max(row["params"] for row in curves)
         rule = [{"params": max(wide.low, ends[0]), "high": min(wide.high, ends[1]), "loss": answer.loss}]
         layers.append(layer(rule, {"type": "rule", "color": MARK}, x=x, x2={"field": "high"}, y=y))
-    said = f" with its {wide.level:.0%} band" if wide is not None else ""
-    what = f"{law}: isoFLOP curves, fainter where extrapolated, lowest points dashed, answer{said} in red"
+    band_note = f" with its {wide.level:.0%} band" if wide is not None else ""
+    what = f"{law}: isoFLOP curves, fainter where extrapolated, lowest points dashed, answer{band_note} in red"
     return together(layers, what)
 
 
@@ -86,7 +86,7 @@ def frontier_chart(answers: Sequence[Optimum]) -> Chart:
     x, y = axis("compute", "C, FLOP of training"), axis("params", "N, parameters")
     names = [answer.law for answer in answers]
     colour = channel("law", "nominal", scale={"domain": names, "scheme": "category20"}, title="law")
-    beside = [channel("law", "nominal"), *values("compute", "params", "tokens")]
+    tooltip = [channel("law", "nominal"), *values("compute", "params", "tokens")]
     layers = [
         layer(
             lines,
@@ -97,15 +97,19 @@ def frontier_chart(answers: Sequence[Optimum]) -> Chart:
             opacity=FAINTER,
             detail=channel("extrapolated", "nominal"),
         ),
-        layer(points, dots(size=45), x=x, y=y, color={**colour, "legend": None}, tooltip=beside),
+        layer(points, dots(size=45), x=x, y=y, color={**colour, "legend": None}, tooltip=tooltip),
     ]
     if wide:
         area = {"type": "area", "fillOpacity": 0.2}
-        told = {"opacity": FAINTER, "detail": channel("extrapolated", "nominal"), "color": {**colour, "legend": None}}
+        encoding = {
+            "opacity": FAINTER,
+            "detail": channel("extrapolated", "nominal"),
+            "color": {**colour, "legend": None},
+        }
         ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
-        layers.append(layer(wide, area, x=x, **ends, **told))
-    said = "; shaded: 95 % by its own data" if wide else ""
-    return together(layers, f"compute-optimal size by law, fainter where extrapolated{said}")
+        layers.append(layer(wide, area, x=x, **ends, **encoding))
+    band_note = "; shaded: 95 % by its own data" if wide else ""
+    return together(layers, f"compute-optimal size by law, fainter where extrapolated{band_note}")
 
 
 def _joined(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -182,15 +186,15 @@ def _band(law: Law, params: float, tokens: float, x: Chart, y: Chart) -> list[Ch
     """Between which tokens each size's optimum lies by the law's own uncertainty, where it is known."""
     wide = band(law, params, tokens)
     area = {"type": "area", "opacity": 0.18, "color": INK}
-    beside = values("params", "tokens", "most")
-    return [layer(wide, area, x=x, y=y, y2={"field": "most"}, tooltip=beside)] if wide else []
+    tooltip = values("params", "tokens", "most")
+    return [layer(wide, area, x=x, y=y, y2={"field": "most"}, tooltip=tooltip)] if wide else []
 
 
 def _equal(law: Law, rows: list[dict[str, float]], mark: Chart, x: Chart, y: Chart, colour: Chart) -> Chart:
     """Lines of equal loss, in pieces that each lie within what the law was fitted on or beyond it."""
-    beside = values("loss", "params", "tokens")
+    tooltip = values("loss", "params", "tokens")
     parts = {"opacity": FAINTER, "detail": channel("piece", "nominal")}
-    return layer(_pieces(law, rows, "loss"), mark, x=x, y=y, color=colour, tooltip=beside, **parts)
+    return layer(_pieces(law, rows, "loss"), mark, x=x, y=y, color=colour, tooltip=tooltip, **parts)
 
 
 def _pieces(law: Law, rows: list[dict[str, float]], name: str) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ def front(plans: vega.Rows, best: Mapping[str, Any], budget: int) -> vega.Chart:
     x = vega.channel("reserved", "quantitative", axis=axes.sizes("reserved on the fullest GPU", most))
     low, high = axes.room((row["seconds"] for row in rows), 1.15)
     y = axes.log_channel("seconds", (low, high), "time of a step", "s")
-    says = vega.tooltip("plan", held="reserved", step="step")
+    tooltip = vega.tooltip("plan", held="reserved", step="step")
     undominated = sorted((row for row in rows if row["front"]), key=lambda row: row["reserved"])
     blue, red = colours.SERIES[0], colours.colour("does not fit")
     stairs = {"type": "line", "interpolate": "step-after", "color": blue, "opacity": 0.6}
@@ -45,8 +45,8 @@ def front(plans: vega.Rows, best: Mapping[str, Any], budget: int) -> vega.Chart:
     at = vega.channel("at", "quantitative")
     return vega.chart(
         vega.layer(undominated, stairs, x=x, y=y),
-        vega.layer(rows, dots, x=x, y=y, opacity=faint, tooltip=says),
-        vega.layer(chosen, ring, x=x, y=y, tooltip=says),
+        vega.layer(rows, dots, x=x, y=y, opacity=faint, tooltip=tooltip),
+        vega.layer(chosen, ring, x=x, y=y, tooltip=tooltip),
         vega.layer(chosen, words, x=x, y=y, text={"field": "says"}),
         vega.rule("x", budget, binary(budget), "what may be reserved"),
         vega.layer([{"at": budget, "says": f"{binary(budget)} may be reserved"}], limit, x=at, text={"field": "says"}),
@@ -102,10 +102,10 @@ def stages(events: vega.Rows, seconds: float, names: Sequence[str]) -> vega.Char
     x = vega.channel("start", "quantitative", axis=time, scale={"domain": [0, seconds], "nice": False})
     colour = vega.colour("kind", [kind for kind in KINDS if kind in here])
     colour["legend"]["symbolOpacity"] = 1
-    says = vega.tooltip("stage", "kind", micro="micro-batch", time="time")
+    tooltip = vega.tooltip("stage", "kind", micro="micro-batch", time="time")
     place: dict[str, Any] = {"y": y, "x": x, "x2": {"field": "end"}, "color": colour}
     behind = vega.layer(waits, {"type": "bar", "opacity": 0.35}, **place)
-    body = vega.layer(rows, {"type": "bar", "stroke": "white", "strokeWidth": 0.4}, **place, tooltip=says)
+    body = vega.layer(rows, {"type": "bar", "stroke": "white", "strokeWidth": 0.4}, **place, tooltip=tooltip)
     return vega.chart(behind, body, height=ROW * len(names) + vega.around(6))
 
 

@@ -17,17 +17,17 @@ def front(rows: vega.Rows, wanted: float, best: vega.Rows, title: str) -> vega.C
     plans, marked = shown[: len(rows)], shown[len(rows) :]
     x = axes.log_channel("per_user", axes.room([*(row["per_user"] for row in rows), wanted], 1.3), USER)
     y = axes.log_channel("per_gpu", axes.room((row["per_gpu"] for row in rows), 1.5), GPU)
-    says = vega.tooltip("device", plan="plan", user="tokens/s/user", gpu="tokens/s/GPU")
+    tooltip = vega.tooltip("device", plan="plan", user="tokens/s/user", gpu="tokens/s/GPU")
     line = vega.layer(
         plans,
         {"type": "line", "point": True},
         x=x,
         y=y,
         color=vega.colour("device", (row["device"] for row in rows), series=True),
-        tooltip=says,
+        tooltip=tooltip,
     )
     ring = {"type": "point", "size": 320, "strokeWidth": 3, "color": "#d6453d", "filled": False}
     layers = [line, vega.rule("x", wanted, si(wanted), "what a user is to see")]
     if marked:
-        layers.append(vega.layer(marked, ring, x=x, y=y, tooltip=says))
+        layers.append(vega.layer(marked, ring, x=x, y=y, tooltip=tooltip))
     return vega.chart(*layers, height=380, title=title)

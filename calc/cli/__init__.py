@@ -43,7 +43,7 @@ COMMANDS = {
     "conventions": "calc.cli.lists",
 }
 """Command -> the module that holds it as an attribute of the same name."""
-BESIDE = {"dashboard": "dashboard.command"}
+OTHER_COMMANDS = {"dashboard": "dashboard.command"}
 """As COMMANDS, of packages beside this one, which `calc` knows by name alone and never imports itself."""
 
 MEANT = {
@@ -59,10 +59,10 @@ MEANT = {
 
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS, *BESIDE]
+        return [*COMMANDS, *OTHER_COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = COMMANDS.get(cmd_name) or BESIDE.get(cmd_name)
+        module = COMMANDS.get(cmd_name) or OTHER_COMMANDS.get(cmd_name)
         return None if module is None else getattr(import_module(module), cmd_name.replace("-", "_"))
 
     def resolve_command(

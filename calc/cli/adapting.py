@@ -26,14 +26,14 @@ def adapters(function: F) -> F:
     """The options of adapters; the command gets its models with the adapter that they describe."""
 
     @wraps(function)
-    def with_adapter(*args: Any, **asked: Any) -> Any:
-        named = asked["lora_targets"] is not None
-        adapter = _adapter({name: asked.pop(name) for name in ("lora_rank", "prefix", "prompt", "bottleneck")}, asked)
-        if adapter is not None and "model" in asked:
-            asked["model"] = _with_adapter(asked["model"], adapter, named)
+    def with_adapter(*args: Any, **given: Any) -> Any:
+        named = given["lora_targets"] is not None
+        adapter = _adapter({name: given.pop(name) for name in ("lora_rank", "prefix", "prompt", "bottleneck")}, given)
+        if adapter is not None and "model" in given:
+            given["model"] = _with_adapter(given["model"], adapter, named)
         elif adapter is not None:
-            asked["models"] = tuple(_with_adapter(spec, adapter, named) for spec in asked["models"])
-        return function(*args, **asked)
+            given["models"] = tuple(_with_adapter(spec, adapter, named) for spec in given["models"])
+        return function(*args, **given)
 
     for option in (
         click.option("--bottleneck", type=Tokens(), help="Adapters of this width behind attention and feed-forward."),
@@ -52,9 +52,9 @@ def adapters(function: F) -> F:
     return with_adapter  # pyright: ignore[reportReturnType] (wraps keeps the signature)
 
 
-def _adapter(sizes: dict[str, int | None], asked: dict[str, Any]) -> Adapter | None:
+def _adapter(sizes: dict[str, int | None], words: dict[str, Any]) -> Adapter | None:
     """The one adapter that is asked for, or None."""
-    names = asked.pop("lora_targets")
+    names = words.pop("lora_targets")
     targets = None if names is None else tuple(names.split(","))
     given = {name: size for name, size in sizes.items() if size is not None}
     if names is not None and "lora_rank" not in given:

@@ -54,7 +54,7 @@ _PRESETS = ("flashattention-table", "kv-grouping")
 @click.option("--blocks", metavar="ROWSxCOLUMNS", help="Tiles. [default: the cheapest of those that fit]")
 @click.option("--preset", type=click.Choice(_PRESETS), help="A case that is known, in place of sizes.")
 @options.output
-def attention(fmt: str, preset: str | None, gpu: str | None, profile: str | None, **asked: Any) -> None:
+def attention(fmt: str, preset: str | None, gpu: str | None, profile: str | None, **given: Any) -> None:
     """FLOPs, bytes, memory, time of one call of attention: standard, with every score in memory, and flash, by tiles.
 
     Bytes are those between main memory and the chip, exactly as a tiled kernel with these tiles reads and writes them;
@@ -76,9 +76,9 @@ def attention(fmt: str, preset: str | None, gpu: str | None, profile: str | None
     if preset == "flashattention-table":
         published(fmt)
     elif preset == "kv-grouping":
-        groupings(fmt, asked, speed)
+        groupings(fmt, given, speed)
     else:
-        _compare(fmt, asked, speed)
+        _compare(fmt, given, speed)
 
 
 def _speed(gpu: str | None, profile: str | None) -> Speed | None:
@@ -104,12 +104,12 @@ def _check_preset(preset: str | None) -> None:
             raise Refused(option.opts[0], f"nothing beside --preset {preset}, which has its own", "a value")
 
 
-def _compare(fmt: str, asked: dict[str, Any], speed: Speed | None) -> None:
+def _compare(fmt: str, given: dict[str, Any], speed: Speed | None) -> None:
     from calc.attention.bounds import crossovers
 
-    shape, device = _shape(asked), None if speed is None else speed.device
-    capacity = _capacity(asked["sram"], device)
-    blocks = _blocks(asked["blocks"]) if asked["blocks"] else best_blocks(shape, capacity)
+    shape, device = _shape(given), None if speed is None else speed.device
+    capacity = _capacity(given["sram"], device)
+    blocks = _blocks(given["blocks"]) if given["blocks"] else best_blocks(shape, capacity)
     costs = {"standard": standard(shape), "flash": flash(shape, blocks)}
     records = [
         {"attention": name, **asdict(cost), **roofs(cost, shape, device), "blocks": list(blocks)}
@@ -165,10 +165,10 @@ def _times(times: list[dict[str, Any]], speed: Speed, shape: AttentionShape) -> 
     )
 
 
-def _shape(asked: dict[str, Any]) -> AttentionShape:
+def _shape(given: dict[str, Any]) -> AttentionShape:
     names = ("seq", "keys", "heads", "kv_heads", "d_head", "d_value", "batch", "dtype", "causal", "window")
-    direction = "backward" if asked["backward"] else "forward"
-    return AttentionShape(**{name: asked[name] for name in names}, direction=direction)
+    direction = "backward" if given["backward"] else "forward"
+    return AttentionShape(**{name: given[name] for name in names}, direction=direction)
 
 
 def _capacity(sram: str | None, device: Device | None) -> int:
@@ -199,7 +199,7 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("low", "… from", lambda value: f"{value * 1e3:,.3f}"),
     ("high", "… to", lambda value: f"{value * 1e3:,.3f}"),
     ("sram", "on-chip memory of a tile", lambda value: binary(value) if value else "–"),
-    ("kept", "kept for backward", binary),
+    ("saved", "kept for backward", binary),
     ("peak", "memory beside inputs and output", binary),
 )
 

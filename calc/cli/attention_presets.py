@@ -45,14 +45,14 @@ def published(fmt: str) -> None:
     emit(records, [with_call(Table(columns, table, title, note), records, shape, sram=sram, device=gpu.name)], fmt)
 
 
-def groupings(fmt: str, asked: dict[str, Any], speed: Speed | None) -> None:
+def groupings(fmt: str, given: dict[str, Any], speed: Speed | None) -> None:
     """One decode step of 32 heads of 128 by how they share keys, and with latents."""
     from calc.attention.latent import groupings as counted
 
-    context = asked["keys"] or 8192
+    context = given["keys"] or 8192
     device = None if speed is None else speed.device
     speed = speed if speed is not None and runs_backends(speed) else None
-    shape = AttentionShape(batch=asked["batch"], heads=32, seq=1, keys=context, d_head=128, dtype=asked["dtype"])
+    shape = AttentionShape(batch=given["batch"], heads=32, seq=1, keys=context, d_head=128, dtype=given["dtype"])
     records, rows = [], []
     for each in counted(shape, (32, 8, 1)):
         derived = roofs(each.cost, each.shape, device)
@@ -81,10 +81,10 @@ def groupings(fmt: str, asked: dict[str, Any], speed: Speed | None) -> None:
     emit(records, [with_call(Table(columns, rows, title, note), records, shape, device=where)], fmt)
 
 
-def with_call(table: Table, records: list[dict[str, Any]], shape: AttentionShape, **asked: Any) -> Table:
-    """A table whose last line is the call that was counted, which each record has as its `run`; asked: what else."""
+def with_call(table: Table, records: list[dict[str, Any]], shape: AttentionShape, **given: Any) -> Table:
+    """A table whose last line is the call that was counted, which each record has as its `run`; given: what else."""
     sizes = ("batch", "heads", "kv_heads", "seq", "keys", "d_head", "d_value", "window", "dtype", "causal", "direction")
-    run = {name: getattr(shape, name) for name in sizes} | asked
+    run = {name: getattr(shape, name) for name in sizes} | given
     for record in records:
         record["run"] = run
     words = (f"{name} {value}" for name, value in run.items() if value is not None and not isinstance(value, bool))

@@ -38,7 +38,7 @@ def complexity(fmt: str, vocab_size: int, length: int, beam: int, **sizes: int) 
     records = [_layer(kind, shape) for kind in LAYER_KINDS]
     both = list(zip(LAYER_KINDS, records, strict=True))
     work = [(kind.name, f"{each['flops']:,}", f"O({kind.order})", f"{each['steps']:,}") for kind, each in both]
-    kept = [
+    shown = [
         (kind.name, f"{each['memory']:,}", kind.memory_order, f"{each['path']:,}", kind.path_order)
         for kind, each in both
     ]
@@ -46,7 +46,7 @@ def complexity(fmt: str, vocab_size: int, length: int, beam: int, **sizes: int) 
     searched = [(way["decoding"], f"10^{way['log10_continuations']:.1f}", f"O({way['order']})") for way in decodings]
     tables = [
         Table(("layer", "FLOPs", "order", "steps"), work, f"one layer, n = {shape.n:,}, d = {shape.d:,}"),
-        Table(("layer", "elements kept", "order", "path", "order"), kept),
+        Table(("layer", "elements kept", "order", "path", "order"), shown),
         Table(("decoding", "continuations", "order"), searched, f"K = {vocab_size:,}, N = {length:,}, B = {beam:,}"),
     ]
     emit([*records, *decodings], tables, fmt)

@@ -32,19 +32,19 @@ def options(function: F) -> F:
     return function
 
 
-def read(asked: dict[str, Any]) -> Corpus | None:
-    """The corpus that is asked for, its options taken out of `asked`; None where there is none.
+def read(words: dict[str, Any]) -> Corpus | None:
+    """The corpus that is asked for, its options taken out of `words`; None where there is none.
 
     Errors: as `corpus`, and Refused for its options without it and beside --unique-tokens.
     """
-    given = {name: asked.pop(name) for name in _NAMES}
+    given = {name: words.pop(name) for name in _NAMES}
     size = given.pop("corpus")
     if size is None:
         alone = next((name for name, value in given.items() if value is not None), None)
         if alone is not None:
             raise Refused(f"--{alone.replace('_', '-')}", "--corpus beside it", given[alone])
         return None
-    if asked.get("unique_tokens") is not None:
+    if words.get("unique_tokens") is not None:
         raise Refused("--unique-tokens", "it or --corpus, which says the same", "both")
     progress = Progress()
     try:
@@ -55,12 +55,12 @@ def read(asked: dict[str, Any]) -> Corpus | None:
 
 def record(found: Corpus, tokens: float) -> dict[str, Any]:
     """A corpus in JSON, beside so many tokens of training."""
-    return {"corpus_tokens": found.tokens, "corpus": found.says, "corpus_epochs": found.epochs(tokens)}
+    return {"corpus_tokens": found.tokens, "corpus": found.in_words, "corpus_epochs": found.epochs(tokens)}
 
 
 def word(found: Corpus, tokens: float) -> tuple[str, str]:
     """The same as a row of words."""
     return (
         "corpus",
-        f"{found.tokens:.4g} unique tokens ({found.says}); this is {found.epochs(tokens):.3g} epochs of them",
+        f"{found.tokens:.4g} unique tokens ({found.in_words}); this is {found.epochs(tokens):.3g} epochs of them",
     )

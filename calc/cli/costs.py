@@ -67,12 +67,12 @@ def of_costs(function: F) -> F:
     """The options of a whole run's costs; the command gets them as `costs`, None without --tokens."""
 
     @wraps(function)
-    def with_costs(*args: Any, **asked: Any) -> Any:
-        said = {name: asked.pop(name) for name in ("tokens", "price", "mtbf", "restart", "pue")}
-        if said["tokens"] is None and any(value is not None for value in said.values()):
+    def with_costs(*args: Any, **words: Any) -> Any:
+        given = {name: words.pop(name) for name in ("tokens", "price", "mtbf", "restart", "pue")}
+        if given["tokens"] is None and any(value is not None for value in given.values()):
             raise Refused("--tokens", "how many the run is over, beside what it costs", "none")
-        costs = None if said["tokens"] is None else Costs(**said)
-        return function(*args, costs=costs, **asked)
+        costs = None if given["tokens"] is None else Costs(**given)
+        return function(*args, costs=costs, **words)
 
     above = click.FloatRange(0, min_open=True)
     for option in (

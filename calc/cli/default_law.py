@@ -12,11 +12,11 @@ from calc.output.notes import remark
 from calc.spec import ModelSpec
 
 
-def chosen(law: str, spec: ModelSpec | None, asked: Mapping[str, Any]) -> str:
+def chosen(law: str, spec: ModelSpec | None, words: Mapping[str, Any]) -> str:
     """`law`, unless it is the default and the question is one of experts; then it says which answers."""
     if given("law"):
         return law
-    other = nearest(spec, {name: asked.get(name) for name in ROUTING})
+    other = nearest(spec, {name: words.get(name) for name in ROUTING})
     if other is None:
         return law
     remark(f"--law {other}, since {law} knows no experts")

@@ -80,11 +80,11 @@ def run_line(record: Mapping[str, Any]) -> str:
     passes, tokens = record["micro_batches"], record["tokens_a_step"]
     counts = [f"{passes} micro-batch{'es' * (passes != 1)}", f"{tokens:,} token{'s' * (tokens != 1)} a step"]
     formats = [name if kind == "recipe" else f"{kind} {name}" for kind, name in record["formats"].items() if name]
-    beside = [_worded(words, record[name]) for name, words in WORDED.items() if _says(name, record.get(name))]
-    return f"run: {', '.join([*degrees, *counts, *formats, *filter(None, [record['execution']]), *beside])}"
+    others = [_worded(words, record[name]) for name, words in WORDED.items() if _is_shown(name, record.get(name))]
+    return f"run: {', '.join([*degrees, *counts, *formats, *filter(None, [record['execution']]), *others])}"
 
 
-def _says(name: str, value: Any) -> bool:
+def _is_shown(name: str, value: Any) -> bool:
     """Whether a line tells of it: dropout where there is some, and all else that is known."""
     return bool(value) if name == "dropout" else value is not None
 

@@ -151,7 +151,7 @@ def _record(design: Design, promise: Promise) -> dict[str, Any]:
         "loss_width": None if math.isinf(promise.loss) else promise.loss,
         "params_ratio": None if math.isinf(promise.params) else promise.params,
         "held": promise.held,
-        "told": promise.told,
+        "found": promise.found,
     }
 
 

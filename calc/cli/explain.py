@@ -61,8 +61,8 @@ def explain(
       python -m calc explain llama-3-8b memory.peak --checkpointing full --dp 8 --zero 3
       python -m calc explain llama-3-8b flops.forward --part "layers.{}.attention" --sensitivity
     """
-    asked = words_for(registry.find(quantity), words)
-    explanation = explain_quantity(model, quantity, part=part, **asked)
+    given = words_for(registry.find(quantity), words)
+    explanation = explain_quantity(model, quantity, part=part, **given)
     for caveat in explanation.estimate.caveats:
         note(model, caveat)
     if latex and fmt == "table":
@@ -74,7 +74,7 @@ def explain(
     if registry.find(quantity).group == "memory":
         from calc.cli.memory import why  # most questions are not about memory, and it is long to load
 
-        tables += why(model, asked)
+        tables += why(model, given)
     echoed = record_of(model, explanation.estimate)
     record = {**_record(explanation), "run": echoed}
     if sensitivity:
@@ -137,10 +137,10 @@ def _short(tables: list[Table], it: Explanation) -> list[Table]:
     facts, terms, symbols = tables
     length = f"{len(str(it.formula)):,} characters of minima and maxima; --json and --latex print it"
     rows = [("formula", length), *(row for row in facts.rows if row[0] not in ("formula", "numbers"))]
-    kept = (
+    shown = (
         [terms._replace(columns=terms.columns[:2], rows=[row[:2] for row in terms.rows])] if len(it.terms) > 1 else []
     )
-    return [facts._replace(rows=rows), *kept, symbols]
+    return [facts._replace(rows=rows), *shown, symbols]
 
 
 def _tables(it: Explanation) -> list[Table]:

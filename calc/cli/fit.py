@@ -68,7 +68,7 @@ def _column(what: str, of: str) -> Any:
 @options.chart
 @options.working
 @options.output
-def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
+def fit(runs: str, law: str, fmt: str, chart: str | None, **given: Any) -> None:
     """Fit a law to the training runs in RUNS.csv: one row a run with its parameters, tokens and final loss.
 
     The optimum is given where the runs can tell one. `all` ranks the forms by their error at runs of larger compute
@@ -88,28 +88,28 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
         check(chart)
         if _own_equation(law):
             raise Refused("--chart", "a law that is one of the forms, isoflop or envelope", law)
-    columns = {what: asked.pop(what) for what in _COLUMNS}
-    asked["columns"] = {what: column for what, column in columns.items() if column is not None}
-    workers = _workers(asked, law)
-    mixture = asked.pop("mixture")
+    columns = {what: given.pop(what) for what in _COLUMNS}
+    given["columns"] = {what: column for what, column in columns.items() if column is not None}
+    workers = _workers(given, law)
+    mixture = given.pop("mixture")
     if mixture is not None:
         if law not in mixtures.NAMES:
             raise Refused("--mixture", f"--law {' or '.join(mixtures.NAMES)} beside it", law)
-        asked["mixture"] = [each.strip() for each in mixture.split(",")]
-    against, column, chance = asked.pop("against"), asked.pop("accuracy"), asked.pop("chance")
-    top = asked.pop("top")
+        given["mixture"] = [each.strip() for each in mixture.split(",")]
+    against, column, chance = given.pop("against"), given.pop("accuracy"), given.pop("chance")
+    top = given.pop("top")
     for option, value in (("against", against), ("accuracy", column)):
         if value is not None:
             fit_beyond.nothing_else(option)
     if against is not None:
-        emit(*fit_beyond.compared(runs, against, asked), fmt)
+        emit(*fit_beyond.compared(runs, against, given), fmt)
         return
     if column is not None:
-        emit(*fit_beyond.solved(runs, column, chance, top, asked), fmt)
+        emit(*fit_beyond.solved(runs, column, chance, top, given), fmt)
         return
     progress = Progress()
     try:
-        found = _answers(runs, law, {**asked, "progress": progress}, workers)
+        found = _answers(runs, law, {**given, "progress": progress}, workers)
     finally:
         progress.close()
     if fmt != "json":
@@ -128,29 +128,29 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **asked: Any) -> None:
         save(fit_chart(best) if isinstance(best, Fit) else frontier_chart(best), chart)
 
 
-def _answers(runs: str, law: str, asked: dict[str, Any], workers: Workers) -> list[Any]:
+def _answers(runs: str, law: str, given: dict[str, Any], workers: Workers) -> list[Any]:
     """The fits, the best first."""
     if law in ("isoflop", "envelope"):
         from calc.fitting.envelope import fit_envelope
         from calc.fitting.isoflop import fit_isoflop
 
         for name, default in (("objective", "huber"), ("delta", 1e-3), ("skip_far", False), ("best", False)):
-            if asked.pop(name) != default:
+            if given.pop(name) != default:
                 raise Refused(f"--{name.replace('_', '-')}", f"a law with a form of loss, which {law} is not", law)
-        return [(fit_isoflop if law == "isoflop" else fit_envelope)(runs, **asked)]
+        return [(fit_isoflop if law == "isoflop" else fit_envelope)(runs, **given)]
     from calc.fitting.fit import fit as fit_form
     from calc.fitting.fit import tournament
 
     if _own_equation(law):
-        return [_published(runs, ALIASES.get(law, law), asked)]
-    own = {**asked, "workers": workers}
+        return [_published(runs, ALIASES.get(law, law), given)]
+    own = {**given, "workers": workers}
     return tournament(runs, **own) if law == "all" else [fit_form(runs, law, **own)]
 
 
-def _workers(asked: dict[str, Any], law: str) -> Workers:
+def _workers(given: dict[str, Any], law: str) -> Workers:
     """Who refits, taken out of what is asked. Errors: Refused beside what is not refitted in chunks."""
-    workers: Workers = asked.pop("workers")
-    alone = asked["against"] is not None or asked["accuracy"] is not None or law in ("isoflop", "envelope")
+    workers: Workers = given.pop("workers")
+    alone = given["against"] is not None or given["accuracy"] is not None or law in ("isoflop", "envelope")
     if workers != HERE and (alone or _own_equation(law)):
         raise Refused("--workers, --ray and --keep", "a law that is one of the forms, without --against", law)
     return workers
@@ -164,12 +164,12 @@ def _own_equation(law: str) -> bool:
     return law not in forms and ALIASES.get(law, law) in BY_NAME
 
 
-def _published(runs: str, law: str, asked: dict[str, Any]) -> LawFit:
-    if law != "farseer" and asked["compute"] is not None:
+def _published(runs: str, law: str, given: dict[str, Any]) -> LawFit:
+    if law != "farseer" and given["compute"] is not None:
         raise Refused("--compute", "a law that is one of the forms, or farseer, for whose optimum it is", law)
     for name in ("skip_far", "best"):
-        if asked.pop(name):
+        if given.pop(name):
             raise Refused(f"--{name.replace('_', '-')}", "a law that is one of the forms", law)
-    if "flops" in asked["columns"]:
-        asked["columns"]["compute"] = asked["columns"].pop("flops")
-    return fit_law(runs, law, **asked)
+    if "flops" in given["columns"]:
+        given["columns"]["compute"] = given["columns"].pop("flops")
+    return fit_law(runs, law, **given)

@@ -28,21 +28,21 @@ def _note(notes: tuple[str, ...]) -> None:
         click.echo(printable(f"note: {note}"), err=True)
 
 
-def compared(first: str, second: str, asked: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Table]]:
+def compared(first: str, second: str, given: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Table]]:
     """How much compute the second recipe saves against the first."""
     from calc.fitting.recipes import compare
     from calc.fitting.runs import read
 
-    tables = [read(path, asked["columns"], asked["where"], asked["skip_invalid"]) for path in (first, second)]
+    tables = [read(path, given["columns"], given["where"], given["skip_invalid"]) for path in (first, second)]
     for path, table in zip((first, second), tables, strict=True):
         _note(tuple(f"{path}: {note}" for note in table.notes))
-    found = compare(*tables, refits=asked["refits"], level=asked["level"], seed=asked["seed"])
+    found = compare(*tables, refits=given["refits"], level=given["level"], seed=given["seed"])
     rows = [
         row(f"at {compute:.3g} FLOP", value, band)
         for compute, value, band in zip(found.compute, found.multiplier, found.intervals, strict=True)
     ]
     rows.append(row("growth, tenfold", found.growth, found.growth_interval))
-    ends = (f"{100 * asked['level']:.3g} % from", "to") if asked["refits"] else ()
+    ends = (f"{100 * given['level']:.3g} % from", "to") if given["refits"] else ()
     rows, columns = [each[: 2 + len(ends)] for each in rows], ("", "value", *ends)
     title = f"FLOP of {first} over those of {second} for the same loss"
     note = f"above 1 the second saves compute: {found.grows}; growth is that of its logarithm"
@@ -62,7 +62,7 @@ def compared(first: str, second: str, asked: dict[str, Any]) -> tuple[list[dict[
 
 
 def solved(
-    path: str, column: str, chance: float, top: float | None, asked: dict[str, Any]
+    path: str, column: str, chance: float, top: float | None, words: dict[str, Any]
 ) -> tuple[list[dict[str, Any]], list[Table]]:
     """How much of a task models solve, and what the compute-optimal one would."""
     import numpy as np
@@ -72,17 +72,17 @@ def solved(
     from calc.fitting.downstream import fit_task, refitted
     from calc.fitting.runs import read, table
 
-    given = read(path, asked["columns"], asked["where"], asked["skip_invalid"])
-    frame, name = table(path, asked["where"])
+    given = read(path, words["columns"], words["where"], words["skip_invalid"])
+    frame, name = table(path, words["where"])
     shares = as_numbers(frame.loc[np.asarray(given.row) - 1, column_named(frame, column, name)])
-    found = fit_task(given, shares, chance, top, refits=0, compute=asked["compute"])
+    found = fit_task(given, shares, chance, top, refits=0, compute=words["compute"])
     _note(found.loss.warnings)
     best = found.loss.optimum
     rows = [row(name, value, None) for name, value in found.constants.items()]
     record = {"constants": dict(found.constants), "error": found.error, "chained": found.chained}
     if best is not None:
-        many = refitted(given, shares, chance, max(asked["refits"], 1), asked["seed"], top)
-        band = found.interval(best["params"], best["tokens"], many, asked["level"])
+        many = refitted(given, shares, chance, max(words["refits"], 1), words["seed"], top)
+        band = found.interval(best["params"], best["tokens"], many, words["level"])
         predicted = found.predict(best["params"], best["tokens"])
         rows.append(row(f"accuracy at {found.loss.compute:.3g} FLOP", predicted, band))
         record |= {"compute": found.loss.compute, "accuracy": predicted, "interval": band and band._asdict()}

@@ -129,8 +129,8 @@ def ranking(fits: list[Fit]) -> list[Table]:
         held = each.held_out
         per_param = _number(each.optimum["tokens_per_param"]) if each.optimum else "–"
         errors = (f"{held.rms:.3%}", f"{held.bias:+.3%}") if held else ("–", "–")
-        told = "–" if behind is None else "best" if each is fits[0] else "yes" if behind.told else "no"
-        rows.append((each.law, f"{len(each.form.free)}", *errors, told, per_param))
+        apart = "–" if behind is None else "best" if each is fits[0] else "yes" if behind.distinguished else "no"
+        rows.append((each.law, f"{len(each.form.free)}", *errors, apart, per_param))
     held = fits[0].held_out
     columns = ("law", "constants", "held-out error", "on average", "told apart", "tokens/param")
     title = f"forms by their error at {held.runs} runs from {held.compute:.3g} FLOP on" if held else "forms"
@@ -141,5 +141,5 @@ def ranking(fits: list[Fit]) -> list[Table]:
     level = next((band.level for band in both.intervals.values() if band), None)
     ends = (f"{100 * level:.3g} % from", "to") if level else ()
     values = [row(name, value, both.intervals.get(name))[: 2 + len(ends)] for name, value in both.optimum.items()]
-    said = f"optimum over what the runs cannot tell apart: {', '.join(both.forms)}"
-    return [Table(columns, rows, title, note), Table(("", "value", *ends), values, said)]
+    heading = f"optimum over what the runs cannot tell apart: {', '.join(both.forms)}"
+    return [Table(columns, rows, title, note), Table(("", "value", *ends), values, heading)]

@@ -99,7 +99,9 @@ def _side_by_side(found: list[Judgement | tuple[Law, str]]) -> list[Table]:
     note = "D / law's: over the tokens that the law gives this size; best: of the same 6 N D"
     judged = [each for each in found if isinstance(each, Judgement)]
     words = [
-        (each.law, "; ".join(f"{about} {said}" for about, said in verdict(each))) for each in judged if each.interval
+        (each.law, "; ".join(f"{about} {verdict_text}" for about, verdict_text in verdict(each)))
+        for each in judged
+        if each.interval
     ]
     bands = [sentences(words, ("95 %", "by the sampling of the law's own data"))] if words else []
     apart = [sentences(differing(differ(found)))] if len(judged) > 1 else []

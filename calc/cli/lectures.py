@@ -30,7 +30,7 @@ def lectures(trainings: bool, fmt: str) -> None:
     records = [
         {
             "lecture": claim.lecture,
-            "says": claim.says,
+            "says": claim.claim,
             "printed": claim.printed,
             "computed": None if claim.value is None else claim.value(),
             "recorded": claim.recorded,

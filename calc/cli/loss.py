@@ -39,7 +39,7 @@ from calc.tokens.corpus import Corpus
 @click.option("--task", metavar="NAME", help="Share of a benchmark solved, by OLMo's ladder; or all of them.")
 @options.chart
 @options.output
-def loss(law: str, fmt: str, chart: str | None, bits: float | None, task: str | None, **asked: Any) -> None:
+def loss(law: str, fmt: str, chart: str | None, bits: float | None, task: str | None, **words: Any) -> None:
     """Predict the loss, in nats a token, of N parameters trained on D tokens.
 
     Each law speaks of its own data and tokenizer: losses of different laws are not to be compared. A --corpus is
@@ -55,14 +55,14 @@ def loss(law: str, fmt: str, chart: str | None, bits: float | None, task: str | 
       python -m calc loss --params 70e9 --tokens 1.4T --chart path/to/contours.svg
     """
     if task is not None:
-        emit(*solved(task, law, chart, {**asked, "bits": bits}), fmt)
+        emit(*solved(task, law, chart, {**words, "bits": bits}), fmt)
         return
     if chart is not None:
         check(chart)
         if law == "all":
             raise Refused("--chart", "one law, whose lines of equal loss it shows", law)
-    data = corpora.read(asked)
-    given = {name: value for name, value in asked.items() if value is not None}
+    data = corpora.read(words)
+    given = {name: value for name, value in words.items() if value is not None}
     if data is not None:
         given.setdefault("tokens", data.tokens)
         given |= {"unique_tokens": data.tokens} if law == "muennighoff" else {}

@@ -11,14 +11,14 @@ from calc.laws.tasks import LADDER, off, tasks
 from calc.output.tables import Table, sentences
 
 
-def solved(task: str, law: str, chart: str | None, asked: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Table]]:
+def solved(task: str, law: str, chart: str | None, given: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Table]]:
     """What share of benchmarks is solved. Errors: Refused for an unknown one, and for what the ladder does not read."""
     if task != "all":
         checks.word("--task", task, ("all", *tasks()))
-    params, tokens = asked.pop("params"), asked.pop("tokens")
+    params, tokens = given.pop("params"), given.pop("tokens")
     if params is None or tokens is None:
         raise Refused("--task", "--params and --tokens beside it", task)
-    more = [f"--{name.replace('_', '-')}" for name, value in asked.items() if value is not None]
+    more = [f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None]
     more += ["--law"] * (law != DEFAULT) + ["--chart"] * (chart is not None)
     if more:
         raise Refused(more[0], "no --task beside it, which has a law of its own", task)

@@ -159,20 +159,20 @@ def _tables(spec: ModelSpec, run: Run, it: Verdict) -> list[Table]:
     return [Table(("", "bytes", "size", "share", "at the peak"), rows, title, _setting(spec, run)), *_step(it)]
 
 
-def why(spec: ModelSpec, asked: dict[str, Any]) -> list[Table]:
+def why(spec: ModelSpec, given: dict[str, Any]) -> list[Table]:
     """For `explain`: when the most is live, of what, what would change it, and which operations keep the most."""
-    run = exact_run(**asked)
+    run = exact_run(**given)
     most = keepers(spec, run)[:SHOWN]
     rows = [(each.op, binary(each.bytes), f"{each.layers:,}", ", ".join(each.tensors)) for each in most]
-    kept = [Table(("kept by", "a layer", "layers", "tensors"), rows)] if rows else []
-    return [*_step(verdict(spec, run)), *_advice(changes(spec, run), run), *kept]
+    tables = [Table(("kept by", "a layer", "layers", "tensors"), rows)] if rows else []
+    return [*_step(verdict(spec, run)), *_advice(changes(spec, run), run), *tables]
 
 
 def _step(it: Verdict) -> list[Table]:
     """The moments of a step or of serving, and the kinds of ranks where there are several."""
     moments = [
-        (name, binary(it.worst.timeline[name]), _largest(kept), "← peak" * (name == it.moment))
-        for name, kept in it.worst.moments.items()
+        (name, binary(it.worst.timeline[name]), _largest(held), "← peak" * (name == it.moment))
+        for name, held in it.worst.moments.items()
     ]
     stages = [_stages(it)] if len(it.ranks) > 1 else []
     return [*stages, Table(("moment", "live", "most of it", ""), moments)]

@@ -14,8 +14,8 @@ from calc.spec.run import Run
 _SERVED = frozenset(OF_INFERENCE) - {"dtype"}  # which in training names the recipe
 
 
-def unused(uses: Collection[str], asked: str) -> None:
-    """Name the options of a run that were given on the command line though `asked` does not depend on them.
+def unused(uses: Collection[str], named: str) -> None:
+    """Name the options of a run that were given on the command line though `named` does not depend on them.
 
     uses: the fields of a Run that matter. An option set to "none" or 0 asks for nothing and is passed over.
     """
@@ -24,7 +24,7 @@ def unused(uses: Collection[str], asked: str) -> None:
         name = option.name or ""
         idle = name in Run.model_fields and name not in uses
         if idle and given(name) and context.params.get(name) not in ("none", 0):
-            remark(f"{option.opts[0]} changes nothing in {asked}")
+            remark(f"{option.opts[0]} changes nothing in {named}")
 
 
 def unused_in_mode(run: Run) -> None:

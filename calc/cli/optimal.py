@@ -78,7 +78,7 @@ _NUMBERS = ("compute", "params", "tokens", "loss", "tokens_per_param")
 )
 @options.chart
 @options.output
-def optimal(law: str, family: str | None, shapes: int | None, chart: str | None, fmt: str, **asked: Any) -> None:
+def optimal(law: str, family: str | None, shapes: int | None, chart: str | None, fmt: str, **words: Any) -> None:
     """Find the parameters and tokens that a scaling law asks for, given exactly one of compute, params, tokens, loss,
     GPU-days and money.
 
@@ -97,8 +97,8 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
     """
     if chart is not None:
         check(chart)
-    data = corpora.read(asked)
-    given = {name: value for name, value in asked.items() if value is not None}
+    data = corpora.read(words)
+    given = {name: value for name, value in words.items() if value is not None}
     if data is not None:
         given["unique_tokens"] = data.tokens
     if family is not None:
@@ -107,7 +107,7 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
     law = chosen(law, given.get("family"), given)
     if shapes is not None and (family is None or law == "all"):
         raise Refused("--shapes", "--family and one --law beside it", shapes)
-    if asked["cluster"] is not None:
+    if words["cluster"] is not None:
         print_together(law, shapes, fmt, given)
         return
     for name in OWN:
@@ -162,8 +162,8 @@ def _numbers(answer: Optimum, others: dict[str, dict[str, float]]) -> Table:
         wide = span or (f"{shown(band.low)} to {shown(band.high)}" if band else "")
         rows.append((_MORE.get(name, name), shown(value), wide, ""))
     columns = ("", "optimum", "95 %" if answer.interval else "", "laws differ")
-    kept = [i for i in range(4) if i < 2 or columns[i]]
-    return Table([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], f"{answer.law}")
+    chosen = [i for i in range(4) if i < 2 or columns[i]]
+    return Table([columns[i] for i in chosen], [[row[i] for i in chosen] for row in rows], f"{answer.law}")
 
 
 def _shapes(built: list[Shape]) -> Table:

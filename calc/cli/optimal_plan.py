@@ -22,21 +22,21 @@ LEFT = ("family", "unique_tokens", "inference_tokens", "experts", "granularity",
 """What a law may be asked beside it."""
 
 
-def print_together(law: str, wanted: int | None, fmt: str, asked: dict[str, Any]) -> None:
+def print_together(law: str, wanted: int | None, fmt: str, given: dict[str, Any]) -> None:
     """Print the answer of `calc.plan.law.optimal_on`. Errors: Refused for what is missing or said twice."""
     for name in ("gpus", "days", "family"):
-        if asked.get(name) is None:
+        if given.get(name) is None:
             raise Refused(f"--{name}", "a value beside --cluster", "none")
     for name in ("compute", "params", "tokens", "loss", "gpu_days", "money", "gpu", "mfu"):
-        if asked.get(name) is not None:
+        if given.get(name) is not None:
             option = f"--{name.replace('_', '-')}"
-            raise Refused(option, "none beside --cluster, whose GPUs and plan tell it", asked[name])
+            raise Refused(option, "none beside --cluster, whose GPUs and plan tell it", given[name])
     if law == "all":
         raise Refused("--law", "one law beside --cluster", law)
-    question = _question(asked)
+    question = _question(given)
     progress = Progress()
-    beside = {name: asked[name] for name in LEFT if asked.get(name) is not None}
-    found = optimal_on(question, asked["days"], law, progress, **beside, seq=question.seq)
+    unused = {name: given[name] for name in LEFT if given.get(name) is not None}
+    found = optimal_on(question, given["days"], law, progress, **unused, seq=question.seq)
     progress.close()
     near = near_shapes(question, found, law, wanted or 1)
     plan, built, best = found.plan, found.built, found.optimum
@@ -55,7 +55,7 @@ def print_together(law: str, wanted: int | None, fmt: str, asked: dict[str, Any]
         ("rounds", f"{found.rounds}; the optimum was asked with {found.apart:.1%} more or less"),
     ]
     tables = [
-        Table(("", ""), rows, f"{law}: {asked['gpus']:,} GPUs of {question.cluster.name} for {asked['days']:g} days")
+        Table(("", ""), rows, f"{law}: {given['gpus']:,} GPUs of {question.cluster.name} for {given['days']:g} days")
     ]
     shapes = [{**each.sizes, "params": each.params, "off": each.off} for each in near]
     if wanted:
@@ -74,22 +74,22 @@ def print_together(law: str, wanted: int | None, fmt: str, asked: dict[str, Any]
     emit([record], tables, fmt)
 
 
-def _question(asked: dict[str, Any]) -> Question:
+def _question(given: dict[str, Any]) -> Question:
     """The GPUs, of the family's own model."""
-    spec, stack, text = asked["family"], asked.get("stack"), asked.get("global_batch")
-    seq = asked.get("seq") or common_length([spec])
+    spec, stack, text = given["family"], given.get("stack"), given.get("global_batch")
+    seq = given.get("seq") or common_length([spec])
     sequences = plan_words.sequences(text, seq)[0] if text else 0
     words = {} if stack is None else {"stack": stack}
-    cluster = load_cluster(asked["cluster"])
+    cluster = load_cluster(given["cluster"])
     recipes = launcher(stack).recipes
     return Question(
         spec,
         cluster,
-        (asked["gpus"],),
+        (given["gpus"],),
         seq,
         sequences,
         recipes,
         words=words,
-        place=asked["cluster"],
-        price=asked.get("price"),
+        place=given["cluster"],
+        price=given.get("price"),
     )

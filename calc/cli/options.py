@@ -131,10 +131,10 @@ def note_reconstructed(specs: Sequence[ModelSpec]) -> None:
             note(spec, f"partly reconstructed ({what}), confirmed by the published, rounded count alone")
 
 
-def with_usual_lengths(asked: dict[str, Any], specs: Sequence[ModelSpec]) -> dict[str, Any]:
-    """`asked` with the lengths in it that were not given."""
+def with_usual_lengths(given: dict[str, Any], specs: Sequence[ModelSpec]) -> dict[str, Any]:
+    """`given` with the lengths in it that were not given."""
     usual = {"seq": common_length(specs), "context": common_context(specs)}
-    return asked | {name: length for name, length in usual.items() if name in asked and asked[name] is None}
+    return given | {name: length for name, length in usual.items() if name in given and given[name] is None}
 
 
 traced = click.option(

@@ -54,7 +54,7 @@ from calc.spec.clusters import load_cluster
 @click.option("--every", is_flag=True, help="With --keep: every plan that fits, not only those that are needed.")
 @options.working
 @options.output
-def plan(model: ModelSpec, **asked: Any) -> None:
+def plan(model: ModelSpec, **given: Any) -> None:
     """Search every plan to train MODEL on so many GPUs of a cluster: data, tensor, pipeline, context and expert
     parallelism, micro-batches, ZeRO, checkpointing, schedules and formats, each with the memory that `memory` counts
     and the time that `predict` tells. docs/plans.md says what is searched and how wrong it was.
@@ -66,30 +66,30 @@ def plan(model: ModelSpec, **asked: Any) -> None:
       python -m calc plan gpt2 --cluster dgx-h100 --gpus 8 --global-batch 64seq --model-grid n_layers=12,16 --params 1B
       python -m calc plan gpt2 --cluster dgx-h100 --tokens 300B --days 7 --global-batch 512Ki --stack deepspeed
     """
-    fmt, top, tokens, days = (asked[name] for name in ("fmt", "top", "tokens", "days"))
-    questions = _questions(model, asked)
-    progress, workers = Progress(), asked["workers"]
-    if asked["every"] and workers.keep is None:
+    fmt, top, tokens, days = (given[name] for name in ("fmt", "top", "tokens", "days"))
+    questions = _questions(model, given)
+    progress, workers = Progress(), given["workers"]
+    if given["every"] and workers.keep is None:
         raise Refused("--every", "--keep beside it, the folder for them", "none")
-    if asked["grid"] is not None:
-        budget = {"most_params": asked["params"], "flops": asked["flops"], "tokens": tokens}
-        print_grid(questions[0], asked["grid"], asked["law"], budget, progress, workers, fmt)
+    if given["grid"] is not None:
+        budget = {"most_params": given["params"], "flops": given["flops"], "tokens": tokens}
+        print_grid(questions[0], given["grid"], given["law"], budget, progress, workers, fmt)
         return
-    if asked["source"] is not None:
-        print_existing(questions[0], tool(asked["written"]), asked["source"], progress, workers, fmt)
+    if given["source"] is not None:
+        print_existing(questions[0], tool(given["written"]), given["source"], progress, workers, fmt)
         return
-    if asked["gpus"] is None:
+    if given["gpus"] is None:
         print_fewest(questions[0], tokens, days, top, progress, workers, fmt)
         return
-    found = answer(questions, asked["objective"], top, progress, workers, asked["every"])
+    found = answer(questions, given["objective"], top, progress, workers, given["every"])
     progress.close()
     if not found.plans:
         if found.listed:
             emit([], [ruled_out(found)], fmt)
         click.echo(f"error: {least_that_works(questions[-1], found)}", err=True)
         sys.exit(130 if found.interrupted else 1)
-    if asked["written"] is not None:
-        print_launch(found.plans[0], tool(asked["written"]), fmt, tokens)
+    if given["written"] is not None:
+        print_launch(found.plans[0], tool(given["written"]), fmt, tokens)
     elif days is not None:
         print_tokens(found, days, fmt)
     else:
@@ -98,28 +98,28 @@ def plan(model: ModelSpec, **asked: Any) -> None:
         sys.exit(130)
 
 
-def _questions(model: ModelSpec, asked: dict[str, Any]) -> list[Question]:
+def _questions(model: ModelSpec, given: dict[str, Any]) -> list[Question]:
     """What is searched, a question a cluster, with notes on how it was read."""
-    words, clusters = _with_stack(asked), asked["cluster"]
-    launched = None if asked["written"] is None else tool(asked["written"]).launcher
+    words, clusters = _with_stack(given), given["cluster"]
+    launched = None if given["written"] is None else tool(given["written"]).launcher
     seq = words.pop("seq")
     warn_beyond(model, seq, "--seq")
-    sequences, rounding = plan_words.sequences(asked["global_batch"], seq)
+    sequences, rounding = plan_words.sequences(given["global_batch"], seq)
     if rounding:
         click.echo(f"note: {rounding}", err=True)
-    if asked["gpus"] is None and (asked["days"] is None or asked["tokens"] is None) and asked["source"] is None:
+    if given["gpus"] is None and (given["days"] is None or given["tokens"] is None) and given["source"] is None:
         raise Refused("--gpus", "how many, or --days and --tokens to find how few", "none")
-    prices = plan_words.prices(asked["price"], clusters)
+    prices = plan_words.prices(given["price"], clusters)
     one = Question(
         spec=model,
         cluster=load_cluster(clusters[0]),
-        gpus=asked["gpus"] or (load_cluster(clusters[0]).most or MOST_GPUS,),
+        gpus=given["gpus"] or (load_cluster(clusters[0]).most or MOST_GPUS,),
         seq=seq,
         sequences=sequences,
-        recipes=plan_words.recipes(asked["dtype"]) or launcher(launched or words.get("stack")).recipes,
-        fixed=plan_words.fixed(asked["fix"]),
-        at_most=plan_words.at_most(asked["at_most"]),
-        headroom=plan_words.headroom(asked["headroom"]),
+        recipes=plan_words.recipes(given["dtype"]) or launcher(launched or words.get("stack")).recipes,
+        fixed=plan_words.fixed(given["fix"]),
+        at_most=plan_words.at_most(given["at_most"]),
+        headroom=plan_words.headroom(given["headroom"]),
         words=words,
         model=click.get_current_context().meta.get("reference", model.name),
         place=clusters[0],
@@ -129,14 +129,14 @@ def _questions(model: ModelSpec, asked: dict[str, Any]) -> list[Question]:
     return [replace(one, cluster=load_cluster(name), place=name, price=prices.get(name)) for name in clusters]
 
 
-def _with_stack(asked: dict[str, Any]) -> dict[str, Any]:
+def _with_stack(given: dict[str, Any]) -> dict[str, Any]:
     """The words of a run; a tool's own stack where a plan is written for it. Errors: Refused for another stack."""
-    words = dict(asked["words"])
-    if asked["source"] is not None and asked["written"] is None:
+    words = dict(given["words"])
+    if given["source"] is not None and given["written"] is None:
         raise Refused("--as", "the tool that --from is a file of", "none")
-    if asked["written"] is None:
+    if given["written"] is None:
         return words
-    own = tool(asked["written"]).stack
+    own = tool(given["written"]).stack
     if words.get("stack", own) != own:
-        raise Refused("--stack", f"{own}, whose plans {asked['written']} launches", words["stack"])
+        raise Refused("--stack", f"{own}, whose plans {given['written']} launches", words["stack"])
     return words | {"stack": own}

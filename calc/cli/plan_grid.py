@@ -69,9 +69,9 @@ def _table(found: Grid, question: Question, law: str) -> Table:
     for each in found.shapes:
         sizes = " ".join(f"{name}={size}" for name, size in each.sizes.items())
         plan = each.plan
-        told = ("none fits", "–", "–") if plan is None else (short(plan.run), duration(plan.seconds), _mfu(plan))
+        cells = ("none fits", "–", "–") if plan is None else (short(plan.run), duration(plan.seconds), _mfu(plan))
         loss = "–" if each.loss is None else f"{each.loss:.4f}"
-        rows.append((sizes, si(each.params), *told, "–" if each.days is None else f"{each.days:,.1f}", loss))
+        rows.append((sizes, si(each.params), *cells, "–" if each.days is None else f"{each.days:,.1f}", loss))
     left = ", ".join(f"{count:,} {why}" for why, count in found.ruled.items() if count)
     columns = ("shape", "parameters", "plan", "step", "MFU", "days", f"loss by {law}")
     return Table(columns, rows, f"shapes of {question.spec.name}", f"not planned: {left}" if left else "")

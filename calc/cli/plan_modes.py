@@ -41,11 +41,11 @@ def print_existing(question: Question, tool: Tool, source: str, progress: Progre
     read = tool.read(read_text(path, LONGEST), path.name)
     if read.unread:
         click.echo(f"note: not read, as no plan depends on it: {', '.join(read.unread)}", err=True)
-    asked = question_of(question, read)
-    if len(asked.gpus) != 1 or (read.gpus is None and not question.gpus):
+    described = question_of(question, read)
+    if len(described.gpus) != 1 or (read.gpus is None and not question.gpus):
         raise Refused("--gpus", "one number", "several")
-    own = plan_of(asked, {**question.fixed, **words_of(asked, read)})
-    found = answer([replace(asked, fixed={})], "time", 1, progress, workers)
+    own = plan_of(described, {**question.fixed, **words_of(described, read)})
+    found = answer([replace(described, fixed={})], "time", 1, progress, workers)
     progress.close()
     best = found.plans[0] if found.plans else own
     rows = [("this file", _one_line(own)), ("the best", _one_line(best))]
@@ -76,9 +76,9 @@ def print_fewest(
 
 def print_tokens(found: Answer, days: float, fmt: str) -> None:
     """How many tokens the best plan on each number of GPUs trains on in so many days."""
-    told = [(plan, tokens_in(plan, days)) for plan in found.by_gpus]
-    records = [record_of(plan, found.plans[0], total) | {"tokens_total": total} for plan, total in told]
-    rows = [(f"{plan.run.gpus:,}", short(plan.run), duration(plan.seconds), si(total)) for plan, total in told]
+    with_tokens = [(plan, tokens_in(plan, days)) for plan in found.by_gpus]
+    records = [record_of(plan, found.plans[0], total) | {"tokens_total": total} for plan, total in with_tokens]
+    rows = [(f"{plan.run.gpus:,}", short(plan.run), duration(plan.seconds), si(total)) for plan, total in with_tokens]
     note = "checkpoints and failures take their part of the days"
     emit(records, [Table(("GPUs", "plan", "step", "tokens"), rows, f"tokens in {days:g} days", note)], fmt)
 

@@ -42,7 +42,7 @@ _TIME = re.compile(r"(ttft|tpot)=(\d+(?:\.\d+)?)(ms|s)")
 @click.option("--headroom", type=click.FloatRange(0, 0.9), default=0.2, show_default=True, help="Of --rate, left free.")
 @click.option("--as", "tool", type=click.Choice(list(TOOLS)), help="Print what starts the best plan.")
 @options.output
-def plan_serving(model: ModelSpec, fmt: str, **asked: Any) -> int:
+def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
     """Search how to serve MODEL: devices, layouts, formats, engines and loads; each timed in closed form as `serve`
     does.
 
@@ -53,35 +53,35 @@ def plan_serving(model: ModelSpec, fmt: str, **asked: Any) -> int:
     Examples:
       python -m calc plan llama-3-8b --serve --on h100-sxm,h200 --input 1024 --output 256 --slo tpot=20ms
     """
-    wish = _wish(model, asked)
+    wish = _wish(model, given)
     found = search(wish)
-    record = _record(found, wish, asked)
-    lines = _lines(found.best, asked, model) if asked["tool"] and found.best else []
+    record = _record(found, wish, given)
+    lines = _lines(found.best, given, model) if given["tool"] and found.best else []
     emit([record | {"launch": lines}], _tables(found, record, lines), fmt)
     return 0 if found.best is not None else 1
 
 
-def _wish(model: ModelSpec, asked: dict[str, Any]) -> Wish:
-    devices = [load_device(name).name for name in asked["on"]]
-    for name in asked["engine"]:
+def _wish(model: ModelSpec, given: dict[str, Any]) -> Wish:
+    devices = [load_device(name).name for name in given["on"]]
+    for name in given["engine"]:
         if name not in fitted_engines():
             raise Refused("--engine", f"of {', '.join(fitted_engines())}", name)
     guess = None
-    if asked["guess"] is not None:
-        guess = Guessing(asked["guess"], asked["acceptance"], 1 / float(model.n_layers))
+    if given["guess"] is not None:
+        guess = Guessing(given["guess"], given["acceptance"], 1 / float(model.n_layers))
     return Wish(
         model,
         devices,
-        _range(asked["gpus"]),
-        asked["input_"],
-        asked["output"],
-        objective(asked["slo"]),
-        asked["engine"],
-        asked["dtype"],
-        asked["batched_tokens"] or (None,),
+        _range(given["gpus"]),
+        given["input_"],
+        given["output"],
+        objective(given["slo"]),
+        given["engine"],
+        given["dtype"],
+        given["batched_tokens"] or (None,),
         guess,
-        _prices(asked["price"], devices),
-        asked["apart"],
+        _prices(given["price"], devices),
+        given["apart"],
     )
 
 
@@ -116,11 +116,11 @@ def _prices(text: str | None, devices: list[str]) -> dict[str, float] | None:
     return found
 
 
-def _record(found: Found, wish: Wish, asked: dict[str, Any]) -> dict[str, Any]:
+def _record(found: Found, wish: Wish, given: dict[str, Any]) -> dict[str, Any]:
     best = found.best
     replicas = None
-    if best is not None and asked["rate"] is not None:
-        replicas = replicas_for(best, asked["rate"], asked["headroom"])
+    if best is not None and given["rate"] is not None:
+        replicas = replicas_for(best, given["rate"], given["headroom"])
     return {
         "model": wish.spec.name,
         "best": None if best is None else plan_record(best),
@@ -162,12 +162,12 @@ def _layout(service: Any) -> str:
     return f"{layout.replicas}x" * (layout.replicas > 1) + "-".join(filter(None, words))
 
 
-def _lines(plan: ServingPlan | None, asked: dict[str, Any], model: ModelSpec) -> list[str]:
+def _lines(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) -> list[str]:
     if plan is None:
         return []
     running = [max(int(plan.concurrency), 1)] * len(plan.services)
     reference = click.get_current_context().meta.get("reference", model.name)
-    return launch(asked["tool"], reference, plan.services, asked["input_"] + asked["output"], running)
+    return launch(given["tool"], reference, plan.services, given["input_"] + given["output"], running)
 
 
 def _tables(found: Found, record: dict[str, Any], lines: list[str]) -> list[Table]:

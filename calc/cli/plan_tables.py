@@ -77,11 +77,11 @@ def _front(found: Answer, named: Naming) -> Table:
 
 
 def _by_gpus(found: Answer, named: Naming, tokens: float | None) -> Table:
-    told = [costs(plan, tokens) for plan in found.by_gpus]
-    names = list(told[0]) if all(told) else []
+    priced = [costs(plan, tokens) for plan in found.by_gpus]
+    names = list(priced[0]) if all(priced) else []
     rows = [
         (*_row(plan, named), *(f"{cost[name]:,.4g}" for name in names))
-        for plan, cost in zip(found.by_gpus, told, strict=True)
+        for plan, cost in zip(found.by_gpus, priced, strict=True)
     ]
     return Table((*COLUMNS[1:], *map(_words, names)), rows, "the best on each number of GPUs")
 

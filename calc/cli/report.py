@@ -139,10 +139,10 @@ def _rows(it: Report) -> list[_Row]:
             rows.append(_Row(flops, f"  {name}", value, AGAINST[name], f"{part:+.1%}", verb=""))
     if "decode" in it.flops:
         rows.append(_Row(flops, "one more token", si(it.flops["decode"], "FLOP"), f"flops.decode{context}"))
-    for length, kept in it.caches.items():
+    for length, cached in it.caches.items():
         longest = it.max_seq_len or length
         note = "max" if length == it.max_seq_len else "beyond" if length > longest else ""
-        rows.append(_Row(cache, f"{length:,}", binary(kept.total_bytes), f"kv_cache --seq {length}", note))
+        rows.append(_Row(cache, f"{length:,}", binary(cached.total_bytes), f"kv_cache --seq {length}", note))
     rows += [_Row("WEIGHTS", name, binary(n), f"weights --dtype {name}") for name, n in it.weights.items()]
     if it.shipped:
         packed = max(it.shipped, key=lambda name: it.shipped[name])

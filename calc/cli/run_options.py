@@ -124,15 +124,15 @@ def of_run(
 
     def decorate(function: F) -> F:
         @wraps(function)
-        def with_words(*args: Any, **asked: Any) -> Any:
-            given = {name: asked.pop(name) for name in names}
-            given |= _given_as_before({option: asked.pop(_hidden(option)) for option in old})
-            specs = asked.get("models") or tuple(filter(None, [asked.get("model")]))
+        def with_words(*args: Any, **others: Any) -> Any:
+            given = {name: others.pop(name) for name in names}
+            given |= _given_as_before({option: others.pop(_hidden(option)) for option in old})
+            specs = others.get("models") or tuple(filter(None, [others.get("model")]))
             if "seq" in names:
                 note_own_length(specs)
                 given = with_usual_lengths(given, specs) if specs else given
-            said = {name: value for name, value in given.items() if value is not None}
-            return function(*args, words=said, **asked)
+            words = {name: value for name, value in given.items() if value is not None}
+            return function(*args, words=words, **others)
 
         made: Any = with_words
         for option in reversed(old):
@@ -145,10 +145,10 @@ def of_run(
     return decorate
 
 
-def _given_as_before(said: Mapping[str, Any]) -> dict[str, Any]:
+def _given_as_before(words: Mapping[str, Any]) -> dict[str, Any]:
     """Fields that were given by an old option, and a note that says the new one."""
     found = {}
-    for option, value in said.items():
+    for option, value in words.items():
         if value is not None:
             field = OLD_OPTIONS[option]
             remark(f"{option} is called {flags_of(field)[0]} now")

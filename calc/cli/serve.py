@@ -62,7 +62,7 @@ COUNT = options.Tokens()
 @click.option("--price", metavar="PRICE", help="Of one GPU, such as 2/h.")
 @options.working
 @options.output
-def serve(model: ModelSpec, fmt: str, **asked: Any) -> int:
+def serve(model: ModelSpec, fmt: str, **given: Any) -> int:
     """Predict what requests see of MODEL on GPUs under an engine: time to first token, time per token, throughput.
 
     Every step of the engine is put together from the model's program: weights read once, attention by the contexts at
@@ -76,17 +76,17 @@ def serve(model: ModelSpec, fmt: str, **asked: Any) -> int:
       python -m calc serve llama-3-70b --gpu h200 --tp 4 --dtype fp8 --input 4096 --output 512 --rate 1
       python -m calc serve gpt-oss-120b --gpu b200 --dtype mxfp4 --input 1024 --output 512 --concurrency 8
     """
-    service, decode = _services(model, asked)
-    if asked["spread"] is None:
-        asked["spread"] = service.engine.scatter
-    workload = _workload(asked)
+    service, decode = _services(model, given)
+    if given["spread"] is None:
+        given["spread"] = service.engine.scatter
+    workload = _workload(given)
     if not model.decodes and max(each.output for each in workload.requests) > 1:
-        raise Refused("--output", f"1, since {model.name} generates no tokens", asked["output"] or "more")
-    if asked["rate"] is not None:
-        check_rate(service, decode, asked["rate"], workload.mean_input, workload.mean_output)
-    price = None if asked["price"] is None else parse_price(asked["price"], "--price")
-    found = answer(service, workload, decode, asked.pop("workers"))
-    record = record_of(found, service, decode, workload, asked, price)
+        raise Refused("--output", f"1, since {model.name} generates no tokens", given["output"] or "more")
+    if given["rate"] is not None:
+        check_rate(service, decode, given["rate"], workload.mean_input, workload.mean_output)
+    price = None if given["price"] is None else parse_price(given["price"], "--price")
+    found = answer(service, workload, decode, given.pop("workers"))
+    record = record_of(found, service, decode, workload, given, price)
     emit([record], tables_of(found, record), fmt)
     return _status(found)
 
@@ -95,69 +95,69 @@ def _status(found: Answer) -> int:
     return 0 if found.fits else 1
 
 
-def _services(model: ModelSpec, asked: dict[str, Any]) -> tuple[Service, Service | None]:
+def _services(model: ModelSpec, given: dict[str, Any]) -> tuple[Service, Service | None]:
     """What serves; where prompts and answers have GPUs of their own, the readers of prompts first."""
-    words = (asked["engine"], asked["dtype"], asked["cache_dtype"], asked["batched_tokens"], asked["max_seqs"])
-    guess = _guessing(model, asked)
-    apart = asked["prefill_gpus"] is not None or asked["decode_gpus"] is not None
+    words = (given["engine"], given["dtype"], given["cache_dtype"], given["batched_tokens"], given["max_seqs"])
+    guess = _guessing(model, given)
+    apart = given["prefill_gpus"] is not None or given["decode_gpus"] is not None
     if not apart:
         layout = layout_of(
             model,
-            **{name: asked[name] for name in ("gpus", "tp", "pp", "attention_dp", "ep", "moe_tp")},
+            **{name: given[name] for name in ("gpus", "tp", "pp", "attention_dp", "ep", "moe_tp")},
         )
-        return service_of(model, asked["gpu"], layout, *words, guess), None
-    if asked["prefill_gpus"] is None or asked["decode_gpus"] is None:
+        return service_of(model, given["gpu"], layout, *words, guess), None
+    if given["prefill_gpus"] is None or given["decode_gpus"] is None:
         raise Refused("--prefill-gpus", "--prefill-gpus and --decode-gpus together", "one of them")
-    if asked["gpus"] not in (None, asked["prefill_gpus"] + asked["decode_gpus"]):
-        raise Refused("--gpus", "the sum of --prefill-gpus and --decode-gpus", asked["gpus"])
+    if given["gpus"] not in (None, given["prefill_gpus"] + given["decode_gpus"]):
+        raise Refused("--gpus", "the sum of --prefill-gpus and --decode-gpus", given["gpus"])
     reading, making = (
         layout_of(
             model,
-            gpus=asked[f"{kind}_gpus"],
-            tp=_tp(asked, kind),
-            attention_dp=_dp(asked, kind),
-            ep=asked[f"{kind}_ep"],
+            gpus=given[f"{kind}_gpus"],
+            tp=_tp(given, kind),
+            attention_dp=_dp(given, kind),
+            ep=given[f"{kind}_ep"],
         )
         for kind in ("prefill", "decode")
     )
-    return service_of(model, asked["gpu"], reading, *words), service_of(model, asked["gpu"], making, *words, guess)
+    return service_of(model, given["gpu"], reading, *words), service_of(model, given["gpu"], making, *words, guess)
 
 
-def _tp(asked: dict[str, Any], kind: str) -> int:
-    return asked[f"{kind}_tp"]
+def _tp(given: dict[str, Any], kind: str) -> int:
+    return given[f"{kind}_tp"]
 
 
-def _dp(asked: dict[str, Any], kind: str) -> int:
+def _dp(given: dict[str, Any], kind: str) -> int:
     """Groups of attention: experts over more ranks than share a sequence span several of them."""
-    return max(asked[f"{kind}_ep"] // asked[f"{kind}_tp"], 1)
+    return max(given[f"{kind}_ep"] // given[f"{kind}_tp"], 1)
 
 
-def _guessing(model: ModelSpec, asked: dict[str, Any]) -> Guessing:
-    if asked["guess"] is None:
+def _guessing(model: ModelSpec, given: dict[str, Any]) -> Guessing:
+    if given["guess"] is None:
         return Guessing()
-    share = 1 / float(model.n_layers) if asked["guess_cost"] is None else asked["guess_cost"]
-    return Guessing(asked["guess"], asked["acceptance"], share)
+    share = 1 / float(model.n_layers) if given["guess_cost"] is None else given["guess_cost"]
+    return Guessing(given["guess"], given["acceptance"], share)
 
 
-def _workload(asked: dict[str, Any]) -> Workload:
+def _workload(given: dict[str, Any]) -> Workload:
     """What clients do. Errors: Refused where it is not said in exactly one way."""
-    said = [name for name in ("concurrency", "rate", "trace") if asked[name] is not None]
-    if len(said) != 1:
+    named = [name for name in ("concurrency", "rate", "trace") if given[name] is not None]
+    if len(named) != 1:
         raise Refused(
-            "load", "one of --concurrency, --rate and --trace", " and ".join(f"--{each}" for each in said) or "none"
+            "load", "one of --concurrency, --rate and --trace", " and ".join(f"--{each}" for each in named) or "none"
         )
-    if asked["trace"] is not None:
-        return read_trace(asked["trace"], asked["requests"])
+    if given["trace"] is not None:
+        return read_trace(given["trace"], given["requests"])
     for name in ("input", "output"):
-        if asked["input_" if name == "input" else name] is None:
+        if given["input_" if name == "input" else name] is None:
             raise Refused(f"--{name}", "tokens, with --concurrency or --rate", "nothing")
-    lengths = (asked["input_"], asked["output"])
-    if asked["concurrency"] is not None:
-        count = asked["requests"] or min(REQUESTS * asked["concurrency"], max(MOST_REQUESTS, asked["concurrency"]))
-        return closed_loop(asked["concurrency"], *lengths, count, asked["spread"], asked["seed"])
-    if not 0 < asked["rate"] < 1e6:
-        raise Refused("--rate", "requests a second above 0, below a million", asked["rate"])
-    if not asked["burstiness"] > 0:
-        raise Refused("--burstiness", "a number above 0", asked["burstiness"])
-    count = asked["requests"] or OPEN_REQUESTS
-    return open_loop(asked["rate"], *lengths, count, asked["spread"], asked["seed"], asked["burstiness"])
+    lengths = (given["input_"], given["output"])
+    if given["concurrency"] is not None:
+        count = given["requests"] or min(REQUESTS * given["concurrency"], max(MOST_REQUESTS, given["concurrency"]))
+        return closed_loop(given["concurrency"], *lengths, count, given["spread"], given["seed"])
+    if not 0 < given["rate"] < 1e6:
+        raise Refused("--rate", "requests a second above 0, below a million", given["rate"])
+    if not given["burstiness"] > 0:
+        raise Refused("--burstiness", "a number above 0", given["burstiness"])
+    count = given["requests"] or OPEN_REQUESTS
+    return open_loop(given["rate"], *lengths, count, given["spread"], given["seed"], given["burstiness"])

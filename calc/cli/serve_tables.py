@@ -24,7 +24,7 @@ def record_of(
     service: Service,
     decode: Service | None,
     workload: Workload,
-    asked: Mapping[str, Any],
+    given: Mapping[str, Any],
     price: float | None,
 ) -> dict[str, Any]:
     """The answer as scripts read it. Seconds, tokens a second; null where the model does not fit."""
@@ -57,7 +57,7 @@ def record_of(
         else {"answered": report.answered, "refused": report.refused, "preemptions": report.preemptions},
         "time": dict(found.parts),
         "cost": None if report is None or price is None else _cost(report, gpus, price),
-        "run": _run(service, decode, workload, asked, gpus),
+        "run": _run(service, decode, workload, given, gpus),
     }
 
 
@@ -88,7 +88,7 @@ def _cost(report: Report, gpus: int, price: float) -> dict[str, float]:
 
 
 def _run(
-    service: Service, decode: Service | None, workload: Workload, asked: Mapping[str, Any], gpus: int
+    service: Service, decode: Service | None, workload: Workload, given: Mapping[str, Any], gpus: int
 ) -> dict[str, Any]:
     """What was asked, defaults filled in."""
     found: dict[str, Any] = {
@@ -98,15 +98,15 @@ def _run(
         **_layout(service.layout),
         "dtype": service.form.name,
         "cache_dtype": service.cache,
-        "input": asked["input_"] or workload.mean_input,
-        "output": asked["output"] or workload.mean_output,
+        "input": given["input_"] or workload.mean_input,
+        "output": given["output"] or workload.mean_output,
         "requests": len(workload.requests),
         "batched_tokens": service.budget,
         "max_seqs": service.max_running,
     }
     for name in ("concurrency", "rate", "spread", "seed", "guess", "acceptance"):
-        found[name] = asked[name]
-    found["trace"] = None if asked["trace"] is None else str(asked["trace"])
+        found[name] = given[name]
+    found["trace"] = None if given["trace"] is None else str(given["trace"])
     if decode is not None:
         found["prefill"], found["decode"] = _layout(service.layout), _layout(decode.layout)
     return found

@@ -38,7 +38,7 @@ from calc.workers.workers import Workers
 @of_run(*FIELDS, defaults=EXECUTED, old=("--kernels",))
 @options.working
 @options.output
-def sweep(model: ModelSpec, words: dict[str, Any], workers: Workers, fmt: str, **asked: Any) -> None:
+def sweep(model: ModelSpec, words: dict[str, Any], workers: Workers, fmt: str, **given: Any) -> None:
     """Look at every combination of sizes of MODEL, and show those with the least of a quantity.
 
     Quantities are those of `quantities`, sizes those of `symbols` and of plans. Nothing checks that heads divide. With
@@ -50,28 +50,28 @@ def sweep(model: ModelSpec, words: dict[str, Any], workers: Workers, fmt: str, *
       python -m calc sweep gpt2 --over n_layers=8..16,d_model=512..1024:128 --least params --bound params=100M..
       python -m calc sweep llama-3-8b --over seq=1024..65536:1024,batch=1..64 --least kv_cache --bound kv_cache=8GiB..
     """
-    axes = axes_of(asked["over"], "--over")
-    if asked["every"] and workers.keep is None:
+    axes = axes_of(given["over"], "--over")
+    if given["every"] and workers.keep is None:
         raise Refused("--every", "--keep beside it, the folder for them", "none")
-    bounds = dict(_bound(text) for text in asked["bound"])
-    said = _words_used([*asked["least"], *asked["show"], *bounds], words, axes)
+    bounds = dict(_bound(text) for text in given["bound"])
+    used = _words_used([*given["least"], *given["show"], *bounds], words, axes)
     progress = Progress()
     found = sweep_grid(
         model,
         axes,
-        asked["least"],
-        quantities=asked["show"],
+        given["least"],
+        quantities=given["show"],
         bounds=bounds,
-        top=asked["top"],
-        every=asked["every"],
+        top=given["top"],
+        every=given["every"],
         workers=workers,
         progress=progress,
-        **said,
+        **used,
     )
     progress.close()
     records = [{"front": False, **each} for each in _records(found.rows)]
     records += [{"front": True, **each} for each in _records(found.front)]
-    emit(records, _tables(model, found, asked["least"]), fmt)
+    emit(records, _tables(model, found, given["least"]), fmt)
     if found.interrupted:
         sys.exit(130)
 
@@ -109,7 +109,7 @@ def _records(rows: Mapping[str, Any]) -> list[dict[str, float]]:
 
 
 def _tables(model: ModelSpec, found: Grid, least: Sequence[str]) -> list[Table]:
-    note = f"{found.looked:,} configurations, of which {found.kept:,} are within the bounds"
+    note = f"{found.looked:,} configurations, of which {found.within:,} are within the bounds"
     note += "; interrupted: these are the best until then" * found.interrupted
     shown = [(found.rows, f"{model.name}: least {registry.find(least[0]).name}")]
     if len(least) == 2:

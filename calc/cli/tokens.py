@@ -30,7 +30,7 @@ from calc.units import si
 @click.option("--model", metavar="MODEL", help="With --train-vocab: whose table and head have that size.")
 @click.option("--seq", type=Length(), help="With --train-vocab: tokens in each sequence. [default: as for `flops`]")
 @options.output
-def tokens(files: tuple[str, ...], train_vocab: int | None, fmt: str, **asked: Any) -> None:
+def tokens(files: tuple[str, ...], train_vocab: int | None, fmt: str, **given: Any) -> None:
     """Count the tokens of each FILE, text in UTF-8, and of all together, on all cores.
 
     Bytes that are not UTF-8 count as U+FFFD; special tokens that a tokenizer would put around a text do not count.
@@ -54,12 +54,12 @@ def tokens(files: tuple[str, ...], train_vocab: int | None, fmt: str, **asked: A
       python -m calc flops gpt2 --seq tokens:image=224x224,patch=16,special=1
     """
     if train_vocab is not None:
-        _trade(files, train_vocab, fmt, **asked)
+        _trade(files, train_vocab, fmt, **given)
         return
-    beside = next((name for name in ("model", "seq") if asked[name] is not None), None)
-    if beside is not None:
-        raise Refused(f"--{beside}", "--train-vocab beside it", asked[beside])
-    tallies = _count(files, _encoder(asked["tokenizer"], asked["bytes_per_token"], asked["pattern"]))
+    other = next((name for name in ("model", "seq") if given[name] is not None), None)
+    if other is not None:
+        raise Refused(f"--{other}", "--train-vocab beside it", given[other])
+    tallies = _count(files, _encoder(given["tokenizer"], given["bytes_per_token"], given["pattern"]))
     total = Tally("total")
     for name in ("size", "n_bytes", "tokens", "n_words", "n_replaced"):
         setattr(total, name, sum(getattr(each, name) for each in tallies))
@@ -121,15 +121,15 @@ def _row(tally: Tally) -> tuple[str, ...]:
     return printable(tally.path), *numbers, *("–" if ratio is None else f"{ratio:.3f}" for ratio in ratios)
 
 
-def _trade(files: tuple[str, ...], vocab_size: int, fmt: str, **asked: Any) -> None:
+def _trade(files: tuple[str, ...], vocab_size: int, fmt: str, **given: Any) -> None:
     for name in ("tokenizer", "bytes_per_token"):
-        if asked[name] is not None:
-            raise Refused(f"--{name.replace('_', '-')}", "no --train-vocab beside it", asked[name])
-    if asked["model"] is None:
+        if given[name] is not None:
+            raise Refused(f"--{name.replace('_', '-')}", "no --train-vocab beside it", given[name])
+    if given["model"] is None:
         raise Refused("--model", "a model beside --train-vocab", "none")
-    spec = options.read_model(asked["model"])
-    seq = asked["seq"] or common_length([spec])
-    rows = trade(read_sample(files), vocab_size, spec, seq, asked["pattern"] or "gpt4", bars=sys.stderr.isatty())
+    spec = options.read_model(given["model"])
+    seq = given["seq"] or common_length([spec])
+    rows = trade(read_sample(files), vocab_size, spec, seq, given["pattern"] or "gpt4", bars=sys.stderr.isatty())
     columns = (
         "tokens",
         "bytes a token",

@@ -93,5 +93,5 @@ class Convention:
     @property
     def formula(self) -> str:
         """All formulas on one line, with what their letters stand for."""
-        said = [f"{name} = {text}" for name, text in self.formulas.items()]
-        return "; ".join([*said, *(f"{name}: {meaning}" for name, meaning in self.letters.items())])
+        definitions = [f"{name} = {text}" for name, text in self.formulas.items()]
+        return "; ".join([*definitions, *(f"{name}: {meaning}" for name, meaning in self.letters.items())])

@@ -35,7 +35,7 @@ def standing(fits: Sequence[Fit]) -> list[Behind | None]:
 def untold(fits: Sequence[Fit]) -> list[Fit]:
     """The forms that the runs do not tell from the first, by their paired held-out errors; at least the first."""
     pairs = zip(fits, standing(fits), strict=True)
-    return [fit for fit, place in pairs if fit is fits[0] or (place is not None and not place.told)]
+    return [fit for fit, place in pairs if fit is fits[0] or (place is not None and not place.distinguished)]
 
 
 def average(fits: Sequence[Fit]) -> Average | None:

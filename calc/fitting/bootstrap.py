@@ -50,8 +50,8 @@ class Groups(NamedTuple):
         if names.size == rows:
             return alone, []
         if names.size < 2 * constants:
-            said = f"too few to resample whole for {constants} constants: intervals are too narrow"
-            return alone, [f"{rows:,} rows are points of {names.size:,} runs, {said}"]
+            note = f"too few to resample whole for {constants} constants: intervals are too narrow"
+            return alone, [f"{rows:,} rows are points of {names.size:,} runs, {note}"]
         return cls(which, names.size), [f"{rows:,} rows are points of {names.size:,} runs, which are resampled whole"]
 
     def sums(self, columns: Array) -> Array:
@@ -83,10 +83,10 @@ def refits(
         return data.plain(form.full(normal(partial(residuals, form, data), moving, delta, n, seed, groups)))
     shared = _Shared(form.name, data, moving, max(delta, _NARROWEST), groups)
     each = max(1, _CHUNK // data.log_n.size)
-    asked = {"form": form.name, "delta": shared.delta, "n": n, "seed": seed}
+    described = {"form": form.name, "delta": shared.delta, "n": n, "seed": seed}
     job = Job(
         "refits",
-        lambda: {**asked, "given": _digest(shared)},
+        lambda: {**described, "given": _digest(shared)},
         refitted,
         shared,
         _weights(shared, n, seed, each),

@@ -25,12 +25,14 @@ KNOWN = {
 _LONGEST = 80
 
 
-def chosen_columns(frame: DataFrame, asked: Mapping[str, str], name: str) -> dict[str, str]:
+def chosen_columns(frame: DataFrame, wanted: Mapping[str, str], name: str) -> dict[str, str]:
     """What is read -> its column: the one that was asked for, else the first known name with a value in it."""
     chosen: dict[str, str] = {}
     for what, names in KNOWN.items():
-        if what in asked:
-            chosen[what] = "6ND" if (what, asked[what]) == ("flops", "6ND") else column_named(frame, asked[what], name)
+        if what in wanted:
+            chosen[what] = (
+                "6ND" if (what, wanted[what]) == ("flops", "6ND") else column_named(frame, wanted[what], name)
+            )
             continue
         column = named(frame, names)
         if column is not None:

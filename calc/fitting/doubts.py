@@ -76,16 +76,16 @@ def lowest(params: Array, tokens: Array, loss: Array) -> np.ndarray[Any, Any]:
     return np.sort(order[np.concatenate([[True], first])])
 
 
-def swept(frame: DataFrame, arrays: Sequence[Array], kept: np.ndarray[Any, Any]) -> Iterator[str]:
+def swept(frame: DataFrame, arrays: Sequence[Array], chosen: np.ndarray[Any, Any]) -> Iterator[str]:
     """What was chosen among, and where the best learning rate is the least or the most that was tried."""
     params, tokens, loss = arrays
-    yield f"{kept.size:,} of {loss.size:,} rows are the best of their parameters and tokens; the others are left out"
+    yield f"{chosen.size:,} of {loss.size:,} rows are the best of their parameters and tokens; the others are left out"
     column = named(frame, "lr learning_rate peak_lr max_lr")
     if column is None:
         return
     rates = as_numbers(frame[column])
     ends = tried = 0
-    for best in kept:
+    for best in chosen:
         own = rates[(params == params[best]) & (tokens == tokens[best])]
         own = own[np.isfinite(own)]
         if np.unique(own).size > 2:

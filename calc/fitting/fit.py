@@ -104,8 +104,8 @@ def fit(
     if compute is not None and not 0 < compute < math.inf:
         raise Refused("compute", "a positive number of FLOP", compute)
     given = read(runs, columns, where, skip_invalid, best=best)
-    if (said := design.ladder(given)) and form is not forms.COMPUTE:
-        form, given = forms.COMPUTE, replace(given, notes=(*given.notes, f"{said}: E + K / C^gamma is fitted instead"))
+    if (note := design.ladder(given)) and form is not forms.COMPUTE:
+        form, given = forms.COMPUTE, replace(given, notes=(*given.notes, f"{note}: E + K / C^gamma is fitted instead"))
     design.enough(form, given)
     if skip_far:
         given = _without_far(form, aim, given)
@@ -196,8 +196,8 @@ def _fitted(
         groups, notes = bootstrap.Groups.of(runs.curve, len(runs), best.moving.size)
         many = bootstrap.refits(form, best.moving, data, aim.delta, refits, seed, progress, groups, workers)
         optima = {} if no_optimum else _optimum_columns(many, budget)
-        told = {name: column for name, column in form.publish(many).items() if name not in unknown}
-        found = bootstrap.intervals(told | optima, level)
+        published = {name: column for name, column in form.publish(many).items() if name not in unknown}
+        found = bootstrap.intervals(published | optima, level)
     return Fit(
         law=form.name,
         constants=_constants(form, theta, unknown),
@@ -208,7 +208,7 @@ def _fitted(
             *runs.notes,
             *open_questions,
             *notes,
-            *suspects.told(runs, suspects.far(runs, partial(form.loss, theta))),
+            *suspects.sentence(runs, suspects.far(runs, partial(form.loss, theta))),
             *suspects.apart(runs, partial(form.loss, theta)),
             *design.few(form, runs, best.agreeing, best.starts, unknown),
             *design.uncertain(found),

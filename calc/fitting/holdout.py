@@ -26,7 +26,7 @@ _SAME = 0.98
 """Runs of one budget, which differ by rounding, stay together: their computes over one another."""
 _MOST = 20_000
 """Runs beyond which some of them, spread evenly, say as much."""
-_TOLD = (12.7, 4.30, 3.18, 2.78)
+_STUDENT_T = (12.7, 4.30, 3.18, 2.78)
 """Standard errors, by folds less one, by which a form must be behind: Student's t for 95 %."""
 
 
@@ -78,9 +78,9 @@ class Behind(NamedTuple):
     folds: int
 
     @property
-    def told(self) -> bool:
+    def distinguished(self) -> bool:
         """Whether the runs tell the form from the best."""
-        return self.folds > 1 and self.gap > _TOLD[min(self.folds - 2, len(_TOLD) - 1)] * self.error
+        return self.folds > 1 and self.gap > _STUDENT_T[min(self.folds - 2, len(_STUDENT_T) - 1)] * self.error
 
 
 def parts(compute: Array) -> list[np.ndarray[Any, Any]]:

@@ -23,19 +23,19 @@ def strangers(given: LawRuns, theta: Mapping[str, float]) -> Iterator[str]:
         both = {"params": params, "tokens": tokens}
         return given.equation.rule(k, *(both[name] for name in takes))
 
-    yield from suspects.told(given.plain, suspects.far(given.plain, predict), "--where leaves rows out")
+    yield from suspects.sentence(given.plain, suspects.far(given.plain, predict), "--where leaves rows out")
     yield from suspects.apart(given.plain, predict)
 
 
-def told_apart(template: Template | None, given: LawRuns) -> None:
+def check_designs(template: Template | None, given: LawRuns) -> None:
     """A note where N and D move together.
 
     Errors: Refused where that would leave the optimum of a surface to chance.
     """
     if not {"params", "tokens"} <= set(given.inputs):
         return
-    said = design.ladder(Runs(given.inputs["params"], given.inputs["tokens"], given.loss))
-    if said and template and template.optimum:
-        raise Refused("runs", "several tokens a parameter at each size (--law compute fits one)", said)
-    if said:
-        given.notes.append(f"{said}: what is fitted predicts along them alone")
+    note = design.ladder(Runs(given.inputs["params"], given.inputs["tokens"], given.loss))
+    if note and template and template.optimum:
+        raise Refused("runs", "several tokens a parameter at each size (--law compute fits one)", note)
+    if note:
+        given.notes.append(f"{note}: what is fitted predicts along them alone")

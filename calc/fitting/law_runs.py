@@ -32,12 +32,12 @@ class LawRuns(NamedTuple):
     notes: list[str]
     plain: Runs | None = None
 
-    def where(self, kept: np.ndarray[Any, Any]) -> LawRuns:
+    def where(self, chosen: np.ndarray[Any, Any]) -> LawRuns:
         """The rows that an index keeps."""
-        curve = None if self.curve is None else self.curve[kept]
-        inputs = {name: values[kept] for name, values in self.inputs.items()}
-        plain = None if self.plain is None else self.plain.where(kept)
-        return self._replace(inputs=inputs, loss=self.loss[kept], curve=curve, plain=plain)
+        curve = None if self.curve is None else self.curve[chosen]
+        inputs = {name: values[chosen] for name, values in self.inputs.items()}
+        plain = None if self.plain is None else self.plain.where(chosen)
+        return self._replace(inputs=inputs, loss=self.loss[chosen], curve=curve, plain=plain)
 
     @property
     def six_nd(self) -> Array | None:

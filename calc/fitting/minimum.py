@@ -112,9 +112,9 @@ def thinned(data: Data, most: int) -> Data:
     n = data.log_n.size
     if n <= most:
         return data
-    kept = np.sort(np.random.default_rng(0).choice(n, most, replace=False))
+    chosen = np.sort(np.random.default_rng(0).choice(n, most, replace=False))
     return Data.of(
-        np.exp(data.log_n[kept] + data.mean_log_n),
-        np.exp(data.log_d[kept] + data.mean_log_d),
-        np.exp(data.log_loss[kept]),
+        np.exp(data.log_n[chosen] + data.mean_log_n),
+        np.exp(data.log_d[chosen] + data.mean_log_d),
+        np.exp(data.log_loss[chosen]),
     )

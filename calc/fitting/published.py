@@ -21,7 +21,7 @@ from calc.fitting.farseer import FARSEER
 from calc.fitting.fit import Source, aim_of, check_options
 from calc.fitting.forms import Array
 from calc.fitting.holdout import HeldOut, Rows, rolling
-from calc.fitting.law_doubts import strangers, told_apart
+from calc.fitting.law_doubts import check_designs, strangers
 from calc.fitting.law_runs import LawRuns, read_for
 from calc.fitting.minimum import HUBER, Objective, carry
 from calc.fitting.solver import Evaluate, Solved, solve
@@ -114,7 +114,7 @@ def fit_law(
     aim = aim_of(objective, delta)
     refits = min(refits, _AGAIN) if template else refits
     given = read_for(runs, entry, columns or {}, where, skip_invalid, template.shares if template else ())
-    told_apart(template, given)
+    check_designs(template, given)
     names, signs, begun = _scattered(entry, given) if template is None else _begun(template, given)
     if len(given.loss) < len(names):
         raise Refused("runs", f"at least {len(names)}, a constant of {law} each", len(given.loss))
@@ -129,8 +129,8 @@ def fit_law(
     theta = {**vars(entry.k), **dict(zip(names, sets[0].tolist(), strict=True))}
     columns_of = {name: column for name, column in zip(names, sets.T, strict=True) if name not in unknown}
     budget, optimum = _optimum(template, given, names, sets, compute)
-    told = {name: column[1:] for name, column in (columns_of | optimum).items()}
-    intervals = bootstrap.intervals(told, level) if refits else {}
+    known = {name: column[1:] for name, column in (columns_of | optimum).items()}
+    intervals = bootstrap.intervals(known, level) if refits else {}
     return LawFit(
         law=law,
         constants={name: None if name in unknown else theta[name] for name in names},
@@ -265,8 +265,8 @@ def _drawn(
     """
     if not refits:
         return np.empty((0, best.size))
-    groups, said = bootstrap.Groups.of(given.curve, len(given.loss), best.size)
-    given.notes.extend(said)
+    groups, note = bootstrap.Groups.of(given.curve, len(given.loss), best.size)
+    given.notes.extend(note)
     if again and len(given.loss) <= bootstrap.MOST_REFITTED:
         return bootstrap.weighted(evaluate, best, delta, refits, seed, progress, groups)
     return bootstrap.normal(evaluate, best, delta, refits, seed, groups)

@@ -102,8 +102,8 @@ def _frontier(runs: Runs) -> tuple[Array, Array]:
     """Computes and losses of the runs that no cheaper one beats."""
     order = np.argsort(runs.six_nd, kind="stable")
     c, loss = runs.six_nd[order], runs.loss[order]
-    kept = loss <= np.minimum.accumulate(loss)
-    return c[kept], loss[kept]
+    lowest = loss <= np.minimum.accumulate(loss)
+    return c[lowest], loss[lowest]
 
 
 def _residuals(log_c: Array, log_loss: Array, which: np.ndarray[Any, Any], moving: Array) -> tuple[Array, Array]:

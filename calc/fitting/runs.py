@@ -59,18 +59,18 @@ class Runs:
         """Training FLOP as 6 N D."""
         return 6.0 * self.params * self.tokens
 
-    def where(self, kept: np.ndarray[Any, Any]) -> Runs:
+    def where(self, chosen: np.ndarray[Any, Any]) -> Runs:
         """The rows that a mask or an index keeps."""
-        flops, curve, row = (None if each is None else each[kept] for each in (self.flops, self.curve, self.row))
+        flops, curve, row = (None if each is None else each[chosen] for each in (self.flops, self.curve, self.row))
         return replace(
             self,
-            params=self.params[kept],
-            tokens=self.tokens[kept],
-            loss=self.loss[kept],
+            params=self.params[chosen],
+            tokens=self.tokens[chosen],
+            loss=self.loss[chosen],
             flops=flops,
             curve=curve,
             row=row,
-            pools={column: labels[kept] for column, labels in self.pools.items()},
+            pools={column: labels[chosen] for column, labels in self.pools.items()},
         )
 
     def named(self, at: int) -> str:
@@ -115,10 +115,10 @@ def read(
     frame, numbers = distinct(frame, numbers, chosen.get("run"), notes)
     arrays = [numbers[chosen[what]] for what in ("params", "tokens", "loss")]
     if best:
-        kept = doubts.lowest(*arrays)
-        notes += doubts.swept(frame, arrays, kept)
-        frame, numbers = frame.iloc[kept], {column: values[kept] for column, values in numbers.items()}
-        arrays = [values[kept] for values in arrays]
+        lowest = doubts.lowest(*arrays)
+        notes += doubts.swept(frame, arrays, lowest)
+        frame, numbers = frame.iloc[lowest], {column: values[lowest] for column, values in numbers.items()}
+        arrays = [values[lowest] for values in arrays]
     notes += doubts.odd(*arrays)
     pools = doubts.pooled(frame, chosen)
     return Runs(

@@ -43,7 +43,7 @@ def far(runs: Runs, predict: Predict) -> list[Far]:
     return [Far(int(at), float(np.expm1(error[at])), _explained(runs, int(at), predict, wide)) for at in order]
 
 
-def told(runs: Runs, found: list[Far], hint: str = "--skip-far leaves such runs out") -> Iterator[str]:
+def sentence(runs: Runs, found: list[Far], hint: str = "--skip-far leaves such runs out") -> Iterator[str]:
     """The runs by name, in one sentence, and what can be done about them."""
     if not found:
         return
@@ -63,10 +63,10 @@ def apart(runs: Runs, predict: Predict) -> Iterator[str]:
         low, high = int(means.argmin()), int(means.argmax())
         gap = means[high] - means[low]
         shown = ", ".join(brief(str(name), 24) for name in names[:_SHOWN]) + ", …" * (names.size > _SHOWN)
-        said = f"{names.size} values of {column} ({shown}) are pooled"
+        subject = f"{names.size} values of {column} ({shown}) are pooled"
         if gap > _APART * np.hypot(noise[low], noise[high]):
-            said += f" and lie {np.expm1(gap):.2%} apart at equal sizes"
-        yield f'{said}: --where "{column}=…" takes one'
+            subject += f" and lie {np.expm1(gap):.2%} apart at equal sizes"
+        yield f'{subject}: --where "{column}=…" takes one'
 
 
 def _explained(runs: Runs, at: int, predict: Predict, wide: float) -> str:

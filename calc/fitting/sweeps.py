@@ -51,14 +51,14 @@ class Promise(NamedTuple):
     """What fits to a design find at the target compute, over simulated tables.
 
     loss, params: median width of the interval of the optimum's loss, relative, and of its size, as upper over lower
-    end. held: share of the intervals of the loss that hold the truth. told: share of the tables from which the optimum
+    end. held: share of the intervals of the loss that hold the truth. found: share of the tables from which the optimum
     could be told at all.
     """
 
     loss: float
     params: float
     held: float
-    told: float
+    found: float
 
 
 def designs(form: Parametric, budget: float) -> list[Design]:
@@ -135,8 +135,8 @@ def _ladder(name: str, form: Parametric, top: float) -> Design:
     params = np.geomspace(1 / 20, 1, 6) * _best(form, np.array(top))
     grid, times = np.repeat(params, 6), np.tile(2.0 ** np.arange(-2, 4), 6)
     tokens = times * _tokens(form, grid)
-    kept = 6 * grid * tokens <= 1.5 * top
-    return _design(name, grid[kept], tokens[kept])
+    affordable = 6 * grid * tokens <= 1.5 * top
+    return _design(name, grid[affordable], tokens[affordable])
 
 
 def _random(name: str, form: Parametric, top: float) -> Design:
@@ -154,9 +154,9 @@ def _envelope(name: str, form: Parametric, top: float) -> Design:
     """
     params = np.repeat(_best(form, np.array(top)) * np.geomspace(1 / 20, 1, 12), 7)
     tokens = np.tile(4 * 2.0 ** -np.arange(7), 12) * _tokens(form, params)
-    kept = 6 * params * tokens <= 1.5 * top
-    labels = np.repeat([f"size-{i + 1}" for i in range(12)], 7)[kept]
-    return Design(name, params[kept], tokens[kept], labels)
+    affordable = 6 * params * tokens <= 1.5 * top
+    labels = np.repeat([f"size-{i + 1}" for i in range(12)], 7)[affordable]
+    return Design(name, params[affordable], tokens[affordable], labels)
 
 
 _KINDS: Mapping[str, _Kind] = {"isoflop": _isoflop, "ladder": _ladder, "random": _random, "envelope": _envelope}

@@ -255,11 +255,11 @@ class Law:
         if not far:
             return ()
         first, *others = far
-        said = [f"{_times(off[first])} {_side(off[first])} the {_in_words(first)} that {self.name} was fitted on"]
+        notes = [f"{_times(off[first])} {_side(off[first])} the {_in_words(first)} that {self.name} was fitted on"]
         for name in others:
             side = "" if _side(off[name]) == _side(off[first]) else f" {_side(off[name])}"
-            said.append(f"{_times(off[name])}{side} the {_in_words(name)}")
-        return (", ".join(said),)
+            notes.append(f"{_times(off[name])}{side} the {_in_words(name)}")
+        return (", ".join(notes),)
 
 
 _BITS = ("bits_weights", "bits_activations", "bits_cache", "bits_post")

@@ -45,15 +45,15 @@ def cache_on(spec: ModelSpec, run: Run, stage: Stage) -> Size:
     a part of their own in its tree, which no stage knows of.
     """
     plain = spec if spec.adapter is None else spec.model_copy(update={"adapter": None})
-    asked = run.changed(dtype=cache_dtype(run), seq=run.seq + prompt_vectors(spec))
+    request = run.changed(dtype=cache_dtype(run), seq=run.seq + prompt_vectors(spec))
     share = _of_rank(plain, run, stage)
     if run.engine is None:
-        return sum(cache_terms(plain, asked, share).values())
+        return sum(cache_terms(plain, request, share).values())
     rules = engine(run.engine)
     kinds = [
-        _paged(*share(cache, leaf), leaf, plain, asked.dtype, rules) for cache, leaf in cached_leaves(plain, asked)
+        _paged(*share(cache, leaf), leaf, plain, request.dtype, rules) for cache, leaf in cached_leaves(plain, request)
     ]
-    return run.batch * allocated(_merged(kinds), asked.seq, batched_tokens(run))
+    return run.batch * allocated(_merged(kinds), request.seq, batched_tokens(run))
 
 
 def cache_dtype(run: Run) -> str:

@@ -132,8 +132,8 @@ class _Stack:
     def throughout(self) -> Size:
         """Bytes live while any layer runs."""
         tables: dict[str, Size] = {}
-        for told in (op.tables for lives in self.layers for op in lives.ops):
-            tables |= {} if told is None else told(self.footprint)
+        for tables_of in (op.tables for lives in self.layers for op in lives.ops):
+            tables |= {} if tables_of is None else tables_of(self.footprint)
         named = set() if self.footprint.compiled else {self.vectors.storage}
         return sum(tables.values()) + sum(map(self.footprint.of, self.common | named))
 

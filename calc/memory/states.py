@@ -118,13 +118,13 @@ def _on_rank(spec: ModelSpec, run: Run, stage: Stage, rows: Iterable[tuple[Row, 
 
 def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _Held, units: _Units) -> States:
     """What ZeRO leaves of it on one rank."""
-    kept = gradients = state = update = 0
+    weights = gradients = state = update = 0
     for held, expert in ((dense, False), (experts, True)):
         if is_exactly(held.elements, 0):
             continue
         ranks = run.sharers(expert)
-        kept = kept + _part(held.trained, run.zero, 3, ranks) * _bytes(how.weights)
-        kept = kept + _part(held.frozen, run.zero, 3, ranks)
+        weights = weights + _part(held.trained, run.zero, 3, ranks) * _bytes(how.weights)
+        weights = weights + _part(held.frozen, run.zero, 3, ranks)
         gradients = gradients + _part(held.trained, run.zero, 2, ranks) * _bytes(how.gradients)
         own = _part(held.trained, run.zero, 1, ranks)
         master = 0 if how.master is None else _bytes(how.master)
@@ -139,7 +139,7 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
     reduced = gathered + _bytes(how.gradients)
     following = 0 if units.single else layer
     return States(
-        weights=kept,
+        weights=weights,
         gradients=gradients,
         optimizer=state,
         update=update,

@@ -12,23 +12,23 @@ from calc.optimum.answer import optimal
 from calc.optimum.question import ROUTING, Optimum, OptimumRequest
 
 
-def optimal_all(**asked: Unpack[OptimumRequest]) -> list[Optimum | tuple[Law, str]]:
+def optimal_all(**request: Unpack[OptimumRequest]) -> list[Optimum | tuple[Law, str]]:
     """The answer of every law that says what is optimal, variants left out; or the law and why it has none."""
     found: list[Optimum | tuple[Law, str]] = []
     for law in LAWS:
         if (law.frontier is None and law.routed is None) or law.variant_of is not None:
             continue
-        if law.routing and not any(asked.get(name) is not None for name in (*law.routing, "family")):
+        if law.routing and not any(request.get(name) is not None for name in (*law.routing, "family")):
             continue  # a law of experts has an answer for a routing alone
         # What one law of experts asks for, another does not know: each is handed its own.
         strange = [name for name in ROUTING if law.routing and name not in law.routing]
-        own: Any = {name: value for name, value in asked.items() if name not in strange}
+        own: Any = {name: value for name, value in request.items() if name not in strange}
         try:
             found.append(optimal(law.name, **own))
         except Refused as refused:
             found.append((law, str(refused)))
     if all(isinstance(each, tuple) for each in found):
-        optimal(**asked)  # the default law's own words say best what is wrong with the question
+        optimal(**request)  # the default law's own words say best what is wrong with the question
     return found
 
 

@@ -25,36 +25,36 @@ from calc.optimum.routing import knows, measures, of_model
 from calc.optimum.search import Problem
 
 
-def optimal(law: str = DEFAULT, **asked: Unpack[OptimumRequest]) -> Optimum:
+def optimal(law: str = DEFAULT, **request: Unpack[OptimumRequest]) -> Optimum:
     """The compute-optimal model that `law` asks for.
 
     Errors: Refused for an unknown law, for a law that does not say what is optimal, unless exactly one of GIVEN is
     there, for numbers that are not above 0, for a loss out of reach, and as `calc.optimum.budget` and `costs`.
     """
-    entry = routed(find(law), asked)
-    given = [name for name in GIVEN if asked.get(name) is not None]
+    entry = routed(find(law), request)
+    given = [name for name in GIVEN if request.get(name) is not None]
     if len(given) != 1:
         expected = "one of " + ", ".join(f"--{name.replace('_', '-')}" for name in GIVEN)
         raise Refused("optimal", expected, " and ".join(given) or "none")
     for name in (*GIVEN, "inference_tokens", "unique_tokens"):
-        amount: Any = asked.get(name)
+        amount: Any = request.get(name)
         if amount is not None:
             real(f"--{name.replace('_', '-')}", amount)
-    hired = machines(asked.get("gpu"), asked.get("mfu"), asked.get("gpus"), asked.get("price"))
-    problem = problem_of(entry, asked)
+    hired = machines(request.get("gpu"), request.get("mfu"), request.get("gpus"), request.get("price"))
+    problem = problem_of(entry, request)
     try:
-        return _solved(problem, *_budget(given[0], asked, hired), asked, hired)
+        return _solved(problem, *_budget(given[0], request, hired), request, hired)
     except (OverflowError, ZeroDivisionError):
         expected = "a number whose optimum is above 0 and below 1e308"
-        raise Refused(f"--{given[0].replace('_', '-')}", expected, asked[given[0]]) from None
+        raise Refused(f"--{given[0].replace('_', '-')}", expected, request[given[0]]) from None
 
 
-def _solved(problem: Problem, name: str, amount: float, asked: OptimumRequest, hired: Machines | None) -> Optimum:
+def _solved(problem: Problem, name: str, amount: float, request: OptimumRequest, hired: Machines | None) -> Optimum:
     if name != "compute" and not problem.plain:
         raise Refused(f"--{name}", "compute, GPU-days or money beside --family, --unique-tokens or --corpus", amount)
     if name == "loss" and problem.frontier.k is None:
         raise Refused("--law", "a law that predicts a loss along its optima", problem.law.name)
-    used = asked.get("inference_tokens")
+    used = request.get("inference_tokens")
     compute = problem.frontier.compute(**{name: amount}) if name != "compute" else amount
     x, tokens, more = _best(problem, compute, used)
     exact: OptimumRequest = {name: amount, "compute": compute} if used is None else {}  # pyright: ignore[reportAssignmentType] (name is one of its keys)
@@ -66,7 +66,7 @@ def _solved(problem: Problem, name: str, amount: float, asked: OptimumRequest, h
 
     known = _intervals(problem, name, amount) if problem.plain and used is None else bands(problem, numbers)
     answer = _answer(problem, x, tokens, exact, hired, more, known)
-    return answer if used is None else replace(answer, warnings=(*answer.warnings, *_spent(answer, asked)))
+    return answer if used is None else replace(answer, warnings=(*answer.warnings, *_spent(answer, request)))
 
 
 def _best(problem: Problem, compute: float, used: float | None) -> tuple[float, float, dict[str, float]]:
@@ -91,46 +91,46 @@ def _numbers(problem: Problem, x: float, tokens: float, given: str) -> dict[str,
     return {name: value for name, value in found.items() if name != given and value is not None}
 
 
-def _spent(answer: Optimum, asked: OptimumRequest) -> Iterator[str]:
+def _spent(answer: Optimum, request: OptimumRequest) -> Iterator[str]:
     """That training takes more or less than the budget that was asked about, whose optimum gives the loss alone."""
     for name, taken, unit in (
         ("compute", answer.compute, "FLOP"),
         ("gpu_days", answer.more.get("gpu_days"), "GPU-days"),
         ("money", answer.more.get("cost"), ""),
     ):
-        given: Any = asked.get(name)
+        given: Any = request.get(name)
         if given is not None and taken is not None:
             took = f"{taken / given:.3g} times that ({taken:,.4g}{' ' * bool(unit)}{unit})"
             yield f"--{name.replace('_', '-')} fixes the loss, not what is spent: training this model takes {took}"
 
 
-def routed(law: Law, asked: OptimumRequest) -> Law:
+def routed(law: Law, request: OptimumRequest) -> Law:
     """The law of the routing that is asked for, or that a family has. Errors: Refused for experts that it knows not."""
-    family, said = asked.get("family"), {name: asked.get(name) for name in ROUTING}
-    knows(law, said)
+    family, routing = request.get("family"), {name: request.get(name) for name in ROUTING}
+    knows(law, routing)
     if family is None:
-        return law.at(**said)
+        return law.at(**routing)
     family = as_fitted("--family", family)
-    law.at(**said)  # what the law does not know is refused in its own words
+    law.at(**routing)  # what the law does not know is refused in its own words
     return law.at(
-        **of_model("--family", family, law) | {name: value for name, value in said.items() if value is not None}
+        **of_model("--family", family, law) | {name: value for name, value in routing.items() if value is not None}
     )
 
 
-def problem_of(law: Law, asked: OptimumRequest) -> Problem:
+def problem_of(law: Law, request: OptimumRequest) -> Problem:
     """What is minimised for a question, as far as it goes beyond its one amount."""
-    family, seq = asked.get("family"), asked.get("seq")
+    family, seq = request.get("family"), request.get("seq")
     if family is None and seq is not None:
         raise Refused("--seq", "--family beside it: 6 N D does not depend on the sequence", seq)
     costs = plain(law) if family is None else of_family(family, seq or 2048, law.counts)
     routing = of_model("--family", family, law) if family is not None else {}
-    routing |= {name: value for name in law.routing if (value := asked.get(name)) is not None}
-    return Problem(law, costs, asked.get("unique_tokens"), routing)
+    routing |= {name: value for name in law.routing if (value := request.get(name)) is not None}
+    return Problem(law, costs, request.get("unique_tokens"), routing)
 
 
-def _budget(name: str, asked: OptimumRequest, hired: Machines | None) -> tuple[str, float]:
+def _budget(name: str, request: OptimumRequest, hired: Machines | None) -> tuple[str, float]:
     """The question as compute, params, tokens or loss."""
-    amount = float(asked[name])
+    amount = float(request[name])
     if name not in ("gpu_days", "money"):
         return name, amount
     if hired is None:

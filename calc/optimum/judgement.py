@@ -162,14 +162,14 @@ def differing(ends: Mapping[str, tuple[float, float]]) -> list[tuple[str, str]]:
     """The same in words, as a row of `verdict`; none where no two laws judge."""
     if not ends:
         return []
-    said = ["tokens {:.3g} to {:.3g} times what laws give such a size".format(*ends["past"])]
+    notes = ["tokens {:.3g} to {:.3g} times what laws give such a size".format(*ends["past"])]
     if "saving" in ends:
-        said.append("use {} to {} FLOPs".format(*map(_fewer, ends["saving"])))
+        notes.append("use {} to {} FLOPs".format(*map(_fewer, ends["saving"])))
         paid = ends["break_even"]
-        said.append(
+        notes.append(
             "never paid back" if math.isinf(paid[0]) else "paid back after {} to {}".format(*map(_amount, paid))
         )
-    return [("laws differ", "; ".join(said))]
+    return [("laws differ", "; ".join(notes))]
 
 
 def verdict(found: Judgement) -> list[tuple[str, str]]:
@@ -180,18 +180,18 @@ def verdict(found: Judgement) -> list[tuple[str, str]]:
         return f" ({shown(wide.low)} to {shown(wide.high)})" if wide else ""
 
     past = f"{found.past:.3g}{band('past', '{:.3g}'.format)}"
-    said = [("tokens", f"{past} times what the law gives a model of this size")]
+    notes = [("tokens", f"{past} times what the law gives a model of this size")]
     if found.loss_gap is not None:
         gap = f"{found.loss_gap:+.4f}{band('loss_gap', '{:+.4f}'.format)}"
-        said.append(("loss", f"{gap} against the optimum of the same compute"))
+        notes.append(("loss", f"{gap} against the optimum of the same compute"))
     if found.saving is not None:
         fewer = f"{_fewer(found.saving)} FLOPs a token"
         wide = band("saving", _fewer)
-        said.append(("use", f"{fewer} than the optimum of the same loss{wide}"))
+        notes.append(("use", f"{fewer} than the optimum of the same loss{wide}"))
         paid = "never" if found.break_even is None else f"after {si(found.break_even)} tokens of use"
         wide = "" if found.break_even is None else band("break_even", _amount)
-        said.append(("paid back", f"{paid}{wide}"))
-    return said
+        notes.append(("paid back", f"{paid}{wide}"))
+    return notes
 
 
 def _fewer(share: float) -> str:

@@ -42,11 +42,11 @@ def existing(design: Design, law: Law, family: ModelSpec) -> tuple[Design, dict[
             models[size] = found
     if refusal is not None and not models:
         raise Refused("--family", refusal.expected, refusal.found)
-    kept = [i for i, size in enumerate(design.params.tolist()) if size in models]
-    params = design.params[kept].copy()
-    params[:] = [models[size].params for size in design.params[kept].tolist()]
-    tokens = design.tokens[kept] * design.params[kept] / params
-    made = design._replace(params=params, tokens=tokens, curve=design.curve[kept])
+    chosen = [i for i, size in enumerate(design.params.tolist()) if size in models]
+    params = design.params[chosen].copy()
+    params[:] = [models[size].params for size in design.params[chosen].tolist()]
+    tokens = design.tokens[chosen] * design.params[chosen] / params
+    made = design._replace(params=params, tokens=tokens, curve=design.curve[chosen])
     return made, {float(model.params): model for model in models.values()}
 
 

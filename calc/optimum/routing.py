@@ -53,17 +53,17 @@ def of_model(field: str, spec: ModelSpec, law: Law) -> dict[str, float]:
     return {name: known[name] for name in law.routing}
 
 
-def nearest(spec: ModelSpec | None, said: Mapping[str, float | None]) -> str | None:
+def nearest(spec: ModelSpec | None, routing: Mapping[str, float | None]) -> str | None:
     """The law that knows what a question says of experts, or a model's; None for a dense one."""
-    asked = [name for name, value in said.items() if value is not None]
-    if not asked and (spec is None or not has_experts(spec)):
+    named = [name for name, value in routing.items() if value is not None]
+    if not named and (spec is None or not has_experts(spec)):
         return None
-    return next((law.name for law in LAWS if law.routed and {*asked} <= {*law.routing}), None)
+    return next((law.name for law in LAWS if law.routed and {*named} <= {*law.routing}), None)
 
 
-def knows(law: Law, said: Mapping[str, float | None]) -> None:
+def knows(law: Law, routing: Mapping[str, float | None]) -> None:
     """Errors: Refused for what is said of experts to a law of dense models, with those that know it."""
-    for name, value in said.items():
+    for name, value in routing.items():
         if value is not None and not law.routing:
             known = [f"--law {each.name}" for each in LAWS if each.routed and name in each.routing]
             raise Refused(f"--{name}", f"{' or '.join(known)} beside it", f"--law {law.name}")

@@ -35,7 +35,7 @@ def cache_source(spec: ModelSpec) -> str:
     """The source of each kind of cache that a model keeps, in the order of `SOURCES`."""
     nodes = [node for group in spec.layers for node in (*group.mixers, group.cross) if node is not None]
     shared = any(group.shared_block is not None for group in spec.layers)
-    kept = [text for kind, text in SOURCES if any(type(node) is kind for node in nodes)]
-    if shared and SHAZEER not in kept:
-        kept.append(SHAZEER)
-    return "; ".join(kept) or SHAZEER
+    texts = [text for kind, text in SOURCES if any(type(node) is kind for node in nodes)]
+    if shared and SHAZEER not in texts:
+        texts.append(SHAZEER)
+    return "; ".join(texts) or SHAZEER

@@ -77,9 +77,9 @@ def kv_cache(
 def cache_of(spec: ModelSpec, run: Run) -> KvCache:
     """The cache of the sequences of a run, each of `seq` tokens. Errors: as `kv_cache`."""
     found = caches(spec, run)
-    kept = run.seq + prompt_vectors(spec)
-    now = sum(_terms(found, kept, run).values())
-    growth = _growth(found, kept, run)
+    entries = run.seq + prompt_vectors(spec)
+    now = sum(_terms(found, entries, run).values())
+    growth = _growth(found, entries, run)
     return KvCache(
         bytes_per_token=growth,
         average_bytes_per_token=quotient(now, run.seq),
@@ -128,13 +128,13 @@ def _terms(caches: Caches, seq: Size, run: Run, widths: Mapping[str, Size] | Non
     for cache, calls in caches:
         if cache.stride is not None:
             entries = floor_div(seq, cache.stride)
-            kept = cache.per_token * entries + cache.rest * (seq - cache.stride * entries)
-            terms[compressed] += calls * kept * width
+            cached = cache.per_token * entries + cache.rest * (seq - cache.stride * entries)
+            terms[compressed] += calls * cached * width
         elif cache.window is None:
             terms[growing] += calls * cache.per_token * seq * width
         else:
-            kept = minimum(seq, _window(cache.window, run.window_reading))
-            terms[windowed] += calls * cache.per_token * kept * width
+            cached = minimum(seq, _window(cache.window, run.window_reading))
+            terms[windowed] += calls * cache.per_token * cached * width
         terms[fixed] += calls * cache.fixed * width
         terms[recurrent] += calls * cache.recurrent * state_width
     return {name: term for name, term in terms.items() if not is_exactly(term, 0)}

@@ -82,7 +82,7 @@ def formats_of(query: Run) -> Formats:
 
 def forward_traffic(spec: ModelSpec, query: Run, formats: Formats | None = None) -> dict[str, Size]:
     """Bytes of one forward pass over the batch, without a cache, by what they are of: weights and activations."""
-    return _passed(_tree(spec, query), query.kernels, formats or formats_of(query), kept=False)
+    return _passed(_tree(spec, query), query.kernels, formats or formats_of(query), cached=False)
 
 
 def training_traffic(spec: ModelSpec, query: Run, formats: Formats | None = None) -> dict[str, Size]:
@@ -91,9 +91,9 @@ def training_traffic(spec: ModelSpec, query: Run, formats: Formats | None = None
     everything = _tree(spec, query)
     again = rerun(everything, query)
     live = [leaf for leaf in everything if leaf.op.live and _runs(leaf.op)]
-    terms = _passed(everything, query.kernels, formats, kept=False)
+    terms = _passed(everything, query.kernels, formats, cached=False)
     back = backward_traffic(live, query.kernels, formats)
-    for found in (_passed(again, query.kernels, formats, kept=False), back):
+    for found in (_passed(again, query.kernels, formats, cached=False), back):
         for name, value in found.items():
             terms[name] = terms.get(name, 0) + value
     return terms
@@ -109,7 +109,7 @@ def decode_traffic(spec: ModelSpec, query: Run, formats: Formats | None = None) 
         raise Refused("phase", "forward or training for a model without a cache", "decode")
     load = query.load(seq=1, context=query.context, decode=True, absorbed=query.absorbs)
     everything = list(leaves(build(spec, load)))
-    return _passed(everything, query.kernels, formats or formats_of(query), kept=True)
+    return _passed(everything, query.kernels, formats or formats_of(query), cached=True)
 
 
 def chains(some: Iterable[Leaf], kernels: Kernels) -> list[Chain]:
@@ -196,8 +196,8 @@ def _fuses(last: Leaf, leaf: Leaf) -> bool:
     return leaf.parents[-1] is last.parents[-1] and all(plain)
 
 
-def _passed(some: Iterable[Leaf], kernels: Kernels, formats: Formats, *, kept: bool) -> dict[str, Size]:
-    """Bytes of some ops run forward. kept: whether there is a cache."""
+def _passed(some: Iterable[Leaf], kernels: Kernels, formats: Formats, *, cached: bool) -> dict[str, Size]:
+    """Bytes of some ops run forward. cached: whether there is a cache."""
     weights: Size = 0
     activations: Size = 0
     cache: Size = 0
@@ -210,7 +210,7 @@ def _passed(some: Iterable[Leaf], kernels: Kernels, formats: Formats, *, kept: b
             cache = cache + leaf.calls * (leaf.op.cache_reads + leaf.op.cache_writes)
             state = state + leaf.calls * (leaf.op.state_reads + leaf.op.state_writes)
     terms = {"weights": weights, "activations": formats.bytes(activations, formats.activations)}
-    if not kept:
+    if not cached:
         return terms
     moving = {
         "cache": formats.bytes(cache, formats.cache),
@@ -298,8 +298,8 @@ def elements_back(chain: Chain) -> Size:
             # Two branches are joined where they meet again; where they part, their gradients are added up.
             total = total + ((3 if last else 2) * writes if leaf.layer is not None else 0)
             continue
-        kept = 0 if op.function in _PASSED_ON else reads
-        total = total + kept + writes - never_written(chain, i) + reads - on_chip(chain, i)
+        saved = 0 if op.function in _PASSED_ON else reads
+        total = total + saved + writes - never_written(chain, i) + reads - on_chip(chain, i)
     return total
 
 

@@ -17,14 +17,14 @@ Verdict = Literal["confirmed", "rounded", "wrong", "not reproducible here"]
 class Claim:
     """One thing the notes say.
 
-    lecture: number of the file of notes. says: the claim. why: the formula, or the argument.
+    lecture: number of the file of notes. claim: what they say. why: the formula, or the argument.
     printed, digits: its number and how many significant digits it has. value: what is computed here. recorded: what was
     counted elsewhere, where nothing here can compute it, as `calc/data/published/lecture_counts.toml` says it.
     stated: the verdict on a statement, or on a number that cannot be computed here.
     """
 
     lecture: int
-    says: str
+    claim: str
     why: str
     printed: float | None = None
     digits: int = 2

@@ -122,11 +122,11 @@ def parse_budget(text: str, field: str) -> int:
     takes = {**budget.needed, **budget.more}
     given: dict[str, Any] = {}
     for each in rest:
-        setting, equals, said = each.partition("=")
+        setting, equals, amount = each.partition("=")
         if setting not in takes or not equals or setting in given:
             expected = f"{PREFIX}{budget.example}, with each of {', '.join(takes) or 'no settings'} at most once"
             raise Refused(field, expected, each[:40])
-        given[setting] = takes[setting](said, f"{field}: {setting}")
+        given[setting] = takes[setting](amount, f"{field}: {setting}")
     missing = [setting for setting in budget.needed if setting not in given]
     if missing:
         raise Refused(field, f"{' and '.join(missing)}, as in {PREFIX}{budget.example}", "none")

@@ -29,7 +29,7 @@ class Corpus:
         return tokens / self.tokens
 
     @property
-    def says(self) -> str:
+    def in_words(self) -> str:
         """The conversion in words."""
         ratio = f"{self.ratio:.4g} bytes a token" if self.unit == "bytes" else f"{self.ratio:.4g} tokens a word"
         return f"{self.amount:.4g} {self.unit} at {ratio}"

@@ -110,10 +110,10 @@ def cleaned(raw: Any, where: str = "", *, count: list[int] | None = None) -> Any
         for key in FETCHED:
             if raw.get(key):
                 raise Refused(f"{where}{key}", "false (nothing is fetched)", raw[key])
-        kept = {key: value for key, value in raw.items() if key not in LEFT_OUT}
-        for key, value in kept.items():
+        read = {key: value for key, value in raw.items() if key not in LEFT_OUT}
+        for key, value in read.items():
             _check_bound(key, value, where)
-        return {key: cleaned(value, f"{where}{key}.", count=count) for key, value in kept.items()}
+        return {key: cleaned(value, f"{where}{key}.", count=count) for key, value in read.items()}
     if isinstance(raw, list):
         return [cleaned(each, where, count=count) for each in raw]
     return raw

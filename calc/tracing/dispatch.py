@@ -145,7 +145,7 @@ class _Recording(TorchDispatchMode):
         memory = _memory(x)
         if memory not in self.own and memory not in self.seen_kept:
             self.seen_kept.add(memory)
-            self.capture.kept.append(self.keeping(x))
+            self.capture.saved.append(self.keeping(x))
         self.alive.append(x)
         return x
 

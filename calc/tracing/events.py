@@ -60,7 +60,7 @@ class Capture:
     that the pass returns."""
 
     events: list[Event] = field(default_factory=list)
-    kept: list[Keeping] = field(default_factory=list)
+    saved: list[Keeping] = field(default_factory=list)
     entered: dict[tuple[str, int, int], Keeping] = field(default_factory=dict)
     logits: Keeping | None = None
     results: frozenset[int] = frozenset()

@@ -32,7 +32,7 @@ class _Under:
     inputs: dict[str, Storage]
 
 
-class Kept:
+class SavedPasses:
     """The passes that have been asked for so far, each under its settings."""
 
     def __init__(self, again: Again, kinds: list[Kind]) -> None:
@@ -60,7 +60,7 @@ class Kept:
         inside: dict[Entry, list[Keeping]] = {}
         ahead: list[Keeping] = []
         behind: list[Keeping] = []
-        for each in capture.kept:
+        for each in capture.saved:
             if each.place.layer is not None:
                 inside.setdefault(each.place.layer, []).append(each)
             else:

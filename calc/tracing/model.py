@@ -101,16 +101,16 @@ def traced(
     records: dict[Load, Part] = {}
 
     def record(load: Load | None) -> Part:
-        asked = _load_for(source, load)
-        if asked not in records:
-            plain = replace(asked, scores="full")
+        wanted = _load_for(source, load)
+        if wanted not in records:
+            plain = replace(wanted, scores="full")
             capture = source.capture(plain, USUAL)
             module, _ = source.module("sdpa", USUAL.stream)
             shapes = {key: tuple(p.shape) for key, p in module.named_parameters()}
             frozen = frozenset(key for key, p in module.named_parameters() if not p.requires_grad)
             again = lambda settings: source.capture(plain, settings)  # noqa: E731
-            records[asked] = Recording(capture, shapes, frozen, experts, asked.scores, again).tree()
-        return records[asked]
+            records[wanted] = Recording(capture, shapes, frozen, experts, wanted.scores, again).tree()
+        return records[wanted]
 
     first = source.capture(replace(_load_for(source, None), scores="full"), USUAL)
     module, _ = source.module("sdpa", USUAL.stream)
@@ -150,8 +150,8 @@ def _load_for(source: Source, load: Load | None) -> Load:
             raise Refused(key, "one whole number for a traced model", "a symbol or a column")
     if source.lengths is not None and (load.batch, load.seq) != source.lengths:
         batch, seq = source.lengths
-        asked = f"{load.batch} x {load.seq}"
-        raise Refused("seq", f"--batch {batch} --seq {seq}, of which the example inputs are", asked)
+        wanted = f"{load.batch} x {load.seq}"
+        raise Refused("seq", f"--batch {batch} --seq {seq}, of which the example inputs are", wanted)
     return load
 
 

@@ -17,7 +17,7 @@ from calc.trace.trace import Trace
 from calc.tracing.aten import Work
 from calc.tracing.components import component_of
 from calc.tracing.events import Capture, Event, Seen
-from calc.tracing.keeping import Again, Kept
+from calc.tracing.keeping import Again, SavedPasses
 from calc.tracing.layers import Entry, Kind, kinds
 
 
@@ -59,15 +59,15 @@ class Recording:
         some, _ = kinds(self.capture, self.shapes)
         self.owned = tuple(f"{kind.list}.{number}." for kind in some for number in kind.numbers)
         ahead, behind, head = self.outside()
-        kept = Kept(self.again, some)
+        saved = SavedPasses(self.again, some)
         inputs = {kind.name: self.given(kind.entries[0]) for kind in some}
         with self.t.part("front", role="front"):
             for event in ahead:
                 self.event(event, None)
             made = tuple(inputs.values())
-            self.keeps(made, lambda tape: kept.front(tape))
+            self.keeps(made, lambda tape: saved.front(tape))
         for kind in some:
-            self.layers(kind, inputs[kind.name], kept)
+            self.layers(kind, inputs[kind.name], saved)
         for event in behind:
             self.event(event, None)
         logits: tuple[Tensor, ...] = ()
@@ -76,7 +76,7 @@ class Recording:
                 for event in head:
                     out[:] = [self.event(event, None)]
             logits = tuple(out)
-        self.keeps(logits, lambda tape: kept.end(tape, bool(logits)))
+        self.keeps(logits, lambda tape: saved.end(tape, bool(logits)))
         self.unread()
         return Part("", tuple(self.t.body))
 
@@ -103,16 +103,16 @@ class Recording:
 
     def keeps(self, outputs: tuple[Tensor, ...], rule: Callable[[Tape], list[Storage]]) -> None:
         """Lay what says what autograd keeps of the ops before it, which have no rule of their own."""
-        self.t.body.append(Op("kept", "elementwise", "other", outputs=outputs, keeps=rule, silent=True))
+        self.t.body.append(Op("saved", "elementwise", "other", outputs=outputs, keeps=rule, silent=True))
 
-    def layers(self, kind: Kind, x: Tensor, kept: Kept) -> None:
+    def layers(self, kind: Kind, x: Tensor, saved: SavedPasses) -> None:
         calls, copies = len(kind.entries), len(kind.numbers)
         fields = {"calls": calls, "copies": copies, "layer": True, "indices": kind.numbers, "group": kind.name}
         with self.t.part(kind.path, x, **fields) as out:
             for event in kind.events:
                 out[:] = [self.event(event, kind)]
             self.unread(kind)
-            self.keeps((), lambda tape: kept.layer(tape, kind))
+            self.keeps((), lambda tape: saved.layer(tape, kind))
         if self.laid >= {(kind.list, number) for number in kind.numbers}:
             # It has been passed before in another way, and its weights stand there.
             part = self.t.body[-1]

@@ -73,14 +73,14 @@ class _Attention(Case):
             return None
         rows, keys = shape.batch * shape.heads * shape.seq, shape.batch * shape.kv_heads * shape.keys
         inputs = shape.item * (rows * shape.d_head + keys * (shape.d_head + shape.d_value))
-        beside = shape.item * rows * shape.d_value
+        others = shape.item * rows * shape.d_value
         if self.backend == "reference":
             square = shape.item * rows * shape.keys
             # The scores before the mask are still there.
-            beside += standard(shape).peak + square * shape.hides
+            others += standard(shape).peak + square * shape.hides
         else:
-            beside += flash(shape, Blocks(128, 128)).peak
-        return sets_of(self.counts()["bytes"], device, self.cache == "cold") * inputs + beside
+            others += flash(shape, Blocks(128, 128)).peak
+        return sets_of(self.counts()["bytes"], device, self.cache == "cold") * inputs + others
 
     def forecast(self, profile: Profile) -> Forecast | None:
         shape = self.shape()

@@ -62,9 +62,9 @@ class DecodeCase(ModelCase):
         return serving_bytes(self.spec, self.dtype, self.batch, self.context + 1, self.execution)
 
     def forecast(self, profile: Profile) -> Forecast | None:
-        asked: dict[str, Any] = {"batch": self.batch, "context": self.context, "dtype": self.dtype}
-        asked |= {"latent_reading": "expanded"}  # as the reference model decodes
-        return of_model(profile, self.spec, phase="decode", execution=self.execution, **asked)
+        words: dict[str, Any] = {"batch": self.batch, "context": self.context, "dtype": self.dtype}
+        words |= {"latent_reading": "expanded"}  # as the reference model decodes
+        return of_model(profile, self.spec, phase="decode", execution=self.execution, **words)
 
     def ready(self, device: Device) -> Ready:
         import torch

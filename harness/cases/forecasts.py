@@ -53,10 +53,10 @@ def of_attention(
     )
 
 
-def of_model(profile: Profile, spec: ModelSpec, peak_bytes: float | None = None, **asked: Any) -> Forecast | None:
+def of_model(profile: Profile, spec: ModelSpec, peak_bytes: float | None = None, **words: Any) -> Forecast | None:
     """The time of a pass or a step, asked as `calc.time.predict` is; None where the profile does not tell."""
     try:
-        found = predict(spec, profile, **asked)
+        found = predict(spec, profile, **words)
     except Refused:
         return None
     return Forecast(

@@ -72,15 +72,15 @@ class LayerCase(Case):
         return [leaf for leaf in leaves(build(self.spec, load)) if leaf.layer is not None]
 
     def memory(self) -> float:
-        kept = 4.0 if self.direction == "backward" else 1.0
-        return kept * serving_bytes(self.spec, self.dtype, self.batch, self.seq, self.execution)
+        copies = 4.0 if self.direction == "backward" else 1.0
+        return copies * serving_bytes(self.spec, self.dtype, self.batch, self.seq, self.execution)
 
     def forecast(self, profile: Profile) -> Forecast | None:
-        asked: dict[str, Any] = {"phase": "forward", "dtype": self.dtype}
+        words: dict[str, Any] = {"phase": "forward", "dtype": self.dtype}
         if self.direction == "backward":
-            asked = {"phase": "training", "dtype": self.dtype, "directions": ("backward",)}
+            words = {"phase": "training", "dtype": self.dtype, "directions": ("backward",)}
         sizes = {"batch": self.batch, "seq": self.seq, "execution": self.execution}
-        return of_model(profile, self.spec, within="layers", **sizes, **asked)
+        return of_model(profile, self.spec, within="layers", **sizes, **words)
 
     def ready(self, device: Device) -> Ready:
         import torch

@@ -60,12 +60,12 @@ class RankCase(Case):
     def expected(self, alone: float, models: dict[str, CollectiveModel], source: str) -> Forecast | None:
         """What is predicted of it. alone: seconds of what a rank computes. models: of collectives among `ranks`, by
         their names; None where one is missing. source: what these rest on."""
-        said = self.collectives()
-        if any(each.op not in models for each in said):
+        collectives = self.collectives()
+        if any(each.op not in models for each in collectives):
             return None
         parts = {"compute": alone * self.rounds} if alone else {}
         low = high = alone * self.rounds
-        for each in said:
+        for each in collectives:
             seconds = each.calls * models[each.op].seconds(each.nbytes, self.ranks)
             down, up = models[each.op].interval(LEVEL)
             low, high = low + seconds * down, high + seconds * up

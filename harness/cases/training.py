@@ -85,20 +85,20 @@ class TrainingCase(ModelCase):
 
     def peak_bytes(self, device: Device) -> float:
         """The step's own, as `calc.memory` counts it for the kernels of a device."""
-        asked: dict[str, Any] = {"recipe": self.dtype, "optimizer": usual_optimizer(self.dtype)}
-        asked |= {
+        words: dict[str, Any] = {"recipe": self.dtype, "optimizer": usual_optimizer(self.dtype)}
+        words |= {
             "execution": self.execution,
             "batch": self.batch,
             "seq": self.seq,
             "checkpointing": self.checkpointing,
             "device": device,
         }
-        return float(estimate(self.spec, "memory.peak", **asked).value)
+        return float(estimate(self.spec, "memory.peak", **words).value)
 
     def forecast(self, profile: Profile) -> Forecast | None:
-        asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "dtype": self.dtype}
-        asked |= {"execution": self.execution, "checkpointing": self.checkpointing}
-        return of_model(profile, self.spec, self.peak_bytes(profile.kind), phase="training", **asked)
+        words: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "dtype": self.dtype}
+        words |= {"execution": self.execution, "checkpointing": self.checkpointing}
+        return of_model(profile, self.spec, self.peak_bytes(profile.kind), phase="training", **words)
 
     def ready(self, device: Device) -> Ready:
         import torch

@@ -54,8 +54,8 @@ class _WholePass(ModelCase):
         return serving_bytes(self.spec, self.dtype, self.batch, self.seq, self.execution)
 
     def forecast(self, profile: Profile) -> Forecast | None:
-        asked: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "dtype": self.dtype}
-        return of_model(profile, self.spec, phase=self.phase, execution=self.execution, **asked)
+        words: dict[str, Any] = {"batch": self.batch, "seq": self.seq, "dtype": self.dtype}
+        return of_model(profile, self.spec, phase=self.phase, execution=self.execution, **words)
 
 
 @dataclass(frozen=True)

@@ -52,11 +52,11 @@ def profile(
     from harness.profiling.profiler import measure_profile, write_profile
 
     _check(results)
-    told = Left("profile")
+    progress = Left("profile")
     try:
-        found = measure_profile(device, dtypes.split(",") if dtypes else (), seconds, threads, told)  # pyright: ignore[reportArgumentType]
+        found = measure_profile(device, dtypes.split(",") if dtypes else (), seconds, threads, progress)  # pyright: ignore[reportArgumentType]
     finally:
-        told.close()
+        progress.close()
     there = results / "profiles" / f"{found.name}.json"
     old = read_profile(there) if there.exists() else None
     _worth_keeping(found, old)

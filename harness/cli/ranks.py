@@ -28,8 +28,8 @@ def place_for(suite: str) -> Place | None:
     return place
 
 
-def run_ranks(suite: str, place: Place, results: Path, cluster: str | None, **asked: Any) -> Summary:
+def run_ranks(suite: str, place: Place, results: Path, cluster: str | None, **given: Any) -> Summary:
     """Measure a suite among the ranks that torchrun started."""
     if cluster is not None and place.first and not load_cluster(cluster).measured:
         raise Refused("--cluster", "a description with measured curves, as this suite writes one", cluster)
-    return run_suite(Job(suite, results, cluster=cluster, **asked), place, lambda text: click.echo(text, err=True))
+    return run_suite(Job(suite, results, cluster=cluster, **given), place, lambda text: click.echo(text, err=True))

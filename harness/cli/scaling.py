@@ -117,10 +117,10 @@ def _number(value: float | None) -> str:
 
 def _list(plan: Plan, fmt: str) -> None:
     rows = [plan.row(size, budget, 1.0) for size in plan.sizes for budget in plan.budgets]
-    kept = ("run", "params_total", "tokens", "flops", "lr")
-    records = [{name: row[name] for name in kept} for row in rows]
+    columns = ("run", "params_total", "tokens", "flops", "lr")
+    records = [{name: row[name] for name in columns} for row in rows]
     shown = [
         (row["run"], f"{row['params_total']:,}", f"{row['tokens']:,}", si(row["flops"], "FLOP"), f"{row['lr']:.3g}")
         for row in rows
     ]
-    emit(records, [Table(kept, shown, f"suite scaling: {len(rows)} trainings of {len(plan.sizes)} models")], fmt)
+    emit(records, [Table(columns, shown, f"suite scaling: {len(rows)} trainings of {len(plan.sizes)} models")], fmt)

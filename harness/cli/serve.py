@@ -49,7 +49,7 @@ TINY = "tiny"
 @click.option("--limit", type=click.FloatRange(1), default=300.0, show_default=True, help="Seconds of load at most.")
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Folder.")
 @click.option("--json", "fmt", flag_value="json", default="table", help="One object.")
-def serve(fmt: str, **asked: Any) -> int:
+def serve(fmt: str, **given: Any) -> int:
     """Say first what clients will see of a server, then load it with guidellm, and print both side by side.
 
     All that was finished is kept in results/serving, whatever became of the server. Exit status: 1 where nothing was.
@@ -59,66 +59,66 @@ def serve(fmt: str, **asked: Any) -> int:
       python -m harness serve --launch transformers --model tiny --profile FILE --dtype fp32 --concurrency 4
       python -m harness serve --url http://127.0.0.1:8000/v1 --model path/to/model --gpu h100-sxm --concurrency 16
     """
-    _check(asked)
+    _check(given)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        model = asked["model"]
+        model = given["model"]
         if model == TINY:
             make(folder / TINY)
             model = str(folder / TINY)
-        service = _service(model, asked)
-        workload = _workload(asked)
+        service = _service(model, given)
+        workload = _workload(given)
         forecast = answer(service, workload)
-        address = asked["url"] or stack.enter_context(
-            launched(asked["launch"], model, _free_port(), folder / "engine.log")
+        address = given["url"] or stack.enter_context(
+            launched(given["launch"], model, _free_port(), folder / "engine.log")
         )
-        name, load = asked["served_name"] or model, _load(asked)
+        name, load = given["served_name"] or model, _load(given)
         warm(address, name, load.prompts[0], load.output)
         found = drive(address, name, model, load)
     rows = comparison(found, forecast)
-    run = {name: value for name, value in asked.items() if name != "results"}
-    path = keep(asked["results"], service.device.name, run, found, rows)
+    run = {name: value for name, value in given.items() if name != "results"}
+    path = keep(given["results"], service.device.name, run, found, rows)
     _print(fmt, rows, len(found.answered), found.failed, path, forecast)
     return 0 if found.answered else 1
 
 
-def _check(asked: dict[str, Any]) -> None:
+def _check(given: dict[str, Any]) -> None:
     for one, other in (("url", "launch"), ("concurrency", "rate"), ("gpu", "profile")):
-        if (asked[one] is None) == (asked[other] is None):
-            raise Refused(f"--{one}", f"--{one} or --{other}", "both" if asked[one] is not None else "neither")
+        if (given[one] is None) == (given[other] is None):
+            raise Refused(f"--{one}", f"--{one} or --{other}", "both" if given[one] is not None else "neither")
 
 
-def _service(model: str, asked: dict[str, Any]) -> Service:
+def _service(model: str, given: dict[str, Any]) -> Service:
     """The server as it is forecast."""
     config = Path(model, "config.json")
     spec = load_model(str(config) if config.is_file() else model)
-    layout = layout_of(spec, tp=asked["tp"])
-    engine = asked["engine"] or asked["launch"]
+    layout = layout_of(spec, tp=given["tp"])
+    engine = given["engine"] or given["launch"]
     if engine is None:
         raise Refused("--engine", "an engine whose rules are forecast", "none")
-    if asked["gpu"] is not None:
-        return service_of(spec, asked["gpu"], layout, engine, asked["dtype"])
+    if given["gpu"] is not None:
+        return service_of(spec, given["gpu"], layout, engine, given["dtype"])
     from harness.environment import host_memory
 
-    file = Path(asked["profile"])
-    profile = read_profile(file) if file.is_file() else profile_named(asked["profile"])
+    file = Path(given["profile"])
+    profile = read_profile(file) if file.is_file() else profile_named(given["profile"])
     made = service_of(spec, "h100-sxm", layout, engine, "bf16")
-    rates = machine_rates(profile, asked["dtype"], engine)
+    rates = machine_rates(profile, given["dtype"], engine)
     return replace(made, device=Machine(profile.name, host_memory()), measured=rates)
 
 
-def _workload(asked: dict[str, Any]) -> Workload:
-    lengths = (asked["input_"], asked["output"], asked["requests"])
-    if asked["concurrency"] is not None:
-        return closed_loop(asked["concurrency"], *lengths)
-    return open_loop(asked["rate"], *lengths)
+def _workload(given: dict[str, Any]) -> Workload:
+    lengths = (given["input_"], given["output"], given["requests"])
+    if given["concurrency"] is not None:
+        return closed_loop(given["concurrency"], *lengths)
+    return open_loop(given["rate"], *lengths)
 
 
-def _load(asked: dict[str, Any]) -> Load:
+def _load(given: dict[str, Any]) -> Load:
     """Prompts of its own language for the tiny model, plain words for others."""
-    texts = [prompt(asked["input_"], seed) for seed in range(min(asked["requests"], 256))]
-    forced = asked["launch"] in ("vllm", "sglang")
-    return Load(texts, asked["output"], asked["requests"], asked["concurrency"], asked["rate"], asked["limit"], forced)
+    texts = [prompt(given["input_"], seed) for seed in range(min(given["requests"], 256))]
+    forced = given["launch"] in ("vllm", "sglang")
+    return Load(texts, given["output"], given["requests"], given["concurrency"], given["rate"], given["limit"], forced)
 
 
 def _free_port() -> int:

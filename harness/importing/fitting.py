@@ -255,6 +255,8 @@ def _text_of(frame: DataFrame, column: str) -> str:
     """What a column of text says, shortened to what all rows begin with."""
     if column not in frame:
         return ""
-    said = sorted(set(frame[column]))
-    same = next((i for i, pair in enumerate(zip(said[0], said[-1], strict=False)) if len(set(pair)) > 1), len(said[0]))
-    return printable(said[0][:same][:200])
+    texts = sorted(set(frame[column]))
+    same = next(
+        (i for i, pair in enumerate(zip(texts[0], texts[-1], strict=False)) if len(set(pair)) > 1), len(texts[0])
+    )
+    return printable(texts[0][:same][:200])

@@ -29,7 +29,7 @@ EVERYTHING = frozenset(WORDS)
 
 def needs(shape: AttentionShape) -> frozenset[str]:
     """Which of WORDS the shape needs."""
-    asked = {
+    features = {
         "causal": shape.causal,
         "offset": shape.causal and shape.offset != 0 and shape.seq != 1,
         "window": shape.window is not None,
@@ -41,7 +41,7 @@ def needs(shape: AttentionShape) -> frozenset[str]:
         "d_value": shape.d_value != shape.d_head,
         "backward": shape.direction == "backward",
     }
-    return frozenset(name for name, needed in asked.items() if needed)
+    return frozenset(name for name, needed in features.items() if needed)
 
 
 def has_empty_rows(shape: AttentionShape) -> bool:

@@ -66,8 +66,8 @@ class LatentAbsorbed(Latent):
         to_keys, to_values = v.split((shape.d_head - shape.d_rope, shape.d_value), -1)
         plain, rotary = q.split((shape.d_head - shape.d_rope, shape.d_rope), -1)
         # [batch, heads, seq, kv_rank + d_rope]: heads lie below one another against the one shared key.
-        asked = torch.cat((torch.einsum("bhsd,hrd->bhsr", plain, to_keys), rotary), -1)
-        scores = (asked.flatten(1, 2)[:, None] @ k.mT).view(shape.batch, shape.heads, shape.seq, shape.keys)
+        queries = torch.cat((torch.einsum("bhsd,hrd->bhsr", plain, to_keys), rotary), -1)
+        scores = (queries.flatten(1, 2)[:, None] @ k.mT).view(shape.batch, shape.heads, shape.seq, shape.keys)
         weights = _weights(scores, shape).view(shape.batch, 1, shape.heads * shape.seq, shape.keys)
         mixed = (weights @ k[..., : shape.kv_rank]).view(shape.batch, shape.heads, shape.seq, -1)
         return torch.einsum("bhsr,hrd->bhsd", mixed, to_values)

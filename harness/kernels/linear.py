@@ -72,10 +72,10 @@ class Linear(Backend):
             for start in range(0, shape.seq, self.chunk):
                 stop = min(start + self.chunk, shape.seq)
                 own = slice(known + start, known + stop)
-                asked, new, given = queries[..., start:stop, :], keys[..., own, :], values[..., own, :]
-                weights = (asked @ new.mT).tril()
-                above = asked @ state + weights @ given
-                rows.append(above / (asked @ total.mT + weights.sum(-1, keepdim=True)))
+                read, new, given = queries[..., start:stop, :], keys[..., own, :], values[..., own, :]
+                weights = (read @ new.mT).tril()
+                above = read @ state + weights @ given
+                rows.append(above / (read @ total.mT + weights.sum(-1, keepdim=True)))
                 state = state + new.mT @ given
                 total = total + new.sum(-2, keepdim=True)
             out = torch.cat(rows, -2)

@@ -67,13 +67,13 @@ def facts(gpu: Gpu | None) -> dict[str, Any]:
     if gpu is None:
         return {}
     nvml, handle = gpu
-    asked = {
+    queries = {
         "driver": lambda: str(nvml.nvmlSystemGetDriverVersion()),
         "max_sm_clock": lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)),
         "max_memory_clock": lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM)),
         "power_limit": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
     }
-    return {name: value for name, ask in asked.items() if (value := _answer(nvml, ask)) is not None}
+    return {name: value for name, ask in queries.items() if (value := _answer(nvml, ask)) is not None}
 
 
 def sm_clock(gpu: Gpu | None) -> float | None:
@@ -130,13 +130,13 @@ class Sampler:
             self._look(nvml, handle)
 
     def _look(self, nvml: Any, handle: Any) -> None:
-        asked = (
+        queries = (
             lambda: float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
             lambda: float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)),
             lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
             lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
         )
-        self._rows.append(tuple(_answer(nvml, ask) for ask in asked))
+        self._rows.append(tuple(_answer(nvml, ask) for ask in queries))
         self._mask |= _answer(nvml, lambda: self._reasons(nvml, handle)) or 0
 
     @staticmethod

@@ -32,12 +32,12 @@ def with_overhead(profile: Profile) -> Profile:
     if profile.launch is None or "fp32" not in profile.gemm:
         return profile
     spec, bare = small_model(), profile.model_copy(update={"launch": _NOTHING})
-    asked: dict[str, Any] = {"batch": _BATCH, "seq": _SEQ, "dtype": "fp32", "execution": "eager"}
-    ahead, whole = (predict(spec, bare, phase=phase, **asked) for phase in ("forward", "training"))
+    words: dict[str, Any] = {"batch": _BATCH, "seq": _SEQ, "dtype": "fp32", "execution": "eager"}
+    ahead, whole = (predict(spec, bare, phase=phase, **words) for phase in ("forward", "training"))
     forward, training = _measured(spec)
     eager = max(forward - ahead.seconds, 0.0) / _kernels(ahead, "forward")
-    asking = eager * _kernels(whole, "forward", "update") + profile.launch.step
-    backward = max(training - whole.seconds - asking, 0.0) / _kernels(whole, "backward")
+    launched = eager * _kernels(whole, "forward", "update") + profile.launch.step
+    backward = max(training - whole.seconds - launched, 0.0) / _kernels(whole, "backward")
     return profile.model_copy(update={"launch": Launch(eager=eager, backward=backward, step=profile.launch.step)})
 
 

@@ -30,7 +30,7 @@ _LONGEST: dict[Device, float] = {"cpu": 0.03, "cuda": 0.01}
 """Seconds that a single product may take, about."""
 _POOL: dict[Device, int] = {"cpu": 2**26, "cuda": 2**29}
 """Random numbers in each format."""
-_KEPT = 2**29
+_TOUCHED = 2**29
 """Bytes of the host that are asked for before anything is measured."""
 _LARGER: dict[Device, int] = {"cpu": 1, "cuda": 16}
 _PARAMETERS: dict[Device, tuple[int, ...]] = {"cpu": (2**16, 2**20, 2**23), "cuda": (2**18, 2**22, 2**26)}
@@ -41,7 +41,7 @@ def measure_profile(
     dtypes: Sequence[str] = (),
     seconds: float | None = None,
     threads: int | None = None,
-    told: Progress = lambda done, total, left: None,
+    progress: Progress = lambda done, total, left: None,
 ) -> Profile:
     """The profile of a device of this machine, measured in `seconds` at most.
 
@@ -63,10 +63,10 @@ def measure_profile(
         torch.set_num_threads(threads)
     if target == "cpu":
         keep_freed_memory()
-        touch(_KEPT)
+        touch(_TOUCHED)
     limit = SECONDS[target] if seconds is None else seconds
     stations = list(_stations(target, formats))
-    samples = collect(interleaved(*stations), _MEASURING * limit - (time.monotonic() - begun), told)
+    samples = collect(interleaved(*stations), _MEASURING * limit - (time.monotonic() - begun), progress)
     found = {"threads": torch.get_num_threads(), "kept_memory": target == "cpu", **_versions(environment)}
     found["sdpa"] = {dtype: chosen(target, dtype) for dtype in formats}
     profile = profile_of(samples, environment, found)

@@ -32,7 +32,7 @@ from harness.running.observer import Cancelled, Observer
 from harness.store import RESULTS
 
 State = Literal["starting", "running", "done", "cancelled", "died"]
-KEPT = 20
+MOST_JOBS = 20
 """Jobs whose folders stay, the latest of them."""
 _ID = re.compile(r"[0-9a-f]{12}")
 _children: list[subprocess.Popen[bytes]] = []
@@ -123,7 +123,7 @@ def jobs(results: Path = RESULTS) -> list[Job]:
 
 def _prune(results: Path) -> None:
     """Remove what is known of all but the latest jobs; their rows are among the results."""
-    for old in jobs(results)[KEPT - 1 :]:
+    for old in jobs(results)[MOST_JOBS - 1 :]:
         if not old.active:
             shutil.rmtree(results / "jobs" / old.id, ignore_errors=True)
 

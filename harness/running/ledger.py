@@ -73,16 +73,16 @@ def device_lock(results: Path, slug: str, tick: Callable[[], None], waiting: Cal
     path = results / "runs" / slug / ".lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    told = False
+    announced = False
     try:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if not told:
+                if not announced:
                     waiting()
-                    told = True
+                    announced = True
                 tick()
                 time.sleep(0.1)
             except OSError:

@@ -54,9 +54,9 @@ class Plan:
     @property
     def dataset(self) -> str:
         """A name for the language and the recipe, which rows must share to be fitted together."""
-        told = {name: value for name, value in asdict(self).items() if name not in ("sizes", "budgets")}
-        told["language"].pop("_tables")
-        return f"habits-{hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:8]}"
+        described = {name: value for name, value in asdict(self).items() if name not in ("sizes", "budgets")}
+        described["language"].pop("_tables")
+        return f"habits-{hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:8]}"
 
     def learning_rate(self, size: Size) -> float:
         return self.rate * (32 / size.d_model) ** 0.5

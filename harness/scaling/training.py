@@ -113,12 +113,12 @@ def request(plan: Plan, size: Size, device: str, threads: int) -> str:
 
 def run_from(text: str) -> tuple[Plan, Size, str, int]:
     """The same again from its text."""
-    told = json.loads(text)
-    size = Size(**told["size"])
-    told["language"]["weights"] = tuple(told["language"]["weights"])
-    told["plan"]["budgets"] = tuple(told["plan"]["budgets"])
-    plan = Plan(sizes=(size,), language=Language(**told["language"]), **told["plan"])
-    return plan, size, told["device"], told["threads"]
+    record = json.loads(text)
+    size = Size(**record["size"])
+    record["language"]["weights"] = tuple(record["language"]["weights"])
+    record["plan"]["budgets"] = tuple(record["plan"]["budgets"])
+    plan = Plan(sizes=(size,), language=Language(**record["language"]), **record["plan"])
+    return plan, size, record["device"], record["threads"]
 
 
 def main() -> None:

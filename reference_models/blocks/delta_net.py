@@ -129,8 +129,8 @@ def chunked_rule(
     written, reading = solved.split([v.shape[-1], k.shape[-1]], dim=-1)
     inside, q = (q @ k.transpose(-2, -1)) * between, q * fades
     k = k * (total[..., -1:] - total).exp()[..., None]
-    y, kept = across_chunks(q, k, written, reading, inside, total[..., -1:], state)
-    return y[:, :, :seq], kept
+    y, last = across_chunks(q, k, written, reading, inside, total[..., -1:], state)
+    return y[:, :, :seq], last
 
 
 def across_chunks(
@@ -142,12 +142,12 @@ def across_chunks(
     [..., chunk, d_value]; inside [..., chunk, chunk], queries against keys; faded [batch, heads, chunks, 1 or d_key],
     the logarithm of what a chunk leaves of the state. Returns [batch, heads, chunks * chunk, d_value], the last state.
     """
-    kept: Tensor = q.new_zeros(*q.shape[:2], k.shape[-1], written.shape[-1]) if state is None else state
+    carried: Tensor = q.new_zeros(*q.shape[:2], k.shape[-1], written.shape[-1]) if state is None else state
     found = []
     for i in range(q.shape[2]):
-        u = written[:, :, i] - reading[:, :, i] @ kept
-        found.append(q[:, :, i] @ kept + inside[:, :, i] @ u)
+        u = written[:, :, i] - reading[:, :, i] @ carried
+        found.append(q[:, :, i] @ carried + inside[:, :, i] @ u)
         with torch.set_grad_enabled(torch.is_grad_enabled() and i + 1 < q.shape[2]):
             # Nothing but a cache reads the last.
-            kept = faded[:, :, i].exp()[..., None] * kept + k[:, :, i].transpose(-2, -1) @ u
-    return torch.cat(found, dim=2), kept
+            carried = faded[:, :, i].exp()[..., None] * carried + k[:, :, i].transpose(-2, -1) @ u
+    return torch.cat(found, dim=2), carried

@@ -91,8 +91,8 @@ def chunked_rule(
     written, reading = inverse @ (v * rate[..., None]), inverse @ (scaled * fades)
     inside = (q[..., :, None, :] * k[..., None, :, :] * between).sum(-1)
     k = k * (total[..., -1:, :] - total).exp()
-    y, kept = across_chunks(q * fades, k, written, reading, inside, total[..., -1, :], state)
-    return y[:, :, :seq], kept
+    y, last = across_chunks(q * fades, k, written, reading, inside, total[..., -1, :], state)
+    return y[:, :, :seq], last
 
 
 def unit_lower_inverse(system: Tensor) -> Tensor:

@@ -94,23 +94,23 @@ class LatentAttention(nn.Module):
         if spec.temperature is not None:
             grown = temperature(spec.temperature, step.numbers(seq, x.device)).to(q.dtype)
             q, q_rope = q * grown, q_rope * grown
-        kept = {"latent": self.kv_a_norm(latent), "rope": k_rope}
+        cached = {"latent": self.kv_a_norm(latent), "rope": k_rope}
         half: tuple[Tensor, ...] = ()
         if spec.indexer is not None:
             half = rotation(spec.rope, spec.d_rope, step.positions)
-            kept["index"] = self.indexer.keys(x, *half)
+            cached["index"] = self.indexer.keys(x, *half)
         if isinstance(cache, Growing | Static):
-            whole, numbers = cache.update(step.start, **kept)
-            kept = dict(zip(kept, whole, strict=True))
+            whole, numbers = cache.update(step.start, **cached)
+            cached = dict(zip(cached, whole, strict=True))
         else:
             numbers = torch.arange(seq, device=x.device)
         mask = step.mask(seq, numbers, causal=True)
         if spec.indexer is not None:
-            step.chosen[step.layer] = self.indexer(x, q_latent, kept["index"], mask, *half)
+            step.chosen[step.layer] = self.indexer(x, q_latent, cached["index"], mask, *half)
         if spec.top_k is not None:
             mask = mask & chosen(step)
         run = self._absorbed if self.absorbed else self._expanded
-        return self.o_proj(run(q, q_rope, kept["latent"], kept["rope"], step, mask).transpose(1, 2).flatten(2))
+        return self.o_proj(run(q, q_rope, cached["latent"], cached["rope"], step, mask).transpose(1, 2).flatten(2))
 
     def _expanded(self, q: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, step: Step, mask: Tensor) -> Tensor:
         """q [batch, n_heads, seq, d_nope], latent [batch, tokens, kv_rank] -> [batch, n_heads, seq, d_value]."""

@@ -124,19 +124,19 @@ def chunked(
     rates: [n_heads], how fast each head forgets, or None. The last chunk is as long as what is left.
     """
     rates = q.new_zeros(q.shape[1]) if rates is None else rates
-    kept: Tensor = v.new_zeros(*v.shape[:2], k.shape[-1], v.shape[-1]) if state is None else state
+    carried: Tensor = v.new_zeros(*v.shape[:2], k.shape[-1], v.shape[-1]) if state is None else state
     found = []
     for q_one, k_one, v_one in zip(*(t.split(chunk, dim=2) for t in (q, k, v)), strict=True):
         place = torch.arange(q_one.shape[2], device=q.device)
         apart = place[:, None] - place[None, :]
         fading = torch.where(apart >= 0, (-rates[:, None, None] * apart).exp(), 0.0)
         inside = ((q_one @ k_one.transpose(-2, -1)) * fading) @ v_one
-        found.append(inside + (q_one * (-rates[:, None] * (place + 1)).exp()[..., None]) @ kept)
+        found.append(inside + (q_one * (-rates[:, None] * (place + 1)).exp()[..., None]) @ carried)
         left = (-rates[:, None] * (len(place) - 1 - place)).exp()[..., None]
         with torch.set_grad_enabled(torch.is_grad_enabled() and len(found) * chunk < q.shape[2]):
             # Nothing but a cache reads the last.
-            kept = (-rates * len(place)).exp()[:, None, None] * kept + (k_one * left).transpose(-2, -1) @ v_one
-    return torch.cat(found, dim=2), kept
+            carried = (-rates * len(place)).exp()[:, None, None] * carried + (k_one * left).transpose(-2, -1) @ v_one
+    return torch.cat(found, dim=2), carried
 
 
 def _rates(n_heads: int, device: torch.device) -> Tensor:

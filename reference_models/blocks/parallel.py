@@ -37,10 +37,10 @@ class SideBySide(nn.Module):
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         """x [batch, seq, d_model] -> the same shape."""
-        kept = cache.parts if isinstance(cache, Several) else {}
+        parts = cache.parts if isinstance(cache, Several) else {}
         found = []
         for name, branch in zip(self.names, self.spec.branches, strict=True):
-            out = self._branch(name)(scaled(x, branch.scale_in), step, kept.get(name))
+            out = self._branch(name)(scaled(x, branch.scale_in), step, parts.get(name))
             found.append(scaled(out, branch.scale_out))
         return torch.stack(found).sum(0)
 

@@ -67,8 +67,8 @@ class PatchEmbedding(nn.Module):
         if spec.n_special:
             special = self.special.weight.expand(len(x), -1, -1)
             x = torch.cat([x, special] if spec.special_last else [special, x], dim=1)
-            beside = (0, spec.n_special) if spec.special_last else (spec.n_special, 0)
-            step.places = F.pad(step.places, beside, value=-1)
+            padding = (0, spec.n_special) if spec.special_last else (spec.n_special, 0)
+            step.places = F.pad(step.places, padding, value=-1)
         # Laid vector by vector: products that read the picture as it lies would each copy it.
         x = x.contiguous()
         if spec.n_positions is not None:

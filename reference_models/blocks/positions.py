@@ -201,8 +201,8 @@ def _yarn(theta: float, scaling: RopeScaling, plain: Tensor, width: int) -> tupl
 def _llama3(scaling: RopeScaling, plain: Tensor) -> Tensor:
     """Long wavelengths are divided by factor, short ones kept, those between mixed in proportion."""
     turns = (scaling.original or 8192) * plain / (2 * math.pi)
-    kept = ((turns - scaling.low_freq) / (scaling.high_freq - scaling.low_freq)).clamp(0, 1)
-    return plain * kept + plain / scaling.factor * (1 - kept)
+    share = ((turns - scaling.low_freq) / (scaling.high_freq - scaling.low_freq)).clamp(0, 1)
+    return plain * share + plain / scaling.factor * (1 - share)
 
 
 def alibi_slopes(n_heads: int, device: torch.device | None = None) -> Tensor:

@@ -137,12 +137,12 @@ def chunked_rule(
     solved = torch.linalg.solve_triangular(-of_b, right, upper=False, unitriangular=True)
     known, read_at = solved.split(v.shape[-1], dim=-1)
     left = writes * (total[..., -1:, :] - grown).exp()
-    kept: Tensor = v.new_zeros(*v.shape[:2], k.shape[-1], v.shape[-1]) if state is None else state
+    carried: Tensor = v.new_zeros(*v.shape[:2], k.shape[-1], v.shape[-1]) if state is None else state
     found = []
     for i in range(r.shape[2]):
-        u = torch.cat([known[:, :, i] + read_at[:, :, i] @ kept, v[:, :, i]], dim=-2)
-        found.append(reading[:, :, i] @ kept + inside[:, :, i] @ u)
+        u = torch.cat([known[:, :, i] + read_at[:, :, i] @ carried, v[:, :, i]], dim=-2)
+        found.append(reading[:, :, i] @ carried + inside[:, :, i] @ u)
         with torch.set_grad_enabled(torch.is_grad_enabled() and i + 1 < r.shape[2]):
             # Nothing but a cache reads the last.
-            kept = total[:, :, i, -1].exp()[..., None] * kept + left[:, :, i].transpose(-2, -1) @ u
-    return torch.cat(found, dim=2)[:, :, :seq], kept
+            carried = total[:, :, i, -1].exp()[..., None] * carried + left[:, :, i].transpose(-2, -1) @ u
+    return torch.cat(found, dim=2)[:, :, :seq], carried

@@ -58,9 +58,9 @@ def noise_spans(
         raise ValueError(f"tokens: expected at least 2 in a sequence, found {n}")
     n_noise = min(max(round(rate * n), 1), n - 1)
     n_spans = min(max(round(n_noise / mean_span), 1), n - n_noise)
-    kept = _lengths(batch, n - n_noise, n_spans, random, device)
+    runs = _lengths(batch, n - n_noise, n_spans, random, device)
     cut = _lengths(batch, n_noise, n_spans, random, device)
-    ends = torch.stack([kept, cut], dim=2).flatten(1).cumsum(1)
+    ends = torch.stack([runs, cut], dim=2).flatten(1).cumsum(1)
     return (torch.arange(n, device=device)[None, :, None] >= ends[:, None, :]).sum(-1)
 
 

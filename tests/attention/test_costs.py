@@ -101,7 +101,7 @@ def test_three_readings_of_a_shape_without_masks() -> None:
             for i, case in enumerate(cases):
                 exact = flash(AttentionShape(**dict(zip(names, case, strict=True)), **fixed), Blocks(16, 32), order)
                 values = dict(zip(symbols, (*case, 16, 32), strict=True))
-                for name in ("flops", "exponentials", "read", "written", "sram", "kept", "peak"):
+                for name in ("flops", "exponentials", "read", "written", "sram", "saved", "peak"):
                     value = getattr(exact, name)
                     assert sympy.sympify(getattr(symbolic, name)).subs(values) == value, name
                     column = numpy.broadcast_to(numpy.asarray(getattr(together, name), dtype=float), 3)

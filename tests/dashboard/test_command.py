@@ -15,7 +15,7 @@ import tomllib
 import pytest
 from click.testing import CliRunner
 
-from calc.cli import BESIDE, COMMANDS, cli
+from calc.cli import COMMANDS, OTHER_COMMANDS, cli
 from calc.errors import Refused
 from dashboard import command
 from tests.reference import ROOT
@@ -23,8 +23,8 @@ from tests.waiting import PATIENCE
 
 
 def test_the_command_stands_among_those_of_calc() -> None:
-    assert set(BESIDE) == {"dashboard"}
-    assert not set(BESIDE) & set(COMMANDS)
+    assert set(OTHER_COMMANDS) == {"dashboard"}
+    assert not set(OTHER_COMMANDS) & set(COMMANDS)
     shown = CliRunner().invoke(cli, ["dashboard", "--help"])
     assert shown.exit_code == 0
     assert "python -m calc dashboard --port 8600 --no-open" in shown.output

@@ -47,7 +47,9 @@ def held_out_row(name: str, folder: Path) -> str:
     for fit, behind in zip(fits, standing(fits), strict=True):
         if fit.held_out is not None:
             text = f"{fit.held_out.rms:.2%}"
-            errors[fit.law] = f"**{text}**" if fit is fits[0] else text if behind and behind.told else f"{text} ="
+            errors[fit.law] = (
+                f"**{text}**" if fit is fits[0] else text if behind and behind.distinguished else f"{text} ="
+            )
     held = fits[0].held_out
     span = "–" if held is None else f"{held.runs} from {held.compute:.1e}".replace("e+", "e")
     errors["farseer"] = _farseer(folder / "scaling" / "runs" / file, where)

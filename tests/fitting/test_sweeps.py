@@ -42,7 +42,7 @@ def test_what_is_promised_is_kept(design: sweeps.Design) -> None:
     again = [sweeps.promise(design, FORM, TARGET, seed=seed) for seed in (11, 12)]
     assert promise.loss == pytest.approx(np.mean([each.loss for each in again]), rel=0.2)
     assert promise.params == pytest.approx(np.mean([each.params for each in again]), rel=0.2)
-    assert promise.told == 1
+    assert promise.found == 1
     assert min(promise.held, *(each.held for each in again)) >= 0.85
 
 

@@ -15,7 +15,7 @@ EXPECTED = {
     "Transformer base cost 3.3e18 FLOP to train (GPU-time)": (3.2832e18, "confirmed"),
     "Transformer big cost 2.3e19 FLOP to train (GPU-time)": (2.29824e19, "confirmed"),
 }
-CLAIMED = {claim.says: claim for claim in CLAIMS}
+CLAIMED = {claim.claim: claim for claim in CLAIMS}
 
 
 @pytest.mark.parametrize("says", EXPECTED)
@@ -30,7 +30,7 @@ def test_numbers(says: str) -> None:
 def test_gpu_time_is_more_than_the_products_by_a_plausible_utilization() -> None:
     """An estimate that takes P100s as fully used must exceed the products, by no more than a factor of five."""
     for model in ("base", "big"):
-        claim = next(c for c in CLAIMS if f"products of training {model}" in c.says)
+        claim = next(c for c in CLAIMS if f"products of training {model}" in c.claim)
         assert claim.value is not None
         assert claim.printed is not None
         assert 0.2 < claim.value() / claim.printed < 0.6
@@ -38,7 +38,7 @@ def test_gpu_time_is_more_than_the_products_by_a_plausible_utilization() -> None
 
 
 def test_mistakes_of_the_notes_are_named_with_their_source() -> None:
-    wrong = " ".join(claim.says + claim.why for claim in CLAIMS if claim.verdict == "wrong")
+    wrong = " ".join(claim.claim + claim.why for claim in CLAIMS if claim.verdict == "wrong")
     for word in ("d_input", "SRAM", "Shaw et al. 2018", "aaabdaaaabac", "199 + 9", "100,276"):
         assert word in wrong
 

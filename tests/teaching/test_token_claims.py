@@ -19,7 +19,7 @@ FACTS = parse_toml(RECORDED.read_text(), str(RECORDED))
 GPT4 = Path(__file__).parent / "vocabularies" / "cl100k_base.tiktoken"
 """Of OpenAI's file (SHA-256 in the facts) the ranks of single bytes and of every token that stands in one of the
 texts: merging pairs of these texts can ask for no other."""
-CLAIMED = {claim.says: claim for claim in CLAIMS}
+CLAIMED = {claim.claim: claim for claim in CLAIMS}
 ASSIGNED = {"14.0": 144_697, "15.0": 149_186, "15.1": 149_813, "16.0": 154_998, "17.0": 159_801}
 """Version -> characters, as the pages of the versions of Unicode at unicode.org print them."""
 
@@ -47,7 +47,7 @@ def test_characters_are_counted_as_unicode_counts_them() -> None:
 
 
 def test_verdicts_follow_the_records() -> None:
-    recorded = {claim.says: claim for claim in CLAIMS if claim.recorded is not None}
+    recorded = {claim.claim: claim for claim in CLAIMS if claim.recorded is not None}
     assert {says for says, claim in recorded.items() if claim.verdict == "wrong"} == {
         "'Hello everyone, … 11-X85 class!': 15 tokens of GPT-2"
     }

@@ -34,7 +34,7 @@ def seen_equal(one: Seen, other: Seen) -> bool:
 
 
 def grids_equal(one: Grid, other: Grid) -> bool:
-    counted = [(each.looked, each.kept, each.interrupted) for each in (one, other)]
+    counted = [(each.looked, each.within, each.interrupted) for each in (one, other)]
     return counted[0] == counted[1] and columns_equal(one.rows, other.rows) and columns_equal(one.front, other.front)
 
 
@@ -55,7 +55,7 @@ def test_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = dict(zip(axes, every, strict=True))
     table = calc.sweep(spec, ["params", "kv_cache"], sizes)
     within = (table["params"] >= 20e6) & (table["params"] <= 1e9)
-    assert (found.looked, found.kept) == (every.shape[1], within.sum())
+    assert (found.looked, found.within) == (every.shape[1], within.sum())
     params, cache = table["params"][within], table["kv_cache"][within]
     pairs = list(zip(params, cache, strict=True))
     assert found.rows["params"].tolist() == sorted(params)[:7]
@@ -82,7 +82,7 @@ def test_parts_hold_every_row_within_the_bounds_where_that_is_asked_for(
         assert np.concatenate(parts).tolist() == within.tolist()
     else:
         assert sum(map(len, parts)) < len(within) / 10
-    assert (found.kept, found.rows["kv_cache"][0]) == (len(within), within.min())
+    assert (found.within, found.rows["kv_cache"][0]) == (len(within), within.min())
 
 
 def test_plans_that_fit_are_kept_every_one(tmp_path: Path) -> None:

@@ -199,16 +199,16 @@ def recipe_for(words: Mapping[str, Any], field: str = "dtype") -> dict[str, Any]
 
     Errors: Refused where both are said, and for a format that is no recipe.
     """
-    said = dict(words)
-    name = said.pop("dtype", None)
+    given = dict(words)
+    name = given.pop("dtype", None)
     if name is None:
-        return said
-    if said.get("recipe") is not None:
+        return given
+    if given.get("recipe") is not None:
         raise Refused(field, f"{field} or {field.replace('dtype', 'recipe')}, which mean the same in training", "both")
     if name not in RECIPE_BY_NAME:
         why = "; with fp16, small gradients vanish, and how its loss is scaled is not described" * (name == "fp16")
         raise Refused(field, f"in training a recipe, one of {', '.join(RECIPE_BY_NAME)}{why}", name)
-    return said | {"recipe": name}
+    return given | {"recipe": name}
 
 
 def usual_optimizer(recipe: str | None) -> str:

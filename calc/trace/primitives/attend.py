@@ -128,12 +128,12 @@ def matrix(shape: Attend) -> Size:
 
 def _of_scores(shape: Attend, cached: Size, cache: Cache | None, uncached: Size) -> Moves:
     new = shape.groups * (shape.keys - cached)
-    kept = 0 if cache is None else (new - shape.groups * uncached) * (shape.d_head + shape.d_value)
+    appended = 0 if cache is None else (new - shape.groups * uncached) * (shape.d_head + shape.d_value)
     return Moves(
         shape.groups * shape.heads * shape.queries * shape.d_head + new * shape.d_head,
         matrix(shape),
         cache_reads=shape.groups * cached * shape.d_head,
-        cache_writes=kept,
+        cache_writes=appended,
     )
 
 

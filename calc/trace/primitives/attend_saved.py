@@ -168,14 +168,14 @@ def _of_distances(tape: Tape, q: Storage, vectors: Storage, square: Square) -> S
         return Storage(square.rows * square.seq * square.keys, made.dtype, made.grad, "tensor")
 
 
-def _laid_for_heads(tape: Tape, x: Storage, elements: Size, several: Size, kept: bool) -> Storage:
+def _laid_for_heads(tape: Tape, x: Storage, elements: Size, several: Size, saved: bool) -> Storage:
     """Keys or values of one head as the others read them: of several sequences a copy, of one a view.
 
     several: 1 where there are several sequences. kept: whether the product that reads them keeps them.
     """
     if is_exactly(several, 0):
         return x
-    if kept and not isinstance(several, int):
+    if saved and not isinstance(several, int):
         tape.keep(Storage(x.elements * (1 - several), x.dtype, x.grad, x.split, heads=x.heads), "shared among heads")
     return Storage(elements * several, x.dtype, x.grad, "tensor")
 

@@ -31,9 +31,9 @@ def features(t: Recorder, spec: LinearAttention, read: Three, cache: Cache | Non
         return [tape.cast(tape.reads_input(each), "fp32") for each in reads]
 
     def moves() -> Moves:
-        passing = 0 if cache is None or load.decode else load.batch * cache.recurrent
+        state = 0 if cache is None or load.decode else load.batch * cache.recurrent
         moved = sum((each.elements for each in mapped), start=0)
-        return Moves(moved, moved, state_writes=passing)
+        return Moves(moved, moved, state_writes=state)
 
     t.op("feature_map", "elementwise", "other", mapped, tuple(made), cache=cache, moves=moves, keeps=keeps)
     return made[0], made[1], made[2] if len(made) == 3 else v

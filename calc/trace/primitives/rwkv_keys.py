@@ -73,8 +73,8 @@ def _saved_by_keys(
     # Each vector is divided by its length, or by a tiny number where that is 0.
     lengths = tape.reads_result(Storage(vectors, "fp32", tape.reads_input(weighed).grad, "tensor"))
     unit = tape.times(weighed, tape.like(lengths))
-    kept = tape.times(key, tape.like(weighed_by(tape, tape.like(rate), replacement.trainable)))
-    return [decay, kept, tape.like(unit), tape.times(unit, rate)]
+    saved = tape.times(key, tape.like(weighed_by(tape, tape.like(rate), replacement.trainable)))
+    return [decay, saved, tape.like(unit), tape.times(unit, rate)]
 
 
 def _widened(t: Recorder, x: Tensor) -> Tensor:

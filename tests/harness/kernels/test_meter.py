@@ -107,4 +107,4 @@ def test_what_is_kept_for_backward_is_what_the_formulas_say(name: str) -> None:
         out = KERNELS[name].forward(q, k, v, shape)
     beside = sum(size for place, size in kept.items() if place not in {x.data_ptr() for x in (q, k, v, out)})
     cost = standard(shape) if name == "reference" else flash(shape, Blocks(64, 64))
-    assert beside == cost.kept
+    assert beside == cost.saved

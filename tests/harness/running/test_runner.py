@@ -324,7 +324,7 @@ def test_the_latest_jobs_stay_and_what_goes_on(tmp_path: Path) -> None:
         (folder / "state.json").write_text(job.model_dump_json())
     latest = jobs.start_background(tmp_path, "quick", case="no such case")
     assert [job.id for job in jobs.jobs(tmp_path)] == [latest, *(f"{number:012x}" for number in range(29, 10, -1))]
-    assert len(jobs.jobs(tmp_path)) == jobs.KEPT
+    assert len(jobs.jobs(tmp_path)) == jobs.MOST_JOBS
     while jobs.status(latest, tmp_path).active:
         time.sleep(0.05)
 
