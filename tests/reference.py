@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).absolute().parent.parent
 ABSENT = "no reference data: set ENVELOPE_REFERENCE to the folder that holds truth/models.json"
 
 

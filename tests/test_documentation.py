@@ -17,14 +17,17 @@ from calc.architectures.models import from_toml
 from calc.cli import COMMANDS, cli
 from harness.__main__ import cli as harness
 from tests.reference import ROOT
+from tests.tutorials import PAGES
 
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "calc" / "architectures" / "README.md"]
+ALONE = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+"""Whose commands stand each by itself."""
+DOCUMENTS = [*ALONE, *PAGES, *sorted((ROOT / "docs" / "reference").glob("*.md")), ROOT / "CONTRIBUTING.md"]
 
 
 def sessions() -> list[tuple[str, str, str]]:
     """(document, command, what stands below it) for every command shown in a console block."""
     found = []
-    for document in DOCUMENTS:
+    for document in ALONE:
         for block in re.findall(r"^```console\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL):
             for shown in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
                 command, _, output = shown.partition("\n")
@@ -81,9 +84,9 @@ def shown() -> list[str]:
 @pytest.mark.parametrize("line", shown())
 def test_shown_commands_have_their_options(line: str) -> None:
     """Those whose output is not shown, most of which take long or need a device: their words are read, not run."""
-    _, _, package, name, *words = shlex.split(line, comments=True)
+    _, _, package, name, *words = shlex.split(line.partition(" > ")[0], comments=True)
     group = cli if package == "calc" else harness
-    command = group.get_command(click.Context(group), name)
+    _, command, words = group.resolve_command(click.Context(group), [name, *words])
     assert command is not None
     # A choice in the documents, as in --gpu NAME|--profile FILE, stands for its first.
     words = [word.partition("|")[0] for word in words]
@@ -122,6 +125,12 @@ def test_every_command_and_family_is_documented() -> None:
         assert f"python -m calc {command}" in shown, command
     named = re.findall(r"[\w-]+", families.read_text())
     assert set(FAMILIES) <= set(named)
+
+
+def test_every_data_file_is_documented() -> None:
+    page = (ROOT / "docs" / "reference" / "data-files.md").read_text()
+    named = {name.strip("/") for name in re.findall(r"^\| `calc/data/([\w./-]+)`", page, re.MULTILINE)}
+    assert named == {path.name for path in (ROOT / "calc" / "data").iterdir() if path.name != "__pycache__"}
 
 
 def test_the_readme_is_short_and_its_errors_are_those_of_the_documents() -> None:

@@ -1,4 +1,4 @@
-"""Importers: one module a family, each turning its config.json into a ModelSpec. README.md says how to add one."""
+"""Importers: one module a family, each turning its config.json into a ModelSpec. docs/adding/family.md is how."""
 
 from __future__ import annotations
 
