@@ -39,6 +39,8 @@ TABLES = (
     Published("Serving by source", "serving", "| source | rows | per token |", "serve/test_measured.py"),
     Published("Serving by engine", "serving", "| engine | rows | per token |", "serve/test_measured.py"),
     Published("Serving by GPU", "serving", "| GPU | rows | per token |", "serve/test_measured.py"),
+    Published("llama.cpp by device", "serving", "| device | rows | all |", "serve/test_local.py"),
+    Published("llama.cpp by backend", "serving", "| backend | rows | all |", "serve/test_local.py"),
     Published("Serving: everything queued at once", "serving", "| GPU | rows | median |", "serve/test_queued.py"),
     Published("Laws: runs held out", "scaling-laws-fits", "| runs | rows | held out,", "cli/test_fit.py"),
     Published("Laws: 95 % intervals", "scaling-laws-fits", "| design | runs | 0.3 %", "fitting/test_coverage.py"),

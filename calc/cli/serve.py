@@ -43,7 +43,13 @@ COUNT = options.Tokens()
 @click.option("--decode-tp", type=COUNT, default=1, show_default=True, help="tp of those.")
 @click.option("--decode-ep", type=COUNT, default=1, show_default=True, help="ep of those.")
 @click.option("--engine", type=click.Choice(fitted_engines()), default="vllm", show_default=True, help="What serves.")
-@click.option("--dtype", default="bf16", show_default=True, metavar="FORMAT", help="Of weights; int4:g128 and so on.")
+@click.option(
+    "--dtype",
+    default="bf16",
+    show_default=True,
+    metavar="FORMAT",
+    help="Of weights: fp8, int4:g128, q4_k_m …",
+)
 @click.option("--cache-dtype", metavar="FORMAT", help="Of keys and values.  [default: the engine's]")
 @click.option("--input", "input_", type=COUNT, help="Tokens of a prompt.")
 @click.option("--output", type=COUNT, help="Tokens of an answer.")
@@ -75,6 +81,7 @@ def serve(model: ModelSpec, fmt: str, **given: Any) -> int:
       python -m calc serve llama-3-8b --gpu h100-sxm --input 1024 --output 256 --concurrency 16
       python -m calc serve llama-3-70b --gpu h200 --tp 4 --dtype fp8 --input 4096 --output 512 --rate 1
       python -m calc serve gpt-oss-120b --gpu b200 --dtype mxfp4 --input 1024 --output 512 --concurrency 8
+      python -m calc serve llama-3-8b --gpu m2-ultra --engine llama.cpp --dtype q8_0 --input 512 --output 99 --rate 0.1
     """
     service, decode = _services(model, given)
     if given["spread"] is None:

@@ -34,7 +34,7 @@ def record_of(
     return {
         "model": service.spec.name,
         "device": service.device.name,
-        "rests_on": rests_on(service.device) if isinstance(service.device, Device) else "its profile",
+        "rests_on": _rests_on(service),
         **spreads,
         "throughput": None
         if report is None
@@ -168,3 +168,8 @@ def _priced(cost: Mapping[str, float] | None) -> list[tuple[str, str]]:
     if cost is None:
         return []
     return [("cost of a million", f"input {cost['per_million_input']:.3g}, output {cost['per_million_output']:.3g}")]
+
+
+def _rests_on(service: Service) -> str:
+    """What an answer rests on, in words."""
+    return rests_on(service.device, service.engine.name) if isinstance(service.device, Device) else "its profile"

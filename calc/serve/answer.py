@@ -153,6 +153,6 @@ def _interval(service: Service, report: Report) -> dict[str, tuple[float, float,
     """level, low, high of what would be measured."""
     found = {}
     for name, value in (("ttft", report.ttft.mean), ("tpot", report.tpot.mean), ("throughput", report.output)):
-        level, low, high = interval_of(name)
+        level, low, high = interval_of(name, service.engine.name)
         found[name] = (level, value * low, value * high)
     return found

@@ -15,18 +15,21 @@ FILE = Path(__file__).parents[1] / "data" / "serving" / "formats.toml"
 CACHE_BITS = {"bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "nvfp4": 4.5}
 """Formats of keys and values -> bits of an element, scales of nvfp4 with it."""
 _GROUPED = re.compile(r"(int4|int8):g([1-9]\d{0,4})")
+_GGUF = re.compile(r"gguf:(\d{1,2}(?:\.\d{1,4})?)")
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """bits: of a weight with its scales. compute: formats of products, best first. experts: only experts are in it
-    where a model has any."""
+    where a model has any; the rest takes `rest` bits. head: bits of a weight of the head."""
 
     name: str
     bits: float
     compute: tuple[str, ...]
     experts: bool = False
     source: str = ""
+    rest: float = 16.0
+    head: float = 16.0
 
     def computes(self, device: Device) -> str:
         """The format in which products run on a device: the first that it has a peak for."""
@@ -37,23 +40,28 @@ class Format:
 def formats() -> dict[str, Format]:
     """The formats of the data file, by name."""
     table = parse_toml(read_text(FILE), FILE.name)
-    return {
-        name: Format(name, own["bits"], tuple(own["compute"]), own.get("experts", False), own["source"])
-        for name, own in table.items()
-    }
+    return {name: Format(name, **{**own, "compute": tuple(own["compute"])}) for name, own in table.items()}
 
 
 def served_format(name: str) -> Format:
-    """The format called `name`; `int4:gN` and `int8:gN` share a scale of 16 bits among N weights, all matrices in it.
+    """The format called `name`; `int4:gN` and `int8:gN` share a scale of 16 bits among N weights, all matrices in it;
+    `gguf:B` is a GGUF file of B bits a weight, whatever blocks it mixes.
 
     Errors: Refused, with the known names.
     """
+    file = _GGUF.fullmatch(name)
+    if file is not None:
+        bits = float(file[1])
+        if not 1 <= bits <= 32:
+            raise Refused("--dtype", "gguf:B of 1 to 32 bits a weight", name)
+        compute = ("fp16", "bf16") if bits >= 16 else ("int8", "fp16", "bf16")
+        return Format(name, bits, compute, source="size of a GGUF file over its weights", head=bits)
     match = _GROUPED.fullmatch(name)
     if match is not None:
         bits = 4 if match[1] == "int4" else 8
         return Format(name, bits + 16 / int(match[2]), ("bf16",), source="GPTQ, AWQ: a scale in fp16 for a group")
     if name not in formats():
-        raise Refused("--dtype", f"one of {', '.join(formats())}, or int4:gN", name)
+        raise Refused("--dtype", f"one of {', '.join(formats())}, int4:gN or gguf:B", name)
     return formats()[name]
 
 

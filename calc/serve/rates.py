@@ -14,6 +14,8 @@ from calc.serve.step import Rates
 from calc.spec.hardware import Device
 
 FILE = Path(__file__).parents[1] / "data" / "serving" / "constants.toml"
+LLAMA_CPP = ("llama.cpp", "llama.cpp-vulkan")
+"""Engines whose kernels are of their own kind: their constants are in a file of their own."""
 ADAPTER = 50e9
 """Bytes a second, one way, of a GPU's network adapter: 400 Gb/s of InfiniBand NDR (DGX H100 and B200 user guides)."""
 MOST = 0.95
@@ -37,9 +39,20 @@ def _flat(tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     }
 
 
+def file_of(engine: str) -> Path:
+    """The data file of an engine's constants."""
+    return FILE.with_name("llama_cpp.toml") if engine in LLAMA_CPP else FILE
+
+
+def constants_of(engine: str) -> Constants:
+    """The fitted constants by which an engine is predicted."""
+    return constants(file_of(engine))
+
+
 def fitted_engines() -> list[str]:
     """The engines whose overheads are fitted to measured servers, sorted."""
-    return sorted(name.removeprefix("step.") for name in constants() if name.startswith("step."))
+    servers = (name.removeprefix("step.") for name in constants() if name.startswith("step."))
+    return sorted((*servers, *LLAMA_CPP))
 
 
 @cache
@@ -56,8 +69,8 @@ def rates_of(
     ranks: that sums cross. latent: whether attention is over latents. given: constants in place of the shipped ones.
     Errors: Refused for a device of which peaks or links are not known.
     """
-    known = constants() if given is None else given
-    family = family_of(device)
+    known = constants_of(engine) if given is None else given
+    family = family_of(device, engine)
 
     def of(name: str, *kinds: str) -> float:
         value = known[name]
@@ -69,22 +82,23 @@ def rates_of(
         return min(of(name, *kinds), MOST)
 
     compute = form.computes(device)
-    wide = _peak(device, "bf16")
-    narrow = _peak(device, compute)
+    wide = _half_sums(device) if engine in LLAMA_CPP else _peak(device, "bf16")
+    narrow = max(_peak(device, compute), wide) if compute in ("bf16", "fp16") else _peak(device, compute)
     widened = form.bits < 16 and compute in ("bf16", "fp16")
     memory = float(device.bandwidth.value)
+    reading = _reads(device, known.get("core"))
     attention = "latent" if latent else "heads"
-    dense = share("computing", compute, family, engine)
-    streaming = share("streaming", family)
+    dense = share("computing", compute, family, engine, *(("widened",) if widened else ()))
+    streaming = share("streaming", family, engine)
     return Rates(
         narrow=narrow * dense,
         wide=wide * share("computing", "bf16", family, engine),
         grouped=narrow * dense * share("grouped", "widened" if widened else compute),
-        streaming=memory * min(streaming * (known["widening"] if widened else 1.0), MOST),
-        experts=memory * min(streaming * of("experts", family, engine), MOST),
-        cache=memory * share("cache", attention, family),
+        streaming=reading * min(streaming * (known["widening"] if widened else 1.0), MOST),
+        experts=reading * min(streaming * of("experts", family, engine), MOST),
+        cache=memory * share("cache", attention, family, engine),
         decoding=wide * share("decoding", attention),
-        prompts=wide * share("prompts", family),
+        prompts=wide * share("prompts", attention, family, engine),
         passing=memory * share("passing"),
         kernel=of("kernel", family, engine),
         link=_link(device, ranks) * share("link" if ranks <= domain(device) else "network"),
@@ -99,7 +113,7 @@ def rates_of(
 
 def request_seconds(engine: str, tokens: Any, given: Constants | None = None) -> Any:
     """Seconds of the host for a request with so many tokens of prompt: its connection, its tokens, the first answer."""
-    known = constants() if given is None else given
+    known = constants_of(engine) if given is None else given
     return known["request"] * _of_kind(known, f"request.{engine}") + known["reading"] * tokens
 
 
@@ -110,32 +124,35 @@ def _of_kind(known: Constants, name: str) -> float:
 
 def step_seconds(engine: str, given: Constants | None = None) -> float:
     """Seconds of the host that an engine takes for a step."""
-    known = constants() if given is None else given
+    known = constants_of(engine) if given is None else given
     return known["step"] * _of_kind(known, f"step.{engine}")
 
 
-def interval_of(name: str) -> tuple[float, float, float]:
+def interval_of(name: str, engine: str) -> tuple[float, float, float]:
     """level, and the multiples of a predicted mean between which as many measured ones lie: of systems that constants
     were not fitted to in turn."""
-    own = parse_toml(read_text(FILE), FILE.name)["interval"]
+    file = file_of(engine)
+    own = parse_toml(read_text(file), file.name)["interval"]
     return own["level"], *own[name]
 
 
 MEASURED = ("Hopper", "Blackwell", "CDNA3", "CDNA4")
 """Families whose servers were measured; Ada and Ampere are moved from these by datasheets."""
+LOCAL = ("Hopper", "Blackwell", "Ada", "Ampere", "Apple", "RDNA")
+"""Families on which llama.cpp was measured."""
 
 
-def rests_on(device: Device) -> str:
+def rests_on(device: Device, engine: str) -> str:
     """What the rates of a device rest on, in words."""
-    if family_of(device) in MEASURED:
+    if engine in LLAMA_CPP or family_of(device, engine) in MEASURED:
         return "measured servers of its architecture"
     return "measured servers of other architectures, and its datasheet"
 
 
-def family_of(device: Device) -> str:
+def family_of(device: Device, engine: str) -> str:
     """The family of architectures whose constants are taken. Errors: Refused for one that no server was measured on,
     nor on one like it."""
-    names = ("Hopper", "Blackwell", "CDNA 3", "CDNA 4", "Ada", "Ampere")
+    names = LOCAL if engine in LLAMA_CPP else ("Hopper", "Blackwell", "CDNA 3", "CDNA 4", "Ada", "Ampere")
     found = next((name.replace(" ", "") for name in names if name in device.architecture), None)
     if found is None:
         raise Refused("--gpu", f"a device of {', '.join(names)}, whose servers were measured or are alike", device.name)
@@ -148,6 +165,23 @@ def _peak(device: Device, dtype: str) -> float:
         if name in peaks:
             return float(peaks[name].value)
     raise Refused("--gpu", "a device with a published peak", device.name)
+
+
+def _half_sums(device: Device) -> float:
+    """Products in 16 bits with sums in 16 bits too, as llama.cpp has them: half of what the same units do in int8,
+    which on GeForce cards is twice their rate with sums in 32 bits."""
+    peaks = device.known_peaks
+    wide = _peak(device, "fp16")
+    return max(wide, float(peaks["int8"].value) / 2) if "int8" in peaks else wide
+
+
+def _reads(device: Device, core: float | None) -> float:
+    """Bytes a second that a stream of weights is read with: the memory's, or what all cores have under way of it at
+    once (`core`, of one), where kernels keep few reads in flight."""
+    memory = float(device.bandwidth.value)
+    if core is None or device.cores is None:
+        return memory
+    return (memory**-4 + (core * float(device.cores.value)) ** -4) ** -0.25
 
 
 def domain(device: Device) -> int:

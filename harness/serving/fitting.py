@@ -6,7 +6,6 @@ constant is drawn towards what is typical, so that what rows do not tell stays t
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from calc.serve.rates import FILE
 from harness.serving.columns import Case, columns, predicted
+from harness.serving.robust import fitted, weights
 
 SPLIT = FILE.with_name("split.toml")
 FAMILIES = ("Blackwell", "CDNA3", "CDNA4")
@@ -80,25 +80,14 @@ def start() -> dict[str, float]:
 def fit(cases: Sequence[Case], rounds: int = 30) -> dict[str, float]:
     """The constants that meet the cases best."""
     import numpy as np
-    from scipy.optimize import least_squares
 
-    first = start()
-    names = list(first)
-    begin = np.log([first[name] for name in names])
-    width = np.array([_width(name) for name in names])
-    ready = columns(cases)
-    systems = [case.row.system for case in cases]
-    weight = np.array([systems.count(system) ** -0.25 for system in systems])
-    weight /= weight.mean()
+    ready, weight = columns(cases), weights([case.row.system for case in cases])
 
-    def residuals(at: Any) -> Any:
-        token, prompt = errors(cases, dict(zip(names, np.exp(at), strict=True)), ready)
-        drawn = (at - begin) / width * 0.7
-        return np.concatenate([weight * token / TOLERANCE[0], weight * prompt / TOLERANCE[1], drawn])
+    def residuals(given: Mapping[str, float]) -> Any:
+        token, prompt = errors(cases, given, ready)
+        return np.concatenate([weight * token / TOLERANCE[0], weight * prompt / TOLERANCE[1]])
 
-    ends = np.array([math.log(HIGHEST.get(name, 1e9)) for name in names])
-    found = least_squares(residuals, begin, loss="soft_l1", max_nfev=rounds, x_scale=width, bounds=(begin - 6, ends))
-    return dict(zip(names, map(float, np.exp(found.x)), strict=True))
+    return fitted(start(), residuals, _width, HIGHEST, rounds)
 
 
 def _width(name: str) -> float:
@@ -123,8 +112,12 @@ def written(constants: Mapping[str, float], source: str) -> str:
     for name in (name for name in constants if "." not in name):
         lines += [f"[constants.{name}]", f"value = {constants[name]:.4g}"]
         kinds = {key.partition(".")[2]: value for key, value in constants.items() if key.startswith(f"{name}.")}
-        lines += [*(f"{kind} = {value:.4g}" for kind, value in kinds.items()), ""]
+        lines += [*(f"{_key(kind)} = {value:.4g}" for kind, value in kinds.items()), ""]
     return "\n".join(lines)
+
+
+def _key(kind: str) -> str:
+    return kind if kind.isalnum() else f'"{kind}"'
 
 
 def write(constants: Mapping[str, float], source: str, file: Path) -> None:

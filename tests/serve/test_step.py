@@ -50,8 +50,8 @@ def test_what_no_server_was_measured_on_is_refused() -> None:
     for name in ("v100-sxm2-32gb", "tpu-v5e"):
         with pytest.raises(Refused, match="--gpu"):
             rates_of(load_device(name), served_format("bf16"), "vllm", 1, False)
-    assert "datasheet" in rests_on(load_device("l40s"))
-    assert "datasheet" not in rests_on(load_device("h200"))
+    assert "datasheet" in rests_on(load_device("l40s"), "vllm")
+    assert "datasheet" not in rests_on(load_device("h200"), "vllm")
 
 
 OLD = ("p100", "tpu", "v100")

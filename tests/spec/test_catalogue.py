@@ -23,7 +23,7 @@ def test_the_promised_devices_are_there() -> None:
     a100-pcie-80gb a100-sxm-40gb a100-sxm-80gb h100-pcie h100-sxm h100-nvl h200 h800 h20 b200 gb200 b300 gb300 l4 l40s
     rtx-4090 rtx-5090 rtx-pro-6000 mi300x mi325x mi350x mi355x tpu-v3 tpu-v4 tpu-v5e tpu-v5p tpu-v6e
     tpu-v7 a10 a40 rtx-a6000 l40 rtx-6000-ada rtx-5000-ada rtx-4000-ada rtx-3090 rtx-3070 gaudi-2 gaudi-3 m2-ultra
-    m3-max m4-max strix-halo"""
+    m3-max m4-max strix-halo dgx-spark"""
     assert set(promised.split()) == set(DEVICES)
 
 
