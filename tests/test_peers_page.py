@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from tests.peers import PAGE, PEERS, QUESTIONS, Answer
+from tests.peer_questions import PEERS, QUESTIONS
+from tests.peers import PAGE, Answer
 
 ROW = re.compile(r"^\| (\S+) (\S+) \| ([^|]+) \| ([\d,]+|–) \| ([\d,]+) \| ([^|]+) \|$", re.MULTILINE)
 
