@@ -99,9 +99,9 @@ print(float(Chinchilla.allocate_compute(1e24, law)[{at}]))
 """
 _AICONFIGURATOR = """
 from aiconfigurator.sdk import common, config, models
-own = config.ModelConfig(tp_size=1, moe_tp_size=1, moe_ep_size=1, gemm_quant_mode=common.GEMMQuantMode.bfloat16, moe_quant_mode=common.MoEQuantMode.bfloat16,
-                         kvcache_quant_mode=common.KVCacheQuantMode.bfloat16,
-                         fmha_quant_mode=common.FMHAQuantMode.bfloat16)
+quant = {{f"{{name}}_quant_mode": getattr(common, kind).bfloat16 for name, kind in [
+    ("gemm", "GEMMQuantMode"), ("moe", "MoEQuantMode"), ("kvcache", "KVCacheQuantMode"), ("fmha", "FMHAQuantMode")]}}
+own = config.ModelConfig(tp_size=1, moe_tp_size=1, moe_ep_size=1, **quant)
 model = models.get_model(".", own, "vllm")
 print({what})
 """
