@@ -1,4 +1,5 @@
-"""Which types of transformers can be traced: `python -m tests.tracing.table` writes the table of docs/tracing.md.
+"""Which types of transformers can be traced: `python -m tests.tracing.table > rows` tries all of them, or those named,
+and `python -m tests.tracing.table --page < rows` makes of that what stands in docs/tracing.md.
 
 Each type is built from its class's defaults with two layers to a stack, traced, and compared with what PyTorch itself
 says of the same module: elements of its parameters, and FLOPs by torch.utils.flop_counter.
@@ -132,7 +133,46 @@ def _within(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+REASONS = (
+    ("yes", "trace"),
+    ("differs", "differ from PyTorch's own count"),
+    ("not compared", "trace, and PyTorch's own count of them does not run"),
+    ("an input called", "read inputs whose shapes do not follow from their config"),
+    ("DataDependent", "decide by what a tensor holds"),
+    ("DynamicOutput", "decide by what a tensor holds"),
+    ("ImportError", "need a package beside transformers (timm, natten, detectron2, …)"),
+    ("TimeoutError", "take longer than 40 s at these lengths (a loop over tokens in Python)"),
+    ("takes longer", "take longer than 40 s at these lengths (a loop over tokens in Python)"),
+    ("model_type", "have no class of their own in transformers that runs"),
+    ("config", "are not built from the defaults of their class, which leave sizes open"),
+    ("", "do not run on the inputs that are made for them, or from their class's defaults"),
+)
+"""Words of a verdict -> what they mean of a type; the first that stand in it count."""
+
+
+def reason(said: str) -> str:
+    """What a verdict means, in the words of the page."""
+    return next(meaning for words, meaning in REASONS if words in said)
+
+
+def page(rows: list[str]) -> str:
+    """The rows of a run as the page has them: types by what became of them."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        cells = row.split("|")
+        if len(cells) >= 4 and cells[1].strip().startswith("`"):
+            found.setdefault(reason("|".join(cells[3:]).strip(" |\n")), []).append(cells[1].strip())
+    order = list(dict.fromkeys(meaning for _, meaning in REASONS))
+    lines = ["| types that | how many | |", "|---|---:|---|"]
+    for meaning in sorted(found, key=order.index):
+        lines.append(f"| {meaning} | {len(found[meaning])} | {', '.join(sorted(found[meaning]))} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
+    if sys.argv[1:] == ["--page"]:
+        print(page(sys.stdin.readlines()))
+        return
     for model_type in sys.argv[1:] or types():
         by_hand = "by hand" if model_type in FAMILIES else ""
         print(f"| `{model_type}` | {by_hand} | {verdict(model_type)} |", flush=True)
