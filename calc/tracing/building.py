@@ -187,18 +187,21 @@ def _unlisted(config: Any) -> Iterator[Any]:
     yield from sorted(found, key=lambda each: (not each.__name__.endswith("Model"), len(each.__name__)))
 
 
-def module_of(config: Any, attention: str) -> Any:
-    """The module on the meta device, without dropout, attention in one kernel where the class knows how.
+def module_of(config: Any, attention: str, device: str = "meta") -> Any:
+    """The module on a device, without dropout, attention in one kernel where the class knows how.
 
     Errors: Refused for what transformers refuses.
     """
     import torch
 
-    own = class_of(config)
+    try:
+        own = class_of(config)
+    except ImportError as error:
+        raise Refused("--traced", "a class whose packages are installed", one_line(error)) from None
     # Experts run as one product of groups, whose sizes do not depend on which expert a token chooses.
     ways = [(kernel, experts) for kernel in dict.fromkeys((attention, "eager")) for experts in ("grouped_mm", None)]
     refusal: Exception | None = None
-    with quiet(), torch.device("meta"):
+    with quiet(), torch.device(device):
         for kernel, experts in ways:
             how = {} if experts is None else {"experts_implementation": experts}
             try:

@@ -21,10 +21,13 @@ def sections(config: Any) -> list[Any]:
 
 
 def size(config: Any, *names: str, default: Any = None) -> Any:
-    """The first of some keys that any section has."""
+    """The first of some keys that any section has. Errors: Refused for one that transformers gives by layer alone."""
     for name in names:
         for section in sections(config):
-            value = getattr(section, name, None)
+            try:
+                value = getattr(section, name, None)
+            except Exception as error:  # transformers' own kind, for keys that differ from layer to layer
+                raise Refused(name, "one number for all layers", one_line(error)) from None
             if value is not None:
                 return value
     return default

@@ -37,10 +37,10 @@ def test_the_page_names_types_of_transformers_and_none_that_differs() -> None:
     assert found.keys() <= traceable()
     assert set(found.values()) <= {meaning for _, meaning in REASONS}
     assert "differ from PyTorch's own count" not in found.values()
-    assert sum(meaning == "trace" for meaning in found.values()) >= 300
+    assert sum(meaning == "trace, parameters, FLOPs and bytes kept equal" for meaning in found.values()) >= 400
 
 
 def test_rows_are_sorted_by_what_they_say() -> None:
     made = page(["| `b` |  | yes |\n", "| `a` | by hand | yes |\n", "| `c` |  | config: ImportError: timm |\n"])
-    assert "| trace | 2 | `a`, `b` |" in made
+    assert "| trace, parameters, FLOPs and bytes kept equal | 2 | `a`, `b` |" in made
     assert "| need a package beside transformers (timm, natten, detectron2, …) | 1 | `c` |" in made
