@@ -13,7 +13,16 @@ from calc.architectures import traceable
 from tests.reference import ROOT
 from tests.tracing.table import REASONS, page, reason, verdict
 
-SAMPLED = ("apertus", "beit", "roformer", "segformer", "aria_text", "bark", "conditional_detr")
+SAMPLED = (
+    "apertus",
+    "beit",
+    "roformer",
+    "segformer",
+    "aria_text",
+    "bark",
+    "conditional_detr",
+    "dots3_note_vision_encoder",
+)
 
 
 def documented() -> dict[str, str]:
