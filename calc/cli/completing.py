@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+Complete = Callable[[click.Context, click.Parameter, str], list[Any]]
 
 
 def _of(names: Callable[[], Iterable[str]], files: bool = False) -> Complete:
     def complete(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem  # long to load where nothing is completed
+
         found = [CompletionItem(name) for name in names() if name.startswith(begun)]
         return found or ([CompletionItem(begun, type="file")] if files else [])
 

@@ -18,7 +18,6 @@ from calc.output.notes import note
 from calc.spec import ModelSpec
 from calc.spec.run import common_context, common_length
 from calc.units import parse_rate, parse_tokens
-from calc.workers.workers import Workers
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -192,6 +191,8 @@ def working(function: F) -> F:
     @click.option("--keep", type=click.Path(path_type=Path), help="Folder of finished chunks; a restart goes on there.")
     @wraps(function)
     def with_workers(workers: int, ray: str | None, keep: Path | None, **rest: Any) -> Any:
+        from calc.workers.workers import Workers  # few commands share out their work
+
         return function(workers=Workers(workers, ray, keep), **rest)
 
     return with_workers  # pyright: ignore[reportReturnType]
