@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calc
-from calc.ask.solve import _grid, _problem, _values, moved_head_widths
+from calc.ask.problem import problem_of
+from calc.ask.roots import grid_of, values_on
+from calc.ask.solve import moved_head_widths
 from calc.quantities.kv_cache import kv_cache
 from calc.spec import Attention, CompressedAttention, Compressor, EntryIndexer, Head, LayerGroup, Mlp, Norm
 from calc.spec.run import exact_run
@@ -266,10 +268,10 @@ def test_targets_out_of_reach_say_what_is_reached() -> None:
 
 @pytest.mark.parametrize(("model", "quantity", "symbol"), [("gpt2", "params", "d_model"), ("gpt2", "kv_cache", "seq")])
 def test_a_grid_that_is_read_as_a_column_says_what_exact_values_say(model: str, quantity: str, symbol: str) -> None:
-    problem = _problem(calc.load_model(model), quantity, symbol, False, exact_run())
-    grid = _grid(problem.limit)
+    problem = problem_of(calc.load_model(model), quantity, symbol, False, exact_run())
+    grid = grid_of(problem.limit)
     exact = [problem.value(Fraction(x)) for x in grid]
     for target in (exact[100], exact[100] + 1, (exact[-1] + exact[-2]) / 2):
-        found = _values(problem, grid, float(target))
+        found = values_on(problem, grid, float(target))
         assert [(a < target, a == target) for a in found] == [(b < target, b == target) for b in exact]
         assert sum(isinstance(value, float) for value in found) > len(grid) / 2
