@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from datetime import date, datetime, time
 from pathlib import Path
@@ -136,7 +137,9 @@ def _from_file(path: Path, tying: Tying) -> ModelSpec:
     except Refused as refusal:
         if refusal.field.startswith(str(path)):
             raise
-        raise Refused(f"{path}: {refusal.field}", refusal.expected, refusal.found) from None
+        # The command that is named there can be pasted.
+        expected = refusal.expected.replace(" MODEL ", f" {shlex.quote(str(path))} ")
+        raise Refused(f"{path}: {refusal.field}", expected, refusal.found) from None
 
 
 def _not_found(text: str) -> Refused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def test_code_that_comes_with_a_model_is_not_run(tmp_path: Path) -> None:
     assert calc.estimate(model, "params").value == calc.estimate(calc.from_config(SMALL), "params").value
 
 
-def test_the_refusal_of_an_unknown_type_names_the_command_where_transformers_knows_it() -> None:
+def test_the_refusal_of_an_unknown_type_names_the_command_where_transformers_knows_it(tmp_path: Path) -> None:
     from transformers.models.auto import configuration_auto
 
     known: Any = configuration_auto
@@ -98,3 +99,7 @@ def test_the_refusal_of_an_unknown_type_names_the_command_where_transformers_kno
         with pytest.raises(Refused) as caught:
             calc.from_config({"model_type": model_type})
         assert ("python -m calc report MODEL --traced" in str(caught.value)) is named
+    file = tmp_path / "a model.json"
+    file.write_text(json.dumps({"model_type": unread}))
+    with pytest.raises(Refused, match=re.escape(f"python -m calc report '{file}' --traced")):
+        calc.load_model(file)
