@@ -73,8 +73,8 @@ class Verdict:
         return f"does not fit in {self.where}: {peak}, {binary(-self.left)} too much; {biggest}"
 
 
-FAMILIES = ("Pascal", "Volta", "Ampere", "Ada", "Hopper", "Blackwell", "CDNA")
-"""Architectures of GPUs with memory of their own, which PyTorch allocates as it is counted here."""
+FAMILIES = ("Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell", "CDNA")
+"""Architectures of GPUs whose memory PyTorch allocates as it is counted here."""
 
 
 def verdict(spec: ModelSpec, run: Run, budget: int | None = None, where: str = "") -> Verdict:
@@ -88,7 +88,8 @@ def verdict(spec: ModelSpec, run: Run, budget: int | None = None, where: str = "
 def holders(peak: int) -> list[str]:
     """The GPUs of the catalogue whose memory holds so many bytes, the smallest first. TPUs, Gaudi and Apple's chips run
     other kernels, and what shares its memory with the system cannot promise it."""
-    devices = [each for each in map(load_device, device_names()) if each.architecture.startswith(FAMILIES)]
+    known = map(load_device, device_names())
+    devices = [each for each in known if each.architecture.startswith(FAMILIES) and not each.shared]
     return [each.name for each in sorted(devices, key=lambda each: each.usable) if each.usable >= peak]
 
 

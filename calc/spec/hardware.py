@@ -110,7 +110,8 @@ class Device(Node):
     memory: on the board, its maker's GB read as 10^9 or 2^30 bytes, as a note says. reported: what the driver or the
     compiler grants a program. bandwidth: of that memory. link: to other devices. host: to the CPU.
     cores: SMs, compute units or TensorCores. sram: of one core, what a program may lay out itself. l2, l3: of the whole
-    device. power: the board's limit. aliases: other names, the one that torch gives among them.
+    device. power: the board's limit. aliases: other names, the one that torch gives among them. shared: whether its
+    memory is the system's, so that nobody can promise all of it.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Device(Node):
     vendor: str
     architecture: str
     aliases: tuple[str, ...] = ()
+    shared: bool = False
     memory: Capacity
     reported: Capacity | None = None
     bandwidth: Bandwidth

@@ -274,7 +274,7 @@ def test_the_report_names_the_devices_that_hold_it(run: Run) -> None:
     for mode, held in record["memory"].items():
         assert held["peak"] == calc.estimate(spec, "memory.peak", mode=mode).value
         for name in device_names():
-            gpu = load_device(name).vendor in ("NVIDIA", "AMD") and name != "strix-halo"  # whose memory is the system's
+            gpu = load_device(name).vendor in ("NVIDIA", "AMD") and not load_device(name).shared
             assert (name in held["devices"]) == (gpu and load_device(name).usable >= held["peak"])
     assert list(record["memory"]) == ["training", "inference"]
     assert "Training fits one h200" in run("report", "llama-3-8b")[1]

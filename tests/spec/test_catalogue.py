@@ -24,7 +24,7 @@ def test_the_promised_devices_are_there() -> None:
     rtx-4090 rtx-5090 rtx-pro-6000 mi300x mi325x mi350x mi355x tpu-v3 tpu-v4 tpu-v5e tpu-v5p tpu-v6e
     tpu-v7 a10 a40 rtx-a6000 l40 rtx-6000-ada rtx-5000-ada rtx-4000-ada rtx-3090 rtx-3070 gaudi-2 gaudi-3 m2-ultra
     m3-max m4-max strix-halo dgx-spark"""
-    assert set(promised.split()) == set(DEVICES)
+    assert set(promised.split()) <= set(DEVICES)
 
 
 def test_a_device_stands_in_the_file_of_its_product() -> None:
@@ -77,7 +77,7 @@ def test_ratios_between_dtypes_betray_a_sparse_figure(device: Device) -> None:
         ("bf16", "fp8", {1, 2}),
         ("bf16", "int8", {1, 2, 4}),
         ("fp8", "fp4", {2, 3, 4}),  # three times since Blackwell Ultra
-        ("fp64", "fp32", {1, 2, 64}),
+        ("fp64", "fp32", {1, 2, 32, 64}),  # a 32nd on Turing
     ):
         if wide in peaks and narrow in peaks:
             ratio = peaks[narrow] / peaks[wide]
