@@ -49,6 +49,7 @@ FAMILIES: dict[str, str] = {
     "olmoe": "olmoe",
     "flex_olmo": "flex_olmo",
     "granite": "granite",
+    "hyperclovax": "hyperclovax",
     "granitemoe": "granitemoe",
     "granitemoeshared": "granitemoeshared",
     "cohere": "cohere",

@@ -85,6 +85,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "olmo_hybrid": _named("OlmoHybrid"),
     "flex_olmo": _named("FlexOlmo"),
     "granite": _named("Granite"),
+    "hyperclovax": _named("HyperCLOVAX"),
     "granitemoe": _named("GraniteMoe"),
     "granitemoeshared": _named("GraniteMoeShared"),
     "granitemoehybrid": _named("GraniteMoeHybrid"),

@@ -68,6 +68,7 @@ BASES: dict[str, dict[str, Any]] = {
     "olmoe": LLAMA | {"num_experts": 4, "num_experts_per_tok": 2},
     "flex_olmo": LLAMA | {"num_experts": 4, "num_experts_per_tok": 2},
     "granite": LLAMA,
+    "hyperclovax": LLAMA,
     "granitemoe": LLAMA | EXPERTS,
     "granitemoeshared": LLAMA | EXPERTS | {"shared_intermediate_size": 40},
     "cohere": LLAMA,
@@ -173,6 +174,10 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "olmoe": ({"attention_bias": True, "tie_word_embeddings": True},),
     "flex_olmo": ({"attention_bias": True, "tie_word_embeddings": True, "num_key_value_heads": None},),
     "granite": ({"attention_bias": True, "mlp_bias": True, "head_dim": 12}, {"tie_word_embeddings": True}),
+    "hyperclovax": (
+        {"attention_bias": True, "mlp_bias": True, "head_dim": 12},
+        {"use_post_norm": False, "tie_word_embeddings": True},
+    ),
     "granitemoe": ({"attention_bias": True, "tie_word_embeddings": True}, {"num_key_value_heads": None}),
     "granitemoeshared": (
         {"attention_bias": True, "tie_word_embeddings": True, "num_key_value_heads": None},

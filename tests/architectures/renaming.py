@@ -31,6 +31,8 @@ IN_LAYER: tuple[tuple[set[str] | None, str, tuple[str, ...]], ...] = (
     (SANDWICH | NORM_AFTER, r"post_attention_layernorm\.(\w+)", (r"attention_post_norm.\1",)),
     (SANDWICH | {"vaultgemma"}, r"pre_feedforward_layernorm\.(\w+)", (r"channel_norm.\1",)),
     (SANDWICH | NORM_AFTER, r"post_feedforward_layernorm\.(\w+)", (r"channel_post_norm.\1",)),
+    ({"hyperclovax"}, r"post_norm1\.(\w+)", (r"attention_post_norm.\1",)),
+    ({"hyperclovax"}, r"post_norm2\.(\w+)", (r"channel_post_norm.\1",)),
     ({"glm4"}, r"post_self_attn_layernorm\.(\w+)", (r"attention_post_norm.\1",)),
     ({"glm4"}, r"post_mlp_layernorm\.(\w+)", (r"channel_post_norm.\1",)),
     (

@@ -123,6 +123,7 @@ COUNTED = {
         "mamba_proj_bias",
         "projectors_bias",
         *("add_bias_linear", "use_long_context"),
+        "use_post_norm",
         "use_qk_norm",
         *("use_sandwich_norm", "use_attention_gate"),
     ),
