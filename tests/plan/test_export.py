@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ def asked_of(name: str, **more: Any) -> Question:
     )
 
 
+@cache
 def plans_of(name: str) -> list[tuple[Question, Run]]:
     """Plans of many kinds: the best of all, and the best with each kind of parallelism that the tool can launch."""
     kinds: list[dict[str, Any]] = [
@@ -133,43 +135,53 @@ def fetched(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return folder
 
 
-def parsed(folder: Path, program: str, *arguments: str) -> Any:
-    """What the tool's parser reads, as JSON that a program of few lines prints last."""
+def parsed(folder: Path, program: str, cases: list[list[str]]) -> list[Any]:
+    """What the tool's parser reads of each case, by a program of few lines that defines `read(words)`.
+
+    One process reads all of them, since importing such a tool takes longer than anything that it is asked here.
+    """
     environment = {**os.environ, "PYTHONPATH": str(folder), "DS_ACCELERATOR": "cpu"}
-    command = [sys.executable, "-W", "ignore", "-c", program, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    command = [sys.executable, "-W", "ignore", "-c", program + EACH]
+    done = subprocess.run(
+        command, input=json.dumps(cases), capture_output=True, text=True, env=environment, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-ACCELERATE = """
+EACH = """
 import json, sys
+print(json.dumps([read(words) for words in json.load(sys.stdin)]))
+"""
+ACCELERATE = """
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import launch_command_parser
-found = load_config_from_file(sys.argv[1])
-known = {action.dest for action in launch_command_parser()._actions}
-assert set(found.fsdp_config) <= known, set(found.fsdp_config) - known
-print(json.dumps({"gpus": found.num_processes, "nodes": found.num_machines, **found.fsdp_config}))
+def read(words):
+    found = load_config_from_file(words[0])
+    known = {action.dest for action in launch_command_parser()._actions}
+    assert set(found.fsdp_config) <= known, set(found.fsdp_config) - known
+    return {"gpus": found.num_processes, "nodes": found.num_machines, **found.fsdp_config}
 """
 DEEPSPEED = """
-import json, sys
+import json
 from deepspeed.runtime.config import DeepSpeedConfig
 import deepspeed.runtime.config as theirs
-theirs.dist.get_world_size = lambda *group: int(sys.argv[2])  # as many ranks as the plan has, of which none is started
 theirs.dist.get_rank = lambda *group: 0
-found = DeepSpeedConfig(json.load(open(sys.argv[1])))
-print(json.dumps({"zero": found.zero_config.stage, "batch": found.train_micro_batch_size_per_gpu,
-                  "steps": found.gradient_accumulation_steps, "all": found.train_batch_size}))
+def read(words):
+    theirs.dist.get_world_size = lambda *group: int(words[1])  # as many ranks as the plan has, none of which is started
+    found = DeepSpeedConfig(json.load(open(words[0])))
+    return {"zero": found.zero_config.stage, "batch": found.train_micro_batch_size_per_gpu,
+            "steps": found.gradient_accumulation_steps, "all": found.train_batch_size}
 """
 TORCHTITAN = """
-import json, sys
 from torchtitan.config import ConfigManager
-found = ConfigManager().parse_args(sys.argv[1:])
-its = found.parallelism
-print(json.dumps({"tp": its.tensor_parallel_degree, "pp": its.pipeline_parallel_degree,
-                  "cp": its.context_parallel_degree, "dp": its.data_parallel_shard_degree,
-                  "seq": found.training.seq_len, "all": found.training.global_batch_size,
-                  "ac": type(found.activation_checkpoint).__qualname__}))
+def read(words):
+    found = ConfigManager().parse_args(words)
+    its = found.parallelism
+    return {"tp": its.tensor_parallel_degree, "pp": its.pipeline_parallel_degree,
+            "cp": its.context_parallel_degree, "dp": its.data_parallel_shard_degree,
+            "seq": found.training.seq_len, "all": found.training.global_batch_size,
+            "ac": type(found.activation_checkpoint).__qualname__}
 """
 
 
@@ -177,21 +189,24 @@ print(json.dumps({"tp": its.tensor_parallel_degree, "pp": its.pipeline_parallel_
 @pytest.mark.parametrize("name", PARSED)
 def test_its_own_parser_takes_every_file(name: str, fetched: Any, tmp_path: Path) -> None:
     """Every kind of plan, in the version of the tool that is named."""
-    folder = fetched(name)
-    for place, (asked, run) in enumerate(plans_of(name)):
+    plans, cases = plans_of(name), []
+    for place, (asked, run) in enumerate(plans):
         text = tool(name).write(Launch(asked, run))
         file = tmp_path / f"{place}.json"
         file.write_text(text)
+        if name == "torchtitan":
+            words = shlex.split(text.replace("\\\n", " ").replace("$MODULE", "llama3").replace("$CONFIG", "llama3_8b"))
+            cases.append(words[words.index("torchtitan.train") + 1 :])
+        else:
+            cases.append([str(file), str(run.dp)])
+    program = {"accelerate": ACCELERATE, "deepspeed": DEEPSPEED, "torchtitan": TORCHTITAN}[name]
+    for (_, run), found in zip(plans, parsed(fetched(name), program, cases), strict=True):
         if name == "accelerate":
-            found = parsed(folder, ACCELERATE, str(file))
             assert (found["gpus"], found["nodes"], found["fsdp_version"]) == (run.gpus, 2, 2)
             assert found["fsdp_reshard_after_forward"] == (run.zero == 3)
         elif name == "deepspeed":
-            found = parsed(folder, DEEPSPEED, str(file), str(run.dp))
             assert found == {"zero": run.zero, "batch": run.batch, "steps": run.micro_batches, "all": 64}
         else:
-            words = shlex.split(text.replace("\\\n", " ").replace("$MODULE", "llama3").replace("$CONFIG", "llama3_8b"))
-            found = parsed(folder, TORCHTITAN, *words[words.index("torchtitan.train") + 1 :])
             own = {name: getattr(run, name) for name in ("tp", "pp", "cp", "dp", "seq")}
             kinds = {"none": "NoneType", "full": "FullAC.Config", "selective-op": "SelectiveAC.Config"}
             assert found == own | {"all": 64, "ac": kinds[run.checkpointing]}
