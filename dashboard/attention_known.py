@@ -41,7 +41,7 @@ def groups(lengths: tuple[int, ...], gpu: str, dtype: str, batch: int) -> None:
         columns = {"cached": st.column_config.Column("cached, a token")}
         frame.table([one._asdict() for one in found], "decoding", columns=columns, shown=charts.SHOWN)
         asked = f"--keys {context} --batch {batch} --dtype {dtype} --gpu {gpu}"
-        frame.command(f"python -m calc attention --preset kv-grouping {asked}")
+        frame.command(f"python -m calc attention --preset kv-grouping {asked}", part="grouping")
 
 
 @cached
@@ -68,4 +68,4 @@ def table() -> None:
         "FlashAttention's paper prints it (Dao et al. 2022, figure 2) and the notes copy it; each beside our count."
     )
     frame.table(_published(), "flashattention-table", shown=dict.fromkeys(("printed", "here"), "{:,.4g}".format))
-    frame.command("python -m calc attention --preset flashattention-table")
+    frame.command("python -m calc attention --preset flashattention-table", part="notes")

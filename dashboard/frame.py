@@ -19,6 +19,9 @@ MODEL = "name of the picked model"
 """The key of what stands beside the title of a page."""
 OPEN = "title of the open page"
 """The key of what a saved chart is called after."""
+FOLD = "fold of commands"
+SHOWN = "commands are shown"
+"""The key of whether the visitor wants to see commands."""
 LONG = ("model", "spec", "file", "from")
 """What an address holds of the model, whose name is told beside it."""
 LINKED = "pages by path"
@@ -181,10 +184,22 @@ def go(path: str, **query: str) -> None:
     st.switch_page(st.session_state[LINKED][path], query_params=query)
 
 
-def command(*lines: str) -> None:
-    """The commands that give the same numbers on the command line, each as `python -m calc ...`."""
-    with st.expander("The same numbers on the command line"):
-        st.code("\n".join(lines), language=None, wrap_lines=True)
+def command(*lines: str, part: str = "") -> None:
+    """The commands that give the same numbers on the command line, each as `python -m calc ...`.
+
+    They are sent once the fold is opened, and on every page from then on: what colours code is a quarter of all that a
+    first visit would wait for. part: of a page that has several folds, what this one belongs to.
+    """
+    place = f"{FOLD}, {st.session_state[OPEN]}, {part}"
+    usual = bool(st.session_state.get(SHOWN))
+    fold = st.expander("The same numbers on the command line", usual, key=place, on_change=_unfolded, args=(place,))
+    if fold.open:
+        with fold:
+            st.code("\n".join(lines), language=None, wrap_lines=True)
+
+
+def _unfolded(place: str) -> None:
+    st.session_state[SHOWN] = st.session_state[place]
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def _complexity() -> None:
         for way in DECODINGS
     ]
     frame.table(ways, "decodings", shown={"continuations, log10": "10^{:.1f}".format})
-    frame.command(f"python -m calc complexity --seq {n} --d-model {d}")
+    frame.command(f"python -m calc complexity --seq {n} --d-model {d}", part="layers")
 
 
 @cached
@@ -124,7 +124,7 @@ def _trainings() -> None:
     )
     with frame.refusals("No prediction"):
         frame.table(_costs(), "trainings", shown=dict.fromkeys(COSTS, _cost))
-    frame.command("python -m calc lectures --trainings")
+    frame.command("python -m calc lectures --trainings", part="trainings")
 
 
 def _cost(value: float) -> str:

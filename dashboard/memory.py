@@ -185,4 +185,4 @@ def _caches(chosen: picker.Picked) -> None:
         folded="Table",
     )
     every = shlex.join([chosen.reference, *presets])
-    frame.command(f"python -m calc kv-cache {every} --seq {CONTEXTS[-1]}")
+    frame.command(f"python -m calc kv-cache {every} --seq {CONTEXTS[-1]}", part="caches")

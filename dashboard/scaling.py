@@ -183,7 +183,7 @@ def _laws() -> None:
     st.header("All laws", anchor=False)
     st.caption("Equations and constants of one: `python -m calc laws NAME`.")
     frame.table([_law(law) for law in LAWS], "laws", height=400)
-    frame.command("python -m calc laws")
+    frame.command("python -m calc laws", part="laws")
 
 
 def _law(law: Law) -> dict[str, str]:

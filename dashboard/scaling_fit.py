@@ -113,7 +113,7 @@ def _show(fits: list[Any], form: str, refits: int, skip: bool) -> None:
     columns = ", ".join(f"{what} from {column}" for what, column in best.columns.items())
     st.caption(f"{best.rows:,} rows read: {frame.verbatim(columns)}")
     invalid = " --skip-invalid" if skip else ""
-    frame.command(f"python -m calc fit runs.csv --law {form} --refits {refits}{invalid}")
+    frame.command(f"python -m calc fit runs.csv --law {form} --refits {refits}{invalid}", part="fit")
 
 
 def _ranked(each: Fit) -> dict[str, Any]:

@@ -12,6 +12,7 @@ else:  # and imports it once, as the server starts.
     from streamlit.starlette import App
 
     from dashboard.addresses import ROUTES, announced
+    from dashboard.bundles import Bundles
     from dashboard.guard import Guard
 
-    app = App(__file__, routes=ROUTES, middleware=[Middleware(Guard)], lifespan=announced)
+    app = App(__file__, routes=ROUTES, middleware=[Middleware(Guard), Middleware(Bundles)], lifespan=announced)

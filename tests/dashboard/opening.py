@@ -10,15 +10,18 @@ from typing import Any
 
 from streamlit.testing.v1 import AppTest
 
+from dashboard import frame
 from tests.reference import ROOT
 from tests.waiting import PATIENCE
 
 
 def opened(page: str, **address: str) -> AppTest:
-    """The page at that path, with `address` as what stands behind the question mark, drawn once without a fault."""
+    """The page at that path, with `address` as what stands behind the question mark, drawn once without a fault, for a
+    visitor who has opened the fold of commands before."""
     at = AppTest.from_string(f"from dashboard import main\nmain.run({page!r})", default_timeout=PATIENCE)
     for name, value in address.items():
         at.query_params[name] = value
+    at.session_state[frame.SHOWN] = True
     return sound(at.run())
 
 

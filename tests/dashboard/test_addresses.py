@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import urllib.request
 from collections.abc import Iterator
@@ -55,3 +56,19 @@ def test_the_first_page_under_its_name_is_the_first_page(server: str, query: str
 def test_a_path_of_no_page_is_left_to_streamlit(server: str) -> None:
     with urllib.request.urlopen(f"{server}/nowhere") as answer:
         assert not TOLD.search(answer.read().decode())
+
+
+@pytest.mark.slow
+def test_scripts_come_compressed_to_whoever_takes_that_and_are_the_same(server: str) -> None:
+    folder = Path(file_util.get_static_dir()) / "static" / "js"
+    script = max(folder.glob("index.*.js"), key=lambda path: path.stat().st_size)
+    asked = urllib.request.Request(f"{server}/static/js/{script.name}", headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(asked) as answer:
+        packed = answer.read()
+        assert answer.headers["Content-Encoding"] == "gzip"
+        assert "immutable" in answer.headers["Cache-Control"]
+    assert len(packed) < script.stat().st_size / 3
+    assert gzip.decompress(packed) == script.read_bytes()
+    with urllib.request.urlopen(f"{server}/static/js/{script.name}") as answer:
+        assert "Content-Encoding" not in answer.headers
+        assert answer.read() == script.read_bytes()
