@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from datetime import datetime
 from typing import Any
 
 import streamlit as st
 
-from calc.charts import measured as charts
-from calc.errors import printable
-from calc.units import duration
-from dashboard import frame, picker, regressions, results, running
-from dashboard.knobs import forget_stale
+from dashboard import comparison, frame, picker, regressions, results, running
 from harness.cli.selection import fits
-from harness.compare import BY, By, Comparison, Group, Pair, compare
-from harness.environment import likely_slug
+from harness.compare import BY, By, Comparison, compare
 from harness.record import Run
 
 LEAD = (
-    "Each case was predicted before it was measured. On the line, both times are equal; within the band, they are at "
-    "most 10 % apart."
+    "Each case was predicted before it was measured. What stands here of errors is one ratio, measured over predicted: "
+    "at 1 × the forecast was right, at 2 × the case took twice as long."
 )
 SHOWN_FAULTS = 5
 SHOWN_NEW = 5
@@ -51,7 +44,7 @@ def _results(runs: tuple[Run, ...]) -> None:
     compared = f"python -m harness compare{results.option()}{options} --by {by}"
     compared += (" --every" if every else "") + (" --unstable" if unstable else "")
     if found.pairs:
-        _comparison(found, by)
+        comparison.draw(found, by)
     else:
         _no_pairs(found)
     _left_out(found)
@@ -110,39 +103,6 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _comparison(found: Comparison, by: By) -> None:
-    everything = Group("all", "", found.pairs)
-    figures = (
-        ("Cases", f"{len(found.pairs):,}", "with both times"),
-        ("Median error", f"{everything.median_ape:.1%}", "|predicted - measured| / measured"),
-        ("Mean error", f"{everything.mape:.1%}", "MAPE: the mean of the errors"),
-        ("Ratio", f"{everything.ratio:.3f}", "measured / predicted, geometric mean; above 1: forecasts were too fast"),
-        ("In interval", f"{everything.inside:.0%}", "inside the interval, of those that were told with the forecast"),
-    )
-    with frame.cards():
-        for label, value, exact in figures:
-            frame.metric(label, value, exact)
-    frame.chart(
-        charts.scatter(found.pairs, by == "kind"),
-        "measured",
-        alt="Each case's measured time over its predicted one, with the line where they are equal and 10 % around it.",
-    )
-    _whose(found)
-    if len(found.pairs) > charts.MOST:
-        st.caption(f"The chart shows the {charts.MOST:,} cases with the largest errors.")
-    st.header("How large the errors are", anchor=False)
-    st.caption("What took twice as long as predicted, or longer, is in the last bar.")
-    frame.chart(
-        charts.errors(found.pairs, by == "kind"),
-        "errors",
-        alt="How many cases took how much longer or shorter than predicted.",
-    )
-    frame.table(_groups(found), "groups", columns=_percent("MAPE", "median error", "inside"))
-    _components(found)
-    st.header("Every case", anchor=False)
-    frame.table(_cases(found), "cases", columns=_percent("error"), height=320)
-
-
 def _fleet(runs: list[Run]) -> None:
     """Every device whose results stand in the folder, where there are several: a fleet's on shared storage."""
     of: dict[str, list[Run]] = {}
@@ -162,91 +122,6 @@ def _fleet(runs: list[Run]) -> None:
         for slug, own in sorted(of.items())
     ]
     frame.table(rows, "fleet")
-
-
-def _whose(found: Comparison) -> None:
-    """Which points are of this machine, which of the last run, and whose the others are."""
-    own = likely_slug()
-    of = Counter(pair.run.environment.slug for pair in found.pairs)
-    others = ", ".join(f"{count:,} of {slug}" for slug, count in sorted(of.items()) if slug != own)
-    if others:
-        st.caption(f"{of[own]:,} of this machine; of other machines, measured there: {frame.verbatim(others)}")
-    begun = running.last_started()
-    new = [] if begun is None else [pair for pair in found.pairs if _since(pair, begun, own)]
-    if new:
-        named = ", ".join(pair.run.case for pair in new[:SHOWN_NEW]) + (", …" if len(new) > SHOWN_NEW else "")
-        st.caption(f"New from the last run: {len(new):,} of the points, {frame.verbatim(named)}")
-
-
-def _since(pair: Pair, begun: float, own: str) -> bool:
-    """Whether a case was measured on this machine after `begun`, in seconds since 1970."""
-    started = datetime.fromisoformat(pair.run.started).timestamp()
-    return pair.run.environment.slug == own and started >= begun
-
-
-def _components(found: Comparison) -> None:
-    st.header("By component", anchor=False)
-    if not found.parts:
-        frame.nothing_yet("No case here was taken apart: forward, training, prefill and decode of a model are.")
-        return
-    names = list(dict.fromkeys(f"{part.group}, {part.device}" for part in found.parts))
-    forget_stale("parts_of", names)
-    group = st.selectbox("Cases", names, key="parts_of", format_func=printable, bind="query-params")
-    parts = [part for part in found.parts if f"{part.group}, {part.device}" == group]
-    st.caption("Both times, summed over the cases that were taken apart.")
-    frame.chart(charts.components(parts), "components", alt="Predicted and measured time by component.")
-    rows = [
-        {
-            "component": printable(part.component),
-            "cases": part.n,
-            "predicted (s)": part.predicted,
-            "measured (s)": part.measured,
-            "ratio": part.ratio,
-        }
-        for part in parts
-    ]
-    frame.table(rows, "components-table", columns=_digits("predicted (s)", "measured (s)", "ratio"))
-
-
-def _groups(found: Comparison) -> list[dict[str, Any]]:
-    return [
-        {
-            "group": printable(group.name),
-            "device": group.device,
-            "cases": len(group.pairs),
-            "measured / predicted": round(group.ratio, 4),
-            "MAPE": group.mape,
-            "median error": group.median_ape,
-            "inside": group.inside,
-        }
-        for group in found.groups
-    ]
-
-
-def _cases(found: Comparison) -> list[dict[str, Any]]:
-    return [
-        {
-            "error": pair.error,
-            "predicted": duration(pair.predicted),
-            "measured": duration(pair.measured),
-            "case": printable(pair.run.case),
-            "bound": printable(pair.run.forecast.bound) if pair.run.forecast else "",
-            "device": pair.run.environment.slug,
-            "commit": printable(pair.run.environment.commit or ""),
-            "started": pair.run.started,
-            "predicted (s)": pair.predicted,
-            "measured (s)": pair.measured,
-        }
-        for pair in found.pairs
-    ]
-
-
-def _percent(*names: str) -> dict[str, Any]:
-    return {name: st.column_config.NumberColumn(format="percent") for name in names}
-
-
-def _digits(*names: str) -> dict[str, Any]:
-    return {name: st.column_config.NumberColumn(format="%.4g") for name in names}
 
 
 def _left_out(found: Comparison) -> None:

@@ -40,6 +40,9 @@ def draw(runs: Sequence[Run]) -> list[str]:
         with frame.cards():
             for verdict in ("SLOWER", "SAME", "FASTER"):
                 frame.metric(verdict.capitalize(), f"{found.count(verdict):,}", "Whether the medians' intervals meet")
+        st.caption("A bar reaches as far as the noise of both measurements allows; one that crosses 1 × is no change.")
+        drawn = charts.changes(found.changes)
+        frame.chart(drawn, "changed", alt="Time after over time before of the cases that changed most, with noise.")
         frame.table([_row(change) for change in found.changes], "changes", columns=_columns(), height=280)
         words = ["python", "-m", "harness", "diff", before, after, *shlex.split(results.option())]
         return [shlex.join([*words, *(["--device", device] if device else []), "--all"])]

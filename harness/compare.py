@@ -80,6 +80,11 @@ class Group:
         """The geometric mean of measured over predicted: above 1 where forecasts were too fast."""
         return math.exp(sum(math.log(pair.ratio) for pair in self.pairs) / len(self.pairs))
 
+    def within(self, share: float) -> float:
+        """The factor that at least that share of the cases are off by at most, too slow or too fast."""
+        factors = sorted(max(pair.ratio, 1 / pair.ratio) for pair in self.pairs)
+        return factors[max(math.ceil(share * len(factors)) - 1, 0)]
+
     @property
     def inside(self) -> float:
         """The part of them that lies in the interval told."""

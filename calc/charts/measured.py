@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import floor, log2
 from typing import Any, Protocol
 
 from calc.charts import axes, colours, vega
@@ -12,12 +13,18 @@ from calc.units import duration
 MOST = 3000
 """Points of a chart."""
 BAND = 0.1
-"""Half width of the band around y = x."""
+"""Half width of the band around equal times."""
+RATIO = "measured / predicted"
+FARTHEST, BINS = 4.0, 8
+"""The ratio, or one over it, at which the outer bars begin; bars of a doubling."""
+SHOWN = 25
+"""Changes of a chart."""
+VERDICTS = ("SLOWER", "SAME", "FASTER")
 BOTH = ("predicted", "measured")
 
 
 class Case(Protocol):
-    """What is drawn of a case: its names, both its times in seconds, measured over predicted, and the error's size."""
+    """What is drawn of a case: its names, both its times in seconds, and measured over predicted."""
 
     @property
     def case(self) -> str: ...
@@ -33,8 +40,6 @@ class Case(Protocol):
     def measured(self) -> float: ...
     @property
     def ratio(self) -> float: ...
-    @property
-    def error(self) -> float: ...
 
 
 class Component(Protocol):
@@ -46,6 +51,22 @@ class Component(Protocol):
     def predicted(self) -> float: ...
     @property
     def measured(self) -> float: ...
+
+
+class Change(Protocol):
+    """What is drawn of a case at two commits: seconds after over before, the least and the most that both intervals
+    allow, and the verdict."""
+
+    @property
+    def case(self) -> str: ...
+    @property
+    def ratio(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+    @property
+    def verdict(self) -> str: ...
 
 
 class Level(Protocol):
@@ -61,51 +82,74 @@ class Level(Protocol):
     def ratio(self) -> float: ...
 
 
-def scatter(cases: Sequence[Case], by_kind: bool = True) -> vega.Chart:
-    """Measured over predicted seconds, both logarithmic, with y = x and a band around it; the first MOST cases.
+def ratios(cases: Sequence[Case], by_kind: bool = True, own: str = "") -> vega.Chart:
+    """Measured over predicted seconds of the first MOST cases, over what was predicted; both logarithmic.
 
-    by_kind: groups are kinds of cases, which have colours of their own.
+    by_kind: groups are kinds of cases, which have colours of their own. own: the device that is called this machine;
+    others are called by their names, and each has a shape of its own.
     """
-    rows = _rows(cases[:MOST])
-    low, high = axes.room([row[name] for row in rows for name in BOTH], 1.5)
-    line = [{"predicted": x, "measured": x, "least": x * (1 - BAND), "most": x * (1 + BAND)} for x in (low, high)]
-    x, y, least = (
-        axes.log_channel(name, (low, high), title, "s")
-        for name, title in (("predicted", "predicted"), ("measured", "measured"), ("least", "measured"))
-    )
+    rows = [
+        {**row, "machine": "this machine" if row["device"] == own else row["device"]} for row in _rows(cases[:MOST])
+    ]
+    low, high = axes.room([row["predicted"] for row in rows], 1.5)
+    x = axes.log_channel("predicted", (low, high), "predicted time", "s")
+    span = axes.room([1.0, *(row["ratio"] for row in rows)], 1.3)
+    y = axes.log_channel("ratio", span, RATIO, "×")
+    line = [{"predicted": end, "ratio": 1.0, "least": 1 / (1 + BAND), "most": 1 + BAND} for end in (low, high)]
     grey = colours.colour("line")
-    band = {"type": "area", "opacity": 0.2, "color": grey, "clip": True}
-    equal = {"type": "line", "strokeDash": [5, 3], "color": grey, "strokeWidth": 1.5}
+    machines = sorted({row["machine"] for row in rows})
+    shape = vega.channel("machine", "nominal", legend={"title": "measured on", "orient": "bottom", "labelLimit": 300})
     points = vega.layer(
         rows,
         {"type": "point", "filled": True, "size": 70, "opacity": 0.8},
         x=x,
         y=y,
         color=_colour(rows, by_kind),
-        shape=vega.channel("device", "nominal", legend=None),
-        tooltip=vega.tooltip("case", "was predicted", "was measured", "off by", "device", "commit"),
+        shape={**shape, "scale": {"domain": machines}},
+        tooltip=vega.tooltip("case", "was predicted", "was measured", "off by", "machine", "commit"),
     )
+    least = {**y, "field": "least"}
     return vega.chart(
-        vega.layer(line, band, x=x, y=least, y2={"field": "most"}),
-        vega.layer(line, equal, x=x, y=y),
+        vega.layer(
+            line, {"type": "area", "opacity": 0.2, "color": grey, "clip": True}, x=x, y=least, y2={"field": "most"}
+        ),
+        vega.layer(line, {"type": "line", "strokeDash": [5, 3], "color": grey, "strokeWidth": 1.5}, x=x, y=y),
         points,
-        height=480,
+        height=420,
     )
 
 
 def errors(cases: Sequence[Case], by_kind: bool = True) -> vega.Chart:
-    """How many cases took how much longer or shorter than predicted; what is beyond twice is in the last bar."""
+    """How many cases were measured at which ratio to their forecast; what is beyond FARTHEST is in the outer bars."""
     rows = _rows(cases)
-    quarters = [-1, -0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1]
-    axis = {"format": "+.0%", "values": quarters, "title": "measured / predicted - 1"}
+    counts: dict[tuple[int, str], int] = {}
+    for row in rows:
+        place = floor(BINS * log2(min(max(row["ratio"], 1 / FARTHEST), FARTHEST * 0.999)))
+        counts[place, row["group"]] = counts.get((place, row["group"]), 0) + 1
+    shown: list[dict[str, Any]] = []
+    high: dict[int, int] = {}
+    for (place, group), count in sorted(counts.items()):
+        first = high.get(place, 0)
+        high[place] = first + count
+        ends = {"from": 2 ** (place / BINS), "to": 2 ** ((place + 1) / BINS)}
+        words = f"{ends['from']:.2f} to {ends['to']:.2f} ×"
+        shown.append(
+            {**ends, "group": group, "low": first, "high": high[place], "cases": f"{count:,}", "between": words}
+        )
+    x = axes.log_channel("from", (1 / FARTHEST, FARTHEST), RATIO, "×")
+    x["axis"] = {**x["axis"], "values": [0.25, 0.5, 0.7, 1, 1.4, 2, 4]}
     bars = vega.layer(
-        [{"error": row["error"], "group": row["group"]} for row in rows],
-        "bar",
-        x=vega.channel("error", "quantitative", bin={"step": 0.05, "extent": [-1.0, 1.0]}, axis=axis),
-        y={"aggregate": "count", "type": "quantitative", "axis": {"title": "cases", "tickMinStep": 1}},
+        shown,
+        {"type": "bar", "binSpacing": 1},
+        x=x,
+        x2={"field": "to"},
+        y=vega.channel("low", "quantitative", axis={"title": "cases", "tickMinStep": 1}),
+        y2={"field": "high"},
         color=_colour(rows, by_kind),
+        tooltip=vega.tooltip("group", "between", "cases"),
     )
-    return vega.chart(bars, height=300)
+    right = {"type": "rule", "strokeDash": [5, 3], "color": colours.colour("line")}
+    return vega.chart(bars, vega.layer([{"from": 1.0}], right, x=x), height=300)
 
 
 def components(parts: Sequence[Component]) -> vega.Chart:
@@ -156,15 +200,49 @@ def levels(found: Sequence[Level]) -> vega.Chart:
     return vega.chart(vega.layer([{"ratio": 1.0}], same, y=y), lines, height=340)
 
 
+def changes(found: Sequence[Change]) -> vega.Chart:
+    """Seconds after over seconds before of each case, with what the noise of both leaves possible, the largest change
+    first; at most SHOWN."""
+    most = sorted(found, key=lambda each: -abs(log2(each.ratio)))[:SHOWN]
+    rows = [
+        {
+            "case": printable(each.case),
+            "ratio": each.ratio,
+            "low": each.low,
+            "high": each.high,
+            "verdict": each.verdict,
+            "change": f"{each.ratio:.3f} ×, {each.low:.3f} to {each.high:.3f}",
+        }
+        for each in most
+    ]
+    span = axes.room([1.0, *(row[end] for row in rows for end in ("low", "high"))], 1.1)
+    x = axes.log_channel("ratio", span, "time after / time before", "×")
+    y = vega.names("case", [row["case"] for row in rows], labelLimit=300)
+    drawn = {
+        "y": y,
+        "color": vega.colour("verdict", [name for name in VERDICTS if name in {r["verdict"] for r in rows}]),
+    }
+    tooltip = vega.tooltip("case", "verdict", "change")
+    same = {"type": "rule", "strokeDash": [5, 3], "color": colours.colour("line")}
+    noise = {"type": "rule", "strokeWidth": 3, "opacity": 0.6}
+    point = {"type": "point", "filled": True, "size": 60, "opacity": 1}
+    return vega.chart(
+        vega.layer([{"ratio": 1.0}], same, x=x),
+        vega.layer(rows, noise, x={**x, "field": "low"}, x2={"field": "high"}, **drawn, tooltip=tooltip),
+        vega.layer(rows, point, x=x, **drawn, tooltip=tooltip),
+        height=22 * len(rows) + vega.around(len(VERDICTS)),
+    )
+
+
 def _rows(cases: Sequence[Case]) -> list[dict[str, Any]]:
     return [
         {
             "predicted": each.predicted,
             "measured": each.measured,
-            "error": min(max(each.ratio - 1, -1.0), 0.999),
+            "ratio": each.ratio,
             "was predicted": duration(each.predicted),
             "was measured": duration(each.measured),
-            "off by": f"{each.error:.1%}",
+            "off by": f"{each.ratio:.3f} ×",
             "case": printable(each.case),
             "group": printable(each.group),
             "device": each.device,

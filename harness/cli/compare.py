@@ -55,6 +55,8 @@ def record(group: Group) -> dict[str, Any]:
         "mape": group.mape,
         "median_ape": group.median_ape,
         "ratio": group.ratio,
+        "half_within": group.within(0.5),
+        "nine_in_ten_within": group.within(0.9),
         "inside": group.inside,
     }
 

@@ -20,6 +20,7 @@ from calc.time import roof as roof_of
 from calc.time import roofline as points_of
 from calc.time.attention_calls.attention_sweep import decoding, sweep
 from harness.compare import compare
+from harness.diff import Change
 from harness.history import levels
 from tests.fitting.test_frontier import curves, isoflop_runs
 from tests.harness.made import forecast, measurement, run
@@ -71,8 +72,9 @@ KINDS: dict[str, Callable[[], Chart]] = {
     "roofline": lambda: roofline.computing(points_of(step()), limits()),
     "bandwidth": lambda: roofline.moving([each for each in points_of(step()) if not each.flops], limits()),
     "shares": lambda: roofline.shares(step()),
-    "measured": lambda: measured.scatter(compare(RUNS).pairs),
+    "measured": lambda: measured.ratios(compare(RUNS).pairs),
     "errors": lambda: measured.errors(compare(RUNS).pairs, by_kind=False),
+    "changes": lambda: measured.changes([Change("matmul/a", "matmul", 1.0, 1.2, 1.1, 1.3, "SLOWER")]),
     "components": lambda: measured.components(compare(RUNS).parts),
     "commits": lambda: measured.levels(levels(RUNS)),
     "sensitivity": lambda: sensitivity.changes([{"symbol": "n", "meaning": "", "now": "1", "change": 0.1}], "FLOP"),

@@ -85,13 +85,14 @@ def test_groups_are_the_command_lines(results: Path, address: dict[str, str]) ->
     said = harness(*commands(at)[0])
     table = tables(at)[0]
     assert table["group"].tolist() == [record["group"] for record in said]
-    assert table["MAPE"].tolist() == pytest.approx([record["mape"] for record in said])
-    assert table["median error"].tolist() == pytest.approx([record["median_ape"] for record in said])
+    assert table["measured / predicted"].tolist() == pytest.approx([record["ratio"] for record in said])
+    for column, name in (("half within ×", "half_within"), ("nine in ten within ×", "nine_in_ten_within")):
+        assert table[column].tolist() == pytest.approx([record[name] for record in said])
     assert table["cases"].tolist() == [record["n"] for record in said]
     alls = [record for record in said if record["group"] == "all"]
     assert metrics(at)["Cases"] == f"{sum(record['n'] for record in alls)}"
     if len(alls) == 1:
-        assert metrics(at)["Mean error"] == f"{alls[0]['mape']:.1%}"
+        assert metrics(at)["Nine in ten within"] == f"× {alls[0]['nine_in_ten_within']:.3g}"
         assert metrics(at)["Ratio"] == f"{alls[0]['ratio']:.3f}"
 
 
@@ -104,6 +105,32 @@ def test_the_scatter_has_each_case_and_the_line(results: Path) -> None:
     assert spec["layer"][2]["encoding"]["x"]["scale"]["type"] == "log"
     kinds = spec["layer"][2]["encoding"]["color"]["scale"]["domain"]
     assert kinds == ["attention", "matmul", "training"]
+
+
+def test_the_whole_model_comes_first_in_a_sentence_and_the_errors_are_drawn_once_each(results: Path) -> None:
+    for each in some():
+        append(each, results)
+    at = opened("measured")
+    (said,) = [each.value for each in at.success]
+    assert said.startswith("`training/model=tiny` on `cpu-one`: predicted 12.0 ms, measured 10.0 ms, **0.83 ×**")
+    [table] = [each for each in tables(at) if "bound" in each]
+    assert table["case"].tolist()[0] == "training/model=tiny"
+    spec = json.loads(at.get("vega_lite_chart")[1].proto.spec)
+    rows = spec["layer"][0]["data"]["values"]
+    assert sum(int(row["cases"]) for row in rows) == len(table)
+    assert spec["layer"][0]["encoding"]["x"]["scale"]["type"] == "log"
+
+
+def test_noise_of_a_change_is_drawn_with_it(results: Path) -> None:
+    for each in some():
+        append(each, results)
+    at = opened("measured", of_device="cpu-one")
+    specs = [json.loads(each.proto.spec) for each in at.get("vega_lite_chart")]
+    (noise,) = [
+        layer for spec in specs for layer in spec["layer"] if layer["encoding"].get("x2", {}).get("field") == "high"
+    ]
+    (row,) = noise["data"]["values"]
+    assert row["low"] < row["ratio"] < row["high"]
 
 
 def test_components_show_both_times(results: Path) -> None:
