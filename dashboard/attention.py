@@ -35,7 +35,7 @@ NEEDS = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class AttentionRequest:
     """What the knobs say."""
 
     shape: AttentionShape
@@ -74,19 +74,20 @@ def render(picked: picker.Picked | None) -> None:
         "Attention",
         "Standard attention, which writes every score to memory, against FlashAttention, which keeps them on the chip.",
     )
-    # The answer stands above what it is asked of, which is drawn first.
+    # The answer stands above what it answers, which is drawn first.
     answer, controls = st.container(), st.container()
     with frame.refusals("These sizes cannot be counted"):
         with controls:
             st.header("What is compared", anchor=False)
-            asked = _knobs(picked)
+            request = _knobs(picked)
         with answer:
-            _compare(asked)
-        known.groups(LENGTHS, asked.gpu, asked.shape.dtype, asked.shape.batch)
+            _compare(request)
+        model = picked.spec.name if picked is not None and st.session_state.get("sizes") != "Own" else ""
+        known.groups(LENGTHS, request.gpu, request.shape, model)
     known.table()
 
 
-def _knobs(picked: picker.Picked | None) -> Asked:
+def _knobs(picked: picker.Picked | None) -> AttentionRequest:
     left, right = st.columns(2)
     source = left.segmented_control(
         "Sizes", ("Of the model", "Own"), default="Of the model", key="sizes", required=True, bind="query-params"
@@ -124,7 +125,7 @@ def _knobs(picked: picker.Picked | None) -> Asked:
         causal=causal,
         direction="backward" if direction == "backward" else "forward",
     )
-    return Asked(shape, best_blocks(shape, on_chip(load_device(gpu))), gpu)
+    return AttentionRequest(shape, best_blocks(shape, on_chip(load_device(gpu))), gpu)
 
 
 def _gpus() -> list[str]:
@@ -157,26 +158,26 @@ def _of(picked: picker.Picked) -> dict[str, Any]:
 
 
 @cached
-def _sweep(key: tuple[Any, ...], _asked: Asked) -> list[Point]:
-    return sweep(_asked.shape, _asked.blocks, LENGTHS, _asked.gpu)
+def _sweep(key: tuple[Any, ...], _request: AttentionRequest) -> list[Point]:
+    return sweep(_request.shape, _request.blocks, LENGTHS, _request.gpu)
 
 
 @cached
-def _wins(key: tuple[Any, ...], _asked: Asked) -> dict[str, tuple[int | None, float]]:
+def _wins(key: tuple[Any, ...], _request: AttentionRequest) -> dict[str, tuple[int | None, float]]:
     """Need -> from which length on flash needs less, and how many times as much it needs at the longest."""
-    shape = _asked.shape
+    shape = _request.shape
     ways = ("forward", "backward") if shape.direction == "backward" else ("forward",)
-    counted = crossovers(shape, _asked.blocks, [lambda cost: cost.traffic, lambda cost: cost.peak])
-    every = (*counted, time_crossover(_asked.gpu, shape, ways))
+    counted = crossovers(shape, _request.blocks, [lambda cost: cost.traffic, lambda cost: cost.peak])
+    every = (*counted, time_crossover(_request.gpu, shape, ways))
     return {name: (one.length, one.flash / one.standard) for name, one in zip(NEEDS_CROSSED, every, strict=True)}
 
 
 NEEDS_CROSSED = ("traffic", "peak", "seconds")
 
 
-def _compare(asked: Asked) -> None:
-    points = _sweep(asked.key, asked)
-    here = {point.attention: point for point in points if point.seq == asked.shape.seq}
+def _compare(request: AttentionRequest) -> None:
+    points = _sweep(request.key, request)
+    here = {point.attention: point for point in points if point.seq == request.shape.seq}
     labels = {"flops": "FLOPs, flash", "traffic": "Bytes moved", "peak": "Memory", "seconds": "Time"}
     with frame.cards():
         for need, label in labels.items():
@@ -184,23 +185,23 @@ def _compare(asked: Asked) -> None:
             note = f"standard {charts.written(need, standard)}"
             frame.metric(label, charts.written(need, flash), f"{flash!r}, against {standard!r}", note)
     st.caption(
-        f"Tiles of {asked.blocks.rows} × {asked.blocks.columns}: the cheapest that fit on the chip of {asked.gpu}. "
-        "Dots: this length. Dashed: from there on flash needs less at every longer length. Shaded: where 90 of "
-        "100 measured times are expected. Time is that of PyTorch's `reference` and `sdpa_flash`, predicted."
+        f"Tiles of {request.blocks.rows} × {request.blocks.columns}: the cheapest that fit on the chip of "
+        f"{request.gpu}. Dots: this length. Dashed: from there on flash needs less at every longer length. Shaded: where "
+        "90 of 100 measured times are expected. Time is that of PyTorch's `reference` and `sdpa_flash`, predicted."
     )
     with st.spinner("Looking for the lengths where flash starts to win"):
-        wins = _wins(asked.key, asked)
+        wins = _wins(request.key, request)
     for pair in (("traffic", "seconds"), ("peak", "flops")):
         for column, need in zip(st.columns(2), pair, strict=True):
             title = NEEDS[need]
             with column:
                 st.markdown(f"**{title}**")
                 length = wins.get(need, (None, 0.0))[0]
-                drawn = charts.over_length(points, need, asked.shape.seq, length)
+                drawn = charts.over_length(points, need, request.shape.seq, length)
                 frame.chart(drawn, f"attention-{need}", alt=f"{title} of standard and flash over tokens")
     st.markdown("\n".join(_won(need, *found) for need, found in wins.items()))
     frame.table([point._asdict() for point in points], "attention", shown=charts.SHOWN)
-    frame.command(f"python -m calc attention {asked.words()}")
+    frame.command(f"python -m calc attention {request.words()}")
 
 
 def _won(need: str, length: int | None, ratio: float) -> str:

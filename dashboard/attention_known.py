@@ -6,6 +6,8 @@ from typing import Any
 
 import streamlit as st
 
+from calc.attention import AttentionShape
+from calc.attention.latent import sharing
 from calc.charts import attention as charts
 from calc.charts import axes
 from calc.teaching.flash_attention_table import rows as published
@@ -16,21 +18,29 @@ from dashboard.shared import share
 
 
 @cached
-def _decoded(context: int, batch: int, dtype: str, gpu: str) -> list[Decoded]:
-    return decoding(context, batch, dtype, gpu)
+def _decoded(key: tuple[Any, ...], _step: AttentionShape, gpu: str) -> list[Decoded]:
+    return decoding(_step, gpu)
 
 
-def groups(lengths: tuple[int, ...], gpu: str, dtype: str, batch: int) -> None:
-    """One decode step by how keys and values are kept, with as many tokens in the cache as a slider says."""
+def groups(lengths: tuple[int, ...], gpu: str, shape: AttentionShape, model: str) -> None:
+    """One decode step by how keys and values are kept, with as many tokens in the cache as a slider says.
+
+    shape: whose heads share keys. model: what has them; empty where they are the visitor's own.
+    """
     st.header("Sharing keys in decoding", anchor=False)
+    whose = f"{frame.verbatim(model)} has {shape.kv_heads}. " if model else ""
     st.caption(
-        "One decode step of one layer with 32 query heads of 128: as many key heads (MHA), 8 (GQA), one (MQA), or "
-        "latents of 512 and 64 (MLA), expanded to keys and values or absorbed into the projections."
+        f"One decode step of one layer with {shape.heads} query heads of {shape.d_head}, were they to share keys "
+        f"otherwise: as many key heads (MHA), fewer (GQA), one (MQA), or latents of 512 and 64 (MLA), expanded to keys "
+        f"and values or absorbed into the projections. {whose}"
     )
     share("context", lengths, 8192)
     context = st.select_slider("Tokens in the cache", lengths, 8192, key="context", bind="query-params")
     with frame.refusals("No decode step"):
-        found = _decoded(context, batch, dtype, gpu)
+        sizes = {name: getattr(shape, name) for name in ("batch", "heads", "kv_heads", "d_head", "d_value", "dtype")}
+        found = _decoded((context, *sizes.values()), AttentionShape(**sizes, keys=context), gpu)
+        if model:
+            st.success(_saved(found, shape, model))
         parts = {"cached": ("Cached for a token", "B"), "traffic": ("Bytes moved", "B"), "seconds": ("Time", "s")}
         for column, (need, (title, unit)) in zip(st.columns(3), parts.items(), strict=True):
             with column:
@@ -40,8 +50,21 @@ def groups(lengths: tuple[int, ...], gpu: str, dtype: str, batch: int) -> None:
                 )
         columns = {"cached": st.column_config.Column("cached, a token")}
         frame.table([one._asdict() for one in found], "decoding", columns=columns, shown=charts.SHOWN)
-        asked = f"--keys {context} --batch {batch} --dtype {dtype} --gpu {gpu}"
+        asked = f"--heads {shape.heads} --kv-heads {shape.kv_heads} --d-head {shape.d_head}"
+        asked += f" --d-value {shape.d_value}" * (shape.d_value != shape.d_head)
+        asked += f" --keys {context} --batch {shape.batch} --dtype {shape.dtype} --gpu {gpu}"
         frame.command(f"python -m calc attention --preset kv-grouping {asked}", part="grouping")
+
+
+def _saved(found: list[Decoded], shape: AttentionShape, model: str) -> str:
+    """What the model's own sharing of keys saves, in a sentence."""
+    every, own = found[0], next(one for one in found if one.name == sharing(shape.heads, shape.kv_heads))
+    named = frame.verbatim(model)
+    if own is every:
+        return f"{named} shares no keys: each of its {shape.heads} query heads has its own."
+    fewer = every.cached / own.cached
+    faster = "" if not (own.seconds and every.seconds) else f" and a step {every.seconds / own.seconds:.2g} × as fast"
+    return f"{named} ({own.name}) keeps {fewer:.3g} × less for a token than with as many key heads{faster}."
 
 
 @cached

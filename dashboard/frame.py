@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
 import streamlit as st
@@ -70,21 +71,25 @@ def table(
     columns: dict[str, Any] | None = None,
     shown: Mapping[str, Callable[..., str]] | None = None,
     height: int | Literal["auto"] = "auto",
+    tinted: Mapping[str, Mapping[str, str]] | None = None,
     folded: str = "",
 ) -> None:
     """A table (a DataFrame, or a list of records) and its download as `name`.csv, with every digit.
 
     columns: of streamlit's column_config. shown: column -> how its values are written; what is missing is a dash.
-    folded: the name of the fold that it stands behind; none where it stands open.
+    tinted: column -> the colour under each of its values. folded: the name of the fold that it stands behind; none
+    where it stands open.
     """
     import pandas as pd
 
     if folded:
         with st.expander(folded):
-            table(rows, name, columns=columns, shown=shown, height=height)
+            table(rows, name, columns=columns, shown=shown, tinted=tinted, height=height)
         return
     frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows)
     written = frame if not shown else _written(frame, {name: shown[name] for name in shown if name in frame})
+    for column, colours in (tinted or {}).items():
+        written = getattr(written, "style", written).map(partial(_tint, colours), subset=[column])
     columns = _widths(frame, columns or {})
     st.dataframe(written, hide_index=True, column_config=columns, height=height, key=f"table-{name}", placeholder="–")
     st.download_button(
@@ -97,6 +102,10 @@ def table(
         on_click="ignore",
         type="tertiary",
     )
+
+
+def _tint(colours: Mapping[str, str], value: str) -> str:
+    return f"background-color: {colours[value]}" if value in colours else ""
 
 
 def _widths(frame: Any, columns: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from calc.charts.colours import VERDICT_TINTS
 from calc.teaching.claim import written
 from calc.teaching.complexity import DECODINGS, LAYER_KINDS, Shape
 from calc.teaching.lectures import CLAIMS
@@ -29,8 +30,10 @@ def render(picked: picker.Picked | None) -> None:
         "Lectures", "What the lecture notes print and claim, each beside the value computed here, with a verdict."
     )
     _claims()
-    _complexity()
-    _trainings()
+    with st.expander("Kinds of layers, and ways to choose tokens"):
+        _complexity()
+    with st.expander("Trainings on the hardware of their time"):
+        _trainings()
 
 
 @cached
@@ -68,7 +71,7 @@ def _claims() -> None:
         wide = {"the notes say": st.column_config.Column(width="large")}
         numbers: dict[str, Callable[..., str]] = dict.fromkeys(("printed", "here", "recorded"), written)
         numbers["verdict"] = lambda verdict: f"{COLOURED[verdict]} {verdict}"
-        frame.table(kept, "claims", columns=wide, shown=numbers, height=420)
+        frame.table(kept, "claims", columns=wide, shown=numbers, tinted={"verdict": VERDICT_TINTS}, height=420)
         for row in kept:
             if row["verdict"] == "wrong":
                 with st.expander(f"Wrong in lecture {row['lecture']}: {frame.verbatim(row['the notes say'])}"):
@@ -77,7 +80,6 @@ def _claims() -> None:
 
 
 def _complexity() -> None:
-    st.header("Kinds of layers", anchor=False)
     st.caption(
         "What one layer costs to mix n tokens of width d, exactly and as an order of growth; kinds of attention "
         "share 8 n d² of projections, which are not in it. Path: the most layers or steps between two tokens."
@@ -117,13 +119,12 @@ def _costs() -> list[dict[str, Any]]:
 
 
 def _trainings() -> None:
-    st.header("Trainings on the hardware of their time", anchor=False)
     st.caption(
         "Printed costs beside those predicted for the same hardware, with the interval that 90 of 100 measured "
         "times are expected in. At least: the products alone at the datasheet's peak."
     )
     with frame.refusals("No prediction"):
-        frame.table(_costs(), "trainings", shown=dict.fromkeys(COSTS, _cost))
+        frame.table(_costs(), "trainings", shown=dict.fromkeys(COSTS, _cost), tinted={"verdict": VERDICT_TINTS})
     frame.command("python -m calc lectures --trainings", part="trainings")
 
 

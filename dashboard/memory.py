@@ -42,11 +42,11 @@ def render(picked: picker.Picked | None) -> None:
             st.header("The plan", anchor=False)
             share("gpu", gpus(), GPU)
             gpu = st.selectbox("GPU", gpus(), index=gpus().index(GPU), key="gpu", bind="query-params")
-            asked = planning.asked(chosen.spec)
-        found = judged(chosen.spec, asked.run, gpu)
+            request = planning.requested(chosen.spec)
+        found = judged(chosen.spec, request.run, gpu)
         with answer:
-            _verdict(chosen.spec, found, asked.run)
-            advice = advised(chosen.spec, asked.run, found.budget or 0)
+            _verdict(chosen.spec, found, request.run)
+            advice = advised(chosen.spec, request.run, found.budget or 0)
             if not found.fits:
                 remedies.draw(advice)
             _terms(found, gpu)
@@ -54,8 +54,8 @@ def render(picked: picker.Picked | None) -> None:
         if found.fits:
             remedies.draw(advice)
         _advice(advice)
-        fitting_grid.draw(chosen.spec, asked.run, gpu)
-        words = shlex.join([chosen.reference, *asked.flags, "--gpu", gpu])
+        fitting_grid.draw(chosen.spec, request.run, gpu)
+        words = shlex.join([chosen.reference, *request.flags, "--gpu", gpu])
         frame.command(f"python -m calc memory {words}", f"python -m calc memory {words} --json")
     if chosen.spec.decodes and chosen.spec.reads_tokens:
         with frame.refusals("The cache cannot be counted"):

@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """A page: its module in this package holds `render(picked)`; `path` is the last part of its address."""
+    """A page: its module in this package holds `render(picked)`; `path` is the last part of its address. of_model:
+    whether it shows the picked model at all."""
 
     path: str
     title: str
     module: str
+    of_model: bool = True
 
 
 PAGES = (
@@ -23,7 +25,7 @@ PAGES = (
     Entry("roofline", "Roofline", "dashboard.roofline"),
     Entry("scaling", "Scaling laws", "dashboard.scaling"),
     Entry("attention", "Attention", "dashboard.attention"),
-    Entry("measured", "Measured vs predicted", "dashboard.measured"),
-    Entry("lectures", "Lectures", "dashboard.lectures"),
+    Entry("measured", "Measured vs predicted", "dashboard.measured", False),
+    Entry("lectures", "Lectures", "dashboard.lectures", False),
 )
 """The pages in the order of the menu; the first one opens first."""

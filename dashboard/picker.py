@@ -31,6 +31,26 @@ OWN = "own description"
 """The key of the visitor's own description in the session, good or bad: (form, name, text)."""
 WANTED = "wanted file"
 """The key of the digest of the file that a link was made with."""
+NOTHING = (
+    "No model is read yet. Paste or upload a config.json of Hugging Face, or a description in TOML, in the box in the "
+    "sidebar, and press Apply: this page then shows that model."
+)
+EXAMPLE = """{
+  "model_type": "llama",
+  "architectures": ["LlamaForCausalLM"],
+  "hidden_size": 4096,
+  "intermediate_size": 14336,
+  "num_hidden_layers": 32,
+  "num_attention_heads": 32,
+  "num_key_value_heads": 8,
+  "vocab_size": 128256,
+  "max_position_embeddings": 8192,
+  "rms_norm_eps": 1e-05,
+  "rope_theta": 500000.0,
+  "hidden_act": "silu",
+  "tie_word_embeddings": false
+}"""
+"""What a visitor without a file of their own can start from: Llama 3 8B."""
 UNKNOWN = "unknown preset"
 """The key of a name in a link that no preset has."""
 
@@ -48,37 +68,49 @@ class Picked:
     text: str | None = None
 
 
-def pick() -> Picked | None:
-    """Draw the picker in the sidebar. None where nothing has been chosen, or what was chosen is refused."""
-    with st.sidebar:
+def pick(folded: bool = False) -> Picked | None:
+    """Draw the picker in the sidebar. None where nothing has been chosen, or what was chosen is refused.
+
+    folded: behind the name of a fold, on a page that shows no model; the choice is kept for the others.
+    """
+    with st.sidebar, st.expander("Model of the other pages") if folded else st.container():
         kind = st.segmented_control(
             "Model from", KINDS, default="Preset", key="from", required=True, bind="query-params"
         )
         if kind != "Config":
             _forget("spec", "file")
         st.session_state.pop(REFUSED, None)
-        with frame.refusals(UNREADABLE):
-            try:
-                picked = {"Preset": _preset, "Config": _config, "Shorthand": _shorthand}[kind or "Preset"]()
-            except Exception as error:
-                st.session_state[REFUSED] = str(error) or type(error).__name__
-                raise
-            if picked is not None:
-                _summary(picked)
-            return picked
-    return None
+        try:
+            picked = {"Preset": _preset, "Config": _config, "Shorthand": _shorthand}[kind or "Preset"]()
+        except (Refused, ArithmeticError, RecursionError, MemoryError, OSError) as error:
+            st.session_state[REFUSED] = str(error) or type(error).__name__
+            return None
+        if picked is not None:
+            _summary(picked)
+        return picked
+
+
+def refused() -> None:
+    """Say why the chosen model is none, on the page itself: on a phone the sidebar is hidden, and so it is behind an
+    open box to paste into."""
+    if REFUSED in st.session_state:
+        st.error(f"{UNREADABLE}: {frame.verbatim(st.session_state[REFUSED])}")
 
 
 def wanted(picked: Picked | None) -> Picked:
-    """The model, on a page that is nothing without one; where there is none, the page says why and ends."""
+    """The model, on a page that is nothing without one; where there is none, the page ends, and says what to do."""
     if picked is None and REFUSED in st.session_state:
-        # The sidebar says it too, but on a phone that is hidden, and so it is behind an open box to paste into.
-        st.error(f"{UNREADABLE}: {frame.verbatim(st.session_state[REFUSED])}")
-        st.stop()
+        st.stop()  # `refused` has said why
     if picked is None:
-        frame.nothing_yet("Choose a model in the sidebar: a preset, your own config.json, or a shorthand.")
+        frame.nothing_yet(NOTHING)
+        st.button("Start from an example", on_click=_paste, args=(EXAMPLE,), help="The config.json of Llama 3 8B")
         st.stop()
     return picked
+
+
+def _paste(text: str) -> None:
+    st.session_state["pasted"] = text
+    _changed("pasted")
 
 
 @cached
@@ -150,7 +182,6 @@ def _config() -> Picked | None:
     elif own is None:
         own = _linked() if upload is None else _uploaded(upload)
     if own is None:
-        st.info("Paste or upload a config.json of Hugging Face, or a description in TOML.")
         return None
     st.session_state[OWN] = own
     spec = read(own[0], own[1], own[2])

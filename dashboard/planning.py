@@ -33,14 +33,14 @@ DEGREES: dict[str, tuple[str, ...]] = {"training": ("dp", "tp", "pp", "cp", "ep"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PlanRequest:
     """The question, and the options that put it on the command line."""
 
     run: Run
     flags: tuple[str, ...]
 
 
-def asked(spec: ModelSpec) -> Asked:
+def requested(spec: ModelSpec) -> PlanRequest:
     """Draw the knobs, six of them in sight. Errors: Refused for a plan that cannot be."""
     modes: tuple[Mode, ...] = MODES if spec.reads_tokens else ("training",)
     knobs.forget_stale("mode", list(modes))
@@ -53,7 +53,7 @@ def asked(spec: ModelSpec) -> Asked:
     own = _training(left, middle) if mode != "inference" else _inference(left, middle)
     knobs.without_pictures(spec)
     run = Run(mode=cast(Mode, mode or "training"), seq=seq, batch=batch, **own)
-    return Asked(run, tuple(_flags(run)))
+    return PlanRequest(run, tuple(_flags(run)))
 
 
 def _training(left: Any, middle: Any) -> dict[str, Any]:

@@ -56,6 +56,17 @@ class Grouping(NamedTuple):
     cost: Cost
 
 
+def sharings(heads: int, kv_heads: int | None = None) -> tuple[int, ...]:
+    """Numbers of key heads to look at with so many query heads: all, those of the model, 8 where they divide, one."""
+    usual = {8} if heads % 8 == 0 else set()
+    return tuple(sorted({heads, kv_heads or heads, 1} | usual, reverse=True))
+
+
+def sharing(heads: int, kv_heads: int) -> str:
+    """The name of attention whose heads share keys so."""
+    return {1: "MQA", heads: "MHA"}.get(kv_heads, f"GQA-{kv_heads}")
+
+
 def groupings(shape: AttentionShape, kv_heads: tuple[int, ...], kv_rank: int = 512, d_rope: int = 64) -> list[Grouping]:
     """Decoding with each number of key heads, then with latents, naive and absorbed.
 
@@ -65,7 +76,7 @@ def groupings(shape: AttentionShape, kv_heads: tuple[int, ...], kv_rank: int = 5
     found = []
     for count in kv_heads:
         each = replace(shape, kv_heads=count)
-        name = {1: "MQA", shape.heads: "MHA"}.get(count, f"GQA-{count}")
+        name = sharing(shape.heads, count)
         cost = flash(each, Blocks(each.group * each.seq, 64))
         found.append(Grouping(name, each, each.item * count * (each.d_head + each.d_value), cost))
     wide = replace(

@@ -67,6 +67,18 @@ SERIES = ("#2e86de", "#e1712b", "#3a9a4b", "#a05fd0", "#d6453d", "#1a9e8f", "#a8
 """For lines that are no component: models, devices, laws."""
 
 
+VERDICT_TINTS = {
+    "confirmed": "#2f9e6255",
+    "within": "#2f9e6255",
+    "rounded": "#e0a80055",
+    "wrong": "#d6453d66",
+    "differs": "#d6453d66",
+    "not reproducible here": "#868e9644",
+}
+"""Verdict on what somebody printed -> what is laid under it in a table, through which a light page and a dark one are
+seen."""
+
+
 def colour(name: str) -> str:
     """The colour of `name`; grey for what has none of its own."""
     return COLOURS.get(name, COLOURS["other"])

@@ -23,6 +23,8 @@ from calc.time.attention_calls.crossing import time_crossover
 from calc.time.device.speed import Speed
 from calc.units import binary, parse_bytes, si
 
+GROUPED = {"batch", "keys", "heads", "kv_heads", "d_head", "d_value", "dtype", "gpu", "profile"}
+"""What the preset of groupings heeds."""
 _PRESETS = ("flashattention-table", "kv-grouping")
 
 
@@ -63,7 +65,7 @@ def attention(fmt: str, preset: str | None, gpu: str | None, profile: str | None
     known there, with the interval that holds 90 of 100 measured ones and what they rest on.
 
     --preset flashattention-table: the table of GPT-2 medium that lecture notes print, each figure beside our count.
-    --preset kv-grouping: one decode step of 32 heads of 128 with 32, 8 and 1 key heads, and with latents.
+    --preset kv-grouping: one decode step by key heads (all, --kv-heads, 8, one), and with latents.
 
     \b
     Examples:
@@ -98,7 +100,7 @@ def _check_preset(preset: str | None) -> None:
     if preset is None:
         return
     ctx = click.get_current_context()
-    heeded = {"preset", "fmt", *({"batch", "keys", "dtype", "gpu", "profile"} if preset == "kv-grouping" else ())}
+    heeded = {"preset", "fmt", *(GROUPED if preset == "kv-grouping" else ())}
     for option in ctx.command.params:
         if option.name not in heeded and ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE:
             raise Refused(option.opts[0], f"nothing beside --preset {preset}, which has its own", "a value")

@@ -46,15 +46,17 @@ def published(fmt: str) -> None:
 
 
 def groupings(fmt: str, given: dict[str, Any], speed: Speed | None) -> None:
-    """One decode step of 32 heads of 128 by how they share keys, and with latents."""
+    """One decode step by how heads share keys, and with latents: 32 heads of 128 unless told."""
     from calc.attention.latent import groupings as counted
+    from calc.attention.latent import sharings
 
     context = given["keys"] or 8192
     device = None if speed is None else speed.device
     speed = speed if speed is not None and runs_backends(speed) else None
-    shape = AttentionShape(batch=given["batch"], heads=32, seq=1, keys=context, d_head=128, dtype=given["dtype"])
+    own = {name: given[name] for name in ("batch", "heads", "d_head", "d_value", "dtype")}
+    shape = AttentionShape(**own, seq=1, keys=context)
     records, rows = [], []
-    for each in counted(shape, (32, 8, 1)):
+    for each in counted(shape, sharings(shape.heads, given["kv_heads"])):
         derived = roofs(each.cost, each.shape, device)
         record = {"grouping": each.name, "cached_bytes_per_token": each.cached, "flops": each.cost.flops, **derived}
         if speed is not None:
@@ -73,8 +75,10 @@ def groupings(fmt: str, given: dict[str, Any], speed: Speed | None) -> None:
     columns = ("keys and values", "cached, B a token", "bytes moved", "FLOPs", "FLOP/B")
     columns += ("at least, µs", "bound") * ("bound" in records[0])
     columns += ("predicted, µs", "between") * (speed is not None)
-    title = f"one decode step of one layer: batch {shape.batch}, 32 heads of 128, {context:,} keys, {shape.dtype}"
-    note = "MLA: latents of 512 and rotary keys of 64; heads of 128 + 64. Projections around attention are not counted."
+    title = f"one decode step of one layer: batch {shape.batch}, {shape.heads} heads of {shape.d_head}, "
+    title += f"{context:,} keys, {shape.dtype}"
+    note = f"MLA: latents of 512 and rotary keys of 64; heads of {shape.d_head} + 64. "
+    note += "Projections around attention are not counted."
     if speed is not None:
         note += f"\nPredicted: sdpa_flash, and for MLA products and passes of PyTorch; by the {speed.source}"
     where = speed.name if speed is not None else device.name if device is not None else None

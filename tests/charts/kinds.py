@@ -68,7 +68,9 @@ KINDS: dict[str, Callable[[], Chart]] = {
     "caches": lambda: memory.caches(CACHES),
     "architecture": lambda: diagram(anatomy(calc.load_model("mixtral-8x7b"), Asked(phase="forward", seq=128))),
     "attention": over_length,
-    "grouping": lambda: attention.groups(decoding(1024, 1, "bf16", "h100-sxm"), "traffic", axes.numbers("B")),
+    "grouping": lambda: attention.groups(
+        decoding(AttentionShape(heads=32, d_head=128, keys=1024), "h100-sxm"), "traffic", axes.numbers("B")
+    ),
     "roofline": lambda: roofline.computing(points_of(step()), limits()),
     "bandwidth": lambda: roofline.moving([each for each in points_of(step()) if not each.flops], limits()),
     "shares": lambda: roofline.shares(step()),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from calc.units import binary, duration, si
@@ -61,12 +63,26 @@ def test_more_tokens_cost_more_and_the_address_says_how_many() -> None:
 
 def test_decoding_by_grouping_is_that_of_the_command_line() -> None:
     at = opened("attention", model="llama-3-8b", context="16384", batch="8")
-    records = cli("attention", "--preset", "kv-grouping", "--keys", "16384", "--batch", "8", "--gpu", "h100-sxm")
+    line = next(line for block in at.code for line in block.value.splitlines() if "kv-grouping" in line)
+    assert "--heads 32 --kv-heads 8 --d-head 128 --keys 16384 --batch 8" in line
+    records = cli(*shlex.split(line)[3:])
+    assert [each["grouping"] for each in records][:3] == ["MHA", "GQA-8", "MQA"]
+    (said,) = [each.value for each in at.success]
+    assert said.startswith("`llama-3-8b` (GQA-8) keeps 4 × less for a token")
     table = next(each.value for each in at.dataframe if "cached" in each.value.columns).set_index("name")
     assert list(table.index) == [each["grouping"] for each in records]
     for each in records:
         assert table.loc[each["grouping"], "traffic"] == each["traffic"]
         assert table.loc[each["grouping"], "seconds"] == pytest.approx(each["seconds"], rel=1e-12)
+
+
+def test_sharing_of_keys_is_that_of_the_model_that_is_picked() -> None:
+    at = opened("attention", model="qwen3-32b")
+    table = next(each.value for each in at.dataframe if "cached" in each.value.columns)
+    assert table["name"].tolist()[:3] == ["MHA", "GQA-8", "MQA"]
+    assert table["cached"].tolist()[0] == 2 * 2 * 64 * 128
+    assert not opened("attention", model="qwen3-32b", sizes="Own").success
+    assert "shares no keys" in opened("attention", model="gpt2").success[0].value
 
 
 def test_the_notes_table_is_that_of_the_command_line() -> None:

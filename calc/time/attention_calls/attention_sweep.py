@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from calc.attention.bounds import at
 from calc.attention.flash import flash
-from calc.attention.latent import groupings
+from calc.attention.latent import groupings, sharings
 from calc.attention.shape import AttentionShape
 from calc.attention.standard import standard
 from calc.attention.tiles import Blocks
@@ -75,17 +76,14 @@ class Decoded(NamedTuple):
     high: float | None
 
 
-def decoding(
-    context: int, batch: int, dtype: str, where: Speed | Profile | Device | str, heads: int = 32, d_head: int = 128
-) -> list[Decoded]:
-    """One new token of each sequence by how heads share keys: all, 8 and one key head, and latents.
+def decoding(step: AttentionShape, where: Speed | Profile | Device | str) -> list[Decoded]:
+    """One new token of each sequence by how heads share keys: all, those of `step`, 8 and one key head, and latents.
 
-    Errors: as `attention_seconds`.
+    step: one new token, with the keys that are cached. Errors: as `attention_seconds`.
     """
     speed = speed_of(where)
-    shape = AttentionShape(batch=batch, heads=heads, seq=1, keys=context, d_head=d_head, dtype=dtype)
     found = []
-    for each in groupings(shape, (heads, 8, 1)):
+    for each in groupings(replace(step, kv_heads=None), sharings(step.heads, step.kv_heads)):
         time = attention_seconds(speed, decoder(each.name), each.shape) if runs_backends(speed) else None
         ends = (None, None, None) if time is None else (time.seconds, time.low, time.high)
         found.append(Decoded(each.name, each.cached, each.cost.flops, each.cost.traffic, *ends))
