@@ -186,8 +186,8 @@ def _compare(request: AttentionRequest) -> None:
             frame.metric(label, charts.written(need, flash), f"{flash!r}, against {standard!r}", note)
     st.caption(
         f"Tiles of {request.blocks.rows} × {request.blocks.columns}: the cheapest that fit on the chip of "
-        f"{request.gpu}. Dots: this length. Dashed: from there on flash needs less at every longer length. Shaded: where "
-        "90 of 100 measured times are expected. Time is that of PyTorch's `reference` and `sdpa_flash`, predicted."
+        f"{request.gpu}. Dots: this length. Dashed: from there on flash needs less at every longer length. Shaded: "
+        "where 90 of 100 measured times are expected. Time is predicted, of PyTorch's `reference` and `sdpa_flash`."
     )
     with st.spinner("Looking for the lengths where flash starts to win"):
         wins = _wins(request.key, request)

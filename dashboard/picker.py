@@ -17,7 +17,7 @@ from calc.architectures.models import from_toml, load_model, preset_names
 from calc.errors import Refused, did_you_mean, printable
 from calc.reading.files import parse_json
 from calc.spec import ModelSpec
-from dashboard import frame, packing, shorthand
+from dashboard import frame, packing, shared, shorthand
 from dashboard.cache import cached
 
 KINDS = ("Preset", "Config", "Shorthand")
@@ -74,9 +74,11 @@ def pick(folded: bool = False) -> Picked | None:
     folded: behind the name of a fold, on a page that shows no model; the choice is kept for the others.
     """
     with st.sidebar, st.expander("Model of the other pages") if folded else st.container():
+        shared.recall("from", KINDS[0])
         kind = st.segmented_control(
             "Model from", KINDS, default="Preset", key="from", required=True, bind="query-params"
         )
+        shared.hold("from", kind)
         if kind != "Config":
             _forget("spec", "file")
         st.session_state.pop(REFUSED, None)
@@ -138,6 +140,7 @@ def _of_config(config: Any, stem: str) -> ModelSpec:
 
 def _preset() -> Picked:
     names = preset_names()
+    shared.recall("model", DEFAULT)
     asked = st.query_params.get("model")
     if asked is not None and asked not in names and "model" not in st.session_state:
         st.session_state[UNKNOWN] = asked  # the widget would pass over it, and show another model under that link
@@ -155,6 +158,7 @@ def _preset() -> Picked:
         unknown = str(st.session_state.get(UNKNOWN, ""))
         raise Refused("model", f"a preset{did_you_mean(unknown, names)}", unknown[:80] or "''")
     st.session_state.pop(UNKNOWN, None)
+    shared.hold("model", name)
     return Picked(read("preset", name, name), name)
 
 

@@ -13,6 +13,8 @@ import streamlit as st
 
 CHOSEN = "chosen on any page"
 """The key of what was chosen: key of a knob -> value."""
+HELD = "last value of what every page has"
+"""The key of what was last drawn: key of a knob -> value."""
 PAGE = "open page"
 ENTERED = "page was just opened"
 
@@ -49,3 +51,20 @@ def share(key: str, options: Sequence[Any], usual: Any) -> None:
     known.pop(key, None)
     if value != usual:
         known[key] = value
+
+
+def recall(key: str, usual: Any) -> None:
+    """Ahead of the knob `key`, which every page has: have it show again what it showed, where the browser has lost it.
+
+    Whoever follows a link of the menu while the first page is still being drawn comes without what the browser would
+    have sent once that was done, and would see the usual model under an address that names none.
+    """
+    value = st.session_state.get(HELD, {}).get(key, usual)
+    if value != usual and key not in st.query_params and st.session_state.get(key, value) == value:
+        st.session_state[key] = value
+        st.query_params[key] = str(value)
+
+
+def hold(key: str, value: Any) -> None:
+    """Behind the knob `key`, which every page has: remember what it shows."""
+    st.session_state.setdefault(HELD, {})[key] = value
