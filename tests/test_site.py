@@ -48,7 +48,7 @@ def test_the_reference_holds_commands_and_functions(site: Path) -> None:
     assert all(f'id="{name}' in commands for name in ("report", "memory", "predict", "plan", "serve", "survey"))
     python = (site / "reference" / "python" / "index.html").read_text()
     named = re.findall(r"^::: calc\.(\w+)$", (ROOT / "docs" / "reference" / "python.md").read_text(), re.MULTILINE)
-    assert set(named) <= set(calc.__all__)
+    assert sorted(named) == sorted(calc.__all__)
     assert all(f'id="calc.{name}"' in python for name in named)
 
 
