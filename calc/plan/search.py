@@ -9,7 +9,7 @@ from typing import Any
 
 from calc.plan.keeping import Rows, chosen, joined
 from calc.plan.objective import Objective
-from calc.plan.pieces import SearchRequest, lesser, pieces, searched
+from calc.plan.pieces import Piece, SearchRequest, lesser, pieces, searched
 from calc.plan.question import SIZES, Question
 from calc.plan.space import run_words, structures
 from calc.spec.run import Run
@@ -86,7 +86,12 @@ def search(
 def job_of(asked: SearchRequest) -> Job:
     """A search as work for anybody."""
     everything = list(pieces(asked))
-    return Job("plans", lambda: _described(asked), searched, asked, everything, len(everything))
+    return Job("plans", lambda: _described(asked), searched, asked, everything, len(everything), _structure)
+
+
+def _structure(piece: Piece) -> int:
+    """What passes are worked out for once."""
+    return piece.place
 
 
 def _described(asked: SearchRequest) -> dict[str, Any]:

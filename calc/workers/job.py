@@ -30,7 +30,8 @@ class Job:
 
     name: of its folder where parts are kept. asked: tells all that the parts depend on besides the code, as JSON
     values.
-    shared: what every chunk needs, sent to each worker once. chunks: may be made as they are asked for.
+    shared: what every chunk needs, sent to each worker once. chunks: may be made as they are asked for. kind: of a
+    chunk; a worker that had one of a kind has done part of the work of the next. None: all are of their own.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Job:
     shared: Any
     chunks: Iterable[Any]
     count: int
+    kind: Callable[[Any], Any] | None = None
 
 
 class Backend(Protocol):

@@ -1,4 +1,4 @@
-"""Chunks on processes of this machine, by the standard library's pool."""
+"""Chunks on processes of this machine, each a pool of one from the standard library."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
 from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.connection import wait as wait_for
 from typing import Any
@@ -21,71 +22,118 @@ ATTEMPTS = 4
 """How often a chunk is begun whose worker ends: which of those under way did it is not known."""
 AHEAD = 2
 """Chunks under way for each worker, so that none waits for the next."""
+CHOICE = 14
+"""Further chunks that wait for each worker, so that it finds among them one that is like those it had before."""
+
+
+@dataclass(eq=False)
+class _Process:
+    """One process. kinds: of the chunks that it has been given so far, by `Job.kind`."""
+
+    pool: ProcessPoolExecutor
+    children: list[Any]
+    under_way: dict[Future[Part], tuple[int, Any]] = field(default_factory=dict)
+    kinds: set[Any] = field(default_factory=set)
 
 
 class Processes:
-    """So many processes, each of which imports what it needs afresh. One that ends is replaced, and what was under way
-    begun again."""
+    """So many processes, each of which imports what it needs afresh, and is given chunks of the kinds that it had
+    before as long as there are some. One that ends is replaced, and what was under way begun again."""
 
     def __init__(self, job: Job, count: int) -> None:
-        self._job, self._count = job, count
-        self._under_way: dict[Future[Part], tuple[int, Any]] = {}
+        self._job = job
+        self._waiting: dict[int, Any] = {}
         self._begun: Counter[int] = Counter()
-        self._open()
+        self._processes = [self._open() for _ in range(count)]
 
     @property
     def slots(self) -> int:
-        return self._count * AHEAD
+        return len(self._processes) * (AHEAD + CHOICE)
 
     def submit(self, place: int, chunk: Any) -> None:
-        self._begun[place] += 1
-        try:
-            self._under_way[self._pool.submit(_run, chunk)] = (place, chunk)
-        except BrokenProcessPool:
-            # A worker ended while nothing was being waited for.
-            self._again([(place, chunk)])
+        self._waiting[place] = chunk
 
     def finished(self) -> Iterator[tuple[int, Part]]:
-        done, _ = wait(self._under_way, PERIOD, FIRST_COMPLETED)
-        broken = [future for future in done if isinstance(future.exception(), BrokenProcessPool)]
-        for future in done.difference(broken):
-            place, _ = self._under_way.pop(future)
-            del self._begun[place]
-            yield place, future.result()
-        if broken:
-            self._again([])
+        self._hand_out()
+        futures = [future for each in self._processes for future in each.under_way]
+        done, _ = wait(futures, PERIOD, FIRST_COMPLETED)
+        for i, each in enumerate(self._processes):
+            own = [future for future in each.under_way if future in done]
+            broken = any(isinstance(future.exception(), BrokenProcessPool) for future in own)
+            for future in own:
+                if not isinstance(future.exception(), BrokenProcessPool):
+                    place, _ = each.under_way.pop(future)
+                    del self._begun[place]
+                    yield place, future.result()
+            if broken:
+                self._processes[i] = self._again(each)
 
     def close(self) -> None:
-        idle = not self._under_way
-        self._pool.shutdown(wait=idle, cancel_futures=True)
-        if not idle:
-            for child in self._children():
-                child.terminate()
-                child.join()
+        for each in self._processes:
+            idle = not each.under_way
+            each.pool.shutdown(wait=idle, cancel_futures=True)
+            if not idle:
+                _end(each)
 
-    def _open(self) -> None:
-        self._others = {child.pid for child in active_children()}
-        shared = (self._job.work, self._job.shared)
+    def _open(self) -> _Process:
+        others = {child.pid for child in active_children()}
         # Forked processes would share locks with threads that they do not have.
-        self._pool = ProcessPoolExecutor(self._count, get_context("spawn"), _begin, shared)
+        pool = ProcessPoolExecutor(1, get_context("spawn"), _begin, (self._job.work, self._job.shared))
+        pool.submit(os.getpid)  # which starts it
+        return _Process(pool, [child for child in active_children() if child.pid not in others])
 
-    def _children(self) -> list[Any]:
-        return [child for child in active_children() if child.pid not in self._others]
+    def _hand_out(self) -> None:
+        """Give processes that have room a chunk that suits them, the idlest first."""
+        while self._waiting:
+            room = sorted((each for each in self._processes if len(each.under_way) < AHEAD), key=_load)
+            found = next(((each, place) for each in room if (place := self._suiting(each)) is not None), None)
+            if found is None:
+                return
+            self._start(*found, self._waiting[found[1]])
 
-    def _again(self, also: list[tuple[int, Any]]) -> None:
-        """New processes for all that has no result; the ones before are gone, or end now."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        for child in self._children():
-            child.terminate()
-            child.join()
-        left = [*self._under_way.values(), *also]
-        self._under_way.clear()
-        for place, _ in left:
+    def _suiting(self, one: _Process) -> int | None:
+        """The first chunk of a kind that this process had before, or that none had; any for one that has none."""
+        known = {kind for each in self._processes for kind in each.kinds}
+        kinds = {place: self._kind(place, chunk) for place, chunk in self._waiting.items()}
+        own = (place for place, kind in kinds.items() if kind in one.kinds)
+        new = (place for place, kind in kinds.items() if kind not in known)
+        found = next(own, None)
+        found = next(new, None) if found is None else found
+        return next(iter(kinds)) if found is None and not one.under_way else found
+
+    def _kind(self, place: int, chunk: Any) -> Any:
+        return place if self._job.kind is None else self._job.kind(chunk)
+
+    def _start(self, each: _Process, place: int, chunk: Any) -> None:
+        self._begun[place] += 1
+        each.kinds.add(self._kind(place, chunk))
+        try:
+            each.under_way[each.pool.submit(_run, chunk)] = (place, chunk)
+            del self._waiting[place]
+        except BrokenProcessPool:
+            # It ended while nothing was being waited for; the chunk goes on waiting.
+            self._processes[self._processes.index(each)] = self._again(each)
+
+    def _again(self, each: _Process) -> _Process:
+        """A new process in the place of one that is gone, or ends now; what it had under way waits anew."""
+        each.pool.shutdown(wait=False, cancel_futures=True)
+        _end(each)
+        for place, chunk in each.under_way.values():
             if self._begun[place] >= ATTEMPTS:
                 raise lost(place, self._begun[place])
-        self._open()
-        for place, chunk in left:
-            self.submit(place, chunk)
+            self._waiting[place] = chunk
+        self._waiting = dict(sorted(self._waiting.items()))
+        return self._open()
+
+
+def _load(each: _Process) -> int:
+    return len(each.under_way)
+
+
+def _end(each: _Process) -> None:
+    for child in each.children:
+        child.terminate()
+        child.join()
 
 
 _OWN: list[tuple[Work, Any]] = []

@@ -13,7 +13,7 @@ from calc.workers.stopping import stoppable
 
 MOST = 1024
 """Processes of one machine."""
-SPREAD = 4
+SPREAD = 2
 """How far ahead of the oldest unfinished chunk others are begun, as a multiple of what is under way: what is finished
 out of order waits in memory."""
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,19 @@ def test_parts_hold_nothing_that_is_run(tmp_path: Path) -> None:
         assert {name: column.tobytes() for name, column in found.columns.items()} == {
             name: column.tobytes() for name, column in each.columns.items()
         }
+
+
+def test_chunks_of_a_kind_go_to_the_process_that_had_one_before(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    found = list(Workers(2).results(replace(job(log), kind=half)))
+    assert same(found, list(Workers().results(job(tmp_path / "alone"))))
+    pids = [next(log.glob(f"{chunk}-*")).name.split("-")[2] for chunk in range(CHUNKS)]
+    # What each is given first; the faster one may take over some of the other's at the end.
+    assert pids[0] == pids[1] != pids[CHUNKS // 2] == pids[CHUNKS // 2 + 1]
+
+
+def half(chunk: int) -> bool:
+    return chunk >= CHUNKS // 2
 
 
 def test_a_worker_that_is_killed_is_replaced_and_loses_no_chunk(tmp_path: Path) -> None:
