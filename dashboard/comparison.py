@@ -23,9 +23,8 @@ MODELS = ("training", "forward", "prefill", "decode", "layer")
 
 
 def draw(found: Comparison, by: By) -> None:
-    """Draw it, of one pair at least."""
-    pairs = sorted(found.pairs, key=_known)
-    st.success(_said(pairs[0]))
+    """Draw the answer, of one pair at least: the case that is known best, the figures of all, and the picture."""
+    st.success(_said(min(found.pairs, key=_known)))
     _figures(Group("all", "", found.pairs))
     own = likely_slug()
     frame.chart(
@@ -36,6 +35,10 @@ def draw(found: Comparison, by: By) -> None:
     _whose(found, own)
     if len(found.pairs) > charts.MOST:
         st.caption(f"The chart shows the {charts.MOST:,} cases with the largest errors.")
+
+
+def details(found: Comparison, by: By) -> None:
+    """What stands behind the answer: how errors are distributed, by group, by component and case by case."""
     st.header("How large the errors are", anchor=False)
     st.caption("What is more than four times off is in the first or the last bar.")
     frame.chart(charts.errors(found.pairs, by == "kind"), "errors", alt="How many cases were measured at which ratio.")
@@ -44,7 +47,7 @@ def draw(found: Comparison, by: By) -> None:
     _components(found)
     st.header("Every case", anchor=False)
     st.caption("Whole models first.")
-    frame.table(_cases(pairs), "cases", columns=_digits("measured / predicted"), height=320)
+    frame.table(_cases(sorted(found.pairs, key=_known)), "cases", columns=_digits("measured / predicted"), height=320)
 
 
 def _known(pair: Pair) -> tuple[int, int, str]:

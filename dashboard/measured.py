@@ -24,11 +24,14 @@ FILTERS = ("device", "model", "backend", "suite", "commit")
 def render(picked: picker.Picked | None) -> None:
     """Draw the page. It shows results of all models, whichever is picked."""
     frame.header("Measured vs predicted", LEAD)
-    running.panel()
+    # What was found stands above the button that measures, and above what chooses among it.
+    answer, controls = st.container(), st.container()
+    with controls:
+        running.panel()
     everything = results.load()
     if everything.runs:
         with frame.refusals("This cannot be compared"):
-            _results(everything.runs)
+            _results(everything.runs, answer, controls)
     else:
         frame.nothing_yet(
             f"No results for this machine yet: press Run, or `python -m harness run{results.option()}` in a terminal."
@@ -36,15 +39,18 @@ def render(picked: picker.Picked | None) -> None:
     _faults(everything)
 
 
-def _results(runs: tuple[Run, ...]) -> None:
-    asked, by, every, unstable = _filters(runs)
+def _results(runs: tuple[Run, ...], answer: Any, controls: Any) -> None:
+    with controls:
+        asked, by, every, unstable = _filters(runs)
     chosen = [run for run in runs if fits(run, **asked)]
     found = compare(chosen, by, every, unstable=unstable)
     options = "".join(f" --{name} {shlex.quote(value)}" for name, value in asked.items() if value is not None)
     compared = f"python -m harness compare{results.option()}{options} --by {by}"
     compared += (" --every" if every else "") + (" --unstable" if unstable else "")
     if found.pairs:
-        comparison.draw(found, by)
+        with answer:
+            comparison.draw(found, by)
+        comparison.details(found, by)
     else:
         _no_pairs(found)
     _left_out(found)

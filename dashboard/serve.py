@@ -9,12 +9,12 @@ import streamlit as st
 from calc.charts import serving as charts
 from calc.errors import Refused
 from calc.units import duration, si
-from dashboard import frame, knobs, picker, serving
+from dashboard import frame, knobs, picker, serving, serving_measured, serving_requests
 from dashboard.memory import GPU, gpus
 
 LEAD = "The more users share a GPU, the more tokens it makes and the slower each of them is answered."
 FORMATS = ("bf16", "fp8", "int8", "int4")
-"""Number formats of weights that are offered."""
+"""Number formats of weights that are offered, of which several may stand beside each other."""
 MOST = 4
 """Devices beside each other."""
 
@@ -28,19 +28,28 @@ def render(picked: picker.Picked | None) -> None:
     with answer, frame.refusals("No way to serve"):
         if not (chosen.spec.decodes and chosen.spec.reads_tokens):
             raise Refused("model", "a model that goes on token by token", chosen.spec.name)
-        if not wanted.devices:
-            raise Refused("devices", "at least one", "none")
+        if not (wanted.devices and wanted.dtypes):
+            raise Refused("devices and formats", "at least one of each", "none")
         found = serving.found(chosen.spec, wanted)
         verdict(found, wanted)
-        title = f"{chosen.spec.name}, {wanted.dtype}, prompts of {wanted.input:,}, answers of {wanted.output:,}"
+        title = (
+            f"{chosen.spec.name}, {', '.join(wanted.dtypes)}, prompts of {wanted.input:,}, answers of {wanted.output:,}"
+        )
         rows = [_point(plan) for plan in found["front"]]
+        full = [_point(plan) for plan in found["front"] if _last(plan, found["front"])]
         if rows:
             best = [_point(found["best"])] if found["best"] else []
-            drawn = charts.front(rows, wanted.per_user, best, title)
+            drawn = charts.front(rows, wanted.per_user, best, full, title)
             frame.chart(drawn, "serving", alt="Tokens a second of a GPU over tokens a second of a user")
             frame.table(found["front"], "front", folded="Table")
-            st.caption("A line for each device; the command prints those plans that no other device beats either.")
-    if wanted.devices:
+            st.caption(
+                "A line for each device and format. Dashed: what a user is to see. Ring: the plan above. Cross: there "
+                "the memory of the largest load is full. The command prints plans that no other device beats."
+            )
+        if found["best"]:
+            serving_requests.draw(chosen, found["best"], wanted)
+    serving_measured.draw()
+    if wanted.devices and wanted.dtypes:
         frame.command(wanted.command(chosen.reference))
 
 
@@ -53,8 +62,8 @@ def verdict(found: dict[str, Any], wanted: serving.Wanted) -> None:
         st.error(f"{devices}: {wanted.per_user} tokens a second for each user cannot be had: {why}.")
         return
     st.success(
-        f"{best['gpus']} × {best['device']} ({best['layout']}) serve {best['concurrency']:,.0f} users at once, each at "
-        f"{best['tokens_per_user']:,.0f} tokens a second."
+        f"{best['gpus']} × {best['device']} ({best['layout']}, {best['dtype']}) serve {best['concurrency']:,.0f} users "
+        f"at once, each at {best['tokens_per_user']:,.0f} tokens a second."
     )
     with st.container(horizontal=True):
         frame.metric("Users at once", f"{best['concurrency']:,.0f}", "", f"on {best['gpus']} GPU(s)")
@@ -66,26 +75,34 @@ def verdict(found: dict[str, Any], wanted: serving.Wanted) -> None:
 
 def _point(plan: dict[str, Any]) -> dict[str, Any]:
     words = f"{plan['gpus']} GPU(s), {plan['layout']}, {plan['concurrency']:,.0f} users"
+    if plan.get("full"):
+        words += f"; its memory holds {plan['most']:,.0f}"
     return {
-        "device": plan["device"],
+        "device": f"{plan['device']}, {plan['dtype']}",
         "per_user": plan["tokens_per_user"],
         "per_gpu": plan["tokens_per_gpu"],
         "plan": words,
     }
 
 
+def _last(plan: dict[str, Any], front: list[dict[str, Any]]) -> bool:
+    """Whether the plan is the largest load of its device in its format, and memory is what keeps it from more."""
+    same = [each for each in front if (each["device"], each["dtype"]) == (plan["device"], plan["dtype"])]
+    return plan["full"] and plan is max(same, key=lambda each: each["tokens_per_gpu"])
+
+
 def _knobs() -> serving.Wanted:
     st.header("What is asked", anchor=False)
     one, two, three = st.columns(3)
     devices = one.multiselect("Devices", gpus(), [GPU, "l40s"], key="on", bind="query-params", max_selections=MOST)
-    dtype = one.selectbox("Weights", FORMATS, key="served", bind="query-params")
+    dtypes = one.multiselect("Formats of weights", FORMATS, FORMATS[:1], key="served", bind="query-params")
     with two:
         read = _length("Prompt (tokens)", "input", serving.INPUT)
         made = _length("Answer (tokens)", "output", serving.OUTPUT)
     with three:
         fast = serving.per_user()
         price = knobs.price()
-    return serving.Wanted(tuple(devices), read, made, fast, dtype, price)
+    return serving.Wanted(tuple(devices), read, made, fast, tuple(dtypes), price)
 
 
 def _length(label: str, key: str, usual: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from calc.cli.plan_serving import plan_record
-from calc.plan.serving import Objective, Wish, search
+from calc.plan.serving import Objective, ServingPlan, Wish, search
 from calc.spec import ModelSpec
 from dashboard import knobs
 from dashboard.cache import cached
@@ -33,7 +33,7 @@ class Wanted(NamedTuple):
     input: int = INPUT
     output: int = OUTPUT
     per_user: int = WANTED
-    dtype: str = "bf16"
+    dtypes: tuple[str, ...] = ("bf16",)
     price: float = knobs.PRICE
 
     @property
@@ -45,7 +45,7 @@ class Wanted(NamedTuple):
         """The same on the command line."""
         words = ["plan", reference, "--serve", "--on", ",".join(self.devices), "--gpus", f"1..{MOST_GPUS}"]
         words += ["--input", str(self.input), "--output", str(self.output), "--slo", f"tpot={self.tpot * 1e3:.4g}ms"]
-        words += ["--dtype", self.dtype]
+        words += ["--dtype", ",".join(self.dtypes)]
         return f"python -m calc {shlex.join([*words, '--price', f'{self.price:g}/h'])}"
 
 
@@ -58,30 +58,29 @@ def per_user() -> int:
 
 @cached
 def found(spec: ModelSpec, wanted: Wanted) -> dict[str, Any]:
-    """best: the plan that meets it, None where none does; front: of each device; fitting: layouts that hold the model.
+    """best: the plan that meets it, None where none does; front: of each device in each format; fitting: layouts that
+    hold the model.
 
     Plans are records as the command line prints them. Errors: Refused where no layout divides the model.
     """
-    prices = dict.fromkeys(wanted.devices, wanted.price)
-    one = {
-        name: search(
-            Wish(
-                spec,
-                [name],
-                (1, MOST_GPUS),
-                wanted.input,
-                wanted.output,
-                Objective(tpot=wanted.tpot),
-                dtypes=(wanted.dtype,),
-                prices=prices,
-            )
-        )
-        for name in wanted.devices
-    }
-    bests = [each.best for each in one.values() if each.best is not None]
+    every = [search(_wish(spec, wanted, name, dtype)) for name in wanted.devices for dtype in wanted.dtypes]
+    bests = [each.best for each in every if each.best is not None]
     best = max(bests, key=lambda plan: plan.per_gpu, default=None)
     return {
         "best": None if best is None else plan_record(best),
-        "front": [plan_record(plan) for each in one.values() for plan in each.front],
-        "fitting": sum(each.fitting for each in one.values()),
+        "front": [plan_record(plan) | _limit(plan, wanted) for each in every for plan in each.front],
+        "fitting": sum(each.fitting for each in every),
     }
+
+
+def _wish(spec: ModelSpec, wanted: Wanted, device: str, dtype: str) -> Wish:
+    objective = Objective(tpot=wanted.tpot)
+    sizes = ((1, MOST_GPUS), wanted.input, wanted.output)
+    return Wish(spec, [device], *sizes, objective, dtypes=(dtype,), prices={device: wanted.price})
+
+
+def _limit(plan: ServingPlan, wanted: Wanted) -> dict[str, Any]:
+    """most: users at once that a server of the plan can have. full: whether memory is what keeps it from more."""
+    service = plan.services[-1]
+    most = service.running(wanted.input, wanted.output)
+    return {"most": most, "full": most < service.max_running * service.layout.attention_dp}

@@ -15,7 +15,7 @@ from tests.reference import ROOT
 from tests.waiting import PATIENCE
 
 
-def opened(page: str, **address: str) -> AppTest:
+def opened(page: str, **address: str | list[str]) -> AppTest:
     """The page at that path, with `address` as what stands behind the question mark, drawn once without a fault, for a
     visitor who has opened the fold of commands before."""
     at = AppTest.from_string(f"from dashboard import main\nmain.run({page!r})", default_timeout=PATIENCE)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from calc.charts import colours
 from calc.teaching.claim import written
 from tests.dashboard.opening import cli, metrics, opened, sound
 
@@ -27,6 +28,15 @@ def test_claims_are_those_of_the_command_line() -> None:
     counted = {label.lower(): int(value) for label, value in metrics(at).items()}
     assert sum(counted.values()) == len(records)
     assert counted["wrong"] == sum(each["verdict"] == "wrong" for each in records)
+
+
+def test_verdicts_are_coloured_and_the_model_is_out_of_the_way() -> None:
+    at = opened("lectures", model="gpt2")
+    styled = next(each for each in at.dataframe if "the notes say" in each.value.columns).proto.arrow_data.styler.styles
+    verdicts = set(table(at, "the notes say")["verdict"])
+    assert {colours.VERDICT_TINTS[verdict] for verdict in verdicts} <= {each for each in styled.split() if "#" in each}
+    assert [each.label for each in at.sidebar.expander] == ["Model of the other pages"]
+    assert not [each.label for each in opened("memory", model="gpt2").sidebar.expander]
 
 
 def test_a_filter_keeps_what_it_says() -> None:
