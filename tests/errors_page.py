@@ -42,6 +42,8 @@ TABLES = (
     Published("llama.cpp by device", "serving", "| device | rows | all |", "serve/test_local.py"),
     Published("llama.cpp by backend", "serving", "| backend | rows | all |", "serve/test_local.py"),
     Published("Serving: everything queued at once", "serving", "| GPU | rows | median |", "serve/test_queued.py"),
+    Published("Serving: MLPerf Offline", "serving", "| MLPerf Offline | rows |", "serve/test_offline.py"),
+    Published("Serving: beside simulators", "serving", "| tool | experiments |", "serve/test_side_by_side.py"),
     Published("Laws: runs held out", "scaling-laws-fits", "| runs | rows | held out,", "cli/test_fit.py"),
     Published("Laws: 95 % intervals", "scaling-laws-fits", "| design | runs | 0.3 %", "fitting/test_coverage.py"),
     Published("Laws: tasks", "scaling-laws-fits", "| task | bits a byte,", "laws/test_tasks.py"),

@@ -47,6 +47,8 @@ def machine_rates(profile: Profile, dtype: str, engine: str, given: Constants | 
         prompts=rate,
         passing=bandwidth,
         kernel=speed.launch.eager,
+        quantise=0.0,
+        routing=0.0,
         link=bandwidth,
         latency=0.0,
         step=step_seconds(engine, given),

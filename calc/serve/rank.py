@@ -25,7 +25,8 @@ class Rank:
     wide_bytes: of those that stay in 16 bits; expert, expert_bytes: of one expert in all routed layers, on this rank;
     head, head_bytes: of the head. local: experts of a layer on this rank, of n_experts; top_k of them a token.
     moved: bytes that pass between kernels for a token. states: bytes of recurrent state a token reads and writes.
-    kernels, sums: launched in a pass; results that ranks sum. message: bytes of one token of such a result. tp, pp, dp,
+    kernels, narrowed: launched in a pass; inputs that are quantised where
+    products run in fewer bits. sums: results that ranks sum. message: bytes of one token of such a result. tp, pp, dp,
     ep: of the layout. decode_bytes, decode_flops, prompt_flops: of attention, at the lengths of `lengths()`.
     tables: bytes of a token table that is not the head's. drafting: passes over the model that guessing of tokens
     takes.
@@ -47,6 +48,7 @@ class Rank:
     states: float
     other_flops: float
     kernels: float
+    narrowed: float
     sums: float
     message: float
     tp: int
@@ -95,6 +97,7 @@ def rank_of(work: Work, layout: Layout, form: Format, cache: str, vocabulary: fl
         states=work.states * STATE_BYTES * share,
         other_flops=work.other_flops * share,
         kernels=work.kernels,
+        narrowed=work.products if sums["dense"] else 0.0,
         sums=work.blocks if layout.wide > 1 else 0.0,
         message=work.d_model * ACTIVATION_BYTES,
         tp=tp,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from calc.errors import Refused
 from calc.reading.files import parse_toml, read_text
+from calc.serve.expert_kernels import ExpertKernels, expert_kernels
 from calc.serve.formats import Format
 from calc.serve.step import Rates
 from calc.spec.hardware import Device
@@ -18,6 +19,9 @@ LLAMA_CPP = ("llama.cpp", "llama.cpp-vulkan")
 """Engines whose kernels are of their own kind: their constants are in a file of their own."""
 ADAPTER = 50e9
 """Bytes a second, one way, of a GPU's network adapter: 400 Gb/s of InfiniBand NDR (DGX H100 and B200 user guides)."""
+HOSTED = 0.6
+"""Of a direction of the link to the host, what sums between GPUs without links of their own reach: 0.59 on two RTX PRO
+6000 and 0.63 on two L40S, 268 MB (tables of all-reduce by aiconfigurator at 095f58a)."""
 MOST = 0.95
 """Of a datasheet's peak, bandwidth or link, what a fitted share never exceeds."""
 Constants = Mapping[str, float]
@@ -88,23 +92,33 @@ def rates_of(
     memory = float(device.bandwidth.value)
     reading = _reads(device, known.get("core"))
     attention = "latent" if latent else "heads"
+    running = "widened" if widened else compute
     dense = share("computing", compute, family, engine, *(("widened",) if widened else ()))
-    streaming = share("streaming", family, engine)
+    streaming = share("streaming", family, engine, running)
+    kernel = of("kernel", family, engine)
+    if engine in LLAMA_CPP:
+        # Its experts are products like all others: sorted in, up, down and summed, four kernels a layer.
+        kernels = ExpertKernels(4 * kernel, streaming, dense)
+    else:
+        kernels = expert_kernels(family, engine, running)
+    narrows = engine not in LLAMA_CPP and not widened and form.bits < 16
     return Rates(
         narrow=narrow * dense,
         wide=wide * share("computing", "bf16", family, engine),
-        grouped=narrow * dense * share("grouped", "widened" if widened else compute),
+        grouped=narrow * min(kernels.compute * of("grouped", running), dense),
         streaming=reading * min(streaming * (known["widening"] if widened else 1.0), MOST),
-        experts=reading * min(streaming * of("experts", family, engine), MOST),
+        experts=reading * min(kernels.stream * of("experts", family, engine, running), MOST),
         cache=memory * share("cache", attention, family, engine),
         decoding=wide * share("decoding", attention),
         prompts=wide * share("prompts", attention, family, engine),
         passing=memory * share("passing"),
-        kernel=of("kernel", family, engine),
-        link=_link(device, ranks) * share("link" if ranks <= domain(device) else "network"),
+        kernel=kernel,
+        quantise=of("quantise", family, engine) if narrows else 0.0,
+        routing=kernels.start * of("routing", family, engine),
+        link=_link(device, ranks) * _reached(device, ranks, share),
         latency=of("latency", family, engine) * _hops(known, ranks, domain(device)) if ranks > 1 else 0.0,
         step=of("step", engine),
-        sequence=of("sequence"),
+        sequence=of("sequence", engine),
         skew=known["skew"],
         evenness=min(known["evenness"], 1.0),
         gathering=known["gathering"],
@@ -193,6 +207,13 @@ def _hops(known: Constants, ranks: int, joined: int) -> float:
     """How much longer a sum over so many ranks takes than one over two."""
     within = 1 + known["ranks"] * (min(ranks, joined) - 1)
     return within if ranks <= joined else within * known["beyond"]
+
+
+def _reached(device: Device, ranks: int, share: Callable[[str], float]) -> float:
+    """The share of a link that sums reach: within the domain of fast links, beyond it, or through the host."""
+    if ranks > domain(device):
+        return share("network")
+    return share("link") if device.link_one_way is not None else HOSTED
 
 
 def _link(device: Device, ranks: int) -> float:

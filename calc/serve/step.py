@@ -30,10 +30,11 @@ class Rates(NamedTuple):
 
     narrow: of products in the weights' format; wide: of 16 bits; grouped: of experts' products. streaming: of weights
     that are read; experts: of experts' weights; cache: of attention's. decoding, prompts: FLOP/s of attention. passing:
-    bytes a second of what lies between kernels. kernel: of each that is launched. link, latency: of sums between ranks.
-    step, sequence: of the host, for a step and for each sequence in it. skew: how much more than its share the busiest
-    of many ranks of experts has. evenness: how many of further tokens choose for themselves: 1 where choices are even.
-    gathering: how much longer exchanges between ranks of attention with different sequences take than sums.
+    bytes a second of what lies between kernels. kernel: of each that is launched; quantise: of each input that is
+    narrowed ahead of a product; routing: of a layer of experts, to sort tokens by them. link, latency: of sums between
+    ranks. step, sequence: of the host, for a step and for each sequence in it. skew: how much more than its share the
+    busiest of many ranks of experts has. evenness: how many of further tokens choose for themselves: 1 where choices
+    are even. gathering: how much longer exchanges between ranks of attention with different sequences take than sums.
     """
 
     narrow: Any
@@ -46,6 +47,8 @@ class Rates(NamedTuple):
     prompts: Any
     passing: Any
     kernel: Any
+    quantise: Any
+    routing: Any
     link: Any
     latency: Any
     step: Any
@@ -92,7 +95,7 @@ def step_time(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
         prompts=load.prompt_flops / rank.pp / rates.prompts,
         passing=(rank.moved * new + rank.states * load.decodes / rank.pp) / rates.passing
         + rank.other_flops * new / rates.wide,
-        launching=rank.kernels * rates.kernel,
+        launching=rank.kernels * rates.kernel + rank.narrowed * rates.quantise + rank.moe_layers * rates.routing,
         talking=_talking(rank, everyone, rates),
         host=rates.step + rates.sequence * load.decodes,
         drafting=0.0,

@@ -26,9 +26,9 @@ LONGEST = 2**21
 """Tokens of the longest sequence that curves reach."""
 STEPS = 8
 """Lengths of a curve between n and 2 n: a square read between two of them is 0.1 % off."""
-LAUNCHED = ("batched_matmul", "convolution", "conv1d", "scores", "scan", "rmsnorm", "layernorm", "rope")
-LAUNCHED_OF_EXPERTS = ("route", "dispatch", "combine")
-"""Functions that are a kernel each in an engine; what follows elementwise is fused into them."""
+LAUNCHED = ("batched_matmul", "convolution", "conv1d", "scores", "scan", "rmsnorm", "layernorm", "rope", "route")
+"""Functions that are a kernel each in an engine; what follows elementwise is fused into them. A layer of routed experts
+is timed as a whole, from where it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,9 @@ class Work:
     ones: FLOPs, and elements of the cache that are read. prompt_flops: FLOPs of attention over a prompt of that
     length. kept: what layers keep of a sequence, with how many such layers there are. moved: elements that pass
     between kernels for one token, over all layers. states: elements of recurrent state that a new token reads and
-    writes. other_flops: of what is neither product with a weight nor attention. kernels, blocks: launched in one pass;
-    blocks whose results ranks sum. top_k, n_experts: of its routed layers. moe_layers: how many of them.
+    writes. other_flops: of what is neither product with a weight nor attention. kernels, products: launched in one
+    pass, and those of them that are products of mixers and channels. blocks: whose results ranks sum. top_k,
+    n_experts: of its routed layers. moe_layers: how many of them.
     """
 
     d_model: float
@@ -79,6 +80,7 @@ class Work:
     states: float
     other_flops: float
     kernels: float
+    products: float
     blocks: float
     moe_layers: float
     n_experts: float
@@ -124,6 +126,7 @@ def _work(same: Same[ModelSpec]) -> Work:
         states=sum(_first(x.op.moved().state_reads + x.op.moved().state_writes) * x.calls for x in new),
         other_flops=sum(_first(x.op.flops) * x.calls for x in rest),
         kernels=_launches(new),
+        products=_products(new),
         blocks=2.0 * spec.n_layers,
         moe_layers=float(sum(count for count, _ in moe)),
         n_experts=float(routed.n_experts) if routed else 0.0,
@@ -136,12 +139,25 @@ def _launches(new: list[Leaf]) -> float:
     """Kernels of one pass: products of one input are one (queries, keys and values; gate and up)."""
     found, read = 0.0, set[tuple[int, bool]]()
     for leaf in new:
+        if leaf.expert:
+            continue
         if leaf.op.function == "matmul":
             key = (id(leaf.op.inputs[0]), leaf.op.component == "router")
             found += 0.0 if key in read else float(leaf.calls)
             read.add(key)
-        elif leaf.op.function in (*LAUNCHED, *LAUNCHED_OF_EXPERTS):
+        elif leaf.op.function in LAUNCHED:
             found += float(leaf.calls)
+    return found
+
+
+def _products(new: list[Leaf]) -> float:
+    """Products of mixers and channels, those of one input as one: each has its input quantised where it is narrow."""
+    found, read = 0.0, set[int]()
+    for leaf in new:
+        if leaf.op.function == "matmul" and leaf.op.weights and not leaf.expert and leaf.op.component != "router":
+            head = leaf.op.weights[0].shard is VOCABULARY and leaf.place == "end"
+            found += 0.0 if head or id(leaf.op.inputs[0]) in read else float(leaf.calls)
+            read.add(id(leaf.op.inputs[0]))
     return found
 
 

@@ -41,7 +41,7 @@ class Case:
     @property
     def together(self) -> bool:
         """Whether all requests stay in step: lengths are fixed, and prompts go ahead of sequences that decode."""
-        return not self.engine.mixed and self.row.spread == 0
+        return not self.engine.mixed and self.row.exact
 
 
 def case_of(row: ServedRow, spec: ModelSpec) -> Case:
@@ -69,7 +69,7 @@ def columns(cases: Sequence[Case]) -> tuple[Any, OperatingPoint, Lengths]:
         concurrency=np.array([c.row.concurrency for c in cases]),
         budget=np.array([float(c.engine.batched_tokens) for c in cases]),
         running=np.array([float(c.running) for c in cases]),
-        together=np.array([float(c.row.spread == 0) for c in cases]),
+        together=np.array([float(c.row.spread == 0 and (c.engine.mixed or c.row.exact)) for c in cases]),
     )
     found = [lengths_of(c.rank, c.row.mean_input, c.row.mean_output) for c in cases]
     return ranks, asked, Lengths(*(np.array(column, dtype=float) for column in zip(*found, strict=True)))

@@ -21,16 +21,22 @@ FAMILIES = ("Blackwell", "CDNA3", "CDNA4")
 ENGINES = ("vllm", "sglang", "trtllm")
 TYPICAL = {
     "computing": 0.72,
-    "computing.fp8": 0.9,
-    "computing.fp4": 0.7,
+    "computing.fp8": 0.75,
+    "computing.fp4": 0.6,
     "computing.bf16": 1.0,
-    "grouped": 0.5,
+    "grouped": 1.0,
     "grouped.widened": 1.0,
     "grouped.fp8": 1.0,
     "grouped.fp4": 1.0,
-    "streaming": 0.8,
+    "streaming": 0.83,
+    "streaming.fp8": 0.95,
+    "streaming.fp4": 0.85,
+    "streaming.widened": 1.0,
     "widening": 0.9,
-    "experts": 0.9,
+    "experts": 1.0,
+    "experts.fp8": 1.0,
+    "experts.fp4": 1.0,
+    "experts.widened": 1.0,
     "cache": 0.7,
     "cache.latent": 0.9,
     "cache.heads": 1.0,
@@ -39,6 +45,8 @@ TYPICAL = {
     "prompts": 0.5,
     "passing": 0.6,
     "kernel": 4e-6,
+    "quantise": 4e-6,
+    "routing": 1.0,
     "link": 0.6,
     "network": 0.6,
     "beyond": 2.0,
@@ -53,13 +61,24 @@ TYPICAL = {
     "reading": 2e-6,
     "together": 0.5,
 }
-"""Where constants begin: what kernels reach in the tables of `calc/data/priors.toml`, and judgement."""
-BY_FAMILY = ("computing", "streaming", "experts", "cache", "prompts", "kernel", "latency")
-BY_ENGINE = ("computing", "experts", "kernel", "latency", "step", "request")
-HIGHEST = {"evenness": 1.0, "widening": 1.1, "together": 1.0} | dict.fromkeys(
-    ("computing", "grouped", "streaming", "cache", "decoding", "prompts", "passing", "link", "network"), 0.95
-)
-WIDTHS = {"skew": 0.4, "evenness": 0.3, "network": 0.4, "prompts": 0.35, "widening": 0.2, "together": 0.4}
+"""Where constants begin: 1 where they multiply measured kernels of experts; for others what products, attention and
+sums reach in the same tables (calc/data/priors.toml), and judgement."""
+BY_FAMILY = ("computing", "streaming", "experts", "cache", "prompts", "kernel", "routing", "latency")
+BY_ENGINE = ("computing", "experts", "kernel", "routing", "latency", "step", "sequence", "request")
+HIGHEST = {"evenness": 1.0, "widening": 1.1, "together": 1.0}
+HIGHEST |= dict.fromkeys(("streaming.fp8", "streaming.fp4", "streaming.widened"), 1.1)
+HIGHEST |= dict.fromkeys(("computing", "streaming", "cache", "decoding", "prompts", "passing", "link", "network"), 0.95)
+WIDTHS = {
+    "grouped": 0.25,
+    "experts": 0.15,
+    "routing": 0.25,
+    "skew": 0.4,
+    "evenness": 0.3,
+    "network": 0.4,
+    "prompts": 0.35,
+    "widening": 0.2,
+    "together": 0.4,
+}
 """How far a constant's logarithm strays, where it is not as usual: 0.5 for plain ones, 0.15 for those of a kind."""
 TOLERANCE = (0.08, 0.5)
 """Residuals of a token's seconds and of the first one's from which on a row counts less than its square."""

@@ -28,6 +28,7 @@ TYPICAL = {
     "prompts.heads": 1.0,
     "passing": 0.35,
     "kernel": 4e-6,
+    "routing": 1.0,
     "link": 0.6,
     "network": 0.6,
     "beyond": 2.0,
@@ -46,9 +47,9 @@ TYPICAL = {
 BY_FAMILY = ("computing", "streaming", "experts", "cache", "prompts", "kernel")
 BY_ENGINE = ("computing", "streaming", "cache", "prompts", "kernel")
 HIGHEST = {"evenness": 1.0, "widening": 1.1} | dict.fromkeys(
-    ("computing", "grouped", "streaming", "cache", "decoding", "prompts", "passing"), 0.95
+    ("computing", "streaming", "cache", "decoding", "prompts", "passing"), 0.95
 )
-WIDTHS = {"passing": 0.15, "computing.int8": 0.5, "prompts.latent": 0.5} | dict.fromkeys(
+WIDTHS = {"passing": 0.15, "routing": 0.05, "computing.int8": 0.5, "prompts.latent": 0.5} | dict.fromkeys(
     ("computing.Hopper", "computing.Apple", "computing.RDNA", *(f"prompts.{kind}" for kind in LOCAL)), 0.5
 )
 """How far a constant's logarithm strays, where it is not as usual: 0.5 for plain ones, 0.2 for those of a kind."""

@@ -23,12 +23,14 @@ FAMILIES = {
     "qwen3-235b": "qwen3-235b",
 }
 """What a model's name has in it -> its family: models of one shape."""
-ENGINES = {"trt": "trtllm", "trtllm": "trtllm", "vllm": "vllm", "sglang": "sglang", "atom": "sglang"}
-"""What rows call an engine -> the engine of the catalogue; AMD's ATOM takes SGLang's scheduler."""
+ENGINES = {"trt": "trtllm", "trtllm": "trtllm", "vllm": "vllm", "sglang": "sglang", "atom": "atom"}
+"""What rows call an engine -> the engine of the catalogue."""
 GPUS = {"h100": "h100-sxm"}
 """What a table calls a GPU -> its name in the catalogue, where they differ."""
 SPREAD = 0.2
 """Of InferenceMAX's lengths: evenly between 80 and 100 % of what is named (its benchmark's random range ratio)."""
+SHAPES = ((1024, 1024), (1024, 8192), (8192, 1024))
+"""InferenceMAX's lengths, also where others ran its benchmark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,12 @@ class ServedRow:
     prefill: dict[str, int] | None = None
     decode_workers: int = 1
     spread: float = 0.0
+
+    @property
+    def exact(self) -> bool:
+        """Whether all lengths are exactly those named: of benchmarks that say powers of two, in tokens; those that say
+        thousands make text and count it afterwards."""
+        return not self.spread and all(size & (size - 1) == 0 for size in (self.input, self.output))
 
     @property
     def mean_input(self) -> float:
@@ -101,17 +109,20 @@ def _row(row: dict[str, str]) -> ServedRow:
             raise Refused("plan", f"ranks that add up to {gpus} GPUs", f"{taken}")
     elif _gpus(layout) != gpus:
         raise Refused("plan", f"ranks that add up to {gpus} GPUs", f"{_gpus(layout)}")
-    dtype = _dtype(row["precision"], family, gpu)
+    else:
+        layout = _once(layout)
+        gpus = _gpus(layout)
+    dtype, lengths = _dtype(row["precision"], family, gpu), (int(row["isl"]), int(row["osl"]))
     return ServedRow(
         source=row["origin"].split(" run ")[0],
         gpu=gpu,
         family=family,
         engine=engine,
-        system=f"{gpu} {family} {framework if framework == 'atom' else engine}",
+        system=f"{gpu} {family} {engine}",
         dtype=dtype,
         cache=_cache(engine, dtype, family),
-        input=int(row["isl"]),
-        output=int(row["osl"]),
+        input=lengths[0],
+        output=lengths[1],
         concurrency=concurrency,
         gpus=gpus,
         layout=layout,
@@ -120,7 +131,7 @@ def _row(row: dict[str, str]) -> ServedRow:
         output_per_gpu=number(row["tput_output_tok_s_per_gpu"]) if row["tput_kind"] == "measured" else None,
         prefill=prefill,
         decode_workers=workers,
-        spread=SPREAD if row["origin"].startswith("Inference") else 0.0,
+        spread=SPREAD if row["origin"].startswith("Inference") or lengths in SHAPES else 0.0,
     )
 
 
@@ -132,6 +143,16 @@ def _layout(row: dict[str, str], lead: str) -> dict[str, int]:
     ep = int(number(row[f"{lead}moe_ep"]) or 1)
     pp = 1 if lead else int(number(row["pp"]) or 1)
     return {"tp": tp, "pp": pp, "attention_dp": dp, "ep": ep}
+
+
+def _once(layout: dict[str, int]) -> dict[str, int]:
+    """The layout of InferenceX's `tp N, ep N, dp-attn`: N GPUs with attention each of its own and experts over all
+    (vllm serve --tensor-parallel-size 1 --data-parallel-size N --enable-expert-parallel). aiconfigurator's table has
+    it as N groups of N GPUs, 16 on one machine of 8, as fast as N GPUs are."""
+    n = layout["tp"]
+    if n > 1 and layout["attention_dp"] == n and layout["ep"] == n * n:
+        return layout | {"tp": 1, "ep": n}
+    return layout
 
 
 def _gpus(layout: dict[str, int]) -> int:

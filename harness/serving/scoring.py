@@ -13,6 +13,7 @@ from calc.serve.rates import Constants, constants
 from calc.serve.service import Service, service_of
 from calc.serve.workload import closed_loop
 from calc.spec import ModelSpec
+from harness.serving.possible import check_possible
 from harness.serving.rows import GPUS, ServedRow
 
 FOLDS = Path(__file__).with_name("folds")
@@ -73,9 +74,12 @@ def scored(row: ServedRow, spec: ModelSpec, given: Constants | None = None) -> S
     """A row beside its prediction, by the shipped constants or by those `given`. Errors: Refused for what cannot be
     expressed."""
     service, decode = services(row, spec, given)
+    check_possible(row, decode or service, decode and service)
     under_way = max(round(row.concurrency), 1)
     count = max(min(ROUNDS * under_way, MOST), 2 * under_way)
     spread = row.spread / (1 - row.spread / 2) if row.spread else service.engine.scatter
+    if row.exact and not service.engine.mixed:
+        spread = 0.0
     found = answer(
         service, closed_loop(under_way, round(row.mean_input), round(row.mean_output), count, spread), decode
     )
