@@ -184,11 +184,6 @@ def _compare(request: AttentionRequest) -> None:
             flash, standard = (getattr(here[name], need) for name in ("flash", "standard"))
             note = f"standard {charts.written(need, standard)}"
             frame.metric(label, charts.written(need, flash), f"{flash!r}, against {standard!r}", note)
-    st.caption(
-        f"Tiles of {request.blocks.rows} × {request.blocks.columns}: the cheapest that fit on the chip of "
-        f"{request.gpu}. Dots: this length. Dashed: from there on flash needs less at every longer length. Shaded: "
-        "where 90 of 100 measured times are expected. Time is predicted, of PyTorch's `reference` and `sdpa_flash`."
-    )
     with st.spinner("Looking for the lengths where flash starts to win"):
         wins = _wins(request.key, request)
     for pair in (("traffic", "seconds"), ("peak", "flops")):
@@ -199,6 +194,11 @@ def _compare(request: AttentionRequest) -> None:
                 length = wins.get(need, (None, 0.0))[0]
                 drawn = charts.over_length(points, need, request.shape.seq, length)
                 frame.chart(drawn, f"attention-{need}", alt=f"{title} of standard and flash over tokens")
+    st.caption(
+        f"Tiles of {request.blocks.rows} × {request.blocks.columns}: the cheapest that fit on the chip of "
+        f"{request.gpu}. Dots: this length. Dashed: from there on flash needs less at every longer length. Shaded: "
+        "where 90 of 100 measured times are expected. Time is predicted, of PyTorch's `reference` and `sdpa_flash`."
+    )
     st.markdown("\n".join(_won(need, *found) for need, found in wins.items()))
     frame.table([point._asdict() for point in points], "attention", shown=charts.SHOWN)
     frame.command(f"python -m calc attention {request.words()}")
