@@ -48,6 +48,7 @@ class Stack(Node):
     are one kernel. attention: what runs it, by the names of [attention.backends] of calc/data/priors.toml.
     accumulates: whether products for weights' gradients add to those of earlier micro-batches themselves.
     joins: whether products that read the same (queries, keys and values; gate and up) are one.
+    once_a_rank: whether a token goes once to each rank that holds experts of it, or once to each expert.
     recipes: a general recipe of number formats -> the one that stands for it here, by what the stack keeps in which
     format.
     """
@@ -60,6 +61,7 @@ class Stack(Node):
     attention: str = ""
     accumulates: bool = False
     joins: bool = False
+    once_a_rank: bool = False
     recipes: Mapping[str, str] = Field(default_factory=dict)
     overlap: Overlap = Overlap()
     fitted: Fitted

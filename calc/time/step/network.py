@@ -24,6 +24,8 @@ Hidden = Literal["nothing", "forward", "backward"]
 Between = Literal["tensor", "context", "experts"]
 BETWEEN: tuple[Between, ...] = get_args(Between)
 """What ranks tell one another within a pass."""
+PIPELINE = "pipeline"
+"""Path of what stages of a pipeline send one another."""
 
 
 class Held(NamedTuple):
@@ -84,8 +86,8 @@ def between_ranks(spec: ModelSpec, run: Run, held: Held) -> Iterator[Message]:
     # Pieces of a stage leave time to send while another piece computes.
     behind = at_least(run.interleave, 2) * float(stack_of(run).overlap.pipeline)
     sent = (
-        Message(_send("pipeline", "send", size, 2, calls * (1 - behind), run, stride, span), "nothing"),
-        Message(_send("pipeline", "send", size, 2, calls * behind, run, stride, span), "backward"),
+        Message(_send(PIPELINE, "send", size, 2, calls * (1 - behind), run, stride, span), "nothing"),
+        Message(_send(PIPELINE, "send", size, 2, calls * behind, run, stride, span), "backward"),
     )
     yield from (
         message for message in (*sent, *_data(run, held)) if is_array(message.kernel.calls) or message.kernel.calls
@@ -113,10 +115,11 @@ def _of_op(leaf: Leaf, spec: ModelSpec, run: Run, times: float) -> Iterator[Kern
         elements = op.writes if op.function == "dispatch" else op.reads
         # Tensor-parallel ranks that divide the stream send a part of its tokens each.
         size = float(elements) / run.cp * _width(run) / (run.tp if run.divides_sequence else 1)
-        kernel = _after(leaf, "experts", "all_to_all", size, run.ep, calls * times, run)
+        rows = _visited(spec, leaf.group, run.ep) if stack_of(run).once_a_rank else 1.0
+        kernel = _after(leaf, "experts", "all_to_all", size * rows, run.ep, calls * times, run)
         assert isinstance(kernel.shape, Send)
         domains = run.ep / kernel.shape.near
-        yield replace(kernel, shape=replace(kernel.shape, once=_once(spec, leaf.group, domains)))
+        yield replace(kernel, shape=replace(kernel.shape, once=_visited(spec, leaf.group, domains) / rows))
     if run.cp > 1 and op.function == "scores" and isinstance(op.shape, Attend):
         # Keys and values of all context-parallel ranks, and going back the sums of their gradients.
         shape = op.shape
@@ -126,17 +129,16 @@ def _of_op(leaf: Leaf, spec: ModelSpec, run: Run, times: float) -> Iterator[Kern
             yield _after(leaf, "context", "reduce_scatter", size, run.cp, calls, run)
 
 
-def _once(spec: ModelSpec, group: str | None, domains: float) -> float:
-    """Of the rows that a token's experts read, how many go to different domains: what dispatchers send once to each
-    (DeepSeek-V3, arXiv:2412.19437, section 3.2.2; DeepEP). Experts are taken to be chosen evenly, and of groups that a
-    router is limited to, no more are visited."""
+def _visited(spec: ModelSpec, group: str | None, places: float) -> float:
+    """Of the rows that a token's experts read, how many are sent where each of `places` (domains, or ranks) that hold
+    experts of it gets one: what dispatchers send (DeepSeek-V3, arXiv:2412.19437, section 3.2.2; DeepEP and HybridEP).
+    Experts are taken to be chosen evenly, of as many groups as a router is limited to."""
     channel = next((each.channel for each in spec.layers if each.name == group), None)
     if not isinstance(channel, Moe):
         return 1.0
-    visited = domains * (1 - (1 - 1 / domains) ** channel.top_k)
     if channel.groups is not None:
-        visited = min(visited, float(channel.groups.chosen))
-    return visited / channel.top_k
+        places = min(places, float(channel.groups.chosen) * max(places / float(channel.groups.count), 1.0))
+    return min(places * (1 - (1 - 1 / places) ** channel.top_k) / channel.top_k, 1.0)
 
 
 def _after(leaf: Leaf, name: Between, op: Collective, size: float, ranks: int, calls: float, run: Run) -> Kernel:

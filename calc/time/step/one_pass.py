@@ -92,7 +92,7 @@ def passes(asked: Question, runs: Sequence[Run]) -> list[Pass]:
     keys = [
         (
             own,
-            None if run.stack is None else (run.stack.attention, run.stack.joins),
+            None if run.stack is None else (run.stack.attention, run.stack.joins, run.stack.once_a_rank),
             *(getattr(run, name) for name in WORDS),
         )
         for run in runs

@@ -16,7 +16,7 @@ from calc.time.kernels.launching import launching
 from calc.time.kernels.timing import column_seconds
 from calc.time.models.residual import Column
 from calc.time.step.extra_kernels import update
-from calc.time.step.network import Held, Hidden, Message, between_ranks, hides
+from calc.time.step.network import PIPELINE, Held, Hidden, Message, between_ranks, hides
 from calc.time.step.one_pass import PassSums, Question, Sums
 from calc.time.step.prediction import stretch_of
 
@@ -184,13 +184,14 @@ def hidden(
     # Stages in pieces are done with one of them while others still have micro-batches to run.
     often = either(run.interleave > 1, minimum(run.pp, run.passes_a_step), 1)
     whole: dict[Hidden, Size] = {name: seconds * often for name, seconds in each.items()}
-    layers = sum(stage.layers.values())
-    part = float(stack_of(run).overlap.data) * (1 - 1 / (layers + 1))
+    part = 1 - 1 / (sum(stage.layers.values()) + 1)
+    data = float(stack_of(run).overlap.data)
     for message, seconds in messages:
         behind: Size = 0.0
         if message.behind != "nothing":
             left = whole if message.once else each
-            behind = minimum(seconds * part, left[message.behind])
+            own = part if message.kernel.path == PIPELINE else part * data
+            behind = minimum(seconds * own, left[message.behind])
             left[message.behind] = left[message.behind] - behind
         yield message, seconds, behind
 
