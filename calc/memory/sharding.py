@@ -86,12 +86,19 @@ def lighter_ends(n_layers: int, pp: Size, interleave: Size) -> Size:
 def lengths(n_layers: int, pp: int, given: tuple[int, ...] | None, lighter: bool = False) -> tuple[int, ...]:
     """Layers of every stage: as `given`, or as even as can be; lighter: with one less on the first and on the last.
 
+    Layers that do not divide leave the last stage, which has the head beside them, those that the others do not take
+    (as Megatron-Bridge lays out the 61 layers of DeepSeek-V3: 16, 16, 16, 13).
+
     Errors: Refused for stages that do not add up.
     """
     if given is None:
         if lighter:
             each = (n_layers + 2) // pp
             return (each - 1, *(each for _ in range(pp - 2)), each - 1)
+        each = ceil_div(n_layers, pp)
+        last = n_layers - each * (pp - 1)
+        if 0 < last < each:
+            return (*(each for _ in range(pp - 1)), last)
         short, more = divmod(n_layers, pp)
         return tuple(short + (i < more) for i in range(pp))
     if len(given) != pp or sum(given) != n_layers or min(given) < 0:

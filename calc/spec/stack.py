@@ -49,6 +49,7 @@ class Stack(Node):
     accumulates: whether products for weights' gradients add to those of earlier micro-batches themselves.
     joins: whether products that read the same (queries, keys and values; gate and up) are one.
     once_a_rank: whether a token goes once to each rank that holds experts of it, or once to each expert.
+    product_an_expert: whether experts' products are launched one by one, not as one grouped product.
     recipes: a general recipe of number formats -> the one that stands for it here, by what the stack keeps in which
     format.
     """
@@ -62,6 +63,7 @@ class Stack(Node):
     accumulates: bool = False
     joins: bool = False
     once_a_rank: bool = False
+    product_an_expert: bool = False
     recipes: Mapping[str, str] = Field(default_factory=dict)
     overlap: Overlap = Overlap()
     fitted: Fitted

@@ -167,10 +167,24 @@ def test_uneven_stages() -> None:
     assert held[0] + held[2] == 6 * one + ends + spec.vocab_size * spec.d_model
 
 
+@pytest.mark.parametrize(
+    ("layers", "pp", "expected"),
+    [
+        (61, 4, [16, 16, 16, 13]),  # as Megatron-Bridge lays out DeepSeek-V3
+        (61, 16, [*[4] * 15, 1]),
+        (12, 4, [3, 3, 3, 3]),
+        (12, 5, [3, 3, 2, 2, 2]),  # threes would leave nothing for the last
+    ],
+)
+def test_the_last_stage_takes_what_the_others_leave(layers: int, pp: int, expected: list[int]) -> None:
+    found = stages(gpt(256, layers, 4), Run(pp=pp))
+    assert [sum(stage.layers.values()) for stage in found] == expected
+
+
 def test_layers_of_several_kinds_stay_in_order() -> None:
-    """Gemma 2: every second layer has a window; of 26 layers on 4 stages, 7 + 7 + 6 + 6."""
+    """Gemma 2: every second layer has a window; of 26 layers on 4 stages, 7 + 7 + 7 + 5."""
     found = stages(load_model("gemma-2-2b"), Run(pp=4))
-    assert [tuple(stage.layers.values()) for stage in found] == [(4, 3), (3, 4), (3, 3), (3, 3)]
+    assert [tuple(stage.layers.values()) for stage in found] == [(4, 3), (3, 4), (4, 3), (2, 3)]
 
 
 @pytest.mark.parametrize("interleave", [1, 2, 4])

@@ -28,12 +28,15 @@ from calc.time.step.mfu import model_flops
 from calc.time.step.network import between_of, between_ops, expert_share
 from calc.time.step.operations import operations
 from calc.time.step.prediction import stretch_of
+from calc.trace.functions import Matmul
 
 MOST = 256
 """Passes that are remembered."""
 BETWEEN = ("dp", "pp", "zero", "interleave", "micro_batches", "stages", "optimizer", "shard", "schedule", "stack")
 """Words of a run that no pass depends on."""
 WORDS = tuple(name for name in Run.model_fields if name not in BETWEEN)
+OF_STACK = ("attention", "joins", "once_a_rank", "product_an_expert")
+"""What of a stack a pass depends on."""
 
 
 class Question(NamedTuple):
@@ -92,7 +95,7 @@ def passes(asked: Question, runs: Sequence[Run]) -> list[Pass]:
     keys = [
         (
             own,
-            None if run.stack is None else (run.stack.attention, run.stack.joins, run.stack.once_a_rank),
+            None if run.stack is None else tuple(getattr(run.stack, name) for name in OF_STACK),
             *(getattr(run, name) for name in WORDS),
         )
         for run in runs
@@ -147,7 +150,7 @@ def _sums(
     joins = run.stack is not None and run.stack.joins
     for kernel, timing in kernels:
         if not (joins and kernel.again):
-            launched[kernel.place] = launched.get(kernel.place, 0.0) + kernel.calls * max(kernel.launches, 1.0)
+            launched[kernel.place] = launched.get(kernel.place, 0.0) + kernel.calls * _launches(kernel, run)
         gap, each = launching(kernel, asked.speed, execution)
         stretch = stretch_of(kernel.direction)
         for table, seconds in ((device, timing.seconds + gap), (host, each)):
@@ -161,6 +164,13 @@ def _sums(
     experts = expert_share(asked.spec) if run.ep > 1 else 0.0
     counted = model_flops(asked.spec, run) if not asked.within and run.phase != "decode" else (0.0, "")
     return PassSums(device, host, sent, launched, elements, trained, experts, *counted)
+
+
+def _launches(kernel: Kernel, run: Run) -> float:
+    """Kernels that a stack launches for one: of experts' products, one for each expert where it groups none."""
+    one_each = run.stack is not None and run.stack.product_an_expert and kernel.routed is not None
+    groups = float(kernel.shape.groups) if one_each and isinstance(kernel.shape, Matmul) else 1.0
+    return max(kernel.launches, groups)
 
 
 def _held(spec: ModelSpec, run: Run) -> tuple[Sums, Sums]:

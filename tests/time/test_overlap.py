@@ -1,0 +1,75 @@
+"""What stacks hide, send and launch: by closed forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from calc.architectures.models import load_model
+from calc.spec.stack import Overlap, Stack, load_stack
+from calc.time import predict
+from calc.time.device.speed import speed_of
+from calc.time.kernels.kernel import Send
+from calc.time.kernels.timing import LEVEL
+from calc.time.step.network import between_ops
+from calc.time.step.one_pass import Question, passes
+from calc.time.step.timed_run import timed_run
+
+QWEN = load_model("qwen3-30b-a3b")
+EVENLY = {"phase": "training", "cluster": "dgx-h100", "seq": 4096, "checkpointing": "none"}
+
+
+def changed(**fields: Any) -> Stack:
+    return load_stack("megatron-core").model_copy(update=fields)
+
+
+def exchanged(name: str, stack: Stack, **words: Any) -> list[float]:
+    """Bytes of each exchange of a model's experts."""
+    spec = load_model(name)
+    run = timed_run(spec, None, **{**EVENLY, "stack": stack, **words})
+    sent = (kernel.shape for kernel in between_ops(spec, run) if kernel.path.endswith("experts"))
+    return [float(shape.bytes) for shape in sent if isinstance(shape, Send)]
+
+
+@pytest.mark.parametrize("ranks", [2, 8, 64])
+def test_a_token_goes_once_to_each_rank_of_its_experts(ranks: int) -> None:
+    """8 experts drawn evenly lie on ranks (1 - (1 - 1 / ranks)^8) of them."""
+    once, each = (exchanged("qwen3-30b-a3b", changed(once_a_rank=way), dp=64, ep=ranks) for way in (True, False))
+    part = ranks * (1 - (1 - 1 / ranks) ** 8) / 8
+    assert once == pytest.approx([size * part for size in each])
+
+
+def test_a_router_of_groups_reaches_their_ranks_alone() -> None:
+    """DeepSeek-V3 picks 8 experts in 4 of 8 groups: of 64 ranks those of half, 32."""
+    once, each = (exchanged("deepseek-v3", changed(once_a_rank=way), dp=64, ep=64) for way in (True, False))
+    assert once == pytest.approx([size * 32 * (1 - (31 / 32) ** 8) / 8 for size in each])
+
+
+def launched(stack: Stack, **words: Any) -> float:
+    run = timed_run(QWEN, None, **{**EVENLY, "stack": stack, **words})
+    asked = Question(QWEN, speed_of("h100-sxm"), "", ("forward", "backward"), LEVEL)
+    return sum(map(float, passes(asked, [run])[0].sums.launched.values()))
+
+
+@pytest.mark.parametrize(("ranks", "experts"), [(8, 16), (64, 2)])
+def test_each_expert_has_products_of_its_own(ranks: int, experts: int) -> None:
+    """Gate and up joined, and down: two forward and four back for each expert, of 48 layers."""
+    alone, grouped = (launched(changed(product_an_expert=way), dp=64, ep=ranks) for way in (True, False))
+    assert alone - grouped == pytest.approx(48 * 6 * (experts - 1))
+
+
+def test_messages_of_a_pipeline_are_hidden_whether_or_not_gradients_are() -> None:
+    """Without data-parallel ranks nothing is left that the one could change of the other."""
+    words = {"pp": 4, "interleave": 2, "micro_batches": 8, **EVENLY}
+    spec = load_model("llama-3-8b")
+    stacks = [changed(overlap=Overlap(data=data, tensor=True)) for data in (True, False)]
+    both = [predict(spec, "h100-sxm", stack=stack, **words).seconds for stack in stacks]
+    assert both[0] == pytest.approx(both[1])
+
+
+def test_megatron_lm_hides_nothing_of_tensor_and_data_parallelism() -> None:
+    words = {"tp": 4, "dp": 4, "micro_batches": 4, **EVENLY}
+    spec = load_model("llama-3-8b")
+    plain, core = (predict(spec, "h100-sxm", stack=name, **words) for name in ("megatron-lm", "megatron-core"))
+    assert plain.seconds > core.seconds
