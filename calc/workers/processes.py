@@ -14,6 +14,7 @@ from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.connection import wait as wait_for
 from typing import Any
 
+from calc.errors import Refused
 from calc.workers.job import Job, Part, Work, lost
 
 PERIOD = 0.2
@@ -38,13 +39,23 @@ class _Process:
 
 class Processes:
     """So many processes, each of which imports what it needs afresh, and is given chunks of the kinds that it had
-    before as long as there are some. One that ends is replaced, and what was under way begun again."""
+    before as long as there are some. One that ends is replaced, and what was under way begun again.
+
+    Errors: Refused where the machine has no room for so many, as of open files, of which each takes nine.
+    """
 
     def __init__(self, job: Job, count: int) -> None:
         self._job = job
         self._waiting: dict[int, Any] = {}
         self._begun: Counter[int] = Counter()
-        self._processes = [self._open() for _ in range(count)]
+        self._processes: list[_Process] = []
+        try:
+            for _ in range(min(count, job.count)):
+                self._processes.append(self._open())
+        except OSError as error:
+            self.close()
+            why = f"fewer processes: after {len(self._processes)} of them {error.strerror or error}"
+            raise Refused("--workers", why, count) from None
 
     @property
     def slots(self) -> int:

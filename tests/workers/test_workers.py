@@ -108,6 +108,19 @@ def test_a_refusal_comes_out_as_it_is(tmp_path: Path, workers: Workers) -> None:
     assert found == list(range(len(found)))
 
 
+def test_more_processes_than_there_are_open_files_for_are_refused(tmp_path: Path) -> None:
+    code = (
+        "import resource, sys; from pathlib import Path; resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))\n"
+        "from calc.errors import Refused; from calc.workers.workers import Workers\n"
+        "from tests.workers.work import job\n"
+        "try: list(Workers(12).results(job(Path(sys.argv[1]))))\n"
+        "except Refused as refused: print(refused)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "log"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "--workers: expected fewer processes" in done.stdout
+
+
 @pytest.mark.parametrize("count", [0, -1, 2.5, 10**6])
 def test_how_many(count: Any) -> None:
     with pytest.raises(Refused, match="--workers: expected a whole number from 1"):
