@@ -53,7 +53,7 @@ def shown(page: str) -> bool:
 def _holds(value: Any, asked: list[str]) -> bool:
     """Whether a knob at `value` is what the address says. Of names that are too many, as many as there may be count."""
     if isinstance(value, (list, tuple)):
-        return bool(value) or not any(asked)
+        return set(map(str, value)) <= set(asked) if value else not any(asked)
     last = asked[-1] if asked else ""
     if isinstance(value, bool):
         return last.lower() == str(value).lower()
