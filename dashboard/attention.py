@@ -152,8 +152,8 @@ def _of(picked: picker.Picked) -> dict[str, Any]:
     values = "" if shape.d_value == shape.d_head else f" Values are {shape.d_value} wide."
     heads = f"{shape.heads} query heads of {shape.d_head}, {shape.kv_heads} key heads."
     st.caption(f"{frame.verbatim(picked.spec.name)}: {heads}{values}")
-    if said := left_out(picked.spec):
-        st.caption(f"⚠ Not counted here: {'; '.join(said)}.")
+    if notes := left_out(picked.spec):
+        st.caption(f"⚠ Not counted here: {'; '.join(notes)}.")
     return {name: getattr(shape, name) for name in ("heads", "kv_heads", "d_head", "d_value", "causal")}
 
 

@@ -50,10 +50,10 @@ def groups(lengths: tuple[int, ...], gpu: str, shape: AttentionShape, model: str
                 )
         columns = {"cached": st.column_config.Column("cached, a token")}
         frame.table([one._asdict() for one in found], "decoding", columns=columns, shown=charts.SHOWN)
-        asked = f"--heads {shape.heads} --kv-heads {shape.kv_heads} --d-head {shape.d_head}"
-        asked += f" --d-value {shape.d_value}" * (shape.d_value != shape.d_head)
-        asked += f" --keys {context} --batch {shape.batch} --dtype {shape.dtype} --gpu {gpu}"
-        frame.command(f"python -m calc attention --preset kv-grouping {asked}", part="grouping")
+        options = f"--heads {shape.heads} --kv-heads {shape.kv_heads} --d-head {shape.d_head}"
+        options += f" --d-value {shape.d_value}" * (shape.d_value != shape.d_head)
+        options += f" --keys {context} --batch {shape.batch} --dtype {shape.dtype} --gpu {gpu}"
+        frame.command(f"python -m calc attention --preset kv-grouping {options}", part="grouping")
 
 
 def _saved(found: list[Decoded], shape: AttentionShape, model: str) -> str:

@@ -20,7 +20,11 @@ from streamlit import file_util
 PREFIX = "/static/"
 TEXT = (".js", ".css")
 """What is compressed; fonts and pictures are already."""
-KEPT = {"Cache-Control": "public, immutable, max-age=31536000", "Vary": "Accept-Encoding", "Content-Encoding": "gzip"}
+HEADERS = {
+    "Cache-Control": "public, immutable, max-age=31536000",
+    "Vary": "Accept-Encoding",
+    "Content-Encoding": "gzip",
+}
 
 
 class Bundles:
@@ -30,13 +34,13 @@ class Bundles:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = scope["path"].removeprefix(PREFIX) if _compressible(scope) else ""
-        path = _files().get(asked)
+        name = scope["path"].removeprefix(PREFIX) if _compressible(scope) else ""
+        path = _files().get(name)
         if path is None:
             await self._app(scope, receive, send)
             return
         packed = await run_in_threadpool(_packed, path)
-        await Response(packed, media_type=guess_type(asked)[0], headers=KEPT)(scope, receive, send)
+        await Response(packed, media_type=guess_type(name)[0], headers=HEADERS)(scope, receive, send)
 
 
 def _compressible(scope: Scope) -> bool:

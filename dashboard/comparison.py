@@ -24,7 +24,7 @@ MODELS = ("training", "forward", "prefill", "decode", "layer")
 
 def draw(found: Comparison, by: By) -> None:
     """Draw the answer, of one pair at least: the case that is known best, the figures of all, and the picture."""
-    st.success(_said(min(found.pairs, key=_known)))
+    st.success(_sentence(min(found.pairs, key=_known)))
     _figures(Group("all", "", found.pairs))
     own = likely_slug()
     frame.chart(
@@ -57,7 +57,7 @@ def _known(pair: Pair) -> tuple[int, int, str]:
     return (0 if model in preset_names() else 1, place, pair.run.case)
 
 
-def _said(pair: Pair) -> str:
+def _sentence(pair: Pair) -> str:
     """The case that is known best, in a sentence."""
     where = "this machine" if pair.device == likely_slug() else frame.verbatim(pair.device)
     return (

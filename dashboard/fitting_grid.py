@@ -15,7 +15,7 @@ from calc.spec.catalogue import load_device
 from calc.spec.run import Run, common_length
 from dashboard import frame
 from dashboard.cache import cached
-from dashboard.home import BESIDE
+from dashboard.home import COMPARED
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -33,7 +33,7 @@ def draw(spec: ModelSpec, query: Run, gpu: str) -> None:
     alt = "Whether each length and batch fits the GPU"
     frame.chart(charts.grid(rows, "seq", "batch", ("tokens of a sequence", "sequences")), "fits", alt=alt)
     st.caption("The same plan for other models, each at its usual length where that is shorter, on other GPUs.")
-    rows = over_models(spec, query, (*BESIDE, *([gpu] if gpu not in BESIDE else [])))
+    rows = over_models(spec, query, (*COMPARED, *([gpu] if gpu not in COMPARED else [])))
     frame.chart(
         charts.grid(rows, "gpu", "model", ("GPU", "model")), "fits-models", alt="Whether each model fits each GPU"
     )

@@ -91,7 +91,7 @@ def _tree(spec: ModelSpec) -> str:
     rows = {row.path: row for row in parts(spec)}
     known = list(rows)
     knobs.forget_stale("part", known)
-    asked = st.query_params.get("part", WHOLE)
+    wanted = st.query_params.get("part", WHOLE)
 
     def label(path: str) -> str:
         row, pieces = rows[path], path.split(".")
@@ -102,10 +102,10 @@ def _tree(spec: ModelSpec) -> str:
         return INDENT * row.depth + name + times + size
 
     with st.container(height=620, border=True):
-        first = known.index(asked) if asked in known else 0
+        first = known.index(wanted) if wanted in known else 0
         part = st.radio("Part, and its parameters", known, index=first, format_func=label, key="part")
     # Not bound to the address: a bound widget writes its label there, and that changes with every size.
-    if part != asked:
+    if part != wanted:
         st.query_params["part"] = part
     return str(part)
 

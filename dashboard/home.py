@@ -29,7 +29,7 @@ LEAD = "What a transformer costs, how long it takes, whom it serves, and how wro
 NODE = (1, 2, 4, 8)
 """GPUs of one machine that a model is spread over, the fewest that hold it."""
 FORMATS = ("bf16", "fp8", "int4")
-BESIDE = ("rtx-4090", "l4", "l40s", "a100-sxm-80gb", "h100-sxm", "h200", "b200", "mi300x")
+COMPARED = ("rtx-4090", "l4", "l40s", "a100-sxm-80gb", "h100-sxm", "h200", "b200", "mi300x")
 """GPUs that are asked whether they hold the model."""
 USERS, INPUT, OUTPUT = 16, 1024, 256
 """What the server on the card is asked: so many at once, with such prompts and answers, or what the model takes."""
@@ -49,7 +49,7 @@ def render(picked: picker.Picked | None) -> None:
     """Draw the page."""
     frame.header("What does it cost?", LEAD)
     chosen = picker.wanted(picked)
-    gpu, price = _asked()
+    gpu, price = _knobs()
     spec = chosen.spec
     found = {name: _answered(name, spec, gpu, price) for name in ANSWERS}
     with frame.refusals("This model cannot be counted"):
@@ -67,7 +67,7 @@ def render(picked: picker.Picked | None) -> None:
     frame.command(*(shlex.join(["python", "-m", "calc", *_named(each, chosen)]) for each in words))
 
 
-def _asked() -> tuple[str, float]:
+def _knobs() -> tuple[str, float]:
     """Draw the knobs: (device, price of a GPU-hour)."""
     devices = [*device_names()]
     left, right = st.columns([2, 1])
@@ -105,8 +105,8 @@ def served_on(spec: ModelSpec, gpu: str, dtype: str = "bf16") -> int | None:
     capacity = load_device(gpu).usable
     for tp in NODE:
         try:
-            asked: dict[str, Any] = {"mode": "inference", "tp": tp, "dtype": dtype, "seq": common_length([spec])}
-            peak = estimate(spec, "memory.peak", **asked).value
+            words: dict[str, Any] = {"mode": "inference", "tp": tp, "dtype": dtype, "seq": common_length([spec])}
+            peak = estimate(spec, "memory.peak", **words).value
         except Refused:
             continue
         if peak <= capacity:
@@ -119,7 +119,7 @@ def held(spec: ModelSpec) -> list[dict[str, str]]:
     """A row a format: how many of each GPU hold the model."""
     rows = []
     for dtype in FORMATS:
-        counts = {gpu: served_on(spec, gpu, dtype) for gpu in BESIDE}
+        counts = {gpu: served_on(spec, gpu, dtype) for gpu in COMPARED}
         rows.append({"weights": dtype, **{gpu: "–" if n is None else f"{n}" for gpu, n in counts.items()}})
     return rows
 
@@ -144,8 +144,8 @@ def _token(spec: ModelSpec, gpu: str, price: float) -> Answered:
     tp = served_on(spec, gpu)
     if tp is None:
         return Answered("–", f"more than eight {gpu}")
-    asked: dict[str, Any] = {"phase": "decode", "context": 2048, "execution": "graph", "tp": tp}
-    found = predict(spec, gpu, **asked)
+    question: dict[str, Any] = {"phase": "decode", "context": 2048, "execution": "graph", "tp": tp}
+    found = predict(spec, gpu, **question)
     words = ["predict", "", "--gpu", gpu, "--phase", "decode", "--context", "2048", "--execution", "graph"]
     words += ["--tp", str(tp)] if tp > 1 else []
     low, high = duration(found.interval.low), duration(found.interval.high)

@@ -40,8 +40,8 @@ def batch(label: str = "Sequences") -> int:
 
 def price() -> float:
     """Dollars of a GPU-hour."""
-    asked = st.query_params.get("price", "")
-    found = {PRICE} | ({float(asked)} if re.fullmatch(r"\d{1,4}(\.\d{1,4})?", asked) else set())
+    linked = st.query_params.get("price", "")
+    found = {PRICE} | ({float(linked)} if re.fullmatch(r"\d{1,4}(\.\d{1,4})?", linked) else set())
     found |= {each for each in (chosen("price"), st.session_state.get("price")) if isinstance(each, float)}
     share("price", sorted(found), PRICE)
     return float(
@@ -53,10 +53,10 @@ def price() -> float:
 
 def holding(key: str, stops: Iterable[int], most: int) -> list[int]:
     """The stops of the slider `key` in order, and with them whatever whole number up to `most` a link has brought."""
-    asked = st.query_params.get(key, "")
+    linked = st.query_params.get(key, "")
     brought: set[int] = st.session_state.setdefault(f"{key} of a link", set())
-    if re.fullmatch(r"[1-9]\d{0,8}", asked):
-        brought.add(int(asked))
+    if re.fullmatch(r"[1-9]\d{0,8}", linked):
+        brought.add(int(linked))
     # A button or another page may have set it to what is no stop here.
     brought |= {each for each in (st.session_state.get(key), chosen(key)) if isinstance(each, int) and each > 0}
     return sorted({*stops, *(each for each in brought if each <= most)})

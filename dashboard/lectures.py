@@ -62,17 +62,17 @@ def _claims() -> None:
     lectures = sorted({row["lecture"] for row in rows})
     which = left.pills("Lecture", lectures, selection_mode="multi", key="lecture", bind="query-params")
     verdicts = right.pills("Verdict", VERDICTS, selection_mode="multi", key="verdict", bind="query-params")
-    kept = [
+    shown = [
         row for row in rows if (not which or row["lecture"] in which) and (not verdicts or row["verdict"] in verdicts)
     ]
-    if not kept:
+    if not shown:
         frame.nothing_yet("No claim of these lectures has this verdict: choose another above.")
     else:
         wide = {"the notes say": st.column_config.Column(width="large")}
         numbers: dict[str, Callable[..., str]] = dict.fromkeys(("printed", "here", "recorded"), written)
         numbers["verdict"] = lambda verdict: f"{COLOURED[verdict]} {verdict}"
-        frame.table(kept, "claims", columns=wide, shown=numbers, tinted={"verdict": VERDICT_TINTS}, height=420)
-        for row in kept:
+        frame.table(shown, "claims", columns=wide, shown=numbers, tinted={"verdict": VERDICT_TINTS}, height=420)
+        for row in shown:
             if row["verdict"] == "wrong":
                 with st.expander(f"Wrong in lecture {row['lecture']}: {frame.verbatim(row['the notes say'])}"):
                     st.markdown(frame.verbatim(row["formula or reason"]))

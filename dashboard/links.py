@@ -28,8 +28,8 @@ def opened() -> None:
 
 def checked(page: str) -> None:
     """Behind every knob of the first drawing: have the page refused where a knob holds something else than its link."""
-    asked: Mapping[str, list[str]] = st.session_state[OPENED]
-    for name, values in asked.items():
+    linked: Mapping[str, list[str]] = st.session_state[OPENED]
+    for name, values in linked.items():
         if name in st.session_state and not _holds(st.session_state[name], values):
             found = values[-1] if values else ""
             known = NAMES[name]() if name in NAMES else ()
@@ -50,11 +50,11 @@ def shown(page: str) -> bool:
     return False
 
 
-def _holds(value: Any, asked: list[str]) -> bool:
+def _holds(value: Any, linked: list[str]) -> bool:
     """Whether a knob at `value` is what the address says. Of names that are too many, as many as there may be count."""
     if isinstance(value, (list, tuple)):
-        return set(map(str, value)) <= set(asked) if value else not any(asked)
-    last = asked[-1] if asked else ""
+        return set(map(str, value)) <= set(linked) if value else not any(linked)
+    last = linked[-1] if linked else ""
     if isinstance(value, bool):
         return last.lower() == str(value).lower()
     if str(value) == last:

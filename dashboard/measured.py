@@ -41,10 +41,10 @@ def render(picked: picker.Picked | None) -> None:
 
 def _results(runs: tuple[Run, ...], answer: Any, controls: Any) -> None:
     with controls:
-        asked, by, every, unstable = _filters(runs)
-    chosen = [run for run in runs if fits(run, **asked)]
+        wanted, by, every, unstable = _filters(runs)
+    chosen = [run for run in runs if fits(run, **wanted)]
     found = compare(chosen, by, every, unstable=unstable)
-    options = "".join(f" --{name} {shlex.quote(value)}" for name, value in asked.items() if value is not None)
+    options = "".join(f" --{name} {shlex.quote(value)}" for name, value in wanted.items() if value is not None)
     compared = f"python -m harness compare{results.option()}{options} --by {by}"
     compared += (" --every" if every else "") + (" --unstable" if unstable else "")
     if found.pairs:
@@ -83,10 +83,10 @@ def _filters(runs: tuple[Run, ...]) -> tuple[dict[str, Any], By, bool, bool]:
         "suite": results.distinct(run.suite for run in runs),
         "commit": results.distinct(run.environment.commit for run in runs),
     }
-    asked: dict[str, Any] = {}
+    wanted: dict[str, Any] = {}
     for column, name in zip(st.columns(len(FILTERS)), FILTERS, strict=True):
         key = f"of_{name}"
-        asked[name] = column.selectbox(
+        wanted[name] = column.selectbox(
             name.capitalize(), values[name], index=None, key=key, bind="query-params", placeholder="all"
         )
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -102,7 +102,7 @@ def _filters(runs: tuple[Run, ...]) -> tuple[dict[str, Any], By, bool, bool]:
             bind="query-params",
             help="Times that moved too much to be relied on, as on a machine that has other work",
         )
-    return asked, by or "kind", every, unstable
+    return wanted, by or "kind", every, unstable
 
 
 def _text(value: object) -> str | None:

@@ -20,7 +20,7 @@ from calc.spec.run import Run
 from calc.units import binary
 from dashboard import fitting_grid, frame, picker, planning, remedies
 from dashboard.cache import cached
-from dashboard.home import BESIDE
+from dashboard.home import COMPARED
 from dashboard.shared import share
 
 GPU = "h100-sxm"
@@ -110,7 +110,7 @@ def _verdict(spec: ModelSpec, found: Verdict, query: Run) -> None:
 
 def _terms(found: Verdict, gpu: str) -> None:
     st.caption("Above, the terms all added up and what is live at the peak; below, the memory that each GPU gives.")
-    capacities = {name: load_device(name).usable for name in gpus() if name in (*BESIDE, gpu)}
+    capacities = {name: load_device(name).usable for name in gpus() if name in (*COMPARED, gpu)}
     worst = found.worst
     drawn = charts.against(dict(worst.terms), dict(found.live), worst.peak, capacities, gpu)
     frame.chart(drawn, "memory", alt="Memory by term against the memory of each GPU")

@@ -66,15 +66,15 @@ def compact(text: str, form: str) -> str:
 
 def _unnamed(config: dict[str, Any]) -> dict[str, Any]:
     """A config without the names of its classes: only how many there are counts. Its sections likewise."""
-    kept = {key: _unnamed(value) if isinstance(value, dict) else value for key, value in config.items()}
+    plain = {key: _unnamed(value) if isinstance(value, dict) else value for key, value in config.items()}
     names, number = config.get("id2label"), config.get("num_labels")
     # A number that is not the names' own is left beside them: whoever reads it refuses it.
     if isinstance(names, dict) and names and (number is None or (type(number) is int and number == len(names))):
-        kept |= {"num_labels": len(names)}
-        del kept["id2label"]
+        plain |= {"num_labels": len(names)}
+        del plain["id2label"]
     if isinstance(config.get("label2id"), dict):
-        del kept["label2id"]
-    return kept
+        del plain["label2id"]
+    return plain
 
 
 def digest(text: str) -> str:

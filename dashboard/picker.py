@@ -133,17 +133,17 @@ def read(form: str, name: str, text: str) -> ModelSpec:
 def _of_config(config: Any, stem: str) -> ModelSpec:
     """The model of a config.json; one that is called no more than `config` goes by its own name, or by its family."""
     spec = from_config(config, stem)
-    said = config.get("_name_or_path") if isinstance(config, dict) else None
-    own = str(said).rstrip("/").rpartition("/")[2] if isinstance(said, str) else ""
+    name = config.get("_name_or_path") if isinstance(config, dict) else None
+    own = str(name).rstrip("/").rpartition("/")[2] if isinstance(name, str) else ""
     return spec.model_copy(update={"name": printable(own)[:60] or f"your {spec.family}"}) if stem == "config" else spec
 
 
 def _preset() -> Picked:
     names = preset_names()
     shared.recall("model", DEFAULT)
-    asked = st.query_params.get("model")
-    if asked is not None and asked not in names and "model" not in st.session_state:
-        st.session_state[UNKNOWN] = asked  # the widget would pass over it, and show another model under that link
+    linked = st.query_params.get("model")
+    if linked is not None and linked not in names and "model" not in st.session_state:
+        st.session_state[UNKNOWN] = linked  # the widget would pass over it, and show another model under that link
     first = None if UNKNOWN in st.session_state else names.index(DEFAULT)
     name = st.selectbox(
         "Preset",

@@ -70,14 +70,16 @@ def _verdict(found: dict[str, Any], wanted: Wanted) -> None:
 def _spoken(plan: dict[str, Any]) -> str:
     """A plan in words: 16 data-parallel × 4 context-parallel ranks, ZeRO 3, …"""
     degrees = [f"{plan[name]} {title}" for name, title in DEGREES.items() if plan[name] > 1]
-    said = [f"{' × '.join(degrees)} ranks" if degrees else "one rank"]
-    said += [f"ZeRO {plan['zero']}"] * bool(plan["zero"])
-    said.append(f"{plan['micro_batches']} micro-batches of {plan['micro_batch']} a rank")
+    parts = [f"{' × '.join(degrees)} ranks" if degrees else "one rank"]
+    parts += [f"ZeRO {plan['zero']}"] * bool(plan["zero"])
+    parts.append(f"{plan['micro_batches']} micro-batches of {plan['micro_batch']} a rank")
     if plan["pp"] > 1:
-        said += ["zero-bubble"] * (plan["schedule"] != "1f1b")
-        said += [f"{plan['interleave']} pieces a stage"] * (plan["interleave"] > 1)
-    kept = plan["checkpointing"]
-    return ", ".join([*said, "no checkpointing" if kept == "none" else f"{kept} checkpointing", plan["recipe"]])
+        parts += ["zero-bubble"] * (plan["schedule"] != "1f1b")
+        parts += [f"{plan['interleave']} pieces a stage"] * (plan["interleave"] > 1)
+    checkpointing = plan["checkpointing"]
+    return ", ".join(
+        [*parts, "no checkpointing" if checkpointing == "none" else f"{checkpointing} checkpointing", plan["recipe"]]
+    )
 
 
 def _front(found: dict[str, Any]) -> None:

@@ -58,7 +58,7 @@ def _filters() -> tuple[tuple[tuple[str, Any], ...], tuple[tuple[str, int], ...]
         most = cell.selectbox(label, [ANY, *SIZES], key=f"{name}_most", bind="query-params")
         if most != ANY:
             bounded.append((name, int(most)))
-    kept = cells[3].selectbox("Checkpointing", [ANY, *CHECKPOINTING], key="kept", bind="query-params")
+    checkpointing = cells[3].selectbox("Checkpointing", [ANY, *CHECKPOINTING], key="kept", bind="query-params")
     cells = st.columns(3)
     headroom = cells[0].select_slider("Memory left free, %", [0, 5, 10, 20, 30], key="headroom", bind="query-params")
     objective = cells[1].segmented_control(
@@ -66,5 +66,5 @@ def _filters() -> tuple[tuple[tuple[str, Any], ...], tuple[tuple[str, int], ...]
     )
     with cells[2]:
         tokens = _slider("Tokens of the whole run, billions", "billions", BILLIONS, TOKENS, 10**6)
-    fixed = (("checkpointing", kept),) if kept != ANY else ()
+    fixed = (("checkpointing", checkpointing),) if checkpointing != ANY else ()
     return fixed, tuple(bounded), int(headroom), objective or "time", int(tokens)

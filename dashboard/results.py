@@ -27,7 +27,7 @@ class Results(NamedTuple):
     faults: tuple[Fault, ...]
 
 
-_kept: dict[Path, tuple[tuple[int, int], list[Run], list[Fault]]] = {}
+_read_files: dict[Path, tuple[tuple[int, int], list[Run], list[Fault]]] = {}
 _lock = Lock()
 
 
@@ -47,8 +47,8 @@ def load() -> Results:
             for run in found:
                 runs.setdefault(run.run, run)
             faults += bad
-        for gone in _kept.keys() - set(paths):
-            del _kept[gone]
+        for gone in _read_files.keys() - set(paths):
+            del _read_files[gone]
     return Results(tuple(runs.values()), tuple(faults))
 
 
@@ -58,9 +58,9 @@ def _file(path: Path) -> tuple[list[Run], list[Fault]]:
     except OSError as error:
         return [], [Fault(path, 0, error.strerror or str(error))]
     stamp = (now.st_size, now.st_mtime_ns)
-    if path not in _kept or _kept[path][0] != stamp:
-        _kept[path] = (stamp, *scan_file(path))
-    return _kept[path][1], _kept[path][2]
+    if path not in _read_files or _read_files[path][0] != stamp:
+        _read_files[path] = (stamp, *scan_file(path))
+    return _read_files[path][1], _read_files[path][2]
 
 
 def profiles() -> list[str]:

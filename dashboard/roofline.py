@@ -34,7 +34,7 @@ def render(picked: picker.Picked | None) -> None:
         knobs = roofline_knobs.ask(chosen.spec)
         without_pictures(chosen.spec)
     with frame.refusals("No prediction"):
-        found, points, limits = asked(chosen.spec, knobs, _stamp(knobs.where))
+        found, points, limits = predicted(chosen.spec, knobs, _stamp(knobs.where))
         with answer:
             _figures(found)
             _roof(points, limits)
@@ -69,7 +69,9 @@ def _roof(points: list[Point], limits: Roof) -> None:
 
 
 @cached
-def _asked(spec: ModelSpec, key: tuple[Any, ...], stamp: int, _knobs: Knobs) -> tuple[Prediction, list[Point], Roof]:
+def _predicted(
+    spec: ModelSpec, key: tuple[Any, ...], stamp: int, _knobs: Knobs
+) -> tuple[Prediction, list[Point], Roof]:
     """A prediction, its ops and the device's limits. key: the knobs; stamp: when a profile was written."""
     speed = _speed(_knobs)
     decode = _knobs.phase == "decode"
@@ -89,9 +91,9 @@ def _asked(spec: ModelSpec, key: tuple[Any, ...], stamp: int, _knobs: Knobs) -> 
     return found, roofline(found), roof(speed, found.kernels)
 
 
-def asked(spec: ModelSpec, knobs: Knobs, stamp: int = 0) -> tuple[Prediction, list[Point], Roof]:
+def predicted(spec: ModelSpec, knobs: Knobs, stamp: int = 0) -> tuple[Prediction, list[Point], Roof]:
     """What the page shows. Errors: as `calc.time.predict`."""
-    return _asked(spec, tuple(vars(knobs).items()), stamp, knobs)
+    return _predicted(spec, tuple(vars(knobs).items()), stamp, knobs)
 
 
 def _speed(knobs: Knobs) -> Speed:

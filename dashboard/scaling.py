@@ -114,7 +114,7 @@ def _map(found: Judgement, law: str) -> None:
         "its 95 % band of one data set's sampling, where one is known. Each law counts N its own way; the point counts "
         "as this one does."
     )
-    st.markdown("\n".join(f"- **{about}**: {said}" for about, said in verdict(found)))
+    st.markdown("\n".join(f"- **{about}**: {sentence}" for about, sentence in verdict(found)))
     for warning in found.warnings:
         st.caption(f"⚠ {warning}")
     st.caption(found.convention)
@@ -128,7 +128,7 @@ def _place(picked: picker.Picked, law: str, found: Judgement) -> None:
         "point of each curve. Red: the optimum at this compute."
     )
     frame.chart(
-        _curves(law, found.compute, **_asked(found)) | {"height": 440, "title": ""},
+        _curves(law, found.compute, **_routing(found)) | {"height": 440, "title": ""},
         "isoflop",
         alt=f"Loss against parameters at equal compute by {law}",
     )
@@ -140,8 +140,8 @@ def _place(picked: picker.Picked, law: str, found: Judgement) -> None:
         columns=COLUMNS,
         shown=SHOWN,
     )
-    for about, said in differing(differ(every)):
-        st.markdown(f"**{about.capitalize()}** (without superseded ones): {said}.")
+    for about, sentence in differing(differ(every)):
+        st.markdown(f"**{about.capitalize()}** (without superseded ones): {sentence}.")
     for each in every:
         if not isinstance(each, Judgement):
             st.caption(f"{each[0].name}: {frame.verbatim(each[1])}")
@@ -149,11 +149,11 @@ def _place(picked: picker.Picked, law: str, found: Judgement) -> None:
     frame.command(
         f"python -m calc judge {model} --tokens {amount} --law {law}",
         f"python -m calc judge {model} --tokens {amount} --law all",
-        " ".join((f"python -m calc optimal --compute {found.compute!r} --law {law}", *_words(_asked(found)))),
+        " ".join((f"python -m calc optimal --compute {found.compute!r} --law {law}", *_words(_routing(found)))),
     )
 
 
-def _asked(found: Judgement) -> dict[str, float]:
+def _routing(found: Judgement) -> dict[str, float]:
     """The routing to ask a law of experts about."""
     return dict(found.routing)
 

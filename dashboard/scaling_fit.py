@@ -56,13 +56,13 @@ def draw() -> None:
         )
         return
     data = upload.getvalue()
-    asked = (hashlib.sha256(data).hexdigest(), form, refits, skip)
+    settings = (hashlib.sha256(data).hexdigest(), form, refits, skip)
     if st.button("Fit", key="fit"):
         st.session_state.pop(DONE, None)
         with frame.refusals("These runs cannot be fitted"):
-            st.session_state[DONE] = (asked, _fitted(_named(upload.name, data), form, refits, skip))
+            st.session_state[DONE] = (settings, _fitted(_named(upload.name, data), form, refits, skip))
     last = st.session_state.get(DONE)
-    if last is None or last[0] != asked:
+    if last is None or last[0] != settings:
         st.caption("Press Fit.")
         return
     _show(last[1], form, refits, skip)

@@ -52,11 +52,11 @@ def draw(picked: picker.Picked, best: dict[str, Any], wanted: Wanted) -> None:
     if not st.toggle("Simulate every request of this plan", key="requests", bind="query-params"):
         return
     load = max(round(best["concurrency"]), 1)
-    asked = Simulation(best["device"], best["dtype"], best["gpus"], wanted.input, wanted.output, load)
+    simulation = Simulation(best["device"], best["dtype"], best["gpus"], wanted.input, wanted.output, load)
     with st.spinner("Simulating"):
-        spreads = _simulated(picked.spec, asked)
+        spreads = _simulated(picked.spec, simulation)
     frame.chart(
-        charts.latencies(spreads, f"{asked.requests:,} requests, {load:,} at once"),
+        charts.latencies(spreads, f"{simulation.requests:,} requests, {load:,} at once"),
         "requests",
         alt="How many of 100 requests had their first token, a token and their answer within so many seconds",
     )
@@ -65,7 +65,7 @@ def draw(picked: picker.Picked, best: dict[str, Any], wanted: Wanted) -> None:
         for name, own in spreads.items()
     ]
     frame.table(rows, "latencies", shown={f"{part:.0%} within": duration for part in PARTS})
-    frame.command(asked.command(picked.reference), part="requests")
+    frame.command(simulation.command(picked.reference), part="requests")
 
 
 def _part(seconds: list[float], part: float) -> float:
@@ -76,11 +76,11 @@ def _part(seconds: list[float], part: float) -> float:
 
 
 @cached
-def _simulated(spec: ModelSpec, asked: Simulation) -> dict[str, list[float]]:
+def _simulated(spec: ModelSpec, simulation: Simulation) -> dict[str, list[float]]:
     """What is waited for -> seconds of each request."""
-    service = service_of(spec, asked.device, Layout(tp=asked.tp), dtype=asked.dtype)
+    service = service_of(spec, simulation.device, Layout(tp=simulation.tp), dtype=simulation.dtype)
     scatter = service.engine.scatter
-    workload = closed_loop(asked.concurrency, asked.input, asked.output, asked.requests, scatter)
+    workload = closed_loop(simulation.concurrency, simulation.input, simulation.output, simulation.requests, scatter)
     tokens = workload.mean_input + workload.mean_output
     found = simulate(workload, lambda: service.server(tokens), lambda each: service.request_seconds(each.input))
     done = found.answered

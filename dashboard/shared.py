@@ -36,11 +36,11 @@ def share(key: str, options: Sequence[Any], usual: Any) -> None:
     What stands in the address goes before that; it is read by the knob itself.
     """
     known: dict[str, Any] = st.session_state.setdefault(CHOSEN, {})
-    asked = st.query_params.get(key)
+    linked = st.query_params.get(key)
     if key in st.session_state and not st.session_state[ENTERED]:
         value = st.session_state[key]
-    elif asked is not None:
-        value = next((each for each in options if str(each) == asked), usual)
+    elif linked is not None:
+        value = next((each for each in options if str(each) == linked), usual)
     else:
         value = known.get(key)
         if value is not None and value in options:

@@ -60,7 +60,7 @@ def charts(found: Comparison, by_kind: bool) -> list[tuple[Chart, str]]:
     """Each chart, with what it shows in words. by_kind: groups are kinds of cases, which have colours of their own."""
     made = [
         (
-            measured.scatter(found.pairs, by_kind),
+            measured.ratios(found.pairs, by_kind),
             f"Each case's measured time over its predicted one; dashed: equal, shaded: within {measured.BAND:.0%}.",
         ),
         (measured.errors(found.pairs, by_kind), "How many cases took how much longer (above 0) or shorter."),

@@ -137,8 +137,8 @@ def difference(plan: Plan, other: Plan) -> str:
     one, two = seconds_lost(plan), seconds_lost(other)
     apart = {name: two.get(name, 0.0) - one.get(name, 0.0) for name in {**one, **two}}
     ordered = sorted(apart, key=lambda name: -abs(apart[name]))
-    told = [name for name in ordered if abs(apart[name]) >= 0.001 * plan.seconds][:3]
-    parts = [f"{duration(abs(apart[name]))} {'less' if apart[name] > 0 else 'more'} {name}" for name in told]
+    largest = [name for name in ordered if abs(apart[name]) >= 0.001 * plan.seconds][:3]
+    parts = [f"{duration(abs(apart[name]))} {'less' if apart[name] > 0 else 'more'} {name}" for name in largest]
     return ", ".join(parts) or "equal in time to a part in a thousand"
 
 

@@ -47,8 +47,8 @@ def plan_of(question: Question, words: Mapping[str, Any], objective: Objective =
     Errors: Refused for a plan that does not divide the model or the global batch.
     """
     (gpus,) = question.gpus
-    said: dict[str, Any] = question.run_words() | dict(words) | {"gpus": gpus, "seq": question.seq}
-    run = timed_run(question.spec, **said)
+    described: dict[str, Any] = question.run_words() | dict(words) | {"gpus": gpus, "seq": question.seq}
+    run = timed_run(question.spec, **described)
     if run.dp * run.cp == 1:
         run = run.changed(zero=0)  # which has nothing to divide, whatever a file says
     in_one = run.dp * run.batch

@@ -39,11 +39,11 @@ class Together(NamedTuple):
     apart: float
 
 
-def optimal_on(question: Question, days: float, law: str, progress: Progress | None = None, **asked: Any) -> Together:
+def optimal_on(question: Question, days: float, law: str, progress: Progress | None = None, **request: Any) -> Together:
     """The compute-optimal model of a family that the GPUs of a question train in so many days, with its plan.
 
-    question: of the family's own model; its sequences, where they are 0, are those of the law's own batch. asked: what
-    else the law is asked (`calc.optimum.optimal`).
+    question: of the family's own model; its sequences, where they are 0, are those of the law's own batch.
+    request: what else the law is asked (`calc.optimum.optimal`).
     Errors: Refused as `optimal` and `shapes`, for several numbers of GPUs, where no plan of such a model fits, and
     where the rounds find no end.
     """
@@ -52,7 +52,7 @@ def optimal_on(question: Question, days: float, law: str, progress: Progress | N
     (gpus,), name = question.gpus, question.device.name
     used, best = FIRST, None
     for turn in range(1, ROUNDS + 1):
-        found = optimal(law, gpu_days=gpus * days, gpu=name, mfu=used, gpus=gpus, **asked)
+        found = optimal(law, gpu_days=gpus * days, gpu=name, mfu=used, gpus=gpus, **request)
         built = shapes(question.spec, found.params, find(law).counts, 1)[0]
         plan = _plan(question, built, found, progress)
         reached = _used(plan, found)
@@ -76,8 +76,8 @@ def near_shapes(question: Question, found: Together, law: str, limit: int) -> Se
 def _plan(question: Question, built: Shape, found: Optimum, progress: Progress | None) -> Plan:
     """The best plan of a model. Errors: Refused where none fits."""
     sequences = question.sequences or batch_near(found.batch_tokens, question)
-    asked = replace(question, spec=built.spec, sequences=sequences)
-    plans = answer([asked], top=1, progress=progress).plans
+    posed = replace(question, spec=built.spec, sequences=sequences)
+    plans = answer([posed], top=1, progress=progress).plans
     if not plans:
         raise Refused("--gpus", f"enough for {built.params / 1e9:.3g}B parameters, the law's size", question.gpus[0])
     return plans[0]

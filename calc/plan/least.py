@@ -46,7 +46,7 @@ def _none_listed(question: Question) -> str:
     """Which of the sizes that were asked for no plan has, and those that there are with the rest as asked."""
     import numpy as np
 
-    for name, asked in (*question.fixed.items(), *question.at_most.items()):
+    for name, wanted in (*question.fixed.items(), *question.at_most.items()):
         if name not in SIZES:
             continue
         others: dict[str, dict[str, Any]] = {
@@ -58,7 +58,7 @@ def _none_listed(question: Question) -> str:
         columns = (each for words in kinds for gpus in free.gpus for each in chunks(free, gpus, words))
         found = sorted({int(value) for each in columns for value in np.unique(each[name])})
         if found:
-            return f"no plan has {name} {asked}: with the rest as asked it can be {', '.join(map(str, found))}"
+            return f"no plan has {name} {wanted}: with the rest as asked it can be {', '.join(map(str, found))}"
     return "no plan can be: of what was asked for, two exclude each other"
 
 
@@ -80,9 +80,9 @@ def fits(question: Question) -> bool:
     for words in sorted(kinds, key=lambda each: each["checkpointing"] != "full"):
         for gpus in question.gpus:
             for columns in chunks(question, gpus, words):
-                said = question.run_words() | run_words(words) | sizes_of(columns, words)
+                described = question.run_words() | run_words(words) | sizes_of(columns, words)
                 try:
-                    run = timed_run(question.spec, columns=True, **said)
+                    run = timed_run(question.spec, columns=True, **described)
                     rows, _ = possible(question, run, columns)
                     if len(rows) and _fits(question, run, at(sizes_of(columns, words), rows)):
                         return True

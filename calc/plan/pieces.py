@@ -45,13 +45,13 @@ class Piece(NamedTuple):
     spans: tuple[tuple[int, int, int], ...]
 
 
-def pieces(asked: SearchRequest) -> Iterator[Piece]:
+def pieces(request: SearchRequest) -> Iterator[Piece]:
     """All of them; every number of GPUs of a structure one after the other."""
-    for place, words in enumerate(asked.words):
+    for place, words in enumerate(request.words):
         spans: list[tuple[int, int, int]] = []
         room = PIECE
-        for gpus in asked.question.gpus:
-            first, total = 0, places(asked.question, gpus, words)
+        for gpus in request.question.gpus:
+            first, total = 0, places(request.question, gpus, words)
             while first < total:
                 last = min(total, first + room)
                 spans.append((gpus, first, last))
@@ -63,31 +63,31 @@ def pieces(asked: SearchRequest) -> Iterator[Piece]:
             yield Piece(place, tuple(spans))
 
 
-def searched(asked: SearchRequest, piece: Piece) -> Part:
+def searched(request: SearchRequest, piece: Piece) -> Part:
     """What one piece finds: plans to keep as columns, and as facts how many there were, what ruled the others out, and
     which holds the least. Errors: Refused for what no plan can change."""
-    question, words = asked.question, asked.words[piece.place]
+    question, words = request.question, request.words[piece.place]
     found = _Found()
     for gpus, first, last in piece.spans:
         for columns in chunks(question, gpus, words, first, last):
             found.plans += len(columns["dp"])
-            if piece.place >= asked.known:
+            if piece.place >= request.known:
                 found.ruled["stack"] += len(columns["dp"])
             else:
-                _look(asked, piece.place, columns, found)
+                _look(request, piece.place, columns, found)
     if found.fitting:
-        _time(asked, words, found)
-    rows = found.rows if asked.every or not found.rows else chosen(found.rows, asked.top)
+        _time(request, words, found)
+    rows = found.rows if request.every or not found.rows else chosen(found.rows, request.top)
     least = {name: float(column[0]) for name, column in found.least.items()}
-    told = {"plans": found.plans, "timed": found.timed, "ruled": dict(found.ruled), "unread": found.unread}
-    return Part(rows, {**told, "least": least})
+    facts = {"plans": found.plans, "timed": found.timed, "ruled": dict(found.ruled), "unread": found.unread}
+    return Part(rows, {**facts, "least": least})
 
 
 def parts(columns: Columns, words: Mapping[str, Any]) -> Column:
     """How much of a plan is switched on: the fewer, the plainer it is."""
     several = sum((columns[name] > 1) * 1.0 for name in ("tp", "pp", "cp", "ep", "interleave"))
-    said = (words["checkpointing"] != "none") + (words["schedule"] != "1f1b") + (not words["sequence_parallel"])
-    return several + columns["zero"] / 4 + float(said)
+    parts_named = (words["checkpointing"] != "none") + (words["schedule"] != "1f1b") + (not words["sequence_parallel"])
+    return several + columns["zero"] / 4 + float(parts_named)
 
 
 def sizes_of(columns: Columns, words: Mapping[str, Any]) -> dict[str, Column]:
@@ -127,26 +127,26 @@ class _Found:
         self.ruled["unread"] += plans
 
 
-def _look(asked: SearchRequest, place: int, columns: Columns, found: _Found) -> None:
+def _look(request: SearchRequest, place: int, columns: Columns, found: _Found) -> None:
     """The memory of some plans of one structure; those that fit wait for their time."""
     left = len(columns["dp"])
     try:
-        run = _run_of(asked.question, columns, asked.words[place])
-        rows, ruled = possible(asked.question, run, columns)
+        run = _run_of(request.question, columns, request.words[place])
+        rows, ruled = possible(request.question, run, columns)
         found.ruled += ruled
         left = len(rows)
         if left:
-            _weigh(asked, run, at(columns, rows), place, found)
+            _weigh(request, run, at(columns, rows), place, found)
     except Refused as refused:
         found.refused(refused, left)
 
 
-def _weigh(asked: SearchRequest, run: Run, columns: Columns, place: int, found: _Found) -> None:
+def _weigh(request: SearchRequest, run: Run, columns: Columns, place: int, found: _Found) -> None:
     """Memory of plans that can be."""
     import numpy as np
 
-    question, n = asked.question, len(columns["dp"])
-    needs = plan_needs(question.spec, weighed(run).placed(sizes_of(columns, asked.words[place])))
+    question, n = request.question, len(columns["dp"])
+    needs = plan_needs(question.spec, weighed(run).placed(sizes_of(columns, request.words[place])))
     gpus = columns["dp"] * columns["tp"] * columns["cp"] * columns["pp"]
     held = {**columns, "gpus": gpus, "peak": needs.peak, "reserved": needs.reserved}
     held["structure"] = np.full(n, float(place))
@@ -157,11 +157,11 @@ def _weigh(asked: SearchRequest, run: Run, columns: Columns, place: int, found: 
         found.fitting = joined(found.fitting, at(held, fits))
 
 
-def _time(asked: SearchRequest, words: Mapping[str, Any], found: _Found) -> None:
+def _time(request: SearchRequest, words: Mapping[str, Any], found: _Found) -> None:
     """The time of the plans that fit."""
     import numpy as np
 
-    question, rows = asked.question, found.fitting
+    question, rows = request.question, found.fitting
     try:
         run = _run_of(question, rows, words)
         seconds = step_times(question.spec, _speed(Same(question)), run, memory=False).seconds
@@ -171,15 +171,15 @@ def _time(asked: SearchRequest, words: Mapping[str, Any], found: _Found) -> None
     known = np.isfinite(seconds)
     found.ruled += Counter(time=int((~known).sum()))
     found.timed += int(known.sum())
-    timed = {**rows, "seconds": seconds, "value": seconds * weight_of(question, asked.objective, rows["gpus"])}
+    timed = {**rows, "seconds": seconds, "value": seconds * weight_of(question, request.objective, rows["gpus"])}
     timed["parts"] = parts(rows, words)
     found.rows = at(timed, known)
 
 
 def _run_of(question: Question, columns: Columns, words: Mapping[str, Any]) -> Run:
     """The plans of some rows as one run."""
-    said = question.run_words() | run_words(words) | sizes_of(columns, words)
-    return timed_run(question.spec, columns=True, **said)
+    described = question.run_words() | run_words(words) | sizes_of(columns, words)
+    return timed_run(question.spec, columns=True, **described)
 
 
 @lru_cache(maxsize=8)

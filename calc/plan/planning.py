@@ -57,8 +57,8 @@ def search_plans(
     Errors: Refused for what no plan can change.
     """
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
-    said = {name: word for name, word in words.items() if word is not None}
-    stack = said.get("stack")
+    given = {name: word for name, word in words.items() if word is not None}
+    stack = given.get("stack")
     question = Question(
         spec=spec,
         cluster=where,
@@ -69,7 +69,7 @@ def search_plans(
         fixed=dict(fixed or {}),
         at_most=dict(at_most or {}),
         headroom=headroom,
-        words=said,
+        words=given,
         place=cluster if isinstance(cluster, str) else "",
         price=price,
     )

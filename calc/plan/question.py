@@ -127,11 +127,11 @@ def plan_words(run: Run) -> dict[str, Any]:
 def short(run: Run) -> str:
     """A plan in a few words: dp 8, tp 4, pp 2, ZeRO 1, micro-batch 1 × 16, full checkpointing."""
     words = plan_words(run)
-    said = [f"{name}{words[name]}" for name in ("dp", "tp", "pp", "cp", "ep") if words[name] > 1]
-    said += [f"zero{words['zero']}"] * bool(words["zero"])
-    said.append(f"{words['micro_batch']}×{words['micro_batches']}")
-    said += [f"v{words['interleave']}"] * (words["interleave"] > 1)
-    said += [words["checkpointing"]] * (words["checkpointing"] != "none")
-    said += [words["schedule"]] * (words["schedule"] != "1f1b")
-    said += ["no-sp"] * (words["tp"] > 1 and not words["sequence_parallel"])
-    return " ".join(said)
+    parts = [f"{name}{words[name]}" for name in ("dp", "tp", "pp", "cp", "ep") if words[name] > 1]
+    parts += [f"zero{words['zero']}"] * bool(words["zero"])
+    parts.append(f"{words['micro_batch']}×{words['micro_batches']}")
+    parts += [f"v{words['interleave']}"] * (words["interleave"] > 1)
+    parts += [words["checkpointing"]] * (words["checkpointing"] != "none")
+    parts += [words["schedule"]] * (words["schedule"] != "1f1b")
+    parts += ["no-sp"] * (words["tp"] > 1 and not words["sequence_parallel"])
+    return " ".join(parts)

@@ -69,9 +69,9 @@ def search(
     """
     known, unsupported = structures(question)
     seen = Seen(known)
-    asked = SearchRequest(question, [*known, *unsupported], len(known), objective, top, every)
+    request = SearchRequest(question, [*known, *unsupported], len(known), objective, top, every)
     try:
-        job = job_of(asked)
+        job = job_of(request)
         if progress is not None:
             progress("0 plans; pieces of the search", 0, job.count)
         for place, part in workers.results(job):
@@ -83,10 +83,10 @@ def search(
     return seen
 
 
-def job_of(asked: SearchRequest) -> Job:
+def job_of(request: SearchRequest) -> Job:
     """A search as work for anybody."""
-    everything = list(pieces(asked))
-    return Job("plans", lambda: _described(asked), searched, asked, everything, len(everything), _structure)
+    everything = list(pieces(request))
+    return Job("plans", lambda: _described(request), searched, request, everything, len(everything), _structure)
 
 
 def _structure(piece: Piece) -> int:
@@ -94,14 +94,14 @@ def _structure(piece: Piece) -> int:
     return piece.place
 
 
-def _described(asked: SearchRequest) -> dict[str, Any]:
+def _described(request: SearchRequest) -> dict[str, Any]:
     """All that the plans depend on, as JSON values."""
-    said = {name: getattr(asked.question, name) for name in WORDS}
+    described = {name: getattr(request.question, name) for name in WORDS}
     return {
-        "spec": asked.question.spec.model_dump(mode="json"),
-        "cluster": asked.question.cluster.model_dump(mode="json"),
-        **{name: dict(value) if isinstance(value, Mapping) else value for name, value in said.items()},
-        **{name: getattr(asked, name) for name in ("objective", "top", "every")},
+        "spec": request.question.spec.model_dump(mode="json"),
+        "cluster": request.question.cluster.model_dump(mode="json"),
+        **{name: dict(value) if isinstance(value, Mapping) else value for name, value in described.items()},
+        **{name: getattr(request, name) for name in ("objective", "top", "every")},
     }
 
 
@@ -114,5 +114,5 @@ def runs_of(question: Question, seen: Seen, rows: Rows) -> Iterator[Run]:
     for place in range(len(rows["dp"])):
         words = seen.words[int(rows["structure"][place])]
         sizes = {name: int(rows[name][place]) for name in SIZES}
-        said: dict[str, Any] = question.run_words() | run_words(words) | sizes
-        yield timed_run(question.spec, **said)
+        described: dict[str, Any] = question.run_words() | run_words(words) | sizes
+        yield timed_run(question.spec, **described)

@@ -213,21 +213,21 @@ def _paired(wish: Wish, reader: ServingPlan, maker: ServingPlan) -> Iterator[Ser
     reading, making = reader.services[0], maker.services[0]
     if readers * reading.layout.gpus + makers * making.layout.gpus > wish.gpus[1]:
         return
-    kept = float(at(reading.rank.cached_bytes, wish.input))
+    cached = float(at(reading.rank.cached_bytes, wish.input))
     link = float(reading.device.link_one_way or reading.rates.link)
     services = tuple(
         replace(service, layout=replace(service.layout, replicas=count))
         for service, count in ((reading, readers), (making, makers))
     )
     requests = min(readers * reader.requests, makers * maker.requests)
-    ttft = reader.ttft + kept / link
+    ttft = reader.ttft + cached / link
     yield ServingPlan(services, maker.concurrency, ttft, maker.tpot, requests, wish.output, maker.price)
 
 
 def _front(plans: Iterable[ServingPlan]) -> tuple[ServingPlan, ...]:
     """Plans that none beats in both."""
-    kept: list[ServingPlan] = []
+    front: list[ServingPlan] = []
     for plan in sorted(plans, key=lambda each: (-each.per_user, -each.per_gpu)):
-        if not kept or plan.per_gpu > kept[-1].per_gpu:
-            kept.append(plan)
-    return tuple(reversed(kept))
+        if not front or plan.per_gpu > front[-1].per_gpu:
+            front.append(plan)
+    return tuple(reversed(front))

@@ -37,12 +37,12 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
 
     Which operations `selective-op` keeps is not known beside tensor parallelism, so that it has tp = 1 among its words.
     """
-    asked = {"recipe": question.recipes, **CHOICES}
-    ways = [[value for value in asked[name] if question.fixed.get(name, value) == value] for name in asked]
+    choices = {"recipe": question.recipes, **CHOICES}
+    ways = [[value for value in choices[name] if question.fixed.get(name, value) == value] for name in choices]
     found: list[dict[str, Any]] = []
     unsupported: list[dict[str, Any]] = []
     for values in product(*ways):
-        words = dict(zip(asked, values, strict=True))
+        words = dict(zip(choices, values, strict=True))
         taken = all(question.launcher.takes(name, value) for name, value in words.items() if name != "recipe")
         if words["checkpointing"] == "selective-op":
             if not words["sequence_parallel"] or not question.allows("tp", 1):
@@ -54,8 +54,8 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
 
 def run_words(words: Mapping[str, Any]) -> dict[str, Any]:
     """The words of a structure as a Run takes them: a stream is divided where there are ranks to do so, or never."""
-    said = {name: value for name, value in words.items() if name != "sequence_parallel"}
-    return said if words["sequence_parallel"] else said | {"sequence_parallel": False}
+    described = {name: value for name, value in words.items() if name != "sequence_parallel"}
+    return described if words["sequence_parallel"] else described | {"sequence_parallel": False}
 
 
 def places(question: Question, gpus: int, words: Mapping[str, Any]) -> int:

@@ -41,7 +41,7 @@ def steady_of(service: Service, input: float, output: float, concurrency: Any, c
     """The steady state of one replica in closed form; a column of concurrencies gives columns. cached: tokens of each
     prompt that are in the cache already."""
     guess = service.guessing
-    asked = OperatingPoint(
+    point = OperatingPoint(
         input,
         output,
         concurrency,
@@ -53,7 +53,7 @@ def steady_of(service: Service, input: float, output: float, concurrency: Any, c
     )
     lengths = lengths_of(service.rank, input, output, cached)
     request = service.request_seconds(input)
-    return steady(service.rank, service.rates, asked, lengths, request, float(service.engine.mixed))
+    return steady(service.rank, service.rates, point, lengths, request, float(service.engine.mixed))
 
 
 def capacity_of(service: Service, input: float, output: float, cached: float = 0.0) -> float:

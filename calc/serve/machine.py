@@ -31,9 +31,9 @@ def machine_rates(profile: Profile, dtype: str, engine: str, given: Constants | 
     known = constants() if given is None else given
     speed = speed_of(profile)
     product = matmul(PRODUCT, PRODUCT, PRODUCT, dtype)
-    passing = pass_over("add", PASSED, dtype)
+    one_pass = pass_over("add", PASSED, dtype)
     rate = product.flops / kernel_seconds(speed, product, "graph").seconds
-    bandwidth = passing.bytes / kernel_seconds(speed, passing, "graph").seconds
+    bandwidth = one_pass.bytes / kernel_seconds(speed, one_pass, "graph").seconds
     if speed.launch is None:
         raise Refused("--profile", "a profile with the time of a launch", profile.name)
     return Rates(
@@ -45,7 +45,7 @@ def machine_rates(profile: Profile, dtype: str, engine: str, given: Constants | 
         cache=bandwidth,
         decoding=rate,
         prompts=rate,
-        passing=bandwidth,
+        pass_rate=bandwidth,
         kernel=speed.launch.eager,
         quantise=0.0,
         routing=0.0,

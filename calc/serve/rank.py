@@ -141,7 +141,7 @@ def _cached(work: Work, tp: int, width: float) -> NDArray[Any]:
     import numpy as np
 
     tokens, total = lengths(), np.zeros(len(lengths()))
-    for cache, calls in work.kept:
+    for cache, calls in work.caches:
         share = _fewest(float(cache.heads), tp)
         stay = tokens if cache.window is None else np.minimum(tokens, float(cache.window))
         if cache.stride is not None:

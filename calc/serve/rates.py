@@ -111,7 +111,7 @@ def rates_of(
         cache=memory * share("cache", attention, family, engine),
         decoding=wide * share("decoding", attention),
         prompts=wide * share("prompts", attention, family, engine),
-        passing=memory * share("passing"),
+        pass_rate=memory * share("passing"),
         kernel=kernel,
         quantise=of("quantise", family, engine) if narrows else 0.0,
         routing=kernels.start * of("routing", family, engine),

@@ -81,7 +81,7 @@ class _Reading(NamedTuple):
     prompt: Any
 
 
-def steady(rank: Any, rates: Rates, asked: OperatingPoint, lengths: Lengths, request: Any, mixed: Any) -> Steady:
+def steady(rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, request: Any, mixed: Any) -> Steady:
     """The steady state of one replica whose clients send a request as soon as another is answered.
 
     request: seconds of the host for each request, ahead of the engine. mixed: 1 where prompts share steps with
@@ -89,25 +89,25 @@ def steady(rank: Any, rates: Rates, asked: OperatingPoint, lengths: Lengths, req
     """
     import numpy as np
 
-    held = np.minimum(asked.concurrency, asked.running) * 1.0
-    after = (asked.output - 1) / asked.accepted
+    held = np.minimum(point.concurrency, point.running) * 1.0
+    after = (point.output - 1) / point.accepted
     decoding = held
     for _ in range(ROUNDS):
-        now = _at(rank, rates, asked, lengths, mixed, decoding, held)
+        now = _at(rank, rates, point, lengths, mixed, decoding, held)
         decoding = held * after * now.tpot / np.maximum(after * now.tpot + now.reading + request, 1e-12)
         decoding = np.where(mixed > 0, np.minimum(decoding, now.most), decoding)
-    now = _at(rank, rates, asked, lengths, mixed, decoding, held)
+    now = _at(rank, rates, point, lengths, mixed, decoding, held)
     under_way = after * now.tpot + now.reading + request
     # Where an answer is its first token alone, steps are prompts, and as many are read as steps hold.
-    alone = np.minimum(held / under_way, now.prompt / (asked.input - asked.cached) * rank.dp / now.full)
+    alone = np.minimum(held / under_way, now.prompt / (point.input - point.cached) * rank.dp / now.full)
     requests = np.where(after > 0, decoding / np.maximum(after * now.tpot, 1e-12), alone)
     requests = np.maximum(requests, 1e-300)
     reading = np.maximum(held / requests - after * now.tpot - request, now.reading)
-    queue = np.maximum(asked.concurrency - asked.running, 0.0) / requests
+    queue = np.maximum(point.concurrency - point.running, 0.0) / requests
     ttft = request + reading + queue
     return Steady(
         ttft,
-        now.tpot / asked.accepted,
+        now.tpot / point.accepted,
         ttft + after * now.tpot,
         queue,
         requests,
@@ -119,22 +119,22 @@ def steady(rank: Any, rates: Rates, asked: OperatingPoint, lengths: Lengths, req
 
 
 def _at(
-    rank: Any, rates: Rates, asked: OperatingPoint, lengths: Lengths, mixed: Any, decoding: Any, held: Any
+    rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, mixed: Any, decoding: Any, held: Any
 ) -> _Reading:
     """What follows from so many sequences that decode: `tpot` of a step with a token for each, and the time in which
     one prompt is read."""
     import numpy as np
 
-    new = asked.input - asked.cached
-    after = np.maximum((asked.output - 1) / asked.accepted, 1e-9)
+    new = point.input - point.cached
+    after = np.maximum((point.output - 1) / point.accepted, 1e-9)
     own = decoding / rank.dp
-    plain = step_of(rank, rates, asked, lengths, np.maximum(own, np.minimum(1.0, decoding)), 0.0)
-    free = np.maximum(asked.budget - mixed * own * asked.drafted, np.minimum(asked.budget, 16.0))
-    least = np.minimum(new * np.maximum(held / rank.dp, 1.0) ** asked.together, free)
+    plain = step_of(rank, rates, point, lengths, np.maximum(own, np.minimum(1.0, decoding)), 0.0)
+    free = np.maximum(point.budget - mixed * own * point.drafted, np.minimum(point.budget, 16.0))
+    least = np.minimum(new * np.maximum(held / rank.dp, 1.0) ** point.together, free)
     all_prompts = held / rank.dp * new
-    arriving = np.where(asked.output > 1, np.minimum(own * new / after, all_prompts), all_prompts)
+    arriving = np.where(point.output > 1, np.minimum(own * new / after, all_prompts), all_prompts)
     prompt = np.minimum(np.maximum(arriving, least), free)
-    full = step_of(rank, rates, asked, lengths, mixed * own, prompt)
+    full = step_of(rank, rates, point, lengths, mixed * own, prompt)
     part = arriving / prompt
     tpot = np.where(mixed > 0, plain + np.minimum(part, 1.0) * (full - plain), plain + part * full)
     step = np.where(part < 1, plain + part * (full - plain), full)
@@ -143,38 +143,38 @@ def _at(
     return _Reading(tpot, waits + np.maximum(new / free, 1.0) * full, part, plain, full, most, prompt)
 
 
-def step_of(rank: Any, rates: Rates, asked: OperatingPoint, lengths: Lengths, decoding: Any, prompt: Any) -> Any:
+def step_of(rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, decoding: Any, prompt: Any) -> Any:
     """Seconds of a step with so many decoding sequences and tokens of prompts on each rank of attention."""
-    share = prompt / (asked.input - asked.cached)
+    share = prompt / (point.input - point.cached)
     load = StepLoad(
         decoding,
         prompt,
         decoding * lengths.cache,
-        decoding * asked.drafted * lengths.decoding,
+        decoding * point.drafted * lengths.decoding,
         lengths.prompt * share,
-        decoding * asked.drafted + share,
-        asked.drafted,
+        decoding * point.drafted + share,
+        point.drafted,
     )
     return step_time(rank, load, rates).total
 
 
 def with_burst(
-    rank: Any, rates: Rates, asked: OperatingPoint, lengths: Lengths, found: Steady, request: Any, part: Any
+    rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, found: Steady, request: Any, part: Any
 ) -> Steady:
     """What is seen where a part of all requests come at once, as those with which a benchmark begins: they are read one
     after the other, and the first wait with their second token for the last. part: 1 where all keep in step."""
     import numpy as np
 
-    new = asked.input - asked.cached
-    held = np.minimum(asked.concurrency, asked.running) / rank.dp
-    all_at_once = np.minimum(asked.budget, held * new)
-    reading = held * new / all_at_once * step_of(rank, rates, asked, lengths, 0.0 * held, all_at_once)
-    each = step_of(rank, rates, asked, lengths, 0.0 * held, np.minimum(new, asked.budget)) * np.maximum(
-        new / asked.budget, 1.0
+    new = point.input - point.cached
+    held = np.minimum(point.concurrency, point.running) / rank.dp
+    all_at_once = np.minimum(point.budget, held * new)
+    reading = held * new / all_at_once * step_of(rank, rates, point, lengths, 0.0 * held, all_at_once)
+    each = step_of(rank, rates, point, lengths, 0.0 * held, np.minimum(new, point.budget)) * np.maximum(
+        new / point.budget, 1.0
     )
     mean = np.maximum((reading + each) / 2, each)
-    after = np.maximum((asked.output - 1) / asked.accepted, 1e-9)
+    after = np.maximum((point.output - 1) / point.accepted, 1e-9)
     together = part >= 1
     ttft = np.where(together, request + mean + found.queue, found.ttft + part * np.maximum(mean - each, 0.0))
-    tpot = np.where(together, (found.plain + (reading - mean) / after) / asked.accepted, found.tpot)
-    return found._replace(ttft=ttft, tpot=tpot, e2e=ttft + (asked.output - 1) * tpot)
+    tpot = np.where(together, (found.plain + (reading - mean) / after) / point.accepted, found.tpot)
+    return found._replace(ttft=ttft, tpot=tpot, e2e=ttft + (point.output - 1) * tpot)

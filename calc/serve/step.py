@@ -29,12 +29,13 @@ class Rates(NamedTuple):
     """What a device reaches, in FLOP/s, bytes a second and seconds.
 
     narrow: of products in the weights' format; wide: of 16 bits; grouped: of experts' products. streaming: of weights
-    that are read; experts: of experts' weights; cache: of attention's. decoding, prompts: FLOP/s of attention. passing:
-    bytes a second of what lies between kernels. kernel: of each that is launched; quantise: of each input that is
-    narrowed ahead of a product; routing: of a layer of experts, to sort tokens by them. link, latency: of sums between
-    ranks. step, sequence: of the host, for a step and for each sequence in it. skew: how much more than its share the
-    busiest of many ranks of experts has. evenness: how many of further tokens choose for themselves: 1 where choices
-    are even. gathering: how much longer exchanges between ranks of attention with different sequences take than sums.
+    that are read; experts: of experts' weights; cache: of attention's. decoding, prompts: FLOP/s of attention.
+    pass_rate: bytes a second of what lies between kernels. kernel: of each that is launched; quantise: of each input
+    that is narrowed ahead of a product; routing: of a layer of experts, to sort tokens by them. link, latency: of
+    sums between ranks. step, sequence: of the host, for a step and for each sequence in it. skew: how much more than
+    its share the busiest of many ranks of experts has. evenness: how many of further tokens choose for themselves: 1
+    where choices are even. gathering: how much longer exchanges between ranks of attention with different sequences
+    take than sums.
     """
 
     narrow: Any
@@ -45,7 +46,7 @@ class Rates(NamedTuple):
     cache: Any
     decoding: Any
     prompts: Any
-    passing: Any
+    pass_rate: Any
     kernel: Any
     quantise: Any
     routing: Any
@@ -66,7 +67,7 @@ class StepTime(NamedTuple):
     head: Any
     attention: Any
     prompts: Any
-    passing: Any
+    passes: Any
     launching: Any
     talking: Any
     host: Any
@@ -86,14 +87,14 @@ def step_time(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
     """
     new = (load.decodes * load.tokens + load.prompt) / rank.pp
     everyone = new * rank.dp
-    passing = StepTime(
+    passes = StepTime(
         matrices=bound(2 * rank.dense * new, rank.dense_bytes, rates.narrow, rates.streaming)
         + bound(2 * rank.wide * new, rank.wide_bytes, rates.wide, rates.streaming),
         experts=_experts(rank, everyone, rates),
         head=bound(2 * rank.head * load.sampled / rank.pp, rank.head_bytes, rates.wide, rates.streaming),
         attention=bound(load.decode_flops / rank.pp, load.cache_bytes / rank.pp, rates.decoding, rates.cache),
         prompts=load.prompt_flops / rank.pp / rates.prompts,
-        passing=(rank.moved * new + rank.states * load.decodes / rank.pp) / rates.passing
+        passes=(rank.moved * new + rank.states * load.decodes / rank.pp) / rates.pass_rate
         + rank.other_flops * new / rates.wide,
         launching=rank.kernels * rates.kernel + rank.narrowed * rates.quantise + rank.moe_layers * rates.routing,
         talking=_talking(rank, everyone, rates),
@@ -101,7 +102,7 @@ def step_time(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
         drafting=0.0,
     )
     # A guesser is a part of the model, run once for each token that it guesses.
-    return passing._replace(drafting=rank.drafting * (passing.total - passing.prompts - passing.host))
+    return passes._replace(drafting=rank.drafting * (passes.total - passes.prompts - passes.host))
 
 
 def bound(flops: Any, moved: Any, peak: Any, bandwidth: Any) -> Any:

@@ -63,7 +63,7 @@ class Work:
 
     matrices: with where they stand. decode_flops, decode_cache: of attention for one new token behind so many cached
     ones: FLOPs, and elements of the cache that are read. prompt_flops: FLOPs of attention over a prompt of that
-    length. kept: what layers keep of a sequence, with how many such layers there are. moved: elements that pass
+    length. caches: what layers keep of a sequence, with how many such layers there are. moved: elements that pass
     between kernels for one token, over all layers. states: elements of recurrent state that a new token reads and
     writes. other_flops: of what is neither product with a weight nor attention. kernels, products: launched in one
     pass, and those of them that are products of mixers and channels. blocks: whose results ranks sum. top_k,
@@ -75,7 +75,7 @@ class Work:
     decode_flops: tuple[Curve, ...]
     decode_cache: tuple[Curve, ...]
     prompt_flops: tuple[Curve, ...]
-    kept: tuple[tuple[Cache, float], ...]
+    caches: tuple[tuple[Cache, float], ...]
     moved: float
     states: float
     other_flops: float
@@ -121,7 +121,7 @@ def _work(same: Same[ModelSpec]) -> Work:
         prompt_flops=tuple(
             Curve(_from_zero(x.op.flops * x.calls, places), _heads(x)) for x in prompt if isinstance(x.op.shape, Attend)
         ),
-        kept=tuple((x.op.cache, float(x.calls)) for x in new if x.op.cache is not None),
+        caches=tuple((x.op.cache, float(x.calls)) for x in new if x.op.cache is not None),
         moved=sum(_first(x.op.moved().reads + x.op.moved().writes) * x.calls for x in rest if _streams(x)),
         states=sum(_first(x.op.moved().state_reads + x.op.moved().state_writes) * x.calls for x in new),
         other_flops=sum(_first(x.op.flops) * x.calls for x in rest),

@@ -17,9 +17,9 @@ def digest(*pieces: bytes) -> str:
     return found.hexdigest()[:16]
 
 
-def canonical(asked: Any) -> bytes:
+def canonical(described: Any) -> bytes:
     """JSON that is the same for the same values. Errors: TypeError for what JSON does not have."""
-    return json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()
+    return json.dumps(described, sort_keys=True, separators=(",", ":")).encode()
 
 
 @cache

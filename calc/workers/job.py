@@ -28,14 +28,14 @@ Work = Callable[[Any, Any], Part]
 class Job:
     """So many chunks of one kind of work.
 
-    name: of its folder where parts are kept. asked: tells all that the parts depend on besides the code, as JSON
+    name: of its folder where parts are kept. described: tells all that the parts depend on besides the code, as JSON
     values.
     shared: what every chunk needs, sent to each worker once. chunks: may be made as they are asked for. kind: of a
     chunk; a worker that had one of a kind has done part of the work of the next. None: all are of their own.
     """
 
     name: str
-    asked: Callable[[], Mapping[str, Any]]
+    described: Callable[[], Mapping[str, Any]]
     work: Work
     shared: Any
     chunks: Iterable[Any]

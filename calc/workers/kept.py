@@ -15,7 +15,7 @@ FACTS = b"envelope.facts"
 PIP = "pip install 'transformer-envelope[cluster]'"
 
 
-class Kept:
+class FinishedParts:
     """The parts of one job. Its folder is named after what was asked and by which code, so that parts of different
     questions never meet.
 
@@ -28,14 +28,14 @@ class Kept:
         except ModuleNotFoundError as error:
             raise Refused("--keep", f"the extra cluster: {PIP}", f"no module {error.name}") from None
         self._parquet = parquet
-        asked = {"job": job.name, "chunks": job.count, "code": code(), "asked": dict(job.asked())}
-        self.folder = folder / f"{job.name}-{digest(canonical(asked))}"
+        described = {"job": job.name, "chunks": job.count, "code": code(), "asked": dict(job.described())}
+        self.folder = folder / f"{job.name}-{digest(canonical(described))}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
             raise Refused("--keep", "a folder", f"a file at {folder}") from None
         if not (self.folder / "job.json").exists():
-            self._replace(self.folder / "job.json", json.dumps(asked, indent=1).encode())
+            self._replace(self.folder / "job.json", json.dumps(described, indent=1).encode())
 
     def known(self) -> frozenset[int]:
         """The places of the chunks that are there."""

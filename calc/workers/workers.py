@@ -8,7 +8,7 @@ from pathlib import Path
 
 from calc.errors import Refused
 from calc.workers.job import Backend, Job, Part
-from calc.workers.kept import Kept
+from calc.workers.kept import FinishedParts
 from calc.workers.stopping import stoppable
 
 MOST = 1024
@@ -43,9 +43,9 @@ class Workers:
         Errors: whatever the work raises; ChildProcessError for a chunk that no worker survives; Refused where workers
         cannot be had.
         """
-        kept = None if self.keep is None else Kept(self.keep, job)
+        finished = None if self.keep is None else FinishedParts(self.keep, job)
         with stoppable() as stopped:
-            stream = _Stream(job, kept, self._backend(job) if job.count else None)
+            stream = _Stream(job, finished, self._backend(job) if job.count else None)
             try:
                 while stream.left and not stopped.is_set():
                     stream.advance()
@@ -76,9 +76,9 @@ HERE = Workers()
 class _Stream:
     """One job under way. waiting: parts that are finished, with others before them that are not."""
 
-    def __init__(self, job: Job, kept: Kept | None, backend: Backend | None) -> None:
-        self.job, self.kept, self.backend = job, kept, backend
-        self.known = frozenset() if kept is None else kept.known()
+    def __init__(self, job: Job, parts: FinishedParts | None, backend: Backend | None) -> None:
+        self.job, self.parts, self.backend = job, parts, backend
+        self.known = frozenset() if parts is None else parts.known()
         self.chunks = ((place, chunk) for place, chunk in enumerate(job.chunks) if place not in self.known)
         self.next = 0
         self.begun = 0
@@ -103,8 +103,8 @@ class _Stream:
             self.under_way += 1
         for place, part in backend.finished() if self.under_way else ():
             self.under_way -= 1
-            if self.kept is not None:
-                self.kept.write(place, part)
+            if self.parts is not None:
+                self.parts.write(place, part)
             self.waiting[place] = part
 
     def ready(self) -> Iterator[tuple[int, Part]]:
@@ -126,5 +126,5 @@ class _Stream:
     def _take(self, place: int) -> Part:
         if place in self.waiting:
             return self.waiting.pop(place)
-        assert self.kept is not None
-        return self.kept.read(place)
+        assert self.parts is not None
+        return self.parts.read(place)

@@ -17,7 +17,7 @@ from harness.running.process import Worker
 from harness.running.runner import Plan, sweep
 
 
-class Asked(NamedTuple):
+class CaseRequest(NamedTuple):
     """One case as it is handed to an actor. profile: what predicted it on the head, and does so again ahead of the
     measurement; None: nothing does. effort: None, what kernels and steps are owed."""
 
@@ -47,16 +47,16 @@ class Bench:
             return printable(str(error))
         return self._worker.environment
 
-    def measure(self, asked: Asked) -> str:
+    def measure(self, request: CaseRequest) -> str:
         """A row of results as JSON, predicted before it was measured."""
-        effort = None if asked.effort is None else Effort(**asked.effort)
+        effort = None if request.effort is None else Effort(**request.effort)
         plan = Plan(
-            [make(asked.kind, asked.params)],
-            asked.suite,
+            [make(request.kind, request.params)],
+            request.suite,
             Path(self._folder.name),
-            asked.profile,
+            request.profile,
             fresh=True,
-            timeout=asked.timeout,
+            timeout=request.timeout,
             effort=effort,
         )
         (row,) = sweep(plan, self._worker, Observer()).rows

@@ -14,7 +14,7 @@ from calc.time.device.profile import Profile
 from calc.workers.identity import code
 from calc.workers.stopping import stoppable
 from harness.cases.case import Case
-from harness.fleet.bench import Asked, Bench
+from harness.fleet.bench import Bench, CaseRequest
 from harness.fleet.devices import Hold
 from harness.measuring.timing import Effort
 from harness.record import Environment, Forecast, Run
@@ -167,8 +167,8 @@ class Fleet:
         plan = self.plan
         effort = None if plan.effort is None else asdict(plan.effort)
         self.tell(f"{seat.slug}: {case.id}")
-        asked = Asked(case.kind, case.params, plan.suite, kind.profile, plan.timeout, effort)
-        self.waiting[seat.actor.measure.remote(asked)] = seat
+        request = CaseRequest(case.kind, case.params, plan.suite, kind.profile, plan.timeout, effort)
+        self.waiting[seat.actor.measure.remote(request)] = seat
 
     def _row(self, seat: _Seat, run: Run) -> None:
         append(run, self.plan.results)

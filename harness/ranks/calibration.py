@@ -35,18 +35,18 @@ def calibrate(place: Place, device: Device, ops: Sequence[str], tell: Callable[[
     groups: list[tuple[int, int, Any]] = [(place.rank, place.ranks, None)]
     if 1 < place.near < place.ranks:
         groups.append((place.rank % place.near, place.near, _node(place)))
-    asked = [
+    cases = [
         (op, _sizes(points, ranks), rank, ranks, group) for rank, ranks, group in groups for op in ops
     ]  # fmt: skip
     made = [
         partial(_ready, op, nbytes, rank, ranks, device, group)
-        for op, sizes, rank, ranks, group in asked
+        for op, sizes, rank, ranks, group in cases
         for nbytes in sizes
     ]
     tell(f"calibrating {', '.join(ops)}: {len(made)} points of curves, {BURSTS} times each")
     seconds = iter([each.seconds for each in measure_all(made, device)])
     return tuple(
-        _curve(op, sizes, ranks, place.near, [next(seconds) for _ in sizes]) for op, sizes, _, ranks, _ in asked
+        _curve(op, sizes, ranks, place.near, [next(seconds) for _ in sizes]) for op, sizes, _, ranks, _ in cases
     )
 
 

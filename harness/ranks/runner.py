@@ -45,7 +45,7 @@ class Job:
 
 @dataclass
 class _Begun:
-    """A case under way. since: seconds of a clock. alone: seconds of what a rank computes of it. kept: this rank's part
+    """A case under way. since: seconds of a clock. alone: seconds of what a rank computes of it. part: this rank's part
     of a step. status: why it is not measured, None: it is."""
 
     case: RankCase
@@ -53,7 +53,7 @@ class _Begun:
     since: float
     alone: float = 0.0
     forecast: Forecast | None = None
-    kept: Together | None = None
+    part: Together | None = None
     error: float | None = None
     status: Status | None = None
     reason: str = ""
@@ -98,7 +98,7 @@ class _Session:
 
     def _together(self, begun: _Begun) -> Callable[[], Any]:
         """This rank's part of a case: a step's is kept, since it takes long to make."""
-        return (begun.kept or begun.case.of_rank(self.place.rank, self.device)).run
+        return (begun.part or begun.case.of_rank(self.place.rank, self.device)).run
 
     def _compute_alone(self, begun: Sequence[_Begun]) -> None:
         """Time what a rank computes of each case, on all of them at once."""
@@ -121,7 +121,7 @@ class _Session:
         with self._unsupported(begun):
             made = case.of_rank(self.place.rank, self.device)
             begun.error = worst(made.check(), self.device)
-            begun.kept = made if case.step else None
+            begun.part = made if case.step else None
             if not begun.error <= made.tolerance:
                 begun.status, begun.reason = "crashed", f"wrong result: relative error {begun.error:.3g}"
 
@@ -169,12 +169,12 @@ def run_suite(job: Job, place: Place, tell: Callable[[str], None]) -> Summary:
         environment = agreed(environment)
         slug, suite = environment.slug, RANK_SUITES[job.suite]
         cases: Any = choose_cases(list(suite(place, environment.device)), job.pattern)
-        said = tell if place.first else _nothing
-        lock = device_lock(job.results, slug, _idle, lambda: said("waiting for another run on this device"))
+        report = tell if place.first else _nothing
+        lock = device_lock(job.results, slug, _idle, lambda: report("waiting for another run on this device"))
         with lock if place.first else nullcontext():
-            cluster, source = _cluster(job, place, environment, cases, said)
+            cluster, source = _cluster(job, place, environment, cases, report)
             ledger = Ledger(job.results, environment, job.suite, now() if job.fresh else None)
-            session = _Session(job, place, environment, cluster, source, said, ledger)
+            session = _Session(job, place, environment, cluster, source, report, ledger)
             session.run(cases)
     return session.summary
 

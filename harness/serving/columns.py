@@ -63,7 +63,7 @@ def columns(cases: Sequence[Case]) -> tuple[Any, OperatingPoint, Lengths]:
     names = [each.name for each in fields(Rank) if not each.name.endswith(("decode_bytes", "_flops", "cached_bytes"))]
     names.append("other_flops")
     ranks = SimpleNamespace(**{name: np.array([float(getattr(c.rank, name)) for c in cases]) for name in names})
-    asked = OperatingPoint(
+    point = OperatingPoint(
         input=np.array([c.row.mean_input for c in cases]),
         output=np.array([c.row.mean_output for c in cases]),
         concurrency=np.array([c.row.concurrency for c in cases]),
@@ -72,7 +72,7 @@ def columns(cases: Sequence[Case]) -> tuple[Any, OperatingPoint, Lengths]:
         together=np.array([float(c.row.spread == 0 and (c.engine.mixed or c.row.exact)) for c in cases]),
     )
     found = [lengths_of(c.rank, c.row.mean_input, c.row.mean_output) for c in cases]
-    return ranks, asked, Lengths(*(np.array(column, dtype=float) for column in zip(*found, strict=True)))
+    return ranks, point, Lengths(*(np.array(column, dtype=float) for column in zip(*found, strict=True)))
 
 
 def rates_columns(cases: Sequence[Case], given: Constants) -> Rates:
@@ -89,11 +89,11 @@ def predicted(
     """What a benchmark of every case measures in the mean: its steady state, and the burst with which it begins."""
     import numpy as np
 
-    ranks, asked, lengths = columns(cases) if ready is None else ready
-    asked = asked._replace(together=asked.together * given["together"])
+    ranks, point, lengths = columns(cases) if ready is None else ready
+    point = point._replace(together=point.together * given["together"])
     rates = rates_columns(cases, given)
     request = np.array([request_seconds(c.row.engine, c.row.mean_input, given) for c in cases])
     mixed = np.array([float(c.engine.mixed) for c in cases])
-    found = steady(ranks, rates, asked, lengths, request, mixed)
+    found = steady(ranks, rates, point, lengths, request, mixed)
     bursts = np.array([1.0 if c.together else BURST for c in cases])
-    return with_burst(ranks, rates, asked, lengths, found, request, bursts)
+    return with_burst(ranks, rates, point, lengths, found, request, bursts)

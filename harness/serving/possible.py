@@ -25,9 +25,9 @@ def check_possible(row: ServedRow, service: Service, reading: Service | None) ->
     if reading is not None:
         return
     peak = max(float(rate.value) for name, rate in service.device.known_peaks.items() if name in service.form.compute)
-    asked = row.concurrency / (making + row.ttft) * _flops(service, row.mean_input + row.mean_output)
-    if asked > peak * row.gpus:
-        raise Refused("ttft", f"at most {peak * row.gpus:.3g} FLOP/s of products", f"{asked:.3g}")
+    needed = row.concurrency / (making + row.ttft) * _flops(service, row.mean_input + row.mean_output)
+    if needed > peak * row.gpus:
+        raise Refused("ttft", f"at most {peak * row.gpus:.3g} FLOP/s of products", f"{needed:.3g}")
 
 
 def _bytes(service: Service, decoding: float, context: float) -> float:

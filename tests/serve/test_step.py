@@ -71,7 +71,7 @@ def test_rates_stay_below_what_devices_have(name: str, form: str) -> None:
     top = max(rate.value for key, rate in peaks.items() if key != "fp64")
     assert 0 < rates.narrow < top
     assert 0 < rates.grouped <= rates.narrow
-    assert max(rates.streaming, rates.experts, rates.cache, rates.passing) < device.bandwidth.value
+    assert max(rates.streaming, rates.experts, rates.cache, rates.pass_rate) < device.bandwidth.value
 
 
 def test_columns_are_numbers() -> None:

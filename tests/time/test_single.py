@@ -60,7 +60,7 @@ def test_passes_read_and_write_each_operand_once(function: str, copies: int, bac
     assert pass_over(function, 1000, "bf16").bytes == copies * 2000
     assert pass_over(function, 1000, "bf16", backward=True).bytes == back * 2000
     # Profiles find the way back by the bytes of the way there.
-    assert pass_over(function, 1000, "bf16", backward=True).asked == copies * 2000
+    assert pass_over(function, 1000, "bf16", backward=True).profiled_bytes == copies * 2000
 
 
 def test_large_kernels_come_near_the_limits_of_a_published_device() -> None:

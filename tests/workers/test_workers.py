@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from calc.errors import Refused
 from calc.workers.job import Part
-from calc.workers.kept import Kept
+from calc.workers.kept import FinishedParts
 from calc.workers.merging import front, smallest
 from calc.workers.workers import Workers
 from tests.reference import ROOT
@@ -64,7 +64,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 def test_parts_hold_nothing_that_is_run(tmp_path: Path) -> None:
     """Any column and any fact comes back as it was: nan, infinities, none at all."""
-    made = Kept(tmp_path, job(tmp_path / "log"))
+    made = FinishedParts(tmp_path, job(tmp_path / "log"))
     part = Part({"x": np.array([np.nan, -0.0, np.inf, 1e-320])}, {"least": {"peak": 0.1 + 0.2}, "unread": ["a\nb"]})
     for each in (part, Part({}, {"plans": 0})):
         made.write(0, each)

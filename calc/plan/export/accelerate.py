@@ -56,9 +56,9 @@ def _read(text: str, where: str) -> Read:
         raise Refused(where, "distributed_type FSDP and its fsdp_config", "something else")
     if found.get("mixed_precision") != "bf16":
         raise Refused(f"{where}: mixed_precision", "bf16", found.get("mixed_precision"))
-    kept = fsdp.get("fsdp_reshard_after_forward", True)
+    reshards = fsdp.get("fsdp_reshard_after_forward", True)
     checkpointing = "full" if fsdp.get("fsdp_activation_checkpointing") else "none"
-    words = {"zero": 3 if kept else 2, "checkpointing": checkpointing, "recipe": "bf16-fsdp"}
+    words = {"zero": 3 if reshards else 2, "checkpointing": checkpointing, "recipe": "bf16-fsdp"}
     unread = tuple(name for name in found if name not in KNOWN)
     return Read(words, None, whole(found, "num_processes", where), unread)
 

@@ -75,14 +75,14 @@ class _Laying:
             dtype=self.dtype,
             calls=launches,
             bytes=each,
-            asked=each,
+            profiled_bytes=each,
         )
 
     def softmax(self) -> Kernel:
         """Scores read and probabilities written; back, probabilities and their gradient read."""
         if self.exps:
             squares = 2 if self.direction == "forward" else 3
-            return replace(self.moving(squares * self.square, 1, "softmax"), asked=2 * self.square)
+            return replace(self.moving(squares * self.square, 1, "softmax"), profiled_bytes=2 * self.square)
         return self.moving((2 if self.direction == "forward" else 3) * self.square)
 
     def mask(self) -> Iterator[Kernel]:

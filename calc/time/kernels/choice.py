@@ -172,10 +172,10 @@ def _ask_decode(kernel: Kernel, shape: Attend, speed: Speed, sizes: tuple[float,
     names = _of_width(speed.decode, shape, _attention_names(kernel, shape))
     name, model, prior = _find(lambda one: one.decode, names, speed, kernel.dtype)
     # A cache in a format that was not measured takes as long as a shorter one: its bytes are what a token waits for.
-    told = kernel.cached == 1 or "_cache" in name
-    cached = 1.0 if told else kernel.cached
+    knows_cache = kernel.cached == 1 or "_cache" in name
+    cached = 1.0 if knows_cache else kernel.cached
     question = (batch, heads, kv_heads, shape.keys * cached, shape.d_head, window * cached, shape.d_value)
-    asked = Choice(
+    choice = Choice(
         ("decode", f"{name}{'?' * prior}"),
         model,
         (*map(float, question), float(shape.latent)),
@@ -184,7 +184,7 @@ def _ask_decode(kernel: Kernel, shape: Attend, speed: Speed, sizes: tuple[float,
         prior,
     )
     table = priors()["quantized"]
-    return asked if told else replace(asked, prior=True, widen=(table["low"], table["high"]))
+    return choice if knows_cache else replace(choice, prior=True, widen=(table["low"], table["high"]))
 
 
 def _attention_names(kernel: Kernel, shape: Attend) -> tuple[str, ...]:
@@ -281,8 +281,8 @@ def _ask_pass(kernel: Kernel, speed: Speed, execution: ExecutionName) -> Choice:
                 guessed = not fused or speed.rests == "datasheet"
                 launches = 1.0 if fused else max(kernel.launches, 1.0)
                 return Choice(("pass", f"{dtype} copy"), table[name], (moved / launches,), "pass", launches, guessed)
-            asked = kernel.bytes if kernel.asked is None else kernel.asked
-            return Choice(("pass", f"{dtype} {name}"), table[name], (asked,), "pass", 1.0, speed.rests == "datasheet")
+            nbytes = kernel.bytes if kernel.profiled_bytes is None else kernel.profiled_bytes
+            return Choice(("pass", f"{dtype} {name}"), table[name], (nbytes,), "pass", 1.0, speed.rests == "datasheet")
     if _documented(speed):
         return _ask_pass(kernel, speed.published, execution)
     raise Refused("--profile", f"a profile with passes over memory in {kernel.dtype}", speed.name)

@@ -54,11 +54,11 @@ class Kernel:
     `calc.trace.op`, or `loss`, `optimizer`, `network`. function: of `calc.trace.functions`, or `cross_entropy`,
     `adamw`, …, or a collective. flops, bytes: of one call, when each operand is read once and each result written once.
     traffic: bytes that are really moved where several kernels run in its place. launches: how many of them. Of what
-    follows a pass, calls, bytes and asked may be columns of very many plans.
+    follows a pass, calls, bytes and profiled_bytes may be columns of very many plans.
     dtype: number format it computes in. shape: what matrix products and attention depend on. use: which of the
     products of a dense layer it is, since they read their operands in different orders.
     biased: whether the forward product of a dense layer adds a bias.
-    asked: bytes by which profiles find a pass, those of its forward; None: `bytes`.
+    profiled_bytes: bytes by which profiles find a pass, those of its forward; None: `bytes`.
     sequences: how many the groups of attention are of. decode: whether it is that of single new tokens; trains: whether
     backward follows. weight_bytes: those of `bytes` that a quantized format makes fewer; None where weights are in
     `dtype`.
@@ -85,7 +85,7 @@ class Kernel:
     shape: Matmul | Attend | Send | None = None
     use: Use = "forward"
     biased: bool = False
-    asked: Size | None = None
+    profiled_bytes: Size | None = None
     sequences: int = 1
     decode: bool = False
     trains: bool = False

@@ -62,12 +62,12 @@ def matmul(m: int, n: int, k: int, dtype: str, batch: int = 1, use: Use = "forwa
 def pass_over(function: str, elements: float, dtype: str, backward: bool = False) -> Kernel:
     """One pass; elements: as `pass_bytes`."""
     size = width_of(dtype)
-    asked = float(pass_bytes(function, elements, size))
-    moved = asked
+    profiled = float(pass_bytes(function, elements, size))
+    moved = profiled
     if backward and function == "cross_entropy":
-        moved = 2 * asked
+        moved = 2 * profiled
     elif backward:
-        moved = float(backward_elements(function, asked / size - elements, elements) * size)
+        moved = float(backward_elements(function, profiled / size - elements, elements) * size)
     return Kernel(
         path=function,
         component="other",
@@ -75,7 +75,7 @@ def pass_over(function: str, elements: float, dtype: str, backward: bool = False
         direction="backward" if backward else "forward",
         dtype=dtype,
         bytes=moved,
-        asked=asked,
+        profiled_bytes=profiled,
     )
 
 

@@ -56,10 +56,10 @@ def time_of(
 
     Errors: Refused for a format or a collective of which nothing is known.
     """
-    asked = [model_of(kernel, speed, execution, network) for kernel in kernels]
-    seconds = _answers(asked, {} if known is None else known)
+    choices = [model_of(kernel, speed, execution, network) for kernel in kernels]
+    seconds = _answers(choices, {} if known is None else known)
     found = []
-    for kernel, one, value in zip(kernels, asked, seconds, strict=True):
+    for kernel, one, value in zip(kernels, choices, seconds, strict=True):
         value = max(value, _streamed(kernel) / speed.bandwidth) if cold else value
         low, high = _interval(one, speed, level)
         bound = _bound(kernel, speed, value)
@@ -76,12 +76,12 @@ def _streamed(kernel: Kernel) -> float:
     return plain if kernel.weight_bytes is None else min(kernel.weight_bytes, plain)
 
 
-def _answers(asked: Sequence[Choice], known: Answers) -> list[float]:
+def _answers(choices: Sequence[Choice], known: Answers) -> list[float]:
     """Seconds of each; of what is not known yet, all questions to one model at once: models answer columns."""
     import numpy as np
 
     by_model: dict[tuple[str, str], dict[tuple[float, ...], Any]] = {}
-    for one in asked:
+    for one in choices:
         if (one.key, one.question) not in known:
             by_model.setdefault(one.key, {})[one.question] = one.model
     for key, questions in by_model.items():
@@ -92,7 +92,7 @@ def _answers(asked: Sequence[Choice], known: Answers) -> list[float]:
             raise Refused("profile", f"times below {FOREVER:.0e} s", f"{answers.max()!r} s of {key[0]}")
         for question, answer in zip(questions, answers, strict=True):
             known[key, question] = float(answer)
-    return [known[one.key, one.question] * one.scale for one in asked]
+    return [known[one.key, one.question] * one.scale for one in choices]
 
 
 def column_seconds(kernel: Kernel, speed: Speed, execution: ExecutionName, network: float | None) -> Column:

@@ -47,10 +47,10 @@ def fit_residual(
     rng = np.random.default_rng(seed)
     questions, answers = [], []
     for _ in range(settings.rounds if counts.any() else 0):
-        asked, told, step = _tree(bins, counts, np.clip(left, -settings.clip, settings.clip), rng, settings)
+        split, answer, step = _tree(bins, counts, np.clip(left, -settings.clip, settings.clip), rng, settings)
         left -= step
-        questions.append(asked)
-        answers.append(told)
+        questions.append(split)
+        answers.append(answer)
     shape = (len(questions), settings.depth, 2)
     return Residual.packed(tuple(features), edges, np.reshape(questions, shape), np.reshape(answers, (shape[0], -1)))
 
@@ -92,13 +92,13 @@ def _tree(bins: Any, counts: Any, pull: Column, rng: Any, settings: Settings) ->
     import numpy as np
 
     usable = np.flatnonzero(counts)
-    asked = rng.choice(usable, max(1, round(settings.columns * len(usable))), replace=False)
+    columns = rng.choice(usable, max(1, round(settings.columns * len(usable))), replace=False)
     seen = np.flatnonzero(rng.random(len(pull)) < settings.rows)
     leaf = np.zeros(len(pull), dtype=np.int64)
     questions = []
     for _ in range(settings.depth):
-        best = _question(bins[np.ix_(seen, asked)], counts[asked], pull[seen], leaf[seen], settings.shrink)
-        feature, edge = int(asked[best[0]]), int(best[1])
+        best = _question(bins[np.ix_(seen, columns)], counts[columns], pull[seen], leaf[seen], settings.shrink)
+        feature, edge = int(columns[best[0]]), int(best[1])
         questions.append((feature, edge))
         leaf += leaf + (bins[:, feature] > edge)
     size = 1 << settings.depth

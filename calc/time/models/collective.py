@@ -152,10 +152,10 @@ class CollectiveModel(Node):
         import numpy as np
 
         known = [curve.gpus for curve in self.curves]
-        asked = count[count > 1]
-        if asked.size and not (known and known[0] <= asked.min()):
+        several = count[count > 1]
+        if several.size and not (known and known[0] <= several.min()):
             words = f"{known[0]} or more, since fewer were not measured" if known else "none: nothing was measured"
-            raise Refused(f"GPUs of {self.op}", words, f"{asked.min():g}")
+            raise Refused(f"GPUs of {self.op}", words, f"{several.min():g}")
         where = np.log(np.maximum(size, self.sizes[0]))
         knots = np.log(self.sizes)
         beyond = np.maximum(0, where - knots[-1])

@@ -166,8 +166,8 @@ def fit_learned(start: M, shape: Shape, seconds: Column, seed: int = 0) -> M:
     ratio = np.zeros(len(seconds))
     fold = np.random.default_rng(seed).permutation(len(seconds)) % 5
     for held in (fold == number for number in range(min(5, len(seconds)))):
-        kept, of_kept = _rows(shape, ~held), seconds[~held]
-        model = _learn(_constants(best, kept, of_kept)[0], kept, of_kept, seed)
+        fitted, of_fitted = _rows(shape, ~held), seconds[~held]
+        model = _learn(_constants(best, fitted, of_fitted)[0], fitted, of_fitted, seed)
         ratio[held] = np.log(seconds[held] / model.predicted(_rows(shape, held)))
     return best.model_copy(update={"spread": spread(ratio)})
 

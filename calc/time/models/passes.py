@@ -34,6 +34,6 @@ class PassModel(Node):
         import numpy as np
 
         sizes, times = (np.log(column) for column in np.array(self.knots).T)
-        asked = np.log(np.maximum(nbytes, 1.0))
-        found = np.exp(np.interp(asked, sizes, times) + np.maximum(asked - sizes[-1], 0.0))
+        logarithms = np.log(np.maximum(nbytes, 1.0))
+        found = np.exp(np.interp(logarithms, sizes, times) + np.maximum(logarithms - sizes[-1], 0.0))
         return found if is_array(nbytes) else float(found)

@@ -51,13 +51,13 @@ class Forest:
         for column, end in zip(columns, self.ends, strict=True):
             np.greater(column, self.thresholds[start:end, None], out=above[start:end])
             start = end
-        asked_all = above.view(np.uint8)
+        answers_all = above.view(np.uint8)
         leaf = np.zeros((len(self.places), columns.shape[1]), dtype=np.uint8)
-        asked = np.empty_like(leaf)
+        answer = np.empty_like(leaf)
         for question in self.places.T:
-            np.take(asked_all, question, axis=0, out=asked, mode="clip")
+            np.take(answers_all, question, axis=0, out=answer, mode="clip")
             leaf <<= 1
-            leaf |= asked
+            leaf |= answer
         total = np.zeros(columns.shape[1], dtype=np.float32)
         for answers, place in zip(self.answers, leaf, strict=True):
             total += answers.take(place, mode="clip")

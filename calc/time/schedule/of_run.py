@@ -23,16 +23,16 @@ def timeline_of(spec: ModelSpec, speed: Speed, run: Run) -> Timeline:
     """The events of a step of training. Errors: Refused where nothing is trained, and as `timeline`."""
     if not run.trains:
         raise Refused("timeline", "a step of training", run.phase)
-    asked = Question(spec, speed, "", DIRECTIONS, LEVEL)
-    one = passes(asked, [run])[0].sums
-    found = list(_times(asked, run, one, stages(spec, run)))
+    question = Question(spec, speed, "", DIRECTIONS, LEVEL)
+    one = passes(question, [run])[0].sums
+    found = list(_times(question, run, one, stages(spec, run)))
     return timeline(found, run.passes_a_step, run.schedule, run.interleave)
 
 
-def _times(asked: Question, run: Run, one: PassSums, found: list[Stage]) -> Iterator[StageTimes]:
+def _times(question: Question, run: Run, one: PassSums, found: list[Stage]) -> Iterator[StageTimes]:
     for stage in found:
-        each = stage_seconds(asked, run, stage, one)
-        factors = places(asked.spec, stage)
+        each = stage_seconds(question, run, stage, one)
+        factors = places(question.spec, stage)
         forward = max(weighed(one.device["forward"], factors), weighed(one.host["forward"], factors))
         part = float(forward / each.computing) if each.computing else 1 / 3
         seconds = float(each.micro_batch.seconds)

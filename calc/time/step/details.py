@@ -35,42 +35,42 @@ from calc.time.step.step import (
 Timed = tuple[Kernel, Timing]
 
 
-def details(asked: Question, run: Run, stage: Stage, one: Pass, others: float) -> Details:
+def details(question: Question, run: Run, stage: Stage, one: Pass, others: float) -> Details:
     """The kernels of a step on one stage, with their seconds, and what follows from them. others: seconds of one
     micro-batch on all other stages of a pipeline together.
 
     Errors: Refused for a collective of which nothing is known.
     """
-    speed, execution = asked.speed, run.execution or "sdpa"
-    parts = stretches(*_columns(_on(asked, stage, one.kernels)), speed, execution)
+    speed, execution = question.speed, run.execution or "sdpa"
+    parts = stretches(*_columns(_on(question, stage, one.kernels)), speed, execution)
     held = held_on(stage, one.sums)
-    last = list(update(asked.spec, run, stage, held.trained)) if updates(asked, run) else []
-    said = list(between_ranks(asked.spec, run, held)) if communicates(asked, run) else []
-    both = [*last, *(message.kernel for message in said)]
-    timings = time_of(both, speed, execution, asked.level, links_of(run).share)
+    last = list(update(question.spec, run, stage, held.trained)) if updates(question, run) else []
+    messages = list(between_ranks(question.spec, run, held)) if communicates(question, run) else []
+    both = [*last, *(message.kernel for message in messages)]
+    timings = time_of(both, speed, execution, question.level, links_of(run).share)
     ends = stretches(last, timings[: len(last)], speed, after_all(execution))
     computing = {part.name: part.seconds for part in parts}
     total = sum(computing.values())
-    within, computing = _within(run, computing, list(_on(asked, stage, one.messages)))
-    sent = [*within, *_talking(run, stage, computing, list(zip(said, timings[len(last) :], strict=True)))]
+    within, computing = _within(run, computing, list(_on(question, stage, one.messages)))
+    sent = [*within, *_talking(run, stage, computing, list(zip(messages, timings[len(last) :], strict=True)))]
     each = total + sum(row.seconds - row.hidden for message, row in sent if not message.once)
     after = sum(part.seconds for part in ends) + sum(row.seconds - row.hidden for message, row in sent if message.once)
-    launched = weighed(one.sums.launched, places(asked.spec, stage))
-    batch = MicroBatch(each, extra_seconds(asked, run, total, launched))
+    launched = weighed(one.sums.launched, places(question.spec, stage))
+    batch = MicroBatch(each, extra_seconds(question, run, total, launched))
     even = (batch.seconds + others) / run.pp / batch.seconds if batch.seconds else 1.0
-    step = step_of(asked, run, batch, after, others)
-    found = _summed(asked, run, step, parts, ends, sent)
-    least = least_seconds(run, speed, one.sums, found.kernels, not asked.within)
+    step = step_of(question, run, batch, after, others)
+    found = _summed(question, run, step, parts, ends, sent)
+    least = least_seconds(run, speed, one.sums, found.kernels, not question.within)
     return found._replace(interval=stopped(found.interval, step.seconds, least), even=even)
 
 
 def _summed(
-    asked: Question, run: Run, step: Step, parts: list[Stretch], ends: list[Stretch], sent: list[tuple[Message, Row]]
+    question: Question, run: Run, step: Step, parts: list[Stretch], ends: list[Stretch], sent: list[tuple[Message, Row]]
 ) -> Details:
     """Rows of a whole step, and their sums by component."""
     seconds, times = step.seconds, run.passes_a_step
-    device = asked.speed.device
-    held = room_of(asked.spec, run, device)
+    device = question.speed.device
+    held = room_of(question.spec, run, device)
     rows = [_scaled(row, part, times) for part in parts for row in part.rows]
     rows += [_scaled(row, part, 1) for part in ends for row in part.rows]
     rows += [_repeated(row, 1 if message.once else times) for message, row in sent]
@@ -83,16 +83,16 @@ def _summed(
     by_component |= {name: value for name, value in extra.items() if value > 0}
     return Details(
         kernels=tuple(rows),
-        interval=combined(seconds, rows, asked.speed, asked.level),
+        interval=combined(seconds, rows, question.speed, question.level),
         by_component=dict(sorted(by_component.items(), key=lambda item: -item[1])),
         memory=held,
-        notes=(*of_memory(held), *notes(rows, asked.speed, run)),
+        notes=(*of_memory(held), *notes(rows, question.speed, run)),
     )
 
 
-def _on(asked: Question, stage: Stage, timed: Sequence[Timed]) -> Iterator[Timed]:
+def _on(question: Question, stage: Stage, timed: Sequence[Timed]) -> Iterator[Timed]:
     """Of kernels of the whole model those of a stage."""
-    factors = places(asked.spec, stage)
+    factors = places(question.spec, stage)
     for kernel, timing in timed:
         part = factors[kernel.place]
         if part:

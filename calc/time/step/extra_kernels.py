@@ -126,7 +126,7 @@ def _loss(logits: Kernel, run: Run) -> Iterator[Kernel]:
     assert isinstance(shape, Matmul)
     dtype = formats.compute if width_of(formats.compute) >= 2 else formats.stream
     forward = replace(_plain(logits, "cross_entropy", shape.m * shape.n, dtype), path="loss", component="loss")
-    back = replace(forward, direction="backward", bytes=2 * forward.bytes, asked=forward.bytes)
+    back = replace(forward, direction="backward", bytes=2 * forward.bytes, profiled_bytes=forward.bytes)
     if run.fuses:
         yield from (forward, back)
         return
@@ -154,14 +154,14 @@ def update(spec: ModelSpec, run: Run, stage: Stage, trained: Size) -> Iterator[K
         shared = (spec.vocab_size or 0) * d_embed / run.tp
         calls = run.passes_a_step * both
         yield replace(_whole("accumulate", shared, formats.gradients, calls), direction="backward")
-    kept = 1 / (1 + (run.dp * run.cp - 1) * at_least(run.zero, 1))
-    stepped = trained * kept
+    share = 1 / (1 + (run.dp * run.cp - 1) * at_least(run.zero, 1))
+    stepped = trained * share
     updated = how.master or how.weights
     moved = stepped * (2 * width_of(updated) + width_of(how.gradients))
     moved = moved + 2 * optimizer(run.usual_optimizer).state_bytes(rounded(stepped), int(8 * width_of(updated)))
     if how.master is not None:
         moved = moved + stepped * width_of(how.weights)
-    yield replace(_whole("adamw", stepped, how.weights, 1), bytes=moved, asked=moved)
+    yield replace(_whole("adamw", stepped, how.weights, 1), bytes=moved, profiled_bytes=moved)
 
 
 def _whole(function: str, elements: Size, dtype: str, calls: Size) -> Kernel:

@@ -10,7 +10,7 @@ from calc.trace.functions import Matmul
 from calc.trace.op import Leaf
 
 
-def in_turn(leaves: list[Leaf], plan: Run, beside: tuple[str, ...]) -> dict[int, float]:
+def in_turn(leaves: list[Leaf], plan: Run, excluded: tuple[str, ...]) -> dict[int, float]:
     """How many experts run each op of a routed block in their turn on one rank, by the op's leaf; empty but for a plan
     whose experts are a loop. beside: functions of what looks tokens up for each expert and adds what it gives."""
     if plan.experts != "loop":
@@ -19,7 +19,7 @@ def in_turn(leaves: list[Leaf], plan: Run, beside: tuple[str, ...]) -> dict[int,
     for leaf in leaves:
         if leaf.expert and isinstance(leaf.op.shape, Matmul):
             blocks[_block(leaf, inside=True)] = float(leaf.op.shape.groups) / plan.ep
-    of = [(leaf, _block(leaf, inside=leaf.expert)) for leaf in leaves if leaf.expert or leaf.op.function in beside]
+    of = [(leaf, _block(leaf, inside=leaf.expert)) for leaf in leaves if leaf.expert or leaf.op.function in excluded]
     return {id(leaf): blocks[block] for leaf, block in of if block in blocks}
 
 
@@ -39,7 +39,7 @@ def each_alone(kernel: Kernel, times: float) -> Kernel:
         flops=kernel.flops / times,
         bytes=kernel.bytes / times,
         traffic=None if kernel.traffic is None else kernel.traffic / times,
-        asked=None if kernel.asked is None else kernel.asked / times,
+        profiled_bytes=None if kernel.profiled_bytes is None else kernel.profiled_bytes / times,
         weight_bytes=None if kernel.weight_bytes is None else kernel.weight_bytes / times,
         shape=shape,
         routed=None,

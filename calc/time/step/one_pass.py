@@ -86,12 +86,12 @@ class Pass(NamedTuple):
 _KNOWN: OrderedDict[Any, Pass] = OrderedDict()
 
 
-def passes(asked: Question, runs: Sequence[Run]) -> list[Pass]:
+def passes(question: Question, runs: Sequence[Run]) -> list[Pass]:
     """One pass of each of `runs`, whose sizes are numbers. What is not remembered is asked of the models all at once.
 
     Errors: Refused as `calc.time.predict`.
     """
-    own = (Same(asked.spec), Same(asked.speed), asked.within, asked.directions, asked.level)
+    own = (Same(question.spec), Same(question.speed), question.within, question.directions, question.level)
     keys = [
         (
             own,
@@ -102,7 +102,7 @@ def passes(asked: Question, runs: Sequence[Run]) -> list[Pass]:
     ]
     found = {key: _KNOWN[key] for key in keys if key in _KNOWN}
     new = {key: run for key, run in zip(keys, runs, strict=True) if key not in found}
-    found |= dict(zip(new, _worked_out(asked, list(new.values())), strict=True))
+    found |= dict(zip(new, _worked_out(question, list(new.values())), strict=True))
     for key, each in found.items():
         _KNOWN[key] = each
         _KNOWN.move_to_end(key)
@@ -111,37 +111,37 @@ def passes(asked: Question, runs: Sequence[Run]) -> list[Pass]:
     return [found[key] for key in keys]
 
 
-def _worked_out(asked: Question, runs: Sequence[Run]) -> list[Pass]:
-    laid = [(_kernels(asked, run), _messages(asked, run)) for run in runs]
+def _worked_out(question: Question, runs: Sequence[Run]) -> list[Pass]:
+    laid = [(_kernels(question, run), _messages(question, run)) for run in runs]
     every = [kernel for kernels, messages in laid for kernel in (*kernels, *messages)]
     if not runs:
         return []
     execution, network = runs[0].execution or "sdpa", links_of(runs[0]).share
-    speed = with_measured(asked.speed, runs[0].cluster)
-    timings = iter(time_of(every, speed, execution, asked.level, network))
+    speed = with_measured(question.speed, runs[0].cluster)
+    timings = iter(time_of(every, speed, execution, question.level, network))
     found = []
     for run, (kernels, messages) in zip(runs, laid, strict=True):
         timed = tuple((kernel, next(timings)) for kernel in kernels)
-        said = tuple((kernel, next(timings)) for kernel in messages)
-        found.append(Pass(timed, said, _sums(asked, run, timed, said)))
+        sent = tuple((kernel, next(timings)) for kernel in messages)
+        found.append(Pass(timed, sent, _sums(question, run, timed, sent)))
     return found
 
 
-def _kernels(asked: Question, run: Run) -> list[Kernel]:
-    within, directions = asked.within, asked.directions
-    everything = around(operations(asked.spec, run), asked.spec, run)
+def _kernels(question: Question, run: Run) -> list[Kernel]:
+    within, directions = question.within, question.directions
+    everything = around(operations(question.spec, run), question.spec, run)
     some = [kernel for kernel in everything if kernel.direction in directions]
     return [kernel for kernel in some if not within or f"{kernel.path}.".startswith(f"{within}.")]
 
 
-def _messages(asked: Question, run: Run) -> list[Kernel]:
-    if "network" not in asked.directions:
+def _messages(question: Question, run: Run) -> list[Kernel]:
+    if "network" not in question.directions:
         return []
-    return [kernel for kernel in between_ops(asked.spec, run) if kernel.path.startswith(asked.within)]
+    return [kernel for kernel in between_ops(question.spec, run) if kernel.path.startswith(question.within)]
 
 
 def _sums(
-    asked: Question, run: Run, kernels: Sequence[tuple[Kernel, Timing]], messages: Sequence[tuple[Kernel, Timing]]
+    question: Question, run: Run, kernels: Sequence[tuple[Kernel, Timing]], messages: Sequence[tuple[Kernel, Timing]]
 ) -> PassSums:
     device: dict[str, dict[str, float]] = {}
     host: dict[str, dict[str, float]] = {}
@@ -151,7 +151,7 @@ def _sums(
     for kernel, timing in kernels:
         if not (joins and kernel.again):
             launched[kernel.place] = launched.get(kernel.place, 0.0) + kernel.calls * _launches(kernel, run)
-        gap, each = launching(kernel, asked.speed, execution)
+        gap, each = launching(kernel, question.speed, execution)
         stretch = stretch_of(kernel.direction)
         for table, seconds in ((device, timing.seconds + gap), (host, each)):
             places = table.setdefault(stretch, {})
@@ -160,9 +160,9 @@ def _sums(
     for kernel, timing in messages:
         between = sent.setdefault(between_of(kernel), {})
         between[kernel.place] = between.get(kernel.place, 0.0) + kernel.calls * timing.seconds
-    elements, trained = _held(asked.spec, run)
-    experts = expert_share(asked.spec) if run.ep > 1 else 0.0
-    counted = model_flops(asked.spec, run) if not asked.within and run.phase != "decode" else (0.0, "")
+    elements, trained = _held(question.spec, run)
+    experts = expert_share(question.spec) if run.ep > 1 else 0.0
+    counted = model_flops(question.spec, run) if not question.within and run.phase != "decode" else (0.0, "")
     return PassSums(device, host, sent, launched, elements, trained, experts, *counted)
 
 

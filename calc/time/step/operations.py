@@ -110,7 +110,7 @@ class Joint(NamedTuple):
 def joints(everything: list[Leaf]) -> dict[int, Joint]:
     """How each product with a weight is joined to others, by what reads what."""
     pieces = {id(x.base) for leaf in everything for x in leaf.op.inputs if x.base is not None}
-    attending = {id(leaf.parents[-1]) for leaf in everything if leaf.op.function == "scores"}
+    attention = {id(leaf.parents[-1]) for leaf in everything if leaf.op.function == "scores"}
     read: set[int] = set()
     found: dict[int, Joint] = {}
     for leaf in everything:
@@ -119,7 +119,7 @@ def joints(everything: list[Leaf]) -> dict[int, Joint]:
             continue
         # Layers that are passed in several ways hold their weights in the last of them.
         shard, cut = op.weights[0].shard if op.weights else None, id(op.outputs[0]) in pieces
-        heads = shard is not None and shard.axis == 0 and id(leaf.parents[-1]) in attending
+        heads = shard is not None and shard.axis == 0 and id(leaf.parents[-1]) in attention
         logits = shard is VOCABULARY and leaf.place == "end"
         found[id(leaf)] = Joint(id(op.inputs[0]) in read, cut, heads and not cut, logits)
         read.add(id(op.inputs[0]))
@@ -158,16 +158,16 @@ class _Operations:
         own = self.share(chain[0])
         few = self.part_of_prompt(chain[0])
         reads, writes = moved(chain)
-        kept = few * (own.read(chain[0], float(reads)) + float(writes) * own.writes) * width_of(kernel.dtype)
+        streamed = few * (own.read(chain[0], float(reads)) + float(writes) * own.writes) * width_of(kernel.dtype)
         weights = [self.weights(leaf) for leaf in chain]
-        beside = sum(size for size, _ in weights) + own.of_keys * self.cached(chain)
+        resident = sum(size for size, _ in weights) + own.of_keys * self.cached(chain)
         packed = weights[0][0] if weights[0][1] else None
         code = "" if packed is None or self.formats.quantized is None else f"{self.formats.quantized.code}_weights"
         flops = self.flops(chain, few)
-        known = self.shape(chain, kernel, few) | self.run_by_pytorch(chain, kernel, beside)
-        return replace(kernel, flops=flops, bytes=kept + beside, weight_bytes=packed, packed=code, **known)
+        known = self.shape(chain, kernel, few) | self.run_by_pytorch(chain, kernel, resident)
+        return replace(kernel, flops=flops, bytes=streamed + resident, weight_bytes=packed, packed=code, **known)
 
-    def run_by_pytorch(self, chain: Chain, kernel: Kernel, beside: float) -> dict[str, object]:
+    def run_by_pytorch(self, chain: Chain, kernel: Kernel, resident: float) -> dict[str, object]:
         """How many kernels run in the place of an op where nothing is fused, and what they move together. beside: bytes
         of weights and of what is cached."""
         first = chain[0]
@@ -175,7 +175,7 @@ class _Operations:
         if self.run.fuses or len(chain) > 1 or own.shape is not None:
             return {}
         passes = eager(first.op, int(max(width_of(kernel.dtype), 2)))
-        return {"launches": passes.kernels, "traffic": float(passes.bytes) * own.writes + beside}
+        return {"launches": passes.kernels, "traffic": float(passes.bytes) * own.writes + resident}
 
     def cached(self, chain: Chain) -> float:
         """Bytes of keys, values and recurrent state that are read and kept, where anything is kept for later tokens."""
@@ -286,7 +286,7 @@ class _Operations:
             function=function,
             flops=flops,
             bytes=size,
-            asked=forward.bytes,
+            profiled_bytes=forward.bytes,
             traffic=traffic,
             launches=launches,
         )
@@ -312,5 +312,5 @@ class _Operations:
         width, share = width_of(self.formats.gradients), self.share(leaf)
         rows = float(leaf.op.writes or 0) * share.writes * width
         table = float(leaf.op.weight_gradients) * share.weights * width
-        yield replace(forward, function="fill", bytes=table, asked=None, traffic=None)
-        yield replace(forward, bytes=3 * rows, asked=2 * rows, traffic=None)
+        yield replace(forward, function="fill", bytes=table, profiled_bytes=None, traffic=None)
+        yield replace(forward, bytes=3 * rows, profiled_bytes=2 * rows, traffic=None)

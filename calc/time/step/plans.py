@@ -81,18 +81,18 @@ def step_times(
     ((n,),) = lengths
     if not is_array(run.pp):
         run = run.changed(pp=np.full(n, float(run.pp)))
-    asked = Question(spec, speed_of(where), "", DIRECTIONS, LEVEL)
+    question = Question(spec, speed_of(where), "", DIRECTIONS, LEVEL)
     rows = np.flatnonzero(_possible(spec, run, n))
     seconds, flops, convention = np.full(n, np.nan), np.full(n, np.nan), ""
     if len(rows):
-        sums, which = _passes(asked, run, rows)
+        sums, which = _passes(question, run, rows)
         flops[rows], convention = np.array([one.flops for one in sums])[which], sums[0].convention
         for start in range(0, len(rows), CHUNK):
             some = slice(start, start + CHUNK)
-            seconds[rows[some]] = _slowest(asked, _at(run, rows[some]), sums, which[some])
-    share = mfu(run, asked.speed, flops, convention, seconds)
+            seconds[rows[some]] = _slowest(question, _at(run, rows[some]), sums, which[some])
+    share = mfu(run, question.speed, flops, convention, seconds)
     peak = _peaks(spec, run) if memory else None
-    device = asked.speed.device
+    device = question.speed.device
     empty = np.zeros(n)
     return Plans(
         seconds,
@@ -127,25 +127,25 @@ def _possible(spec: ModelSpec, run: Run, n: int) -> Column:
     return holds
 
 
-def _passes(asked: Question, run: Run, rows: Column) -> tuple[list[PassSums], Column]:
+def _passes(question: Question, run: Run, rows: Column) -> tuple[list[PassSums], Column]:
     """The sums of one pass for every combination of sizes that there is, and the place of each row's among them."""
     columns = [size[rows] for name in OF_PASS if is_array(size := getattr(run, name))]
     first, which = combinations(columns, len(rows))
     runs = [_one(run, int(row)) for row in rows[first]]
     try:
-        return [each.sums for each in passes(asked, runs)], which
+        return [each.sums for each in passes(question, runs)], which
     except Refused as refused:
-        sums = [_if_any(asked, each) for each in runs]
+        sums = [_if_any(question, each) for each in runs]
         known = next((each for each in sums if each is not None), None)
         if known is None:
             raise refused
     return [_never(known) if each is None else each for each in sums], which
 
 
-def _if_any(asked: Question, run: Run) -> PassSums | None:
+def _if_any(question: Question, run: Run) -> PassSums | None:
     """The sums of a pass, None where nothing is known of its time."""
     try:
-        return passes(asked, [run])[0].sums
+        return passes(question, [run])[0].sums
     except Refused:
         return None
 
@@ -155,13 +155,13 @@ def _never(like: PassSums) -> PassSums:
     return replace(like, sent={"tensor": {"all": float("nan")}})
 
 
-def _slowest(asked: Question, run: Run, sums: Sequence[PassSums], which: Column) -> Column:
+def _slowest(question: Question, run: Run, sums: Sequence[PassSums], which: Column) -> Column:
     """Seconds of a step on the stage of each plan that takes the longest, which the others wait for."""
     import numpy as np
 
-    stage, row = stage_columns(asked.spec, run)
+    stage, row = stage_columns(question.spec, run)
     starts = np.flatnonzero(np.diff(row, prepend=-1))
-    found = step_columns(asked, _at(run, row), stage, _joined(sums, which[row]), starts)
+    found = step_columns(question, _at(run, row), stage, _joined(sums, which[row]), starts)
     return np.maximum.reduceat(found.seconds, starts)
 
 

@@ -46,20 +46,20 @@ def predict(
     """
     run = timed_run(spec, run, **words)
     chosen = DIRECTIONS if directions is None else tuple(directions)
-    asked = Question(spec, speed_of(where), within, chosen, level)
-    run = least_recomputed(spec, run, asked.speed.device)
-    one = passes(asked, [run])[0]
-    if not (one.kernels or one.messages or updates(asked, run)):
+    question = Question(spec, speed_of(where), within, chosen, level)
+    run = least_recomputed(spec, run, question.speed.device)
+    one = passes(question, [run])[0]
+    if not (one.kernels or one.messages or updates(question, run)):
         raise Refused("within", "a path of the tree", within or "nothing that runs")
     columns, _ = stage_columns(spec, run)
-    step = step_columns(asked, run, columns, one.sums, [0])
+    step = step_columns(question, run, columns, one.sums, [0])
     found, others = (each + 0 * columns.first for each in (step.seconds, step.others))
     slowest = int(found.argmax())
     stage, seconds = _stage(columns, slowest), float(found[slowest])
-    known = asked, run, stage, one, float(others[slowest])
+    known = question, run, stage, one, float(others[slowest])
     if not math.isfinite(seconds):
         details(*known)
-    return _prediction_of(asked, run, one, seconds, lambda: details(*known))
+    return _prediction_of(question, run, one, seconds, lambda: details(*known))
 
 
 def _stage(columns: Stage, place: int) -> Stage:
@@ -68,11 +68,11 @@ def _stage(columns: Stage, place: int) -> Stage:
     return Stage("slowest", layers, bool(columns.first[place]), bool(columns.last[place]), columns.chunks)
 
 
-def _prediction_of(asked: Question, run: Run, one: Pass, seconds: float, found: Callable[[], Details]) -> Prediction:
-    speed, sums = asked.speed, one.sums
-    share = None if asked.within else mfu(run, speed, sums.flops, sums.convention, seconds)
+def _prediction_of(question: Question, run: Run, one: Pass, seconds: float, found: Callable[[], Details]) -> Prediction:
+    speed, sums = question.speed, one.sums
+    share = None if question.within else mfu(run, speed, sums.flops, sums.convention, seconds)
     return Prediction(
-        model=asked.spec.name,
+        model=question.spec.name,
         device=speed.name,
         phase=run.phase,
         execution=run.execution or "sdpa",

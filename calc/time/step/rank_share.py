@@ -94,11 +94,11 @@ def _attention(shape: Attend, plan: Run) -> Share:
     """Heads over tensor-parallel ranks, queries over context-parallel ones; keys and values of all are gathered, and
     those of one head stand on every rank that has some of its queries."""
     heads, groups = shape.heads, shape.groups
-    kept = max(groups / plan.tp, plan.batch)
-    own = replace(shape, groups=kept, heads=heads * groups / plan.tp / kept, queries=shape.queries / plan.cp)
+    parts = max(groups / plan.tp, plan.batch)
+    own = replace(shape, groups=parts, heads=heads * groups / plan.tp / parts, queries=shape.queries / plan.cp)
     part = 1 / (plan.tp * plan.cp)
     # An encoder whose work is done has no sequences left.
-    return Share(part, part, part, 1.0, own, keys=kept / groups if groups else 1.0)
+    return Share(part, part, part, 1.0, own, keys=parts / groups if groups else 1.0)
 
 
 def _keys_among(leaf: Leaf, reads: float) -> float:

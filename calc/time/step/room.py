@@ -23,8 +23,8 @@ def least_recomputed(spec: ModelSpec, run: Run, device: Device | None) -> Run:
     """`run` with the least recomputation that fits, where it names a stack or a cluster and does not say what is
     recomputed: none, or of every eighth, fourth, second, of every layer all but its input; the last where none fits.
     """
-    said = {"checkpointing", "recompute"} & run.model_fields_set
-    if said or not run.trains or (run.stack is None and run.cluster is None):
+    given = {"checkpointing", "recompute"} & run.model_fields_set
+    if given or not run.trains or (run.stack is None and run.cluster is None):
         return run
     found = run
     for found in _choices(run):

@@ -44,11 +44,11 @@ class MicroBatch(NamedTuple):
         return self.plain + self.extra
 
 
-def step_of(asked: Question, run: Run, each: MicroBatch, last: Size, others: Size) -> Step:
+def step_of(question: Question, run: Run, each: MicroBatch, last: Size, others: Size) -> Step:
     """A step of which one micro-batch takes `each` on a stage and `others` seconds on all other stages together, and
     what follows them all `last`."""
-    whole = run.trains and not asked.within
-    launch = asked.speed.launch
+    whole = run.trains and not question.within
+    launch = question.speed.launch
     fixed = launch.step if launch and whole else 0.0
     bubble = bubble_part(run) * others
     passes = run.passes_a_step
@@ -71,12 +71,12 @@ def bubble_part(run: Run) -> Size:
     return 1 / run.interleave
 
 
-def extra_seconds(asked: Question, run: Run, computing: Size, launched: Size) -> Size:
+def extra_seconds(question: Question, run: Run, computing: Size, launched: Size) -> Size:
     """What one micro-batch takes beyond its kernels, of which so many are launched, and which compute for so many
     seconds."""
-    if not run.trains or asked.within:
+    if not run.trains or question.within:
         return 0.0
-    longer = computing_longer(run, asked.speed) - 1
+    longer = computing_longer(run, question.speed) - 1
     return longer * computing + stack_of(run).fitted.kernel * launched
 
 
@@ -90,7 +90,7 @@ class StageSeconds(NamedTuple):
     sent: Size = 0.0
 
 
-def step_columns(asked: Question, run: Run, stage: Stage, one: PassSums, starts: Column) -> Step:
+def step_columns(question: Question, run: Run, stage: Stage, one: PassSums, starts: Column) -> Step:
     """A step on each of a column of stages; seconds are nan where a collective of it cannot be.
 
     run: sizes of the plans as numbers, or as columns as long as those of `stage`. one: the pass of each. starts: where
@@ -98,17 +98,17 @@ def step_columns(asked: Question, run: Run, stage: Stage, one: PassSums, starts:
     """
     import numpy as np
 
-    found = stage_seconds(asked, run, stage, one)
+    found = stage_seconds(question, run, stage, one)
     batch = found.micro_batch
     counted = np.asarray(stage.count * batch.seconds + 0.0 * stage.first, dtype=float)
     filled = np.add.reduceat(counted, starts)
     others = np.repeat(filled, np.diff(np.append(starts, len(counted)))) - batch.seconds
-    return step_of(asked, run, batch, found.last, others)
+    return step_of(question, run, batch, found.last, others)
 
 
-def stage_seconds(asked: Question, run: Run, stage: Stage, one: PassSums) -> StageSeconds:
+def stage_seconds(question: Question, run: Run, stage: Stage, one: PassSums) -> StageSeconds:
     """What a stage, or each of a column of them, takes of a step; as in `step_columns`."""
-    factors = places(asked.spec, stage)
+    factors = places(question.spec, stage)
     computing = {
         name: maximum(weighed(one.device[name], factors), weighed(one.host[name], factors)) for name in one.device
     }
@@ -121,24 +121,24 @@ def stage_seconds(asked: Question, run: Run, stage: Stage, one: PassSums) -> Sta
     last: Size = 0.0
     sent: Size = 0.0
     held = held_on(stage, one)
-    if updates(asked, run):
-        last = _ends(asked, run, stage, held.trained)
-    if communicates(asked, run):
-        messages = [(message, _column(message, asked, run)) for message in between_ranks(asked.spec, run, held)]
+    if updates(question, run):
+        last = _ends(question, run, stage, held.trained)
+    if communicates(question, run):
+        messages = [(message, _column(message, question, run)) for message in between_ranks(question.spec, run, held)]
         for message, seconds, own in hidden(run, stage, left, messages):
             each, sent = (each, sent + seconds - own) if message.once else (each + seconds - own, sent)
-    extra = extra_seconds(asked, run, total, weighed(one.launched, factors))
+    extra = extra_seconds(question, run, total, weighed(one.launched, factors))
     return StageSeconds(MicroBatch(each, extra), total, last + sent, sent)
 
 
-def updates(asked: Question, run: Run) -> bool:
+def updates(question: Question, run: Run) -> bool:
     """Whether sums of gradients and the optimizer are asked for."""
-    return run.trains and not asked.within and "update" in asked.directions
+    return run.trains and not question.within and "update" in question.directions
 
 
-def communicates(asked: Question, run: Run) -> bool:
+def communicates(question: Question, run: Run) -> bool:
     """Whether what ranks tell each other beside a pass is asked for."""
-    return run.trains and not asked.within and "network" in asked.directions
+    return run.trains and not question.within and "network" in question.directions
 
 
 def places(spec: ModelSpec, stage: Stage) -> Mapping[str, Size]:
@@ -204,22 +204,22 @@ def weighed(sums: Sums, factors: Mapping[str, Size]) -> Size:
     return total
 
 
-def _column(message: Message, asked: Question, run: Run) -> Size:
+def _column(message: Message, question: Question, run: Run) -> Size:
     """Seconds of all calls of a collective in a pass, or in a step."""
     kernel = message.kernel
-    speed = with_measured(asked.speed, run.cluster)
+    speed = with_measured(question.speed, run.cluster)
     seconds = column_seconds(kernel, speed, run.execution or "sdpa", links_of(run).share)
     return either(kernel.calls > 0, kernel.calls * seconds) if is_array(kernel.calls) else kernel.calls * seconds
 
 
-def _ends(asked: Question, run: Run, stage: Stage, trained: Size) -> Size:
+def _ends(question: Question, run: Run, stage: Stage, trained: Size) -> Size:
     """Seconds of what follows all passes."""
     device: dict[str, Size] = {}
     host: dict[str, Size] = {}
     execution = run.execution or "sdpa"
-    for kernel in update(asked.spec, run, stage, trained):
-        seconds = column_seconds(kernel, asked.speed, execution, None)
-        gap, each = launching(kernel, asked.speed, after_all(execution))
+    for kernel in update(question.spec, run, stage, trained):
+        seconds = column_seconds(kernel, question.speed, execution, None)
+        gap, each = launching(kernel, question.speed, after_all(execution))
         stretch = stretch_of(kernel.direction)
         device[stretch] = device.get(stretch, 0.0) + kernel.calls * (seconds + gap)
         host[stretch] = host.get(stretch, 0.0) + kernel.calls * each

@@ -30,48 +30,48 @@ def timed_run(spec: ModelSpec, run: Run | None = None, *, columns: bool = False,
     nothing is checked.
     Errors: Refused for words and sizes that no time is known of, and for a run that does not fit the model.
     """
-    said = {} if run is None else {name: getattr(run, name) for name in run.model_fields_set}
+    given = {} if run is None else {name: getattr(run, name) for name in run.model_fields_set}
     words = {name: word for name, word in words.items() if word is not None}
-    trains = (said | words).get("phase") == "training"
-    said |= recipe_for(words) if trains else words
-    seq = said.get("seq")
-    said["seq"] = vectors_read(spec, common_length([spec]) if seq is None else seq)
-    if "context" not in said:
-        said["context"] = common_context([spec], None if is_array(seq) else seq)
-    said = _spread(said)
-    stack = Run(stack=said.get("stack")).stack
+    trains = (given | words).get("phase") == "training"
+    given |= recipe_for(words) if trains else words
+    seq = given.get("seq")
+    given["seq"] = vectors_read(spec, common_length([spec]) if seq is None else seq)
+    if "context" not in given:
+        given["context"] = common_context([spec], None if is_array(seq) else seq)
+    given = _spread(given)
+    stack = Run(stack=given.get("stack")).stack
     if trains and stack is not None:
-        named = said.get("recipe", "bf16-mixed")
-        said["recipe"] = stack.recipes.get(named, named)
-    said.setdefault("execution", "compiled" if trains and stack is not None and stack.compiled else "sdpa")
-    said["mode"] = "training" if trains else "inference"
+        named = given.get("recipe", "bf16-mixed")
+        given["recipe"] = stack.recipes.get(named, named)
+    given.setdefault("execution", "compiled" if trains and stack is not None and stack.compiled else "sdpa")
+    given["mode"] = "training" if trains else "inference"
     if trains:
-        said.setdefault("optimizer", usual_optimizer(said.get("recipe")))
-        if spec.adapter is not None and recipe(said.get("recipe", "bf16-mixed")).inputs is not None:
-            said.setdefault("frozen", "fp8")
+        given.setdefault("optimizer", usual_optimizer(given.get("recipe")))
+        if spec.adapter is not None and recipe(given.get("recipe", "bf16-mixed")).inputs is not None:
+            given.setdefault("frozen", "fp8")
     else:
-        said["sequence_parallel"] = bool(said.get("sequence_parallel"))
-    made = Run(**said)
+        given["sequence_parallel"] = bool(given.get("sequence_parallel"))
+    made = Run(**given)
     _possible(spec, made, columns)
     return made
 
 
-def _spread(said: dict[str, Any]) -> dict[str, Any]:
+def _spread(given: dict[str, Any]) -> dict[str, Any]:
     """`dp` in the place of `gpus`: as many replicas as there are GPUs for.
 
     Errors: Refused where one replica's GPUs do not divide them, or dp says otherwise.
     """
-    gpus = said.pop("gpus", None)
+    gpus = given.pop("gpus", None)
     if gpus is None:
-        return said
-    one = said.get("tp", 1) * said.get("pp", 1) * said.get("cp", 1)
+        return given
+    one = given.get("tp", 1) * given.get("pp", 1) * given.get("cp", 1)
     if not is_array(gpus) and not is_array(one):
         if gpus % one:
             raise Refused("gpus", f"a multiple of tp * pp * cp = {one}", gpus)
-        if said.get("dp", gpus // one) * one != gpus:
-            raise Refused("gpus", f"dp * tp * pp * cp = {said['dp'] * one}", gpus)
-        return said | {"dp": gpus // one}
-    return said | {"dp": gpus / one}
+        if given.get("dp", gpus // one) * one != gpus:
+            raise Refused("gpus", f"dp * tp * pp * cp = {given['dp'] * one}", gpus)
+        return given | {"dp": gpus // one}
+    return given | {"dp": gpus / one}
 
 
 def _possible(spec: ModelSpec, run: Run, columns: bool) -> None:
