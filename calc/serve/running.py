@@ -27,8 +27,8 @@ class Running:
     shared: tuple[int, ...] = ()
 
     def tokens(self, step: int, each: float) -> int:
-        """Tokens that it has in the cache while it decodes."""
-        return self.context + math.ceil((step - self.begun) * each)
+        """Tokens that it has in the cache while it decodes; what a last step guesses beyond its end is not kept."""
+        return self.context + min(math.ceil((step - self.begun) * each), self.left)
 
 
 @dataclass(frozen=True, slots=True)

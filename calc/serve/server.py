@@ -195,11 +195,9 @@ class Server:
 
     def _steps_with_room(self) -> int:
         """Steps that surely find room; 0 where somebody had to give way and all must be asked again."""
-        n = len(self.decoding)
         free = self.rules.blocks - self.held
-        if free >= n:
-            return max(1, int(free // n * self.rules.block / self.rules.accepted))
-        return 1 if self._room_for(1) else 0
+        steps = int(free // len(self.decoding) * self.rules.block / self.rules.accepted)
+        return steps or (1 if self._room_for(1) else 0)
 
     def _room_for(self, steps: int) -> bool:
         """Whether the next step finds pages for its tokens. Otherwise the youngest gives way."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from dataclasses import replace
+
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from calc.serve.clock import StepClock
@@ -47,8 +49,13 @@ def finished(server: Server, requests: list[Request]) -> list[Request]:
     raise AssertionError("it never ends")
 
 
+GUESSING = Rules(budget=1, running=2, block=1, blocks=31, mixed=False, chunked=False, accepted=2.5)
+
+
 @settings(max_examples=300)
 @given(RULES, LENGTHS)
+@example(GUESSING, [(17, 14, 0.0)])
+@example(replace(GUESSING, blocks=16), [(1, 9, 0.0), (1, 9, 0.0)])
 def test_every_request_ends_once(rules: Rules, lengths: list[tuple[int, int, float]]) -> None:
     server = Server(CLOCK, rules)
     requests = [Request(i, sent, input, output) for i, (input, output, sent) in enumerate(lengths)]
