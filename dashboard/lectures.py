@@ -16,9 +16,7 @@ from calc.units import si
 from dashboard import frame, picker
 from dashboard.cache import cached
 
-COLOURED = {"confirmed": "🟢", "rounded": "🟡", "wrong": "🔴", "not reproducible here": "⚪"}
-"""Verdict -> the sign before it."""
-VERDICTS = tuple(COLOURED)
+VERDICTS = ("confirmed", "rounded", "wrong", "not reproducible here")
 LENGTHS = tuple(2**power for power in range(4, 18))
 COSTS: list[str] = ["printed", "predicted", "low", "high", "least"]
 WIDTHS = (64, 128, 256, 512, 768, 1024, 2048, 4096, 8192, 16384)
@@ -70,7 +68,6 @@ def _claims() -> None:
     else:
         wide = {"the notes say": st.column_config.Column(width="large")}
         numbers: dict[str, Callable[..., str]] = dict.fromkeys(("printed", "here", "recorded"), written)
-        numbers["verdict"] = lambda verdict: f"{COLOURED[verdict]} {verdict}"
         frame.table(shown, "claims", columns=wide, shown=numbers, tinted={"verdict": VERDICT_TINTS}, height=420)
         for row in shown:
             if row["verdict"] == "wrong":
