@@ -14,6 +14,8 @@ WIDE = 2.5
 """Decades from which on powers of ten are ticks enough."""
 MARKS = 8
 """The most marks of an axis of bytes."""
+TICKS = 6
+"""About how many ticks are asked for: round steps make at most ten of them."""
 _BINARY = (
     "datum.value >= pow(2, 40) ? format(datum.value / pow(2, 40), ',.3~r') + ' TiB' : "
     "datum.value >= pow(2, 30) ? format(datum.value / pow(2, 30), ',.3~r') + ' GiB' : "
@@ -32,13 +34,13 @@ def numbers(title: str, giga: str = "G") -> dict[str, Any]:
         "title": title,
         "labelExpr": f"replace(format(datum.value, '.3~s'), 'G', '{giga}')",
         "labelOverlap": True,
-        "tickCount": 8,
+        "tickCount": TICKS,
     }
 
 
 def sizes(title: str, most: float | None = None) -> dict[str, Any]:
     """An axis of bytes, with binary prefixes; with marks at round ones up to `most`, where the axis is linear."""
-    axis = {"title": title, "labelExpr": _BINARY, "labelOverlap": True}
+    axis = {"title": title, "labelExpr": _BINARY, "labelOverlap": True, "tickCount": TICKS}
     if most is None:
         return axis
     step = 2 ** max(0, math.ceil(math.log2(max(most, 1) / MARKS)))

@@ -2,31 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from calc.charts.vega import STEP, Chart, Rows, around, channel, chart, colour, layer, names, tooltip
+from calc.charts.colours import ink
+from calc.charts.vega import NARROW, STEP, Chart, Rows, around, channel, chart, colour, layer, names, tooltip
+
+LETTER = 0.013
+"""Share of the longest bar that a letter of a name on it takes, at the least."""
 
 
-def stacked(rows: Rows, label: str, part: str, value: str, axis: dict[str, Any], order: Sequence[str]) -> Chart:
+def stacked(
+    rows: Rows,
+    label: str,
+    part: str,
+    value: str,
+    axis: dict[str, Any],
+    order: Sequence[str],
+    unnamed: Sequence[str] = (),
+) -> Chart:
     """Horizontal bars, one for each `label` in the order of the rows, stacked by `part` in the given order.
 
-    rows: also hold `shown`, the value as the tooltip says it.
+    rows: also hold `shown`, the value as the tooltip says it. A part that is wide enough has its name on it, but on a
+    phone, and but for those that are `unnamed`.
     """
     bars = list(dict.fromkeys(row[label] for row in rows))
     here = {row[part] for row in rows}
     parts = [name for name in order if name in here]
     placed = [{**row, "place": parts.index(row[part])} for row in rows]
-    body = layer(
-        placed,
-        "bar",
-        y=names(label, bars),
-        x=channel(value, "quantitative", aggregate="sum", axis=axis),
-        color=colour(part, parts),
-        order=channel("place", "quantitative"),
-        tooltip=tooltip(label, part, shown=value),
+    place = {"y": names(label, bars), "order": channel("place", "quantitative")}
+    x = channel(value, "quantitative", aggregate="sum", axis=axis)
+    shown, longest = tooltip(label, part, shown=value), _longest(rows, label, value)
+    body = layer(placed, "bar", **place, x=x, color=colour(part, parts), tooltip=shown)
+    named = layer(
+        [{**row, "word": _word(row, part, value, longest, unnamed), "ink": ink(row[part])} for row in placed],
+        {"type": "text", "fontSize": 11},
+        **place,
+        x={**x, "stack": "zero", "bandPosition": 0.5},
+        detail=channel(part, "nominal"),
+        color=channel("ink", "nominal", scale=None),
+        text={**channel("word", "nominal"), "condition": {"test": f"width < {NARROW}", "value": ""}},
+        tooltip=shown,
     )
-    return chart(body, height=STEP * len(bars) + around(len(parts)))
+    return chart(body, named, height=STEP * len(bars) + around(len(parts)))
+
+
+def _longest(rows: Rows, label: str, value: str) -> float:
+    """Of the longest bar."""
+    bars: dict[Any, float] = {}
+    for row in rows:
+        bars[row[label]] = bars.get(row[label], 0.0) + row[value]
+    return max(bars.values(), default=0.0)
+
+
+def _word(row: Mapping[str, Any], part: str, value: str, longest: float, unnamed: Sequence[str]) -> str:
+    """The name of a part that has room for it. The others stand in the layer too: it is stacked as the bars are."""
+    name = str(row[part])
+    return name.replace("_", " ") if name not in unnamed and row[value] >= LETTER * len(name) * longest else ""
 
 
 def columns(

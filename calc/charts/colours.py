@@ -82,3 +82,13 @@ seen."""
 def colour(name: str) -> str:
     """The colour of `name`; grey for what has none of its own."""
     return COLOURS.get(name, COLOURS["other"])
+
+
+def ink(name: str) -> str:
+    """White or black, whichever stands out more from the colour of a thing (WCAG 2.2, relative luminance)."""
+    linear = []
+    for at in (1, 3, 5):
+        part = int(colour(name)[at : at + 2], 16) / 255
+        linear.append(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "#ffffff" if 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 else "#000000"

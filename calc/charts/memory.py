@@ -30,7 +30,9 @@ def against(
         for name, size in capacities.items()
     ]
     most = max(sum(terms.values()), peak, *capacities.values())
-    drawn = bars.stacked(rows, "bar", "part", "bytes", axes.sizes("memory of one GPU", most), (*TERMS, *VERDICTS))
+    drawn = bars.stacked(
+        rows, "bar", "part", "bytes", axes.sizes("memory of one GPU", most), (*TERMS, *VERDICTS), VERDICTS
+    )
     faint = {"condition": {"test": "indexof(datum.part, 'fit') >= 0", "value": 0.5}, "value": 1}
     drawn["layer"][0]["encoding"]["opacity"] = faint
     drawn["layer"].append(vega.rule("x", peak, binary(peak), "peak"))

@@ -98,7 +98,7 @@ def stages(events: vega.Rows, seconds: float, names: Sequence[str]) -> vega.Char
     rows = [{**row, "time": duration(row["end"] - row["start"])} for row in events]
     here = {row["kind"] for row in rows} | {BUBBLE}
     y = vega.names("stage", names)
-    time = {"title": "time from the start of the step", "labelExpr": axes.labels("s"), "tickCount": 8}
+    time = {"title": "time from the start of the step", "labelExpr": axes.labels("s"), "tickCount": axes.TICKS}
     x = vega.channel("start", "quantitative", axis=time, scale={"domain": [0, seconds], "nice": False})
     colour = vega.colour("kind", [kind for kind in KINDS if kind in here])
     colour["legend"]["symbolOpacity"] = 1
