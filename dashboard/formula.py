@@ -203,10 +203,10 @@ def _solve(chosen: picker.Picked, options: dict[str, Any]) -> None:
     st.header("Solve", anchor=False)
     st.caption("Which size gives a quantity its target (=), or is the largest within a budget (<=)?")
     question, answer = st.columns(2, gap="medium")
-    asked, sought = question.columns([3, 2])
-    with asked:
+    left, right = question.columns([3, 2])
+    with left:
         equation = st.text_input("Quantity and value", "params=7B", key="equation", bind="query-params", max_chars=80)
-    with sought:
+    with right:
         known = [*sizes_of(chosen.spec), "batch", "seq", "context", *PLAN_SIZES]
         names = list(dict.fromkeys(known))
         knobs.forget_stale("for", names)
