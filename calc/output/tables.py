@@ -52,7 +52,7 @@ def sentences(rows: Sequence[tuple[str, str]], columns: tuple[str, str] = ("", "
     first = [textwrap.wrap(name, most) or [""] for name, _ in rows]
     wide = max((len(line) for lines in (*first, [columns[0]]) for line in lines), default=0)
     second = (textwrap.wrap(sentence, WIDTH - wide - 2, break_on_hyphens=False) or [""] for _, sentence in rows)
-    return Table(columns, [("\n".join(name), "\n".join(sentence)) for name, sentence in zip(first, second, strict=True)])
+    return Table(columns, [("\n".join(name), "\n".join(text)) for name, text in zip(first, second, strict=True)])
 
 
 def side_by_side(records: Sequence[Mapping[str, Any]], title: str = "") -> Table:
