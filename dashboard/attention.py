@@ -16,7 +16,7 @@ from calc.spec.catalogue import device_names, load_device
 from calc.time.attention_calls.attention_sweep import Point, sweep
 from calc.time.attention_calls.crossing import time_crossover
 from dashboard import attention_known as known
-from dashboard import frame, picker
+from dashboard import frame, layout, picker, saved
 from dashboard.cache import cached
 from dashboard.knobs import forget_stale, holding
 from dashboard.shared import share
@@ -59,13 +59,14 @@ class AttentionRequest:
             self.gpu,
         )
 
-    def words(self) -> str:
-        """The options of the command line."""
+    @property
+    def command(self) -> str:
+        """The same on the command line."""
         s = self.shape
         flags = " --causal" * s.causal + " --backward" * (s.direction == "backward")
         sizes = f"--seq {s.seq} --heads {s.heads} --kv-heads {s.kv_heads} --d-head {s.d_head}"
         sizes += f" --d-value {s.d_value}" * (s.d_value != s.d_head)
-        return f"{sizes} --batch {s.batch} --dtype {s.dtype}{flags} --gpu {self.gpu}"
+        return f"python -m calc attention {sizes} --batch {s.batch} --dtype {s.dtype}{flags} --gpu {self.gpu}"
 
 
 def render(picked: picker.Picked | None) -> None:
@@ -80,6 +81,7 @@ def render(picked: picker.Picked | None) -> None:
         with controls:
             st.header("What is compared", anchor=False)
             request = _knobs(picked)
+        saved.about(request.gpu, request.command)
         with answer:
             _compare(request)
         model = picked.spec.name if picked is not None and st.session_state.get("sizes") != "Own" else ""
@@ -101,7 +103,8 @@ def _knobs(picked: picker.Picked | None) -> AttentionRequest:
     share("batch", batches, 1)
     seq = row[0].select_slider("Tokens", lengths, 2048, key="seq", bind="query-params")
     batch = row[1].select_slider("Sequences", batches, 1, key="batch", bind="query-params")
-    row = st.columns(3, vertical_alignment="bottom")
+    with layout.fold("Direction, format, mask", "direction", "dtype", "causal", "masked"):
+        row = st.columns(3, vertical_alignment="bottom")
     direction = row[0].segmented_control(
         "Direction", DIRECTIONS, default="forward", key="direction", required=True, bind="query-params",
         help="backward: forward, and then backward",
@@ -177,31 +180,55 @@ NEEDS_CROSSED = ("traffic", "peak", "seconds")
 
 def _compare(request: AttentionRequest) -> None:
     points = _sweep(request.key, request)
-    here = {point.attention: point for point in points if point.seq == request.shape.seq}
-    labels = {"flops": "FLOPs, flash", "traffic": "Bytes moved", "peak": "Memory", "seconds": "Time"}
-    with frame.cards():
-        for need, label in labels.items():
-            flash, standard = (getattr(here[name], need) for name in ("flash", "standard"))
-            note = f"standard {charts.written(need, standard)}"
-            frame.metric(label, charts.written(need, flash), f"{flash!r}, against {standard!r}", note)
     with st.spinner("Looking for the lengths where flash starts to win"):
         wins = _wins(request.key, request)
-    for pair in (("traffic", "seconds"), ("peak", "flops")):
-        for column, need in zip(st.columns(2), pair, strict=True):
-            title = NEEDS[need]
-            with column:
-                st.markdown(f"**{title}**")
-                length = wins.get(need, (None, 0.0))[0]
-                drawn = charts.over_length(points, need, request.shape.seq, length)
-                frame.chart(drawn, f"attention-{need}", alt=f"{title} of standard and flash over tokens")
+    st.info(_sentence(points, request.shape.seq))
+    _pictures(request, points, wins, ("traffic", "seconds"))
+    _figures(request, points)
+    _pictures(request, points, wins, ("peak", "flops"))
     st.caption(
         f"Tiles of {request.blocks.rows} × {request.blocks.columns}: the cheapest that fit on the chip of "
         f"{request.gpu}. Dots: this length. Dashed: from there on flash needs less at every longer length. Shaded: "
         "where 90 of 100 measured times are expected. Time is predicted, of PyTorch's `reference` and `sdpa_flash`."
     )
     st.markdown("\n".join(_won(need, *found) for need, found in wins.items()))
-    frame.table([point._asdict() for point in points], "attention", shown=charts.SHOWN)
-    frame.command(f"python -m calc attention {request.words()}")
+    frame.table([point._asdict() for point in points], "attention", shown=charts.SHOWN, folded="Table")
+    frame.command(request.command)
+
+
+def _figures(request: AttentionRequest, points: list[Point]) -> None:
+    here = {point.attention: point for point in points if point.seq == request.shape.seq}
+    labels = {"flops": "FLOPs, flash", "traffic": "Bytes moved", "peak": "Memory", "seconds": "Time"}
+    with layout.cards():
+        for need, label in labels.items():
+            flash, standard = (getattr(here[name], need) for name in ("flash", "standard"))
+            note = f"standard {charts.written(need, standard)}"
+            frame.metric(label, charts.written(need, flash), f"{flash!r}, against {standard!r}", note)
+
+
+def _pictures(
+    request: AttentionRequest, points: list[Point], wins: dict[str, tuple[int | None, float]], needs: tuple[str, ...]
+) -> None:
+    for column, need in zip(st.columns(len(needs)), needs, strict=True):
+        title = NEEDS[need]
+        with column:
+            st.markdown(f"**{title}**")
+            length = wins.get(need, (None, 0.0))[0]
+            drawn = charts.over_length(points, need, request.shape.seq, length)
+            frame.chart(drawn, f"attention-{need}", alt=f"{title} of standard and flash over tokens")
+
+
+def _sentence(points: list[Point], seq: int) -> str:
+    """The answer, at the length that is asked about."""
+    here = {point.attention: point for point in points if point.seq == seq}
+    flash, standard = here["flash"], here["standard"]
+    moved, taken = (
+        [charts.written(need, getattr(each, need)) for each in (flash, standard)] for need in ("traffic", "seconds")
+    )
+    return (
+        f"At {seq:,} tokens flash moves {moved[0]} where standard attention moves {moved[1]}, and takes {taken[0]} "
+        f"where that takes {taken[1]}."
+    )
 
 
 def _won(need: str, length: int | None, ratio: float) -> str:

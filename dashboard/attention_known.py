@@ -12,7 +12,7 @@ from calc.charts import attention as charts
 from calc.charts import axes
 from calc.teaching.flash_attention_table import rows as published
 from calc.time.attention_calls.attention_sweep import Decoded, decoding
-from dashboard import frame
+from dashboard import frame, saved
 from dashboard.cache import cached
 from dashboard.shared import share
 
@@ -42,6 +42,11 @@ def groups(lengths: tuple[int, ...], gpu: str, shape: AttentionShape, model: str
         if model:
             st.success(_saved(found, shape, model))
         parts = {"cached": ("Cached for a token", "B"), "traffic": ("Bytes moved", "B"), "seconds": ("Time", "s")}
+        options = f"--heads {shape.heads} --kv-heads {shape.kv_heads} --d-head {shape.d_head}"
+        options += f" --d-value {shape.d_value}" * (shape.d_value != shape.d_head)
+        options += f" --keys {context} --batch {shape.batch} --dtype {shape.dtype} --gpu {gpu}"
+        command = f"python -m calc attention --preset kv-grouping {options}"
+        saved.about(gpu, command)
         for column, (need, (title, unit)) in zip(st.columns(3), parts.items(), strict=True):
             with column:
                 st.markdown(f"**{title}**")
@@ -50,10 +55,7 @@ def groups(lengths: tuple[int, ...], gpu: str, shape: AttentionShape, model: str
                 )
         columns = {"cached": st.column_config.Column("cached, a token")}
         frame.table([one._asdict() for one in found], "decoding", columns=columns, shown=charts.SHOWN)
-        options = f"--heads {shape.heads} --kv-heads {shape.kv_heads} --d-head {shape.d_head}"
-        options += f" --d-value {shape.d_value}" * (shape.d_value != shape.d_head)
-        options += f" --keys {context} --batch {shape.batch} --dtype {shape.dtype} --gpu {gpu}"
-        frame.command(f"python -m calc attention --preset kv-grouping {options}", part="grouping")
+        frame.command(command, part="grouping")
 
 
 def _saved(found: list[Decoded], shape: AttentionShape, model: str) -> str:

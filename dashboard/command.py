@@ -10,12 +10,13 @@ from pathlib import Path
 import click
 
 from calc.errors import Refused
-from dashboard.guard import HOSTS
 from dashboard.results import VARIABLE
 from harness.cli.interrupting import terminated_as_interrupted
 from harness.environment import PYTHON, child_variables
 
 SCRIPT = Path(__file__).parent / "script" / "app.py"
+HOSTS = "ENVELOPE_HOSTS"
+"""Of the environment: further names under which the server may be reached (`dashboard.guard`), with commas between."""
 PIP = "pip install 'transformer-envelope[dashboard]'"
 SETTINGS = {
     "browser.gatherUsageStats": "false",
@@ -28,6 +29,7 @@ SETTINGS = {
     "global.disableWidgetStateDuplicationWarning": "true",
     "logger.hideWelcomeMessage": "true",
     "runner.postScriptGC": "false",
+    "theme.metricValueFontSize": "1.6rem",
     "theme.light.textColor": "#000000",
     "theme.light.codeTextColor": "#000000",
     "theme.light.primaryColor": "#c4262e",

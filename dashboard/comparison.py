@@ -12,7 +12,7 @@ from calc.architectures.models import preset_names
 from calc.charts import measured as charts
 from calc.errors import printable
 from calc.units import duration
-from dashboard import frame, running
+from dashboard import frame, layout, running
 from dashboard.knobs import forget_stale
 from harness.compare import By, Comparison, Group, Pair
 from harness.environment import likely_slug
@@ -25,7 +25,14 @@ MODELS = ("training", "forward", "prefill", "decode", "layer")
 def draw(found: Comparison, by: By) -> None:
     """Draw the answer, of one pair at least: the case that is known best, the figures of all, and the picture."""
     st.success(_sentence(min(found.pairs, key=_known)))
-    _figures(Group("all", "", found.pairs))
+    picture, figures = layout.beside()
+    with figures:
+        _figures(Group("all", "", found.pairs))
+    with picture:
+        _picture(found, by)
+
+
+def _picture(found: Comparison, by: By) -> None:
     own = likely_slug()
     frame.chart(
         charts.ratios(found.pairs, by == "kind", own),
@@ -74,7 +81,7 @@ def _figures(every: Group) -> None:
         ("Nine in ten within", f"× {every.within(0.9):.3g}", "and so are nine in ten of them"),
         ("In interval", f"{every.inside:.0%}", "inside the interval, of those that were told with the forecast"),
     )
-    with frame.cards():
+    with layout.cards("all"):
         for label, value, exact in figures:
             frame.metric(label, value, exact)
 

@@ -29,7 +29,9 @@ def draw(spec: ModelSpec, query: Run, gpu: str) -> None:
     """Draw it."""
     st.header("What fits", anchor=False)
     st.caption(f"The same plan at other lengths and batches on {gpu}: its peak, and on a phone its part of the memory.")
-    rows = over_lengths(spec, query, load_device(gpu).usable)
+    # Length and batch are those of the grid: without them one answer serves all that a slider is moved to.
+    same = query.changed(seq=_lengths(spec)[-1], batch=BATCHES[0])
+    rows = over_lengths(spec, same, load_device(gpu).usable)
     alt = "Whether each length and batch fits the GPU"
     frame.chart(charts.grid(rows, "seq", "batch", ("tokens of a sequence", "sequences")), "fits", alt=alt)
     st.caption("The same plan for other models, each at its usual length where that is shorter, on other GPUs.")
@@ -41,12 +43,10 @@ def draw(spec: ModelSpec, query: Run, gpu: str) -> None:
 
 @cached
 def over_lengths(spec: ModelSpec, query: Run, capacity: int) -> list[dict[str, Any]]:
-    """The peak at each length and batch. Errors: as `plan_needs`."""
+    """The peak at each length and batch, whatever those of `query` are. Errors: as `plan_needs`."""
     import numpy as np
 
-    longest = spec.max_seq_len or LENGTHS[-1]
-    lengths = [seq for seq in LENGTHS if seq <= longest] or [longest]
-    seqs, batches = (np.ravel(each) for each in np.meshgrid(lengths, BATCHES))
+    seqs, batches = (np.ravel(each) for each in np.meshgrid(_lengths(spec), BATCHES))
     peaks = np.broadcast_to(plan_needs(spec, query.placed({"seq": seqs, "batch": batches})).peak, seqs.shape)
     return [
         {"seq": int(seq), "batch": int(batch), "peak": None if np.isnan(peak) else int(peak), "capacity": capacity}
@@ -54,13 +54,17 @@ def over_lengths(spec: ModelSpec, query: Run, capacity: int) -> list[dict[str, A
     ]
 
 
+def _lengths(spec: ModelSpec) -> list[int]:
+    longest = spec.max_seq_len or LENGTHS[-1]
+    return [seq for seq in LENGTHS if seq <= longest] or [longest]
+
+
 @cached
 def over_models(spec: ModelSpec, query: Run, gpus: tuple[str, ...]) -> list[dict[str, Any]]:
     """The peak of each model beside the memory of each GPU; None where the plan does not divide it."""
     rows = []
     for name in (spec.name, *(name for name in MODELS if name != spec.name)):
-        own = spec if name == spec.name else load_model(name)
-        peak = _peak(own, query)
+        peak = _peak(spec, query) if name == spec.name else _of_preset(name, query)
         rows += [{"model": name, "gpu": gpu, "peak": peak, "capacity": load_device(gpu).usable} for gpu in gpus]
     return rows
 
@@ -74,6 +78,12 @@ def most(spec: ModelSpec, query: Run, capacity: int) -> int:
     peaks = np.broadcast_to(plan_needs(spec, query.placed({"batch": batches})).peak, batches.shape)
     fitting = batches[peaks <= capacity]
     return int(fitting.max()) if fitting.size else 0
+
+
+@cached
+def _of_preset(name: str, query: Run) -> int | None:
+    """Kept by its name, so that visitors with other models share it."""
+    return _peak(load_model(name), query)
 
 
 def _peak(spec: ModelSpec, query: Run) -> int | None:

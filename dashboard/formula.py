@@ -11,46 +11,38 @@ from calc.ask import registry
 from calc.ask.explain import explain
 from calc.ask.parts import OF_PART, WHOLE, PartRow, part_rows
 from calc.ask.sensitivity import Sensitivity, sensitivity
-from calc.ask.solve import solve
 from calc.charts.sensitivity import changes
-from calc.cli.solve import answer_table, read_equation
 from calc.dtypes import CACHE_DTYPES
 from calc.spec import ModelSpec
-from calc.spec.resizing import sizes_of
-from calc.spec.run import PLAN_SIZES, Run, common_context, common_length
-from calc.symbols import describe
+from calc.spec.run import Run, common_context
 from calc.units import binary, si
-from dashboard import frame, knobs, picker
+from dashboard import frame, knobs, layout, picker, saved, solving
 from dashboard.cache import cached
-from dashboard.planning import MEANINGS
 
 LONGEST = 1500
 """Characters of LaTeX that a person still reads."""
 INDENT = "\u2002"
 """A space that Markdown keeps."""
-EXAMPLES = {
-    "parameters": "params=7B",
-    "FLOP": "flops.training<=1e15 FLOP",
-    "bytes": "kv_cache<=40GiB",
-}
 
 
 def render(picked: picker.Picked | None) -> None:
     """The page."""
     chosen = picker.wanted(picked)
-    frame.header("Formula", "Choose a part and a quantity: its formula, the numbers put in, and what moves it.")
+    frame.header("Formula", "Which size reaches a target; and the formula of every number, with what moves it.")
     # Solving stands first, of what is asked below.
-    solving = st.container()
+    above = st.container()
+    st.header("A part and its formula", anchor=False)
     tree, sheet = st.columns([3, 5], gap="medium")
     with tree:
         part = _tree(chosen.spec)
     with sheet:
         quantity, options = _question(chosen.spec, part)
         with frame.refusals("There is no such formula"):
+            saved.about(saved.ANY, _command(chosen, quantity, part, options))
             _explained(explained(chosen.spec, quantity, part, options))
         frame.command(_command(chosen, quantity, part, options))
-    with solving:
-        _solve(chosen, options)
+    with above:
+        solving.draw(chosen, options)
 
 
 @cached
@@ -77,14 +69,6 @@ def explained(spec: ModelSpec, quantity: str, part: str, options: dict[str, Any]
         "terms": [(name, str(formula), value) for name, formula, value in found.terms],
         "sensitivity": sensitivity(found),
     }
-
-
-@cached
-def solved(spec: ModelSpec, equation: str, symbol: str, keep_ratios: bool, options: dict[str, Any]) -> Any:
-    """The table of the answer to an inverse question."""
-    entry, budget, target = read_equation(equation)
-    answer = solve(spec, entry.name, target, symbol, budget=budget, keep_ratios=keep_ratios, **options)
-    return answer_table(spec, answer, entry.unit)
 
 
 def _tree(spec: ModelSpec) -> str:
@@ -119,34 +103,38 @@ def _question(spec: ModelSpec, part: str) -> tuple[str, dict[str, Any]]:
     name = st.selectbox("Quantity", names, index=names.index("params"), key="quantity", bind="query-params")
     entry = registry.find(name)
     st.caption(entry.meaning)
+    return name, _options(spec, entry.uses)
+
+
+def _options(spec: ModelSpec, uses: Any) -> dict[str, Any]:
+    """Draw the knobs of the run that a quantity is of; their values by the names of options."""
     options: dict[str, Any] = {}
-    cells = st.columns(3)
-    if "seq" in entry.uses or "context" in entry.uses:
+    if not {"seq", "context", "batch", "checkpointing", "dtype"} & set(uses):
+        return options
+    with layout.fold("Of which run", "seq", "batch", "checkpointing", "dtype"):
+        cells = st.columns(3)
+    if "seq" in uses or "context" in uses:
         with cells[0]:
             seq = knobs.seq(spec)
-            options |= {"seq": seq} if "seq" in entry.uses else {"context": common_context([spec], seq)}
-    if "batch" in entry.uses:
+            options |= {"seq": seq} if "seq" in uses else {"context": common_context([spec], seq)}
+    if "batch" in uses:
         with cells[1]:
             options["batch"] = knobs.batch()
     with cells[2]:
-        if "checkpointing" in entry.uses:
+        if "checkpointing" in uses:
             options["checkpointing"] = knobs.checkpointing()
-        elif "dtype" in entry.uses:
+        elif "dtype" in uses:
             usual = CACHE_DTYPES.index("bf16")
             options["dtype"] = st.selectbox(
                 "Number format", CACHE_DTYPES, index=usual, key="dtype", bind="query-params"
             )
-    return name, options
+    return options
 
 
 def _command(chosen: picker.Picked, quantity: str, part: str, options: dict[str, Any]) -> str:
-    words = [chosen.reference, quantity, *_flags(options)]
+    words = [chosen.reference, quantity, *solving.flags(options)]
     words += ["--part", part] if part != WHOLE else []
     return f"python -m calc explain {shlex.join(words)} --sensitivity"
-
-
-def _flags(options: dict[str, Any]) -> list[str]:
-    return [word for name, value in options.items() for word in (f"--{name}", str(value))]
 
 
 def _explained(it: dict[str, Any]) -> None:
@@ -197,41 +185,3 @@ def _moved(found: list[Sensitivity], unit: str) -> None:
         "change": st.column_config.NumberColumn(format="percent"),
     }
     frame.table(rows, "symbols", columns=columns)
-
-
-def _solve(chosen: picker.Picked, options: dict[str, Any]) -> None:
-    st.header("Solve", anchor=False)
-    st.caption("Which size gives a quantity its target (=), or is the largest within a budget (<=)?")
-    question, answer = st.columns(2, gap="medium")
-    left, right = question.columns([3, 2])
-    with left:
-        equation = st.text_input("Quantity and value", "params=7B", key="equation", bind="query-params", max_chars=80)
-    with right:
-        known = [*sizes_of(chosen.spec), "batch", "seq", "context", *PLAN_SIZES]
-        names = list(dict.fromkeys(known))
-        knobs.forget_stale("for", names)
-        symbol = st.selectbox("for", names, index=names.index("d_model"), key="for", bind="query-params")
-        st.caption(_described(symbol))
-    with question:
-        keep_ratios = st.toggle(
-            "Keep ratios", key="ratios", bind="query-params", help="d_ff and heads grow with d_model"
-        )
-    question.caption("Examples: " + ", ".join(f"`{text}`" for text in (*EXAMPLES.values(), "memory.peak<=h100-sxm")))
-    if not equation.strip():
-        frame.nothing_yet("Write a quantity, = or <=, and a value, such as params=7B.")
-        return
-    keep_ratios = keep_ratios and symbol == "d_model"
-    with answer, frame.refusals("No answer"):
-        usual = {"seq": common_length([chosen.spec]), "context": common_context([chosen.spec])}
-        uses = read_equation(equation)[0].uses
-        given = {**usual, **options}
-        own = {name: given[name] for name in given if name in uses and name != symbol}
-        table = solved(chosen.spec, equation, symbol, keep_ratios, own)
-        frame.table([dict(zip(("", *table.columns[1:]), row, strict=True)) for row in table.rows], "solution")
-        words = [chosen.reference, equation, "--for", symbol, *["--keep-ratios"] * keep_ratios, *_flags(own)]
-        st.code(f"python -m calc solve {shlex.join(words)}", language=None, wrap_lines=True)
-
-
-def _described(name: str) -> str:
-    """What a size is; degrees of a plan are no letters of a formula."""
-    return MEANINGS.get(name, "setting of a plan") if name in PLAN_SIZES else describe(name).meaning

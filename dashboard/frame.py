@@ -13,28 +13,25 @@ import streamlit as st
 from calc.charts.saving import picture
 from calc.charts.vega import Chart
 from calc.errors import Refused, printable
+from dashboard import layout
+from dashboard.saved import MODEL, OPEN, forget, titled
 
+INKS = {"light": "#4a4d57", "dark": "#c8ccd4"}
+"""Colour of words in a chart, by the theme of the page."""
 DIGIT, PADDING = 9, 30
 """Pixels of a digit in a table, and around it."""
-MODEL = "name of the picked model"
-"""The key of what stands beside the title of a page."""
-OPEN = "title of the open page"
-"""The key of what a saved chart is called after."""
 FOLD = "fold of commands"
 SHOWN = "commands are shown"
 """The key of whether the visitor wants to see commands."""
-LONG = ("model", "spec", "file", "from")
-"""What an address holds of the model, whose name is told beside it."""
 LINKED = "pages by path"
 """The key of the pages that a link may lead to."""
 
 
 def header(title: str, lead: str) -> None:
     """The product, the model and the title of a page, and in one sentence what it shows; title and lead are ours."""
+    forget()
     named = st.session_state.get(MODEL)
-    st.caption("**Envelope**" + (f" · {verbatim(named)}" if named else ""))
-    st.title(title, anchor=False)
-    st.caption(lead)
+    layout.head(title, " · ".join(["**Envelope**", *([verbatim(named)] if named else []), lead]))
 
 
 def verbatim(text: str) -> str:
@@ -43,11 +40,6 @@ def verbatim(text: str) -> str:
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     pad = " " if len(fence) > 1 or line.startswith(" ") else ""
     return f"{fence}{pad}{line}{pad}{fence}"
-
-
-def cards() -> Any:
-    """A block whose figures stand beside each other, two by two on a phone."""
-    return st.container(horizontal=True)
 
 
 def metric(label: str, value: str, exact: str = "", note: str = "") -> None:
@@ -135,23 +127,23 @@ def grouped(*names: str) -> dict[str, Any]:
     return {name: st.column_config.NumberColumn(format="localized") for name in names}
 
 
-def chart(drawn: Chart, name: str, *, alt: str = "", picks: str = "") -> str | None:
+def chart(drawn: Chart, name: str, *, alt: str, picks: str = "") -> str | None:
     """A chart as wide as the page, and its downloads as `name`.png and `name`.svg, which are made on a click.
 
-    drawn: of `calc.charts`. alt: what it shows, for those who cannot see it. picks: the field whose value a click
-    gives, where the chart has a selection of it. The value of what was clicked, or None.
+    drawn: of `calc.charts`. alt: what it shows, for those who cannot see it; its title where it is saved. picks: the
+    field whose value a click gives, where the chart has a selection of it. The value of what was clicked, or None.
     """
     picked = None
     if picks:
         (selection,) = (own["name"] for layer in drawn["layer"] for own in layer.get("params", ()))
         state: Any = st.vega_lite_chart(
-            spec=readable(drawn), width="stretch", alt=alt or None, key=f"picked-{name}", on_select="rerun",
+            spec=readable(drawn), width="stretch", alt=alt, key=f"picked-{name}", on_select="rerun",
             selection_mode=selection,
         )  # fmt: skip
         picked = next((row.get(picks) for row in state["selection"][selection]), None)
     else:
-        st.vega_lite_chart(spec=readable(drawn), width="stretch", alt=alt or None)
-    saved = titled(drawn)
+        st.vega_lite_chart(spec=readable(drawn), width="stretch", alt=alt)
+    saved = titled(drawn, alt)
     with st.container(horizontal=True):
         for suffix, mime in (("png", "image/png"), ("svg", "image/svg+xml")):
             st.download_button(
@@ -166,18 +158,9 @@ def chart(drawn: Chart, name: str, *, alt: str = "", picks: str = "") -> str | N
     return picked
 
 
-def titled(drawn: Chart) -> Chart:
-    """The chart as it is saved: under its own title the model, the page and what is set there."""
-    page = st.session_state.get(OPEN, "")
-    knobs = [f"{name} {value}" for name, value in st.query_params.items() if name not in LONG]
-    below = " · ".join([f"Envelope, {page}".rstrip(", "), str(st.session_state.get(MODEL) or ""), *knobs])
-    title = drawn.get("title") or ""
-    return {**drawn, "title": {"text": title, "subtitle": printable(below.strip(" ·"))[:200], "anchor": "start"}}
-
-
 def readable(drawn: Chart) -> Chart:
     """The chart with words as dark, or in a dark theme as light, as those around it: Streamlit's own are at 3.7:1."""
-    ink = "#c8ccd4" if st.context.theme.type == "dark" else "#4a4d57"
+    ink = INKS["dark" if st.context.theme.type == "dark" else "light"]
     words = {"labelColor": ink, "titleColor": ink}
     own = {"axis": words, "legend": words, "text": {"color": ink}, "title": {"color": ink}}
     return {**drawn, "config": {**own, **drawn.get("config", {})}}

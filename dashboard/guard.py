@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
 from streamlit.runtime import Runtime
 
-HOSTS = "ENVELOPE_HOSTS"
-"""Names further names under which the server may be reached, with commas between them."""
+from dashboard.command import HOSTS
+
 MOST_UPLOADS = 8
 """Of one visitor, the latest ones: a page has two places for a file."""
 

@@ -20,7 +20,7 @@ from calc.spec.catalogue import device_names, load_device
 from calc.spec.run import common_length
 from calc.time import predict
 from calc.units import binary, duration, si
-from dashboard import frame, knobs, picker
+from dashboard import frame, knobs, layout, picker
 from dashboard.cache import cached
 from dashboard.shared import share
 
@@ -49,20 +49,23 @@ def render(picked: picker.Picked | None) -> None:
     """Draw the page."""
     frame.header("What does it cost?", LEAD)
     chosen = picker.wanted(picked)
-    gpu, price = _knobs()
+    # The answer stands above what it is asked of, which is drawn first.
+    answer, controls = st.container(), st.container()
+    with controls:
+        gpu, price = _knobs()
     spec = chosen.spec
     found = {name: _answered(name, spec, gpu, price) for name in ANSWERS}
-    with frame.refusals("This model cannot be counted"):
-        st.markdown(f"**{frame.verbatim(_verdict(spec))}**")
-        for row in (tuple(ANSWERS)[:3], tuple(ANSWERS)[3:]):
-            for cell, name in zip(st.columns(3), row, strict=False):
-                with cell:
-                    _, page, label = ANSWERS[name]
+    with frame.refusals("This model cannot be counted"), answer:
+        st.info(overview(spec))
+        card, fitting = layout.beside()
+        with card, layout.cards(wide=True):
+            for name, (_, page, label) in ANSWERS.items():
+                with st.container(gap="xsmall"):
                     frame.metric(name, found[name].value, note=found[name].note)
                     frame.link(page, label)
-        st.header("Where it fits", anchor=False)
-        st.caption("GPUs that hold it to serve one sequence, by the format of its weights; – where eight do not.")
-        frame.table(held(spec), "fits")
+        with fitting:
+            frame.table(held(spec), "fits")
+            st.caption("GPUs that hold it to serve one sequence, by the format of its weights; – where eight do not.")
     words = [["report", chosen.reference], *([*each.words] for each in found.values() if each.words)]
     frame.command(*(shlex.join(["python", "-m", "calc", *_named(each, chosen)]) for each in words))
 
@@ -95,7 +98,8 @@ def _answered(name: str, spec: ModelSpec, gpu: str, price: float) -> Answered:
 
 
 @cached
-def _verdict(spec: ModelSpec) -> str:
+def overview(spec: ModelSpec) -> str:
+    """What kind of model it is and what a token of it costs, in a sentence; no text of a user is in it."""
     return report(spec).verdict
 
 
@@ -116,11 +120,11 @@ def served_on(spec: ModelSpec, gpu: str, dtype: str = "bf16") -> int | None:
 
 @cached
 def held(spec: ModelSpec) -> list[dict[str, str]]:
-    """A row a format: how many of each GPU hold the model."""
+    """A row a GPU: how many of it hold the model in each format."""
     rows = []
-    for dtype in FORMATS:
-        counts = {gpu: served_on(spec, gpu, dtype) for gpu in COMPARED}
-        rows.append({"weights": dtype, **{gpu: "–" if n is None else f"{n}" for gpu, n in counts.items()}})
+    for gpu in COMPARED:
+        counts = {dtype: served_on(spec, gpu, dtype) for dtype in FORMATS}
+        rows.append({"GPU": gpu, **{dtype: "–" if n is None else f"{n}" for dtype, n in counts.items()}})
     return rows
 
 
@@ -193,7 +197,7 @@ ANSWERS = {
     "Parameters": (_size, "model", "What it is made of"),
     "Fits on": (_fit, "memory", "What it holds"),
     "A token, alone": (_token, "roofline", "Where its time goes"),
-    "Training": (_step, "plan", "On more GPUs, for how much"),
-    "Serving": (_serve, "serve", "Faster, cheaper, for more"),
+    "Training": (_step, "plan", "On more GPUs"),
+    "Serving": (_serve, "serve", "Faster or cheaper"),
 }
 """Figure -> what answers it, and the page that says more."""

@@ -13,7 +13,7 @@ from calc.teaching.complexity import DECODINGS, LAYER_KINDS, Shape
 from calc.teaching.lectures import CLAIMS
 from calc.teaching.training_costs import training_costs
 from calc.units import si
-from dashboard import frame, picker
+from dashboard import frame, layout, picker
 from dashboard.cache import cached
 
 VERDICTS = ("confirmed", "rounded", "wrong", "not reproducible here")
@@ -27,7 +27,14 @@ def render(picked: picker.Picked | None) -> None:
     frame.header(
         "Lectures", "What the lecture notes print and claim, each beside the value computed here, with a verdict."
     )
-    _claims()
+    # The answer stands above what chooses among the claims, which is drawn first.
+    answer, controls = st.container(), st.container()
+    with controls:
+        shown = _chosen(_checked())
+    with answer:
+        _claims(shown)
+    _wrong(shown)
+    frame.command("python -m calc lectures")
     with st.expander("Kinds of layers, and ways to choose tokens"):
         _complexity()
     with st.expander("Trainings on the hardware of their time"):
@@ -50,30 +57,42 @@ def _checked() -> list[dict[str, Any]]:
     ]
 
 
-def _claims() -> None:
-    rows = _checked()
-    with frame.cards():
-        for verdict in VERDICTS:
-            count = sum(row["verdict"] == verdict for row in rows)
+def _chosen(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Draw how many claims have which verdict, and what chooses among them; those that are chosen."""
+    with layout.cards():
+        for verdict, count in _counts(rows).items():
             frame.metric(verdict.capitalize(), f"{count}")
     left, right = st.columns(2)
     lectures = sorted({row["lecture"] for row in rows})
     which = left.pills("Lecture", lectures, selection_mode="multi", key="lecture", bind="query-params")
     verdicts = right.pills("Verdict", VERDICTS, selection_mode="multi", key="verdict", bind="query-params")
-    shown = [
+    return [
         row for row in rows if (not which or row["lecture"] in which) and (not verdicts or row["verdict"] in verdicts)
     ]
+
+
+def _counts(rows: list[dict[str, Any]]) -> dict[str, int]:
+    return {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in VERDICTS}
+
+
+def _claims(shown: list[dict[str, Any]]) -> None:
+    rows = _checked()
+    counts = _counts(rows)
+    right = counts["confirmed"] + counts["rounded"]
+    st.info(f"Of {len(rows)} claims {right} hold, {counts['rounded']} of them rounded; {counts['wrong']} are wrong.")
     if not shown:
-        frame.nothing_yet("No claim of these lectures has this verdict: choose another above.")
-    else:
-        wide = {"the notes say": st.column_config.Column(width="large")}
-        numbers: dict[str, Callable[..., str]] = dict.fromkeys(("printed", "here", "recorded"), written)
-        frame.table(shown, "claims", columns=wide, shown=numbers, tinted={"verdict": VERDICT_TINTS}, height=420)
-        for row in shown:
-            if row["verdict"] == "wrong":
-                with st.expander(f"Wrong in lecture {row['lecture']}: {frame.verbatim(row['the notes say'])}"):
-                    st.markdown(frame.verbatim(row["formula or reason"]))
-    frame.command("python -m calc lectures")
+        frame.nothing_yet("No claim of these lectures has this verdict: choose another below.")
+        return
+    wide = {"the notes say": st.column_config.Column(width="large")}
+    numbers: dict[str, Callable[..., str]] = dict.fromkeys(("printed", "here", "recorded"), written)
+    frame.table(shown, "claims", columns=wide, shown=numbers, tinted={"verdict": VERDICT_TINTS}, height=400)
+
+
+def _wrong(shown: list[dict[str, Any]]) -> None:
+    for row in shown:
+        if row["verdict"] == "wrong":
+            with st.expander(f"Wrong in lecture {row['lecture']}: {frame.verbatim(row['the notes say'])}"):
+                st.markdown(frame.verbatim(row["formula or reason"]))
 
 
 def _complexity() -> None:

@@ -8,7 +8,7 @@ from importlib import import_module
 import streamlit as st
 
 from calc.errors import printable
-from dashboard import frame, links, picker, shared
+from dashboard import frame, links, picker, saved, shared
 from dashboard.menu import PAGES, Entry
 
 
@@ -33,7 +33,7 @@ def _shown(entry: Entry, choice: list[picker.Picked | None]) -> Callable[[], Non
         (picked,) = choice
         shared.enter(entry.path)
         model = "" if picked is None or not entry.of_model else printable(picked.spec.name)[:60]
-        st.session_state[frame.MODEL], st.session_state[frame.OPEN] = model, entry.title
+        st.session_state[saved.MODEL], st.session_state[saved.OPEN] = model, entry.title
         st.set_page_config(page_title=" · ".join(filter(None, (entry.title, model, "Envelope"))))
         if links.shown(entry.path):
             if entry.of_model:

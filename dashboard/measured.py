@@ -7,15 +7,12 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import comparison, frame, picker, regressions, results, running
+from dashboard import comparison, frame, layout, picker, regressions, results, running, saved
 from harness.cli.selection import fits
 from harness.compare import BY, By, Comparison, compare
 from harness.record import Run
 
-LEAD = (
-    "Each case was predicted before it was measured. What stands here of errors is one ratio, measured over predicted: "
-    "at 1 × the forecast was right, at 2 × the case took twice as long."
-)
+LEAD = "One ratio, measured over predicted: at 1 × the forecast was right, at 2 × it took twice as long."
 SHOWN_FAULTS = 5
 SHOWN_NEW = 5
 FILTERS = ("device", "model", "backend", "suite", "commit")
@@ -47,6 +44,8 @@ def _results(runs: tuple[Run, ...], answer: Any, controls: Any) -> None:
     options = "".join(f" --{name} {shlex.quote(value)}" for name, value in wanted.items() if value is not None)
     compared = f"python -m harness compare{results.option()}{options} --by {by}"
     compared += (" --every" if every else "") + (" --unstable" if unstable else "")
+    devices = sorted({pair.device for pair in found.pairs})
+    saved.about(", ".join(devices), compared)
     if found.pairs:
         with answer:
             comparison.draw(found, by)
@@ -65,12 +64,12 @@ def _no_pairs(found: Comparison) -> None:
     if "not ok: unstable" in found.left_out:
         frame.nothing_yet(
             "All times here moved too much to be relied on: measure again on a machine that has nothing else to do, or "
-            "switch on `Unstable times too`."
+            "switch on `Unstable times too` under `Which results`."
         )
     else:
         frame.nothing_yet(
-            "No case here has both times: predictions need a profile of the machine. Tick `Profile first` above and "
-            f"press Run, or `python -m harness profile{results.option()}` in a terminal."
+            "No case here has both times: predictions need a profile of the machine. Tick `Profile first` "
+            f"under `Which cases` and press Run, or `python -m harness profile{results.option()}` in a terminal."
         )
 
 
@@ -83,20 +82,21 @@ def _filters(runs: tuple[Run, ...]) -> tuple[dict[str, Any], By, bool, bool]:
         "suite": results.distinct(run.suite for run in runs),
         "commit": results.distinct(run.environment.commit for run in runs),
     }
+    by: By | None = st.segmented_control(
+        "Coloured by", BY, default="kind", required=True, key="by", bind="query-params"
+    )
     wanted: dict[str, Any] = {}
-    for column, name in zip(st.columns(len(FILTERS)), FILTERS, strict=True):
-        key = f"of_{name}"
-        wanted[name] = column.selectbox(
-            name.capitalize(), values[name], index=None, key=key, bind="query-params", placeholder="all"
-        )
-    with st.container(horizontal=True, vertical_alignment="center"):
-        by: By | None = st.segmented_control(
-            "Coloured by", BY, default="kind", required=True, key="by", bind="query-params"
-        )
-        every = st.toggle(
+    with layout.fold("Which results", "every", "unstable", *(f"of_{name}" for name in FILTERS)):
+        for column, name in zip(st.columns(len(FILTERS)), FILTERS, strict=True):
+            key = f"of_{name}"
+            wanted[name] = column.selectbox(
+                name.capitalize(), values[name], index=None, key=key, bind="query-params", placeholder="all"
+            )
+        left, right = st.columns(2)
+        every = left.toggle(
             "Older runs too", key="every", bind="query-params", help="Else the latest run of each case on each device"
         )
-        unstable = st.toggle(
+        unstable = right.toggle(
             "Unstable times too",
             key="unstable",
             bind="query-params",

@@ -18,7 +18,7 @@ from calc.spec import ModelSpec
 from calc.spec.catalogue import device_names, load_device
 from calc.spec.run import Run
 from calc.units import binary
-from dashboard import fitting_grid, frame, picker, planning, remedies
+from dashboard import fitting_grid, frame, layout, picker, planning, remedies, saved
 from dashboard.cache import cached
 from dashboard.home import COMPARED
 from dashboard.shared import share
@@ -44,18 +44,24 @@ def render(picked: picker.Picked | None) -> None:
             gpu = st.selectbox("GPU", gpus(), index=gpus().index(GPU), key="gpu", bind="query-params")
             request = planning.requested(chosen.spec)
         found = judged(chosen.spec, request.run, gpu)
+        words = shlex.join([chosen.reference, *request.flags, "--gpu", gpu])
+        saved.about(gpu, f"python -m calc memory {words}")
+        advice = advised(chosen.spec, request.run, found.budget or 0)
         with answer:
-            _verdict(chosen.spec, found, request.run)
-            advice = advised(chosen.spec, request.run, found.budget or 0)
-            if not found.fits:
-                remedies.draw(advice)
-            _terms(found, gpu)
+            _sentence(found)
+            picture, figures = layout.beside()
+            with picture:
+                _picture(found, gpu)
+            with figures:
+                _figures(chosen.spec, found, request.run)
+                if not found.fits:
+                    remedies.draw(advice)
+            _terms(found)
         _timeline(found, gpu)
         if found.fits:
             remedies.draw(advice)
         _advice(advice)
         fitting_grid.draw(chosen.spec, request.run, gpu)
-        words = shlex.join([chosen.reference, *request.flags, "--gpu", gpu])
         frame.command(f"python -m calc memory {words}", f"python -m calc memory {words} --json")
     if chosen.spec.decodes and chosen.spec.reads_tokens:
         with frame.refusals("The cache cannot be counted"):
@@ -92,11 +98,14 @@ def caches(spec: ModelSpec, dtype: str) -> list[dict[str, Any]]:
     ]
 
 
-def _verdict(spec: ModelSpec, found: Verdict, query: Run) -> None:
-    worst = found.worst
+def _sentence(found: Verdict) -> None:
     sentence = found.sentence()
     (st.success if found.fits else st.error)(f"{sentence[:1].upper()}{sentence[1:]}.")
-    with frame.cards():
+
+
+def _figures(spec: ModelSpec, found: Verdict, query: Run) -> None:
+    worst = found.worst
+    with layout.cards():
         frame.metric("Peak of a GPU", binary(worst.peak), f"{worst.peak:,} bytes")
         frame.metric("All terms", binary(worst.total), f"{worst.total:,} bytes, whenever each is live")
         left = found.left or 0
@@ -108,13 +117,16 @@ def _verdict(spec: ModelSpec, found: Verdict, query: Run) -> None:
             frame.metric("Sequences that fit", more, "With the same plan and length")
 
 
-def _terms(found: Verdict, gpu: str) -> None:
-    st.caption("Above, the terms all added up and what is live at the peak; below, the memory that each GPU gives.")
+def _picture(found: Verdict, gpu: str) -> None:
     capacities = {name: load_device(name).usable for name in gpus() if name in (*COMPARED, gpu)}
     worst = found.worst
     drawn = charts.against(dict(worst.terms), dict(found.live), worst.peak, capacities, gpu)
     frame.chart(drawn, "memory", alt="Memory by term against the memory of each GPU")
-    live = found.live
+    st.caption("Above, the terms all added up and what is live at the peak; below, the memory that each GPU gives.")
+
+
+def _terms(found: Verdict) -> None:
+    worst, live = found.worst, found.live
     names = dict.fromkeys([*worst.terms, *live])
     rows = [
         {
@@ -168,7 +180,8 @@ def _advice(advice: list[Change]) -> None:
 def _caches(chosen: picker.Picked) -> None:
     st.header("KV cache as the context grows", anchor=False)
     st.caption("One sequence in bf16: this model, the same with other kinds of attention, and presets beside it.")
-    presets = st.multiselect("Presets beside it", preset_names(), key="beside", bind="query-params", max_selections=4)
+    with layout.fold("Presets beside it", "beside"):
+        presets = st.multiselect("Presets", preset_names(), key="beside", bind="query-params", max_selections=4)
     rows = [{"model": f"{chosen.spec.name}: {row['attention']}", **row} for row in caches(chosen.spec, "bf16")]
     for name in presets:
         other = picker.read("preset", name, name)
@@ -176,6 +189,8 @@ def _caches(chosen: picker.Picked) -> None:
             raise Refused("preset", "a model that goes on token by token", name)
         own = [row for row in caches(other, "bf16") if row["attention"] == "as it is"]
         rows += [{"model": name, **row} for row in own if name != chosen.spec.name]
+    command = f"python -m calc kv-cache {shlex.join([chosen.reference, *presets])} --seq {CONTEXTS[-1]}"
+    saved.about(saved.ANY, command)
     frame.chart(charts.caches(rows), "kv-cache", alt="Bytes of the KV cache over the length of the context")
     frame.table(
         [{name: row[name] for name in ("model", "context", "bytes")} for row in rows],
@@ -184,5 +199,4 @@ def _caches(chosen: picker.Picked) -> None:
         height=250,
         folded="Table",
     )
-    every = shlex.join([chosen.reference, *presets])
-    frame.command(f"python -m calc kv-cache {every} --seq {CONTEXTS[-1]}", part="caches")
+    frame.command(command, part="caches")

@@ -18,8 +18,9 @@ from calc.spec import ModelSpec
 from calc.spec.run import COUNTED_PHASES, Phase, Run, common_context
 from calc.trace.op import Component
 from calc.units import binary, si
-from dashboard import frame, knobs, model_conventions, model_layers, picker
+from dashboard import frame, knobs, layout, model_conventions, model_layers, picker, saved
 from dashboard.cache import cached
+from dashboard.home import overview
 
 NOBODY = "nothing"
 PRODUCTS = ("linear", "attention", "other")
@@ -44,30 +45,37 @@ def render(picked: picker.Picked | None) -> None:
     if other != NOBODY:
         models.setdefault(other, picker.read("preset", other, other))
     with frame.refusals("This model cannot be counted so"):
+        references = {name: name for name in models} | {chosen.spec.name: shlex.quote(chosen.reference)}
+        refused = [name for name, spec in models.items() if counted(spec, query)["why"]]
+        commands = _commands(references, refused, query)
+        saved.about(saved.ANY, commands[0])
         with answer:
+            st.info(overview(chosen.spec))
+            path = _diagram(chosen, query)
             _figures(models, query)
-            _diagram(chosen, query)
+            _drawn(query)
+        if path:
+            frame.go("formula", part=path)
         _parameters(models, query)
         _work(models, query)
         model_layers.draw(models, query)
         model_conventions.draw(chosen.spec, query, named=len(models) > 1)
-        references = {name: name for name in models} | {chosen.spec.name: shlex.quote(chosen.reference)}
-        refused = [name for name, spec in models.items() if counted(spec, query)["why"]]
-        frame.command(*_commands(references, refused, query))
+        frame.command(*commands)
 
 
-def _diagram(chosen: picker.Picked, query: Run) -> None:
-    """The model as a picture; a click on a block opens its formula."""
+def _diagram(chosen: picker.Picked, query: Run) -> str | None:
+    """The model as a picture; the path of the block that was clicked."""
     found = frames(chosen.spec, query)
     alt = "The residual stream of the model from top to bottom, with the blocks of each kind of layer beside it"
-    path = frame.chart(diagram(found), "architecture", alt=alt, picks="path")
+    return frame.chart(diagram(found), "architecture", alt=alt, picks="path")
+
+
+def _drawn(query: Run) -> None:
     over = f"{query.seq:,} tokens" if query.phase != "decode" else f"one token after {query.context:,}"
     st.caption(
         f"Of a block: its shape, the parameters of one of it, and its FLOPs in {query.phase} of {query.batch:,} × "
         f"{over} as eager PyTorch runs them. A click opens its formula; every part is in the table of layers."
     )
-    if path:
-        frame.go("formula", part=path)
 
 
 @cached
@@ -85,18 +93,19 @@ def _phase(spec: ModelSpec) -> Phase:
 
 
 def _query(spec: ModelSpec, phase: Phase) -> Run:
-    cells = st.columns(4)
-    with cells[0]:
+    left, right = st.columns(2)
+    with left:
         seq = knobs.seq(spec)
-    with cells[1]:
+    with right:
         batch = knobs.batch()
-    with cells[2]:
-        convention = st.selectbox(
+    with layout.fold("Counted how", "convention", "checkpointing"):
+        left, right = st.columns(2)
+        convention = left.selectbox(
             "FLOPs as counted by", [*conventions.BY_NAME], key="convention", bind="query-params",
             help="torch: what runs in eager PyTorch. The others are below, side by side",
         )  # fmt: skip
-    with cells[3]:
-        checkpointing = knobs.checkpointing() if phase == "training" else "none"
+        with right:
+            checkpointing = knobs.checkpointing() if phase == "training" else "none"
     images = knobs.images(spec) if phase != "decode" else 0
     named: dict[str, Any] = {} if convention == Run().convention else {"convention": convention}
     return Run(
@@ -154,11 +163,11 @@ def counted(spec: ModelSpec, query: Run) -> dict[str, Any]:
 
 
 def _figures(models: dict[str, ModelSpec], query: Run) -> None:
-    for name, spec in models.items():
+    for place, (name, spec) in enumerate(models.items()):
         if len(models) > 1:
             st.markdown(frame.verbatim(name))
         own = counted(spec, query)
-        with frame.cards():
+        with layout.cards(f"{place}"):
             frame.metric("Parameters", si(own["parameters"]), f"{own['parameters']:,}")
             frame.metric("Active a token", si(own["active"]), f"{own['active']:,}")
             if own["FLOPs"] is None:

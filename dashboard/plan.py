@@ -9,7 +9,7 @@ import streamlit as st
 from calc.charts import plans as charts
 from calc.time import Bar
 from calc.units import binary, duration, si
-from dashboard import frame, picker, plan_knobs
+from dashboard import frame, layout, picker, plan_knobs, saved
 from dashboard.planned import LONGEST, Wanted, planned
 
 LEAD = (
@@ -31,6 +31,8 @@ def render(picked: picker.Picked | None) -> None:
     chosen = picker.wanted(picked)
     answer = st.container()
     wanted = plan_knobs.ask(chosen.spec)
+    command = wanted.command(chosen.reference)
+    saved.about(f"{wanted.gpus:,} GPUs of {wanted.cluster}", command)
     with frame.refusals("No plan"):
         with answer, st.spinner("Searching all plans"):
             found = planned(chosen.spec, wanted)
@@ -38,15 +40,19 @@ def render(picked: picker.Picked | None) -> None:
             answer.error(f"No plan: {frame.verbatim(found['why'])}.")
         else:
             with answer:
-                _verdict(found, wanted)
-                _front(found)
+                _sentence(found, wanted)
+                picture, figures = layout.beside()
+                with picture:
+                    _front(found)
+                with figures:
+                    _figures(found)
             _step(found)
             _plans(found)
             _launch(found["launch"], wanted)
-        frame.command(wanted.command(chosen.reference))
+        frame.command(command)
 
 
-def _verdict(found: dict[str, Any], wanted: Wanted) -> None:
+def _sentence(found: dict[str, Any], wanted: Wanted) -> None:
     best = found["best"]
     where = f"{wanted.gpus:,} GPUs of {wanted.cluster}"
     st.success(
@@ -55,8 +61,12 @@ def _verdict(found: dict[str, Any], wanted: Wanted) -> None:
     )
     if found["interrupted"]:
         st.warning(f"The search was ended after {LONGEST:g} s: these are the best until then. The command goes on.")
+
+
+def _figures(found: dict[str, Any]) -> None:
+    best = found["best"]
     low, high = best["interval"]["low"], best["interval"]["high"]
-    with st.container(horizontal=True):
+    with layout.cards():
         frame.metric("Time of a step", duration(best["seconds"]), "", f"{duration(low)} to {duration(high)}")
         frame.metric(
             "MFU", "–" if best["mfu"] is None else f"{best['mfu']:.1%}", "", f"{si(best['tokens_per_second'])} tokens/s"

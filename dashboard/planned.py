@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from threading import Lock
 from typing import Any, NamedTuple
 
 from calc.charts import plans as charts
@@ -26,6 +27,8 @@ from dashboard.cache import cached
 LONGEST = 30.0
 """Seconds of a search here; other visitors wait for the same processor."""
 BILLION = 10**9
+_searching = Lock()
+"""One search at a time: of several at once none would end before all do, and every other page would wait for them."""
 
 
 class Wanted(NamedTuple):
@@ -83,7 +86,8 @@ def planned(spec: ModelSpec, wanted: Wanted) -> dict[str, Any]:
     Errors: Refused for what no plan can change, and where no plan was found in time.
     """
     question = wanted.question(spec)
-    found = answer([question], wanted.objective, progress=_Clock())
+    with _searching:
+        found = answer([question], wanted.objective, progress=_Clock())
     if not found.plans:
         if found.interrupted:
             raise Refused("plans", f"a search of at most {LONGEST:g} s here", "a longer one, which the command does")

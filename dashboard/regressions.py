@@ -12,7 +12,7 @@ import streamlit as st
 from calc.charts import measured as charts
 from calc.errors import printable
 from calc.units import duration
-from dashboard import frame, results
+from dashboard import frame, layout, results, saved
 from harness.diff import Change, Side, difference, latest
 from harness.history import commits, levels
 from harness.record import Run
@@ -31,13 +31,14 @@ def draw(runs: Sequence[Run]) -> list[str]:
         return []
     if device is not None:
         st.caption(f"On {frame.verbatim(device)}.")
+    saved.about(device or saved.ANY, f"python -m harness diff{results.option()}")
     frame.chart(charts.levels(levels(own)), "commits", alt="Times of each kind of case, commit by commit.")
     left, right = st.columns(2)
     before = left.selectbox("From", names, index=names.index(usual[0]), key="before", bind="query-params")
     after = right.selectbox("To", names, index=names.index(usual[1]), key="after", bind="query-params")
     with frame.refusals("No comparison"):
         found = difference(_side(own, before), _side(own, after))
-        with frame.cards():
+        with layout.cards("commits"):
             for verdict in ("SLOWER", "SAME", "FASTER"):
                 frame.metric(verdict.capitalize(), f"{found.count(verdict):,}", "Whether the medians' intervals meet")
         st.caption("A bar reaches as far as the noise of both measurements allows; one that crosses 1 × is no change.")

@@ -12,15 +12,12 @@ from calc.charts import roofline as charts
 from calc.spec import ModelSpec
 from calc.time import Bar, Point, Prediction, Roof, Speed, predict, roof, roofline, speed_of, waterfall
 from calc.units import duration, parse_rate, si
-from dashboard import frame, picker, results, roofline_knobs
+from dashboard import frame, layout, picker, results, roofline_knobs, saved
 from dashboard.cache import cached
 from dashboard.knobs import without_pictures
 from dashboard.roofline_knobs import MEASURED, Knobs
 
-LEAD = (
-    "Every operator of a step by its arithmetic intensity and the rate it is expected to reach; the larger a point, "
-    "the more of the time it takes."
-)
+LEAD = "Each operator by its arithmetic intensity and the rate it should reach; the larger, the more time it takes."
 
 
 def render(picked: picker.Picked | None) -> None:
@@ -35,9 +32,15 @@ def render(picked: picker.Picked | None) -> None:
         without_pictures(chosen.spec)
     with frame.refusals("No prediction"):
         found, points, limits = predicted(chosen.spec, knobs, _stamp(knobs.where))
+        command = shlex.join(["python", "-m", "calc", *knobs.words(chosen.reference), "--by-op"])
+        saved.about(knobs.where, command)
         with answer:
-            _figures(found)
-            _roof(points, limits)
+            st.info(_sentence(found, knobs))
+            picture, figures = layout.beside()
+            with picture:
+                _roof(points, limits)
+            with figures:
+                _figures(found)
         moving = [point for point in points if not point.flops]
         if moving:
             st.header("Ops that only move data", anchor=False)
@@ -56,16 +59,16 @@ def render(picked: picker.Picked | None) -> None:
         frame.chart(plans.fall(bars), "fall", alt="The step as a waterfall of losses from the device's peak")
         st.caption("overhead: what stack and host add beside the kernels, by training steps that were measured.")
         frame.table(_fallen(found, bars), "waterfall", columns=_columns(), folded="Table")
-        frame.command(shlex.join(["python", "-m", "calc", *knobs.words(chosen.reference), "--by-op"]))
+        frame.command(command)
 
 
 def _roof(points: list[Point], limits: Roof) -> None:
+    alt = "Each op's FLOP/s over its FLOPs a byte, below the device's roof."
+    frame.chart(charts.computing(points, limits), "roofline", alt=alt)
     directions = {point.direction for point in points}
     if len(directions) > 1:
         shapes = ", ".join(f"{sign} {name}" for name, sign in charts.SIGNS.items() if name in directions)
         st.caption(f"Shapes of the points: {shapes}.")
-    alt = "Each op's FLOP/s over its FLOPs a byte, below the device's roof."
-    frame.chart(charts.computing(points, limits), "roofline", alt=alt)
 
 
 @cached
@@ -109,12 +112,20 @@ def _stamp(where: str) -> int:
     return results.profile_path(where.removeprefix(MEASURED)).stat().st_mtime_ns
 
 
+def _sentence(found: Prediction, knobs: Knobs) -> str:
+    """The answer: how long it takes there, and what bounds it."""
+    each = {"decode": "A token", "training": "A step of training"}.get(found.phase, f"A pass ({found.phase})")
+    where = f"{found.gpus:,} × {knobs.where}" if found.gpus > 1 else knobs.where
+    share = found.share(found.by_bound[found.bound])
+    return f"{each} takes {duration(found.seconds)} on {frame.verbatim(where)}: {found.bound} bounds {share:.0%} of it."
+
+
 def _figures(found: Prediction) -> None:
     each = "token" if found.phase == "decode" else "step" if found.phase == "training" else "pass"
     span = found.interval
     slow, fast = found.tokens_per_second_between
     mfu, between = found.mfu, found.mfu_between
-    with frame.cards():
+    with layout.cards():
         frame.metric(
             f"Time of a {each}",
             duration(found.seconds),

@@ -78,22 +78,23 @@ def _panel() -> None:
 
 
 def _form() -> None:
-    names = list(SUITES)
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        suite = st.selectbox("Suite", names, key="run_suite", width=160)
-        case = st.text_input(
-            "Only cases that hold", key="run_case", max_chars=200, width=260, placeholder="all, or e.g. training"
-        )
-        pressed = st.button("Run on this machine", key="run_start")
-    with st.container(horizontal=True):
-        fresh = st.checkbox("Measure again", key="run_fresh", help="Else only what this commit has not measured yet")
-        profile = st.checkbox(
-            "Profile first",
-            value=likely_slug() not in results.profiles(),
-            key="run_profile",
-            help="About two minutes: predictions rest on a profile of this machine, whatever others are there. "
-            "Needed once.",
-        )
+    known = likely_slug() in results.profiles()
+    pressed = st.button("Run on this machine", key="run_start")
+    with st.expander("Which cases"):
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            suite = st.selectbox("Suite", list(SUITES), key="run_suite", width=160)
+            case = st.text_input(
+                "Only cases that hold", key="run_case", max_chars=200, width=260, placeholder="all, or e.g. training"
+            )
+        with st.container(horizontal=True):
+            fresh = st.checkbox("Measure again", key="run_fresh", help="Else what this commit has not measured yet")
+            profile = st.checkbox(
+                "Profile first",
+                value=not known,
+                key="run_profile",
+                help="About two minutes: predictions rest on a profile of this machine, whatever others are there. "
+                "Needed once.",
+            )
     if pressed:
         with frame.refusals("Not started"):
             start(suite, case.strip(), fresh, profile)

@@ -15,7 +15,7 @@ from calc.laws.base import Law
 from calc.optimum.judgement import Judgement, differ, differing, judge, judge_all, verdict
 from calc.spec import ModelSpec
 from calc.units import parse_amount, si
-from dashboard import frame, knobs, picker, scaling_fit
+from dashboard import frame, knobs, layout, picker, saved, scaling_fit
 from dashboard.cache import cached
 
 OPTIMAL = tuple(law.name for law in LAWS if law.frontier is not None or law.routed is not None)
@@ -64,10 +64,19 @@ def render(picked: picker.Picked | None) -> None:
     else:
         with frame.refusals("No verdict"):
             found = judge(picked.spec, _tokens(text or ""), law)
+            commands = _commands(picked, law, found)
+            saved.about(saved.ANY, commands[0])
             with answer:
-                _figures(found)
-                _map(found, law)
+                past = f"{found.past:,.3g} × what {law} gives a model of this size"
+                st.info(f"{found.tokens_per_param:,.4g} tokens a parameter, {past}.")
+                picture, figures = layout.beside()
+                with picture:
+                    _map(found, law)
+                with figures:
+                    _figures(found)
+                _explained(found, law)
             _place(picked, law, found)
+            frame.command(*commands)
     scaling_fit.draw()
     _laws()
 
@@ -104,10 +113,13 @@ def _curves(law: str, compute: float, **routing: Any) -> Any:
 
 def _map(found: Judgement, law: str) -> None:
     frame.chart(
-        _plane(law, found.params, found.tokens, **found.routing) | {"height": 440},
+        _plane(law, found.params, found.tokens, **found.routing) | {"height": 385},
         "loss-and-optima",
         alt=f"Parameters against tokens: the model and the optima of every law, lines of equal loss by {law}",
     )
+
+
+def _explained(found: Judgement, law: str) -> None:
     st.caption(
         f"The diamond is the model on its tokens. Solid: lines of equal loss by {law}, where it predicts one. Dashed: "
         f"the compute-optimal models of every law, {law}'s own blue, fainter where extrapolated; grey area: "
@@ -145,8 +157,13 @@ def _place(picked: picker.Picked, law: str, found: Judgement) -> None:
     for each in every:
         if not isinstance(each, Judgement):
             st.caption(f"{each[0].name}: {frame.verbatim(each[1])}")
+
+
+def _commands(picked: picker.Picked, law: str, found: Judgement) -> tuple[str, ...]:
+    """The commands that print what the page says of the model."""
+    tokens = found.tokens
     model, amount = shlex.quote(picked.reference), shlex.quote(f"{tokens:g}" if tokens > 1e15 else str(tokens))
-    frame.command(
+    return (
         f"python -m calc judge {model} --tokens {amount} --law {law}",
         f"python -m calc judge {model} --tokens {amount} --law all",
         " ".join((f"python -m calc optimal --compute {found.compute!r} --law {law}", *_words(_routing(found)))),
@@ -163,7 +180,7 @@ def _words(routing: dict[str, float]) -> list[str]:
 
 
 def _figures(found: Judgement) -> None:
-    with frame.cards():
+    with layout.cards():
         per_param = f"{found.tokens_per_param:,.4g}"
         frame.metric("Tokens a parameter", per_param, note=f"{found.past:,.3g} × the law's")
         frame.metric("Compute", si(found.compute, "FLOP"), f"{found.compute:,.0f} FLOP", "6·N·D")

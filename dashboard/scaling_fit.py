@@ -18,7 +18,7 @@ from calc.fitting.frontier import EQUATION, FrontierFit
 from calc.fitting.isoflop import fit_isoflop
 from calc.fitting.runs import Upload
 from calc.units import si
-from dashboard import frame
+from dashboard import frame, saved
 
 MAX_MIB = 2
 CHOICES = ("all", *(form.name for form in FORMS), "isoflop", "envelope")
@@ -109,11 +109,13 @@ def _show(fits: list[Any], form: str, refits: int, skip: bool) -> None:
     else:
         st.caption(f"The optimum is that of {best.compute:.4g} FLOP, the runs' largest.")
     drawn = fit_chart(best) if isinstance(best, Fit) else frontier_chart(best)
+    invalid = " --skip-invalid" if skip else ""
+    command = f"python -m calc fit runs.csv --law {form} --refits {refits}{invalid}"
+    saved.about(saved.ANY, command)
     frame.chart(drawn | {"height": 440, "title": ""}, "fit", alt="Loss of the runs, and the fitted curves")
     columns = ", ".join(f"{what} from {column}" for what, column in best.columns.items())
     st.caption(f"{best.rows:,} rows read: {frame.verbatim(columns)}")
-    invalid = " --skip-invalid" if skip else ""
-    frame.command(f"python -m calc fit runs.csv --law {form} --refits {refits}{invalid}", part="fit")
+    frame.command(command, part="fit")
 
 
 def _ranked(each: Fit) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import streamlit as st
 from calc.charts import serving as charts
 from calc.errors import Refused
 from calc.units import duration, si
-from dashboard import frame, knobs, picker, serving, serving_measured, serving_requests
+from dashboard import frame, knobs, layout, picker, saved, serving, serving_measured, serving_requests
 from dashboard.memory import GPU, gpus
 
 LEAD = "The more users share a GPU, the more tokens it makes and the slower each of them is answered."
@@ -31,16 +31,19 @@ def render(picked: picker.Picked | None) -> None:
         if not (wanted.devices and wanted.dtypes):
             raise Refused("devices and formats", "at least one of each", "none")
         found = serving.found(chosen.spec, wanted)
-        verdict(found, wanted)
-        title = (
-            f"{chosen.spec.name}, {', '.join(wanted.dtypes)}, prompts of {wanted.input:,}, answers of {wanted.output:,}"
-        )
+        saved.about(", ".join(wanted.devices), wanted.command(chosen.reference))
+        _sentence(found, wanted)
+        picture, figures = layout.beside()
+        if found["best"]:
+            with figures:
+                _figures(found["best"])
         rows = [_point(plan) for plan in found["front"]]
         full = [_point(plan) for plan in found["front"] if _last(plan, found["front"])]
         if rows:
             best = [_point(found["best"])] if found["best"] else []
-            drawn = charts.front(rows, wanted.per_user, best, full, title)
-            frame.chart(drawn, "serving", alt="Tokens a second of a GPU over tokens a second of a user")
+            drawn = charts.front(rows, wanted.per_user, best, full)
+            with picture:
+                frame.chart(drawn, "serving", alt="Tokens a second of a GPU over tokens a second of a user")
             frame.table(found["front"], "front", folded="Table")
             st.caption(
                 "A line for each device and format. Dashed: what a user is to see. Ring: the plan above. Cross: there "
@@ -53,8 +56,7 @@ def render(picked: picker.Picked | None) -> None:
         frame.command(wanted.command(chosen.reference))
 
 
-def verdict(found: dict[str, Any], wanted: serving.Wanted) -> None:
-    """The answer in a sentence and four figures."""
+def _sentence(found: dict[str, Any], wanted: serving.Wanted) -> None:
     best = found["best"]
     devices = ", ".join(wanted.devices)
     if best is None:
@@ -65,11 +67,14 @@ def verdict(found: dict[str, Any], wanted: serving.Wanted) -> None:
         f"{best['gpus']} × {best['device']} ({best['layout']}, {best['dtype']}) serve {best['concurrency']:,.0f} users "
         f"at once, each at {best['tokens_per_user']:,.0f} tokens a second."
     )
-    with st.container(horizontal=True):
+
+
+def _figures(best: dict[str, Any]) -> None:
+    with layout.cards():
         frame.metric("Users at once", f"{best['concurrency']:,.0f}", "", f"on {best['gpus']} GPU(s)")
-        frame.metric("Tokens a second of a GPU", si(best["tokens_per_gpu"]), f"{best['tokens_per_gpu']!r}")
+        frame.metric("Tokens/s of a GPU", si(best["tokens_per_gpu"]), f"{best['tokens_per_gpu']!r}")
         frame.metric("First token after", duration(best["ttft"]), f"{best['ttft']!r} s", "in the mean")
-        cost = best["cost_per_million_output"]
+        cost = best["cost_per_million_output_with_input"]
         frame.metric("A million tokens", f"${cost:,.3g}", "", "of answers")
 
 

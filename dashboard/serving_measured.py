@@ -11,7 +11,7 @@ import streamlit as st
 from calc.charts import serving as charts
 from calc.errors import printable
 from calc.units import duration, si
-from dashboard import frame, results
+from dashboard import frame, results, saved
 from harness.store import lines
 
 LATENCIES = ("ttft", "tpot", "e2e")
@@ -35,6 +35,7 @@ def draw() -> None:
             }
             for row in rows
         ]
+        saved.about(device, "")
         frame.chart(charts.against(drawn), f"server-{device}", alt="Measured over predicted, figure by figure")
         frame.table(rows, f"server-{device}", columns={"ratio": st.column_config.NumberColumn(format="%.3f")})
 

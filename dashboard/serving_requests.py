@@ -14,7 +14,7 @@ from calc.serve.simulate import simulate
 from calc.serve.workload import closed_loop
 from calc.spec import ModelSpec
 from calc.units import duration
-from dashboard import frame, picker
+from dashboard import frame, layout, picker, saved
 from dashboard.cache import cached
 from dashboard.serving import Wanted
 
@@ -49,12 +49,16 @@ def draw(picked: picker.Picked, best: dict[str, Any], wanted: Wanted) -> None:
     """Draw it, once it is asked for."""
     if best["layout"] != f"tp{best['gpus']}":
         return  # attention or experts spread otherwise: the command line simulates those
-    if not st.toggle("Simulate every request of this plan", key="requests", bind="query-params"):
+    with layout.fold("Every request of this plan", "requests"):
+        wanted_too = st.toggle("Simulate them one by one", key="requests", bind="query-params")
+    if not wanted_too:
         return
     load = max(round(best["concurrency"]), 1)
     simulation = Simulation(best["device"], best["dtype"], best["gpus"], wanted.input, wanted.output, load)
     with st.spinner("Simulating"):
         spreads = _simulated(picked.spec, simulation)
+    command = simulation.command(picked.reference)
+    saved.about(f"{simulation.tp} × {simulation.device}", command)
     frame.chart(
         charts.latencies(spreads, f"{simulation.requests:,} requests, {load:,} at once"),
         "requests",
@@ -65,7 +69,7 @@ def draw(picked: picker.Picked, best: dict[str, Any], wanted: Wanted) -> None:
         for name, own in spreads.items()
     ]
     frame.table(rows, "latencies", shown={f"{part:.0%} within": duration for part in PARTS})
-    frame.command(simulation.command(picked.reference), part="requests")
+    frame.command(command, part="requests")
 
 
 def _part(seconds: list[float], part: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -10,7 +10,6 @@ from calc.spec.fields import Node
 
 SCHEMA = 1
 Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "throttled", "unstable", "skipped"]
-STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 LONGEST = 4096

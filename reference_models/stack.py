@@ -27,7 +27,18 @@ from reference_models.step import Step
 from reference_models.support import supported
 
 STACK = (
-    *("d_model", "embedding", "layers", "schedule", "final_norm", "heads", "per_layer", "projectors", "clipped"),
+    *(
+        "d_model",
+        "embedding",
+        "layers",
+        "schedule",
+        "final_norm",
+        "heads",
+        "per_layer",
+        "projectors",
+        "clipped",
+        "unread",
+    ),
     *("n_streams", "stream_mixing", "among_tokens", "pool"),
     *(
         "name",
@@ -177,7 +188,7 @@ class TowerOfLayers(StackOfLayers):
         x, step = self.embed(inputs, step)
         if any(each.depths for each in self.tower.projectors):
             step = replace(step, need_hidden=True, hidden=[])
-        x = self.run(x, step)
+        x = self.run(x, step) if self.tower.unread is None else self._run_unread(x, step, self.tower.unread)
         results = self.read(x, step.keep)
         end, deep = results[self.spec.heads[-1].name] if results else x, []
         if self.tower.pool is not None:
@@ -189,6 +200,20 @@ class TowerOfLayers(StackOfLayers):
             else:
                 end = module(x, step.grid)
         return x, end, deep
+
+    def _run_unread(self, x: Tensor, step: Step, unread: int) -> Tensor:
+        """What the last layer that is read gives; those behind it and the norm run, and their result is dropped."""
+        steps = [replace(step, layer=i, n_layers=len(self.layers)) for i in range(len(self.layers))]
+        passes = list(zip(self.layers, steps, strict=True))
+        read = len(passes) - unread
+        for layer, own in passes[:read]:
+            x = run_layer(layer, x, own, None, None)
+        with torch.no_grad():
+            behind = x
+            for layer, own in passes[read:]:
+                behind = run_layer(layer, behind, own, None, None)
+            self.end(behind)
+        return x
 
 
 def _borrows(mixer: Node) -> bool:

@@ -22,7 +22,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Tables fold where this is set; tests read them whole unless they set it themselves.
 os.environ.pop("COLUMNS", None)
 
-# On CI the same examples every time: a failure there must be one that a developer can see too.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# How long an example takes says how busy the machine is. On CI the same examples every time: a failure there must be
+# one that a developer can see too.
+settings.register_profile("here", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")

@@ -25,7 +25,7 @@ def folder() -> Path:
     """The folder of reference data; a test that asks for it is skipped where there is none."""
     found = find()
     if found is None:
-        pytest.skip(ABSENT)
+        pytest.skip(ABSENT, allow_module_level=True)
     return found
 
 

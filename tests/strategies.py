@@ -147,7 +147,10 @@ def specs(draw: st.DrawFn, mixers: Callable[[int], st.SearchStrategy[Any]] = att
         for name, n in zip("abc", heads, strict=False)
     )
     embedding = Embedding(
-        d_embed=draw(st.none() | small), n_positions=draw(st.none() | small), norm=draw(st.none() | norms())
+        d_embed=draw(st.none() | small),
+        n_positions=draw(st.none() | small),
+        norm=draw(st.none() | norms()),
+        norm_of=draw(st.sampled_from(["sum", "tokens"])),
     )
     return ModelSpec(
         d_model=24 * draw(st.integers(1, 10)),

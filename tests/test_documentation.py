@@ -54,7 +54,9 @@ def test_documented_output(document: str, command: str, output: str) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_an_example_that_runs(command: str) -> None:
     text = run(f"python -m calc {command} --help").stdout
-    examples = re.findall(r"^ +(python -m calc .*)$", text, re.MULTILINE)
+    told = text[text.index("Example") : text.index("\n\n", text.index("Example"))]
+    assert max(map(len, told.splitlines())) <= 80, told
+    examples = re.findall(r"^ +(python -m calc .*)$", re.sub(r" \\\n +", " ", told), re.MULTILINE)
     assert examples
     for example in examples:
         if "path/to" not in example:

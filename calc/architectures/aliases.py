@@ -24,15 +24,23 @@ ROUTED = {"num_local_experts": "n_routed_experts"}
 MTP = {"num_mtp_layers": "num_nextn_predict_layers"}
 TO_LOCAL = {"num_experts": "num_local_experts"}
 FROM_LOCAL = {"num_local_experts": "num_experts"}
+KIMI = {
+    "max_position_embeddings": "model_max_length",
+    "norm_topk_prob": "moe_renormalize",
+    "n_group": "num_expert_group",
+    "num_local_experts": "num_experts",
+    "num_experts_per_tok": "num_experts_per_token",
+    "n_shared_experts": "num_shared_experts",
+}
 
 ALIASES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("gpt2", "gpt-sw3", "gptj", "gpt_bigcode", "codegen", "openai-gpt", "imagegpt"), GPT),
     **dict.fromkeys(("t5", "mt5", "umt5"), T5 | {"head_dim": "d_kv"}),
     "switch_transformers": T5,
     **dict.fromkeys(("bart", "mbart", "mvp", "plbart", "pegasus", "marian", "m2m_100", "blenderbot"), ENCODER_DECODER),
-    **dict.fromkeys(("speech_to_text", "detr"), ENCODER_DECODER),
+    **dict.fromkeys(("blenderbot-small", "speech_to_text", "detr"), ENCODER_DECODER),
     "whisper": ENCODER_DECODER | {"num_key_value_heads": "encoder_attention_heads"},
-    **dict.fromkeys(("mixtral", "qwen3_moe", "gpt_oss", "minimax", "minimax_m2"), TO_LOCAL),
+    **dict.fromkeys(("mixtral", "qwen3_moe", "gpt_oss", "minimax", "minimax_m2", "kolibri1"), TO_LOCAL),
     "qwen3_vl_moe.text_config": TO_LOCAL,
     **dict.fromkeys(("olmoe", "flex_olmo", "jamba"), FROM_LOCAL),
     **dict.fromkeys(("dots1", "solar_open", "mimo_v2_flash", "mistral4", "axk1"), ROUTED),
@@ -63,14 +71,8 @@ ALIASES: dict[str, dict[str, str]] = {
     "mellum": TO_LOCAL | MTP,
     "hunyuan_v1_moe": FROM_LOCAL | {"num_experts_per_tok": "moe_topk"},
     "internlm3": {"qkv_bias": "attention_bias", "bias": "mlp_bias"},
-    "kimi_linear": {
-        "max_position_embeddings": "model_max_length",
-        "norm_topk_prob": "moe_renormalize",
-        "n_group": "num_expert_group",
-        "num_local_experts": "num_experts",
-        "num_experts_per_tok": "num_experts_per_token",
-        "n_shared_experts": "num_shared_experts",
-    },
+    "bailing_hybrid": KIMI | MTP,
+    "kimi_linear": KIMI,
     "lfm3": {"rms_norm_eps": "norm_eps"},
     "mpt": {"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"},
     "nemotron_h": ROUTED | {"layer_types": "layers_block_type"},

@@ -21,14 +21,16 @@ class Rule(NamedTuple):
     prefix: how the names of its classes begin. heads: how those that are described end, beside `Model`, and what each
     has. before: norms stand before the blocks, and one behind all layers. positions: a learned table with rows before
     the first position, or without; a table of sinusoids; or sinusoids that are no parameters. embed_norm: the embedding
-    is normed. scaled, labels, act: what the absent keys scale_embedding, num_labels and activation_function mean.
+    is normed; early: the decoder's before it adds its positions. n_positions, scaled, labels, act: what the absent keys
+    max_position_embeddings, scale_embedding, num_labels and activation_function mean.
     """
 
     prefix: str
     heads: dict[str, str]
     before: bool = False
     positions: Literal["offset", "learned", "table", "fixed"] = "offset"
-    embed_norm: bool = True
+    embed_norm: bool | Literal["early"] = True
+    n_positions: int = 1024
     scaled: bool = False
     labels: int = 2
     act: Activation = "gelu"
@@ -45,12 +47,13 @@ RULES = {
     "pegasus": Rule("Pegasus", WRITES, before=True, positions="table", embed_norm=False),
     "marian": Rule("Marian", {"MTModel": "lm"}, positions="table", embed_norm=False),
     "m2m_100": Rule("M2M100", WRITES, True, positions="fixed", embed_norm=False, scaled=True, act="relu"),
-    "blenderbot": Rule("Blenderbot", WRITES, True, positions="learned", embed_norm=False),
+    "blenderbot": Rule("Blenderbot", WRITES, True, positions="learned", embed_norm=False, n_positions=128),
+    "blenderbot-small": Rule("BlenderbotSmall", WRITES, positions="learned", embed_norm="early", n_positions=512),
 }
 """mBART: Liu et al. 2020 (arXiv:2001.08210). MVP: Tang et al. 2022 (arXiv:2206.12131). PLBART: Ahmad et al. 2021
 (arXiv:2103.06333). Pegasus: Zhang et al. 2020 (arXiv:1912.08777). Marian: Junczys-Dowmunt et al. 2018
 (arXiv:1804.00344). M2M-100 and NLLB: Fan et al. 2020 (arXiv:2010.11125), NLLB Team 2022 (arXiv:2207.04672).
-Blenderbot: Roller et al. 2020 (arXiv:2004.13637)."""
+Blenderbot and Blenderbot-small: Roller et al. 2020 (arXiv:2004.13637)."""
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -60,12 +63,13 @@ def spec(cfg: Config) -> ModelSpec:
     kind = cfg.architecture(classes, usual=next(iter(classes)))
     _refuse_variants(cfg, rule)
     d_model = cfg.size("d_model")
-    n_positions = cfg.size("max_position_embeddings", absent=128 if rule.prefix == "Blenderbot" else 1024)
+    n_positions = cfg.size("max_position_embeddings", absent=rule.n_positions)
     act = activation(cfg, "activation_function", absent=rule.act)
     embedding = Embedding(
         **_positions(cfg, rule, n_positions),
         scale=d_model**0.5 if cfg.flag("scale_embedding", absent=rule.scaled) else 1.0,
         norm=LAYER_NORM if rule.embed_norm else None,
+        norm_of="tokens" if rule.embed_norm == "early" else "sum",
     )
     final_norm = LAYER_NORM if rule.before else None
     return ModelSpec(
@@ -80,7 +84,7 @@ def spec(cfg: Config) -> ModelSpec:
         encoder=Tower(
             name="encoder",
             d_model=d_model,
-            embedding=embedding.model_copy(update={"shared": True}),
+            embedding=embedding.model_copy(update={"shared": True, "norm_of": "sum"}),
             layers=(_layer(cfg, "encoder", d_model, act, rule),),
             final_norm=final_norm,
         ),
@@ -92,7 +96,7 @@ def _refuse_variants(cfg: Config, rule: Rule) -> None:
     cfg.only("tie_word_embeddings", True, why="untied, this class keeps a third table that nothing reads")
     cfg.only("normalize_before", rule.before, why="where this family's norms stand")
     cfg.only("add_final_layer_norm", rule.before, why="this family's norm behind its layers")
-    cfg.only("normalize_embedding", rule.embed_norm, why="this family's norm of its embedding")
+    cfg.only("normalize_embedding", bool(rule.embed_norm), why="this family's norm of its embedding")
     cfg.only("static_position_embeddings", rule.positions in ("table", "fixed"), why="this family's positions")
     cfg.only("use_prompt", False, why="learned prompts in all layers are not described")
     cfg.only("share_encoder_decoder_embeddings", True, why="encoder and decoder with a table each are not described")

@@ -11,8 +11,10 @@ from calc.spec import Activation, Attention, Embedding, Head, LayerGroup, Mlp, M
 
 PREFIX = {"bert": "Bert", "megatron-bert": "MegatronBert"}
 """How the names of a family's classes begin."""
-BEFORE = ("megatron-bert", "xlm-roberta-xl")
-"""Families whose norms stand before the blocks, with one behind all layers and none on the embedding."""
+BEFORE = ("megatron-bert", "xlm-roberta-xl", "roberta-prelayernorm")
+"""Families whose norms stand before the blocks, with one behind all layers."""
+BARE = ("megatron-bert", "xlm-roberta-xl")
+"""Those of them that have no norm on the embedding."""
 POOLER = Projection(name="pooler", per="sequence", activation="tanh")
 Parts = tuple[str, ...]
 
@@ -55,7 +57,7 @@ def tables(
         n_positions=cfg.size("max_position_embeddings", absent=n_positions),
         n_token_types=cfg.size("type_vocab_size", absent=n_token_types),
         position_offset=position_offset,
-        norm=None if cfg.raw["model_type"] in BEFORE else layer_norm(cfg),
+        norm=None if cfg.raw["model_type"] in BARE else layer_norm(cfg),
     )
 
 
@@ -87,7 +89,7 @@ def encoder(
     return ModelSpec(
         d_model=cfg.size("hidden_size"),
         vocab_size=cfg.size("vocab_size"),
-        max_seq_len=(embedding.n_positions or 0) - embedding.position_offset,
+        max_seq_len=(embedding.n_positions or embedding.n_angles or 0) - embedding.position_offset,
         embedding=embedding,
         layers=(layer(cfg, act, causal=cfg.flag("is_decoder", absent=False)),),
         final_norm=layer_norm(cfg) if cfg.raw["model_type"] in BEFORE else None,

@@ -20,10 +20,10 @@ def spec(cfg: Config) -> ModelSpec:
             return _text(cfg, cfg.size("projection_dim", absent=512) if projected else None)
         case "clip_vision_model":
             projected = _projected(cfg, "CLIPVisionModel")
-            return alone(_vision(cfg, cfg.size("projection_dim", absent=512) if projected else None))
+            return alone(tower(cfg, cfg.size("projection_dim", absent=512) if projected else None))
     cfg.architecture({"CLIPModel": True}, usual="CLIPModel")
     shared = cfg.size("projection_dim", absent=512)
-    both = {"vision": _vision(_part(cfg, "vision"), shared), "contrast": Contrast(d_contrast=shared)}
+    both = {"vision": tower(_part(cfg, "vision"), shared), "contrast": Contrast(d_contrast=shared)}
     return _text(_part(cfg, "text"), shared).model_copy(update=both)
 
 
@@ -32,9 +32,9 @@ def _projected(cfg: Config, bare: str) -> bool:
     return cfg.architecture({bare: False, f"{bare}WithProjection": True}, usual=bare)
 
 
-def alone(tower: Tower) -> ModelSpec:
+def alone(part: Tower) -> ModelSpec:
     """A vision tower as a model of its own."""
-    own = {name: getattr(tower, name) for name in Stack.model_fields}
+    own = {name: getattr(part, name) for name in Stack.model_fields}
     return ModelSpec(**own, head=None)
 
 
@@ -68,7 +68,7 @@ def _part(cfg: Config, name: str) -> Config:
     return newer if older is None else older
 
 
-def _vision(cfg: Config, shared: int | None) -> Tower:
+def tower(cfg: Config, shared: int | None) -> Tower:
     """Patches without bias, a class token, a norm before the layers and one on the class token behind them."""
     d_model = cfg.size("hidden_size", absent=768)
     image, patch = cfg.size("image_size", absent=224), cfg.size("patch_size", absent=32)

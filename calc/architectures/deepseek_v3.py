@@ -31,13 +31,14 @@ def latent_attention(
     interleaved: bool,
     d_value_absent: Any = REFUSE,
     default: dict[str, Any] | None = None,
+    theta: float = 10_000.0,
     **structure: Any,
 ) -> Mla:
     """Multi-head latent attention whose sizes stand under the names that DeepSeek-V2 gave them.
 
     q_rank_absent: what an absent q_lora_rank means; a null always means queries without a latent.
     d_value_absent: what a v_head_dim means that is absent or null.
-    default: the `rope_parameters` of a family that has some where the config has none.
+    default: the `rope_parameters` of a family that has some where the config has none. theta: as in `rope`.
     structure: every other field of Mla. A head_dim beside them is not read: it is the width of the rotary part.
     """
     n_heads = cfg.size("num_attention_heads")
@@ -51,7 +52,7 @@ def latent_attention(
         d_rope=d_rope,
         d_value=cfg.size("v_head_dim", absent=d_value_absent, null=d_value_absent),
         bias=cfg.flag("attention_bias", absent=False),
-        rope=rope(cfg, interleaved=interleaved, default=default).model_copy(update={"fraction": 1.0}),
+        rope=rope(cfg, interleaved=interleaved, default=default, theta=theta).model_copy(update={"fraction": 1.0}),
         scale=_scale(cfg, d_nope + d_rope, default),
     )
 

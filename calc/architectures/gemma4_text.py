@@ -46,7 +46,7 @@ def spec(cfg: Config) -> ModelSpec:
         scale=1.0,
         rope=_rope(cfg, "full"),
     )
-    layers = _layers(cfg, mixer.n_kv_heads or mixer.n_heads, mixer.d_head or 0)
+    layers = _layers(cfg, mixer.kv_heads, mixer.d_head or 0)
     window = cfg.size("sliding_window", absent=512)
     of_name = {layer.name: layer for layer in layers}
     channels = {name: _channel(cfg, layer) for name, layer in of_name.items()}

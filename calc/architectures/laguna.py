@@ -47,7 +47,7 @@ def spec(cfg: Config) -> ModelSpec:
             rope=turning,
             head_gate="softplus",
         )
-        n_kv_heads = mixer.n_kv_heads or mixer.n_heads
+        n_kv_heads = mixer.kv_heads
         if int(n_heads) % n_kv_heads:
             raise Refused(f"{cfg.where}num_attention_heads_per_layer", f"multiples of {n_kv_heads}", n_heads)
         own = {"n_heads": int(n_heads), "n_kv_heads": n_kv_heads, "window": window_of(attend, window)}

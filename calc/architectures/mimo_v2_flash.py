@@ -65,7 +65,7 @@ def _attention(cfg: Config, kind: str) -> Attention:
         value_scale=cfg.number("attention_value_scale", absent=0.707, null=1.0),
         rope=_rope(cfg, kind),
     )
-    n_kv_heads = mixer.n_kv_heads or mixer.n_heads
+    n_kv_heads = mixer.kv_heads
     if kind == "full":
         cfg.only("add_full_attention_sink_bias", False, why="full layers have no sinks")
         return mixer

@@ -43,6 +43,24 @@ def _tower(cfg: Config, text: ModelSpec) -> Tower:
     """
     vision = vision_section(cfg, "pixtral")
     cfg.only("vision_feature_layer", -1, why="the result of the last layer is what the projector reads")
+    merge = cfg.size("spatial_merge_size", absent=2)
+    bias = cfg.flag("multimodal_projector_bias", absent=False)
+    projector = Projector(
+        merge=merge**2,
+        merge_rows=merge,
+        before=text.final_norm,
+        layers=(
+            Dense(name="merging_layer", d_out=vision.size("hidden_size"), bias=False),
+            Dense(name="linear_1", d_out=text.d_model, bias=bias, activated=False),
+            Dense(name="linear_2", bias=bias),
+        ),
+        activation=activation(cfg, "projector_hidden_act", absent="gelu"),
+    )
+    return pixtral_tower(vision, projector)
+
+
+def pixtral_tower(vision: Config, projector: Projector) -> Tower:
+    """Pixtral's layers, with no norm behind them."""
     no_own_d_head(vision)
     patch, pixels = vision.size("patch_size"), vision.size("image_size")
     mixer = Attention(
@@ -51,32 +69,17 @@ def _tower(cfg: Config, text: ModelSpec) -> Tower:
         rope=plane_rope(vision, Plane(staggered=True)),
     )
     act = activation(vision, "hidden_act", absent="gelu")
-    merge = cfg.size("spatial_merge_size", absent=2)
-    bias = cfg.flag("multimodal_projector_bias", absent=False)
+    layer = LayerGroup(
+        count=vision.layers("num_hidden_layers"),
+        mixer=mixer,
+        channel=Mlp(d_ff=vision.size("intermediate_size"), gated=True, activation=act),
+        norm=NORM,
+    )
     return Tower(
         name="vision",
         d_model=vision.size("hidden_size"),
         embedding=square_patches(vision, pixels, patch, bias=False, norm=NORM),
-        layers=(
-            LayerGroup(
-                count=vision.layers("num_hidden_layers"),
-                mixer=mixer,
-                channel=Mlp(d_ff=vision.size("intermediate_size"), gated=True, activation=act),
-                norm=NORM,
-            ),
-        ),
+        layers=(layer,),
         final_norm=None,
-        projectors=(
-            Projector(
-                merge=merge**2,
-                merge_rows=merge,
-                before=text.final_norm,
-                layers=(
-                    Dense(name="merging_layer", d_out=vision.size("hidden_size"), bias=False),
-                    Dense(name="linear_1", d_out=text.d_model, bias=bias, activated=False),
-                    Dense(name="linear_2", bias=bias),
-                ),
-                activation=activation(cfg, "projector_hidden_act", absent="gelu"),
-            ),
-        ),
+        projectors=(projector,),
     )

@@ -181,6 +181,23 @@ def _fetched(reference: str) -> Path:
         raise ConnectionError(f"{reference}: no config.json could be fetched from the Hub: {reason}") from None
 
 
+def kept_config(reference: str) -> str:
+    """The text of the config.json of a Hub id that this machine has fetched before; no other machine is asked.
+
+    Errors: Refused where it has none, and without the extra `hub`.
+    """
+    expected = f"a Hub id whose config.json this machine has (`python -m calc report {reference[:80]}` fetches it)"
+    try:
+        from huggingface_hub import try_to_load_from_cache
+
+        found = try_to_load_from_cache(reference, "config.json")
+    except (ImportError, ValueError) as error:
+        raise Refused("MODEL", expected, " ".join(str(error).split())[:200]) from None
+    if not isinstance(found, str):
+        raise Refused("MODEL", expected, reference[:80])
+    return read_text(Path(found))
+
+
 def _nearest(reference: str) -> str:
     from difflib import get_close_matches
 

@@ -2,7 +2,8 @@
 
 Also XLM-RoBERTa (Conneau et al. 2020, arXiv:1911.02116), CamemBERT (Martin et al. 2020, arXiv:1911.03894) and data2vec
 (Baevski et al. 2022, arXiv:2202.03555), which differ in the names of their classes alone, and XLM-RoBERTa-XL (Goyal et
-al. 2021, arXiv:2105.00572), whose norms stand before the blocks.
+al. 2021, arXiv:2105.00572), whose norms stand before the blocks, as do those of RoBERTa-PreLayerNorm (Wettig et al.
+2022, arXiv:2202.08005), which keeps the one on the embedding.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ PREFIX = {
     "camembert": "Camembert",
     "data2vec-text": "Data2VecText",
     "xlm-roberta-xl": "XLMRobertaXL",
+    "roberta-prelayernorm": "RobertaPreLayerNorm",
 }
 """How the names of a family's classes begin."""
 

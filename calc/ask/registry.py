@@ -143,6 +143,7 @@ OF_TRAINING = (
     "zero",
     "micro_batches",
     "interleave",
+    "schedule",
     "frozen",
 )
 """What changes the memory of training alone."""

@@ -19,6 +19,8 @@ from calc.spec.run import COUNTED_PHASES, MODES, ExecutionName, Run, common_cont
 from calc.units import binary, si
 
 CONTEXTS = (4096, 32768)
+PLAIN = ("bf16", "fp16", "fp8", "fp32")
+"""Formats that a device computes in, or not."""
 
 
 class Held(NamedTuple):
@@ -149,7 +151,8 @@ def _held(spec: ModelSpec, run: Run) -> Held:
             raise
         execution = "compiled"
         peak = verdict(spec, run.changed(execution=execution)).worst.peak
-    return Held(peak, tuple(holders(peak)), execution)
+    own = (run.dtype if run.mode == "inference" else run.recipe).partition("-")[0]
+    return Held(peak, tuple(holders(peak, own if own in PLAIN else None)), execution)
 
 
 def _verdict(spec: ModelSpec, components: Mapping[str, int], active: Mapping[str, int], training: int, seq: int) -> str:

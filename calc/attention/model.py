@@ -20,7 +20,7 @@ def shape_of(spec: ModelSpec, **more: Any) -> AttentionShape:
             heads, d_model = int(mixer.n_heads), int(spec.d_model)
             return AttentionShape(
                 heads=heads,
-                kv_heads=int(mixer.n_kv_heads or heads),
+                kv_heads=int(mixer.kv_heads),
                 d_head=int(mixer.d_head or d_model // heads),
                 d_value=None if mixer.d_value is None else int(mixer.d_value),
                 causal=mixer.causal,

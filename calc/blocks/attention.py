@@ -131,9 +131,8 @@ def square_of(load: Load, heads: Size, kv_heads: Size, keys: Size, d_key: Size, 
 
 def head_sizes(spec: Attention, d_model: Size) -> tuple[Size, Size, Size, Size]:
     """(n_heads, n_kv_heads, d_head, d_value), the ones left None filled in from the others."""
-    kv_heads = spec.n_heads if spec.n_kv_heads is None else spec.n_kv_heads
     d_head = exact_div(d_model, spec.n_heads) if spec.d_head is None else spec.d_head
-    return spec.n_heads, kv_heads, d_head, d_head if spec.d_value is None else spec.d_value
+    return spec.n_heads, spec.kv_heads, d_head, d_head if spec.d_value is None else spec.d_value
 
 
 def _projected(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) -> Projected:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from calc.blocks.adapters import check_adapter, check_targets
 from calc.blocks.contrast import contrast
@@ -17,6 +18,7 @@ from calc.errors import Refused
 from calc.sizes import Size, is_exactly
 from calc.spec import Embedding, Frames, Lora, ModelSpec, Patches, Tower
 from calc.spec.load import Load
+from calc.spec.same import Same
 from calc.spec.traced import Traced
 from calc.trace.op import Part
 from calc.trace.trace import Trace
@@ -61,7 +63,13 @@ def build(spec: ModelSpec, load: Load) -> Part:
 
 def weighed(spec: ModelSpec, *, mtp: bool = False) -> Part:
     """The tree of `spec` under a load whose lengths do not matter: for what it weighs alone."""
-    return spec.record(None) if isinstance(spec, Traced) else build(spec, Load(mtp=mtp))
+    return spec.record(None) if isinstance(spec, Traced) else _weighed(Same(spec), mtp)
+
+
+@lru_cache(maxsize=1)
+def _weighed(spec: Same[ModelSpec], mtp: bool) -> Part:
+    """Questions about one model come one after the other: its parameters, the active ones, bytes in each format."""
+    return build(spec.value, Load(mtp=mtp))
 
 
 def source_length(spec: ModelSpec, seq: Size) -> Size | None:

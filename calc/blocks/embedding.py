@@ -23,15 +23,20 @@ def token_vectors(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, lo
         x = t.scaled("scale", x)
     if spec.d_embed is not None and spec.project == "tokens":
         x = t.linear("project_in", x, d_model, bias=spec.project_bias, inside=False)
+    if spec.norm is not None and spec.norm_of == "tokens":
+        x = t.norm("norm", spec.norm, x)
     if spec.n_positions is not None:
         x = positioned(t, spec.n_positions, x, load.seq, trained=spec.trained_positions)
+    if spec.n_angles is not None and spec.d_angles is not None:
+        angles = t.weight("angles.weight", spec.n_angles, spec.d_angles, of="positional", trainable=False)
+        t.parameters("angles", (angles,), load.seq, spec.d_angles)
     if spec.sinusoidal:
         x = t.add("sinusoids", x, of="positional")
     if spec.n_token_types is not None:
         types = t.weight("token_type.weight", spec.n_token_types, x.width, of="embedding")
         found = t.gather("token_type", (types,), load.tokens, x.width)
         x = t.add("token_type_add", x, found, of="positional")
-    if spec.norm is not None:
+    if spec.norm is not None and spec.norm_of == "sum":
         x = t.norm("norm", spec.norm, x)
     if spec.d_embed is not None and spec.project == "sum":
         x = t.linear("project_in", x, d_model, bias=spec.project_bias, inside=False)

@@ -23,15 +23,17 @@ def kda(t: Trace, spec: Kda, x: Tensor, load: Load, around: Around) -> Tensor:
     projected = [t.linear(f"{name}_proj", x, width, split="tensor") for name in "qkv"]
     mixed = t.joined(*projected, rows=x.rows, width=3 * width)
     mixed = short_convolution(t, "conv", mixed, spec.d_conv, load, bias=False)
-    decay = _bottleneck(t, "f", x, spec.d_head, width)
+    decay = _projected(t, spec, "f", x, width)
     rate = t.linear("b_proj", x, spec.n_heads, split="tensor")
     y = channel_rule(t, spec, x, mixed, rate, decay, load)
     y = t.norm("norm", spec.norm, y, each=spec.n_heads)
-    gate = _bottleneck(t, "g", x, spec.d_head, width)
+    gate = _projected(t, spec, "g", x, width)
     return t.linear("o_proj", wide_gate(t, "gate", "sigmoid", y, gate), x.width)
 
 
-def _bottleneck(t: Trace, name: str, x: Tensor, rank: Size, width: Size) -> Tensor:
-    """x [tokens, d_model] -> [tokens, width] through `rank` values."""
-    small = t.linear(f"{name}_a_proj", x, rank, split="none")
+def _projected(t: Trace, spec: Kda, name: str, x: Tensor, width: Size) -> Tensor:
+    """x [tokens, d_model] -> [tokens, width], through d_head values where there is a bottleneck."""
+    if not spec.bottleneck:
+        return t.linear(f"{name}_proj", x, width, split="tensor")
+    small = t.linear(f"{name}_a_proj", x, spec.d_head, split="none")
     return t.linear(f"{name}_b_proj", small, width, split="tensor")

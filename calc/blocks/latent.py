@@ -48,6 +48,8 @@ def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Around)
         _indexer(t, spec.indexer, x, q_latent, load)
     core = _over_latents if load.absorbed else _over_keys
     y = core(t, spec, (q, q_rope, latent, k_rope, expanded), twice_pairs, load)
+    if spec.head_gate:
+        y = t.gated_heads("head_gate", y, t.linear("head_gate_proj", x, heads, shard=COLUMN), wide=True)
     return t.linear("o_proj", y, x.width, bias=spec.bias, shard=ROW)
 
 

@@ -8,6 +8,7 @@ from calc.spec import Mlp
 from calc.spec.load import Load
 from calc.trace.primitives.linear import Spread
 from calc.trace.primitives.token_shift import token_shift
+from calc.trace.primitives.xielu import xielu
 from calc.trace.shard import COLUMN, ROW
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
@@ -31,7 +32,9 @@ def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tens
     def up(name: str, width: Size) -> Tensor:
         return t.linear(name, x, width, bias=spec.bias, shard=COLUMN, spread=spread)
 
-    if spec.gated:
+    if spec.activation == "xielu":
+        y = xielu(t, "activation", up("up_proj", d_ff))
+    elif spec.gated:
         grouped = spread is not None
         how = {"clamped": clamped, "apart": not spec.fused and not grouped, "biased": grouped and spec.bias}
         if spec.fused:

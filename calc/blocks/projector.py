@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.errors import Refused
-from calc.sizes import Size, exact_div
+from calc.sizes import Size, exact_div, is_exactly
 from calc.spec import Projector
 from calc.spec.load import Load
 from calc.trace.functions import Matmul
@@ -29,8 +29,9 @@ def projector(
     name = f"{spec.name}.{{}}" if n else spec.name
     with t.part(name, x, of="other", calls=n or 1, copies=n or 1) as out:
         y = x.view(load.batch * read, x.width)
-        if spec.merge_rows > 1:
-            # Laid in the order of the blocks that are joined; no kernel is counted for it.
+        if spec.merge_rows > 1 or (spec.skip and not is_exactly(load.batch, 1)):
+            # Laid in the order of the blocks that are joined, or without what stands between pictures; no kernel is
+            # counted for it.
             y = t.joined(y, rows=y.rows, width=y.width)
         if spec.before is not None:
             y = t.norm("before", spec.before, y)
@@ -42,7 +43,11 @@ def projector(
         if spec.norm is not None:
             y = t.norm("norm", spec.norm, y)
         for i, layer in enumerate(spec.layers):
-            if i and layer.activated:
+            if i and layer.gated:
+                half = exact_div(y.width, 2)
+                value, gate = y.columns(half), y.columns(half)
+                y = t.gated_activation(f"activation_{i}", spec.activation, gate, value, apart=False)
+            elif i and layer.activated:
                 y = t.activation(f"activation_{i}", spec.activation, y)
             d_out = d_reader if i == len(spec.layers) - 1 else y.width if layer.d_out is None else layer.d_out
             y = t.linear(layer.name, y, d_out, bias=layer.bias, inside=False)

@@ -73,7 +73,9 @@ def stack(
     x = _layers(t, spec, x, load, around)
     if around.streams is not None:
         x = collapse(t, x, *around.streams)
-    if spec.final_norm is not None:
+    if isinstance(spec, Tower) and spec.unread is not None:
+        _unread(t, spec, spec.unread, x, load, around)
+    elif spec.final_norm is not None:
         x = t.norm("final_norm", spec.final_norm, x)
     x = _dropped(t, spec, x, ("both",))
     return Stacked(x, load, projections(t, spec.heads, x, load), places)
@@ -101,6 +103,22 @@ def _layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) -> Ten
         x = _unrolled(t, spec, x, load, around)
     t.adapter, t.clamps = before, False
     return x
+
+
+def _unread(t: Trace, spec: Tower, count: int, x: Tensor, load: Load, around: Around) -> None:
+    """Leave the last `count` layers to run behind x, and the norm behind them, where nothing reads them: no gradient
+    reaches them, so nothing of them is kept. Their weights stand in the part of the others."""
+    read = t.body[-1]
+    assert isinstance(read, Part)
+    t.body[-1] = replace(read, calls=read.calls - count)
+    with t.without_gradient():
+        if count:
+            body, y = _recorded(t, spec.layers[0], x, load, around)
+            dead = Part(f"{read.name} (unread)", body, calls=count, copies=0, inputs=(x,), outputs=(y,))
+            t.body.append(echo(dead))
+            x = y
+        if spec.final_norm is not None:
+            t.norm("final_norm", spec.final_norm, x)
 
 
 def _within(t: Trace, spec: Stack) -> Lora | Bottleneck | Prefix | None:

@@ -49,7 +49,7 @@ def sizes(title: str, most: float | None = None) -> dict[str, Any]:
 
 def token_axis(title: str) -> dict[str, Any]:
     """An axis of numbers of tokens, with binary prefixes."""
-    return {"title": title, "labelExpr": _TOKENS, "labelOverlap": True}
+    return {"title": title, "labelExpr": _TOKENS, "labelOverlap": True, "tickCount": TICKS}
 
 
 def log_channel(name: str, span: tuple[float, float], title: str, unit: str = "") -> dict[str, Any]:

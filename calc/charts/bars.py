@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Any
 
 from calc.charts.colours import ink
 from calc.charts.vega import NARROW, STEP, Chart, Rows, around, channel, chart, colour, layer, names, tooltip
 
+NAMES = 10
+"""The most bars that have their names below them."""
 LETTER = 0.013
 """Share of the longest bar that a letter of a name on it takes, at the least."""
 
@@ -64,15 +67,17 @@ def _word(row: Mapping[str, Any], part: str, value: str, longest: float, unnamed
 def columns(
     rows: Rows, x: str, part: str, value: str, axis: dict[str, Any], order: Sequence[str], most: float | None = None
 ) -> Chart:
-    """Upright bars in the order of the rows, stacked by `part` in the given order. most: the axis' end."""
+    """Upright bars in the order of the rows, stacked by `part` in the given order; of many every so manieth has its
+    name below it. most: the axis' end."""
     here = {row[part] for row in rows}
     parts = [name for name in order if name in here]
     placed = [{**row, "place": parts.index(row[part])} for row in rows]
     bars = list(dict.fromkeys(row[x] for row in rows))
+    below = {"labelAngle": 0, "labelOverlap": True, "values": bars[:: ceil(len(bars) / NAMES)]}
     body = layer(
         placed,
         "bar",
-        x=channel(x, "ordinal", sort=bars, title=None, axis={"labelAngle": 0, "labelOverlap": True}),
+        x=channel(x, "ordinal", sort=bars, title=None, axis=below),
         y=channel(value, "quantitative", aggregate="sum", axis=axis, scale={} if most is None else {"domainMax": most}),
         color=colour(part, parts),
         order=channel("place", "quantitative"),

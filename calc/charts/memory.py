@@ -75,8 +75,10 @@ def grid(rows: vega.Rows, x: str, y: str, titles: tuple[str, str]) -> vega.Chart
     cells = [{**row, **_cell(row["peak"], row["capacity"]), "x": f"{row[x]}", "y": f"{row[y]}"} for row in rows]
     verdicts = (*VERDICTS, "cannot be")
     colour = {"domain": [*verdicts], "range": [colours.colour(name) for name in verdicts]}
-    axis = {"labelAngle": 0, "labelOverlap": False, "labelLimit": 130}
-    across = {"sort": list(dict.fromkeys(row["x"] for row in cells)), "axis": {**axis, "title": titles[0]}}
+    axis = {"labelOverlap": False, "labelLimit": 130}
+    narrow = f"width < {vega.NARROW}"
+    turned = {"labelAngle": {"expr": f"{narrow} ? -50 : 0"}, "labelAlign": {"expr": f"{narrow} ? 'right' : 'center'"}}
+    across = {"sort": list(dict.fromkeys(row["x"] for row in cells)), "axis": {**axis, **turned, "title": titles[0]}}
     down = {"sort": list(dict.fromkeys(row["y"] for row in cells)), "axis": {**axis, "title": titles[1]}}
     place = {"x": vega.channel("x", "ordinal", **across), "y": vega.channel("y", "ordinal", **down)}
     legend = {"title": None, "orient": "bottom", "symbolOpacity": 1}
@@ -90,8 +92,9 @@ def grid(rows: vega.Rows, x: str, y: str, titles: tuple[str, str]) -> vega.Chart
 def _cell(peak: int | None, capacity: int) -> dict[str, str]:
     if peak is None:
         return {"verdict": "cannot be", "shown": "–", "short": "–", "share": "–"}
-    share = f"{peak / capacity:.0%}"
-    return {"verdict": VERDICTS[peak > capacity], "shown": binary(peak), "short": share, "share": share}
+    part = peak / capacity
+    short = f"{part:.0%}" if part < 10 else f"{part:,.0f}×"
+    return {"verdict": VERDICTS[peak > capacity], "shown": binary(peak), "short": short, "share": f"{part:.0%}"}
 
 
 def caches(rows: vega.Rows) -> vega.Chart:

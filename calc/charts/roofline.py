@@ -10,7 +10,11 @@ from calc.charts import axes, colours, vega
 from calc.time import Point, Prediction, Roof
 from calc.units import duration, si
 
-HEIGHT = 460
+HEIGHT = 380
+AREAS = 30, 2500
+"""Square pixels of the point of an op without time, and of one that takes all of it."""
+BELOW = f"sqrt(({AREAS[0]} + {AREAS[1] - AREAS[0]} * datum.part) / PI) + 8"
+"""Pixels from the middle of a point to its name below it, where no name of a roof stands."""
 LABELLED = 5
 """Ops that have their names beside them."""
 APART = 0.16, 0.06
@@ -42,7 +46,7 @@ def computing(points: Sequence[Point], limits: Roof) -> vega.Chart:
     ]
     ends = [row for row in roof if row["intensity"] == most]
     line = {"type": "line", "color": colours.colour("line"), "strokeWidth": 2}
-    names = {"type": "text", "dy": -14, "fontSize": 11}
+    names = {"type": "text", "dy": {"expr": BELOW}, "fontSize": 11}
     return vega.chart(
         vega.layer(roof, line, x=x, y=y, detail=vega.channel("format", "nominal")),
         vega.layer(ends, _words(align="right"), x=x, y=y, text=vega.channel("label", "nominal")),
@@ -88,7 +92,7 @@ def shares(found: Prediction) -> vega.Chart:
 
 
 def _points(rows: list[dict[str, Any]], x: dict[str, Any], y: dict[str, Any]) -> vega.Chart:
-    size = {"domain": [0, 1], "range": [30, 2500]}
+    size = {"domain": [0, 1], "range": [*AREAS]}
     shape = {"domain": list(SHAPES), "range": list(SHAPES.values())}
     return vega.layer(
         rows,
@@ -114,7 +118,7 @@ def _longest(rows: list[dict[str, Any]], least: float, most: float, rates: tuple
 
 
 def _words(**more: Any) -> dict[str, Any]:
-    return {"type": "text", "dy": -9, "color": colours.colour("line"), "fontSize": 12, **more}
+    return {"type": "text", "dy": -9, "fontSize": 12, **more}
 
 
 def _row(point: Point) -> dict[str, Any]:

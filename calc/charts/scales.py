@@ -12,6 +12,8 @@ INK, MARK = "#868e96", "#d6453d"
 FAINTER = {"condition": {"test": "datum.extrapolated", "value": 0.35}, "value": 1.0}
 """What is extrapolated shows through."""
 HEIGHT = 430
+DECADES = 3
+"""Powers of ten from which on an axis writes those alone: 1, 2 and 5 of each would be more than ten numbers."""
 _SCALE = ("#5b6ee1", "#2fa39a", "#e0a100")
 """From low to high, legible on white and on near-black."""
 _COUNT = "replace(format(datum.value, '~s'), 'G', 'B')"
@@ -38,7 +40,8 @@ def labels(name: str) -> dict[str, str]:
 def axis(name: str, title: str) -> dict[str, Any]:
     """A logarithmic axis for the column `name`."""
     scale = {"type": "log", "nice": False}
-    return channel(name, "quantitative", scale=scale, title=title, axis={"gridOpacity": 0.4, **labels(name)})
+    ticks = {"gridOpacity": 0.4, "tickCount": DECADES, **labels(name)}
+    return channel(name, "quantitative", scale=scale, title=title, axis=ticks)
 
 
 def shades(name: str, title: str, low: float, high: float) -> tuple[dict[str, Any], dict[str, Any]]:

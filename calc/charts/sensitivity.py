@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from calc.charts import vega
+from calc.charts import axes, vega
 
 
 def changes(rows: Sequence[dict[str, Any]], unit: str) -> vega.Chart:
@@ -17,11 +17,12 @@ def changes(rows: Sequence[dict[str, Any]], unit: str) -> vega.Chart:
         {**row, "shown": f"{row['change'] or 0:+.2%}", "way": "less" if (row["change"] or 0) < 0 else "more"}
         for row in rows
     ]
+    axis = {"format": "+.0%", "title": f"change of the value ({unit})", "tickCount": axes.TICKS}
     body = vega.layer(
         bars,
         "bar",
         y=vega.names("symbol", (row["symbol"] for row in rows)),
-        x=vega.channel("change", "quantitative", axis={"format": "+.0%", "title": f"change of the value ({unit})"}),
+        x=vega.channel("change", "quantitative", axis=axis),
         color=vega.colour("way", ("more", "less")),
         tooltip=vega.tooltip("symbol", "meaning", "now", shown="change"),
     )

@@ -12,7 +12,7 @@ POINTS = 100
 USER, GPU = "tokens a second that one user sees", "tokens a second of one GPU"
 
 
-def front(rows: vega.Rows, wanted: float, best: vega.Rows, full: vega.Rows, title: str) -> vega.Chart:
+def front(rows: vega.Rows, wanted: float, best: vega.Rows, full: vega.Rows) -> vega.Chart:
     """Plans that none beats in both, a line a device and format; a dashed line at what a user is to
     see, a ring at the best plan, and a cross where memory is full.
 
@@ -39,7 +39,7 @@ def front(rows: vega.Rows, wanted: float, best: vega.Rows, full: vega.Rows, titl
         layers.append(vega.layer(ends, cross, x=x, y=y, tooltip=tooltip))
     if marked:
         layers.append(vega.layer(marked, ring, x=x, y=y, tooltip=tooltip))
-    return vega.chart(*layers, height=380, title=title)
+    return vega.chart(*layers, height=380)
 
 
 def latencies(spreads: Mapping[str, Sequence[float]], title: str) -> vega.Chart:
@@ -62,7 +62,7 @@ def latencies(spreads: Mapping[str, Sequence[float]], title: str) -> vega.Chart:
         color=vega.colour("what", spreads, series=True),
         tooltip=vega.tooltip("what", "within", of="requests"),
     )
-    return vega.chart(line, height=300, title=title)
+    return vega.chart(line, height=300)
 
 
 def against(rows: vega.Rows) -> vega.Chart:

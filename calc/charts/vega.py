@@ -47,10 +47,11 @@ def colour(field: str, values: Iterable[str], *, series: bool = False) -> dict[s
     pool = colours.SERIES
     of_name = [pool[i % len(pool)] if series else colours.colour(name) for i, name in enumerate(shown)]
     wide = LETTER * max((len(name) for name in shown), default=0) + SYMBOL
+    whole = sum(LETTER * len(name) + SYMBOL for name in shown)
     legend = {
         "title": None,
         "orient": "bottom",
-        "columns": {"expr": f"max(1, floor(width / {wide}))"},
+        "columns": {"expr": f"width > {whole} ? {max(len(shown), 1)} : max(1, floor(width / {wide}))"},
         "labelLimit": 260,
     }
     return channel(field, "nominal", scale={"domain": shown, "range": of_name}, legend=legend)

@@ -34,10 +34,16 @@ def clusters(name: str | None, fmt: str) -> None:
         emit([_record(each) for each in known], [Table(columns, rows, "", note)], fmt)
         return
     one = load_cluster(name)
-    figures = [(key, str(value)) for key, value in _record(one).items() if key != "sources"]
+    figures = [(key, _figure(key, value)) for key, value in _record(one).items() if key != "sources" and value != ""]
     sources = [(each.document, each.where, str(each.read)) for each in one.sources]
     tables = [Table(("figure", "value"), figures), Table(("source", "where", "read"), sources)]
     emit([_record(one)], tables, fmt)
+
+
+def _figure(name: str, value: Any) -> str:
+    if value is None:
+        return "–"
+    return si(value, "B/s") if name in ("card", "share") else str(value)
 
 
 def _row(one: Cluster) -> tuple[str, ...]:

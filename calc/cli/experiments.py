@@ -69,8 +69,10 @@ def experiments(
     \b
     Examples:
       python -m calc experiments --budget 1e20 --target 1e22
-      python -m calc experiments --budget 1e21 --target 1e24 --family llama-3-8b --out path/to/runs.csv
-      python -m calc experiments --budget 1e20 --target 1e22 --launch path/to/out --cluster dgx-h100 --gpus 8 --as fsdp2
+      python -m calc experiments --budget 1e21 --target 1e24 \\
+          --family llama-3-8b --out path/to/runs.csv
+      python -m calc experiments --budget 1e20 --target 1e22 \\
+          --launch path/to/out --cluster dgx-h100 --gpus 8 --as fsdp2
     """
     from calc.cli.experiments_launch import Launches
     from calc.fitting import sweeps

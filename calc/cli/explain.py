@@ -58,8 +58,10 @@ def explain(
     Examples:
       python -m calc explain gpt2 params
       python -m calc explain llama-3-8b flops.training --seq 8192 --latex
-      python -m calc explain llama-3-8b memory.peak --checkpointing full --dp 8 --zero 3
-      python -m calc explain llama-3-8b flops.forward --part "layers.{}.attention" --sensitivity
+      python -m calc explain llama-3-8b memory.peak --checkpointing full \\
+          --dp 8 --zero 3
+      python -m calc explain llama-3-8b flops.forward \\
+          --part "layers.{}.attention" --sensitivity
     """
     given = words_for(registry.find(quantity), words)
     explanation = explain_quantity(model, quantity, part=part, **given)

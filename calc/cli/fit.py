@@ -78,9 +78,11 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **given: Any) -> None:
     Examples:
       python -m calc fit docs/example-runs.csv
       python -m calc fit docs/example-runs.csv --law all --refits 0
-      python -m calc fit docs/example-runs.csv --law isoflop --compute 1e21 --json
+      python -m calc fit docs/example-runs.csv --law isoflop --compute 1e21 \\
+          --json
       python -m calc fit path/to/old.csv --against path/to/new.csv
-      python -m calc fit path/to/runs.csv --where "notes!~outlier" --chart path/to/fit.html
+      python -m calc fit path/to/runs.csv --where "notes!~outlier" \\
+          --chart path/to/fit.html
     """
     from calc.charts.saving import check, save
 

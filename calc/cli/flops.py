@@ -45,7 +45,8 @@ def flops(models: tuple[ModelSpec, ...], fmt: str, words: dict[str, Any]) -> Non
 
     \b
     Examples:
-      python -m calc flops llama-3-8b --seq 4096 --phase training --checkpointing full
+      python -m calc flops llama-3-8b --seq 4096 --phase training \\
+          --checkpointing full
       python -m calc flops gpt2 --phase decode --context 512 --json
     """
     run = Run(**words)

@@ -49,10 +49,12 @@ def loss(law: str, fmt: str, chart: str | None, bits: float | None, task: str | 
     Examples:
       python -m calc loss --params 70e9 --tokens 1.4T
       python -m calc loss --params 7B --tokens 2T --law all
-      python -m calc loss --params 1B --corpus "20e9 words" --tokens-per-word 1.3 --tokens 100e9 --law muennighoff
+      python -m calc loss --params 1B --corpus "20e9 words" \\
+          --tokens-per-word 1.3 --tokens 100e9 --law muennighoff
       python -m calc loss --params 1.3e9 --experts 64 --law clark
       python -m calc loss --params 7B --tokens 4T --task all
-      python -m calc loss --params 70e9 --tokens 1.4T --chart path/to/contours.svg
+      python -m calc loss --params 70e9 --tokens 1.4T \\
+          --chart path/to/contours.svg
     """
     if task is not None:
         emit(*solved(task, law, chart, {**words, "bits": bits}), fmt)

@@ -56,7 +56,8 @@ def memory(
 
     \b
     Examples:
-      python -m calc memory llama-3-8b --seq 8192 --checkpointing full --gpu h200
+      python -m calc memory llama-3-8b --seq 8192 --checkpointing full \\
+          --gpu h200
       python -m calc memory llama-3-8b --dp 8 --zero 3 --budget 80GiB
       python -m calc memory llama-3-70b --mode inference --dtype fp8 --gpu h200
     """
@@ -92,6 +93,8 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     notes.undivided(run)
     if run.dp * run.cp > 1 and run.zero > 1 and run.pp > 1:
         remark("in a pipeline --zero 2 and 3 divide gradients only after the last micro-batch")
+    if run.dp * run.cp > 1 and run.zero == 0:
+        remark("PyTorch's DDP holds gradients twice, in buckets too, unless gradient_as_bucket_view=True; not counted")
 
 
 def _budget(gpu: str | None, budget: str | None, fraction: str) -> tuple[int | None, str]:
@@ -208,7 +211,7 @@ def _stages(it: Verdict) -> Table:
         for rank in shown
     ]
     note = f"the highest of {len(middle)} between first and last" if len(middle) > 1 else ""
-    return Table(("rank", *names, "total", "peak"), rows, "", note)
+    return Table(("rank", *names, "total", "peak"), rows, "", note, spare=("total",))
 
 
 def _advice(advice: list[Change], run: Run, fits: bool | None = None) -> list[Table]:

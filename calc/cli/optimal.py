@@ -63,7 +63,7 @@ _NUMBERS = ("compute", "params", "tokens", "loss", "tokens_per_param")
 @click.option("--family", metavar="MODEL", help="Scale this model and count its FLOPs exactly, instead of 6 N D.")
 @click.option("--seq", type=Length(), help="With --family: tokens in each sequence. [default: 2048]")
 @click.option("--shapes", type=Tokens(), help="With --family: how many buildable models near N to show.")
-@click.option("--inference-tokens", type=Amount("tokens"), help="Tokens of use to pay for too, at equal loss.")
+@click.option("--inference-tokens", type=Amount("tokens"), help="Tokens of use to pay for beside training.")
 @click.option("--unique-tokens", type=Amount("tokens"), help="Tokens that differ; more of them repeat these.")
 @click.option("--experts", type=Positive(), help="ludziejewski: all experts over those that a token visits.")
 @click.option("--granularity", type=Positive(), help="krajewski: how many times smaller than an MLP an expert is.")
@@ -86,14 +86,19 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
     Examples:
       python -m calc optimal --compute 5.76e23
       python -m calc optimal --compute 5.76e23 --law all
-      python -m calc optimal --gpu-days 5000 --gpu h100-sxm --mfu 0.4 --gpus 512 --price 2
-      python -m calc optimal --compute 1e22 --family llama-3-8b --seq 8192 --shapes 3
-      python -m calc optimal --params 13e9 --inference-tokens 2T --law hoffmann-3
+      python -m calc optimal --gpu-days 5000 --gpu h100-sxm --mfu 0.4 \\
+          --gpus 512 --price 2
+      python -m calc optimal --compute 1e22 --family llama-3-8b --seq 8192 \\
+          --shapes 3
+      python -m calc optimal --params 13e9 --inference-tokens 2T \\
+          --law hoffmann-3
       python -m calc optimal --compute 1e22 --unique-tokens 25e9
       python -m calc optimal --compute 1e22 --experts 8 --law ludziejewski
-      python -m calc optimal --compute 1e22 --corpus "300 GB" --bytes-per-token 4.2
+      python -m calc optimal --compute 1e22 --corpus "300 GB" \\
+          --bytes-per-token 4.2
       python -m calc optimal --compute 1e22 --chart path/to/isoflop.html
-      python -m calc optimal --cluster dgx-h100 --gpus 8 --days 2 --family gpt2 --seq 1024 --stack deepspeed
+      python -m calc optimal --cluster dgx-h100 --gpus 8 --days 2 \\
+          --family gpt2 --seq 1024 --stack deepspeed
     """
     if chart is not None:
         check(chart)

@@ -61,10 +61,14 @@ def plan(model: ModelSpec, **given: Any) -> None:
 
     \b
     Examples:
-      python -m calc plan gpt2 --cluster dgx-h100 --gpus 8 --seq 1024 --global-batch 64Ki --stack fsdp2
-      python -m calc plan gpt2 --cluster dgx-h100 --gpus 8 --seq 1024 --global-batch 64seq --as megatron-core
-      python -m calc plan gpt2 --cluster dgx-h100 --gpus 8 --global-batch 64seq --model-grid n_layers=12,16 --params 1B
-      python -m calc plan gpt2 --cluster dgx-h100 --tokens 300B --days 7 --global-batch 512Ki --stack deepspeed
+      python -m calc plan gpt2 --cluster dgx-h100 --gpus 8 --seq 1024 \\
+          --global-batch 64Ki --stack fsdp2
+      python -m calc plan gpt2 --cluster dgx-h100 --gpus 8 --seq 1024 \\
+          --global-batch 64seq --as megatron-core
+      python -m calc plan gpt2 --cluster dgx-h100 --gpus 8 \\
+          --global-batch 64seq --model-grid n_layers=12,16 --params 1B
+      python -m calc plan gpt2 --cluster dgx-h100 --tokens 300B --days 7 \\
+          --global-batch 512Ki --stack deepspeed
     """
     fmt, top, tokens, days = (given[name] for name in ("fmt", "top", "tokens", "days"))
     questions = _questions(model, given)

@@ -7,11 +7,13 @@ from typing import Any
 
 import click
 
+from calc.architectures.models import preset_names
 from calc.cli import options
 from calc.errors import Refused
+from calc.output.notes import remark
 from calc.output.tables import Table, emit
 from calc.plan.serving import Found, Objective, ServingPlan, Wish, replicas_for, search
-from calc.serve.launching import TOOLS, launch
+from calc.serve.launching import TOOLS, cautions, launch
 from calc.serve.rates import fitted_engines
 from calc.serve.service import Guessing
 from calc.spec import ModelSpec
@@ -20,6 +22,8 @@ from calc.units import duration, parse_price
 
 SHOWN = 12
 """Plans of the front that a table has."""
+SPARE = ("tok/s/user", "tok/s/GPU")
+"""Columns that a narrow terminal does without."""
 _TIME = re.compile(r"(ttft|tpot)=(\d+(?:\.\d+)?)(ms|s)")
 
 
@@ -51,13 +55,17 @@ def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
 
     \b
     Examples:
-      python -m calc plan llama-3-8b --serve --on h100-sxm,h200 --input 1024 --output 256 --slo tpot=20ms
+      python -m calc plan llama-3-8b --serve --on h100-sxm,h200 --input 1024 \\
+          --output 256 --slo tpot=20ms
     """
     wish = _wish(model, given)
     found = search(wish)
     record = _record(found, wish, given)
     lines = _lines(found.best, given, model) if given["tool"] and found.best else []
-    emit([record | {"launch": lines}], _tables(found, record, lines), fmt)
+    if lines and fmt == "table":
+        click.echo("\n".join(lines))  # alone and unbroken, so that it can be run
+        return 0
+    emit([record | {"launch": lines}], _tables(found, record), fmt)
     return 0 if found.best is not None else 1
 
 
@@ -124,6 +132,7 @@ def _record(found: Found, wish: Wish, given: dict[str, Any]) -> dict[str, Any]:
     return {
         "model": wish.spec.name,
         "best": None if best is None else plan_record(best),
+        "simulated": wish.objective.asks,
         "replicas": replicas,
         "front": [plan_record(plan) for plan in found.front],
         "tried": found.tried,
@@ -148,7 +157,7 @@ def plan_record(plan: ServingPlan) -> dict[str, Any]:
         "tokens_per_gpu": plan.per_gpu,
         "tokens_per_user": plan.per_user,
         "requests": plan.requests,
-        "cost_per_million_output": plan.cost,
+        "cost_per_million_output_with_input": plan.cost,
     }
 
 
@@ -167,19 +176,28 @@ def _lines(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) ->
         return []
     running = [max(int(plan.concurrency), 1)] * len(plan.services)
     reference = click.get_current_context().meta.get("reference", model.name)
+    for caution in cautions(given["tool"], plan.services):
+        remark(caution)
+    if reference in preset_names():
+        remark(f"{reference} is a name of ours: put the checkpoint's path or Hub id in its place")
     return launch(given["tool"], reference, plan.services, given["input_"] + given["output"], running)
 
 
-def _tables(found: Found, record: dict[str, Any], lines: list[str]) -> list[Table]:
-    columns = ("device", "GPUs", "layout", "format", "users", "ttft", "tpot", "tok/s/GPU", "tok/s/user", "$/M")
+def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
+    columns = ("device", "GPUs", "layout", "format", "users", "ttft", "tpot", "tok/s/GPU", "tok/s/user", "price/M")
     step = max(1, -(-len(found.front) // SHOWN))
     note = f"{found.tried:,} plans of {found.layouts} layouts, {found.fitting} of which hold the model"
-    tables = [Table(columns, [_row(plan) for plan in found.front[::step]], f"{record['model']}: the front", note)]
+    if any(plan.cost is not None for plan in found.front):
+        note += "\nprice/M: of a million tokens of answers, with their prompts"
+    shown = [_row(plan) for plan in found.front[::step]]
+    tables = [Table(columns, shown, f"{record['model']}: the front", note, SPARE)]
     if found.best is None:
         return [*tables, Table(("", ""), [("best", "none meets the objective")])]
     title = "the cheapest that meets it" if found.best.cost is not None else "most tokens a GPU that meets it"
+    if record["simulated"]:
+        title += ", every request simulated"
     more = "" if record["replicas"] is None else f"{record['replicas']} of it for the rate, with headroom"
-    tables.append(Table(columns, [_row(found.best)], title, "\n".join(filter(None, [more, *lines]))))
+    tables.append(Table(columns, [_row(found.best)], title, more, SPARE))
     return tables
 
 
@@ -190,7 +208,7 @@ def _row(plan: ServingPlan) -> tuple[str, ...]:
         f"{plan.gpus}",
         own["layout"],
         own["dtype"],
-        f"{plan.concurrency:,.0f}",
+        f"{max(int(plan.concurrency), 1):,}",
         duration(plan.ttft),
         duration(plan.tpot),
         f"{plan.per_gpu:,.0f}",

@@ -49,7 +49,7 @@ def _best(found: Answer, named: Naming, tokens: float | None) -> Table:
         ("MFU", "–" if it.mfu is None else f"{it.mfu:.1%} ({it.mfu_convention})"),
         ("peak", f"{binary(best.peak)}; reserved {binary(best.reserved)}, {left} left beside CUDA's context"),
     ]
-    rows += [(_words(name), f"{value:,.4g}") for name, value in costs(best, tokens).items()]
+    rows += [(_words(name), _plainly(value)) for name, value in costs(best, tokens).items()]
     if len(found.plans) > 1:
         rows.append(("over the next", difference(best, found.plans[1])))
     if found.plainest is not None and found.plainest is not best:
@@ -73,17 +73,18 @@ def _front(found: Answer, named: Naming) -> Table:
     rows = [_row(plan, named) for plan in found.front[:SHOWN_OF_FRONT]]
     left = len(found.front) - len(rows)
     more = f"; {left} more hold less and take longer" if left > 0 else ""
-    return Table(COLUMNS[1:], rows, "less memory for more time", f"no plan of as many GPUs beats these in both{more}")
+    note = f"no plan of as many GPUs beats these in both{more}"
+    return Table(COLUMNS[1:], rows, "less memory for more time", note, spare=("tokens/s",))
 
 
 def _by_gpus(found: Answer, named: Naming, tokens: float | None) -> Table:
     priced = [costs(plan, tokens) for plan in found.by_gpus]
     names = list(priced[0]) if all(priced) else []
     rows = [
-        (*_row(plan, named), *(f"{cost[name]:,.4g}" for name in names))
+        (*_row(plan, named), *(_plainly(cost[name]) for name in names))
         for plan, cost in zip(found.by_gpus, priced, strict=True)
     ]
-    return Table((*COLUMNS[1:], *map(_words, names)), rows, "the best on each number of GPUs")
+    return Table((*COLUMNS[1:], *map(_words, names)), rows, "the best on each number of GPUs", spare=("tokens/s",))
 
 
 def ruled_out(found: Answer) -> Table:
@@ -101,4 +102,8 @@ def _row(plan: Plan, named: Naming) -> tuple[str, ...]:
 
 
 def _words(name: str) -> str:
-    return name.replace("_", " ").replace("gpu", "GPU")
+    return name.replace("_", " ").replace("gpu", "GPU").replace(" kwh", ", kWh")
+
+
+def _plainly(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:,.4g}"

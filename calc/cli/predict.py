@@ -109,7 +109,8 @@ def predict(
     \b
     Examples:
       python -m calc predict llama-3-8b --gpu h100-sxm --phase decode
-      python -m calc predict gpt2 --gpu a100-sxm-80gb --phase training --batch 32
+      python -m calc predict gpt2 --gpu a100-sxm-80gb --phase training \\
+          --batch 32
       python -m calc predict llama-3-70b --gpu h200 --phase training --tp 8
       python -m calc predict gpt2 --phase training --cluster dgx-h100 --gpus 16
       python -m calc predict gpt2 --phase training --gpu h200 --waterfall

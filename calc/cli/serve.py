@@ -15,14 +15,11 @@ from calc.serve.answer import Answer, answer, check_rate
 from calc.serve.layout import layout_of
 from calc.serve.rates import fitted_engines
 from calc.serve.service import Guessing, Service, service_of
-from calc.serve.workload import Workload, closed_loop, open_loop, read_trace
+from calc.serve.workload import Workload, closed_count, closed_loop, open_loop, read_trace
 from calc.spec import ModelSpec
 from calc.units import parse_price
 
-REQUESTS = 10
-"""Requests of a closed loop for each that is under way, where nobody says how many."""
 OPEN_REQUESTS = 1000
-MOST_REQUESTS = 20_000
 
 COUNT = options.Tokens()
 
@@ -78,10 +75,14 @@ def serve(model: ModelSpec, fmt: str, **given: Any) -> int:
 
     \b
     Examples:
-      python -m calc serve llama-3-8b --gpu h100-sxm --input 1024 --output 256 --concurrency 16
-      python -m calc serve llama-3-70b --gpu h200 --tp 4 --dtype fp8 --input 4096 --output 512 --rate 1
-      python -m calc serve gpt-oss-120b --gpu b200 --dtype mxfp4 --input 1024 --output 512 --concurrency 8
-      python -m calc serve llama-3-8b --gpu m2-ultra --engine llama.cpp --dtype q8_0 --input 512 --output 99 --rate 0.1
+      python -m calc serve llama-3-8b --gpu h100-sxm --input 1024 --output 256 \\
+          --concurrency 16
+      python -m calc serve llama-3-70b --gpu h200 --tp 4 --dtype fp8 \\
+          --input 4096 --output 512 --rate 1
+      python -m calc serve gpt-oss-120b --gpu b200 --dtype mxfp4 --input 1024 \\
+          --output 512 --concurrency 8
+      python -m calc serve llama-3-8b --gpu m2-ultra --engine llama.cpp \\
+          --dtype q8_0 --input 512 --output 99 --rate 0.1
     """
     service, decode = _services(model, given)
     if given["spread"] is None:
@@ -94,7 +95,7 @@ def serve(model: ModelSpec, fmt: str, **given: Any) -> int:
     price = None if given["price"] is None else parse_price(given["price"], "--price")
     found = answer(service, workload, decode, given.pop("workers"))
     record = record_of(found, service, decode, workload, given, price)
-    emit([record], tables_of(found, record), fmt)
+    emit([record], tables_of(service, found, record), fmt)
     return _status(found)
 
 
@@ -160,7 +161,7 @@ def _workload(given: dict[str, Any]) -> Workload:
             raise Refused(f"--{name}", "tokens, with --concurrency or --rate", "nothing")
     lengths = (given["input_"], given["output"])
     if given["concurrency"] is not None:
-        count = given["requests"] or min(REQUESTS * given["concurrency"], max(MOST_REQUESTS, given["concurrency"]))
+        count = given["requests"] or closed_count(given["concurrency"])
         return closed_loop(given["concurrency"], *lengths, count, given["spread"], given["seed"])
     if not 0 < given["rate"] < 1e6:
         raise Refused("--rate", "requests a second above 0, below a million", given["rate"])

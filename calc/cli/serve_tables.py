@@ -13,7 +13,7 @@ from calc.serve.report import DEFINITIONS, Report
 from calc.serve.service import Service
 from calc.serve.workload import Workload
 from calc.spec.hardware import Device
-from calc.units import duration
+from calc.units import binary, duration
 
 HOUR = 3600.0
 MILLION = 1e6
@@ -30,7 +30,11 @@ def record_of(
     """The answer as scripts read it. Seconds, tokens a second; null where the model does not fit."""
     gpus = service.layout.gpus + (decode.layout.gpus if decode else 0)
     report = found.report
+    # Answers of one token have no time between tokens.
+    single = report is not None and all(each.output < 2 for each in workload.requests)
+    absent = () if not single else ("tpot", "itl")
     spreads = {name: None if report is None else getattr(report, name)._asdict() for name in SPREADS}
+    spreads |= {name: dict.fromkeys(spreads[name] or {}) for name in absent}
     return {
         "model": service.spec.name,
         "device": service.device.name,
@@ -48,7 +52,9 @@ def record_of(
         "saturated": found.saturated,
         "fits": found.fits,
         "interval": {
-            name: {"level": level, "low": low, "high": high} for name, (level, low, high) in found.interval.items()
+            name: {"level": level, "low": low, "high": high}
+            for name, (level, low, high) in found.interval.items()
+            if name not in absent
         },
         "capacity": found.capacity,
         "cache": None if report is None else _cache(decode or service, workload, report),
@@ -123,7 +129,16 @@ def _layout(layout: Layout) -> dict[str, int]:
     }
 
 
-def tables_of(found: Answer, record: Mapping[str, Any]) -> list[Table]:
+def _too_much(service: Service) -> str:
+    """What does not fit, and what would help."""
+    held, room = service.rank.held, service.room
+    what = f"weights take {binary(int(held))} of the {binary(int(held + room))} of a GPU that the engine may use"
+    if room > 0:
+        what += f", and the cache of one request more than the {binary(int(room))} left"
+    return f"{what}; --tp and --pp spread them over more GPUs, --dtype takes fewer bits"
+
+
+def tables_of(service: Service, found: Answer, record: Mapping[str, Any]) -> list[Table]:
     """The same for people."""
     run = record["run"]
     title = f"{record['model']} on {run['gpus']} {record['device']}, {run['engine']} {run['engine_version']}"
@@ -132,8 +147,8 @@ def tables_of(found: Answer, record: Mapping[str, Any]) -> list[Table]:
     )
     report = found.report
     if report is None:
-        return [Table(("", ""), [("fits", "no: weights, or one request's cache, do not fit")], title, f"run: {line}")]
-    spreads = [(name, *map(duration, spread)) for name, spread in ((name, getattr(report, name)) for name in SPREADS)]
+        return [Table(("", ""), [("fits", f"no: {_too_much(service)}")], title, f"run: {line}")]
+    spreads = [(name, *("–" if each is None else duration(each) for each in record[name].values())) for name in SPREADS]
     note = DEFINITIONS.replace("; ", "\n")
     facts = [
         ("output", f"{report.output:,.0f} tokens/s, {record['throughput']['output_per_gpu']:,.0f} a GPU"),
@@ -144,7 +159,7 @@ def tables_of(found: Answer, record: Mapping[str, Any]) -> list[Table]:
         ("rests on", record["rests_on"]),
         ("time of a token", ", ".join(f"{name} {share:.0%}" for name, share in _longest(found.parts))),
         *_priced(record["cost"]),
-        *(_interval_row(name, record["interval"][name]) for name in ("ttft", "tpot", "throughput")),
+        *(_interval_row(name, interval) for name, interval in record["interval"].items()),
     ]
     if report.refused or report.preemptions:
         facts.append(("not as wished", f"{report.refused} refused, {report.preemptions} preempted"))

@@ -42,8 +42,10 @@ def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: 
       python -m calc solve gpt2 params=1.5B --for n_layers
       python -m calc solve llama-3-8b params=13B --for d_model --keep-ratios
       python -m calc solve llama-3-8b "kv_cache<=40GiB" --for seq
-      python -m calc solve llama-3-8b "params.trainable<=100M" --for lora_rank --lora-rank 8
-      python -m calc solve llama-3-8b "memory.peak<=80GiB" --for batch --dp 64 --zero 3 --checkpointing full
+      python -m calc solve llama-3-8b "params.trainable<=100M" --for lora_rank \\
+          --lora-rank 8
+      python -m calc solve llama-3-8b "memory.peak<=80GiB" --for batch --dp 64 \\
+          --zero 3 --checkpointing full
     """
     entry, budget, target = read_equation(equation)
     name = entry.name

@@ -47,8 +47,10 @@ def sweep(model: ModelSpec, words: dict[str, Any], workers: Workers, fmt: str, *
 
     \b
     Examples:
-      python -m calc sweep gpt2 --over n_layers=8..16,d_model=512..1024:128 --least params --bound params=100M..
-      python -m calc sweep llama-3-8b --over seq=1024..65536:1024,batch=1..64 --least kv_cache --bound kv_cache=8GiB..
+      python -m calc sweep gpt2 --over n_layers=8..16,d_model=512..1024:128 \\
+          --least params --bound params=100M..
+      python -m calc sweep llama-3-8b --over seq=1024..65536:1024,batch=1..64 \\
+          --least kv_cache --bound kv_cache=8GiB..
     """
     axes = axes_of(given["over"], "--over")
     if given["every"] and workers.keep is None:

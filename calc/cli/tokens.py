@@ -48,7 +48,8 @@ def tokens(files: tuple[str, ...], train_vocab: int | None, fmt: str, **given: A
     \b
     Examples:
       python -m calc tokens path/to/text.txt --tokenizer path/to/tokenizer.json
-      python -m calc tokens path/to/text.txt --tokenizer path/to/cl100k_base.tiktoken --json
+      python -m calc tokens path/to/text.txt \\
+          --tokenizer path/to/cl100k_base.tiktoken --json
       python -m calc tokens README.md --bytes-per-token 4.2
       python -m calc tokens path/to/text.txt --train-vocab 32768 --model gpt2
       python -m calc flops gpt2 --seq tokens:image=224x224,patch=16,special=1

@@ -13,7 +13,7 @@ import numpy as np
 
 from calc import checks
 from calc.errors import Refused
-from calc.fitting import bootstrap, design, forms, minimum, suspects
+from calc.fitting import bootstrap, design, forms, majority, minimum, suspects
 from calc.fitting.forms import Array, Form
 from calc.fitting.holdout import HeldOut, held_out
 from calc.fitting.minimum import HUBER, OBJECTIVES, Objective
@@ -155,9 +155,7 @@ def aim_of(objective: str, delta: float) -> Objective:
 
 def _without_far(form: Form, aim: Objective, runs: Runs) -> Runs:
     """The runs but for those far off a first fit, which a note names."""
-    data = _data(form, runs)
-    theta = data.plain(form.full(minimum.best(form, data, aim).moving))
-    found = suspects.far(runs, partial(form.loss, theta))
+    found = suspects.far(runs, _agreed(form, aim, runs, predicting(form, aim, runs)))
     if not found:
         return runs
     left = runs.where(np.delete(np.arange(len(runs)), [each.at for each in found]))
@@ -165,6 +163,17 @@ def _without_far(form: Form, aim: Objective, runs: Runs) -> Runs:
     names = ", ".join(runs.named(each.at) for each in found[:8])
     note = f"{len(found):,} of {len(runs):,} runs are left out, far off a first fit: {names}{', …' * (len(found) > 8)}"
     return replace(left, notes=(*left.notes, note))
+
+
+def predicting(form: Form, aim: Objective, runs: Runs) -> majority.Predict:
+    """The loss that the form's best constants predict. Errors: Refused for fewer runs than constants."""
+    design.enough(form, runs)
+    data = _data(form, runs)
+    return partial(form.loss, data.plain(form.full(minimum.best(form, data, aim).moving)))
+
+
+def _agreed(form: Form, aim: Objective, runs: Runs, predict: majority.Predict) -> majority.Predict:
+    return majority.agreed(runs, predict, lambda places: predicting(form, aim, runs.where(places)))
 
 
 def _data(form: Form, runs: Runs) -> Data:
@@ -208,7 +217,7 @@ def _fitted(
             *runs.notes,
             *open_questions,
             *notes,
-            *suspects.sentence(runs, suspects.far(runs, partial(form.loss, theta))),
+            *suspects.sentence(runs, suspects.far(runs, _agreed(form, aim, runs, partial(form.loss, theta)))),
             *suspects.apart(runs, partial(form.loss, theta)),
             *design.few(form, runs, best.agreeing, best.starts, unknown),
             *design.uncertain(found),

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from calc.fitting.columns import brief
+from calc.fitting.majority import NEAR, Predict, off
 from calc.fitting.runs import Runs
-
-Predict = Callable[[Any, Any], Any]
-"""N, D -> the fitted loss: numbers, or arrays."""
 
 _FAR = 6.0
 """Robust standard deviations (1.4826 times the median absolute one) from which a run is called far off."""
-_LEAST = 0.05
-"""Of the loss: what is nearer than this is not far off, however small the other errors are."""
 _DIVERGED = 1.1
 """Times the fitted loss, from which a run that nothing else explains is asked whether it diverged."""
 _SHOWN = 4
@@ -34,10 +30,10 @@ class Far(NamedTuple):
 
 
 def far(runs: Runs, predict: Predict) -> list[Far]:
-    """Runs that lie far off, the farthest first."""
-    error = np.log(runs.loss) - np.log(predict(runs.params, runs.tokens))
+    """Runs that lie far off, the farthest first. predict: what most runs agree on (`calc.fitting.majority.agreed`)."""
+    error = off(runs, predict)
     middle = np.median(error)
-    wide = max(_FAR * 1.4826 * float(np.median(np.abs(error - middle))), _LEAST)
+    wide = max(_FAR * 1.4826 * float(np.median(np.abs(error - middle))), NEAR)
     places = np.flatnonzero(~(np.abs(error - middle) <= wide))
     order = places[np.argsort(-np.abs(error[places]))]
     return [Far(int(at), float(np.expm1(error[at])), _explained(runs, int(at), predict, wide)) for at in order]
@@ -54,7 +50,7 @@ def sentence(runs: Runs, found: list[Far], hint: str = "--skip-far leaves such r
 
 def apart(runs: Runs, predict: Predict) -> Iterator[str]:
     """Pools whose runs lie higher or lower than others at equal parameters and tokens."""
-    error = np.log(runs.loss) - np.log(predict(runs.params, runs.tokens))
+    error = off(runs, predict)
     for column, labels in runs.pools.items():
         names, which = np.unique(labels, return_inverse=True)
         count = np.bincount(which)
@@ -79,6 +75,8 @@ def _explained(runs: Runs, at: int, predict: Predict, wide: float) -> str:
         tried.append((f"{times} the parameters", factor * n, d, loss))
         tried.append((f"{times} the tokens", n, factor * d, loss))
     for why, params, tokens, value in tried:
-        if abs(math.log(value / predict(params, tokens))) < wide / 3:
+        with np.errstate(all="ignore"):  # constants far off overflow at sizes that no run had
+            expected = float(predict(params, tokens))
+        if 0 < expected < math.inf and abs(math.log(value / expected)) < wide / 3:
             return f" ({why}?)"
     return " (diverged?)" if loss > _DIVERGED * predict(n, d) else ""

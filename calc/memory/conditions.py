@@ -78,6 +78,8 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         # Embedding and head may be pieces of their own, as Megatron-LM counts them.
         expected = f"at most {_text(spec.n_layers + 2)} pieces, one for each layer, embedding and head"
         yield Condition("interleave", expected, stages, _at_most, stages, spec.n_layers + 2)
+    if run.schedule == "dualpipe":
+        yield Condition("pp", "an even number of stages under DualPipe", run.pp, _paired, run.pp, 2)
     shared = any(group.shared or group.shared_block is not None for group in spec.layers)
     if not is_exactly(run.pp, 1) and (spec.towers or shared):
         yield _one("pp", "1 for a model with towers or shared layers", run.pp)
@@ -103,14 +105,15 @@ def _tensor(spec: ModelSpec, tp: Size) -> Iterator[Condition]:
                 yield _one("tp", "1 for a model with a block that several layers share", tp)
             for node in (*group.mixers, group.cross, group.channel):
                 if node is not None:
-                    yield from _of_block(node, stack.d_model, tp)
+                    yield from of_block(node, stack.d_model, tp)
 
 
-def _of_block(node: object, d_model: Size, tp: Size) -> Iterator[Condition]:
+def of_block(node: object, d_model: Size, tp: Size) -> Iterator[Condition]:
+    """What tensor-parallel ranks ask of one block."""
     match node:
         case Attention():
             yield _divisor("n_heads", node.n_heads, tp)
-            kv_heads = node.n_heads if node.n_kv_heads is None else node.n_kv_heads
+            kv_heads = node.kv_heads
             expected = f"a divisor or a multiple of n_kv_heads = {_text(kv_heads)}"
             yield Condition("tp", expected, tp, _heads_divide, tp, kv_heads)
         case Mla():
@@ -164,6 +167,10 @@ def _at_most(size: Size, most: Size) -> Any:
 
 def _piped(interleave: Size, pp: Size) -> Any:
     return (pp > 1) | (interleave <= 1)
+
+
+def _paired(pp: Size, two: Size) -> Any:
+    return (pp == 1) | divides(two, pp)
 
 
 def _stage_of_zero(zero: Size, last: Size) -> Any:

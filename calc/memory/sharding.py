@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from calc.errors import Refused
-from calc.sizes import Size, ceil_div, either, is_array, is_exactly, minimum
+from calc.sizes import Size, at_least, ceil_div, either, is_array, is_exactly, minimum
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.trace.op import Weight
@@ -58,6 +58,28 @@ def stages(spec: ModelSpec, run: Run) -> list[Stage]:
     return found
 
 
+def held_stages(spec: ModelSpec, run: Run) -> list[Stage]:
+    """What each kind of pipeline rank holds: its stage, and under DualPipe, which feeds a pipeline from both ends, the
+    one as far from the other end too, and activations of pp + 1 pieces (DeepSeek-V3, arXiv:2412.19437, table 2).
+
+    Errors: Refused as `stages`, and for DualPipe where the number of layers is an array or a symbol.
+    """
+    found = stages(spec, run)
+    if run.schedule != "dualpipe" or len(found) == 1:
+        return found
+    if len(found) != run.pp:
+        raise Refused("schedule", "another where the number of layers is an array or a symbol", run.schedule)
+    pieces = run.pp + 1 if run.micro_batches is None else minimum(run.pp + 1, run.micro_batches)
+    return [
+        Stage(f"{one.name} and {other.name}", _sum(one.layers, other.layers), i == 0, i == 0, 2, pieces)
+        for i, (one, other) in enumerate(zip(found[: len(found) // 2], reversed(found), strict=False))
+    ]
+
+
+def _sum(one: Mapping[str, Size], other: Mapping[str, Size]) -> dict[str, Size]:
+    return {name: n + other[name] for name, n in one.items()}
+
+
 def _open_stages(spec: ModelSpec, run: Run) -> list[Stage]:
     """First and last rank where the number of layers is an array or a symbol, of a model whose layers are all alike.
 
@@ -107,8 +129,13 @@ def lengths(n_layers: int, pp: int, given: tuple[int, ...] | None, lighter: bool
 
 
 def held_chunks(run: Run, rank: Size) -> Size:
-    """Chunks of micro-batches in flight on a pipeline rank; without micro_batches, as many as fill the pipeline."""
+    """Chunks of micro-batches in flight on a pipeline rank; without micro_batches, as many as fill the pipeline.
+
+    GPipe goes forward with all of them first; a zero-bubble schedule holds as many as one forward and one back.
+    """
     pieces = run.interleave
+    if run.schedule == "gpipe":
+        return 1 + (run.micro_batches_a_step * pieces - 1) * at_least(run.pp, 2)
     one = pieces == 1 if is_array(pieces) else is_exactly(pieces, 1)
     held = either(one, run.pp - rank, 2 * (run.pp - rank - 1) + (pieces - 1) * run.pp + 1)
     return held if run.micro_batches is None else minimum(held, run.micro_batches * run.interleave)

@@ -22,7 +22,8 @@ class States:
     """Bytes on one rank.
 
     weights, gradients, optimizer: what it keeps; the optimizer's are moments and master weights. update: temporaries of
-    the optimizer's step. elements, trained: parameters of the rank before ZeRO divides them.
+    the optimizer's step. elements, trained: parameters of the rank before ZeRO divides them; those of routed experts
+        among them are `expert_elements` and `expert_trained`.
     open: with ZeRO-3, gathered weights that stay gathered from forward to backward: of all that stands outside layers
         (FSDP's root unit, which PyTorch's FSDP2 never divides again after forward), and in a pipeline those of all
         layers, as torchtitan sets it, lest each micro-batch gathers them anew. unit: of one layer, where those go.
@@ -41,6 +42,8 @@ class States:
     update: Size
     elements: Size
     trained: Size
+    expert_elements: Size
+    expert_trained: Size
     open: Size
     unit: Size
     following: Size
@@ -145,6 +148,8 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         update=update,
         elements=elements,
         trained=trained,
+        expert_elements=experts.elements,
+        expert_trained=experts.trained,
         open=gathers * gathered * either(pipeline, elements, units.root),
         unit=either(pipeline, 0, gathers * gathered * layer),
         following=either(pipeline, 0, gathers * gathered * following),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from calc.memory.activations import Activations, activations
 from calc.memory.conditions import check
 from calc.memory.rank import Rank
-from calc.memory.sharding import Stage, stages
+from calc.memory.sharding import Stage, held_stages
 from calc.memory.states import States, states
 from calc.sizes import Size, ceil_div, maximum
 from calc.spec import ModelSpec
@@ -50,7 +50,7 @@ def ranks(
     Errors: Refused for a plan that does not divide the model.
     """
     check(spec, run)
-    return on_stages(spec, load, run, stages(spec, run), checkpointing, frozen)
+    return on_stages(spec, load, run, held_stages(spec, run), checkpointing, frozen)
 
 
 def on_stages(

@@ -15,6 +15,7 @@ from calc.spec.run import Run
 from calc.units import binary, parse_bytes
 
 RUNTIME = " before the 0.5 to 1 GiB of CUDA's context"
+LEAST_CONTEXT = 2**29
 """What is not counted: the runtime's own memory."""
 
 
@@ -85,12 +86,13 @@ def verdict(spec: ModelSpec, run: Run, budget: int | None = None, where: str = "
     return Verdict(tuple(memory_ranks(spec, run)), budget, where or ("" if budget is None else binary(budget)))
 
 
-def holders(peak: int) -> list[str]:
+def holders(peak: int, dtype: str | None = None) -> list[str]:
     """The GPUs of the catalogue whose memory holds so many bytes, the smallest first. TPUs, Gaudi and Apple's chips run
-    other kernels, and what shares its memory with the system cannot promise it."""
+    other kernels, and what shares its memory with the system cannot promise it. dtype: what they have a peak for."""
     known = map(load_device, device_names())
     devices = [each for each in known if each.architecture.startswith(FAMILIES) and not each.shared]
-    return [each.name for each in sorted(devices, key=lambda each: each.usable) if each.usable >= peak]
+    able = [each for each in devices if dtype is None or dtype in each.known_peaks]
+    return [each.name for each in sorted(able, key=lambda each: each.usable) if each.usable >= peak + LEAST_CONTEXT]
 
 
 def largest(live: Mapping[str, int]) -> tuple[str, int]:

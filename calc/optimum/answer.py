@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Unpack
 
 from calc.errors import Refused
@@ -56,23 +54,28 @@ def _solved(problem: Problem, name: str, amount: float, request: OptimumRequest,
         raise Refused("--law", "a law that predicts a loss along its optima", problem.law.name)
     used = request.get("inference_tokens")
     compute = problem.frontier.compute(**{name: amount}) if name != "compute" else amount
-    x, tokens, more = _best(problem, compute, used)
-    exact: OptimumRequest = {name: amount, "compute": compute} if used is None else {}  # pyright: ignore[reportAssignmentType] (name is one of its keys)
+    spent = name == "compute"
+    x, tokens, more = _best(problem, compute, used, spent)
+    exact: OptimumRequest = {name: amount, "compute": compute} if spent or used is None else {}  # pyright: ignore[reportAssignmentType] (name is one of its keys)
 
     def numbers(drawn: Problem) -> dict[str, float | None]:
         c = drawn.frontier.compute(**{name: amount}) if name != "compute" else amount
-        at, d, others = _best(drawn, c, used)
-        return _numbers(drawn, at, d, name if used is None else "") | others
+        at, d, others = _best(drawn, c, used, spent)
+        return _numbers(drawn, at, d, name if spent or used is None else "") | others
 
     known = _intervals(problem, name, amount) if problem.plain and used is None else bands(problem, numbers)
-    answer = _answer(problem, x, tokens, exact, hired, more, known)
-    return answer if used is None else replace(answer, warnings=(*answer.warnings, *_spent(answer, request)))
+    return _answer(problem, x, tokens, exact, hired, more, known)
 
 
-def _best(problem: Problem, compute: float, used: float | None) -> tuple[float, float, dict[str, float]]:
-    """x and tokens for so many FLOPs of training; with use, of their loss but cheapest with it."""
-    x, tokens = problem.best(compute)
-    return (x, tokens, {}) if used is None else _with_use(problem, x, tokens, used)
+def _best(problem: Problem, compute: float, used: float | None, spent: bool) -> tuple[float, float, dict[str, float]]:
+    """x and tokens for so many FLOPs of training; with use, the cheapest with it of their loss.
+
+    spent: whether training is to take those FLOPs with use too, instead of what the loss then takes.
+    """
+    if used is None:
+        return *problem.best(compute), {}
+    problem.wanted("--inference-tokens")
+    return _with_use(problem, *problem.best(problem.before_use(compute, used) if spent else compute), used)
 
 
 def _numbers(problem: Problem, x: float, tokens: float, given: str) -> dict[str, float | None]:
@@ -89,19 +92,6 @@ def _numbers(problem: Problem, x: float, tokens: float, given: str) -> dict[str,
     if problem.unique_tokens is not None:
         found["epochs"] = tokens / min(tokens, problem.unique_tokens)
     return {name: value for name, value in found.items() if name != given and value is not None}
-
-
-def _spent(answer: Optimum, request: OptimumRequest) -> Iterator[str]:
-    """That training takes more or less than the budget that was asked about, whose optimum gives the loss alone."""
-    for name, taken, unit in (
-        ("compute", answer.compute, "FLOP"),
-        ("gpu_days", answer.more.get("gpu_days"), "GPU-days"),
-        ("money", answer.more.get("cost"), ""),
-    ):
-        given: Any = request.get(name)
-        if given is not None and taken is not None:
-            took = f"{taken / given:.3g} times that ({taken:,.4g}{' ' * bool(unit)}{unit})"
-            yield f"--{name.replace('_', '-')} fixes the loss, not what is spent: training this model takes {took}"
 
 
 def routed(law: Law, request: OptimumRequest) -> Law:
@@ -159,11 +149,12 @@ def _answer(
     more: dict[str, float],
     known: dict[str, Interval],
 ) -> Optimum:
-    """The answer at x. given: the question first, and what else stands; empty where use moved everything.
+    """The answer at x. given: the question first, and what else stands; empty where use moved everything. more: what
+    use changed.
 
     known: the bands of its numbers.
     """
-    law, costs = problem.law, problem.costs
+    law, costs, used = problem.law, problem.costs, bool(more)
     params, tokens = given.get("params", costs.size(x)), given.get("tokens", tokens)
     compute = given.get("compute", costs.train(x) * tokens)
     loss = given.get("loss", problem.loss(params, tokens) if problem.form else problem.frontier.loss(compute))
@@ -197,7 +188,7 @@ def _answer(
         warnings=warnings,
         interval=known,
         interval_source=source(problem),
-        deviation=_deviations(problem) if problem.plain and given else {},
+        deviation=_deviations(problem) if problem.plain and not used else {},
         more=more | (hired.needs(compute) if hired else {}),
         routing=problem.routing,
         rules=every(law, compute, params, tokens, own),

@@ -19,8 +19,9 @@ class OptimumRequest(TypedDict, total=False):
     compute: FLOPs of training. params: N as the law counts it. tokens: D. loss: nats a token of the law's own data.
     gpu_days, money: with gpu (a device of the catalogue), mfu (0 to 1) and, for money, price (of a GPU-hour). gpus: how
     many, for the days that the run takes. family: a model whose shape is scaled and whose FLOPs are counted exactly,
-    in sequences of `seq` tokens. inference_tokens: tokens of use; the answer then has the optimum's loss for the fewest
-    FLOPs of training and use together. unique_tokens: more tokens than these are repeated ones. experts, granularity,
+    in sequences of `seq` tokens. inference_tokens: tokens of use; the answer then has its loss for the fewest FLOPs
+    of training and use together: the optimum's loss where params, tokens or a loss is given, else the one for which
+    training takes the budget. unique_tokens: more tokens than these are repeated ones. experts, granularity,
     sparsity: of a law of experts (`Law.routing`); a family has its own.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,9 @@ from calc.optimum.costs import SIX_N, Costs
 
 _NEVER = 1e300
 """Divided by x, the cost of what cannot be: it falls towards larger models, where a way may be found."""
+_STEPS = 30
+_CLOSE = 1e-7
+"""Of a budget: a valley's lowest point is not known better (`calc.laws.arithmetic.lowest`)."""
 
 
 def lacks_optimum(law: Law) -> Refused:
@@ -129,6 +133,30 @@ class Problem:
 
         x = self._within(cost)
         return x, self.tokens(costs.size(x), loss) or 0.0
+
+    def before_use(self, compute: float, used: float) -> float:
+        """FLOPs without use of the loss that training for `compute` reaches where `used` tokens of use are paid for.
+
+        A smaller model on more tokens takes more training for the same loss, so these are fewer than `compute`.
+        Errors: Refused where no loss takes so many.
+        """
+        costs = self.costs
+
+        def over(plain: float) -> float:
+            x, tokens = self.best(plain)
+            best, needed = self.cheapest(self.loss(costs.size(x), tokens), used)
+            return math.log(costs.train(best) * needed / compute)
+
+        a, fa = math.log(compute), over(compute)
+        b = a - fa
+        for _ in range(_STEPS):
+            fb = over(math.exp(b))
+            if abs(fb) < _CLOSE or fa == fb:
+                break
+            a, b, fa = b, b - fb * (b - a) / (fb - fa), fb
+        if not abs(fb) < _CLOSE:
+            raise self._beyond()
+        return math.exp(b)
 
     def _within(self, f: Callable[[float], float]) -> float:
         """Where `f` is lowest. Errors: Refused where that is an end of what is looked at."""

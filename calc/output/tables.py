@@ -8,6 +8,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import click
@@ -15,6 +16,9 @@ import click
 WIDTH = 80
 """Columns of a terminal that nobody has made wider; sentences are wrapped to it."""
 _NUMBER = re.compile(r"[-+]?\d[\d,.]*(e[-+]?\d+)?%?( [KMGTPEZk]?i?(B|FLOP|OP)(/s)?)?|–")
+
+_ONE_WIDE = re.compile("[\n -~\u00a1-\u00ac\u00ae-\u02ff\u0370-\u03ff\u2010-\u2027\u2030-\u205e\u2070-\u22ff]*")
+"""Text of which it is known how wide it is: Latin and Greek letters, signs, no emoji and nothing that combines."""
 
 
 class Table(NamedTuple):
@@ -109,13 +113,46 @@ def _markdown(table: Table) -> str:
 
 
 def _plain(tables: Sequence[Table]) -> None:
+    # Text for a pipe or a file is as wide as it needs, unless COLUMNS says otherwise. A terminal wraps words, but a
+    # number is never broken.
+    narrow = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+    text = _wide(tables) if not narrow and all(map(_one_wide, tables)) else _fitted(tables, narrow)
+    click.echo("\n".join(line.rstrip() for line in text.splitlines()))
+
+
+def _one_wide(table: Table) -> bool:
+    """Whether each character takes one column, each column's name one line, and there is a cell."""
+    if not table.columns or not table.rows or "\n" in "".join(table.columns):
+        return False
+    texts = (table.title, table.note, *table.columns, *(cell for row in table.rows for cell in row))
+    return all(map(_ONE_WIDE.fullmatch, texts))
+
+
+def _wide(tables: Sequence[Table]) -> str:
+    """Tables in as many columns as they need, which is no work for a library that takes longer to load than to use."""
+    return "\n".join("".join(f"{line}\n" for line in _lines(table)) for table in tables)
+
+
+def _lines(table: Table) -> list[str]:
+    right = _right_aligned(table)
+    rows = [[cell.split("\n") for cell in row] for row in (table.columns, *table.rows)]
+    widths = [max(len(line) for cell in column for line in cell) for column in zip(*rows, strict=True)]
+    found = [table.title] if table.title else []
+    for row in rows if any(table.columns) else rows[1:]:
+        for parts in zip_longest(*row, fillvalue=""):
+            cells = zip(parts, widths, right, strict=True)
+            found.append(
+                "  ".join(part.rstrip().rjust(width) if number else part.ljust(width) for part, width, number in cells)
+            )
+    return [*found, table.note] if table.note else found
+
+
+def _fitted(tables: Sequence[Table], narrow: bool) -> str:
+    """Tables in the columns of a terminal, or in very many."""
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    # Text for a pipe or a file is as wide as it needs, unless COLUMNS says otherwise. A terminal wraps words, but a
-    # number is never broken.
-    narrow = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
     if narrow:
         tables = [_shortened(_narrowed(table, Console().width), Console().width) for table in tables]
     console = Console(width=max(_least_width(tables), Console().width) if narrow else 10_000, highlight=False)
@@ -137,7 +174,7 @@ def _plain(tables: Sequence[Table]) -> None:
             console.print(shown)
             if table.note:
                 console.print(Text(table.note))
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    return captured.get()
 
 
 def _narrowed(table: Table, width: int) -> Table:

@@ -96,7 +96,8 @@ def _fits(question: Question, run: Run, sizes: Rows) -> bool:
 
 
 def _batches(question: Question) -> int:
-    """The number of sequences nearest to what was asked for that some plan divides."""
+    """The number of sequences nearest to what was asked for that some plan divides, another than that if it is of no
+    use to those that divide it."""
     kinds, _ = structures(question)
     every = {
         gpus // (tp * cp * pp)
@@ -105,5 +106,7 @@ def _batches(question: Question) -> int:
         for tp, cp, pp in ranks(question, gpus, words)
         if question.allows("dp", gpus // (tp * cp * pp))
     }
-    least = min(every, default=1) * question.fixed.get("batch", 1) * question.fixed.get("micro_batches", 1)
-    return max(1, round(question.sequences / least)) * least
+    fixed = question.fixed.get("batch", 1) * question.fixed.get("micro_batches", 1)
+    asked = question.sequences
+    nearest = {max(1, round(asked / (dp * fixed))) * dp * fixed for dp in every or {1}}
+    return min(nearest - {asked} or nearest, key=lambda n: (abs(n - asked), n))

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from calc.errors import Refused
-from calc.serve.answer import steady_of
+from calc.serve.answer import answer, steady_of
 from calc.serve.layout import Layout, layout_of
 from calc.serve.rank import at
 from calc.serve.service import Guessing, Service, service_of
+from calc.serve.workload import closed_count, closed_loop
 from calc.spec import ModelSpec, Moe
 
 LOADS = tuple(2 ** (i / 2) for i in range(23))
@@ -26,6 +27,11 @@ class Objective:
 
     ttft: float | None = None
     tpot: float | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether anything must hold."""
+        return self.ttft is not None or self.tpot is not None
 
     def meets(self, ttft: float, tpot: float) -> bool:
         """Whether both are met."""
@@ -81,7 +87,7 @@ class ServingPlan:
 
     @property
     def cost(self) -> float | None:
-        """Money for a million tokens of answers; None without a price."""
+        """Money for a million tokens of answers, their prompts included; None without a price."""
         return None if self.price is None else self.price * self.gpus / HOUR / (self.requests * self.output) * MILLION
 
 
@@ -109,9 +115,43 @@ def search(wish: Wish) -> Found:
     plans = [plan for service in holding for plan in _loads(wish, service)]
     if wish.apart:
         plans += _apart(wish, holding)
-    meeting = [plan for plan in plans if wish.objective.meets(plan.ttft, plan.tpot)]
-    best = min(meeting, key=_worth, default=None)
+    meeting = sorted((plan for plan in plans if wish.objective.meets(plan.ttft, plan.tpot)), key=_worth)
+    best = _confirmed(wish, meeting) if wish.objective.asks else next(iter(meeting), None)
     return Found(_front(plans), best, len(plans), len(services), len(holding))
+
+
+def _confirmed(wish: Wish, plans: Iterable[ServingPlan]) -> ServingPlan | None:
+    """The first of some plans that meets the objective request by request too, as `serve` simulates it: the closed form
+    has no queue of prompts that come together."""
+    missed: dict[int, float] = {}
+    for plan in plans:
+        kind = id(plan.services[-1])
+        if plan.concurrency >= missed.get(kind, math.inf):
+            continue  # more users at once do not see less
+        found = _simulated(wish, plan)
+        if wish.objective.meets(found.ttft, found.tpot):
+            return found
+        missed[kind] = plan.concurrency
+    return None
+
+
+def _simulated(wish: Wish, plan: ServingPlan) -> ServingPlan:
+    """A plan with the means of a simulation of its whole number of users."""
+    first, *others = plan.services
+    decode = others[0] if others else None
+    users = max(int(plan.concurrency), 1) * (decode or first).layout.replicas
+    work = closed_loop(users, wish.input, wish.output, closed_count(users), first.engine.scatter)
+    report = answer(first, work, decode).report
+    if report is None:
+        return replace(plan, ttft=math.inf, tpot=math.inf)
+    tpot = report.tpot.mean if wish.output > 1 else plan.tpot
+    return replace(
+        plan,
+        concurrency=float(max(int(plan.concurrency), 1)),
+        ttft=report.ttft.mean,
+        tpot=tpot,
+        requests=report.requests_per_second,
+    )
 
 
 def replicas_for(plan: ServingPlan, rate: float, headroom: float) -> int:

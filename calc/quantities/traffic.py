@@ -34,18 +34,13 @@ from calc.blocks.build import build
 from calc.dtypes import Quantized, byte_count, weight_dtype
 from calc.dtypes import dtype as plain_dtype
 from calc.errors import Refused
-from calc.quantities.flops import recomputed
+from calc.quantities.chains import chains, elements_back, has_work, moved, rerun, where_run
 from calc.quantities.weights import plain_width, quantizes
-from calc.sizes import Size, either, is_array, is_exactly
+from calc.sizes import Size, is_exactly
 from calc.spec import ModelSpec
 from calc.spec.run import Kernels, Run
-from calc.trace.functions import BETWEEN, UNFUSED, Matmul
-from calc.trace.op import Leaf, Op, leaves
-
-Chain = tuple[Leaf, ...]
-"""Ops that run as one kernel."""
-_PASSED_ON = ("add", "rope", "copy", "dispatch", "pool")
-"""Functions whose gradient needs nothing of what forward read."""
+from calc.trace.functions import Matmul
+from calc.trace.op import Leaf, leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +85,7 @@ def training_traffic(spec: ModelSpec, query: Run, formats: Formats | None = None
     formats = formats or formats_of(query)
     everything = _tree(spec, query)
     again = rerun(everything, query)
-    live = [leaf for leaf in everything if leaf.op.live and _runs(leaf.op)]
+    live = [leaf for leaf in everything if leaf.op.live and has_work(leaf.op)]
     terms = _passed(everything, query.kernels, formats, cached=False)
     back = backward_traffic(live, query.kernels, formats)
     for found in (_passed(again, query.kernels, formats, cached=False), back):
@@ -112,88 +107,8 @@ def decode_traffic(spec: ModelSpec, query: Run, formats: Formats | None = None) 
     return _passed(everything, query.kernels, formats or formats_of(query), cached=True)
 
 
-def chains(some: Iterable[Leaf], kernels: Kernels) -> list[Chain]:
-    """The ops of one pass in the order they run, those together that run as one kernel."""
-    some = [leaf for leaf in some if _runs(leaf.op)]
-    core = {} if kernels == "eager" else _core(some)
-    made: list[list[Leaf]] = []
-    for i, leaf in enumerate(some):
-        if i in core:
-            joins = core[i] < i
-        else:
-            joins = kernels == "compiled" and i > 0 and i - 1 not in core and _fuses(some[i - 1], leaf)
-        if joins:
-            made[-1].append(leaf)
-        else:
-            made.append([leaf])
-    return [tuple(each) for each in made]
-
-
-def moved(chain: Chain) -> tuple[Size, Size]:
-    """Elements of activations that a kernel reads and writes in one call: what is made in it and read in it stays on
-    the chip, and what only it reads is never written."""
-    reads: Size = 0
-    writes: Size = 0
-    for i, leaf in enumerate(chain):
-        each = leaf.op.moved()
-        reads = reads + _where_run(leaf.op, each.reads - on_chip(chain, i))
-        writes = writes + each.writes - never_written(chain, i)
-    return reads, writes
-
-
-def on_chip(chain: Chain, i: int) -> Size:
-    """Of what the i-th op of a kernel reads, the elements that ops ahead of it have made or have read already."""
-    if i == 0:
-        return 0
-    there = {id(x.storage) for leaf in chain[:i] for x in leaf.op.outputs}
-    made = sum((x.elements for x in chain[i].op.inputs if id(x.storage) in there), start=0)
-    return made + chain[i].op.moved().again
-
-
-def never_written(chain: Chain, i: int) -> Size:
-    """Of what the i-th op of a kernel writes, the elements that only ops behind it in the kernel read."""
-    behind = [id(x.storage) for leaf in chain[i + 1 :] for x in leaf.op.inputs]
-    made = chain[i].op.outputs
-    return sum((x.elements for x in made if x.readers and behind.count(id(x.storage)) == x.readers), start=0)
-
-
 def _tree(spec: ModelSpec, query: Run) -> list[Leaf]:
     return list(leaves(build(spec, query.load())))
-
-
-def _runs(op: Op) -> bool:
-    """False for what has nothing to do in this pass: an encoder while its reader decodes."""
-    writes = op.writes
-    if is_array(writes):
-        return bool((writes != 0).any())
-    return writes != 0
-
-
-def _where_run(op: Op, amount: Size) -> Size:
-    """An amount in those rows of arrays in which an op has something to do, 0 in the others."""
-    writes = op.writes
-    return either(writes != 0, amount) if is_array(writes) and not (writes != 0).all() else amount
-
-
-def _core(some: list[Leaf]) -> dict[int, int]:
-    """Places of the ops of attention's cores that one kernel can run -> the place of the core's first."""
-    found: dict[int, int] = {}
-    start: int | None = None
-    for i, leaf in enumerate(some):
-        if leaf.op.function == "scores":
-            start = i
-        elif leaf.op.function == "values" and start is not None:
-            found |= dict.fromkeys(range(start, i + 1), start)
-            start = None
-        elif leaf.op.function not in BETWEEN:
-            start = None
-    return found
-
-
-def _fuses(last: Leaf, leaf: Leaf) -> bool:
-    """Whether two neighbours without products stand in one block."""
-    plain = (each.op.kind not in ("linear", "attention") and each.op.function not in UNFUSED for each in (last, leaf))
-    return leaf.parents[-1] is last.parents[-1] and all(plain)
 
 
 def _passed(some: Iterable[Leaf], kernels: Kernels, formats: Formats, *, cached: bool) -> dict[str, Size]:
@@ -206,7 +121,7 @@ def _passed(some: Iterable[Leaf], kernels: Kernels, formats: Formats, *, cached:
         reads, writes = moved(chain)
         activations = activations + chain[0].calls * (reads + writes)
         for leaf in chain:
-            weights = weights + leaf.calls * _where_run(leaf.op, _weight_bytes(leaf, formats))
+            weights = weights + leaf.calls * where_run(leaf.op, _weight_bytes(leaf, formats))
             cache = cache + leaf.calls * (leaf.op.cache_reads + leaf.op.cache_writes)
             state = state + leaf.calls * (leaf.op.state_reads + leaf.op.state_writes)
     terms = {"weights": weights, "activations": formats.bytes(activations, formats.activations)}
@@ -240,27 +155,6 @@ def _weight_bytes(leaf: Leaf, formats: Formats) -> Size:
     return groups * (kind.matrix_bytes(*matrix.shape) + byte_count(bias, rest))
 
 
-def rerun(everything: list[Leaf], query: Run) -> list[Leaf]:
-    """What checkpointing runs once more: its products, and what lies between them."""
-    if query.checkpointing == "none":
-        return []
-    core = _core(everything)
-    inside = {id(leaf) for i, leaf in enumerate(everything) if i in core}
-    if query.checkpointing == "selective":
-        return [leaf for leaf in everything if id(leaf) in inside and leaf.op.live and leaf.layer]
-    again = recomputed(everything, query.checkpointing)
-    if query.checkpointing != "selective-op":
-        return again
-    products = set(map(id, again))
-    layers = {leaf.layer for leaf in again}
-
-    def runs(leaf: Leaf) -> bool:
-        plain = leaf.op.kind not in ("linear", "attention") and id(leaf) not in inside
-        return id(leaf) in products or (plain and leaf.layer is not None and leaf.layer in layers)
-
-    return [leaf for leaf in everything if runs(leaf)]
-
-
 def backward_traffic(live: list[Leaf], kernels: Kernels, formats: Formats) -> dict[str, Size]:
     """Bytes of going back through ops that it passes: weights, activations with their gradients, weights' gradients."""
     weights: Size = 0
@@ -270,41 +164,14 @@ def backward_traffic(live: list[Leaf], kernels: Kernels, formats: Formats) -> di
         activations = activations + chain[0].calls * chain[0].op.reached * elements_back(chain)
         for leaf in chain:
             op = leaf.op
-            gradients = gradients + leaf.calls * op.reached * _where_run(op, op.weight_gradients)
+            gradients = gradients + leaf.calls * op.reached * where_run(op, op.weight_gradients)
             if op.function != "gather" and (op.kind != "linear" or op.input_grad):
-                weights = weights + leaf.calls * op.reached * _where_run(op, _weight_bytes(leaf, formats))
+                weights = weights + leaf.calls * op.reached * where_run(op, _weight_bytes(leaf, formats))
     return {
         "weights": weights,
         "activations": formats.bytes(activations, formats.activations),
         "gradients": formats.bytes(gradients, formats.activations),
     }
-
-
-def elements_back(chain: Chain) -> Size:
-    """Elements of activations and of their gradients that a kernel going back reads and writes, in one call."""
-    op = chain[0].op
-    reads, writes = moved(chain)
-    if len(chain) > 1 and op.function == "scores":
-        return 2 * reads + 2 * writes
-    if op.kind == "linear":
-        return int(op.input_grad) * (writes + reads) + int(_trains(op)) * (writes + reads)
-    if op.kind == "attention" and op.function not in UNFUSED:
-        return 2 * (reads + writes)
-    total: Size = 0
-    for i, leaf in enumerate(chain):
-        op, last = leaf.op, i == len(chain) - 1
-        reads, writes = moved((leaf,))
-        if op.function == "add":
-            # Two branches are joined where they meet again; where they part, their gradients are added up.
-            total = total + ((3 if last else 2) * writes if leaf.layer is not None else 0)
-            continue
-        saved = 0 if op.function in _PASSED_ON else reads
-        total = total + saved + writes - never_written(chain, i) + reads - on_chip(chain, i)
-    return total
-
-
-def _trains(op: Op) -> bool:
-    return not is_exactly(op.weight_gradients, 0)
 
 
 BY_PHASE = {"forward": forward_traffic, "training": training_traffic, "decode": decode_traffic}

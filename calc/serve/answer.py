@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.errors import Refused
+from calc.serve.machine import Machine
 from calc.serve.parts import Replicas, job_of, outcome
 from calc.serve.rank import at
 from calc.serve.rates import interval_of
@@ -150,9 +151,24 @@ def _parts(service: Service, input: float, output: float, under_way: float) -> d
 
 
 def _interval(service: Service, report: Report) -> dict[str, tuple[float, float, float]]:
-    """level, low, high of what would be measured."""
+    """level, low, high of what would be measured; no token comes before a rank has read its matrices."""
     found = {}
     for name, value in (("ttft", report.ttft.mean), ("tpot", report.tpot.mean), ("throughput", report.output)):
         level, low, high = interval_of(name, service.engine.name)
         found[name] = (level, value * low, value * high)
+    if least := _least_tpot(service):
+        (level, low, high), (of_output, slow, fast) = found["tpot"], found["throughput"]
+        found["tpot"] = (level, min(max(low, least), report.tpot.mean), high)
+        found["throughput"] = (of_output, slow, max(min(fast, report.concurrency / least), report.output))
     return found
+
+
+def _least_tpot(service: Service) -> float:
+    """Seconds that a device's memory takes for the matrices that every token passes, but for what its cache holds, by
+    the tokens that a step can give a sequence; 0 where no datasheet says."""
+    device, rank = service.device, service.rank
+    if isinstance(device, Machine):
+        return 0.0
+    cached = float(device.l2.value) if device.l2 else 0.0
+    read = max(rank.dense_bytes + rank.wide_bytes + rank.head_bytes - cached, 0.0)
+    return read / float(device.bandwidth.value) / (service.guessing.tokens + 1.0)

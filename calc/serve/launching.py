@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 
 from calc.errors import Refused
 from calc.serve.service import Service
@@ -13,14 +14,31 @@ Lines = list[str]
 def launch(tool: str, model: str, services: Sequence[Service], longest: int, running: Sequence[int]) -> Lines:
     """The lines that start a service, or one that reads prompts and one that makes answers.
 
-    tool: one of TOOLS. longest: tokens of a sequence. running: sequences at once, of each service.
+    tool: one of TOOLS. longest: tokens of a mean sequence; there is room for a tenth more. running: sequences at once,
+    of each service.
     Errors: Refused for an unknown tool, and for prompts apart where it has no word for them.
     """
     if tool not in TOOLS:
         raise Refused("--as", f"one of {', '.join(TOOLS)}", tool)
     if len(services) > 1 and tool in ("vllm", "sglang", "trtllm"):
         raise Refused("--as", "dynamo or llm-d where prompts and answers have GPUs of their own", tool)
-    return TOOLS[tool](model, services, longest, running)
+    return TOOLS[tool](model, services, math.ceil(ROOM * longest), running)
+
+
+def cautions(tool: str, services: Sequence[Service]) -> Iterator[str]:
+    """What the lines leave to who starts them, one sentence each."""
+    form = services[0].form.name
+    if form not in PLAIN and not (form in MADE and tool in MAKERS):
+        yield f"planned in {form}: name a checkpoint in that format, or other weights are loaded than were planned"
+
+
+PLAIN = ("bf16", "fp16", "fp32")
+"""Formats of weights as most checkpoints have them."""
+MADE = ("fp8",)
+"""Formats that an engine makes of such a checkpoint when it starts (--quantization)."""
+MAKERS = ("vllm", "sglang", "dynamo", "llm-d")
+ROOM = 1.1
+"""Of a sequence's mean length: `serve` scatters lengths by a tenth."""
 
 
 def _vllm_options(service: Service, longest: int, running: int) -> str:
@@ -31,6 +49,7 @@ def _vllm_options(service: Service, longest: int, running: int) -> str:
         f"--pipeline-parallel-size {layout.pp}" * (layout.pp > 1),
         f"--data-parallel-size {layout.attention_dp}" * (layout.attention_dp > 1),
         "--enable-expert-parallel" * (layout.ep > 1),
+        *_quantized(service),
         f"--max-model-len {longest}",
         f"--max-num-seqs {running}",
         f"--max-num-batched-tokens {service.budget}",
@@ -38,6 +57,11 @@ def _vllm_options(service: Service, longest: int, running: int) -> str:
         "--kv-cache-dtype fp8" * (service.cache == "fp8"),
     ]
     return " ".join(filter(None, words))
+
+
+def _quantized(service: Service) -> Lines:
+    """Weights that the engine packs itself when it loads a checkpoint in a plain format."""
+    return [f"--quantization {service.form.name}"] if service.form.name in MADE else []
 
 
 def _vllm(model: str, services: Sequence[Service], longest: int, running: Sequence[int]) -> Lines:
@@ -54,6 +78,7 @@ def _sglang(model: str, services: Sequence[Service], longest: int, running: Sequ
         f"--pp-size {layout.pp}" * (layout.pp > 1),
         f"--dp-size {layout.attention_dp} --enable-dp-attention" * (layout.attention_dp > 1),
         f"--ep-size {layout.ep}" * (layout.ep > 1),
+        *_quantized(service),
         f"--context-length {longest}",
         f"--max-running-requests {running[0]}",
         f"--chunked-prefill-size {service.budget}",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calc.errors import Refused
-from calc.spec import ModelSpec, Moe
+from calc.memory.conditions import of_block
+from calc.spec import Attention, Mlp, ModelSpec, Moe
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,12 @@ def _check(spec: ModelSpec, tp: int, pp: int, ep: int) -> None:
         heads = getattr(group.mixer, "n_heads", None)
         if heads is not None and heads % tp:
             raise Refused("--tp", f"a divisor of the {heads} heads", tp)
+        for node in (*group.mixers, group.channel):
+            if not isinstance(node, Attention | Mlp):
+                continue  # engines split other blocks in ways of their own
+            for each in of_block(node, spec.d_model, tp):
+                if not each.test(each.a, each.b):
+                    raise Refused("--tp", each.expected, tp)
         if isinstance(group.channel, Moe) and group.channel.n_experts % ep:
             raise Refused("--ep", f"a divisor of the {group.channel.n_experts} experts", ep)
     if pp > spec.n_layers:

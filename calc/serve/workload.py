@@ -11,6 +11,9 @@ from pathlib import Path
 from calc.errors import Refused
 from calc.serve.requests import Request
 
+REQUESTS = 10
+"""Requests of a closed loop for each that is under way, where nobody says how many."""
+MOST_REQUESTS = 20_000
 MOST = 1_000_000
 """Requests of one simulation."""
 
@@ -42,6 +45,11 @@ class Workload:
         if self.concurrency is None:
             return Workload(requests)
         return Workload(requests, max(self.concurrency // of + (which < self.concurrency % of), 1))
+
+
+def closed_count(users: int) -> int:
+    """Requests of a closed loop where nobody says how many: ten a user, and no more than many."""
+    return min(REQUESTS * users, max(MOST_REQUESTS, users))
 
 
 def closed_loop(concurrency: int, input: int, output: int, count: int, spread: float = 0.0, seed: int = 0) -> Workload:

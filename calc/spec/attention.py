@@ -129,6 +129,11 @@ class Attention(Node):
     squares: int | None = Field(default=None, gt=0, le=2**16)
     repeated: bool = True
 
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values, said or not."""
+        return self.n_heads if self.n_kv_heads is None else self.n_kv_heads
+
     @model_validator(mode="after")
     def _groups(self) -> Self:
         if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:

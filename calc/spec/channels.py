@@ -27,6 +27,7 @@ class GateClamp(Node):
 class Mlp(Node):
     """The feed-forward block. d_ff: None means 4 * d_model. gated: act(gate(x)) * up(x) (Shazeer 2020).
 
+    activation: `xielu` has two parameters of its own (Apertus: Huang and Schlag 2024, arXiv:2411.13010).
     bias: on all matrices; down_bias: on the last one, None means as bias (GTE).
     inner_norm: a norm on what the last matrix reads (BitNet: Wang et al. 2023, arXiv:2310.11453).
     clamp: as it says there; `activation` then has no part. dropout: training may drop part of what the second matrix
@@ -40,7 +41,7 @@ class Mlp(Node):
     gated: bool = False
     bias: bool = False
     fused: bool = False
-    activation: Activation = "gelu"
+    activation: Activation | Literal["xielu"] = "gelu"
     clamp: GateClamp | None = None
     dropout: bool = False
     gate_scale: float = 1.0
@@ -52,6 +53,8 @@ class Mlp(Node):
     def _fusible(self) -> Self:
         if self.fused and not self.gated:
             raise Refused("fused", "false without a gate to fuse with", True)
+        if self.gated and self.activation == "xielu":
+            raise Refused("activation", "another than xielu with a gate", "xielu")
         if self.clamp is not None and not self.gated:
             raise Refused("clamp", "none without a gate", "a clamp")
         if self.gate_scale != 1.0 and (not self.gated or self.clamp is not None):
@@ -89,6 +92,7 @@ class Moe(Node):
     arXiv:2409.12136, as it runs without training). renormalize: the top_k weights of a token are divided by their sum.
     scale: what the routed experts' sum is multiplied with. groups: as in ExpertGroups. correction: a number for each
     expert is added to the scores to choose by, not to weigh by (DeepSeek-V3, section 2.1.2); a buffer, no parameter.
+    corrected: what it is added to; `logits`: ahead of the scores, which alone weigh (Kolibri 1).
     frozen_correction: it is a parameter that no gradient reaches, and is counted as one (ERNIE 4.5).
     by_token: a table, a buffer too, says which experts each token of the vocabulary visits; scores only weigh them (the
     first layers of DeepSeek-V4; Roller et al. 2021, arXiv:2106.04426).
@@ -116,6 +120,7 @@ class Moe(Node):
     scale: float = 1.0
     groups: ExpertGroups | None = None
     correction: bool = False
+    corrected: Literal["scores", "logits"] = "scores"
     frozen_correction: bool = False
     by_token: bool = False
 
@@ -127,6 +132,8 @@ class Moe(Node):
             raise Refused("groups", f"a divisor of n_experts = {self.n_experts}, and fewer chosen", self.groups.count)
         if self.by_token and (self.groups is not None or self.correction or self.scoring == "sparsemixer"):
             raise Refused("by_token", "false where scores choose (groups, correction, sparsemixer)", True)
+        if self.corrected == "logits" and (not self.correction or self.groups is not None):
+            raise Refused("corrected", "scores without a correction, or where groups of experts are chosen", "logits")
         if self.frozen_correction and not self.correction:
             raise Refused("frozen_correction", "false without a correction", True)
         if self.scoring == "sparsemixer" and self.top_k != 2:

@@ -16,10 +16,13 @@ class Embedding(Node):
     project: what is projected, the tokens alone (OPT) or their sum with positions after its norm (ALBERT, ELECTRA).
     n_positions, trained_positions: rows of a position table, None where there is none, and whether it is learned; one
         that is not holds sinusoids. sinusoidal: fixed positions are added. sinusoid: their order, see `Sinusoid`.
-    n_token_types: rows of a segment table (BERT). norm: on the embedded tokens (BLOOM, BERT).
+    n_token_types: rows of a segment table (BERT). norm: on the embedded tokens (BLOOM, BERT). norm_of: what is normed,
+        the sum of tokens and what is added to them, or the tokens alone before it (Blenderbot-small's decoder).
     shared: the tokens are looked up in the main stack's table (T5's encoder).
     scale: what the looked-up vectors are multiplied with (Gemma: sqrt(d_model)). position_offset: rows of the position
         table before the first position's (OPT: 2), or the number of the first of the fixed positions.
+    n_angles, d_angles: rows and width of a table of sines and cosines that is held untrained, and from which rotary
+        positions take their angles; None: they are computed (RoFormer).
     """
 
     kind: Literal["tokens"] = "tokens"
@@ -32,6 +35,9 @@ class Embedding(Node):
     sinusoidal: bool = False
     sinusoid: Sinusoid = "alternating"
     norm: Norm | None = None
+    norm_of: Literal["sum", "tokens"] = "sum"
     shared: bool = False
     scale: float = 1.0
     position_offset: int = 0
+    n_angles: Dim | None = None
+    d_angles: Dim | None = None

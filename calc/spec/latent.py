@@ -38,6 +38,7 @@ class Mla(Node):
     own, those that the last layer with one chose (GLM-5.2). None: to all.
     scale: what scores are multiplied with; None means 1 / sqrt(d_nope + d_rope).
     temperature: as in Attention (Mistral 4).
+    head_gate: a projection of its own makes one number a head, whose sigmoid in fp32 scales its result (Ling 3).
     position: `none`: nothing turns, and the widths called d_rope are the part of a key that heads share (Kimi Linear).
     """
 
@@ -57,6 +58,7 @@ class Mla(Node):
     rope: Rope = Rope(interleaved=True)
     scale: float | None = None
     temperature: Temperature | None = None
+    head_gate: bool = False
 
     @model_validator(mode="after")
     def _indexed(self) -> Self:

@@ -192,6 +192,8 @@ class Tower(Stack):
     projectors: what brings the tower's vectors to the width of the stack
     that reads them. clipped: dense layers within the layers clamp what they read and give to bounds that were measured
     elsewhere and are no parameters (Gemma 4).
+    unread: how many of the last layers nothing reads: projectors read what the layer before them gives, ahead of the
+    final norm. They run all the same, and the norm behind them does (LLaVA); None: projectors read what leaves it.
     among_tokens: how the main stack takes a picture's vectors among its tokens: like other `tokens`; `together`, where
     those of one picture see one another ahead too (Gemma 3); `in-plane`, where its rotary positions follow their rows
     and columns (Qwen3-VL). No count depends on it.
@@ -200,6 +202,7 @@ class Tower(Stack):
     name: Literal["encoder", "vision"]
     projectors: tuple[Projector, ...] = ()
     clipped: bool = False
+    unread: int | None = Field(default=None, ge=0, le=10**5)
     among_tokens: Literal["tokens", "together", "in-plane"] = "tokens"
 
     @property
@@ -211,6 +214,16 @@ class Tower(Stack):
     def _pools_or_projects(self) -> Self:
         if self.pool is not None and (not self.reads_pictures or self.projectors):
             raise Refused("pool", "none, but behind a vision tower without projectors", self.name)
+        return self
+
+    @model_validator(mode="after")
+    def _some_layers_are_read(self) -> Self:
+        if self.unread is None:
+            return self
+        if len(self.layers) > 1 or not self.projectors or self.heads or any(each.depths for each in self.projectors):
+            raise Refused("unread", "none, but in a tower of layers alike with one projector behind them", self.unread)
+        if isinstance(count := next(iter(self.layers)).count, int) and self.unread >= count:
+            raise Refused("unread", f"fewer than the {count} layers", self.unread)
         return self
 
     def group(self, outer: str) -> str:

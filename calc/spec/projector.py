@@ -15,12 +15,14 @@ from calc.spec.fields import Dim, Node
 class Dense(Node):
     """One dense layer of a projector. d_out: None means as wide as what it reads; the last layer of all gives the width
     of the stack that reads the projector, whatever stands here. activated: an activation stands between this layer and
-    the one before it."""
+    the one before it. gated: the second half of what the layer before it gives passes the activation, and is multiplied
+    with the first half."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     d_out: Dim | None = None
     bias: bool = True
     activated: bool = True
+    gated: bool = False
 
     def group(self, outer: str) -> str:
         """Its own name behind its projector's: the layers differ in width."""

@@ -46,6 +46,7 @@ EAGER: dict[Function, Eager] = {
     "relu": _alike(1, 2),
     "relu2": _alike(2, 4),
     "silu": _alike(1, 2),
+    "xielu": Eager(Passes(15, 58), Passes(15, 114)),
     "tanh": _alike(1, 2),
     "sigmoid": _alike(1, 2),
     "swiglu": _alike(2, 5),

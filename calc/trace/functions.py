@@ -28,6 +28,7 @@ Function = Literal[
     "relu",
     "relu2",
     "silu",
+    "xielu",
     "tanh",
     "sigmoid",
     "swiglu",
@@ -52,7 +53,8 @@ matmul: vectors times a weight, of one matrix or of each expert's. scores, value
 against values. batched_matmul: any other product of activations. convolution: a kernel over places, all channels mixed;
 conv1d: a filter of its own for each channel, over time. l2norm: a vector divided by its length.
 add: the sum of two, as where a block joins the residual stream. scale: a product of two, or with a vector.
-gelu_new, gelu_fast: the tanh form of GELU written out, which only eager execution tells from gelu_tanh. swiglu, geglu:
+gelu_new, gelu_fast: the tanh form of GELU written out, which only eager execution tells from gelu_tanh. xielu: as
+`primitives/xielu.py` has it. swiglu, geglu:
 the activation of one half times the other in one; geglu_new of that written out, swiglu_clamped with both halves cut
 (gpt-oss). softmax: with the scaling, the mask and the bias ahead of it.
 gather: rows of a table. route: weights of the experts and their choice. dispatch: tokens into the experts' order;

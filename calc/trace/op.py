@@ -7,7 +7,7 @@ A model is a tree of parts whose leaves are ops. Parameters, FLOPs and cache byt
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from calc.sizes import Size
@@ -165,11 +165,16 @@ class Op:
     silent: bool = False
     live_bytes: LiveBytes | None = None
     tables: Tables | None = None
+    _moved: list[Moves] = field(default_factory=list, init=False, repr=False, compare=False)
+    """What `moved` has worked out: many readings of one record ask for it."""
 
     def moved(self) -> Moves:
         """What one call moves: unless told otherwise each input is read once, and each output written."""
-        if self.moves is not None:
-            return self.moves()
+        if not self._moved:
+            self._moved.append(self._passed_once() if self.moves is None else self.moves())
+        return self._moved[0]
+
+    def _passed_once(self) -> Moves:
         return Moves(sum((x.elements for x in self.inputs), start=0), sum((x.elements for x in self.outputs), start=0))
 
     @property
@@ -210,7 +215,7 @@ class Op:
     def weight_gradients(self) -> Size:
         """Elements of the gradients of its weights that going back once writes."""
         trained = [weight.elements for weight in self.weights if weight.trainable]
-        written = None if self.moves is None else self.moves().weight_grads
+        written = self.moved().weight_grads
         if written is not None:
             return written if trained or not self.weights else 0
         return sum(trained, start=0)

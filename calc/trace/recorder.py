@@ -65,7 +65,8 @@ class Recorder:
     ) -> Iterator[list[Tensor]]:
         """What is recorded inside stands in a part of that name; what it yields is the list of what goes out.
 
-        inputs: what comes in. of: the component of weights inside. region, fields: as those of `Part`.
+        inputs: what comes in. of: the component of weights inside. region, fields: as those of `Part`; where no
+        gradient passes, nothing is computed again.
         """
         body, component, names = self.body, self.component, (self.holding, self.returning)
         outputs: list[Tensor] = []
@@ -79,6 +80,7 @@ class Recorder:
         finally:
             self.body, self.component = body, component
             self.holding, self.returning = names
+        region = None if self.dead else region
         self.body.append(Part(name, made, region=region, inputs=inputs, outputs=outs, **fields))
 
     def hold(self, *tensors: Tensor) -> None:

@@ -7,11 +7,13 @@ a product, torch.utils.flop_counter.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from calc.errors import Refused
 from calc.trace.functions import Attend, Function, Matmul
 from calc.trace.op import Kind
 
@@ -166,26 +168,29 @@ FUNCTIONS: dict[str, Function] = {
 """Operation -> what its one kernel computes, of those without products; what is not here is `other`."""
 NORMS = ("layernorm", "rmsnorm", "batchnorm")
 
-UNKNOWN_PRODUCTS = (
-    "aten._fft_c2c",
-    "aten._fft_r2c",
-    "aten._fft_c2r",
-    "aten.linalg_",
-    "aten._linalg_",
-    "aten._cdist_forward",
-    "aten.lstm",
-    "aten.gru",
-    "aten._thnn_fused",
-    "aten.mkldnn_rnn_layer",
+_MULTIPLIES = re.compile(
+    r"(?:^|_)(?:mm|bmm|addmm|matmul|linear|bilinear|trilinear|dot|einsum|rnn|lstm|gru|fft|linalg|dist|cdist|conv|"
+    r"attention|transformer|inverse|cholesky|svd|qr|geqrf|lstsq|solve|matrix_exp)(?:_|\d|$)"
 )
-"""Beginnings of the names of operations whose products are not counted here; PyTorch's own counter leaves them out."""
+"""Words in the names of operations that multiply rows with rows: recurrent networks, Fourier transforms, distances of
+all pairs, fused layers. One without a rule here would count as nothing, as it does for PyTorch's own counter."""
+_DOES_NOT = ("linalg_vector_norm", "linalg_cross")
+_DOES_NOT += ("upsample_linear1d", "upsample_bilinear2d", "_upsample_bilinear2d_aa")
+NAMESPACES = ("aten", "prims", "prim", "transformers", "torchvision")
+"""Where operations are from; what others compute, nobody knows."""
 
 
 def works(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> tuple[Work, ...]:
-    """The ops that stand for one call. name: `namespace.operation`, without an overload and a final `_`."""
+    """The ops that stand for one call. name: `namespace.operation`, without an overload and a final `_`.
+
+    Errors: Refused for an operation whose products are not counted.
+    """
     rule = PRODUCTS.get(name)
     if rule is not None:
         return rule(args, kwargs, out)
+    space, _, operation = name.partition(".")
+    if space not in NAMESPACES or (_MULTIPLIES.search(operation) and operation not in _DOES_NOT):
+        raise Refused("--traced", "operations whose products are counted", name)
     function = FUNCTIONS.get(name, "other")
     kind: Kind = "norm" if function in NORMS else "elementwise"
-    return (Work(name.partition(".")[2], kind, function),)
+    return (Work(operation, kind, function),)

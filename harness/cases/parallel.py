@@ -94,21 +94,22 @@ class ParallelTrainingCase(RankCase, ModelCase):
             # The first micro-batch forward and the last one backward pass every boundary while nobody else computes.
             return [Collective("send", nbytes, 2.0 * (self.ranks - 1))]
         if self.strategy == "ddp":
-            return [Collective("all_reduce", float(sum(self._units()) * WIDTH), 1.0)]
+            return [Collective("all_reduce", float(sum(self._units().values()) * WIDTH), 1.0)]
         found = []
-        for unit in self._units():
-            nbytes = float(unit * WIDTH)
-            found += [Collective("all_gather", nbytes, 2.0), Collective("reduce_scatter", nbytes, 1.0)]
+        for unit, parameters in self._units().items():
+            # Layers are freed after forward and gathered again; what is around them stays, as `fully_shard` has it.
+            gathers, nbytes = 2.0 if unit else 1.0, float(parameters * WIDTH)
+            found += [Collective("all_gather", nbytes, gathers), Collective("reduce_scatter", nbytes, 1.0)]
         return found
 
-    def _units(self) -> list[int]:
-        """Parameters of each layer, and of all that is none, as `fully_shard` gathers them."""
+    def _units(self) -> dict[str, int]:
+        """Parameters of each layer by its path, of all others by an empty one, as `fully_shard` gathers them."""
         units: dict[str, int] = {}
         for path, shape in parameter_shapes(self.spec).items():
             inside = path.startswith("layers.")
             unit = ".".join(path.split(".")[:2]) if inside else ""
             units[unit] = units.get(unit, 0) + prod(shape)
-        return list(units.values())
+        return units
 
     def of_rank(self, rank: int, device: Device) -> Together:
         settle("fp32")

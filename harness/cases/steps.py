@@ -75,14 +75,25 @@ def _spread(model: Model, strategy: str, mesh: Any, device: Device) -> Any:
 
 
 def _divided(model: Model, mesh: Any) -> Model:
-    """Heads and feed-forward widths over the ranks of a mesh, as Megatron divides them."""
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    """Heads and feed-forward widths over the ranks of a mesh, as Megatron divides them: one sum at each block's end and
+    one of the gradients at its beginning, whatever number of projections reads it."""
+    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        PrepareModuleInput,
+        RowwiseParallel,
+        parallelize_module,
+    )
 
     columns, rows = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"), ("o_proj", "down_proj")
     for layer in model.layers:
         names = [name for name, _ in layer.named_modules()]
         ways: dict[str, Any] = {name: ColwiseParallel() for name in names if name.endswith(columns)}
         ways.update({name: RowwiseParallel() for name in names if name.endswith(rows)})
+        # A mixer is called with its input, the step, and a cache; a feed-forward block with the first two.
+        for block, others in ((layer.mixer, 2), (layer.channel, 1)):
+            held = (Replicate(), *(None,) * others)
+            ways[block] = PrepareModuleInput(input_layouts=held, desired_input_layouts=held)
         parallelize_module(layer, mesh, ways)
         layer.attention.n_heads //= mesh.size()
         layer.attention.n_kv_heads //= mesh.size()

@@ -69,7 +69,8 @@ def gate(
     Examples:
       python -m harness gate --against main
       python -m harness gate --against HEAD~1 --case "forward/*tiny-gpt*" --json
-      python -m harness gate --against origin/main --least 0.5 --allow-count-changes
+      python -m harness gate --against origin/main --least 0.5 \\
+          --allow-count-changes
     """
     environment = probe(cast("Device | None", device))
     cases = choose_cases(suite_cases(suite, environment), pattern)

@@ -58,7 +58,8 @@ def import_(
 
     \b
     Example:
-      python -m harness import gemm.csv.gz moe.csv.gz --gpu h100-sxm --framework vllm --out h100.json
+      python -m harness import gemm.csv.gz moe.csv.gz --gpu h100-sxm \\
+          --framework vllm --out h100.json
     """
     from harness.importing.fitting import Wanted, profile_of
     from harness.importing.tables import import_any, of_framework

@@ -10,7 +10,7 @@ import click
 from calc.errors import Refused
 from calc.spec.clusters import load_cluster
 from harness.ranks.runner import Job, run_suite
-from harness.ranks.start import START, Place, place_of
+from harness.ranks.start import START, Place, end_with_agent, place_of
 from harness.ranks.suites import RANK_SUITES
 from harness.running.runner import Summary
 
@@ -29,7 +29,8 @@ def place_for(suite: str) -> Place | None:
 
 
 def run_ranks(suite: str, place: Place, results: Path, cluster: str | None, **given: Any) -> Summary:
-    """Measure a suite among the ranks that torchrun started."""
+    """Measure a suite among the ranks that torchrun started, which end with it."""
+    end_with_agent()
     if cluster is not None and place.first and not load_cluster(cluster).measured:
         raise Refused("--cluster", "a description with measured curves, as this suite writes one", cluster)
     return run_suite(Job(suite, results, cluster=cluster, **given), place, lambda text: click.echo(text, err=True))

@@ -56,8 +56,10 @@ def serve(fmt: str, **given: Any) -> int:
 
     \b
     Examples:
-      python -m harness serve --launch transformers --model tiny --profile FILE --dtype fp32 --concurrency 4
-      python -m harness serve --url http://127.0.0.1:8000/v1 --model path/to/model --gpu h100-sxm --concurrency 16
+      python -m harness serve --launch transformers --model tiny \\
+          --profile FILE --dtype fp32 --concurrency 4
+      python -m harness serve --url http://127.0.0.1:8000/v1 \\
+          --model path/to/model --gpu h100-sxm --concurrency 16
     """
     _check(given)
     with ExitStack() as stack:

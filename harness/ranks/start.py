@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,10 +12,13 @@ from typing import Any
 
 from calc.errors import Refused
 from harness.cases.case import Device
+from harness.running.process import die_with_parent
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 PATIENCE = timedelta(minutes=5)
 """How long a rank waits for the others."""
+ANSWERING = 30.0
+"""Seconds in which a store answers, on however busy a network."""
 MOST = 2**16
 FREED = 31 * 2**20
 """Bytes; a little less than the most that glibc keeps (mallopt, M_MMAP_THRESHOLD)."""
@@ -55,6 +59,24 @@ def place_of() -> Place | None:
     if ranks < 2:
         raise Refused("--nproc-per-node", f"at least two ranks in all, as in {START}", "one")
     return Place(rank, ranks, local, near)
+
+
+def end_with_agent() -> None:
+    """Have this rank end when the agent that started it does, however that ends; other agents end theirs.
+
+    An agent that was killed while this process started is known by its store: it answers before the first rank starts.
+    Errors: Refused where it does not.
+    """
+    die_with_parent(os.getppid())
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return
+    address, port = (os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
+    if not port.isdecimal() or int(port) >= MOST:
+        raise Refused("MASTER_PORT", "a number, as torchrun sets it", port or "nothing")
+    try:
+        socket.create_connection((address, int(port)), timeout=ANSWERING).close()
+    except OSError as error:
+        raise Refused("MASTER_ADDR", "the store of the agent that started this rank", f"{address}: {error}") from None
 
 
 @contextmanager

@@ -33,7 +33,7 @@ def parallel(place: Place, device: Device) -> Iterator[RankCase]:
     """Steps of training under each way to spread a model, and what context and experts' ranks exchange."""
     ranks, near = place.ranks, place.near if place.near < place.ranks else None
     gpu = device == "cuda"
-    small, batch, seq = ("gpt2", 8, 1024) if gpu else ("small-llama", 2, 64)
+    small, batch, seq = ("gpt2", 8, 1024) if gpu else ("small-llama", 2, 256)
     untied = "llama-3.2-1b" if gpu else "small-llama"
     sizes: dict[str, Any] = {"ranks": ranks, "near": near}
     for strategy in ("ddp", "fsdp"):

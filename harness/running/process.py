@@ -130,9 +130,7 @@ class Worker:
             why = self._last_words()
             self.close()
             raise (
-                ImportError(INSTALL)
-                if "torch" in why and "ModuleNotFound" in why
-                else Refused("worker", "a child process that imports torch", why)
+                ImportError(INSTALL) if INSTALL in why else Refused("worker", "a child process that imports torch", why)
             ) from None
         except BaseException:
             self.close()

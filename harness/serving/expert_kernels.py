@@ -94,11 +94,3 @@ def _fit(rows: list[tuple[float, ...]]) -> dict[str, float]:
     begin = np.log(list(BEGIN.values()))
     found = least_squares(left, begin, loss="soft_l1", f_scale=TOLERANCE, bounds=(low, high))
     return dict(zip(BEGIN, map(float, np.exp(found.x)), strict=True))
-
-
-def written_experts(found: Mapping[Key, Mapping[str, float]], source: str) -> str:
-    """The file that the product reads."""
-    lines = [f'source = "{source}"', ""]
-    for key, own in found.items():
-        lines += [f"[{'.'.join(key)}]", *(f"{name} = {value:.3g}" for name, value in own.items()), ""]
-    return "\n".join(lines)

@@ -13,8 +13,8 @@ from reference_models.step import Step
 from reference_models.support import supported
 
 EMBEDDING = (
-    *("d_embed", "project", "project_bias", "n_positions", "n_token_types", "sinusoidal", "norm", "shared"),
-    *("scale", "position_offset", "sinusoid", "trained_positions"),
+    *("d_embed", "project", "project_bias", "n_positions", "n_token_types", "sinusoidal", "norm", "norm_of", "shared"),
+    *("scale", "position_offset", "sinusoid", "trained_positions", "n_angles", "d_angles"),
 )
 HEAD = (*("tied", "bias", "n_logits", "transform", "transform_bias", "activation", "scale", "softcap", "wide_loss"),)
 PROJECTION = (
@@ -55,6 +55,11 @@ class TokenEmbedding(nn.Module):
             if not spec.trained_positions:
                 places = torch.arange(spec.n_positions, device=self.position.weight.device)
                 self.position.weight = nn.Parameter(sinusoidal(places, width, spec.sinusoid), requires_grad=False)
+        if spec.n_angles is not None and spec.d_angles is not None:
+            # Held as transformers holds it; attention computes the same angles itself.
+            places = torch.arange(spec.n_angles, device=self.token.weight.device)
+            self.angles = _table(spec.n_angles, spec.d_angles)
+            self.angles.weight = nn.Parameter(sinusoidal(places, spec.d_angles, "apart"), requires_grad=False)
         if spec.n_token_types is not None:
             self.token_type = _table(spec.n_token_types, width)
         if spec.norm is not None:
@@ -64,6 +69,8 @@ class TokenEmbedding(nn.Module):
         x = scaled(self.token(tokens), self.spec.scale)
         if self.spec.d_embed is not None and self.spec.project == "tokens":
             x = self.project_in(x)
+        if self.spec.norm is not None and self.spec.norm_of == "tokens":
+            x = self.norm(x)
         if self.spec.n_positions is not None:
             x = x + self.position(step.positions + self.spec.position_offset)
         if self.spec.sinusoidal:
@@ -72,7 +79,7 @@ class TokenEmbedding(nn.Module):
         if self.spec.n_token_types is not None:
             types = torch.zeros_like(tokens) if step.token_types is None else step.token_types
             x = x + self.token_type(types)
-        if self.spec.norm is not None:
+        if self.spec.norm is not None and self.spec.norm_of == "sum":
             x = self.norm(x)
         if self.spec.d_embed is not None and self.spec.project == "sum":
             x = self.project_in(x)

@@ -24,16 +24,16 @@ class KimiDeltaAttention(nn.Module):
 
     def __init__(self, spec: Kda, d_model: int) -> None:
         super().__init__()
-        supported(spec, "n_heads", "d_head", "d_conv", "chunk", "norm")
+        supported(spec, "n_heads", "d_head", "d_conv", "chunk", "norm", "bottleneck", "bound")
         self.spec = spec
         width = spec.n_heads * spec.d_head
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=False) for _ in range(3))
         self.conv = ShortConvolution(3 * width, spec.d_conv, bias=False)
-        self.f_a_proj, self.f_b_proj = _bottleneck(d_model, spec.d_head, width)
+        self._add_projected("f", d_model, width)
         self.b_proj = nn.Linear(d_model, spec.n_heads, bias=False)
         self.dt_bias = nn.Parameter(torch.ones(width))
         self.A_log = nn.Parameter(torch.arange(1.0, spec.n_heads + 1).log())
-        self.g_a_proj, self.g_b_proj = _bottleneck(d_model, spec.d_head, width)
+        self._add_projected("g", d_model, width)
         self.norm = NormLayer(spec.norm, (spec.d_head,))
         self.o_proj = nn.Linear(width, d_model, bias=False)
 
@@ -46,13 +46,31 @@ class KimiDeltaAttention(nn.Module):
         x = without_padding(x, step)
         mixed = torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
         q, k, v = (self._heads(t).float() for t in self.conv(mixed, step, cache).chunk(3, dim=-1))
-        pace = F.softplus(self.f_b_proj(self.f_a_proj(x)).float() + self.dt_bias.float())
-        decay = -self.A_log.float().exp()[:, None, None] * self._heads(pace)
+        stepped = self._projected("f", x).float() + self.dt_bias.float()
         rate = self.b_proj(x).float().sigmoid().transpose(1, 2)
-        arguments = (unit(q) * self.spec.d_head**-0.5, unit(k), v, decay, rate)
+        arguments = (unit(q) * self.spec.d_head**-0.5, unit(k), v, self._decay(stepped), rate)
         y = self.norm(self._rule(arguments, step, cache).transpose(1, 2).to(x.dtype))
-        gate = self.g_b_proj(self.g_a_proj(x)).unflatten(-1, (self.spec.n_heads, -1))
+        gate = self._projected("g", x).unflatten(-1, (self.spec.n_heads, -1))
         return self.o_proj((y.float() * gate.float().sigmoid()).to(x.dtype).flatten(2))
+
+    def _add_projected(self, name: str, d_model: int, width: int) -> None:
+        if not self.spec.bottleneck:
+            self.add_module(f"{name}_proj", nn.Linear(d_model, width, bias=False))
+            return
+        self.add_module(f"{name}_a_proj", nn.Linear(d_model, self.spec.d_head, bias=False))
+        self.add_module(f"{name}_b_proj", nn.Linear(self.spec.d_head, width, bias=False))
+
+    def _projected(self, name: str, x: Tensor) -> Tensor:
+        """x [batch, seq, d_model] -> [batch, seq, n_heads * d_head], through d_head values where that is so."""
+        if not self.spec.bottleneck:
+            return self.get_submodule(f"{name}_proj")(x)
+        return self.get_submodule(f"{name}_b_proj")(self.get_submodule(f"{name}_a_proj")(x))
+
+    def _decay(self, stepped: Tensor) -> Tensor:
+        """stepped [batch, seq, n_heads * d_head] -> logarithms of decays [batch, n_heads, seq, d_head]."""
+        if self.spec.bound is None:
+            return -self.A_log.float().exp()[:, None, None] * self._heads(F.softplus(stepped))
+        return self.spec.bound * (self.A_log.float().exp()[:, None, None] * self._heads(stepped)).sigmoid()
 
     def _heads(self, x: Tensor) -> Tensor:
         """[batch, seq, n_heads * d_head] -> [batch, n_heads, seq, d_head]."""
@@ -105,7 +123,3 @@ def unit_lower_inverse(system: Tensor) -> Tensor:
     for i in range(1, system.shape[-1]):
         rows.append(unit_rows[i] - (system[..., i, :i, None] * torch.stack(rows, dim=-2)).sum(-2))
     return torch.stack(rows, dim=-2)
-
-
-def _bottleneck(d_in: int, width: int, d_out: int) -> tuple[nn.Linear, nn.Linear]:
-    return nn.Linear(d_in, width, bias=False), nn.Linear(width, d_out, bias=False)

@@ -32,6 +32,7 @@ FIELDS = (
     "rope",
     "scale",
     "temperature",
+    "head_gate",
 )
 """Fields of the spec that are computed here."""
 
@@ -71,6 +72,8 @@ class LatentAttention(nn.Module):
         self.kv_b_proj = nn.Linear(spec.kv_rank, spec.n_heads * (spec.d_nope + spec.d_value), bias=False)
         if spec.indexer is not None:
             self.indexer = TokenIndexer(spec.indexer, spec, d_model)
+        if spec.head_gate:
+            self.head_gate_proj = nn.Linear(d_model, spec.n_heads, bias=False)
         self.o_proj = nn.Linear(spec.n_heads * spec.d_value, d_model, bias=spec.bias)
         # Absorbed queries are wider than the heads that the scale is made for.
         scale = d_query**-0.5 if spec.scale is None else spec.scale
@@ -110,7 +113,10 @@ class LatentAttention(nn.Module):
         if spec.top_k is not None:
             mask = mask & chosen(step)
         run = self._absorbed if self.absorbed else self._expanded
-        return self.o_proj(run(q, q_rope, cached["latent"], cached["rope"], step, mask).transpose(1, 2).flatten(2))
+        y = run(q, q_rope, cached["latent"], cached["rope"], step, mask).transpose(1, 2)
+        if spec.head_gate:
+            y = y * wide(self.head_gate_proj(x)).sigmoid().to(y.dtype)[..., None]
+        return self.o_proj(y.flatten(2))
 
     def _expanded(self, q: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, step: Step, mask: Tensor) -> Tensor:
         """q [batch, n_heads, seq, d_nope], latent [batch, tokens, kv_rank] -> [batch, n_heads, seq, d_value]."""

@@ -74,6 +74,26 @@ class NormLayer(nn.Module):
         return y if bias is None else y + bias
 
 
+class Xielu(nn.Module):
+    """As transformers' XIELUActivation (Huang and Schlag 2024, arXiv:2411.13010), operation by operation."""
+
+    beta: Tensor
+    eps: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alpha_p = nn.Parameter(torch.tensor([0.2]))
+        self.alpha_n = nn.Parameter(torch.tensor([-1.05]))
+        self.register_buffer("beta", torch.tensor(0.5), persistent=False)
+        self.register_buffer("eps", torch.tensor(-1e-6), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x of any shape -> the same shape."""
+        rising, falling = F.softplus(self.alpha_p), self.beta + F.softplus(self.alpha_n)
+        above = rising * x * x + self.beta * x
+        return torch.where(x > 0, above, (torch.expm1(torch.min(x, self.eps)) - x) * falling + self.beta * x)
+
+
 class Clipped(nn.Linear):
     """A dense layer that clamps what it reads and gives. bounds: least and most of the one, then of the other."""
 

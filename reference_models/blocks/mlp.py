@@ -7,7 +7,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import Mlp
-from reference_models.blocks.linear import ACTIVATIONS, NormLayer, scaled
+from reference_models.blocks.linear import ACTIVATIONS, NormLayer, Xielu, scaled
 from reference_models.blocks.short_convolution import without_padding
 from reference_models.blocks.token_shift import shifted
 from reference_models.cache import LayerCache
@@ -41,7 +41,10 @@ class FeedForward(nn.Module):
         super().__init__()
         supported(spec, *FIELDS)
         self.spec = spec
-        self.act = ACTIVATIONS[spec.activation]
+        if spec.activation == "xielu":
+            self.activation = Xielu()
+        else:
+            self.act = ACTIVATIONS[spec.activation]
         d_ff = spec.d_ff or 4 * d_model
         if spec.shift:
             self.mix = nn.Parameter(torch.full((d_model,), 0.5))
@@ -64,7 +67,8 @@ class FeedForward(nn.Module):
         elif self.spec.gated:
             y = self._gated(self.gate_proj(x), self.up_proj(x))
         else:
-            y = self.act(self.up_proj(x))
+            raised = self.up_proj(x)
+            y = self.activation(raised) if self.spec.activation == "xielu" else self.act(raised)
         if self.spec.inner_norm is not None:
             y = self.inner_norm(y)
         return self.down_proj(F.dropout(y, step.dropout) if self.spec.dropout and step is not None else y)

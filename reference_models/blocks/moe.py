@@ -20,7 +20,7 @@ from reference_models.support import supported
 FIELDS = (
     *("n_experts", "top_k", "d_expert", "d_shared", "d_latent", "shared_gate", "gated", "bias", "router_bias"),
     *("activation", "capacity_factor", "scoring", "renormalize", "scale", "scaled_router", "dense_norm"),
-    *("groups", "correction", "clamp", "weigh", "tolerance", "by_token", "frozen_correction"),
+    *("groups", "correction", "clamp", "weigh", "tolerance", "by_token", "frozen_correction", "corrected"),
 )
 """Fields of the spec that are computed here."""
 
@@ -98,7 +98,11 @@ class MixtureOfExperts(nn.Module):
         else:
             scores = SCORING[self.spec.scoring](logits)
             # A choice has no gradient, so nothing of it need be kept.
-            chosen = self._looked_up(step) if self.spec.by_token else self._choose(scores.detach())
+            chosen = (
+                self._looked_up(step)
+                if self.spec.by_token
+                else self._choose((logits if self.spec.corrected == "logits" else scores).detach())
+            )
             weights = scores.gather(-1, chosen)
         step.losses.append(balance(scores, chosen))
         if self.spec.renormalize:

@@ -50,6 +50,7 @@ class Projection(nn.Module):
         if spec.norm is not None:
             self.norm = NormLayer(spec.norm, (width,))
         for layer in spec.layers:
+            width = width // 2 if layer.gated else width
             d_out = d_reader if layer is spec.layers[-1] else layer.d_out or width
             self.add_module(layer.name, nn.Linear(width, d_out, bias=layer.bias))
             width = d_out
@@ -66,7 +67,12 @@ class Projection(nn.Module):
         x = (x - self.mean) * self.factor if self.spec.standardized else x
         x = x if self.spec.norm is None else self.norm(x)
         for i, layer in enumerate(self.spec.layers):
-            x = self.get_submodule(layer.name)(self.act(x) if i and layer.activated else x)
+            if layer.gated:
+                value, gate = x.chunk(2, dim=-1)
+                x = self.act(gate) * value
+            elif i and layer.activated:
+                x = self.act(x)
+            x = self.get_submodule(layer.name)(x)
         return x
 
     def _by_blocks(self, x: Tensor, grid: tuple[int, int] | None) -> Tensor:

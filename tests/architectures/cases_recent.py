@@ -14,6 +14,9 @@ LAGUNA = GQA | ROUTED | {"shared_expert_intermediate_size": 20, "sliding_window"
 COHERE = GQA | {"num_experts": 4, "sliding_window": 6}
 DENSE_FIRST = {"first_k_dense_replace": 1, "prefix_dense_intermediate_size": 40}
 
+FLINT = GQA | ROUTED | {"shared_expert_intermediate_size": 20, "sliding_window": 6}
+KOLIBRI = {key: value for key, value in FLINT.items() if key != "intermediate_size"}
+
 RECENT: dict[str, tuple[dict[str, Any], ...]] = {
     "mistral4": (
         BASE | LATENT | EXPERTS,
@@ -56,6 +59,17 @@ RECENT: dict[str, tuple[dict[str, Any], ...]] = {
         GQA | ROUTED,
         GQA | ROUTED | {"layer_types": KINDS, "sliding_window": 6, "norm_topk_prob": False, "attention_bias": True},
         GQA | ROUTED | {"mlp_layer_types": ["dense", "dense", "sparse", "sparse"], "tie_word_embeddings": True},
+    ),
+    "apertus": (PLAIN, PLAIN | {"attention_bias": True, "tie_word_embeddings": True, "hidden_act": "silu"}),
+    "kolibri1": (
+        KOLIBRI,
+        KOLIBRI | {"layer_types": KINDS, "norm_topk_prob": True, "tie_word_embeddings": True},
+        KOLIBRI | {"layer_types": ["full_attention"] * 4},
+    ),
+    "flint": (
+        FLINT,
+        FLINT | {"layer_types": KINDS, "mlp_only_layers": [3], "attention_bias": True, "norm_topk_prob": False},
+        FLINT | {"decoder_sparse_step": 2, "mlp_only_layers": [], "tie_word_embeddings": True},
     ),
     "granite_swa": (
         GRANITE,

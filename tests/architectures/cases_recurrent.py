@@ -34,6 +34,9 @@ KIMI = BASE | {
         "full_attn_layers": [3], "kda_layers": [1, 2, 4], "head_dim": 6, "num_heads": 3, "short_conv_kernel_size": 3,
     },
 }  # fmt: skip
+BAILING = {key: value for key, value in KIMI.items() if key != "linear_attn_config"} | {
+    "head_dim": 5, "short_conv_kernel_size": 3, "layer_group_size": 2, "num_expert_group": 4, "topk_group": 2,
+}  # fmt: skip
 ZAMBA = BASE | {
     "num_hidden_layers": 7, "n_mamba_heads": 8, "mamba_d_state": 6, "mamba_ngroups": 2, "chunk_size": 16,
     "num_attention_heads": 4, "intermediate_size": 48, "adapter_rank": 5, "num_mem_blocks": 2,
@@ -133,6 +136,20 @@ RECURRENT: dict[str, tuple[dict[str, Any], ...]] = {
         KIMI
         | {"num_expert_group": 4, "topk_group": 2, "num_shared_experts": 2, "first_k_dense_replace": 0}
         | {"linear_attn_config": {"full_attn_layers": [4], "kda_layers": [1, 2, 3], "num_heads": 2, "head_dim": 4}},
+    ),
+    "bailing_hybrid": (
+        BAILING,
+        BAILING
+        | {"head_dim": 7, "kda_safe_gate": False, "layer_types": [FULL, LINEAR, LINEAR, FULL], "attention_bias": True}
+        | {"mlp_layer_types": ["sparse", "dense", "sparse", "dense"]},
+        BAILING
+        | {
+            "num_expert_group": 1,
+            "topk_group": 1,
+            "num_shared_experts": 2,
+            "first_k_dense_replace": 0,
+            "layer_group_size": 3,
+        },
     ),
     "zamba2": (
         ZAMBA,

@@ -68,6 +68,21 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
         ("XLMRobertaXLForMaskedLM", "XLMRobertaXLForCausalLM", "XLMRobertaXLForSequenceClassification"),
         (),
     ),
+    "roberta-prelayernorm": (
+        BERT,
+        tuple(
+            f"RobertaPreLayerNorm{ending}"
+            for ending in (
+                "ForMaskedLM",
+                "ForCausalLM",
+                "Model",
+                "ForSequenceClassification",
+                "ForTokenClassification",
+                "ForQuestionAnswering",
+            )
+        ),
+        ({"type_vocab_size": 1, "hidden_act": "relu"},),
+    ),
     "data2vec-text": (BERT, ("Data2VecTextForMaskedLM", "Data2VecTextModel"), ()),
     "megatron-bert": (
         BERT,
@@ -122,6 +137,14 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
             *("MPNetForTokenClassification", "MPNetForQuestionAnswering"),
         ),
         ({"hidden_act": "relu"},),
+    ),
+    "roformer": (
+        BERT,
+        (
+            *("RoFormerForMaskedLM", "RoFormerModel", "RoFormerForSequenceClassification", "RoFormerForCausalLM"),
+            *("RoFormerForTokenClassification", "RoFormerForQuestionAnswering"),
+        ),
+        ({"embedding_size": 12, "hidden_act": "relu"}, {"type_vocab_size": 3}),
     ),
     "camembert": (BERT, ("CamembertForMaskedLM", "CamembertForTokenClassification"), ()),
     "modernbert": (
@@ -239,6 +262,11 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
     ),
     "m2m_100": (BART, ("M2M100ForConditionalGeneration", "M2M100Model"), ({"scale_embedding": False},)),
     "blenderbot": (BART, ("BlenderbotForConditionalGeneration",), ({"scale_embedding": True},)),
+    "blenderbot-small": (
+        BART,
+        ("BlenderbotSmallForConditionalGeneration", "BlenderbotSmallModel"),
+        ({"scale_embedding": True, "activation_function": "relu"},),
+    ),
     "imagegpt": (
         GPT2 | {"n_embd": 32},
         ("ImageGPTForCausalImageModeling", "ImageGPTModel", "ImageGPTForImageClassification"),

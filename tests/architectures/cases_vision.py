@@ -121,6 +121,15 @@ INTERNVL = {
     "text_config": {key: value for key, value in TEXT.items() if key != "head_dim"} | {"model_type": "qwen2"},
     "vision_config": VIT | {"image_size": 32},
 }
+LLAVA = {
+    "text_config": {key: value for key, value in TEXT.items() if key != "head_dim"} | {"model_type": "llama"},
+    "vision_config": VIT | {"model_type": "clip_vision_model", "image_size": 32, "num_hidden_layers": 3},
+}
+COHERE2_VISION = {
+    "text_config": TEXT | {"model_type": "cohere2", "sliding_window": 6},
+    "vision_config": SIGLIP,
+    "alignment_intermediate_size": 48,
+}
 
 SEEING: dict[str, tuple[dict[str, Any], ...]] = {
     "gemma3": (
@@ -164,6 +173,29 @@ SEEING: dict[str, tuple[dict[str, Any], ...]] = {
         | {"tie_word_embeddings": False, "downsample_ratio": 0.25, "projector_hidden_act": "relu"},
         inside("vision_config", INTERNVL, use_mean_pooling=False, use_mask_token=True)
         | {"text_config": TEXT | {"model_type": "qwen3"}},
+    ),
+    "cohere2_vision": (
+        COHERE2_VISION,
+        inside("vision_config", COHERE2_VISION, num_channels=1, hidden_act="gelu")
+        | {"downsample_factor": 4, "tie_word_embeddings": False},
+    ),
+    "aya_vision": (
+        COHERE2_VISION,
+        {"text_config": TEXT | {"model_type": "cohere"}, "vision_config": SIGLIP, "vision_feature_layer": 1}
+        | {"downsample_factor": 4, "tie_word_embeddings": False, "adapter_layer_norm_eps": 0.03},
+    ),
+    "llava": (
+        LLAVA,
+        inside("text_config", LLAVA, tie_word_embeddings=True)
+        | {"vision_feature_layer": 1, "projector_hidden_act": "relu", "multimodal_projector_bias": False},
+        LLAVA | {"vision_config": SIGLIP, "vision_feature_layer": -1, "vision_feature_select_strategy": "full"},
+        {
+            "text_config": TEXT | {"model_type": "mistral", "sliding_window": None},
+            "vision_config": PIXTRAL | {"model_type": "pixtral"},
+            "vision_feature_layer": -1,
+            "vision_feature_select_strategy": "full",
+            "tie_word_embeddings": True,
+        },
     ),
     "qwen2_vl": (
         inside("text_config", QWEN2_VL, rope_scaling=MROPE),

@@ -33,8 +33,8 @@ IN_LAYER: tuple[tuple[set[str] | None, str, tuple[str, ...]], ...] = (
     (SANDWICH | NORM_AFTER, r"post_feedforward_layernorm\.(\w+)", (r"channel_post_norm.\1",)),
     ({"hyperclovax"}, r"post_norm1\.(\w+)", (r"attention_post_norm.\1",)),
     ({"hyperclovax"}, r"post_norm2\.(\w+)", (r"channel_post_norm.\1",)),
-    ({"glm4"}, r"post_self_attn_layernorm\.(\w+)", (r"attention_post_norm.\1",)),
-    ({"glm4"}, r"post_mlp_layernorm\.(\w+)", (r"channel_post_norm.\1",)),
+    ({"glm4", "kolibri1"}, r"post_self_attn_layernorm\.(\w+)", (r"attention_post_norm.\1",)),
+    ({"glm4", "kolibri1"}, r"post_mlp_layernorm\.(\w+)", (r"channel_post_norm.\1",)),
     (
         None,
         r"(?:ln_1|norm_1|input_layernorm|self_attn_layer_norm|ln_attn|norm_attn_norm\.norm_1)\.(\w+)",

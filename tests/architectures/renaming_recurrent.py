@@ -11,7 +11,7 @@ NEMOTRON = {"nemotron_h"}
 LFM2 = {"lfm2", "lfm2_moe", "lfm3"}
 OLMO = {"olmo_hybrid"}
 FALCON = {"falcon_h1"}
-KIMI = {"kimi_linear"}
+KIMI = {"kimi_linear", "bailing_hybrid"}
 ZAMBA = {"zamba2"}
 QWEN = {"qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}
 
@@ -34,6 +34,9 @@ IN_LAYER: tuple[Rule, ...] = (
     ({"jamba"}, r"input_layernorm\.weight", ("attention_norm.weight", "mamba_norm.weight")),
     ({"bamba"} | GRANITE, r"input_layernorm\.weight", ("attention_norm.weight", "mamba2_norm.weight")),
     (KIMI, r"input_layernorm\.weight", ("attention_norm.weight", "kda_norm.weight")),
+    # Gates of heads and of values have one name in their two kinds of layers.
+    ({"bailing_hybrid"}, r"self_attn\.g_proj\.weight", ("attention.head_gate_proj.weight", "kda.g_proj.weight")),
+    ({"bailing_hybrid"}, r"self_attn\.forget_gate\.f_proj\.weight", ("kda.f_proj.weight",)),
     (KIMI, r"self_attn\.([qkvo])_proj\.weight", (r"attention.\1_proj.weight", r"kda.\1_proj.weight")),
     (KIMI, r"self_attn\.forget_gate\.(f_a_proj\.weight|f_b_proj\.weight|dt_bias|A_log)", (r"kda.\1",)),
     (KIMI, r"self_attn\.(b_proj|g_a_proj|g_b_proj)\.weight", (r"kda.\1.weight",)),

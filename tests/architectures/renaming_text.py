@@ -41,6 +41,11 @@ _NORMS_BEFORE = _one(
     (r"(?:.*\.)?layer\.N\.(?:ln|LayerNorm)\.(?P<w>\w+)", r"layers.N.channel_norm.\g<w>"),
     (r"(?:.*\.)?encoder\.(?:ln|LayerNorm)\.(?P<w>\w+)", r"final_norm.\g<w>"),
 )
+_NORMS_INSIDE = _one(
+    (r"(?:.*\.)?layer\.N\.attention\.LayerNorm\.(?P<w>\w+)", r"layers.N.attention_norm.\g<w>"),
+    (r"(?:.*\.)?layer\.N\.intermediate\.LayerNorm\.(?P<w>\w+)", r"layers.N.channel_norm.\g<w>"),
+    (r"(?:roberta_prelayernorm\.)?LayerNorm\.(?P<w>\w+)", r"final_norm.\g<w>"),
+)
 _OWN_CLASSIFIER = _one(
     (r"(?:classifier|classification_head)\.dense\.(?P<w>\w+)", r"dense.dense.\g<w>"),
     (r"(?:classifier|classification_head)\.out_proj\.(?P<w>\w+)", r"classifier.dense.\g<w>"),
@@ -142,6 +147,11 @@ MPNET = _one(
     (r"(?:.*\.)?relative_attention_bias\.weight", "relative_bias.weight"),
 )
 MPNET += ROBERTA
+ROFORMER = _one(
+    (r"(?:.*\.)?embed_positions\.weight", "embedding.angles.weight"),
+    (r"(?:.*\.)?embeddings_project\.(?P<w>\w+)", r"embedding.project_in.\g<w>"),
+)
+ROFORMER += _OWN_CLASSIFIER + BERT
 ELECTRA = _TABLES + _BERT_LAYER + _HEADS + _OWN_CLASSIFIER
 ELECTRA += _one(
     (r"(?:.*\.)?embeddings_project\.(?P<w>\w+)", r"embedding.project_in.\g<w>"),
@@ -280,6 +290,7 @@ RULES: dict[str, Rules] = {
     "camembert": ROBERTA,
     "data2vec-text": ROBERTA,
     "xlm-roberta-xl": _NORMS_BEFORE + ROBERTA,
+    "roberta-prelayernorm": _NORMS_INSIDE + ROBERTA,
     "megatron-bert": _NORMS_BEFORE + BERT,
     "modernbert": MODERNBERT,
     "modernbert-decoder": MODERNBERT,
@@ -288,6 +299,7 @@ RULES: dict[str, Rules] = {
     "nomic_bert": NOMIC,
     "eurobert": EUROBERT,
     "mpnet": MPNET,
+    "roformer": ROFORMER,
     "t5gemma": T5GEMMA,
     "esm": ESM,
     "electra": ELECTRA,
@@ -298,6 +310,7 @@ RULES: dict[str, Rules] = {
     "umt5": UMT5 + T5_HEADS,
     "switch_transformers": T5,
     **dict.fromkeys(("bart", "mbart", "mvp", "plbart", "pegasus", "marian", "m2m_100", "blenderbot"), BART),
+    "blenderbot-small": BART,
     "openai-gpt": GPT,
     "imagegpt": IMAGEGPT,
     "decision_transformer": TRAJECTORY,

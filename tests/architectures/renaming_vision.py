@@ -92,6 +92,17 @@ _INTERNVL: Rules = _one(
     (r"multi_modal_projector\.(linear_[12])\.(\w+)", r"projector.\1.\2"),
 )
 _OF_ONE: dict[str, Rules] = {
+    "cohere2_vision": _one((r"multi_modal_projector\.(linear_[12])\.(\w+)", r"projector.\1.\2")),
+    "aya_vision": _one(
+        (r"multi_modal_projector\.layernorm\.(\w+)", r"projector.norm.\1"),
+        (r"multi_modal_projector\.(linear_[12])\.(\w+)", r"projector.\1.\2"),
+    ),
+    "llava": _PIXTRAL_LAYER
+    + _PIXTRAL
+    + _one(
+        (r"embeddings\.class_embedding", "embedding.special.weight"),
+        (r"(?:vision_model\.)?pre_layrnorm\.(\w+)", r"embedding.norm.\1"),
+    ),
     "internvl": _INTERNVL,
     "paligemma": _one((r"multi_modal_projector\.linear\.(\w+)", r"projector.linear.\1")),
     **dict.fromkeys(
@@ -100,7 +111,8 @@ _OF_ONE: dict[str, Rules] = {
 }
 TOWERS = {
     *("gemma3", "gemma4", "llama4", "mistral3", "qwen2_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
-    *("kimi_k25", "qwen2_5_vl", "paligemma", "idefics3", "smolvlm", "internvl"),
+    *("kimi_k25", "qwen2_5_vl", "paligemma", "idefics3", "smolvlm", "internvl", "llava", "cohere2_vision"),
+    "aya_vision",
 }
 TOWER = re.compile(
     r"(?:model\.)?(?:vision_tower|visual|vision_model)\.(?P<in>.+)"

@@ -107,6 +107,7 @@ LOSSES = (
     ("modernbert", "ModernBertForMaskedLM"),
     *(("megatron-bert", name) for name in ("MegatronBertForMaskedLM", "MegatronBertForCausalLM")),
     *(("xlm-roberta-xl", name) for name in ("XLMRobertaXLForMaskedLM", "XLMRobertaXLForCausalLM")),
+    *(("roberta-prelayernorm", f"RobertaPreLayerNormFor{end}") for end in ("MaskedLM", "CausalLM")),
     *(("electra", name) for name in ("ElectraForMaskedLM", "ElectraForCausalLM")),
     ("albert", "AlbertForMaskedLM"),
     ("albert", "AlbertForPreTraining"),
@@ -118,6 +119,7 @@ LOSSES = (
     ("bart", "BartForConditionalGeneration"),
     ("marian", "MarianMTModel"),
     ("m2m_100", "M2M100ForConditionalGeneration"),
+    ("blenderbot-small", "BlenderbotSmallForConditionalGeneration"),
     ("openai-gpt", "OpenAIGPTLMHeadModel"),
     ("imagegpt", "ImageGPTForCausalImageModeling"),
 )
@@ -151,6 +153,7 @@ CACHED = [
     ("bart", "BartForConditionalGeneration", {}),
     ("marian", "MarianMTModel", {}),
     ("m2m_100", "M2M100ForConditionalGeneration", {}),
+    ("blenderbot-small", "BlenderbotSmallForConditionalGeneration", {}),
     ("imagegpt", "ImageGPTForCausalImageModeling", {}),
 ]
 
@@ -219,6 +222,8 @@ def test_a_head_that_transformers_ties_is_read_both_ways() -> None:
         ("openai-gpt", {"architectures": ["OpenAIGPTDoubleHeadsModel"]}, "architectures"),
         ("openai-gpt", {"n_inner": 48}, "n_inner"),
         ("imagegpt", {"tie_word_embeddings": True}, "tie_word_embeddings"),
+        ("roformer", {"rotary_value": True}, "rotary_value"),
+        ("roformer", {"num_attention_heads": 32}, "num_attention_heads"),
     ],
 )
 def test_what_is_refused(model_type: str, change: dict[str, Any], field: str) -> None:

@@ -78,9 +78,9 @@ def see(model: Any, *inputs: Any) -> None:
 
     Pixtral's pictures go in one by one: of several it multiplies all patches with all, and hides those of the others.
     """
-    if model.config.model_type == "mistral3":
-        for pixels, sizes in zip(*inputs, strict=True):
-            model.get_image_features(pixels[None], sizes[None])
+    if model.config.vision_config.model_type == "pixtral":
+        for each in zip(*inputs, strict=True):
+            model.get_image_features(*(given[None] for given in each))
         return
     found = model.get_image_features(*inputs)
     if model.config.model_type == "llama4":
@@ -223,6 +223,14 @@ def test_a_picture_of_whole_squares() -> None:
         ("mistral3", None, {"vision_feature_layer": -2}, "vision_feature_layer"),
         ("mistral3", "vision_config", {"head_dim": 6}, "vision_config.head_dim"),
         ("mistral3", "text_config", {"model_type": "llama"}, "text_config.model_type"),
+        ("llava", None, {"vision_feature_layer": [-2, -5]}, "vision_feature_layer"),
+        ("llava", None, {"vision_feature_layer": -4}, "vision_feature_layer"),
+        ("llava", "vision_config", {"model_type": "siglip_vision_model"}, "vision_config.vision_use_head"),
+        ("llava", "text_config", {"model_type": "gpt2"}, "text_config.model_type"),
+        ("aya_vision", None, {"vision_feature_select_strategy": "default"}, "vision_feature_select_strategy"),
+        ("aya_vision", None, {"vision_feature_layer": 0}, "vision_feature_layer"),
+        ("cohere2_vision", None, {"downsample_factor": 3}, "downsample_factor"),
+        ("cohere2_vision", None, {"alignment_intermediate_size": 49}, "alignment_intermediate_size"),
         ("gemma4", None, {"audio_config": {"hidden_size": 64}}, "audio_config"),
         ("gemma4", "vision_config", {"head_dim": 6}, "vision_config.head_dim"),
         ("gemma4_text", None, {"use_bidirectional_attention": "all"}, "use_bidirectional_attention"),

@@ -26,7 +26,7 @@ def question(model: str, gpus: tuple[int, ...], sequences: int) -> Question:
 
 def searched(asked: Question) -> Seen:
     """A search that remembers no pass of an earlier one."""
-    one_pass._KNOWN.clear()
+    one_pass.forget()
     return search(asked, 10)
 
 

@@ -29,7 +29,7 @@ def cores() -> tuple[float, float]:
 @pytest.mark.parametrize("count", [1, 2])
 def test_ten_million_plans(benchmark: Any, count: int) -> None:
     asked = question(17_000_000)
-    one_pass._KNOWN.clear()
+    one_pass.forget()
     before = cores()
     found = benchmark.pedantic(search, (asked, TOP), {"workers": Workers(count)}, rounds=1)
     # Where others have the cores too, seconds of them tell what waiting hides: the head's and the processes' share.

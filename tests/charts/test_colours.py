@@ -11,6 +11,7 @@ import pytest
 from calc.charts import colours, memory
 from calc.trace.op import Component
 from harness.cases import KINDS
+from tests.charts.kinds import KINDS as CHARTS
 
 GREY = {"light": (255, 255, 255), "dark": (14, 17, 23)}
 """Streamlit's own backgrounds."""
@@ -30,6 +31,13 @@ def test_colours_stand_out_from_both_backgrounds(name: str, theme: str) -> None:
         (luminance(tuple(int(code[i : i + 2], 16) for i in (1, 3, 5))), luminance(GREY[theme])), reverse=True
     )
     assert (bright + 0.05) / (dim + 0.05) >= 3
+
+
+@pytest.mark.parametrize("kind", ["roofline", "bandwidth", "fall", "plans", "memory against GPUs", "stacked"])
+def test_words_of_a_chart_have_the_colour_of_the_page(kind: str) -> None:
+    for each in CHARTS[kind]()["layer"]:
+        if isinstance(each["mark"], dict) and each["mark"]["type"] == "text":
+            assert "color" not in each["mark"]
 
 
 def test_every_component_and_term_has_a_colour_of_its_own() -> None:

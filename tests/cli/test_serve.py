@@ -99,11 +99,34 @@ def test_a_model_that_generates_nothing_reads_prompts_alone(run: Run) -> None:
     code, out, _ = run("bert-base", *words, "--output", "1")
     record = json.loads(out)
     assert code == 0
-    assert record["tpot"]["mean"] == 0
+    assert record["tpot"]["mean"] is None
+    assert set(record["interval"]) == {"ttft", "throughput"}
     assert record["e2e"]["mean"] == pytest.approx(record["ttft"]["mean"])
     code, _, err = run("bert-base", *words, "--output", "2")
     assert code == 2
     assert "generates no tokens" in err
+
+
+def test_no_interval_is_faster_than_memory_reads_the_weights(run: Run) -> None:
+    words = ("--gpu", "h100-sxm", "--dtype", "fp8", "--input", "16", "--output", "32", "--concurrency", "1", "--json")
+    record = json.loads(run("llama-3-70b", *words)[1])
+    least = (70_553_706_496 - 128_256 * 8192 - 50 * 2**20) / 3.35e12
+    assert least < record["interval"]["tpot"]["low"] < record["tpot"]["mean"] < record["interval"]["tpot"]["high"]
+    assert record["throughput"]["output"] < record["interval"]["throughput"]["high"] < 1 / least
+
+
+def test_what_does_not_fit_says_how_much_it_is_and_what_helps(run: Run) -> None:
+    code, out, _ = run("llama-3-70b", "--gpu", "h100-sxm", "--input", "16", "--output", "32", "--concurrency", "1")
+    assert code == 1
+    assert "weights take 131 GiB" in out
+    assert "--tp" in out
+
+
+def test_heads_of_keys_that_an_engine_cannot_divide_are_refused(run: Run) -> None:
+    """phi-4 has 40 heads and 10 of keys."""
+    code, _, err = run("phi-4", "--gpu", "h100-sxm", "--tp", "4", *CLOSED)
+    assert code == 2
+    assert "--tp: expected a divisor or a multiple of n_kv_heads = 10, found 4" in err
 
 
 def test_prompts_apart(run: Run) -> None:

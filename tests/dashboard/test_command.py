@@ -32,7 +32,9 @@ def test_the_command_stands_among_those_of_calc() -> None:
 
 def test_a_checkout_and_a_wheel_have_the_same_settings() -> None:
     file = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text())
-    tables = {f"theme.{name}": own for name, own in file.pop("theme").items()} | file
+    theme = file.pop("theme")
+    both = {name: theme.pop(name) for name in ("light", "dark")}
+    tables = {f"theme.{name}": own for name, own in both.items()} | file | {"theme": theme}
     flat = {f"{table}.{name}": str(value).lower() for table, own in tables.items() for name, value in own.items()}
     assert flat.pop("server.address") == "localhost"
     assert flat == command.SETTINGS

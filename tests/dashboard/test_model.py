@@ -108,7 +108,7 @@ def test_a_convention_without_a_word_for_a_model_leaves_the_rest_of_the_page() -
     at = opened("model", model="llama-3-8b", other="bert-base", convention="megatron")
     assert errors(at) == []
     assert [each.value for each in at.metric if each.label == "FLOPs, training"][1] == "–"
-    (said,) = [each.value for each in at.info]
+    _, said = [each.value for each in at.info]
     assert said.startswith("`bert-base`: `convention: expected a decoder alone")
     at = opened("model", model="ast-base", convention="palm")
     assert errors(at) == []

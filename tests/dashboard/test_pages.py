@@ -63,4 +63,4 @@ def test_every_page_has_a_picture_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     for entry in PAGES:
         assert re.search(rf"!\[[^\]]+\]\(docs/images/{entry.path}\.png\)", readme), entry.path
-        assert (ROOT / "docs" / "images" / f"{entry.path}.png").stat().st_size > 50_000
+        assert (ROOT / "docs" / "images" / f"{entry.path}.png").stat().st_size > 25_000

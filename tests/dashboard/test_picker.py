@@ -181,6 +181,25 @@ def test_the_names_of_a_thousand_classes_keep_no_config_out_of_a_link() -> None:
     assert metrics(opened("model", **{"from": "Config", **address(at)})) == metrics(at)
 
 
+def test_a_hub_id_is_read_where_this_machine_has_it_and_asks_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    place = tmp_path / "models--someone--tiny-llama"
+    (place / "refs").mkdir(parents=True)
+    (place / "refs" / "main").write_text("0" * 40)
+    (place / "snapshots" / ("0" * 40)).mkdir(parents=True)
+    (place / "snapshots" / ("0" * 40) / "config.json").write_text(json.dumps(TINY))
+    at = opened("model", **{"from": "Config"})
+    sound(at.text_area(key="pasted").set_value("someone/tiny-llama").run())
+    assert errors(at) == []
+    assert any("tiny-llama" in each.value for each in at.sidebar.markdown)
+    assert "spec" in address(at)
+    sound(at.text_area(key="pasted").set_value("someone/another").run())
+    assert "`python -m calc report someone/another` fetches it" in refused(at)
+
+
 def test_no_visitor_sees_the_model_of_another() -> None:
     uploaded("config.json", json.dumps(TINY).encode())
     other = opened("model")

@@ -18,14 +18,14 @@ def test_serve_finds_the_plan_that_the_command_line_finds(address: dict[str, str
     (said,) = cli(*shown_command(at))
     best, shown = said["best"], metrics(at)
     assert shown["Users at once"] == f"{best['concurrency']:,.0f}"
-    assert shown["Tokens a second of a GPU"] == si(best["tokens_per_gpu"])
+    assert shown["Tokens/s of a GPU"] == si(best["tokens_per_gpu"])
     assert shown["First token after"] == duration(best["ttft"])
 
 
 def test_formats_stand_beside_each_other_with_the_memory_and_the_best_marked() -> None:
     at = opened("serve", model="llama-3-8b", served=["bf16", "fp8"], on=["h100-sxm", "l40s"])
     (said,) = cli(*shown_command(at))
-    assert metrics(at)["Tokens a second of a GPU"] == si(said["best"]["tokens_per_gpu"])
+    assert metrics(at)["Tokens/s of a GPU"] == si(said["best"]["tokens_per_gpu"])
     spec = json.loads(at.get("vega_lite_chart")[0].proto.spec)
     lines, _, full, ring = spec["layer"]
     assert lines["encoding"]["color"]["scale"]["domain"] == [

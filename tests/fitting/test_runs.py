@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import calc
 from calc.errors import Refused
@@ -277,6 +279,68 @@ def test_diverged_and_mislabelled_runs_are_named() -> None:
     assert any("4 of 36 runs are left out, far off a first fit" in warning for warning in clean.warnings)
     assert clean.constants == pytest.approx({"A": 400, "B": 2000, "E": 1.8, "alpha": 0.34, "beta": 0.37}, rel=0.3)
     assert not any("far off" in warning for warning in calc.fit(noisy(), refits=0).warnings)
+
+
+RATIOS = np.array([5, 20, 80, 200])
+
+
+def grid_of_ratios() -> dict[str, np.ndarray]:
+    """24 runs, six sizes at four numbers of tokens a parameter, with 0.3 % of noise."""
+    params = np.repeat(np.geomspace(1e7, 3e9, 6), 4)
+    runs = columns(params, params * np.tile(RATIOS, 6))
+    return runs | {"loss": runs["loss"] * np.exp(np.random.default_rng(0).normal(0, 0.003, 24))}
+
+
+BAD_EDGES = {
+    "largest three": ([21, 22, 23], 9.5),
+    "largest size": ([20, 21, 22, 23], 9.5),
+    "largest run": ([23], 50.0),
+    "smallest three": ([0, 1, 2], 9.5),
+    "longest of every size": ([7, 11, 15, 19, 23], 7.0),
+    "smallest run too good": ([0], 2.0),
+}
+
+
+@pytest.mark.parametrize(("bad", "loss"), BAD_EDGES.values(), ids=BAD_EDGES)
+def test_diverged_runs_at_an_edge_are_named_though_they_bend_the_fit(bad: list[int], loss: float) -> None:
+    runs = grid_of_ratios()
+    runs["loss"][bad] = loss
+    said = next(warning for warning in calc.fit(runs, refits=0).warnings if warning.startswith("far off the fit"))
+    named = {int(row) - 1 for row in re.findall(r"row (\d+)", said)}
+    assert named <= set(bad)
+    assert len(named) == min(len(bad), 4)
+    clean = calc.fit(runs, refits=0, skip_far=True)
+    assert clean.runs.row is not None
+    assert set(range(24)) - {int(row) - 1 for row in clean.runs.row} == set(bad)
+    assert clean.constants == pytest.approx({"A": 400, "B": 2000, "E": 1.8, "alpha": 0.34, "beta": 0.37}, rel=0.25)
+
+
+def test_an_equation_of_a_paper_names_such_runs_too() -> None:
+    runs = grid_of_ratios()
+    runs["loss"][-3:] = 9.5
+    said = next(each for each in calc.fit_law(runs, "besiroglu", refits=0).warnings if each.startswith("far off"))
+    assert {int(row) for row in re.findall(r"row (\d+)", said)} == {22, 23, 24}
+
+
+@given(seed=st.integers(0, 10**6), share=st.floats(0.02, 0.12), at=st.sampled_from(["anywhere", "largest", "cheapest"]))
+@settings(max_examples=20, deadline=None)
+def test_bad_runs_wherever_they_are_and_no_others(seed: int, share: float, at: str) -> None:
+    random = np.random.default_rng(seed)
+    runs = grid_of_ratios()
+    bad = max(1, int(share * 24))
+    order = {"anywhere": random.permutation(24), "largest": np.arange(24)[::-1], "cheapest": np.arange(24)}[at]
+    runs["loss"][order[:bad]] *= random.uniform(1.3, 3, bad)
+    clean = calc.fit(runs, refits=0, skip_far=True)
+    rows = np.arange(1, 25) if clean.runs.row is None else clean.runs.row
+    assert set(range(24)) - {int(row) - 1 for row in rows} == set(order[:bad].tolist())
+
+
+def test_noise_and_several_settings_are_nobodys_fault() -> None:
+    """Runs that differ by 30 % at the same sizes contradict each other, but none of them is to blame."""
+    runs = grid_of_ratios()
+    many = {name: np.repeat(values, 3) for name, values in runs.items()}
+    many["loss"] = many["loss"] * np.tile([1.0, 1.15, 1.3], 24)
+    assert not any("far off" in warning for warning in calc.fit(many, refits=0).warnings)
 
 
 def test_pooled_data_is_pointed_out_with_how_far_it_lies_apart() -> None:

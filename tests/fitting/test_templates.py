@@ -113,7 +113,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("law", ["farseer", "muennighoff"])
 def test_what_holds_for_forms_holds_for_equations(law: str) -> None:
-    """Ladders of one ratio are named; diverged and pooled runs too, and swapped ones, which nine constants swallow."""
+    """Diverged, swapped and pooled runs are named, by equations too whose nine constants could swallow two of them."""
     params, tokens = (each.ravel() for each in np.meshgrid(np.geomspace(3e7, 3e9, 6), np.geomspace(1e9, 1e11, 6)))
     loss = 1.8 + 480 / params**0.348 + 2090 / tokens**0.348
     loss *= np.exp(np.random.default_rng(0).normal(0, 0.002, 36))
@@ -123,7 +123,7 @@ def test_what_holds_for_forms_holds_for_equations(law: str) -> None:
     warned = " ".join(calc.fit_law({"N": params, "D": tokens, "loss": loss, "dataset": pools}, law, refits=0).warnings)
     assert "row 12 +" in warned
     assert "diverged?" in warned
-    assert ("row 21" in warned) == (law == "muennighoff")
+    assert "row 21" in warned
     assert "2 values of dataset (code, web) are pooled" in warned
     size = np.geomspace(3e7, 3e9, 12)
     table = {"N": size, "D": 20 * size, "loss": 1.8 + 3000 / (120 * size**2) ** 0.18}

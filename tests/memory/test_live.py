@@ -37,6 +37,7 @@ LANGUAGE: dict[str, dict[str, Any]] = {
     "Phi3": {"bos_token_id": 1, "eos_token_id": 2},
     "Glm4": {},
     "Nemotron": {},
+    "Apertus": {"intermediate_size": 1024},
     "Gemma2": TWO_KINDS,
     "Gemma4": TWO_KINDS
     | {"vocab_size_per_layer_input": 300, "hidden_size_per_layer_input": 64, "global_head_dim": 32}

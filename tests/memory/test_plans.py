@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import numpy
@@ -13,10 +14,12 @@ import calc
 from calc.ask.estimate import estimate
 from calc.ask.solve import NoSolution, solve
 from calc.errors import Refused
+from calc.memory.sharding import held_chunks
 from calc.memory.totals import memory_ranks
 from calc.quantities.parameters import parameters
 from calc.spec import Lora, ModelSpec
 from calc.spec.run import PLAN_SIZES, ExecutionName, Run
+from calc.time.schedule.orders import ORDERS
 from tests.conventions.shapes import LLAMA_3, gpt
 
 GIB = 2**30
@@ -102,6 +105,38 @@ def test_what_is_quantized_beside_an_adapter_is_not_cast() -> None:
     for frozen in ("nf4:g64", "bf16"):
         assert whole - activations(spec, frozen=frozen) == 2 * layers
     assert activations(spec, frozen="fp32") == whole
+
+
+@pytest.mark.parametrize("micro_batches", [1, 3, 8])
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero-bubble"])
+def test_a_schedule_holds_as_many_micro_batches_as_its_order_says(schedule: Any, micro_batches: int) -> None:
+    """The most passes forward that no pass back has followed, on every stage."""
+    plan: dict[str, Any] = {"pp": 4, "micro_batches": micro_batches, "schedule": schedule}
+    order = [ORDERS[schedule](stage, 4, micro_batches, 1) for stage in range(4)]
+    found = [held_chunks(Run(**plan), stage) for stage in range(4)]
+    change = {"forward": 1, "backward": -1, "weights": 0}
+    assert found == [max(accumulate(change[task.what] for task in stage)) for stage in order]
+
+
+def test_gpipe_holds_every_micro_batch() -> None:
+    one, eight = (activations(LLAMA_3["8B"], pp=4, micro_batches=n, schedule="gpipe") for n in (1, 8))
+    assert one == activations(LLAMA_3["8B"], pp=4, micro_batches=1)
+    assert eight > 4 * one
+
+
+def test_dualpipe_holds_parameters_twice_and_one_activation_more() -> None:
+    """DeepSeek-V3 (arXiv:2412.19437), table 2: 2 times the parameters, activations of PP + 1 where others have PP."""
+    plan = {"pp": 4, "micro_batches": 16, "recipe": "bf16", "seq": 512}
+    spec = gpt(192, 8, 6, 1000).model_copy(update={"head": None})
+    both = memory_ranks(spec, Run(schedule="dualpipe", **plan))
+    one = memory_ranks(spec, Run(**plan))
+    assert [rank.stage for rank in both] == ["first and last", "stage 1 and stage 2"]
+    # Outside layers the first rank has what the first and the last have.
+    assert both[1].terms["weights"] == one[1].terms["weights"] + one[2].terms["weights"] == 2 * one[1].terms["weights"]
+    assert both[0].terms["weights"] == one[0].terms["weights"] + one[3].terms["weights"]
+    assert both[1].terms["activations"] * 3 == 5 * one[1].terms["activations"]  # stage 1 of 4 holds 3
+    with pytest.raises(Refused, match="an even number of stages"):
+        memory_ranks(spec, Run(schedule="dualpipe", pp=3))
 
 
 @pytest.mark.parametrize("spec", [SMALL, MIXTRAL, LLAMA_3["8B"]], ids=["small", "mixtral", "llama"])

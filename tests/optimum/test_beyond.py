@@ -72,7 +72,7 @@ def test_more_epochs_than_were_ever_tried_are_a_warning() -> None:
 def test_limited_data_and_use_together() -> None:
     """Use asks for more tokens, and with few fresh ones there are fewer to be had."""
     both = optimal("muennighoff", compute=1e22, unique_tokens=2.5e10, inference_tokens=1e12)
-    data = optimal("muennighoff", compute=1e22, unique_tokens=2.5e10)
+    data = optimal("muennighoff", compute=both.more["plain_compute"], unique_tokens=2.5e10)
     assert both.loss == pytest.approx(data.loss, rel=1e-9)
     assert both.params < data.params
     assert both.more["cost_ratio"] < 1

@@ -15,6 +15,7 @@ from calc.laws.pearce_song import non_embedding
 from calc.optimum import Optimum, loss, optimal, optimal_all
 from calc.optimum.budget import Machines
 from calc.optimum.costs import of_family
+from calc.optimum.search import Problem
 
 CHINCHILLA = 5.76e23
 LLAMA = calc.load_model("llama-3-8b")
@@ -99,13 +100,39 @@ def test_kaplans_deviation_is_that_of_his_own_loss(factor: float) -> None:
     assert kaplan.deviation(k, factor) == pytest.approx(needed / compute, rel=1e-9)
 
 
-def test_use_that_takes_more_than_the_budget_says_so() -> None:
-    plain = optimal("hoffmann-3", compute=1e24)
-    used = optimal("hoffmann-3", compute=1e24, inference_tokens=1e13)
-    assert used.loss == pytest.approx(plain.loss, rel=1e-9)
-    assert any(f"takes {used.compute / 1e24:.3g} times that" in warning for warning in used.warnings)
+def test_kaplans_valley_is_as_flat_as_his_paper_says() -> None:
+    """Kaplan et al., appendix B.4: 0.6 to 2.2 times the best size take only 20 % more compute."""
+    law = find("kaplan")
+    assert law.deviation
+    assert law.deviation(law.k, 1.0) == pytest.approx(1)
+    assert law.deviation(law.k, 0.6) == pytest.approx(1.2, abs=0.04)
+    assert law.deviation(law.k, 2.2) == pytest.approx(1.2, abs=0.01)
+    assert optimal("kaplan", compute=1e21).deviation == pytest.approx({0.5: 1.393, 2.0: 1.160}, abs=5e-4)
+
+
+@pytest.mark.parametrize("beyond", [{}, {"unique_tokens": 2.5e10}], ids=["", "data"])
+def test_with_use_training_takes_the_budget_and_no_other_size_of_that_loss_is_cheaper(beyond: Any) -> None:
+    plain = optimal("hoffmann-3", compute=1e23, **beyond)
+    answer = optimal("hoffmann-3", compute=1e23, inference_tokens=1e13, **beyond)
+    assert answer.compute == 1e23
+    assert 6 * answer.params * answer.tokens == pytest.approx(1e23, rel=1e-6)
+    assert answer.params < plain.params
+    assert (answer.loss or 0) > (plain.loss or 0)
+    problem = Problem(find("hoffmann-3"), **beyond)
+    assert problem.loss(answer.params, answer.tokens) == pytest.approx(answer.loss, rel=1e-9)
+    for factor in (0.8, 0.95, 1.05, 1.25):
+        tokens = problem.tokens(factor * answer.params, answer.loss or 0)
+        if tokens is not None:  # else that size reaches the loss with no tokens at all
+            cost = 6 * factor * answer.params * tokens + 2 * factor * answer.params * 1e13
+            assert cost > answer.more["total_compute"]
+
+
+def test_gpu_days_are_not_exceeded_by_use() -> None:
     days = optimal(gpu_days=3584.0, gpu="h100-sxm", mfu=0.4, inference_tokens=1e13)
-    assert any(f"({days.more['gpu_days']:,.4g} GPU-days)" in warning for warning in days.warnings)
+    assert days.more["gpu_days"] == pytest.approx(3584)
+    assert days.compute == pytest.approx(optimal(gpu_days=3584.0, gpu="h100-sxm", mfu=0.4).compute)
+    money = optimal(money=48_000.0, gpu="h100-sxm", mfu=0.4, price=2.0, inference_tokens=1e13)
+    assert money.more["cost"] == pytest.approx(48_000)
 
 
 def test_tokens_a_parameter_are_part_of_the_range() -> None:

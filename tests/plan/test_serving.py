@@ -10,11 +10,14 @@ import pytest
 
 from calc.architectures.models import load_model
 from calc.cli import main
+from calc.cli.plan_serving import objective
 from calc.errors import Refused
 from calc.plan.serving import Objective, Wish, replicas_for, search
 from calc.serve.answer import answer
 from calc.serve.launching import TOOLS, launch
-from calc.serve.workload import closed_loop
+from calc.serve.layout import layout_of
+from calc.serve.service import service_of
+from calc.serve.workload import closed_count, closed_loop
 
 WISH = Wish(
     load_model("llama-3-8b"),
@@ -94,6 +97,7 @@ KNOWN = {
         "--max-num-batched-tokens",
         "--gpu-memory-utilization",
         "--kv-cache-dtype",
+        "--quantization",
     },
     "sglang": {
         "--model-path",
@@ -107,6 +111,7 @@ KNOWN = {
         "--chunked-prefill-size",
         "--mem-fraction-static",
         "--kv-cache-dtype",
+        "--quantization",
     },
     "trtllm": {
         "--tp_size",
@@ -158,6 +163,30 @@ def test_the_command(run: Run) -> None:
     assert record["best"]["tpot"] <= 0.02
     assert record["replicas"] >= 1
     assert record["launch"][0].startswith("vllm serve ")
+
+
+@pytest.mark.parametrize("slo", ["ttft=200ms", "tpot=12ms", "ttft=400ms,tpot=20ms"])
+def test_the_best_is_what_serve_says_of_it(run: Run, slo: str) -> None:
+    """Prompts that come together wait for one another, of which the closed form knows nothing."""
+    best = json.loads(run(*ASKED, "--slo", slo, "--json")[1])["best"]
+    service = service_of(WISH.spec, "h100-sxm", layout_of(WISH.spec, tp=best["gpus"]), "vllm", "bf16")
+    users = int(best["concurrency"])
+    report = answer(service, closed_loop(users, 1024, 256, closed_count(users), service.engine.scatter)).report
+    assert report is not None
+    assert (best["ttft"], best["tpot"]) == pytest.approx((report.ttft.mean, report.tpot.mean))
+    assert objective(slo).meets(best["ttft"], best["tpot"])
+
+
+def test_what_starts_it_stands_alone_and_in_its_format(run: Run) -> None:
+    code, out, err = run(*ASKED, "--dtype", "fp8", "--as", "vllm")
+    assert code == 0
+    (line,) = out.splitlines()
+    assert line.startswith("vllm serve llama-3-8b ")
+    assert " --quantization fp8 " in line
+    assert " --max-model-len 1408 " in line  # lengths scatter by a tenth
+    assert "put the checkpoint's path or Hub id in its place" in err
+    assert "name a checkpoint in that format" in run(*ASKED, "--dtype", "int4:g128", "--as", "vllm")[2]
+    assert "name a checkpoint" not in err
 
 
 def test_no_plan_meets_it(run: Run) -> None:

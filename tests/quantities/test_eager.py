@@ -20,7 +20,7 @@ from calc.trace.functions import Function
 from calc.trace.op import Op, leaves
 from reference_models import build as build_model
 from reference_models.blocks.attend import attend
-from reference_models.blocks.linear import ACTIVATIONS, NormLayer, softcap
+from reference_models.blocks.linear import ACTIVATIONS, NormLayer, Xielu, softcap
 from reference_models.blocks.mlp import FeedForward
 from reference_models.blocks.positions import turn
 from reference_models.step import Step
@@ -41,12 +41,14 @@ NORMS = {
     for kind in ("layernorm", "rmsnorm")
     for dtype in DTYPES
 }
+XIELU = {dtype: Xielu().to(dtype) for dtype in DTYPES}
 FUNCTIONS: dict[Function, Callable[[Tensor], Tensor]] = {
     "layernorm": lambda x: NORMS["layernorm", x.dtype](x),
     "rmsnorm": lambda x: NORMS["rmsnorm", x.dtype](x),
     "add": lambda x: x + x.detach(),
     **{name: ACTIVATIONS[name] for name in ("gelu", "gelu_new", "gelu_tanh", "gelu_fast", "quick_gelu")},
     **{name: ACTIVATIONS[name] for name in ("relu", "relu2", "silu", "tanh", "sigmoid")},
+    "xielu": lambda x: XIELU[x.dtype](x),
     "swiglu": gate(activation="silu"),
     "swiglu_clamped": gate(clamp=GateClamp()),
     "geglu": gate(activation="gelu_tanh"),

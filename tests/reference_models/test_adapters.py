@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -17,6 +19,7 @@ from calc.spec import (  # noqa: E402
     Adapter,
     Attention,
     Bottleneck,
+    Buckets,
     LayerGroup,
     Lora,
     Mamba,
@@ -27,6 +30,7 @@ from calc.spec import (  # noqa: E402
     Node,
     Prefix,
     Prompt,
+    Shaw,
     Shorthand,
 )
 from calc.spec.load import Load  # noqa: E402
@@ -169,6 +173,19 @@ def borrowers(schedule: str | None, count: int = 2) -> ModelSpec:
 def test_borrowed_keys_and_values(spec: ModelSpec, adapter: Adapter, checkpointing: str) -> None:
     """They pass a gradient only where the layer that made them depends on something trained: not always the first."""
     check(spec, adapter, checkpointing)
+
+
+@pytest.mark.parametrize("checkpointing", MODES)
+@pytest.mark.parametrize("target", ["q_proj", "k_proj", "v_proj", "o_proj"])
+@pytest.mark.parametrize(
+    "position",
+    [{"shaw": Shaw(max_distance=2, values=False)}, {"shaw": Shaw(max_distance=2)}, {"buckets": Buckets(n_buckets=8)}],
+)
+def test_a_core_is_run_again_as_a_whole(position: dict[str, Any], target: str, checkpointing: str) -> None:
+    """Where only keys or values pass a gradient, checkpointed attention still computes every product again."""
+    layer = LayerGroup(count=1, mixer=Attention(n_heads=4, position="none", **position), channel=Mlp(d_ff=24))
+    spec = TINY.model_copy(update={"position": "none"}).expand().model_copy(update={"layers": (layer,)})
+    check(spec, Lora(rank=2, targets=(target,)), checkpointing)
 
 
 def test_checkpointed_gradients_of_borrowers_are_the_plain_ones() -> None:

@@ -52,6 +52,7 @@ MIXERS: dict[str, Node] = {
     "delta net": DeltaNet(n_key_heads=2, n_value_heads=4, d_key=6, d_value=5, chunk=4),
     "fused delta net": DeltaNet(n_key_heads=2, n_value_heads=4, d_key=6, d_value=5, chunk=4, fused=True),
     "kimi delta attention": Kda(n_heads=3, d_head=5, chunk=4),
+    "kimi delta attention token by token": Kda(n_heads=2, d_head=5, d_conv=1, chunk=1),
     "gated convolution": GatedConvolution(d_conv=3, bias=True),
     "linear": LinearAttention(n_heads=4, chunk=4),
     "lightning": LinearAttention(
@@ -87,7 +88,7 @@ def test_updates_of_matrices_that_are_not_there_are_refused() -> None:
         SharedBlock(attention=attention, mlp=mlp, adapter=Lora(rank=2, targets=("q_proj", "up_proj")))
 
 
-@pytest.mark.parametrize("model_type", ["falcon_h1", "kimi_linear", "zamba2"])
+@pytest.mark.parametrize("model_type", ["falcon_h1", "kimi_linear", "bailing_hybrid", "zamba2"])
 @pytest.mark.parametrize("checkpointing", MODES)
 def test_counts_of_a_family(model_type: str, checkpointing: str) -> None:
     """Chunks of Kimi delta attention are cut short: the rows of each are inverted one by one."""

@@ -78,6 +78,7 @@ VALUES: dict[str, Any] = {
     "clip_qkv": 0.5,
     "swiglu_alpha": 1.1,
     "swiglu_limit": 0.5,
+    "kda_lower_bound": -1.3,
     "hc_eps": 0.02,
     "rope_theta": 71.0,
     "compress_rope_theta": 53.0,
@@ -125,7 +126,7 @@ COUNTED = {
         *("add_bias_linear", "use_long_context"),
         "use_post_norm",
         "use_qk_norm",
-        *("use_sandwich_norm", "use_attention_gate"),
+        *("use_sandwich_norm", "use_attention_gate", "kda_safe_gate"),
     ),
     "attention_out_bias",
     *("qk_layernorm", "layer_norm_elementwise_affine", "_remove_final_layer_norm", "do_layer_norm_before", "alibi"),
@@ -149,6 +150,7 @@ IGNORED = {
         "embedding_fraction",
     ),
     *("time_step_floor", "time_step_max", "time_step_scale", "input_jitter_noise", "router_aux_loss_coef"),
+    "mtp_loss_scaling_factor",
     *("router_z_loss_coef", "z_loss_coefficient", "router_ignore_padding_tokens"),
     # dropout
     *("activation_dropout", "attention_dropout", "attention_probs_dropout_prob", "attn_pdrop", "classifier_dropout"),
@@ -181,6 +183,7 @@ NOT_READ = {
     ("gemma3_text", "attn_logit_softcapping"),
     ("deepseek_v4", "norm_topk_prob"),
     ("ernie4_5_moe", "moe_norm_min"),
+    ("roformer", "rotary_value"),
 }
 """Keys of a class that its model does not read, or that are refused."""
 

@@ -90,6 +90,7 @@ def test_ratios_between_dtypes_betray_a_sparse_figure(device: Device) -> None:
         ("v100-sxm2-32gb", 80, 8 * 64, 1.53e9, "fp16"),
         ("a100-sxm-80gb", 108, 4 * 256, 1.41e9, "bf16"),
         ("h100-sxm", 132, 4 * 512, 1.83e9, "bf16"),
+        ("rtx-a4000", 48, 4 * 128, 1.56e9, "fp16"),
         ("rtx-4090", 128, 4 * 64, 2.52e9, "bf16"),
         ("rtx-5090", 170, 4 * 64, 2.407e9, "bf16"),
         ("mi300x", 304, 4 * 256, 2.1e9, "bf16"),

@@ -162,7 +162,7 @@ def test_values_narrower_than_keys_are_no_latents() -> None:
     """One key head of 192 whose values have 128 (as MiMo-V2's are) reads both; absorbed latents are read once."""
     plain = decode_attention(64, 32, 1, 65536, 576, "bf16", d_value=512)
     assert isinstance(plain.shape, Attend)
-    latent = replace(plain, shape=replace(plain.shape, latent=True))
+    latent = plain._replace(shape=replace(plain.shape, latent=True))
     both, once = (kernel_seconds("h100-sxm", each, "graph").seconds for each in (plain, latent))
     # A latent is what kernels of its own were measured reading; the other is scaled from keys of 256 and less.
     assert 1.3 < both / once < 2.5

@@ -8,7 +8,7 @@ import pytest
 
 import calc
 from calc.architectures import from_config
-from calc.spec.catalogue import load_device
+from calc.spec.catalogue import device_names, load_device
 from calc.time import predict
 from tests import reference
 
@@ -49,3 +49,16 @@ def test_pairs_that_never_run_are_left_out_of_long_prompts_alone() -> None:
     needed = 131072 * (6 * 8030261248 + 12 * 32 * 4096 * 131072 / 2)
     assert long.mfu is not None
     assert long.mfu == pytest.approx(needed / (long.seconds * 989.4e12), rel=0.02)
+
+
+@pytest.mark.parametrize("gpu", device_names())
+def test_no_device_is_far_from_what_its_datasheet_allows(gpu: str) -> None:
+    """A token reads all weights, a prompt multiplies with them: no device takes many times as long as that."""
+    device, spec = load_device(gpu), calc.load_model("llama-3-8b")
+    dtype = next(each for each in ("bf16", "fp16", "fp32") if each in device.known_peaks)
+    params = 8030261248 - 128256 * 4096  # the table of words is looked up in, not multiplied with
+    size = 4 if dtype == "fp32" else 2
+    token = predict(spec, gpu, phase="decode", context=500, dtype=dtype, execution="graph")
+    assert 1 < token.seconds / (size * params / device.bandwidth.value) < 3
+    prompt = predict(spec, gpu, phase="prefill", seq=4096, dtype=dtype, execution="graph")
+    assert 1 < prompt.seconds / (2 * 4096 * (params - 128256 * 4096) / device.peak(dtype)) < 6

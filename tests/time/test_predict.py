@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import pytest
@@ -12,7 +14,8 @@ import calc
 from calc import Refused, Run, load_model
 from calc.quantities.traffic import Formats, forward_traffic, training_traffic
 from calc.spec import Bottleneck, Lora, ModelSpec, Shorthand
-from calc.spec.catalogue import load_device
+from calc.spec.catalogue import device_names, load_device
+from calc.spec.run.execution import EXECUTIONS
 from calc.time import Prediction, predict, roof, roofline, speed_of
 from calc.time.device.profile import Launch
 from calc.time.step.operations import operations
@@ -218,6 +221,22 @@ def test_more_work_is_never_much_faster(batch: int, seq: int, phase: Any, execut
     assert 0 < first.interval.low < first.seconds < first.interval.high
     for other in (at(2 * batch, seq), at(batch, 2 * seq)):
         assert other.seconds >= 0.97 * first.seconds
+
+
+PHASES: tuple[Any, ...] = ("decode", "training")
+
+
+@pytest.mark.parametrize("execution", [each for each in EXECUTIONS if each != "megatron"])
+def test_every_device_has_a_time_or_a_reason(execution: Any) -> None:
+    """On one and on two of each: links that were measured and that no datasheet tells, or the other way round."""
+    timed = set()
+    for name, tp, phase in product(device_names(), (1, 2), PHASES):
+        with suppress(Refused):
+            assert (
+                predict(LLAMA, name, phase=phase, batch=2, seq=64, context=64, execution=execution, tp=tp).seconds > 0
+            )
+            timed.add((name, tp))
+    assert {("l40s", 1), ("l40s", 2), ("h100-sxm", 2)} <= timed
 
 
 def test_executions_come_in_their_order() -> None:

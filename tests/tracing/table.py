@@ -184,6 +184,7 @@ REASONS = (
     ("not compared", "trace, and PyTorch's own count of them does not run"),
     ("per-layer", "have sizes that differ from layer to layer, which are not told as one"),
     ("an input called", "read inputs whose shapes do not follow from their config"),
+    ("--traced: aten.", "run operations whose products are not counted (recurrent networks and the like)"),
     ("DataDependent", "decide by what a tensor holds"),
     ("DynamicOutput", "decide by what a tensor holds"),
     ("ImportError", "need a package beside transformers (timm, natten, detectron2, …)"),

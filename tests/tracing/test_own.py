@@ -193,3 +193,68 @@ def test_a_file_is_run_only_where_the_user_says_so(tmp_path: Path) -> None:
             load_traced(f"{file}:{function}", run_code=True)
     with pytest.raises(Refused, match="a Python file"):
         load_traced(f"{tmp_path}/absent.py:build", run_code=True)
+
+
+class Mixed(nn.Module):
+    """Token vectors that something else than dense layers mixes."""
+
+    def __init__(self, mix: Any) -> None:
+        super().__init__()
+        self.table = nn.Embedding(50, WIDTH)
+        self.mix = mix
+
+    def forward(self, tokens: Tensor) -> Any:
+        return self.mix(self.table(tokens))
+
+
+class Distances(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cdist(x, x)
+
+
+class Pairs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.product = nn.Bilinear(WIDTH, WIDTH, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.product(x, x)
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [nn.LSTM(WIDTH, WIDTH, 2), Distances(), Pairs()],
+    ids=lambda mix: type(mix).__name__,
+)
+def test_products_that_nobody_counts_are_refused_and_not_nothing(mix: nn.Module) -> None:
+    with pytest.raises(Refused, match=r"--traced: expected operations whose products are counted, found aten\."):
+        calc.capture(Mixed(mix), tokens())
+
+
+@pytest.mark.parametrize(("mix", "gates"), [(nn.RNN(WIDTH, WIDTH), 1), (nn.GRU(WIDTH, WIDTH), 3)], ids=["RNN", "GRU"])
+def test_networks_that_step_through_products_are_counted(mix: nn.Module, gates: int) -> None:
+    found = calc.estimate(calc.capture(Mixed(mix), tokens()), "flops.forward", batch=BATCH, seq=SEQ).value
+    assert found == 2 * BATCH * SEQ * gates * 2 * WIDTH**2
+
+
+def test_layers_of_pytorch_itself_are_counted_whole() -> None:
+    """Four square projections, two of the MLP, and a score and a value for each pair."""
+    layer = nn.TransformerEncoderLayer(WIDTH, 4, dim_feedforward=96, batch_first=True)
+    for module in (nn.TransformerEncoder(layer, 2), nn.TransformerEncoder(layer, 2).eval()):
+        found = calc.estimate(calc.capture(Mixed(module), tokens()), "flops.forward", batch=BATCH, seq=SEQ).value
+        assert found == 2 * (2 * BATCH * SEQ * (4 * WIDTH**2 + 2 * WIDTH * 96) + 4 * BATCH * SEQ**2 * WIDTH)
+
+
+def test_an_operation_of_somebody_elses_is_refused() -> None:
+    @torch.library.custom_op("envelope_test::mixed", mutates_args=())
+    def mixed(x: Tensor) -> Tensor:
+        return x @ x.transpose(-1, -2)
+
+    mixed.register_fake(lambda x: x.new_empty(*x.shape[:-1], x.shape[-2]))
+
+    class Custom(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return mixed(x)
+
+    with pytest.raises(Refused, match=r"whose products are counted, found envelope_test\.mixed"):
+        calc.capture(Mixed(Custom()), tokens())

@@ -11,7 +11,7 @@ from calc.errors import Refused
 from calc.spec.hardware import Device
 from calc.spec.run import ExecutionName
 from calc.time.attention_calls.written_out import WRITTEN_OUT
-from calc.time.device.datasheet import is_tpu
+from calc.time.device.datasheet import in_tiles
 from calc.time.device.priors import factors, priors, scaled
 from calc.time.device.profile import Profile
 from calc.time.device.speed import Speed, speed_of
@@ -92,7 +92,7 @@ def attention_seconds(
 
 def runs_backends(speed: Speed) -> bool:
     """Whether it is a device that PyTorch runs these kernels on."""
-    return speed.device is None or not is_tpu(speed.device)
+    return speed.device is None or in_tiles(speed.device)
 
 
 def kernels_of(backend: str, shape: AttentionShape, direction: Direction, kind: str) -> list[Kernel]:
@@ -114,7 +114,7 @@ def fused_kernel(shape: AttentionShape, back: bool) -> Kernel:
     """Attention in one kernel: FLOPs of pairs that masks keep, each operand read once."""
     sizes = (shape.batch, shape.heads, shape.kv_heads, shape.seq, shape.keys, shape.d_head, shape.dtype, shape.d_value)
     kernel = attention_kernel(*sizes, causal=shape.causal, window=shape.window, backward=back)
-    return replace(kernel, decode=shape.phase == "decode" and not back)
+    return kernel._replace(decode=shape.phase == "decode" and not back)
 
 
 def _by(backend: str, kernel: Kernel, timing: Timing, speed: Speed, execution: ExecutionName) -> tuple[Timing, str]:

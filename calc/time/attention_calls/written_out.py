@@ -82,7 +82,7 @@ class _Laying:
         """Scores read and probabilities written; back, probabilities and their gradient read."""
         if self.exps:
             squares = 2 if self.direction == "forward" else 3
-            return replace(self.moving(squares * self.square, 1, "softmax"), profiled_bytes=2 * self.square)
+            return self.moving(squares * self.square, 1, "softmax")._replace(profiled_bytes=2 * self.square)
         return self.moving((2 if self.direction == "forward" else 3) * self.square)
 
     def mask(self) -> Iterator[Kernel]:
@@ -175,7 +175,7 @@ def tiled(shape: AttentionShape, direction: Direction, exps: bool) -> Iterator[K
     for i in range(products):
         width = d if i in (0, 3, 4) else shape.d_value
         product = matmul(rows, columns, width, "fp32", lay.groups, "batched")  # pyright: ignore[reportArgumentType]
-        yield replace(product, direction=lay.direction, calls=tiles)
+        yield product._replace(direction=lay.direction, calls=tiles)
     yield lay.moving(tiles * moved, tiles * (launches + 2 * masked))
     down = -(-shape.group * shape.seq // TILE.rows)
     yield lay.moving(4.0 * lay.groups * shape.group * shape.seq * both * 3, 14.0 * down)

@@ -24,13 +24,18 @@ def is_tpu(device: Device) -> bool:
     return device.architecture.startswith("TPU")
 
 
+def in_tiles(device: Device) -> bool:
+    """Whether products are timed by tiles that its cores are handed: a GPU whose cores are known."""
+    return device.cores is not None and not is_tpu(device)
+
+
 def published_models(device: Device) -> dict[str, dict[str, Any]]:
     """Models of products, attention, its backward and its decoding, each by number format; keys: fields of `Speed`.
 
     Formats without a published peak are left out.
     """
     limits = {dtype: limits_of(device, dtype) for dtype in device.known_peaks if dtype in PLAIN}
-    if is_tpu(device):
+    if not in_tiles(device):
         return {
             "gemm": {dtype: _plain(SmoothGemm, each) for dtype, each in limits.items()},
             "attention": {dtype: _plain(SmoothAttention, each) for dtype, each in limits.items()},
@@ -56,9 +61,9 @@ def published_launch(device: Device | None = None) -> Launch:
 
 
 def _plain(kind: type[Smooth], limits: Limits, times: float = 1.0) -> Smooth:
-    """A roofline at what TPUs reach, as [tpu] says: the constants of tiles and of waves over cores are those of GPUs,
-    each of whose cores is a hundredth of the device."""
-    table = priors()["tpu"]
+    """A roofline at what accelerators reach, as [roofline] says: the constants of tiles and of waves over cores are
+    those of GPUs, each of whose cores is a hundredth of the device."""
+    table = priors()["roofline"]
     return kind(
         itemsize=limits.itemsize,
         per_flop=times / (limits.peak * table["peak"]),

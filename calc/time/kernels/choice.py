@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from calc.errors import Refused
@@ -12,25 +12,10 @@ from calc.spec.run import ExecutionName
 from calc.time.cluster.crossing import Crossing
 from calc.time.device.priors import priors
 from calc.time.device.speed import Speed, starts_at_once
+from calc.time.kernels.attention_choice import ask_attention, ask_batched
 from calc.time.kernels.kernel import Kernel, Send, width_of
+from calc.time.kernels.known import Choice, documented, find
 from calc.trace.functions import Attend, Matmul
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Which model a kernel is asked of: its table and key, and the columns of its question.
-
-    group: kernels whose errors go together. scale: what the answer is multiplied with. prior: not of the device's own.
-    """
-
-    key: tuple[str, str]
-    model: Any
-    question: tuple[float, ...]
-    group: str
-    scale: float = 1.0
-    prior: bool = False
-    widen: tuple[float, float] | None = None
-
 
 FUSED = ("compiled", "graph")
 """Ways to run in which one kernel holds what stands between products."""
@@ -50,31 +35,14 @@ def model_of(kernel: Kernel, speed: Speed, execution: ExecutionName, network: fl
         return ask_collective(kernel.shape, speed, network, execution)
     if isinstance(kernel.shape, Attend):
         if kernel.function != "attention":
-            return _ask_batched(kernel, kernel.shape, speed)
-        return _ask_attention(kernel, kernel.shape, speed)
+            return ask_batched(kernel, kernel.shape, speed)
+        return ask_attention(kernel, kernel.shape, speed)
     return _ask_pass(kernel, speed, execution)
-
-
-def _find(tables: Callable[[Speed], Any], names: Sequence[str], speed: Speed, dtype: str) -> tuple[str, Any, bool]:
-    """(name, model, whether it is a prior) of the first of `names` that is known, on the device or by its datasheet."""
-    for known, prior in ((speed, speed.rests == "datasheet"), (None, True)):
-        table = tables(speed.published if known is None and _documented(speed) else speed)
-        for name in names:
-            if name in table:
-                return name, table[name], prior
-    if speed.device is not None:
-        speed.device.peak(dtype)
-    known = sorted({name.partition(".")[0] for name in tables(speed)})
-    raise Refused("dtype", f"one that the time on {speed.name} is known for: {', '.join(known) or 'none'}", dtype)
-
-
-def _documented(speed: Speed) -> bool:
-    return speed.device is not None and speed.rests != "datasheet"
 
 
 def _of_engines(speed: Speed) -> bool:
     """Whether its kernels were measured as engines that serve run them, not by this project's harness."""
-    return _documented(speed) and not speed.steps
+    return documented(speed) and not speed.steps
 
 
 WHOLE = 1e-9
@@ -108,7 +76,7 @@ def _ask_gemm(kernel: Kernel, shape: Matmul, speed: Speed, execution: ExecutionN
     names = (*latent, *(f"{kernel.dtype}.biased",) * (kernel.biased and kernel.use == "forward"), use, kernel.dtype)
     known = speed.rests != "datasheet" and starts_at_once(speed, kernel.packed, kernel.dtype)
     packed = kernel.packed if known else ""
-    name, model, prior = _find(lambda one: one.gemm, (packed, *names) if packed else names, speed, kernel.dtype)
+    name, model, prior = find(lambda one: one.gemm, (packed, *names) if packed else names, speed, kernel.dtype)
     # Experts' tokens come in whole numbers; an expectation a hair above one is that one.
     wide = max(kernel.merged, shape.n) if execution == "graph" and not kernel.trains else shape.n
     question = (-(-(shape.m * (1 - WHOLE)) // 1), -(-wide // 1), -(-shape.k // 1), shape.groups)
@@ -131,102 +99,9 @@ def _packed(kernel: Kernel, shape: Matmul, one: Choice) -> Choice:
     return replace(one, scale=one.scale * scale, prior=True, widen=(table["low"], table["high"]))
 
 
-def _ask_batched(kernel: Kernel, shape: Attend, speed: Speed) -> Choice:
-    """Scores or values in the open: a product for each head. Going back, gradients of weights are as scores are, those
-    of queries, keys and values as values are."""
-    back = kernel.direction == "backward"
-    d = shape.d_value if kernel.function == "values" else shape.d_head
-    as_scores = kernel.use == "dgrad" if back else kernel.function == "scores"
-    n, k = (shape.keys, d) if as_scores else (d, shape.keys)
-    names = (f"{kernel.dtype}.batched.backward",) * back + (f"{kernel.dtype}.batched", kernel.dtype)
-    name, model, prior = _find(lambda one: one.gemm, names, speed, kernel.dtype)
-    question = (shape.queries, n, k, shape.groups * shape.heads)
-    return Choice(("gemm", f"{name}{'?' * prior}"), model, tuple(map(float, question)), f"gemm {name}", 1.0, prior)
-
-
-def _ask_attention(kernel: Kernel, shape: Attend, speed: Speed) -> Choice:
-    batch = kernel.sequences if shape.groups % kernel.sequences == 0 else 1
-    kv_heads, window = shape.groups / batch, 0 if shape.window is None else shape.window
-    heads = kv_heads * shape.heads
-    if kernel.decode and kernel.direction != "backward":
-        return _ask_decode(kernel, shape, speed, (batch, heads, kv_heads, window))
-    back = kernel.direction == "backward"
-    table = "attention_backward" if back else "attention"
-    tables = {"attention": lambda one: one.attention, "attention_backward": lambda one: one.attention_backward}
-    names = _of_width(tables[table](speed), shape, _attention_names(kernel, shape))
-    name, model, prior = _find(tables[table], names, speed, kernel.dtype)
-    sizes = (batch, heads, kv_heads, shape.queries, shape.keys, shape.d_head, shape.d_value)
-    # Queries that a rank has of a sequence see, on average over ranks, as many keys as all do.
-    share = _of_training(kernel, speed)
-    if window and speed.kind == "cpu":
-        # PyTorch's kernel for CPUs takes a window as a mask, and computes what that hides as well.
-        shape, window = replace(shape, causal=False), 0
-    if shape.causal and shape.queries < shape.keys and not kernel.decode:
-        share *= _seen(kernel, shape)
-    question = (*sizes, float(shape.causal), window)
-    return Choice((table, f"{name}{'?' * prior}"), model, tuple(map(float, question)), table, share, prior)
-
-
-def _ask_decode(kernel: Kernel, shape: Attend, speed: Speed, sizes: tuple[float, float, float, float]) -> Choice:
-    batch, heads, kv_heads, window = sizes
-    names = _of_width(speed.decode, shape, _attention_names(kernel, shape))
-    name, model, prior = _find(lambda one: one.decode, names, speed, kernel.dtype)
-    # A cache in a format that was not measured takes as long as a shorter one: its bytes are what a token waits for.
-    knows_cache = kernel.cached == 1 or "_cache" in name
-    cached = 1.0 if knows_cache else kernel.cached
-    question = (batch, heads, kv_heads, shape.keys * cached, shape.d_head, window * cached, shape.d_value)
-    choice = Choice(
-        ("decode", f"{name}{'?' * prior}"),
-        model,
-        (*map(float, question), float(shape.latent)),
-        "attention",
-        1.0,
-        prior,
-    )
-    table = priors()["quantized"]
-    return choice if knows_cache else replace(choice, prior=True, widen=(table["low"], table["high"]))
-
-
-def _attention_names(kernel: Kernel, shape: Attend) -> tuple[str, ...]:
-    """Names of models of attention, the most fitting first: with a cache in fewer bits, of latent attention."""
-    short = kernel.cached == FP8_CACHE and not kernel.trains  # which keeps no cache
-    caches = (f"{kernel.dtype}.fp8_cache", kernel.dtype) if short else (kernel.dtype,)
-    latent = shape.latent or shape.d_head != shape.d_value
-    return (*(f"{name}.latent" for name in caches * latent), *caches)
-
-
-def _of_width(table: Mapping[str, Any], shape: Attend, names: Sequence[str]) -> tuple[str, ...]:
-    """`names`, each ahead of which stands the kernel that a library runs for heads of that width instead of its usual
-    one."""
-    found: list[str] = []
-    for name in names:
-        own = [other for other in table if other == name or other.startswith(f"{name}@")]
-        fitting = [other for other in own if float(shape.d_head) in getattr(table[other], "widths", ())]
-        found += [*([] if name in fitting else fitting[:1]), name]
-    return tuple(found)
-
-
-def _of_training(kernel: Kernel, speed: Speed) -> float:
-    """How much longer the kernels that PyTorch trains with take than those that were measured reading prompts."""
-    if not kernel.trains or (speed.rests == "profile" and kernel.dtype in speed.attention_backward):
-        return 1.0
-    architecture = "" if speed.device is None else speed.device.architecture
-    table = priors()["attention"]
-    direction = "backward" if kernel.direction == "backward" else "forward"
-    backends = table["backends"].get(architecture, {}).get(direction, {})
-    return backends.get(kernel.backend, table["training"].get(architecture, 1.0))
-
-
-def _seen(kernel: Kernel, shape: Attend) -> float:
-    """FLOPs of the pairs that a kernel really computes over those that the last queries of a sequence would."""
-    width = 2.0 * shape.groups * shape.heads * (shape.d_head + shape.d_value)
-    last = shape.queries * (shape.keys - shape.queries / 2)
-    return min(kernel.flops / (2.5 if kernel.direction == "backward" else 1.0) / (width * last), 1.0)
-
-
 def has_link(speed: Speed, op: str) -> bool:
     """Whether anything is known of how GPUs of a node reach one another."""
-    return op in speed.collectives or (_documented(speed) and bool(speed.published.collectives))
+    return op in speed.collectives or (documented(speed) and bool(speed.published.collectives))
 
 
 def ask_collective(shape: Send, speed: Speed, network: float | None, execution: ExecutionName) -> Choice:
@@ -244,8 +119,10 @@ def ask_collective(shape: Send, speed: Speed, network: float | None, execution: 
     if not linked:
         expected = f"one rank, or --network: {speed.name} has no known link to others"
         raise Refused("plan", expected, f"{shape.op} of {shape.ranks}")
-    # Graphs of serving engines hold kernels of their own for sums of few bytes (one write to all, no ring).
-    prior = shape.op not in speed.collectives or (execution == "graph" and shape.op == "all_reduce")
+    # Graphs of serving engines hold kernels of their own for sums of few bytes (one write to all, no ring), on links
+    # whose rate is known: over others, where only measurements tell it, these stand.
+    own = execution == "graph" and shape.op == "all_reduce" and shape.op in speed.published.collectives
+    prior = own or shape.op not in speed.collectives
     model = (speed.published if prior else speed).collectives[shape.op]
     prior = prior or speed.rests == "datasheet"
     name = f"{shape.op}{'?' * prior}"
@@ -256,9 +133,6 @@ def ask_collective(shape: Send, speed: Speed, network: float | None, execution: 
         name = name if is_array(shape.ranks) else f"{name} of {shape.ranks} in a graph"
     return Choice(("collective", name), model, (shape.bytes, shape.ranks), "network", 1.0, prior)
 
-
-FP8_CACHE = 0.5
-"""Bytes of a cached number over those of one in 16 bits."""
 
 SAME_BACK = ("accumulate", "copy", "fill", "sum", "transpose")
 """Passes that going back runs as they are, and that have no other way back."""
@@ -283,7 +157,7 @@ def _ask_pass(kernel: Kernel, speed: Speed, execution: ExecutionName) -> Choice:
                 return Choice(("pass", f"{dtype} copy"), table[name], (moved / launches,), "pass", launches, guessed)
             nbytes = kernel.bytes if kernel.profiled_bytes is None else kernel.profiled_bytes
             return Choice(("pass", f"{dtype} {name}"), table[name], (nbytes,), "pass", 1.0, speed.rests == "datasheet")
-    if _documented(speed):
+    if documented(speed):
         return _ask_pass(kernel, speed.published, execution)
     raise Refused("--profile", f"a profile with passes over memory in {kernel.dtype}", speed.name)
 

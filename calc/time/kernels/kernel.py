@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from calc.dtypes import dtype as number_format
 from calc.sizes import Size
@@ -46,8 +46,7 @@ class Routed:
     products: int
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(NamedTuple):
     """`calls` equal calls of one kernel, or of the few that PyTorch runs in its place.
 
     path: of the op in the tree; what has none (loss, optimizer, collectives) has a name of its own. component: as in

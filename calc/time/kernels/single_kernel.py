@@ -127,7 +127,7 @@ def decode_attention(
 ) -> Kernel:
     """Attention of one new token of each sequence over `context` tokens, itself among them."""
     kernel = attention_kernel(batch, heads, kv_heads, 1, context, d_head, dtype, d_value, window=window)
-    return replace(kernel, decode=True)
+    return kernel._replace(decode=True)
 
 
 def exchange(op: Collective, nbytes: float, ranks: int) -> Kernel:

@@ -10,8 +10,9 @@ from calc.errors import Refused
 from calc.spec.run import ExecutionName
 from calc.time.device.priors import scaled
 from calc.time.device.speed import Speed
-from calc.time.kernels.choice import CALLS, Choice, ask_collective, model_of
+from calc.time.kernels.choice import CALLS, ask_collective, model_of
 from calc.time.kernels.kernel import Kernel, Send, width_of
+from calc.time.kernels.known import Choice
 from calc.time.models.residual import Column
 from calc.trace.functions import Matmul
 
@@ -59,9 +60,12 @@ def time_of(
     choices = [model_of(kernel, speed, execution, network) for kernel in kernels]
     seconds = _answers(choices, {} if known is None else known)
     found = []
+    intervals: dict[Any, tuple[float, float]] = {}
     for kernel, one, value in zip(kernels, choices, seconds, strict=True):
         value = max(value, _streamed(kernel) / speed.bandwidth) if cold else value
-        low, high = _interval(one, speed, level)
+        if (kind := (one.key, one.prior, one.widen)) not in intervals:
+            intervals[kind] = _interval(one, speed, level)
+        low, high = intervals[kind]
         bound = _bound(kernel, speed, value)
         found.append(Timing(value, value * low, value * high, level, bound, "prior" if one.prior else "measured"))
     return found
@@ -153,6 +157,6 @@ def _bound(kernel: Kernel, speed: Speed, seconds: float) -> Bound:
     except Refused:
         compute = 0.0
     memory = kernel.bytes / speed.bandwidth
-    if max(compute, memory) < 0.2 * seconds and seconds < 2e-5:
+    if max(compute, memory) < 0.2 * seconds and seconds / max(kernel.launches, 1) < 2e-5:
         return "launch"
     return "compute" if compute > memory else "memory"

@@ -44,8 +44,8 @@ def details(question: Question, run: Run, stage: Stage, one: Pass, others: float
     speed, execution = question.speed, run.execution or "sdpa"
     parts = stretches(*_columns(_on(question, stage, one.kernels)), speed, execution)
     held = held_on(stage, one.sums)
-    last = list(update(question.spec, run, stage, held.trained)) if updates(question, run) else []
-    messages = list(between_ranks(question.spec, run, held)) if communicates(question, run) else []
+    last = list(update(question.spec, run, stage, held)) if updates(question, run) else []
+    messages = list(between_ranks(question.spec, run, stage, held)) if communicates(question, run) else []
     both = [*last, *(message.kernel for message in messages)]
     timings = time_of(both, speed, execution, question.level, links_of(run).share)
     ends = stretches(last, timings[: len(last)], speed, after_all(execution))
@@ -96,7 +96,7 @@ def _on(question: Question, stage: Stage, timed: Sequence[Timed]) -> Iterator[Ti
     for kernel, timing in timed:
         part = factors[kernel.place]
         if part:
-            yield kernel if part == 1 else replace(kernel, calls=kernel.calls * part), timing
+            yield kernel if part == 1 else kernel._replace(calls=kernel.calls * part), timing
 
 
 def _columns(timed: Iterator[Timed]) -> tuple[list[Kernel], list[Timing]]:

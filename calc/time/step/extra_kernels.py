@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from calc.memory.sharding import Stage
 from calc.sizes import Size, at_least, is_array, rounded
@@ -12,6 +11,7 @@ from calc.spec.run import Run
 from calc.spec.run.precision import optimizer
 from calc.time.kernels.kernel import Kernel, pass_bytes, width_of
 from calc.time.step.formats import number_formats
+from calc.time.step.network import Held, table_elements
 from calc.trace.functions import Attend, Matmul
 
 LOSS = {2: ((3, 14), (4, 22)), 4: ((2, 8), (3, 16))}
@@ -50,8 +50,7 @@ def _weighed(kernel: Kernel) -> bool:
 
 def _plain(kernel: Kernel, function: str, elements: float, dtype: str) -> Kernel:
     """A pass over so many elements beside a product."""
-    return replace(
-        kernel,
+    return kernel._replace(
         function=function,
         dtype=dtype,
         shape=None,
@@ -91,7 +90,7 @@ def _cast(kernel: Kernel, run: Run) -> Kernel:
     n, k = (shape.n, shape.k) if kernel.use == "forward" else (shape.m, shape.n)
     inner = max(width_of(formats.compute), 2.0)
     moved = shape.groups * n * k * (inner + width_of(formats.weights))
-    return replace(_plain(kernel, "copy", 0, formats.stream), bytes=float(moved))
+    return _plain(kernel, "copy", 0, formats.stream)._replace(bytes=float(moved))
 
 
 def _added(kernel: Kernel, run: Run) -> Kernel:
@@ -100,9 +99,8 @@ def _added(kernel: Kernel, run: Run) -> Kernel:
     shape, formats = kernel.shape, number_formats(run)
     assert isinstance(shape, Matmul)
     width = 2 * width_of(formats.gradients) - width_of(formats.stream)
-    return replace(
-        _plain(kernel, "accumulate", 0, formats.gradients), bytes=float(shape.groups * shape.m * shape.n * width)
-    )
+    size = float(shape.groups * shape.m * shape.n * width)
+    return _plain(kernel, "accumulate", 0, formats.gradients)._replace(bytes=size)
 
 
 def _quantized(kernel: Kernel, run: Run, copies: int) -> Iterator[Kernel]:
@@ -115,9 +113,8 @@ def _quantized(kernel: Kernel, run: Run, copies: int) -> Iterator[Kernel]:
         return
     stream = number_formats(run).stream
     elements = shape.groups * shape.m * shape.k
-    yield replace(
-        _plain(kernel, "copy", 0, stream), bytes=float(elements * (width_of(stream) + copies * width_of(kernel.dtype)))
-    )
+    size = float(elements * (width_of(stream) + copies * width_of(kernel.dtype)))
+    yield _plain(kernel, "copy", 0, stream)._replace(bytes=size)
 
 
 def _loss(logits: Kernel, run: Run) -> Iterator[Kernel]:
@@ -125,18 +122,18 @@ def _loss(logits: Kernel, run: Run) -> Iterator[Kernel]:
     shape, formats = logits.shape, number_formats(run)
     assert isinstance(shape, Matmul)
     dtype = formats.compute if width_of(formats.compute) >= 2 else formats.stream
-    forward = replace(_plain(logits, "cross_entropy", shape.m * shape.n, dtype), path="loss", component="loss")
-    back = replace(forward, direction="backward", bytes=2 * forward.bytes, profiled_bytes=forward.bytes)
+    forward = _plain(logits, "cross_entropy", shape.m * shape.n, dtype)._replace(path="loss", component="loss")
+    back = forward._replace(direction="backward", bytes=2 * forward.bytes, profiled_bytes=forward.bytes)
     if run.fuses:
         yield from (forward, back)
         return
     for kernel, (kernels, bytes) in zip((forward, back), LOSS[int(width_of(dtype))], strict=True):
-        yield replace(kernel, launches=kernels, traffic=float(shape.m * shape.n * bytes))
+        yield kernel._replace(launches=kernels, traffic=float(shape.m * shape.n * bytes))
 
 
-def update(spec: ModelSpec, run: Run, stage: Stage, trained: Size) -> Iterator[Kernel]:
-    """What follows all passes of a step on one rank, which trains so many parameters before ZeRO divides them: sums of
-    gradients over micro-batches, and the optimizer.
+def update(spec: ModelSpec, run: Run, stage: Stage, held: Held) -> Iterator[Kernel]:
+    """What follows all passes of a step on one rank: sums of gradients over micro-batches, and the optimizer, which
+    steps through what ZeRO leaves of the rank's parameters.
 
     The optimizer reads and writes what the recipe keeps (`calc.memory.states`): weights, gradients, moments, and the
     wider copy of the weights where there is one. Sizes may be arrays; what some rows do without is called 0 times.
@@ -147,21 +144,21 @@ def update(spec: ModelSpec, run: Run, stage: Stage, trained: Size) -> Iterator[K
     again = run.passes_a_step - 1
     fused = run.stack is not None and run.stack.accumulates
     if not fused and (is_array(again) or again):
-        yield _whole("accumulate", trained, formats.gradients, again)
+        yield _whole("accumulate", held.trained, formats.gradients, again)
     both = stage.first * stage.last
     if spec.head is not None and spec.head.tied and (is_array(both) or both):
-        d_embed = getattr(spec.embedding, "d_embed", None) or spec.d_model
-        shared = (spec.vocab_size or 0) * d_embed / run.tp
+        shared = table_elements(spec) / run.tp
         calls = run.passes_a_step * both
-        yield replace(_whole("accumulate", shared, formats.gradients, calls), direction="backward")
-    share = 1 / (1 + (run.dp * run.cp - 1) * at_least(run.zero, 1))
-    stepped = trained * share
+        yield _whole("accumulate", shared, formats.gradients, calls)._replace(direction="backward")
+    divides = at_least(run.zero, 1)
+    stepped = (held.trained - held.expert_trained) / (1 + (run.sharers() - 1) * divides)
+    stepped = stepped + held.expert_trained / (1 + (run.sharers(expert=True) - 1) * divides)
     updated = how.master or how.weights
     moved = stepped * (2 * width_of(updated) + width_of(how.gradients))
     moved = moved + 2 * optimizer(run.usual_optimizer).state_bytes(rounded(stepped), int(8 * width_of(updated)))
     if how.master is not None:
         moved = moved + stepped * width_of(how.weights)
-    yield replace(_whole("adamw", stepped, how.weights, 1), bytes=moved, profiled_bytes=moved)
+    yield _whole("adamw", stepped, how.weights, 1)._replace(bytes=moved, profiled_bytes=moved)
 
 
 def _whole(function: str, elements: Size, dtype: str, calls: Size) -> Kernel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from calc.dtypes import CACHE_DTYPES, Quantized, weight_dtype
 from calc.spec.run import Run
@@ -39,13 +40,19 @@ class NumberFormats:
 
 def number_formats(run: Run) -> NumberFormats:
     """The formats that the recipe stands for in training, and the format of the weights in all other phases."""
-    if run.trains:
-        how = recipe(run.recipe)
+    return _named(run.recipe if run.trains else None, run.dtype, run.cache_dtype)
+
+
+@lru_cache(maxsize=64)
+def _named(training: str | None, dtype: str, cache: str | None) -> NumberFormats:
+    """training: the recipe of training, None otherwise."""
+    if training is not None:
+        how = recipe(training)
         compute = how.products or ("fp8" if how.inputs == "fp8" else how.compute)
         stream = how.weights if how.autocast else how.compute
         return NumberFormats(compute, stream, how.weights, how.gradients, how.compute, how)
-    kind = weight_dtype(run.dtype)
-    compute = kind.rest if isinstance(kind, Quantized) else run.dtype if kind.bits >= 8 else "bf16"
+    kind = weight_dtype(dtype)
+    compute = kind.rest if isinstance(kind, Quantized) else dtype if kind.bits >= 8 else "bf16"
     stream = compute if width_of(compute) >= 2 else "bf16"
     usual = stream if stream in CACHE_DTYPES else "bf16"
-    return NumberFormats(compute, stream, run.dtype, stream, run.cache_dtype or usual)
+    return NumberFormats(compute, stream, dtype, stream, cache or usual)

@@ -33,8 +33,7 @@ def each_alone(kernel: Kernel, times: float) -> Kernel:
     if times <= 1:
         return kernel
     shape = replace(kernel.shape, groups=1) if isinstance(kernel.shape, Matmul) else kernel.shape
-    return replace(
-        kernel,
+    return kernel._replace(
         calls=kernel.calls * times,
         flops=kernel.flops / times,
         bytes=kernel.bytes / times,

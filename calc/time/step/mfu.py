@@ -14,7 +14,7 @@ from calc.spec.run import Run
 from calc.spec.same import Same
 from calc.time.device.speed import Speed
 from calc.time.step.formats import number_formats
-from calc.time.step.operations import tree_of
+from calc.time.step.record import tree_of
 from calc.trace.functions import Attend
 
 MOST_HIDDEN = 1 / 8

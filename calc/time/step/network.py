@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal, NamedTuple, get_args
 
-from calc.quantities.parameters import parameters
-from calc.sizes import Size, at_least, is_array
+from calc.memory.sharding import Stage
+from calc.sizes import Size, at_least, is_array, maximum
 from calc.spec import ModelSpec, Moe
 from calc.spec.run import Run
 from calc.time.cluster.links import links_of, near_of, refuse_unknown
@@ -15,7 +15,7 @@ from calc.time.cluster.stacks import stack_of
 from calc.time.kernels.kernel import Kernel, Send, width_of
 from calc.time.models.collective import Collective
 from calc.time.step.formats import number_formats
-from calc.time.step.operations import place_of, tree_of
+from calc.time.step.record import place_of, tree_of
 from calc.trace.functions import Attend
 from calc.trace.op import Leaf
 from calc.trace.shard import VOCABULARY
@@ -29,12 +29,13 @@ PIPELINE = "pipeline"
 
 
 class Held(NamedTuple):
-    """Parameters of one rank before ZeRO divides them, those that are trained, and the part of all that stands in
-    routed experts where these are spread over ranks."""
+    """Parameters of one rank before ZeRO divides them, and those that are trained; of both those in routed experts
+    where these are spread over ranks."""
 
     elements: Size
     trained: Size
-    experts: float
+    expert_elements: Size
+    expert_trained: Size
 
 
 class Message(NamedTuple):
@@ -72,8 +73,8 @@ def hides(run: Run, between: str) -> Size:
     return float(overlap.experts)
 
 
-def between_ranks(spec: ModelSpec, run: Run, held: Held) -> Iterator[Message]:
-    """What stages of a pipeline, and ranks that hold the same weights, tell each other in a step of training.
+def between_ranks(spec: ModelSpec, run: Run, stage: Stage, held: Held) -> Iterator[Message]:
+    """What a stage of a pipeline tells others, and ranks that hold the same weights each other, in a step of training.
 
     Sizes of the plan and of `held` may be arrays; what some rows do without is then called 0 times there.
     """
@@ -88,10 +89,29 @@ def between_ranks(spec: ModelSpec, run: Run, held: Held) -> Iterator[Message]:
     sent = (
         Message(_send(PIPELINE, "send", size, 2, calls * (1 - behind), run, stride, span), "nothing"),
         Message(_send(PIPELINE, "send", size, 2, calls * behind, run, stride, span), "backward"),
+        *_tied(spec, run, stage, stride),
     )
     yield from (
         message for message in (*sent, *_data(run, held)) if is_array(message.kernel.calls) or message.kernel.calls
     )
+
+
+def _tied(spec: ModelSpec, run: Run, stage: Stage, stride: Size) -> Iterator[Message]:
+    """Gradients of a table that the first stage and the last have both, summed once all others are (Megatron-LM's
+    embedding group, DeepSpeed's tied layers)."""
+    how = number_formats(run).recipe
+    if how is None or spec.head is None or not spec.head.tied:
+        return
+    size = table_elements(spec) / run.tp * width_of(how.gradients)
+    calls = at_least(run.pp, 2) * maximum(stage.first * 1, stage.last * 1)
+    yield Message(
+        _send("data of the table", "all_reduce", size, 2, calls, run, stride, stride * run.pp), "nothing", True
+    )
+
+
+def table_elements(spec: ModelSpec) -> Size:
+    """Elements of the table of tokens."""
+    return (spec.vocab_size or 0) * (getattr(spec.embedding, "d_embed", None) or spec.d_model)
 
 
 def _width(run: Run) -> float:
@@ -119,7 +139,7 @@ def _of_op(leaf: Leaf, spec: ModelSpec, run: Run, times: float) -> Iterator[Kern
         kernel = _after(leaf, "experts", "all_to_all", size * rows, run.ep, calls * times, run)
         assert isinstance(kernel.shape, Send)
         domains = run.ep / kernel.shape.near
-        yield replace(kernel, shape=replace(kernel.shape, once=_visited(spec, leaf.group, domains) / rows))
+        yield kernel._replace(shape=replace(kernel.shape, once=_visited(spec, leaf.group, domains) / rows))
     if run.cp > 1 and op.function == "scores" and isinstance(op.shape, Attend):
         # Keys and values of all context-parallel ranks, and going back the sums of their gradients.
         shape = op.shape
@@ -144,7 +164,7 @@ def _visited(spec: ModelSpec, group: str | None, places: float) -> float:
 def _after(leaf: Leaf, name: Between, op: Collective, size: float, ranks: int, calls: float, run: Run) -> Kernel:
     """A collective that follows an op, over `ranks` beside the tensor-parallel ones."""
     stride = 1 if name == "tensor" else run.tp
-    return replace(_send(f"{leaf.path}.{name}", op, size, ranks, calls, run, stride), place=place_of(leaf))
+    return _send(f"{leaf.path}.{name}", op, size, ranks, calls, run, stride)._replace(place=place_of(leaf))
 
 
 def between_of(kernel: Kernel) -> Between:
@@ -160,22 +180,25 @@ def _data(run: Run, held: Held) -> Iterator[Message]:
     how = number_formats(run).recipe
     assert how is not None
     divides, groups = at_least(run.zero, 1), run.replicas() / run.sharing
-    often = at_least(run.zero, 3) * (1 - at_least(run.pp, 2))
-    for name, part, expert in (("data", 1 - held.experts, False), ("data of experts", held.experts, True)):
+    flat = 1 - at_least(run.pp, 2)  # a pipeline keeps gradients whole, and weights gathered, from pass to pass
+    reduces, gathers = at_least(run.zero, 2) * flat, at_least(run.zero, 3) * flat
+    dense = held.elements - held.expert_elements, held.trained - held.expert_trained
+    experts = held.expert_elements, held.expert_trained
+    for name, (elements, trained), expert in (("data", dense, False), ("data of experts", experts, True)):
         ranks, sharers = run.replicas(expert), run.sharers(expert)
         stride = run.tp * (run.ep if expert else 1)
-        gradients = held.trained * part * width_of(how.gradients)
+        gradients = trained * width_of(how.gradients)
         width = width_of(how.gathered or how.weights)
         # Before ZeRO-3 no rank lacks weights but those that another has just updated.
-        weights, updated = held.elements * part * width, held.trained * part * width
-        some, whole = at_least(part, 1e-12), divides * at_least(sharers, 2)
+        weights, updated = elements * width, trained * width
+        some, several = at_least(elements, 1), at_least(sharers, 2)
         ways: tuple[tuple[Collective, Size, Hidden, bool, Size], ...] = (
             ("all_reduce", gradients, "backward", True, at_least(ranks, 2) * (1 - divides)),
-            ("reduce_scatter", gradients, "backward", True, whole - often * at_least(sharers, 2)),
-            ("all_gather", updated, "forward", True, whole - often * at_least(sharers, 2)),
-            ("reduce_scatter", gradients, "backward", False, often * at_least(sharers, 2)),
-            ("all_gather", weights, "forward", False, often * at_least(sharers, 2)),
-            ("all_gather", weights, "backward", False, often * at_least(sharers, 2)),
+            ("reduce_scatter", gradients, "backward", True, several * (divides - reduces)),
+            ("all_gather", updated, "forward", True, several * (divides - gathers)),
+            ("reduce_scatter", gradients, "backward", False, several * reduces),
+            ("all_gather", weights, "forward", False, several * gathers),
+            ("all_gather", weights, "backward", False, several * gathers),
         )
         for op, size, behind, once, calls in ways:
             among = ranks if op == "all_reduce" else sharers
@@ -186,14 +209,6 @@ def _data(run: Run, held: Held) -> Iterator[Message]:
                 f"{name} of replicas", "all_reduce", gradients / sharers, groups, summed, run, stride * sharers
             )
             yield Message(kernel, "backward", True)
-
-
-def expert_share(spec: ModelSpec) -> float:
-    """Part of the parameters that stands in routed experts."""
-    if not any(isinstance(group.channel, Moe) for group in spec.layers):
-        return 0.0
-    counted = parameters(spec)
-    return float(counted.get("routed_expert", 0)) / float(sum(counted.values()))
 
 
 def _send(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from calc.memory.phases import PhaseMemory
 from calc.spec.run import Run
-from calc.time.device.datasheet import is_tpu
+from calc.time.device.datasheet import in_tiles, is_tpu
 from calc.time.device.speed import Speed
 from calc.time.kernels.choice import has_link
 from calc.time.step.prediction import Row
@@ -23,6 +23,10 @@ TPU = (
     "no measurement on TPUs: a roofline at parts of the datasheet's figures, by judgement; XLA compiles whole "
     "programs, which --execution compiled comes nearest to"
 )
+PARTS = (
+    "no measurement on this device, and its cores are not known: a roofline at parts of the datasheet's figures, by "
+    "judgement"
+)
 
 
 def of_memory(found: PhaseMemory) -> tuple[str, ...]:
@@ -33,6 +37,12 @@ def of_memory(found: PhaseMemory) -> tuple[str, ...]:
         what = f"reading all prompts in one pass takes {binary(found.prompts)}"
         return (f"fits where prompts are read in pieces: {what} (`memory --batched-tokens`)",)
     return ()
+
+
+def _datasheet(speed: Speed) -> str:
+    if speed.device is None or in_tiles(speed.device):
+        return DATASHEET
+    return TPU if is_tpu(speed.device) else PARTS
 
 
 def _kernel(row: Row, speed: Speed) -> str:
@@ -48,7 +58,7 @@ def notes(rows: Sequence[Row], speed: Speed, run: Run) -> tuple[str, ...]:
     if run.trains and run.gpus > CHECKED:
         found.append(f"beyond {CHECKED} GPUs too few published steps are left to check the interval against")
     if speed.rests == "datasheet":
-        found.append(TPU if speed.device is not None and is_tpu(speed.device) else DATASHEET)
+        found.append(_datasheet(speed))
     elif speed.rests == "relative":
         found.append(RELATIVE)
     guessed = sum(row.share for row in rows if row.timing.source == "prior")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from calc.memory.sharding import Stage
@@ -17,36 +18,22 @@ from calc.sizes import Size
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.spec.same import Same
-from calc.time.cluster.links import links_of
-from calc.time.cluster.measured import with_measured
-from calc.time.device.speed import Speed
-from calc.time.kernels.kernel import Direction, Kernel
-from calc.time.kernels.launching import launching
-from calc.time.kernels.timing import Timing, time_of
-from calc.time.step.extra_kernels import around
+from calc.time.kernels.kernel import Kernel
+from calc.time.kernels.timing import Timing
+from calc.time.step import chain_times
+from calc.time.step.chain_times import Question, TimedPass, timed_passes
 from calc.time.step.mfu import model_flops
-from calc.time.step.network import between_of, between_ops, expert_share
-from calc.time.step.operations import operations
-from calc.time.step.prediction import stretch_of
-from calc.trace.functions import Matmul
+from calc.time.step.network import between_of
 
 MOST = 256
 """Passes that are remembered."""
 BETWEEN = ("dp", "pp", "zero", "interleave", "micro_batches", "stages", "optimizer", "shard", "schedule", "stack")
 """Words of a run that no pass depends on."""
 WORDS = tuple(name for name in Run.model_fields if name not in BETWEEN)
-OF_STACK = ("attention", "joins", "once_a_rank", "product_an_expert")
+ALIKE = tuple(name for name in WORDS if name not in ("tp", "cp", "ep", "sequence_parallel", "checkpointing"))
+"""Of these, what chains of kernels depend on that have their ranks' shares in common."""
+OF_STACK = ("accumulates", "attention", "joins", "once_a_rank", "product_an_expert")
 """What of a stack a pass depends on."""
-
-
-class Question(NamedTuple):
-    """What is asked of which model and device; as in `calc.time.predict`."""
-
-    spec: ModelSpec
-    speed: Speed
-    within: str
-    directions: tuple[Direction, ...]
-    level: float
 
 
 Sums = Mapping[str, Size]
@@ -60,8 +47,8 @@ class PassSums:
     device, host: seconds by stretch (`calc.time.step.prediction`) and place. sent: of collectives between ops, by
     which ranks they are between, and place. launched: kernels by place.
     elements, trained: parameters of a rank: of one layer of each group, of the first and of the last stage of several
-    (`front`, `end`), of one that is both (`both`), and what every stage has (`all`). experts: the part of them in
-    experts that are spread over ranks. flops: of the model, as `convention` counts them for MFU.
+    (`front`, `end`), of one that is both (`both`), and what every stage has (`all`). expert_elements, expert_trained:
+    those of them in experts that are spread over ranks. flops: of the model, as `convention` counts them for MFU.
     """
 
     device: Mapping[str, Sums]
@@ -70,7 +57,8 @@ class PassSums:
     launched: Sums
     elements: Sums
     trained: Sums
-    experts: Size
+    expert_elements: Sums
+    expert_trained: Sums
     flops: Size
     convention: str
 
@@ -86,23 +74,22 @@ class Pass(NamedTuple):
 _KNOWN: OrderedDict[Any, Pass] = OrderedDict()
 
 
+def forget() -> None:
+    """No pass is remembered any more, and nothing that several have in common."""
+    _KNOWN.clear()
+    chain_times.KNOWN.clear()
+
+
 def passes(question: Question, runs: Sequence[Run]) -> list[Pass]:
     """One pass of each of `runs`, whose sizes are numbers. What is not remembered is asked of the models all at once.
 
     Errors: Refused as `calc.time.predict`.
     """
     own = (Same(question.spec), Same(question.speed), question.within, question.directions, question.level)
-    keys = [
-        (
-            own,
-            None if run.stack is None else tuple(getattr(run.stack, name) for name in OF_STACK),
-            *(getattr(run, name) for name in WORDS),
-        )
-        for run in runs
-    ]
+    keys = [(own, _of_stack(run), *(getattr(run, name) for name in WORDS)) for run in runs]
     found = {key: _KNOWN[key] for key in keys if key in _KNOWN}
     new = {key: run for key, run in zip(keys, runs, strict=True) if key not in found}
-    found |= dict(zip(new, _worked_out(question, list(new.values())), strict=True))
+    found |= dict(zip(new, _worked_out(question, own, list(new.values())), strict=True))
     for key, each in found.items():
         _KNOWN[key] = each
         _KNOWN.move_to_end(key)
@@ -111,77 +98,71 @@ def passes(question: Question, runs: Sequence[Run]) -> list[Pass]:
     return [found[key] for key in keys]
 
 
-def _worked_out(question: Question, runs: Sequence[Run]) -> list[Pass]:
-    laid = [(_kernels(question, run), _messages(question, run)) for run in runs]
-    every = [kernel for kernels, messages in laid for kernel in (*kernels, *messages)]
+def _worked_out(question: Question, own: Any, runs: Sequence[Run]) -> list[Pass]:
     if not runs:
         return []
-    execution, network = runs[0].execution or "sdpa", links_of(runs[0]).share
-    speed = with_measured(question.speed, runs[0].cluster)
-    timings = iter(time_of(every, speed, execution, question.level, network))
+    words = [{"own": own, "stack": _of_stack(run), **{name: getattr(run, name) for name in ALIKE}} for run in runs]
     found = []
-    for run, (kernels, messages) in zip(runs, laid, strict=True):
-        timed = tuple((kernel, next(timings)) for kernel in kernels)
-        sent = tuple((kernel, next(timings)) for kernel in messages)
-        found.append(Pass(timed, sent, _sums(question, run, timed, sent)))
+    for run, timed in zip(runs, timed_passes(question, runs, words), strict=True):
+        kernels = tuple(each for chain in timed.chains for each in chain.kernels)
+        found.append(Pass(kernels, timed.messages, _sums(question, run, timed)))
     return found
 
 
-def _kernels(question: Question, run: Run) -> list[Kernel]:
-    within, directions = question.within, question.directions
-    everything = around(operations(question.spec, run), question.spec, run)
-    some = [kernel for kernel in everything if kernel.direction in directions]
-    return [kernel for kernel in some if not within or f"{kernel.path}.".startswith(f"{within}.")]
+def _of_stack(run: Run) -> tuple[Any, ...] | None:
+    """What of its stack a pass depends on."""
+    return None if run.stack is None else tuple(getattr(run.stack, name) for name in OF_STACK)
 
 
-def _messages(question: Question, run: Run) -> list[Kernel]:
-    if "network" not in question.directions:
-        return []
-    return [kernel for kernel in between_ops(question.spec, run) if kernel.path.startswith(question.within)]
-
-
-def _sums(
-    question: Question, run: Run, kernels: Sequence[tuple[Kernel, Timing]], messages: Sequence[tuple[Kernel, Timing]]
-) -> PassSums:
+def _sums(question: Question, run: Run, timed: TimedPass) -> PassSums:
     device: dict[str, dict[str, float]] = {}
     host: dict[str, dict[str, float]] = {}
     launched: dict[str, float] = {}
-    execution = run.execution or "sdpa"
-    joins = run.stack is not None and run.stack.joins
-    for kernel, timing in kernels:
-        if not (joins and kernel.again):
-            launched[kernel.place] = launched.get(kernel.place, 0.0) + kernel.calls * _launches(kernel, run)
-        gap, each = launching(kernel, question.speed, execution)
-        stretch = stretch_of(kernel.direction)
-        for table, seconds in ((device, timing.seconds + gap), (host, each)):
-            places = table.setdefault(stretch, {})
-            places[kernel.place] = places.get(kernel.place, 0.0) + kernel.calls * seconds
+    for chain in timed.chains:
+        for stretch, place, seconds, of_host, launches in chain.takes:
+            if launches is not None:
+                launched[place] = launched.get(place, 0.0) + launches
+            if stretch not in device:
+                device[stretch], host[stretch] = {}, {}
+            places, beside = device[stretch], host[stretch]
+            places[place] = places.get(place, 0.0) + seconds
+            beside[place] = beside.get(place, 0.0) + of_host
     sent: dict[str, dict[str, float]] = {}
-    for kernel, timing in messages:
+    for kernel, timing in timed.messages:
         between = sent.setdefault(between_of(kernel), {})
         between[kernel.place] = between.get(kernel.place, 0.0) + kernel.calls * timing.seconds
-    elements, trained = _held(question.spec, run)
-    experts = expert_share(question.spec) if run.ep > 1 else 0.0
+    held = _held(Same(question.spec), _Ranks(run.tp, run.ep, run))
     counted = model_flops(question.spec, run) if not question.within and run.phase != "decode" else (0.0, "")
-    return PassSums(device, host, sent, launched, elements, trained, experts, *counted)
+    return PassSums(device, host, sent, launched, *held, *counted)
 
 
-def _launches(kernel: Kernel, run: Run) -> float:
-    """Kernels that a stack launches for one: of experts' products, one for each expert where it groups none."""
-    one_each = run.stack is not None and run.stack.product_an_expert and kernel.routed is not None
-    groups = float(kernel.shape.groups) if one_each and isinstance(kernel.shape, Matmul) else 1.0
-    return max(kernel.launches, groups)
+@dataclass(frozen=True, slots=True)
+class _Ranks:
+    """A run, and what of it the parameters of a rank depend on before ZeRO divides them."""
+
+    tp: Size
+    ep: Size
+    run: Run = field(compare=False)
 
 
-def _held(spec: ModelSpec, run: Run) -> tuple[Sums, Sums]:
-    """Parameters by place, all and those that are trained: differences between stages that differ in one."""
+@lru_cache(maxsize=MOST)
+def _held(described: Same[ModelSpec], ranks: _Ranks) -> tuple[Sums, Sums, Sums, Sums]:
+    """Parameters by place, all and those that are trained, and the same of experts where these are spread over ranks:
+    differences between stages that differ in one."""
+    spec, run = described.value, ranks.run
     none = {group.name: 0 for group in spec.layers}
     cut = [Stage("", none, False, False), *(Stage("", none | {name: 1}, False, False) for name in none)]
     cut += [Stage("", none, True, False), Stage("", none, False, True), Stage("", none, True, True)]
     held = states(spec, run, cut)
     places = ("all", *none, "front", "end", "both")
-    every, trained = ([getattr(each, field) for each in held] for field in ("elements", "trained"))
-    return tuple(
-        {place: count - (counts[0] if place != "all" else 0) for place, count in zip(places, counts, strict=True)}
-        for counts in (every, trained)
-    )  # pyright: ignore[reportReturnType] (two of them)
+
+    def by_place(field: str) -> Sums:
+        counts = [getattr(each, field) for each in held]
+        own = [count - (counts[0] if place != "all" else 0) for place, count in zip(places, counts, strict=True)]
+        return dict(zip(places, own, strict=True))
+
+    spread = run.ep > 1
+    none_spread: Sums = dict.fromkeys(places, 0.0)
+    experts = by_place("expert_elements") if spread else none_spread
+    trained = by_place("expert_trained") if spread else none_spread
+    return by_place("elements"), by_place("trained"), experts, trained

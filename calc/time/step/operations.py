@@ -1,33 +1,29 @@
 """From the tree of ops to kernels: what runs forward, what once more, and what goes back.
 
-Which ops are one kernel, and what a kernel moves, is as `calc.quantities.traffic` counts it.
+Which ops are one kernel, and what a kernel moves, is as `calc.quantities.chains` counts it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from calc.blocks.build import build
+from calc.quantities.chains import Chain, elements_back, moved
 from calc.quantities.flops import of_prompt
-from calc.quantities.traffic import Chain, chains, elements_back, moved, rerun
 from calc.quantities.weights import quantizes
 from calc.spec import ModelSpec
-from calc.spec.load import Load
 from calc.spec.run import Run
-from calc.spec.same import Same
 from calc.time.kernels.kernel import Direction, Kernel, width_of
 from calc.time.kernels.kernel import pass_bytes as bytes_of_pass
 from calc.time.step.formats import number_formats
 from calc.time.step.in_turn import each_alone, in_turn
 from calc.time.step.rank_share import Share, share_of
+from calc.time.step.record import NumberedChain, Record, place_of, record_of
 from calc.time.step.routed import routed
 from calc.trace.eager import eager
 from calc.trace.functions import Attend, Matmul
-from calc.trace.op import Leaf, leaves
-from calc.trace.shard import VOCABULARY
+from calc.trace.op import Leaf
 
 WIDE = ("layernorm", "rmsnorm", "batchnorm", "l2norm", "add", "gather", "softmax")
 """Functions that run in the format of the residual stream, which autocast keeps wider than products."""
@@ -37,31 +33,13 @@ STATE = 4
 """Bytes of an element of recurrent state."""
 
 
-def tree_of(spec: ModelSpec, run: Run) -> list[Leaf]:
-    """The ops of one pass. Scores are counted as they run: whole squares in the open, what the mask keeps in a kernel
-    made for attention."""
-    decode = run.phase == "decode"
-    load = Load(
-        batch=run.batch,
-        seq=run.new_tokens,
-        context=run.context if decode else 0,
-        scores="full" if run.kernels == "eager" else "causal-exact",
-        decode=decode,
-        absorbed=decode and run.absorbs,
-        source=run.source_seq,
-        usual_source=run.seq,
-        images=run.images,
-        routing=run.routing,
-        experts=run.experts,
-        mtp=run.mtp and not decode,
-    )
-    return [leaf for leaf in _recorded(Same(spec), load) if leaf.calls]
+class ChainRun(NamedTuple):
+    """A chain that runs forward, once more, or back. key: all that its kernels depend on of how ranks divide the model
+    and of what is recomputed, so that runs which differ in nothing else and have it in common share them."""
 
-
-@lru_cache(maxsize=16)
-def _recorded(spec: Same[ModelSpec], load: Load) -> tuple[Leaf, ...]:
-    """The ops of one load: ranks that divide them differently read the same record."""
-    return tuple(leaves(build(spec.value, load)))
+    chain: Chain
+    direction: Direction
+    key: tuple[Any, ...]
 
 
 def operations(spec: ModelSpec, run: Run) -> Iterator[Kernel]:
@@ -70,74 +48,48 @@ def operations(spec: ModelSpec, run: Run) -> Iterator[Kernel]:
 
     Errors: Refused for an op that does not tell what it moves.
     """
-    everything = tree_of(spec, run)
-    laid = _Operations(run, everything)
-    turns = in_turn(everything, run, AROUND_EXPERTS)
-
-    def as_often(chain: Chain, *kernels: Kernel) -> Iterator[Kernel]:
-        times = turns.get(id(chain[0]), 1.0)
-        return (each_alone(kernel, times) for kernel in kernels)
-
-    for chain in laid.chains(everything):
-        yield from as_often(chain, laid.forward(chain, "forward"))
-    if not run.trains:
-        return
-    for chain in laid.chains(rerun(everything, run)):
-        again = laid.forward(chain, "recomputed")
-        if run.checkpoint_every != 1:
-            again = replace(again, calls=again.calls / run.checkpoint_every)
-        yield from as_often(chain, again)
-    for chain in laid.chains([leaf for leaf in everything if leaf.op.live]):
-        yield from as_often(chain, *laid.backward(chain))
+    laid = Operations(run, record_of(spec, run))
+    for each in laid.chain_runs():
+        yield from laid.kernels(each)
 
 
-def place_of(leaf: Leaf) -> str:
-    """The name of the group of layers that an op is in, `front` or `end`; all of a tower stands before the layers."""
-    if leaf.tower is not None:
-        return "front"
-    return leaf.group if leaf.place == "layer" and leaf.group is not None else "end" if leaf.place == "end" else "front"
-
-
-class Joint(NamedTuple):
-    """How a product is joined to its neighbours; as the fields of `Kernel`."""
-
-    again: bool
-    cut: bool
-    heads: bool
-    logits: bool
-
-
-def joints(everything: list[Leaf]) -> dict[int, Joint]:
-    """How each product with a weight is joined to others, by what reads what."""
-    pieces = {id(x.base) for leaf in everything for x in leaf.op.inputs if x.base is not None}
-    attention = {id(leaf.parents[-1]) for leaf in everything if leaf.op.function == "scores"}
-    read: set[int] = set()
-    found: dict[int, Joint] = {}
-    for leaf in everything:
-        op = leaf.op
-        if not isinstance(op.shape, Matmul) or not op.shape.weighed:
-            continue
-        # Layers that are passed in several ways hold their weights in the last of them.
-        shard, cut = op.weights[0].shard if op.weights else None, id(op.outputs[0]) in pieces
-        heads = shard is not None and shard.axis == 0 and id(leaf.parents[-1]) in attention
-        logits = shard is VOCABULARY and leaf.place == "end"
-        found[id(leaf)] = Joint(id(op.inputs[0]) in read, cut, heads and not cut, logits)
-        read.add(id(op.inputs[0]))
-    return found
-
-
-class _Operations:
+class Operations:
     """The ops of one question and what a rank runs of each."""
 
-    def __init__(self, run: Run, everything: list[Leaf]) -> None:
-        self.run, self.formats = run, number_formats(run)
-        self.shares = {id(leaf): share_of(leaf, run) for leaf in everything}
-        self.joints = joints(everything)
-        self.merged = self.columns_read_together(everything)
+    def __init__(self, run: Run, record: Record) -> None:
+        self.run, self.record, self.formats = run, record, number_formats(run)
+        self.shares = {id(leaf): share_of(leaf, run) for leaf in record.leaves}
+        self.joints = record.joints
+        self.merged = self.columns_read_together(record.leaves)
+        self.turns = in_turn(record.leaves, run, AROUND_EXPERTS)
+        self.laid: dict[tuple[int, ...], Kernel] = {}
 
-    def chains(self, some: list[Leaf]) -> list[Chain]:
-        """The ops that run as one kernel each."""
-        return chains(some, self.run.kernels)
+    def chain_runs(self) -> Iterator[ChainRun]:
+        """What runs, in its order."""
+        record, run = self.record, self.run
+        numbers = {leaf: record.shares.setdefault(share, len(record.shares)) for leaf, share in self.shares.items()}
+        ways: list[tuple[Direction, list[NumberedChain]]] = [("forward", record.forward(run.kernels))]
+        if run.trains:
+            ways.append(("recomputed", record.again(run)))
+            ways.append(("backward", record.back(run.kernels)))
+        for direction, some in ways:
+            for number, chain in some:
+                first = id(chain[0])
+                ranks = (run.tp, run.ep) if first in record.in_experts else None
+                shares = tuple([numbers[id(leaf)] for leaf in chain])
+                beside = (self.merged.get(first, 0), self.turns.get(first, 1.0))
+                yield ChainRun(chain, direction, (direction, number, ranks, shares, beside))
+
+    def kernels(self, one: ChainRun) -> list[Kernel]:
+        """The kernels of a chain that runs in some direction."""
+        if one.direction == "backward":
+            found = list(self.backward(one.chain))
+        else:
+            found = [self.forward(one.chain, one.direction)]
+        if one.direction == "recomputed" and self.run.checkpoint_every != 1:
+            found = [kernel._replace(calls=kernel.calls / self.run.checkpoint_every) for kernel in found]
+        times = self.turns.get(id(one.chain[0]), 1.0)
+        return [each_alone(kernel, times) for kernel in found]
 
     def columns_read_together(self, everything: list[Leaf]) -> dict[int, float]:
         """Columns of all products with weights that read one tensor, but for those of experts, by the leaf of each."""
@@ -154,6 +106,13 @@ class _Operations:
 
     def forward(self, chain: Chain, direction: Direction) -> Kernel:
         """A chain as one kernel, called after the op in it that moves the most."""
+        known = self.laid.get(key := tuple(map(id, chain)))
+        if known is None:
+            known = self.laid[key] = self.laid_out(chain, direction)
+        return known if known.direction == direction else known._replace(direction=direction)
+
+    def laid_out(self, chain: Chain, direction: Direction) -> Kernel:
+        """What `forward` gives, which passes that go once more or back ask for again."""
         kernel = self.named(chain, direction)
         own = self.share(chain[0])
         few = self.part_of_prompt(chain[0])
@@ -165,7 +124,7 @@ class _Operations:
         code = "" if packed is None or self.formats.quantized is None else f"{self.formats.quantized.code}_weights"
         flops = self.flops(chain, few)
         known = self.shape(chain, kernel, few) | self.run_by_pytorch(chain, kernel, resident)
-        return replace(kernel, flops=flops, bytes=streamed + resident, weight_bytes=packed, packed=code, **known)
+        return kernel._replace(flops=flops, bytes=streamed + resident, weight_bytes=packed, packed=code, **known)
 
     def run_by_pytorch(self, chain: Chain, kernel: Kernel, resident: float) -> dict[str, object]:
         """How many kernels run in the place of an op where nothing is fused, and what they move together. beside: bytes
@@ -259,8 +218,8 @@ class _Operations:
             return
         if isinstance(shape, Attend) and len(chain) == 1:
             # In the open: products for gradients of queries and keys; of weights, as scores are, and of values.
-            yield replace(forward, use="dgrad" if op.function == "values" else "wgrad")
-            yield replace(forward, use="wgrad")
+            yield forward._replace(use="dgrad" if op.function == "values" else "wgrad")
+            yield forward._replace(use="wgrad")
             return
         if op.function == "gather" and len(chain) == 1:
             yield from self.table_back(leaf, forward)
@@ -281,8 +240,7 @@ class _Operations:
         if forward.traffic is not None and forward.launches > 1:
             # What PyTorch keeps between several kernels, it reads in as many again and more.
             traffic, launches = size * max(forward.traffic / forward.bytes, 1.0), 2 * forward.launches
-        yield replace(
-            forward,
+        yield forward._replace(
             function=function,
             flops=flops,
             bytes=size,
@@ -296,14 +254,14 @@ class _Operations:
         op, stream = leaf.op, self.formats.stream
         trained = not shape.weighed or op.weight_gradients != 0
         if op.input_grad or not shape.weighed:
-            yield replace(forward, shape=replace(shape, n=shape.k, k=shape.n), use="dgrad")
+            yield forward._replace(shape=replace(shape, n=shape.k, k=shape.n), use="dgrad")
         if trained:
             wide = self.formats.recipe.wgrad if shape.weighed and self.formats.recipe is not None else None
             turned = Matmul(shape.n, shape.k, shape.m, shape.groups, shape.weighed)
-            yield replace(forward, shape=turned, use="wgrad", dtype=wide or forward.dtype)
+            yield forward._replace(shape=turned, use="wgrad", dtype=wide or forward.dtype)
         if len(op.weights) > 1 and trained:
             bytes = bytes_of_pass("sum", float(op.writes or 0) * self.share(leaf).writes, width_of(stream))
-            yield replace(forward, function="sum", shape=None, flops=0.0, dtype=stream, bytes=bytes, weight_bytes=None)
+            yield forward._replace(function="sum", shape=None, flops=0.0, dtype=stream, bytes=bytes, weight_bytes=None)
 
     def table_back(self, leaf: Leaf, forward: Kernel) -> Iterator[Kernel]:
         """The dense gradient of a table: zeros, to which the rows that were read are added."""
@@ -312,5 +270,5 @@ class _Operations:
         width, share = width_of(self.formats.gradients), self.share(leaf)
         rows = float(leaf.op.writes or 0) * share.writes * width
         table = float(leaf.op.weight_gradients) * share.weights * width
-        yield replace(forward, function="fill", bytes=table, profiled_bytes=None, traffic=None)
-        yield replace(forward, bytes=3 * rows, profiled_bytes=2 * rows, traffic=None)
+        yield forward._replace(function="fill", bytes=table, profiled_bytes=None, traffic=None)
+        yield forward._replace(bytes=3 * rows, profiled_bytes=2 * rows, traffic=None)

@@ -122,9 +122,11 @@ def stage_seconds(question: Question, run: Run, stage: Stage, one: PassSums) -> 
     sent: Size = 0.0
     held = held_on(stage, one)
     if updates(question, run):
-        last = _ends(question, run, stage, held.trained)
+        last = _ends(question, run, stage, held)
     if communicates(question, run):
-        messages = [(message, _column(message, question, run)) for message in between_ranks(question.spec, run, held)]
+        messages = [
+            (message, _column(message, question, run)) for message in between_ranks(question.spec, run, stage, held)
+        ]
         for message, seconds, own in hidden(run, stage, left, messages):
             each, sent = (each, sent + seconds - own) if message.once else (each + seconds - own, sent)
     extra = extra_seconds(question, run, total, weighed(one.launched, factors))
@@ -158,7 +160,7 @@ def held_on(stage: Stage, one: PassSums) -> Held:
             found = found + layers * by_place[name]
         return found
 
-    return Held(total(one.elements), total(one.trained), one.experts)
+    return Held(total(one.elements), total(one.trained), total(one.expert_elements), total(one.expert_trained))
 
 
 def after_all(execution: ExecutionName) -> ExecutionName:
@@ -212,12 +214,12 @@ def _column(message: Message, question: Question, run: Run) -> Size:
     return either(kernel.calls > 0, kernel.calls * seconds) if is_array(kernel.calls) else kernel.calls * seconds
 
 
-def _ends(question: Question, run: Run, stage: Stage, trained: Size) -> Size:
+def _ends(question: Question, run: Run, stage: Stage, held: Held) -> Size:
     """Seconds of what follows all passes."""
     device: dict[str, Size] = {}
     host: dict[str, Size] = {}
     execution = run.execution or "sdpa"
-    for kernel in update(question.spec, run, stage, trained):
+    for kernel in update(question.spec, run, stage, held):
         seconds = column_seconds(kernel, question.speed, execution, None)
         gap, each = launching(kernel, question.speed, after_all(execution))
         stretch = stretch_of(kernel.direction)

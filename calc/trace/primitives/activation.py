@@ -98,15 +98,15 @@ def gated_output(t: Recorder, name: str, x: Tensor, gate: Tensor) -> Tensor:
     return y
 
 
-def gated_heads(t: Recorder, name: str, x: Tensor, gate: Tensor, *, soft: bool) -> Tensor:
-    """x [rows, heads * width] times sigmoid(gate) [rows, heads], a number a head, in one kernel; or where `soft`
-    times softplus(gate), in fp32."""
+def gated_heads(t: Recorder, name: str, x: Tensor, gate: Tensor, *, soft: bool = False, wide: bool = False) -> Tensor:
+    """x [rows, heads * width] times sigmoid(gate) [rows, heads], a number a head, in one kernel, where `wide` in fp32;
+    or where `soft` times softplus(gate), in fp32."""
     y = t.made(x.rows, x.width, x, gate, split=x.split)
 
     def keeps(tape: Tape, read: Storage, gate: Storage) -> Storage:
-        in_fp32 = tape.reads_input(tape.cast(gate, "fp32")) if soft else None
-        opened = tape.reads_result(gate) if in_fp32 is None else tape.cast(in_fp32, gate.dtype)
-        return tape.times(read, opened)
+        from_gate = tape.cast(gate, "fp32") if soft or wide else gate
+        opened = tape.reads_input(from_gate) if soft else tape.reads_result(from_gate)
+        return tape.times(read, tape.cast(opened, gate.dtype))
 
     t.op(name, "elementwise", "swiglu", (x, gate), (y,), keeps=keeps)
     return y

@@ -53,7 +53,7 @@ def attend(
     moves = moves or (lambda: _of_scores(shape, cached, cache, uncached))
     scores = _products(t, core, q, k, twice_pairs, cache, moves, live)
     t.hold(q, k, v)
-    weights = _weights(t, core, scores, _added(t, q, scores, shape, square, twice_pairs, scoring))
+    weights = _weights(t, core, scores, _added(t, q, scores, core, twice_pairs, live))
     out = t.made(q.rows, square.heads * shape.d_value, weights, v, split="tensor")
     of_distances = scoring.shaw if scoring.shaw is not None and scoring.shaw.values else None
     t.op(
@@ -147,18 +147,18 @@ def _of_values(shape: Attend, cached: Size, latent: bool) -> Moves:
     )
 
 
-def _added(
-    t: Recorder, q: Tensor, scores: Tensor, shape: Attend, square: Square, twice_pairs: Size, scoring: Scoring
-) -> list[Tensor]:
-    """What is added to the scores before their softmax."""
+def _added(t: Recorder, q: Tensor, scores: Tensor, core: Core, twice_pairs: Size, live: bool) -> list[Tensor]:
+    """What is added to the scores before their softmax. live: whether backward passes any of the core, which is then
+    run again as a whole where it is checkpointed, products that need no gradient among it."""
+    shape, square, scoring = core.shape, core.square, core.scoring
     made: list[Tensor] = []
     if scoring.distances is not None:
-        made.append(_distance_scores(t, q, scoring.distances, scores, square))
+        made.append(_distance_scores(t, q, scoring.distances, scores, square, live or None))
     if scoring.shaw is not None:
         found = t.made(scores.rows, scores.width, q, split="tensor")
         flops = twice_pairs * shape.d_head
         product = Matmul(shape.groups * shape.heads, shape.keys, shape.d_head, shape.queries)
-        _by_distance(t, "relative_key", scoring.shaw, (q,), found, shape.d_head, flops, product, {})
+        _by_distance(t, "relative_key", scoring.shaw, (q,), found, shape.d_head, flops, product, {"live": live or None})
         made.append(found)
     if scoring.bias is not None:
         made.append(scoring.bias)
@@ -195,7 +195,9 @@ def _shared_table(tape: Tape, found: Tensor, distances: Size, trained: bool) -> 
     return Storage(found.elements, tape.settings.stream, trained)
 
 
-def _distance_scores(t: Recorder, q: Tensor, vectors: Tensor, scores: Tensor, square: Square) -> Tensor:
+def _distance_scores(
+    t: Recorder, q: Tensor, vectors: Tensor, scores: Tensor, square: Square, live: bool | None
+) -> Tensor:
     """Every query's product with each of 2 * seq - 1 projected distances.
 
     Two learned vectors a head are added to the queries, one before these products and one before those with the keys
@@ -214,6 +216,7 @@ def _distance_scores(t: Recorder, q: Tensor, vectors: Tensor, scores: Tensor, sq
         of="positional",
         flops=2 * square.rows * square.seq * distances * square.d_key,
         shape=Matmul(square.seq, distances, square.d_key, square.rows, weighed=False),
+        live=live,
     )
     # Each key's are looked up among those of all distances.
     return found.view(scores.rows, scores.width)

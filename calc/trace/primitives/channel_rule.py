@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from calc.sizes import Size, ceil_div
+from calc.sizes import Size, ceil_div, is_exactly
 from calc.spec import Kda
 from calc.spec.load import Load
 from calc.trace.functions import Matmul
@@ -50,7 +50,8 @@ def channel_rule(t: Recorder, spec: Kda, x: Tensor, mixed: Tensor, rate: Tensor,
 
 
 def _decays(t: Recorder, spec: Kda, own: tuple[Weight, ...], decay: Tensor, load: Load) -> Tensor:
-    """-exp(A_log) * softplus(decay + dt_bias), the logarithms of decays."""
+    """The logarithms of decays: -exp(A_log) * softplus(decay + dt_bias), or bound * sigmoid(exp(A_log) * (decay +
+    dt_bias))."""
     y = t.made(decay.rows, decay.width, decay, weights=own, split="tensor")
     state = Cache(recurrent=decay.width * spec.d_head)
     written = 0 if load.decode else load.batch * state.recurrent
@@ -118,6 +119,8 @@ def _system(t: Recorder, spec: Kda, read: Read, n: Size) -> tuple[Tensor, Tensor
     squares = n * spec.chunk * spec.chunk
     scores = t.made(2 * n * spec.chunk, spec.chunk, *read, split="tensor")
     t.op("chunk_scores", "elementwise", "scan", tuple(read), (scores,))
-    inverse = t.made(n * spec.chunk, spec.chunk, scores, split="tensor")
-    t.op("inverse", "elementwise", "scan", (scores,), (inverse,), moves=lambda: Moves(squares, squares))
+    # Of a single token it is one, whatever its score: nothing goes back through it.
+    solved = () if is_exactly(spec.chunk, 1) else (scores,)
+    inverse = t.made(n * spec.chunk, spec.chunk, *solved, split="tensor")
+    t.op("inverse", "elementwise", "scan", solved, (inverse,), moves=lambda: Moves(squares, squares))
     return scores, inverse

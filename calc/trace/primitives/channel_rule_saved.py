@@ -12,7 +12,7 @@ from calc.spec.load import Load
 from calc.trace.op import Weight
 from calc.trace.primitives.across_chunks import Walk, saved_across_chunks
 from calc.trace.primitives.delta_rule_saved import unit
-from calc.trace.primitives.recurrence import between, negative_exponential, spread
+from calc.trace.primitives.recurrence import between, exponential, negative_exponential, spread
 from calc.trace.tape import Storage, Tape
 
 
@@ -28,18 +28,25 @@ def saved_by_channel_rule(
 ) -> Storage:
     """Units of queries and keys, decays and rates, and the rule in chunks; the result in x's format."""
     elements, vectors = load.tokens * spec.n_heads * spec.d_head, load.tokens * spec.n_heads
-    step, fade = own
+    step = own[0]
     with tape.at("rule"):
         q, k, v = (tape.cast(mixed.part(elements), "fp32") for _ in "qkv")
         q, k = tape.like(unit(tape, q, vectors)), unit(tape, k, vectors)
         stepped = tape.like(decay, Storage(0, "fp32", step.trainable, "none"))
-        fading = spread(tape, tape.reads_input(stepped), negative_exponential(tape, fade), elements)
+        fading = _fading(tape, spec, stepped, own[1], elements)
         rate = tape.reads_result(tape.like(rate, dtype="fp32"))
         with tape.region("attention", q, k, v, fading, rate):
             y = _chunks(tape, spec, load, (mixed.grad, fading.grad, rate.grad))
     # Of whole chunks, a view of as many tokens as there are.
     part = y.part(elements)
     return part if y.dtype == x.dtype else Storage(part.elements, x.dtype, y.grad, "tensor")
+
+
+def _fading(tape: Tape, spec: Kda, stepped: Storage, weight: Weight, elements: Size) -> Storage:
+    """Logarithms of decays: a softplus times a rate a head, or a sigmoid of that product, bounded."""
+    if spec.bound is None:
+        return spread(tape, tape.reads_input(stepped), negative_exponential(tape, weight), elements)
+    return tape.like(tape.reads_result(spread(tape, stepped, exponential(tape, weight), elements)))
 
 
 def _chunks(tape: Tape, spec: Kda, load: Load, grads: tuple[bool, bool, bool]) -> Storage:

@@ -42,7 +42,12 @@ def scaled_by(tape: Tape, x: Storage, weight: Weight) -> Storage:
 
 def negative_exponential(tape: Tape, weight: Weight) -> Storage:
     """-exp of a parameter, how fast a state fades."""
-    return tape.like(tape.reads_result(Storage(weight.elements, "fp32", weight.trainable, "tensor")))
+    return tape.like(exponential(tape, weight))
+
+
+def exponential(tape: Tape, weight: Weight) -> Storage:
+    """exp of a parameter."""
+    return tape.reads_result(Storage(weight.elements, "fp32", weight.trainable, "tensor"))
 
 
 def between(tape: Tape, n: Size, elements: Size, grad: bool) -> Storage:

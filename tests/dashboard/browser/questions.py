@@ -61,9 +61,9 @@ def remedy(guest: Visitor) -> str:
 def fits(guest: Visitor) -> str:
     """What the table of GPUs says; its cells are drawn, and heard by those who hear pages."""
     cells = (
-        guest.page.get_by_test_id("stDataFrame").first.locator("canvas [role=row]").nth(3).locator("[role=gridcell]")
+        guest.page.get_by_test_id("stDataFrame").first.locator("canvas [role=row]").nth(1).locator("[role=gridcell]")
     )
-    return " · ".join(cells.all_inner_texts()[:3])
+    return " · ".join(cells.all_inner_texts()[:4])
 
 
 QUESTIONS = (

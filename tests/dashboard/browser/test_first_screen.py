@@ -1,47 +1,72 @@
-"""What a visitor sees without scrolling: the answer of every page, and where its main picture begins."""
+"""What a visitor sees without scrolling: the answer of every page and its main picture, and figures two by two."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
-from dashboard.menu import PAGES
+from dashboard.menu import PAGES, Entry
 from tests.dashboard.browser.visiting import PHONE, Visitor
+from tests.reference import ROOT
 
 pytestmark = pytest.mark.slow
 WIDE = (1440, 900)
 WITHIN = {WIDE: 600, PHONE: PHONE[1]}
-"""Size of a window -> pixels from its top within which both are to begin."""
-ANSWERS = ":is([data-testid=stAlert], [data-testid=stMetric], [data-testid=stException])"
-PICTURES = ":is([data-testid=stVegaLiteChart], [data-testid=stDataFrame])"
-LATER = {
-    ("home", WIDE),
-    *((path, PHONE) for path in ("home", "formula", "memory")),
-}
-"""Pages whose main picture begins further down."""
-NO_ANSWER = ("formula", "measured")
-"""A page that first asks, and one that has nothing to show where nothing was measured."""
-TOP = "(each) => each.getBoundingClientRect().top"
+"""Size of a window -> pixels from its top within which both are to end."""
+ANSWER = "[data-testid=stAlert]"
+PICTURE = ":is([data-testid=stVegaLiteChart], [data-testid=stDataFrame])"
+CARD = "[data-testid=stMetric]"
+CONTROLS = """() => [...document.querySelectorAll('[data-testid=stMain] :is([data-testid=stSelectbox],'
+    + '[data-testid=stMultiSelect], [data-testid=stSlider], [data-testid=stNumberInput], [data-testid=stTextInput],'
+    + '[data-testid=stButtonGroup], [data-testid=stRadio], [data-testid=stCheckbox], [data-testid=stFileUploader])')]
+    .filter(each => each.checkVisibility({visibilityProperty: true}) && each.getBoundingClientRect().height).length"""
+HEADINGS = "() => [...document.querySelectorAll('[data-testid=stMain] :is(h1, h2, h3, h4)')].map(e => +e.tagName[1])"
+MOST = 6
+"""Controls of a page that are in sight; the others are folded."""
+PLACES = """(selector) => [...document.querySelectorAll(`[data-testid=stMain] ${selector}`)].map(
+    each => each.getBoundingClientRect()).map(each => ({top: each.top, bottom: each.bottom}))"""
 
 
-def test_answer_and_picture_are_there_at_first_sight(visitor: Callable[..., Visitor]) -> None:
-    guest = visitor(WIDE)
-    main = guest.page.get_by_test_id("stMain")
-    late = set()
-    for path in (entry.path for entry in PAGES if entry.path != "measured"):
-        guest.page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
-        guest.open(path, model="llama-3-8b")
-        for size, most in WITHIN.items():
-            guest.page.set_viewport_size({"width": size[0], "height": size[1]})
-            picture = main.locator(PICTURES).first
-            expect(picture).to_be_visible()
-            if path not in NO_ANSWER:
-                assert main.locator(ANSWERS).first.evaluate(TOP) < most, (path, size)
-            if picture.evaluate(TOP) >= most:
-                late.add((path, size))
-    assert late <= LATER
+@pytest.fixture(scope="module")
+def results() -> Any:
+    """Those of this repository: a page of results shows its picture where there are some."""
+    return ROOT / "results"
+
+
+@pytest.mark.parametrize("entry", PAGES, ids=lambda entry: entry.path)
+def test_answer_and_picture_are_seen_whole_and_figures_two_by_two_on_a_phone(
+    visitor: Callable[..., Visitor], entry: Entry
+) -> None:
+    guest = visitor(WIDE).open(entry.path, model="llama-3-8b")
+    assert guest.page.evaluate(CONTROLS) <= MOST
+    levels = guest.page.evaluate(HEADINGS)
+    assert levels[0] == 1
+    assert all(later <= level + 1 for level, later in pairwise(levels)), levels
+    for size, most in WITHIN.items():
+        guest.page.set_viewport_size({"width": size[0], "height": size[1]})
+        guest.settled()
+        expect(guest.page.get_by_test_id("stMain").locator(PICTURE).first).to_be_visible()
+        answer, *_ = guest.page.evaluate(PLACES, ANSWER)
+        # The picture of the first page is its card of five figures.
+        shown = guest.page.evaluate(PLACES, CARD if entry.path == "home" else PICTURE)
+        last = max(each["bottom"] for each in (shown if entry.path == "home" else shown[:1]))
+        assert answer["bottom"] <= shown[0]["top"], (entry.path, size)
+        assert last <= most, (entry.path, size, last)
+    _two_by_two(guest)
+
+
+def _two_by_two(guest: Visitor) -> None:
+    rows: dict[int, int] = {}
+    for each in guest.page.evaluate(PLACES, CARD):
+        rows[round(each["top"])] = rows.get(round(each["top"]), 0) + 1
+    blocks = guest.page.evaluate("document.querySelectorAll('[class*=st-key-cards]').length")
+    assert max(rows.values()) <= 2
+    # The last of an odd number stands alone, and so does the one value of a formula.
+    assert list(rows.values()).count(1) <= max(blocks, 1)
 
 
 def test_a_link_of_the_menu_keeps_the_model_while_the_first_page_is_being_drawn(

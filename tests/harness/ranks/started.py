@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from harness.environment import child_variables
@@ -31,6 +33,35 @@ def on_two_nodes(*arguments: str, ranks: int = 2, numbered: bool) -> list[str]:
         ways = [["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "7"]] * 2
     starts = [["--nnodes", "2", *way, "--nproc-per-node", str(ranks), *arguments] for way in ways]
     return [each.stdout for each in _outputs(starts)]
+
+
+def killed(*arguments: str, after: Callable[[set[int], str], bool], log: Path) -> set[int]:
+    """Ranks of an agent that was killed as soon as `after` says so of the ranks that it has started and what they
+    printed: those that still run once all had time to end."""
+    command = [*TORCHRUN, "--standalone", "--nproc-per-node", "2", *arguments]
+    with log.open("w") as printed:
+        agent = subprocess.Popen(command, cwd=ROOT, env=child_variables(), stdout=printed, stderr=printed)
+    children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children")
+    ranks: set[int] = set()
+    deadline = time.monotonic() + PATIENCE
+    while not after(ranks, log.read_text()):
+        assert agent.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        ranks |= {int(each) for each in children.read_text().split()}
+        time.sleep(0.005)
+    agent.kill()
+    agent.wait()
+    while (left := {each for each in ranks if _runs(each)}) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there and has not ended: nobody may be left who takes note of its end."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def _outputs(starts: list[list[str]]) -> list[subprocess.CompletedProcess[str]]:

@@ -1,0 +1,147 @@
+"""Which ops run as one kernel, what a kernel moves forward and back, and what checkpointing runs once more.
+
+What is one kernel, and what is counted of it, stands in `calc.quantities.traffic`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from calc.quantities.flops import recomputed
+from calc.sizes import Size, either, is_array, is_exactly
+from calc.spec.run import Kernels, Run
+from calc.trace.functions import BETWEEN, UNFUSED
+from calc.trace.op import Leaf, Op
+
+Chain = tuple[Leaf, ...]
+"""Ops that run as one kernel."""
+_PASSED_ON = ("add", "rope", "copy", "dispatch", "pool")
+"""Functions whose gradient needs nothing of what forward read."""
+
+
+def chains(some: Iterable[Leaf], kernels: Kernels) -> list[Chain]:
+    """The ops of one pass in the order they run, those together that run as one kernel."""
+    some = [leaf for leaf in some if has_work(leaf.op)]
+    core = {} if kernels == "eager" else _core(some)
+    made: list[list[Leaf]] = []
+    for i, leaf in enumerate(some):
+        if i in core:
+            joins = core[i] < i
+        else:
+            joins = kernels == "compiled" and i > 0 and i - 1 not in core and _fuses(some[i - 1], leaf)
+        if joins:
+            made[-1].append(leaf)
+        else:
+            made.append([leaf])
+    return [tuple(each) for each in made]
+
+
+def moved(chain: Chain) -> tuple[Size, Size]:
+    """Elements of activations that a kernel reads and writes in one call: what is made in it and read in it stays on
+    the chip, and what only it reads is never written."""
+    reads: Size = 0
+    writes: Size = 0
+    for i, leaf in enumerate(chain):
+        each = leaf.op.moved()
+        reads = reads + where_run(leaf.op, each.reads - on_chip(chain, i))
+        writes = writes + each.writes - never_written(chain, i)
+    return reads, writes
+
+
+def on_chip(chain: Chain, i: int) -> Size:
+    """Of what the i-th op of a kernel reads, the elements that ops ahead of it have made or have read already."""
+    if i == 0:
+        return 0
+    there = {id(x.storage) for leaf in chain[:i] for x in leaf.op.outputs}
+    made = sum((x.elements for x in chain[i].op.inputs if id(x.storage) in there), start=0)
+    return made + chain[i].op.moved().again
+
+
+def never_written(chain: Chain, i: int) -> Size:
+    """Of what the i-th op of a kernel writes, the elements that only ops behind it in the kernel read."""
+    behind = [id(x.storage) for leaf in chain[i + 1 :] for x in leaf.op.inputs]
+    made = chain[i].op.outputs
+    return sum((x.elements for x in made if x.readers and behind.count(id(x.storage)) == x.readers), start=0)
+
+
+def has_work(op: Op) -> bool:
+    """False for what has nothing to do in this pass: an encoder while its reader decodes."""
+    writes = op.writes
+    if is_array(writes):
+        return bool((writes != 0).any())
+    return writes != 0
+
+
+def where_run(op: Op, amount: Size) -> Size:
+    """An amount in those rows of arrays in which an op has something to do, 0 in the others."""
+    writes = op.writes
+    return either(writes != 0, amount) if is_array(writes) and not (writes != 0).all() else amount
+
+
+def _core(some: list[Leaf]) -> dict[int, int]:
+    """Places of the ops of attention's cores that one kernel can run -> the place of the core's first."""
+    found: dict[int, int] = {}
+    start: int | None = None
+    for i, leaf in enumerate(some):
+        if leaf.op.function == "scores":
+            start = i
+        elif leaf.op.function == "values" and start is not None:
+            found |= dict.fromkeys(range(start, i + 1), start)
+            start = None
+        elif leaf.op.function not in BETWEEN:
+            start = None
+    return found
+
+
+def _fuses(last: Leaf, leaf: Leaf) -> bool:
+    """Whether two neighbours without products stand in one block."""
+    plain = (each.op.kind not in ("linear", "attention") and each.op.function not in UNFUSED for each in (last, leaf))
+    return leaf.parents[-1] is last.parents[-1] and all(plain)
+
+
+def rerun(everything: list[Leaf], query: Run) -> list[Leaf]:
+    """What checkpointing runs once more: its products, and what lies between them."""
+    if query.checkpointing == "none":
+        return []
+    core = _core(everything)
+    inside = {id(leaf) for i, leaf in enumerate(everything) if i in core}
+    if query.checkpointing == "selective":
+        return [leaf for leaf in everything if id(leaf) in inside and leaf.op.live and leaf.layer]
+    again = recomputed(everything, query.checkpointing)
+    if query.checkpointing != "selective-op":
+        return again
+    products = set(map(id, again))
+    layers = {leaf.layer for leaf in again}
+
+    def runs(leaf: Leaf) -> bool:
+        plain = leaf.op.kind not in ("linear", "attention") and id(leaf) not in inside
+        return id(leaf) in products or (plain and leaf.layer is not None and leaf.layer in layers)
+
+    return [leaf for leaf in everything if runs(leaf)]
+
+
+def elements_back(chain: Chain) -> Size:
+    """Elements of activations and of their gradients that a kernel going back reads and writes, in one call."""
+    op = chain[0].op
+    reads, writes = moved(chain)
+    if len(chain) > 1 and op.function == "scores":
+        return 2 * reads + 2 * writes
+    if op.kind == "linear":
+        return int(op.input_grad) * (writes + reads) + int(_trains(op)) * (writes + reads)
+    if op.kind == "attention" and op.function not in UNFUSED:
+        return 2 * (reads + writes)
+    total: Size = 0
+    for i, leaf in enumerate(chain):
+        op, last = leaf.op, i == len(chain) - 1
+        reads, writes = moved((leaf,))
+        if op.function == "add":
+            # Two branches are joined where they meet again; where they part, their gradients are added up.
+            total = total + ((3 if last else 2) * writes if leaf.layer is not None else 0)
+            continue
+        saved = 0 if op.function in _PASSED_ON else reads
+        total = total + saved + writes - never_written(chain, i) + reads - on_chip(chain, i)
+    return total
+
+
+def _trains(op: Op) -> bool:
+    return not is_exactly(op.weight_gradients, 0)

@@ -1,0 +1,37 @@
+"""Tables for a pipe are laid out here, those for a terminal by rich: where both can, they give the same text."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calc.output import tables
+from calc.output.tables import Table
+
+LINES = st.text(alphabet="ab 1290,.%é×–→≤μ-_/", max_size=12)
+CELLS = LINES | st.builds("{}…\n{}".format, LINES, LINES)
+WIDTHS = st.integers(1, 4)
+
+
+def table(width: int) -> st.SearchStrategy[Table]:
+    row = st.lists(CELLS, min_size=width, max_size=width)
+    names = st.lists(LINES, min_size=width, max_size=width)
+    return st.builds(Table, names, st.lists(row, min_size=1, max_size=4), CELLS, CELLS, st.just(()), st.just(""))
+
+
+def lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines()]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(WIDTHS.flatmap(table), min_size=1, max_size=2))
+def test_a_pipe_is_given_what_rich_would_give_it(several: list[Table]) -> None:
+    assert all(map(tables._one_wide, several))
+    assert lines(tables._wide(several)) == lines(tables._fitted(several, narrow=False))
+
+
+def test_letters_of_other_widths_are_left_to_rich() -> None:
+    plain = Table(("name", "n"), [("llama", "1")])
+    assert tables._one_wide(plain)
+    titles = ("模型", "e\u0301", "🦙", "\t")
+    assert not any(tables._one_wide(plain._replace(title=title)) for title in titles)
