@@ -28,6 +28,7 @@ COMMANDS = {
     "mkdocstrings",
     "pyright",
     "pytest-benchmark",
+    "pytest-timeout",
     "pytest-xdist",
     "ruff",
     "twine",
