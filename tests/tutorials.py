@@ -19,6 +19,7 @@ from tests.reference import ROOT
 
 PAGES = sorted([*(ROOT / "docs" / "tutorials").glob("*.md"), *(ROOT / "docs" / "adding").glob("*.md")])
 FOLDERS = ("calc", "harness", "reference_models", "tests", "docs")
+FILES = ("pyproject.toml", "README.md", "CONTRIBUTING.md")
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)
 
 
@@ -53,7 +54,8 @@ def lay(folder: Path) -> None:
                 place = folder / path.relative_to(ROOT)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.symlink_to(path)
-    (folder / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
+    for name in FILES:
+        (folder / name).symlink_to(ROOT / name)
 
 
 def change(before: str, diff: str) -> str:

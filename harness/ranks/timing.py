@@ -27,6 +27,8 @@ GOAL = 0.05
 """Width of the interval at which a measurement is good: runs of a collective differ by more than those of kernels."""
 SHORT, LONG = 0.1, 0.6
 """Seconds of a burst at most, of what takes less than a twentieth of a second and of steps."""
+WAITED = 4
+"""How many times as long a burst lasts at most with all that its ranks wait for each other between samples."""
 WARM = 0.02
 """Seconds that a burst's first executions take at least, which do not count."""
 
@@ -49,19 +51,19 @@ def _burst(run: Run, device: Device) -> tuple[list[float], int]:
 
     All that is decided depends on times that the ranks have exchanged, so that they decide alike.
     """
-    one = max(_slowest(run, device, 1) for _ in range(2))
+    one = max(_slowest(run, device, 1)[0] for _ in range(2))
     warmup, spent = 2, 0.0
     while spent < WARM:
-        one = _slowest(run, device, 1)
+        one, _ = _slowest(run, device, 1)
         spent, warmup = spent + max(one, 1e-5), warmup + 1
     repeats, limit = min(MOST_REPEATS, max(1, round(SAMPLE / one))), LONG if one > SHORT / 2 else SHORT
     samples: list[float] = []
-    spent = 0.0
+    spent = waited = 0.0
     while len(samples) < MOST:
-        seconds = _slowest(run, device, repeats)
+        seconds, whole = _slowest(run, device, repeats)
         samples.append(seconds / repeats)
-        spent += seconds
-        if spent >= limit and len(samples) > 1:
+        spent, waited = spent + seconds, waited + whole
+        if (spent >= limit or waited >= WAITED * limit) and len(samples) > 1:
             break
         if len(samples) % LEAST == 0 and median_interval(samples, quantile=QUARTILE).width <= GOAL:
             break
@@ -101,17 +103,23 @@ def agreed(value: Any) -> Any:
     return held[0]
 
 
-def _slowest(run: Run, device: Device, repeats: int) -> float:
+def _slowest(run: Run, device: Device, repeats: int) -> tuple[float, float]:
+    """Seconds of so many executions on the slowest rank, and those since it came to wait for the others."""
     import torch
     import torch.distributed as dist
 
+    came = time.perf_counter()
     dist.barrier()
     begin = time.perf_counter()
     for _ in range(repeats):
         run()
     if device == "cuda":
         torch.cuda.synchronize()
-    return worst(time.perf_counter() - begin, device)
+    end = time.perf_counter()
+    held = torch.tensor([end - begin, end - came], dtype=torch.float64, device=device)
+    dist.all_reduce(held, dist.ReduceOp.MAX)
+    seconds, whole = held.tolist()
+    return seconds, whole
 
 
 def _short(seconds: float) -> float:

@@ -12,13 +12,15 @@ from harness.store import read_runs
 from tests.harness.ranks.started import torchrun
 
 pytestmark = pytest.mark.slow
+PATIENCE = 540
+"""Seconds, against hanging for ever: less than a test may take in all."""
 
 
 @pytest.mark.benchmark(group="suites of two ranks: collectives within 25 % of their forecasts, steps within 15 %")
 @pytest.mark.parametrize("suite", ["collectives", "parallel"])
 def test_forecasts_of_two_ranks(benchmark: Any, suite: str, tmp_path: Path) -> None:
     arguments = ("-m", "harness", "run", "--suite", suite, "--results", str(tmp_path))
-    benchmark.pedantic(torchrun, arguments, rounds=1)
+    benchmark.pedantic(torchrun, arguments, {"patience": PATIENCE}, rounds=1)
     runs = [run for run in read_runs(tmp_path) if run.measurement is not None and run.forecast is not None]
     assert runs
     errors = {run.case: run.measurement.seconds / run.forecast.seconds - 1 for run in runs}  # pyright: ignore

@@ -251,7 +251,8 @@ def ended(job: str, results: Path) -> None:
 
 @pytest.mark.slow
 def test_one_run_at_a_time_and_cancel(results: Path) -> None:
-    running.start("quick", "tiny", False, False)
+    # Far longer than it takes to come back and press Cancel.
+    running.start("quick", "", False, True)
     try:
         with pytest.raises(Refused, match="one at a time"):
             running.start("quick", "", False, False)

@@ -16,9 +16,9 @@ TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
 PATIENCE = 240
 
 
-def torchrun(*arguments: str, ranks: int = 2) -> subprocess.CompletedProcess[str]:
-    """What ranks of one node print. Fails where one of them does."""
-    return _outputs([["--standalone", "--nproc-per-node", str(ranks), *arguments]])[0]
+def torchrun(*arguments: str, ranks: int = 2, patience: float = PATIENCE) -> subprocess.CompletedProcess[str]:
+    """What ranks of one node print. Fails where one of them does, or is not done after so many seconds."""
+    return _outputs([["--standalone", "--nproc-per-node", str(ranks), *arguments]], patience)[0]
 
 
 def on_two_nodes(*arguments: str, ranks: int = 2, numbered: bool) -> list[str]:
@@ -64,17 +64,18 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def _outputs(starts: list[list[str]]) -> list[subprocess.CompletedProcess[str]]:
+def _outputs(starts: list[list[str]], patience: float = PATIENCE) -> list[subprocess.CompletedProcess[str]]:
     agents = []
     for start in starts:
         command = [*TORCHRUN, *start]
         variables = {**child_variables(), "OMP_NUM_THREADS": "1"}
         agents.append(subprocess.Popen(command, cwd=ROOT, env=variables, text=True, stdout=-1, stderr=-1))
     try:
-        outputs = [agent.communicate(timeout=PATIENCE) for agent in agents]
+        outputs = [agent.communicate(timeout=patience) for agent in agents]
     finally:
         for agent in agents:
             agent.kill()
+            agent.communicate()
     assert not any(agent.returncode for agent in agents), "\n".join(errors for _, errors in outputs)[-4000:]
     return [subprocess.CompletedProcess(agent.args, 0, *each) for agent, each in zip(agents, outputs, strict=True)]
 
