@@ -39,17 +39,18 @@ def saved_tensors(model: nn.Module, forward: Callable[[], object]) -> Saved:
     # Kept alive while it runs: a storage that is freed could lend its number to another.
     found: dict[int, Tensor] = {}
 
-    def keep(tensor: Tensor) -> Tensor:
+    def keep(tensor: Tensor) -> None:
         key = _storage(tensor)
         if key not in own and key not in found:
             found[key] = tensor
             saved.by_module[stack[-1]] = saved.by_module.get(stack[-1], 0) + tensor.untyped_storage().nbytes()
-        return tensor
 
     with _followed(model, stack), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         # The result is what holds the graph, and with it all that is kept.
         result = forward()
     del result
+    # The graph holds `keep` and with it these, which may hold the graph: nobody would ever free them.
+    found.clear()
     return saved
 
 

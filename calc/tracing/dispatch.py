@@ -140,14 +140,13 @@ class _Recording(TorchDispatchMode):
             x.dtype in (torch.float32, torch.float64),
         )
 
-    def keep(self, x: Tensor) -> Tensor:
-        """Autograd keeps a tensor."""
+    def keep(self, x: Tensor) -> None:
+        """Autograd keeps a tensor; what it gets in its place does not hold the graph, as no backward follows."""
         memory = _memory(x)
         if memory not in self.own and memory not in self.seen_kept:
             self.seen_kept.add(memory)
             self.capture.saved.append(self.keeping(x))
         self.alive.append(x)
-        return x
 
     def keeping(self, x: Tensor) -> Keeping:
         nbytes = x.untyped_storage().nbytes()
@@ -198,6 +197,8 @@ def watched(
     recording = _Recording(module, layer_lists(module))
     cast = nullcontext() if autocast is None else torch.autocast("cpu", autocast)
     with ExitStack() as stack:
+        # The graph holds `keep` and with it these, which hold the graph: nobody would ever free them.
+        stack.callback(recording.alive.clear)
         stack.enter_context(mode)
         args, kwargs = inputs()
         stack.enter_context(_followed(module, recording))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from calc.quantities.saved_tensors import saved_tensors as what_is_saved  # noqa
 from calc.spec.load import Load  # noqa: E402
 from calc.spec.run import Run  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
+from calc.tracing.events import Event  # noqa: E402
 from reference_models.saved import saved_tensors  # noqa: E402
 
 WIDTH, BATCH, SEQ = 32, 2, 12
@@ -91,6 +94,25 @@ def test_autograd_keeps_of_a_module_what_is_counted() -> None:
     found = what_is_saved(calc.capture(module, tokens), Load(batch=BATCH, seq=SEQ), FP32).everything()
     real = saved_tensors(module, lambda: module(*tokens())).total
     assert sum(times * each.tensor.bytes for times, each in found) == real
+
+
+def test_nothing_is_left_of_a_module_that_nobody_holds() -> None:
+    """Neither of what was captured nor of what was measured: a web page does both for every visitor."""
+
+    def used() -> list[weakref.ref[Any]]:
+        module = Own()
+        what_is_saved(calc.capture(module, tokens), Load(batch=BATCH, seq=SEQ), FP32).everything()
+        saved_tensors(module, lambda: module(*tokens()))
+        return [weakref.ref(p) for p in module.parameters()]
+
+    def events() -> int:
+        gc.collect()
+        return sum(type(each) is Event for each in gc.get_objects())
+
+    before = events()
+    weights = used()
+    assert events() == before
+    assert all(each() is None for each in weights)
 
 
 def test_layers_that_are_alike_are_one_part_and_repeat() -> None:
