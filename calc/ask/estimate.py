@@ -13,6 +13,7 @@ from calc.conventions import Convention
 from calc.conventions.executed import absorbs
 from calc.sizes import Size
 from calc.spec import Mla, ModelSpec
+from calc.spec.model import check_model
 from calc.spec.run import Run, exact_run
 
 
@@ -44,6 +45,7 @@ def estimate(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: st
     Errors: Refused for an unknown quantity, convention or word, for a size that is no whole number, and for what the
     convention does not define. TypeError for an unknown field.
     """
+    check_model(spec)
     entry = of_part(registry.find(quantity), part)
     run = exact_run(run, **(words if entry.phase is None else words | {"phase": entry.phase}))
     owner = _owner(entry, run)

@@ -18,6 +18,7 @@ from calc.errors import Refused
 from calc.sizes import Size, is_exactly
 from calc.spec import Embedding, Frames, Lora, ModelSpec, Patches, Tower
 from calc.spec.load import Load
+from calc.spec.model import check_model
 from calc.spec.same import Same
 from calc.spec.traced import Traced
 from calc.trace.op import Part
@@ -29,6 +30,7 @@ def build(spec: ModelSpec, load: Load) -> Part:
 
     Errors: Refused for an adapter that has no place in the model, and for what the load asks of no such model.
     """
+    check_model(spec)
     if isinstance(spec, Traced):
         return spec.record(load)
     check_adapter(spec, load)
@@ -75,6 +77,7 @@ def _weighed(spec: Same[ModelSpec], mtp: bool) -> Part:
 def source_length(spec: ModelSpec, seq: Size) -> Size | None:
     """Tokens or frames that an encoder reads beside `seq` tokens where nothing else is asked; None without an encoder
     of text or sound."""
+    check_model(spec)
     if spec.encoder is None or not isinstance(spec.encoder.embedding, Embedding | Frames):
         return None
     return _source_length(spec.encoder, Load(seq=seq))

@@ -18,6 +18,7 @@ from calc.plan.search import Seen, runs_of, search
 from calc.spec import ModelSpec
 from calc.spec.cluster import Cluster
 from calc.spec.clusters import load_cluster
+from calc.spec.model import check_model
 from calc.time import predict
 from calc.workers.job import Progress
 from calc.workers.workers import HERE, Workers
@@ -56,6 +57,7 @@ def search_plans(
     optimizer.
     Errors: Refused for what no plan can change.
     """
+    check_model(spec)
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
     given = {name: word for name, word in words.items() if word is not None}
     stack = given.get("stack")

@@ -285,3 +285,9 @@ class ModelSpec(Stack):
     def towers(self) -> tuple[Tower, ...]:
         """The stacks beside the main one."""
         return tuple(tower for tower in (self.encoder, self.vision) if tower is not None)
+
+
+def check_model(value: object) -> None:
+    """Errors: Refused where `value` is no model's description, such as a model's name."""
+    if not isinstance(value, ModelSpec):
+        raise Refused("model", "a model's description, as calc.load_model returns", value)

@@ -10,6 +10,7 @@ from calc.errors import Refused
 from calc.sizes import Size, exact_div
 from calc.spec import ModelSpec
 from calc.spec.fields import map_sizes
+from calc.spec.model import check_model
 
 
 def sizes_of(spec: ModelSpec) -> dict[str, int]:
@@ -71,6 +72,7 @@ def _named(spec: ModelSpec) -> dict[tuple[str, str], tuple[tuple[str, str], int]
         found[base, group] = value
         return value
 
+    check_model(spec)
     map_sizes(spec, note)
     values: dict[str, set[int]] = {}
     for (base, _), value in found.items():

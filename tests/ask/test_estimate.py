@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,28 @@ def test_what_cannot_be_asked_is_refused(options: dict[str, Any]) -> None:
     (field,) = options
     with pytest.raises(calc.Refused, match=rf"^{field}: expected"):
         calc.estimate(LLAMA, "kv_cache", **options)
+
+
+ASKED = {
+    "estimate": lambda model: calc.estimate(model, "params"),
+    "memory": lambda model: calc.estimate(model, "memory.peak"),
+    "explain": lambda model: calc.explain(model, "params"),
+    "report": lambda model: calc.report(model),
+    "predict_time": lambda model: calc.predict_time(model, "h100-sxm"),
+    "search_plans": lambda model: calc.search_plans(model, "selene", 8, 1024, 8192),
+    "parameter_shapes": lambda model: calc.parameter_shapes(model),
+    "with_sizes": lambda model: calc.with_sizes(model, {}),
+    "sizes_of": lambda model: calc.sizes_of(model),
+    "symbolic": lambda model: calc.symbolic(model),
+    "common_length": lambda model: calc.common_length([model]),
+}
+
+
+@pytest.mark.parametrize("model", ["gpt2", None, {"d_model": 768}], ids=str)
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+def test_what_is_no_description_is_refused(ask: Callable[[Any], Any], model: Any) -> None:
+    with pytest.raises(calc.Refused, match=r"^model: expected a model's description, as"):
+        ask(model)
 
 
 def test_other_refusals() -> None:

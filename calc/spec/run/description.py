@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from calc.errors import Refused
 from calc.sizes import Size
 from calc.spec.load import Load
+from calc.spec.model import ModelSpec, check_model
 from calc.spec.run.counting import Counting
 from calc.spec.run.execution import Execution, ExecutionName
 from calc.spec.run.node import RunNode
@@ -17,9 +18,6 @@ from calc.spec.run.parallelism import Parallelism
 from calc.spec.run.serving import Serving
 from calc.spec.run.training import Training
 from calc.spec.run.workload import Workload
-
-if TYPE_CHECKING:
-    from calc.spec.model import ModelSpec
 
 LOAD_SIZES = ("batch", "seq", "context", "source_seq")
 """Fields that are sizes and may be symbols of a formula."""
@@ -107,7 +105,12 @@ def exact_run(run: Run | None = None, **words: Any) -> Run:
 
 
 def common_length(specs: Sequence[ModelSpec]) -> int:
-    """2,048 tokens, or the longest sequence that all of `specs` take where that is less."""
+    """2,048 tokens, or the longest sequence that all of `specs` take where that is less.
+
+    Errors: Refused where one is no model's description.
+    """
+    for spec in specs:
+        check_model(spec)
     return min((USUAL_LENGTH, *(spec.max_seq_len for spec in specs if spec.max_seq_len)))
 
 
