@@ -38,6 +38,8 @@ _ROUNDS = 25
 TEMPLATES = ("farseer", *mixtures.NAMES)
 """Names of the equations without published constants."""
 _STEP = 1e-6
+_FAR = 700.0
+"""Largest logarithm of a constant's size: the exponential of more is no number."""
 _WEAK = 1e-12
 """Change of ln loss for one part in a hundred of a constant, below which the equation does not hold it."""
 _RANK = 1e-7
@@ -125,7 +127,8 @@ def fit_law(
     if template and agreeing < 2:
         given.notes.append(f"only {agreeing} of {len(begun)} starts came to these constants: trust what they predict")
     drawn = _drawn(evaluate, best, given, aim.delta, refits, seed, progress, again=template is not None)
-    sets = signs * np.exp(np.vstack([best, drawn]))
+    # A constant that the runs do not bound runs away; beyond this it changes no prediction any more.
+    sets = signs * np.exp(np.clip(np.vstack([best, drawn]), -_FAR, _FAR))
     theta = {**vars(entry.k), **dict(zip(names, sets[0].tolist(), strict=True))}
     columns_of = {name: column for name, column in zip(names, sets.T, strict=True) if name not in unknown}
     budget, optimum = _optimum(template, given, names, sets, compute)

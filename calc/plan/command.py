@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import shlex
 
+from calc.architectures.models import load_model, preset_names
 from calc.plan.question import Question
 from calc.spec.run import Run
 
 SIZES = ("tp", "pp", "cp", "ep", "zero", "interleave", "micro_batches", "batch")
 
 
-def predict_command(question: Question, run: Run) -> str:
-    """The line whose seconds are those of the plan; what is as usual is left out where it can be."""
+def predict_command(question: Question, run: Run) -> str | None:
+    """The line whose seconds are those of the plan; what is as usual is left out where it can be. None where nothing
+    names the model."""
+    model = _reference(question)
+    if model is None:
+        return None
     words = {"phase": "training", "cluster": question.place or question.cluster.name, "gpus": run.gpus}
     words |= {name: getattr(run, name) for name in SIZES} | {"seq": run.seq, "dtype": run.recipe}
     words |= {"checkpointing": run.checkpointing, "schedule": run.schedule, **question.words}
     options = [part for name, word in words.items() for part in (f"--{name.replace('_', '-')}", str(word))]
     if run.sequence_parallel is False:
         options.append("--no-sequence-parallel")
-    return shlex.join(["python", "-m", "calc", "predict", question.model or question.spec.name, *options, "--json"])
+    return shlex.join(["python", "-m", "calc", "predict", model, *options, "--json"])
+
+
+def _reference(question: Question) -> str | None:
+    """What names the model: the user's own words for it, or a preset that it is equal to."""
+    name = question.spec.name
+    if question.model or name not in preset_names():
+        return question.model or None
+    return name if load_model(name) == question.spec else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
@@ -88,7 +87,7 @@ def search_grid(
         if progress is not None:
             progress("shapes", place, min(len(built), MOST))
         own = flops / (6 * params) if flops is not None else tokens
-        shapes.append(_shaped(replace(question, spec=made), sizes, params, own, how, workers))
+        shapes.append(_shaped(question.of_shape(made, sizes), sizes, params, own, how, workers))
     shapes.sort(key=lambda each: (each.plan is None, each.days or (each.plan.seconds if each.plan else 0.0)))
     return Grid(tuple(shapes), ruled)
 

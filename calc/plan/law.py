@@ -76,7 +76,7 @@ def near_shapes(question: Question, found: Together, law: str, limit: int) -> Se
 def _plan(question: Question, built: Shape, found: Optimum, progress: Progress | None) -> Plan:
     """The best plan of a model. Errors: Refused where none fits."""
     sequences = question.sequences or batch_near(found.batch_tokens, question)
-    posed = replace(question, spec=built.spec, sequences=sequences)
+    posed = replace(question, sequences=sequences).of_shape(built.spec, built.sizes)
     plans = answer([posed], top=1, progress=progress).plans
     if not plans:
         raise Refused("--gpus", f"enough for {built.params / 1e9:.3g}B parameters, the law's size", question.gpus[0])

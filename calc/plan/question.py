@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from calc.errors import Refused
@@ -84,6 +84,13 @@ class Question:
     def tokens(self) -> int:
         """New tokens of a step."""
         return self.seq * self.sequences
+
+    def of_shape(self, spec: ModelSpec, sizes: Mapping[str, int]) -> Question:
+        """The same of a model that differs in these sizes, which its name then says; no other name stands for it."""
+        if spec == self.spec:
+            return self
+        named = f"{self.spec.name} with {', '.join(f'{name} {size}' for name, size in sizes.items())}"
+        return replace(self, spec=spec.model_copy(update={"name": named[:200]}), model="")
 
     @property
     def launcher(self) -> Launcher:
