@@ -26,6 +26,8 @@ _SAME = 0.98
 """Runs of one budget, which differ by rounding, stay together: their computes over one another."""
 _MOST = 20_000
 """Runs beyond which some of them, spread evenly, say as much."""
+_ROUNDING = 1e-8
+"""Of ln loss: fits to runs without noise differ by less, and by how much depends on the machine."""
 _STUDENT_T = (12.7, 4.30, 3.18, 2.78)
 """Standard errors, by folds less one, by which a form must be behind: Student's t for 95 %."""
 
@@ -143,8 +145,8 @@ def rolling(fitted: Fitted, errors: Errors, flop: Array, constants: int) -> Held
 
 def behind(each: HeldOut, first: HeldOut) -> Behind:
     """How a form compares with the best on the same runs; errors within a fold share a fit and count as one."""
-    both = (np.bincount(first.fold, one.errors**2) for one in (each, first))
-    own, best_own = (np.log(np.maximum(sums, np.finfo(np.float64).tiny)) for sums in both)
+    both = (np.bincount(first.fold, one.errors**2 + _ROUNDING**2) for one in (each, first))
+    own, best_own = (np.log(sums) for sums in both)
     ratio = own - best_own
     spread = float(ratio.std(ddof=1)) if first.folds > 1 else 0.0
     return Behind(float(ratio.mean()), spread / first.folds**0.5, first.folds)

@@ -38,12 +38,13 @@ class Visitor:
     def open(self, path: str = "", **knobs: str) -> Visitor:
         """Open a page of the dashboard with knobs in its address. The first page of the menu has no path."""
         path = "" if path == PAGES[0].path else path
-        self.page.goto(f"{self.address}/{path}" + (f"?{urlencode(knobs)}" if knobs else ""))
-        return self.settled()
+        return self.follow(f"{self.address}/{path}" + (f"?{urlencode(knobs)}" if knobs else ""))
 
     def follow(self, link: str) -> Visitor:
         """Open a link as it was shared."""
         self.page.goto(link)
+        # Before its script has begun, a page seems to be drawn to its end.
+        expect(self.page.get_by_role("heading", level=1).first).to_be_visible(timeout=SECONDS * 1000)
         return self.settled()
 
     def settled(self) -> Visitor:
