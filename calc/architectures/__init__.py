@@ -151,6 +151,7 @@ FAMILIES: dict[str, str] = {
     "pegasus": "bart",
     "marian": "bart",
     "m2m_100": "bart",
+    "nllb-moe": "bart",
     "blenderbot": "bart",
     "blenderbot-small": "bart",
     "imagegpt": "imagegpt",

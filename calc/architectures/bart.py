@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from calc.architectures.common import LAYER_NORM, activation
+from calc.architectures import nllb_moe
+from calc.architectures.common import LAYER_NORM, activation, stack
 from calc.architectures.config import Config
 from calc.spec import Activation, Attention, Embedding, Head, LayerGroup, Mlp, ModelSpec, Projection, Tower
 
@@ -22,7 +23,7 @@ class Rule(NamedTuple):
     has. before: norms stand before the blocks, and one behind all layers. positions: a learned table with rows before
     the first position, or without; a table of sinusoids; or sinusoids that are no parameters. embed_norm: the embedding
     is normed; early: the decoder's before it adds its positions. n_positions, scaled, labels, act: what the absent keys
-    max_position_embeddings, scale_embedding, num_labels and activation_function mean.
+    max_position_embeddings, scale_embedding, num_labels and activation_function mean. sparse: some layers have experts.
     """
 
     prefix: str
@@ -34,6 +35,7 @@ class Rule(NamedTuple):
     scaled: bool = False
     labels: int = 2
     act: Activation = "gelu"
+    sparse: bool = False
 
 
 WRITES = {"ForConditionalGeneration": "lm"}
@@ -47,6 +49,9 @@ RULES = {
     "pegasus": Rule("Pegasus", WRITES, before=True, positions="table", embed_norm=False),
     "marian": Rule("Marian", {"MTModel": "lm"}, positions="table", embed_norm=False),
     "m2m_100": Rule("M2M100", WRITES, True, positions="fixed", embed_norm=False, scaled=True, act="relu"),
+    "nllb-moe": Rule(
+        "NllbMoe", WRITES, True, positions="fixed", embed_norm=False, scaled=True, act="relu", sparse=True
+    ),
     "blenderbot": Rule("Blenderbot", WRITES, True, positions="learned", embed_norm=False, n_positions=128),
     "blenderbot-small": Rule("BlenderbotSmall", WRITES, positions="learned", embed_norm="early", n_positions=512),
 }
@@ -77,7 +82,7 @@ def spec(cfg: Config) -> ModelSpec:
         vocab_size=cfg.size("vocab_size"),
         max_seq_len=n_positions,
         embedding=embedding,
-        layers=(_layer(cfg, "decoder", d_model, act, rule),),
+        **_layers(cfg, "decoder", d_model, act, rule),
         final_norm=final_norm,
         heads=_heads(cfg, kind, rule),
         head=Head(tied=True, wide_loss=False) if kind == "lm" else None,
@@ -85,7 +90,7 @@ def spec(cfg: Config) -> ModelSpec:
             name="encoder",
             d_model=d_model,
             embedding=embedding.model_copy(update={"shared": True, "norm_of": "sum"}),
-            layers=(_layer(cfg, "encoder", d_model, act, rule),),
+            **_layers(cfg, "encoder", d_model, act, rule),
             final_norm=final_norm,
         ),
     )
@@ -118,8 +123,18 @@ def _positions(cfg: Config, rule: Rule, n_positions: int) -> dict[str, Any]:
             return {"sinusoidal": True, "sinusoid": "halves", "position_offset": offset}
 
 
+def _layers(cfg: Config, side: str, d_model: int, act: Activation, rule: Rule) -> dict[str, Any]:
+    """`layers` and `schedule` of the encoder or the decoder, each with sizes of its own."""
+    dense = _layer(cfg, side, d_model, act, rule)
+    if not rule.sparse:
+        return {"layers": (dense,)}
+    kinds = nllb_moe.kinds(cfg, side, dense.count)
+    experts = nllb_moe.experts(cfg, side, act)
+    return stack(kinds, lambda kind: dense if kind == "dense" else dense.model_copy(update={"channel": experts}))
+
+
 def _layer(cfg: Config, side: str, d_model: int, act: Activation, rule: Rule) -> LayerGroup:
-    """The layers of the encoder or the decoder, each with sizes of its own."""
+    """A dense layer of one side, as often as the side has layers."""
     n_heads = cfg.size(f"{side}_attention_heads")
     cfg.multiple("d_model", d_model, f"{side}_attention_heads", n_heads)
     attention = Attention(

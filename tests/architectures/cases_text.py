@@ -261,6 +261,14 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
         ({"activation_function": "swish", "decoder_vocab_size": 97, "scale_embedding": True},),
     ),
     "m2m_100": (BART, ("M2M100ForConditionalGeneration", "M2M100Model"), ({"scale_embedding": False},)),
+    "nllb-moe": (
+        BART | {"encoder_layers": 4, "num_experts": 5, "encoder_sparse_step": 2, "decoder_sparse_step": 1},
+        ("NllbMoeForConditionalGeneration", "NllbMoeModel"),
+        (
+            {"router_bias": True, "decoder_sparse_step": 0, "scale_embedding": False, "num_experts": 2},
+            {"activation_function": "gelu", "encoder_sparse_step": 3},
+        ),
+    ),
     "blenderbot": (BART, ("BlenderbotForConditionalGeneration",), ({"scale_embedding": True},)),
     "blenderbot-small": (
         BART,

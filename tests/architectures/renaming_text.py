@@ -248,15 +248,18 @@ for _name, _ours in (("encoder", "encoder."), ("decoder", "")):
         ),
         (_layer + r"self_attn\.out_proj\.(?P<w>\w+)", rf"{_ours}layers.N.attention.o_proj.\g<w>"),
         (
-            _side + r"layers\.N\.encoder_attn\.(?P<m>[qkv])_proj\.(?P<w>\w+)",
+            _side + r"layers\.N\.(?:encoder_attn|cross_attention)\.(?P<m>[qkv])_proj\.(?P<w>\w+)",
             r"layers.N.cross_attention.\g<m>_proj.\g<w>",
         ),
-        (_layer + r"encoder_attn\.out_proj\.(?P<w>\w+)", r"layers.N.cross_attention.o_proj.\g<w>"),
+        (_layer + r"(?:encoder_attn|cross_attention)\.out_proj\.(?P<w>\w+)", r"layers.N.cross_attention.o_proj.\g<w>"),
         (_layer + r"self_attn_layer_norm\.(?P<w>\w+)", rf"{_ours}layers.N.attention_norm.\g<w>"),
-        (_layer + r"encoder_attn_layer_norm\.(?P<w>\w+)", r"layers.N.cross_attention_norm.\g<w>"),
-        (_layer + r"final_layer_norm\.(?P<w>\w+)", rf"{_ours}layers.N.channel_norm.\g<w>"),
-        (_layer + r"fc1\.(?P<w>\w+)", rf"{_ours}layers.N.mlp.up_proj.\g<w>"),
-        (_layer + r"fc2\.(?P<w>\w+)", rf"{_ours}layers.N.mlp.down_proj.\g<w>"),
+        (_layer + r"(?:encoder_attn|cross_attention)_layer_norm\.(?P<w>\w+)", r"layers.N.cross_attention_norm.\g<w>"),
+        (_layer + r"(?:final|ff)_layer_norm\.(?P<w>\w+)", rf"{_ours}layers.N.channel_norm.\g<w>"),
+        (_layer + r"(?:ffn\.)?fc1\.(?P<w>\w+)", rf"{_ours}layers.N.mlp.up_proj.\g<w>"),
+        (_layer + r"(?:ffn\.)?fc2\.(?P<w>\w+)", rf"{_ours}layers.N.mlp.down_proj.\g<w>"),
+        (_layer + r"ffn\.router\.classifier\.(?P<w>\w+)", rf"{_ours}layers.N.moe.router.\g<w>"),
+        (_layer + r"ffn\.experts\.expert_\d+\.fc1\.(?P<w>\w+)", rf"{_ours}layers.N.moe.experts.*.up_proj.\g<w>"),
+        (_layer + r"ffn\.experts\.expert_\d+\.fc2\.(?P<w>\w+)", rf"{_ours}layers.N.moe.experts.*.down_proj.\g<w>"),
     )
 
 _GPT2 = _one(
@@ -311,6 +314,7 @@ RULES: dict[str, Rules] = {
     "switch_transformers": T5,
     **dict.fromkeys(("bart", "mbart", "mvp", "plbart", "pegasus", "marian", "m2m_100", "blenderbot"), BART),
     "blenderbot-small": BART,
+    "nllb-moe": BART,
     "openai-gpt": GPT,
     "imagegpt": IMAGEGPT,
     "decision_transformer": TRAJECTORY,

@@ -47,6 +47,7 @@ VALUES: dict[str, Any] = {
     "logits_scaling": 2.0,
     "logit_scale": 0.3,
     "moe_renormalize": False,
+    "moe_token_dropout": 0.3,
     "use_mem_rope": True,
     "use_shared_attention_adapter": True,
     "mlp_multipliers": [0.7, 1.6],
@@ -140,6 +141,7 @@ COUNTED = {
 """Switches of structure, which the tests of the importers try or find refused."""
 IGNORED = {
     # training
+    *("normalize_router_prob_before_dropping", "batch_prioritized_routing"),
     *("linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"),
     *(
         "initializer_range",
@@ -184,6 +186,7 @@ NOT_READ = {
     ("deepseek_v4", "norm_topk_prob"),
     ("ernie4_5_moe", "moe_norm_min"),
     ("roformer", "rotary_value"),
+    ("nllb-moe", "moe_eval_capacity_token_fraction"),
 }
 """Keys of a class that its model does not read, or that are refused."""
 
