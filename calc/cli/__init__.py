@@ -105,6 +105,8 @@ def main() -> None:
     if sys.stdout is None:
         _fail("stdout is closed: there is nowhere to print to", 1)
     gc.set_threshold(YOUNG)
+    # Looking for plugins, pydantic reads what every installed package says of itself: a twentieth of a short command.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     degrade_signs()
     try:
         status = cli.main(
