@@ -18,7 +18,10 @@ STYLE = f"""<style>
 }}
 [class*="st-key-{WIDE}"] {{ grid-template-columns: repeat(auto-fit, minmax(10rem, 1fr)); }}
 [class*="st-key-{CARDS}"] > * {{ width: 100%; max-width: none; }}
-[class*="st-key-{CARDS}"] [data-testid=stMetricDelta] * {{ white-space: normal; overflow: visible; }}
+[class*="st-key-{CARDS}"] [data-testid=stMetric] :is(label, [data-testid^=stMetric]),
+[class*="st-key-{CARDS}"] [data-testid=stMetric] :is(label, [data-testid^=stMetric]) :is(div, p) {{
+  white-space: normal; overflow: visible;
+}}
 @media (max-width: 640px) {{ .st-key-{HEAD} {{ row-gap: 0; }} }}
 </style>"""
 """Rules for our own containers: Streamlit leaves six lines free above a page, and cards as wide as they please. What a

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 
 import streamlit as st
 
@@ -11,10 +12,13 @@ from calc.errors import printable
 from dashboard import frame, links, picker, saved, shared
 from dashboard.menu import PAGES, Entry
 
+WORDMARK = Path(__file__).with_name("wordmark.svg")
+
 
 def run(start: str = PAGES[0].path) -> None:
     """Draw the menu, the model picker and the page that is open. start: the path of the page that opens first."""
     st.set_page_config(page_title="Envelope", layout="wide", initial_sidebar_state="auto")
+    st.logo(str(WORDMARK), size="large")
     links.opened()
     choice: list[picker.Picked | None] = []
     pages = {

@@ -84,7 +84,7 @@ def option(name: str = "--results") -> str:
     """The words that name this folder on a command line; nothing for the usual one."""
     import shlex
 
-    return "" if folder() == RESULTS else f" {name} {shlex.quote(str(folder()))}"
+    return "" if folder().resolve() == RESULTS.resolve() else f" {name} {shlex.quote(str(folder()))}"
 
 
 def distinct(values: Iterable[str | None]) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from dashboard.menu import PAGES, Entry
-from tests.dashboard.browser.visiting import PHONE, Visitor
+from tests.dashboard.browser.visiting import DESKTOP, PHONE, Visitor
 from tests.reference import ROOT
 
 pytestmark = pytest.mark.slow
@@ -25,6 +25,10 @@ CONTROLS = """() => [...document.querySelectorAll('[data-testid=stMain] :is([dat
     + '[data-testid=stButtonGroup], [data-testid=stRadio], [data-testid=stCheckbox], [data-testid=stFileUploader])')]
     .filter(each => each.checkVisibility({visibilityProperty: true}) && each.getBoundingClientRect().height).length"""
 HEADINGS = "() => [...document.querySelectorAll('[data-testid=stMain] :is(h1, h2, h3, h4)')].map(e => +e.tagName[1])"
+CUT = """() => [...document.querySelectorAll('[data-testid=stMetric], [data-testid=stMetric] *')].filter(
+    each => each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).overflowX != 'visible').map(
+    each => each.textContent)"""
+"""Figures of which a part is hidden: another number, or no unit."""
 MOST = 6
 """Controls of a page that are in sight; the others are folded."""
 PLACES = """(selector) => [...document.querySelectorAll(`[data-testid=stMain] ${selector}`)].map(
@@ -57,6 +61,10 @@ def test_answer_and_picture_are_seen_whole_and_figures_two_by_two_on_a_phone(
         assert answer["bottom"] <= shown[0]["top"], (entry.path, size)
         assert last <= most, (entry.path, size, last)
     _two_by_two(guest)
+    for size in (*WITHIN, DESKTOP):
+        guest.page.set_viewport_size({"width": size[0], "height": size[1]})
+        guest.settled()
+        assert guest.page.evaluate(CUT) == [], size
 
 
 def _two_by_two(guest: Visitor) -> None:
