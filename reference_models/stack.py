@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from calc.spec import Embedding, Node, Stack, Tower
 from reference_models.blocks import FRONTS
+from reference_models.blocks.block_attention import add_tables, block_bias
 from reference_models.blocks.embedding import Dense
 from reference_models.blocks.linear import NormLayer, clip
 from reference_models.blocks.moe import MixtureOfExperts
@@ -72,6 +73,8 @@ class StackOfLayers(nn.Module):
         self.embedding = module_of(FRONTS, spec.embedding)(spec.embedding, vocab_size, spec.d_model)
         if spec.relative_bias is not None:
             self.relative_bias = RelativeBias(*spec.relative_bias)
+        if spec.in_blocks is not None:
+            add_tables(self, spec.in_blocks)
         self.layers = nn.ModuleList(_layers(spec, d_source))
         # Read here, since torch.compile cannot ask a description for what it may not have.
         self.vectors = getattr(spec.embedding, "vectors", 1)
@@ -128,6 +131,9 @@ class StackOfLayers(nn.Module):
             step.hidden.append(x)
         if self.spec.relative_bias is not None:
             step = replace(step, relative=self._distances(x, step) if cache is None else self.relative_bias)
+        if self.spec.in_blocks is not None:
+            added = block_bias(self, self.spec.in_blocks, x, step)
+            step = replace(step, relative=lambda queries, keys, *, causal: added)
         if self.lends:
             step = replace(step, lent={})
         if any(group.shared_block is not None for group in self.spec.layers):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from calc.spec import (
     Attention,
+    BlockAttention,
     CompressedAttention,
     Compressor,
     DeltaNet,
@@ -160,3 +161,18 @@ def specs(draw: st.DrawFn, mixers: Callable[[int], st.SearchStrategy[Any]] = att
         final_norm=draw(st.none() | norms()),
         head=Head(tied=draw(st.booleans()), bias=draw(st.booleans())),
     )
+
+
+@st.composite
+def in_blocks(draw: st.DrawFn) -> ModelSpec:
+    """A model whose layers all attend in blocks, to sums of tokens or without."""
+    spec = draw(specs())
+    mixer = BlockAttention(
+        n_heads=draw(st.integers(1, 4)),
+        d_head=draw(small),
+        block=draw(st.integers(1, 30)),
+        summary=draw(st.none() | st.integers(1, 30)),
+        norm=draw(norms()),
+    )
+    layers = tuple(group.model_copy(update={"mixer": mixer}) for group in spec.layers)
+    return spec.model_copy(update={"layers": layers})

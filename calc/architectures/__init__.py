@@ -141,6 +141,7 @@ FAMILIES: dict[str, str] = {
     "t5": "t5",
     "mt5": "t5",
     "umt5": "t5",
+    "longt5": "longt5",
     "t5gemma": "t5gemma",
     "esm": "esm",
     "switch_transformers": "switch_transformers",

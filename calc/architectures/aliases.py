@@ -35,7 +35,7 @@ KIMI = {
 
 ALIASES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("gpt2", "gpt-sw3", "gptj", "gpt_bigcode", "codegen", "openai-gpt", "imagegpt"), GPT),
-    **dict.fromkeys(("t5", "mt5", "umt5"), T5 | {"head_dim": "d_kv"}),
+    **dict.fromkeys(("t5", "mt5", "umt5", "longt5"), T5 | {"head_dim": "d_kv"}),
     "switch_transformers": T5,
     **dict.fromkeys(("bart", "mbart", "mvp", "plbart", "pegasus", "marian", "m2m_100", "blenderbot"), ENCODER_DECODER),
     **dict.fromkeys(("blenderbot-small", "nllb-moe", "speech_to_text", "detr"), ENCODER_DECODER),

@@ -140,7 +140,7 @@ def vocabulary_head(cfg: Config) -> Head:
     """The head; meant to be the token table, it reads vectors divided by sqrt(d_model), but for mT5's."""
     family, d_model = cfg.raw["model_type"], cfg.size("d_model")
     meant = family == "umt5" or (family != "mt5" and cfg.flag("tie_word_embeddings", absent=True))
-    if family == "t5":
+    if family in ("t5", "longt5"):
         meant = cfg.flag("scale_decoder_outputs", absent=meant)
     table = tied(cfg)
     return Head(tied=table, scale=d_model**-0.5 if meant and table else 1.0, wide_loss=False)

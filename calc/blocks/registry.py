@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from calc.spec import (
     Attention,
+    BlockAttention,
     CompressedAttention,
     DeltaNet,
     Embedding,
@@ -51,6 +52,7 @@ class Program(NamedTuple):
 
 MIXERS: dict[type[Node], Program] = {
     Attention: Program("attention", "attention", "attention.attention"),
+    BlockAttention: Program("attention", "attention", "block_attention.block_attention"),
     CompressedAttention: Program("attention", "attention", "compressed.compressed_attention"),
     Mla: Program("attention", "attention", "latent.latent_attention"),
     DeltaNet: Program("delta_net", "ssm", "delta_net.delta_net"),

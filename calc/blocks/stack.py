@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from calc.blocks.adapters import prompted, with_prompt
 from calc.blocks.around import Around
+from calc.blocks.block_attention import block_bias
 from calc.blocks.head import projections
 from calc.blocks.layer import layer
 from calc.blocks.per_layer import layer_inputs
@@ -64,6 +65,8 @@ def stack(
         around = Around(source.vectors, source.load.seq, source.places, places)
     if spec.relative_bias is not None:
         around.bias = t.relative_bias(*spec.relative_bias, load.seq, load.context + load.seq)
+    if spec.in_blocks is not None:
+        around.bias = block_bias(t, spec.in_blocks, load)
     if spec.per_layer is not None:
         around.inputs = layer_inputs(t, spec.per_layer, spec, x)
     if spec.n_streams is not None:

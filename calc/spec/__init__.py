@@ -5,6 +5,7 @@ from __future__ import annotations
 from calc.spec.adapters import Bottleneck, Lora, Prefix, Prompt
 from calc.spec.attention import Attention, Norm, QkNorm, Temperature
 from calc.spec.audio import Convolution, Frames, PositionConvolution, Quantizer
+from calc.spec.block_attention import BlockAttention
 from calc.spec.channels import Activation, ExpertGroups, GateClamp, Mlp, Moe
 from calc.spec.compressed import CompressedAttention, Compressor, EntryIndexer
 from calc.spec.conformer import ConvolutionModule
@@ -41,6 +42,7 @@ __all__ = [
     "Adapter",
     "Attention",
     "AttentionPool",
+    "BlockAttention",
     "Bottleneck",
     "Branch",
     "Buckets",

@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from calc.errors import Refused
 from calc.spec.attention import Attention
+from calc.spec.block_attention import BlockAttention
 from calc.spec.compressed import CompressedAttention
 from calc.spec.delta_net import DeltaNet
 from calc.spec.fields import Node
@@ -30,6 +31,7 @@ def kind_or(default: str) -> Discriminator:
 
 _ONE = (
     Annotated[Attention, Tag("attention")]
+    | Annotated[BlockAttention, Tag("block_attention")]
     | Annotated[LinearAttention, Tag("linear_attention")]
     | Annotated[Mla, Tag("mla")]
     | Annotated[CompressedAttention, Tag("compressed_attention")]
@@ -70,8 +72,9 @@ class Parallel(Node):
     @model_validator(mode="after")
     def _apart(self) -> Self:
         mixers = [branch.mixer for branch in self.branches]
-        # Latent and compressed attention call their weights `attention` too.
-        names = ["attention" if isinstance(m, Attention | Mla | CompressedAttention) else m.kind for m in mixers]
+        # All kinds of attention call their weights so.
+        attention = (Attention, BlockAttention, Mla, CompressedAttention)
+        names = ["attention" if isinstance(m, attention) else m.kind for m in mixers]
         if len(set(names)) != len(names):
             raise Refused("branches", "mixers of different kinds", ", ".join(names))
         if any(isinstance(m, Attention) and (m.kv == "earlier" or m.buckets is not None) for m in mixers):

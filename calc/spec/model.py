@@ -14,6 +14,7 @@ from calc.errors import Refused
 from calc.spec.adapters import Bottleneck, Lora, Prefix, Prompt
 from calc.spec.attention import Attention, Norm
 from calc.spec.audio import Frames
+from calc.spec.block_attention import BlockAttention
 from calc.spec.contrast import Contrast
 from calc.spec.detection import Queries, ResNet
 from calc.spec.fields import Dim, Node
@@ -136,6 +137,13 @@ class Stack(Node):
         return self
 
     @model_validator(mode="after")
+    def _alike_in_blocks(self) -> Self:
+        mixers = [mixer for group in self.layers for mixer in group.mixers]
+        if self.in_blocks is not None and any(mixer != self.in_blocks for mixer in mixers):
+            raise Refused("mixer", "alike in all layers, where attention stays in blocks", "different ones")
+        return self
+
+    @model_validator(mode="after")
     def _lent(self) -> Self:
         """What a layer takes of an earlier one has to be there: keys and values, and the tokens that one has chosen."""
         of_name = {group.name: group.mixer for group in self.layers}
@@ -180,6 +188,12 @@ class Stack(Node):
         """The buckets and heads of the table that all layers share, where they do (T5)."""
         shared = ((m.buckets, m.n_heads) for m in self._mixers() if m.buckets is not None and m.buckets.shared)
         return next(shared, None)
+
+    @property
+    def in_blocks(self) -> BlockAttention | None:
+        """The attention in blocks whose tables all layers share, where there is such (LongT5)."""
+        mixers = (mixer for group in self.layers for mixer in group.mixers)
+        return next((mixer for mixer in mixers if isinstance(mixer, BlockAttention)), None)
 
     @property
     def n_layers(self) -> int:

@@ -8,6 +8,7 @@ from torch import nn
 
 from calc.spec import (
     Attention,
+    BlockAttention,
     CompressedAttention,
     DeltaNet,
     Embedding,
@@ -30,6 +31,7 @@ from calc.spec import (
     Trajectory,
 )
 from reference_models.blocks.attention import SelfAttention
+from reference_models.blocks.block_attention import InBlocks
 from reference_models.blocks.compressed import CompressedSparseAttention
 from reference_models.blocks.delta_net import GatedDeltaNet
 from reference_models.blocks.detection import ObjectQueries, PictureMap
@@ -51,6 +53,7 @@ from reference_models.blocks.trajectory import TrajectoryEmbedding
 
 MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
     Attention: SelfAttention,
+    BlockAttention: InBlocks,
     CompressedAttention: CompressedSparseAttention,
     LinearAttention: KernelAttention,
     DeltaNet: GatedDeltaNet,

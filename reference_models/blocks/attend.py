@@ -29,6 +29,7 @@ def attend(
     relative_key: Tensor | None = None,
     relative_value: Tensor | None = None,
     distances: Callable[[Tensor], Tensor] | None = None,
+    apart: bool = False,
 ) -> Tensor:
     """softmax(scale * q k' + bias) v: [batch, n_heads, seq, d_value], for queries of n_heads and keys of n_kv_heads.
 
@@ -37,9 +38,10 @@ def attend(
     bias: [1, n_heads, seq, keys], added to the scores. sinks: [n_heads], a logit
     that takes part in the softmax and carries no value. relative_key, relative_value: [seq, keys, width], added to each
     key and value (Shaw et al. 2018, equations 3 and 4). distances: queries -> scores that are added to those of keys.
+    apart: PyTorch's kernel is not asked.
     """
     scale = scale_of(spec, q.shape[-1], step)
-    usual = sinks is None and relative_key is None and distances is None
+    usual = sinks is None and relative_key is None and distances is None and not apart
 
     def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         alike: dict[str, Any] = {"scale": scale, "dropout_p": step.dropout}

@@ -230,6 +230,15 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
     ),
     "mt5": (T5, ("MT5ForConditionalGeneration", "MT5EncoderModel"), ()),
     "umt5": (T5, ("UMT5ForConditionalGeneration", "UMT5Model"), ({"num_decoder_layers": 4},)),
+    "longt5": (
+        T5 | {"local_radius": 2, "global_block_size": 4},
+        ("LongT5ForConditionalGeneration", "LongT5Model", "LongT5EncoderModel"),
+        (
+            {"encoder_attention_type": "transient-global", "num_decoder_layers": 2, "local_radius": 3},
+            {"encoder_attention_type": "transient-global", "feed_forward_proj": "gated-gelu", "local_radius": 20},
+            {"encoder_attention_type": "transient-global", "global_block_size": 16, "tie_word_embeddings": False},
+        ),
+    ),
     "switch_transformers": (
         T5 | {"num_experts": 3, "num_layers": 4, "num_decoder_layers": 4, "num_sparse_encoder_layers": 2},
         ("SwitchTransformersForConditionalGeneration", "SwitchTransformersModel", "SwitchTransformersEncoderModel"),

@@ -232,6 +232,13 @@ T5 += _one(
     (_E + _SUB + _TABLE, "encoder.relative_bias.weight"),
     (_D + _SUB + _TABLE, "relative_bias.weight"),
 )
+_IN_BLOCKS = _E + _SUB + r"(?:Local|TransientGlobal)SelfAttention\."
+LONGT5 = T5 + _one(
+    (_IN_BLOCKS + r"(?P<m>[qkvo])\.weight", r"encoder.layers.N.attention.\g<m>_proj.weight"),
+    (_IN_BLOCKS + r"global_input_layer_norm\.weight", "encoder.layers.N.attention.sum_norm.weight"),
+    (_IN_BLOCKS + r"relative_attention_bias\.weight", "encoder.relative_bias.weight"),
+    (_IN_BLOCKS + r"global_relative_attention_bias\.weight", "encoder.summary_bias.weight"),
+)
 T5_HEADS = _OWN_CLASSIFIER + _HEADS
 
 BART = _HEADS + _OWN_CLASSIFIER + _one((r"(?:model\.)?shared\.weight", "embedding.token.weight"))
@@ -311,6 +318,7 @@ RULES: dict[str, Rules] = {
     "t5": T5 + T5_HEADS,
     "mt5": T5 + T5_HEADS,
     "umt5": UMT5 + T5_HEADS,
+    "longt5": LONGT5,
     "switch_transformers": T5,
     **dict.fromkeys(("bart", "mbart", "mvp", "plbart", "pegasus", "marian", "m2m_100", "blenderbot"), BART),
     "blenderbot-small": BART,

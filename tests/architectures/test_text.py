@@ -28,8 +28,8 @@ from tests.architectures.mended import with_two_experts_a_token  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
 
 BATCH, SEQ, SOURCE = 2, 11, 7
-T5_KIN = ("T5", "MT5", "UMT5", "Switch")
-OF_A_STACK = ("layers.", "final_norm.", "relative_bias.")
+T5_KIN = ("T5", "MT5", "UMT5", "LongT5", "Switch")
+OF_A_STACK = ("layers.", "final_norm.", "relative_bias.", "summary_bias.")
 """What stands below `encoder.` in transformers also where the encoder is the whole model."""
 NO_DROPOUT = (
     *("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout", "dropout_rate"),
@@ -117,6 +117,7 @@ LOSSES = (
     ("t5", "T5ForConditionalGeneration"),
     ("mt5", "MT5ForConditionalGeneration"),
     ("umt5", "UMT5ForConditionalGeneration"),
+    ("longt5", "LongT5ForConditionalGeneration"),
     ("switch_transformers", "SwitchTransformersForConditionalGeneration"),
     ("bart", "BartForConditionalGeneration"),
     ("marian", "MarianMTModel"),
@@ -152,6 +153,8 @@ CACHED = [
     ("t5", "T5ForConditionalGeneration", {}),
     ("t5", "T5ForConditionalGeneration", {"feed_forward_proj": "gated-gelu", "num_decoder_layers": 2}),
     ("umt5", "UMT5ForConditionalGeneration", {}),
+    ("longt5", "LongT5ForConditionalGeneration", {}),
+    ("longt5", "LongT5ForConditionalGeneration", {"encoder_attention_type": "transient-global"}),
     ("switch_transformers", "SwitchTransformersForConditionalGeneration", {}),
     ("bart", "BartForConditionalGeneration", {}),
     ("marian", "MarianMTModel", {}),

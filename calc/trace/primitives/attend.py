@@ -167,16 +167,18 @@ def _added(t: Recorder, q: Tensor, scores: Tensor, core: Core, twice_pairs: Size
     return made
 
 
-def relative_bias(t: Recorder, spec: Buckets, heads: Size, queries: Size, keys: Size) -> Tensor:
+def relative_bias(
+    t: Recorder, spec: Buckets, heads: Size, queries: Size, keys: Size, *, name: str = "relative_bias"
+) -> Tensor:
     """T5's table [n_buckets, n_heads] of numbers added to the scores [n_heads, queries, keys]; a lookup, 0 FLOPs.
 
     The table is small and looked up many times: it is read from memory once. Which rows are read is kept by whoever
     keeps the table: beside the layers where it stands there, else with the scores.
     """
-    weight = t.weight("relative_bias.weight", spec.n_buckets, heads, of="positional")
+    weight = t.weight(f"{name}.weight", spec.n_buckets, heads, of="positional")
     found = t.made(heads * queries, keys, weights=(weight,))
     t.op(
-        "relative_bias",
+        name,
         "gather",
         "gather",
         (),
@@ -304,4 +306,5 @@ def _scores(tape: Tape, scoring: Scoring, square: Square, trained: bool, distanc
         distances,
         trained,
         scoring.repeated,
+        scoring.apart,
     )

@@ -27,6 +27,7 @@ class Scoring:
     distance is added to the scores; bias: where the table stands beside the layers, those numbers.
     distances: the projected sinusoids of all distances, against which queries are multiplied too (Transformer-XL).
     by_head: queries lie head by head and not token by token. repeated: whether a kernel knows which heads share keys.
+    apart: no kernel is asked, whatever it may know (blocks of a sequence).
     """
 
     softmax: Literal["fp32", "model"] = "fp32"
@@ -42,12 +43,13 @@ class Scoring:
     distances: Tensor | None = None
     by_head: bool = False
     repeated: bool = True
+    apart: bool = False
 
     @property
     def kernel(self) -> Kernel | None:
         """The execution from which on one kernel runs all of it: PyTorch's own knows plain scores, those that engines
         and compilers bring caps and sinks too, and none vectors of distances."""
-        if self.shaw is not None or self.distances is not None:
+        if self.shaw is not None or self.distances is not None or self.apart:
             return None
         return "sdpa" if self.repeated and not self.softcap and self.sinks is None else "compiled"
 

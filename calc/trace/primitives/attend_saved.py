@@ -34,6 +34,7 @@ class Scores:
     mask: how many numbers that are added to scores a kernel is given, made anew in every layer; 0: none. hides: 1 where
     there are some. bias_grad: whether they are trained; covered: then how many a causal mask covers.
     by_head: queries lie head by head and not token by token, and so does what a kernel makes of them.
+    apart: none of PyTorch's kernels is asked (blocks of a sequence).
     trained: whether tables and sinks are. repeated: whether PyTorch's kernels know which heads share keys; of one head
     given to all they know nothing.
     """
@@ -50,11 +51,12 @@ class Scores:
     distances: Storage | None = None
     trained: bool = True
     repeated: bool = True
+    apart: bool = False
 
     @property
     def fusible(self) -> bool:
         """Whether PyTorch's kernels know such scores."""
-        return not (self.softcap or self.sinks or self.shaw or self.distances)
+        return not (self.softcap or self.sinks or self.shaw or self.distances or self.apart)
 
 
 def saved_by_attention(tape: Tape, q: Storage, k: Storage, v: Storage, square: Square, scores: Scores) -> Storage:
