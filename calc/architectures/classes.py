@@ -136,6 +136,8 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "cohere2_vision": _seeing("Cohere2Vision"),
     "aya_vision": _seeing("AyaVision"),
     "llava": _seeing("Llava"),
+    "llava_next": _seeing("LlavaNext"),
+    "llava_onevision": _seeing("LlavaOnevision"),
     "qwen2_vl": _seeing("Qwen2VL"),
     "qwen2_5_vl": _seeing("Qwen2_5_VL"),
     "qwen3_vl": _seeing("Qwen3VL"),

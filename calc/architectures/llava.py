@@ -3,10 +3,9 @@ SigLIP's or Pixtral's tower gives of a picture, through two dense layers. Pixtra
 
 from __future__ import annotations
 
-from calc.architectures import clip, llama, mistral, qwen2, qwen3
+from calc.architectures import clip, llama, mistral, pixtral, qwen2, qwen3
 from calc.architectures.common import activation
 from calc.architectures.config import Config
-from calc.architectures.mistral3 import pixtral_tower
 from calc.architectures.paligemma import siglip_tower
 from calc.architectures.vision import text_section, vision_section
 from calc.errors import Refused
@@ -14,6 +13,7 @@ from calc.spec import Dense, Head, ModelSpec, Projector, Tower
 
 TEXT = {"llama": llama.spec, "mistral": mistral.spec, "qwen2": qwen2.spec, "qwen3": qwen3.spec}
 SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "image_size", "patch_size")
+"""What a tower of CLIP or SigLIP must name."""
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -23,31 +23,34 @@ def spec(cfg: Config) -> ModelSpec:
     assert text.head is not None
     tied = cfg.flag("tie_word_embeddings", absent=False) or text.head.tied
     vision = vision_section(cfg, "clip_vision_model", "siglip_vision_model", "pixtral")
+    made = tower(vision, projector(cfg, text, skip=1), usual="clip_vision_model")
+    made = made.model_copy(update={"unread": unread(cfg, made, absent=-2)})
+    return text.model_copy(update={"head": Head(tied=tied), "vision": made})
+
+
+def tower(vision: Config, projector: Projector, usual: str) -> Tower:
+    """The tower that vision_config names, `usual` where it names none."""
+    kind = vision.raw.get("model_type", usual)
+    if kind == "pixtral":
+        return pixtral.tower(vision, projector)
     for name in SIZES:
         vision.size(name)
-    tower = _tower(vision, _projector(cfg, text))
-    tower = tower.model_copy(update={"unread": unread(cfg, tower, absent=-2)})
-    return text.model_copy(update={"head": Head(tied=tied), "vision": tower})
-
-
-def _tower(vision: Config, projector: Projector) -> Tower:
-    """The tower that vision_config names, clip_vision_model where it names none."""
-    match vision.raw.get("model_type"):
-        case "pixtral":
-            return pixtral_tower(vision, projector)
-        case "siglip_vision_model":
-            vision.only("vision_use_head", False, why="the pooling head is not described")
-            vision.flag("vision_use_head")
-            return siglip_tower(vision, projector)
+    if kind == "siglip_vision_model":
+        vision.only("vision_use_head", False, why="the pooling head is not described")
+        vision.flag("vision_use_head")
+        return siglip_tower(vision, projector)
     return clip.tower(vision, None).model_copy(update={"projectors": (projector,)})
 
 
-def _projector(cfg: Config, text: ModelSpec) -> Projector:
-    """One vector a patch; where vision_feature_select_strategy is `default`, without the first, a class token's."""
+def projector(cfg: Config, text: ModelSpec, skip: int) -> Projector:
+    """One vector a patch; where vision_feature_select_strategy is `default`, without the first, a class token's.
+
+    skip: what the family leaves out where that key is absent.
+    """
     ways = {"default": 1, "full": 0}
     bias = cfg.flag("multimodal_projector_bias", absent=True)
     return Projector(
-        skip=cfg.choice("vision_feature_select_strategy", among=ways, absent=1),
+        skip=cfg.choice("vision_feature_select_strategy", among=ways, absent=skip),
         skip_first=True,
         layers=(Dense(name="linear_1", d_out=text.d_model, bias=bias), Dense(name="linear_2", bias=bias)),
         activation=activation(cfg, "projector_hidden_act", absent="gelu"),

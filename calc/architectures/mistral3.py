@@ -3,15 +3,13 @@ patches are merged 2 x 2."""
 
 from __future__ import annotations
 
-from calc.architectures import ministral3, mistral, mistral4
-from calc.architectures.common import activation, no_own_d_head
+from calc.architectures import ministral3, mistral, mistral4, pixtral
+from calc.architectures.common import activation
 from calc.architectures.config import Config
-from calc.architectures.vision import plane_rope, square_patches, text_section, vision_section
-from calc.spec import Attention, Dense, Head, LayerGroup, Mlp, ModelSpec, Norm, Plane, Projector, Tower
+from calc.architectures.vision import text_section, vision_section
+from calc.spec import Dense, Head, ModelSpec, Projector, Tower
 
 TEXT = {"mistral": mistral.spec, "ministral3": ministral3.spec, "mistral4": mistral4.spec}
-NORM = Norm(eps=1e-5)
-"""The tower's, whose epsilon no key gives."""
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -38,8 +36,7 @@ def _tied(cfg: Config, text: Config) -> bool:
 def _tower(cfg: Config, text: ModelSpec) -> Tower:
     """A ViT with gated MLPs and rotary positions alone, and a projector whose first layer merges patches.
 
-    Defaults as in transformers' Mistral3Config and PixtralVisionConfig. A picture attends to itself alone; transformers
-    lays those of a batch one behind another and, without FlashAttention, multiplies all and hides what is not its own.
+    Defaults as in transformers' Mistral3Config.
     """
     vision = vision_section(cfg, "pixtral")
     cfg.only("vision_feature_layer", -1, why="the result of the last layer is what the projector reads")
@@ -56,30 +53,4 @@ def _tower(cfg: Config, text: ModelSpec) -> Tower:
         ),
         activation=activation(cfg, "projector_hidden_act", absent="gelu"),
     )
-    return pixtral_tower(vision, projector)
-
-
-def pixtral_tower(vision: Config, projector: Projector) -> Tower:
-    """Pixtral's layers, with no norm behind them."""
-    no_own_d_head(vision)
-    patch, pixels = vision.size("patch_size"), vision.size("image_size")
-    mixer = Attention(
-        n_heads=vision.size("num_attention_heads"),
-        causal=False,
-        rope=plane_rope(vision, Plane(staggered=True)),
-    )
-    act = activation(vision, "hidden_act", absent="gelu")
-    layer = LayerGroup(
-        count=vision.layers("num_hidden_layers"),
-        mixer=mixer,
-        channel=Mlp(d_ff=vision.size("intermediate_size"), gated=True, activation=act),
-        norm=NORM,
-    )
-    return Tower(
-        name="vision",
-        d_model=vision.size("hidden_size"),
-        embedding=square_patches(vision, pixels, patch, bias=False, norm=NORM),
-        layers=(layer,),
-        final_norm=None,
-        projectors=(projector,),
-    )
+    return pixtral.tower(vision, projector)

@@ -51,6 +51,8 @@ def projector(
                 y = t.activation(f"activation_{i}", spec.activation, y)
             d_out = d_reader if i == len(spec.layers) - 1 else y.width if layer.d_out is None else layer.d_out
             y = t.linear(layer.name, y, d_out, bias=layer.bias, inside=False)
+        if spec.newline:
+            t.parameters("newline", (t.weight("newline.weight", d_reader),), 0, d_reader)
         out.append(y)
     return y
 

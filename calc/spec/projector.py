@@ -39,6 +39,8 @@ class Projector(Node):
     merge_rows: of how many rows of the picture those are (2 x 2 patches: 2); row by row they stand side by side.
     scale: what is multiplied with what joining gave. standardized: a mean is then subtracted from each value, and the
         rest multiplied with a scale; both were measured elsewhere and are no parameters (Gemma 4).
+    newline: a learned vector that ends each row where tiles of one picture are laid together (LLaVA-NeXT). A tower sees
+        tiles, and none of these: how many there are follows from the shape of a picture that no Load knows.
     before, norm: on each vector before joining, and on what all this gave. depths: numbers of the layers whose results
     are read, each by such a projector of its own (Qwen3-VL's DeepStack); empty: one reads what leaves the tower.
     """
@@ -54,6 +56,7 @@ class Projector(Node):
     standardized: bool = False
     before: Norm | None = None
     norm: Norm | None = None
+    newline: bool = False
     layers: tuple[Dense, ...] = Field(min_length=1)
     activation: Activation = "gelu"
 

@@ -22,6 +22,7 @@ FIELDS = (
         "skip_first",
         "before",
         "norm",
+        "newline",
         "layers",
     ),
     "activation",
@@ -54,6 +55,9 @@ class Projection(nn.Module):
             d_out = d_reader if layer is spec.layers[-1] else layer.d_out or width
             self.add_module(layer.name, nn.Linear(width, d_out, bias=layer.bias))
             width = d_out
+        if spec.newline:
+            self.newline = nn.Module()
+            self.newline.weight = nn.Parameter(torch.empty(d_reader).normal_(std=0.02))
 
     def forward(self, x: Tensor, grid: tuple[int, int] | None = None) -> Tensor:
         """x [batch, n, d_model] -> [batch, (n - skip) / merge, d_reader].

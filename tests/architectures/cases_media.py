@@ -124,6 +124,7 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
     ),
     "siglip2_text_model": (SIGLIP_TEXT, ("Siglip2TextModel",), ()),
     "siglip2_vision_model": (NAFLEX, ("Siglip2VisionModel",), ({"vision_use_head": False},)),
+    "pixtral": (VIT, ("PixtralVisionModel",), ({"num_channels": 1, "hidden_act": "silu", "rope_theta": 50.0},)),
     "whisper": (
         {
             "vocab_size": 97,

@@ -125,6 +125,7 @@ LLAVA = {
     "text_config": {key: value for key, value in TEXT.items() if key != "head_dim"} | {"model_type": "llama"},
     "vision_config": VIT | {"model_type": "clip_vision_model", "image_size": 32, "num_hidden_layers": 3},
 }
+PINPOINTS = {"image_grid_pinpoints": [[32, 32], [32, 64]]}
 COHERE2_VISION = {
     "text_config": TEXT | {"model_type": "cohere2", "sliding_window": 6},
     "vision_config": SIGLIP,
@@ -196,6 +197,20 @@ SEEING: dict[str, tuple[dict[str, Any], ...]] = {
             "vision_feature_select_strategy": "full",
             "tie_word_embeddings": True,
         },
+    ),
+    "llava_next": (
+        LLAVA | PINPOINTS,
+        inside("text_config", LLAVA, model_type="mistral", sliding_window=6)
+        | {"vision_feature_layer": 1, "projector_hidden_act": "relu", "multimodal_projector_bias": False}
+        | PINPOINTS
+        | {"tie_word_embeddings": True},
+        LLAVA | PINPOINTS | {"vision_config": SIGLIP, "vision_feature_select_strategy": "full"},
+    ),
+    "llava_onevision": (
+        inside("text_config", LLAVA, model_type="qwen2") | PINPOINTS | {"vision_config": SIGLIP},
+        inside("text_config", LLAVA, model_type="qwen2", tie_word_embeddings=True)
+        | PINPOINTS
+        | {"vision_feature_layer": -2, "vision_feature_select_strategy": "default"},
     ),
     "qwen2_vl": (
         inside("text_config", QWEN2_VL, rope_scaling=MROPE),

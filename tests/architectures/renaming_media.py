@@ -160,6 +160,16 @@ SIGLIP_VISION = CLIP_VISION + tuple(
     (theirs.removeprefix(r"vision_model\."), tuple(path.removeprefix("vision.") for path in ours))
     for theirs, ours in SIGLIP[len(CLIP) :]
 )
+PIXTRAL = _layers(
+    r"transformer\.",
+    "",
+    {
+        r"attention\.(?P<p>[qkvo])_proj": r"attention.\g<p>_proj",
+        r"feed_forward\.(?P<p>gate|up|down)_proj": r"mlp.\g<p>_proj",
+        "attention_norm": "attention_norm",
+        "ffn_norm": "channel_norm",
+    },
+) + _one((r"patch_conv\.weight", "embedding.patch.weight"), (r"ln_pre\.weight", "embedding.norm.weight"))
 WHISPER = (
     _layers(r"model\.encoder\.", "encoder.", _SEQUENCE_LAYER)
     + _layers(r"model\.decoder\.", "", _SEQUENCE_LAYER)
@@ -233,6 +243,7 @@ RULES: dict[str, Rules] = {
     **dict.fromkeys(("siglip", "siglip2"), SIGLIP),
     **dict.fromkeys(("siglip_text_model", "siglip2_text_model"), SIGLIP_TEXT),
     **dict.fromkeys(("siglip_vision_model", "siglip2_vision_model"), SIGLIP_VISION),
+    "pixtral": PIXTRAL,
     "whisper": WHISPER,
     "speech_to_text": SPEECH_TO_TEXT,
     "detr": DETR,

@@ -91,18 +91,18 @@ _INTERNVL: Rules = _one(
     (r"multi_modal_projector\.layer_norm\.(\w+)", r"projector.norm.\1"),
     (r"multi_modal_projector\.(linear_[12])\.(\w+)", r"projector.\1.\2"),
 )
+_LLAVA: Rules = _PIXTRAL + _one(
+    (r"embeddings\.class_embedding", "embedding.special.weight"),
+    (r"(?:vision_model\.)?pre_layrnorm\.(\w+)", r"embedding.norm.\1"),
+)
 _OF_ONE: dict[str, Rules] = {
     "cohere2_vision": _one((r"multi_modal_projector\.(linear_[12])\.(\w+)", r"projector.\1.\2")),
     "aya_vision": _one(
         (r"multi_modal_projector\.layernorm\.(\w+)", r"projector.norm.\1"),
         (r"multi_modal_projector\.(linear_[12])\.(\w+)", r"projector.\1.\2"),
     ),
-    "llava": _PIXTRAL_LAYER
-    + _PIXTRAL
-    + _one(
-        (r"embeddings\.class_embedding", "embedding.special.weight"),
-        (r"(?:vision_model\.)?pre_layrnorm\.(\w+)", r"embedding.norm.\1"),
-    ),
+    "llava": _PIXTRAL_LAYER + _LLAVA,
+    **dict.fromkeys(("llava_next", "llava_onevision"), _LLAVA + _one((r"image_newline", "projector.newline.weight"))),
     "internvl": _INTERNVL,
     "paligemma": _one((r"multi_modal_projector\.linear\.(\w+)", r"projector.linear.\1")),
     **dict.fromkeys(
@@ -112,11 +112,12 @@ _OF_ONE: dict[str, Rules] = {
 TOWERS = {
     *("gemma3", "gemma4", "llama4", "mistral3", "qwen2_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
     *("kimi_k25", "qwen2_5_vl", "paligemma", "idefics3", "smolvlm", "internvl", "llava", "cohere2_vision"),
+    *("llava_next", "llava_onevision"),
     "aya_vision",
 }
 TOWER = re.compile(
     r"(?:model\.)?(?:vision_tower|visual|vision_model)\.(?P<in>.+)"
-    r"|(?:model\.)?(?P<beside>(?:multi_modal_projector|connector|embed_vision|mm_projector)\..+)"
+    r"|(?:model\.)?(?P<beside>(?:multi_modal_projector|connector|embed_vision|mm_projector)\..+|image_newline)"
 )
 LAYER = re.compile(
     rf"(?:encoder\.|model\.|transformer\.|vision_model\.encoder\.)?(?:layers?|blocks)\.{NUMBER}\.(?P<rest>.+)"

@@ -34,6 +34,8 @@ from tests.architectures.renaming_vision import TOWER  # noqa: E402
 from tests.test_three_readings import everything  # noqa: E402
 
 BATCH, SEQ, IMAGES = 2, 11, 3
+TILED = ("llava_next", "llava_onevision")
+"""Families whose pictures are a small one of the whole and the tiles that a larger one is cut into."""
 CASES = [(model_type, config) for model_type, configs in SEEING.items() for config in configs]
 
 
@@ -70,6 +72,8 @@ def pictures(spec: ModelSpec, model_type: str) -> tuple[Any, ...]:
         return (torch.randn(*shape)[None],)
     if model_type == "mistral3":
         return torch.randn(*shape), torch.tensor([shape[2:]] * IMAGES)
+    if model_type in TILED:
+        return torch.randn(1, *shape), torch.tensor([[front.height, (IMAGES - 1) * front.width]])
     return (torch.randn(*shape),)
 
 
@@ -227,6 +231,9 @@ def test_a_picture_of_whole_squares() -> None:
         ("llava", None, {"vision_feature_layer": -4}, "vision_feature_layer"),
         ("llava", "vision_config", {"model_type": "siglip_vision_model"}, "vision_config.vision_use_head"),
         ("llava", "text_config", {"model_type": "gpt2"}, "text_config.model_type"),
+        ("llava_next", None, {"vision_feature_select_strategy": "full"}, "vision_feature_select_strategy"),
+        ("llava_next", "text_config", {"tie_word_embeddings": True}, "tie_word_embeddings"),
+        ("llava_onevision", None, {"vision_feature_select_strategy": "default"}, "vision_feature_select_strategy"),
         ("aya_vision", None, {"vision_feature_select_strategy": "default"}, "vision_feature_select_strategy"),
         ("aya_vision", None, {"vision_feature_layer": 0}, "vision_feature_layer"),
         ("cohere2_vision", None, {"downsample_factor": 3}, "downsample_factor"),

@@ -16,7 +16,7 @@ from reference_models.model import Output  # noqa: E402
 from tests.architectures.cases_media import MEDIA, RESNET  # noqa: E402
 from tests.architectures.renaming import rename  # noqa: E402
 from tests.architectures.test_media import build as transformers_model  # noqa: E402
-from tests.architectures.test_media import inputs  # noqa: E402
+from tests.architectures.test_media import inputs, run  # noqa: E402
 
 BACKBONE = (
     (r".*backbone\.model\.(encoder\.)?", "encoder.embedding.backbone."),
@@ -113,6 +113,7 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("siglip_text_model", "SiglipTextModel", {}, ("last_hidden_state", "pooler_output")),
     ("siglip2_text_model", "Siglip2TextModel", {}, ("last_hidden_state", "pooler_output")),
     ("siglip_vision_model", "SiglipVisionModel", {}, ("last_hidden_state", "pooler_output")),
+    ("pixtral", "PixtralVisionModel", {"rope_theta": 50.0}, ("last_hidden_state",)),
     ("siglip", "SiglipModel", {}, ("logits_per_text", "text_embeds", "image_embeds")),
     ("detr", "DetrForObjectDetection", {}, ("logits", "pred_boxes", "last_hidden_state", "encoder_last_hidden_state")),
     ("detr", "DetrForObjectDetection", {"position_embedding_type": "learned"}, ("logits", "pred_boxes")),
@@ -130,7 +131,7 @@ def test_same_as_transformers(model_type: str, name: str, change: dict[str, Any]
     given, _ = inputs(model_type, theirs.config)
     given = {key: value.double() if value.is_floating_point() else value for key, value in given.items()}
     with torch.no_grad():
-        expected = theirs(**given)
+        expected = run(theirs, given)
         out = ours(**our_arguments(model_type, given))
     for each in names:
         found = named(out, each)

@@ -17,6 +17,7 @@ from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
 from tests.architectures.cases_vision import KIMI, SEEING, inside  # noqa: E402
 from tests.architectures.renaming import rename  # noqa: E402
 from tests.architectures.renaming_vision import TOWER  # noqa: E402
+from tests.architectures.test_vision import TILED  # noqa: E402
 from tests.architectures.test_vision import build as transformers_model  # noqa: E402
 
 IMAGES = 2
@@ -89,6 +90,8 @@ def read_by(model_type: str, spec: ModelSpec, pixels: Any) -> tuple[Any, ...]:
         return pixels, torch.tensor([pixels.shape[2:]] * len(pixels))
     if model_type in ("idefics3", "smolvlm"):
         return (pixels[None],)
+    if model_type in TILED:
+        return pixels[None], torch.tensor([[high * rows, (len(pixels) - 1) * wide * columns]])
     return (pixels,)
 
 
@@ -97,7 +100,19 @@ def seen(model: Any, given: tuple[Any, ...]) -> tuple[Any, list[Any]]:
     found = model.get_image_features(*given)
     if model.config.model_type == "llama4":
         return model.multi_modal_projector(found.last_hidden_state), []
+    if model.config.model_type in TILED:
+        return without_row_ends(joined(found.pooler_output), model), []
     return joined(found.pooler_output), [joined(each) for each in found.get("deepstack_features") or []]
+
+
+def without_row_ends(vectors: Any, model: Any) -> Any:
+    """Vectors of a whole picture and of its one tile, without the learned one behind each row of the latter."""
+    vision = model.config.vision_config
+    side = vision.image_size // vision.patch_size
+    whole, tile = vectors.split([side * side, side * (side + 1)])
+    rows = tile.unflatten(0, (side, side + 1))
+    assert (rows[:, -1] == model.model.image_newline).all()
+    return torch.cat([whole, rows[:, :-1].flatten(0, 1)])
 
 
 def joined(vectors: Any) -> Any:
