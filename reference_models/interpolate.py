@@ -9,7 +9,7 @@ from torch import Tensor
 
 from reference_models.blocks.linear import wide
 
-Resize = Literal["bicubic", "bilinear-corners"]
+Resize = Literal["bicubic", "bilinear-corners", "bilinear-smooth"]
 SHARPNESS = -0.75
 """The cubic kernel's free number, PyTorch's choice; Keys 1981 recommends -0.5."""
 
@@ -22,7 +22,9 @@ def interpolated(
     The first `special` rows (class token, distillation, registers) stay as they are; the others are laid out as a
     picture of d channels and resized: with bicubic interpolation, pixels as areas, without smoothing, as
     torch.nn.functional.interpolate(mode="bicubic", align_corners=False) does; or, `bilinear-corners`, on straight lines
-    between pixels as points, the outermost of which stay where they are (mode="bilinear", align_corners=True).
+    between pixels as points, the outermost of which stay where they are (mode="bilinear", align_corners=True); or,
+    `bilinear-smooth`, as a mean over all that a pixel of a smaller picture covers, the nearer the more
+    (mode="bilinear", align_corners=False, antialias=True).
     Source: Dosovitskiy et al. 2021 (arXiv:2010.11929), section 3.2; bicubic as in DINO (Caron et al. 2021,
     arXiv:2104.14294). DINO's code stretches by (new + 0.1) / old against rounding, which is left out here: the result
     has the size that was asked for.
@@ -45,6 +47,11 @@ def _stretched(x: Tensor, length: int, how: Resize) -> Tensor:
         return torch.lerp(x[first], x[(first + 1).clamp(max=len(x) - 1)], (at - first).view(-1, *[1] * (x.dim() - 1)))
     # The middle of pixel i lies at i + 1/2, in units of the old pixels.
     at = (torch.arange(length, device=x.device, dtype=x.dtype) + 0.5) * len(x) / length - 0.5
+    if how == "bilinear-smooth":
+        reach = max(len(x) / length, 1.0)
+        every = torch.arange(len(x), device=x.device, dtype=x.dtype)
+        weights = (1 - (at[:, None] - every).abs() / reach).clamp(min=0)
+        return torch.tensordot(weights / weights.sum(1, keepdim=True), x, dims=1)
     four = at.floor().long()[:, None] + torch.arange(-1, 3, device=x.device)
     weights = cubic(at[:, None] - four)
     return (x[four.clamp(0, len(x) - 1)] * weights.view(*four.shape, *[1] * (x.dim() - 1))).sum(1)

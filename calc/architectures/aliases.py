@@ -48,6 +48,8 @@ ALIASES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), ROUTED | {"num_experts": "n_routed_experts"}),
     **dict.fromkeys(("deepseek_v3", "kimi_k2", "kimi_k25.text_config", "glm4_moe"), ROUTED | MTP),
     **{f"{family}.vision_config": TOWER for family in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")},
+    **dict.fromkeys(("glm4v.vision_config", "glm4v_moe.vision_config"), TOWER),
+    "glm4v_moe.text_config": ROUTED,
     **dict.fromkeys(("qwen3_5.vision_config", "qwen3_5_moe.vision_config"), TOWER),
     "bamba": {"layer_types": "layers_block_type"},
     "bloom": {"num_attention_heads": "n_head", "num_hidden_layers": "n_layer"},

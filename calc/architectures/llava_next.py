@@ -1,5 +1,5 @@
-"""LLaVA-NeXT (Liu et al. 2024, llava-vl.github.io/blog/2024-01-30-llava-next) and LLaVA-OneVision (Li et al. 2024,
-arXiv:2408.03326): LLaVA over the tiles of a picture, whose rows end in a learned vector where they are laid together."""
+"""LLaVA-NeXT (Liu et al. 2024) and LLaVA-OneVision (Li et al. 2024, arXiv:2408.03326): LLaVA over the tiles of a
+picture, whose rows end in a learned vector where they are laid together."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def spec(cfg: Config) -> ModelSpec:
     text = llava.TEXT[section.raw.get("model_type", "qwen2" if one else "llama")](section)
     tower = _tower(cfg, text, one)
     cfg.notes.append(
-        "--images counts tiles of image_size: one of the whole picture and those that a larger one is cut into; vectors "
-        "that end the rows of the latter are tokens of --seq"
+        "--images counts tiles of image_size: one of the whole picture and those that a larger one is cut into; "
+        "vectors that end the rows of the latter are tokens of --seq"
     )
     if not one:
         return multimodal(cfg, text, tower, tied=False)

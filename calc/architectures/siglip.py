@@ -4,6 +4,8 @@ architecture; `siglip2` takes pictures of any shape, cut into patches already, o
 
 from __future__ import annotations
 
+from typing import Any
+
 from calc.architectures.clip import alone
 from calc.architectures.common import activation
 from calc.architectures.config import Config
@@ -39,7 +41,7 @@ def spec(cfg: Config) -> ModelSpec:
         case "vision_model":
             cfg.architecture({f"{prefix}VisionModel": True}, usual=f"{prefix}VisionModel")
             pools = cfg.flag("vision_use_head", absent=True)
-            made = alone(_vision(cfg, cfg.size("hidden_size", absent=768), family))
+            made = alone(tower(cfg, cfg.size("hidden_size", absent=768), family))
             return made if pools else made.model_copy(update={"pool": None})
     cfg.architecture({f"{prefix}Model": True}, usual=f"{prefix}Model")
     text, vision = _part(cfg, "text", family), _part(cfg, "vision", family)
@@ -48,7 +50,7 @@ def spec(cfg: Config) -> ModelSpec:
     if shared != d_vision:
         raise Refused(f"{text.where}projection_size", f"vision_config's hidden_size = {d_vision}", shared)
     vision.only("vision_use_head", True, why="without it there is no vector to compare")
-    both = {"vision": _vision(vision, d_vision, family), "contrast": Contrast(d_contrast=shared, bias=True)}
+    both = {"vision": tower(vision, d_vision, family), "contrast": Contrast(d_contrast=shared, bias=True)}
     return _text(text, shared).model_copy(update=both)
 
 
@@ -78,10 +80,12 @@ def _part(cfg: Config, name: str, family: str) -> Config:
     return part
 
 
-def _vision(cfg: Config, d_model: int, family: str) -> Tower:
+def tower(cfg: Config, d_model: int, family: str) -> Tower:
     """Patches with learned positions and nothing beside them; a learned vector asks them for one."""
     patch = cfg.size("patch_size", absent=16)
+    more: dict[str, Any] = {}
     if family == "siglip2":
+        more["resize"] = "bilinear-smooth"
         image = patch * square_grid(cfg, "num_patches", cfg.size("num_patches", absent=256))
     else:
         image = cfg.size("image_size", absent=224)
@@ -96,6 +100,7 @@ def _vision(cfg: Config, d_model: int, family: str) -> Tower:
             image,
             patch,
             n_positions=(image // patch) ** 2,
+            **more,
         ),
         layers=(layer,),
         final_norm=layer.norm,

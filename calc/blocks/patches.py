@@ -29,6 +29,8 @@ def patches(t: Trace, spec: Patches, vocab_size: Size, d_model: Size, load: Load
         # A still picture is laid in all of them, which copies nothing.
         pixels = pixels.view(pixels.rows * spec.frames, spec.channels)
     x = t.patch("patch", pixels, d_model, kernel, load.batch * rows * columns, bias=spec.bias)
+    if spec.norm is not None and spec.norm_of == "patches":
+        x = t.norm("norm", spec.norm, x)
     if spec.n_special:
         vectors = t.weight("special.weight", spec.n_special, d_model, of="embedding")
         special = t.parameters("special", (vectors,), load.batch * spec.n_special, d_model)
@@ -41,7 +43,7 @@ def patches(t: Trace, spec: Patches, vocab_size: Size, d_model: Size, load: Load
         vectors = t.weight("registers.weight", spec.n_registers, d_model, of="embedding")
         registers = t.parameters("registers", (vectors,), load.batch * spec.n_registers, d_model)
         x = t.concat("registers_concat", x, registers)
-    if spec.norm is not None:
+    if spec.norm is not None and spec.norm_of == "sum":
         x = t.norm("norm", spec.norm, x)
     return First(x, rows * columns + spec.n_special + spec.n_registers)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calc.blocks.mlp import mlp
 from calc.errors import Refused
 from calc.sizes import Size, exact_div, is_exactly
 from calc.spec import Projector
@@ -51,6 +52,11 @@ def projector(
                 y = t.activation(f"activation_{i}", spec.activation, y)
             d_out = d_reader if i == len(spec.layers) - 1 else y.width if layer.d_out is None else layer.d_out
             y = t.linear(layer.name, y, d_out, bias=layer.bias, inside=False)
+        if spec.after is not None and spec.channel is not None:
+            y = t.activation("activation_after", spec.activation, t.norm("after", spec.after, y))
+            with t.part("mlp", y, of="mlp") as made:
+                y = mlp(t, spec.channel, y)
+                made.append(y)
         if spec.newline:
             t.parameters("newline", (t.weight("newline.weight", d_reader),), 0, d_reader)
         out.append(y)

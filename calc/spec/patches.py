@@ -23,9 +23,11 @@ class Patches(Node):
     none; at another picture size it is interpolated, so its rows are a size of their own.
     position_tables: how many tables of that length there are (one each for row and column: 2).
     mask_vector: a learned vector takes the place of masked patches in pre-training, and otherwise none (DINOv2).
-    norm: on the sum, before the layers (CLIP). special_last: the learned vectors stand behind the patches (Llama 4).
+    norm: on the sum, before the layers (CLIP), or norm_of `patches`, ahead of what is added (GLM-4.1V). special_last:
+        the learned vectors stand behind the patches (Llama 4).
     resize: how the position table is carried over to another size of picture; `bilinear-corners` lets the outermost
-        patches of both grids coincide (Qwen3-VL). centered: pixels from 0 to 1 are stretched to run from -1 to 1 first.
+        patches of both grids coincide (Qwen3-VL); `bilinear-smooth` weighs all of what a smaller one's patch covers
+        (SigLIP 2). centered: pixels from 0 to 1 are stretched to run from -1 to 1 first.
     """
 
     kind: Literal["patches"] = "patches"
@@ -44,14 +46,17 @@ class Patches(Node):
     mask_vector: bool = False
     n_positions: Dim | None = None
     position_tables: int = Field(default=1, gt=0, le=2)
-    resize: Literal["bicubic", "bilinear-corners"] = "bicubic"
+    resize: Literal["bicubic", "bilinear-corners", "bilinear-smooth"] = "bicubic"
     centered: bool = False
     norm: Norm | None = None
+    norm_of: Literal["sum", "patches"] = "sum"
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.n_registers and (self.n_positions is None or self.special_last or self.norm is not None):
             raise Refused("n_registers", "0, but between learned vectors and patches with positions", self.n_registers)
+        if self.norm_of == "patches" and (self.n_special or self.norm is None):
+            raise Refused("norm_of", "sum, unless patches alone are normed", self.norm_of)
         for side in ("height", "width"):
             pixels, patch = getattr(self, side), getattr(self, f"patch_{side}")
             if pixels < patch:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from calc.errors import Refused
 from calc.spec.attention import Norm
-from calc.spec.channels import Activation
+from calc.spec.channels import Activation, Mlp
 from calc.spec.fields import Dim, Node
 
 
@@ -39,6 +39,7 @@ class Projector(Node):
     merge_rows: of how many rows of the picture those are (2 x 2 patches: 2); row by row they stand side by side.
     scale: what is multiplied with what joining gave. standardized: a mean is then subtracted from each value, and the
         rest multiplied with a scale; both were measured elsewhere and are no parameters (Gemma 4).
+    after, channel: a norm and the activation on what the layers give, and an MLP behind them (GLM-4.1V).
     newline: a learned vector that ends each row where tiles of one picture are laid together (LLaVA-NeXT). A tower sees
         tiles, and none of these: how many there are follows from the shape of a picture that no Load knows.
     before, norm: on each vector before joining, and on what all this gave. depths: numbers of the layers whose results
@@ -56,12 +57,16 @@ class Projector(Node):
     standardized: bool = False
     before: Norm | None = None
     norm: Norm | None = None
+    after: Norm | None = None
+    channel: Mlp | None = None
     newline: bool = False
     layers: tuple[Dense, ...] = Field(min_length=1)
     activation: Activation = "gelu"
 
     @model_validator(mode="after")
     def _whole_rows(self) -> Self:
+        if (self.after is None) is not (self.channel is None):
+            raise Refused("after", "a norm ahead of a channel mixer, or neither", self.after)
         if self.merge % self.merge_rows:
             raise Refused("merge_rows", f"a divisor of merge = {self.merge}", self.merge_rows)
         return self

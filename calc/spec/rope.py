@@ -59,7 +59,8 @@ class Plane(Node):
     first: the axis that turns the first pairs. by_turns: the axes' pairs alternate (Kimi-VL). apart: each axis turns a
     half of the head of its own, whose values pair among themselves (Gemma 4). start: the number of the first row and of
     the first column. staggered: the angles of the second axis lie half way between those of the first, and are not the
-    same (Pixtral). Learned vectors beside the patches do not turn.
+    same (Pixtral). spread: a patch turns by where its middle lies in the picture, whose edges are -1 and 1 along each
+    axis, and 1 is a whole turn (DINOv3). Learned vectors beside the patches do not turn.
     """
 
     first: Literal["row", "column"] = "row"
@@ -67,6 +68,7 @@ class Plane(Node):
     apart: bool = False
     start: int = Field(default=0, ge=0, le=2**16)
     staggered: bool = False
+    spread: bool = False
 
 
 class Rope(Node):

@@ -17,7 +17,7 @@ from reference_models.support import supported
 FIELDS = (
     *("height", "width", "patch_height", "patch_width", "stride_height", "stride_width", "channels", "frames", "bias"),
     *("n_special", "n_registers", "special_last", "n_positions", "position_tables", "resize", "centered", "norm"),
-    "mask_vector",
+    *("mask_vector", "norm_of"),
 )
 """Fields of the spec that are computed here."""
 
@@ -71,12 +71,14 @@ class PatchEmbedding(nn.Module):
             step.places = F.pad(step.places, padding, value=-1)
         # Laid vector by vector: products that read the picture as it lies would each copy it.
         x = x.contiguous()
+        if spec.norm_of == "patches":
+            x = self.norm(x)
         if spec.n_positions is not None:
             x = x + self.positions(rows, columns).to(self.position.weight.dtype)
         if spec.n_registers:
             step.places = F.pad(step.places, (spec.n_registers, 0), value=-1)
             x = self._registered(x)
-        return x if spec.norm is None else self.norm(x)
+        return self.norm(x) if spec.norm is not None and spec.norm_of == "sum" else x
 
     def _registered(self, x: Tensor) -> Tensor:
         """x with the registers between the other learned vectors and the patches."""

@@ -58,18 +58,24 @@ def turned_in_plane(x: Tensor, rope: Rope, plane: Plane, step: Step) -> Tensor:
     places, d_head = step.places, x.shape[-1]
     if places is None:
         raise ValueError("places: expected the row and column of each patch, found none")
-    cos, sin = _once(step, (rope, plane, d_head), places, lambda: _plane_angles(rope, plane, d_head, places))
+    cos, sin = _once(step, (rope, plane, d_head), places, lambda: _plane_angles(rope, plane, d_head, places, step.grid))
     if not plane.apart:
         return turn(x, cos, sin, interleaved=rope.interleaved)
     return turn(x.unflatten(-1, (2, -1)), cos, sin, interleaved=rope.interleaved).flatten(-2)
 
 
-def _plane_angles(rope: Rope, plane: Plane, d_head: int, places: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosine and sine for `turn` of every patch, [1, 1, n, d_head]; `apart` in halves, [1, 1, n, 2, d_head / 2]."""
+def _plane_angles(
+    rope: Rope, plane: Plane, d_head: int, places: Tensor, grid: tuple[int, int] | None
+) -> tuple[Tensor, Tensor]:
+    """Cosine and sine for `turn` of every patch, [1, 1, n, d_head]; `apart` in halves, [1, 1, n, 2, d_head / 2].
+
+    grid: rows and columns of the picture that the places stand in.
+    """
     share = torch.arange(0, d_head // 2, 2, device=places.device, dtype=torch.float32) / (d_head // 2)
     shares = torch.stack([share, share + 2 / d_head * plane.staggered])[:, None]
     axes = places if plane.first == "row" else places.flip(0)
-    turns = (axes + plane.start).masked_fill(axes < 0, 0).float()
+    moved = _spread(axes, grid if plane.first == "row" else grid and grid[::-1]) if plane.spread else axes + plane.start
+    turns = moved.masked_fill(axes < 0, 0).float()
     angles = turns[..., None] * rope.theta**-shares  # [2, n, d_head / 4]
     angles = (angles.permute(1, 2, 0) if plane.by_turns else angles.permute(1, 0, 2)).flatten(1)[None, None]
     both = (angles.cos(), angles.sin())
@@ -77,6 +83,14 @@ def _plane_angles(rope: Rope, plane: Plane, d_head: int, places: Tensor) -> tupl
         both = (each.unflatten(-1, (2, -1)) for each in both)
     cos, sin = (laid(each, rope.interleaved) for each in both)
     return cos, sin
+
+
+def _spread(axes: Tensor, sides: tuple[int, int] | None) -> Tensor:
+    """Radians of the middle of the patches numbered `axes` [2, n] along sides of so many patches."""
+    if sides is None:
+        raise ValueError("grid: expected the rows and columns of the picture, found none")
+    across = torch.tensor(sides, device=axes.device, dtype=torch.float32)[:, None]
+    return 2 * math.pi * ((2 * axes + 1) / across - 1)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor:

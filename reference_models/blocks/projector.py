@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from calc.spec import Projector
 from reference_models.blocks.linear import ACTIVATIONS, NormLayer
+from reference_models.blocks.mlp import FeedForward
 from reference_models.support import supported
 
 FIELDS = (
@@ -23,6 +24,8 @@ FIELDS = (
         "before",
         "norm",
         "newline",
+        "after",
+        "channel",
         "layers",
     ),
     "activation",
@@ -55,6 +58,9 @@ class Projection(nn.Module):
             d_out = d_reader if layer is spec.layers[-1] else layer.d_out or width
             self.add_module(layer.name, nn.Linear(width, d_out, bias=layer.bias))
             width = d_out
+        if spec.after is not None and spec.channel is not None:
+            self.after = NormLayer(spec.after, (width,))
+            self.mlp = FeedForward(spec.channel, width)
         if spec.newline:
             self.newline = nn.Module()
             self.newline.weight = nn.Parameter(torch.empty(d_reader).normal_(std=0.02))
@@ -77,7 +83,7 @@ class Projection(nn.Module):
             elif i and layer.activated:
                 x = self.act(x)
             x = self.get_submodule(layer.name)(x)
-        return x
+        return x if self.spec.channel is None else self.mlp(self.act(self.after(x)))
 
     def _by_blocks(self, x: Tensor, grid: tuple[int, int] | None) -> Tensor:
         """x [batch, n, d] in the order of the blocks that are joined, each row by row."""

@@ -67,6 +67,14 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
         ("Dinov2WithRegistersModel",),
         ({"use_swiglu_ffn": True, "qkv_bias": False, "num_register_tokens": 2},),
     ),
+    "dinov3_vit": (
+        VIT | {"image_size": 32, "num_register_tokens": 3},
+        ("DINOv3ViTModel",),
+        (
+            SIDES | {"num_register_tokens": 0, "key_bias": True, "proj_bias": False},
+            {"use_gated_mlp": True, "query_bias": False, "value_bias": False, "mlp_bias": False, "hidden_act": "silu"},
+        ),
+    ),
     "hubert": (
         {key: value for key, value in SPEECH.items() if "codevector" not in key},
         ("HubertForCTC", "HubertForSequenceClassification", "HubertModel"),

@@ -132,6 +132,36 @@ COHERE2_VISION = {
     "alignment_intermediate_size": 48,
 }
 
+LFM2_VL = {
+    "text_config": {key: value for key, value in TEXT.items() if key not in ("head_dim", "intermediate_size")}
+    | {"model_type": "lfm2", "block_ff_dim": 96, "block_multiple_of": 8}
+    | {"layer_types": ["conv", "full_attention", "conv", "full_attention"]},
+    "vision_config": VIT | {"model_type": "siglip2_vision_model", "num_patches": 64, "vision_use_head": False},
+    "projector_hidden_size": 48,
+}
+GLM4V_VISION = {
+    "depth": 3,
+    "hidden_size": 32,
+    "intermediate_size": 40,
+    "num_heads": 4,
+    "patch_size": 4,
+    "image_size": 24,
+    "out_hidden_size": 64,
+    "rms_norm_eps": 0.03,
+}
+GLM4V = {
+    "text_config": {key: value for key, value in TEXT.items() if key != "head_dim"}
+    | {"rope_parameters": {"rope_type": "default", "mrope_section": [2, 1, 1], "rope_theta": 50.0}},
+    "vision_config": GLM4V_VISION,
+}
+GLM4V_EXPERTS = TEXT | {
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 1], "partial_rotary_factor": 0.5},
+}
+GLM4V_MOE = {"text_config": GLM4V_EXPERTS, "vision_config": GLM4V_VISION}
+
 SEEING: dict[str, tuple[dict[str, Any], ...]] = {
     "gemma3": (
         GEMMA3,
@@ -211,6 +241,28 @@ SEEING: dict[str, tuple[dict[str, Any], ...]] = {
         inside("text_config", LLAVA, model_type="qwen2", tie_word_embeddings=True)
         | PINPOINTS
         | {"vision_feature_layer": -2, "vision_feature_select_strategy": "default"},
+    ),
+    "lfm2_vl": (
+        LFM2_VL,
+        inside("vision_config", LFM2_VL, num_channels=1, hidden_act="relu")
+        | {"downsample_factor": 4, "tie_embedding": False, "projector_use_layernorm": False, "projector_bias": False}
+        | {"projector_hidden_act": "relu"},
+    ),
+    "glm4v": (
+        GLM4V,
+        inside("vision_config", GLM4V, attention_bias=True, in_channels=1, temporal_patch_size=1, hidden_act="relu")
+        | {"tie_word_embeddings": True},
+        inside("text_config", GLM4V, tie_word_embeddings=True, num_key_value_heads=None),
+    ),
+    "glm4v_moe": (
+        GLM4V_MOE,
+        inside("text_config", GLM4V_MOE, attention_bias=False, first_k_dense_replace=2, n_shared_experts=2)
+        | {"tie_word_embeddings": True},
+    ),
+    "glm46v": (
+        inside("text_config", GLM4V, model_type="glm4v_text"),
+        inside("text_config", GLM4V_MOE, model_type="glm4v_moe_text")
+        | {"vision_config": GLM4V_VISION | {"model_type": "glm4v_moe_vision"}},
     ),
     "qwen2_vl": (
         inside("text_config", QWEN2_VL, rope_scaling=MROPE),

@@ -21,6 +21,7 @@ ADAPTER = (
 )
 """Zamba2's updates: a list in each shared block, as long as there are layers with one."""
 SANDWICH = {"gemma2", "gemma3_text"}
+NORM_AFTER_TOO = {"glm4", "kolibri1", "glm4v", "glm46v"}
 NORM_AFTER = {"olmo2", "olmo3", "exaone4", "flex_olmo"}
 
 # (families or None for all, regex of what stands after the layer's number, our names). `*` is every expert.
@@ -33,8 +34,8 @@ IN_LAYER: tuple[tuple[set[str] | None, str, tuple[str, ...]], ...] = (
     (SANDWICH | NORM_AFTER, r"post_feedforward_layernorm\.(\w+)", (r"channel_post_norm.\1",)),
     ({"hyperclovax"}, r"post_norm1\.(\w+)", (r"attention_post_norm.\1",)),
     ({"hyperclovax"}, r"post_norm2\.(\w+)", (r"channel_post_norm.\1",)),
-    ({"glm4", "kolibri1"}, r"post_self_attn_layernorm\.(\w+)", (r"attention_post_norm.\1",)),
-    ({"glm4", "kolibri1"}, r"post_mlp_layernorm\.(\w+)", (r"channel_post_norm.\1",)),
+    (NORM_AFTER_TOO, r"post_self_attn_layernorm\.(\w+)", (r"attention_post_norm.\1",)),
+    (NORM_AFTER_TOO, r"post_mlp_layernorm\.(\w+)", (r"channel_post_norm.\1",)),
     (
         None,
         r"(?:ln_1|norm_1|input_layernorm|self_attn_layer_norm|ln_attn|norm_attn_norm\.norm_1)\.(\w+)",

@@ -233,6 +233,12 @@ RULES: dict[str, Rules] = {
     "vit_msn": VIT,
     "ijepa": VIT,
     "dinov2": DINOV2,
+    "dinov3_vit": _one(
+        (r"embeddings\.register_tokens", "embedding.special.weight"),
+        (r"embeddings\.patch_embeddings\.(?P<w>\w+)", r"embedding.patch.\g<w>"),
+        (r"norm\.(?P<w>\w+)", r"final_norm.\g<w>"),
+    )
+    + DINOV2,
     "dinov2_with_registers": _one((r"(?:.*\.)?embeddings\.register_tokens", "embedding.registers.weight")) + DINOV2,
     "clip_text_model": CLIP_TEXT,
     "clip_vision_model": CLIP_VISION,

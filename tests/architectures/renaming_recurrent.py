@@ -8,7 +8,7 @@ from __future__ import annotations
 MAMBA = {"mamba", "falcon_mamba"}
 GRANITE = {"granitemoehybrid", "granitemoeshared", "granitemoe_swa"}
 NEMOTRON = {"nemotron_h"}
-LFM2 = {"lfm2", "lfm2_moe", "lfm3"}
+LFM2 = {"lfm2", "lfm2_moe", "lfm3", "lfm2_vl"}
 OLMO = {"olmo_hybrid"}
 FALCON = {"falcon_h1"}
 KIMI = {"kimi_linear", "bailing_hybrid"}
@@ -106,5 +106,5 @@ IN_LAYER: tuple[Rule, ...] = (
 
 OUTSIDE: tuple[tuple[str, str], ...] = (
     (r"(?:backbone|model)\.embeddings\.weight", "embedding.token.weight"),
-    (r"model\.embedding_norm\.weight", "final_norm.weight"),
+    (r"(?:.*\.)?embedding_norm\.weight", "final_norm.weight"),
 )

@@ -95,6 +95,13 @@ _LLAVA: Rules = _PIXTRAL + _one(
     (r"embeddings\.class_embedding", "embedding.special.weight"),
     (r"(?:vision_model\.)?pre_layrnorm\.(\w+)", r"embedding.norm.\1"),
 )
+_GLM4V: Rules = _one(
+    (r"post_conv_layernorm\.weight", "embedding.norm.weight"),
+    (r"downsample\.(\w+)", r"projector.downsample.\1"),
+    (r"merger\.proj\.weight", "projector.proj.weight"),
+    (r"merger\.post_projection_norm\.(\w+)", r"projector.after.\1"),
+    (r"merger\.(gate|up|down)_proj\.weight", r"projector.mlp.\1_proj.weight"),
+)
 _OF_ONE: dict[str, Rules] = {
     "cohere2_vision": _one((r"multi_modal_projector\.(linear_[12])\.(\w+)", r"projector.\1.\2")),
     "aya_vision": _one(
@@ -103,6 +110,11 @@ _OF_ONE: dict[str, Rules] = {
     ),
     "llava": _PIXTRAL_LAYER + _LLAVA,
     **dict.fromkeys(("llava_next", "llava_onevision"), _LLAVA + _one((r"image_newline", "projector.newline.weight"))),
+    "lfm2_vl": _one(
+        (r"multi_modal_projector\.layer_norm\.(\w+)", r"projector.norm.\1"),
+        (r"multi_modal_projector\.(linear_[12])\.(\w+)", r"projector.\1.\2"),
+    ),
+    **dict.fromkeys(("glm4v", "glm4v_moe", "glm46v"), _GLM4V),
     "internvl": _INTERNVL,
     "paligemma": _one((r"multi_modal_projector\.linear\.(\w+)", r"projector.linear.\1")),
     **dict.fromkeys(
@@ -112,7 +124,7 @@ _OF_ONE: dict[str, Rules] = {
 TOWERS = {
     *("gemma3", "gemma4", "llama4", "mistral3", "qwen2_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
     *("kimi_k25", "qwen2_5_vl", "paligemma", "idefics3", "smolvlm", "internvl", "llava", "cohere2_vision"),
-    *("llava_next", "llava_onevision"),
+    *("llava_next", "llava_onevision", "lfm2_vl", "glm4v", "glm4v_moe", "glm46v"),
     "aya_vision",
 }
 TOWER = re.compile(

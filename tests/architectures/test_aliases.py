@@ -19,7 +19,7 @@ from tests.architectures.cases_latent import LATENT_CASES  # noqa: E402
 from tests.architectures.cases_text import BART, TEXT  # noqa: E402
 
 # Names of tokens and of what training starts from, which no count depends on.
-IRRELEVANT = {"image_token_id", "boi_token_id", "eoi_token_id", "initializer_range"}
+IRRELEVANT = {"image_token_id", "video_token_id", "boi_token_id", "eoi_token_id", "initializer_range"}
 # The code of these classes renames keys itself; kimi_k2 is deepseek_v3 under a name that transformers does not have.
 OF_THE_CODE = {
     "glm_moe_dsa": {"num_experts": "n_routed_experts"},

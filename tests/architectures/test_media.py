@@ -86,7 +86,7 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
 
 
 def run(model: Any, given: dict[str, Any]) -> Any:
-    """One pass. Pixtral's pictures go in one by one: of several it multiplies all patches with all, and hides others'."""
+    """One pass. Pixtral's pictures go in one by one: of several it multiplies all patches with all, and hides some."""
     if model.config.model_type != "pixtral":
         return model(**given)
     return {"last_hidden_state": torch.cat([model(each[None]).last_hidden_state for each in given["pixel_values"]])}
@@ -230,6 +230,8 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("vit", {"image_size": 4}, "height"),
         ("dinov2", {"image_size": [16, 24]}, "image_size"),
         ("dinov2", {"architectures": ["Dinov2ForImageClassification"]}, "architectures"),
+        ("dinov3_vit", {"value_bias": False}, "value_bias"),
+        ("dinov3_vit", {"num_attention_heads": 3}, "hidden_size"),
         ("clip", {"text_config": {"num_attention_heads": 7}}, "text_config.hidden_size"),
         ("siglip", {"text_config": {"projection_size": 48}}, "text_config.projection_size"),
         ("siglip", {"vision_config": {"hidden_size": 32, "vision_use_head": False}}, "vision_config.vision_use_head"),

@@ -27,6 +27,7 @@ from calc.quantities.parameters import by_tower, parameter_shapes, parameters  #
 from calc.spec import Head, ModelSpec  # noqa: E402
 from calc.spec.load import Load, Scores  # noqa: E402
 from calc.spec.resizing import sizes_of, symbolic, with_sizes  # noqa: E402
+from tests.architectures import their_models  # noqa: E402
 from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
 from tests.architectures.cases_vision import GEMMA4, KIMI, SEEING, inside  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
@@ -60,9 +61,11 @@ def pictures(spec: ModelSpec, model_type: str) -> tuple[Any, ...]:
     front = spec.vision.embedding
     rows, columns = front.height // front.patch_height, front.width // front.patch_width
     pixels = front.channels * front.frames * front.patch_height * front.patch_width
-    if model_type.startswith(("qwen", "kimi")):
+    if model_type == "lfm2_vl":
+        return cut(torch.randn(IMAGES, front.channels, front.height, front.width), front.patch_height)
+    if model_type.startswith(("qwen", "kimi", "glm")):
         grid = torch.tensor([[1, rows, columns]] * IMAGES)
-        shape = (pixels,) if model_type.startswith("qwen") else (3, front.patch_height, front.patch_width)
+        shape = (pixels,) if not model_type.startswith("kimi") else (3, front.patch_height, front.patch_width)
         return torch.randn(IMAGES * rows * columns, *shape), grid
     if model_type == "gemma4":
         places = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
@@ -75,6 +78,13 @@ def pictures(spec: ModelSpec, model_type: str) -> tuple[Any, ...]:
     if model_type in TILED:
         return torch.randn(1, *shape), torch.tensor([[front.height, (IMAGES - 1) * front.width]])
     return (torch.randn(*shape),)
+
+
+def cut(pixels: Any, patch: int) -> tuple[Any, Any, Any]:
+    """Pictures as SigLIP 2 reads them: patches row by row, each with all channels of a pixel side by side."""
+    patches = pixels.unfold(2, patch, patch).unfold(3, patch, patch).permute(0, 2, 3, 4, 5, 1)
+    flat = patches.flatten(1, 2).flatten(2)
+    return flat, torch.tensor([patches.shape[1:3]] * len(pixels)), torch.ones(flat.shape[:2], dtype=torch.long)
 
 
 def see(model: Any, *inputs: Any) -> None:
@@ -107,8 +117,7 @@ def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
     tokens = torch.ones(BATCH, SEQ, dtype=torch.long)
     cache = transformers.DynamicCache(config=model.config.get_text_config())
     whole = count(lambda: model(tokens, past_key_values=cache, use_cache=True))
-    tensors = [t for layer in cache.layers for t in (layer.keys, layer.values) if t is not None]
-    held = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    held = their_models.held(cache)
     one = count(lambda: model(tokens[:, :1], past_key_values=cache, use_cache=True))
     saved = json.loads(model.config.to_json_string(use_diff=False))
     # The config as people write it; then as transformers saves it, all defaults written.
@@ -248,6 +257,14 @@ def test_a_picture_of_whole_squares() -> None:
         ("qwen2_vl", "vision_config", {"in_chans": 1}, "vision_config.in_chans"),
         ("qwen2_vl", "text_config", {"head_dim": 12}, "text_config.head_dim"),
         ("qwen2_5_vl", "vision_config", {"window_size": 7}, "vision_config.window_size"),
+        ("lfm2_vl", "vision_config", {"vision_use_head": True}, "vision_config.vision_use_head"),
+        ("lfm2_vl", "text_config", {"tie_embedding": False}, "tie_embedding"),
+        ("glm4v", "text_config", {"attention_bias": False}, "text_config.attention_bias"),
+        ("glm4v", "text_config", {"rope_parameters": None}, "text_config.rope_scaling.mrope_section"),
+        ("glm4v_moe", "text_config", {"use_qk_norm": True}, "text_config.use_qk_norm"),
+        ("glm4v_moe", "vision_config", {"model_type": "glm4v_vision"}, "vision_config.model_type"),
+        ("glm46v", "vision_config", {"model_type": "glm4v"}, "vision_config.model_type"),
+        ("glm46v", "text_config", {"tie_word_embeddings": True}, "tie_word_embeddings"),
         ("qwen3_vl", "vision_config", {"out_hidden_size": 48}, "vision_config.out_hidden_size"),
         ("qwen3_vl", "vision_config", {"num_position_embeddings": 35}, "vision_config.num_position_embeddings"),
         ("qwen3_vl", "vision_config", {"deepstack_visual_indexes": [0, 3]}, "vision_config.deepstack_visual_indexes"),

@@ -74,7 +74,7 @@ def _counted(model: Any, inputs: dict[str, Any]) -> tuple[int, int | None]:
     with torch.no_grad(), warnings.catch_warnings(), FlopCounterMode(display=False) as counter:
         warnings.simplefilter("ignore")
         out = model(**inputs)
-    return counter.get_total_flops(), _held(getattr(out, "past_key_values", None))
+    return counter.get_total_flops(), held(getattr(out, "past_key_values", None))
 
 
 def reads_two(model: Any) -> bool:
@@ -82,7 +82,7 @@ def reads_two(model: Any) -> bool:
     return model.config.is_encoder_decoder and "SequenceClassification" not in type(model).__name__
 
 
-def _held(cache: Any) -> int | None:
+def held(cache: Any) -> int | None:
     sides = [getattr(cache, name) for name in ("self_attention_cache", "cross_attention_cache") if hasattr(cache, name)]
     layers = [layer for side in sides or [cache] for layer in getattr(side, "layers", ())]
     if not layers:

@@ -12,7 +12,7 @@ GRIDS = [((14, 14), (16, 16)), ((14, 14), (7, 9)), ((3, 5), (11, 5)), ((1, 1), (
 
 
 @pytest.mark.parametrize(("old", "new"), GRIDS)
-@pytest.mark.parametrize("how", ["bicubic", "bilinear-corners"])
+@pytest.mark.parametrize("how", ["bicubic", "bilinear-corners", "bilinear-smooth"])
 @pytest.mark.parametrize("special", [0, 1, 2])
 def test_equals_pytorch(old: tuple[int, int], new: tuple[int, int], special: int, how: Resize) -> None:
     torch.manual_seed(0)
@@ -20,8 +20,8 @@ def test_equals_pytorch(old: tuple[int, int], new: tuple[int, int], special: int
     found = interpolated(positions, old, new, special, how)
     picture = positions[special:].T.view(1, 6, *old)
     corners = how == "bilinear-corners"
-    mode = "bilinear" if corners else "bicubic"
-    expected = torch.nn.functional.interpolate(picture, size=new, mode=mode, align_corners=corners)
+    mode, smooth = how.split("-")[0], how == "bilinear-smooth"
+    expected = torch.nn.functional.interpolate(picture, size=new, mode=mode, align_corners=corners, antialias=smooth)
     assert found.shape == (special + new[0] * new[1], 6)
     torch.testing.assert_close(found[special:], expected[0].flatten(1).T)
     assert torch.equal(found[:special], positions[:special])

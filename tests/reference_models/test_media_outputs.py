@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 from calc.architectures import from_config  # noqa: E402
 from reference_models import build  # noqa: E402
 from reference_models.model import Output  # noqa: E402
-from tests.architectures.cases_media import MEDIA, RESNET  # noqa: E402
+from tests.architectures.cases_media import MEDIA, RESNET, SIDES  # noqa: E402
 from tests.architectures.renaming import rename  # noqa: E402
 from tests.architectures.test_media import build as transformers_model  # noqa: E402
 from tests.architectures.test_media import inputs, run  # noqa: E402
@@ -90,6 +90,8 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("dinov2", "Dinov2Model", {"layer_norm_eps": 0.03}, ("last_hidden_state",)),
     ("dinov2", "Dinov2Model", {"use_swiglu_ffn": True, "qkv_bias": False}, ("last_hidden_state",)),
     ("dinov2_with_registers", "Dinov2WithRegistersModel", {}, ("last_hidden_state",)),
+    ("dinov3_vit", "DINOv3ViTModel", {"rope_theta": 7.0, "layer_norm_eps": 0.03}, ("last_hidden_state",)),
+    ("dinov3_vit", "DINOv3ViTModel", SIDES | {"use_gated_mlp": True, "key_bias": True}, ("last_hidden_state",)),
     ("vit_msn", "ViTMSNForImageClassification", {}, ("logits",)),
     ("ijepa", "IJepaForImageClassification", {}, ("logits",)),
     ("hubert", "HubertForCTC", {}, ("logits",)),

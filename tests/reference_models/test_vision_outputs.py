@@ -17,7 +17,7 @@ from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
 from tests.architectures.cases_vision import KIMI, SEEING, inside  # noqa: E402
 from tests.architectures.renaming import rename  # noqa: E402
 from tests.architectures.renaming_vision import TOWER  # noqa: E402
-from tests.architectures.test_vision import TILED  # noqa: E402
+from tests.architectures.test_vision import TILED, cut  # noqa: E402
 from tests.architectures.test_vision import build as transformers_model  # noqa: E402
 
 IMAGES = 2
@@ -40,6 +40,11 @@ def copy_tower(theirs: Any, ours: Any, model_type: str) -> None:
                 (path,) = rename(name, model_type)
                 turned = tensor.T if name.endswith("mm_input_projection_weight") else tensor
                 parameter = mine.pop(path)
+                if name.endswith("downsample.weight"):
+                    turned = tensor.permute(0, 2, 3, 1)
+                if model_type == "lfm2_vl" and name.endswith("patch_embedding.weight"):
+                    # Theirs lays a patch pixel by pixel.
+                    turned = tensor.unflatten(1, (-1, parameter.shape[1])).transpose(1, 2)
                 if name.endswith("merging_layer.weight"):
                     # Theirs lays the patches side by side value by value.
                     turned = turned.unflatten(1, (len(turned), -1)).transpose(1, 2)
@@ -76,7 +81,9 @@ def read_by(model_type: str, spec: ModelSpec, pixels: Any) -> tuple[Any, ...]:
     patches = pixels.unfold(2, high, high).unfold(3, wide, wide).permute(0, 2, 3, 1, 4, 5)
     rows, columns = patches.shape[1:3]
     grid = torch.tensor([[1, rows, columns]] * len(pixels))
-    if model_type.startswith("qwen"):
+    if model_type == "lfm2_vl":
+        return cut(pixels, high)
+    if model_type.startswith(("qwen", "glm")):
         side = tower.projectors[0].merge_rows
         blocks = patches.unflatten(2, (-1, side)).unflatten(1, (-1, side)).transpose(2, 3)
         framed = blocks.flatten(0, 4)[:, :, None].expand(-1, -1, front.frames, -1, -1)
@@ -146,7 +153,10 @@ def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
 @pytest.mark.parametrize("pixels", [(16, 48), (32, 16)])
 @pytest.mark.parametrize(
     ("model_type", "config"),
-    [(name, SEEING[name][0]) for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma4", "mistral3")]
+    [
+        (name, SEEING[name][0])
+        for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma4", "mistral3", "glm4v", "lfm2_vl")
+    ]
     + [("kimi_k25", KIMI)],
 )
 def test_another_size_of_picture(model_type: str, config: dict[str, Any], pixels: tuple[int, int]) -> None:
