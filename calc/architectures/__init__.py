@@ -105,6 +105,7 @@ FAMILIES: dict[str, str] = {
     "hubert": "wav2vec2",
     "wav2vec2-conformer": "wav2vec2_conformer",
     "detr": "detr",
+    "vision-encoder-decoder": "vision_encoder_decoder",
     "gemma3": "gemma3",
     "gemma4": "gemma4",
     "gemma4_text": "gemma4_text",

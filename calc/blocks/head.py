@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from calc.blocks.embedding import TOKEN_TABLE
 from calc.sizes import Size, exact_div
 from calc.spec import Embedding, Head, Projection
@@ -35,7 +37,7 @@ def head(t: Trace, spec: Head, embed: Embedding, vocab_size: Size, x: Tensor) ->
 
 
 def projections(t: Trace, specs: tuple[Projection, ...], x: Tensor, load: Load) -> Tensor:
-    """All dense layers behind a stack whose result is x [batch * seq, d_model]; the last's result, or x."""
+    """All dense layers behind a stack whose result is x [batch * seq, d_model]; the result of the last that is read, or x."""
     made: dict[str, tuple[Tensor, bool]] = {}
     for spec in specs:
         if spec.idle:
@@ -44,10 +46,12 @@ def projections(t: Trace, specs: tuple[Projection, ...], x: Tensor, load: Load) 
             made[spec.name] = x, False
             continue
         read, pooled = (x, False) if spec.reads is None else made[spec.reads]
-        with t.part(spec.name, read, of="other") as out:
+        dead = t.without_gradient() if spec.unread else nullcontext()
+        with t.part(spec.name, read, of="other") as out, dead:
             made[spec.name] = _projection(t, spec, x.width, read, load, pooled)
             out.append(made[spec.name][0])
-    return made[specs[-1].name][0] if specs else x
+    read_on = [spec.name for spec in specs if not spec.unread]
+    return made[read_on[-1]][0] if read_on else x
 
 
 def _idle(t: Trace, spec: Projection, d_model: Size) -> None:

@@ -48,7 +48,8 @@ class Projection(Node):
     neighbouring tokens are laid side by side first (a vision merger's 2 x 2 is 4): it reads merge * d_in from 1 / merge
     as many tokens. norm: a norm of d_out values on the result.
     before, activation_before: a norm of d_in values, and an activation, on each token before they are merged.
-    idle: no pass runs it (ESM's prediction of contacts).
+    idle: no pass runs it (ESM's prediction of contacts). unread: it runs and nothing reads what it gives, so that no
+    gradient reaches it (the pooler of TrOCR's encoder).
     every: it runs on one of so many tokens, the one numbered `offset` (a trajectory's step has three). reads: the
     projection before it whose result it takes; None: the stack's own.
     """
@@ -67,6 +68,7 @@ class Projection(Node):
     offset: int = Field(default=0, ge=0, le=4096)
     reads: str | None = None
     idle: bool = False
+    unread: bool = False
     activation: Activation | Literal["tanh", "sigmoid"] | None = None
 
     @model_validator(mode="after")

@@ -24,6 +24,7 @@ PROJECTION = (
     "bias",
     "per",
     "idle",
+    "unread",
     "pool",
     "merge",
     "norm",
@@ -138,6 +139,12 @@ class Dense(nn.Module):
 
         keep [batch, n]: False at padding, which no sequence is read at.
         """
+        if not self.spec.unread:
+            return self._run(x, keep)
+        with torch.no_grad():
+            return self._run(x.detach(), keep)
+
+    def _run(self, x: Tensor, keep: Tensor | None) -> Tensor:
         if self.spec.per == "sequence" and x.dim() == 3:
             x = pooled(x, self.spec.pool, keep)
         if self.spec.every > 1:

@@ -54,6 +54,20 @@ SIGLIP_TEXT = {
 }
 NAFLEX = {key: value for key, value in VIT.items() if key != "image_size"} | {"num_patches": 9}
 
+TROCR = {
+    "encoder": VIT | {"model_type": "vit", "qkv_bias": False},
+    "decoder": {
+        "model_type": "trocr",
+        "vocab_size": 97,
+        "d_model": 24,
+        "decoder_layers": 3,
+        "decoder_attention_heads": 3,
+        "decoder_ffn_dim": 40,
+        "max_position_embeddings": 32,
+        "cross_attention_hidden_size": 32,
+    },
+}
+FIXED = {"use_learned_position_embeddings": False, "scale_embedding": True, "layernorm_embedding": False}
 MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...]]] = {
     "vit": (
         VIT,
@@ -133,6 +147,18 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
     "siglip2_text_model": (SIGLIP_TEXT, ("Siglip2TextModel",), ()),
     "siglip2_vision_model": (NAFLEX, ("Siglip2VisionModel",), ({"vision_use_head": False},)),
     "pixtral": (VIT, ("PixtralVisionModel",), ({"num_channels": 1, "hidden_act": "silu", "rope_theta": 50.0},)),
+    "vision-encoder-decoder": (
+        TROCR,
+        ("VisionEncoderDecoderModel",),
+        (
+            {"encoder": VIT | {"model_type": "deit", "hidden_act": "relu"}},
+            {"decoder": TROCR["decoder"] | FIXED | {"tie_word_embeddings": False, "activation_function": "relu"}},
+            {
+                "decoder": TROCR["decoder"]
+                | {"d_model": 32, "cross_attention_hidden_size": None, "decoder_attention_heads": 4}
+            },
+        ),
+    ),
     "whisper": (
         {
             "vocab_size": 97,

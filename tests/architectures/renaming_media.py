@@ -85,9 +85,8 @@ _DINOV2_LAYER = {
     r"mlp\.(?P<p>gate|up|down)_proj": r"mlp.\g<p>_proj",
 }
 
-VIT = _layers(
-    r"(?:\w+\.)?", "", _SELF | _MLP | {"layernorm_before": "attention_norm", "layernorm_after": "channel_norm"}
-) + _one(
+_VIT_NORMS = {"layernorm_before": "attention_norm", "layernorm_after": "channel_norm"}
+VIT = _layers(r"(?:\w+\.)?", "", _SELF | _MLP | _VIT_NORMS) + _one(
     (r"classifier\.(?:dense\.)?(?P<w>\w+)", r"classifier.dense.\g<w>"),
     (r"classifier\.layernorm\.(?P<w>\w+)", r"classifier.before.\g<w>"),
     (r"(?:\w+\.)?embeddings\.(?:cls|distillation)_token", "embedding.special.weight"),
@@ -199,6 +198,21 @@ DETR = (
         (r"bbox_predictor\.layers\.(?:\d+|\{\})\.(?P<w>\w+)", r"box*.dense.\g<w>"),
     )
 )
+TROCR = (
+    _layers(r"encoder\.", "encoder.", _SELF | _MLP | _VIT_NORMS)
+    + _layers(r"decoder\.model\.decoder\.", "", _SEQUENCE_LAYER)
+    + _one(
+        (r"encoder\.embeddings\.(?:cls|distillation)_token", "encoder.embedding.special.weight"),
+        (r"encoder\.embeddings\.position_embeddings", "encoder.embedding.position.weight"),
+        (r"encoder\.embeddings\.patch_embeddings\.projection\.(?P<w>\w+)", r"encoder.embedding.patch.\g<w>"),
+        (r"encoder\.layernorm\.(?P<w>\w+)", r"encoder.final_norm.\g<w>"),
+        (r"encoder\.pooler\.dense\.(?P<w>\w+)", r"encoder.pooler.dense.\g<w>"),
+        (r"decoder\.model\.decoder\.embed_tokens\.weight", "embedding.token.weight"),
+        (r"decoder\.model\.decoder\.embed_positions\.weight", "embedding.position.weight"),
+        (r"decoder\.model\.decoder\.layernorm_embedding\.(?P<w>\w+)", r"embedding.norm.\g<w>"),
+        (r"decoder\.output_projection\.weight", "lm_head.weight"),
+    )
+)
 _SPEECH = _one(
     (r"(?:\w+\.)?masked_spec_embed", "embedding.mask.weight"),
     (r"(?:\w+\.)?feature_extractor\.conv_layers\.N\.conv\.(?P<w>\w+)", r"embedding.conv*.conv.\g<w>"),
@@ -250,6 +264,7 @@ RULES: dict[str, Rules] = {
     **dict.fromkeys(("siglip_text_model", "siglip2_text_model"), SIGLIP_TEXT),
     **dict.fromkeys(("siglip_vision_model", "siglip2_vision_model"), SIGLIP_VISION),
     "pixtral": PIXTRAL,
+    "vision-encoder-decoder": TROCR,
     "whisper": WHISPER,
     "speech_to_text": SPEECH_TO_TEXT,
     "detr": DETR,

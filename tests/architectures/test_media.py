@@ -25,13 +25,14 @@ from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, weights  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
-from tests.architectures.cases_media import MEDIA, media_cases  # noqa: E402
+from tests.architectures.cases_media import MEDIA, TROCR, media_cases  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
 from tests.architectures.test_refusals import assert_one_line, garbage  # noqa: E402
 
 BATCH, SEQ, SAMPLES, PIXELS = 2, 11, 400, (70, 90)
 
 
+NARROW = {"cross_attention_hidden_size": None}
 PAIRS = ("clip", "siglip", "siglip2")
 TEXT_ALONE = ("clip_text_model", "siglip_text_model", "siglip2_text_model")
 
@@ -68,6 +69,9 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
         return {"input_ids": tokens, "pixel_values": pixels}, Load(batch=BATCH, seq=SEQ, images=BATCH + 1)
     if model_type in TEXT_ALONE:
         return {"input_ids": tokens}, Load(batch=BATCH, seq=SEQ)
+    if model_type == "vision-encoder-decoder":
+        side = config.encoder.image_size
+        return {"pixel_values": torch.rand(BATCH, 3, side, side), "decoder_input_ids": tokens}, Load(BATCH, SEQ)
     if model_type == "speech_to_text":
         mel = torch.rand(BATCH, 61, config.input_feat_per_channel * config.input_channels)
         return {"input_features": mel, "decoder_input_ids": tokens}, Load(batch=BATCH, seq=SEQ, source=61)
@@ -124,7 +128,7 @@ def theirs_of(parameters: dict[str, Any]) -> list[tuple[int, ...]]:
 BACKWARD = [
     case
     for case in media_cases()
-    if case[1].endswith(("Classification", "WithTeacher", "Generation", "CTC", "Detection"))
+    if case[1].endswith(("Classification", "WithTeacher", "Generation", "CTC", "Detection", "DecoderModel"))
     and not case[0].startswith(("wav2vec2", "hubert"))
 ]
 
@@ -241,6 +245,9 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("wav2vec2", {"conv_kernel": [10, 3, 0]}, "conv_kernel"),
         ("wav2vec2-conformer", {"conv_depthwise_kernel_size": 4}, "conv_depthwise_kernel_size"),
         ("detr", {"dilation": True}, "dilation"),
+        ("vision-encoder-decoder", {"encoder": {"model_type": "swin"}}, "encoder.model_type"),
+        ("vision-encoder-decoder", {"decoder": {"model_type": "bert", "d_model": 32}}, "decoder.model_type"),
+        ("vision-encoder-decoder", {"decoder": TROCR["decoder"] | NARROW}, "decoder.cross_attention_hidden_size"),
         ("detr", {"backbone_config": {"model_type": "swin"}}, "backbone_config.model_type"),
     ],
 )
