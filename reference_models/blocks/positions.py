@@ -74,7 +74,7 @@ def _plane_angles(
     share = torch.arange(0, d_head // 2, 2, device=places.device, dtype=torch.float32) / (d_head // 2)
     shares = torch.stack([share, share + 2 / d_head * plane.staggered])[:, None]
     axes = places if plane.first == "row" else places.flip(0)
-    moved = _spread(axes, grid if plane.first == "row" else grid and grid[::-1]) if plane.spread else axes + plane.start
+    moved = _spread(axes, plane, grid) if plane.spread else axes + plane.start
     turns = moved.masked_fill(axes < 0, 0).float()
     angles = turns[..., None] * rope.theta**-shares  # [2, n, d_head / 4]
     angles = (angles.permute(1, 2, 0) if plane.by_turns else angles.permute(1, 0, 2)).flatten(1)[None, None]
@@ -85,11 +85,13 @@ def _plane_angles(
     return cos, sin
 
 
-def _spread(axes: Tensor, sides: tuple[int, int] | None) -> Tensor:
-    """Radians of the middle of the patches numbered `axes` [2, n] along sides of so many patches."""
-    if sides is None:
+def _spread(axes: Tensor, plane: Plane, grid: tuple[int, int] | None) -> Tensor:
+    """Radians of the middle of the patches numbered `axes` [2, n] in a picture of `grid` rows and columns."""
+    if grid is None:
         raise ValueError("grid: expected the rows and columns of the picture, found none")
-    across = torch.tensor(sides, device=axes.device, dtype=torch.float32)[:, None]
+    across = torch.tensor(grid if plane.first == "row" else grid[::-1], device=axes.device, dtype=torch.float32)[
+        :, None
+    ]
     return 2 * math.pi * ((2 * axes + 1) / across - 1)
 
 
