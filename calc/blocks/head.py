@@ -37,7 +37,7 @@ def head(t: Trace, spec: Head, embed: Embedding, vocab_size: Size, x: Tensor) ->
 
 
 def projections(t: Trace, specs: tuple[Projection, ...], x: Tensor, load: Load) -> Tensor:
-    """All dense layers behind a stack whose result is x [batch * seq, d_model]; what the last that is read gives, or x."""
+    """All dense layers behind a stack whose result is x [batch * seq, d_model]; what the last read one gives, or x."""
     made: dict[str, tuple[Tensor, bool]] = {}
     for spec in specs:
         if spec.idle:
