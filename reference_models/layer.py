@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import LayerGroup, Mlp, Node, PerLayerInputs, Residual, StreamMixing
+from calc.spec import AltUp, LayerGroup, Mlp, Node, PerLayerInputs, Residual, StreamMixing
 from reference_models.blocks import CHANNELS, MIXERS
+from reference_models.blocks.altup import Correction, Laurel, Prediction
 from reference_models.blocks.convolution import ConformerConvolution
 from reference_models.blocks.cross_attention import CrossAttention
 from reference_models.blocks.linear import NormLayer, scaled
@@ -36,7 +37,7 @@ GROUP = (
         "residual",
     ),
     *("macaron", "convolution", "out_norm", "out_scale", "first_norm", "residual_dropout", "outer_dropout"),
-    *("block_scale", "shared_block"),
+    *("block_scale", "shared_block", "laurel"),
 )
 """Fields of the spec that are computed here."""
 
@@ -54,6 +55,7 @@ class Layer(nn.Module):
         self.group = group
         self.blocks: list[str] = []
         self.streams = False
+        self.alternates: AltUp | None = None
         self.shifts = isinstance(group.channel, Mlp) and group.channel.shift
         self.joins_caches = self.shifts or group.shared_block is not None
         if group.macaron and group.channel is not None:
@@ -63,6 +65,8 @@ class Layer(nn.Module):
         if group.mixer is not None:
             mixer = module_of(MIXERS, group.mixer)(group.mixer, d_model)
             self._add(mixer.name, mixer, d_model, f"{mixer.name}_norm")
+        if group.laurel is not None:
+            self.laurel = Laurel(group.laurel, group.norm, d_model)
         if group.cross is not None:
             cross = CrossAttention(group.cross, d_model, d_source)
             self._add("cross_attention", cross, d_model, "cross_attention_norm")
@@ -80,6 +84,8 @@ class Layer(nn.Module):
         self, x: Tensor, step: Step, mixer: LayerCache | None = None, cross: LayerCache | None = None
     ) -> Tensor:
         """x [batch, seq, d_model] -> the same shape. mixer, cross: what this layer keeps, or None."""
+        if self.alternates is not None:
+            return self._alternating(self.alternates, x, step, mixer, cross)
         if self.group.placement.startswith("parallel"):
             step = replace(step, stream=x)
             first, second = self.blocks
@@ -113,6 +119,29 @@ class Layer(nn.Module):
         self.streams = True
         for block in self.blocks:
             self.add_module(self._streams_of(block), Connection(n_streams, spec, d_model))
+
+    def alternate(self, spec: AltUp, d_model: int) -> None:
+        """Let the blocks work on one of several streams."""
+        self.alternates = spec
+        self.altup = Prediction(spec, self.group.norm, d_model)
+        self.altup_correction = Correction(spec)
+        if hasattr(self, "per_layer"):
+            self.altup_scale = BlockScale(d_model)
+
+    def _alternating(
+        self, spec: AltUp, streams: Tensor, step: Step, mixer: LayerCache | None, cross: LayerCache | None
+    ) -> Tensor:
+        """streams [batch, seq, n, d_model] -> the same shape."""
+        predicted = self.altup(streams, step)
+        y = predicted[:, :, spec.active]
+        for name in self.blocks:
+            y = self._block(name, y, replace(step, stream=y), cross if name == "cross_attention" else mixer)
+        streams = self.altup_correction(predicted, y, self.altup.modes(y))
+        if step.own_input is None:
+            return streams
+        active = self.altup_scale(streams[:, :, spec.active])
+        own = self.per_layer_post_norm(self.per_layer(active, step.own_input))
+        return torch.cat([streams[:, :, :1], streams[:, :, 1:] + own[:, :, None]], 2)
 
     def new_cache(self, length: int | None) -> LayerCache | None:
         """What the mixer keeps, and beside it a block ahead of it, and a channel mixer that keeps a token; empty."""
@@ -148,6 +177,8 @@ class Layer(nn.Module):
             if self.group.residual is None
             else self._joined(name, inner if self.group.residual.normed else x, out)
         )
+        if self.group.laurel is not None and name == self.mixer:
+            x = self.laurel(x, inner)
         return self._norm(name, "norm", x) if placement == "post" else x
 
     def _in_streams(self, name: str, streams: Tensor, step: Step, cache: LayerCache | None) -> Tensor:

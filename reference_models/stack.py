@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from calc.spec import Embedding, Node, Stack, Tower
 from reference_models.blocks import FRONTS
+from reference_models.blocks.altup import IntoStreams, OutOfStreams
 from reference_models.blocks.block_attention import add_tables, block_bias
 from reference_models.blocks.embedding import Dense
 from reference_models.blocks.linear import NormLayer, clip
@@ -40,7 +41,7 @@ STACK = (
         "clipped",
         "unread",
     ),
-    *("n_streams", "stream_mixing", "among_tokens", "pool"),
+    *("n_streams", "stream_mixing", "altup", "among_tokens", "pool"),
     *(
         "name",
         "family",
@@ -84,6 +85,9 @@ class StackOfLayers(nn.Module):
                 module.add_table(vocab_size)
         if spec.n_streams is not None:
             self.collapse = Collapse(spec.n_streams, spec.stream_mixing, spec.d_model)
+        if spec.altup is not None:
+            self.altup_in = IntoStreams(spec.altup, spec.d_model)
+            self.altup_out = OutOfStreams(spec.altup, spec.d_model)
         if spec.per_layer is not None:
             self.per_layer = LayerInputs(spec.per_layer, spec.layers[0].norm, spec.d_model, len(self.layers))
         if spec.final_norm is not None:
@@ -127,6 +131,8 @@ class StackOfLayers(nn.Module):
         if self.spec.n_streams is not None:
             # As transformers lays them out: copies, each a stream's own.
             x = x[:, :, None].expand(-1, -1, self.spec.n_streams, -1).contiguous()
+        if self.spec.altup is not None:
+            x = self.altup_in(x)
         if step.need_hidden:
             step.hidden.append(x)
         if self.spec.relative_bias is not None:
@@ -163,6 +169,8 @@ class StackOfLayers(nn.Module):
         """What stands behind the last layer: one vector of several streams, where there are such, and the norm."""
         if self.spec.n_streams is not None:
             x = self.collapse(x)
+        if self.spec.altup is not None:
+            x = self.altup_out(x)
         return x if self.spec.final_norm is None else self.final_norm(x)
 
     def read(self, x: Tensor, keep: Tensor | None = None) -> dict[str, Tensor]:
@@ -246,4 +254,6 @@ def _layers(spec: Stack, d_source: int) -> list[Layer]:
             layer.read_own(spec.per_layer, spec.d_model)
         if spec.n_streams is not None:
             layer.add_streams(spec.n_streams, spec.stream_mixing, spec.d_model)
+        if spec.altup is not None:
+            layer.alternate(spec.altup, spec.d_model)
     return made

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from calc.spec import (
+    AltUp,
     Attention,
     BlockAttention,
     CompressedAttention,
@@ -28,6 +29,7 @@ from calc.spec import (
     ModelSpec,
     Moe,
     Norm,
+    PerLayerInputs,
     QkNorm,
     Shaw,
 )
@@ -176,3 +178,21 @@ def in_blocks(draw: st.DrawFn) -> ModelSpec:
     )
     layers = tuple(group.model_copy(update={"mixer": mixer}) for group in spec.layers)
     return spec.model_copy(update={"layers": layers})
+
+
+@st.composite
+def alternating(draw: st.DrawFn) -> ModelSpec:
+    """A model whose layers work on one of several streams, with what stands beside that in Gemma 3n or without."""
+    spec = draw(specs())
+    laurel, sparsity = draw(st.none() | small), draw(st.sampled_from([0.0, 0.9]))
+    placement = draw(st.sampled_from(["pre", "sandwich"]))
+    mlp = Mlp(d_ff=draw(small), gated=True, activation="silu", sparsity=sparsity)
+    own = {"laurel": laurel, "placement": placement, "channel": mlp}
+    n = draw(st.integers(2, 5))
+    inputs = PerLayerInputs(vocab_size=spec.vocab_size, d_per_layer=draw(small))
+    changed = {
+        "layers": tuple(group.model_copy(update=own) for group in spec.layers),
+        "altup": AltUp(n=n, active=draw(st.integers(0, n - 1))),
+        "per_layer": draw(st.none() | st.just(inputs)),
+    }
+    return spec.model_copy(update=changed)

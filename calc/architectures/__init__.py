@@ -37,6 +37,7 @@ FAMILIES: dict[str, str] = {
     "gemma": "gemma",
     "gemma2": "gemma2",
     "gemma3_text": "gemma3_text",
+    "gemma3n_text": "gemma3n_text",
     "phi": "phi",
     "phi3": "phi3",
     "phimoe": "phimoe",

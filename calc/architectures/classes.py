@@ -70,6 +70,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "gemma2": _named("Gemma2", "sequence", "token"),
     "gemma3_text": _named("Gemma3Text", "sequence", lm="Gemma3ForCausalLM"),
     "gemma3": _seeing("Gemma3", "sequence"),
+    "gemma3n_text": _named("Gemma3nText", lm="Gemma3nForCausalLM"),
     "gemma4_text": _named("Gemma4Text", lm="Gemma4ForCausalLM"),
     "gemma4": _seeing("Gemma4"),
     "phi": _named("Phi", "sequence", "token"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from calc.blocks.per_layer import LayerInputs
 from calc.sizes import Size, equal
-from calc.spec import StreamMixing
+from calc.spec import AltUp, StreamMixing
 from calc.trace.tensor import Tensor
 
 
@@ -16,8 +16,8 @@ class Around:
     adds to queries and keys to tell vectors apart, of the stack's own and of the source's. bias: the numbers of a table
     of distances that all layers of a stack share. inputs: of all layers, beside the stream. stream: what the block at
     hand reads, as it was ahead of its norm. streams: how many residual streams there are, and how they mix; None: one.
-    embedded: what entered the first layer. lent: keys and values of the layers so far, by window. values: those that
-    RWKV-7's first layer lends all others."""
+    altup: streams of which layers work on one. embedded: what entered the first layer. lent: keys and values of the
+    layers so far, by window. values: those that RWKV-7's first layer lends all others."""
 
     source: Tensor | None = None
     length: Size = 0
@@ -30,6 +30,7 @@ class Around:
     lent: list[tuple[Size | None, Tensor, Tensor]] = field(default_factory=list)
     values: Tensor | None = None
     embedded: Tensor | None = None
+    altup: AltUp | None = None
 
     def lend(self, window: Size | None, k: Tensor, v: Tensor) -> None:
         """Note the keys and values of a layer with that window."""

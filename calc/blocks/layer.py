@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from calc.blocks.adapters import bottleneck
+from calc.blocks.altup import correct, predict
 from calc.blocks.around import Around
 from calc.blocks.attention import cross_attention
 from calc.blocks.conformer import convolution_module
-from calc.blocks.per_layer import layer_input
+from calc.blocks.laurel import laurel
+from calc.blocks.per_layer import layer_input, own_vector
 from calc.blocks.registry import CHANNELS, MIXERS
 from calc.blocks.shared_block import shared_block
 from calc.blocks.streams import connection, mixture
 from calc.errors import Refused
-from calc.sizes import Size
-from calc.spec import LayerGroup, StreamMixing
+from calc.sizes import Size, exact_div
+from calc.spec import AltUp, LayerGroup, StreamMixing
 from calc.spec.load import Load
 from calc.trace.op import Component
 from calc.trace.tensor import Tensor
@@ -40,6 +42,8 @@ def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Around) ->
     blocks = list(_blocks(t, group, load, around))
     if around.streams is not None:
         x = _in_streams(t, group, blocks, x, around, *around.streams)
+    elif around.altup is not None:
+        return _alternating(t, group, blocks, x, around, around.altup)
     elif group.placement.startswith("parallel"):
         x = _parallel(t, group, blocks, x)
     else:
@@ -116,6 +120,8 @@ def _in_turn(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around
         if group.placement in ("output", "sandwich") and behind:
             y = t.norm(f"{block.norm}_post_norm", group.norm, y)
         x = _joined(t, group, block, x, read, y)
+        if group.laurel is not None and block.region == "mixer":
+            x = laurel(t, group.laurel, group.norm, x, read)
         if group.placement == "post":
             x = t.norm(f"{block.norm}_norm", group.norm, x)
     return x
@@ -139,6 +145,19 @@ def _in_streams(
         y = run_block(t, group, block, t.norm(f"{block.norm}_norm", group.norm, read))
         x = mixture(t, name, x, y, written, mixed, n)
     return x
+
+
+def _alternating(
+    t: Trace, group: LayerGroup, blocks: list[Block], streams: Tensor, around: Around, spec: AltUp
+) -> Tensor:
+    """The blocks work on one of several streams; what the layer alone reads is added to all but the first."""
+    predicted = predict(t, spec, streams, group.norm)
+    y = _in_turn(t, group, blocks, predicted.columns(exact_div(streams.width, spec.n)), around)
+    streams = correct(t, spec, predicted, y, group.norm)
+    if around.inputs is None:
+        return streams
+    active = t.weighed("altup_scale", streams.columns(y.width), of="other")
+    return t.add("per_layer_add", streams, own_vector(t, around.inputs, active, group.norm))
 
 
 def _joined(t: Trace, group: LayerGroup, block: Block, x: Tensor, read: Tensor, y: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from calc.sizes import Size
 from calc.spec import Mlp
 from calc.spec.load import Load
 from calc.trace.primitives.linear import Spread
+from calc.trace.primitives.magnitude import sparse_gate
 from calc.trace.primitives.token_shift import token_shift
 from calc.trace.primitives.xielu import xielu
 from calc.trace.shard import COLUMN, ROW
@@ -44,6 +45,8 @@ def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tens
             gate, value = up("gate_proj", d_ff), up("up_proj", d_ff)
         if spec.gate_scale != 1.0:
             gate = t.scaled("gate_scale", gate)
+        if spec.sparsity:
+            gate = sparse_gate(t, "sparse_gate", gate)
         y = t.gated_activation("activation", spec.activation, gate, value, **how)
     else:
         y = t.activation("activation", spec.activation, up("up_proj", d_ff))

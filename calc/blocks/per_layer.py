@@ -47,7 +47,12 @@ def _for_all_layers(tape: Tape, made: Storage) -> Storage:
 
 
 def layer_input(t: Trace, inputs: LayerInputs, x: Tensor, plain: Norm) -> Tensor:
-    """x + norm(up(act(gate(x)) * input)) for one layer: 4 * tokens * d_model * d_per_layer FLOPs."""
+    """x + norm(up(act(gate(x)) * input)) for one layer."""
+    return t.add("per_layer_add", x, own_vector(t, inputs, x, plain))
+
+
+def own_vector(t: Trace, inputs: LayerInputs, x: Tensor, plain: Norm) -> Tensor:
+    """norm(up(act(gate(x)) * input)) for one layer: 4 * tokens * d_model * d_per_layer FLOPs."""
     spec = inputs.spec
     with t.part("per_layer", x, of="mlp") as out:
         gate = t.linear("gate_proj", x, spec.d_per_layer)
@@ -63,7 +68,7 @@ def layer_input(t: Trace, inputs: LayerInputs, x: Tensor, plain: Norm) -> Tensor
             operands=(gate, inputs.all),
         )
         out.append(t.linear("up_proj", y, x.width))
-    return t.add("per_layer_add", x, t.norm("per_layer_post_norm", plain, out[0]))
+    return t.norm("per_layer_post_norm", plain, out[0])
 
 
 def _saved(tape: Tape, spec: PerLayerInputs, gate: Storage, every: Storage) -> Storage:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from calc.blocks.adapters import prompted, with_prompt
+from calc.blocks.altup import into_streams, out_of_streams
 from calc.blocks.around import Around
 from calc.blocks.block_attention import block_bias
 from calc.blocks.head import projections
@@ -72,10 +73,14 @@ def stack(
     if spec.n_streams is not None:
         around.streams = spec.n_streams, spec.stream_mixing
         x = spread(t, x, spec.n_streams)
+    if spec.altup is not None:
+        around.altup, x = spec.altup, into_streams(t, spec.altup, x)
     around.embedded = x
     x = _layers(t, spec, x, load, around)
     if around.streams is not None:
         x = collapse(t, x, *around.streams)
+    if around.altup is not None:
+        x = out_of_streams(t, around.altup, x)
     if isinstance(spec, Tower) and spec.unread is not None:
         _unread(t, spec, spec.unread, x, load, around)
     elif spec.final_norm is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calc.spec.adapters import Bottleneck, Lora, Prefix, Prompt
+from calc.spec.altup import AltUp
 from calc.spec.attention import Attention, Norm, QkNorm, Temperature
 from calc.spec.audio import Convolution, Frames, PositionConvolution, Quantizer
 from calc.spec.block_attention import BlockAttention
@@ -40,6 +41,7 @@ from calc.spec.trajectory import Trajectory
 __all__ = [
     "Activation",
     "Adapter",
+    "AltUp",
     "Attention",
     "AttentionPool",
     "BlockAttention",

@@ -32,6 +32,8 @@ class Mlp(Node):
     inner_norm: a norm on what the last matrix reads (BitNet: Wang et al. 2023, arXiv:2310.11453).
     clamp: as it says there; `activation` then has no part. dropout: training may drop part of what the second matrix
     reads (T5). gate_scale: what gate(x) is multiplied with ahead of its activation (Falcon-H1).
+    sparsity: the share of gate(x) that is cut to zero, as if its numbers were spread normally; the rest is lowered by
+    the cut (Gemma 3n).
     shift: what it reads is a learned mix of each token and the one before it, x + mix * (x_before - x) (RWKV-7: Peng et
     al. 2025, arXiv:2503.14456, section 4.2); the last token is then kept.
     """
@@ -48,11 +50,14 @@ class Mlp(Node):
     shift: bool = False
     down_bias: bool | None = None
     inner_norm: Norm | None = None
+    sparsity: float = Field(default=0.0, ge=0, lt=1)
 
     @model_validator(mode="after")
     def _fusible(self) -> Self:
         if self.fused and not self.gated:
             raise Refused("fused", "false without a gate to fuse with", True)
+        if self.sparsity and (not self.gated or self.fused or self.clamp is not None):
+            raise Refused("sparsity", "0 without a gate of its own matrix, or beside a clamp", self.sparsity)
         if self.gated and self.activation == "xielu":
             raise Refused("activation", "another than xielu with a gate", "xielu")
         if self.clamp is not None and not self.gated:

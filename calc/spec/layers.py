@@ -10,7 +10,7 @@ from calc.errors import Refused
 from calc.spec.attention import Attention, Norm
 from calc.spec.channels import Mlp, Moe
 from calc.spec.conformer import ConvolutionModule
-from calc.spec.fields import Count, Node
+from calc.spec.fields import Count, Dim, Node
 from calc.spec.mixers import Mixer, OneMixer, Parallel, kind_or
 from calc.spec.residual import Residual
 from calc.spec.shared_block import SharedBlock
@@ -47,6 +47,8 @@ class LayerGroup(Node):
     out_scale: what leaves the layer is multiplied with one number, a buffer and no parameter (Gemma 4).
     block_scale: what each block gives is multiplied, value by value, with a learned vector before it is added
     (LayerScale: Touvron et al. 2021, arXiv:2103.17239, equation 5).
+    laurel: rank of two matrices whose normed product is added to what the mixer read, and this to the stream, which is
+    then divided by sqrt(2) (learned augmented residuals: Menghani et al. 2024, arXiv:2411.07501; Gemma 3n).
     first_norm: False where the first block reads its input as it is (the first layer of FT-Transformer, before which
     nothing has been added up).
     """
@@ -64,6 +66,7 @@ class LayerGroup(Node):
     out_scale: bool = False
     block_scale: bool = False
     first_norm: bool = True
+    laurel: Dim | None = None
     norm: Norm = Norm()
     placement: Placement = "pre"
     after: Literal["all", "channel"] = "all"
@@ -114,6 +117,8 @@ class LayerGroup(Node):
             raise Refused("first_norm", "true, unless norms stand before the blocks", False)
         if self.shared_block is not None and (self.mixer is None or self.placement != "pre" or self.macaron):
             raise Refused("shared_block", "none, unless a mixer comes first, with a norm before it", "one")
+        if self.laurel is not None and (self.mixer is None or self.placement not in ("pre", "sandwich")):
+            raise Refused("laurel", "null, unless a mixer has a norm before it", self.laurel)
         if self.shared_block is not None and (self.shared or not self.first_norm):
             raise Refused("shared_block", "none where layers share all weights, or a mixer has no norm", "one")
         if self.macaron and self.channel is None:

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, Tag, model_validator
 
 from calc.errors import Refused
 from calc.spec.adapters import Bottleneck, Lora, Prefix, Prompt
+from calc.spec.altup import AltUp
 from calc.spec.attention import Attention, Norm
 from calc.spec.audio import Frames
 from calc.spec.block_attention import BlockAttention
@@ -61,7 +62,8 @@ class Stack(Node):
 
     schedule: the group name of each layer in order, where groups interleave; None: groups stand one after another.
     per_layer: a small input of its own for every layer. n_streams: residual streams that hyper-connections mix around
-    every block (DeepSeek-V4); None: the one that is added to. stream_mixing: how they do. heads: dense layers behind
+    every block (DeepSeek-V4); None: the one that is added to. stream_mixing: how they do. altup: streams of
+    another kind. heads: dense layers behind
     the final norm. pool: what makes one vector of a picture's (SigLIP).
     """
 
@@ -73,6 +75,7 @@ class Stack(Node):
     per_layer: PerLayerInputs | None = None
     n_streams: Dim | None = None
     stream_mixing: StreamMixing = StreamMixing()
+    altup: AltUp | None = None
     heads: tuple[Projection, ...] = ()
     pool: AttentionPool | None = None
 
@@ -141,6 +144,18 @@ class Stack(Node):
         mixers = [mixer for group in self.layers for mixer in group.mixers]
         if self.in_blocks is not None and any(mixer != self.in_blocks for mixer in mixers):
             raise Refused("mixer", "alike in all layers, where attention stays in blocks", "different ones")
+        return self
+
+    @model_validator(mode="after")
+    def _alternates(self) -> Self:
+        if self.altup is None:
+            return self
+        if self.n_streams is not None:
+            raise Refused("n_streams", "null beside altup, which has streams of its own", self.n_streams)
+        if not 1 <= self.altup.active + 1 <= self.altup.n or self.altup.n < 2:
+            raise Refused("altup.n", "two streams at least, the active one among them", self.altup.n)
+        if any(group.out_norm or group.out_scale or group.placement.startswith("parallel") for group in self.layers):
+            raise Refused("altup", "null beside parallel blocks, or a norm or factor behind a layer", "streams")
         return self
 
     @model_validator(mode="after")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -27,6 +29,7 @@ FIELDS = (
         "gate_scale",
         "shift",
         "inner_norm",
+        "sparsity",
     ),
 )
 """Fields of the spec that are computed here."""
@@ -76,6 +79,13 @@ class FeedForward(nn.Module):
     def _gated(self, gate: Tensor, up: Tensor) -> Tensor:
         clamp = self.spec.clamp
         if clamp is None:
-            return self.act(scaled(gate, self.spec.gate_scale)) * up
+            gate = scaled(gate, self.spec.gate_scale)
+            return self.act(sparse(gate, self.spec.sparsity) if self.spec.sparsity else gate) * up
         gate, up = gate.clamp(max=clamp.limit), up.clamp(-clamp.limit, clamp.limit)
         return gate * (clamp.alpha * gate).sigmoid() * (up + clamp.shift)
+
+
+def sparse(gate: Tensor, share: float) -> Tensor:
+    """gate [..., width] less a cut, which leaves nothing of `share` of its numbers if they are spread normally."""
+    cut = gate.mean(-1, keepdim=True) + gate.std(-1, keepdim=True, unbiased=False) * NormalDist().inv_cdf(share)
+    return F.relu(gate - cut)

@@ -17,6 +17,16 @@ DENSE_FIRST = {"first_k_dense_replace": 1, "prefix_dense_intermediate_size": 40}
 FLINT = GQA | ROUTED | {"shared_expert_intermediate_size": 20, "sliding_window": 6}
 KOLIBRI = {key: value for key, value in FLINT.items() if key != "intermediate_size"}
 
+GEMMA3N = GQA | {
+    "num_hidden_layers": 6,
+    "layer_types": ["sliding_attention", "full_attention"] * 3,
+    "sliding_window": 6,
+    "vocab_size_per_layer_input": 97,
+    "hidden_size_per_layer_input": 8,
+    "num_kv_shared_layers": 2,
+    "activation_sparsity_pattern": [0.9, 0.9, 0.0, 0.9, 0.0, 0.0],
+}
+
 RECENT: dict[str, tuple[dict[str, Any], ...]] = {
     "mistral4": (
         BASE | LATENT | EXPERTS,
@@ -54,6 +64,13 @@ RECENT: dict[str, tuple[dict[str, Any], ...]] = {
         GQA | ROUTED,
         GQA | ROUTED | {"num_shared_experts": 2, "attention_bias": True, "tie_word_embeddings": True},
         GQA | ROUTED | {"mlp_layer_types": ["sparse", "dense", "sparse", "dense"]},
+    ),
+    "gemma3n_text": (
+        GEMMA3N,
+        GEMMA3N | {"num_kv_shared_layers": 0, "altup_num_inputs": 2, "attention_bias": True, "altup_active_idx": 1},
+        GEMMA3N | {"intermediate_size": [40, 48, 40, 56, 40, 40], "num_kv_shared_layers": 3, "laurel_rank": 3}
+        | {"activation_sparsity_pattern": [0.8, 0.0, 0.8, 0.5, 0.0, 0.0], "tie_word_embeddings": False},
+        GEMMA3N | {"layer_types": ["sliding_attention", "full_attention"] * 3, "hidden_activation": "silu"},
     ),
     "mellum": (
         GQA | ROUTED,

@@ -20,7 +20,7 @@ ADAPTER = (
     r"(?:linear_(?P<attention>[qkv])|(?P<linear>gate_up_proj))_adapter_list\.(?P<at>\d+)\.(?P<half>[01])\.weight"
 )
 """Zamba2's updates: a list in each shared block, as long as there are layers with one."""
-SANDWICH = {"gemma2", "gemma3_text"}
+SANDWICH = {"gemma2", "gemma3_text", "gemma3n_text"}
 NORM_AFTER_TOO = {"glm4", "kolibri1", "glm4v", "glm46v"}
 NORM_AFTER = {"olmo2", "olmo3", "exaone4", "flex_olmo"}
 

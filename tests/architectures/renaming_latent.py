@@ -21,6 +21,7 @@ LATENT = {
     "axk1",
 }
 V4 = {"deepseek_v4"}
+GEMMA3N = {"gemma3n_text"}
 MINIMAX = {"minimax"}
 AFMOE = {"afmoe"}
 
@@ -74,6 +75,16 @@ IN_LAYER: tuple[Rule, ...] = (
     ({"apertus"}, r"attention_layernorm\.weight", ("attention_norm.weight",)),
     ({"apertus"}, r"feedforward_layernorm\.weight", ("channel_norm.weight",)),
     ({"apertus"}, r"mlp\.act_fn\.(alpha_[pn])", (r"mlp.activation.\1",)),
+    (GEMMA3N, r"altup\.prediction_coefs\.weight", ("altup.predict.weight",)),
+    (GEMMA3N, r"altup\.modality_router\.weight", ("altup.router.weight",)),
+    (GEMMA3N, r"altup\.router_norm\.weight", ("altup.router_norm.weight",)),
+    (GEMMA3N, r"altup\.correction_coefs\.weight", ("altup_correction.correct.weight",)),
+    (GEMMA3N, r"altup\.correct_output_scale", ("altup_scale.weight",)),
+    (GEMMA3N, r"laurel\.linear_(left|right)\.weight", (r"laurel.\1_proj.weight",)),
+    (GEMMA3N, r"laurel\.post_laurel_norm\.weight", ("laurel.norm.weight",)),
+    (GEMMA3N, r"per_layer_input_gate\.weight", ("per_layer.gate_proj.weight",)),
+    (GEMMA3N, r"per_layer_projection\.weight", ("per_layer.up_proj.weight",)),
+    (GEMMA3N, r"post_per_layer_input_norm\.weight", ("per_layer_post_norm.weight",)),
     ({"axk1"}, r"mlp\.post_mlp_layernorm\.weight", ("channel_post_norm.weight",)),
     (AFMOE, r"post_attention_layernorm\.weight", ("attention_post_norm.weight",)),
     (AFMOE, r"pre_mlp_layernorm\.weight", ("channel_norm.weight",)),
@@ -85,6 +96,11 @@ IN_LAYER: tuple[Rule, ...] = (
 )
 
 OUTSIDE: tuple[tuple[str, str], ...] = (
+    (r"model\.altup_projections\.\d+\.weight", "altup_in.project.weight"),
+    (r"model\.altup_unembed_projections\.\d+\.weight", "altup_out.project.weight"),
+    (r"model\.embed_tokens_per_layer\.weight", "per_layer.token.weight"),
+    (r"model\.per_layer_model_projection\.weight", "per_layer.project.weight"),
+    (r"model\.per_layer_projection_norm\.weight", "per_layer.norm.weight"),
     (r"model\.hc_head\.hc_fn", "collapse.weights.weight"),
     (r"model\.hc_head\.hc_(base|scale)", r"collapse.\1"),
 )

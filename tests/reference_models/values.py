@@ -129,7 +129,7 @@ COUNTED = {
         "use_qk_norm",
         *("use_sandwich_norm", "use_attention_gate", "kda_safe_gate"),
     ),
-    "attention_out_bias",
+    *("attention_out_bias", "altup_correct_scale"),
     *("qk_layernorm", "layer_norm_elementwise_affine", "_remove_final_layer_norm", "do_layer_norm_before", "alibi"),
     *("use_parallel_residual", "parallel_attn", "new_decoder_architecture", "multi_query", "use_sliding_window"),
     *("gating", "moe_apply_router_weight_on_input", "moe_router_logit_softcapping"),
@@ -152,7 +152,7 @@ IGNORED = {
         "embedding_fraction",
     ),
     *("time_step_floor", "time_step_max", "time_step_scale", "input_jitter_noise", "router_aux_loss_coef"),
-    "mtp_loss_scaling_factor",
+    *("mtp_loss_scaling_factor", "altup_coef_clip"),
     *("router_z_loss_coef", "z_loss_coefficient", "router_ignore_padding_tokens"),
     # dropout
     *("activation_dropout", "attention_dropout", "attention_probs_dropout_prob", "attn_pdrop", "classifier_dropout"),

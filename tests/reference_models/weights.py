@@ -51,6 +51,8 @@ def place(whole: Tensor, name: str, own: Tensor, model_type: str, ours: Model) -
     """The part of our tensor `whole` that theirs, called `name`, fills with `own`; mostly all of it."""
     if row := re.search(r"norms\.(\d+)\.weight$", name):
         return whole[int(row[1])]
+    if row := re.search(r"altup_(?:unembed_)?projections\.(\d+)\.weight$", name):
+        return whole.unflatten(0, (-1, len(own)))[int(row[1])]
     if model_type in GATE_APART and (half := re.search(r"self_attn\.(q|gate)_proj", name)):
         return whole.unflatten(0, (-1, 2, len(own[0])))[:, int(half[1] == "gate")]
     if each := re.search(r"linear_attn\.([qkv])_proj", name):

@@ -150,11 +150,13 @@ def low_rank(
     return add(t, f"{name}_lora_add", y, x, of=of)
 
 
-def saved_by_product(tape: Tape, x: Storage, y: Tensor, weight: Weight, spread: Spread | None = None) -> Storage:
+def saved_by_product(
+    tape: Tape, x: Storage, y: Tensor, weight: Weight, spread: Spread | None = None, *, cast: bool = True
+) -> Storage:
     """x is kept where the weight is trained.
 
     Autocast casts both, each time anew but for a weight's first time, and keeps the weight's cast where x needs a
-    gradient.
+    gradient. cast: whether that cast is made here, and not by an earlier product with the weight.
     """
     s, copies = tape.settings, 1 if spread is None else spread.copies
     table = tape.op if tape.shared or weight.common else None
@@ -162,10 +164,10 @@ def saved_by_product(tape: Tape, x: Storage, y: Tensor, weight: Weight, spread: 
         own = Storage(copies * weight.elements, s.stream, weight.trainable, "none", weight=weight, expert=True)
         tape.keep(own, "copies of experts")
     read = tape.cast(x, s.dtype) if s.autocast else x
-    if s.autocast and x.grad and not tape.has_common(table):
+    if s.autocast and x.grad and cast and not tape.has_common(table):
         expert = spread is not None
-        cast = Storage(copies * weight.elements, s.dtype, False, "none", table, weight=weight, expert=expert)
-        tape.keep(cast, "cast weight")
+        made = Storage(copies * weight.elements, s.dtype, False, "none", table, weight=weight, expert=expert)
+        tape.keep(made, "cast weight")
     if weight.trainable:
         tape.keep(read if s.inputs is None else tape.cast(read, s.inputs), "input")
     made = Storage(y.elements, read.dtype, x.grad or weight.trainable, y.split, heads=y.heads)
