@@ -102,6 +102,7 @@ class StackOfLayers(nn.Module):
 
         Errors: ValueError for padding that is not told for every vector.
         """
+        inputs, step = self._filled(inputs, step)
         x = self.embedding(inputs, step)
         group = self.spec.layers[0]
         if group.residual_dropout and group.outer_dropout != "none":
@@ -116,6 +117,21 @@ class StackOfLayers(nn.Module):
             expected, found = step.start + x.shape[1], step.keep.shape[-1]
             raise ValueError(f"keep: expected {expected} places, one for each vector of the layers, found {found}")
         return x, step
+
+    def _filled(self, inputs: Tensor, step: Step) -> tuple[Tensor, Step]:
+        """Tokens up to the multiple that the front asks for, and the step that hides those that are none."""
+        multiple = getattr(self.spec.embedding, "multiple", None)
+        fill = 0 if multiple is None else -inputs.shape[1] % multiple
+        if fill == 0:
+            return inputs, step
+        there = torch.ones_like(inputs, dtype=torch.bool) if step.keep is None else step.keep
+        positions = torch.arange(inputs.shape[1] + fill, device=inputs.device)[None]
+        return F.pad(inputs, (0, fill)), replace(step, keep=F.pad(there, (0, fill)), positions=positions, filled=fill)
+
+    def _cut(self, x: Tensor, step: Step) -> Tensor:
+        """x [batch, n, d_model] without what filled it up, in memory of its own where anything may have."""
+        multiple = getattr(self.spec.embedding, "multiple", None)
+        return x if multiple is None else F.pad(x, (0, 0, 0, -step.filled))
 
     def _renumbered(self, x: Tensor, step: Step) -> Step:
         """The step of as many vectors as x [batch, n, d_model] holds; padding is told for steps of a trajectory."""
@@ -155,7 +171,7 @@ class StackOfLayers(nn.Module):
                 x = x + torch.zeros_like(x).masked_scatter(step.image_at[..., None], step.deep[i].to(x.dtype))
             if step.need_hidden:
                 step.hidden.append(x)
-        x, group = self.end(x), self.spec.layers[0]
+        x, group = self._cut(self.end(x), step), self.spec.layers[0]
         return F.dropout(x, step.dropout) if group.residual_dropout and group.outer_dropout == "both" else x
 
     def _distances(self, x: Tensor, step: Step) -> Callable[..., Tensor]:
@@ -176,7 +192,10 @@ class StackOfLayers(nn.Module):
     def read(self, x: Tensor, keep: Tensor | None = None) -> dict[str, Tensor]:
         """What each dense layer behind the stack makes of x, by name. keep: False at padding, as in Step."""
         results: dict[str, Tensor] = {}
-        new = None if keep is None else keep[:, -x.shape[1] :]
+        # What fills a text up stands behind it; what is cached, before it.
+        filled = getattr(self.spec.embedding, "multiple", None) is not None
+        first = 0 if keep is None or filled else keep.shape[1] - x.shape[1]
+        new = None if keep is None else keep[:, first : first + x.shape[1]]
         for each in self.spec.heads:
             if each.idle:
                 continue

@@ -21,6 +21,7 @@ class Step:
 
     positions: [batch or 1, seq], the place of each new token in its sequence (padding does not count).
     keep: [batch, start + seq], False at padding; None where there is none.
+    filled: how many of the last vectors stand for no token, but fill the text up (LED).
     tokens: [batch, seq], the numbers of the tokens that the front read, where it reads tokens.
     source: [batch, n_source, d_source], an encoder's result; None in decoding, where its keys and values are cached.
     source_keep: [batch, n_source], as keep. token_types: [batch, seq], the segment of each token (BERT).
@@ -51,6 +52,7 @@ class Step:
     positions: Tensor
     start: Any = 0
     keep: Tensor | None = None
+    filled: int = 0
     tokens: Tensor | None = None
     source: Tensor | None = None
     source_keep: Tensor | None = None

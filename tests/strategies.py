@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from calc.spec import (
     AltUp,
     Attention,
+    BandAttention,
     BlockAttention,
     CompressedAttention,
     Compressor,
@@ -196,3 +197,19 @@ def alternating(draw: st.DrawFn) -> ModelSpec:
         "per_layer": draw(st.none() | st.just(inputs)),
     }
     return spec.model_copy(update=changed)
+
+
+@st.composite
+def in_bands(draw: st.DrawFn) -> ModelSpec:
+    """A model whose layers attend within bands, on texts that are filled up to whole chunks."""
+    spec = draw(specs())
+    widest = draw(st.sampled_from([1, 2, 3, 4, 5, 8, 12]))
+    reaches = st.sampled_from([reach for reach in range(1, widest + 1) if widest % reach == 0])
+    layers = tuple(
+        group.model_copy(
+            update={"mixer": BandAttention(n_heads=draw(st.integers(1, 4)), d_head=draw(small), reach=draw(reaches))}
+        )
+        for group in spec.layers
+    )
+    embedding = spec.embedding.model_copy(update={"multiple": 2 * widest, "n_positions": None})
+    return spec.model_copy(update={"layers": layers, "embedding": embedding})

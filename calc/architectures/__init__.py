@@ -158,6 +158,7 @@ FAMILIES: dict[str, str] = {
     "bart": "bart",
     "mbart": "bart",
     "mvp": "bart",
+    "led": "led",
     "plbart": "bart",
     "pegasus": "bart",
     "marian": "bart",

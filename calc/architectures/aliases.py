@@ -38,7 +38,7 @@ ALIASES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("t5", "mt5", "umt5", "longt5"), T5 | {"head_dim": "d_kv"}),
     "switch_transformers": T5,
     **dict.fromkeys(("bart", "mbart", "mvp", "plbart", "pegasus", "marian", "m2m_100", "blenderbot"), ENCODER_DECODER),
-    **dict.fromkeys(("blenderbot-small", "nllb-moe", "speech_to_text", "detr"), ENCODER_DECODER),
+    **dict.fromkeys(("blenderbot-small", "led", "nllb-moe", "speech_to_text", "detr"), ENCODER_DECODER),
     "whisper": ENCODER_DECODER | {"num_key_value_heads": "encoder_attention_heads"},
     **dict.fromkeys(("mixtral", "qwen3_moe", "gpt_oss", "minimax", "minimax_m2", "kolibri1"), TO_LOCAL),
     "qwen3_vl_moe.text_config": TO_LOCAL,

@@ -66,7 +66,7 @@ def spec(cfg: Config) -> ModelSpec:
     rule = RULES[cfg.raw["model_type"]]
     classes = {f"{rule.prefix}{end}": kind for end, kind in (rule.heads | {"Model": "none"}).items()}
     kind = cfg.architecture(classes, usual=next(iter(classes)))
-    _refuse_variants(cfg, rule)
+    refuse_variants(cfg, rule)
     d_model = cfg.size("d_model")
     n_positions = cfg.size("max_position_embeddings", absent=rule.n_positions)
     act = activation(cfg, "activation_function", absent=rule.act)
@@ -84,7 +84,7 @@ def spec(cfg: Config) -> ModelSpec:
         embedding=embedding,
         **_layers(cfg, "decoder", d_model, act, rule),
         final_norm=final_norm,
-        heads=_heads(cfg, kind, rule),
+        heads=heads(cfg, kind, rule),
         head=Head(tied=True, wide_loss=False) if kind == "lm" else None,
         encoder=Tower(
             name="encoder",
@@ -96,7 +96,7 @@ def spec(cfg: Config) -> ModelSpec:
     )
 
 
-def _refuse_variants(cfg: Config, rule: Rule) -> None:
+def refuse_variants(cfg: Config, rule: Rule) -> None:
     """Keys of older implementations that change the model, where they are not as in the family, and untied tables."""
     cfg.only("tie_word_embeddings", True, why="untied, this class keeps a third table that nothing reads")
     cfg.only("normalize_before", rule.before, why="where this family's norms stand")
@@ -125,7 +125,7 @@ def _positions(cfg: Config, rule: Rule, n_positions: int) -> dict[str, Any]:
 
 def _layers(cfg: Config, side: str, d_model: int, act: Activation, rule: Rule) -> dict[str, Any]:
     """`layers` and `schedule` of the encoder or the decoder, each with sizes of its own."""
-    dense = _layer(cfg, side, d_model, act, rule)
+    dense = layer(cfg, side, d_model, act, rule)
     if not rule.sparse:
         return {"layers": (dense,)}
     kinds = nllb_moe.kinds(cfg, side, dense.count)
@@ -133,7 +133,7 @@ def _layers(cfg: Config, side: str, d_model: int, act: Activation, rule: Rule) -
     return stack(kinds, lambda kind: dense if kind == "dense" else dense.model_copy(update={"channel": experts}))
 
 
-def _layer(cfg: Config, side: str, d_model: int, act: Activation, rule: Rule) -> LayerGroup:
+def layer(cfg: Config, side: str, d_model: int, act: Activation, rule: Rule) -> LayerGroup:
     """A dense layer of one side, as often as the side has layers."""
     n_heads = cfg.size(f"{side}_attention_heads")
     cfg.multiple("d_model", d_model, f"{side}_attention_heads", n_heads)
@@ -152,7 +152,7 @@ def _layer(cfg: Config, side: str, d_model: int, act: Activation, rule: Rule) ->
     )
 
 
-def _heads(cfg: Config, kind: str, rule: Rule) -> tuple[Projection, ...]:
+def heads(cfg: Config, kind: str, rule: Rule) -> tuple[Projection, ...]:
     if kind == "classifier":
         # Read where the sequence ends, which without padding is its last token.
         dense = Projection(name="dense", per="sequence", pool="last", activation="tanh")

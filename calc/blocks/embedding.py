@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from calc.blocks.first import First
-from calc.sizes import Size
+from calc.sizes import Size, ceil_div
 from calc.spec import Embedding
 from calc.spec.load import Load
 from calc.trace.shard import VOCABULARY
@@ -16,6 +18,8 @@ TOKEN_TABLE = "/embedding.token.weight"
 def token_vectors(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, load: Load) -> First:
     """Tokens [batch, seq] -> [batch * seq, d_model], with learned positions if any; lookups are 0 FLOPs."""
     width = d_model if spec.d_embed is None else spec.d_embed
+    if spec.multiple is not None:
+        load = replace(load, seq=spec.multiple * ceil_div(load.seq, spec.multiple))
     key = TOKEN_TABLE if spec.shared else "token.weight"
     table = t.weight(key, vocab_size, width, of="embedding", shard=VOCABULARY)
     x = t.gather("token", (table,), load.tokens, width)

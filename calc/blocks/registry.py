@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from calc.spec import (
     Attention,
+    BandAttention,
     BlockAttention,
     CompressedAttention,
     DeltaNet,
@@ -52,6 +53,7 @@ class Program(NamedTuple):
 
 MIXERS: dict[type[Node], Program] = {
     Attention: Program("attention", "attention", "attention.attention"),
+    BandAttention: Program("attention", "attention", "band_attention.band_attention"),
     BlockAttention: Program("attention", "attention", "block_attention.block_attention"),
     CompressedAttention: Program("attention", "attention", "compressed.compressed_attention"),
     Mla: Program("attention", "attention", "latent.latent_attention"),

@@ -57,7 +57,7 @@ def stack(
         out.append(x)
     if seen is not None:
         x = t.taken("pictures", x, seen)
-    vectors = getattr(spec.embedding, "vectors", 1)
+    tokens, vectors = load.seq, getattr(spec.embedding, "vectors", 1)
     load = with_prompt(spec, replace(load, seq=length, context=vectors * load.context, vectors=vectors))
     x = prompted(t, spec, x, load)
     _whole_squares(spec, load)
@@ -85,6 +85,9 @@ def stack(
         _unread(t, spec, spec.unread, x, load, around)
     elif spec.final_norm is not None:
         x = t.norm("final_norm", spec.final_norm, x)
+    if getattr(spec.embedding, "multiple", None) is not None:
+        load = replace(load, seq=tokens)
+        x = t.joined(x, rows=load.tokens, width=x.width)
     x = _dropped(t, spec, x, ("both",))
     return Stacked(x, load, projections(t, spec.heads, x, load), places)
 

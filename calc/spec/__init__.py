@@ -6,6 +6,7 @@ from calc.spec.adapters import Bottleneck, Lora, Prefix, Prompt
 from calc.spec.altup import AltUp
 from calc.spec.attention import Attention, Norm, QkNorm, Temperature
 from calc.spec.audio import Convolution, Frames, PositionConvolution, Quantizer
+from calc.spec.band_attention import BandAttention
 from calc.spec.block_attention import BlockAttention
 from calc.spec.channels import Activation, ExpertGroups, GateClamp, Mlp, Moe
 from calc.spec.compressed import CompressedAttention, Compressor, EntryIndexer
@@ -44,6 +45,7 @@ __all__ = [
     "AltUp",
     "Attention",
     "AttentionPool",
+    "BandAttention",
     "BlockAttention",
     "Bottleneck",
     "Branch",

@@ -21,6 +21,8 @@ class Embedding(Node):
     shared: the tokens are looked up in the main stack's table (T5's encoder).
     scale: what the looked-up vectors are multiplied with (Gemma: sqrt(d_model)). position_offset: rows of the position
         table before the first position's (OPT: 2), or the number of the first of the fixed positions.
+    multiple: the tokens of a text are filled up to a multiple of it, and what fills them passes the layers and is cut
+        off behind them (LED); None: they are as many as they are.
     n_angles, d_angles: rows and width of a table of sines and cosines that is held untrained, and from which rotary
         positions take their angles; None: they are computed (RoFormer).
     """
@@ -39,5 +41,6 @@ class Embedding(Node):
     shared: bool = False
     scale: float = 1.0
     position_offset: int = 0
+    multiple: Dim | None = None
     n_angles: Dim | None = None
     d_angles: Dim | None = None

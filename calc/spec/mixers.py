@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from calc.errors import Refused
 from calc.spec.attention import Attention
+from calc.spec.band_attention import BandAttention
 from calc.spec.block_attention import BlockAttention
 from calc.spec.compressed import CompressedAttention
 from calc.spec.delta_net import DeltaNet
@@ -31,6 +32,7 @@ def kind_or(default: str) -> Discriminator:
 
 _ONE = (
     Annotated[Attention, Tag("attention")]
+    | Annotated[BandAttention, Tag("band_attention")]
     | Annotated[BlockAttention, Tag("block_attention")]
     | Annotated[LinearAttention, Tag("linear_attention")]
     | Annotated[Mla, Tag("mla")]
@@ -73,7 +75,7 @@ class Parallel(Node):
     def _apart(self) -> Self:
         mixers = [branch.mixer for branch in self.branches]
         # All kinds of attention call their weights so.
-        attention = (Attention, BlockAttention, Mla, CompressedAttention)
+        attention = (Attention, BandAttention, BlockAttention, Mla, CompressedAttention)
         names = ["attention" if isinstance(m, attention) else m.kind for m in mixers]
         if len(set(names)) != len(names):
             raise Refused("branches", "mixers of different kinds", ", ".join(names))

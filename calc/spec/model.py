@@ -15,6 +15,7 @@ from calc.spec.adapters import Bottleneck, Lora, Prefix, Prompt
 from calc.spec.altup import AltUp
 from calc.spec.attention import Attention, Norm
 from calc.spec.audio import Frames
+from calc.spec.band_attention import BandAttention
 from calc.spec.block_attention import BlockAttention
 from calc.spec.contrast import Contrast
 from calc.spec.detection import Queries, ResNet
@@ -144,6 +145,14 @@ class Stack(Node):
         mixers = [mixer for group in self.layers for mixer in group.mixers]
         if self.in_blocks is not None and any(mixer != self.in_blocks for mixer in mixers):
             raise Refused("mixer", "alike in all layers, where attention stays in blocks", "different ones")
+        return self
+
+    @model_validator(mode="after")
+    def _whole_chunks(self) -> Self:
+        multiple = getattr(self.embedding, "multiple", None)
+        for mixer in (mixer for group in self.layers for mixer in group.mixers):
+            if isinstance(mixer, BandAttention) and (multiple is None or multiple % (2 * mixer.reach)):
+                raise Refused("embedding.multiple", f"a multiple of 2 * reach = {2 * mixer.reach}", multiple)
         return self
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ from torch import nn
 
 from calc.spec import (
     Attention,
+    BandAttention,
     BlockAttention,
     CompressedAttention,
     DeltaNet,
@@ -31,6 +32,7 @@ from calc.spec import (
     Trajectory,
 )
 from reference_models.blocks.attention import SelfAttention
+from reference_models.blocks.band_attention import InBand
 from reference_models.blocks.block_attention import InBlocks
 from reference_models.blocks.compressed import CompressedSparseAttention
 from reference_models.blocks.delta_net import GatedDeltaNet
@@ -53,6 +55,7 @@ from reference_models.blocks.trajectory import TrajectoryEmbedding
 
 MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
     Attention: SelfAttention,
+    BandAttention: InBand,
     BlockAttention: InBlocks,
     CompressedAttention: CompressedSparseAttention,
     LinearAttention: KernelAttention,

@@ -14,7 +14,7 @@ from reference_models.support import supported
 
 EMBEDDING = (
     *("d_embed", "project", "project_bias", "n_positions", "n_token_types", "sinusoidal", "norm", "norm_of", "shared"),
-    *("scale", "position_offset", "sinusoid", "trained_positions", "n_angles", "d_angles"),
+    *("scale", "position_offset", "sinusoid", "trained_positions", "n_angles", "d_angles", "multiple"),
 )
 HEAD = (*("tied", "bias", "n_logits", "transform", "transform_bias", "activation", "scale", "softcap", "wide_loss"),)
 PROJECTION = (

@@ -25,6 +25,11 @@ BART = {
     "decoder_ffn_dim": 40,
     "max_position_embeddings": 40,
 }
+LED = {key: value for key, value in BART.items() if key != "max_position_embeddings"} | {
+    "attention_window": 4,
+    "max_encoder_position_embeddings": 60,
+    "max_decoder_position_embeddings": 40,
+}
 GPT2 = {"vocab_size": 97, "n_layer": 3, "n_head": 4, "n_positions": 64}
 
 GEMMA2 = BERT | {"num_key_value_heads": 2, "head_dim": 6, "sliding_window": 5}
@@ -258,6 +263,14 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
         ({"activation_function": "relu", "scale_embedding": True},),
     ),
     "mvp": (BART, ("MvpForConditionalGeneration", "MvpForSequenceClassification"), ()),
+    "led": (
+        LED,
+        ("LEDForConditionalGeneration", "LEDModel", "LEDForQuestionAnswering"),
+        (
+            {"attention_window": [4, 12, 4], "activation_function": "relu"},
+            {"attention_window": 30, "max_decoder_position_embeddings": 32},
+        ),
+    ),
     "plbart": (BART, ("PLBartForConditionalGeneration", "PLBartForSequenceClassification"), ()),
     "pegasus": (
         BART,

@@ -269,6 +269,15 @@ for _name, _ours in (("encoder", "encoder."), ("decoder", "")):
         (_layer + r"ffn\.experts\.expert_\d+\.fc2\.(?P<w>\w+)", rf"{_ours}layers.N.moe.experts.*.down_proj.\g<w>"),
     )
 
+_BAND = r"(?:.*\.)?encoder\.layers\.N\.self_attn\."
+_IN_BAND = _BAND + r"longformer_self_attn\.(?P<m>[qkv])(?:uery|ey|alue)"
+LED = _one(
+    (_IN_BAND + r"\.(?P<w>\w+)", r"encoder.layers.N.attention.\g<m>_proj.\g<w>"),
+    (_IN_BAND + r"_global\.(?P<w>\w+)", r"encoder.layers.N.attention.\g<m>_global.\g<w>"),
+    (_BAND + r"output\.(?P<w>\w+)", r"encoder.layers.N.attention.o_proj.\g<w>"),
+    *((pattern.replace(r"(?:model\.)?", r"(?:led\.|model\.)?"), ours[0]) for pattern, ours in BART),
+)
+
 _GPT2 = _one(
     (r"(?:.*\.)?h\.N\.ln_1\.(?P<w>\w+)", r"layers.N.attention_norm.\g<w>"),
     (r"(?:.*\.)?h\.N\.ln_2\.(?P<w>\w+)", r"layers.N.channel_norm.\g<w>"),
@@ -323,6 +332,7 @@ RULES: dict[str, Rules] = {
     **dict.fromkeys(("bart", "mbart", "mvp", "plbart", "pegasus", "marian", "m2m_100", "blenderbot"), BART),
     "blenderbot-small": BART,
     "nllb-moe": BART,
+    "led": LED,
     "openai-gpt": GPT,
     "imagegpt": IMAGEGPT,
     "decision_transformer": TRAJECTORY,
