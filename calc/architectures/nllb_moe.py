@@ -21,10 +21,12 @@ def experts(cfg: Config, side: str, act: Activation) -> Moe:
     """
     cfg.only("second_expert_policy", "all", why="a second expert left out at random is not described")
     cfg.only("moe_eval_capacity_token_fraction", 1.0, why=DROPS)
-    cfg.notes.append(
+    note = (
         "each token visits two experts, as published; transformers 5.23 passes every token through the first expert "
         "once for each expert but one, and through the second expert once"
     )
+    if note not in cfg.notes:
+        cfg.notes.append(note)
     return Moe(
         n_experts=cfg.size("num_experts"),
         top_k=2,

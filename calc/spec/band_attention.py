@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from calc.spec.fields import Dim, Node
 
@@ -16,6 +16,7 @@ class BandAttention(Node):
     others, and that all others see; without such tokens, as here, nothing reads them.
     """
 
+    symbols: ClassVar[dict[str, str]] = {"reach": "band_reach"}
     kind: Literal["band_attention"] = "band_attention"
     n_heads: Dim
     d_head: Dim

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -22,6 +22,7 @@ class BlockAttention(Node):
     buckets: learned numbers for distances, which all layers share; distances to sums have a table of their own.
     """
 
+    symbols: ClassVar[dict[str, str]] = {"block": "block_length", "summary": "summary_length"}
     kind: Literal["block_attention"] = "block_attention"
     n_heads: Dim
     d_head: Dim

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from calc.spec.attention import Norm
 from calc.spec.fields import Dim, Node
@@ -27,6 +27,7 @@ class Embedding(Node):
         positions take their angles; None: they are computed (RoFormer).
     """
 
+    symbols: ClassVar[dict[str, str]] = {"multiple": "fill_multiple"}
     kind: Literal["tokens"] = "tokens"
     d_embed: Dim | None = None
     project: Literal["tokens", "sum"] = "tokens"

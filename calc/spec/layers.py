@@ -53,7 +53,7 @@ class LayerGroup(Node):
     nothing has been added up).
     """
 
-    symbols: ClassVar[dict[str, str]] = {"count": "n_layers"}
+    symbols: ClassVar[dict[str, str]] = {"count": "n_layers", "laurel": "laurel_rank"}
     name: str = Field(default="layers", pattern=r"^[a-z][a-z0-9_]*$")
     count: Count
     shared_block: SharedBlock | None = None
