@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 OF_QUERY = (*LOAD_SIZES, *PLAN_SIZES)
 SHAPING = ("pp", "interleave")
 """Sizes of a plan that are read as whole numbers, since how many stages there are depends on them."""
+FEWEST = 1
+"""Up to here a size of a load or of a model is read as a whole number where that can be: of one sequence, token or head
+some views need no copy, which of a column nobody asks."""
 CHUNK = 2**15
 """Configurations handled together: arrays of 256 KiB stay in a core's cache; larger and smaller were slower."""
 PART = 2**19
@@ -100,32 +103,48 @@ def swept(request: SweepRequest, columns: Mapping[str, Any]) -> Part:
         for start in range(0, len(rows), CHUNK):
             chunk = rows[start : start + CHUNK]
             index = slice(chunk.start, chunk.stop) if isinstance(chunk, range) else chunk
-            some = {name: column[index] for name, column in columns.items()} | fixed
-            query = request.run.placed(some)
-            changed = with_sizes(request.spec, {name: sizes for name, sizes in some.items() if name not in OF_QUERY})
+            some = {name: column[index] for name, column in columns.items()}
             for entry in entries:
-                result[entry.name][index] = _values(entry, changed, query, fixed)
+                result[entry.name][index] = _values(entry, request, some, fixed)
     return Part(result)
 
 
 def _alike(columns: Mapping[str, Any], n: int) -> Iterator[tuple[Any, dict[str, int]]]:
-    """Rows that agree on what shapes a pipeline, and that as whole numbers: its stages are counted one by one."""
+    """Rows that agree on what shapes a pipeline and on which sizes are the fewest, with those as whole numbers."""
     import numpy
 
-    shaping = [name for name in SHAPING if name in columns]
-    if not shaping:
-        yield range(n), {}
-        return
-    found, member = numpy.unique(numpy.stack([columns[name] for name in shaping], 1), axis=0, return_inverse=True)
-    for i, values in enumerate(found):
-        yield numpy.flatnonzero(member == i), {name: int(value) for name, value in zip(shaping, values, strict=True)}
+    member = numpy.zeros(n, dtype=numpy.int64)
+    fixed = {name: column for name, column in columns.items() if name in SHAPING or name not in PLAN_SIZES}
+    for name, column in fixed.items():
+        if name in SHAPING or column.min(initial=FEWEST + 1) <= FEWEST:
+            kinds = column if name in SHAPING else numpy.minimum(column, FEWEST + 1)
+            own, place = numpy.unique(kinds, return_inverse=True)
+            # Groups are numbered anew for each size, so that no number grows beyond that of the rows.
+            member = numpy.unique(member * len(own) + place, return_inverse=True)[1]
+    groups = int(member.max(initial=0)) + 1
+    for i in range(groups):
+        rows = range(n) if groups == 1 else numpy.flatnonzero(member == i)
+        first = {name: column[rows[0]] for name, column in fixed.items()} if n else {}
+        yield rows, {name: int(value) for name, value in first.items() if name in SHAPING or value <= FEWEST}
 
 
-def _values(entry: registry.Quantity, spec: ModelSpec, query: Run, fixed: Mapping[str, int]) -> Any:
-    """One quantity of some rows; nan where `fixed`, which they share, cannot be."""
+def _values(entry: registry.Quantity, request: SweepRequest, some: Mapping[str, Any], fixed: Mapping[str, int]) -> Any:
+    """One quantity of some rows, which share the sizes of `fixed`; nan where what shapes a pipeline cannot be."""
+    shaping = {name: value for name, value in fixed.items() if name in SHAPING}
+    if len(shaping) < len(fixed):
+        try:
+            return _total(entry, request, {**some, **fixed})
+        except (Refused, ArithmeticError):
+            # Sizes that do not fit together, as heads that do not divide, have a number as columns alone.
+            pass
     try:
-        return registry.total(entry.compute(spec, query))
+        return _total(entry, request, {**some, **shaping})
     except Refused as refused:
-        if refused.field in fixed:
+        if refused.field in shaping:
             return math.nan
         raise
+
+
+def _total(entry: registry.Quantity, request: SweepRequest, sizes: Mapping[str, Any]) -> Any:
+    spec = with_sizes(request.spec, {name: size for name, size in sizes.items() if name not in OF_QUERY})
+    return registry.total(entry.compute(spec, request.run.placed(sizes)))

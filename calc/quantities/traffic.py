@@ -122,8 +122,8 @@ def _passed(some: Iterable[Leaf], kernels: Kernels, formats: Formats, *, cached:
         activations = activations + chain[0].calls * (reads + writes)
         for leaf in chain:
             weights = weights + leaf.calls * where_run(leaf.op, _weight_bytes(leaf, formats))
-            cache = cache + leaf.calls * (leaf.op.cache_reads + leaf.op.cache_writes)
-            state = state + leaf.calls * (leaf.op.state_reads + leaf.op.state_writes)
+            cache = cache + leaf.calls * where_run(leaf.op, leaf.op.cache_reads + leaf.op.cache_writes)
+            state = state + leaf.calls * where_run(leaf.op, leaf.op.state_reads + leaf.op.state_writes)
     terms = {"weights": weights, "activations": formats.bytes(activations, formats.activations)}
     if not cached:
         return terms

@@ -43,8 +43,14 @@ def reached(name: str, n_experts: Size, top_k: Size, tokens: Size) -> Size:
 
 def _missed(top_k: Size, n_experts: Size) -> Size:
     """The chance that a token does not visit an expert. A float in formulas too: put into a power of a million tokens,
-    a fraction would become a number of a million digits."""
-    return 1.0 - top_k / n_experts
+    a fraction would become a number of a million digits. Where a column has a token visit more experts than there are,
+    there is none."""
+    missed = 1.0 - top_k / n_experts
+    if not is_array(missed):
+        return missed
+    import numpy
+
+    return numpy.where(missed < 0, numpy.nan, missed)
 
 
 def _chances(n_experts: int, top_k: int, alpha: float) -> list[float]:
