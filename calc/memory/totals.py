@@ -121,7 +121,8 @@ def total_terms(spec: ModelSpec, run: Run) -> Mapping[str, Size]:
         return _possible(spec, run, {"total": row})
     if any(is_symbolic(rank.peak) for rank in found):
         return {"total": largest(rank.total for rank in found)}
-    return worst(found).terms
+    # Columns of which no rank's bytes depend, as of --ep without experts, tell what cannot be all the same.
+    return _possible(spec, run, worst(found).terms)
 
 
 def peak_terms(spec: ModelSpec, run: Run) -> Mapping[str, Size]:

@@ -64,9 +64,18 @@ def test_a_row_is_the_estimate_of_its_own_sizes_whatever_the_others_are(
     def alone(n: int) -> float:
         if size == "n_heads":
             return estimate(with_sizes(spec, {size: n}), quantity).value
-        return estimate(spec, quantity, **{size: n}).value
+        words: dict[str, Any] = {size: n}
+        return estimate(spec, quantity, **words).value
 
     assert found.tolist() == [alone(n) for n in column]
+
+
+def test_a_plan_that_cannot_be_has_no_total_where_no_rank_s_bytes_tell() -> None:
+    """Without experts, what the ranks of a pipeline hold does not depend on --ep, whose columns are still refused."""
+    sizes = {"pp": numpy.array([1, 2, 2]), "ep": numpy.array([2, 2, 1])}
+    for quantity in ("memory.total", "memory.peak"):
+        found = sweep(load_model("llama-3-8b"), [quantity], sizes)[quantity]
+        assert numpy.isnan(found).tolist() == [True, True, False]
 
 
 def test_heads_that_do_not_divide_still_have_a_number_beside_those_that_do() -> None:
