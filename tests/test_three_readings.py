@@ -14,7 +14,7 @@ from calc.blocks.build import build
 from calc.quantities import flops
 from calc.quantities.kv_cache import kv_cache
 from calc.quantities.parameters import parameters
-from calc.spec import ModelSpec
+from calc.spec import Kda, LayerGroup, Mlp, ModelSpec
 from calc.spec.load import Load, Scores
 from calc.spec.resizing import sizes_of, symbolic, with_sizes
 from calc.spec.run import CHECKPOINTING
@@ -55,6 +55,14 @@ def test_symbols_give_the_exact_ints(spec: ModelSpec, load: Load, checkpointing:
     formulas = everything(symbols, Load(**own, scores=load.scores), checkpointing)
     values |= {symbol: getattr(load, name) for name, symbol in own.items()}
     assert {name: sympy.sympify(formula).subs(values) for name, formula in formulas.items()} == exact
+
+
+def test_chunks_of_one_token_have_no_system_to_solve_in_formulas_either() -> None:
+    layers = (LayerGroup(name="a", count=2, mixer=Kda(n_heads=2, d_head=3, chunk=1), channel=Mlp()),)
+    spec = ModelSpec(d_model=6, vocab_size=7, layers=layers)
+    count = flops.training(spec, Load(seq=5), "none").attention
+    formula, values = symbolic(spec)
+    assert flops.training(formula, Load(seq=5), "none").attention.subs(values) == count
 
 
 @settings(max_examples=40, deadline=None)

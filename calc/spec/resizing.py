@@ -55,11 +55,12 @@ def with_sizes(spec: ModelSpec, values: Mapping[str, Size]) -> ModelSpec:
 def symbolic(spec: ModelSpec) -> tuple[ModelSpec, dict[Any, int]]:
     """`spec` with a sympy symbol for every size, and the value of each symbol.
 
-    Symbols are positive and not integer: sympy's `solve` finds no real root for an integer symbol.
+    Symbols are positive and not integer: sympy's `solve` finds no real root for an integer symbol. Chunks of one token
+    stay a number: they have no system to solve, which a symbol cannot say.
     """
     import sympy
 
-    values = sizes_of(spec)
+    values = {name: value for (base, name), value in _named(spec).values() if (base, value) != ("chunk", 1)}
     symbols = {name: sympy.Symbol(name, positive=True) for name in values}
     return with_sizes(spec, symbols), {symbols[name]: value for name, value in values.items()}
 
