@@ -75,7 +75,14 @@ def _check(spec: ModelSpec, run: Run, checkpointing: Checkpointing) -> LayerGrou
     for name, none in (("recompute", ()), ("fused_loss", None)):
         if getattr(run, name) != none:
             raise Refused(name, "nothing under megatron", str(getattr(run, name)))
-    plain = len(spec.layers) == 1 and not spec.towers and spec.head is not None and spec.adapter is None
+    plain = (
+        len(spec.layers) == 1
+        and spec.n_streams is None
+        and spec.altup is None
+        and not spec.towers
+        and spec.head is not None
+        and spec.adapter is None
+    )
     if not plain or not isinstance(spec.embedding, Embedding) or spec.embedding.norm is not None:
         raise Refused("execution", "a decoder alone under megatron", f"{spec.name}, which has more or other parts")
     group = spec.layers[0]
@@ -90,8 +97,8 @@ def _unknown(group: LayerGroup, d_model: Size) -> str | None:
     mixer, channel = group.mixer, group.channel
     if not isinstance(mixer, Attention) or not isinstance(channel, Mlp) or group.cross is not None or group.shared:
         return "other blocks than attention and a feed-forward block"
-    if group.shared_block is not None or channel.shift:
-        return "a block that several layers share, or shifted tokens"
+    if group.shared_block is not None or channel.shift or group.laurel is not None:
+        return "a block that several layers share, shifted tokens, or augmented residuals"
     if group.placement not in ("pre", "post") or group.norm.kind != "layernorm":
         return "norms other than a LayerNorm for each block"
     if channel.gated:

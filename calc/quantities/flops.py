@@ -121,6 +121,8 @@ def plain_products(spec: ModelSpec) -> None:
         where = "for a traced model" if spec.adapter is None else "beside an adapter"
         raise Refused("checkpointing", f"another than selective-op {where}", "selective-op")
     for stack in spec.stacks:
+        if stack.altup is not None or any(group.laurel is not None for group in stack.layers):
+            raise Refused("checkpointing", "another than selective-op beside alternating updates", "selective-op")
         for group in stack.layers:
             for node in (group.shared_block, group.mixer, group.cross, group.channel):
                 if not isinstance(node, Attention | Mlp | None):

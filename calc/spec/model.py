@@ -214,6 +214,11 @@ class Stack(Node):
         return next(shared, None)
 
     @property
+    def stream_width(self) -> int:
+        """Numbers that a token has between two layers: d_model, of each stream where there are several."""
+        return self.d_model * (self.n_streams or (1 if self.altup is None else self.altup.n))
+
+    @property
     def in_blocks(self) -> BlockAttention | None:
         """The attention in blocks whose tables all layers share, where there is such (LongT5)."""
         mixers = (mixer for group in self.layers for mixer in group.mixers)

@@ -81,7 +81,7 @@ def between_ranks(spec: ModelSpec, run: Run, stage: Stage, held: Held) -> Iterat
     if not run.trains:
         return
     share = run.cp * (run.tp if run.divides_sequence else 1)
-    size = run.batch * run.new_tokens * spec.d_model * _width(run) / share
+    size = run.batch * run.new_tokens * spec.stream_width * _width(run) / share
     stride = run.tp * run.cp * run.dp
     calls, span = at_least(run.pp, 2) * 2 * run.interleave, stride * run.pp
     # Pieces of a stage leave time to send while another piece computes.

@@ -1,0 +1,95 @@
+"""Descriptions of attention in blocks and bands, and of alternating updates: what they refuse, and who refuses them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import calc
+from calc.architectures import from_config
+from calc.errors import Refused
+from calc.quantities.flops import training
+from calc.spec import (
+    AltUp,
+    Attention,
+    BandAttention,
+    BlockAttention,
+    Buckets,
+    Embedding,
+    LayerGroup,
+    Mlp,
+    ModelSpec,
+)
+from calc.spec.load import Load
+from tests.architectures.cases_recent import GEMMA3N
+
+BLOCKS = BlockAttention(n_heads=4, d_head=8, block=4)
+BAND = BandAttention(n_heads=4, d_head=8, reach=3)
+PLAIN = LayerGroup(count=2, mixer=Attention(n_heads=4), channel=Mlp(gated=True, activation="silu"))
+
+
+def model(*layers: LayerGroup, **fields: Any) -> ModelSpec:
+    return ModelSpec(d_model=32, vocab_size=50, layers=layers or (PLAIN,), **fields)
+
+
+def of(mixer: Any, **fields: Any) -> LayerGroup:
+    return PLAIN.model_copy(update={"mixer": mixer} | fields)
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: BlockAttention(n_heads=4, d_head=8, block=4, buckets=Buckets(shared=False)), "buckets.shared"),
+        (lambda: model(of(BLOCKS), of(BLOCKS.model_copy(update={"block": 5}), name="wider")), "mixer"),
+        (lambda: model(of(BAND)), "embedding.multiple"),
+        (lambda: model(of(BAND), embedding=Embedding(multiple=9)), "embedding.multiple"),
+        (lambda: model(altup=AltUp(n=2), n_streams=4), "n_streams"),
+        (lambda: model(altup=AltUp(n=1)), "altup.n"),
+        (lambda: model(altup=AltUp(n=3, active=3)), "altup.n"),
+        (lambda: model(of(Attention(n_heads=4), placement="parallel"), altup=AltUp()), "altup"),
+        (lambda: LayerGroup(count=1, mixer=Attention(n_heads=4), placement="post", laurel=3), "laurel"),
+        (lambda: Mlp(sparsity=0.5), "sparsity"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(make: Any, field: str) -> None:
+    with pytest.raises(ValueError, match=rf"\b{field}: expected"):
+        make()
+
+
+def test_whole_chunks_fit() -> None:
+    assert model(of(BAND), embedding=Embedding(multiple=12)).n_layers == 2
+
+
+@pytest.mark.parametrize("fields", [{"altup": AltUp(n=2)}, {"layers": (PLAIN.model_copy(update={"laurel": 4}),)}])
+def test_what_counts_plain_decoders_alone_refuses_streams(fields: dict[str, Any]) -> None:
+    spec = model().model_copy(update=fields)
+    with pytest.raises(Refused, match="selective-op"):
+        training(spec, Load(batch=1, seq=8), "selective-op")
+    with pytest.raises(Refused, match="others in"):
+        calc.estimate(spec, "flops.training", calc.Run(batch=1, seq=8), convention="chinchilla")
+
+
+def test_how_much_stands_between_two_layers() -> None:
+    """Of Gemma 3n, as many vectors a token as there are streams, which a pipeline's stages send."""
+    spec = from_config({"model_type": "gemma3n_text", **GEMMA3N})
+    assert spec.stream_width == 4 * spec.d_model
+    assert model().stream_width == 32
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"altup_correct_scale": False}, "altup_correct_scale"),
+        ({"altup_num_inputs": 1}, "altup_num_inputs"),
+        ({"altup_active_idx": 4}, "altup_num_inputs"),
+        ({"num_kv_shared_layers": 6}, "num_kv_shared_layers"),
+        ({"activation_sparsity_pattern": [0.5] * 5}, "activation_sparsity_pattern"),
+        ({"activation_sparsity_pattern": [1.0] * 6}, "activation_sparsity_pattern"),
+        ({"intermediate_size": [40] * 5}, "intermediate_size"),
+    ],
+)
+def test_what_is_refused_of_gemma3n(change: dict[str, Any], field: str) -> None:
+    with pytest.raises(Refused) as refusal:
+        from_config({"model_type": "gemma3n_text", **GEMMA3N, **change})
+    assert refusal.value.field == field
