@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from calc.errors import Refused
 from calc.spec.catalogue import load_device
 from calc.spec.hardware import Device
-from calc.time.device.profile import STACKS, Profile, shipped_devices, shipped_profile
-from calc.time.device.relatives import distance, family
-from calc.time.models.limits import has_peak, limits_named
+from calc.time.device.profile import STACKS, Profile, shipped_profile
+from calc.time.device.relatives import moved, weights, wider
+from calc.time.device.speed import on_stack
+from calc.time.models.blend import blended
 from harness.importing.collectives import holds_collectives
 from harness.importing.exchanges import exchange_rows, holds_exchanges
 from harness.importing.fitting import FEWEST, Rows, Wanted, rows_of
@@ -24,6 +25,7 @@ from harness.importing.kinds import parts_of
 from harness.importing.reading import read_table
 from harness.importing.tables import of_framework
 from tests.reference import ROOT, folder
+from tests.time.elsewhere import table_elsewhere
 
 DOCUMENT = ROOT / "docs" / "prediction.md"
 SYSTEMS = {
@@ -41,8 +43,6 @@ TWINS = ({"h100-sxm", "h200"}, {"b200", "gb200"})
 """Left out together: what was measured on one says nearly all of the other."""
 MOST_ROWS = 200
 """Of one model, on which a relative is tried: evenly chosen ones."""
-FOREIGN = 1.0
-"""Distance of datasheets that another family of architectures counts for."""
 LIBRARIES = ("nccl.csv.gz", "wideep_deepep_ll.csv.gz", "wideep_deepep_normal.csv.gz")
 """Tables of what runs under every stack alike: they are in the first stack's profile."""
 EVERY_SHAPE = ("h100-sxm", "bf16")
@@ -160,53 +160,82 @@ RELATED = {
 }
 
 
+class Moved(NamedTuple):
+    """A model of other devices on the rows of one: its mean error, and the share of times within its interval."""
+
+    mape: float
+    inside: float
+
+
 def table_of_relatives() -> str:
-    """The mean error, in %, on every device of models moved from the nearest other one, its twin left out, and with it;
-    over formats and stacks that both have."""
-    lines = [f"| kind | from | {' | '.join(HEADS)} | median |", "|---" * (3 + len(HEADS)) + "|"]
-    errors = {system: _relatives(system) for system in SYSTEMS}
-    for twin, words in ((False, "nearest, no twin"), (True, "nearest")):
+    """The mean error, in %, on every device of models moved from other ones, its twin left out, and from its twin, over
+    the formats and stacks that both have; and how many models that is, and how often the interval held."""
+    lines = [
+        f"| kind | from | models | {' | '.join(HEADS)} | median | in the 90 % interval |",
+        "|---" * (5 + len(HEADS)) + "|",
+    ]
+    found = {system: _relatives(system) for system in SYSTEMS}
+    for twin, words in ((False, "others, no twin"), (True, "twin")):
         for field, kind in RELATED.items():
-            own = [errors[system][field, twin] for system in SYSTEMS]
-            numbers = " | ".join(f"{100 * each:.0f}" for each in own)
-            lines.append(f"| {kind} | {words} | {numbers} | {100 * median(own):.0f} |")
+            own = {system: found[system][field, twin] for system in SYSTEMS if (field, twin) in found[system]}
+            errors = {system: sum(one.mape for one in each) / len(each) for system, each in own.items()}
+            numbers = " | ".join(f"{100 * errors[system]:.0f}" if system in errors else "" for system in SYSTEMS)
+            every = [one for each in own.values() for one in each]
+            inside = 100 * sum(one.inside for one in every) / len(every)
+            middle = 100 * median(errors.values())
+            lines.append(f"| {kind} | {words} | {len(every)} | {numbers} | {middle:.0f} | {inside:.0f} % |")
     return "\n".join(lines)
 
 
-def _relatives(system: str) -> dict[tuple[str, bool], float]:
-    """(field, whether the twin may stand in) -> mean error of moved models."""
-    import numpy as np
-
+def _relatives(system: str) -> dict[tuple[str, bool], list[Moved]]:
+    """(field, whether it is the twin that stands in) -> how far off moved models are, of each that `predict` takes on
+    the device itself: not of one whose measured start is the host's."""
     device, found = load_device(system), {}
     for stack in STACKS:
         for field, rows in every_rows(system, stack, device):
             if field not in RELATED or "@" in rows.name or "latent" in rows.name:
                 continue
+            taken = getattr(on_stack(system, stack), field)[rows.name]
+            if taken != getattr(profile(system, stack), field)[rows.name]:
+                continue
             every = -(-len(rows.seconds) // MOST_ROWS)
             shape = {name: column[::every] for name, column in rows.shape.items()}
             for twin in (False, True):
-                model = _from_nearest(device, field, rows.name, stack, twin)
-                if model is not None:
-                    errors = np.abs(model.predicted(shape) / rows.seconds[::every] - 1)
-                    found.setdefault((field, twin), []).append(float(errors.mean()))
-    return {key: sum(each) / len(each) for key, each in found.items()}
+                if (other := _from_others(device, field, rows.name, stack, twin)) is not None:
+                    found.setdefault((field, twin), []).append(_held_against(*other, shape, rows.seconds[::every]))
+    return found
 
 
-def _from_nearest(device: Device, field: str, name: str, stack: str, twin: bool) -> Any:
-    """The model of the nearest other device that has one, moved here; None where none has."""
-    others = [load_device(other) for other in shipped_devices() if other != device.name]
-    if not twin:
-        others = [other for other in others if {device.name, other.name} not in TWINS]
-    for other in sorted(
-        others, key=lambda other: (family(other) != family(device)) * FOREIGN + distance(device, other)
-    ):
-        model = getattr(profile(other.name, stack), field).get(name)
-        if model is not None and has_peak(other, name):
-            return model.moved(limits_named(other, name), limits_named(device, name))
-    return None
+def _held_against(model: Any, power: float, shape: dict[str, Any], seconds: Any) -> Moved:
+    import numpy as np
+
+    ratio = seconds / model.predicted(shape)
+    low, high = (end**power for end in model.interval(0.9))
+    return Moved(float(np.abs(1 / ratio - 1).mean()), float(((ratio >= low) & (ratio <= high)).mean()))
 
 
-SECTIONS = {"kinds": table_of_kinds, "formats": table_of_formats, "relatives": table_of_relatives}
+def _from_others(device: Device, field: str, name: str, stack: str, twin: bool) -> tuple[Any, float] | None:
+    """The model of those other devices that have one, moved here, as `predict` does with relatives, and the exponent of
+    its interval; None where none has. twin: from that alone."""
+    others = [
+        load_device(other) for other in SYSTEMS if other != device.name and ({device.name, other} in TWINS) == twin
+    ]
+    known = [other for other in others if name in getattr(on_stack(other.name, stack), field)]
+    counted = weights(device, known)
+    if not counted:
+        return None
+    models = [
+        moved(getattr(on_stack(other, stack), field)[name], name, load_device(other), device) for other in counted
+    ]
+    return blended(models, list(counted.values())), wider(load_device(next(iter(counted))), device)
+
+
+SECTIONS = {
+    "kinds": table_of_kinds,
+    "formats": table_of_formats,
+    "relatives": table_of_relatives,
+    "elsewhere": table_elsewhere,
+}
 """What stands in the document between `<!-- NAME -->` and `<!-- end of NAME -->`."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import calc
@@ -13,7 +14,7 @@ from calc.spec import Shorthand
 from calc.spec.catalogue import load_device
 from calc.time import kernel_seconds, matmul, pass_over, predict, read_profile, speed_of
 from calc.time.device.profile import Launch, Profile, Provenance, shipped_devices, shipped_profile
-from calc.time.device.relatives import nearest
+from calc.time.device.relatives import alike, clock, moved, relatives_of
 from calc.time.device.speed import on_stack
 from calc.time.models.flash import AttentionModel
 from calc.time.models.gemm import GemmModel
@@ -97,7 +98,7 @@ def test_a_shipped_profile_stands_in_for_its_architecture() -> None:
     assert 0.7 < first.seconds / second.seconds < 1.2
     for found in (first, second):
         assert found.interval.low < found.seconds < found.interval.high
-    near = speed_of(nearest(load_device("h20"), shipped_devices()) or "")
+    near = speed_of(next(iter(relatives_of(load_device("h20"), shipped_devices()))))
     one, other = (kernel_seconds(each, matmul(4096, 4096, 4096, "bf16")) for each in (near, speed_of("h20")))
     assert other.high / other.seconds > one.high / one.seconds
     assert any("same architecture" in note for note in second.notes)
@@ -123,21 +124,60 @@ def test_a_tpu_has_no_waves_of_tiles() -> None:
     assert any("TPUs" in note for note in notes)
 
 
-def test_a_relative_is_moved_as_its_models_say() -> None:
-    near = nearest(load_device("h20"), shipped_devices())
-    assert near is not None
-    first, second = load_device(near), load_device("h20")
-    measured, moved = speed_of(near).decode["bf16"], speed_of("h20").decode["bf16"]
-    assert moved == measured.moved(limits_of(first, "bf16"), limits_of(second, "bf16"))
-    assert moved.limits != measured.limits
+def test_a_relative_answers_with_the_mean_of_its_relatives_moved_models() -> None:
+    there = load_device("h20")
+    counted = relatives_of(there, shipped_devices())
+    assert list(counted) == ["h200", "h100-sxm"]
+    assert counted["h200"] == 1 > counted["h100-sxm"] > 0
+    for table, sizes in (("gemm", (256, 4096, 4096)), ("decode", (8, 32, 8, 4096))):
+        models = [moved(getattr(speed_of(name), table)["bf16"], "bf16", load_device(name), there) for name in counted]
+        logs = np.log([model.seconds(*sizes) for model in models])
+        assert all(model.limits.bandwidth == pytest.approx(4e12, rel=0.01) for model in models)
+        found = getattr(speed_of("h20"), table)["bf16"]
+        expected = np.exp(np.average(logs, weights=list(counted.values())))
+        assert found.seconds(*sizes) == pytest.approx(expected)
+        assert isinstance(found.seconds(*sizes), float)
+        columns = [np.full(3, float(size)) for size in sizes]
+        assert found.seconds(*columns) == pytest.approx(np.full(3, expected))
+        ends = [model.interval(0.9) for model in models]
+        low, high = found.interval(0.9)
+        assert min(end[0] for end in ends) <= low <= max(end[0] for end in ends) < 1
+        assert 1 < min(end[1] for end in ends) <= high <= max(end[1] for end in ends)
+
+
+def test_cores_that_were_cut_are_fed_as_before_and_run_faster_where_watts_are_to_spare() -> None:
+    h200, h20, l40s, l4 = (load_device(name) for name in ("h200", "h20", "l40s", "l4"))
+    here, there = (limits_of(device, "bf16").peak for device in (h200, h20))
+    assert clock(h200, here, h20, there) == pytest.approx((500 / 148 / (700 / 989)) ** (1 / 3), rel=0.01)
+    assert clock(h200, here, h200, here) == 1
+    assert clock(l40s, 362e12, l4, 121e12) < 1
+    assert alike(h200, h20)
+    assert not alike(load_device("a100-sxm-80gb"), load_device("a10"))
+    assert not alike(h200, l40s)
+    # Long products and prompts reach more of an H20's peak than of an H200's, and none more than the peak.
+    for sizes, flops, table in (
+        ((8192, 8192, 8192), 2 * 8192**3, "gemm"),
+        ((1, 32, 8, 16384), 2 * 16384 * 16385 * 32 * 128, "attention"),
+    ):
+        reached = [flops / getattr(speed_of(name), table)["bf16"].seconds(*sizes) for name in ("h200", "h20")]
+        assert reached[0] / here < 0.82 < reached[1] / there < 1
+
+
+def test_a_cache_of_unknown_size_is_taken_to_be_the_relatives() -> None:
+    assert load_device("b300").l2 is None
+    origin, device = load_device("b200"), load_device("b300")
+    model = speed_of("b200").gemm["bf16"]
+    assert moved(model, "bf16", origin, device).limits.l2 == limits_of(origin, "bf16").l2
+    # Both have the same cores and memory, and one a tenth more watts.
+    sizes = (16, 4096, 4096)
+    assert speed_of("b300").gemm["bf16"].seconds(*sizes) == pytest.approx(model.seconds(*sizes), rel=0.05)
 
 
 def test_relatives_are_of_the_same_family() -> None:
     every = shipped_devices()
-    found = {name: nearest(load_device(name), every) for name in ("b300", "gb300", "l4", "rtx-5090", "mi300x")}
-    assert found["b300"] in ("b200", "gb200")
-    assert found["gb300"] in ("b200", "gb200")
-    assert (found["l4"], found["rtx-5090"], found["mi300x"]) == ("l40s", "rtx-pro-6000", None)
+    names = ("b300", "gb300", "l4", "rtx-5090", "mi300x")
+    found = [list(relatives_of(load_device(name), every)) for name in names]
+    assert found == [["b200", "gb200"], ["gb200", "b200"], ["l40s"], ["rtx-pro-6000"], []]
 
 
 def test_a_stack_that_was_not_measured_is_that_of_the_others() -> None:

@@ -1,21 +1,35 @@
-"""Which measured device stands in for one that was not measured."""
+"""Which measured devices stand in for one that was not measured, and how their models are moved there."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from calc.spec.catalogue import load_device
 from calc.spec.hardware import Device
 from calc.time.device.priors import priors
+from calc.time.models.limits import limits_named
+
+NEAR = 0.5
+"""Distance of datasheets over which a measured device counts 1 / e as much."""
+LEAST = 0.1
+"""Weight, beside the nearest one's, below which a measured device does not count."""
 
 
-def nearest(device: Device, among: Sequence[str]) -> str | None:
-    """The one of `among` whose architecture is that of `device`, or one that [relatives.families] puts beside it, and
-    whose datasheet is nearest; None where there is none of its family."""
+def relatives_of(device: Device, among: Sequence[str]) -> dict[str, float]:
+    """Those of `among` whose architecture is that of `device`, or one that [relatives.families] puts beside it, and how
+    much each counts, the nearest first; none where there is none of its family."""
     others = [load_device(name) for name in among if name != device.name]
-    own = [other for other in others if family(other) == family(device)]
-    return min(own, key=lambda other: distance(device, other)).name if own else None
+    return weights(device, [other for other in others if family(other) == family(device)])
+
+
+def weights(device: Device, others: Sequence[Device]) -> dict[str, float]:
+    """How much each of `others` counts for `device`, the nearest 1 and first: less, the further its datasheet is."""
+    far = {other.name: distance(device, other) for other in others}
+    nearest = min(far.values(), default=0.0)
+    found = {name: math.exp((nearest - far[name]) / NEAR) for name in sorted(far, key=far.__getitem__)}
+    return {name: weight for name, weight in found.items() if weight > LEAST}
 
 
 def family(device: Device) -> str:
@@ -24,10 +38,40 @@ def family(device: Device) -> str:
 
 
 def distance(one: Device, other: Device) -> float:
-    """How far two datasheets are apart: log-ratios of bandwidth, of the bf16 peak, and of cores, and of cache."""
-    pairs = [(one.bandwidth.value, other.bandwidth.value)]
-    pairs += [(a.value, b.value) for a, b in ((one.cores, other.cores), (one.l2, other.l2)) if a and b]
+    """How far two datasheets are apart: log-ratios of the bandwidth, of the bf16 peak and of the memory of its own that
+    each core has."""
+    cores = math.log(one.cores.value / other.cores.value) if one.cores and other.cores else 0.0
+    bandwidth = abs(math.log(one.bandwidth.value / other.bandwidth.value) - cores)
     peaks = (one.known_peaks.get("bf16"), other.known_peaks.get("bf16"))
-    if peaks[0] and peaks[1]:
-        pairs.append((peaks[0].value, peaks[1].value))
-    return sum(abs(math.log(a / b)) for a, b in pairs)
+    peak = abs(math.log(peaks[0].value / peaks[1].value) - cores) if peaks[0] and peaks[1] else 0.0
+    own = abs(math.log(one.sram.value / other.sram.value)) if one.sram and other.sram else 0.0
+    return bandwidth + peak + own
+
+
+def moved(model: Any, name: str, origin: Device, device: Device) -> Any:
+    """`model`, called `name` in the profile of `origin`, on `device`. Errors: Refused where a datasheet has no peak of
+    its format."""
+    plain = name.partition("@")[0]
+    here, there = limits_named(origin, plain), limits_named(device, plain)
+    return model.moved(here, there, clock(origin, here.peak, device, there.peak), alike(origin, device))
+
+
+def clock(origin: Device, here: float, device: Device, there: float) -> float:
+    """How many times as fast the cores of `device` run under load as those of `origin`, beyond what their peaks of
+    `there` and `here` FLOP/s say: dynamic power is voltage squared times clock, and voltage grows with the clock, so
+    that a board that may use twice the watts a FLOP runs at the cube root of two. 1 where watts are not known."""
+    if origin.power is None or device.power is None:
+        return 1.0
+    return float((device.power.value / there / (origin.power.value / here)) ** (1 / 3))
+
+
+def alike(one: Device, other: Device) -> bool:
+    """Whether cores are of one design: of one family, and with as much memory of their own as far as that is known."""
+    if family(one) != family(other):
+        return False
+    return one.sram is None or other.sram is None or one.sram.value == other.sram.value
+
+
+def wider(origin: Device, device: Device) -> float:
+    """The exponent by which intervals are widened on the way from `origin` to `device`."""
+    return priors()["relatives"]["wider" if alike(origin, device) else "wider_other_cores"]

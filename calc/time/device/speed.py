@@ -13,7 +13,7 @@ from calc.spec.catalogue import device_names, load_device
 from calc.spec.hardware import Device
 from calc.spec.same import Same
 from calc.time.device.datasheet import PLAIN, published_launch, published_models
-from calc.time.device.priors import PublishedPass, priors
+from calc.time.device.priors import PublishedPass
 from calc.time.device.profile import (
     PROFILES,
     STACKS,
@@ -23,9 +23,10 @@ from calc.time.device.profile import (
     shipped_devices,
     shipped_profile,
 )
-from calc.time.device.relatives import nearest
+from calc.time.device.relatives import moved, relatives_of, wider
+from calc.time.models.blend import blended
 from calc.time.models.collective import COLLECTIVES, CollectiveModel
-from calc.time.models.limits import has_peak, limits_named
+from calc.time.models.limits import has_peak
 from calc.time.models.passes import PassModel
 
 Rests = Literal["profile", "relative", "datasheet"]
@@ -133,14 +134,14 @@ def _named(name: str) -> Speed:
 
 @cache
 def _best(name: str, stack: str = STACKS[0]) -> Speed:
-    """What is best known of a device of the catalogue: measured on it, on the nearest relative, or published."""
+    """What is best known of a device of the catalogue: measured on it, on its relatives, or published."""
     own = _measured(name, stack)
     if own is not None:
         return own
     device = load_device(name)
-    relative = nearest(device, shipped_devices())
-    found = None if relative is None else _measured(relative, stack)
-    return from_device(device) if found is None else from_relative(found, device)
+    measured = ((_measured(each, stack), weight) for each, weight in relatives_of(device, shipped_devices()).items())
+    found = [(speed, weight) for speed, weight in measured if speed is not None]
+    return from_relatives(found, device) if found else from_device(device)
 
 
 def on_stack(name: str, stack: str) -> Speed:
@@ -247,9 +248,10 @@ def _links(device: Device) -> dict[str, CollectiveModel]:
     return {op: CollectiveModel.prior(op, link) for op in COLLECTIVES}
 
 
-def from_relative(base: Speed | Profile, device: Device) -> Speed:
-    """The models of a device of the same architecture, moved by what the two datasheets say."""
-    base = base if isinstance(base, Speed) else from_profile(base)
+def from_relatives(bases: Sequence[tuple[Speed, float]], device: Device) -> Speed:
+    """The models of devices of the same architecture, the nearest first, each with how much it counts, moved by what
+    the datasheets say. Passes, launches and collectives are the nearest one's."""
+    base = bases[0][0]
     origin = base.device
     assert origin is not None
     faster = device.bandwidth.value / origin.bandwidth.value
@@ -259,28 +261,31 @@ def from_relative(base: Speed | Profile, device: Device) -> Speed:
         ends = (origin.link_one_way, device.link_one_way)
         links = {op: each.moved(*ends) for op, each in base.collectives.items()}
         exchange = {name: each.on_links(*ends) for name, each in base.exchange.items()}
-    tables = {table: _moved(getattr(base, table), origin, device) for table in COMPUTED}
+    others = "".join(f", {speed.name} counting {weight:.0%} as much" for speed, weight in bases[1:])
     return replace(
         base,
         name=device.name,
         rests="relative",
-        source=f"{base.source}, moved to {device.name} by datasheet figures",
+        source=f"{base.source}{others}, moved to {device.name} by datasheet figures",
         device=device,
         passes={dtype: {name: moved_pass(one, faster) for name, one in t.items()} for dtype, t in base.passes.items()},
         collectives=links,
         exchange=exchange,
-        wider=priors()["relatives"]["wider"],
-        **tables,
+        wider=wider(origin, device),
+        **{table: _moved(table, bases, device) for table in COMPUTED},
     )
 
 
-def _moved(models: Mapping[str, Any], origin: Device, device: Device) -> dict[str, Any]:
-    """Models by format on another device; those of formats that either has no peak of are left out."""
-    return {
-        name: model.moved(limits_named(origin, plain), limits_named(device, plain))
-        for name, model in models.items()
-        if has_peak(origin, plain := name.partition("@")[0]) and has_peak(device, plain)
-    }
+def _moved(table: str, bases: Sequence[tuple[Speed, float]], device: Device) -> dict[str, Any]:
+    """The models of one table on another device, by format; those of formats that have no peak there are left out."""
+    found: dict[str, list[tuple[Any, float]]] = {}
+    for base, weight in bases:
+        assert base.device is not None
+        for name, model in getattr(base, table).items():
+            plain = name.partition("@")[0]
+            if has_peak(base.device, plain) and has_peak(device, plain):
+                found.setdefault(name, []).append((moved(model, name, base.device, device), weight))
+    return {name: blended(*zip(*parts, strict=True)) for name, parts in found.items()}
 
 
 def moved_pass(model: PassModel, faster: float) -> PassModel:

@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 
 from pydantic import PositiveInt
 
-from calc.time.models.learned import Learned, Terms, cached_bytes, fit_learned, part
+from calc.time.models.learned import Learned, Terms, at_clock, cached_bytes, fit_learned, part
 from calc.time.models.limits import Limits, Positive
 from calc.time.models.questions import PromptQuestion, Shape
 from calc.time.models.residual import Column
@@ -91,6 +91,17 @@ class AttentionModel(Learned, PromptQuestion):
         return self.model_copy(
             update={"flops": slower, "traffic": BACKWARD_TRAFFIC, "constants": constants, "spread": None, "points": 0}
         )
+
+    def moved(self, origin: Limits, target: Limits, clock: float = 1.0, alike: bool = False) -> Self:
+        """This model on a device of other limits, whose cores reach more of their peak where their clock is faster."""
+        import math
+
+        there, now = super().moved(origin, target, clock, alike), float(part(self.constants["rate"]))
+        reached = math.exp(at_clock(math.log(now), clock))
+        if reached == now:
+            return there
+        own = {"rate": math.log(reached / (1 - reached))}
+        return there.model_copy(update={"constants": self.constants | own})
 
     def candidates(self) -> Iterable[Self]:
         """Sizes of tiles, packed or not; on a device without cores that tiles are handed to, one of them."""

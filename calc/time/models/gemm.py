@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import ClassVar, NamedTuple, Self
 
-from calc.time.models.learned import Learned, Terms, cached_bytes, fit_learned, joined, part
+from calc.time.models.learned import Learned, Terms, at_clock, cached_bytes, fit_learned, joined, part
 from calc.time.models.limits import Limits
 from calc.time.models.questions import ProductQuestion, Shape, columns
 from calc.time.models.residual import Column
@@ -76,16 +76,18 @@ class GemmModel(Learned, ProductQuestion):
         shape, _ = columns(**{"batch": 1, **shape})
         return fit_learned(cls.prior(limits, kernel_source), shape, seconds, seed)
 
-    def moved(self, origin: Limits, target: Limits) -> Self:
+    def moved(self, origin: Limits, target: Limits, clock: float = 1.0, alike: bool = False) -> Self:
         """This model on a device of other limits: makers size what feeds a core by what it computes, so that rates of
-        one core move with its peak."""
+        one core move with its peak; where both have the same cores, one of which was cut, they stay."""
         import math
 
-        if not origin.cores or not target.cores:
-            return super().moved(origin, target)
-        faster = math.log(target.peak / target.cores * origin.cores / origin.peak)
-        own = {name: self.constants[name] + faster for name in ("operands", "results", "merge")}
-        return super().moved(origin, target).model_copy(update={"constants": self.constants | own})
+        there = super().moved(origin, target, clock, alike)
+        own = {"peak": at_clock(self.constants["peak"], clock)}
+        if origin.cores and target.cores:
+            faster = 0.0 if alike else math.log(target.peak / target.cores * origin.cores / origin.peak)
+            fed = faster + math.log(clock)
+            own |= {name: self.constants[name] + fed for name in ("operands", "results", "merge")}
+        return there.model_copy(update={"constants": self.constants | own})
 
     def candidates(self) -> Iterable[Self]:
         """This model alone: tiles are chosen for each product."""

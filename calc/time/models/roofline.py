@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, NamedTuple, Self
 
-from calc.time.models.learned import Learned, Terms, cached_bytes, fit_learned, joined
+from calc.time.models.learned import Learned, Terms, at_clock, cached_bytes, fit_learned, joined
 from calc.time.models.limits import Limits
 from calc.time.models.questions import Shape
 from calc.time.models.residual import Column
@@ -40,6 +40,12 @@ class Roofline(Learned):
     def fit(cls, shape: Shape, seconds: Column, limits: Limits, kernel_source: str = "", seed: int = 0) -> Self:
         """The model of `seconds` measured at `shape`, columns as `work` reads them."""
         return fit_learned(cls.prior(limits, kernel_source), shape, seconds, seed)
+
+    def moved(self, origin: Limits, target: Limits, clock: float = 1.0, alike: bool = False) -> Self:
+        """This model on a device of other limits, whose cores reach more of their peak where their clock is faster."""
+        own = {"peak": at_clock(self.constants["peak"], clock)}
+        there = super().moved(origin, target, clock, alike)
+        return there.model_copy(update={"constants": self.constants | own})
 
     def candidates(self) -> Iterable[Self]:
         """This model alone."""
