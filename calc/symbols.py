@@ -26,6 +26,8 @@ SYMBOLS = (
     Symbol("d_expert", "d_e", "elements", "inner width of one routed expert"),
     Symbol("d_shared", "d_s", "elements", "inner width of all shared experts together"),
     Symbol("d_latent", "d_{lat}", "elements", "width of what routed experts read, where it is not d_model"),
+    Symbol("n_head_experts", "E_h", "experts", "experts that have queries and outputs of attention"),
+    Symbol("head_top_k", "k_h", "experts", "such experts that one token visits"),
     Symbol("vocab_size", "V", "tokens", "rows of the token embedding"),
     Symbol("d_embed", "d_{emb}", "elements", "width of the token embedding, where it is not d_model"),
     Symbol("n_positions", "P", "positions", "rows of the learned position embedding"),

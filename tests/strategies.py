@@ -19,6 +19,7 @@ from calc.spec import (
     EntryIndexer,
     GatedConvolution,
     Head,
+    HeadExperts,
     Indexer,
     Kda,
     LayerGroup,
@@ -47,6 +48,8 @@ def norms(draw: st.DrawFn) -> Norm:
 
 @st.composite
 def attentions(draw: st.DrawFn, n_heads: int) -> Attention:
+    if draw(st.booleans()) and draw(st.booleans()):
+        return draw(routed_heads(n_heads))
     position = draw(st.sampled_from(["rope", "alibi", "none"]))
     shaw = st.builds(Shaw, max_distance=small, values=st.booleans())
     return Attention(
@@ -62,6 +65,21 @@ def attentions(draw: st.DrawFn, n_heads: int) -> Attention:
         sinks=draw(st.booleans()),
         position=position,
         shaw=draw(st.none() | shaw) if position == "none" else None,
+    )
+
+
+@st.composite
+def routed_heads(draw: st.DrawFn, n_heads: int) -> Attention:
+    """Attention whose queries and outputs are experts'."""
+    n_kv_heads = draw(st.sampled_from([n for n in range(1, n_heads + 1) if n_heads % n == 0]))
+    top_k = n_heads // n_kv_heads
+    return Attention(
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads,
+        d_head=draw(small.map(lambda half: 2 * half)),
+        out_bias=draw(st.booleans()),
+        window=draw(st.none() | st.integers(1, 300)),
+        experts=HeadExperts(n_experts=draw(st.integers(top_k, 16)), top_k=top_k),
     )
 
 
@@ -130,6 +148,7 @@ def channels(draw: st.DrawFn) -> Mlp | Moe:
         gated=draw(st.booleans()),
         bias=draw(st.booleans()),
         router_bias=draw(st.booleans()),
+        sum_bias=draw(st.booleans()),
         capacity_factor=draw(st.none() | st.sampled_from([0.7, 1.0, 1.25])),
     )
 

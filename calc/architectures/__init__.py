@@ -30,6 +30,7 @@ FAMILIES: dict[str, str] = {
     "llama": "llama",
     "mistral": "mistral",
     "mixtral": "mixtral",
+    "jetmoe": "jetmoe",
     "qwen2": "qwen2",
     "qwen2_moe": "qwen2_moe",
     "qwen3": "qwen3",

@@ -78,6 +78,7 @@ ALIASES: dict[str, dict[str, str]] = {
     "hy_v3": FROM_LOCAL,
     "mellum": TO_LOCAL | MTP,
     "hunyuan_v1_moe": FROM_LOCAL | {"num_experts_per_tok": "moe_topk"},
+    "jetmoe": {"head_dim": "kv_channels"},
     "internlm3": {"qkv_bias": "attention_bias", "bias": "mlp_bias"},
     "bailing_hybrid": KIMI | MTP,
     "kimi_linear": KIMI,

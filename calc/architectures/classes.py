@@ -61,6 +61,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "llama": _named("Llama", *ALL),
     "mistral": _named("Mistral", *ALL),
     "mixtral": _named("Mixtral", *ALL),
+    "jetmoe": _named("JetMoe", "sequence"),
     "qwen2": _named("Qwen2", *ALL),
     "qwen2_moe": _named("Qwen2Moe", *ALL),
     "qwen3": _named("Qwen3", *ALL),

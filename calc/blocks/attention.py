@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from calc.blocks.adapters import prefix, prefix_length
 from calc.blocks.around import Around
+from calc.blocks.attention_experts import routed_output, routed_queries
 from calc.blocks.distances import placed_queries, projected_distances
 from calc.errors import Refused
 from calc.sizes import Size, exact_div, is_exactly, quotient
@@ -22,12 +23,14 @@ from calc.trace.trace import Trace
 
 
 class Projected(NamedTuple):
-    """Queries, keys and values of the new tokens, and a gate or None."""
+    """Queries, keys and values of the new tokens, and a gate or None. visits: weights of the experts that queries are
+    of."""
 
     q: Tensor
     k: Tensor
     v: Tensor
     gate: Tensor | None
+    visits: Tensor | None = None
 
 
 def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, *, d_out: Size | None = None) -> Tensor:
@@ -39,7 +42,7 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, 
     """
     heads, kv_heads, d_head, d_value = head_sizes(spec, x.width)
     borrows = spec.kv == "earlier"
-    q, k, v, gate = (_borrowing if borrows else _projected)(t, spec, x, load, around)
+    q, k, v, gate, visits = (_borrowing if borrows else _projected)(t, spec, x, load, around)
     around.lend(spec.window, k, v)
     side, in_squares = spec.squares, False
     if side is not None and not (isinstance(load.seq, int) and load.seq == side**2):
@@ -87,6 +90,8 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, 
         )
     if spec.inner_norm is not None:
         y = t.norm("inner_norm", spec.inner_norm, y)
+    if spec.experts is not None and visits is not None:
+        return routed_output(t, spec.experts, y, visits, x.width, load, bias=spec.out_bias)
     return t.linear("o_proj", y, x.width if d_out is None else d_out, bias=spec.out_bias, shard=ROW)
 
 
@@ -138,7 +143,7 @@ def head_sizes(spec: Attention, d_model: Size) -> tuple[Size, Size, Size, Size]:
 def _projected(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) -> Projected:
     """Projected, normed, cut, turned."""
     heads, kv_heads, d_head, _ = head_sizes(spec, x.width)
-    q, k, v, gate = _from_input(t, spec, x, load, around)
+    q, k, v, gate, visits = _from_input(t, spec, x, load, around)
     before, after = (spec.qk_norm is not None and spec.qk_norm.turned is turned for turned in (False, True))
     if before:
         q, k = _normed(t, spec.qk_norm, "q", q, heads), _normed(t, spec.qk_norm, "k", k, kv_heads)
@@ -152,7 +157,7 @@ def _projected(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around)
         q, k = t.rope("rope", spec.rope, load.seq, d_head, q, k)
     if after:
         q, k = _normed(t, spec.qk_norm, "q", q, heads), _normed(t, spec.qk_norm, "k", k, kv_heads)
-    return Projected(q, k, v, gate)
+    return Projected(q, k, v, gate, visits)
 
 
 def _from_input(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) -> Projected:
@@ -171,11 +176,17 @@ def _from_input(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around
         q, k, v = whole.columns(wide), *(whole.columns(each, "kv", kv_heads) for each in (keys, values))
     else:
         k_bias = spec.qkv_bias if spec.k_bias is None else spec.k_bias
-        q = t.linear("q_proj", placed, wide, bias=spec.qkv_bias, shard=COLUMN)
+        visits = None
+        if spec.experts is not None:
+            q, visits = routed_queries(t, spec.experts, x, queries, load)
+        else:
+            q = t.linear("q_proj", placed, wide, bias=spec.qkv_bias, shard=COLUMN)
         k = t.linear("k_proj", placed, keys, bias=k_bias, shard=key_value(kv_heads))
         v = k
         if spec.kv == "own":
             v = t.linear("v_proj", x, values, bias=spec.qkv_bias, shard=key_value(kv_heads))
+        if visits is not None:
+            return Projected(q, k, v, None, visits)
     if not spec.gate:
         return Projected(q, k, v, None)
     gate = t.joined(q, rows=q.rows, width=heads * d_value)

@@ -60,10 +60,17 @@ def _routed(t: Trace, spec: Moe, x: Tensor, scored: Tensor, load: Load) -> Tenso
     read = dispatch(t, spec, x, weights, visits)
     fields = {"copies": spec.n_experts, "active": spec.top_k, "expert": True}
     with t.part("experts.{}", read, of="routed_expert", **fields) as out:
-        made = mlp(t, _expert(spec, spec.d_expert), read, spread=_spread(spec, tokens, visits, load))
+        made = mlp(t, _expert(spec, spec.d_expert), read, spread=spread_of(spec, tokens, visits, load))
         out.append(made)
     y = combine(t, spec, made, weights, tokens, in_turn=load.experts == "loop")
+    if spec.sum_bias:
+        y = with_bias(t, y)
     return y if spec.d_latent is None else t.linear("latent_up", y, d_model)
+
+
+def with_bias(t: Trace, y: Tensor) -> Tensor:
+    """y plus a learned vector, added behind the experts' sum."""
+    return t.add("bias_add", y, t.parameters("bias", (t.weight("bias", y.width),), 1, y.width))
 
 
 def _expert(spec: Moe, d_ff: Size) -> Mlp:
@@ -72,7 +79,7 @@ def _expert(spec: Moe, d_ff: Size) -> Mlp:
     )
 
 
-def _spread(spec: Moe, tokens: Size, visits: Size, load: Load) -> Spread:
+def spread_of(spec: Moe, tokens: Size, visits: Size, load: Load) -> Spread:
     """How experts share the rows: those that any token reaches have as many each, a fraction perhaps. With room for a
     number of tokens every expert runs; with a copy of its expert for every row each is a product of its own."""
     if load.experts == "batched":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.spec.adapters import Bottleneck, Lora, Prefix, Prompt
 from calc.spec.altup import AltUp
-from calc.spec.attention import Attention, Norm, QkNorm, Temperature
+from calc.spec.attention import Attention, HeadExperts, Norm, QkNorm, Temperature
 from calc.spec.audio import Convolution, Frames, PositionConvolution, Quantizer
 from calc.spec.band_attention import BandAttention
 from calc.spec.block_attention import BlockAttention
@@ -65,6 +65,7 @@ __all__ = [
     "GateClamp",
     "GatedConvolution",
     "Head",
+    "HeadExperts",
     "Indexer",
     "Kda",
     "LayerGroup",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -61,6 +61,21 @@ class Temperature(Node):
     start: int = Field(default=1, ge=0, le=1)
 
 
+class HeadExperts(Node):
+    """Queries and outputs of experts: a router sends each token to `top_k` of `n_experts`, each of which has matrices
+    for as many query heads as there are key-value heads (JetMoE: Shen et al. 2024, arXiv:2404.07413, section 2.3)."""
+
+    symbols: ClassVar[dict[str, str]] = {"n_experts": "n_head_experts", "top_k": "head_top_k"}
+    n_experts: Dim
+    top_k: Dim
+
+    @model_validator(mode="after")
+    def _routing(self) -> Self:
+        if self.top_k > self.n_experts:
+            raise Refused("top_k", f"at most n_experts = {self.n_experts}", self.top_k)
+        return self
+
+
 class Attention(Node):
     """Self-attention: multi-head (Vaswani et al. 2017), multi-query (Shazeer 2019), grouped-query (Ainslie 2023).
 
@@ -90,6 +105,8 @@ class Attention(Node):
     value_scale: what values are multiplied with (MiMo-V2). masked_window: a window that hides tokens and saves nothing:
         all pairs are multiplied and all tokens cached (GPT-Neo). squares: the patches of a picture see those of their
         own square of so many patches a side, and no others are multiplied (Qwen2.5-VL).
+    experts: as it says there; of n_heads, each of the experts that a token visits has as many as there are key-value
+        heads, and out_bias is added behind their sum.
     repeated: keys and values that heads share are laid out for each, or PyTorch's kernel is told that they are shared;
         False: it is given one head of them and told nothing, for which it writes scores out (Falcon).
     """
@@ -127,6 +144,7 @@ class Attention(Node):
     masked_window: int | None = Field(default=None, gt=0)
     softmax: Literal["fp32", "model"] = "fp32"
     squares: int | None = Field(default=None, gt=0, le=2**16)
+    experts: HeadExperts | None = None
     repeated: bool = True
 
     @property
@@ -138,6 +156,19 @@ class Attention(Node):
     def _groups(self) -> Self:
         if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
             raise Refused("n_kv_heads", f"a divisor of n_heads = {self.n_heads}", self.n_kv_heads)
+        return self
+
+    @model_validator(mode="after")
+    def _routed(self) -> Self:
+        if self.experts is None:
+            return self
+        if self.n_heads != self.experts.top_k * self.kv_heads:
+            raise Refused("n_heads", f"{self.experts.top_k} experts' heads, each key-value head once", self.n_heads)
+        plain = ("qkv_bias", "fused", "qk_norm", "gate", "head_gate", "inner_norm", "squares", "clip")
+        if self.kv != "own" or self.position == "added" or (self.position == "rope" and self.rope.inputs):
+            raise Refused("experts", "none where queries have a place of their own, or borrowed keys", "some")
+        if others := [name for name in plain if getattr(self, name)]:
+            raise Refused("experts", f"none beside {others[0]}", "some")
         return self
 
     @model_validator(mode="after")

@@ -99,6 +99,7 @@ class Moe(Node):
     expert is added to the scores to choose by, not to weigh by (DeepSeek-V3, section 2.1.2); a buffer, no parameter.
     corrected: what it is added to; `logits`: ahead of the scores, which alone weigh (Kolibri 1).
     frozen_correction: it is a parameter that no gradient reaches, and is counted as one (ERNIE 4.5).
+    sum_bias: a learned vector is added to what the routed experts give together (JetMoE).
     by_token: a table, a buffer too, says which experts each token of the vocabulary visits; scores only weigh them (the
     first layers of DeepSeek-V4; Roller et al. 2021, arXiv:2106.04426).
     """
@@ -128,6 +129,7 @@ class Moe(Node):
     corrected: Literal["scores", "logits"] = "scores"
     frozen_correction: bool = False
     by_token: bool = False
+    sum_bias: bool = False
 
     @model_validator(mode="after")
     def _routing(self) -> Self:

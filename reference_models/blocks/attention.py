@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from calc.spec import Attention, QkNorm, Temperature
 from reference_models.blocks.attend import attend, fuses, head_sizes, scale_of, split
+from reference_models.blocks.attention_experts import RoutedOutput, RoutedQueries, by_head, by_slot
 from reference_models.blocks.distances import add_distances, distance_scores
 from reference_models.blocks.linear import NormLayer
 from reference_models.blocks.positions import alibi, angles, turn, turned_in_plane
@@ -35,7 +36,7 @@ FIELDS = (
         "sinks",
     ),
     *("buckets", "shaw", "by_depth", "temperature", "alibi_scaled", "clip", "value_scale"),
-    *("masked_window", "softmax", "squares", "repeated"),
+    *("masked_window", "softmax", "squares", "repeated", "experts"),
 )
 """Fields of the spec that are computed here."""
 
@@ -66,7 +67,9 @@ class SelfAttention(nn.Module):
         if spec.fused:
             self.qkv_proj = nn.Linear(d_model, sum(self.widths.values()), bias=spec.qkv_bias)
         else:
-            for one in {"own": "qkv", "keys": "qk", "earlier": "q"}[spec.kv]:
+            if spec.experts is not None:
+                self.queries = RoutedQueries(spec.experts, d_model, self.widths["q"])
+            for one in "kv" if spec.experts is not None else {"own": "qkv", "keys": "qk", "earlier": "q"}[spec.kv]:
                 bias = spec.k_bias if one == "k" and spec.k_bias is not None else spec.qkv_bias
                 self.add_module(f"{one}_proj", nn.Linear(d_model, self.widths[one], bias=bias))
         if spec.qk_norm is not None:
@@ -83,7 +86,11 @@ class SelfAttention(nn.Module):
             self.head_gate_proj = nn.Linear(d_model, self.n_heads, bias=False)
         if spec.inner_norm is not None:
             self.inner_norm = NormLayer(spec.inner_norm, (self.n_heads * self.d_value,))
-        self.o_proj = nn.Linear(self.n_heads * self.d_value, d_out or d_model, bias=spec.out_bias)
+        width, d_out = self.n_heads * self.d_value, d_out or d_model
+        if spec.experts is not None:
+            self.outputs = RoutedOutput(spec.experts, width, d_out, bias=spec.out_bias)
+        else:
+            self.o_proj = nn.Linear(width, d_out, bias=spec.out_bias)
 
     def _add_relative(self, d_model: int) -> None:
         buckets, shaw = self.spec.buckets, self.spec.shaw
@@ -105,7 +112,12 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         """x [batch, seq, d_model] -> the same shape."""
         spec, seq = self.spec, x.shape[1]
-        q, k, v, gate = self._project(x, self._placed(x, step))
+        visits: tuple[Tensor, ...] = ()
+        if spec.experts is not None:
+            routed, *visits = self.queries(x, step)
+            q, k, v, gate = by_head(routed, self.n_kv_heads), *self._keys_and_values(x), None
+        else:
+            q, k, v, gate = self._project(x, self._placed(x, step))
         if spec.position == "rope" and spec.rope.plane is not None:
             q, k = (turned_in_plane(each, spec.rope, spec.rope.plane, step) for each in (q, k))
         elif spec.position == "rope" and not spec.rope.inputs:
@@ -154,12 +166,18 @@ class SelfAttention(nn.Module):
         )
         if spec.squares is not None:
             values = out_of_squares(values, spec.squares, step.grid)
+        if spec.experts is not None:
+            return self.outputs(by_slot(values, spec.experts.top_k), *visits)
         values = values.transpose(1, 2).flatten(2)
         if spec.head_gate is not None:
             values = (values.unflatten(-1, (self.n_heads, -1)) * self._opened(x).to(values.dtype)).flatten(2)
         if gate is not None:
             values = values * gate.sigmoid()
         return self.o_proj(values if spec.inner_norm is None else self.inner_norm(values))
+
+    def _keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """[batch, n_kv_heads, seq, d_head or d_value] each."""
+        return split(self.k_proj(x), self.n_kv_heads), split(self.v_proj(x), self.n_kv_heads)
 
     def _opened(self, x: Tensor) -> Tensor:
         """[batch, seq, n_heads, 1]: what each head's result is multiplied with."""

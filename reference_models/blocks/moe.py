@@ -21,6 +21,7 @@ FIELDS = (
     *("n_experts", "top_k", "d_expert", "d_shared", "d_latent", "shared_gate", "gated", "bias", "router_bias"),
     *("activation", "capacity_factor", "scoring", "renormalize", "scale", "scaled_router", "dense_norm"),
     *("groups", "correction", "clamp", "weigh", "tolerance", "by_token", "frozen_correction", "corrected"),
+    "sum_bias",
 )
 """Fields of the spec that are computed here."""
 
@@ -57,6 +58,8 @@ class MixtureOfExperts(nn.Module):
             self.correction = nn.Parameter(torch.zeros(spec.n_experts), requires_grad=False)
         elif spec.correction:
             self.register_buffer("correction", torch.zeros(spec.n_experts))
+        if spec.sum_bias:
+            self.bias = nn.Parameter(torch.zeros(width))
         if spec.d_latent is not None:
             self.latent_down = nn.Linear(d_model, width, bias=False)
             self.latent_up = nn.Linear(width, d_model, bias=False)
@@ -114,6 +117,7 @@ class MixtureOfExperts(nn.Module):
         before, behind = (weights, None) if self.spec.weigh == "input" else (None, weights)
         visits = self._visit(read, chosen, before).unflatten(0, chosen.shape)
         out = (visits if behind is None else visits * behind[..., None]).sum(1)
+        out = out + self.bias if self.spec.sum_bias else out
         return out if self.spec.d_latent is None else self.latent_up(out)
 
     def add_table(self, vocab_size: int) -> None:

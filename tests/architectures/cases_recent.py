@@ -14,6 +14,8 @@ LAGUNA = GQA | ROUTED | {"shared_expert_intermediate_size": 20, "sliding_window"
 COHERE = GQA | {"num_experts": 4, "sliding_window": 6}
 DENSE_FIRST = {"first_k_dense_replace": 1, "prefix_dense_intermediate_size": 40}
 
+JETMOE = {key: value for key, value in (BASE | MIXTRAL).items() if key != "num_attention_heads"}
+JETMOE |= {"num_key_value_heads": 2, "kv_channels": 12}
 FLINT = GQA | ROUTED | {"shared_expert_intermediate_size": 20, "sliding_window": 6}
 KOLIBRI = {key: value for key, value in FLINT.items() if key != "intermediate_size"}
 
@@ -77,6 +79,7 @@ RECENT: dict[str, tuple[dict[str, Any], ...]] = {
         GQA | ROUTED | {"layer_types": KINDS, "sliding_window": 6, "norm_topk_prob": False, "attention_bias": True},
         GQA | ROUTED | {"mlp_layer_types": ["dense", "dense", "sparse", "sparse"], "tie_word_embeddings": True},
     ),
+    "jetmoe": (JETMOE, JETMOE | {"num_key_value_heads": 1, "num_experts_per_tok": 3, "tie_word_embeddings": False}),
     "apertus": (PLAIN, PLAIN | {"attention_bias": True, "tie_word_embeddings": True, "hidden_act": "silu"}),
     "kolibri1": (
         KOLIBRI,

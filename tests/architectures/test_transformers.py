@@ -36,7 +36,7 @@ BATCH, SEQ = 2, 11
 # transformers broadcasts the new Falcon architecture's keys and values to all heads before it caches them.
 BROADCAST = "new_decoder_architecture"
 # Which experts run is data, which the meta device does not have.
-LOOPS_OVER_EXPERTS = {"dbrx"}
+LOOPS_OVER_EXPERTS = {"dbrx", "jetmoe"}
 # Families whose model class comes with the checkpoint and not with transformers.
 REMOTE = {"minicpm"}
 CASES = [case for case in (*all_cases(), *dense_cases()) if case[0] not in REMOTE]

@@ -152,7 +152,7 @@ IGNORED = {
         "embedding_fraction",
     ),
     *("time_step_floor", "time_step_max", "time_step_scale", "input_jitter_noise", "router_aux_loss_coef"),
-    *("mtp_loss_scaling_factor", "altup_coef_clip"),
+    *("mtp_loss_scaling_factor", "aux_loss_coef", "altup_coef_clip"),
     *("router_z_loss_coef", "z_loss_coefficient", "router_ignore_padding_tokens"),
     # dropout
     *("activation_dropout", "attention_dropout", "attention_probs_dropout_prob", "attn_pdrop", "classifier_dropout"),

@@ -106,7 +106,7 @@ def parts(name: str, tensor: Tensor, n: int, model_type: str, ours: Model) -> li
         ("kimi_linear", "A_log"),
     }:
         tensor = tensor.flatten()
-    stacked = ".experts." in name
+    stacked = ".experts." in name or name.endswith("mlp.input_linear.weight")
     return [tensor] if n == 1 else list(tensor.chunk(n, dim=1 if stacked else 0))
 
 
