@@ -28,6 +28,7 @@ FAMILIES: dict[str, str] = {
     "mpt": "mpt",
     "falcon": "falcon",
     "llama": "llama",
+    "diffllama": "diffllama",
     "mistral": "mistral",
     "mixtral": "mixtral",
     "jetmoe": "jetmoe",

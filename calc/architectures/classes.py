@@ -59,6 +59,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "mpt": _named("Mpt", *OWN),
     "falcon": _named("Falcon", *OWN),
     "llama": _named("Llama", *ALL),
+    "diffllama": _named("DiffLlama", *ALL),
     "mistral": _named("Mistral", *ALL),
     "mixtral": _named("Mixtral", *ALL),
     "jetmoe": _named("JetMoe", "sequence"),

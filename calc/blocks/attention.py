@@ -8,6 +8,7 @@ from typing import NamedTuple
 from calc.blocks.adapters import prefix, prefix_length
 from calc.blocks.around import Around
 from calc.blocks.attention_experts import routed_output, routed_queries
+from calc.blocks.differential import difference, halves
 from calc.blocks.distances import placed_queries, projected_distances
 from calc.errors import Refused
 from calc.sizes import Size, exact_div, is_exactly, quotient
@@ -68,18 +69,16 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, 
         spec.chunked,
     )
     cache = Cache(load.vectors * kv_heads * (d_head + d_value), spec.window, heads=kv_heads)
-    y = t.attend(
-        q,
-        k,
-        v,
-        shape,
-        square_of(load, heads, kv_heads, load.seq, d_head, d_value),
-        twice_pairs,
-        scoring,
-        cached=cached,
-        cache=cache if spec.causal and not borrows else None,
-        uncached=0 if more is None else more,
-    )
+    square = square_of(load, heads, kv_heads, load.seq, d_head, d_value)
+    fields = {"cached": cached, "uncached": 0 if more is None else more}
+    kept = cache if spec.causal and not borrows else None
+    if spec.differential is not None:
+        first, second = halves(t, v)
+        first = t.attend(q, k, first, shape, square, twice_pairs, scoring, cache=kept, **fields)
+        second = t.attend(q, k, second, shape, square, twice_pairs, scoring, **fields)
+        y = difference(t, spec.differential, q, first, second, heads)
+    else:
+        y = t.attend(q, k, v, shape, square, twice_pairs, scoring, cache=kept, **fields)
     if in_squares:
         y = t.joined(y, rows=y.rows, width=y.width)
     if gate is not None:

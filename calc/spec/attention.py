@@ -107,6 +107,9 @@ class Attention(Node):
         own square of so many patches a side, and no others are multiplied (Qwen2.5-VL).
     experts: as it says there; of n_heads, each of the experts that a token visits has as many as there are key-value
         heads, and out_bias is added behind their sum.
+    differential: of two heads, one of each half, the second is taken off the first, times a learned number, and what is
+        left passes this norm (Ye et al. 2024, arXiv:2410.05258). Both read the values of two heads side by side: scores
+        of all heads are multiplied once with those of either half, as in DiffLlama.
     repeated: keys and values that heads share are laid out for each, or PyTorch's kernel is told that they are shared;
         False: it is given one head of them and told nothing, for which it writes scores out (Falcon).
     """
@@ -145,6 +148,7 @@ class Attention(Node):
     softmax: Literal["fp32", "model"] = "fp32"
     squares: int | None = Field(default=None, gt=0, le=2**16)
     experts: HeadExperts | None = None
+    differential: Norm | None = None
     repeated: bool = True
 
     @property
@@ -169,6 +173,19 @@ class Attention(Node):
             raise Refused("experts", "none where queries have a place of their own, or borrowed keys", "some")
         if others := [name for name in plain if getattr(self, name)]:
             raise Refused("experts", f"none beside {others[0]}", "some")
+        return self
+
+    @model_validator(mode="after")
+    def _paired(self) -> Self:
+        if self.differential is None:
+            return self
+        if self.kv_heads % 2:
+            raise Refused("n_kv_heads", "an even number, since differential heads are pairs", self.kv_heads)
+        alone = ("gate", "head_gate", "inner_norm", "sinks", "shaw", "buckets", "squares", "experts", "d_value")
+        if others := [name for name in alone if getattr(self, name)]:
+            raise Refused("differential", f"none beside {others[0]}", "a norm")
+        if self.kv != "own" or not self.causal or self.position not in ("rope", "none"):
+            raise Refused("differential", "none, unless tokens see those before them, by keys of their own", "a norm")
         return self
 
     @model_validator(mode="after")

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from calc.spec import Attention, QkNorm, Temperature
 from reference_models.blocks.attend import attend, fuses, head_sizes, scale_of, split
 from reference_models.blocks.attention_experts import RoutedOutput, RoutedQueries, by_head, by_slot
+from reference_models.blocks.differential import Difference, halves
 from reference_models.blocks.distances import add_distances, distance_scores
 from reference_models.blocks.linear import NormLayer
 from reference_models.blocks.positions import alibi, angles, turn, turned_in_plane
@@ -36,7 +37,7 @@ FIELDS = (
         "sinks",
     ),
     *("buckets", "shaw", "by_depth", "temperature", "alibi_scaled", "clip", "value_scale"),
-    *("masked_window", "softmax", "squares", "repeated", "experts"),
+    *("masked_window", "softmax", "squares", "repeated", "experts", "differential"),
 )
 """Fields of the spec that are computed here."""
 
@@ -53,6 +54,7 @@ class SelfAttention(nn.Module):
     q_proj: Any
     k_proj: Any
     v_proj: Any
+    difference: Any
 
     def __init__(self, spec: Attention, d_model: int, d_out: int | None = None) -> None:
         super().__init__()
@@ -86,6 +88,8 @@ class SelfAttention(nn.Module):
             self.head_gate_proj = nn.Linear(d_model, self.n_heads, bias=False)
         if spec.inner_norm is not None:
             self.inner_norm = NormLayer(spec.inner_norm, (self.n_heads * self.d_value,))
+        if spec.differential is not None:
+            self.difference = Difference(spec.differential, self.d_head)
         width, d_out = self.n_heads * self.d_value, d_out or d_model
         if spec.experts is not None:
             self.outputs = RoutedOutput(spec.experts, width, d_out, bias=spec.out_bias)
@@ -112,7 +116,7 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         """x [batch, seq, d_model] -> the same shape."""
         spec, seq = self.spec, x.shape[1]
-        visits: tuple[Tensor, ...] = ()
+        visits: list[Tensor] = []
         if spec.experts is not None:
             routed, *visits = self.queries(x, step)
             q, k, v, gate = by_head(routed, self.n_kv_heads), *self._keys_and_values(x), None
@@ -122,10 +126,10 @@ class SelfAttention(nn.Module):
             q, k = (turned_in_plane(each, spec.rope, spec.rope.plane, step) for each in (q, k))
         elif spec.position == "rope" and not spec.rope.inputs:
             cos, sin = angles(spec.rope, self.d_head, step)
-            how = {"interleaved": spec.rope.interleaved, "joined": spec.rope.joined}
-            q = turn(q, cos, sin, **how)
+            pairs = {"interleaved": spec.rope.interleaved, "joined": spec.rope.joined}
+            q = turn(q, cos, sin, **pairs)
             if spec.kv != "earlier":
-                k = turn(k, cos, sin, **how)
+                k = turn(k, cos, sin, **pairs)
         if spec.qk_norm is not None and spec.qk_norm.turned:
             q, k = self.q_norm(q), k if spec.kv == "earlier" else self.k_norm(k)
         if spec.kv == "earlier" and step.lent is not None:
@@ -152,18 +156,11 @@ class SelfAttention(nn.Module):
             q, extra["distances"] = distance_scores(self, q, step)
         if spec.squares is not None:
             q, k, v = (in_squares(each, spec.squares, step.grid) for each in (q, k, v))
-        values = attend(
-            spec,
-            q,
-            k,
-            v,
-            step,
-            mask=mask,
-            plain=not hides,
-            causal=spec.causal,
-            sinks=self.sinks if spec.sinks else None,
-            **extra,
-        )
+        how: dict[str, Any] = {"mask": mask, "plain": not hides, "causal": spec.causal, **extra}
+        if spec.differential is not None:
+            both = [attend(spec, q, k, half, step, **how) for half in halves(v)]
+            return self.o_proj(self.difference(*both, q.dtype, step))
+        values = attend(spec, q, k, v, step, sinks=self.sinks if spec.sinks else None, **how)
         if spec.squares is not None:
             values = out_of_squares(values, spec.squares, step.grid)
         if spec.experts is not None:

@@ -80,6 +80,7 @@ RECENT: dict[str, tuple[dict[str, Any], ...]] = {
         GQA | ROUTED | {"mlp_layer_types": ["dense", "dense", "sparse", "sparse"], "tie_word_embeddings": True},
     ),
     "jetmoe": (JETMOE, JETMOE | {"num_key_value_heads": 1, "num_experts_per_tok": 3, "tie_word_embeddings": False}),
+    "diffllama": (GQA, PLAIN | {"attention_bias": True, "tie_word_embeddings": True, "num_key_value_heads": 4}),
     "apertus": (PLAIN, PLAIN | {"attention_bias": True, "tie_word_embeddings": True, "hidden_act": "silu"}),
     "kolibri1": (
         KOLIBRI,

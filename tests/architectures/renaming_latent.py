@@ -81,6 +81,7 @@ IN_LAYER: tuple[Rule, ...] = (
     ({"jetmoe"}, r"mlp\.router\.layer\.weight", ("moe.router.weight",)),
     ({"jetmoe"}, r"mlp\.input_linear\.weight", ("moe.experts.*.gate_proj.weight", "moe.experts.*.up_proj.weight")),
     ({"jetmoe"}, r"mlp\.output_linear\.weight", ("moe.experts.*.down_proj.weight",)),
+    ({"diffllama"}, r"self_attn\.(lambda_[qk][12])", (r"attention.difference.\1",)),
     ({"apertus"}, r"attention_layernorm\.weight", ("attention_norm.weight",)),
     ({"apertus"}, r"feedforward_layernorm\.weight", ("channel_norm.weight",)),
     ({"apertus"}, r"mlp\.act_fn\.(alpha_[pn])", (r"mlp.activation.\1",)),

@@ -145,6 +145,7 @@ IGNORED = {
     *("linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"),
     *(
         "initializer_range",
+        "lambda_std_dev",
         "embedding_initializer_range",
         "initializer_factor",
         "init_std",

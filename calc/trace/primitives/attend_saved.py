@@ -118,8 +118,9 @@ def _written_out(
         v = Storage(square.rows * square.keys * square.d_value, v.dtype, v.grad, "tensor")
     queries = q
     if not is_exactly(square.batch, 1) and not is_exactly(square.heads, 1):
-        # Matrices of several sequences and heads that lie between others are laid together first: copies of their own.
-        q, k, v = (tape.like(x) if x.base or x in tape.elsewhere else x for x in (q, k, v))
+        # Matrices of several sequences and heads that lie between others are laid together first: copies of their own,
+        # and one more for each product that reads them.
+        q, k, v = (tape.like(x) if x.base or x in tape.elsewhere or x in tape.saved else x for x in (q, k, v))
         queries = tape.like(queries)
     with tape.at("scores"):
         scores = tape.product(q, k, square.rows * square.seq * square.keys, casts=casts)
