@@ -86,9 +86,14 @@ def _spoken(plan: dict[str, Any]) -> str:
     if plan["pp"] > 1:
         parts += ["zero-bubble"] * (plan["schedule"] != "1f1b")
         parts += [f"{plan['interleave']} pieces a stage"] * (plan["interleave"] > 1)
-    checkpointing = plan["checkpointing"]
+    checkpointing, every = plan["checkpointing"], plan["checkpoint_every"]
+    some = f" of one layer in {every}" * (every > 1)
     return ", ".join(
-        [*parts, "no checkpointing" if checkpointing == "none" else f"{checkpointing} checkpointing", plan["recipe"]]
+        [
+            *parts,
+            "no checkpointing" if checkpointing == "none" else f"{checkpointing} checkpointing{some}",
+            plan["recipe"],
+        ]
     )
 
 

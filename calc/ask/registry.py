@@ -164,6 +164,7 @@ MEMORY_USES = (
     "seq",
     *_INPUTS,
     "execution",
+    "stack",
     "experts",
     "rank",
     *_SPREAD,

@@ -89,10 +89,10 @@ def fixed(given: Sequence[tuple[str, str]]) -> dict[str, Any]:
         elif name == "sequence_parallel":
             found[name] = _truth(word)
         elif name in CHOICES or name == "recipe":
-            known = CHOICES.get(name) or tuple(RECIPE_BY_NAME)
+            known = {str(value): value for value in CHOICES.get(name) or tuple(RECIPE_BY_NAME)}
             if word not in known:
                 raise Refused(f"--fix {name}", f"one of {', '.join(known)}", word)
-            found[name] = word
+            found[name] = known[word]
         else:
             raise Refused("--fix", f"one of {', '.join((*SIZES, *CHOICES, 'recipe'))}", name)
     return found

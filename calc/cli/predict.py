@@ -39,6 +39,7 @@ FIELDS = (
     "cache_dtype",
     "optimizer",
     "checkpointing",
+    "checkpoint_every",
     "dp",
     "tp",
     "pp",

@@ -34,6 +34,8 @@ def settings(spec: ModelSpec, run: Run, checkpointing: Checkpointing) -> Setting
         device=run.device,
         recompute=recompute,
         loss_fused=run.fused_loss,
+        joins=run.stack is not None and run.stack.joins,
+        weighs_activation=run.stack is not None and run.stack.weighs_activation,
     )
 
 

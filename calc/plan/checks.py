@@ -54,16 +54,18 @@ def _tests(question: Question, run: Run, columns: Columns) -> Iterator[tuple[str
     yield "micro-batches", (columns["interleave"] == 1) | divides(columns["pp"], columns["micro_batches"])
     # Sums of tensor parallelism wait for links: nobody runs them over the network.
     yield "domain", columns["tp"] <= max(question.cluster.domain, question.cluster.node)
-    yield "stack", _launched(question.launcher, columns) & _cut(question, columns)
+    yield "stack", _launched(question.launcher, columns) & _cut(question, columns, run.checkpoint_every)
 
 
-def _cut(question: Question, columns: Mapping[str, Any]) -> Column:
-    """Whether stages can be cut as the stack cuts them."""
+def _cut(question: Question, columns: Mapping[str, Any], every: int) -> Column:
+    """Whether stages can be cut as the stack cuts them. every: of so many layers one is checkpointed: where all pieces
+    are alike, a number of layers of each is told, which must be that part of them."""
     pieces, layers = columns["pp"] * columns["interleave"], question.spec.n_layers
     if question.launcher.stages == "any":
         return pieces > 0
-    holds = even if question.launcher.stages == "even" else cut_by_layers
-    return (columns["pp"] == 1) | holds(layers, pieces) | holds(layers + ENDS, pieces)
+    if question.launcher.stages == "even":
+        return even(layers, pieces * every) | ((columns["pp"] > 1) & even(layers + ENDS, pieces * every))
+    return (columns["pp"] == 1) | cut_by_layers(layers, pieces) | cut_by_layers(layers + ENDS, pieces)
 
 
 def even(layers: int, pieces: Any) -> Any:

@@ -20,6 +20,8 @@ def predict_command(question: Question, run: Run) -> str | None:
     words = {"phase": "training", "cluster": question.place or question.cluster.name, "gpus": run.gpus}
     words |= {name: getattr(run, name) for name in SIZES} | {"seq": run.seq, "dtype": run.recipe}
     words |= {"checkpointing": run.checkpointing, "schedule": run.schedule, **question.words}
+    if run.checkpoint_every > 1:
+        words["checkpoint_every"] = run.checkpoint_every
     options = [part for name, word in words.items() for part in (f"--{name.replace('_', '-')}", str(word))]
     if run.sequence_parallel is False:
         options.append("--no-sequence-parallel")

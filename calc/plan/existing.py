@@ -31,13 +31,20 @@ def question_of(question: Question, read: Read) -> Question:
 
 
 def words_of(question: Question, read: Read) -> dict[str, Any]:
-    """The words of a launch file's plan, for `plan_of`."""
-    if not read.piece:
-        return dict(read.words)
-    pieces = -(-(question.spec.n_layers + read.ends) // read.piece)
-    if pieces % read.words["pp"]:
-        raise Refused("layers of a piece of a stage", f"as many pieces as pp = {read.words['pp']} divides", read.piece)
-    return {**read.words, "interleave": pieces // read.words["pp"]}
+    """The words of a launch file's plan, for `plan_of`. Errors: Refused for pieces that do not make stages, and for a
+    number of checkpointed layers that is no part of a piece's."""
+    layers, words = question.spec.n_layers + read.ends, dict(read.words)
+    if read.piece:
+        pieces = -(-layers // read.piece)
+        if pieces % words["pp"]:
+            raise Refused("layers of a piece of a stage", f"as many pieces as pp = {words['pp']} divides", read.piece)
+        words["interleave"] = pieces // words["pp"]
+    if read.checkpointed:
+        in_piece = -(-layers // (words["pp"] * words.get("interleave", 1)))
+        if in_piece % read.checkpointed:
+            raise Refused("checkpointed layers", f"a divisor of a piece's {in_piece:,}", read.checkpointed)
+        words["checkpoint_every"] = in_piece // read.checkpointed
+    return words
 
 
 def plan_of(question: Question, words: Mapping[str, Any], objective: Objective = "time") -> Plan:

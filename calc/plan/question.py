@@ -18,6 +18,7 @@ SIZES = ("dp", "tp", "pp", "cp", "ep", "zero", "batch", "micro_batches", "interl
 """Sizes of a plan that are searched for, by the names of a Run's fields."""
 CHOICES: Mapping[str, tuple[Any, ...]] = {
     "checkpointing": tuple(name for name in CHECKPOINTING if name != "full-early-stop"),
+    "checkpoint_every": (1, 2, 4, 8),
     "schedule": ("1f1b", "zero-bubble"),
     "sequence_parallel": (True, False),
 }
@@ -126,6 +127,7 @@ def plan_words(run: Run) -> dict[str, Any]:
         "schedule": run.schedule,
         "interleave": int(run.interleave),
         "checkpointing": run.checkpointing,
+        "checkpoint_every": int(run.checkpoint_every),
         "sequence_parallel": bool(run.divides_sequence),
         "recipe": run.recipe,
     }
@@ -138,7 +140,8 @@ def short(run: Run) -> str:
     parts += [f"zero{words['zero']}"] * bool(words["zero"])
     parts.append(f"{words['micro_batch']}×{words['micro_batches']}")
     parts += [f"v{words['interleave']}"] * (words["interleave"] > 1)
-    parts += [words["checkpointing"]] * (words["checkpointing"] != "none")
+    every = f"/{words['checkpoint_every']}" * (words["checkpoint_every"] > 1)
+    parts += [f"{words['checkpointing']}{every}"] * (words["checkpointing"] != "none")
     parts += [words["schedule"]] * (words["schedule"] != "1f1b")
     parts += ["no-sp"] * (words["tp"] > 1 and not words["sequence_parallel"])
     return " ".join(parts)

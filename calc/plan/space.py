@@ -36,6 +36,7 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
     """The words of every kind of plan that the stack can launch, and of every kind that it cannot.
 
     Which operations `selective-op` keeps is not known beside tensor parallelism, so that it has tp = 1 among its words.
+    Of every so many layers one is checkpointed where layers are, as a whole.
     """
     choices = {"recipe": question.recipes, **CHOICES}
     ways = [[value for value in choices[name] if question.fixed.get(name, value) == value] for name in choices]
@@ -43,6 +44,8 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
     unsupported: list[dict[str, Any]] = []
     for values in product(*ways):
         words = dict(zip(choices, values, strict=True))
+        if words["checkpoint_every"] > 1 and words["checkpointing"] != "full":
+            continue
         taken = all(question.launcher.takes(name, value) for name, value in words.items() if name != "recipe")
         if words["checkpointing"] == "selective-op":
             if not words["sequence_parallel"] or not question.allows("tp", 1):

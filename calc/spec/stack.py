@@ -35,11 +35,12 @@ class Fitted(Node):
 
     computing: seconds of a step's kernels over those of the kernels alone, by the device of those rows, and `other` for
     devices of no such architecture. kernel: seconds between one kernel of a pass and the next, beyond what launching
-    takes.
+    takes. experts: as computing, of models with routed experts; empty where no step of one was fitted on.
     """
 
     on: tuple[str, ...]
     computing: Mapping[str, Annotated[float, Field(gt=0)]]
+    experts: Mapping[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     kernel: Annotated[float, Field(ge=0)] = 0.0
 
 
@@ -48,7 +49,9 @@ class Stack(Node):
     are one kernel. attention: what runs it, by the names of [attention.backends] of calc/data/priors.toml.
     accumulates: whether products for weights' gradients add to those of earlier micro-batches themselves.
     joins: whether products that read the same (queries, keys and values; gate and up) are one.
+    weighs_activation: whether routers' weights multiply what experts' activations give, so that results are not kept.
     once_a_rank: whether a token goes once to each rank that holds experts of it, or once to each expert.
+    bias_an_expert: whether the bias behind experts' last product is added to each expert's rows by itself, in fp32.
     product_an_expert: whether experts' products are launched one by one, not as one grouped product.
     recipes: a general recipe of number formats -> the one that stands for it here, by what the stack keeps in which
     format.
@@ -62,7 +65,9 @@ class Stack(Node):
     attention: str = ""
     accumulates: bool = False
     joins: bool = False
+    weighs_activation: bool = False
     once_a_rank: bool = False
+    bias_an_expert: bool = False
     product_an_expert: bool = False
     recipes: Mapping[str, str] = Field(default_factory=dict)
     overlap: Overlap = Overlap()
@@ -71,21 +76,35 @@ class Stack(Node):
     def __hash__(self) -> int:
         return hash(self.name)
 
-    def computing(self, device: Device | None) -> float:
+    def computing(self, device: Device | None, experts: bool = False) -> float:
         """How many times as long a step's kernels take on a device as they do alone.
 
         Where the rows are of another device of the same architecture, products in a step are taken to be as fast as the
-        board's power lets them: a step keeps all cores busy for seconds, a measured kernel for less than one.
+        board's power lets them: a step keeps all cores busy for seconds, a measured kernel for less than one. With
+        routed experts, cores wait between small products, so that more power than that of the rows makes them no
+        faster. experts: whether the model has some.
         """
         known = self.fitted.computing
-        if device is None or device.name in known:
-            return known["other"] if device is None else known[device.name]
-        for name in known.keys() - {"other"}:
-            like = load_device(name)
-            kin = device.architecture.startswith(like.architecture) and like.power and device.power
-            if kin and like.power and device.power:
-                return known[name] * like.power.value / device.power.value
+        if device is None:
+            return known["other"]
+        if experts and (found := _of_kin(self.fitted.experts, device)) is not None:
+            factor, slower = found
+            return factor * max(slower, 1.0)
+        if (found := _of_kin(known, device)) is not None:
+            return found[0] * found[1]
         return known["other"]
+
+
+def _of_kin(known: Mapping[str, float], device: Device) -> tuple[float, float] | None:
+    """(the factor of a device of the same architecture, how many times as much power that has); the device's own first,
+    and None where there is none."""
+    if device.name in known:
+        return known[device.name], 1.0
+    for name in known.keys() - {"other"}:
+        like = load_device(name)
+        if device.architecture.startswith(like.architecture) and like.power and device.power:
+            return known[name], like.power.value / device.power.value
+    return None
 
 
 def stack_names() -> list[str]:

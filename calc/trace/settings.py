@@ -15,7 +15,9 @@ class Settings:
     to `dtype` what its list of operations reads. inputs: the number format that matrices' inputs are kept in, None for
     `dtype` (fp8). dropout: its probability. device: `cpu` or `cuda`, whose kernels and autocast lists differ.
     recompute: the regions that are computed again in backward. loss_fused: whether one kernel computes the loss and
-    its gradient in the logits' place; None: where the execution is compiled.
+    its gradient in the logits' place; None: where the execution is compiled. joins: whether products that read the same
+    keep one narrower copy of it together. weighs_activation: whether routers' weights multiply what experts'
+    activations give, and not their results, which are then not kept.
     """
 
     execution: Kernels = "eager"
@@ -26,6 +28,8 @@ class Settings:
     device: Device = "cuda"
     recompute: frozenset[str] = frozenset()
     loss_fused: bool | None = None
+    joins: bool = False
+    weighs_activation: bool = False
 
     @property
     def stream(self) -> str:

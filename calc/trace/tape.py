@@ -79,6 +79,7 @@ class Tape:
     products: how many products with weights were made. results: of every second of them, from the first on, and of
     flash attention the result, with the number of tensors kept before it.
     elsewhere: what another layer keeps. choices: by the weights of the experts that tokens chose, the numbers of these.
+    narrow: tensors and their copies in the format that products read, where those are made once for all readers.
     """
 
     settings: Settings
@@ -91,6 +92,7 @@ class Tape:
     results: list[tuple[Saved, int]] = field(default_factory=list)
     elsewhere: set[Storage] = field(default_factory=set)
     choices: dict[Tensor, Storage] = field(default_factory=dict)
+    narrow: dict[Storage, Storage] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.stream = self.stream or self.settings.stream
@@ -160,6 +162,17 @@ class Tape:
     def cast(self, x: Storage, dtype: str) -> Storage:
         """x in another number format, which keeps nothing; the same tensor where it has it already."""
         return x if x.dtype == dtype else Storage(x.elements, dtype, x.grad, x.split, heads=x.heads)
+
+    def narrowed(self, x: Storage) -> Storage:
+        """x in the format in which a product with a weight keeps it: a copy of its own, or one with all that read x."""
+        narrow = self.settings.inputs
+        if narrow is None:
+            return x
+        if not self.settings.joins:
+            return self.cast(x, narrow)
+        if x not in self.narrow:
+            self.narrow[x] = self.cast(x, narrow)
+        return self.narrow[x]
 
     def product(
         self, a: Storage, b: Storage, elements: Size, split: Split = "tensor", *, casts: bool = True

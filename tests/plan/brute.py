@@ -40,14 +40,16 @@ def _words(question: Question) -> Iterator[dict[str, Any]]:
         even = interleave in (1, 2, 4, 8, 16) or not layers % interleave or not (layers + 2) % interleave
         if (interleave > 1 and micro_batches % pp) or not even:
             continue
-        for recipe, checkpointing, divided in product(
-            question.recipes, ("none", "selective", "selective-op", "full"), (True, False)
-        ):
+        ways = [(name, 1) for name in ("none", "selective", "selective-op", "full")]
+        ways += [("full", every) for every in (2, 4, 8)]
+        for recipe, (checkpointing, every), divided in product(question.recipes, ways, (True, False)):
             if (checkpointing == "selective-op" and tp > 1) or (tp == 1 and not divided):
                 continue
             words = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "dp": dp, "batch": batch, "zero": zero}
             words |= {"interleave": interleave, "micro_batches": micro_batches, "recipe": recipe}
-            words |= {"checkpointing": checkpointing} | ({} if divided else {"sequence_parallel": False})
+            words |= {"checkpointing": checkpointing, "checkpoint_every": every} | (
+                {} if divided else {"sequence_parallel": False}
+            )
             yield words
 
 

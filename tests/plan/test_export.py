@@ -57,7 +57,9 @@ def plans_of(name: str) -> list[tuple[Question, Run]]:
         {"tp": 2},
         {"pp": 2},
         {"cp": 2},
-        {"checkpointing": "full"},
+        {"checkpointing": "full", "checkpoint_every": 1},
+        {"checkpointing": "full", "checkpoint_every": 4},
+        {"checkpointing": "full", "checkpoint_every": 2, "pp": 2},
         {"pp": 2, "interleave": 2},
     ]
     kinds += [{"checkpointing": "selective-op"}, {"checkpointing": "selective"}, {"zero": 3}, {"zero": 0}]
@@ -210,3 +212,21 @@ def test_its_own_parser_takes_every_file(name: str, fetched: Any, tmp_path: Path
             own = {name: getattr(run, name) for name in ("tp", "pp", "cp", "dp", "seq")}
             kinds = {"none": "NoneType", "full": "FullAC.Config", "selective-op": "SelectiveAC.Config"}
             assert found == own | {"all": 64, "ac": kinds[run.checkpointing]}
+
+
+@pytest.mark.parametrize("name", ["megatron-core", "nemo"])
+def test_layers_of_a_piece_that_are_checkpointed(name: str) -> None:
+    """Llama 3 8B on 2 stages of 2 pieces: 8 layers each, of which every fourth are 2."""
+    asked = asked_of(name, fixed={"pp": 2, "interleave": 2, "checkpointing": "full", "checkpoint_every": 4})
+    (plan,) = answer([asked], top=1).plans
+    text = tool(name).write(Launch(asked, plan.run))
+    method, layers = ("recompute_method=", "recompute_num_layers=") if name == "nemo" else ("-method ", "-num-layers ")
+    assert f"{method}block" in text
+    assert f"{layers}2" in text
+    assert words_of(asked, tool(name).read(text, "plan"))["checkpoint_every"] == 4
+    odd = text.replace(f"{layers}2", f"{layers}3")
+    with pytest.raises(Refused, match="a divisor of a piece's 8"):
+        words_of(asked, tool(name).read(odd, "plan"))
+    together = text.replace(f"{method}block", f"{method}uniform")
+    with pytest.raises(Refused, match="each layer by itself"):
+        tool(name).read(together, "plan")

@@ -1,7 +1,8 @@
 """How the constants of calc/data/stacks were found: `python -m tests.time.fit_stacks` prints them again.
 
 Constants of a stack are those with the least absolute errors of log(measured / predicted) over the rows that
-training_split.toml gives to the fit, dense models alone: robust, so that a row whose plan is told wrongly moves little.
+training_split.toml gives to the fit: robust, so that a row whose plan is told wrongly moves little. Dense models tell
+how long computing takes and what passes between kernels; with these, models of experts tell their own factor.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
+from calc.errors import Refused
 from calc.spec.clusters import load_cluster
 from calc.spec.stack import Fitted, Stack, load_stack
 from calc.time import predict
 from tests.time.training_rows import TrainingRow, training_rows
 
-BETWEEN = {"llm-foundry": False, "megatron-core": True, "torchtitan": False}
+BETWEEN = {"llm-foundry": False, "megatron-core": True, "megatron-core-0.18": False, "torchtitan": False}
 """Stack -> whether its rows tell seconds between kernels from seconds within: steps of very different sizes do."""
 LONGEST = 10.0
 """Microseconds that can pass between kernels which a host runs ahead of: to drain the device, and to fill it again."""
@@ -26,8 +28,43 @@ SOFT = 0.05
 
 
 def fit(name: str) -> Fitted:
-    """The constants of the stack called `name`."""
-    rows = [row for row in training_rows() if row.fitted and row.words.get("stack") == name and row.kind != "experts"]
+    """The constants of the stack called `name`; what its rows do not tell is as its file has it."""
+    rows = [row for row in training_rows() if row.fitted and row.words.get("stack") == name]
+    dense = [row for row in rows if row.kind != "experts"]
+    found = fit_dense(name, dense) if dense else load_stack(name).fitted
+    experts = fit_experts(name, [row for row in rows if row.kind == "experts"], found)
+    on = tuple(sorted({f"{row.source}: {row.system}" for row in rows}))
+    return found.model_copy(update={"on": on, "experts": experts})
+
+
+def fit_experts(name: str, rows: Sequence[TrainingRow], known: Fitted) -> dict[str, float]:
+    """Factors of models with routed experts, by the device of `rows`, beside the constants that are known."""
+    factors = {}
+    for device in sorted({load_cluster(row.words["cluster"]).gpu for row in rows}):
+        some = [row for row in rows if load_cluster(row.words["cluster"]).gpu == device and _told(row)]
+
+        def errors(factor: Sequence[float], some: Sequence[TrainingRow] = some, device: str = device) -> Any:
+            fitted = known.model_copy(update={"experts": {device: float(np.exp(factor[0]))}})
+            own = load_stack(name).model_copy(update={"fitted": fitted})
+            return np.array([np.log(row.seconds / _seconds(row, own)) for row in some])
+
+        found = least_squares(errors, [0.1], loss="soft_l1", f_scale=SOFT, diff_step=1e-2, max_nfev=15)
+        error = np.abs(np.exp(-found.fun) - 1)
+        print(f"# {name}: {len(some)} rows of experts, median error {np.median(error):.1%}")
+        factors[device] = float(np.exp(found.x[0]))
+    return factors
+
+
+def _told(row: TrainingRow) -> bool:
+    """Whether anything is told of a row's plan."""
+    try:
+        return _seconds(row, load_stack(row.words["stack"])) > 0
+    except Refused:
+        return False
+
+
+def fit_dense(name: str, rows: Sequence[TrainingRow]) -> Fitted:
+    """The constants that rows of models without experts tell."""
     stack, devices = load_stack(name), sorted({load_cluster(row.words["cluster"]).gpu for row in rows})
     start = np.array([0.1] * len(devices) + [5.0] * BETWEEN[name])
 
@@ -63,6 +100,7 @@ def main() -> None:
         found = fit(name)
         print("[fitted]", f"on = {list(found.on)}", sep="\n")
         print("computing = {", ", ".join(f"{key} = {value:.3f}" for key, value in found.computing.items()), "}")
+        print("experts = {", ", ".join(f"{key} = {value:.3f}" for key, value in found.experts.items()), "}")
         print(f"kernel = {found.kernel:.2e}", end="\n\n")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from calc.architectures.models import load_model
+from calc.spec.catalogue import load_device
 from calc.spec.stack import Overlap, Stack, load_stack
 from calc.time import predict
 from calc.time.device.speed import speed_of
@@ -73,3 +74,33 @@ def test_megatron_lm_hides_nothing_of_tensor_and_data_parallelism() -> None:
     spec = load_model("llama-3-8b")
     plain, core = (predict(spec, "h100-sxm", stack=name, **words) for name in ("megatron-lm", "megatron-core"))
     assert plain.seconds > core.seconds
+
+
+def test_more_power_makes_steps_with_experts_no_faster() -> None:
+    """The factor of GB200 (1,200 W) on GB300 (1,400 W) and B200 (1,000 W), beside that of dense models."""
+    stack = load_stack("megatron-core")
+    factor, dense = stack.fitted.experts["gb200"], stack.fitted.computing["gb200"]
+    power = {name: load_device(name).power.value for name in ("gb200", "gb300", "b200")}  # type: ignore[union-attr]
+    for name, watts in power.items():
+        ratio = power["gb200"] / watts
+        assert stack.computing(load_device(name), experts=True) == pytest.approx(factor * max(ratio, 1.0))
+        assert stack.computing(load_device(name)) == pytest.approx(dense * ratio)
+    assert stack.computing(load_device("h100-sxm"), experts=True) == stack.computing(load_device("h100-sxm"))
+
+
+def test_the_bias_of_experts_goes_through_memory_again() -> None:
+    """gpt-oss: 4 visits a token of 2,880 numbers, 28 bytes each there and 40 back, of 36 layers."""
+    spec = load_model("gpt-oss-120b")
+    words = {**EVENLY, "seq": 4096, "dp": 64, "ep": 64, "recipe": "bf16-master"}
+    asked = Question(spec, speed_of("h100-sxm"), "", ("forward", "backward"), LEVEL)
+    moved: list[dict[str, float]] = []
+    for apart in (True, False):
+        run = timed_run(spec, None, **{**words, "stack": changed(bias_an_expert=apart)})
+        found = {"forward": 0.0, "backward": 0.0}
+        for kernel, _ in passes(asked, [run])[0].kernels:
+            if kernel.path.endswith("down_proj") and kernel.function == "add":
+                found[kernel.direction] += kernel.calls * kernel.bytes
+        moved.append(found)
+    elements = 36 * 4096 * 4 * 2880
+    assert moved[0] == pytest.approx({"forward": 28 * elements, "backward": 40 * elements})
+    assert moved[1] == {"forward": 0.0, "backward": 0.0}

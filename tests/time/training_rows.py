@@ -147,6 +147,21 @@ BRIDGE_CONFIGS = {"Kimi_K2": "Kimi-K2.5", "Nemotron_3_Super": "Nemotron-3-Super-
 """Models without a preset -> their config.json in the reference data, which has none of Nemotron 3 Nano and Ultra."""
 
 
+WHOLE_GRAPH = {
+    "DeepSeekV3": ("gb200", "gb300"),
+    "GPT OSS 120B": ("gb200", "gb300"),
+    "Qwen3_235B_a22B": ("gb200", "gb300"),
+    "Qwen3_30B_a3B": ("gb200", "gb300", "b300"),
+}
+"""Where Megatron-Bridge 0.5 (release 26.06) and later capture a whole iteration in MXFP8, exchange beside computing and
+experts' products as one kernel: its scripts/performance/configs/*/*_workload_base_configs.py at v0.5.0, by model."""
+
+
+def _bridge_stack(row: dict[str, str], name: str, system: str) -> str:
+    newer = row["release"][:5] >= "26.06" and row["precision"] == "MXFP8" and system in WHOLE_GRAPH.get(name, ())
+    return "megatron-core-0.18" if newer else "megatron-core"
+
+
 def _bridge_model(name: str) -> ModelSpec:
     if name in BRIDGE_MODELS:
         return load_model(BRIDGE_MODELS[name])
@@ -175,14 +190,15 @@ def _bridge() -> Iterator[TrainingRow]:
         recipe = {"BF16": "bf16-master", "NVFP4": "nvfp4"}.get(precision, "fp8")
         moe = any(group.channel.kind == "moe" for group in spec.layers if group.channel is not None)
         kind = "lora" if spec.adapter else "experts" if moe else "nvfp4" if recipe == "nvfp4" else "dense"
+        system = row["system"].removeprefix("DGX-").lower().replace("h100", "h100-sxm")
         yield _row(
             "Megatron-Bridge",
-            row["system"].removeprefix("DGX-").lower().replace("h100", "h100-sxm"),
+            system,
             kind,
             f"{row['model']} {precision} on {gpus}, {row['release'][:8]}",
             spec,
             int(row["gbs"]) * seq / gpus / _first(row["tokens_per_s_per_gpu"]),
-            stack="megatron-core",
+            stack=_bridge_stack(row, name, system),
             **sizes,
             gpus=gpus,
             ep=_first(row["ep"]) if moe else 1,

@@ -35,7 +35,8 @@ class Launch(NamedTuple):
 class Read(NamedTuple):
     """What a launch file says of a plan. words: fields of a Run. sequences: of a step. gpus: where it says how many.
     unread: its settings that no plan has. piece: layers of a piece of a stage, where the file says so many and not how
-    many pieces a stage has. ends: layers that embedding and head count for in it."""
+    many pieces a stage has. ends: layers that embedding and head count for in it. checkpointed: layers of a piece that
+    are, where the file says so many."""
 
     words: Mapping[str, Any]
     sequences: int | None
@@ -43,6 +44,7 @@ class Read(NamedTuple):
     unread: tuple[str, ...]
     piece: int | None = None
     ends: int = 0
+    checkpointed: int | None = None
 
 
 class Tool(NamedTuple):
@@ -101,6 +103,29 @@ def whole(found: Mapping[str, Any], name: str, where: str, usual: int | None = N
     if name not in found or found[name] is None:
         return usual
     return parse_tokens(str(found[name]), f"{where}: {name}", 0)
+
+
+def recomputed(launch: Launch) -> tuple[str, int]:
+    """(method, layers) by which Megatron-Core is told which layers are checkpointed: each by itself, or the first so
+    many of every piece of a stage."""
+    run, layers = launch.run, launch.question.spec.n_layers
+    if run.checkpoint_every == 1:
+        return "uniform", 1
+    pieces = run.pp * run.interleave
+    return "block", -(-layers // (pieces * run.checkpoint_every))
+
+
+def checkpointed(found: Mapping[str, Any], method: str, layers: str, where: str) -> int | None:
+    """The layers of every piece that are checkpointed, None where all are; by the names of two settings.
+
+    Errors: Refused for another method, and for several layers that are checkpointed as one.
+    """
+    number = whole(found, layers, where, 1)
+    if one_of(found, method, {"uniform": False, "block": True}, "uniform", where):
+        return number
+    if number != 1:
+        raise Refused(f"{where}: {layers}", "1, each layer by itself, or the method block", number)
+    return None
 
 
 def one_of(found: Mapping[str, Any], name: str, known: Mapping[str, Any], usual: str, where: str) -> Any:

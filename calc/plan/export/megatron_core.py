@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from calc.plan.export.launch import Launch, Read, Tool, command, one_of, options_of, torchrun, whole
+from calc.plan.export.launch import (
+    Launch,
+    Read,
+    Tool,
+    checkpointed,
+    command,
+    one_of,
+    options_of,
+    recomputed,
+    torchrun,
+    whole,
+)
 from calc.plan.launchers import launcher
 
 SIZES = {
@@ -44,8 +55,9 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     if run.checkpointing != "none":
         yield "--recompute-granularity", run.checkpointing
     if run.checkpointing == "full":
-        yield "--recompute-method", "uniform"
-        yield "--recompute-num-layers", 1
+        method, layers = recomputed(launch)
+        yield "--recompute-method", method
+        yield "--recompute-num-layers", layers
     yield "--use-flash-attn", True
 
 
@@ -65,7 +77,11 @@ def _read(text: str, where: str) -> Read:
     known = {*SIZES, *RELATED}
     gpus = _gpus(found, where)
     unread = tuple(name for name in found if name not in known)
-    return Read(words, whole(found, "--global-batch-size", where), gpus, unread)
+    ends = sum(name in found for name in ENDS)
+    layers = None
+    if words["checkpointing"] == "full":
+        layers = checkpointed(found, "--recompute-method", "--recompute-num-layers", where)
+    return Read(words, whole(found, "--global-batch-size", where), gpus, unread, ends=ends, checkpointed=layers)
 
 
 RELATED = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from calc.errors import Refused
-from calc.plan.export.launch import Launch, Read, Tool, one_of, whole
+from calc.plan.export.launch import Launch, Read, Tool, checkpointed, one_of, recomputed, whole
 
 SOURCE = (
     "https://docs.nvidia.com/nemo-framework/user-guide/24.12/nemo-2.0/: MegatronStrategy, PreTrainingDataModule,"
@@ -44,8 +44,9 @@ def _settings(launch: Launch) -> Iterator[tuple[str, Any]]:
     if run.checkpointing != "none":
         yield "model.config.recompute_granularity", run.checkpointing
     if run.checkpointing == "full":
-        yield "model.config.recompute_method", "uniform"
-        yield "model.config.recompute_num_layers", 1
+        method, layers = recomputed(launch)
+        yield "model.config.recompute_method", method
+        yield "model.config.recompute_num_layers", layers
 
 
 def _write(launch: Launch) -> str:
@@ -77,7 +78,12 @@ def _read(text: str, where: str) -> Read:
     }
     known |= {"trainer.num_nodes", "trainer.devices", "data.global_batch_size", "trainer.plugins.fp8"}
     gpus = None if nodes is None or each is None else nodes * each
-    return Read(words, whole(found, "data.global_batch_size", where), gpus, tuple(sorted(found.keys() - known)))
+    unread, ends = tuple(sorted(found.keys() - known)), sum(name in found for name in ENDS)
+    layers = None
+    if words["checkpointing"] == "full":
+        layers = checkpointed(found, "model.config.recompute_method", "model.config.recompute_num_layers", where)
+    sequences = whole(found, "data.global_batch_size", where)
+    return Read(words, sequences, gpus, unread, ends=ends, checkpointed=layers)
 
 
 NEMO = Tool("nemo", "24.12", SOURCE, "megatron-core", "nemo", _write, _read)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calc.sizes import Size, either
+from calc.spec import ModelSpec, Moe
 from calc.spec.run import Run
 from calc.spec.stack import Stack, load_stack
 from calc.time.device.priors import priors
@@ -17,9 +18,9 @@ def stack_of(run: Run) -> Stack:
     return load_stack(USUAL) if run.stack is None else run.stack
 
 
-def computing_longer(run: Run, speed: Speed) -> Size:
+def computing_longer(spec: ModelSpec, run: Run, speed: Speed) -> Size:
     """How many times as long a step's kernels take as alone: once where steps were measured, else as the stack says."""
     if speed.steps:
         return 1.0
-    longer = stack_of(run).computing(speed.device)
+    longer = stack_of(run).computing(speed.device, any(isinstance(group.channel, Moe) for group in spec.layers))
     return either(run.gpus == 1, priors()["unmeasured"]["training"], longer) if run.stack is None else longer

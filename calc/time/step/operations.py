@@ -16,6 +16,7 @@ from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.time.kernels.kernel import Direction, Kernel, width_of
 from calc.time.kernels.kernel import pass_bytes as bytes_of_pass
+from calc.time.step.expert_bias import added_apart, behind_experts
 from calc.time.step.formats import number_formats
 from calc.time.step.in_turn import each_alone, in_turn
 from calc.time.step.rank_share import Share, share_of
@@ -62,6 +63,7 @@ class Operations:
         self.joints = record.joints
         self.merged = self.columns_read_together(record.leaves)
         self.turns = in_turn(record.leaves, run, AROUND_EXPERTS)
+        self.biased = behind_experts(record.leaves, run)
         self.laid: dict[tuple[int, ...], Kernel] = {}
 
     def chain_runs(self) -> Iterator[ChainRun]:
@@ -86,6 +88,9 @@ class Operations:
             found = list(self.backward(one.chain))
         else:
             found = [self.forward(one.chain, one.direction)]
+        if id(one.chain[0]) in self.biased:
+            elements = float(one.chain[0].op.writes or 0) * self.share(one.chain[0]).writes
+            found.append(added_apart(found[0], elements, self.formats.stream))
         if one.direction == "recomputed" and self.run.checkpoint_every != 1:
             found = [kernel._replace(calls=kernel.calls / self.run.checkpoint_every) for kernel in found]
         times = self.turns.get(id(one.chain[0]), 1.0)
@@ -259,7 +264,7 @@ class Operations:
             wide = self.formats.recipe.wgrad if shape.weighed and self.formats.recipe is not None else None
             turned = Matmul(shape.n, shape.k, shape.m, shape.groups, shape.weighed)
             yield forward._replace(shape=turned, use="wgrad", dtype=wide or forward.dtype)
-        if len(op.weights) > 1 and trained:
+        if len(op.weights) > 1 and trained and id(leaf) not in self.biased:
             bytes = bytes_of_pass("sum", float(op.writes or 0) * self.share(leaf).writes, width_of(stream))
             yield forward._replace(function="sum", shape=None, flops=0.0, dtype=stream, bytes=bytes, weight_bytes=None)
 

@@ -76,7 +76,7 @@ def extra_seconds(question: Question, run: Run, computing: Size, launched: Size)
     seconds."""
     if not run.trains or question.within:
         return 0.0
-    longer = computing_longer(run, question.speed) - 1
+    longer = computing_longer(question.spec, run, question.speed) - 1
     return longer * computing + stack_of(run).fitted.kernel * launched
 
 

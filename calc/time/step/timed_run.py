@@ -82,6 +82,8 @@ def _possible(spec: ModelSpec, run: Run, columns: bool) -> None:
             raise Refused(name, "a whole number where a time is asked for", value)
     if not run.trains and run.checkpointing != "none":
         raise Refused("checkpointing", f"none in {run.phase}", run.checkpointing)
+    if run.trains and run.recompute:
+        raise Refused("recompute", "nothing beside checkpointing, whose time alone is known", ", ".join(run.recompute))
     ranks = run.pp * run.cp * run.ep
     if not run.trains and not is_array(ranks) and ranks > 1:
         raise Refused("plan", f"dp and tp alone in {run.phase}, whose pipelines are not modelled", "pp, cp or ep")

@@ -53,10 +53,11 @@ class Scores:
     repeated: bool = True
     apart: bool = False
 
-    @property
-    def fusible(self) -> bool:
-        """Whether PyTorch's kernels know such scores."""
-        return not (self.softcap or self.sinks or self.shaw or self.distances or self.apart)
+    def fusible(self, compiled: bool) -> bool:
+        """Whether one kernel knows such scores: PyTorch's own plain ones, those of compilers and stacks caps and sinks
+        too (FlexAttention; cuDNN in Transformer Engine from 2.8 on), and none vectors of distances."""
+        plain = not (self.softcap or self.sinks)
+        return (compiled or plain) and not (self.shaw or self.distances or self.apart)
 
 
 def saved_by_attention(tape: Tape, q: Storage, k: Storage, v: Storage, square: Square, scores: Scores) -> Storage:
@@ -69,7 +70,7 @@ def saved_by_attention(tape: Tape, q: Storage, k: Storage, v: Storage, square: S
     s = tape.settings
     values = square.rows * square.seq * square.d_value
     with tape.region("attention", q, k, v):
-        if s.execution == "eager" or not scores.fusible:
+        if s.execution == "eager" or not scores.fusible(s.fused):
             return _written_out(tape, q, k, v, square, scores)
         if not is_exactly(scores.covered, 0):
             tape.keep(Storage(scores.covered, "bool", False, "none"), "what is hidden")

@@ -149,7 +149,11 @@ def combine(t: Recorder, spec: Moe, made: Tensor, weights: Tensor, tokens: Size,
         if read.grad:
             tape.keep(Storage(visits, INDEX, False), "places of visits")
         each = Storage(visits * made.width, read.dtype, read.grad)
-        each = tape.times(each, weights) if weighs else each
+        if weighs and tape.settings.weighs_activation:
+            if each.grad:
+                tape.keep(weights, "factor")
+        elif weighs:
+            each = tape.times(each, weights)
         if in_turn:
             each = tape.cast(each, read.dtype)
             if each.grad:

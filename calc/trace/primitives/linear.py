@@ -169,7 +169,7 @@ def saved_by_product(
         made = Storage(copies * weight.elements, s.dtype, False, "none", table, weight=weight, expert=expert)
         tape.keep(made, "cast weight")
     if weight.trainable:
-        tape.keep(read if s.inputs is None else tape.cast(read, s.inputs), "input")
+        tape.keep(tape.narrowed(read), "input")
     made = Storage(y.elements, read.dtype, x.grad or weight.trainable, y.split, heads=y.heads)
     if weight.component != "adapter":
         tape.note_product(made)
