@@ -120,7 +120,7 @@ def _imported(table: str, op: str, name: str, frame: DataFrame, rows: _Rows, dev
         table=table,
         field="collectives",
         dtype=name,
-        model=model.model_copy(update={"spread": spread(ratio)}),
+        model=model.model_copy(update={"spread": spread(ratio, few=True)}),
         fit=fit.model_copy(update={"how": "cross-validated"}),
         rows=len(possible),
         impossible=int((~possible).sum()),
@@ -136,7 +136,9 @@ def inside(rows: _Rows, ratio: Any) -> float:
 
     order = np.lexsort((rows.size, rows.gpus))
     halves = (order[::2], order[1::2])
-    shares = [_share(spread(ratio[one]).interval(LEVEL), ratio[other]) for one, other in (halves, halves[::-1])]
+    shares = [
+        _share(spread(ratio[one], few=True).interval(LEVEL), ratio[other]) for one, other in (halves, halves[::-1])
+    ]
     return float(np.mean(shares))
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from calc.errors import Refused
 from calc.spec.catalogue import load_device
+from calc.time.models.boosting import spread
 from calc.time.models.collective import COLLECTIVES, CollectiveModel, passes
 from harness.importing.collectives import import_collectives
 from harness.importing.fitting import Wanted
@@ -151,3 +152,22 @@ def test_hostile_tables_are_refused(tmp_path: Path):
     path.write_text(head + "\n".join(rows[:5]))
     with pytest.raises(Refused, match="at least 10 rows"):
         import_collectives(path, load_device("h100-sxm"), Wanted(), print)
+
+
+def test_sizes_that_one_number_of_gpus_lacks_are_told_by_the_links_of_the_others() -> None:
+    """8 GPUs were measured up to 64 KiB, where the start is what takes time; 2 and 4 up to 256 MiB."""
+    sizes = 2.0 ** np.arange(10, 29, 2)
+    gpus, size = (np.concatenate(each) for each in ([np.full(len(sizes), float(n)) for n in (2, 4, 8)], [sizes] * 3))
+    seconds = 1e-5 + size * 2 * (gpus - 1) / gpus / 100e9
+    seen = (gpus < 8) | (size <= 2**16)
+    model = CollectiveModel.fit("all_reduce", gpus[seen], size[seen], seconds[seen])
+    assert model.seconds(size[~seen], gpus[~seen]) == pytest.approx(seconds[~seen], rel=0.15)
+
+
+def test_intervals_of_few_points_are_wider() -> None:
+    """Of 19 values the extremes hold a twentieth one nine times of ten; of many their own quantiles do."""
+    values = np.linspace(-0.9, 0.9, 19)
+    assert spread(values, few=True).interval(0.9) == pytest.approx((np.exp(-0.9), np.exp(0.9)))
+    assert spread(values).interval(0.9) == pytest.approx((np.exp(-0.81), np.exp(0.81)))
+    many = np.linspace(-1, 1, 10001)
+    assert spread(many, few=True).interval(0.9) == pytest.approx(spread(many).interval(0.9), rel=1e-3)

@@ -55,8 +55,10 @@ def fit_residual(
     return Residual.packed(tuple(features), edges, np.reshape(questions, shape), np.reshape(answers, (shape[0], -1)))
 
 
-def spread(log_ratio: Column) -> Spread:
-    """The spread of n values of log(measured / predicted) on rows that were not fitted to."""
+def spread(log_ratio: Column, few: bool = False) -> Spread:
+    """The spread of n values of log(measured / predicted) on rows that were not fitted to. few: as wide as a further
+    value must expect, at the (n + 1) p-th of the n (split conformal prediction, Vovk et al. 2005), which matters where
+    n is small."""
     import numpy as np
 
     errors = np.abs(np.exp(-log_ratio) - 1)
@@ -65,7 +67,7 @@ def spread(log_ratio: Column) -> Spread:
         mape=float(errors.mean()),
         median_ape=float(np.median(errors)),
         probabilities=PROBABILITIES,
-        quantiles=tuple(float(q) for q in np.quantile(log_ratio, PROBABILITIES)),
+        quantiles=tuple(float(q) for q in np.quantile(log_ratio, PROBABILITIES, method="weibull" if few else "linear")),
     )
 
 

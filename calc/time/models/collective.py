@@ -32,6 +32,9 @@ LATENCY = 5e-6
 OWN = 0.1
 """How strongly a number of GPUs is held at what is common to all numbers."""
 
+LIKE = 0.3
+"""How strongly its start and its rate are held at those of all numbers: they have the same links."""
+
 STEP = 2.0
 """Ratio of neighbouring sizes at which a curve is kept."""
 
@@ -81,7 +84,7 @@ class CollectiveModel(Node):
         from calc.time.models.boosting import spread
 
         model, ratio = cls.cross_validated(op, gpus, size, seconds, kernel_source, seed)
-        return model.model_copy(update={"spread": spread(ratio)})
+        return model.model_copy(update={"spread": spread(ratio, few=True)})
 
     @classmethod
     def cross_validated(
@@ -197,18 +200,24 @@ def _curves(model: CollectiveModel, gpus: Column, size: Column, seconds: Column,
 
     low, high = np.log(span[1].min()), np.log(span[1].max())
     knots = np.linspace(low, high, max(2, round((high - low) / np.log(STEP)) + 1))
-    x, y = np.log(size), np.log(seconds)
+    x, y, crossing = np.log(size), np.log(seconds), np.log(passes(model.op, gpus))
     counts = sorted(set(span[0].astype(int).tolist()))
-    constants = {count: _start_and_rate(x[gpus == count], y[gpus == count]) for count in counts}
-    rest = y - np.array([_physics(constants[int(count)], each) for count, each in zip(gpus, x, strict=True)])
+    # A few sizes of one number say little of what the largest take: all numbers have the same links.
+    common = _start_and_rate(x, y, crossing, np.array([y.min(), (y - x - crossing).min(), 0.0]), 0.05)
+    constants = {
+        count: _start_and_rate(x[rows], y[rows], crossing[rows], common, LIKE)
+        for count, rows in ((count, gpus == count) for count in counts)
+    }
+    told = [_physics(constants[int(count)], *each) for count, *each in zip(gpus, x, crossing, strict=True)]
+    rest = y - np.array(told)
     # Libraries change their ways at sizes that differ little by the number of GPUs: what is common to all of them, then
     # what each has of its own.
-    common = _heights(knots, x, rest, 0.05)
+    heights = _heights(knots, x, rest, 0.05)
     curves = []
     for count in counts:
         rows = gpus == count
-        own = _heights(knots, x[rows], rest[rows] - np.interp(x[rows], knots, common), OWN)
-        logs = _physics(constants[count], knots) + common + own
+        own = _heights(knots, x[rows], rest[rows] - np.interp(x[rows], knots, heights), OWN)
+        logs = _physics(constants[count], knots, np.log(passes(model.op, count))) + heights + own
         # A larger message is never faster, and a time above that of larger ones was a wait for something else.
         logs = np.minimum.accumulate(logs[::-1])[::-1]
         curves.append(Curve(gpus=count, seconds=tuple(float(s) for s in np.exp(logs))))
@@ -230,20 +239,21 @@ def _heights(knots: Column, x: Column, rest: Column, pull: float) -> Column:
     return heights
 
 
-def _physics(constants: Column, x: Column) -> Column:
-    """Log seconds at log bytes: the norm of a start and of bytes over a rate, whose power is the third constant."""
+def _physics(constants: Column, x: Column, crossing: Column) -> Column:
+    """Log seconds at log bytes, of which exp(crossing) pass each link: the norm of a start and of those bytes over a
+    rate, whose power is the third constant."""
     import numpy as np
 
     start, per_byte, power = constants[0], constants[1], 1 + np.exp(np.clip(constants[2], -3, 2))
-    return np.logaddexp(start * power, (per_byte + x) * power) / power
+    return np.logaddexp(start * power, (per_byte + crossing + x) * power) / power
 
 
-def _start_and_rate(x: Column, y: Column) -> Column:
+def _start_and_rate(x: Column, y: Column, crossing: Column, first: Column, pull: float) -> Column:
+    """The constants of `_physics` that come nearest to log seconds `y`, held at `first`."""
     import numpy as np
     from scipy.optimize import least_squares
 
-    first = np.array([y.min(), (y - x).min(), 0.0])
     # A late GPU, beyond a tenth, pulls in proportion and not in square.
     return least_squares(
-        lambda c: np.append(_physics(c, x) - y, 0.05 * (c - first)), first, loss="soft_l1", f_scale=0.1
+        lambda c: np.append(_physics(c, x, crossing) - y, pull * (c - first)), first, loss="soft_l1", f_scale=0.1
     ).x
