@@ -42,6 +42,9 @@ def spec(cfg: Config) -> ModelSpec:
 def _encoder(cfg: Config, plain: LayerGroup, d_model: int) -> Tower:
     n_heads = cfg.size("encoder_attention_heads")
     windows = _windows(cfg, plain.count)
+    if n_heads == d_model:
+        expected = f"fewer than d_model = {d_model}: PyTorch multiplies heads of one number otherwise"
+        raise Refused(f"{cfg.where}encoder_attention_heads", expected, n_heads)
 
     def group(name: str) -> LayerGroup:
         mixer = BandAttention(n_heads=n_heads, d_head=d_model // n_heads, reach=int(name.rpartition("_")[2]) // 2)

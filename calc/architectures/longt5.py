@@ -12,6 +12,7 @@ from calc.architectures.t5 import (
     rms,
     vocabulary_head,
 )
+from calc.errors import Refused
 from calc.spec import Attention, BlockAttention, LayerGroup, ModelSpec
 
 KINDS = {"local": False, "transient-global": True}
@@ -42,11 +43,21 @@ def _in_blocks(cfg: Config, plain: Attention) -> BlockAttention:
     radius = cfg.size("local_radius", absent=127)
     assert plain.d_head is not None
     assert plain.buckets is not None
+    if plain.d_head == 1:
+        raise Refused(f"{cfg.where}d_kv", "two at least: PyTorch multiplies heads of one number otherwise", 1)
     return BlockAttention(
         n_heads=plain.n_heads,
         d_head=plain.d_head,
         block=radius + 1,
-        summary=cfg.size("global_block_size", absent=16) if sums else None,
+        summary=_summary(cfg) if sums else None,
         norm=rms(cfg),
         buckets=plain.buckets,
     )
+
+
+def _summary(cfg: Config) -> int:
+    """How many tokens are summed up."""
+    tokens = cfg.size("global_block_size", absent=16)
+    if tokens == 1:
+        raise Refused(f"{cfg.where}global_block_size", "two tokens at least, whose sum is one of several", 1)
+    return tokens
