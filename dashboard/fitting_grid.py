@@ -9,6 +9,7 @@ import streamlit as st
 from calc.architectures.models import load_model
 from calc.charts import memory as charts
 from calc.errors import Refused
+from calc.memory.serving import max_batch
 from calc.memory.totals import memory_ranks, plan_needs
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
@@ -21,8 +22,6 @@ LENGTHS = (512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 MODELS = ("llama-3.2-1b", "llama-3-8b", "gpt-oss-20b", "qwen3-32b", "llama-3-70b", "gpt-oss-120b", "deepseek-v3")
 """Presets that stand below the model that is picked."""
-MOST = 4096
-"""Sequences of a server up to which the most that fits is looked for."""
 
 
 def draw(spec: ModelSpec, query: Run, gpu: str) -> None:
@@ -70,14 +69,12 @@ def over_models(spec: ModelSpec, query: Run, gpus: tuple[str, ...]) -> list[dict
 
 
 @cached
-def most(spec: ModelSpec, query: Run, capacity: int) -> int:
-    """The most sequences of a server whose peak fits; 0 where not even one does. Errors: as `plan_needs`."""
-    import numpy as np
+def most(spec: ModelSpec, query: Run, capacity: int) -> int | None:
+    """The most sequences of a server whose peak fits; 0 where not even one does, None where any number does.
 
-    batches = np.arange(1, MOST + 1)
-    peaks = np.broadcast_to(plan_needs(spec, query.placed({"batch": batches})).peak, batches.shape)
-    fitting = batches[peaks <= capacity]
-    return int(fitting.max()) if fitting.size else 0
+    Errors: as `max_batch`, which tries a few batches alone: each is a pass of its own to record.
+    """
+    return max_batch(spec, query, capacity)
 
 
 @cached

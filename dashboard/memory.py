@@ -113,8 +113,8 @@ def _figures(spec: ModelSpec, found: Verdict, query: Run) -> None:
         frame.metric("GPUs of the plan", f"{query.gpus:,}")
         if query.mode == "inference":
             count = fitting_grid.most(spec, query, found.budget or 0)
-            more = f"{count:,}" if count < fitting_grid.MOST else f"over {count:,}"
-            frame.metric("Sequences that fit", more, "With the same plan and length")
+            shown = "Any number" if count is None else f"{count:,}"
+            frame.metric("Sequences that fit", shown, "With the same plan and length")
 
 
 def _picture(found: Verdict, gpu: str) -> None:

@@ -116,7 +116,16 @@ def test_what_fits_over_lengths_and_models_is_what_the_command_line_says() -> No
 
 def test_the_most_sequences_that_fit_fit_and_one_more_does_not() -> None:
     at = opened("memory", model="qwen3-32b", mode="inference", tp="2")
-    most = int(metrics(at)["Sequences that fit"])
+    most = int(metrics(at)["Sequences that fit"].replace(",", ""))
     words = ["--mode", "inference", "--tp", "2", "--seq", "2048", "--execution", "sdpa", "--gpu", "h100-sxm"]
     fits = [cli("memory", "qwen3-32b", *words, "--batch", str(n))[0]["fits"] for n in (most, most + 1)] if most else []
     assert fits == [True, False]
+
+
+def test_short_sequences_are_counted_beyond_thousands_as_the_command_line_counts_them() -> None:
+    """By a few batches that are tried, not by all up to a limit."""
+    at = opened("memory", model="gpt2", mode="inference", seq="64", gpu="h200")
+    words = ["--mode", "inference", "--seq", "64", "--execution", "sdpa", "--gpu", "h200"]
+    (printed,) = cli("memory", "gpt2", *words)
+    assert metrics(at)["Sequences that fit"] == f"{printed['most']['max_batch']:,}"
+    assert printed["most"]["max_batch"] > 4096
