@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calc.errors import Refused
-from calc.serve.rates import Constants, constants, step_seconds
+from calc.serve.rates import SERIAL, Constants, constants, step_seconds
 from calc.serve.step import Rates
 from calc.time import kernel_seconds, matmul, pass_over, speed_of
 from calc.time.device.profile import Profile
@@ -42,17 +42,21 @@ def machine_rates(profile: Profile, dtype: str, engine: str, given: Constants | 
         grouped=rate,
         streaming=bandwidth,
         experts=bandwidth,
+        tile=0.0,
+        sorting=0.0,
         cache=bandwidth,
         decoding=rate,
         prompts=rate,
         pass_rate=bandwidth,
         kernel=speed.launch.eager,
+        eager=0.0,
         quantise=0.0,
         routing=0.0,
         link=bandwidth,
         latency=0.0,
         step=step_seconds(engine, given),
-        sequence=known["sequence"],
+        sequence=0.0 if engine in SERIAL else known["sequence"],
+        serial=known["sequence"] if engine in SERIAL else 0.0,
         skew=0.0,
         evenness=1.0,
         gathering=1.0,

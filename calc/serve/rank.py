@@ -97,7 +97,7 @@ def rank_of(work: Work, layout: Layout, form: Format, cache: str, vocabulary: fl
         states=work.states * STATE_BYTES * share,
         other_flops=work.other_flops * share,
         kernels=work.kernels,
-        narrowed=work.products if sums["dense"] else 0.0,
+        narrowed=_narrowed(work, form),
         sums=work.blocks if layout.wide > 1 else 0.0,
         message=work.d_model * ACTIVATION_BYTES,
         tp=tp,
@@ -119,6 +119,12 @@ def _place(kind: str, expert: bool, form: Format, work: Work) -> str:
     experts_alone = form.experts and work.n_experts > 0
     narrow_latent = form.name == "nvfp4" and work.latent and kind == "mixer"
     return "wide" if kind == "router" or experts_alone or narrow_latent or form.bits >= 16 else "dense"
+
+
+def _narrowed(work: Work, form: Format) -> float:
+    """Inputs that are quantised: those of products whose weights are in the format of the run."""
+    kinds = (("mixer", work.mixer_products), ("channel", work.channel_products))
+    return sum(products for kind, products in kinds if _place(kind, False, form, work) == "dense")
 
 
 def _fewest(heads: float, tp: int) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.reading.files import parse_toml, read_text
-from calc.serve.expert_kernels import ExpertKernels, expert_kernels
+from calc.serve.expert_kernels import ExpertKernels, expert_kernels, kind_of
 from calc.serve.formats import Format
 from calc.serve.step import Rates
 from calc.spec.hardware import Device
@@ -17,11 +17,17 @@ from calc.spec.hardware import Device
 FILE = Path(__file__).parents[1] / "data" / "serving" / "constants.toml"
 LLAMA_CPP = ("llama.cpp", "llama.cpp-vulkan")
 """Engines whose kernels are of their own kind: their constants are in a file of their own."""
+SERIAL = (*LLAMA_CPP, "transformers")
+"""Engines whose host works for sequences between steps; others schedule one step while the device runs another (vLLM's
+async scheduling, SGLang's and TensorRT-LLM's overlap schedulers)."""
 ADAPTER = 50e9
 """Bytes a second, one way, of a GPU's network adapter: 400 Gb/s of InfiniBand NDR (DGX H100 and B200 user guides)."""
 HOSTED = 0.6
 """Of a direction of the link to the host, what sums between GPUs without links of their own reach: 0.59 on two RTX PRO
 6000 and 0.63 on two L40S, 268 MB (tables of all-reduce by aiconfigurator at 095f58a)."""
+HOSTED_BEGINS = 1.5e-5
+"""Seconds that such sums take besides: 12 us for 131 kB, 44 us for 1 MB, 244 us for 8.4 MB on two RTX PRO 6000, 75 us
+for 1 MB on two L40S (the same tables, 16 bits)."""
 MOST = 0.95
 """Of a datasheet's peak, bandwidth or link, what a fitted share never exceeds."""
 Constants = Mapping[str, float]
@@ -100,7 +106,7 @@ def rates_of(
         # Its experts are products like all others: sorted in, up, down and summed, four kernels a layer.
         kernels = ExpertKernels(4 * kernel, streaming, dense)
     else:
-        kernels = expert_kernels(family, engine, running)
+        kernels = expert_kernels(family, engine, kind_of(form.name, running))
     narrows = engine not in LLAMA_CPP and not widened and form.bits < 16
     return Rates(
         narrow=narrow * dense,
@@ -108,17 +114,23 @@ def rates_of(
         grouped=narrow * min(kernels.compute * of("grouped", running), dense),
         streaming=reading * min(streaming * (known["widening"] if widened else 1.0), MOST),
         experts=reading * min(kernels.stream * of("experts", family, engine, running), MOST),
+        tile=kernels.tile,
+        sorting=kernels.passes / memory,
         cache=memory * share("cache", attention, family, engine),
         decoding=wide * share("decoding", attention),
         prompts=wide * share("prompts", attention, family, engine),
         pass_rate=memory * share("passing"),
         kernel=kernel,
+        eager=0.0 if engine in LLAMA_CPP else of("eager", family, engine),
         quantise=of("quantise", family, engine) if narrows else 0.0,
         routing=kernels.start * of("routing", family, engine),
         link=_link(device, ranks) * _reached(device, ranks, share),
-        latency=of("latency", family, engine) * _hops(known, ranks, domain(device)) if ranks > 1 else 0.0,
+        latency=_begins(device, of("latency", family, engine)) * _hops(known, ranks, domain(device))
+        if ranks > 1
+        else 0.0,
         step=of("step", engine),
-        sequence=of("sequence", engine),
+        sequence=0.0 if engine in SERIAL else of("sequence", engine),
+        serial=of("sequence", engine) if engine in SERIAL else 0.0,
         skew=known["skew"],
         evenness=min(known["evenness"], 1.0),
         gathering=known["gathering"],
@@ -201,6 +213,11 @@ def _reads(device: Device, core: float | None) -> float:
 def domain(device: Device) -> int:
     """GPUs that the fast links of a device join: 72 in NVL72 (GB200, GB300), else a node of 8."""
     return 72 if device.name.startswith("gb") else 8
+
+
+def _begins(device: Device, linked: float) -> float:
+    """Seconds in which a sum over two ranks begins: as fitted to GPUs with links, or through the host."""
+    return linked if device.link_one_way is not None else max(linked, HOSTED_BEGINS)
 
 
 def _hops(known: Constants, ranks: int, joined: int) -> float:

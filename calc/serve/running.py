@@ -37,7 +37,7 @@ class Rules:
 
     budget: tokens of a step. running: sequences at once. block: tokens of a page. blocks: pages that there are. mixed:
     whether prompts share steps with sequences that decode. chunked: whether a prompt is read in pieces. accepted:
-    tokens that a sequence gets in a step.
+    tokens that a sequence gets in a step. polls: steps of sequences that decode between two looks at who has come.
     """
 
     budget: int
@@ -47,6 +47,7 @@ class Rules:
     mixed: bool
     chunked: bool
     accepted: float = 1.0
+    polls: int = 1
 
     def pages(self, tokens: int) -> int:
         """Pages for so many tokens."""

@@ -30,6 +30,7 @@ class Server:
         self.gaps: list[tuple[float, int]] = []
         self.preemptions = 0
         self.gave_way = False
+        self.looks = 0
         self.busy = {"decoding": 0.0, "reading": 0.0}
 
     def add(self, request: Request, read: int = 0, left: int | None = None) -> bool:
@@ -72,8 +73,9 @@ class Server:
         Nobody is let in beside a step for which somebody had to give way (vLLM 0.15, `Scheduler.schedule`): the pages
         that came free are those that the others are about to take.
         """
-        if not self.gave_way:
+        if not self.gave_way and (self.steps >= self.looks or not self.decoding):
             self._admit()
+            self.looks = self.steps + self.rules.polls
         self.gave_way = False
         if self.reading:
             return self._mixed_step()
@@ -136,6 +138,7 @@ class Server:
     def _mixed_step(self) -> list[Request]:
         """A step that reads prompts; who decodes gets a token where the engine lets both in one step."""
         decodes = self.rules.mixed and bool(self.decoding)
+        self.looks = self.steps
         if decodes and not self._room_for(1):
             return []
         pieces = self._pieces()
@@ -185,6 +188,8 @@ class Server:
         if count < 1:
             return []
         each, grows = self.clock.seconds(n, context), self.rules.accepted
+        if self.rules.polls > 1:
+            count = min(count, max(self.looks - self.steps, 1))
         if until < math.inf:
             count = max(1, min(count, math.ceil((until - self.time) / each)))
         last = self.clock.seconds(n, context + (count - 1) * grows) if count > 1 else each

@@ -45,7 +45,8 @@ class Guessing:
 class Service:
     """One kind of server. budget: tokens of a step. max_running: sequences at once, at most.
     cache: format of keys and values. given: constants in place of the shipped ones.
-    measured: rates in place of those of a datasheet."""
+    measured: rates in place of those of a datasheet. polls: steps between two looks at who has come (SGLang's
+    scheduler-recv-interval)."""
 
     spec: ModelSpec
     device: Device | Machine
@@ -58,6 +59,7 @@ class Service:
     guessing: Guessing = Guessing()
     given: Constants | None = None
     measured: Rates | None = None
+    polls: int = 1
 
     @cached_property
     def work(self) -> Work:
@@ -122,6 +124,7 @@ class Service:
             mixed=self.engine.mixed,
             chunked=self.engine.chunked,
             accepted=self.guessing.accepted,
+            polls=self.polls,
         )
 
     def server(self, tokens: float, shared: Prefixes | None = None) -> Server:

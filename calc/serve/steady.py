@@ -22,7 +22,7 @@ class OperatingPoint(NamedTuple):
     requests under way on one replica, tokens of one step, sequences that run at once at most; and where something
     guesses ahead, tokens that a sequence gets in a step (`accepted`) of those it runs (`drafted`). together: how
     many requests come at once, as a power of those under way: 0 where they come one by one, more where those of one
-    length began together, and so end together."""
+    length began together, and so end together. polls: steps between two looks at who has come."""
 
     input: Any
     output: Any
@@ -33,6 +33,7 @@ class OperatingPoint(NamedTuple):
     accepted: Any = 1.0
     drafted: Any = 1.0
     together: Any = 0.0
+    polls: Any = 1.0
 
 
 class Lengths(NamedTuple):
@@ -133,12 +134,13 @@ def _at(
     least = np.minimum(new * np.maximum(held / rank.dp, 1.0) ** point.together, free)
     all_prompts = held / rank.dp * new
     arriving = np.where(point.output > 1, np.minimum(own * new / after, all_prompts), all_prompts)
+    least = np.minimum(np.maximum(least, (point.polls > 1) * arriving * point.polls), free)
     prompt = np.minimum(np.maximum(arriving, least), free)
     full = step_of(rank, rates, point, lengths, mixed * own, prompt)
     part = arriving / prompt
     tpot = np.where(mixed > 0, plain + np.minimum(part, 1.0) * (full - plain), plain + part * full)
     step = np.where(part < 1, plain + part * (full - plain), full)
-    waits = step / 2 * (1 - 1 / np.maximum(held, 1.0))
+    waits = (step + (point.polls - 1) * plain) / 2 * (1 - 1 / np.maximum(held, 1.0))
     most = free * after / new * rank.dp
     return _Reading(tpot, waits + np.maximum(new / free, 1.0) * full, part, plain, full, most, prompt)
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+EXPERTS_LAUNCHED = 8
+"""Kernels of a layer of experts: to choose, sort and narrow rows, for both products, between them, and to sum."""
+
 
 class StepLoad(NamedTuple):
     """What one step does on one rank of attention.
@@ -29,13 +32,15 @@ class Rates(NamedTuple):
     """What a device reaches, in FLOP/s, bytes a second and seconds.
 
     narrow: of products in the weights' format; wide: of 16 bits; grouped: of experts' products. streaming: of weights
-    that are read; experts: of experts' weights; cache: of attention's. decoding, prompts: FLOP/s of attention.
-    pass_rate: bytes a second of what lies between kernels. kernel: of each that is launched; quantise: of each input
-    that is narrowed ahead of a product; routing: of a layer of experts, to sort tokens by them. link, latency: of
-    sums between ranks. step, sequence: of the host, for a step and for each sequence in it. skew: how much more than
-    its share the busiest of many ranks of experts has. evenness: how many of further tokens choose for themselves: 1
-    where choices are even. gathering: how much longer exchanges between ranks of attention with different sequences
-    take than sums.
+    that are read; experts: of experts' weights; tile: rows that an expert's products compute besides those of its
+    tokens; sorting: seconds for a byte of a token's row at each of its experts; cache: of attention's. decoding,
+    prompts: FLOP/s of attention. pass_rate: bytes a second of what lies between kernels. kernel: of each that is
+    launched; eager: of the host for each that it launches in a step with prompts, which is not replayed from a graph;
+    quantise: of each input that is narrowed ahead of a product; routing: of a layer of experts, to sort tokens by them.
+    link, latency: of sums between ranks. step: of the host for a step; sequence: for each sequence in it, while the
+    device works; serial: the same, while it does not. skew: how much more than its share the busiest of many ranks of
+    experts has. evenness: how many of further tokens choose for themselves: 1 where choices are even. gathering: how
+    much longer exchanges between ranks of attention with different sequences take than sums.
     """
 
     narrow: Any
@@ -43,17 +48,21 @@ class Rates(NamedTuple):
     grouped: Any
     streaming: Any
     experts: Any
+    tile: Any
+    sorting: Any
     cache: Any
     decoding: Any
     prompts: Any
     pass_rate: Any
     kernel: Any
+    eager: Any
     quantise: Any
     routing: Any
     link: Any
     latency: Any
     step: Any
     sequence: Any
+    serial: Any
     skew: Any
     evenness: Any
     gathering: Any
@@ -98,9 +107,15 @@ def step_time(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
         + rank.other_flops * new / rates.wide,
         launching=rank.kernels * rates.kernel + rank.narrowed * rates.quantise + rank.moe_layers * rates.routing,
         talking=_talking(rank, everyone, rates),
-        host=rates.step + rates.sequence * load.decodes,
+        host=rates.step + rates.serial * load.decodes,
         drafting=0.0,
     )
+    # The host schedules and hands out tokens while the device works; a device that is done sooner waits for it.
+    # Steps of prompts are launched kernel by kernel besides.
+    device = passes.total - passes.host
+    launched = rank.kernels + rank.sums + rank.narrowed + rank.moe_layers * EXPERTS_LAUNCHED
+    waiting = rates.sequence * load.decodes + (load.prompt > 0) * launched * rates.eager
+    passes = passes._replace(host=passes.host + _longer(device, waiting) - device)
     # A guesser is a part of the model, run once for each token that it guesses.
     return passes._replace(drafting=rank.drafting * (passes.total - passes.prompts - passes.host))
 
@@ -108,9 +123,12 @@ def step_time(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
 def bound(flops: Any, moved: Any, peak: Any, bandwidth: Any) -> Any:
     """Seconds of a kernel that computes and moves so much: (a^4 + b^4)^(1/4) of the two bounds, the longer of them
     where they are far apart and 19 % above where they are equal."""
-    computing, moving = flops / peak, moved / bandwidth
-    computing, moving = computing * computing, moving * moving
-    return ((computing * computing + moving * moving) ** 0.5) ** 0.5
+    return _longer(flops / peak, moved / bandwidth)
+
+
+def _longer(one: Any, other: Any) -> Any:
+    one, other = one * one, other * other
+    return ((one * one + other * other) ** 0.5) ** 0.5
 
 
 def _experts(rank: Any, tokens: Any, rates: Rates) -> Any:
@@ -119,8 +137,10 @@ def _experts(rank: Any, tokens: Any, rates: Rates) -> Any:
     alike = 1 + (tokens - 1) * rates.evenness
     reached = rank.local * (1 - (1 - chance) ** alike)
     busiest = 1 + rates.skew * (1 - 1 / rank.ep)
-    flops = 2 * rank.expert * tokens * rank.top_k / rank.ep * busiest
-    return bound(flops, reached * rank.expert_bytes * busiest, rates.grouped, rates.experts)
+    rows = tokens * rank.top_k / rank.ep * busiest
+    flops = 2 * rank.expert * (rows + rates.tile * reached)
+    products = bound(flops, reached * rank.expert_bytes * busiest, rates.grouped, rates.experts)
+    return products + rows * rank.moe_layers * rank.message * rates.sorting
 
 
 def _talking(rank: Any, tokens: Any, rates: Rates) -> Any:

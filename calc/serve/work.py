@@ -65,9 +65,9 @@ class Work:
     ones: FLOPs, and elements of the cache that are read. prompt_flops: FLOPs of attention over a prompt of that
     length. caches: what layers keep of a sequence, with how many such layers there are. moved: elements that pass
     between kernels for one token, over all layers. states: elements of recurrent state that a new token reads and
-    writes. other_flops: of what is neither product with a weight nor attention. kernels, products: launched in one
-    pass, and those of them that are products of mixers and channels. blocks: whose results ranks sum. top_k,
-    n_experts: of its routed layers. moe_layers: how many of them.
+    writes. other_flops: of what is neither product with a weight nor attention. kernels: launched in one pass;
+    mixer_products, channel_products: those of them that are products of mixers and of channels. blocks: whose results
+    ranks sum. top_k, n_experts: of its routed layers. moe_layers: how many of them.
     """
 
     d_model: float
@@ -80,7 +80,8 @@ class Work:
     states: float
     other_flops: float
     kernels: float
-    products: float
+    mixer_products: float
+    channel_products: float
     blocks: float
     moe_layers: float
     n_experts: float
@@ -126,7 +127,8 @@ def _work(same: Same[ModelSpec]) -> Work:
         states=sum(_first(x.op.moved().state_reads + x.op.moved().state_writes) * x.calls for x in new),
         other_flops=sum(_first(x.op.flops) * x.calls for x in rest),
         kernels=_launches(new),
-        products=_products(new),
+        mixer_products=_products(new, "mixer"),
+        channel_products=_products(new, "channel"),
         blocks=2.0 * spec.n_layers,
         moe_layers=float(sum(count for count, _ in moe)),
         n_experts=float(routed.n_experts) if routed else 0.0,
@@ -150,13 +152,14 @@ def _launches(new: list[Leaf]) -> float:
     return found
 
 
-def _products(new: list[Leaf]) -> float:
-    """Products of mixers and channels, those of one input as one: each has its input quantised where it is narrow."""
+def _products(new: list[Leaf], kind: str) -> float:
+    """Products of mixers or of channels, those of one input as one: each has its input quantised where it is narrow."""
     found, read = 0.0, set[int]()
     for leaf in new:
         if leaf.op.function == "matmul" and leaf.op.weights and not leaf.expert and leaf.op.component != "router":
             head = leaf.op.weights[0].shard is VOCABULARY and leaf.place == "end"
-            found += 0.0 if head or id(leaf.op.inputs[0]) in read else float(leaf.calls)
+            counts = not head and _kind(leaf) == kind and id(leaf.op.inputs[0]) not in read
+            found += float(leaf.calls) if counts else 0.0
             read.add(id(leaf.op.inputs[0]))
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,6 +47,7 @@ class Case:
 def case_of(row: ServedRow, spec: ModelSpec) -> Case:
     """A row as the product describes it. Errors: Refused for what cannot be."""
     device, engine = load_device(GPUS.get(row.gpu, row.gpu)), engine_named(row.engine)
+    engine = replace(engine, batched_tokens=row.budget or engine.batched_tokens)
     layout = layout_of(spec, **{**row.layout, "gpus": None})
     work = work_of(spec)
     rank = rank_of(work, layout, served_format(row.dtype), row.cache)
@@ -69,6 +70,7 @@ def columns(cases: Sequence[Case]) -> tuple[Any, OperatingPoint, Lengths]:
         concurrency=np.array([c.row.concurrency for c in cases]),
         budget=np.array([float(c.engine.batched_tokens) for c in cases]),
         running=np.array([float(c.running) for c in cases]),
+        polls=np.array([float(c.row.polls) for c in cases]),
         together=np.array([float(c.row.spread == 0 and (c.engine.mixed or c.row.exact)) for c in cases]),
     )
     found = [lengths_of(c.rank, c.row.mean_input, c.row.mean_output) for c in cases]
@@ -79,8 +81,12 @@ def rates_columns(cases: Sequence[Case], given: Constants) -> Rates:
     """The rates of all cases under some constants."""
     import numpy as np
 
-    each = [rates_of(c.device, served_format(c.row.dtype), c.row.engine, c.layout.wide, c.latent, given) for c in cases]
-    return Rates(*(np.array(column, dtype=float) for column in zip(*each, strict=True)))
+    asked = [(c.device.name, c.row.dtype, c.row.engine, c.layout.wide, c.latent) for c in cases]
+    devices = {c.device.name: c.device for c in cases}
+    known = {
+        key: rates_of(devices[key[0]], served_format(key[1]), *key[2:], given=given) for key in dict.fromkeys(asked)
+    }
+    return Rates(*(np.array(column, dtype=float) for column in zip(*(known[key] for key in asked), strict=True)))
 
 
 def predicted(

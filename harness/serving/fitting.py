@@ -14,6 +14,7 @@ from typing import Any
 from calc.serve.rates import FILE
 from harness.serving.columns import Case, columns, predicted
 from harness.serving.robust import fitted, weights
+from harness.serving.rows import ServedRow
 
 SPLIT = FILE.with_name("split.toml")
 FAMILIES = ("Blackwell", "CDNA3", "CDNA4")
@@ -45,6 +46,7 @@ TYPICAL = {
     "prompts": 0.5,
     "passing": 0.6,
     "kernel": 4e-6,
+    "eager": 2e-5,
     "quantise": 4e-6,
     "routing": 1.0,
     "link": 0.6,
@@ -57,15 +59,15 @@ TYPICAL = {
     "ranks": 0.1,
     "step": 5e-4,
     "sequence": 2e-5,
-    "request": 0.03,
+    "request": 0.015,
     "reading": 2e-6,
     "together": 0.5,
 }
 """Where constants begin: 1 where they multiply measured kernels of experts; for others what products, attention and
 sums reach in the same tables (calc/data/priors.toml), and judgement."""
-BY_FAMILY = ("computing", "streaming", "experts", "cache", "prompts", "kernel", "routing", "latency")
-BY_ENGINE = ("computing", "experts", "kernel", "routing", "latency", "step", "sequence", "request")
-HIGHEST = {"evenness": 1.0, "widening": 1.1, "together": 1.0}
+BY_FAMILY = ("computing", "streaming", "experts", "cache", "prompts", "kernel", "routing", "latency", "eager")
+BY_ENGINE = ("computing", "experts", "kernel", "routing", "latency", "eager", "step", "sequence", "request")
+HIGHEST = {"evenness": 1.0, "widening": 1.1, "together": 1.0, "request": 0.05}
 HIGHEST |= dict.fromkeys(("streaming.fp8", "streaming.fp4", "streaming.widened"), 1.1)
 HIGHEST |= dict.fromkeys(("computing", "streaming", "cache", "decoding", "prompts", "passing", "link", "network"), 0.95)
 WIDTHS = {
@@ -84,6 +86,10 @@ TOLERANCE = (0.08, 0.5)
 """Residuals of a token's seconds and of the first one's from which on a row counts less than its square."""
 
 
+SLOWER = 4 / 3
+"""How much longer a token may take than at a higher load, for rows to be of one server."""
+
+
 def fitted_systems(table: str) -> frozenset[str]:
     """The systems whose rows of a table constants are fitted to."""
     return frozenset(tomllib.loads(SPLIT.read_text())[table]["fitted"])
@@ -100,6 +106,7 @@ def fit(cases: Sequence[Case], rounds: int = 30) -> dict[str, float]:
     """The constants that meet the cases best."""
     import numpy as np
 
+    cases = consistent(cases)
     ready, weight = columns(cases), weights([case.row.system for case in cases])
 
     def residuals(given: Mapping[str, float]) -> Any:
@@ -110,9 +117,33 @@ def fit(cases: Sequence[Case], rounds: int = 30) -> dict[str, float]:
 
 
 def _width(name: str) -> float:
-    if name.startswith("step."):
+    if name.startswith(("step.", "request.")):
         return 0.4
+    if name.startswith("eager."):
+        return 0.25
     return 0.15 if "." in name else WIDTHS.get(name, 0.5)
+
+
+def consistent(cases: Sequence[Case]) -> list[Case]:
+    """Those whose series, runs of one plan at several loads, could be of one server: where a token takes a third
+    longer than at a higher load, something else was measured too. Constants are not fitted to others; all are
+    judged."""
+    series: dict[Any, list[ServedRow]] = {}
+    for row in (case.row for case in cases):
+        series.setdefault(_plan(row), []).append(row)
+    odd = {key for key, rows in series.items() if any(_slower(one, other) for one in rows for other in rows)}
+    return [case for case in cases if _plan(case.row) not in odd]
+
+
+def _plan(row: ServedRow) -> Any:
+    return row.source, row.system, row.dtype, row.input, row.output, tuple(row.layout.items())
+
+
+def _slower(one: ServedRow, other: ServedRow) -> bool:
+    """Whether a token of one takes too long, beside that of a row of more requests."""
+    if one.tpot is None or other.tpot is None:
+        return False
+    return other.concurrency > one.concurrency and one.tpot > SLOWER * other.tpot
 
 
 def errors(cases: Sequence[Case], given: Mapping[str, float], ready: Any = None) -> tuple[Any, Any]:

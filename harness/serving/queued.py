@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,9 @@ from harness.serving.rows import number
 
 GPUS = {"H100": "h100-sxm", "H200": "h200", "B200": "b200", "GB200": "gb200", "RTXPro6000": "rtx-pro-6000"}
 """What the table calls a GPU -> its name in the catalogue."""
+
+EXPERTS = re.compile(r"A\d+B|gpt-oss|DeepSeek|8x7B")
+"""In the names of models with experts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +49,19 @@ def queued(file: Path) -> Iterator[QueuedRow]:
                 layout={
                     "tp": int(number(row["tp"]) or 1),
                     "pp": int(number(row["pp"]) or 1),
-                    "ep": int(number(row["ep"]) or 1),
+                    "ep": int(number(row["ep"]) or _unsaid(row)),
                     "attention_dp": int(number(row["attn_dp"]) or 1),
                 },
                 input=int(row["isl"]),
                 output=int(row["osl"]),
                 output_per_gpu=float(row["value"]),
             )
+
+
+def _unsaid(row: dict[str, str]) -> int:
+    """Ranks of experts where the tables of 1.0 do not say: all that share attention, as those of later releases have
+    it wherever there are experts."""
+    return int(number(row["tp"]) or 1) if EXPERTS.search(row["model"]) else 1
 
 
 def ratio(row: QueuedRow, spec: ModelSpec) -> float | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calc.errors import Refused
+from harness.serving.launched import Launched, launched
 
 FAMILIES = {
     "minimax-m2": "minimax",
@@ -29,6 +30,8 @@ GPUS = {"h100": "h100-sxm"}
 """What a table calls a GPU -> its name in the catalogue, where they differ."""
 SPREAD = 0.2
 """Of InferenceMAX's lengths: evenly between 80 and 100 % of what is named (its benchmark's random range ratio)."""
+NODE = 8
+"""GPUs of one machine of those that InferenceX runs one engine on."""
 SHAPES = ((1024, 1024), (1024, 8192), (8192, 1024))
 """InferenceMAX's lengths, also where others ran its benchmark."""
 
@@ -38,7 +41,8 @@ class ServedRow:
     """One measurement. Seconds and tokens a second a GPU; None where the row does not tell.
 
     layout: words of `calc.serve.layout.layout_of`, of decode where prefill is elsewhere; prefill: of that, and how many
-    workers each has.
+    workers each has. budget: tokens of a step, where the engine was started with other than its own; polls: steps
+    between two looks at who has come.
     """
 
     source: str
@@ -59,6 +63,8 @@ class ServedRow:
     prefill: dict[str, int] | None = None
     decode_workers: int = 1
     spread: float = 0.0
+    budget: int | None = None
+    polls: int = 1
 
     @property
     def exact(self) -> bool:
@@ -98,7 +104,7 @@ def _row(row: dict[str, str]) -> ServedRow:
     concurrency = number(row["concurrency"])
     if concurrency is None:
         raise Refused("concurrency", "how many requests are under way", "nothing")
-    apart = row["mode"] == "disagg"
+    apart, dtype = row["mode"] == "disagg", _dtype(row["precision"], family, gpu)
     layout = _layout(row, "decode_" if apart else "")
     prefill, workers, gpus = None, 1, int(row["n_gpus"])
     if apart:
@@ -110,9 +116,11 @@ def _row(row: dict[str, str]) -> ServedRow:
     elif _gpus(layout) != gpus:
         raise Refused("plan", f"ranks that add up to {gpus} GPUs", f"{_gpus(layout)}")
     else:
-        layout = _once(layout)
+        layout = _once(layout, family, dtype)
         gpus = _gpus(layout)
-    dtype, lengths = _dtype(row["precision"], family, gpu), (int(row["isl"]), int(row["osl"]))
+    lengths = (int(row["isl"]), int(row["osl"]))
+    theirs = row["origin"].startswith("Inference")
+    started = launched(engine, family, gpu, dtype, lengths[0], concurrency) if theirs else Launched()
     return ServedRow(
         source=row["origin"].split(" run ")[0],
         gpu=gpu,
@@ -120,7 +128,7 @@ def _row(row: dict[str, str]) -> ServedRow:
         engine=engine,
         system=f"{gpu} {family} {engine}",
         dtype=dtype,
-        cache=_cache(engine, dtype, family),
+        cache=started.cache or _cache(engine, dtype, family),
         input=lengths[0],
         output=lengths[1],
         concurrency=concurrency,
@@ -131,7 +139,9 @@ def _row(row: dict[str, str]) -> ServedRow:
         output_per_gpu=number(row["tput_output_tok_s_per_gpu"]) if row["tput_kind"] == "measured" else None,
         prefill=prefill,
         decode_workers=workers,
-        spread=SPREAD if row["origin"].startswith("Inference") or lengths in SHAPES else 0.0,
+        spread=SPREAD if theirs or lengths in SHAPES else 0.0,
+        budget=started.budget,
+        polls=started.polls,
     )
 
 
@@ -145,13 +155,20 @@ def _layout(row: dict[str, str], lead: str) -> dict[str, int]:
     return {"tp": tp, "pp": pp, "attention_dp": dp, "ep": ep}
 
 
-def _once(layout: dict[str, int]) -> dict[str, int]:
-    """The layout of InferenceX's `tp N, ep N, dp-attn`: N GPUs with attention each of its own and experts over all
-    (vllm serve --tensor-parallel-size 1 --data-parallel-size N --enable-expert-parallel). aiconfigurator's table has
-    it as N groups of N GPUs, 16 on one machine of 8, as fast as N GPUs are."""
+def _once(layout: dict[str, int], family: str, dtype: str) -> dict[str, int]:
+    """The layout of InferenceX's `tp N, ep N`, of which aiconfigurator's table makes N groups of N GPUs, or N * N, on a
+    machine of 8: N GPUs, experts over all of them.
+
+    Attention is each GPU's own where a run says so and its script heeds it, as that of MiniMax-M2.5 in NVFP4 does
+    (vllm serve --tensor-parallel-size 1 --data-parallel-size N). Scripts of MiniMax-M2.5 in FP8 do not read it, and the
+    runs of Kimi-K2.5 that say it are those that do not, to the last digit.
+    """
     n = layout["tp"]
     if n > 1 and layout["attention_dp"] == n and layout["ep"] == n * n:
-        return layout | {"tp": 1, "ep": n}
+        own = (family, dtype) == ("minimax", "nvfp4")
+        return layout | {"tp": 1 if own else n, "attention_dp": n if own else 1, "ep": n}
+    if n > NODE and layout["ep"] ** 2 == n and layout["attention_dp"] == 1:
+        return layout | {"tp": layout["ep"]}
     return layout
 
 

@@ -51,7 +51,7 @@ def services(row: ServedRow, spec: ModelSpec, given: Constants | None = None) ->
     words = (row.engine, row.dtype, row.cache)
 
     def one(layout: Layout) -> Service:
-        return replace(service_of(spec, gpu, layout, *words), given=given)
+        return replace(service_of(spec, gpu, layout, *words, budget=row.budget), given=given, polls=row.polls)
 
     if row.prefill is None:
         return one(layout_of(spec, **row.layout)), None

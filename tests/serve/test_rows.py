@@ -7,12 +7,15 @@ from dataclasses import replace
 import pytest
 
 from calc.errors import Refused
-from calc.serve.expert_kernels import expert_kernels
+from calc.serve.expert_kernels import expert_kernels, kind_of
 from calc.serve.formats import served_format
 from calc.serve.rates import rates_of
 from calc.serve.work import work_of
 from calc.spec.catalogue import load_device
+from harness.serving.columns import case_of
 from harness.serving.expert_kernels import measured_experts
+from harness.serving.fitting import consistent
+from harness.serving.launched import Launched, launched
 from harness.serving.possible import check_possible
 from harness.serving.rows import ServedRow
 from harness.serving.scoring import services
@@ -24,12 +27,37 @@ def row_of(system: str) -> ServedRow:
     return next(row for row in inferencemax_rows()[0] if row.system == system and row.prefill is None)
 
 
-def test_attention_of_each_gpu_is_not_counted_twice() -> None:
-    """`tp N, ep N, dp-attn` is N GPUs, as fast as N GPUs, though a table has it as N groups of N."""
-    alone = [row for row in inferencemax_rows()[0] if row.layout["attention_dp"] > 1 and row.prefill is None]
-    once = [row for row in alone if row.layout["tp"] == 1]
-    assert len(once) > 40
-    assert all(row.gpus == row.layout["attention_dp"] * row.layout["tp"] <= 8 for row in once)
+def test_gpus_are_not_counted_twice() -> None:
+    """`tp N, ep N` is N GPUs, though a table has it as N groups of N, or as N * N."""
+    rows = [row for row in inferencemax_rows()[0] if row.prefill is None]
+    assert all(row.gpus == row.layout["attention_dp"] * row.layout["tp"] * row.layout["pp"] <= 8 for row in rows)
+    alone = {(row.family, row.dtype) for row in rows if row.layout["attention_dp"] > 1 and row.engine == "vllm"}
+    assert alone == {("minimax", "nvfp4")}
+
+
+def test_runs_that_are_the_same_to_the_last_digit_have_one_layout() -> None:
+    """Kimi-K2.5 with attention of each GPU's own, as a table says, and without it."""
+    layouts: dict[tuple[float | None, ...], set[tuple[int, ...]]] = {}
+    for row in inferencemax_rows()[0]:
+        if row.system == "b200 kimi vllm":
+            seen = layouts.setdefault((row.input, row.output, row.concurrency, row.tpot, row.ttft), set())
+            seen.add(tuple(row.layout.values()))
+    assert len(layouts) > 20
+    assert all(len(seen) == 1 for seen in layouts.values())
+
+
+def test_how_engines_were_started() -> None:
+    assert launched("vllm", "minimax", "b200", "fp8", 1024, 64.0) == Launched("fp8", 2048)
+    assert launched("sglang", "deepseek", "b200", "fp8", 1024, 8.0).polls == 10
+    assert launched("sglang", "deepseek", "b200", "fp8", 1024, 16.0).polls == 30
+    assert launched("vllm", "llama-70b", "h100", "fp8", 1024, 16.0) == Launched()
+
+
+def test_series_that_cannot_be_of_one_server_fit_nothing() -> None:
+    """A token that takes five times as long beside one other request as beside none, and less beside seven."""
+    rows = [row for row in inferencemax_rows()[0] if row.system in ("gb200 qwen3-32b trtllm", "b200 llama-70b vllm")]
+    cases = [case_of(row, spec_of(row.family)) for row in rows if row.dtype != "nvfp4" or row.gpu == "b200"]
+    assert {case.row.system for case in consistent(cases)} == {"b200 llama-70b vllm"}
 
 
 def test_lengths_are_exact_where_a_benchmark_says_tokens() -> None:
@@ -80,11 +108,17 @@ def test_inputs_are_narrowed_ahead_of_narrow_products() -> None:
     assert quantise["bf16"] == quantise["int4"] == 0
     # Queries, keys and values read one input; so do gate and up.
     work = work_of(spec_of("llama-8b"))
-    assert work.products == 4 * 32
+    assert work.mixer_products == work.channel_products == 2 * 32
 
 
 def test_kernels_that_were_not_measured_are_those_of_the_nearest() -> None:
     assert expert_kernels("CDNA3", "sglang", "fp8") == expert_kernels("Hopper", "sglang", "fp8")
+    assert kind_of("mxfp4", "widened") == "mxfp4-widened"
+    assert kind_of("nvfp4", "fp4") == "nvfp4"
+    alike = [expert_kernels("Hopper", engine, "int4-widened").start for engine in ("vllm", "sglang")]
+    assert expert_kernels("Hopper", "trtllm", "int4-widened").start == pytest.approx(sum(alike) / 2)
+    wide = [expert_kernels("Hopper", "vllm", kind).start for kind in ("int4-widened", "mxfp4-widened")]
+    assert min(wide) / 2 < expert_kernels("Hopper", "vllm", "nvfp4-widened").start < 2 * max(wide)
     known = [expert_kernels("Blackwell", engine, "fp8").start for engine in ("vllm", "sglang")]
     assert expert_kernels("Blackwell", "trtllm", "fp8").start == pytest.approx(sum(known) / 2)
 

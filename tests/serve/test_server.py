@@ -25,6 +25,7 @@ RULES = st.builds(
     mixed=st.booleans(),
     chunked=st.booleans(),
     accepted=st.sampled_from([1.0, 1.0, 2.5]),
+    polls=st.sampled_from([1, 1, 7]),
 )
 LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 40), st.floats(0, 2)), min_size=1, max_size=25)
 
@@ -120,3 +121,22 @@ def test_priority_goes_first() -> None:
     finished(server, [Request(0, 0.0, 8, 4), Request(1, 0.0, 8, 4), late])
     assert late.first is not None
     assert late.scheduled == 0.0
+
+
+def test_who_comes_waits_until_the_server_looks() -> None:
+    """A prompt that comes beside a sequence that decodes waits for every tenth step; without one it does not wait."""
+
+    def scheduled(polls: int) -> int:
+        server = Server(CLOCK, Rules(8192, 8, 1, 10_000, mixed=False, chunked=True, polls=polls))
+        server.add(Request(0, 0.0, 100, 50))
+        server.advance(float("inf"))
+        late = Request(1, server.time, 100, 5)
+        server.advance(server.time + 1e-9)
+        server.add(late)
+        while late.scheduled is None:
+            before = server.steps
+            server.advance(server.time + 1e-9)
+        return before
+
+    assert scheduled(1) == 1
+    assert scheduled(10) == 10

@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calc.architectures.models import load_model
 from calc.errors import Refused
 from calc.serve.formats import formats, served_format
+from calc.serve.layout import Layout
 from calc.serve.rates import constants, rates_of, rests_on
+from calc.serve.service import service_of
 from calc.serve.step import Rates, StepLoad, bound, step_time
 from calc.spec.catalogue import device_names, load_device
 from tests.serve.services import llama
@@ -44,6 +47,30 @@ def test_never_faster_than_the_datasheet() -> None:
     assert step_time(rank, load(1, 0), service.rates).total > held / device.bandwidth.value
     compute = 2 * rank.wide * 8192 / device.peak("bf16")
     assert step_time(rank, load(0, 8192), service.rates).total > compute
+
+
+def test_hosts_work_while_devices_do() -> None:
+    """Scheduling of few sequences hides behind a step; steps of prompts wait for who launches their kernels."""
+    service = llama()
+    alone, launched = service.rates._replace(sequence=0.0, eager=0.0), service.rates._replace(sequence=0.0)
+    seconds = step_time(service.rank, load(8, 0), alone).total
+    assert step_time(service.rank, load(8, 0), service.rates).total < seconds + 8 * service.rates.sequence / 10
+    serial = alone._replace(serial=service.rates.sequence)
+    assert step_time(service.rank, load(8, 0), serial).total == pytest.approx(seconds + 8 * serial.serial)
+    assert step_time(service.rank, load(8, 0), launched).total == pytest.approx(seconds)
+    slow = launched._replace(eager=1e-3)
+    assert step_time(service.rank, load(8, 16), slow).total > service.rank.kernels * 1e-3
+
+
+def test_rows_of_experts_come_in_tiles_and_pass_memory() -> None:
+    """A tile of rows for each expert that is reached, and a pass of each row whatever the ranks."""
+    service = service_of(load_model("gpt-oss-120b"), "h100-sxm", Layout(tp=4), "vllm", "mxfp4")
+    plain = service.rates._replace(tile=0.0, sorting=0.0)
+    one, more = (step_time(service.rank, load(512, 0), r).experts for r in (plain, plain._replace(tile=64.0)))
+    assert one < more
+    rank, passed = service.rank, plain._replace(sorting=1e-12)
+    sorted_rows = step_time(rank, load(512, 0), passed).experts - one
+    assert sorted_rows == pytest.approx(512 * rank.top_k * rank.moe_layers * rank.message * 1e-12)
 
 
 def test_what_no_server_was_measured_on_is_refused() -> None:
