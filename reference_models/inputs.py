@@ -11,12 +11,19 @@ from reference_models.stack import StackOfLayers
 
 
 def example(
-    model: Model, batch: int, seq: int, *, source: int | None = None, images: int = 0, decode: bool = False
+    model: Model,
+    batch: int,
+    seq: int,
+    *,
+    source: int | None = None,
+    images: int = 0,
+    decode: bool = False,
+    windows: int = 0,
 ) -> dict[str, Any]:
     """Arguments of `model.forward` for `batch` sequences of `seq`, on the model's device.
 
     source: length of the encoder's input, None for what it is made for or else `seq`. images: pictures for the vision
-    tower. decode: the encoder's work is done.
+    tower. windows: of sound for the audio tower. decode: the encoder's work is done.
     """
     arguments: dict[str, Any] = {"inputs": _of(model, batch, seq)}
     if model.whole.encoder is not None and not decode:
@@ -24,6 +31,8 @@ def example(
         arguments["source"] = _of(model.encoder, batch, length)
     if images:
         arguments["images"] = _of(model.vision, images, 1)
+    if windows:
+        arguments["sounds"] = _of(model.audio, windows, getattr(model.audio.spec.embedding, "n_frames", seq))
     return arguments
 
 

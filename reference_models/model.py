@@ -36,14 +36,17 @@ def build(
     return model if dtype is None else model.to(dtype)
 
 
+WORDS = {"image": "pictures", "sound": "sounds"}
+
+
 @dataclass
 class Output:
     """logits: [batch, seq, vocab_size], or [batch, 1, vocab_size] of the last token; None without a head.
     last: [batch, n, d_model], after the final norm.
 
     heads: what each dense layer, or the pool, behind the main stack gives. seen: what the vision tower gives, None
-    without pictures; deep: what it gives for single layers of the main stack. encoded: what dense layers behind the
-    encoder give (CTC).
+    without pictures; deep: what it gives for single layers of the main stack. heard: what the audio tower gives, None
+    without sounds. encoded: what dense layers behind the encoder give (CTC).
     similarity: [batch, images], how well each text and each picture go together (CLIP).
     further: logits of the modules that predict further tokens; those of module k (from 0) are [batch, seq - k - 1,
     vocab_size], and at place i predict token i + k + 2, as logits at place i predict token i + 1.
@@ -59,6 +62,7 @@ class Output:
     encoded: Tensor | None = None
     similarity: Tensor | None = None
     further: Sequence[Tensor] = ()
+    heard: Tensor | None = None
 
     @property
     def results(self) -> list[Tensor]:
@@ -67,6 +71,7 @@ class Output:
             self.logits,
             *self.heads.values(),
             self.seen,
+            self.heard,
             *self.deep,
             self.encoded,
             self.similarity,
@@ -81,12 +86,13 @@ class Model(StackOfLayers):
 
     encoder: Any
     vision: Any
+    audio: Any
 
     def __init__(self, spec: ModelSpec, *, mtp: bool = False) -> None:
         super().__init__(spec, spec.vocab_size, 0 if spec.encoder is None else spec.encoder.d_model)
         self.whole = spec
         self.token_types = getattr(spec.embedding, "n_token_types", None)
-        for tower in (spec.encoder, spec.vision):
+        for tower in spec.towers:
             if tower is not None:
                 self.add_module(tower.name, self._tower(tower))
         if spec.head is not None and isinstance(spec.embedding, Embedding):
@@ -104,6 +110,8 @@ class Model(StackOfLayers):
         source: Tensor | None = None,
         images: Tensor | None = None,
         image_at: Tensor | None = None,
+        sounds: Tensor | None = None,
+        sound_at: Tensor | None = None,
         cache: Cache | None = None,
         at: Tensor | None = None,
         last_only: bool = False,
@@ -119,14 +127,15 @@ class Model(StackOfLayers):
         """One pass. inputs: what the front reads, tokens [batch, seq] for a language model.
 
         source: what the encoder reads. images: what the vision tower reads; its vectors take the places of the tokens
-        where image_at [batch, seq] is True, as many as there are vectors. cache: from `new_cache`, read and then
-        filled; modules that predict further tokens are for training, and run only without one. at: how many tokens the
-        cache holds, a tensor of one on the model's device: nothing then depends on its value but numbers, so that the
-        pass can be captured in a CUDA graph; `cache.length` is left alone. last_only: logits of the last token alone.
+        where image_at [batch, seq] is True, as many as there are vectors. sounds [windows, frames, values], sound_at:
+        the same of the audio tower. cache: from `new_cache`, read and then filled; modules that predict further tokens
+        are for training, and run only without one. at: how many tokens the cache holds, a tensor of one on the model's
+        device: nothing then depends on its value but numbers, so that the pass can be captured in a CUDA graph;
+        `cache.length` is left alone. last_only: logits of the last token alone.
         keep [batch, seq], source_keep [batch, n]: False at padding; a place for each vector that the layers read.
         Errors: ValueError for what this model has no part to read with.
         """
-        self._check(source=source, images=images, token_types=token_types)
+        self._check(source=source, images=images, sounds=sounds, token_types=token_types)
         options = {"kernel": kernel, "checkpointing": checkpointing, "dropout": dropout, "need_weights": need_weights}
         encoded, losses, source_added = None, [], None
         if source is not None:
@@ -141,9 +150,13 @@ class Model(StackOfLayers):
         x, inner = self.embed(inputs, step)
         inner.losses.extend(losses)
         seen, deep = (None, []) if images is None else self._see(images, options)
+        heard = None if sounds is None else self._hear(sounds, options)
         if image_at is not None:
-            x = self._placed(x, seen, image_at)
+            self._check_pictures(seen)
+            x = _placed(x, seen, image_at, "image")
             inner = replace(inner, image_at=image_at, deep=deep)
+        if sound_at is not None:
+            x = _placed(x, heard, sound_at, "sound")
         first, x = x, self.run(x, inner, cache)
         if cache is not None and at is None:
             cache.length, cache.keep, cache.source_keep = cache.length + inputs.shape[1], step.keep, source_keep
@@ -154,13 +167,14 @@ class Model(StackOfLayers):
         if self.whole.contrast is not None and seen is not None:
             similarity = self.contrast(heads[self.spec.heads[-1].name], seen)
         ahead = [] if cache is not None else self._further(first, x, inner)
-        return Output(logits, x, heads, inner, seen, deep, encoded, similarity, ahead)
+        return Output(logits, x, heads, inner, seen, deep, encoded, similarity, ahead, heard)
 
     def _check(self, **given: Tensor | None) -> None:
         """Refuse inputs that nothing would read."""
         readers = {
             "source": (self.whole.encoder, "an encoder"),
             "images": (self.whole.vision, "a vision tower"),
+            "sounds": (self.whole.audio, "an audio tower"),
             "token_types": (self.token_types, "a table of token types"),
         }
         for name, value in given.items():
@@ -217,27 +231,34 @@ class Model(StackOfLayers):
         vectors, end, _ = self.encoder(source, step)
         return vectors, end if self.encoder.spec.heads else None, step
 
-    def _placed(self, x: Tensor, seen: Tensor | None, image_at: Tensor) -> Tensor:
-        """x [batch, seq, d_model] with what the vision tower gave, `seen` [images, n, d_model], in its places.
-
-        Errors: NotImplementedError for a model that does not read a picture as it does tokens; ValueError where the
-        places are not as many as the vectors.
-        """
-        if seen is None or self.whole.vision is None:
-            raise ValueError("images: expected pictures for the places in image_at, found none")
-        kind = self.whole.vision.among_tokens
-        if kind != "tokens" or self.whole.per_layer is not None:
+    def _check_pictures(self, seen: Tensor | None) -> None:
+        """Errors: NotImplementedError for a model that does not read a picture as it does tokens."""
+        kind = "tokens" if self.whole.vision is None else self.whole.vision.among_tokens
+        if seen is not None and (kind != "tokens" or self.whole.per_layer is not None):
             what = "per_layer" if kind == "tokens" else f"Tower.among_tokens = {kind!r}"
             raise NotImplementedError(f"{what}: no module computes it yet for text with pictures in it")
-        vectors = seen.shape[:-1].numel()
-        if not image_at.is_meta and (places := int(image_at.sum())) != vectors:
-            raise ValueError(f"image_at: expected {vectors} places, as many as the pictures' vectors, found {places}")
-        return x.masked_scatter(image_at[..., None], seen.to(x.dtype))
+
+    def _hear(self, sounds: Tensor, options: dict) -> Tensor:
+        """The audio tower's vectors of windows of sound."""
+        return self.audio(sounds, Step(torch.arange(sounds.shape[1], device=sounds.device)[None], **options))[1]
 
     def _see(self, images: Tensor, options: dict) -> tuple[Tensor, list[Tensor]]:
         """The vision tower's vectors, and those for single layers of the main stack."""
         step = Step(torch.arange(images.shape[1], device=images.device)[None], **options)
         return self.vision(images, step)[1:]
+
+
+def _placed(x: Tensor, given: Tensor | None, at: Tensor, what: str) -> Tensor:
+    """x [batch, seq, d_model] with what a tower gave, [pieces, n, d_model], in the places where `at` is True.
+
+    what: of which kind the pieces are. Errors: ValueError where the places are not as many as the vectors.
+    """
+    if given is None:
+        raise ValueError(f"{what}s: expected {WORDS[what]} for the places in {what}_at, found none")
+    vectors = given.shape[:-1].numel()
+    if not at.is_meta and (places := int(at.sum())) != vectors:
+        raise ValueError(f"{what}_at: expected {vectors} places, as many as the {WORDS[what]}' vectors, found {places}")
+    return x.masked_scatter(at[..., None], given.to(x.dtype))
 
 
 def _fixed_step(inputs: Tensor, at: Tensor, keep: Tensor | None) -> Step:

@@ -50,6 +50,7 @@ STACK = (
         "head",
         "encoder",
         "vision",
+        "audio",
         "contrast",
         "mtp",
         "shipped",

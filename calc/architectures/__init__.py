@@ -127,6 +127,8 @@ FAMILIES: dict[str, str] = {
     "glm4v": "glm4v",
     "glm4v_moe": "glm4v",
     "glm46v": "glm4v",
+    "qwen2_audio": "qwen2_audio",
+    "voxtral": "voxtral",
     "qwen2_vl": "qwen2_vl",
     "qwen2_5_vl": "qwen2_5_vl",
     "qwen3_vl": "qwen3_vl",

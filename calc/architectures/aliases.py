@@ -51,6 +51,19 @@ ALIASES: dict[str, dict[str, str]] = {
     **{f"{family}.vision_config": TOWER for family in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")},
     **{f"{family}.vision_config": TOWER for family in ("glm4v", "glm4v_moe", "glm46v")},
     **dict.fromkeys(("glm4v_moe.text_config", "glm46v.text_config"), ROUTED),
+    "qwen2_audio.audio_config": {
+        "num_hidden_layers": "encoder_layers",
+        "hidden_size": "d_model",
+        "num_attention_heads": "encoder_attention_heads",
+        "intermediate_size": "encoder_ffn_dim",
+    },
+    "voxtral.audio_config": {
+        "d_model": "hidden_size",
+        "encoder_layers": "num_hidden_layers",
+        "encoder_attention_heads": "num_attention_heads",
+        "encoder_ffn_dim": "intermediate_size",
+        "encoder_layerdrop": "layerdrop",
+    },
     "vision-encoder-decoder.decoder": {
         "hidden_size": "d_model",
         "num_attention_heads": "decoder_attention_heads",

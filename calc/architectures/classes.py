@@ -145,6 +145,8 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "glm4v": _seeing("Glm4v"),
     "glm4v_moe": _seeing("Glm4vMoe"),
     "glm46v": _seeing("Glm46V"),
+    "qwen2_audio": _seeing("Qwen2Audio"),
+    "voxtral": _seeing("Voxtral"),
     "qwen2_vl": _seeing("Qwen2VL"),
     "qwen2_5_vl": _seeing("Qwen2_5_VL"),
     "qwen3_vl": _seeing("Qwen3VL"),

@@ -16,6 +16,7 @@ from calc.spec import (
     LayerGroup,
     Mlp,
     ModelSpec,
+    Projector,
     Tower,
 )
 
@@ -42,19 +43,38 @@ def spec(cfg: Config) -> ModelSpec:
         encoder=Tower(
             name="encoder",
             d_model=d_model,
-            embedding=_frames(cfg, d_model),
+            embedding=frames(cfg, d_model, n_mels=80),
             layers=(side_layer(cfg, "encoder", d_model, "gelu", k_bias=False),),
             final_norm=LAYER_NORM,
         ),
     )
 
 
-def _frames(cfg: Config, d_model: int) -> Frames:
-    """Two convolutions of 3 frames, the second with stride 2. The positions are sinusoids in a table kept frozen."""
+def audio_tower(cfg: Config, projector: Projector, *, normed: bool) -> Tower:
+    """Whisper's encoder as the tower of a language model, which hears windows of as many frames as there are positions.
+
+    normed: whether a norm stands behind its layers. Defaults as in transformers' Qwen2AudioEncoderConfig.
+    """
+    d_model = cfg.size("d_model")
+    return Tower(
+        name="audio",
+        d_model=d_model,
+        embedding=frames(cfg, d_model, n_mels=128),
+        layers=(side_layer(cfg, "encoder", d_model, "gelu", k_bias=False),),
+        final_norm=LAYER_NORM if normed else None,
+        projectors=(projector,),
+    )
+
+
+def frames(cfg: Config, d_model: int, n_mels: int) -> Frames:
+    """Two convolutions of 3 frames, the second with stride 2. The positions are sinusoids in a table kept frozen.
+
+    n_mels: what an absent num_mel_bins means.
+    """
     n_positions = cfg.size("max_source_positions", absent=1500)
     return Frames(
         n_frames=FRAMES_PER_POSITION * n_positions,
-        d_frame=cfg.size("num_mel_bins", absent=80),
+        d_frame=cfg.size("num_mel_bins", absent=n_mels),
         convolutions=(
             Convolution(name="conv1", n_channels=d_model, kernel=3, padding=1),
             Convolution(name="conv2", n_channels=d_model, kernel=3, stride=FRAMES_PER_POSITION, padding=1),

@@ -50,8 +50,8 @@ class Block:
 class Frame:
     """Blocks that stand together: those of one kind of layer, or those ahead of the layers and behind them.
 
-    stack: `encoder`, `vision`, or nothing for the main one. path, count: of a kind of layer, and how many there are;
-    nothing and 1 for others. numbers: of those layers in their stack, from 0.
+    stack: `encoder`, `vision`, `audio`, or nothing for the main one. path, count: of a kind of layer, and how many
+    there are; nothing and 1 for others. numbers: of those layers in their stack, from 0.
     """
 
     stack: str

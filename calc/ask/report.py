@@ -88,7 +88,7 @@ class Report:
 
     @property
     def towers(self) -> Mapping[str, int]:
-        """Text and vision apart, where the model has a vision tower."""
+        """Text and towers apart, where the model has towers whose vectors stand among its tokens."""
         return by_tower(self.components, self.active_components)
 
 
@@ -117,7 +117,9 @@ def report(spec: ModelSpec, seq: int | None = None) -> Report:
         source=source_length(spec, seq),
         flops=flops,
         trained={"linear": step.linear, "attention": step.attention, "other": step.other},
-        six_n=6 * (sum(active.values()) - active.get("vision", 0)) * seq if spec.reads_tokens else None,
+        six_n=6 * (sum(active.values()) - active.get("vision", 0) - active.get("audio", 0)) * seq
+        if spec.reads_tokens
+        else None,
         caches={length: kv_cache(spec, 1, length) for length in lengths},
         max_seq_len=spec.max_seq_len,
         weights={d.name: registry.total(registry.find("weights").compute(spec, Run(dtype=d.name))) for d in DTYPES},

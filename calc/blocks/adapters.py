@@ -130,7 +130,7 @@ def usual_targets(tree: Part) -> tuple[str, ...]:
 def _matrices(part: Part, inside: bool = False) -> Iterator[Op]:
     """The dense matrices of all layers that may have an adapter."""
     for child in part.body:
-        if isinstance(child, Part) and child.role not in ("pictures", "indexer"):
+        if isinstance(child, Part) and child.role not in ("pictures", "sounds", "indexer"):
             yield from _matrices(child, inside or child.layer)
         elif isinstance(child, Op) and inside and child.rows is not None:
             yield child

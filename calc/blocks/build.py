@@ -15,14 +15,17 @@ from calc.blocks.projector import projector
 from calc.blocks.registry import front_of
 from calc.blocks.stack import Stacked, stack
 from calc.errors import Refused
-from calc.sizes import Size, is_exactly
+from calc.sizes import Size, exact_div, is_exactly
 from calc.spec import Embedding, Frames, Lora, ModelSpec, Patches, Tower
 from calc.spec.load import Load
 from calc.spec.model import check_model
 from calc.spec.same import Same
 from calc.spec.traced import Traced
-from calc.trace.op import Part
+from calc.trace.op import Component, Part, Role
 from calc.trace.trace import Trace
+
+PLACES: dict[str, tuple[Component, Role]] = {"vision": ("vision", "pictures"), "audio": ("audio", "sounds")}
+"""Towers whose vectors stand among tokens -> what their parts are counted as, and what they are to the model."""
 
 
 def build(spec: ModelSpec, load: Load) -> Part:
@@ -35,18 +38,20 @@ def build(spec: ModelSpec, load: Load) -> Part:
         return spec.record(load)
     check_adapter(spec, load)
     t = Trace(spec.adapter)
-    source = seen = None
+    source = seen = heard = None
     if spec.vision is not None:
         # Decoding finds the pictures read, as it finds an encoder's input.
         pictures = replace(load, batch=0 if load.decode else load.images, context=0, scores="full")
         seen = _tower(t, spec.vision, spec.d_model, spec.vocab_size, pictures).end
+    if spec.audio is not None:
+        heard = _tower(t, spec.audio, spec.d_model, spec.vocab_size, _sounds(spec.audio, load)).end
     if spec.encoder is not None:
         # Decoding finds the encoder's work done: no sequence passes it, but its result has its length all the same.
         length = _source_length(spec.encoder, load)
         reads = replace(load, batch=0 if load.decode else load.batch, seq=length, context=0)
         source = _tower(t, spec.encoder, spec.d_model, spec.vocab_size, reads)
     inside = seen if spec.contrast is None and pictures_inside(load) else None
-    x, after, end, _ = stack(t, spec, spec.vocab_size, load, source, inside)
+    x, after, end, _ = stack(t, spec, spec.vocab_size, load, source, inside, heard if sounds_inside(load) else None)
     if spec.pool is not None:
         attention_pool(t, spec.pool, x, after)
     if spec.head is not None and isinstance(spec.embedding, Embedding):
@@ -105,9 +110,29 @@ def pictures_inside(load: Load) -> bool:
     return not is_exactly(load.images, 0)
 
 
+def sounds_inside(load: Load) -> bool:
+    """Whether an audio tower reads any: where the frames of each sequence are given."""
+    return load.source is not None
+
+
+def _sounds(tower: Tower, load: Load) -> Load:
+    """What an audio tower reads: all windows of all sequences, none where decoding has found them read.
+
+    Errors: Refused for a sound of no whole windows, as which shorter ones are padded.
+    """
+    assert isinstance(tower.embedding, Frames)
+    frames: Size = tower.embedding.n_frames or 1
+    windows: Size = 0
+    if load.source is not None and not load.decode:
+        if isinstance(load.source, int) and isinstance(frames, int) and load.source % frames:
+            raise Refused("source_seq", f"whole windows of {frames} frames, to which sound is padded", load.source)
+        windows = exact_div(load.source, frames)
+    return replace(load, batch=load.batch * windows, seq=frames, source=frames, context=0, scores="full")
+
+
 def _tower(t: Trace, tower: Tower, d_reader: Size, vocab_size: Size, load: Load) -> Stacked:
     """A tower as one part. Its end is what a reader takes: of width d_reader behind a projector."""
-    component, role = ("vision", "pictures") if tower.reads_pictures else (None, None)
+    component, role = PLACES.get(tower.name, (None, None))
     with t.part(tower.name, component=component, role=role, tower=True) as out:
         made = stack(t, tower, vocab_size, load)
         x, inner, end, _ = made

@@ -45,10 +45,12 @@ def stack(
     load: Load,
     source: Stacked | None = None,
     seen: Tensor | None = None,
+    heard: Tensor | None = None,
 ) -> Stacked:
     """Front, layers, final norm and heads.
 
-    source: what cross-attention reads. seen: the vectors of pictures, which take the places of some of the first ones.
+    source: what cross-attention reads. seen, heard: the vectors of pictures and of sounds, which take the places of
+    some of the first ones.
     """
     front = front_of(spec.embedding)
     with t.part("embedding", of="embedding", role="front") as out:
@@ -57,6 +59,8 @@ def stack(
         out.append(x)
     if seen is not None:
         x = t.taken("pictures", x, seen)
+    if heard is not None:
+        x = t.taken("sounds", x, heard)
     tokens, vectors = load.seq, getattr(spec.embedding, "vectors", 1)
     load = with_prompt(spec, replace(load, seq=length, context=vectors * load.context, vectors=vectors))
     x = prompted(t, spec, x, load)
@@ -136,7 +140,7 @@ def _within(t: Trace, spec: Stack) -> Lora | Bottleneck | Prefix | None:
     """The adapter that stands in the layers of this stack: in an encoder's too, but in no vision tower's."""
     adapter = t.whole
     if isinstance(spec, Tower):
-        return adapter if not spec.reads_pictures and isinstance(adapter, Lora | Bottleneck) else None
+        return adapter if spec.name == "encoder" and isinstance(adapter, Lora | Bottleneck) else None
     return adapter if isinstance(adapter, Lora | Bottleneck | Prefix) else None
 
 

@@ -18,6 +18,7 @@ COLOURS = {
     "ssm": "#3a9a4b",
     "adapter": "#786090",
     "vision": "#cc6c78",
+    "audio": "#8810f8",
     "other": "#868e96",
     # Work by kind of product (calc.quantities.flops).
     "linear": "#e1712b",

@@ -56,6 +56,8 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
         found = {"optimizer": run.usual_optimizer, "checkpointing": run.checkpointing, "dropout": run.dropout}
     if any(spec.encoder is not None for spec in specs):
         found["source_seq"] = run.source_seq or _source(specs, run)
+    elif run.source_seq is not None and any(spec.audio is not None for spec in specs):
+        found["source_seq"] = run.source_seq
     if any(spec.vision is not None for spec in specs):
         found["images"] = run.images
     if any(isinstance(group.channel, Moe) for spec in specs for group in spec.layers):

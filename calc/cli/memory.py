@@ -84,8 +84,8 @@ def memory(
 def _warn(spec: ModelSpec, run: Run) -> None:
     """Notes on what was asked and changes nothing, or less than it seems."""
     warn_beyond(spec, run.seq, "--seq")
-    if run.source_seq is not None and spec.encoder is None:
-        remark("--source-seq changes nothing for a model without an encoder")
+    if run.source_seq is not None and spec.encoder is None and spec.audio is None:
+        remark("--source-seq changes nothing for a model without an encoder or an audio tower")
     if run.images and spec.vision is None:
         remark("--images changes nothing for a model without a vision tower beside its text")
     if run.mode == "inference":

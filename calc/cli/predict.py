@@ -164,7 +164,7 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     """Notes on what was asked and changes nothing, or is past what the model is made for."""
     decode = run.phase == "decode"
     idle = {"seq" if decode else "context"}
-    idle |= {"source_seq"} if spec.encoder is None else set()
+    idle |= {"source_seq"} if spec.encoder is None and (spec.audio is None or decode) else set()
     idle |= {"images"} if spec.vision is None or decode else set()
     idle |= set() if run.phase in ("prefill", "decode") else {"cache_dtype"}
     idle |= set() if decode else {"latent_reading"}

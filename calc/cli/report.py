@@ -122,7 +122,7 @@ def _rows(it: Report) -> list[_Row]:
     ]
     for name, elements in it.towers.items():
         label, command = (" active text", "params.active") if name == "active_text" else (f" {name}", "params")
-        if name != "vision":  # which is a component, and stands among those
+        if name not in it.components:  # a tower is one, and stands among those
             rows.append(_Row(params, label, f"{elements:,}", command, _share(elements, it.total)))
     for name, elements in it.components.items():
         rows.append(_Row(params, f" {name}", f"{elements:,}", "params", _share(elements, it.total)))

@@ -40,7 +40,7 @@ def decoder(spec: ModelSpec) -> Decoder:
 
     Errors: Refused for any other model: the formula has no letters for what it holds besides.
     """
-    if spec.encoder or spec.vision or spec.heads or spec.head is None or not isinstance(spec.embedding, Embedding):
+    if spec.towers or spec.heads or spec.head is None or not isinstance(spec.embedding, Embedding):
         raise Refused("convention", "a decoder alone", f"{spec.name}, which has more or other parts")
     if spec.adapter is not None:
         raise Refused(

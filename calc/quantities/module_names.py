@@ -22,6 +22,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "kv_a_proj": ("kv_a_proj_with_mqa", "kv_a_proj"),
     "gate_up_proj": ("gate_up_proj",),
     "vision": ("visual", "vision_tower", "vision_model", "vision_tower.vision_model", "model.visual"),
+    "audio": ("audio_tower",),
 }
 """A part of one of our paths -> what Hugging Face's models call it; every other part keeps its name."""
 PREFIXES = ("", "model.", "language_model.model.", "model.language_model.", "language_model.", "transformer.")
@@ -39,7 +40,7 @@ def names_of(path: str, number: int | None) -> Iterable[str]:
     An expert is called `*`: configs name all of them or none.
     """
     parts = path.split(".")[:-1]
-    inside = parts[0] in ("vision", "encoder")
+    inside = parts[0] in ("vision", "audio", "encoder")
     made = [""]
     for i, part in enumerate(parts):
         if part.startswith("{"):

@@ -58,15 +58,15 @@ def parameters(spec: ModelSpec, *, active: bool = False, trainable: bool = False
 
 
 def by_tower(components: Mapping[str, Size], active: Mapping[str, Size]) -> dict[str, Size]:
-    """`text`, `active_text` and `vision` of a model with a vision tower, its projector in `vision`; else empty.
+    """`text`, `active_text`, and `vision` or `audio` of a model with such towers, their projectors in them; else empty.
 
     components, active: its parameters by component, all and those that a token visits.
     """
-    if "vision" not in components:
+    towers = {name: components[name] for name in ("vision", "audio") if name in components}
+    if not towers:
         return {}
-    vision = components["vision"]
-    text, visited = (sum(counted.values()) - vision for counted in (components, active))
-    return {"text": text, "active_text": visited, "vision": vision}
+    text, visited = (sum(counted.values()) - sum(towers.values()) for counted in (components, active))
+    return {"text": text, "active_text": visited, **towers}
 
 
 def parameter_shapes(spec: ModelSpec, *, mtp: bool = False) -> dict[str, tuple[int, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
-from calc.blocks.build import build, pictures_inside
+from calc.blocks.build import build, pictures_inside, sounds_inside
 from calc.errors import Refused
 from calc.sizes import Size, is_array
 from calc.spec import Head, LayerGroup, ModelSpec, Stack
@@ -68,8 +68,9 @@ def saved_tensors(spec: ModelSpec, load: Load, settings: Settings) -> SavedTenso
     _check(spec, load, settings)
     run = _Run(settings)
     # A tower that has nothing to see does not run, nor what compares its vectors with those of texts.
-    idle = not pictures_inside(load)
-    body = tuple(child for child in build(spec, load).body if not (idle and _role(child) == "pictures"))
+    idle = {"pictures"} if not pictures_inside(load) else set()
+    idle |= {"sounds"} if not sounds_inside(load) else set()
+    body = tuple(child for child in build(spec, load).body if _role(child) not in idle)
     end = run.stack(body, spec, "")
     loss = Tape(settings)
     logits = next((run.storage(x) for child in body if _role(child) == "head" for x in child.outputs), None)

@@ -230,7 +230,7 @@ class Stack(Node):
 
 
 class Tower(Stack):
-    """A stack beside the main one: the encoder that a decoder reads, or the vision tower of a language model.
+    """A stack beside the main one: the encoder that a decoder reads, or the vision or audio tower of a language model.
 
     projectors: what brings the tower's vectors to the width of the stack
     that reads them. clipped: dense layers within the layers clamp what they read and give to bounds that were measured
@@ -242,7 +242,7 @@ class Tower(Stack):
     and columns (Qwen3-VL). No count depends on it.
     """
 
-    name: Literal["encoder", "vision"]
+    name: Literal["encoder", "vision", "audio"]
     projectors: tuple[Projector, ...] = ()
     clipped: bool = False
     unread: int | None = Field(default=None, ge=0, le=10**5)
@@ -278,9 +278,11 @@ class ModelSpec(Stack):
     """A whole model; its own fields describe the main stack, the one that ends in `head`.
 
     vocab_size: None for a model without tokens. max_seq_len: the longest context it is made for, in tokens; None where
-    it has no bound of its own. encoder: the stack whose result `cross` attends to. contrast: what compares
-    the vectors of texts with those of pictures. mtp: modules for further tokens, which only a Load that asks counts.
-    shipped: how its checkpoint is published, where its matrices are packed; nothing else depends on it.
+    it has no bound of its own. encoder: the stack whose result `cross` attends to. vision, audio: towers whose
+    vectors take the places of tokens; the latter reads each sequence's sound in windows of its front's n_frames.
+    contrast: what compares the vectors of texts with those of pictures. mtp: modules for further tokens, which only a
+    Load that asks counts. shipped: how its checkpoint is published, where its matrices are packed; nothing else depends
+    on it.
     notes: what was assumed while the description was read.
     """
 
@@ -291,6 +293,7 @@ class ModelSpec(Stack):
     head: Annotated[Head | None, NONE_BY_FALSE] = Head()
     encoder: Tower | None = None
     vision: Tower | None = None
+    audio: Tower | None = None
     contrast: Contrast | None = None
     adapter: Adapter | None = None
     mtp: Mtp | None = None
@@ -303,6 +306,8 @@ class ModelSpec(Stack):
             raise Refused("vocab_size", "the number of tokens", None)
         if self.contrast is not None and self.vision is None:
             raise Refused("vision", "a tower whose vectors those of texts are compared with", None)
+        if self.audio is not None and getattr(self.audio.embedding, "n_frames", None) is None:
+            raise Refused("audio", "a tower that reads windows of so many frames (n_frames)", "none")
         if self.encoder is None and any(group.cross for group in self.layers):
             raise Refused("encoder", "a stack that the cross-attention reads", None)
         return self
@@ -327,7 +332,7 @@ class ModelSpec(Stack):
     @property
     def towers(self) -> tuple[Tower, ...]:
         """The stacks beside the main one."""
-        return tuple(tower for tower in (self.encoder, self.vision) if tower is not None)
+        return tuple(tower for tower in (self.encoder, self.vision, self.audio) if tower is not None)
 
 
 def check_model(value: object) -> None:

@@ -31,6 +31,7 @@ Component = Literal[
     "ssm",
     "adapter",
     "vision",
+    "audio",
     "other",
 ]
 
@@ -221,9 +222,9 @@ class Op:
         return sum(trained, start=0)
 
 
-Role = Literal["front", "head", "pictures", "indexer"]
+Role = Literal["front", "head", "pictures", "sounds", "indexer"]
 """What a part is to its model, whatever it is called: `front` makes the vectors that the layers start from, `head` the
-logits, `pictures` does not run where there are none to see, and `indexer` chooses what attention reads."""
+logits, `pictures` and `sounds` do not run where there are none, and `indexer` chooses what attention reads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.architectures import renaming_latent, renaming_media, renaming_recurrent, renaming_text, renaming_vision
+from tests.architectures import (
+    renaming_hearing,
+    renaming_latent,
+    renaming_media,
+    renaming_recurrent,
+    renaming_text,
+    renaming_vision,
+)
 
 NUMBER = r"(?:\d+|\{\})"
 LAYER = re.compile(rf"(?:.*?\.)?(?:layers|h|blocks)\.(?P<number>{NUMBER})\.(?P<rest>.+)")
@@ -119,6 +126,10 @@ def rename(name: str, model_type: str) -> tuple[str, ...]:
 
     Errors: KeyError for a name that no rule knows.
     """
+    if model_type in renaming_hearing.HEARS and renaming_hearing.AUDIO.fullmatch(name):
+        own = renaming_hearing.QWEN2_AUDIO if model_type == "qwen2_audio" else renaming_hearing.RULES
+        if paths := renaming_text.rename(name, own):
+            return paths
     if paths := renaming_vision.rename(name, model_type):
         return paths
     if rules := renaming_text.RULES.get(model_type) or renaming_media.RULES.get(model_type):

@@ -19,7 +19,7 @@ from tests.architectures.cases_latent import LATENT_CASES  # noqa: E402
 from tests.architectures.cases_text import BART, TEXT  # noqa: E402
 
 # Names of tokens and of what training starts from, which no count depends on.
-IRRELEVANT = {"image_token_id", "video_token_id", "boi_token_id", "eoi_token_id", "initializer_range"}
+IRRELEVANT = {"image_token_id", "video_token_id", "audio_token_id", "boi_token_id", "eoi_token_id", "initializer_range"}
 # The code of these classes renames keys itself; kimi_k2 is deepseek_v3 under a name that transformers does not have.
 OF_THE_CODE = {
     "glm_moe_dsa": {"num_experts": "n_routed_experts"},
@@ -54,7 +54,12 @@ def test_the_table_is_what_the_classes_map() -> None:
     theirs = {name: maps.get(name, {}) | OF_THE_CODE.get(name, {}) for name in {**maps, **OF_THE_CODE}}
     theirs |= {ours: maps[same] for ours, same in ABSENT.items()}
     # Sections whose class follows from what they call themselves.
-    theirs["vision-encoder-decoder.decoder"] = transformers.CONFIG_MAPPING["trocr"].attribute_map
+    for ours, same in (
+        ("vision-encoder-decoder.decoder", "trocr"),
+        ("qwen2_audio.audio_config", "qwen2_audio_encoder"),
+        ("voxtral.audio_config", "voxtral_encoder"),
+    ):
+        theirs[ours] = transformers.CONFIG_MAPPING[same].attribute_map
     assert theirs == ALIASES
 
 

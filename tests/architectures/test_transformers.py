@@ -24,6 +24,7 @@ from calc.quantities.parameters import parameter_shapes  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from tests.architectures.cases import BASES, all_cases  # noqa: E402
 from tests.architectures.cases_dense import DENSE, dense_cases  # noqa: E402
+from tests.architectures.cases_hearing import HEARING  # noqa: E402
 from tests.architectures.cases_latent import LATENT_CASES  # noqa: E402
 from tests.architectures.cases_media import MEDIA  # noqa: E402
 from tests.architectures.cases_recent import RECENT  # noqa: E402
@@ -82,7 +83,7 @@ ELSEWHERE = KIMI | {"gpt-sw3", "mimo", "rwkv7"}
 
 
 def test_every_family_has_a_case() -> None:
-    tested = ELSEWHERE.union(BASES, DENSE, LATENT_CASES, RECENT, RECURRENT, TEXT, SEEING, MEDIA)
+    tested = ELSEWHERE.union(BASES, DENSE, LATENT_CASES, RECENT, RECURRENT, TEXT, SEEING, HEARING, MEDIA)
     assert tested == set(FAMILIES)
 
 

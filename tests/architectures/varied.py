@@ -12,6 +12,7 @@ import transformers
 from calc.architectures.aliases import SAME_THING
 from tests.architectures.cases import BASES, VARIANTS
 from tests.architectures.cases_dense import DENSE
+from tests.architectures.cases_hearing import HEARING
 from tests.architectures.cases_latent import LATENT_CASES
 from tests.architectures.cases_media import MEDIA
 from tests.architectures.cases_recent import RECENT
@@ -28,7 +29,7 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
     **{family: [base, *(base | more for more in VARIANTS.get(family, ()))] for family, base in BASES.items()},
     **{
         family: list(cases)
-        for each in (DENSE, LATENT_CASES, RECENT, RECURRENT, SEEING)
+        for each in (DENSE, LATENT_CASES, RECENT, RECURRENT, SEEING, HEARING)
         for family, cases in each.items()
     },
     **{
@@ -40,7 +41,7 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
 """Family -> configs without `model_type`."""
 
 FOREIGN = sorted({name for names in SAME_THING for name in names} | {"sliding_window", "attention_chunk_size"})
-SECTIONS = ("text_config", "vision_config")
+SECTIONS = ("text_config", "vision_config", "audio_config")
 # What these say belongs to other tests, or to no count.
 UNVARIED = {
     *("model_type", "architectures", "dtype", "torch_dtype", "transformers_version", "problem_type", "label2id"),

@@ -21,6 +21,7 @@ from calc.errors import Refused  # noqa: E402
 from calc.spec import ModelSpec, Node  # noqa: E402
 from reference_models import Model, build  # noqa: E402
 from tests.architectures.cases import LLAMA  # noqa: E402
+from tests.architectures.cases_hearing import HEARING  # noqa: E402
 from tests.architectures.cases_media import MEDIA  # noqa: E402
 from tests.architectures.cases_text import TEXT  # noqa: E402
 from tests.architectures.cases_vision import SEEING  # noqa: E402
@@ -30,8 +31,8 @@ from tests.reference_models.test_text import arguments, their_results  # noqa: E
 from tests.reference_models.values import CASES, COUNTED, IGNORED, NOT_READ, OTHERWISE, VALUES, defaults, values_of  # noqa: E402
 from tests.reference_models.weights import copy_weights, vary  # noqa: E402
 
-SEEN = {name for name in (*SEEING, "qwen3_5", "qwen3_5_moe", "kimi_k25") if not name.endswith("_text")}
-"""Families that see; their language models are families here."""
+SEEN = {name for name in (*SEEING, *HEARING, "qwen3_5", "qwen3_5_moe", "kimi_k25") if not name.endswith("_text")}
+"""Families that see or hear; their language models are families here."""
 SEQ, PROMPT = 40, 33
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 500.0}
 

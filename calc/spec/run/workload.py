@@ -47,7 +47,8 @@ class Workload(RunNode):
     seq: Positive = Field(default=2048, description="Tokens in each sequence.")
     context: FromZero = Field(default=2048, description="Decode: tokens already in the cache.")
     source_seq: MaybePositive = Field(
-        default=None, description="Encoder-decoders: length of the encoder's input, tokens or frames of audio."
+        default=None,
+        description="Length of what an encoder reads, tokens or frames of audio; frames that an audio tower hears.",
     )
     images: FromZero = Field(default=0, description="Language models with a vision tower: pictures a batch.")
     image: Annotated[tuple[Size, Size] | None, BeforeValidator(_picture)] = Field(

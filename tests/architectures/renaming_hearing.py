@@ -1,0 +1,26 @@
+"""Hugging Face's names of parameter tensors in models that hear, read as ours. Rules as in renaming_media."""
+
+from __future__ import annotations
+
+import re
+
+from tests.architectures.renaming_media import WHISPER
+from tests.architectures.renaming_text import Rules
+
+HEARS = {"qwen2_audio", "voxtral"}
+AUDIO = re.compile(r"(?:model\.)?(?:audio_tower|multi_modal_projector)\..+")
+"""What is the audio tower's, and not the language model's."""
+_ENCODER = tuple(
+    (theirs.replace(r"model\.encoder\.", r"(?:model\.)?audio_tower\."), tuple(f"audio.{path[8:]}" for path in ours))
+    for theirs, ours in WHISPER
+    if ours[0].startswith("encoder.")
+)
+RULES: Rules = (
+    (r"(?:model\.)?audio_tower\.(?P<c>conv\d)\.(?P<w>\w+)", (r"audio.embedding.\g<c>.conv.\g<w>",)),
+    *_ENCODER,
+    (r"(?:model\.)?multi_modal_projector\.(?P<p>\w+)\.(?P<w>\w+)", (r"audio.projector.\g<p>.\g<w>",)),
+)
+QWEN2_AUDIO: Rules = (
+    (r"(?:model\.)?audio_tower\.layer_norm\.(?P<w>\w+)", (r"audio.projector.norm.\g<w>",)),
+    *RULES,
+)

@@ -1,0 +1,191 @@
+"""Language models that hear, against transformers' own classes of the same config, small.
+
+Counted there: elements of each parameter, FLOPs of the text and, apart, of the audio tower with its projector, bytes of
+the cache, and the FLOPs of one more token; and what the twin's tower gives, with the same weights.
+"""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+from calc.architectures import from_config  # noqa: E402
+from calc.errors import Refused  # noqa: E402
+from calc.quantities.flops import forward, training  # noqa: E402
+from calc.quantities.kv_cache import kv_cache  # noqa: E402
+from calc.quantities.parameters import by_tower, parameter_shapes, parameters  # noqa: E402
+from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
+from calc.spec import ModelSpec  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
+from harness.counter import count as count_twin  # noqa: E402
+from reference_models import build as build_twin  # noqa: E402
+from reference_models.inputs import example  # noqa: E402
+from reference_models.step import Step  # noqa: E402
+from tests.architectures import their_models  # noqa: E402
+from tests.architectures.cases_hearing import HEARING  # noqa: E402
+from tests.architectures.renaming import compare, rename  # noqa: E402
+from tests.architectures.renaming_hearing import AUDIO  # noqa: E402
+from tests.saved.test_twins import MODES, Mode, measured, twin  # noqa: E402
+
+BATCH, SEQ, WINDOWS = 2, 11, 3
+CASES = [(model_type, config) for model_type, configs in HEARING.items() for config in configs]
+
+
+def build(model_type: str, config: dict[str, Any]) -> Any:
+    """transformers' model on the CPU."""
+    parsed = their_models.parsed({"model_type": model_type, **config})
+    torch.manual_seed(0)
+    kind = their_models.class_of({"model_type": model_type})
+    return kind._from_config(parsed, attn_implementation="eager").eval()
+
+
+def count(run: Any) -> int:
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops()
+
+
+def hear(model: Any, mel: Any) -> Any:
+    """What the tower and its projector give of windows [windows, values, frames]: [windows * n, d_text]."""
+    if hasattr(model, "get_audio_features"):
+        return model.get_audio_features(mel).pooler_output
+    return model.model.multi_modal_projector(model.model.audio_tower(mel).last_hidden_state).flatten(0, 1)
+
+
+def frames(spec: ModelSpec) -> int:
+    """Of one window."""
+    assert spec.audio is not None
+    n: int = spec.audio.embedding.n_frames  # type: ignore[union-attr]
+    return n
+
+
+@pytest.mark.parametrize(("model_type", "config"), CASES)
+def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
+    model = build(model_type, config)
+    theirs = {path: parameter.numel() for path, parameter in model.named_parameters()}
+    tokens = torch.ones(BATCH, SEQ, dtype=torch.long)
+    cache = transformers.DynamicCache(config=model.config.get_text_config())
+    whole = count(lambda: model(tokens, past_key_values=cache, use_cache=True))
+    held = their_models.held(cache)
+    one = count(lambda: model(tokens[:, :1], past_key_values=cache, use_cache=True))
+    saved = json.loads(model.config.to_json_string(use_diff=False))
+    for raw in ({"model_type": model_type, **config}, saved):
+        spec = from_config(raw)
+        ours = {path: prod(shape) for path, shape in parameter_shapes(spec).items()}
+        assert compare(theirs, ours, model_type) == {}
+        assert forward(spec, Load(batch=BATCH, seq=SEQ)).total == whole
+        step = Load(batch=BATCH, seq=1, context=SEQ, decode=True, source=WINDOWS * frames(spec))
+        assert forward(spec, step).total == one
+        assert kv_cache(spec, BATCH, SEQ, "fp32", "cache").total_bytes == held
+
+
+@pytest.mark.parametrize(("model_type", "config"), CASES)
+def test_sounds(model_type: str, config: dict[str, Any]) -> None:
+    """Windows of all sequences; the tower's share stands beside the text's."""
+    spec, model = from_config({"model_type": model_type, **config}), build(model_type, config)
+    n, mel = frames(spec), model.config.audio_config.num_mel_bins
+    heard = count(lambda: hear(model, torch.randn(BATCH * WINDOWS, mel, n)))
+    text, sound = (Load(batch=BATCH, seq=SEQ, source=source) for source in (None, WINDOWS * n))
+    assert forward(spec, sound).total - forward(spec, text).total == heard
+    tower = sum(parameter.numel() for name, parameter in model.named_parameters() if AUDIO.fullmatch(name))
+    apart = by_tower(parameters(spec), parameters(spec, active=True))
+    assert (apart["audio"], apart["text"]) == (tower, sum(p.numel() for p in model.parameters()) - tower)
+    with pytest.raises(Refused, match="whole windows"):
+        forward(spec, Load(batch=BATCH, seq=SEQ, source=n + 1))
+
+
+@pytest.mark.parametrize(("model_type", "config"), CASES)
+def test_what_the_twin_hears(model_type: str, config: dict[str, Any]) -> None:
+    theirs = build(model_type, config).double()
+    spec = from_config({"model_type": model_type, **config})
+    ours = build_twin(spec).double().eval()
+    mine: dict[str, Any] = {}
+    with torch.no_grad():
+        for name, tensor in theirs.named_parameters():
+            if AUDIO.fullmatch(name):
+                (path,) = rename(name, model_type)
+                mine[path] = tensor.normal_(std=0.3)
+        for path, parameter in ours.named_parameters():
+            if path.startswith("audio."):
+                parameter.copy_(mine.pop(path))
+        assert not mine
+        mel = torch.randn(WINDOWS, theirs.config.audio_config.num_mel_bins, frames(spec), dtype=torch.float64)
+        expected = hear(theirs, mel)
+        found = ours.audio(mel.transpose(1, 2), Step(torch.arange(1)[None]))[1]
+    assert found.std() > 1e-3
+    torch.testing.assert_close(found.flatten(0, 1), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("model_type", "config"), CASES)
+def test_counts_of_the_twin(model_type: str, config: dict[str, Any]) -> None:
+    spec = from_config({"model_type": model_type, **config})
+    model = build_twin(spec, "meta", torch.bfloat16)
+    assert {name: tuple(p.shape) for name, p in model.named_parameters()} == parameter_shapes(spec)
+    load = Load(batch=BATCH, seq=SEQ, source=WINDOWS * frames(spec))
+    arguments = example(model, BATCH, SEQ, windows=BATCH * WINDOWS)
+    assert count_twin(lambda: model(**arguments)) == forward(spec, load).total
+
+    def step() -> None:
+        out = model(**arguments)
+        (out.logits.sum() + out.heard.sum()).backward()
+
+    assert count_twin(step) == training(spec, load).total
+
+
+@pytest.mark.parametrize("model_type", sorted(HEARING))
+@pytest.mark.parametrize("mode", [MODES[0], MODES[1], MODES[2], MODES[4], MODES[7]], ids=str)
+def test_what_is_kept(model_type: str, mode: Mode) -> None:
+    """To the byte, with a window of sound for each sequence."""
+    spec = from_config({"model_type": model_type, **HEARING[model_type][0]})
+    model = twin(spec, mode)
+    inputs = example(model, mode.batch, 1, windows=mode.batch)
+    with torch.no_grad():
+        vectors = model._hear(inputs["sounds"], {}).shape[:-1].numel()
+    seq = vectors + 5
+    places = torch.arange(mode.batch * seq).view(mode.batch, seq)
+    inputs |= {"inputs": torch.zeros_like(places), "sound_at": places < vectors}
+    load = Load(batch=mode.batch, seq=seq, source=frames(spec))
+    written = saved_tensors(spec, load, mode.settings())
+    found = measured(model, mode, **inputs)
+    assert found.total == sum(n * each.tensor.bytes for n, each in written.everything())
+
+
+@pytest.mark.parametrize(
+    ("model_type", "change", "field"),
+    [
+        ("qwen2_audio", {"audio_config": None}, "audio_config"),
+        ("qwen2_audio", {"tie_word_embeddings": True}, "tie_word_embeddings"),
+        ("qwen2_audio", {"text_config": {"model_type": "llama"}}, "text_config.model_type"),
+        ("qwen2_audio", {"audio_config": {"model_type": "whisper"}}, "audio_config.model_type"),
+        ("voxtral", {"audio_config": {"hidden_size": 24}}, "audio_config.intermediate_size"),
+        ("voxtral", {"text_config": {"tie_word_embeddings": True}}, "text_config.tie_word_embeddings"),
+        ("voxtral", {"audio_config": {"model_type": "qwen2_audio_encoder"}}, "audio_config.model_type"),
+    ],
+)
+def test_what_is_refused(model_type: str, change: dict[str, Any], field: str) -> None:
+    base = HEARING[model_type][0]
+    changed = {key: base[key] | value if isinstance(value, dict) else value for key, value in change.items()}
+    with pytest.raises(Refused) as refusal:
+        from_config({"model_type": model_type, **base, **changed})
+    assert refusal.value.field == field
+
+
+def test_sizes_that_a_published_config_leaves_to_its_class() -> None:
+    """Qwen2-Audio-7B's: 8.4 billion parameters, its tower 0.6 (arXiv:2407.10759, section 3)."""
+    raw = {
+        "model_type": "qwen2_audio",
+        "architectures": ["Qwen2AudioForConditionalGeneration"],
+        "audio_config": {"model_type": "qwen2_audio_encoder", "d_model": 1280, "encoder_attention_heads": 20}
+        | {"encoder_ffn_dim": 5120, "encoder_layers": 32, "num_mel_bins": 128, "max_source_positions": 1500},
+        "text_config": {"model_type": "qwen2", "intermediate_size": 11008, "max_position_embeddings": 8192}
+        | {"rms_norm_eps": 1e-5, "rope_theta": 10000, "sliding_window": 32768, "vocab_size": 156032},
+    }
+    assert sum(parameters(from_config(raw)).values()) == their_models.total(their_models.build(raw))
