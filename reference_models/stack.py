@@ -14,6 +14,7 @@ from calc.spec import Embedding, Node, Stack, Tower
 from reference_models.blocks import FRONTS
 from reference_models.blocks.altup import IntoStreams, OutOfStreams
 from reference_models.blocks.block_attention import add_tables, block_bias
+from reference_models.blocks.disentangled import DistanceVectors
 from reference_models.blocks.embedding import Dense
 from reference_models.blocks.linear import NormLayer, clip
 from reference_models.blocks.moe import MixtureOfExperts
@@ -77,6 +78,10 @@ class StackOfLayers(nn.Module):
             self.relative_bias = RelativeBias(*spec.relative_bias)
         if spec.in_blocks is not None:
             add_tables(self, spec.in_blocks)
+        if spec.distances is not None:
+            self.distances = DistanceVectors(spec.distances[0], spec.d_model)
+            if spec.distances[0].normed:
+                self.distances_norm = NormLayer(spec.distances[1], (spec.d_model,))
         self.layers = nn.ModuleList(_layers(spec, d_source))
         # Read here, since torch.compile cannot ask a description for what it may not have.
         self.vectors = getattr(spec.embedding, "vectors", 1)
@@ -157,6 +162,9 @@ class StackOfLayers(nn.Module):
         if self.spec.in_blocks is not None:
             added = block_bias(self, self.spec.in_blocks, x, step)
             step = replace(step, relative=lambda queries, keys, *, causal: added)
+        if self.spec.distances is not None:
+            vectors = self.distances(x.shape[1])
+            step = replace(step, distances=self.distances_norm(vectors) if self.distances.spec.normed else vectors)
         if self.lends:
             step = replace(step, lent={})
         if any(group.shared_block is not None for group in self.spec.layers):

@@ -29,7 +29,8 @@ class Step:
         the same of the source. grid: rows and columns of a picture's patches; places [2, seq]: each one's row and
         column, below 0 for a learned vector.
     masked: [batch, seq], True where a learned vector takes the place of what the front gives (wav2vec 2.0).
-    relative: the stack's table of relative positions, where its layers share one (T5).
+    relative: the stack's table of relative positions, where its layers share one (T5). distances: the vectors of
+        distances [rows, d_model] that all layers read (DeBERTa).
     lent: by window, the latest keys and values (and the numbers of their tokens) that layers without any of their own
         use, and under `values` the first layer's values that all others mix into theirs (RWKV-7); None where there are
         no such layers. chosen: by the number of a layer, the tokens that its indexer chose,
@@ -63,6 +64,7 @@ class Step:
     places: Tensor | None = None
     masked: Tensor | None = None
     relative: Callable[..., Tensor] | None = None
+    distances: Tensor | None = None
     lent: dict[Any, tuple[Tensor, ...]] | None = None
     chosen: dict[int, Tensor] = field(default_factory=dict)
     own_input: Tensor | None = None

@@ -149,6 +149,8 @@ FAMILIES: dict[str, str] = {
     "eurobert": "eurobert",
     "mpnet": "mpnet",
     "roformer": "roformer",
+    "deberta": "deberta",
+    "deberta-v2": "deberta",
     "distilbert": "distilbert",
     "albert": "albert",
     "electra": "electra",

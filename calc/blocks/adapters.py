@@ -49,7 +49,7 @@ def prefix(
     assert isinstance(t.adapter, Prefix)
     if spec.kv != "own" or spec.position not in ("rope", "none"):
         raise Refused("adapter", "another than a prefix", "layers without plain keys and values of their own")
-    if spec.buckets is not None or spec.shaw is not None:
+    if spec.buckets is not None or spec.shaw is not None or spec.disentangled is not None:
         raise Refused("adapter", "another than a prefix", "layers with learned distances")
     kv_heads, d_head, d_value = sizes
     length = t.adapter.length
@@ -96,6 +96,11 @@ def check_adapter(spec: ModelSpec, load: Load) -> None:
         raise Refused("adapter", "a model whose one end is a head or a stack", "further ends (contrast, mtp)")
     if any(group.shared_block is not None for group in spec.layers):
         raise Refused("adapter", "a model whose layers have weights of their own", "a block that several layers share")
+    if isinstance(spec.adapter, Lora) and any(
+        stack.distances is not None and not stack.distances[0].own for stack in spec.stacks
+    ):
+        for name in {"q_proj", "k_proj"} & set(spec.adapter.targets):
+            raise Refused("targets", "matrices that read tokens alone, and not vectors of distances too", name)
     if isinstance(spec.adapter, Prefix | Prompt) and spec.encoder is not None:
         raise Refused("adapter", "lora or bottleneck in a model with an encoder", "prefix or prompt")
     if isinstance(spec.adapter, Prompt) and (spec.per_layer is not None or getattr(spec.embedding, "vectors", 1) != 1):

@@ -14,16 +14,18 @@ from calc.trace.tensor import Tensor
 class Around:
     """source: an encoder's result, and length: its vectors for each sequence. places, source_places: what attention
     adds to queries and keys to tell vectors apart, of the stack's own and of the source's. bias: the numbers of a table
-    of distances that all layers of a stack share. inputs: of all layers, beside the stream. stream: what the block at
-    hand reads, as it was ahead of its norm. streams: how many residual streams there are, and how they mix; None: one.
-    altup: streams of which layers work on one. embedded: what entered the first layer. lent: keys and values of the
-    layers so far, by window. values: those that RWKV-7's first layer lends all others."""
+    of distances that all layers of a stack share; distances: the vectors of another such table. inputs: of all layers,
+    beside the stream. stream: what the block at hand reads, as it was ahead of its norm. streams: how many residual
+    streams there are, and how they mix; None: one. altup: streams of which layers work on one. embedded: what entered
+    the first layer. lent: keys and values of the layers so far, by window. values: those that RWKV-7's first layer
+    lends all others."""
 
     source: Tensor | None = None
     length: Size = 0
     source_places: Tensor | None = None
     places: Tensor | None = None
     bias: Tensor | None = None
+    distances: Tensor | None = None
     inputs: LayerInputs | None = None
     stream: Tensor | None = None
     streams: tuple[Size, StreamMixing] | None = None

@@ -9,6 +9,7 @@ from calc.blocks.adapters import prefix, prefix_length
 from calc.blocks.around import Around
 from calc.blocks.attention_experts import routed_output, routed_queries
 from calc.blocks.differential import difference, halves
+from calc.blocks.disentangled import projected_vectors
 from calc.blocks.distances import placed_queries, projected_distances
 from calc.errors import Refused
 from calc.sizes import Size, exact_div, is_exactly, quotient
@@ -56,7 +57,7 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, 
     if more is not None:
         k, v = prefix(t, spec, (kv_heads, d_head, d_value), load, k, v)
         keys, twice_pairs = keys + more, twice_pairs + 2 * load.tokens * heads * more
-    q, scoring = _scoring(t, spec, q, x.width, load, around.bias)
+    q, scoring = _scoring(t, spec, q, x.width, load, around)
     shape = Attend(
         load.batch * kv_heads,
         quotient(heads, kv_heads),
@@ -225,9 +226,7 @@ def _normed(t: Trace, spec: QkNorm | None, of: str, x: Tensor, heads: Size) -> T
             return t.norm(f"{of}_norm", spec.norm, x)
 
 
-def _scoring(
-    t: Trace, spec: Attention, q: Tensor, d_model: Size, load: Load, bias: Tensor | None
-) -> tuple[Tensor, Scoring]:
+def _scoring(t: Trace, spec: Attention, q: Tensor, d_model: Size, load: Load, around: Around) -> tuple[Tensor, Scoring]:
     """What becomes of the scores, and the queries that meet the keys."""
     heads, _, d_head, _ = head_sizes(spec, d_model)
     if spec.temperature is not None:
@@ -236,6 +235,11 @@ def _scoring(
     if spec.position == "transformer-xl":
         distances = projected_distances(t, d_model, heads * d_head, q, load)
         q = placed_queries(t, q)
+    of_distances = None, None
+    if spec.disentangled is not None and around.distances is not None:
+        of_distances = projected_vectors(
+            t, spec.disentangled, around.distances, heads * d_head, heads, bias=spec.qkv_bias
+        )
     # Heads of which a part turns are put together from both parts.
     rope = spec.rope
     parts = rope.joined or (rope.fraction < 1 and not rope.proportional)
@@ -249,8 +253,9 @@ def _scoring(
         sinks=t.weight("sinks", heads, shard=COLUMN) if spec.sinks else None,
         shaw=spec.shaw,
         buckets=spec.buckets,
-        bias=bias if spec.buckets is not None and spec.buckets.shared else None,
+        bias=around.bias if spec.buckets is not None and spec.buckets.shared else None,
         distances=distances,
+        of_distances=of_distances,
         by_head=by_head,
         repeated=spec.repeated,
     )

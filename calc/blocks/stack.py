@@ -10,6 +10,7 @@ from calc.blocks.adapters import prompted, with_prompt
 from calc.blocks.altup import into_streams, out_of_streams
 from calc.blocks.around import Around
 from calc.blocks.block_attention import block_bias
+from calc.blocks.disentangled import distance_vectors
 from calc.blocks.head import projections
 from calc.blocks.layer import layer
 from calc.blocks.per_layer import layer_inputs
@@ -72,6 +73,8 @@ def stack(
         around.bias = t.relative_bias(*spec.relative_bias, load.seq, load.context + load.seq)
     if spec.in_blocks is not None:
         around.bias = block_bias(t, spec.in_blocks, load)
+    if spec.distances is not None:
+        around.distances = distance_vectors(t, *spec.distances, spec.d_model, load)
     if spec.per_layer is not None:
         around.inputs = layer_inputs(t, spec.per_layer, spec, x)
     if spec.n_streams is not None:

@@ -27,7 +27,7 @@ from calc.spec.model import Adapter, ModelSpec, Stack, Tower
 from calc.spec.patches import Patches
 from calc.spec.per_layer import PerLayerInputs
 from calc.spec.pooling import AttentionPool
-from calc.spec.positions import Buckets, Shaw
+from calc.spec.positions import Buckets, Disentangled, Shaw
 from calc.spec.projector import Dense, Projector
 from calc.spec.residual import Residual
 from calc.spec.rope import Plane, Rope, RopeScaling
@@ -57,6 +57,7 @@ __all__ = [
     "ConvolutionModule",
     "DeltaNet",
     "Dense",
+    "Disentangled",
     "Embedding",
     "EntryIndexer",
     "ExpertGroups",

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from calc.errors import Refused
 from calc.spec.fields import Dim, Node
-from calc.spec.positions import Buckets, Shaw
+from calc.spec.positions import Buckets, Disentangled, Shaw
 from calc.spec.rope import Rope
 
 
@@ -84,10 +84,10 @@ class Attention(Node):
     sinks: a learned logit a head that takes part in the softmax (gpt-oss). softcap: logits pass c * tanh(x / c).
     fused: query, key and value projections are one matrix. k_bias: whether keys have a bias; None: as qkv_bias.
     d_value: width of a value head; None means d_head. causal: a token sees only those before it.
-    buckets, shaw: learned relative positions, beside which `position` is none. `transformer-xl`: scores of distances
-        beside those of keys (Dai et al. 2019), for tokens that all see one another. `added`: what the front
-        gives beside its vectors is added to what queries and keys are projected from, in every layer, and not to values
-        (DETR: Carion et al. 2020, section 3.2); attention over a source adds the source's to the keys.
+    buckets, shaw, disentangled: learned relative positions, beside which `position` is none. `transformer-xl`: scores
+        of distances beside those of keys (Dai et al. 2019), for tokens that all see one another. `added`: what the
+        front gives beside its vectors is added to what queries and keys are projected from, in every layer, and not to
+        values (DETR: Carion et al. 2020, section 3.2); attention over a source adds the source's to the keys.
     kv: whose keys and values are used. `own`; `keys`: the values are the projected keys (Gemma 4's global layers);
         `earlier`: both are those of the last layer of this kind that has its own, so none are projected or cached.
     v_norm: a norm on each head's values. chunked: the window is a chunk: tokens attend to those of their own chunk of
@@ -137,6 +137,7 @@ class Attention(Node):
     position: Literal["rope", "alibi", "transformer-xl", "added", "none"] = "rope"
     buckets: Buckets | None = None
     shaw: Shaw | None = None
+    disentangled: Disentangled | None = None
     rope: Rope = Rope()
     scale: float | None = None
     by_depth: bool = False
@@ -190,8 +191,8 @@ class Attention(Node):
 
     @model_validator(mode="after")
     def _one_kind_of_position(self) -> Self:
-        kinds = [self.position != "none", self.buckets is not None, self.shaw is not None]
-        if sum(kinds) > 1:
+        learned = (self.buckets, self.shaw, self.disentangled)
+        if (self.position != "none") + sum(each is not None for each in learned) > 1:
             raise Refused("position", "none beside learned relative positions, and one kind of those", self.position)
         return self
 
@@ -205,6 +206,8 @@ class Attention(Node):
             raise Refused("rope.inputs", "false with fused projections, which read values too", True)
         if self.position == "transformer-xl" and (self.causal or self.window is not None):
             raise Refused("position", "another kind where not all tokens see one another", self.position)
+        if self.disentangled is not None and (self.causal or self.window is not None or self.fused):
+            raise Refused("disentangled", "none where not all tokens see one another, or projections are fused", "some")
         if self.squares is not None and (self.causal or self.window is not None):
             raise Refused("squares", "null where not all vectors of a square see one another", self.squares)
         if self.chunked and self.window is None:

@@ -6,6 +6,7 @@ A size left None follows from the others as its field says, and does so in formu
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, Tag, model_validator
@@ -28,7 +29,7 @@ from calc.spec.mixers import kind_or
 from calc.spec.patches import Patches
 from calc.spec.per_layer import PerLayerInputs
 from calc.spec.pooling import AttentionPool
-from calc.spec.positions import Buckets
+from calc.spec.positions import Buckets, Disentangled
 from calc.spec.projector import Projector
 from calc.spec.rwkv7 import Rwkv7
 from calc.spec.shipped import Shipped
@@ -138,6 +139,8 @@ class Stack(Node):
         kinds = {(m.buckets, m.n_heads) for m in self._mixers() if m.buckets is not None and m.buckets.shared}
         if len(kinds) > 1:
             raise Refused("buckets", "alike in all layers that share them, and their heads too", "different ones")
+        if any(m.disentangled != other.disentangled for m, other in pairwise(self._mixers())):
+            raise Refused("disentangled", "alike in all layers, which share its table", "different ones")
         return self
 
     @model_validator(mode="after")
@@ -223,6 +226,12 @@ class Stack(Node):
         """The attention in blocks whose tables all layers share, where there is such (LongT5)."""
         mixers = (mixer for group in self.layers for mixer in group.mixers)
         return next((mixer for mixer in mixers if isinstance(mixer, BlockAttention)), None)
+
+    @property
+    def distances(self) -> tuple[Disentangled, Norm] | None:
+        """The table of distances' vectors that all layers read, and the norm that it may pass (DeBERTa)."""
+        first = next((mixer.disentangled for mixer in self._mixers()), None)
+        return None if first is None else (first, self.layers[0].norm)
 
     @property
     def n_layers(self) -> int:

@@ -36,3 +36,25 @@ class Shaw(Node):
 
     max_distance: Dim = 16
     values: bool = True
+
+
+class Disentangled(Node):
+    """Contents against distances, beside contents against contents (He et al. 2021, arXiv:2006.03654, section 3.1).
+
+    A table beside the layers has 2 * n_distances learned vectors of d_model, for distances from -n_distances on.
+    queries: queries are multiplied with these vectors' keys (content to position); keys: keys with their queries
+    (position to content). own: each layer has projections of the vectors of its own; False: those of queries and keys
+    serve them too. key_bias: of the own projection to keys; that to queries always has one. normed: the table passes
+    a norm like the layers'. max_distance: vectors belong to buckets of distances, of which the outer half widen
+    logarithmically up to max_distance; None: each has its own. nearest: a short sequence reads only the vectors of its
+    own distances.
+    """
+
+    n_distances: Dim
+    queries: bool = True
+    keys: bool = True
+    own: bool = True
+    key_bias: bool = True
+    normed: bool = False
+    max_distance: int | None = Field(default=None, gt=0, le=2**31)
+    nearest: bool = False

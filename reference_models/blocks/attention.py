@@ -12,6 +12,7 @@ from calc.spec import Attention, QkNorm, Temperature
 from reference_models.blocks.attend import attend, fuses, head_sizes, scale_of, split
 from reference_models.blocks.attention_experts import RoutedOutput, RoutedQueries, by_head, by_slot
 from reference_models.blocks.differential import Difference, halves
+from reference_models.blocks.disentangled import add_vectors, vector_scores
 from reference_models.blocks.distances import add_distances, distance_scores
 from reference_models.blocks.linear import NormLayer
 from reference_models.blocks.positions import alibi, angles, turn, turned_in_plane
@@ -36,7 +37,7 @@ FIELDS = (
         "softcap",
         "sinks",
     ),
-    *("buckets", "shaw", "by_depth", "temperature", "alibi_scaled", "clip", "value_scale"),
+    *("buckets", "shaw", "disentangled", "by_depth", "temperature", "alibi_scaled", "clip", "value_scale"),
     *("masked_window", "softmax", "squares", "repeated", "experts", "differential"),
 )
 """Fields of the spec that are computed here."""
@@ -100,6 +101,8 @@ class SelfAttention(nn.Module):
         buckets, shaw = self.spec.buckets, self.spec.shaw
         if self.spec.position == "transformer-xl":
             add_distances(self, d_model, self.n_heads, self.d_head)
+        if self.spec.disentangled is not None:
+            add_vectors(self, self.spec.disentangled, d_model, self.n_heads * self.d_head)
         if buckets is not None and not buckets.shared:
             self.relative_bias = RelativeBias(buckets, self.n_heads)
         if shaw is not None:
@@ -154,6 +157,8 @@ class SelfAttention(nn.Module):
             k, v, mask = self.prefix(k, v, mask)
         if spec.position == "transformer-xl":
             q, extra["distances"] = distance_scores(self, q, step)
+        if spec.disentangled is not None:
+            extra["distances"] = vector_scores(self, spec.disentangled, k, step)
         if spec.squares is not None:
             q, k, v = (in_squares(each, spec.squares, step.grid) for each in (q, k, v))
         how: dict[str, Any] = {"mask": mask, "plain": not hides, "causal": spec.causal, **extra}

@@ -12,6 +12,7 @@ BERT = {
     "num_attention_heads": 4,
     "max_position_embeddings": 40,
 }
+DEBERTA = BERT | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
 MODERN = BERT | {"num_hidden_layers": 4, "local_attention": 6}
 T5 = {"vocab_size": 97, "d_model": 32, "d_kv": 6, "d_ff": 48, "num_layers": 3, "num_heads": 4}
 BART = {
@@ -150,6 +151,38 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
             *("RoFormerForTokenClassification", "RoFormerForQuestionAnswering"),
         ),
         ({"embedding_size": 12, "hidden_act": "relu"}, {"type_vocab_size": 3}),
+    ),
+    "deberta": (
+        DEBERTA,
+        tuple(
+            f"Deberta{ending}"
+            for ending in (
+                *("ForMaskedLM", "Model", "ForSequenceClassification", "ForTokenClassification"),
+                "ForQuestionAnswering",
+            )
+        ),
+        (
+            {"position_biased_input": False, "legacy": False, "type_vocab_size": 2},
+            {"pos_att_type": "c2p", "max_relative_positions": 6},
+            {"pos_att_type": ["p2c"], "hidden_act": "relu"},
+            {"relative_attention": False},
+        ),
+    ),
+    "deberta-v2": (
+        DEBERTA,
+        tuple(
+            f"DebertaV2{ending}"
+            for ending in (
+                *("ForMaskedLM", "Model", "ForSequenceClassification", "ForTokenClassification"),
+                "ForQuestionAnswering",
+            )
+        ),
+        (
+            {"share_att_key": True, "norm_rel_ebd": "layer_norm", "position_biased_input": False, "legacy": False},
+            {"position_buckets": 6, "pos_att_type": ["c2p"], "type_vocab_size": 2, "hidden_act": "relu"},
+            {"pos_att_type": "p2c", "max_relative_positions": 9},
+            {"relative_attention": False},
+        ),
     ),
     "camembert": (BERT, ("CamembertForMaskedLM", "CamembertForTokenClassification"), ()),
     "modernbert": (

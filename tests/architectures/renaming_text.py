@@ -152,6 +152,28 @@ ROFORMER = _one(
     (r"(?:.*\.)?embeddings_project\.(?P<w>\w+)", r"embedding.project_in.\g<w>"),
 )
 ROFORMER += _OWN_CLASSIFIER + BERT
+DEBERTA = _one(
+    *(
+        (rf"(?:.*\.)?layer\.N\.attention\.self\.{theirs}\.(?P<w>\w+)", rf"layers.N.attention.{ours}.\g<w>")
+        for theirs, ours in (
+            *(("query_proj", "q_proj"), ("key_proj", "k_proj"), ("value_proj", "v_proj")),
+            *(("pos_key_proj", "pos_k_proj"), ("pos_query_proj", "pos_q_proj")),
+        )
+    ),
+    (r"lm_predictions\.lm_head\.bias", "lm_head.bias"),
+    (r"lm_predictions\.lm_head\.dense\.(?P<w>\w+)", r"lm_head.transform.\g<w>"),
+    (r"lm_predictions\.lm_head\.LayerNorm\.(?P<w>\w+)", r"lm_head.transform_norm.\g<w>"),
+    (r"(?:.*\.)?rel_embeddings\.weight", "distances.weight"),
+    (r"(?:.*\.)?encoder\.LayerNorm\.(?P<w>\w+)", r"distances_norm.\g<w>"),
+)
+DEBERTA += BERT
+_DEBERTA_1 = r"(?:.*\.)?layer\.N\.attention\.self\."
+DEBERTA_1 = _one(
+    (_DEBERTA_1 + r"(?P<m>[qv])_bias", r"layers.N.attention.\g<m>_proj.bias"),
+    (_DEBERTA_1 + r"pos_proj\.weight", "layers.N.attention.pos_k_proj.weight"),
+    (_DEBERTA_1 + r"pos_q_proj\.(?P<w>\w+)", r"layers.N.attention.pos_q_proj.\g<w>"),
+)
+DEBERTA_1 += ((_DEBERTA_1 + r"in_proj\.weight", tuple(f"layers.N.attention.{m}_proj.weight" for m in "qkv")), *DEBERTA)
 ELECTRA = _TABLES + _BERT_LAYER + _HEADS + _OWN_CLASSIFIER
 ELECTRA += _one(
     (r"(?:.*\.)?embeddings_project\.(?P<w>\w+)", r"embedding.project_in.\g<w>"),
@@ -319,6 +341,8 @@ RULES: dict[str, Rules] = {
     "eurobert": EUROBERT,
     "mpnet": MPNET,
     "roformer": ROFORMER,
+    "deberta": DEBERTA_1,
+    "deberta-v2": DEBERTA,
     "t5gemma": T5GEMMA,
     "esm": ESM,
     "electra": ELECTRA,

@@ -111,6 +111,8 @@ LOSSES = (
     *(("xlm-roberta-xl", name) for name in ("XLMRobertaXLForMaskedLM", "XLMRobertaXLForCausalLM")),
     *(("roberta-prelayernorm", f"RobertaPreLayerNormFor{end}") for end in ("MaskedLM", "CausalLM")),
     *(("electra", name) for name in ("ElectraForMaskedLM", "ElectraForCausalLM")),
+    ("deberta", "DebertaForMaskedLM"),
+    ("deberta-v2", "DebertaV2ForMaskedLM"),
     ("albert", "AlbertForMaskedLM"),
     ("albert", "AlbertForPreTraining"),
     ("distilbert", "DistilBertForMaskedLM"),
@@ -240,6 +242,11 @@ def test_a_head_that_transformers_ties_is_read_both_ways() -> None:
         ("imagegpt", {"tie_word_embeddings": True}, "tie_word_embeddings"),
         ("roformer", {"rotary_value": True}, "rotary_value"),
         ("roformer", {"num_attention_heads": 32}, "num_attention_heads"),
+        ("deberta", {"talking_head": True}, "talking_head"),
+        ("deberta-v2", {"embedding_size": 16}, "embedding_size"),
+        ("deberta-v2", {"pos_att_type": []}, "pos_att_type"),
+        ("deberta-v2", {"pos_att_type": ["c2p", "p2p"]}, "pos_att_type"),
+        ("deberta-v2", {"position_buckets": 80}, "position_buckets"),
     ],
 )
 def test_what_is_refused(model_type: str, change: dict[str, Any], field: str) -> None:

@@ -10,9 +10,12 @@ import sympy
 from hypothesis import given, settings
 
 import calc
+from calc.architectures import from_config
 from calc.ask import registry
 from calc.conventions import CONVENTIONS
+from calc.spec.resizing import sizes_of
 from calc.symbols import SYMBOLS, describe
+from tests.saved.test_readings import CONFIGS
 from tests.strategies import specs
 
 
@@ -39,6 +42,12 @@ def test_formula_numbers_and_value_agree(model: str, quantity: str) -> None:
     assert set(it.values) == it.formula.free_symbols
     assert it.estimate.source
     assert it.latex()
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_sizes_of_every_family_are_in_the_alphabet(family: str) -> None:
+    for name in sizes_of(from_config({"model_type": family, **CONFIGS[family]})):
+        assert describe(name).meaning
 
 
 @pytest.mark.parametrize("convention", [c.name for c in CONVENTIONS])

@@ -135,6 +135,7 @@ COUNTED = {
     *("gating", "moe_apply_router_weight_on_input", "moe_router_logit_softcapping"),
     *("attention_k_eq_v", "enable_moe_block", "use_double_wide_mlp", "use_bidirectional_attention", "is_gated_act"),
     *("is_folding_model", "emb_layer_norm_before", "token_dropout"),
+    *("relative_attention", "position_biased_input", "legacy"),
     *("add_cross_attention", "is_decoder", "is_encoder_decoder", "action_tanh", "learned_pos_emb", "add_router_probs"),
     *("block_auto_adjust_ff_dim", "block_ffn_dim_multiplier", "conv_bias", "use_expert_bias"),
 }
@@ -167,7 +168,15 @@ IGNORED = {
         "embd_pdrop",
     ),
     *("embed_dropout", "embedding_dropout", "encoder_layerdrop", "hidden_dropout", "hidden_dropout_prob", "layerdrop"),
-    *("mlp_dropout", "qa_dropout", "resid_dropout", "resid_pdrop", "residual_dropout", "seq_classif_dropout"),
+    *(
+        "mlp_dropout",
+        "pooler_dropout",
+        "qa_dropout",
+        "resid_dropout",
+        "resid_pdrop",
+        "residual_dropout",
+        "seq_classif_dropout",
+    ),
     *("summary_first_dropout", "summary_last_dropout"),
     # rounding, and which code runs
     *("deterministic_flash_attn", "initializer_cutoff_factor"),

@@ -7,7 +7,7 @@ As three kernels they write the scores and the weights [batch, n_heads, seq, key
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from calc.sizes import Size, at_least, is_exactly
@@ -15,7 +15,7 @@ from calc.spec import Buckets, Shaw
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Cache, Moves
 from calc.trace.primitives.attend_live import PLAIN, Core, Scoring
-from calc.trace.primitives.attend_saved import Scores, Square, saved_by_attention
+from calc.trace.primitives.attend_saved import Scores, Square, Vectors, saved_by_attention
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
@@ -53,7 +53,7 @@ def attend(
     moves = moves or (lambda: _of_scores(shape, cached, cache, uncached))
     scores = _products(t, core, q, k, twice_pairs, cache, moves, live)
     t.hold(q, k, v)
-    weights = _weights(t, core, scores, _added(t, q, scores, core, twice_pairs, live))
+    weights = _weights(t, core, scores, _added(t, q, k, scores, core, twice_pairs, live))
     out = t.made(q.rows, square.heads * shape.d_value, weights, v, split="tensor")
     of_distances = scoring.shaw if scoring.shaw is not None and scoring.shaw.values else None
     t.op(
@@ -147,13 +147,18 @@ def _of_values(shape: Attend, cached: Size, latent: bool) -> Moves:
     )
 
 
-def _added(t: Recorder, q: Tensor, scores: Tensor, core: Core, twice_pairs: Size, live: bool) -> list[Tensor]:
+def _added(
+    t: Recorder, q: Tensor, k: Tensor, scores: Tensor, core: Core, twice_pairs: Size, live: bool
+) -> list[Tensor]:
     """What is added to the scores before their softmax. live: whether backward passes any of the core, which is then
     run again as a whole where it is checkpointed, products that need no gradient among it."""
     shape, square, scoring = core.shape, core.square, core.scoring
     made: list[Tensor] = []
     if scoring.distances is not None:
         made.append(_distance_scores(t, q, scoring.distances, scores, square, live or None))
+    for name, x, vectors in zip(("query", "key"), (q, k), scoring.of_distances, strict=True):
+        if vectors is not None:
+            made.append(_looked_up(t, name, x, vectors, scores, square, live or None))
     if scoring.shaw is not None:
         found = t.made(scores.rows, scores.width, q, split="tensor")
         flops = twice_pairs * shape.d_head
@@ -224,6 +229,28 @@ def _distance_scores(
     return found.view(scores.rows, scores.width)
 
 
+def _looked_up(
+    t: Recorder, name: str, x: Tensor, vectors: Tensor, scores: Tensor, square: Square, live: bool | None
+) -> Tensor:
+    """Every query's, or every key's, product with each vector of distances, of which those of its pairs are looked up
+    (He et al. 2021, arXiv:2006.03654, algorithm 1)."""
+    found = t.made(square.rows * square.seq, vectors.rows, x, vectors, split="tensor")
+    t.op(
+        f"{name}_distances",
+        "attention",
+        "batched_matmul",
+        (x, vectors),
+        (found,),
+        of="positional",
+        flops=2 * square.rows * square.seq * vectors.rows * square.d_key,
+        shape=Matmul(square.seq, vectors.rows, square.d_key, square.rows, weighed=False),
+        live=live,
+    )
+    y = t.made(scores.rows, scores.width, found, split="tensor")
+    t.op(f"{name}_lookup", "gather", "gather", (found,), (y,), of="positional", live=live)
+    return y
+
+
 def _by_distance(
     t: Recorder,
     name: str,
@@ -265,15 +292,20 @@ def _rule(
     """What autograd keeps of all these ops together, as fields of the last of them."""
     trained = not t.frozen
 
+    more = {
+        name: x
+        for name, x in zip(("distances", "by_query", "by_key"), (scoring.distances, *scoring.of_distances), strict=True)
+        if x is not None
+    }
+
     def keeps(tape: Tape, q: Storage, k: Storage, v: Storage, *distances: Storage) -> Storage:
-        scores = _scores(tape, scoring, square, trained, *distances)
-        return saved_by_attention(tape, q, k, v, square, scores)
+        vectors = {name: Vectors(x.rows, s) for (name, x), s in zip(more.items(), distances, strict=True)}
+        return saved_by_attention(tape, q, k, v, square, _scores(tape, scoring, square, trained, vectors))
 
-    more = () if scoring.distances is None else (scoring.distances,)
-    return {"keeps": keeps, "operands": (q, k, v, *more)}
+    return {"keeps": keeps, "operands": (q, k, v, *more.values())}
 
 
-def _scores(tape: Tape, scoring: Scoring, square: Square, trained: bool, distances: Storage | None = None) -> Scores:
+def _scores(tape: Tape, scoring: Scoring, square: Square, trained: bool, vectors: Mapping[str, Vectors]) -> Scores:
     """What becomes of these scores under the tape's settings; keeps what says which rows of a table are read."""
     s = tape.settings
     hides = 0 if scoring.window is None else at_least(square.seq, scoring.window)
@@ -303,8 +335,8 @@ def _scores(tape: Tape, scoring: Scoring, square: Square, trained: bool, distanc
         bias,
         covered,
         scoring.by_head,
-        distances,
-        trained,
-        scoring.repeated,
-        scoring.apart,
+        trained=trained,
+        repeated=scoring.repeated,
+        apart=scoring.apart,
+        **vectors,
     )

@@ -26,6 +26,7 @@ class Scoring:
     shaw: a vector for every distance is added to keys, and perhaps to values. buckets: a number for every head and
     distance is added to the scores; bias: where the table stands beside the layers, those numbers.
     distances: the projected sinusoids of all distances, against which queries are multiplied too (Transformer-XL).
+    of_distances: the projected vectors of distances that queries, and that keys, are multiplied with too (DeBERTa).
     by_head: queries lie head by head and not token by token. repeated: whether a kernel knows which heads share keys.
     apart: no kernel is asked, whatever it may know (blocks of a sequence).
     """
@@ -41,6 +42,7 @@ class Scoring:
     buckets: Buckets | None = None
     bias: Tensor | None = None
     distances: Tensor | None = None
+    of_distances: tuple[Tensor | None, Tensor | None] = (None, None)
     by_head: bool = False
     repeated: bool = True
     apart: bool = False
@@ -49,7 +51,8 @@ class Scoring:
     def kernel(self) -> Kernel | None:
         """The execution from which on one kernel runs all of it: PyTorch's own knows plain scores, those that engines
         and compilers bring caps and sinks too, and none vectors of distances."""
-        if self.shaw is not None or self.distances is not None or self.apart:
+        of_distances = self.distances is not None or self.of_distances != (None, None)
+        if self.shaw is not None or of_distances or self.apart:
             return None
         return "sdpa" if self.repeated and not self.softcap and self.sinks is None else "compiled"
 

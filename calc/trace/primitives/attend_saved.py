@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from calc.sizes import Size, at_least, is_exactly
 from calc.spec import Shaw
@@ -24,13 +25,21 @@ class Square:
     d_value: Size
 
 
+class Vectors(NamedTuple):
+    """The projected vectors of `rows` distances, which queries or keys are multiplied with."""
+
+    rows: Size
+    storage: Storage
+
+
 @dataclass(frozen=True, slots=True)
 class Scores:
     """What becomes of scores where they are written out, and what a flash kernel is told of them.
 
     wide: the softmax is computed in fp32 whatever they are in. softcap: they pass a tanh. sinks: one more column.
     shaw: keys, and perhaps values, have a vector for every distance. distances: the projected vectors of all distances,
-    from which scores beside those of keys are made (Transformer-XL).
+    from which scores beside those of keys are made (Transformer-XL). by_query, by_key: those of distances that queries,
+    or keys, are multiplied with, of which each pair's are looked up (DeBERTa).
     mask: how many numbers that are added to scores a kernel is given, made anew in every layer; 0: none. hides: 1 where
     there are some. bias_grad: whether they are trained; covered: then how many a causal mask covers.
     by_head: queries lie head by head and not token by token, and so does what a kernel makes of them.
@@ -48,7 +57,9 @@ class Scores:
     bias_grad: bool = False
     covered: Size = 0
     by_head: bool = False
-    distances: Storage | None = None
+    distances: Vectors | None = None
+    by_query: Vectors | None = None
+    by_key: Vectors | None = None
     trained: bool = True
     repeated: bool = True
     apart: bool = False
@@ -57,7 +68,8 @@ class Scores:
         """Whether one kernel knows such scores: PyTorch's own plain ones, those of compilers and stacks caps and sinks
         too (FlexAttention; cuDNN in Transformer Engine from 2.8 on), and none vectors of distances."""
         plain = not (self.softcap or self.sinks)
-        return (compiled or plain) and not (self.shaw or self.distances or self.apart)
+        of_distances = self.distances or self.by_query or self.by_key
+        return (compiled or plain) and not (self.shaw or of_distances or self.apart)
 
 
 def saved_by_attention(tape: Tape, q: Storage, k: Storage, v: Storage, square: Square, scores: Scores) -> Storage:
@@ -117,18 +129,22 @@ def _written_out(
         # Keys and values are repeated for every head that shares them.
         k = Storage(square.rows * square.keys * square.d_key, k.dtype, k.grad, "tensor")
         v = Storage(square.rows * square.keys * square.d_value, v.dtype, v.grad, "tensor")
-    queries = q
+    queries, keys = q, k
     if not is_exactly(square.batch, 1) and not is_exactly(square.heads, 1):
         # Matrices of several sequences and heads that lie between others are laid together first: copies of their own,
         # and one more for each product that reads them.
         q, k, v = (tape.like(x) if x.base or x in tape.elsewhere or x in tape.saved else x for x in (q, k, v))
-        queries = tape.like(queries)
+        queries, keys = tape.like(queries), tape.like(keys)
     with tape.at("scores"):
         scores = tape.product(q, k, square.rows * square.seq * square.keys, casts=casts)
     if how.shaw is not None:
         scores = _against_each(tape, "relative_key", queries, square, square.d_key, scores, how.trained)
     if how.distances is not None:
-        scores = tape.like(scores, _of_distances(tape, queries, how.distances, square))
+        scores = tape.like(scores, _of_distances(tape, queries, how.distances.storage, square))
+    if how.by_query is not None:
+        scores = tape.like(scores, _looked_up(tape, "query_distances", queries, how.by_query, square))
+    if how.by_key is not None:
+        scores = tape.like(scores, _looked_up(tape, "key_distances", keys, how.by_key, square))
     if how.softcap:
         with tape.at("softcap"):
             scores = tape.reads_result(scores)
@@ -169,6 +185,20 @@ def _of_distances(tape: Tape, q: Storage, vectors: Storage, square: Square) -> S
         if not is_exactly(square.batch, 1):
             vectors = Storage(square.rows * distances * square.d_key, vectors.dtype, vectors.grad, "tensor")
         made = tape.product(tape.like(q), vectors, square.rows * square.seq * distances)
+        return Storage(square.rows * square.seq * square.keys, made.dtype, made.grad, "tensor")
+
+
+def _looked_up(tape: Tape, name: str, x: Storage, vectors: Vectors, square: Square) -> Storage:
+    """Queries or keys against the vectors of distances; of the products each pair's are looked up, by numbers that all
+    layers share. Several sequences of several heads have copies of the vectors."""
+    read = vectors.storage
+    with tape.at(name):
+        if not is_exactly(square.batch, 1) and not is_exactly(square.heads, 1):
+            read = Storage(square.rows * vectors.rows * square.d_key, read.dtype, read.grad, "tensor")
+        made = tape.product(x, read, square.rows * square.seq * vectors.rows)
+        if made.grad:
+            tape.keep(made, "input")
+            tape.keep_common("places of distances", "places", square.seq * square.keys, "int64")
         return Storage(square.rows * square.seq * square.keys, made.dtype, made.grad, "tensor")
 
 

@@ -23,7 +23,8 @@ class Matrix(TypedDict, total=False):
 
     key, bias_key: paths of the matrix and of a bias where they are not the name's (a tied head). of: the component that
     its weights are reported as. shard: what tensor-parallel ranks hold of it; split: what divides the result among
-    them, where that does not follow from the shard. moves: where some of x stands in a cache. reached: 0 where nothing
+    them, where that does not follow from the shard. again: whether the layer has multiplied with that matrix before, so
+    that autocast's copy of it is there. moves: where some of x stands in a cache. reached: 0 where nothing
     reads the result, so that no gradient comes back.
     """
 
@@ -33,6 +34,7 @@ class Matrix(TypedDict, total=False):
     of: Component | None
     shard: Shard | None
     split: Split | None
+    again: bool
     moves: Callable[[], Moves] | None
     reached: Size
 
@@ -78,7 +80,7 @@ def _multiplied(
 ) -> Tensor:
     """The product alone. rows: of the op, None for a matrix that is none of a layer's."""
     of, shard = matrix.get("of"), matrix.get("shard")
-    bias_key, moves = matrix.get("bias_key"), matrix.get("moves")
+    bias_key, moves, again = matrix.get("bias_key"), matrix.get("moves"), matrix.get("again", False)
     weights = [t.weight(matrix.get("key") or f"{name}.weight", d_out, x.width, of=of, shard=shard)]
     if bias_key or matrix.get("bias"):
         weights.append(t.weight(bias_key or f"{name}.bias", d_out, of=of, shard=shard))
@@ -101,7 +103,7 @@ def _multiplied(
         reached=matrix.get("reached", 1),
         shape=Matmul(m, d_out, x.width, groups),
         moves=moves if spread is None else lambda: spread.moves(x, y, weights),
-        keeps=lambda tape, read: saved_by_product(tape, read, y, weights[0], spread),
+        keeps=lambda tape, read: saved_by_product(tape, read, y, weights[0], spread, cast=not again),
         operands=(x,) if copies else None,
     )
     return y

@@ -1,0 +1,90 @@
+"""What attention keeps that multiplies contents with vectors of distances, to the byte, and in three readings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+import sympy
+
+torch = pytest.importorskip("torch")
+
+from calc.errors import Refused  # noqa: E402
+from calc.quantities.flops import forward  # noqa: E402
+from calc.spec import Attention, Disentangled, LayerGroup, Lora, Mlp, ModelSpec, Norm  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
+from calc.spec.resizing import sizes_of, symbolic, with_sizes  # noqa: E402
+from calc.trace.settings import Settings  # noqa: E402
+from tests.reference_models.test_counts import check as counted  # noqa: E402
+from tests.saved.test_readings import total  # noqa: E402
+from tests.saved.test_twins import MODES, SEQ, check  # noqa: E402
+
+TABLES: tuple[dict[str, Any], ...] = (
+    {"n_distances": 6},
+    {"n_distances": 6, "keys": False, "key_bias": False},
+    {"n_distances": 6, "queries": False, "normed": True},
+    {"n_distances": 40, "own": False},
+    {"n_distances": 8, "own": False, "normed": True, "max_distance": 20},
+    {"n_distances": 9, "nearest": True},
+    {"n_distances": 40, "nearest": True, "key_bias": False},
+)
+
+
+def of(table: dict[str, Any], n_heads: int = 4, **fields: Any) -> ModelSpec:
+    """A small encoder of three layers."""
+    how: dict[str, Any] = {"causal": False, "position": "none", "qkv_bias": True, "softmax": "model"}
+    mixer = Attention(n_heads=n_heads, disentangled=Disentangled(**table), **how)
+    group = LayerGroup(
+        count=3, mixer=mixer, channel=Mlp(), norm=Norm(kind="layernorm", bias=True), residual_dropout=True
+    )
+    return ModelSpec(d_model=16, vocab_size=31, layers=(group,), **fields)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=str)
+def test_every_table(table: dict[str, Any]) -> None:
+    for mode in MODES:
+        check(of(table), mode)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=str)
+@pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])
+def test_counts(table: dict[str, Any], checkpointing: str) -> None:
+    counted(of(table), checkpointing)
+
+
+def test_one_head() -> None:
+    """Sequences of one head need no copies."""
+    for mode in MODES:
+        check(of(TABLES[0], n_heads=1), mode)
+
+
+@pytest.mark.parametrize("table", TABLES[2:6], ids=str)
+@pytest.mark.parametrize("how", [Settings(), Settings("sdpa", autocast=True)], ids=lambda how: how.execution)
+def test_three_readings_agree(table: dict[str, Any], how: Settings) -> None:
+    spec = of(table)
+    exact = total(spec, Load(batch=3, seq=SEQ), how)
+    symbols, values = symbolic(spec)
+    batch, seq = sympy.symbols("batch seq", positive=True)
+    formula = total(symbols, Load(batch=batch, seq=seq), how)
+    assert sympy.sympify(formula).subs({**values, batch: 3, seq: SEQ}) == exact
+    column = {each: numpy.full(2, float(value)) for each, value in sizes_of(spec).items()}
+    found = total(with_sizes(spec, column), Load(batch=numpy.full(2, 3.0), seq=numpy.full(2, float(SEQ))), how)
+    assert numpy.array_equal(numpy.broadcast_to(found, (2,)), [exact, exact])  # type: ignore[arg-type]
+
+
+def test_updates_of_matrices_that_vectors_pass_too_are_refused() -> None:
+    for own in (True, False):
+        spec = of({"n_distances": 6, "own": own}, adapter=Lora(rank=2, targets=("v_proj", "k_proj")))
+        if own:
+            assert forward(spec, Load(batch=1, seq=SEQ)).total > 0
+            continue
+        with pytest.raises(Refused, match="targets"):
+            forward(spec, Load(batch=1, seq=SEQ))
+
+
+@pytest.mark.parametrize("fields", [{"causal": True}, {"window": 4}, {"fused": True}, {"position": "rope"}], ids=str)
+def test_what_knows_no_such_distances_is_refused(fields: dict[str, Any]) -> None:
+    how: dict[str, Any] = {"causal": False, "position": "none"} | fields
+    with pytest.raises(ValueError, match=r"(disentangled|position): expected none"):
+        Attention(n_heads=4, disentangled=Disentangled(n_distances=6), **how)
