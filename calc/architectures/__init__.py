@@ -149,6 +149,7 @@ FAMILIES: dict[str, str] = {
     "eurobert": "eurobert",
     "mpnet": "mpnet",
     "roformer": "roformer",
+    "convbert": "convbert",
     "deberta": "deberta",
     "deberta-v2": "deberta",
     "distilbert": "distilbert",

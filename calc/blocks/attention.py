@@ -11,6 +11,7 @@ from calc.blocks.attention_experts import routed_output, routed_queries
 from calc.blocks.differential import difference, halves
 from calc.blocks.disentangled import projected_vectors
 from calc.blocks.distances import placed_queries, projected_distances
+from calc.blocks.span_convolution import span_convolution
 from calc.errors import Refused
 from calc.sizes import Size, exact_div, is_exactly, quotient
 from calc.spec import Attention, QkNorm
@@ -46,6 +47,7 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, 
     borrows = spec.kv == "earlier"
     q, k, v, gate, visits = (_borrowing if borrows else _projected)(t, spec, x, load, around)
     around.lend(spec.window, k, v)
+    beside = None if spec.span is None else span_convolution(t, spec.span, heads, x, q)
     side, in_squares = spec.squares, False
     if side is not None and not (isinstance(load.seq, int) and load.seq == side**2):
         # Each square is a sequence of its own, copied out and back; no kernel is counted for it.
@@ -80,6 +82,8 @@ def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, 
         y = difference(t, spec.differential, q, first, second, heads)
     else:
         y = t.attend(q, k, v, shape, square, twice_pairs, scoring, cache=kept, **fields)
+    if beside is not None:
+        y = t.joined(y, beside, rows=y.rows, width=y.width + beside.width)
     if in_squares:
         y = t.joined(y, rows=y.rows, width=y.width)
     if gate is not None:

@@ -110,6 +110,8 @@ class Attention(Node):
     differential: of two heads, one of each half, the second is taken off the first, times a learned number, and what is
         left passes this norm (Ye et al. 2024, arXiv:2410.05258). Both read the values of two heads side by side: scores
         of all heads are multiplied once with those of either half, as in DiffLlama.
+    span: beside the heads, each token weighs so many tokens around it by weights that it makes of its query and their
+        keys, and the result stands behind that of the heads (ConvBERT).
     repeated: keys and values that heads share are laid out for each, or PyTorch's kernel is told that they are shared;
         False: it is given one head of them and told nothing, for which it writes scores out (Falcon).
     """
@@ -150,6 +152,7 @@ class Attention(Node):
     squares: int | None = Field(default=None, gt=0, le=2**16)
     experts: HeadExperts | None = None
     differential: Norm | None = None
+    span: int | None = Field(default=None, gt=0, le=10**4)
     repeated: bool = True
 
     @property
@@ -208,6 +211,13 @@ class Attention(Node):
             raise Refused("position", "another kind where not all tokens see one another", self.position)
         if self.disentangled is not None and (self.causal or self.window is not None or self.fused):
             raise Refused("disentangled", "none where not all tokens see one another, or projections are fused", "some")
+        if self.span is not None and (self.causal or self.window is not None or self.fused or self.gate):
+            raise Refused("span", "null where not all tokens see one another, and with a gate", self.span)
+        own = self.experts is not None or self.differential is not None
+        if own and (self.span is not None or self.disentangled is not None):
+            raise Refused("span", "null, and no disentangled distances, beside experts or differences", self.span)
+        if self.span is not None and self.span % 2 == 0:
+            raise Refused("span", "an odd number of tokens, as many on both sides", self.span)
         if self.squares is not None and (self.causal or self.window is not None):
             raise Refused("squares", "null where not all vectors of a square see one another", self.squares)
         if self.chunked and self.window is None:

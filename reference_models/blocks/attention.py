@@ -17,6 +17,7 @@ from reference_models.blocks.distances import add_distances, distance_scores
 from reference_models.blocks.linear import NormLayer
 from reference_models.blocks.positions import alibi, angles, turn, turned_in_plane
 from reference_models.blocks.relative import RelativeBias, RelativeVectors
+from reference_models.blocks.span_convolution import add_span, span_convolution
 from reference_models.cache import Growing, LayerCache, Static
 from reference_models.step import Step
 from reference_models.support import supported
@@ -38,7 +39,7 @@ FIELDS = (
         "sinks",
     ),
     *("buckets", "shaw", "disentangled", "by_depth", "temperature", "alibi_scaled", "clip", "value_scale"),
-    *("masked_window", "softmax", "squares", "repeated", "experts", "differential"),
+    *("masked_window", "softmax", "squares", "span", "repeated", "experts", "differential"),
 )
 """Fields of the spec that are computed here."""
 
@@ -92,6 +93,9 @@ class SelfAttention(nn.Module):
         if spec.differential is not None:
             self.difference = Difference(spec.differential, self.d_head)
         width, d_out = self.n_heads * self.d_value, d_out or d_model
+        if spec.span is not None:
+            add_span(self, spec.span, d_model, self.n_heads, self.d_head)
+            width += self.n_heads * self.d_head
         if spec.experts is not None:
             self.outputs = RoutedOutput(spec.experts, width, d_out, bias=spec.out_bias)
         else:
@@ -165,12 +169,15 @@ class SelfAttention(nn.Module):
         if spec.differential is not None:
             both = [attend(spec, q, k, half, step, **how) for half in halves(v)]
             return self.o_proj(self.difference(*both, q.dtype, step))
+        beside = None if spec.span is None else span_convolution(self, spec.span, x, q, step)
         values = attend(spec, q, k, v, step, sinks=self.sinks if spec.sinks else None, **how)
         if spec.squares is not None:
             values = out_of_squares(values, spec.squares, step.grid)
         if spec.experts is not None:
             return self.outputs(by_slot(values, spec.experts.top_k), *visits)
         values = values.transpose(1, 2).flatten(2)
+        if beside is not None:
+            values = torch.cat([values, beside], dim=-1)
         if spec.head_gate is not None:
             values = (values.unflatten(-1, (self.n_heads, -1)) * self._opened(x).to(values.dtype)).flatten(2)
         if gate is not None:

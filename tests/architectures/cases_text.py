@@ -152,6 +152,21 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
         ),
         ({"embedding_size": 12, "hidden_act": "relu"}, {"type_vocab_size": 3}),
     ),
+    "convbert": (
+        BERT | {"embedding_size": 32},
+        tuple(
+            f"ConvBert{ending}"
+            for ending in (
+                *("ForMaskedLM", "Model", "ForSequenceClassification", "ForTokenClassification"),
+                "ForQuestionAnswering",
+            )
+        ),
+        (
+            {"embedding_size": 12, "conv_kernel_size": 3, "tie_word_embeddings": False},
+            {"head_ratio": 8, "hidden_act": "relu", "type_vocab_size": 3},
+            {"head_ratio": 1},
+        ),
+    ),
     "deberta": (
         DEBERTA,
         tuple(

@@ -152,6 +152,14 @@ ROFORMER = _one(
     (r"(?:.*\.)?embeddings_project\.(?P<w>\w+)", r"embedding.project_in.\g<w>"),
 )
 ROFORMER += _OWN_CLASSIFIER + BERT
+_CONVBERT = r"(?:.*\.)?layer\.N\.attention\.self\."
+CONVBERT = _one(
+    (_CONVBERT + r"key_conv_attn_layer\.depthwise\.weight", "layers.N.attention.span_depthwise.weight"),
+    (_CONVBERT + r"key_conv_attn_layer\.pointwise\.weight", "layers.N.attention.span_pointwise.weight"),
+    (_CONVBERT + r"key_conv_attn_layer\.bias", "layers.N.attention.span_pointwise.bias"),
+    (_CONVBERT + r"conv_kernel_layer\.(?P<w>\w+)", r"layers.N.attention.span_weights.\g<w>"),
+    (_CONVBERT + r"conv_out_layer\.(?P<w>\w+)", r"layers.N.attention.span_values.\g<w>"),
+)
 DEBERTA = _one(
     *(
         (rf"(?:.*\.)?layer\.N\.attention\.self\.{theirs}\.(?P<w>\w+)", rf"layers.N.attention.{ours}.\g<w>")
@@ -184,6 +192,7 @@ ELECTRA += _one(
     (r"discriminator_predictions\.dense_prediction\.(?P<w>\w+)", r"replaced.dense.\g<w>"),
     (r"sequence_summary\.summary\.(?P<w>\w+)", r"dense.dense.\g<w>"),
 )
+CONVBERT += ELECTRA
 DISTILBERT = _TABLES + _HEADS
 DISTILBERT += _one(
     (r"(?:.*\.)?layer\.N\.attention\.(?P<m>[qkv])_lin\.(?P<w>\w+)", r"layers.N.attention.\g<m>_proj.\g<w>"),
@@ -341,6 +350,7 @@ RULES: dict[str, Rules] = {
     "eurobert": EUROBERT,
     "mpnet": MPNET,
     "roformer": ROFORMER,
+    "convbert": CONVBERT,
     "deberta": DEBERTA_1,
     "deberta-v2": DEBERTA,
     "t5gemma": T5GEMMA,

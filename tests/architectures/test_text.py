@@ -15,14 +15,13 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
-
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, parameters  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
+from harness.counter import count  # noqa: E402
 from tests.architectures.cases_text import TEXT, text_cases  # noqa: E402
 from tests.architectures.mended import with_two_experts_a_token  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
@@ -73,12 +72,6 @@ def _two_inputs(model: Any) -> bool:
     return model.config.is_encoder_decoder and not type(model).__name__.endswith(alone)
 
 
-def count(run: Any) -> int:
-    with FlopCounterMode(display=False) as counter:
-        run()
-    return counter.get_total_flops()
-
-
 def loss(output: Any) -> Any:
     """A number that every floating output takes part in."""
     tensors = [value for value in output.to_tuple() if torch.is_tensor(value) and value.is_floating_point()]
@@ -111,6 +104,7 @@ LOSSES = (
     *(("xlm-roberta-xl", name) for name in ("XLMRobertaXLForMaskedLM", "XLMRobertaXLForCausalLM")),
     *(("roberta-prelayernorm", f"RobertaPreLayerNormFor{end}") for end in ("MaskedLM", "CausalLM")),
     *(("electra", name) for name in ("ElectraForMaskedLM", "ElectraForCausalLM")),
+    ("convbert", "ConvBertForMaskedLM"),
     ("deberta", "DebertaForMaskedLM"),
     ("deberta-v2", "DebertaV2ForMaskedLM"),
     ("albert", "AlbertForMaskedLM"),
@@ -242,6 +236,9 @@ def test_a_head_that_transformers_ties_is_read_both_ways() -> None:
         ("imagegpt", {"tie_word_embeddings": True}, "tie_word_embeddings"),
         ("roformer", {"rotary_value": True}, "rotary_value"),
         ("roformer", {"num_attention_heads": 32}, "num_attention_heads"),
+        ("convbert", {"num_groups": 2}, "num_groups"),
+        ("convbert", {"conv_kernel_size": 4}, "conv_kernel_size"),
+        ("convbert", {"hidden_size": 30, "num_attention_heads": 4}, "hidden_size"),
         ("deberta", {"talking_head": True}, "talking_head"),
         ("deberta-v2", {"embedding_size": 16}, "embedding_size"),
         ("deberta-v2", {"pos_att_type": []}, "pos_att_type"),

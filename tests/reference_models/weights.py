@@ -89,6 +89,8 @@ def parts(name: str, tensor: Tensor, n: int, model_type: str, ours: Model) -> li
     if model_type == "codegen" and "qkv_proj" in name:
         queries, values, keys = tensor.unflatten(0, (4, 3, -1)).unbind(1)
         tensor = torch.cat([queries, keys, values]).flatten(0, 1)
+    if model_type == "convbert" and name.endswith("key_conv_attn_layer.bias"):
+        tensor = tensor.flatten()
     if model_type == "deberta" and name.endswith("in_proj.weight"):
         mixers: Any = [group.mixer for group in ours.whole.layers]
         tensor = tensor.unflatten(0, (mixers[0].n_heads, 3, -1)).transpose(0, 1).flatten(0, 2)

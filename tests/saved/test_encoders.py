@@ -1,4 +1,4 @@
-"""What attention keeps that multiplies contents with vectors of distances, to the byte, and in three readings."""
+"""What encoders' own kinds of attention keep, to the byte, and in three readings: vectors of distances, spans."""
 
 from __future__ import annotations
 
@@ -73,6 +73,16 @@ def test_three_readings_agree(table: dict[str, Any], how: Settings) -> None:
     assert numpy.array_equal(numpy.broadcast_to(found, (2,)), [exact, exact])  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("n_heads", "span"), [(2, 3), (1, 5), (4, 1)])
+def test_convolutions_of_spans(n_heads: int, span: int) -> None:
+    how: dict[str, Any] = {"causal": False, "position": "none", "softmax": "model"}
+    group = LayerGroup(count=3, mixer=Attention(n_heads=n_heads, d_head=6, span=span, **how), channel=Mlp())
+    spec = ModelSpec(d_model=16, vocab_size=31, layers=(group,))
+    counted(spec, "selective")
+    for mode in MODES:
+        check(spec, mode)
+
+
 def test_updates_of_matrices_that_vectors_pass_too_are_refused() -> None:
     for own in (True, False):
         spec = of({"n_distances": 6, "own": own}, adapter=Lora(rank=2, targets=("v_proj", "k_proj")))
@@ -88,3 +98,9 @@ def test_what_knows_no_such_distances_is_refused(fields: dict[str, Any]) -> None
     how: dict[str, Any] = {"causal": False, "position": "none"} | fields
     with pytest.raises(ValueError, match=r"(disentangled|position): expected none"):
         Attention(n_heads=4, disentangled=Disentangled(n_distances=6), **how)
+
+
+@pytest.mark.parametrize("fields", [{"causal": True}, {"span": 4}, {"gate": True}, {"window": 3}], ids=str)
+def test_what_knows_no_spans_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="span: expected"):
+        Attention(n_heads=4, **{"causal": False, "position": "none", "span": 3} | fields)
