@@ -150,6 +150,7 @@ FAMILIES: dict[str, str] = {
     "mpnet": "mpnet",
     "roformer": "roformer",
     "convbert": "convbert",
+    "xlnet": "xlnet",
     "deberta": "deberta",
     "deberta-v2": "deberta",
     "distilbert": "distilbert",

@@ -71,6 +71,12 @@ ALIASES: dict[str, dict[str, str]] = {
     },
     **dict.fromkeys(("qwen3_5.vision_config", "qwen3_5_moe.vision_config"), TOWER),
     "bamba": {"layer_types": "layers_block_type"},
+    "xlnet": {
+        "n_token": "vocab_size",
+        "hidden_size": "d_model",
+        "num_attention_heads": "n_head",
+        "num_hidden_layers": "n_layer",
+    },
     "bloom": {"num_attention_heads": "n_head", "num_hidden_layers": "n_layer"},
     "dbrx": {
         "hidden_size": "d_model",

@@ -10,7 +10,7 @@ from calc.blocks.around import Around
 from calc.blocks.attention_experts import routed_output, routed_queries
 from calc.blocks.differential import difference, halves
 from calc.blocks.disentangled import projected_vectors
-from calc.blocks.distances import placed_queries, projected_distances
+from calc.blocks.distances import placed_queries, projected_distances, segments
 from calc.blocks.span_convolution import span_convolution
 from calc.errors import Refused
 from calc.sizes import Size, exact_div, is_exactly, quotient
@@ -236,9 +236,12 @@ def _scoring(t: Trace, spec: Attention, q: Tensor, d_model: Size, load: Load, ar
     if spec.temperature is not None:
         q = t.tempered("temperature", q, load.seq)
     distances = None
-    if spec.position == "transformer-xl":
-        distances = projected_distances(t, d_model, heads * d_head, q, load)
+    if spec.position in ("transformer-xl", "xlnet"):
+        each = spec.position == "xlnet"
+        distances = projected_distances(t, d_model, heads * d_head, q, load, each=each)
         q = placed_queries(t, q)
+        if each:
+            segments(t, heads, d_head)
     of_distances = None, None
     if spec.disentangled is not None and around.distances is not None:
         of_distances = projected_vectors(
@@ -259,6 +262,7 @@ def _scoring(t: Trace, spec: Attention, q: Tensor, d_model: Size, load: Load, ar
         buckets=spec.buckets,
         bias=around.bias if spec.buckets is not None and spec.buckets.shared else None,
         distances=distances,
+        of_each=spec.position == "xlnet",
         of_distances=of_distances,
         by_head=by_head,
         repeated=spec.repeated,

@@ -9,9 +9,14 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def projected_distances(t: Trace, d_model: Size, width: Size, q: Tensor, load: Load) -> Tensor:
-    """The sinusoids of all 2 * seq - 1 distances [2 * seq - 1, d_model], projected: the same for all sequences."""
+def projected_distances(t: Trace, d_model: Size, width: Size, q: Tensor, load: Load, *, each: bool = False) -> Tensor:
+    """The sinusoids of all 2 * seq - 1 distances [2 * seq - 1, d_model], projected: the same for all sequences.
+
+    each: of one more, and for each sequence (XLNet).
+    """
     distances = 0 if load.decode else 2 * load.seq - 1
+    if each:
+        distances = load.batch * 2 * load.seq
     sinusoids = Tensor(distances, d_model, False, "none")
     name = f"sinusoids {d_model} wide"
 
@@ -30,3 +35,12 @@ def placed_queries(t: Trace, q: Tensor) -> Tensor:
     y = q.view(q.rows, q.width)
     y.grad = q.grad or trained
     return t.silent("placed", (q,), y, lambda tape, q: tape.like(q, Storage(0, tape.settings.stream, trained)))
+
+
+def segments(t: Trace, heads: Size, d_head: Size) -> None:
+    """XLNet's vectors of two segments, and what is added to queries for them: unread by a text without segments."""
+    weights = (
+        t.weight("segment_bias", heads, d_head, of="positional"),
+        t.weight("segment_vectors", 2, heads, d_head, of="positional"),
+    )
+    t.parameters("segments", weights, 0, d_head, of="positional")

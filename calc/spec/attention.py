@@ -87,7 +87,9 @@ class Attention(Node):
     buckets, shaw, disentangled: learned relative positions, beside which `position` is none. `transformer-xl`: scores
         of distances beside those of keys (Dai et al. 2019), for tokens that all see one another. `added`: what the
         front gives beside its vectors is added to what queries and keys are projected from, in every layer, and not to
-        values (DETR: Carion et al. 2020, section 3.2); attention over a source adds the source's to the keys.
+        values (DETR: Carion et al. 2020, section 3.2); attention over a source adds the source's to the keys. `xlnet`:
+        as transformer-xl, with one distance more, projected for each sequence, and learned vectors of segments beside
+        them that a text without segments leaves unread (Yang et al. 2019, arXiv:1906.08237, section 2.5).
     kv: whose keys and values are used. `own`; `keys`: the values are the projected keys (Gemma 4's global layers);
         `earlier`: both are those of the last layer of this kind that has its own, so none are projected or cached.
     v_norm: a norm on each head's values. chunked: the window is a chunk: tokens attend to those of their own chunk of
@@ -136,7 +138,7 @@ class Attention(Node):
     gate: bool = False
     head_gate: Literal["sigmoid", "softplus"] | None = None
     inner_norm: Norm | None = None
-    position: Literal["rope", "alibi", "transformer-xl", "added", "none"] = "rope"
+    position: Literal["rope", "alibi", "transformer-xl", "xlnet", "added", "none"] = "rope"
     buckets: Buckets | None = None
     shaw: Shaw | None = None
     disentangled: Disentangled | None = None
@@ -207,7 +209,7 @@ class Attention(Node):
             raise Refused("position", "another kind with fused projections or a cache", self.position)
         if self.position == "rope" and self.rope.inputs and self.fused:
             raise Refused("rope.inputs", "false with fused projections, which read values too", True)
-        if self.position == "transformer-xl" and (self.causal or self.window is not None):
+        if self.position in ("transformer-xl", "xlnet") and (self.causal or self.window is not None):
             raise Refused("position", "another kind where not all tokens see one another", self.position)
         if self.disentangled is not None and (self.causal or self.window is not None or self.fused):
             raise Refused("disentangled", "none where not all tokens see one another, or projections are fused", "some")

@@ -103,8 +103,9 @@ class SelfAttention(nn.Module):
 
     def _add_relative(self, d_model: int) -> None:
         buckets, shaw = self.spec.buckets, self.spec.shaw
-        if self.spec.position == "transformer-xl":
-            add_distances(self, d_model, self.n_heads, self.d_head)
+        if self.spec.position in ("transformer-xl", "xlnet"):
+            segments = self.spec.position == "xlnet"
+            add_distances(self, d_model, self.n_heads, self.d_head, segments=segments)
         if self.spec.disentangled is not None:
             add_vectors(self, self.spec.disentangled, d_model, self.n_heads * self.d_head)
         if buckets is not None and not buckets.shared:
@@ -159,8 +160,8 @@ class SelfAttention(nn.Module):
         if self.prefix is not None:
             hides, mask = True, step.mask(seq, keys, causal=spec.causal, window=window, chunked=spec.chunked)
             k, v, mask = self.prefix(k, v, mask)
-        if spec.position == "transformer-xl":
-            q, extra["distances"] = distance_scores(self, q, step)
+        if spec.position in ("transformer-xl", "xlnet"):
+            q, extra["distances"] = distance_scores(self, q, step, each=spec.position == "xlnet")
         if spec.disentangled is not None:
             extra["distances"] = vector_scores(self, spec.disentangled, k, step)
         if spec.squares is not None:

@@ -13,29 +13,41 @@ from reference_models.blocks.positions import sinusoidal
 from reference_models.step import Step
 
 
-def add_distances(attention: Any, d_model: int, heads: int, d_head: int) -> None:
-    """Give `attention` the projection of distances and the two vectors a head that are added to queries."""
+def add_distances(attention: Any, d_model: int, heads: int, d_head: int, *, segments: bool = False) -> None:
+    """Give `attention` the projection of distances and the two vectors a head that are added to queries.
+
+    segments: also XLNet's vectors of two segments and what is added to queries for them, which texts without segments
+    leave unread.
+    """
     attention.pos_proj = nn.Linear(d_model, heads * d_head, bias=False)
     attention.pos_bias_u = nn.Parameter(torch.zeros(heads, d_head))
     attention.pos_bias_v = nn.Parameter(torch.zeros(heads, d_head))
+    if segments:
+        attention.segment_bias = nn.Parameter(torch.zeros(heads, d_head))
+        attention.segment_vectors = nn.Parameter(torch.zeros(2, heads, d_head))
 
 
-def distance_scores(attention: Any, q: Tensor, step: Step) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+def distance_scores(
+    attention: Any, q: Tensor, step: Step, *, each: bool = False
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """(queries for the products with keys, what makes scores of distances of them); q [batch, heads, seq, d_head].
 
     Sequences see all of themselves, so distances run from seq - 1 down to 1 - seq, and are the same for all of a batch.
-    Their sinusoids are made once in a pass.
+    Their sinusoids are made once in a pass. each: they run from seq down, and each sequence has its own (XLNet).
     """
-    seq, (u, v) = q.shape[-2], (attention.pos_bias_u[:, None], attention.pos_bias_v[:, None])
+    batch, seq, (u, v) = len(q), q.shape[-2], (attention.pos_bias_u[:, None], attention.pos_bias_v[:, None])
     width = attention.pos_proj.in_features
-    key = ("distances", seq, width, q.dtype)
+    key = ("distances", seq, width, q.dtype, each)
     if key not in step.made:
-        places = torch.arange(seq - 1, -seq, -1, device=q.device)
-        step.made[key] = sinusoidal(places, width).to(q.dtype)
-    vectors = attention.pos_proj(step.made[key]).unflatten(-1, (q.shape[1], -1)).permute(1, 2, 0)
+        places = torch.arange(seq if each else seq - 1, -seq, -1, device=q.device)
+        made = sinusoidal(places, width, "apart" if each else "alternating").to(q.dtype)
+        step.made[key] = F.dropout(made.repeat(batch, 1, 1), step.dropout) if each else made
+    vectors = attention.pos_proj(step.made[key]).unflatten(-1, (q.shape[1], -1)).transpose(-3, -2).transpose(-2, -1)
 
     def scores(with_u: Tensor) -> Tensor:
-        return shifted((with_u + (v - u)) @ vectors)
+        found = (with_u + (v - u)) @ vectors
+        # No pair is as far apart as the first of XLNet's distances.
+        return shifted(found[..., 1:] if each else found)
 
     return q + u, scores
 

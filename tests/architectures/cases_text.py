@@ -167,6 +167,14 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
             {"head_ratio": 1},
         ),
     ),
+    "xlnet": (
+        {"vocab_size": 97, "d_model": 32, "n_layer": 3, "n_head": 4, "d_inner": 48},
+        (
+            *("XLNetLMHeadModel", "XLNetModel", "XLNetForSequenceClassification", "XLNetForTokenClassification"),
+            "XLNetForQuestionAnsweringSimple",
+        ),
+        ({"ff_activation": "relu", "tie_word_embeddings": False},),
+    ),
     "deberta": (
         DEBERTA,
         tuple(

@@ -160,6 +160,30 @@ CONVBERT = _one(
     (_CONVBERT + r"conv_kernel_layer\.(?P<w>\w+)", r"layers.N.attention.span_weights.\g<w>"),
     (_CONVBERT + r"conv_out_layer\.(?P<w>\w+)", r"layers.N.attention.span_values.\g<w>"),
 )
+_XLNET = r"(?:transformer\.)?layer\.N\."
+XLNET = _one(
+    (r"(?:transformer\.)?mask_emb", "masked.dense.weight"),
+    (r"(?:transformer\.)?word_embedding\.weight", "embedding.token.weight"),
+    (_XLNET + r"rel_attn\.(?P<m>[qkvo])", r"layers.N.attention.\g<m>_proj.weight"),
+    *(
+        (_XLNET + rf"{theirs}", f"layers.N.attention.{ours}")
+        for theirs, ours in (
+            (r"rel_attn\.r", "pos_proj.weight"),
+            (r"rel_attn\.r_w_bias", "pos_bias_u"),
+            (r"rel_attn\.r_r_bias", "pos_bias_v"),
+            (r"rel_attn\.r_s_bias", "segment_bias"),
+            (r"rel_attn\.seg_embed", "segment_vectors"),
+        )
+    ),
+    (_XLNET + r"rel_attn\.layer_norm\.(?P<w>\w+)", r"layers.N.attention_norm.\g<w>"),
+    (_XLNET + r"ff\.layer_norm\.(?P<w>\w+)", r"layers.N.channel_norm.\g<w>"),
+    (_XLNET + r"ff\.layer_1\.(?P<w>\w+)", r"layers.N.mlp.up_proj.\g<w>"),
+    (_XLNET + r"ff\.layer_2\.(?P<w>\w+)", r"layers.N.mlp.down_proj.\g<w>"),
+    (r"lm_loss\.(?P<w>\w+)", r"lm_head.\g<w>"),
+    (r"sequence_summary\.summary\.(?P<w>\w+)", r"dense.dense.\g<w>"),
+    (r"logits_proj\.(?P<w>\w+)", r"classifier.dense.\g<w>"),
+)
+XLNET += _HEADS
 DEBERTA = _one(
     *(
         (rf"(?:.*\.)?layer\.N\.attention\.self\.{theirs}\.(?P<w>\w+)", rf"layers.N.attention.{ours}.\g<w>")
@@ -351,6 +375,7 @@ RULES: dict[str, Rules] = {
     "mpnet": MPNET,
     "roformer": ROFORMER,
     "convbert": CONVBERT,
+    "xlnet": XLNET,
     "deberta": DEBERTA_1,
     "deberta-v2": DEBERTA,
     "t5gemma": T5GEMMA,

@@ -103,6 +103,7 @@ OUTPUTS = [
     ("roformer", "RoFormerForCausalLM", {"is_decoder": True, "embedding_size": 12}),
     ("roformer", "RoFormerForSequenceClassification", {}),
     ("convbert", "ConvBertForSequenceClassification", {"hidden_act": "relu", "embedding_size": 12}),
+    ("xlnet", "XLNetForSequenceClassification", {}),
     ("deberta", "DebertaForMaskedLM", {"pos_att_type": "c2p", "max_relative_positions": 6, "legacy": False}),
     ("deberta", "DebertaForMaskedLM", {"pos_att_type": ["p2c"], "position_biased_input": False}),
     ("deberta-v2", "DebertaV2ForSequenceClassification", {"pooler_hidden_act": "relu"}),

@@ -135,7 +135,7 @@ COUNTED = {
     *("gating", "moe_apply_router_weight_on_input", "moe_router_logit_softcapping"),
     *("attention_k_eq_v", "enable_moe_block", "use_double_wide_mlp", "use_bidirectional_attention", "is_gated_act"),
     *("is_folding_model", "emb_layer_norm_before", "token_dropout"),
-    *("relative_attention", "position_biased_input", "legacy"),
+    *("relative_attention", "position_biased_input", "legacy", "bi_data"),
     *("add_cross_attention", "is_decoder", "is_encoder_decoder", "action_tanh", "learned_pos_emb", "add_router_probs"),
     *("block_auto_adjust_ff_dim", "block_ffn_dim_multiplier", "conv_bias", "use_expert_bias"),
 }
@@ -186,6 +186,8 @@ IGNORED = {
     # what is returned, and classes that are not described
     *("output_attentions", "output_hidden_states", "output_router_logits", "return_dict", "use_cache"),
     *("summary_proj_to_labels", "summary_use_proj"),
+    # what is remembered of earlier texts
+    *("use_mems_eval", "use_mems_train", "same_length"),
     # how a table is filled before training
     "sinusoidal_pos_embds",
 }

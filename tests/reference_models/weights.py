@@ -91,6 +91,10 @@ def parts(name: str, tensor: Tensor, n: int, model_type: str, ours: Model) -> li
         tensor = torch.cat([queries, keys, values]).flatten(0, 1)
     if model_type == "convbert" and name.endswith("key_conv_attn_layer.bias"):
         tensor = tensor.flatten()
+    if model_type == "xlnet" and (matrix := re.search(r"rel_attn\.([qkvor])$", name)):
+        tensor = tensor.flatten(1) if matrix[1] == "o" else tensor.flatten(1).T
+    if model_type == "xlnet" and name.endswith("mask_emb"):
+        tensor = tensor[0]
     if model_type == "deberta" and name.endswith("in_proj.weight"):
         mixers: Any = [group.mixer for group in ours.whole.layers]
         tensor = tensor.unflatten(0, (mixers[0].n_heads, 3, -1)).transpose(0, 1).flatten(0, 2)

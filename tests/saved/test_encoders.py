@@ -83,6 +83,17 @@ def test_convolutions_of_spans(n_heads: int, span: int) -> None:
         check(spec, mode)
 
 
+@pytest.mark.parametrize("n_heads", [1, 4])
+def test_distances_of_each_sequence(n_heads: int) -> None:
+    """XLNet's: projected anew for all sequences; dropped out once for all layers."""
+    mixer = Attention(n_heads=n_heads, causal=False, position="xlnet", softmax="model")
+    group = LayerGroup(count=3, mixer=mixer, channel=Mlp(), residual_dropout=True, outer_dropout="both")
+    spec = ModelSpec(d_model=16, vocab_size=31, layers=(group,))
+    counted(spec, "full")
+    for mode in MODES:
+        check(spec, mode)
+
+
 def test_updates_of_matrices_that_vectors_pass_too_are_refused() -> None:
     for own in (True, False):
         spec = of({"n_distances": 6, "own": own}, adapter=Lora(rank=2, targets=("v_proj", "k_proj")))

@@ -155,7 +155,7 @@ def _added(
     shape, square, scoring = core.shape, core.square, core.scoring
     made: list[Tensor] = []
     if scoring.distances is not None:
-        made.append(_distance_scores(t, q, scoring.distances, scores, square, live or None))
+        made.append(_distance_scores(t, q, scoring, scoring.distances, scores, square, live or None))
     for name, x, vectors in zip(("query", "key"), (q, k), scoring.of_distances, strict=True):
         if vectors is not None:
             made.append(_looked_up(t, name, x, vectors, scores, square, live or None))
@@ -203,14 +203,14 @@ def _shared_table(tape: Tape, found: Tensor, distances: Size, trained: bool) -> 
 
 
 def _distance_scores(
-    t: Recorder, q: Tensor, vectors: Tensor, scores: Tensor, square: Square, live: bool | None
+    t: Recorder, q: Tensor, scoring: Scoring, vectors: Tensor, scores: Tensor, square: Square, live: bool | None
 ) -> Tensor:
-    """Every query's product with each of 2 * seq - 1 projected distances.
+    """Every query's product with each of 2 * seq - 1 projected distances, or of 2 * seq that its sequence has.
 
     Two learned vectors a head are added to the queries, one before these products and one before those with the keys
     (Dai et al. 2019, arXiv:1901.02860, section 3.3).
     """
-    heads, distances = square.heads, vectors.rows
+    heads, distances = square.heads, 2 * square.seq if scoring.of_each else vectors.rows
     biases = tuple(t.weight(f"pos_bias_{name}", heads, square.d_key, of="positional") for name in ("u", "v"))
     found = t.made(square.rows * square.seq, distances, q, vectors, split="tensor")
     t.op(
@@ -299,7 +299,8 @@ def _rule(
     }
 
     def keeps(tape: Tape, q: Storage, k: Storage, v: Storage, *distances: Storage) -> Storage:
-        vectors = {name: Vectors(x.rows, s) for (name, x), s in zip(more.items(), distances, strict=True)}
+        each = scoring.of_each
+        vectors = {name: Vectors(x.rows, s, each) for (name, x), s in zip(more.items(), distances, strict=True)}
         return saved_by_attention(tape, q, k, v, square, _scores(tape, scoring, square, trained, vectors))
 
     return {"keeps": keeps, "operands": (q, k, v, *more.values())}

@@ -25,7 +25,8 @@ class Scoring:
     other mask that a kernel is given. softcap, alibi: as in `calc.spec.Attention`. sinks: their weight.
     shaw: a vector for every distance is added to keys, and perhaps to values. buckets: a number for every head and
     distance is added to the scores; bias: where the table stands beside the layers, those numbers.
-    distances: the projected sinusoids of all distances, against which queries are multiplied too (Transformer-XL).
+    distances: the projected sinusoids of all distances, against which queries are multiplied too (Transformer-XL);
+    of_each: whether each sequence has its own (XLNet).
     of_distances: the projected vectors of distances that queries, and that keys, are multiplied with too (DeBERTa).
     by_head: queries lie head by head and not token by token. repeated: whether a kernel knows which heads share keys.
     apart: no kernel is asked, whatever it may know (blocks of a sequence).
@@ -42,6 +43,7 @@ class Scoring:
     buckets: Buckets | None = None
     bias: Tensor | None = None
     distances: Tensor | None = None
+    of_each: bool = False
     of_distances: tuple[Tensor | None, Tensor | None] = (None, None)
     by_head: bool = False
     repeated: bool = True

@@ -26,10 +26,12 @@ class Square:
 
 
 class Vectors(NamedTuple):
-    """The projected vectors of `rows` distances, which queries or keys are multiplied with."""
+    """The projected vectors of `rows` distances, which queries or keys are multiplied with. each: whether each sequence
+    has its own, all of which are counted."""
 
     rows: Size
     storage: Storage
+    each: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ def _written_out(
     if how.shaw is not None:
         scores = _against_each(tape, "relative_key", queries, square, square.d_key, scores, how.trained)
     if how.distances is not None:
-        scores = tape.like(scores, _of_distances(tape, queries, how.distances.storage, square))
+        scores = tape.like(scores, _of_distances(tape, queries, how.distances, square))
     if how.by_query is not None:
         scores = tape.like(scores, _looked_up(tape, "query_distances", queries, how.by_query, square))
     if how.by_key is not None:
@@ -178,11 +180,11 @@ def _against_each(
         return tape.like(to, tape.product(x, table, to.elements))
 
 
-def _of_distances(tape: Tape, q: Storage, vectors: Storage, square: Square) -> Storage:
+def _of_distances(tape: Tape, q: Storage, of: Vectors, square: Square) -> Storage:
     """Scores of all distances, of which each key's are looked up; sequences have copies of the vectors, if several."""
-    distances = 2 * square.seq - 1
+    vectors, distances = of.storage, 2 * square.seq - (0 if of.each else 1)
     with tape.at("distances"):
-        if not is_exactly(square.batch, 1):
+        if not is_exactly(square.batch, 1) and not of.each:
             vectors = Storage(square.rows * distances * square.d_key, vectors.dtype, vectors.grad, "tensor")
         made = tape.product(tape.like(q), vectors, square.rows * square.seq * distances)
         return Storage(square.rows * square.seq * square.keys, made.dtype, made.grad, "tensor")
