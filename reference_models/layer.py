@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from calc.spec import AltUp, LayerGroup, Mlp, Node, PerLayerInputs, Residual, StreamMixing
 from reference_models.blocks import CHANNELS, MIXERS
 from reference_models.blocks.altup import Correction, Laurel, Prediction
-from reference_models.blocks.convolution import ConformerConvolution
+from reference_models.blocks.convolution import ConformerConvolution, ConvolutionBeside
 from reference_models.blocks.cross_attention import CrossAttention
 from reference_models.blocks.linear import NormLayer, scaled
 from reference_models.blocks.per_layer import LayerInput
@@ -36,7 +36,7 @@ GROUP = (
         "residual_scale",
         "residual",
     ),
-    *("macaron", "convolution", "out_norm", "out_scale", "first_norm", "residual_dropout", "outer_dropout"),
+    *("macaron", "convolution", "beside", "out_norm", "out_scale", "first_norm", "residual_dropout", "outer_dropout"),
     *("block_scale", "shared_block", "laurel"),
 )
 """Fields of the spec that are computed here."""
@@ -75,6 +75,9 @@ class Layer(nn.Module):
         if group.channel is not None:
             channel = module_of(CHANNELS, group.channel)(group.channel, d_model)
             self._add(channel.name, channel, d_model, "channel_norm")
+        if group.beside is not None:
+            self.beside = ConvolutionBeside(group.beside, d_model)
+            self.beside_norm = NormLayer(group.norm, (d_model,))
         if group.out_norm:
             self.out_norm = NormLayer(group.norm, (d_model,))
         if group.out_scale:
@@ -97,6 +100,9 @@ class Layer(nn.Module):
             block = self._in_streams if self.streams else self._block
             for name in self.blocks:
                 x = block(name, x, replace(step, stream=x), cross if name == "cross_attention" else mixer)
+        if self.group.beside is not None:
+            dropout = step.dropout if self.group.residual_dropout else 0.0
+            x = self.beside_norm(x + self.beside(step.embedded, dropout))
         if self.group.out_norm:
             x = self.out_norm(x)
         if step.own_input is not None:
@@ -112,7 +118,7 @@ class Layer(nn.Module):
         """Give every block hyper-connections. Errors: NotImplementedError for a layer that joins blocks otherwise."""
         group, plain = self.group, LayerGroup(name="plain", count=1)
         joined = ("placement", "cross", "macaron", "convolution", "residual", "residual_scale", "first_norm")
-        joined += ("out_norm", "out_scale", "block_scale")
+        joined += ("beside", "out_norm", "out_scale", "block_scale")
         others = [name for name in joined if getattr(group, name) != getattr(plain, name)]
         if others or hasattr(self, "per_layer"):
             raise NotImplementedError(f"n_streams: no module computes them beside {', '.join(others) or 'per_layer'}")

@@ -167,7 +167,7 @@ class StackOfLayers(nn.Module):
             step = replace(step, distances=self.distances_norm(vectors) if self.distances.spec.normed else vectors)
         if self.lends:
             step = replace(step, lent={})
-        if any(group.shared_block is not None for group in self.spec.layers):
+        if any(group.shared_block is not None or group.beside is not None for group in self.spec.layers):
             step = replace(step, embedded=x)
         nothing: Sequence[None] = [None] * len(self.layers)
         mixers, crosses = (nothing, nothing) if cache is None else (cache.mixers, cache.cross)

@@ -37,7 +37,7 @@ class Step:
         [batch, 1, seq, tokens]; layers without one look them up, and do so again where they are recomputed.
         own_input: [batch, seq, d_per_layer], what this layer alone reads.
     deep, image_at: what the vision tower adds behind the first layers, one tensor a layer, and at which tokens.
-    embedded: [batch, seq, d_model], what entered the first layer, where later layers read it too (Zamba2).
+    embedded: [batch, seq, d_model], what entered the first layer, where layers read it too (Zamba2, DeBERTa-v2).
     stream: [batch, seq, d_model], what the block's input was before its norm. layer, n_layers: the number of the layer
         that runs, from 0, and how many there are.
     kernel: `eager` multiplies in the open, so that it can be counted and its weights shown; `sdpa` calls PyTorch's.

@@ -11,7 +11,7 @@ from calc.architectures.bert import heads, vocabulary_head
 from calc.architectures.common import ACTIVATIONS, activation
 from calc.architectures.config import Config
 from calc.errors import Refused
-from calc.spec import Attention, Disentangled, Embedding, LayerGroup, Mlp, ModelSpec, Norm, Projection
+from calc.spec import Attention, Disentangled, Embedding, LayerGroup, Mlp, ModelSpec, Norm, Projection, SideConvolution
 
 PREFIX = {"deberta": "Deberta", "deberta-v2": "DebertaV2"}
 """How the names of a family's classes begin."""
@@ -36,9 +36,7 @@ def spec(cfg: Config) -> ModelSpec:
     d_model = cfg.size("hidden_size")
     for key in ("embedding_size", "pooler_hidden_size"):
         cfg.only(key, d_model, why="vectors of another width are not described")
-    if second:
-        cfg.only("conv_kernel_size", 0, why="a convolution beside the first layer is not described")
-    else:
+    if not second:
         cfg.only("talking_head", False, why="heads that mix are not described")
     act = activation(cfg, "hidden_act", absent="gelu")
     norm = Norm(kind="layernorm", bias=True, eps=cfg.number("layer_norm_eps", absent=1e-7))
@@ -51,25 +49,41 @@ def spec(cfg: Config) -> ModelSpec:
     # Both heads for masked tokens have the same layers, under other names.
     cfg.flag("legacy", absent=True)
     head = vocabulary_head(cfg, act, parts)
+    layer = LayerGroup(
+        count=cfg.layers("num_hidden_layers"),
+        mixer=_attention(cfg, d_model, n_positions, second=second),
+        channel=Mlp(d_ff=cfg.size("intermediate_size"), bias=True, activation=act),
+        norm=norm,
+        placement="post",
+        residual_dropout=True,
+    )
     return ModelSpec(
         d_model=d_model,
         vocab_size=cfg.size("vocab_size"),
         max_seq_len=n_positions,
         embedding=embedding,
-        layers=(
-            LayerGroup(
-                count=cfg.layers("num_hidden_layers"),
-                mixer=_attention(cfg, d_model, n_positions, second=second),
-                channel=Mlp(d_ff=cfg.size("intermediate_size"), bias=True, activation=act),
-                norm=norm,
-                placement="post",
-                residual_dropout=True,
-            ),
-        ),
+        layers=_beside_first(cfg, layer) if second else (layer,),
         final_norm=None,
         heads=_heads(cfg, parts),
         head=None if head is None else head.model_copy(update={"transform": norm}),
     )
+
+
+def _beside_first(cfg: Config, layer: LayerGroup) -> tuple[LayerGroup, ...]:
+    """The layers, of which the first may have a convolution beside it."""
+    kernel = cfg.count("conv_kernel_size", absent=0)
+    if not kernel:
+        return (layer,)
+    if kernel % 2 == 0 or kernel > 10**4:
+        raise Refused(f"{cfg.where}conv_kernel_size", "an odd number of tokens, as many on both sides", kernel)
+    groups = cfg.size("conv_groups", absent=1)
+    cfg.multiple("hidden_size", cfg.size("hidden_size"), "conv_groups", groups)
+    act: Any = cfg.choice("conv_act", among=ACTIVATIONS | {"tanh": "tanh"}, absent="tanh")
+    beside = SideConvolution(kernel=kernel, groups=groups, activation=act)
+    first = layer.model_copy(update={"name": "first", "count": 1, "beside": beside})
+    if layer.count == 1:
+        return (first,)
+    return first, layer.model_copy(update={"name": "later", "count": layer.count - 1})
 
 
 def _attention(cfg: Config, d_model: int, n_positions: int, *, second: bool) -> Attention:
@@ -83,6 +97,8 @@ def _attention(cfg: Config, d_model: int, n_positions: int, *, second: bool) -> 
     distances = None
     if cfg.flag("relative_attention", absent=False):
         distances = (_buckets if second else _distances)(cfg, terms, n_positions)
+    elif second:
+        cfg.only("norm_rel_ebd", "none", why="without distances, its norm would be one that nothing passes")
     return Attention(
         n_heads=n_heads,
         causal=False,
@@ -127,11 +143,14 @@ def _buckets(cfg: Config, terms: tuple[str, ...], n_positions: int) -> Disentang
     if buckets is not None and not 2 <= buckets // 2 < furthest - 1:
         expected = f"from 4 to less than 2 * (max_relative_positions - 1) = {2 * (furthest - 1)}, or -1"
         raise Refused(f"{cfg.where}position_buckets", expected, buckets)
+    shared = cfg.flag("share_att_key", absent=False)
+    if shared and len(terms) < len(TERMS):
+        raise Refused(f"{cfg.where}share_att_key", "false, unless there are both terms, since both are projected", True)
     normed = {"none": False, "layer_norm": True}
     update = {
         "n_distances": buckets or furthest,
         "max_distance": None if buckets is None else furthest,
-        "own": not cfg.flag("share_att_key", absent=False),
+        "own": not shared,
         "key_bias": True,
         "normed": cfg.choice("norm_rel_ebd", among=normed, absent=False),
         "nearest": False,

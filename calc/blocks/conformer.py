@@ -1,8 +1,9 @@
-"""What a Conformer adds to a layer: its convolution module."""
+"""Convolutions within a layer: a Conformer's module, and DeBERTa-v2's beside its first layer."""
 
 from __future__ import annotations
 
-from calc.spec import ConvolutionModule
+from calc.blocks.around import Around
+from calc.spec import ConvolutionModule, LayerGroup
 from calc.spec.load import Load
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
@@ -19,3 +20,17 @@ def convolution_module(t: Trace, spec: ConvolutionModule, x: Tensor, load: Load)
     x = t.convolution("depthwise", padded, d_model, (spec.kernel,), tokens, groups=d_model, bias=spec.bias)
     x = t.activation("activation", spec.activation, t.batch_norm("batch_norm", x))
     return t.convolution("pointwise_out", x, d_model, (1,), tokens, bias=spec.bias)
+
+
+def side_convolution(t: Trace, group: LayerGroup, x: Tensor, around: Around) -> Tensor:
+    """x [tokens, d_model], what the layer gives -> the same, with the convolution of what entered the stack:
+    2 * tokens * d_model * d_model / groups * kernel FLOPs."""
+    spec, read = group.beside, around.embedded
+    assert spec is not None
+    assert read is not None
+    with t.part("beside", read, of="other") as out:
+        y = t.convolution("convolution", read, x.width, (spec.kernel,), x.rows, groups=spec.groups)
+        if group.residual_dropout:
+            y = t.dropout("dropout", y)
+        out.append(t.activation("activation", spec.activation, y))
+    return t.norm("beside_norm", group.norm, t.add("beside_add", x, out[0]))

@@ -9,7 +9,7 @@ from calc.blocks.adapters import bottleneck
 from calc.blocks.altup import correct, predict
 from calc.blocks.around import Around
 from calc.blocks.attention import cross_attention
-from calc.blocks.conformer import convolution_module
+from calc.blocks.conformer import convolution_module, side_convolution
 from calc.blocks.laurel import laurel
 from calc.blocks.per_layer import layer_input, own_vector
 from calc.blocks.registry import CHANNELS, MIXERS
@@ -48,6 +48,8 @@ def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Around) ->
         x = _parallel(t, group, blocks, x)
     else:
         x = _in_turn(t, group, blocks, x, around)
+    if group.beside is not None:
+        x = side_convolution(t, group, x, around)
     if group.out_norm:
         x = t.norm("out_norm", group.norm, x)
     if around.inputs is not None:

@@ -99,6 +99,8 @@ def _unknown(group: LayerGroup, d_model: Size) -> str | None:
         return "other blocks than attention and a feed-forward block"
     if group.shared_block is not None or channel.shift or group.laurel is not None:
         return "a block that several layers share, shifted tokens, or augmented residuals"
+    if group.beside is not None:
+        return "a convolution beside a layer"
     if group.placement not in ("pre", "post") or group.norm.kind != "layernorm":
         return "norms other than a LayerNorm for each block"
     if channel.gated:

@@ -10,7 +10,7 @@ from calc.spec.band_attention import BandAttention
 from calc.spec.block_attention import BlockAttention
 from calc.spec.channels import Activation, ExpertGroups, GateClamp, Mlp, Moe
 from calc.spec.compressed import CompressedAttention, Compressor, EntryIndexer
-from calc.spec.conformer import ConvolutionModule
+from calc.spec.conformer import ConvolutionModule, SideConvolution
 from calc.spec.contrast import Contrast
 from calc.spec.delta_net import DeltaNet
 from calc.spec.detection import Queries, ResNet
@@ -102,6 +102,7 @@ __all__ = [
     "SharedBlock",
     "Shaw",
     "Shorthand",
+    "SideConvolution",
     "Stack",
     "StreamMixing",
     "Temperature",

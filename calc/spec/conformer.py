@@ -1,6 +1,8 @@
-"""The convolution that a Conformer's layer has beside its attention."""
+"""Convolutions within a layer: a Conformer's, and DeBERTa-v2's beside its first layer."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from pydantic import Field
 
@@ -19,3 +21,15 @@ class ConvolutionModule(Node):
     kernel: int = Field(default=31, gt=0, le=10**4)
     bias: bool = False
     activation: Activation = "silu"
+
+
+class SideConvolution(Node):
+    """A convolution over what entered the stack, activated, added to what leaves the layer, and normed (DeBERTa-v2:
+    microsoft/DeBERTa, DeBERTa/deberta/bert.py, ConvLayer).
+
+    kernel: tokens that it spans, an odd number. groups: sets of channels that do not mix.
+    """
+
+    kernel: int = Field(default=3, gt=0, le=10**4)
+    groups: int = Field(default=1, gt=0, le=2**20)
+    activation: Activation | Literal["tanh"] = "tanh"

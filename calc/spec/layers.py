@@ -9,7 +9,7 @@ from pydantic import Field, Tag, model_validator
 from calc.errors import Refused
 from calc.spec.attention import Attention, Norm
 from calc.spec.channels import Mlp, Moe
-from calc.spec.conformer import ConvolutionModule
+from calc.spec.conformer import ConvolutionModule, SideConvolution
 from calc.spec.fields import Count, Dim, Node
 from calc.spec.mixers import Mixer, OneMixer, Parallel, kind_or
 from calc.spec.residual import Residual
@@ -40,7 +40,7 @@ class LayerGroup(Node):
     use, beside what each has of its own (Zamba2). residual_scale: what each block's result is multiplied with
     before it is added (Granite). residual: as it says there; None: what a block gives is added to what it read.
     Conformer (Gulati et al. 2020): macaron: a channel mixer like `channel` comes first too, and both are added by half.
-    convolution: comes after attention. out_norm: a norm on what leaves the layer.
+    convolution: comes after attention. beside: as it says there. out_norm: a norm on what leaves the layer.
     residual_dropout: training may drop part of the embedding's and of every block's result (GPT-2, BERT; the families
     that began with Llama drop nothing there). outer_dropout: what of it stands outside the layers, on the embedding's
     result, on that and the final norm's (`both`: T5), or nothing (OPT).
@@ -62,6 +62,7 @@ class LayerGroup(Node):
     channel: Channel | None = None
     macaron: bool = False
     convolution: ConvolutionModule | None = None
+    beside: SideConvolution | None = None
     out_norm: bool = False
     out_scale: bool = False
     block_scale: bool = False
@@ -121,6 +122,8 @@ class LayerGroup(Node):
             raise Refused("laurel", "null, unless a mixer has a norm before it", self.laurel)
         if self.shared_block is not None and (self.shared or not self.first_norm):
             raise Refused("shared_block", "none where layers share all weights, or a mixer has no norm", "one")
+        if self.beside is not None and self.beside.kernel % 2 == 0:
+            raise Refused("beside.kernel", "an odd number of tokens, as many on both sides", self.beside.kernel)
         if self.macaron and self.channel is None:
             raise Refused("macaron", "false without a channel mixer", True)
         if self.macaron and isinstance(self.channel, Mlp) and self.channel.shift:

@@ -1,11 +1,11 @@
-"""Convolutions over sound: those ahead of a speech model's layers, and the module inside a Conformer's layer."""
+"""Convolutions over sound, ahead of layers and in a Conformer's; and the one beside layers of text."""
 
 from __future__ import annotations
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import Convolution, ConvolutionModule
+from calc.spec import Convolution, ConvolutionModule, SideConvolution
 from reference_models.blocks.linear import ACTIVATIONS
 from reference_models.step import Step
 from reference_models.support import supported
@@ -62,3 +62,18 @@ class ConformerConvolution(nn.Module):
         x = self.depthwise(F.pad(x, (self.spec.kernel - 1 - after, after)))
         x = ACTIVATIONS[self.spec.activation](self.batch_norm(x))
         return self.pointwise_out(x).transpose(1, 2)
+
+
+class ConvolutionBeside(nn.Module):
+    """Of what entered the stack: a convolution over tokens, dropout, and an activation (DeBERTa-v2)."""
+
+    def __init__(self, spec: SideConvolution, d_model: int) -> None:
+        super().__init__()
+        supported(spec, "kernel", "groups", "activation")
+        self.spec = spec
+        self.convolution = nn.Conv1d(d_model, d_model, spec.kernel, padding=spec.kernel // 2, groups=spec.groups)
+
+    def forward(self, x: Tensor, dropout: float) -> Tensor:
+        """x [batch, seq, d_model] -> the same shape."""
+        made = self.convolution(x.transpose(1, 2)).transpose(1, 2)
+        return ACTIVATIONS[self.spec.activation](F.dropout(made, dropout))

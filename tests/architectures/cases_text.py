@@ -203,6 +203,8 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
         (
             {"share_att_key": True, "norm_rel_ebd": "layer_norm", "position_biased_input": False, "legacy": False},
             {"position_buckets": 6, "pos_att_type": ["c2p"], "type_vocab_size": 2, "hidden_act": "relu"},
+            {"conv_kernel_size": 3, "conv_act": "gelu", "share_att_key": True, "norm_rel_ebd": "layer_norm"},
+            {"conv_kernel_size": 5, "conv_groups": 4, "num_hidden_layers": 1},
             {"pos_att_type": "p2c", "max_relative_positions": 9},
             {"relative_attention": False},
         ),

@@ -192,6 +192,8 @@ DEBERTA = _one(
             *(("pos_key_proj", "pos_k_proj"), ("pos_query_proj", "pos_q_proj")),
         )
     ),
+    (r"(?:.*\.)?encoder\.conv\.conv\.(?P<w>\w+)", r"layers.0.beside.convolution.\g<w>"),
+    (r"(?:.*\.)?encoder\.conv\.LayerNorm\.(?P<w>\w+)", r"layers.0.beside_norm.\g<w>"),
     (r"lm_predictions\.lm_head\.bias", "lm_head.bias"),
     (r"lm_predictions\.lm_head\.dense\.(?P<w>\w+)", r"lm_head.transform.\g<w>"),
     (r"lm_predictions\.lm_head\.LayerNorm\.(?P<w>\w+)", r"lm_head.transform_norm.\g<w>"),

@@ -110,6 +110,7 @@ OUTPUTS = [
     ("deberta-v2", "DebertaV2ForMaskedLM", {"share_att_key": True, "norm_rel_ebd": "layer_norm", "legacy": False}),
     ("deberta-v2", "DebertaV2ForMaskedLM", {"position_buckets": 6, "pos_att_type": ["c2p"], "type_vocab_size": 2}),
     ("deberta-v2", "DebertaV2ForMaskedLM", {"position_buckets": 6, "max_relative_positions": 7}),
+    ("deberta-v2", "DebertaV2ForMaskedLM", {"conv_kernel_size": 3, "conv_act": "gelu", "conv_groups": 2}),
     ("deberta-v2", "DebertaV2ForMaskedLM", {"pos_att_type": "p2c", "max_relative_positions": 9}),
     ("albert", "AlbertForPreTraining", {}),
     ("electra", "ElectraForMaskedLM", {}),

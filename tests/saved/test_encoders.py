@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from calc.errors import Refused  # noqa: E402
 from calc.quantities.flops import forward  # noqa: E402
-from calc.spec import Attention, Disentangled, LayerGroup, Lora, Mlp, ModelSpec, Norm  # noqa: E402
+from calc.spec import Attention, Disentangled, LayerGroup, Lora, Mlp, ModelSpec, Norm, SideConvolution  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from calc.spec.resizing import sizes_of, symbolic, with_sizes  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
@@ -79,6 +79,19 @@ def test_convolutions_of_spans(n_heads: int, span: int) -> None:
     group = LayerGroup(count=3, mixer=Attention(n_heads=n_heads, d_head=6, span=span, **how), channel=Mlp())
     spec = ModelSpec(d_model=16, vocab_size=31, layers=(group,))
     counted(spec, "selective")
+    for mode in MODES:
+        check(spec, mode)
+
+
+@pytest.mark.parametrize("beside", [SideConvolution(), SideConvolution(kernel=5, groups=4, activation="gelu")], ids=str)
+def test_a_convolution_beside_the_first_layer(beside: SideConvolution) -> None:
+    plain = of(TABLES[0])
+    first, later = (
+        plain.layers[0].model_copy(update={"name": name, "count": n, "beside": each})
+        for name, n, each in (("first", 1, beside), ("later", 2, None))
+    )
+    spec = plain.model_copy(update={"layers": (first, later)})
+    counted(spec, "full")
     for mode in MODES:
         check(spec, mode)
 
