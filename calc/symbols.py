@@ -97,6 +97,7 @@ SYMBOLS = (
     Symbol("d_kda_head", "d_{kda}", "elements", "width of one head of Kimi delta attention"),
     Symbol("n_rwkv_heads", "h_{rwkv}", "heads", "heads of RWKV's time mixing"),
     Symbol("d_rwkv_head", "d_{rwkv}", "elements", "width of one head of RWKV's time mixing"),
+    Symbol("d_wkv", "d_{wkv}", "elements", "channels of RWKV-4's fading means"),
     Symbol("decay_rank", "r_w", "elements", "width of the bottleneck that RWKV's decays come out of"),
     Symbol("rate_rank", "r_a", "elements", "width of the bottleneck that RWKV's learning rates come out of"),
     Symbol("gate_rank", "r_g", "elements", "width of the bottleneck that RWKV's gates come out of"),

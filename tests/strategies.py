@@ -33,6 +33,7 @@ from calc.spec import (
     Norm,
     PerLayerInputs,
     QkNorm,
+    Rwkv4,
     Shaw,
 )
 
@@ -84,9 +85,11 @@ def routed_heads(draw: st.DrawFn, n_heads: int) -> Attention:
 
 
 @st.composite
-def recurrent(draw: st.DrawFn, n_heads: int) -> LinearAttention | DeltaNet | Kda | GatedConvolution | Mamba | Mamba2:
+def recurrent(
+    draw: st.DrawFn, n_heads: int
+) -> LinearAttention | DeltaNet | Kda | GatedConvolution | Mamba | Mamba2 | Rwkv4:
     """A mixer with a state in place of keys and values."""
-    kinds = [LinearAttention, DeltaNet, Kda, GatedConvolution, Mamba, Mamba2]
+    kinds = [LinearAttention, DeltaNet, Kda, GatedConvolution, Mamba, Mamba2, Rwkv4]
     kind, flag = draw(st.sampled_from(kinds)), st.booleans()
     sizes = {"d_conv": draw(st.integers(1, 5)), "chunk": draw(st.integers(1, 9))}
     if kind is LinearAttention:
@@ -94,6 +97,8 @@ def recurrent(draw: st.DrawFn, n_heads: int) -> LinearAttention | DeltaNet | Kda
         options |= {"qkv_bias": draw(flag), "out_bias": draw(flag), "fused": draw(flag)}
         options |= {"norm": draw(st.none() | norms()), "d_head": draw(st.none() | small)}
         return LinearAttention(n_heads=n_heads, chunk=sizes["chunk"], **options)
+    if kind is Rwkv4:
+        return Rwkv4(d_inner=draw(st.none() | small))
     if kind is GatedConvolution:
         return GatedConvolution(d_conv=sizes["d_conv"], bias=draw(flag))
     if kind is Kda:

@@ -220,6 +220,7 @@ FAMILIES: dict[str, str] = {
     "granitemoehybrid": "granitemoehybrid",
     "falcon_h1": "falcon_h1",
     "nemotron_h": "nemotron_h",
+    "rwkv": "rwkv",
     "rwkv7": "rwkv7",
     "zamba2": "zamba2",
     "lfm2": "lfm2",

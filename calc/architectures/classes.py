@@ -195,6 +195,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "kimi_linear": _named("KimiLinear"),
     "bailing_hybrid": _named("BailingHybrid"),
     "zamba2": _named("Zamba2", "sequence"),
+    "rwkv": _named("Rwkv"),
     # Published by flash-linear-attention alone.
     "rwkv7": _named("RWKV7"),
     "lfm2": _named("Lfm2"),

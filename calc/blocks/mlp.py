@@ -17,6 +17,10 @@ from calc.trace.trace import Trace
 
 def dense(t: Trace, spec: Mlp, x: Tensor, load: Load, around: Around) -> Tensor:
     """The block as a layer has it: each token mixed with the one before it, where that is so, ahead of all else."""
+    if spec.receptance:
+        x, receptance = token_shift(t, x, ("mix", "mix_receptance"), load)
+        gate = t.activation("receptance", "sigmoid", t.linear("receptance_proj", receptance, x.width))
+        return t.times("gate", gate, mlp(t, spec, x))
     if spec.shift:
         (x,) = token_shift(t, x, ("mix",), load)
     return mlp(t, spec, x)

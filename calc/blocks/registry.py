@@ -29,6 +29,7 @@ from calc.spec import (
     Patches,
     Queries,
     ResNet,
+    Rwkv4,
     Rwkv7,
     Trajectory,
 )
@@ -63,6 +64,7 @@ MIXERS: dict[type[Node], Program] = {
     LinearAttention: Program("linear_attention", "ssm", "linear_attention.linear_attention"),
     Mamba: Program("mamba", "ssm", "state_space.mamba"),
     Mamba2: Program("mamba2", "ssm", "state_space.mamba2"),
+    Rwkv4: Program("rwkv4", "ssm", "rwkv4.rwkv4"),
     Rwkv7: Program("rwkv7", "ssm", "rwkv7.rwkv7"),
     Parallel: Program("parallel", "other", "parallel.parallel"),
 }

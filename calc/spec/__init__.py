@@ -31,6 +31,7 @@ from calc.spec.positions import Buckets, Disentangled, Shaw
 from calc.spec.projector import Dense, Projector
 from calc.spec.residual import Residual
 from calc.spec.rope import Plane, Rope, RopeScaling
+from calc.spec.rwkv4 import Rwkv4
 from calc.spec.rwkv7 import Rwkv7
 from calc.spec.shared_block import SharedBlock
 from calc.spec.shorthand import Shorthand
@@ -98,6 +99,7 @@ __all__ = [
     "Residual",
     "Rope",
     "RopeScaling",
+    "Rwkv4",
     "Rwkv7",
     "SharedBlock",
     "Shaw",

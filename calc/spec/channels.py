@@ -35,7 +35,8 @@ class Mlp(Node):
     sparsity: the share of gate(x) that is cut to zero, as if its numbers were spread normally; the rest is lowered by
     the cut (Gemma 3n).
     shift: what it reads is a learned mix of each token and the one before it, x + mix * (x_before - x) (RWKV-7: Peng et
-    al. 2025, arXiv:2503.14456, section 4.2); the last token is then kept.
+    al. 2025, arXiv:2503.14456, section 4.2); the last token is then kept. receptance: a projection of a mix of its own,
+    whose sigmoid scales what the block gives (RWKV-4: Peng et al. 2023, arXiv:2305.13048, equations 18 to 20).
     """
 
     kind: Literal["mlp"] = "mlp"
@@ -48,6 +49,7 @@ class Mlp(Node):
     dropout: bool = False
     gate_scale: float = 1.0
     shift: bool = False
+    receptance: bool = False
     down_bias: bool | None = None
     inner_norm: Norm | None = None
     sparsity: float = Field(default=0.0, ge=0, lt=1)
@@ -60,6 +62,8 @@ class Mlp(Node):
             raise Refused("sparsity", "0 without a gate of its own matrix, or beside a clamp", self.sparsity)
         if self.gated and self.activation == "xielu":
             raise Refused("activation", "another than xielu with a gate", "xielu")
+        if self.receptance and not self.shift:
+            raise Refused("receptance", "false where no token is mixed with the one before it (shift)", True)
         if self.clamp is not None and not self.gated:
             raise Refused("clamp", "none without a gate", "a clamp")
         if self.gate_scale != 1.0 and (not self.gated or self.clamp is not None):

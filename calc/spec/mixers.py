@@ -17,6 +17,7 @@ from calc.spec.gated_convolution import GatedConvolution
 from calc.spec.kda import Kda
 from calc.spec.latent import Mla
 from calc.spec.linear_attention import LinearAttention
+from calc.spec.rwkv4 import Rwkv4
 from calc.spec.rwkv7 import Rwkv7
 from calc.spec.state_space import Mamba, Mamba2
 
@@ -42,6 +43,7 @@ _ONE = (
     | Annotated[GatedConvolution, Tag("gated_convolution")]
     | Annotated[Mamba, Tag("mamba")]
     | Annotated[Mamba2, Tag("mamba2")]
+    | Annotated[Rwkv4, Tag("rwkv4")]
     | Annotated[Rwkv7, Tag("rwkv7")]
 )
 OneMixer = Annotated[_ONE, kind_or("attention")]

@@ -28,6 +28,7 @@ from calc.spec import (
     Patches,
     Queries,
     ResNet,
+    Rwkv4,
     Rwkv7,
     Trajectory,
 )
@@ -49,6 +50,7 @@ from reference_models.blocks.mlp import FeedForward
 from reference_models.blocks.moe import MixtureOfExperts
 from reference_models.blocks.parallel import SideBySide
 from reference_models.blocks.patches import PatchEmbedding
+from reference_models.blocks.rwkv4 import Rwkv4Mixer
 from reference_models.blocks.rwkv7 import Rwkv7Mixer
 from reference_models.blocks.tabular import FeatureTokenizer
 from reference_models.blocks.trajectory import TrajectoryEmbedding
@@ -64,6 +66,7 @@ MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
     GatedConvolution: GatedConvolutionMixer,
     Mamba: MambaMixer,
     Mamba2: Mamba2Mixer,
+    Rwkv4: Rwkv4Mixer,
     Rwkv7: Rwkv7Mixer,
     Mla: LatentAttention,
     Parallel: lambda spec, d_model: SideBySide(spec, d_model, MIXERS),

@@ -28,6 +28,7 @@ FIELDS = (
         "dropout",
         "gate_scale",
         "shift",
+        "receptance",
         "inner_norm",
         "sparsity",
     ),
@@ -51,6 +52,9 @@ class FeedForward(nn.Module):
         d_ff = spec.d_ff or 4 * d_model
         if spec.shift:
             self.mix = nn.Parameter(torch.full((d_model,), 0.5))
+        if spec.receptance:
+            self.mix_receptance = nn.Parameter(torch.full((d_model,), 0.5))
+            self.receptance_proj = nn.Linear(d_model, d_model, bias=False)
         if spec.fused:
             self.gate_up_proj = nn.Linear(d_model, 2 * d_ff, bias=spec.bias)
         else:
@@ -63,8 +67,12 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor, step: Step | None = None, cache: LayerCache | None = None) -> Tensor:
         """x [..., d_model] -> the same shape. cache: holds the last token where each is mixed with the one before."""
+        gate = None
         if self.spec.shift and step is not None:
-            x = without_padding(x, step) + (shifted(x, step, cache) - without_padding(x, step)) * self.mix
+            x, before = without_padding(x, step), shifted(x, step, cache)
+            if self.spec.receptance:
+                gate = self.receptance_proj(x + (before - x) * self.mix_receptance).sigmoid()
+            x = x + (before - x) * self.mix
         if self.spec.fused:
             y = self._gated(*self.gate_up_proj(x).chunk(2, dim=-1))
         elif self.spec.gated:
@@ -74,7 +82,8 @@ class FeedForward(nn.Module):
             y = self.activation(raised) if self.spec.activation == "xielu" else self.act(raised)
         if self.spec.inner_norm is not None:
             y = self.inner_norm(y)
-        return self.down_proj(F.dropout(y, step.dropout) if self.spec.dropout and step is not None else y)
+        y = self.down_proj(F.dropout(y, step.dropout) if self.spec.dropout and step is not None else y)
+        return y if gate is None else gate * y
 
     def _gated(self, gate: Tensor, up: Tensor) -> Tensor:
         clamp = self.spec.clamp

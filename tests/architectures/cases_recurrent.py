@@ -37,6 +37,7 @@ KIMI = BASE | {
 BAILING = {key: value for key, value in KIMI.items() if key != "linear_attn_config"} | {
     "head_dim": 5, "short_conv_kernel_size": 3, "layer_group_size": 2, "num_expert_group": 4, "topk_group": 2,
 }  # fmt: skip
+RWKV = {"vocab_size": 97, "hidden_size": 24, "num_hidden_layers": 3, "context_length": 64}
 ZAMBA = BASE | {
     "num_hidden_layers": 7, "n_mamba_heads": 8, "mamba_d_state": 6, "mamba_ngroups": 2, "chunk_size": 16,
     "num_attention_heads": 4, "intermediate_size": 48, "adapter_rank": 5, "num_mem_blocks": 2,
@@ -151,6 +152,7 @@ RECURRENT: dict[str, tuple[dict[str, Any], ...]] = {
             "layer_group_size": 3,
         },
     ),
+    "rwkv": (RWKV, RWKV | {"attention_hidden_size": 16, "intermediate_size": 40, "tie_word_embeddings": True}),
     "zamba2": (
         ZAMBA,
         ZAMBA

@@ -359,6 +359,24 @@ TRAJECTORY = _GPT2 + _one(
     (r"(?P<m>predict_\w+?)(?:\.0)?\.(?P<w>\w+)", r"\g<m>.dense.\g<w>"),
 )
 
+RWKV = _one(
+    (r"rwkv\.embeddings\.weight", "embedding.token.weight"),
+    (r"rwkv\.blocks\.0\.pre_ln\.(?P<w>\w+)", r"embedding.norm.\g<w>"),
+    (r"rwkv\.blocks\.N\.ln1\.(?P<w>\w+)", r"layers.N.rwkv4_norm.\g<w>"),
+    (r"rwkv\.blocks\.N\.ln2\.(?P<w>\w+)", r"layers.N.channel_norm.\g<w>"),
+    (r"rwkv\.blocks\.N\.attention\.time_(?P<w>decay|first)", r"layers.N.rwkv4.\g<w>"),
+    (r"rwkv\.blocks\.N\.attention\.time_mix_(?P<w>[kvr])\w+", r"layers.N.rwkv4.mix_\g<w>"),
+    (r"rwkv\.blocks\.N\.attention\.output\.weight", "layers.N.rwkv4.o_proj.weight"),
+    (r"rwkv\.blocks\.N\.attention\.(?P<w>[kvr])\w+\.weight", r"layers.N.rwkv4.\g<w>_proj.weight"),
+    (r"rwkv\.blocks\.N\.feed_forward\.time_mix_key", "layers.N.mlp.mix"),
+    (r"rwkv\.blocks\.N\.feed_forward\.time_mix_receptance", "layers.N.mlp.mix_receptance"),
+    (r"rwkv\.blocks\.N\.feed_forward\.key\.weight", "layers.N.mlp.up_proj.weight"),
+    (r"rwkv\.blocks\.N\.feed_forward\.value\.weight", "layers.N.mlp.down_proj.weight"),
+    (r"rwkv\.blocks\.N\.feed_forward\.receptance\.weight", "layers.N.mlp.receptance_proj.weight"),
+    (r"rwkv\.ln_out\.(?P<w>\w+)", r"final_norm.\g<w>"),
+    (r"head\.weight", "lm_head.weight"),
+)
+
 RULES: dict[str, Rules] = {
     "bert": BERT,
     "roberta": ROBERTA,
@@ -394,6 +412,7 @@ RULES: dict[str, Rules] = {
     "blenderbot-small": BART,
     "nllb-moe": BART,
     "led": LED,
+    "rwkv": RWKV,
     "openai-gpt": GPT,
     "imagegpt": IMAGEGPT,
     "decision_transformer": TRAJECTORY,

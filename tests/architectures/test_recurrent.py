@@ -84,7 +84,7 @@ def ids(seq: int) -> Any:
     return torch.ones(BATCH, seq, dtype=torch.long)
 
 
-@each_case
+@pytest.mark.parametrize(("model_type", "config"), [case for case in CASES if case[0] != "rwkv"])
 def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
     model = build(model_type, config)
     theirs = {path: parameter.numel() for path, parameter in named_parameters(model)}
@@ -105,6 +105,24 @@ def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
         assert forward(spec, Load(batch=BATCH, seq=LONG)).total == long
         assert forward(spec, Load(batch=BATCH, seq=1, context=SHORT, decode=True)).total == one
         assert kv_cache(spec, BATCH, SHORT, "fp32", "cache").total_bytes == bytes_held
+
+
+@pytest.mark.parametrize("config", RECURRENT["rwkv"])
+def test_rwkv_whose_state_is_a_list(config: dict[str, Any]) -> None:
+    """transformers' class keeps it as wide as the model, which keys and values need not be, and decodes one sequence:
+    several it multiplies with one another."""
+    model, spec = build("rwkv", config), from_config({"model_type": "rwkv", **config})
+    theirs = {path: parameter.numel() for path, parameter in model.named_parameters()}
+    ours = {path: prod(shape) for path, shape in parameter_shapes(spec).items()}
+    assert compare(theirs, ours, "rwkv") == {}
+    with torch.no_grad():
+        assert forward(spec, Load(batch=BATCH, seq=LONG)).total == count(lambda: model(ids(LONG), use_cache=False))
+        if "attention_hidden_size" in config:
+            return
+        state = model(ids(SHORT)[:1], use_cache=True).state
+        one = count(lambda: model(ids(1)[:1], state=state, use_cache=True))
+    assert forward(spec, Load(batch=1, seq=1, context=SHORT, decode=True)).total == one
+    assert kv_cache(spec, 1, SHORT, "fp32", "cache").total_bytes == sum(each.nbytes for each in state)
 
 
 @each_case

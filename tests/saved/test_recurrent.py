@@ -26,6 +26,7 @@ from calc.spec import (  # noqa: E402
     ModelSpec,
     Node,
     Norm,
+    Rwkv4,
     Rwkv7,
 )
 from calc.spec.load import Load  # noqa: E402
@@ -54,9 +55,10 @@ CHUNKED = (
     Mamba2(n_heads=4, d_head=6, d_state=5, norm=None),
     Mamba2(n_heads=4, d_head=6, d_state=5, n_groups=2, gate="after", scales=(0.5, 1.0, 1.0, 2.0, 1.0)),
 )
+MEAN = Rwkv4(d_inner=20)
 CONVOLVED = GatedConvolution(bias=True)
-NEWEST = ("falcon_h1", "kimi_linear", "rwkv7", "zamba2")
-MIXERS = (*ONCE, *(mixer.model_copy(update={"chunk": n}) for n in (5, 8) for mixer in CHUNKED), CONVOLVED)
+NEWEST = ("falcon_h1", "kimi_linear", "rwkv", "rwkv7", "zamba2")
+MIXERS = (*ONCE, *(mixer.model_copy(update={"chunk": n}) for n in (5, 8) for mixer in CHUNKED), CONVOLVED, MEAN)
 
 
 def of(mixer: Any) -> ModelSpec:
@@ -102,6 +104,7 @@ def test_low_rank_updates_beside_lent_values(name: str, mode: Mode) -> None:
     [
         *((ONCE[0], name) for name in ("in_proj", "x_proj", "dt_proj", "out_proj")),
         *((CONVOLVED, name) for name in ("in_proj", "out_proj")),
+        *((MEAN, name) for name in ("k_proj", "v_proj", "r_proj", "o_proj")),
         *((MIXERS[4], name) for name in ("in_proj", "out_proj")),
         *((MIXERS[6], name) for name in ("qkv_proj", "z_proj", "a_proj", "b_proj", "out_proj")),
         *((MIXERS[8], name) for name in ("q_proj", "k_proj", "v_proj", "o_proj")),
