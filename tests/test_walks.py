@@ -63,7 +63,7 @@ def importing(frame: FrameType | None) -> bool:
     return False
 
 
-def test_walks_are_short_and_pass_no_room_twice() -> None:
+def test_walks_are_short_and_name_no_room_twice() -> None:
     for rooms in documented():
         assert len(rooms) == len(set(rooms)) <= MOST
 

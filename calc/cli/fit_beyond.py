@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from calc.cli.fit_tables import row
-from calc.cli.run_options import given as said
+from calc.cli.run_options import given
 from calc.errors import Refused, printable
 from calc.output.tables import Table
 
@@ -19,7 +19,7 @@ _ALSO = {"against": {"against"}, "accuracy": {"accuracy", "chance", "top", "comp
 def nothing_else(mode: str) -> None:
     """Errors: Refused for an option that was given and changes nothing beside --against or --accuracy."""
     for option in click.get_current_context().command.params:
-        if option.name not in _READ | _ALSO[mode] and option.opts[0].startswith("--") and said(option.name or ""):
+        if option.name not in _READ | _ALSO[mode] and option.opts[0].startswith("--") and given(option.name or ""):
             raise Refused(option.opts[0], f"no --{mode} beside it, in which it changes nothing", "both")
 
 

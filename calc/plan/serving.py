@@ -254,13 +254,12 @@ def _paired(wish: Wish, reader: ServingPlan, maker: ServingPlan) -> Iterator[Ser
     if readers * reading.layout.gpus + makers * making.layout.gpus > wish.gpus[1]:
         return
     cached = float(at(reading.rank.cached_bytes, wish.input))
-    link = float(reading.device.link_one_way or reading.rates.link)
     services = tuple(
         replace(service, layout=replace(service.layout, replicas=count))
         for service, count in ((reading, readers), (making, makers))
     )
     requests = min(readers * reader.requests, makers * maker.requests)
-    ttft = reader.ttft + cached / link
+    ttft = reader.ttft + cached / reading.handover
     yield ServingPlan(services, maker.concurrency, ttft, maker.tpot, requests, wish.output, maker.price)
 
 

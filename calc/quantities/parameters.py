@@ -28,10 +28,10 @@ def weights(spec: ModelSpec, *, mtp: bool = False) -> Iterator[Row]:
             path = weight.key[1:] if weight.key.startswith("/") else f"{prefix}.{weight.key}" if prefix else weight.key
             if path not in seen:
                 seen.add(path)
-                yield path, weight, _in_one_layer(leaf) if weight.common else leaf
+                yield path, weight, in_one_layer(leaf) if weight.common else leaf
 
 
-def _in_one_layer(leaf: Leaf) -> Leaf:
+def in_one_layer(leaf: Leaf) -> Leaf:
     """`leaf` as it stands in the first layer of its group alone."""
     at = next(i for i, part in enumerate(leaf.parents) if part.layer)
     layer = leaf.parents[at]

@@ -122,10 +122,9 @@ def _together(service: Service, workload: Workload, workers: Workers) -> list[Si
 
 def _apart(service: Service, decode: Service, workload: Workload) -> list[Simulated]:
     tokens = workload.mean_input + workload.mean_output
-    link = service.rates.link if service.layout.wide > 1 else service.device.link_one_way or 50e9
 
     def transfer(request: Request) -> float:
-        return float(at(service.rank.cached_bytes, request.input)) / link
+        return float(at(service.rank.cached_bytes, request.input)) / service.handover
 
     apart = Apart(
         [service.server(tokens) for _ in range(service.layout.replicas)],

@@ -28,8 +28,8 @@ class Rank:
     kernels, narrowed: launched in a pass; inputs that are quantised where
     products run in fewer bits. sums: results that ranks sum. message: bytes of one token of such a result. tp, pp, dp,
     ep: of the layout. decode_bytes, decode_flops, prompt_flops: of attention, at the lengths of `lengths()`.
-    tables: bytes of a token table that is not the head's. drafting: passes over the model that guessing of tokens
-    takes.
+    tables: bytes of a token table that is not the head's. shared: bytes of matrices beyond the first of those that
+    several layers share. drafting: passes over the model that guessing of tokens takes.
     """
 
     dense: float
@@ -60,24 +60,29 @@ class Rank:
     prompt_flops: NDArray[Any]
     cached_bytes: NDArray[Any]
     tables: float = 0.0
+    shared: float = 0.0
     drafting: float = 0.0
 
     @property
     def held(self) -> float:
         """Bytes of weights on one GPU; a stage of a pipeline has its share."""
         experts = self.expert_bytes * self.local
-        return (self.dense_bytes + self.wide_bytes + experts) / self.pp + self.head_bytes + self.tables
+        layers = self.dense_bytes + self.wide_bytes + experts - self.shared
+        return layers / self.pp + self.head_bytes + self.tables
 
 
 def rank_of(work: Work, layout: Layout, form: Format, cache: str, vocabulary: float = 0.0) -> Rank:
     """The rank of a layout that has the most. vocabulary: elements of a token table that is not the head's."""
     sums: dict[str, float] = {"dense": 0.0, "wide": 0.0, "expert": 0.0, "head": 0.0}
+    shared = 0.0
     for matrix in work.matrices:
         tp = layout.moe_tp if matrix.expert else layout.tp
         place = _place(matrix.kind, matrix.expert, form, work)
         if matrix.kind == "channel" and layout.attention_dp > 1:
             tp = layout.tp
         sums[place] += matrix.elements(tp) * matrix.calls
+        bits = {"wide": form.rest, "head": form.head}.get(place, form.bits)
+        shared += matrix.elements(tp) * (matrix.calls - matrix.copies) * bits / 8
     tp, share = layout.tp, 1 / layout.tp
     width = cache_bits(cache) / 8
     return Rank(
@@ -109,6 +114,7 @@ def rank_of(work: Work, layout: Layout, form: Format, cache: str, vocabulary: fl
         prompt_flops=_sum(work.prompt_flops, lambda heads: share),
         cached_bytes=_cached(work, tp, width),
         tables=vocabulary * share * ACTIVATION_BYTES,
+        shared=shared,
     )
 
 
@@ -143,7 +149,8 @@ def _sum(curves: tuple[Curve, ...], share: Callable[[float], float]) -> NDArray[
 
 
 def _cached(work: Work, tp: int, width: float) -> NDArray[Any]:
-    """Bytes that a rank keeps of a sequence, at every length."""
+    """Bytes that a rank keeps of a sequence, at every length, as pages hold them: tokens that wait for an entry of
+    several to be complete fill no page of their own."""
     import numpy as np
 
     tokens, total = lengths(), np.zeros(len(lengths()))

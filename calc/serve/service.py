@@ -15,7 +15,7 @@ from calc.serve.layout import Layout
 from calc.serve.machine import Machine
 from calc.serve.prefixes import Prefixes
 from calc.serve.rank import Rank, rank_of
-from calc.serve.rates import Constants, rates_of, request_seconds
+from calc.serve.rates import ADAPTER, Constants, rates_of, request_seconds
 from calc.serve.running import Rules
 from calc.serve.server import Server
 from calc.serve.step import Rates
@@ -23,6 +23,7 @@ from calc.serve.work import Work, work_of
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.spec.hardware import Device
+from calc.time.step.network import table_elements
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,7 @@ class Service:
     def _table(self) -> float:
         """Elements of a token table that is not the head's too: it is held, and hardly read."""
         tied = getattr(self.spec.head, "tied", False)
-        return (
-            0.0 if tied or not self.spec.reads_tokens else float(self.spec.vocab_size or 0) * float(self.spec.d_model)
-        )
+        return 0.0 if tied or not self.spec.reads_tokens else float(table_elements(self.spec))
 
     @cached_property
     def rates(self) -> Rates:
@@ -86,6 +85,11 @@ class Service:
         if isinstance(self.device, Machine):
             raise Refused("device", "one of the catalogue where nothing was measured", self.device.name)
         return rates_of(self.device, self.form, self.engine.name, self.layout.wide, self.work.latent, self.given)
+
+    @property
+    def handover(self) -> float:
+        """Bytes a second at which one GPU hands what it cached of a prompt to a server of answers."""
+        return self.rates.link if self.layout.wide > 1 else float(self.device.link_one_way or ADAPTER)
 
     @property
     def room(self) -> float:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc.blocks.build import build
 from calc.errors import Refused
+from calc.quantities.parameters import in_one_layer
 from calc.spec import Mla, ModelSpec, Moe
 from calc.spec.load import Load
 from calc.spec.same import Same
@@ -33,11 +34,13 @@ is timed as a whole, from where it begins."""
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Dense matrices of one shape. calls: how many, in all layers. expert: whether it is one expert's."""
+    """Dense matrices of one shape. calls: how many are passed, in all layers. copies: how many are held, fewer where
+    layers share them. expert: whether it is one expert's."""
 
     shape: tuple[float, ...]
     shard: Shard | None
     calls: float
+    copies: float
     kind: str
     expert: bool
 
@@ -178,7 +181,14 @@ def _matrices(new: list[Leaf]) -> Iterator[Matrix]:
         head = weight.shard is VOCABULARY and leaf.place == "end"
         kind = "expert" if leaf.expert else "head" if head else "router" if op.component == "router" else _kind(leaf)
         shape = tuple(float(size) for size in weight.shape)
-        yield Matrix(shape, weight.shard, float(leaf.calls), kind, leaf.expert)
+        yield Matrix(shape, weight.shard, float(leaf.calls), _held(leaf), kind, leaf.expert)
+
+
+def _held(leaf: Leaf) -> float:
+    """How many of a matrix there are; `calls` of one expert are its layers, and its copies all experts of them."""
+    if leaf.expert:
+        return float(leaf.calls)
+    return float((in_one_layer(leaf) if leaf.op.weights[0].common else leaf).copies)
 
 
 def _kind(leaf: Leaf) -> str:

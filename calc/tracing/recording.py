@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from calc.spec.load import Scores
+from calc.spec.pairs import twice_seen
 from calc.trace.echo import echo
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Component, Moves, Op, Part, Weight
@@ -295,7 +296,7 @@ def seen_pairs(flops: int, shape: Attend, scores: Scores) -> int:
         return flops
     if scores == "causal-half":
         return flops // 2
-    return flops // (q * k) * (q * k - q * (q - 1) // 2)
+    return flops // (q * k) * ((twice_seen(k) - twice_seen(k - q)) // 2)
 
 
 def _moves(

@@ -10,6 +10,7 @@ from calc.errors import Refused
 from calc.serve.formats import served_format
 from calc.serve.layout import layout_of
 from calc.serve.rank import at, rank_of
+from calc.serve.service import service_of
 from calc.serve.work import LONGEST, lengths, work_of
 
 LAYERS, D, HEADS, KV, HEAD, FF, VOCABULARY = 32, 4096, 32, 8, 128, 14336, 128_256
@@ -30,6 +31,17 @@ def test_a_dense_model_by_hand() -> None:
         assert at(rank.decode_flops, context) == pytest.approx(LAYERS * 4 * HEADS * HEAD * (context + 1), rel=1e-9)
         pairs = context * (context + 1) / 2
         assert at(rank.prompt_flops, context) == pytest.approx(LAYERS * 4 * HEADS * HEAD * pairs, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    "name", ["zamba2-2.7b", "electra-small-discriminator", "gpt-oss-120b", "deepseek-v3", "gemma-3-27b"]
+)
+def test_a_server_holds_the_weights_of_its_model(name: str) -> None:
+    """Layers that share a block hold it once. Towers, norms and positions are left out: no pass multiplies by them."""
+    spec = calc.load_model(name)
+    held = service_of(spec, "h100-sxm", layout_of(spec, gpus=1)).rank.held
+    weights = float(calc.estimate(spec, "weights").value)
+    assert 0.98 * weights < held <= weights
 
 
 def test_ranks_divide_what_they_can() -> None:
