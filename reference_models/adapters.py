@@ -181,7 +181,7 @@ def _add_prefixes(model: Model, adapter: Prefix) -> None:
         if not isinstance(block, SelfAttention) or model.whole.encoder is not None:
             raise NotImplementedError("Prefix: only for the self-attention of models without an encoder")
         if block.prefix is None:
-            block.prefix = KeysInFront(block, adapter.length, alike(block.o_proj.weight))
+            block.prefix = KeysInFront(block, adapter.length, alike(next(block.parameters())))
 
 
 def _add_prompt(model: Model, adapter: Prompt) -> None:

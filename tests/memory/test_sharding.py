@@ -242,7 +242,7 @@ def test_more_ranks_and_more_division_never_hold_more(case: tuple[ModelSpec, Run
 @given(spec=specs(attentions))
 def test_where_it_divides_shares_add_up(spec: ModelSpec) -> None:
     counted = parameters(spec)
-    experts = counted.get("routed_expert", 0)
+    experts = rank(spec, Run()).expert_elements
     dp = math.gcd(experts, sum(counted.values()) - experts)
     held = rank(spec, Run(dp=dp, zero=3, recipe="bf16", optimizer="adamw-bf16"))
     assert dp * held.weights == dp * held.gradients == 2 * sum(counted.values())

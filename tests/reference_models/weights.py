@@ -118,7 +118,7 @@ def parts(name: str, tensor: Tensor, n: int, model_type: str, ours: Model) -> li
     if model_type == "rwkv" and ".time_mix_" in name:
         # Theirs is the share of the token itself, ours that of the one before it.
         tensor = 1 - tensor.flatten()
-    stacked = ".experts." in name or name.endswith("mlp.input_linear.weight")
+    stacked = ".experts." in name or name.endswith(".mlp.input_linear.weight")
     return [tensor] if n == 1 else list(tensor.chunk(n, dim=1 if stacked else 0))
 
 
