@@ -12,6 +12,7 @@ from tests.reference import ROOT
 
 
 @pytest.mark.parametrize("page", tutorials.PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
+@pytest.mark.slow
 def test_a_tutorial_works_as_it_stands(page: Path, tmp_path: Path) -> None:
     tutorials.lay(tmp_path)
     tutorials.work_through(page, tmp_path)

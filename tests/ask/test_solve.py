@@ -131,6 +131,7 @@ def test_where_a_quantity_stays_at_the_target_the_root_is_where_it_arrives() -> 
 
 @settings(max_examples=30, deadline=None)
 @given(specs(), st.integers(1, 320), st.integers(-1, 1), st.sampled_from(["kv_cache", "flops.decode"]))
+@pytest.mark.slow
 def test_budgets_agree_with_trying_every_size(spec: calc.ModelSpec, at: int, off: int, quantity: str) -> None:
     """Windows of up to 300 tokens: both quantities rise and stay, for ever or until a group without window goes on."""
     symbol = "seq" if quantity == "kv_cache" else "context"
@@ -152,6 +153,7 @@ def test_budgets_agree_with_trying_every_size(spec: calc.ModelSpec, at: int, off
 
 @settings(max_examples=30, deadline=None)
 @given(specs(), st.integers(2, 100), st.integers(-1000, 1000), st.sampled_from(["d_model", "n_layers", "n_heads"]))
+@pytest.mark.slow
 def test_candidates_are_the_nearest_of_all_that_can_be_built(
     spec: calc.ModelSpec, at: int, off: int, symbol: str
 ) -> None:
@@ -176,6 +178,7 @@ def test_candidates_are_the_nearest_of_all_that_can_be_built(
         assert [abs(c.value - target) for c in answer.candidates] == offs[:2]
 
 
+@pytest.mark.slow
 def test_of_two_roots_the_one_near_which_a_model_can_be_built_is_reported() -> None:
     """Keys and values of a given number of heads narrow as heads grow, and a sink for each head is one more: the sum
     has its minimum beyond 216 heads, the most that d_model can be divided by, and a root past that."""

@@ -23,6 +23,7 @@ def test_it_opens_first() -> None:
 
 
 @pytest.mark.parametrize(("model", "gpu"), [("llama-3-8b", "l40s"), ("gpt2", "h100-sxm")])
+@pytest.mark.slow
 def test_figures_are_those_of_the_command_line(model: str, gpu: str) -> None:
     at = opened("home", model=model, gpu=gpu)
     shown, told = metrics(at), printed(at)

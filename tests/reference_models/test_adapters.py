@@ -102,6 +102,7 @@ def test_lora_on_random_decoders(data: st.DataObject, spec: ModelSpec, checkpoin
 
 @settings(max_examples=8, deadline=None)
 @given(st.data(), encoder_decoders(), st.sampled_from(MODES))
+@pytest.mark.slow
 def test_lora_on_random_encoder_decoders(data: st.DataObject, spec: ModelSpec, checkpointing: str) -> None:
     spec = shallow(spec)
     check(spec, data.draw(loras(spec)), checkpointing)
@@ -115,6 +116,7 @@ def test_bottlenecks_and_prompts_on_random_decoders(spec: ModelSpec, checkpointi
 
 @settings(max_examples=8, deadline=None)
 @given(specs(), st.sampled_from(MODES))
+@pytest.mark.slow
 def test_prefixes_on_random_decoders(spec: ModelSpec, checkpointing: str) -> None:
     spec = shallow(spec)
     kept = tuple(group.model_copy(update={"mixer": _plain(group.mixer)}) for group in spec.layers)
