@@ -23,6 +23,7 @@ def told(source: str) -> tuple[int, int, int, float]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("source", ["MLPerf", "Megatron-Bridge", "Llama 3 405B"])
 def test_the_table_of_tuned_plans(source: str) -> None:
     rows = [row for row in tuned_rows() if row.source == source]

@@ -39,6 +39,7 @@ def test_folds_are_other_constants_than_the_shipped_ones() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_document_prints_the_errors_of_systems_that_no_constant_saw() -> None:
     found, lost = inferencemax_judged()
     text = DOCUMENT.read_text()
@@ -77,6 +78,7 @@ def test_logs_of_requests(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_fit_finds_what_rows_were_made_with() -> None:
     """Seconds made by known constants: the fit predicts them, whatever it started from."""
     from dataclasses import replace
