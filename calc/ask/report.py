@@ -117,7 +117,7 @@ def report(spec: ModelSpec, seq: int | None = None) -> Report:
         source=source_length(spec, seq),
         flops=flops,
         trained={"linear": step.linear, "attention": step.attention, "other": step.other},
-        six_n=6 * (sum(active.values()) - active.get("vision", 0) - active.get("audio", 0)) * seq
+        six_n=6 * by_tower(components, active).get("active_text", sum(active.values())) * seq
         if spec.reads_tokens
         else None,
         caches={length: kv_cache(spec, 1, length) for length in lengths},

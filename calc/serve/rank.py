@@ -23,13 +23,13 @@ class Rank:
 
     dense, dense_bytes: elements and bytes of matrices that every token passes, in the format of the run; wide,
     wide_bytes: of those that stay in 16 bits; expert, expert_bytes: of one expert in all routed layers, on this rank;
-    head, head_bytes: of the head. local: experts of a layer on this rank, of n_experts; top_k of them a token.
-    moved: bytes that pass between kernels for a token. states: bytes of recurrent state a token reads and writes.
-    kernels, narrowed: launched in a pass; inputs that are quantised where
-    products run in fewer bits. sums: results that ranks sum. message: bytes of one token of such a result. tp, pp, dp,
-    ep: of the layout. decode_bytes, decode_flops, prompt_flops: of attention, at the lengths of `lengths()`.
-    tables: bytes of a token table that is not the head's. shared: bytes of matrices beyond the first of those that
-    several layers share. drafting: passes over the model that guessing of tokens takes.
+    head, head_bytes: of the head. local: experts of a layer on this rank, of n_experts; top_k of them a token. moved:
+    bytes that pass between kernels for a token. states: bytes of recurrent state a token reads and writes. kernels,
+    narrowed: launched in a pass; inputs that are quantised where products run in fewer bits. sums: results that ranks
+    sum. message: bytes of one token of such a result. tp, pp, dp, ep: of the layout. decode_bytes, decode_flops,
+    prompt_flops: of attention, at the lengths of `lengths()`. tables: bytes of a token table that is not the head's.
+    shared: bytes of matrices beyond the first of those that several layers share. drafting: passes over the model that
+    guessing of tokens takes.
     """
 
     dense: float
@@ -73,27 +73,26 @@ class Rank:
 
 def rank_of(work: Work, layout: Layout, form: Format, cache: str, vocabulary: float = 0.0) -> Rank:
     """The rank of a layout that has the most. vocabulary: elements of a token table that is not the head's."""
-    sums: dict[str, float] = {"dense": 0.0, "wide": 0.0, "expert": 0.0, "head": 0.0}
-    shared = 0.0
+    width_of = {"dense": form.bits / 8, "wide": form.rest / 8, "expert": form.bits / 8, "head": form.head / 8}
+    sums, shared = dict.fromkeys(width_of, 0.0), 0.0
     for matrix in work.matrices:
         tp = layout.moe_tp if matrix.expert else layout.tp
         place = _place(matrix.kind, matrix.expert, form, work)
         if matrix.kind == "channel" and layout.attention_dp > 1:
             tp = layout.tp
         sums[place] += matrix.elements(tp) * matrix.calls
-        bits = {"wide": form.rest, "head": form.head}.get(place, form.bits)
-        shared += matrix.elements(tp) * (matrix.calls - matrix.copies) * bits / 8
+        shared += matrix.elements(tp) * (matrix.calls - matrix.copies) * width_of[place]
     tp, share = layout.tp, 1 / layout.tp
     width = cache_bits(cache) / 8
     return Rank(
         dense=sums["dense"],
-        dense_bytes=sums["dense"] * form.bits / 8,
+        dense_bytes=sums["dense"] * width_of["dense"],
         wide=sums["wide"],
-        wide_bytes=sums["wide"] * form.rest / 8,
+        wide_bytes=sums["wide"] * width_of["wide"],
         expert=sums["expert"],
-        expert_bytes=sums["expert"] * form.bits / 8,
+        expert_bytes=sums["expert"] * width_of["expert"],
         head=sums["head"],
-        head_bytes=sums["head"] * form.head / 8,
+        head_bytes=sums["head"] * width_of["head"],
         local=work.n_experts / layout.ep,
         n_experts=work.n_experts,
         top_k=work.top_k,
