@@ -23,10 +23,10 @@ def spec(cfg: Config) -> ModelSpec:
     if text.head.tied is not tied and (outer, usual) == (None, None):
         raise Refused("tie_embedding", "a value beside a text_config that unties its head", "nothing")
     cfg.notes.append("--images counts tiles, into which larger pictures are cut, and the small one of the whole")
-    return text.model_copy(update={"head": Head(tied=tied), "vision": _tower(cfg, text)})
+    return text.model_copy(update={"head": Head(tied=tied), "vision": _tower(cfg)})
 
 
-def _tower(cfg: Config, text: ModelSpec) -> Tower:
+def _tower(cfg: Config) -> Tower:
     """Blocks of patches side by side, a norm, two layers."""
     vision = vision_section(cfg, "siglip2_vision_model")
     vision.only("vision_use_head", False, why="the pooling head is not described")
