@@ -9,6 +9,8 @@ import streamlit as st
 HEAD, CARDS = "page-head", "cards"
 WIDE = f"{CARDS}-wide"
 """Keys of containers; Streamlit gives each the class `st-key-` and its key, for rules such as these."""
+TAG = "#c4262e"
+"""Behind the white words of a chosen value, in both themes: the dark theme's own red is too light for them."""
 STYLE = f"""<style>
 .st-key-{HEAD} {{ margin-top: -2.75rem; }}
 .st-key-{HEAD} > :last-child {{ flex: 1 1 20rem; min-width: 0; }}
@@ -22,10 +24,11 @@ STYLE = f"""<style>
 [class*="st-key-{CARDS}"] [data-testid=stMetric] :is(label, [data-testid^=stMetric]) :is(div, p) {{
   white-space: normal; overflow: visible;
 }}
+[data-testid=stMultiSelect] :is([data-tag], [data-baseweb=tag]) {{ background-color: {TAG}; }}
 @media (max-width: 640px) {{ .st-key-{HEAD} {{ row-gap: 0; }} }}
 </style>"""
 """Rules for our own containers: Streamlit leaves six lines free above a page, and cards as wide as they please. What a
-test of the first screen holds; without them a page is longer and otherwise the same."""
+test of the first screen holds; without them a page is longer, and chosen values are hard to read in a dark theme."""
 
 
 def head(title: str, below: str) -> None:

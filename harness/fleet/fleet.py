@@ -130,7 +130,8 @@ class Fleet:
                 self.ray.kill(self.waiting.pop(reference).actor)
 
     def _ask(self, seat: _Seat) -> None:
-        """An actor for a device: Ray places it on any node that has what it holds."""
+        """An actor for a device: on the node that has it, or in the place of a lost one on any that has what it
+        holds."""
         seat.actor = self.ray.remote(Bench).options(**seat.hold.options()).remote(code(), seat.hold.device)
         self.waiting[seat.actor.environment.remote()] = seat
 
@@ -193,7 +194,7 @@ class Fleet:
             self._next(other)
 
     def _ask_again(self, seat: _Seat) -> None:
-        self._ask(_Seat(seat.hold, None, seat.begun + 1, monotonic()))
+        self._ask(_Seat(seat.hold._replace(node=""), None, seat.begun + 1, monotonic()))
 
 
 def _forecast(case: Case, kind: _Kind) -> Forecast | None:

@@ -149,8 +149,8 @@ def test_a_stranger_to_the_catalogue_is_told_so(visitor: Enter) -> None:
 @pytest.mark.slow
 def test_a_click_on_a_block_opens_its_formula(visitor: Enter) -> None:
     guest = visitor().open("model", model="gpt2")
-    chart = guest.page.get_by_test_id("stVegaLiteChart").first
-    place, before = chart.locator("svg text").filter(has_text=re.compile("^mlp$")), None
+    charts = guest.page.get_by_test_id("stVegaLiteChart")
+    place, before = charts.locator("svg text[aria-label*='block: mlp']"), None
     # On a busy machine what stands above the chart may still move it.
     while (box := place.bounding_box()) is None or box != before:
         before = box
