@@ -132,6 +132,9 @@ class StackOfLayers(nn.Module):
             return inputs, step
         there = torch.ones_like(inputs, dtype=torch.bool) if step.keep is None else step.keep
         positions = torch.arange(inputs.shape[1] + fill, device=inputs.device)[None]
+        if getattr(self.spec.embedding, "position_offset", 0):
+            # What fills takes the padding token's row, the one before the first position's.
+            positions = positions.masked_fill(positions >= inputs.shape[1], -1)
         return F.pad(inputs, (0, fill)), replace(step, keep=F.pad(there, (0, fill)), positions=positions, filled=fill)
 
     def _cut(self, x: Tensor, step: Step) -> Tensor:

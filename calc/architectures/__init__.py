@@ -167,6 +167,7 @@ FAMILIES: dict[str, str] = {
     "mbart": "bart",
     "mvp": "bart",
     "led": "led",
+    "longformer": "longformer",
     "plbart": "bart",
     "pegasus": "bart",
     "marian": "bart",

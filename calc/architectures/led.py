@@ -40,29 +40,35 @@ def spec(cfg: Config) -> ModelSpec:
 
 
 def _encoder(cfg: Config, plain: LayerGroup, d_model: int) -> Tower:
-    n_heads = cfg.size("encoder_attention_heads")
-    windows = _windows(cfg, plain.count)
-    if n_heads == d_model:
-        expected = f"fewer than d_model = {d_model}: PyTorch multiplies heads of one number otherwise"
-        raise Refused(f"{cfg.where}encoder_attention_heads", expected, n_heads)
-
-    def group(name: str) -> LayerGroup:
-        mixer = BandAttention(n_heads=n_heads, d_head=d_model // n_heads, reach=int(name.rpartition("_")[2]) // 2)
-        return plain.model_copy(update={"mixer": mixer})
-
-    layers: dict[str, Any] = stack([f"window_{window}" for window in windows], group)
+    layers, widest = in_bands(cfg, plain, d_model, "encoder_attention_heads")
     positions = cfg.size("max_encoder_position_embeddings", absent=16384)
     return Tower(
         name="encoder",
         d_model=d_model,
-        embedding=Embedding(n_positions=positions, norm=LAYER_NORM, shared=True, multiple=max(windows)),
+        embedding=Embedding(n_positions=positions, norm=LAYER_NORM, shared=True, multiple=widest),
         **layers,
         final_norm=None,
     )
 
 
+def in_bands(cfg: Config, plain: LayerGroup, d_model: int, heads: str) -> tuple[dict[str, Any], int]:
+    """Layers like `plain` whose attention stays within a band, as wide in each as `attention_window` says, and the
+    widest of these windows, of which sequences have to be multiples. heads: the key that counts them."""
+    n_heads = cfg.size(heads)
+    windows = _windows(cfg, plain.count)
+    if n_heads == d_model:
+        expected = f"fewer than d_model = {d_model}: PyTorch multiplies heads of one number otherwise"
+        raise Refused(f"{cfg.where}{heads}", expected, n_heads)
+
+    def group(name: str) -> LayerGroup:
+        mixer = BandAttention(n_heads=n_heads, d_head=d_model // n_heads, reach=int(name.rpartition("_")[2]) // 2)
+        return plain.model_copy(update={"mixer": mixer})
+
+    return stack([f"window_{window}" for window in windows], group), max(windows)
+
+
 def _windows(cfg: Config, n_layers: int) -> tuple[int, ...]:
-    """How many tokens the layers of the encoder see, both sides together, each a part of the widest."""
+    """How many tokens the layers see, both sides together, each a part of the widest."""
     if isinstance(cfg.raw.get("attention_window"), list):
         windows = cfg.numbers("attention_window", length=n_layers)
     else:

@@ -6,7 +6,7 @@ Source: Beltagy et al. 2020 (arXiv:2004.05150), section 3.2; transformers 5.23, 
 from __future__ import annotations
 
 from calc.blocks.around import Around
-from calc.sizes import Size, exact_div
+from calc.sizes import Size, exact_div, is_exactly
 from calc.spec import BandAttention
 from calc.spec.load import Load
 from calc.trace.functions import Matmul
@@ -19,17 +19,23 @@ from calc.trace.trace import Trace
 
 def band_attention(t: Trace, spec: BandAttention, x: Tensor, load: Load, around: Around) -> Tensor:
     """Scores of chunks [batch * chunks, n_heads, 2 * reach, 2 * reach], of which those in the band are weighed, and
-    values of blocks of reach tokens and both beside them.
+    values of blocks of reach tokens and both beside them. Tokens stand ahead of texts, so that each projection copies
+    what it reads of several texts; no kernel is counted for it.
 
     FLOPs: 2 * batch * n_heads * d_head * chunks * (2 * reach)^2 for scores, where seq = (chunks + 1) * reach;
     6 * batch * n_heads * d_head * seq * reach for values.
     """
     width = spec.n_heads * spec.d_head
-    q, k, v = (t.linear(f"{name}_proj", x, width, bias=True, shard=COLUMN) for name in "qkv")
+    q, k, v = (t.linear(f"{name}_proj", _laid(t, x, load), width, bias=True, shard=COLUMN) for name in "qkv")
     _unread(t, width, x.width)
     q = t.scaled("query_scale", q)
     y = _core(t, spec, q, k, v, load)
     return t.linear("o_proj", y, x.width, bias=True, shard=ROW)
+
+
+def _laid(t: Trace, x: Tensor, load: Load) -> Tensor:
+    """x with tokens ahead of texts: a copy where there are several texts."""
+    return x if is_exactly(load.batch, 1) else t.joined(x, rows=x.rows, width=x.width)
 
 
 def _unread(t: Trace, width: Size, d_model: Size) -> None:
@@ -52,7 +58,7 @@ def _core(t: Trace, spec: BandAttention, q: Tensor, k: Tensor, v: Tensor, load: 
     shape = Matmul(side, side, d_head, heads * chunks, weighed=False)
     flops = 2 * heads * chunks * side * side * d_head
     scores = product(t, "scores", q, k, heads * chunks * side, side, shape, flops)
-    weights = t.made(heads * blocks * reach, 3 * reach, scores, split="tensor")
+    weights = t.made(heads * blocks * reach, 2 * reach + 1, scores, split="tensor")
     t.op("softmax", "elementwise", "softmax", (scores,), (weights,))
 
     def keeps(tape: Tape, q: Storage, k: Storage, v: Storage) -> Storage:
@@ -61,8 +67,14 @@ def _core(t: Trace, spec: BandAttention, q: Tensor, k: Tensor, v: Tensor, load: 
             with tape.at("scores"):
                 made = tape.product(q, k, heads * chunks * side * side)
             with tape.at("softmax"):
+                if made.grad:
+                    # Where the first and the last tokens of a text have none beside them.
+                    ends = Storage(2 * load.batch * heads * reach * (reach + 1), "bool", False, "tensor")
+                    tape.keep(ends, "mask")
                 band = Storage(weights.elements, made.dtype, made.grad, "tensor")
                 shares = tape.drop(tape.cast(tape.reads_result(band, "fp32"), v.dtype))
+            # In rows of 3 * reach, each begun one place later than the one before it, in memory of its own.
+            shares = Storage(heads * blocks * reach * (3 * reach + 2), shares.dtype, shares.grad, "tensor")
             v = Storage(blocks * 3 * reach * heads * d_head, v.dtype, v.grad, "tensor")
             with tape.at("values"):
                 y = tape.product(shares, v, q_rows * heads * d_head)

@@ -38,7 +38,8 @@ class InBand(nn.Module):
         """
         if x.shape[1] % (2 * self.spec.reach):
             raise ValueError(f"inputs: expected a multiple of {2 * self.spec.reach} vectors, found {x.shape[1]}")
-        q, k, v = (self.get_submodule(f"{name}_proj")(x) for name in "qkv")
+        # Tokens first, so that each projection of several texts copies what it reads, as transformers does.
+        q, k, v = (self.get_submodule(f"{name}_proj")(x.transpose(0, 1)).transpose(0, 1) for name in "qkv")
         q = q * self.spec.d_head**-0.5
         added = self._added(x, step)
 
@@ -55,7 +56,7 @@ class InBand(nn.Module):
         a, b = (x.flatten(0, 2) for x in chunked)  # [batch * n_heads * chunks, d_head, 2 * reach]
         scores = (a.transpose(1, 2) @ b).unflatten(0, (len(q), heads, -1)) + added[:, None]
         shares = wide(self._near(scores)).softmax(-1).to(v.dtype)
-        shares = F.dropout(shares, step.dropout).flatten(0, 2)
+        shares = _slanted(F.dropout(shares, step.dropout)).flatten(0, 2)
         values = F.pad(self._heads(v), (0, 0, reach, reach)).unfold(2, 3 * reach, reach)
         values = values.transpose(3, 4).contiguous().flatten(0, 2)
         y = (shares @ values).unflatten(0, (len(q), heads, -1)).flatten(2, 3)
@@ -66,22 +67,34 @@ class InBand(nn.Module):
         return x.unflatten(-1, (self.spec.n_heads, -1)).transpose(1, 2)
 
     def _near(self, scores: Tensor) -> Tensor:
-        """Scores of chunks -> of each block of reach tokens with that before it, itself and that behind it,
-        [batch, n_heads, blocks, reach, 3 * reach], hidden where they are too far."""
+        """Scores of chunks -> of each token with those in its band, [batch, n_heads, blocks, reach, 2 * reach + 1],
+        hidden where there are none."""
         reach = self.spec.reach
         (own, after), (before, last) = (half.split(reach, -1) for half in scores.split(reach, -2))
         own = torch.cat([own, last[:, :, -1:]], 2)
         after, before = F.pad(after, (0, 0, 0, 0, 0, 1)), F.pad(before, (0, 0, 0, 0, 1, 0))
-        blocks, place = own.shape[2], torch.arange(3 * reach, device=scores.device)
-        far = (place - reach - torch.arange(reach, device=scores.device)[:, None]).abs() > reach
-        block = torch.arange(blocks, device=scores.device)[:, None]
-        outside = ((block == 0) & (place < reach)) | ((block == blocks - 1) & (place >= 2 * reach))
-        hidden = torch.zeros_like(far, dtype=scores.dtype).masked_fill(far, torch.finfo(scores.dtype).min)
-        edges = torch.zeros_like(outside, dtype=scores.dtype).masked_fill(outside, torch.finfo(scores.dtype).min)
-        return torch.cat([before, own, after], -1) + torch.minimum(hidden, edges[:, None])
+        row = torch.arange(reach, device=scores.device)[:, None]
+        # The band begins one place later in each row.
+        band = F.pad(torch.cat([before, own, after], -1).flatten(-2), (0, reach)).unflatten(-1, (reach, 3 * reach + 1))
+        place = row + torch.arange(2 * reach + 1, device=scores.device)
+        band = band[..., : 2 * reach + 1]
+        for block, part, outside in (
+            (0, slice(None, reach + 1), place[:, : reach + 1] < reach),
+            (-1, slice(reach, None), place[:, reach:] >= 2 * reach),
+        ):
+            end = band[:, :, block, :, part]
+            band[:, :, block, :, part] = torch.where(outside.expand(end.shape).contiguous(), float("-inf"), end)
+        return band
 
     def _added(self, x: Tensor, step: Step) -> Tensor:
         """[batch or 1, chunks, 1, side]: what hides padding from all queries of a chunk."""
         keep = torch.ones((1, x.shape[1]), dtype=torch.bool, device=x.device) if step.keep is None else step.keep
         hidden = torch.zeros_like(keep, dtype=x.dtype).masked_fill(~keep, torch.finfo(x.dtype).min)
         return hidden.unfold(1, 2 * self.spec.reach, self.spec.reach)[:, :, None]
+
+
+def _slanted(shares: Tensor) -> Tensor:
+    """Shares of a band [..., reach, 2 * reach + 1] -> the same in rows of 3 * reach, each row begun one place later."""
+    reach, width = shares.shape[-2:]
+    flat = F.pad(shares, (0, reach + 1)).flatten(-2)[..., :-reach]
+    return flat.unflatten(-1, (reach, width + reach))[..., :-1]

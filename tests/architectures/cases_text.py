@@ -329,6 +329,14 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
             {"attention_window": 30, "max_decoder_position_embeddings": 32},
         ),
     ),
+    "longformer": (
+        BERT | {"attention_window": 4},
+        ("LongformerForMaskedLM", "LongformerModel", "LongformerForTokenClassification"),
+        (
+            {"attention_window": [4, 12, 4], "hidden_act": "relu", "type_vocab_size": 1},
+            {"attention_window": 38, "max_position_embeddings": 14},
+        ),
+    ),
     "plbart": (BART, ("PLBartForConditionalGeneration", "PLBartForSequenceClassification"), ()),
     "pegasus": (
         BART,

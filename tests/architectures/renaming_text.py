@@ -65,6 +65,13 @@ ROBERTA += _one(
     (r"lm_head\.dense\.(?P<w>\w+)", r"lm_head.transform.\g<w>"),
     (r"lm_head\.layer_norm\.(?P<w>\w+)", r"lm_head.transform_norm.\g<w>"),
 )
+LONGFORMER = _one(
+    (
+        r"(?:.*\.)?layer\.N\.attention\.self\.(?P<m>[qkv])(?:uery|ey|alue)_global\.(?P<w>\w+)",
+        r"layers.N.attention.\g<m>_global.\g<w>",
+    ),
+)
+LONGFORMER += ROBERTA
 MODERNBERT = _one(
     (r"(?:model\.)?embeddings\.tok_embeddings\.weight", "embedding.token.weight"),
     (r"(?:model\.)?embeddings\.norm\.(?P<w>\w+)", r"embedding.norm.\g<w>"),
@@ -412,6 +419,7 @@ RULES: dict[str, Rules] = {
     "blenderbot-small": BART,
     "nllb-moe": BART,
     "led": LED,
+    "longformer": LONGFORMER,
     "rwkv": RWKV,
     "openai-gpt": GPT,
     "imagegpt": IMAGEGPT,

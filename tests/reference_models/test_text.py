@@ -112,6 +112,8 @@ OUTPUTS = [
     ("deberta-v2", "DebertaV2ForMaskedLM", {"position_buckets": 6, "max_relative_positions": 7}),
     ("deberta-v2", "DebertaV2ForMaskedLM", {"conv_kernel_size": 3, "conv_act": "gelu", "conv_groups": 2}),
     ("deberta-v2", "DebertaV2ForMaskedLM", {"pos_att_type": "p2c", "max_relative_positions": 9}),
+    ("longformer", "LongformerForMaskedLM", {"attention_window": 38, "max_position_embeddings": 14}),
+    ("longformer", "LongformerForTokenClassification", {"attention_window": [4, 12, 4]}),
     ("albert", "AlbertForPreTraining", {}),
     ("electra", "ElectraForMaskedLM", {}),
     ("t5", "T5ForConditionalGeneration", {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),

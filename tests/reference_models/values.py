@@ -198,6 +198,7 @@ NOT_READ = {
     ("deepseek_v4", "norm_topk_prob"),
     ("ernie4_5_moe", "moe_norm_min"),
     ("roformer", "rotary_value"),
+    ("longformer", "onnx_export"),
     ("nllb-moe", "moe_eval_capacity_token_fraction"),
 }
 """Keys of a class that its model does not read, or that are refused."""
