@@ -15,9 +15,10 @@ RUNTIME = 2 * 2**30
 """Bytes of CUDA's context, graphs and communication buffers."""
 
 
-def cache_room(rank: Rank, device: Device | Machine, engine: Engine) -> float:
-    """Bytes for keys and values on each GPU; negative where weights alone do not fit."""
-    step = engine.batched_tokens * rank.message * STEP_BYTES
+def cache_room(rank: Rank, device: Device | Machine, engine: Engine, budget: int) -> float:
+    """Bytes for keys and values on each GPU beside a step of `budget` tokens; negative where weights alone do not
+    fit."""
+    step = budget * rank.message * STEP_BYTES
     return device.usable * engine.memory_fraction - rank.held - step - RUNTIME
 
 
@@ -27,9 +28,10 @@ def cached_bytes(rank: Rank, engine: Engine, tokens: float) -> float:
     return float(at(rank.cached_bytes, blocks)) / rank.pp
 
 
-def sequences_that_fit(rank: Rank, device: Device | Machine, engine: Engine, tokens: float) -> int:
-    """Sequences of so many tokens that one rank of attention holds at once; 0 where weights leave no room for one."""
-    room = cache_room(rank, device, engine)
+def sequences_that_fit(rank: Rank, device: Device | Machine, engine: Engine, budget: int, tokens: float) -> int:
+    """Sequences of so many tokens that one rank of attention holds at once beside a step of `budget` tokens; 0 where
+    weights leave no room for one."""
+    room = cache_room(rank, device, engine, budget)
     each = cached_bytes(rank, engine, tokens)
     if room <= 0:
         return 0

@@ -94,7 +94,7 @@ class Service:
     @property
     def room(self) -> float:
         """Bytes for keys and values on each GPU."""
-        return cache_room(self.rank, self.device, self.engine)
+        return cache_room(self.rank, self.device, self.engine, self.budget)
 
     def blocks(self, tokens: float) -> int:
         """Pages of the cache of one replica, counted as sequences of so many tokens take them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,6 +36,7 @@ class Case:
     engine: Engine
     rank: Rank
     latent: bool
+    budget: int
     running: float
 
     @property
@@ -47,14 +48,13 @@ class Case:
 def case_of(row: ServedRow, spec: ModelSpec) -> Case:
     """A row as the product describes it. Errors: Refused for what cannot be."""
     device, engine = load_device(GPUS.get(row.gpu, row.gpu)), engine_named(row.engine)
-    engine = replace(engine, batched_tokens=row.budget or engine.batched_tokens)
+    budget = row.budget or engine.batched_tokens
     layout = layout_of(spec, **{**row.layout, "gpus": None})
     work = work_of(spec)
     rank = rank_of(work, layout, served_format(row.dtype), row.cache)
-    fitting = sequences_that_fit(rank, device, engine, row.mean_input + row.mean_output / 2)
-    return Case(
-        row, spec, device, layout, engine, rank, work.latent, min(fitting, engine.max_seqs) * layout.attention_dp
-    )
+    fitting = sequences_that_fit(rank, device, engine, budget, row.mean_input + row.mean_output / 2)
+    running = min(fitting, engine.max_seqs) * layout.attention_dp
+    return Case(row, spec, device, layout, engine, rank, work.latent, budget, running)
 
 
 def columns(cases: Sequence[Case]) -> tuple[Any, OperatingPoint, Lengths]:
@@ -68,7 +68,7 @@ def columns(cases: Sequence[Case]) -> tuple[Any, OperatingPoint, Lengths]:
         input=np.array([c.row.mean_input for c in cases]),
         output=np.array([c.row.mean_output for c in cases]),
         concurrency=np.array([c.row.concurrency for c in cases]),
-        budget=np.array([float(c.engine.batched_tokens) for c in cases]),
+        budget=np.array([float(c.budget) for c in cases]),
         running=np.array([float(c.running) for c in cases]),
         polls=np.array([float(c.row.polls) for c in cases]),
         together=np.array([float(c.row.spread == 0 and (c.engine.mixed or c.row.exact)) for c in cases]),

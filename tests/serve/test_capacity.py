@@ -1,0 +1,38 @@
+"""What a step takes of the room for caches, held to arithmetic on a model's config."""
+
+from __future__ import annotations
+
+import pytest
+
+from calc.architectures.models import load_model
+from calc.serve.engines import engine_named
+from calc.serve.layout import layout_of
+from calc.serve.service import Service, service_of
+
+D, TOKEN = 4096, 32 * 2 * 8 * 128 * 2
+"""Llama-3.1-8B: elements of its residual stream, and bytes that its 32 layers cache of a token in 16 bits."""
+
+
+def _service(budget: int | None) -> Service:
+    spec = load_model("llama-3.1-8b")
+    return service_of(spec, "h100-sxm", layout_of(spec), budget=budget)
+
+
+@pytest.mark.parametrize("budget", [1, 512, 131_072])
+def test_a_step_of_other_tokens_leaves_other_room(budget: int) -> None:
+    """Activations in 16 bits, six times as wide as the stream: 12 bytes a token and element, of the step that is
+    asked for and not of the engine's own."""
+    usual = _service(None)
+    more = usual.room - _service(budget).room
+    assert more == (budget - engine_named("vllm").batched_tokens) * D * 12
+    assert usual.running(900, 200) - _service(budget).running(900, 200) == pytest.approx(more / (1000 * TOKEN), abs=2)
+
+
+def test_the_engines_own_step_is_the_usual_one() -> None:
+    assert _service(None).room == _service(engine_named("vllm").batched_tokens).room
+
+
+def test_a_step_that_takes_all_memory_leaves_no_room() -> None:
+    """A million tokens of 49 kB each are 51 GB, beside 16 of weights."""
+    assert _service(2**21).room < 0 < _service(2**20).room
+    assert _service(2**21).running(1000, 100) == 0
