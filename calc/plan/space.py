@@ -115,7 +115,7 @@ def _spread(model: Same[ModelSpec]) -> dict[str, bool]:
     spec, found = model.value, {}
     for name in ("tp", "cp", "pp"):
         try:
-            list(conditions(spec, Run(phase="training", mode="training").placed({name: np.array([1.0, 2.0])})))
+            list(conditions(spec, Run(phase="training").placed({name: np.array([1.0, 2.0])})))
             found[name] = True
         except Refused:
             found[name] = False

@@ -83,9 +83,10 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         return self.latent_reading != "expanded"
 
     def changed(self, **words: Any) -> Self:
-        """The same run with other words. Errors: as Run."""
+        """The same run with other words; another phase has its own mode. Errors: as Run."""
         own = self.__dict__
-        return type(self)(**({name: own[name] for name in self.model_fields_set} | words))
+        kept = self.model_fields_set - {"mode"} if "phase" in words else self.model_fields_set
+        return type(self)(**({name: own[name] for name in kept} | words))
 
     def placed(self, sizes: Mapping[str, Size]) -> Self:
         """This run with those of `sizes` that are its own: names of LOAD_SIZES and PLAN_SIZES. Errors: as Run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, model_validator
 
 from calc import checks
 from calc.errors import Refused
@@ -18,6 +18,8 @@ Mode = Literal["training", "inference"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 COUNTED_PHASES: tuple[Phase, ...] = ("forward", "training", "decode")
 """The phases whose FLOPs and bytes moved are counted, whatever the model reads."""
+SERVED_PHASES: tuple[Phase, ...] = ("prefill", "decode")
+"""The phases that only servers run; a forward pass alone may be of either mode."""
 FLOPS_PHASES: tuple[Phase, ...] = ("forward", "prefill", "training", "decode")
 """The phases whose FLOPs are counted."""
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -33,7 +35,11 @@ def _picture(value: Any, info: ValidationInfo) -> tuple[Size, Size] | None:
 
 
 class Workload(RunNode):
-    """What runs. Of parallel ranks, `batch` is what one data-parallel rank has in one pass: its micro-batch."""
+    """What runs. Of parallel ranks, `batch` is what one data-parallel rank has in one pass: its micro-batch.
+
+    mode follows from the phase where nobody says it: inference for what only servers run, else training.
+    Errors: Refused for a mode that the phase contradicts.
+    """
 
     phase: Annotated[Phase, PlainValidator(Word(lambda: PHASES))] = Field(
         default="forward",
@@ -60,6 +66,18 @@ class Workload(RunNode):
         "it can; or in expectation, uniform or power-law:ALPHA.",
     )
     mtp: YesNo = Field(default=False, description="Count the modules that predict further tokens too.")
+
+    @model_validator(mode="after")
+    def _mode_of_the_phase(self) -> Workload:
+        if self.phase == "forward":
+            return self
+        own: Mode = "inference" if self.phase in SERVED_PHASES else "training"
+        if "mode" not in self.model_fields_set:
+            # Not told but followed, so that another phase of the same run has its own.
+            object.__setattr__(self, "mode", own)
+        elif self.mode != own:
+            raise Refused("mode", f"{own} for phase {self.phase}", self.mode)
+        return self
 
     @property
     def new_tokens(self) -> Size:
