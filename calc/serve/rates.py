@@ -13,6 +13,7 @@ from calc.serve.expert_kernels import ExpertKernels, expert_kernels, kind_of
 from calc.serve.formats import Format
 from calc.serve.step import Rates
 from calc.spec.hardware import Device
+from calc.time.cluster.links import adapter, domain_of
 
 FILE = Path(__file__).parents[1] / "data" / "serving" / "constants.toml"
 LLAMA_CPP = ("llama.cpp", "llama.cpp-vulkan")
@@ -20,8 +21,6 @@ LLAMA_CPP = ("llama.cpp", "llama.cpp-vulkan")
 SERIAL = (*LLAMA_CPP, "transformers")
 """Engines whose host works for sequences between steps; others schedule one step while the device runs another (vLLM's
 async scheduling, SGLang's and TensorRT-LLM's overlap schedulers)."""
-ADAPTER = 50e9
-"""Bytes a second, one way, of a GPU's network adapter: 400 Gb/s of InfiniBand NDR (DGX H100 and B200 user guides)."""
 HOSTED = 0.6
 """Of a direction of the link to the host, what sums between GPUs without links of their own reach: 0.59 on two RTX PRO
 6000 and 0.63 on two L40S, 268 MB (tables of all-reduce by aiconfigurator at 095f58a)."""
@@ -125,7 +124,7 @@ def rates_of(
         quantise=of("quantise", family, engine) if narrows else 0.0,
         routing=kernels.start * of("routing", family, engine),
         link=_link(device, ranks) * _reached(device, ranks, share),
-        latency=_begins(device, of("latency", family, engine)) * _hops(known, ranks, domain(device))
+        latency=_begins(device, of("latency", family, engine)) * _hops(known, ranks, domain_of(device))
         if ranks > 1
         else 0.0,
         step=of("step", engine),
@@ -210,11 +209,6 @@ def _reads(device: Device, core: float | None) -> float:
     return (memory**-4 + (core * float(device.cores.value)) ** -4) ** -0.25
 
 
-def domain(device: Device) -> int:
-    """GPUs that the fast links of a device join: 72 in NVL72 (GB200, GB300), else a node of 8."""
-    return 72 if device.name.startswith("gb") else 8
-
-
 def _begins(device: Device, linked: float) -> float:
     """Seconds in which a sum over two ranks begins: as fitted to GPUs with links, or through the host."""
     return linked if device.link_one_way is not None else max(linked, HOSTED_BEGINS)
@@ -228,7 +222,7 @@ def _hops(known: Constants, ranks: int, joined: int) -> float:
 
 def _reached(device: Device, ranks: int, share: Callable[[str], float]) -> float:
     """The share of a link that sums reach: within the domain of fast links, beyond it, or through the host."""
-    if ranks > domain(device):
+    if ranks > domain_of(device):
         return share("network")
     return share("link") if device.link_one_way is not None else HOSTED
 
@@ -236,8 +230,8 @@ def _reached(device: Device, ranks: int, share: Callable[[str], float]) -> float
 def _link(device: Device, ranks: int) -> float:
     """Bytes a second to other devices, of one GPU's adapter beyond the fast links' domain; a device without a link of
     its own goes through its host."""
-    if ranks > domain(device):
-        return ADAPTER
+    if ranks > domain_of(device):
+        return adapter(device.name)
     one_way = device.link_one_way or (device.host.value / 2 if device.host else None)
     if one_way is None:
         if ranks > 1:

@@ -15,7 +15,7 @@ from calc.serve.layout import Layout
 from calc.serve.machine import Machine
 from calc.serve.prefixes import Prefixes
 from calc.serve.rank import Rank, rank_of
-from calc.serve.rates import ADAPTER, Constants, rates_of, request_seconds
+from calc.serve.rates import Constants, rates_of, request_seconds
 from calc.serve.running import Rules
 from calc.serve.server import Server
 from calc.serve.step import Rates
@@ -23,6 +23,7 @@ from calc.serve.work import Work, work_of
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.spec.hardware import Device
+from calc.time.cluster.links import adapter
 from calc.time.step.network import table_elements
 
 
@@ -89,7 +90,7 @@ class Service:
     @property
     def handover(self) -> float:
         """Bytes a second at which one GPU hands what it cached of a prompt to a server of answers."""
-        return self.rates.link if self.layout.wide > 1 else float(self.device.link_one_way or ADAPTER)
+        return self.rates.link if self.layout.wide > 1 else float(self.device.link_one_way or adapter(self.device.name))
 
     @property
     def room(self) -> float:

@@ -59,7 +59,7 @@ def _cluster(name: str, own: Any, sources: dict[str, Any], where: str) -> Cluste
     fast = own.get("fast")
     if not isinstance(fast, str) or fast not in sources:
         raise Refused(f"{place}: fast", f"one of {', '.join(sources)}", fast)
-    document = sourced(own, sources, place) | {"name": name, "fast": sources[fast]}
+    document = _domain(own) | sourced(own, sources, place) | {"name": name, "fast": sources[fast]}
     try:
         made = Cluster.model_validate_json(json.dumps(document, default=str))
     except ValidationError as error:
@@ -68,6 +68,21 @@ def _cluster(name: str, own: Any, sources: dict[str, Any], where: str) -> Cluste
         # What was measured may be of processors, which no catalogue lists.
         load_device(made.gpu)
     return made
+
+
+def _domain(own: dict[str, Any]) -> dict[str, Any]:
+    """The domain of fast links that the device says, where the cluster says none."""
+    if "domain" in own or not isinstance(own.get("gpu"), str):
+        return {}
+    joined = load_device(own["gpu"]).domain
+    return {} if joined is None else {"domain": joined.value}
+
+
+def adapter_of(device: str) -> float | None:
+    """Bytes a second, one way, with which a GPU leaves its domain in the best linked of the known clusters of such
+    devices; None where none is known."""
+    shares = (made.share for made in _known().values() if made.gpu == device)
+    return max((share for share in shares if share is not None), default=None)
 
 
 @cache

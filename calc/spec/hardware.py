@@ -108,10 +108,10 @@ class Device(Node):
     """One GPU or TPU chip.
 
     memory: on the board, its maker's GB read as 10^9 or 2^30 bytes, as a note says. reported: what the driver or the
-    compiler grants a program. bandwidth: of that memory. link: to other devices. host: to the CPU.
-    cores: SMs, compute units or TensorCores. sram: of one core, what a program may lay out itself. l2, l3: of the whole
-    device. power: the board's limit. aliases: other names, the one that torch gives among them. shared: whether its
-    memory is the system's, so that nobody can promise all of it.
+    compiler grants a program. bandwidth: of that memory. link: to other devices. host: to the CPU. domain: GPUs that
+    the fast links join, where that is not a node of eight. cores: SMs, compute units or TensorCores. sram: of one core,
+    what a program may lay out itself. l2, l3: of the whole device. power: the board's limit. aliases: other names, the
+    one that torch gives among them. shared: whether its memory is the system's, so that nobody can promise all of it.
     """
 
     name: str
@@ -126,6 +126,7 @@ class Device(Node):
     peaks: Peaks
     link: Link | None = None
     host: Link | None = None
+    domain: Fact | None = None
     cores: Fact | None = None
     sram: Capacity | None = None
     l2: Capacity | None = None

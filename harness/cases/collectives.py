@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from calc.spec.fields import Dim
 from calc.spec.run import Run
+from calc.time.cluster.links import links_of
 from calc.time.kernels.kernel import Send
 from calc.time.step.network import between_ops
 from calc.time.step.timed_run import timed_run
@@ -101,7 +102,7 @@ class ExchangeCase(RankCase):
 def collectives_in(run: Run, model: str, beginning: str = "") -> list[Collective]:
     """The collectives within one pass of a run, equal ones together. beginning: of the paths of the ops before."""
     found: dict[tuple[str, float], float] = {}
-    for kernel in between_ops(spec_of(model), run):
+    for kernel in between_ops(spec_of(model), run, links_of(run, None)):
         assert isinstance(kernel.shape, Send)
         if not kernel.path.startswith(beginning):
             continue

@@ -62,7 +62,7 @@ def test_rows_of_experts_that_are_read_twice_in_a_domain_cross_once() -> None:
     ],
 )
 def test_ranks_of_a_group_that_stand_in_one_domain(cluster: str, ranks: int, stride: int, near: int) -> None:
-    assert near_of(links_of(Run(cluster=cluster)), ranks, stride) == near
+    assert near_of(links_of(Run(cluster=cluster), None), ranks, stride) == near
 
 
 def test_a_rack_of_72_has_no_crossing() -> None:

@@ -10,6 +10,7 @@ from calc.architectures.models import load_model
 from calc.spec.catalogue import load_device
 from calc.spec.stack import Overlap, Stack, load_stack
 from calc.time import predict
+from calc.time.cluster.links import links_of
 from calc.time.device.speed import speed_of
 from calc.time.kernels.kernel import Send
 from calc.time.kernels.timing import LEVEL
@@ -29,7 +30,7 @@ def exchanged(name: str, stack: Stack, **words: Any) -> list[float]:
     """Bytes of each exchange of a model's experts."""
     spec = load_model(name)
     run = timed_run(spec, None, **{**EVENLY, "stack": stack, **words})
-    sent = (kernel.shape for kernel in between_ops(spec, run) if kernel.path.endswith("experts"))
+    sent = (kernel.shape for kernel in between_ops(spec, run, links_of(run, None)) if kernel.path.endswith("experts"))
     return [float(shape.bytes) for shape in sent if isinstance(shape, Send)]
 
 

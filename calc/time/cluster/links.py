@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from calc.errors import Refused
 from calc.sizes import Size, maximum, minimum
+from calc.spec.clusters import adapter_of
+from calc.spec.hardware import Device
 from calc.spec.run import Run
 from calc.time.device.priors import priors
 
@@ -23,11 +25,22 @@ class Links(NamedTuple):
         return f"{self.domain}, {self.share!r}"
 
 
-def links_of(run: Run) -> Links:
-    """Those of its cluster; without one, domains are nodes of eight GPUs and `network` is each GPU's share beyond."""
+def links_of(run: Run, device: Device | None) -> Links:
+    """Those of its cluster; without one, domains are the device's and `network` is each GPU's share beyond."""
     if run.cluster is None:
-        return Links(priors()["network"]["node"], run.network)
+        return Links(domain_of(device), run.network)
     return Links(run.cluster.domain, run.network if run.network is not None else run.cluster.share)
+
+
+def domain_of(device: Device | None) -> int:
+    """GPUs that the fast links of a device join: as its entry in the catalogue says, else a node."""
+    said = None if device is None else device.domain
+    return priors()["network"]["node"] if said is None else said.value
+
+
+def adapter(device: str) -> float:
+    """Bytes a second, one way, of a GPU to those beyond its domain, where nobody says which cluster it stands in."""
+    return adapter_of(device) or priors()["network"]["adapter"]
 
 
 def near_of(links: Links, ranks: Size, stride: Size) -> Size:

@@ -90,7 +90,7 @@ def timed_passes(question: Question, runs: Sequence[Run], words: Sequence[Mappin
     messages = [_messages(question, run) for run in runs]
     every = [kernel for *_, kernels in new.values() for kernel in kernels]
     every += [kernel for some in messages for kernel in some]
-    execution, network = runs[0].execution or "sdpa", links_of(runs[0]).share
+    execution, network = runs[0].execution or "sdpa", links_of(runs[0], question.speed.device).share
     timings = iter(time_of(every, with_measured(question.speed, runs[0].cluster), execution, question.level, network))
     for known, key, run, kernels in new.values():
         timed = tuple((kernel, next(timings)) for kernel in kernels)
@@ -111,7 +111,8 @@ def _kernels(question: Question, run: Run, laid: Operations, each: ChainRun) -> 
 def _messages(question: Question, run: Run) -> list[Kernel]:
     if "network" not in question.directions:
         return []
-    return [kernel for kernel in between_ops(question.spec, run) if kernel.path.startswith(question.within)]
+    links = links_of(run, question.speed.device)
+    return [kernel for kernel in between_ops(question.spec, run, links) if kernel.path.startswith(question.within)]
 
 
 def _takes(question: Question, run: Run, kernel: Kernel, timing: Timing) -> Takes:

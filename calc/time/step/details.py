@@ -45,9 +45,12 @@ def details(question: Question, run: Run, stage: Stage, one: Pass, others: float
     parts = stretches(*_columns(_on(question, stage, one.kernels)), speed, execution)
     held = held_on(stage, one.sums)
     last = list(update(question.spec, run, stage, held)) if updates(question, run) else []
-    messages = list(between_ranks(question.spec, run, stage, held)) if communicates(question, run) else []
+    links = links_of(run, speed.device)
+    messages: list[Message] = []
+    if communicates(question, run):
+        messages = list(between_ranks(question.spec, run, stage, held, links))
     both = [*last, *(message.kernel for message in messages)]
-    timings = time_of(both, speed, execution, question.level, links_of(run).share)
+    timings = time_of(both, speed, execution, question.level, links.share)
     ends = stretches(last, timings[: len(last)], speed, after_all(execution))
     computing = {part.name: part.seconds for part in parts}
     total = sum(computing.values())

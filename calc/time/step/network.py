@@ -10,7 +10,7 @@ from calc.memory.sharding import Stage
 from calc.sizes import Size, at_least, is_array, maximum
 from calc.spec import ModelSpec, Moe
 from calc.spec.run import Run
-from calc.time.cluster.links import links_of, near_of, refuse_unknown
+from calc.time.cluster.links import Links, near_of, refuse_unknown
 from calc.time.cluster.stacks import stack_of
 from calc.time.kernels.kernel import Kernel, Send, width_of
 from calc.time.models.collective import Collective
@@ -46,7 +46,7 @@ class Message(NamedTuple):
     once: bool = False
 
 
-def between_ops(spec: ModelSpec, run: Run) -> Iterator[Kernel]:
+def between_ops(spec: ModelSpec, run: Run, links: Links) -> Iterator[Kernel]:
     """Every collective within one pass through all layers: for these computing waits. They are the same whatever dp, pp
     and the number of micro-batches are.
 
@@ -56,7 +56,7 @@ def between_ops(spec: ModelSpec, run: Run) -> Iterator[Kernel]:
     times = 2 + again / run.checkpoint_every if run.trains else 1
     if run.tp * run.cp * run.ep > 1:
         for leaf in tree_of(spec, run):
-            yield from _of_op(leaf, spec, run, times)
+            yield from _of_op(leaf, spec, run, links, times)
 
 
 def hides(run: Run, between: str) -> Size:
@@ -73,7 +73,7 @@ def hides(run: Run, between: str) -> Size:
     return float(overlap.experts)
 
 
-def between_ranks(spec: ModelSpec, run: Run, stage: Stage, held: Held) -> Iterator[Message]:
+def between_ranks(spec: ModelSpec, run: Run, stage: Stage, held: Held, links: Links) -> Iterator[Message]:
     """What a stage of a pipeline tells others, and ranks that hold the same weights each other, in a step of training.
 
     Sizes of the plan and of `held` may be arrays; what some rows do without is then called 0 times there.
@@ -87,16 +87,16 @@ def between_ranks(spec: ModelSpec, run: Run, stage: Stage, held: Held) -> Iterat
     # Pieces of a stage leave time to send while another piece computes.
     behind = at_least(run.interleave, 2) * float(stack_of(run).overlap.pipeline)
     sent = (
-        Message(_send(PIPELINE, "send", size, 2, calls * (1 - behind), run, stride, span), "nothing"),
-        Message(_send(PIPELINE, "send", size, 2, calls * behind, run, stride, span), "backward"),
-        *_tied(spec, run, stage, stride),
+        Message(_send(PIPELINE, "send", size, 2, calls * (1 - behind), links, run, stride, span), "nothing"),
+        Message(_send(PIPELINE, "send", size, 2, calls * behind, links, run, stride, span), "backward"),
+        *_tied(spec, run, stage, stride, links),
     )
-    yield from (
-        message for message in (*sent, *_data(run, held)) if is_array(message.kernel.calls) or message.kernel.calls
-    )
+    for message in (*sent, *_data(run, held, links)):
+        if is_array(message.kernel.calls) or message.kernel.calls:
+            yield message
 
 
-def _tied(spec: ModelSpec, run: Run, stage: Stage, stride: Size) -> Iterator[Message]:
+def _tied(spec: ModelSpec, run: Run, stage: Stage, stride: Size, links: Links) -> Iterator[Message]:
     """Gradients of a table that the first stage and the last have both, summed once all others are (Megatron-LM's
     embedding group, DeepSpeed's tied layers)."""
     how = number_formats(run).recipe
@@ -105,7 +105,7 @@ def _tied(spec: ModelSpec, run: Run, stage: Stage, stride: Size) -> Iterator[Mes
     size = table_elements(spec) / run.tp * width_of(how.gradients)
     calls = at_least(run.pp, 2) * maximum(stage.first * 1, stage.last * 1)
     yield Message(
-        _send("data of the table", "all_reduce", size, 2, calls, run, stride, stride * run.pp), "nothing", True
+        _send("data of the table", "all_reduce", size, 2, calls, links, run, stride, stride * run.pp), "nothing", True
     )
 
 
@@ -118,7 +118,7 @@ def _width(run: Run) -> float:
     return max(width_of(number_formats(run).compute), 2.0)
 
 
-def _of_op(leaf: Leaf, spec: ModelSpec, run: Run, times: float) -> Iterator[Kernel]:
+def _of_op(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float) -> Iterator[Kernel]:
     """What follows one op: sums of parts, experts' tokens, keys and values of other ranks."""
     op, calls = leaf.op, float(leaf.calls)
     shard = op.weights[0].shard if op.weights and not leaf.expert else None
@@ -130,13 +130,13 @@ def _of_op(leaf: Leaf, spec: ModelSpec, run: Run, times: float) -> Iterator[Kern
         both: tuple[Collective, ...] = ("all_gather", "reduce_scatter") if run.divides_sequence else ("all_reduce",)
         own = times if by_rows else 1
         for name in both:
-            yield _after(leaf, "tensor", name, size, run.tp, calls * own, run)
+            yield _after(leaf, "tensor", name, size, run.tp, calls * own, run, links)
     if run.ep > 1 and op.function in ("dispatch", "combine"):
         elements = op.writes if op.function == "dispatch" else op.reads
         # Tensor-parallel ranks that divide the stream send a part of its tokens each.
         size = float(elements) / run.cp * _width(run) / (run.tp if run.divides_sequence else 1)
         rows = _visited(spec, leaf.group, run.ep) if stack_of(run).once_a_rank else 1.0
-        kernel = _after(leaf, "experts", "all_to_all", size * rows, run.ep, calls * times, run)
+        kernel = _after(leaf, "experts", "all_to_all", size * rows, run.ep, calls * times, run, links)
         assert isinstance(kernel.shape, Send)
         domains = run.ep / kernel.shape.near
         yield kernel._replace(shape=replace(kernel.shape, once=_visited(spec, leaf.group, domains) / rows))
@@ -144,9 +144,9 @@ def _of_op(leaf: Leaf, spec: ModelSpec, run: Run, times: float) -> Iterator[Kern
         # Keys and values of all context-parallel ranks, and going back the sums of their gradients.
         shape = op.shape
         size = shape.groups * shape.keys * (shape.d_head + shape.d_value) * _width(run) / run.tp
-        yield _after(leaf, "context", "all_gather", size, run.cp, calls * (2 if run.trains else 1), run)
+        yield _after(leaf, "context", "all_gather", size, run.cp, calls * (2 if run.trains else 1), run, links)
         if run.trains:
-            yield _after(leaf, "context", "reduce_scatter", size, run.cp, calls, run)
+            yield _after(leaf, "context", "reduce_scatter", size, run.cp, calls, run, links)
 
 
 def _visited(spec: ModelSpec, group: str | None, places: float) -> float:
@@ -161,10 +161,12 @@ def _visited(spec: ModelSpec, group: str | None, places: float) -> float:
     return min(places * (1 - (1 - 1 / places) ** channel.top_k) / channel.top_k, 1.0)
 
 
-def _after(leaf: Leaf, name: Between, op: Collective, size: float, ranks: int, calls: float, run: Run) -> Kernel:
+def _after(
+    leaf: Leaf, name: Between, op: Collective, size: float, ranks: int, calls: float, run: Run, links: Links
+) -> Kernel:
     """A collective that follows an op, over `ranks` beside the tensor-parallel ones."""
     stride = 1 if name == "tensor" else run.tp
-    return _send(f"{leaf.path}.{name}", op, size, ranks, calls, run, stride)._replace(place=place_of(leaf))
+    return _send(f"{leaf.path}.{name}", op, size, ranks, calls, links, run, stride)._replace(place=place_of(leaf))
 
 
 def between_of(kernel: Kernel) -> Between:
@@ -172,7 +174,7 @@ def between_of(kernel: Kernel) -> Between:
     return next(name for name in BETWEEN if kernel.path.endswith(name))
 
 
-def _data(run: Run, held: Held) -> Iterator[Message]:
+def _data(run: Run, held: Held, links: Links) -> Iterator[Message]:
     """Gradients between ranks that hold the same weights, and weights where ZeRO divides them.
 
     Sums of gradients hide behind the last backward, weights are gathered while the layer before computes.
@@ -202,11 +204,11 @@ def _data(run: Run, held: Held) -> Iterator[Message]:
         )
         for op, size, behind, once, calls in ways:
             among = ranks if op == "all_reduce" else sharers
-            yield Message(_send(name, op, size, among, some * calls, run, stride), behind, once)
+            yield Message(_send(name, op, size, among, some * calls, links, run, stride), behind, once)
         if run.shard is not None:
             summed = divides * at_least(groups, 2) * some
             kernel = _send(
-                f"{name} of replicas", "all_reduce", gradients / sharers, groups, summed, run, stride * sharers
+                f"{name} of replicas", "all_reduce", gradients / sharers, groups, summed, links, run, stride * sharers
             )
             yield Message(kernel, "backward", True)
 
@@ -217,13 +219,13 @@ def _send(
     size: Size,
     ranks: Size,
     calls: Size,
+    links: Links,
     run: Run,
     stride: Size,
     span: Size | None = None,
 ) -> Kernel:
     """stride: how many GPUs apart the ranks of the group stand, which are numbered tensor first, then context, data,
     pipeline. span: GPUs from the first to the last, where that is not all of the group."""
-    links = links_of(run)
     reach: Size = ranks * stride if span is None else span
     beyond = reach > links.domain
     if links.share is None and not any(map(is_array, (beyond, calls))) and beyond and calls:

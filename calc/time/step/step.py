@@ -9,7 +9,7 @@ from calc.memory.sharding import Stage
 from calc.sizes import Size, either, is_array, maximum, minimum
 from calc.spec import ModelSpec
 from calc.spec.run import ExecutionName, Run
-from calc.time.cluster.links import links_of
+from calc.time.cluster.links import Links, links_of
 from calc.time.cluster.measured import with_measured
 from calc.time.cluster.stacks import computing_longer, stack_of
 from calc.time.kernels.launching import launching
@@ -124,8 +124,10 @@ def stage_seconds(question: Question, run: Run, stage: Stage, one: PassSums) -> 
     if updates(question, run):
         last = _ends(question, run, stage, held)
     if communicates(question, run):
+        links = links_of(run, question.speed.device)
         messages = [
-            (message, _column(message, question, run)) for message in between_ranks(question.spec, run, stage, held)
+            (message, _column(message, question, run, links))
+            for message in between_ranks(question.spec, run, stage, held, links)
         ]
         for message, seconds, own in hidden(run, stage, left, messages):
             each, sent = (each, sent + seconds - own) if message.once else (each + seconds - own, sent)
@@ -206,11 +208,11 @@ def weighed(sums: Sums, factors: Mapping[str, Size]) -> Size:
     return total
 
 
-def _column(message: Message, question: Question, run: Run) -> Size:
+def _column(message: Message, question: Question, run: Run, links: Links) -> Size:
     """Seconds of all calls of a collective in a pass, or in a step."""
     kernel = message.kernel
     speed = with_measured(question.speed, run.cluster)
-    seconds = column_seconds(kernel, speed, run.execution or "sdpa", links_of(run).share)
+    seconds = column_seconds(kernel, speed, run.execution or "sdpa", links.share)
     return either(kernel.calls > 0, kernel.calls * seconds) if is_array(kernel.calls) else kernel.calls * seconds
 
 
