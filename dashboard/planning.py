@@ -11,7 +11,7 @@ from calc.cli.run_options import flags_of
 from calc.dtypes import CACHE_DTYPES, DTYPES
 from calc.spec import ModelSpec
 from calc.spec.run import EXECUTIONS, MODES, Mode, Run
-from calc.spec.run.engines import ENGINES
+from calc.spec.run.engines import allocating_names
 from calc.spec.run.precision import OPTIMIZERS, RECIPES
 from dashboard import knobs
 from dashboard.shared import chosen, share
@@ -83,7 +83,7 @@ def _inference(left: Any, middle: Any) -> dict[str, Any]:
     with middle:
         cache = _choice("Keys and values", ["as activations", *CACHE_DTYPES], "as activations", "cache")
     with details("inference", "engine"):
-        engine = _choice("Allocated by", [NONE, *(each.name for each in ENGINES)], NONE, "engine")
+        engine = _choice("Allocated by", [NONE, *allocating_names()], NONE, "engine")
         spread = degrees("inference")
     return {
         "dtype": dtype,

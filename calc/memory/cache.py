@@ -15,7 +15,7 @@ from calc.quantities.kv_cache import cache_terms, cached_leaves
 from calc.sizes import Size, ceil_div, is_exactly, largest, minimum
 from calc.spec import Attention, LayerGroup, Mla, Mlp, ModelSpec
 from calc.spec.run import Run
-from calc.spec.run.engines import ENGINES, INDEX_BLOCK, SPARSE_LATENT, Engine, engine
+from calc.spec.run.engines import INDEX_BLOCK, SPARSE_LATENT, Engine, allocating_names, engine_named
 from calc.trace.op import Cache, Leaf
 
 
@@ -23,13 +23,13 @@ def cache_columns(spec: ModelSpec, run: Run) -> dict[str, Size | None]:
     """Bytes of the cache on the rank that has the most: in `theory`, and by the name of each engine what it allocates,
     None where its rules do not say."""
     columns: dict[str, Size | None] = {"theory": _cache(spec, run.changed(engine=None))}
-    for each in ENGINES:
+    for name in allocating_names():
         try:
-            columns[each.name] = _cache(spec, run.changed(engine=each.name))
+            columns[name] = _cache(spec, run.changed(engine=name))
         except Refused:
-            if run.engine == each.name:
+            if run.engine == name:
                 raise
-            columns[each.name] = None
+            columns[name] = None
     return columns
 
 
@@ -49,7 +49,7 @@ def cache_on(spec: ModelSpec, run: Run, stage: Stage) -> Size:
     share = _of_rank(plain, run, stage)
     if run.engine is None:
         return sum(cache_terms(plain, request, share).values())
-    rules = engine(run.engine)
+    rules = engine_named(run.engine)
     kinds = [
         _paged(*share(cache, leaf), leaf, plain, request.dtype, rules) for cache, leaf in cached_leaves(plain, request)
     ]
@@ -90,7 +90,8 @@ def _paged(cache: Cache, layers: Size, leaf: Leaf, spec: ModelSpec, dtype: str, 
             size = SPARSE_LATENT[2]
         else:
             size = cache.per_token * width
-        return Paged(size, layers, whole, rules.latent_block)
+        assert rules.allocation is not None, "a Run takes no other engine"
+        return Paged(size, layers, whole, rules.allocation.latent_block)
     if not isinstance(node, Attention) or group.cross is not None or _keeps_more(group):
         raise Refused("engine", "a model that caches keys and values of its own tokens alone", type(node).__name__)
     if cache.window is not None and node.d_value not in (None, node.d_head):
@@ -136,5 +137,5 @@ def activation_dtype(name: str) -> str:
 def batched_tokens(run: Run) -> Size | None:
     """How many tokens of prompts run in one pass; None for all."""
     if run.batched_tokens is None and run.engine is not None:
-        return engine(run.engine).batched_tokens
+        return engine_named(run.engine).batched_tokens
     return run.batched_tokens

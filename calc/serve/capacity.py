@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from calc.serve.engines import Engine
 from calc.serve.machine import Machine
 from calc.serve.rank import Rank, at
 from calc.spec.hardware import Device
+from calc.spec.run.engines import Engine
 
 STEP_BYTES = 6
 """Bytes that a step takes for each token and element of the residual stream, times the widest of its tensors."""

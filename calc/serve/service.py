@@ -9,7 +9,6 @@ from functools import cached_property
 from calc.errors import Refused
 from calc.serve.capacity import cache_room, cached_bytes
 from calc.serve.clock import StepClock
-from calc.serve.engines import Engine, engine_named
 from calc.serve.formats import Format, cache_bits, served_format
 from calc.serve.layout import Layout
 from calc.serve.machine import Machine
@@ -23,6 +22,7 @@ from calc.serve.work import Work, work_of
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.spec.hardware import Device
+from calc.spec.run.engines import Engine, engine_named
 from calc.time.cluster.links import adapter
 from calc.time.step.network import table_elements
 

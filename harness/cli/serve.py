@@ -15,11 +15,11 @@ from calc.architectures.models import load_model
 from calc.errors import Refused
 from calc.output.tables import Table, emit
 from calc.serve.answer import Answer, answer
-from calc.serve.engines import engine_names
 from calc.serve.layout import layout_of
 from calc.serve.machine import Machine, machine_rates
 from calc.serve.service import Service, service_of
 from calc.serve.workload import Workload, closed_loop, open_loop
+from calc.spec.run.engines import engine_names
 from calc.time.device.profile import profile_named, read_profile
 from harness.serving.client import Load, drive, warm
 from harness.serving.compare import comparison, keep, lines

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from calc.serve.capacity import sequences_that_fit
-from calc.serve.engines import Engine, engine_named
 from calc.serve.formats import served_format
 from calc.serve.layout import Layout, layout_of
 from calc.serve.rank import Rank, rank_of
@@ -19,6 +18,7 @@ from calc.serve.work import work_of
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.spec.hardware import Device
+from calc.spec.run.engines import Engine, engine_named
 from harness.serving.rows import GPUS, ServedRow
 
 BURST = 0.1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from calc.architectures.models import load_model
-from calc.serve.engines import engine_named
 from calc.serve.layout import layout_of
 from calc.serve.service import Service, service_of
+from calc.spec.run.engines import engine_named
 
 D, TOKEN = 4096, 32 * 2 * 8 * 128 * 2
 """Llama-3.1-8B: elements of its residual stream, and bytes that its 32 layers cache of a token in 16 bits."""

@@ -1,39 +1,15 @@
-"""Serving engines: facts of how each allocates the key-value cache, with their sources."""
+"""Serving engines: what each runs in a step and how it keeps what it caches, as data with version and source."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from calc.errors import Refused
+from calc.reading.files import parse_toml, read_text
 
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """The rules of one engine.
-
-    block: tokens of a page, and latent_block of a page of latents. batched_tokens: what it runs in one pass by default.
-    """
-
-    name: str
-    meaning: str
-    source: str
-    block: int
-    latent_block: int
-    batched_tokens: int
-
-
-ENGINES = (
-    Engine(
-        "vllm",
-        "pages of 16 tokens (of latents 64); layers of several kinds share one pool of pages of one size",
-        "vllm-project/vllm, vllm/v1/kv_cache_interface.py and vllm/v1/core/kv_cache_utils.py at 001cabc1be16 (2026);"
-        " pages of latents: vllm/platforms/cuda.py, for FlashMLA; 8192 batched tokens: `vllm serve` on 70 GiB or more",
-        block=16,
-        latent_block=64,
-        batched_tokens=8192,
-    ),
-)
-ENGINE_BY_NAME = {engine.name: engine for engine in ENGINES}
+FOLDER = Path(__file__).parents[2] / "data" / "engines"
 SPARSE_LATENT = (512, 64, 656)
 """(kv_rank, d_rope, bytes) of a token's latent in fp8 where attention is sparse (vLLM's fp8_ds_mla): 512 elements in
 fp8, four scales in fp32, and the rotary key in bf16. vllm/v1/attention/backends/mla/flashmla_sparse.py."""
@@ -42,8 +18,69 @@ INDEX_BLOCK = 128
 (vllm/model_executor/models/deepseek_v2.py, DeepseekV32IndexerCache)."""
 
 
-def engine(name: str) -> Engine:
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """How an engine lays out the cache, where its rules were read to the byte (`calc.memory.paging`).
+
+    latent_block: tokens of a page of latents. rules: in words.
+    """
+
+    rules: str
+    source: str
+    latent_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The rules of one engine.
+
+    version: of the sources that were read. block: tokens of a page of the cache. batched_tokens: of one step, at most.
+    max_seqs: sequences that run at once, at most. memory_fraction: of a GPU's memory that it takes. chunked: whether a
+    prompt may be read in pieces. mixed: whether pieces of prompts and new tokens share a step. cache: the format of
+    keys and values beside weights in 8 bits or fewer, where nobody says. scatter: spread of lengths of requests that
+    are called equal: with 0 those that begin together stay in step, which prompts that go ahead of everything keep up.
+    allocation: None where it is not known to the byte.
+    """
+
+    name: str
+    title: str
+    version: str
+    source: str
+    block: int
+    batched_tokens: int
+    max_seqs: int
+    memory_fraction: float
+    chunked: bool
+    mixed: bool
+    prefix_cache: bool
+    cache: str
+    scatter: float
+    allocation: Allocation | None = None
+
+
+def engine_names() -> list[str]:
+    """The engines of the data folder, sorted."""
+    return sorted(_engines())
+
+
+def allocating_names() -> list[str]:
+    """Those whose rules of allocation are known, sorted."""
+    return [name for name in engine_names() if _engines()[name].allocation is not None]
+
+
+def engine_named(name: str) -> Engine:
     """The engine called `name`. Errors: Refused, with the known names."""
-    if name not in ENGINE_BY_NAME:
-        raise Refused("engine", f"one of {', '.join(ENGINE_BY_NAME)}", name)
-    return ENGINE_BY_NAME[name]
+    if name not in _engines():
+        raise Refused("--engine", f"one of {', '.join(engine_names())}", name)
+    return _engines()[name]
+
+
+@cache
+def _engines() -> dict[str, Engine]:
+    found = {}
+    for path in sorted(FOLDER.glob("*.toml")):
+        table = parse_toml(read_text(path), path.name)
+        rules = table.pop("allocation", None)
+        engine = Engine(**table, allocation=None if rules is None else Allocation(**rules))
+        found[engine.name] = engine
+    return found

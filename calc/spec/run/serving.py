@@ -12,11 +12,11 @@ Logits = Literal["last", "all"]
 LOGITS = ("last", "all")
 
 
-def engine_names() -> tuple[str, ...]:
+def engine_names() -> list[str]:
     """The names of the engines whose rules of allocation are known."""
-    from calc.spec.run.engines import ENGINE_BY_NAME  # most runs name none
+    from calc.spec.run.engines import allocating_names  # most runs name none
 
-    return tuple(ENGINE_BY_NAME)
+    return allocating_names()
 
 
 class Serving(RunNode):
