@@ -13,7 +13,7 @@ from dashboard import frame, knobs, layout, picker, saved, serving, serving_meas
 from dashboard.memory import GPU, gpus
 
 LEAD = "The more users share a GPU, the more tokens it makes and the slower each of them is answered."
-FORMATS = ("bf16", "fp8", "int8", "int4")
+FORMATS = ("bf16", "fp8", "int8", "int4:g128")
 """Number formats of weights that are offered, of which several may stand beside each other."""
 MOST = 4
 """Devices beside each other."""

@@ -45,7 +45,7 @@ COUNT = options.Tokens()
     default="bf16",
     show_default=True,
     metavar="FORMAT",
-    help="Of weights: fp8, int4:g128, q4_k_m …",
+    help="Of weights: fp8, int4:g128, int4:g32:experts, q4_k_m …",
 )
 @click.option("--cache-dtype", metavar="FORMAT", help="Of keys and values.  [default: the engine's]")
 @click.option("--input", "input_", type=COUNT, help="Tokens of a prompt.")

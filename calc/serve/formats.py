@@ -14,14 +14,15 @@ from calc.spec.hardware import Device
 FILE = Path(__file__).parents[1] / "data" / "serving" / "formats.toml"
 CACHE_BITS = {"bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "nvfp4": 4.5}
 """Formats of keys and values -> bits of an element, scales of nvfp4 with it."""
-_GROUPED = re.compile(r"(int4|int8):g([1-9]\d{0,4})")
+_GROUPED = re.compile(r"(int4|int8):g([1-9]\d{0,4})(:experts)?")
 _GGUF = re.compile(r"gguf:(\d{1,2}(?:\.\d{1,4})?)")
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """bits: of a weight with its scales. compute: formats of products, best first. experts: only experts are in it
-    where a model has any; the rest takes `rest` bits. head: bits of a weight of the head."""
+    where a model has any; the rest takes `rest` bits. head: bits of a weight of the head. code: format of one weight
+    where others share its scale."""
 
     name: str
     bits: float
@@ -30,6 +31,12 @@ class Format:
     source: str = ""
     rest: float = 16.0
     head: float = 16.0
+    code: str = ""
+
+    @property
+    def of_kernels(self) -> str:
+        """What tables of kernels call it, whatever the size of its groups."""
+        return self.code or self.name
 
     def computes(self, device: Device) -> str:
         """The format in which products run on a device: the first that it has a peak for."""
@@ -44,8 +51,11 @@ def formats() -> dict[str, Format]:
 
 
 def served_format(name: str) -> Format:
-    """The format called `name`; `int4:gN` and `int8:gN` share a scale of 16 bits among N weights, all matrices in it;
-    `gguf:B` is a GGUF file of B bits a weight, whatever blocks it mixes.
+    """The format called `name`.
+
+    `int4:gN` and `int8:gN` share a scale of 16 bits among N weights: all matrices of layers but routers, as `memory`
+    counts them (GPTQ, AWQ), or with `:experts` those of experts alone (Kimi-K2.5). `gguf:B` is a GGUF file of B bits a
+    weight, whatever blocks it mixes.
 
     Errors: Refused, with the known names.
     """
@@ -58,10 +68,12 @@ def served_format(name: str) -> Format:
         return Format(name, bits, compute, source="size of a GGUF file over its weights", head=bits)
     match = _GROUPED.fullmatch(name)
     if match is not None:
-        bits = 4 if match[1] == "int4" else 8
-        return Format(name, bits + 16 / int(match[2]), ("bf16",), source="GPTQ, AWQ: a scale in fp16 for a group")
+        bits, source = 4 if match[1] == "int4" else 8, "GPTQ, AWQ, compressed-tensors: a scale in fp16 for a group"
+        bits += 16 / int(match[2])
+        return Format(name, bits, ("bf16",), experts=match[3] is not None, source=source, code=match[1])
     if name not in formats():
-        raise Refused("--dtype", f"one of {', '.join(formats())}, int4:gN or gguf:B", name)
+        known = f"one of {', '.join(formats())}, int4:gN (with :experts, those alone) or gguf:B"
+        raise Refused("--dtype", known, name)
     return formats()[name]
 
 

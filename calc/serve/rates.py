@@ -105,7 +105,7 @@ def rates_of(
         # Its experts are products like all others: sorted in, up, down and summed, four kernels a layer.
         kernels = ExpertKernels(4 * kernel, streaming, dense)
     else:
-        kernels = expert_kernels(family, engine, kind_of(form.name, running))
+        kernels = expert_kernels(family, engine, kind_of(form.of_kernels, running))
     narrows = engine not in LLAMA_CPP and not widened and form.bits < 16
     return Rates(
         narrow=narrow * dense,

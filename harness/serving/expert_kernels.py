@@ -24,7 +24,7 @@ FORMATS = {
     "nvfp4": "nvfp4",
     "w4a8_mxfp4_mxfp8": "mxfp4",
     "w4a16_mxfp4": "mxfp4",
-    "int4_wo": "int4",
+    "int4_wo": "int4:g32",
 }
 """What a table calls a format -> the product's; fp8 of models with experts has a scale for each block."""
 UNGATED = "nongated"
@@ -76,7 +76,7 @@ def _rows(file: Path, name: str) -> Iterator[tuple[Key, tuple[float, ...]]]:
             each, rows, reached, held = _work(row)
             seconds = float(row["latency"]) / 1e3
             if float(row["num_tokens"]) <= LARGEST and held > FEWEST and seconds > 0:
-                key = (family, row["table"].split("/")[1], kind_of(form.name, running))
+                key = (family, row["table"].split("/")[1], kind_of(form.of_kernels, running))
                 passed = float(row["hidden_size"]) * ACTIVATION_BYTES / memory
                 yield key, (2 * each / peak, each * reached * form.bits / 8 / memory, passed, rows, reached, seconds)
 

@@ -181,6 +181,8 @@ def _dtype(precision: str, family: str, gpu: str) -> str:
         return "mxfp4"
     if precision == "fp4":
         return "mxfp4" if gpu.startswith("mi") else "nvfp4"
+    if precision == "int4":
+        return "int4:g32:experts"  # Kimi-K2.5's own checkpoint
     return precision or "bf16"
 
 

@@ -102,10 +102,10 @@ def test_inputs_are_narrowed_ahead_of_narrow_products() -> None:
     """In fp8 an input is narrowed by a kernel; where weights are widened, or have 16 bits, there is none."""
     device = load_device("h100-sxm")
     quantise = {
-        name: rates_of(device, served_format(name), "vllm", 1, False).quantise for name in ("bf16", "fp8", "int4")
+        name: rates_of(device, served_format(name), "vllm", 1, False).quantise for name in ("bf16", "fp8", "int4:g32")
     }
     assert quantise["fp8"] > 0
-    assert quantise["bf16"] == quantise["int4"] == 0
+    assert quantise["bf16"] == quantise["int4:g32"] == 0
     # Queries, keys and values read one input; so do gate and up.
     work = work_of(spec_of("llama-8b"))
     assert work.mixer_products == work.channel_products == 2 * 32

@@ -11,13 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.architectures.models import load_model
+from calc.ask.estimate import estimate
 from calc.errors import Refused
+from calc.serve.expert_kernels import expert_kernels
 from calc.serve.formats import formats, served_format
 from calc.serve.layout import Layout
 from calc.serve.rates import constants, rates_of, rests_on
 from calc.serve.service import service_of
 from calc.serve.step import Rates, StepLoad, bound, step_time
 from calc.spec.catalogue import device_names, load_device
+from calc.spec.run import Run
 from tests.serve.services import llama
 
 
@@ -116,6 +119,33 @@ def test_columns_are_numbers() -> None:
 def test_every_format_says_where_it_is_from() -> None:
     assert all(form.source and form.bits > 0 and form.compute for form in formats().values())
     assert served_format("int4:g128").bits == 4 + 16 / 128
+
+
+def test_a_format_means_the_same_to_servers_and_to_memory() -> None:
+    """All matrices of layers, or experts alone: held to the count of a quantized checkpoint, less norms and routers."""
+    for name in ("llama-3.1-8b", "qwen3-30b-a3b"):
+        spec = load_model(name)
+        held = service_of(spec, "h200", Layout(), dtype="int4:g128").rank.held
+        counted = estimate(spec, "weights", Run(dtype="int4:g128")).value
+        assert 0.999 * counted < held < counted
+    alone = service_of(spec, "h200", Layout(), dtype="int4:g128:experts").rank
+    experts = 48 * 128 * 3 * 2048 * 768
+    assert alone.expert_bytes * alone.local == experts * (4 + 16 / 128) / 8
+    assert alone.dense_bytes == 0
+    assert alone.wide_bytes == 2 * alone.wide
+
+
+def test_a_format_without_scales_is_refused_with_those_that_engines_load() -> None:
+    with pytest.raises(Refused, match=r"--dtype.*int4:gN \(with :experts, those alone\).*found int4$"):
+        served_format("int4")
+
+
+def test_kernels_of_experts_are_those_of_the_code_whatever_its_groups() -> None:
+    device = load_device("h200")
+    one, other = (rates_of(device, served_format(f"int4:g{n}"), "vllm", 1, False) for n in (32, 128))
+    measured = expert_kernels("Hopper", "vllm", "int4-widened")
+    assert one.experts == other.experts
+    assert one.sorting == measured.passes / device.bandwidth.value
 
 
 def test_constants_are_possible() -> None:
