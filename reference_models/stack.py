@@ -191,6 +191,8 @@ class StackOfLayers(nn.Module):
         places = torch.arange(step.start, step.start + x.shape[1], device=x.device)
         causal = next(layer.group.mixer.causal for layer in self.layers)
         found = self.relative_bias(places, places, causal=causal)
+        if self.spec.gates_bias:
+            found = found.repeat(len(x), 1, 1, 1)
         return lambda queries, keys, *, causal: found
 
     def end(self, x: Tensor) -> Tensor:

@@ -106,6 +106,7 @@ FAMILIES: dict[str, str] = {
     "speech_to_text": "speech_to_text",
     "wav2vec2": "wav2vec2",
     "hubert": "wav2vec2",
+    "wavlm": "wav2vec2",
     "wav2vec2-conformer": "wav2vec2_conformer",
     "detr": "detr",
     "vision-encoder-decoder": "vision_encoder_decoder",

@@ -1,5 +1,6 @@
 """wav2vec 2.0 (Baevski et al. 2020, arXiv:2006.11477): raw samples through convolutions into an encoder. Also HuBERT
-(Hsu et al. 2021, arXiv:2106.07447), which has no codebooks."""
+(Hsu et al. 2021, arXiv:2106.07447), which has no codebooks, and WavLM (Chen et al. 2022, arXiv:2110.13900), which has
+none either, and whose attention has gated numbers for distances."""
 
 from __future__ import annotations
 
@@ -9,8 +10,10 @@ from calc.architectures.vit import layer_norm
 from calc.errors import Refused
 from calc.spec import (
     Attention,
+    Buckets,
     Convolution,
     Frames,
+    GatedBias,
     LayerGroup,
     Mlp,
     ModelSpec,
@@ -27,7 +30,8 @@ SAMPLES = 16_000
 
 def spec(cfg: Config) -> ModelSpec:
     """Norms behind the blocks, or before them where do_stable_layer_norm says so (the large models)."""
-    kind = _hubert(cfg) if cfg.raw["model_type"] == "hubert" else head_kind(cfg, "Wav2Vec2")
+    family = cfg.raw["model_type"]
+    kind = {"hubert": _hubert, "wavlm": _wavlm}.get(family, lambda cfg: head_kind(cfg, "Wav2Vec2"))(cfg)
     pre, norm = cfg.flag("do_stable_layer_norm", absent=False), layer_norm(cfg, EPS)
     cfg.only("adapter_attn_dim", None, why="adapters in the layers are not described")
     front = samples(cfg, kind).model_copy(
@@ -38,9 +42,14 @@ def spec(cfg: Config) -> ModelSpec:
     )
     d_model, n_heads = cfg.size("hidden_size"), cfg.size("num_attention_heads")
     cfg.multiple("hidden_size", d_model, "num_attention_heads", n_heads)
+    mixer: Attention | GatedBias = Attention(
+        n_heads=n_heads, causal=False, qkv_bias=True, out_bias=True, position="none", softmax="model"
+    )
+    if family == "wavlm":
+        mixer = _gated_bias(cfg, n_heads, d_model // n_heads)
     layer = LayerGroup(
         count=cfg.layers("num_hidden_layers"),
-        mixer=Attention(n_heads=n_heads, causal=False, qkv_bias=True, out_bias=True, position="none", softmax="model"),
+        mixer=mixer,
         channel=Mlp(
             d_ff=cfg.size("intermediate_size"), bias=True, activation=activation(cfg, "hidden_act", absent="gelu")
         ),
@@ -63,6 +72,30 @@ def _hubert(cfg: Config) -> str:
     cfg.only("conv_pos_batch_norm", False, why="a batch norm before the convolution of positions is not described")
     classes = {"HubertForCTC": "ctc", "HubertForSequenceClassification": "classifier", "HubertModel": "none"}
     return cfg.architecture(classes, usual="HubertModel")
+
+
+def _wavlm(cfg: Config) -> str:
+    cfg.only("add_adapter", False, why="the convolutions behind the encoder are not described")
+    cfg.only("use_weighted_layer_sum", False, why="a sum over all layers is not described")
+    classes = {
+        "WavLMForCTC": "ctc",
+        "WavLMForSequenceClassification": "classifier",
+        "WavLMForAudioFrameClassification": "frames",
+        "WavLMModel": "none",
+    }
+    return cfg.architecture(classes, usual="WavLMModel")
+
+
+def _gated_bias(cfg: Config, n_heads: int, d_head: int) -> GatedBias:
+    """One table for all layers, which stands in the first. Half of its buckets are of one direction, and half of these
+    hold one distance each."""
+    n_buckets = cfg.size("num_buckets", absent=320)
+    distance = cfg.size("max_bucket_distance", absent=800)
+    if n_buckets < 4 or n_buckets % 4:
+        raise Refused(f"{cfg.where}num_buckets", "a multiple of 4, two halves for each direction", n_buckets)
+    if distance <= n_buckets // 4:
+        raise Refused(f"{cfg.where}max_bucket_distance", f"more than num_buckets / 4 = {n_buckets // 4}", distance)
+    return GatedBias(n_heads=n_heads, d_head=d_head, buckets=Buckets(n_buckets=n_buckets, max_distance=distance))
 
 
 def head_kind(cfg: Config, prefix: str) -> str:

@@ -11,6 +11,7 @@ from calc.blocks.altup import into_streams, out_of_streams
 from calc.blocks.around import Around
 from calc.blocks.block_attention import block_bias
 from calc.blocks.disentangled import distance_vectors
+from calc.blocks.gated_bias import bias_of_each
 from calc.blocks.head import projections
 from calc.blocks.layer import layer
 from calc.blocks.per_layer import layer_inputs
@@ -71,6 +72,8 @@ def stack(
         around = Around(source.vectors, source.load.seq, source.places, places)
     if spec.relative_bias is not None:
         around.bias = t.relative_bias(*spec.relative_bias, load.seq, load.context + load.seq)
+        if spec.gates_bias:
+            around.bias = bias_of_each(t, around.bias, load)
     if spec.in_blocks is not None:
         around.bias = block_bias(t, spec.in_blocks, load)
     if spec.distances is not None:

@@ -16,6 +16,7 @@ from calc.spec.delta_net import DeltaNet
 from calc.spec.detection import Queries, ResNet
 from calc.spec.fields import Node
 from calc.spec.fronts import Embedding
+from calc.spec.gated_bias import GatedBias
 from calc.spec.gated_convolution import GatedConvolution
 from calc.spec.heads import Head, Projection
 from calc.spec.kda import Kda
@@ -65,6 +66,7 @@ __all__ = [
     "Features",
     "Frames",
     "GateClamp",
+    "GatedBias",
     "GatedConvolution",
     "Head",
     "HeadExperts",

@@ -13,6 +13,7 @@ from calc.spec.block_attention import BlockAttention
 from calc.spec.compressed import CompressedAttention
 from calc.spec.delta_net import DeltaNet
 from calc.spec.fields import Node
+from calc.spec.gated_bias import GatedBias
 from calc.spec.gated_convolution import GatedConvolution
 from calc.spec.kda import Kda
 from calc.spec.latent import Mla
@@ -35,6 +36,7 @@ _ONE = (
     Annotated[Attention, Tag("attention")]
     | Annotated[BandAttention, Tag("band_attention")]
     | Annotated[BlockAttention, Tag("block_attention")]
+    | Annotated[GatedBias, Tag("gated_bias")]
     | Annotated[LinearAttention, Tag("linear_attention")]
     | Annotated[Mla, Tag("mla")]
     | Annotated[CompressedAttention, Tag("compressed_attention")]
@@ -77,7 +79,7 @@ class Parallel(Node):
     def _apart(self) -> Self:
         mixers = [branch.mixer for branch in self.branches]
         # All kinds of attention call their weights so.
-        attention = (Attention, BandAttention, BlockAttention, Mla, CompressedAttention)
+        attention = (Attention, BandAttention, BlockAttention, GatedBias, Mla, CompressedAttention)
         names = ["attention" if isinstance(m, attention) else m.kind for m in mixers]
         if len(set(names)) != len(names):
             raise Refused("branches", "mixers of different kinds", ", ".join(names))

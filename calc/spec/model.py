@@ -22,6 +22,7 @@ from calc.spec.contrast import Contrast
 from calc.spec.detection import Queries, ResNet
 from calc.spec.fields import Dim, Node
 from calc.spec.fronts import Embedding
+from calc.spec.gated_bias import GatedBias
 from calc.spec.heads import Head, Projection
 from calc.spec.latent import Mla
 from calc.spec.layers import LayerGroup, Mtp
@@ -136,7 +137,9 @@ class Stack(Node):
 
     @model_validator(mode="after")
     def _one_relative_table(self) -> Self:
-        kinds = {(m.buckets, m.n_heads) for m in self._mixers() if m.buckets is not None and m.buckets.shared}
+        kinds = set(self._relative_tables())
+        if self.gates_bias and not all(isinstance(m, GatedBias) for group in self.layers for m in group.mixers):
+            raise Refused("mixer", "gated_bias in all layers, where there is one", "others")
         if len(kinds) > 1:
             raise Refused("buckets", "alike in all layers that share them, and their heads too", "different ones")
         if any(m.disentangled != other.disentangled for m, other in pairwise(self._mixers())):
@@ -213,8 +216,17 @@ class Stack(Node):
     @property
     def relative_bias(self) -> tuple[Buckets, int] | None:
         """The buckets and heads of the table that all layers share, where they do (T5)."""
-        shared = ((m.buckets, m.n_heads) for m in self._mixers() if m.buckets is not None and m.buckets.shared)
-        return next(shared, None)
+        return next(iter(self._relative_tables()), None)
+
+    def _relative_tables(self) -> list[tuple[Buckets, int]]:
+        """Those of each mixer that reads a table of all layers."""
+        mixers = (m for group in self.layers for m in group.mixers if isinstance(m, Attention | GatedBias))
+        return [(m.buckets, m.n_heads) for m in mixers if m.buckets is not None and m.buckets.shared]
+
+    @property
+    def gates_bias(self) -> bool:
+        """Whether what that table says passes a gate, so that each sequence has a copy of it (WavLM)."""
+        return any(isinstance(mixer, GatedBias) for group in self.layers for mixer in group.mixers)
 
     @property
     def stream_width(self) -> int:

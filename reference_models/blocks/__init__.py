@@ -15,6 +15,7 @@ from calc.spec import (
     Embedding,
     Features,
     Frames,
+    GatedBias,
     GatedConvolution,
     Kda,
     LinearAttention,
@@ -40,6 +41,7 @@ from reference_models.blocks.delta_net import GatedDeltaNet
 from reference_models.blocks.detection import ObjectQueries, PictureMap
 from reference_models.blocks.embedding import TokenEmbedding
 from reference_models.blocks.frames import FrameEmbedding
+from reference_models.blocks.gated_bias import GatedBiasAttention
 from reference_models.blocks.gated_convolution import GatedConvolutionMixer
 from reference_models.blocks.kda import KimiDeltaAttention
 from reference_models.blocks.latent import LatentAttention
@@ -59,6 +61,7 @@ MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
     Attention: SelfAttention,
     BandAttention: InBand,
     BlockAttention: InBlocks,
+    GatedBias: GatedBiasAttention,
     CompressedAttention: CompressedSparseAttention,
     LinearAttention: KernelAttention,
     DeltaNet: GatedDeltaNet,

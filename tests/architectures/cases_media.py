@@ -94,6 +94,20 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
         ("HubertForCTC", "HubertForSequenceClassification", "HubertModel"),
         ({"feat_extract_norm": "layer", "conv_bias": True}, {"do_stable_layer_norm": True, "mask_time_prob": 0.0}),
     ),
+    "wavlm": (
+        {key: value for key, value in SPEECH.items() if "codevector" not in key}
+        | {"num_buckets": 12, "max_bucket_distance": 20},
+        (
+            "WavLMForCTC",
+            "WavLMForSequenceClassification",
+            "WavLMForAudioFrameClassification",
+            "WavLMModel",
+        ),
+        (
+            {"feat_extract_norm": "layer", "conv_bias": True, "num_hidden_layers": 3},
+            {"do_stable_layer_norm": True, "mask_time_prob": 0.0, "num_buckets": 32, "num_attention_heads": 2},
+        ),
+    ),
     "clip_vision_model": (
         VIT | {"projection_dim": 20},
         ("CLIPVisionModel", "CLIPVisionModelWithProjection"),

@@ -232,6 +232,11 @@ _SPEECH = _one(
 _ENCODER_NORM = r"(?:\w+\.)?encoder\.layer_norm\.(?P<w>\w+)"
 WAV2VEC2 = _layers(r"(?:\w+\.)?encoder\.", "", _SPEECH_LAYER) + _SPEECH + _one((_ENCODER_NORM, r"embedding.norm.\g<w>"))
 WAV2VEC2_STABLE = WAV2VEC2[:-1] + _one((_ENCODER_NORM, r"final_norm.\g<w>"))
+_GATED = _one(
+    (r"(?:\w+\.)?encoder\.layers\.N\.attention\.rel_attn_embed\.weight", "relative_bias.weight"),
+    (r"(?:\w+\.)?encoder\.layers\.N\.attention\.gru_rel_pos_const", "layers.N.attention.gate_scale"),
+    (r"(?:\w+\.)?encoder\.layers\.N\.attention\.gru_rel_pos_linear\.(?P<w>\w+)", r"layers.N.attention.gate_proj.\g<w>"),
+)
 CONFORMER = (
     _layers(r"(?:\w+\.)?encoder\.", "", _CONFORMER_LAYER)
     + _SPEECH
@@ -258,6 +263,8 @@ RULES: dict[str, Rules] = {
     "clip_vision_model": CLIP_VISION,
     "hubert": WAV2VEC2,
     "hubert-stable": WAV2VEC2_STABLE,
+    "wavlm": _GATED + WAV2VEC2,
+    "wavlm-stable": _GATED + WAV2VEC2_STABLE,
     "audio-spectrogram-transformer": VIT,
     "clip": CLIP,
     **dict.fromkeys(("siglip", "siglip2"), SIGLIP),

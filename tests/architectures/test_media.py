@@ -78,7 +78,7 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
     if model_type == "whisper":
         mel = torch.rand(BATCH, config.num_mel_bins, 2 * config.max_source_positions)
         return {"input_features": mel, "decoder_input_ids": tokens}, Load(batch=BATCH, seq=SEQ)
-    if model_type.startswith(("wav2vec2", "hubert")):
+    if model_type.startswith(("wav2vec2", "hubert", "wavlm")):
         return {"input_values": torch.rand(BATCH, SAMPLES)}, Load(batch=BATCH, source=SAMPLES)
     if model_type == "audio-spectrogram-transformer":
         return {"input_values": torch.rand(BATCH, config.max_length, config.num_mel_bins)}, Load(batch=BATCH)
@@ -120,7 +120,7 @@ def test_same_as_transformers(model_type: str, name: str, config: dict[str, Any]
 
 def theirs_of(parameters: dict[str, Any]) -> list[tuple[int, ...]]:
     """Shapes of the kernels of convolutions; a table of positions or codes is none, and neither are lengths of ones."""
-    tables = ("_token", "_tokens", "position_embeddings", "codevectors", "original0", "probe")
+    tables = ("_token", "_tokens", "position_embeddings", "codevectors", "original0", "probe", "pos_const")
     return [tuple(p.shape) for name, p in parameters.items() if not name.endswith(tables)]
 
 
@@ -129,7 +129,7 @@ BACKWARD = [
     case
     for case in media_cases()
     if case[1].endswith(("Classification", "WithTeacher", "Generation", "CTC", "Detection", "DecoderModel"))
-    and not case[0].startswith(("wav2vec2", "hubert"))
+    and not case[0].startswith(("wav2vec2", "hubert", "wavlm"))
 ]
 
 
@@ -243,6 +243,11 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("wav2vec2", {"add_adapter": True}, "add_adapter"),
         ("wav2vec2", {"conv_stride": [5, 2]}, "conv_stride"),
         ("wav2vec2", {"conv_kernel": [10, 3, 0]}, "conv_kernel"),
+        ("wavlm", {"num_buckets": 14}, "num_buckets"),
+        ("wavlm", {"max_bucket_distance": 3}, "max_bucket_distance"),
+        ("wavlm", {"add_adapter": True}, "add_adapter"),
+        ("wavlm", {"use_weighted_layer_sum": True}, "use_weighted_layer_sum"),
+        ("wavlm", {"architectures": ["WavLMForXVector"]}, "architectures"),
         ("wav2vec2-conformer", {"conv_depthwise_kernel_size": 4}, "conv_depthwise_kernel_size"),
         ("detr", {"dilation": True}, "dilation"),
         ("vision-encoder-decoder", {"encoder": {"model_type": "swin"}}, "encoder.model_type"),

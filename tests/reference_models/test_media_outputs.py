@@ -98,6 +98,8 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("ijepa", "IJepaForImageClassification", {}, ("logits",)),
     ("hubert", "HubertForCTC", {}, ("logits",)),
     ("hubert", "HubertForSequenceClassification", {"do_stable_layer_norm": True}, ("logits",)),
+    ("wavlm", "WavLMForCTC", {}, ("logits",)),
+    ("wavlm", "WavLMForSequenceClassification", {"do_stable_layer_norm": True, "num_hidden_layers": 3}, ("logits",)),
     ("audio-spectrogram-transformer", "ASTForAudioClassification", {}, ("logits",)),
     ("whisper", "WhisperForConditionalGeneration", {}, ("logits", "encoder_last_hidden_state")),
     ("whisper", "WhisperForConditionalGeneration", {"activation_function": "relu"}, ("logits",)),

@@ -10,16 +10,32 @@ import sympy
 
 torch = pytest.importorskip("torch")
 
+from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.quantities.flops import forward  # noqa: E402
-from calc.spec import Attention, Disentangled, LayerGroup, Lora, Mlp, ModelSpec, Norm, SideConvolution  # noqa: E402
+from calc.spec import (  # noqa: E402
+    Attention,
+    Buckets,
+    Disentangled,
+    GatedBias,
+    LayerGroup,
+    Lora,
+    Mlp,
+    ModelSpec,
+    Norm,
+    SideConvolution,
+)
 from calc.spec.load import Load  # noqa: E402
 from calc.spec.resizing import sizes_of, symbolic, with_sizes  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
+from reference_models.saved import saved_tensors  # noqa: E402
+from tests.architectures.cases_media import MEDIA  # noqa: E402
+from tests.architectures.test_media import build as built  # noqa: E402
 from tests.reference_models.test_counts import check as counted  # noqa: E402
 from tests.saved.test_readings import total  # noqa: E402
 from tests.saved.test_twins import MODES, SEQ, check  # noqa: E402
 
+DROPOUTS = ("hidden_dropout", "activation_dropout", "attention_dropout", "feat_proj_dropout", "layerdrop")
 TABLES: tuple[dict[str, Any], ...] = (
     {"n_distances": 6},
     {"n_distances": 6, "keys": False, "key_bias": False},
@@ -62,7 +78,11 @@ def test_one_head() -> None:
 @pytest.mark.parametrize("table", TABLES[2:6], ids=str)
 @pytest.mark.parametrize("how", [Settings(), Settings("sdpa", autocast=True)], ids=lambda how: how.execution)
 def test_three_readings_agree(table: dict[str, Any], how: Settings) -> None:
-    spec = of(table)
+    agree(of(table), how)
+
+
+def agree(spec: ModelSpec, how: Settings) -> None:
+    """What is kept, by ints, by symbols and by arrays."""
     exact = total(spec, Load(batch=3, seq=SEQ), how)
     symbols, values = symbolic(spec)
     batch, seq = sympy.symbols("batch seq", positive=True)
@@ -105,6 +125,36 @@ def test_distances_of_each_sequence(n_heads: int) -> None:
     counted(spec, "full")
     for mode in MODES:
         check(spec, mode)
+
+
+@pytest.mark.parametrize("n_heads", [1, 4])
+def test_gated_numbers_of_distances(n_heads: int) -> None:
+    """WavLM's: numbers of one table, laid down for each sequence, times gates that each layer makes."""
+    mixer = GatedBias(n_heads=n_heads, d_head=16 // n_heads, buckets=Buckets(n_buckets=12, max_distance=9))
+    group = LayerGroup(count=3, mixer=mixer, channel=Mlp(), norm=Norm(kind="layernorm", bias=True), placement="post")
+    spec = ModelSpec(d_model=16, vocab_size=31, layers=(group,))
+    for checkpointing in ("none", "selective", "full"):
+        counted(spec, checkpointing)
+    for mode in MODES:
+        check(spec, mode)
+    agree(spec, Settings("sdpa", autocast=True))
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("how", [Settings("eager", "fp32", device="cpu"), Settings(autocast=True, device="cpu")])
+def test_wavlm_keeps_what_transformers_keeps(batch: int, how: Settings) -> None:
+    """But for 4 bytes for each place of the convolution of positions, which is the norm of its weights there."""
+    pytest.importorskip("transformers")
+    config = MEDIA["wavlm"][0] | {"mask_time_prob": 0.0, **dict.fromkeys(DROPOUTS, 0.0)}
+    model, spec = built("wavlm", "WavLMModel", config).train(), from_config({"model_type": "wavlm", **config})
+    sound = torch.rand(batch, 400)
+
+    def forward_pass() -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=how.autocast):
+            return model(sound).last_hidden_state
+
+    kept = saved_tensors(model, forward_pass).total
+    assert total(spec, Load(batch=batch, source=400), how) == kept + 4 * config["num_conv_pos_embeddings"]
 
 
 def test_updates_of_matrices_that_vectors_pass_too_are_refused() -> None:

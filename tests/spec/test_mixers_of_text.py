@@ -17,6 +17,7 @@ from calc.spec import (
     BlockAttention,
     Buckets,
     Embedding,
+    GatedBias,
     LayerGroup,
     Mlp,
     ModelSpec,
@@ -26,6 +27,7 @@ from tests.architectures.cases_recent import GEMMA3N
 
 BLOCKS = BlockAttention(n_heads=4, d_head=8, block=4)
 BAND = BandAttention(n_heads=4, d_head=8, reach=3)
+GATED = GatedBias(n_heads=4, d_head=8)
 PLAIN = LayerGroup(count=2, mixer=Attention(n_heads=4), channel=Mlp(gated=True, activation="silu"))
 
 
@@ -42,6 +44,9 @@ def of(mixer: Any, **fields: Any) -> LayerGroup:
     [
         (lambda: BlockAttention(n_heads=4, d_head=8, block=4, buckets=Buckets(shared=False)), "buckets.shared"),
         (lambda: model(of(BLOCKS), of(BLOCKS.model_copy(update={"block": 5}), name="wider")), "mixer"),
+        (lambda: GatedBias(n_heads=4, d_head=8, buckets=Buckets(shared=False)), "buckets.shared"),
+        (lambda: model(of(GATED), PLAIN.model_copy(update={"name": "plain"})), "mixer"),
+        (lambda: model(of(GATED), of(GATED.model_copy(update={"n_heads": 2}), name="other")), "buckets"),
         (lambda: model(of(BAND)), "embedding.multiple"),
         (lambda: model(of(BAND), embedding=Embedding(multiple=9)), "embedding.multiple"),
         (lambda: model(altup=AltUp(n=2), n_streams=4), "n_streams"),
