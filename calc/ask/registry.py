@@ -133,6 +133,8 @@ _SPREAD = ("dp", "tp", "pp", "cp", "ep", "sequence_parallel", "stages")
 OF_TRAINING = (
     "recipe",
     "optimizer",
+    "offload",
+    "offload_fraction",
     "dropout",
     "device",
     "fused_loss",

@@ -43,7 +43,9 @@ def clusters(name: str | None, fmt: str) -> None:
 def _figure(name: str, value: Any) -> str:
     if value is None:
         return "–"
-    return si(value, "B/s") if name in ("card", "share") else str(value)
+    if name == "host_memory":
+        return si(value, "B")
+    return si(value, "B/s") if name in ("card", "share", "host_bandwidth") else str(value)
 
 
 def _row(one: Cluster) -> tuple[str, ...]:
@@ -62,6 +64,9 @@ def _record(one: Cluster) -> dict[str, Any]:
         "card": None if one.card is None else one.card.rate,
         "oversubscription": one.oversubscription,
         "share": one.share,
+        "host": one.host and one.host.name,
+        "host_memory": one.host and one.host.memory,
+        "host_bandwidth": one.host and one.host.bandwidth,
         "note": one.note,
         "sources": [
             {"document": each.document, "where": each.where, "url": each.url, "confirmed": each.confirmed}

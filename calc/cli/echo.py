@@ -17,6 +17,8 @@ WORDED = {
     "optimizer": "{}",
     "checkpointing": "{} checkpointing",
     "dropout": "dropout {}",
+    "offload": "{} on the host",
+    "offload_fraction": "{} of it",
     "source_seq": "source of {:,}",
     "images": "images {}",
     "latent_reading": "latents {}",
@@ -54,6 +56,8 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if run.trains:
         found = {"optimizer": run.usual_optimizer, "checkpointing": run.checkpointing, "dropout": run.dropout}
+        if run.offload != "none":
+            found |= {"offload": run.offload, "offload_fraction": run.offload_fraction}
     if any(spec.encoder is not None for spec in specs):
         found["source_seq"] = run.source_seq or _source(specs, run)
     elif run.source_seq is not None and any(spec.audio is not None for spec in specs):
@@ -87,7 +91,9 @@ def run_line(record: Mapping[str, Any]) -> str:
 
 
 def _is_shown(name: str, value: Any) -> bool:
-    """Whether a line tells of it: dropout where there is some, and all else that is known."""
+    """Whether a line tells of it: dropout where there is some, a part that is not all, and all else that is known."""
+    if name == "offload_fraction":
+        return value not in (None, 1)
     return bool(value) if name == "dropout" else value is not None
 
 

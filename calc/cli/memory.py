@@ -91,6 +91,8 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     if run.mode == "inference":
         return
     notes.undivided(run)
+    if run.offload == "none" and given("offload_fraction"):
+        remark("--offload-fraction changes nothing without --offload optimizer")
     if run.dp * run.cp > 1 and run.zero > 1 and run.pp > 1:
         remark("in a pipeline --zero 2 and 3 divide gradients only after the last micro-batch")
     if run.dp * run.cp > 1 and run.zero == 0:
@@ -130,6 +132,8 @@ def _record(spec: ModelSpec, it: Verdict) -> dict[str, Any]:
         "rank": it.worst.stage,
         "peak_at": it.moment,
         "reserved": it.reserved,
+        "host": it.host,
+        "host_at_most": it.host_at_most,
         "timeline": {name: {**live, "live": sum(live.values())} for name, live in it.worst.moments.items()},
         "ranks": [{"rank": rank.stage, **_terms(rank)} for rank in it.ranks],
     }
@@ -142,7 +146,7 @@ def _terms(rank: Rank) -> dict[str, int]:
 def _run_record(run: Run, gpu: str | None) -> dict[str, Any]:
     """What the answer is to: everything that memory depends on, defaults included."""
     usual = {"execution": run.usual_execution, "optimizer": run.usual_optimizer}
-    whole = {name: getattr(run, name) for name in MEMORY_FIELDS} | usual
+    whole = {name: getattr(run, name) for name in MEMORY_FIELDS} | usual | {"stack": run.stack and run.stack.name}
     return {"gpu": gpu and load_device(gpu).name, "gpus": run.gpus, "plan": whole}
 
 
@@ -158,6 +162,9 @@ def _tables(spec: ModelSpec, run: Run, it: Verdict) -> list[Table]:
     rows.append(("total", f"{worst.total:,}", binary(worst.total), "100.0%", binary(worst.peak)))
     if it.reserved is not None and it.reserved > worst.peak:
         rows.append(("reserved by PyTorch", "–", "–", "–", binary(it.reserved)))
+    if it.host:
+        rows.append(("on the host", f"{it.host:,}", binary(it.host), "–", "–"))
+        rows.append(("on the host, at most", f"{it.host_at_most:,}", binary(it.host_at_most or 0), "–", "–"))
     title = f"{spec.name}: {it.sentence()}"
     return [Table(("", "bytes", "size", "share", "at the peak"), rows, title, _setting(spec, run)), *_step(it)]
 

@@ -38,6 +38,8 @@ FIELDS = (
     "recipe",
     "cache_dtype",
     "optimizer",
+    "offload",
+    "offload_fraction",
     "checkpointing",
     "checkpoint_every",
     "dp",
@@ -62,7 +64,10 @@ FIELDS = (
     "mtp",
 )
 """What a time depends on."""
-IN_TRAINING = ("recipe", "optimizer", "zero", "micro_batches", "interleave", "schedule", "shard", "stack", "mtp")
+IN_TRAINING = (
+    *("recipe", "optimizer", "offload", "offload_fraction", "zero", "micro_batches", "interleave", "schedule", "shard"),
+    *("stack", "mtp"),
+)
 LEAST = "none; with --stack or --cluster the least that fits"
 
 

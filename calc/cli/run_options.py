@@ -63,8 +63,17 @@ TYPES: Mapping[str, click.ParamType] = {
     "cluster": click.STRING,
     "stack": click.STRING,
     "dropout": click.FLOAT,
+    "offload_fraction": click.FLOAT,
 }
-METAVARS = {"cluster": "NAME", "stack": "NAME", "routing": "HOW", "dtype": "FORMAT", "frozen": "FORMAT", "dropout": "P"}
+METAVARS = {
+    "cluster": "NAME",
+    "stack": "NAME",
+    "routing": "HOW",
+    "dtype": "FORMAT",
+    "frozen": "FORMAT",
+    "dropout": "P",
+    "offload_fraction": "F",
+}
 OLD_WORDS = {"execution": {"fused": "compiled"}}
 """Field -> words that stood for others once -> what they are called."""
 OLD_OPTIONS = {"--kernels": "execution", "--dtype": "cache_dtype"}

@@ -10,6 +10,8 @@ from calc.errors import Refused
 from calc.sizes import Size, is_array, is_exactly, is_symbolic
 from calc.spec import Attention, Lora, Mla, Mlp, ModelSpec, Moe
 from calc.spec.run import Run
+from calc.spec.run.precision import recipe
+from calc.spec.stack import load_stack, stack_names
 from calc.spec.traced import Traced
 
 
@@ -67,6 +69,8 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         if spec.encoder is not None and run.source_seq is not None:
             yield _whole_parts("source_seq", run.source_seq, run.cp)
     yield Condition("zero", "0, 1, 2 or 3", run.zero, _stage_of_zero, run.zero, 3)
+    if run.offload != "none" and run.mode == "training":
+        yield from _offload(run)
     if run.shard is not None:
         ranks = run.dp * run.cp
         yield Condition("shard", f"a divisor of dp * cp = {_text(ranks)}", run.shard, divides, run.shard, ranks)
@@ -138,6 +142,32 @@ def _experts(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield Condition("ep", f"a divisor of n_experts = {_text(n)}", run.ep, divides, run.ep, n)
     ranks = run.dp * run.cp
     yield Condition("ep", f"a divisor of dp * cp = {_text(ranks)}", run.ep, divides, run.ep, ranks)
+
+
+def _offload(run: Run) -> Iterator[Condition]:
+    """What updating weights on the host asks of a run. Errors: Refused for what is not described."""
+    if run.usual_optimizer != "adamw":
+        raise Refused(
+            "optimizer", "adamw with --offload optimizer: what others keep there is not described", run.optimizer
+        )
+    how = recipe(run.recipe)
+    if (how.master or how.weights) != "fp32":
+        raise Refused("recipe", "one that updates weights in fp32 with --offload optimizer", run.recipe)
+    if run.stack is None:
+        return
+    its = run.stack.offload
+    if its is None:
+        known = [name for name in stack_names() if load_stack(name).offload is not None]
+        raise Refused("stack", f"with --offload optimizer one of {', '.join(known)}, or none", run.stack.name)
+    expected = f"{' or '.join(map(str, its.zero))} under {run.stack.name} with --offload optimizer"
+
+    def known_stage(zero: Size, ranks: Size) -> Any:
+        found = ranks <= 1  # which have nothing to divide
+        for stage in its.zero:
+            found = found | (zero == stage)
+        return found
+
+    yield Condition("zero", expected, run.zero, known_stage, run.zero, run.sharing)
 
 
 def _whole_parts(name: str, tokens: Size, cp: Size) -> Condition:

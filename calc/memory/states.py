@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from calc.blocks.embedding import TOKEN_TABLE
 from calc.dtypes import Quantized, byte_count, dtype, weight_dtype
@@ -34,6 +35,8 @@ class States:
     reduced, root_reduced: from ZeRO-2 on, gradients of one layer and of the root unit before they are divided, in the
         weights' format, and their copy in the format that is reduced.
     layer_gradients, end_gradients: below ZeRO-2, those of the largest layer and of what follows all layers.
+    host: of the host's memory, for the parameters that it updates: a copy of them, their gradients, both as wide as
+        what the optimizer updates, and moments. pinned: of these, copy and gradients, which GPUs reach by themselves.
     """
 
     weights: Size
@@ -53,6 +56,8 @@ class States:
     root_reduced: Size
     layer_gradients: Size
     end_gradients: Size
+    host: Size
+    pinned: Size
 
 
 @dataclass(slots=True)
@@ -121,7 +126,7 @@ def _on_rank(spec: ModelSpec, run: Run, stage: Stage, rows: Iterable[tuple[Row, 
 
 def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _Held, units: _Units) -> States:
     """What ZeRO leaves of it on one rank."""
-    weights = gradients = state = update = 0
+    weights = gradients = state = update = host = pinned = 0
     for held, expert in ((dense, False), (experts, True)):
         if is_exactly(held.elements, 0):
             continue
@@ -130,9 +135,13 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         weights = weights + _part(held.frozen, run.zero, 3, ranks)
         gradients = gradients + _part(held.trained, run.zero, 2, ranks) * _bytes(how.gradients)
         own = _part(held.trained, run.zero, 1, ranks)
-        master = 0 if how.master is None else _bytes(how.master)
-        state = state + own * master + steps.state_bytes(own, 8 * _bytes(how.master or how.weights))
-        update = update + own * steps.update
+        master, wide = 0 if how.master is None else _bytes(how.master), _bytes(how.master or how.weights)
+        here = _here(own, run.offloaded)
+        state = state + here * master + steps.state_bytes(here, 8 * wide)
+        update = update + here * steps.update
+        if run.offloaded:
+            host = host + 2 * wide * (own - here) + steps.state_bytes(own - here, 8 * wide)
+            pinned = pinned + 2 * wide * (own - here)
     trained = dense.trained + experts.trained
     elements = dense.elements + experts.elements
     gathers, divides = run.divides(3), run.divides(2)
@@ -159,6 +168,8 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         root_reduced=divides * units.root_trained * reduced,
         layer_gradients=(1 - divides) * layer_trained * _bytes(how.gradients),
         end_gradients=(1 - divides) * units.end_trained * _bytes(how.gradients),
+        host=host,
+        pinned=pinned,
     )
 
 
@@ -194,6 +205,12 @@ def _frozen_bytes(weight: Weight, leaf: Leaf, elements: Size, name: str) -> Size
 
 def _bytes(name: str) -> int:
     return dtype(name).bits // 8
+
+
+def _here(own: Size, offloaded: Fraction) -> Size:
+    """Of the parameters that a rank updates, those whose states stay on its GPU, rounded up."""
+    stays = 1 - offloaded
+    return ceil_div(own * stays.numerator, stays.denominator)
 
 
 def _part(whole: Size, zero: Size, stage: int, ranks: Size) -> Size:

@@ -21,10 +21,12 @@ CHUNK = 2**13
 
 class Needs(NamedTuple):
     """Bytes of the rank that holds the most. peak: live at once. reserved: what PyTorch's allocator then holds, in
-    training (`calc.memory.training.TrainingRank.reserved`); the peak where that is not predicted."""
+    training (`calc.memory.training.TrainingRank.reserved`); the peak where that is not predicted. host: of the host's
+    memory, for the rank that takes the most of it, at most (`TrainingRank.host_at_most`)."""
 
     peak: Size
     reserved: Size
+    host: Size
 
 
 def _possible(spec: ModelSpec, run: Run, terms: Mapping[str, Size]) -> Mapping[str, Size]:
@@ -63,7 +65,7 @@ def plan_needs(spec: ModelSpec, run: Run, served: Served = servers) -> Needs:
     columns = _columns(run)
     rows = feasible(spec, run)
     n = len(next(iter(columns.values())))
-    found = Needs(numpy.full(n, numpy.nan), numpy.full(n, numpy.nan))
+    found = Needs(*(numpy.full(n, numpy.nan) for _ in Needs._fields))
     rows = numpy.arange(n) if rows is None else numpy.flatnonzero(rows)
     loads = {name: column[rows] for name, column in columns.items() if name in LOAD_SIZES}
     first, which = combinations(list(loads.values()), len(rows))
@@ -73,7 +75,8 @@ def plan_needs(spec: ModelSpec, run: Run, served: Served = servers) -> Needs:
         for start in range(0, len(alike), CHUNK):
             some = alike[start : start + CHUNK]
             own = _needs(spec, run.placed({name: column[some] for name, column in columns.items()} | load), served)
-            found.peak[some], found.reserved[some] = own
+            for column, needed in zip(found, own, strict=True):
+                column[some] = needed
     return found
 
 
@@ -88,12 +91,13 @@ def _needs(spec: ModelSpec, run: Run, served: Served) -> Needs:
 
     if run.mode == "inference":
         peak = largest(rank.peak for rank in served(spec, run))
-        return Needs(peak, peak)
+        return Needs(peak, peak, 0)
     stage, row = stage_columns(spec, run)
     wide = run.placed({name: column[row] for name, column in _columns(run).items()})
     (rank,) = on_stages(spec, wide.load(), wide, [stage], wide.checkpointing, wide.frozen)
     starts, empty = numpy.flatnonzero(numpy.diff(row, prepend=-1)), numpy.zeros(len(row))
-    return Needs(*(numpy.maximum.reduceat(each + empty, starts) for each in (rank.peak, rank.reserved)))
+    of_stages = rank.peak, rank.reserved, rank.host_at_most
+    return Needs(*(numpy.maximum.reduceat(each + empty, starts) for each in of_stages))
 
 
 def worst(found: list[Rank]) -> Rank:

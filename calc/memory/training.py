@@ -25,6 +25,17 @@ class TrainingRank(Rank):
     run: Run
 
     @property
+    def host(self) -> Size:
+        """Bytes of the host's memory that this rank's process takes for what is updated there."""
+        return self.states.host
+
+    @property
+    def host_at_most(self) -> Size:
+        """The same where PyTorch's allocator of pinned memory rounds every block up to a power of two, at worst to
+        twice as much (c10's CachingHostAllocator)."""
+        return self.states.host + self.states.pinned
+
+    @property
     def reserved(self) -> Size:
         """What PyTorch's caching allocator has taken from the device in all (`torch.cuda.max_memory_reserved`).
 

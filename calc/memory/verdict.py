@@ -9,6 +9,7 @@ from fractions import Fraction
 from calc.errors import Refused
 from calc.memory.rank import Rank
 from calc.memory.totals import memory_ranks, worst
+from calc.memory.training import TrainingRank
 from calc.spec import ModelSpec
 from calc.spec.catalogue import device_names, load_device
 from calc.spec.run import Run
@@ -50,6 +51,16 @@ class Verdict:
     def reserved(self) -> int | None:
         """What PyTorch's allocator then holds of the worst rank's GPU, in training, where that is known."""
         return getattr(self.worst, "reserved", None)
+
+    @property
+    def host(self) -> int | None:
+        """Bytes of the host's memory for each GPU of the rank that takes the most of it; None where none trains."""
+        return max((rank.host for rank in self.ranks if isinstance(rank, TrainingRank)), default=None)
+
+    @property
+    def host_at_most(self) -> int | None:
+        """The same with what the allocator of pinned memory may round up."""
+        return max((rank.host_at_most for rank in self.ranks if isinstance(rank, TrainingRank)), default=None)
 
     @property
     def fits(self) -> bool | None:

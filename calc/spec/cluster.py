@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from calc.errors import Refused
 from calc.spec.fields import Node
 from calc.spec.hardware import Source
-from calc.units import parse_rate
+from calc.units import parse_amount, parse_rate
 
 
 class Card(Node):
@@ -25,6 +25,30 @@ class Card(Node):
         if not isinstance(value, str):
             raise Refused("rate", "text with a unit, such as 400Gbps", value)
         return parse_rate(value, "rate")
+
+
+class Host(Node):
+    """What the processors of one machine have. memory: bytes; bandwidth: of it, bytes a second, as many channels as
+    there are at the rate that processors and modules promise. name: of the processors."""
+
+    memory: Annotated[int, Field(gt=0)]
+    bandwidth: float = Field(gt=0)
+    name: str
+    source: Source
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _bytes(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            raise Refused("memory", "text with a unit, such as 2TB", value)
+        return parse_amount(value, "bytes", "memory")
+
+    @field_validator("bandwidth", mode="before")
+    @classmethod
+    def _with_its_unit(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            raise Refused("bandwidth", "text with a unit, such as 614.4GB/s", value)
+        return parse_rate(value, "bandwidth")
 
 
 class Measured(Node):
@@ -56,6 +80,7 @@ class Cluster(Node):
     machine, of which each GPU has its share; rings use all of them, each on its rail. oversubscription: of the network
     above, how many bytes a second of all cards go through one of its own; 1 where none is known. most: GPUs that one
     such cluster has where its maker says. measured: collectives, in place of what its links promise within a domain.
+    host: None where nothing is known of it.
     """
 
     name: str
@@ -70,6 +95,7 @@ class Cluster(Node):
     fast: Source
     note: str = ""
     measured: tuple[Measured, ...] = ()
+    host: Host | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> Cluster:
@@ -92,5 +118,5 @@ class Cluster(Node):
     @property
     def sources(self) -> tuple[Source, ...]:
         """Where its figures were read, each document once."""
-        found = (self.fast,) if self.card is None else (self.fast, self.card.source)
-        return tuple(dict.fromkeys(found))
+        parts = [part.source for part in (self.card, self.host) if part is not None]
+        return tuple(dict.fromkeys((self.fast, *parts)))

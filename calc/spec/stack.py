@@ -30,6 +30,25 @@ class Overlap(Node):
     pipeline: bool = True
 
 
+class Offload(Node):
+    """How a stack updates weights on the host. source: where it was read. zero: the stages of ZeRO that it goes with.
+    overlap: whether gradients on their way there, the host's step and weights on their way back run beside each other.
+
+    reaches, link: parts of the bandwidths of the host's memory and of the link to it that the step and the copies
+    reach, fitted on the rows that `on` names; low, high: between which multiples of the predicted seconds measured ones
+    are expected. None: no time is told.
+    """
+
+    source: str
+    zero: tuple[int, ...]
+    overlap: bool = False
+    reaches: Annotated[float, Field(gt=0, le=1)] | None = None
+    link: Annotated[float, Field(gt=0, le=1)] | None = None
+    low: Annotated[float, Field(gt=0, le=1)] = 1.0
+    high: Annotated[float, Field(ge=1)] = 1.0
+    on: tuple[str, ...] = ()
+
+
 class Fitted(Node):
     """What measurements alone tell. on: the rows that it was fitted on, by source and system.
 
@@ -54,7 +73,7 @@ class Stack(Node):
     bias_an_expert: whether the bias behind experts' last product is added to each expert's rows by itself, in fp32.
     product_an_expert: whether experts' products are launched one by one, not as one grouped product.
     recipes: a general recipe of number formats -> the one that stands for it here, by what the stack keeps in which
-    format.
+    format. offload: None where it is not described.
     """
 
     name: str
@@ -71,6 +90,7 @@ class Stack(Node):
     product_an_expert: bool = False
     recipes: Mapping[str, str] = Field(default_factory=dict)
     overlap: Overlap = Overlap()
+    offload: Offload | None = None
     fitted: Fitted
 
     def __hash__(self) -> int:

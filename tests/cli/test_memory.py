@@ -340,3 +340,16 @@ def test_what_was_assumed_is_said(run: Run) -> None:
     assert "max_context is past the 1,024 tokens that gpt2 is made for" in out
     out = run(*asked[:-1], "256MiB", "--engine", "vllm", "--cache-dtype", "fp8")[1]
     assert "cache in fp8, compiled, 8,192 tokens a pass" in out
+
+
+def test_what_stands_on_the_host(run: Run) -> None:
+    """16 bytes a parameter, 8 of them in blocks that may be rounded up to twice as much."""
+    asked = ["gpt2", "--stack", "megatron-core", "--recipe", "bf16-master", "--offload"]
+    record = answer(run, *asked, "optimizer")
+    assert (record["optimizer"], record["host"], record["host_at_most"]) == (0, 16 * GPT2, 24 * GPT2)
+    assert (record["run"]["offload"], record["plan"]["stack"]) == ("optimizer", "megatron-core")
+    _, shown, _ = run("memory", *asked, "optimizer", "--offload-fraction", "0.5")
+    assert "on the host, at most" in shown
+    assert "optimizer on the host, 0.5 of it" in " ".join(shown.split())
+    _, _, err = run("memory", *asked, "none", "--offload-fraction", "0.5")
+    assert err == "note: --offload-fraction changes nothing without --offload optimizer\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
@@ -13,6 +14,8 @@ Checkpointing = Literal["none", "selective", "selective-op", "full", "full-early
 CHECKPOINTING: tuple[Checkpointing, ...] = get_args(Checkpointing)
 REGIONS = ("attention", "activation", "norm", "mixer", "cross", "channel")
 """What can be computed again, by the names of `calc.saved`."""
+Offload = Literal["none", "optimizer"]
+OFFLOADS: tuple[Offload, ...] = get_args(Offload)
 
 
 def optimizer_names() -> tuple[str, ...]:
@@ -28,12 +31,20 @@ def _probability(value: Any, info: ValidationInfo) -> float:
     raise Refused("dropout", "a probability from 0 on, below 1", value)
 
 
+def _part(value: Any, info: ValidationInfo) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1:
+        return float(value)
+    raise Refused("offload_fraction", "a part above 0, up to 1", value)
+
+
 class Training(RunNode):
     """What backward computes again, how the loss is computed, and what updates the weights.
 
     recompute: regions, beside what checkpointing says: `attention` (scores, softmax, values), `activation`, `norm`, or
     whole blocks: `mixer`, `cross`, `channel`. fused_loss: whether one kernel computes the loss and its gradient in the
     logits' place; None: where elementwise kernels are fused. optimizer: None: `Run.usual_optimizer`.
+    offload: `optimizer`, moments and what they update stand in the host's memory, whose processors step through them;
+    offload_fraction: for which part of the parameters that a rank updates.
     """
 
     optimizer: Annotated[str | None, PlainValidator(Word(optimizer_names, open=True))] = Field(
@@ -51,3 +62,14 @@ class Training(RunNode):
     dropout: Annotated[float, PlainValidator(_probability)] = Field(
         default=0.0, description="Training: its probability, wherever the model has it."
     )
+    offload: Annotated[Offload, PlainValidator(Word(lambda: OFFLOADS))] = Field(
+        default="none", description="Training: what the host's memory holds and its processors update."
+    )
+    offload_fraction: Annotated[float, PlainValidator(_part)] = Field(
+        default=1.0, description="Training: the part of a rank's parameters that --offload is of."
+    )
+
+    @property
+    def offloaded(self) -> Fraction:
+        """Of the parameters that a rank updates, the part that the host updates."""
+        return Fraction(0) if self.offload == "none" else Fraction(str(self.offload_fraction))

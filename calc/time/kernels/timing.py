@@ -16,7 +16,7 @@ from calc.time.kernels.known import Choice
 from calc.time.models.residual import Column
 from calc.trace.functions import Matmul
 
-Bound = Literal["compute", "memory", "launch", "network"]
+Bound = Literal["compute", "memory", "launch", "network", "host"]
 LEVEL = 0.9
 """Of the intervals that are told."""
 FOREVER = 1e9

@@ -8,14 +8,16 @@ from dataclasses import replace
 from calc.memory.sharding import Stage
 from calc.spec.run import Run
 from calc.time.cluster.links import links_of
+from calc.time.device.priors import scaled
 from calc.time.kernels.kernel import Kernel
 from calc.time.kernels.timing import Timing, time_of
-from calc.time.step.extra_kernels import update
+from calc.time.step.extra_kernels import stepped_parameters, update
 from calc.time.step.limits import least_seconds, stopped
-from calc.time.step.network import BETWEEN, Message, between_of, between_ranks, hides
+from calc.time.step.network import BETWEEN, Held, Message, between_of, between_ranks, hides
 from calc.time.step.notes import notes, of_memory
+from calc.time.step.offloaded import offloaded_seconds
 from calc.time.step.one_pass import Pass, Question
-from calc.time.step.prediction import Details, Row, Stretch, combined, stretches
+from calc.time.step.prediction import ON_HOST, Details, Row, Stretch, combined, stretches
 from calc.time.step.room import room_of
 from calc.time.step.step import (
     MicroBatch,
@@ -52,6 +54,7 @@ def details(question: Question, run: Run, stage: Stage, one: Pass, others: float
     both = [*last, *(message.kernel for message in messages)]
     timings = time_of(both, speed, execution, question.level, links.share)
     ends = stretches(last, timings[: len(last)], speed, after_all(execution))
+    ends += [_on_host(question, run, held)] if updates(question, run) and run.offloaded else []
     computing = {part.name: part.seconds for part in parts}
     total = sum(computing.values())
     within, computing = _within(run, computing, list(_on(question, stage, one.messages)))
@@ -100,6 +103,16 @@ def _on(question: Question, stage: Stage, timed: Sequence[Timed]) -> Iterator[Ti
         part = factors[kernel.place]
         if part:
             yield kernel if part == 1 else kernel._replace(calls=kernel.calls * part), timing
+
+
+def _on_host(question: Question, run: Run, held: Held) -> Stretch:
+    """What the host updates, as one row."""
+    found = offloaded_seconds(run, question.speed.device, stepped_parameters(run, held))
+    below, above = scaled((found.low, found.high), question.level)
+    seconds = float(found.seconds)
+    timing = Timing(seconds, seconds * below, seconds * above, question.level, "host", "prior")
+    kernel = Kernel("optimizer.host", "optimizer", ON_HOST, "update", "fp32")
+    return Stretch("host", (Row(kernel, timing, seconds, 0.0),), seconds, 0.0)
 
 
 def _columns(timed: Iterator[Timed]) -> tuple[list[Kernel], list[Timing]]:

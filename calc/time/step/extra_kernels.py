@@ -136,7 +136,8 @@ def update(spec: ModelSpec, run: Run, stage: Stage, held: Held) -> Iterator[Kern
     steps through what ZeRO leaves of the rank's parameters.
 
     The optimizer reads and writes what the recipe keeps (`calc.memory.states`): weights, gradients, moments, and the
-    wider copy of the weights where there is one. Sizes may be arrays; what some rows do without is called 0 times.
+    wider copy of the weights where there is one. What the host updates is left out (`calc.time.step.offloaded`).
+    Sizes may be arrays; what some rows do without is called 0 times.
     """
     formats = number_formats(run)
     how = formats.recipe
@@ -150,15 +151,22 @@ def update(spec: ModelSpec, run: Run, stage: Stage, held: Held) -> Iterator[Kern
         shared = table_elements(spec) / run.tp
         calls = run.passes_a_step * both
         yield _whole("accumulate", shared, formats.gradients, calls)._replace(direction="backward")
-    divides = at_least(run.zero, 1)
-    stepped = (held.trained - held.expert_trained) / (1 + (run.sharers() - 1) * divides)
-    stepped = stepped + held.expert_trained / (1 + (run.sharers(expert=True) - 1) * divides)
+    if run.offloaded == 1:
+        return
+    stepped = stepped_parameters(run, held) * (1 - float(run.offloaded))
     updated = how.master or how.weights
     moved = stepped * (2 * width_of(updated) + width_of(how.gradients))
     moved = moved + 2 * optimizer(run.usual_optimizer).state_bytes(rounded(stepped), int(8 * width_of(updated)))
     if how.master is not None:
         moved = moved + stepped * width_of(how.weights)
     yield _whole("adamw", stepped, how.weights, 1)._replace(bytes=moved, profiled_bytes=moved)
+
+
+def stepped_parameters(run: Run, held: Held) -> Size:
+    """Parameters that a rank updates: what ZeRO leaves it of those that it trains."""
+    divides = at_least(run.zero, 1)
+    dense = (held.trained - held.expert_trained) / (1 + (run.sharers() - 1) * divides)
+    return dense + held.expert_trained / (1 + (run.sharers(expert=True) - 1) * divides)
 
 
 def _whole(function: str, elements: Size, dtype: str, calls: Size) -> Kernel:

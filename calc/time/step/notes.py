@@ -17,6 +17,10 @@ DATASHEET = (
     "no measurement on this device: datasheet figures times typical efficiencies; of published times, tokens "
     "were met with a median error of 5 to 12 %, training steps of 3 to 17 % (docs/prediction.md)"
 )
+OFFLOAD = (
+    "the step on the host rests on one published system, which reached a quarter of its memory's bandwidth; torchrun "
+    "gives each process one thread unless OMP_NUM_THREADS says more"
+)
 CHECKED = 512
 """GPUs up to which intervals were held against at least 30 steps that no constant saw (docs/prediction.md)."""
 TPU = (
@@ -65,6 +69,8 @@ def notes(rows: Sequence[Row], speed: Speed, run: Run) -> tuple[str, ...]:
     if speed.rests != "datasheet" and guessed > 0.01:
         names = sorted({row.kernel.function for row in rows if row.timing.source == "prior" and row.share > 0.001})
         found.append(f"{guessed:.0%} of the time rests on priors, for want of measurements: {', '.join(names)}")
+    if run.offloaded:
+        found.append(OFFLOAD)
     if any(row.kernel.function == "softmax" for row in rows) and run.execution != "eager":
         found.append("scores in the open where PyTorch's attention kernel does not take them (caps, sinks, biases)")
     others = {_kernel(row, speed) for row in rows if row.kernel.function == "attention" and row.share > 0.01} - {""}

@@ -27,7 +27,10 @@ from calc.time.step.network import between_of
 
 MOST = 256
 """Passes that are remembered."""
-BETWEEN = ("dp", "pp", "zero", "interleave", "micro_batches", "stages", "optimizer", "shard", "schedule", "stack")
+BETWEEN = (
+    *("dp", "pp", "zero", "interleave", "micro_batches", "stages", "optimizer", "shard", "schedule", "stack"),
+    *("offload", "offload_fraction"),
+)
 """Words of a run that no pass depends on."""
 WORDS = tuple(name for name in Run.model_fields if name not in BETWEEN)
 ALIKE = tuple(name for name in WORDS if name not in ("tp", "cp", "ep", "sequence_parallel", "checkpointing"))

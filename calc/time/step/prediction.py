@@ -16,6 +16,9 @@ from calc.time.kernels.kernel import Direction, Kernel
 from calc.time.kernels.launching import launching
 from calc.time.kernels.timing import LEVEL, Bound, Timing
 
+ON_HOST = "offload"
+"""Function of what stands for all that the host updates."""
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -229,6 +232,6 @@ def kind_of(kernel: Kernel) -> str:
     """Kernels of one kind, whose errors go together."""
     if kernel.direction == "network":
         return "network"
-    if kernel.function == "attention":
-        return "attention"
+    if kernel.function in ("attention", ON_HOST):
+        return kernel.function
     return "product" if kernel.shape is not None else "pass"

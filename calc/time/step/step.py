@@ -15,8 +15,9 @@ from calc.time.cluster.stacks import computing_longer, stack_of
 from calc.time.kernels.launching import launching
 from calc.time.kernels.timing import column_seconds
 from calc.time.models.residual import Column
-from calc.time.step.extra_kernels import update
+from calc.time.step.extra_kernels import stepped_parameters, update
 from calc.time.step.network import PIPELINE, Held, Hidden, Message, between_ranks, hides
+from calc.time.step.offloaded import offloaded_seconds
 from calc.time.step.one_pass import PassSums, Question, Sums
 from calc.time.step.prediction import stretch_of
 
@@ -122,7 +123,7 @@ def stage_seconds(question: Question, run: Run, stage: Stage, one: PassSums) -> 
     sent: Size = 0.0
     held = held_on(stage, one)
     if updates(question, run):
-        last = _ends(question, run, stage, held)
+        last = _ends(question, run, stage, held) + on_host(question, run, held)
     if communicates(question, run):
         links = links_of(run, question.speed.device)
         messages = [
@@ -214,6 +215,13 @@ def _column(message: Message, question: Question, run: Run, links: Links) -> Siz
     speed = with_measured(question.speed, run.cluster)
     seconds = column_seconds(kernel, speed, run.execution or "sdpa", links.share)
     return either(kernel.calls > 0, kernel.calls * seconds) if is_array(kernel.calls) else kernel.calls * seconds
+
+
+def on_host(question: Question, run: Run, held: Held) -> Size:
+    """Seconds of what the host updates at the end of a step."""
+    if not run.offloaded:
+        return 0.0
+    return offloaded_seconds(run, question.speed.device, stepped_parameters(run, held)).seconds
 
 
 def _ends(question: Question, run: Run, stage: Stage, held: Held) -> Size:

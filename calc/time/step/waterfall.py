@@ -7,7 +7,7 @@ from typing import NamedTuple
 from calc.errors import Refused
 from calc.time.device.speed import Speed
 from calc.time.kernels.kernel import Kernel
-from calc.time.step.prediction import Prediction, Row
+from calc.time.step.prediction import ON_HOST, Prediction, Row
 
 IDEAL = "peak"
 """What products and attention would take at the device's peak."""
@@ -30,6 +30,7 @@ BARS = (
     "bubble",
     "imbalance",
     "optimizer",
+    "offload",
     "overhead",
 )
 
@@ -58,7 +59,7 @@ def waterfall(it: Prediction, speed: Speed) -> list[Bar]:
         found[name] += seconds - ideal
     uneven = 1 - it.even
     for name in BARS:
-        if name != "optimizer":
+        if name not in ("optimizer", "offload"):
             found["imbalance"] += uneven * found[name] if name != "imbalance" else 0.0
             found[name] *= 1 - uneven if name != "imbalance" else 1.0
     parts = it.by_component
@@ -72,7 +73,7 @@ def _bar(row: Row) -> str:
     if kernel.direction == "network":
         return NETWORK.get(kernel.path.rpartition(".")[2], "data communication")
     if kernel.direction == "update":
-        return "optimizer"
+        return "offload" if kernel.function == ON_HOST else "optimizer"
     if kernel.direction == "recomputed":
         return "recomputation"
     if row.waits:
