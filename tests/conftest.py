@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 # The suite runs on all cores as it is, and threads of PyTorch's only get in each other's way on tensors this small.
@@ -19,6 +22,10 @@ if not Path("/dev/nvidiactl").exists():
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Hundreds of tests start Python, and so do workers: what one compiles, the next reads.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # Tables fold where this is set; tests read them whole unless they set it themselves.
 os.environ.pop("COLUMNS", None)
 
@@ -27,3 +34,12 @@ os.environ.pop("COLUMNS", None)
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each worker takes a half (or less) of the suite and, once it is through, some of another's: tests that share what
+    one of them computed mostly stay together. The usual way deals them out in turn."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log) if config.getvalue("dist") == "load" else None

@@ -14,7 +14,8 @@ Graph = Mapping[str, frozenset[str]]
 Edge = tuple[str, str]
 
 
-def imported(file: Path) -> set[str]:
+@cache
+def imported(file: Path) -> frozenset[str]:
     """Every module that a file imports, wherever in it, and what it takes from each, by dotted name."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
@@ -22,7 +23,7 @@ def imported(file: Path) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
+    return frozenset(names)
 
 
 @cache
