@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from calc.fitting.fit import fit
+from calc.fitting.fit import theta_of
 from calc.fitting.forms import ALPHA, BETA, LN_A, LN_B, LN_E, Array
 from calc.fitting.runs import Runs
 from calc.fitting.templates import Template
@@ -31,7 +31,7 @@ def _loss(k: Any, n: Size, d: Size) -> Size:
 
 def _starts(inputs: Mapping[str, Array], loss: Array) -> list[dict[str, float]]:
     """Chinchilla's fit to the same runs, read as this form with several steepnesses of each of its three powers."""
-    theta = fit(Runs(inputs["params"], inputs["tokens"], loss), refits=0).theta
+    theta = theta_of(Runs(inputs["params"], inputs["tokens"], loss))
     low, middle, high = np.quantile(np.log(inputs["params"]), (0, 0.5, 1))
     sizes = np.exp(np.array([low, high]))
     beta, floor = max(theta[BETA], 0.05), np.exp(theta[LN_E])

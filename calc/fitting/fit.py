@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ MOST_REFITS = 50_000
 """More say nothing of an interval that fewer do not."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fit:
     """A form fitted to runs.
 
@@ -57,12 +57,17 @@ class Fit:
     agreeing: int
     refits: int
     compute: float
-    held_out: HeldOut | None
     theta: Array = field(repr=False)
     runs: Runs = field(repr=False)
     optima: Mapping[str, Array] = field(default_factory=dict, repr=False)
     refitted: Array = field(default_factory=lambda: np.empty((0, 6)), repr=False)
     level: float = 0.95
+
+    @cached_property
+    def held_out(self) -> HeldOut | None:
+        """The errors of fits to the runs before others, found when they are first asked for: they take as long as
+        the rest. None where the runs are too few, or of too few sizes."""
+        return held_out(self.form, self.runs, self.aim)
 
     def predict(self, params: Any, tokens: Any) -> Any:
         """The loss at N parameters and D tokens: numbers, or arrays that broadcast."""
@@ -165,11 +170,20 @@ def _without_far(form: Form, aim: Objective, runs: Runs) -> Runs:
     return replace(left, notes=(*left.notes, note))
 
 
+def theta_of(runs: Runs) -> Array:
+    """`theta` of `fit` to the same runs, and nothing else that it says. Errors: as there."""
+    return _theta(forms.COMPUTE if design.ladder(runs) else forms.find("chinchilla"), minimum.huber(), runs)
+
+
 def predicting(form: Form, aim: Objective, runs: Runs) -> majority.Predict:
     """The loss that the form's best constants predict. Errors: Refused for fewer runs than constants."""
+    return partial(form.loss, _theta(form, aim, runs))
+
+
+def _theta(form: Form, aim: Objective, runs: Runs) -> Array:
     design.enough(form, runs)
     data = _data(form, runs)
-    return partial(form.loss, data.plain(form.full(minimum.best(form, data, aim).moving)))
+    return data.plain(form.full(minimum.best(form, data, aim).moving))
 
 
 def _agreed(form: Form, aim: Objective, runs: Runs, predict: majority.Predict) -> majority.Predict:
@@ -230,7 +244,6 @@ def _fitted(
         agreeing=best.agreeing,
         refits=refits,
         compute=budget,
-        held_out=held_out(form, runs, aim),
         theta=theta,
         runs=runs,
         optima=optima,

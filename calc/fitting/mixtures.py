@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from calc.errors import Refused
-from calc.fitting.fit import fit
+from calc.fitting.fit import theta_of
 from calc.fitting.forms import ALPHA, BETA, LN_A, LN_B, LN_E, Array
 from calc.fitting.runs import Runs
 from calc.fitting.templates import Template
@@ -73,7 +73,7 @@ def shukor(name: str, shares: Sequence[str]) -> Template:
 
 def _starts(joint: bool, n: int, inputs: Mapping[str, Array], loss: Array) -> list[dict[str, float]]:
     """Chinchilla's fit to the same runs, its floor shared between E and the mixture in several ways."""
-    theta = fit(Runs(inputs["params"], inputs["tokens"], loss), refits=0).theta
+    theta = theta_of(Runs(inputs["params"], inputs["tokens"], loss))
     floor, a, b = (float(np.exp(theta[place])) for place in (LN_E, LN_A, LN_B))
     found = []
     for part in (0.1, 0.4, 0.8):

@@ -64,7 +64,7 @@ class Solved(NamedTuple):
 def residuals(form: Form, data: Data, moving: Array) -> tuple[Array, Array]:
     """ln L - ln loss, shape (fits, runs), and its derivatives by the moving constants, (fits, constants, runs)."""
     theta = form.full(moving)
-    ln_a, alpha, ln_b, beta, ln_e, ln_k = (theta[:, [place]] for place in range(6))
+    ln_a, alpha, ln_b, beta, ln_e, ln_k = theta.T[:, :, None]
     of_n = np.exp(ln_a - alpha * data.log_n)
     of_d = np.exp(ln_b - beta * data.log_d)
     floor = np.exp(ln_e)
@@ -134,16 +134,17 @@ def solve(evaluate: Evaluate, start: Array, weights: Array, delta: float, gain: 
 def _step(error: Array, jacobian: Array, weights: Array, delta: float, damping: Array) -> tuple[Array, Array]:
     """The step of each fit, (fits, constants), and the fall that its slope promises, (fits,)."""
     size = np.abs(error)
-    pull = weights * np.clip(error, -delta, delta)
+    pull = weights * np.minimum(np.maximum(error, -delta), delta)
     inside = weights * (size <= delta)
     above = weights * np.minimum(1.0, delta / np.maximum(size, 1e-300))
     curvature = inside + damping[:, None] * above
     slope = np.matmul(jacobian, pull[:, :, None])[:, :, 0]
     hessian = np.matmul(jacobian * curvature[:, None, :], jacobian.transpose(0, 2, 1))
-    diagonal = np.einsum("bii->bi", hessian)
+    diagonal = hessian.reshape(len(hessian), -1)[:, :: hessian.shape[1] + 1]
     # A constant that no run depends on any more (a floor gone to zero) would make the matrix singular.
     diagonal += (1e-3 * damping[:, None] + 1e-12) * diagonal + 1e-30 * diagonal.max(axis=1, keepdims=True) + 1e-300
-    bad = ~np.isfinite(hessian).all(axis=(1, 2))
-    hessian[bad] = np.eye(hessian.shape[1])
+    finite = np.isfinite(hessian)
+    if not finite.all():
+        hessian[~finite.all(axis=(1, 2))] = np.eye(hessian.shape[1])
     step = -np.linalg.solve(hessian, slope[:, :, None])[:, :, 0]
     return step, -(slope * step).sum(axis=1)
