@@ -52,6 +52,12 @@ def traced(name: str) -> Traced:
     return from_transformers(raw_config(name), name)
 
 
+@pytest.fixture(scope="module", params=NAMES)
+def family(request: pytest.FixtureRequest) -> tuple[str, Traced]:
+    """A family and its class as it is traced, once for all tests, which pytest then runs family by family."""
+    return request.param, traced(request.param)
+
+
 def experts(name: str) -> bool:
     return any(isinstance(group.channel, Moe) for group in calc.from_config(raw_config(name)).layers)
 
@@ -79,9 +85,9 @@ def kept(name: str, mode: str) -> int:
     return saved_tensors(model, forward).total
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_parameters_and_flops_are_those_of_the_description(name: str) -> None:
-    by_hand, model = calc.from_config(raw_config(name)), traced(name)
+def test_parameters_and_flops_are_those_of_the_description(family: tuple[str, Traced]) -> None:
+    name, model = family
+    by_hand = calc.from_config(raw_config(name))
     for quantity in ("params", "params.active", "flops.forward", "flops.training"):
         run = calc.Run(batch=BATCH, seq=SEQ)
         ours, theirs = calc.estimate(model, quantity, run).value, calc.estimate(by_hand, quantity, run).value
@@ -94,13 +100,13 @@ def test_what_asks_for_numbers_is_refused(name: str) -> None:
         traced(name)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_paths_and_shapes_are_those_of_the_module(name: str) -> None:
+def test_paths_and_shapes_are_those_of_the_module(family: tuple[str, Traced]) -> None:
+    name, model = family
     with torch.device("meta"):
         config = transformers.AutoConfig.for_model(name, **(TOKENS | FAMILIES[name]))
         module = class_of(config)._from_config(config)
     theirs = {path: tuple(p.shape) for path, p in module.named_parameters()}
-    ours = calc.parameter_shapes(traced(name))
+    ours = calc.parameter_shapes(model)
     # Matrices of all experts in one tensor are told one by one.
     one = {path: shape for path, shape in ours.items() if path in theirs}
     assert one == {path: shape for path, shape in theirs.items() if path in one}
@@ -112,10 +118,10 @@ def test_paths_and_shapes_are_those_of_the_module(name: str) -> None:
 
 @pytest.mark.parametrize("mode", ["eager fp32", "sdpa bf16", pytest.param("eager bf16", marks=pytest.mark.slow),
                                   pytest.param("sdpa autocast", marks=pytest.mark.slow)])  # fmt: skip
-@pytest.mark.parametrize("name", NAMES)
-def test_autograd_keeps_as_many_bytes_as_of_the_model_with_numbers(name: str, mode: str) -> None:
+def test_autograd_keeps_as_many_bytes_as_of_the_model_with_numbers(family: tuple[str, Traced], mode: str) -> None:
     """But for the targets, which the measured pass takes to be the inputs themselves."""
+    name, model = family
     load = Load(batch=BATCH, seq=SEQ, source=SEQ if name == "t5" else None)
-    found = what_is_saved(traced(name), load, MODES[mode]).everything()
+    found = what_is_saved(model, load, MODES[mode]).everything()
     ours = int(sum(times * each.tensor.bytes for times, each in found))
     assert abs(ours - kept(name, mode) - MORE.get((name, mode), 0)) <= INDICES
