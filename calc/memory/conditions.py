@@ -84,6 +84,9 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield Condition("interleave", expected, stages, _at_most, stages, spec.n_layers + 2)
     if run.schedule == "dualpipe":
         yield Condition("pp", "an even number of stages under DualPipe", run.pp, _paired, run.pp, 2)
+        if run.micro_batches is not None:
+            expected = "an even number under DualPipe, and two for each stage or more"
+            yield Condition("micro-batches", expected, run.micro_batches, _from_both_ends, run.micro_batches, run.pp)
     shared = any(group.shared or group.shared_block is not None for group in spec.layers)
     if not is_exactly(run.pp, 1) and (spec.towers or shared):
         yield _one("pp", "1 for a model with towers or shared layers", run.pp)
@@ -201,6 +204,10 @@ def _piped(interleave: Size, pp: Size) -> Any:
 
 def _paired(pp: Size, two: Size) -> Any:
     return (pp == 1) | divides(two, pp)
+
+
+def _from_both_ends(micro_batches: Size, pp: Size) -> Any:
+    return (pp == 1) | ((micro_batches >= 2 * pp) & divides(2, micro_batches))
 
 
 def _stage_of_zero(zero: Size, last: Size) -> Any:

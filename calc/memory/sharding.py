@@ -11,10 +11,14 @@ from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.trace.op import Weight
 
+ENDS_FED = 2
+"""Ends of a pipeline at which DualPipe feeds it, and so stages that each of its ranks holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One rank of the pipeline. layers: how many of each group. chunks: in how many pieces it holds them.
+    """One rank of the pipeline. layers: how many of each group. chunks: in how many pieces it holds them. stages: of
+    the model, of which each micro-batch passes one; two under DualPipe, whose layers are together in `layers`.
 
     held: chunks of one micro-batch whose activations it keeps when it keeps the most. count: stages of the
     pipeline that are like it, where kinds of stages are told. first, last: 1 and 0 in
@@ -28,6 +32,7 @@ class Stage:
     chunks: Size = 1
     held: Size = 1
     count: Size = 1
+    stages: Size = 1
 
 
 def stages(spec: ModelSpec, run: Run) -> list[Stage]:
@@ -69,9 +74,18 @@ def held_stages(spec: ModelSpec, run: Run) -> list[Stage]:
         return found
     if len(found) != run.pp:
         raise Refused("schedule", "another where the number of layers is an array or a symbol", run.schedule)
-    pieces = run.pp + 1 if run.micro_batches is None else minimum(run.pp + 1, run.micro_batches)
+    pieces = held_chunks(run, 0)
     return [
-        Stage(f"{one.name} and {other.name}", _sum(one.layers, other.layers), i == 0, i == 0, 2, pieces)
+        Stage(
+            f"{one.name} and {other.name}",
+            _sum(one.layers, other.layers),
+            i == 0,
+            i == 0,
+            ENDS_FED,
+            pieces,
+            ENDS_FED,
+            ENDS_FED,
+        )
         for i, (one, other) in enumerate(zip(found[: len(found) // 2], reversed(found), strict=False))
     ]
 
@@ -131,9 +145,13 @@ def lengths(n_layers: int, pp: int, given: tuple[int, ...] | None, lighter: bool
 def held_chunks(run: Run, rank: Size) -> Size:
     """Chunks of micro-batches in flight on a pipeline rank; without micro_batches, as many as fill the pipeline.
 
-    GPipe goes forward with all of them first; a zero-bubble schedule holds as many as one forward and one back.
+    GPipe goes forward with all of them first; a zero-bubble schedule holds as many as one forward and one back, and
+    DualPipe one more than there are stages (DeepSeek-V3, arXiv:2412.19437, table 2).
     """
     pieces = run.interleave
+    if run.schedule == "dualpipe":
+        held = run.pp + at_least(run.pp, 2)
+        return held if run.micro_batches is None else minimum(held, run.micro_batches)
     if run.schedule == "gpipe":
         return 1 + (run.micro_batches_a_step * pieces - 1) * at_least(run.pp, 2)
     one = pieces == 1 if is_array(pieces) else is_exactly(pieces, 1)

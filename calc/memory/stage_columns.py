@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-from calc.memory.sharding import Stage, held_chunks, lengths, lighter_ends
-from calc.sizes import is_array
+from calc.memory.sharding import ENDS_FED, Stage, held_chunks, lengths, lighter_ends
+from calc.sizes import at_least, is_array
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.spec.same import Same
@@ -31,20 +32,21 @@ class Kinds(NamedTuple):
 def stage_columns(spec: ModelSpec, run: Run) -> tuple[Stage, Column]:
     """Every kind of stage of every plan as one stage whose sizes are columns, and the row of `run` each belongs to.
 
-    Stages that hold as many layers of each group are of one kind, of which the earliest stands for all. `run` may have
-    one pp, or a column of them: then the other sizes of the plan stay as they are, and `plan.placed` with the columns
-    indexed by those rows goes with the stage.
+    As `held_stages` has them: two stages of the model under DualPipe. Stages that hold as many layers of each group are
+    of one kind, of which the earliest stands for all. `run` may have one pp, or a column of them: then the other sizes
+    of the plan stay as they are, and `plan.placed` with the columns indexed by those rows goes with the stage.
     """
     import numpy as np
 
+    paired = run.schedule == "dualpipe"
     if not is_array(run.pp):
         lighter = bool(lighter_ends(spec.n_layers, run.pp, run.interleave))
-        kinds = _kinds(Same(spec), run.pp, run.stages, lighter)
-        return _stage(kinds, run), np.zeros(len(kinds.rank), dtype=np.intp)
+        kinds = _kinds(Same(spec), run.pp, run.stages, lighter, paired)
+        return _stage(kinds, run, paired), np.zeros(len(kinds.rank), dtype=np.intp)
     # Whether the ends are lighter goes with the number of stages, as half of one.
     lighter = lighter_ends(spec.n_layers, run.pp, run.interleave)
     distinct, which = np.unique(run.pp + 0.5 * lighter, return_inverse=True)
-    every = [_kinds(Same(spec), int(pp), None, pp % 1 > 0) for pp in distinct]
+    every = [_kinds(Same(spec), int(pp), None, pp % 1 > 0, paired) for pp in distinct]
     counts = np.array([len(kinds.rank) for kinds in every])
     many = counts[which]
     row = np.repeat(np.arange(len(which)), many)
@@ -59,7 +61,8 @@ def stage_columns(spec: ModelSpec, run: Run) -> tuple[Stage, Column]:
         np.concatenate([kinds.count for kinds in every])[place],
     )
     sizes = {name: getattr(run, name) for name in ("pp", "interleave", "micro_batches")}
-    return _stage(joined, run.placed({name: size[row] for name, size in sizes.items() if is_array(size)})), row
+    own = run.placed({name: size[row] for name, size in sizes.items() if is_array(size)})
+    return _stage(joined, own, paired), row
 
 
 def combinations(columns: Sequence[Column], n: int) -> tuple[Column, Column]:
@@ -76,13 +79,15 @@ def combinations(columns: Sequence[Column], n: int) -> tuple[Column, Column]:
     return first, which
 
 
-def _stage(kinds: Kinds, run: Run) -> Stage:
+def _stage(kinds: Kinds, run: Run, paired: bool) -> Stage:
     held = held_chunks(run, kinds.rank)
-    return Stage("any", kinds.layers, kinds.first, kinds.last, run.interleave, held, kinds.count)
+    own = 1 + (ENDS_FED - 1) * at_least(run.pp, 2) if paired else 1
+    pieces = own if paired else run.interleave
+    return Stage("any", kinds.layers, kinds.first, kinds.last, pieces, held, kinds.count, own)
 
 
 @lru_cache(maxsize=1024)
-def _kinds(same: Same[ModelSpec], pp: int, given: tuple[int, ...] | None, lighter: bool) -> Kinds:
+def _kinds(same: Same[ModelSpec], pp: int, given: tuple[int, ...] | None, lighter: bool, paired: bool) -> Kinds:
     import numpy as np
 
     spec = same.value
@@ -94,13 +99,13 @@ def _kinds(same: Same[ModelSpec], pp: int, given: tuple[int, ...] | None, lighte
         like[tuple(counts.values()), True, True] = 1
     else:
         order = spec.schedule or tuple(group.name for group in spec.layers for _ in range(group.count))
-        start = 0
-        for rank, length in enumerate(lengths(len(order), pp, given, lighter)):
-            own = order[start : start + length]
-            start += length
-            kind = (tuple(map(own.count, counts)), rank == 0, rank == pp - 1)
+        bounds = (0, *accumulate(lengths(len(order), pp, given, lighter)))
+        stages = [order[start:end] for start, end in pairwise(bounds)]
+        for rank, own in enumerate(stages[: pp // ENDS_FED] if paired else stages):
+            both = (*own, *stages[pp - 1 - rank]) if paired else own
+            kind = (tuple(map(both.count, counts)), rank == 0, rank == (0 if paired else pp - 1))
             found.setdefault(kind, rank)
-            like[kind] += 1
+            like[kind] += ENDS_FED if paired else 1
     layers = np.array([layers for layers, _, _ in found], dtype=float).T
     return Kinds(
         rank=np.array(list(found.values()), dtype=float),

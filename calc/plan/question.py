@@ -19,11 +19,11 @@ SIZES = ("dp", "tp", "pp", "cp", "ep", "zero", "batch", "micro_batches", "interl
 CHOICES: Mapping[str, tuple[Any, ...]] = {
     "checkpointing": tuple(name for name in CHECKPOINTING if name != "full-early-stop"),
     "checkpoint_every": (1, 2, 4, 8),
-    "schedule": ("1f1b", "zero-bubble"),
+    "schedule": ("1f1b", "zero-bubble", "dualpipe"),
     "sequence_parallel": (True, False),
 }
-"""Words of a plan that are searched for; of recipes those that the question names. Of other schedules it is not written
-down what they hold in memory."""
+"""Words of a plan that are searched for; of recipes those that the question names. GPipe is not among them, which holds
+every micro-batch."""
 CONTEXT = 2**30
 """Bytes of a GPU that CUDA's context and its libraries' own buffers take, at most; beside what PyTorch reserves."""
 MOST_GPUS = 2**17

@@ -21,13 +21,14 @@ STACKS = Path(__file__).parents[1] / "data" / "stacks"
 class Overlap(Node):
     """What a stack lets run beside computing: what ranks of data parallelism tell each other (gathered weights, reduced
     gradients), the sums of tensor parallelism, keys and values of context parallelism, experts' exchange, and messages
-    between stages of an interleaved pipeline."""
+    between stages of an interleaved pipeline. cores: of a device that do nothing but experts' exchange."""
 
     data: bool = True
     tensor: bool = False
     context: bool = True
     experts: bool = False
     pipeline: bool = True
+    cores: Annotated[int, Field(ge=0)] = 0
 
 
 class Offload(Node):

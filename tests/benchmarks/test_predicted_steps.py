@@ -10,7 +10,8 @@ import pytest
 import calc
 from calc.time import predict, step_times
 from calc.time.schedule.levels import levels
-from calc.time.schedule.timeline import StageTimes, timeline
+from calc.time.schedule.stage_times import StageTimes
+from calc.time.schedule.timeline import timeline
 
 pytestmark = pytest.mark.slow
 

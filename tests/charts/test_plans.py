@@ -10,7 +10,8 @@ from calc import load_model
 from calc.charts import plans
 from calc.time import predict, speed_of, waterfall
 from calc.time.schedule.of_run import timeline_of
-from calc.time.schedule.timeline import StageTimes, timeline
+from calc.time.schedule.stage_times import StageTimes
+from calc.time.schedule.timeline import timeline
 
 
 def test_losses_begin_where_the_one_before_ends_and_add_up_to_the_step() -> None:

@@ -137,6 +137,8 @@ def test_dualpipe_holds_parameters_twice_and_one_activation_more() -> None:
     assert both[1].terms["activations"] * 3 == 5 * one[1].terms["activations"]  # stage 1 of 4 holds 3
     with pytest.raises(Refused, match="an even number of stages"):
         memory_ranks(spec, Run(schedule="dualpipe", pp=3))
+    with pytest.raises(Refused, match="two for each stage or more"):
+        memory_ranks(spec, Run(schedule="dualpipe", pp=4, micro_batches=6))
 
 
 @pytest.mark.parametrize("spec", [SMALL, MIXTRAL, LLAMA_3["8B"]], ids=["small", "mixtral", "llama"])

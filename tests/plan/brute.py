@@ -50,7 +50,12 @@ def _words(question: Question) -> Iterator[dict[str, Any]]:
             words |= {"checkpointing": checkpointing, "checkpoint_every": every} | (
                 {} if divided else {"sequence_parallel": False}
             )
-            yield words
+            if question.fixed["schedule"] != "1f1b":
+                if pp == 1 or interleave > 1:
+                    continue
+                words["schedule"] = question.fixed["schedule"]
+            if all(question.allows(name, words[name]) and question.launcher.takes(name, words[name]) for name in words):
+                yield words
 
 
 def _alone(question: Question, words: dict[str, Any]) -> Alone | None:

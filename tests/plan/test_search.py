@@ -26,6 +26,13 @@ SPACES = {
     "six GPUs": lambda: question(small_model(), gpus=6, sequences=6),
     "experts": lambda: question(small_model(n_experts=4, top_k=2, d_expert=64), sequences=4),
     "little memory": lambda: question(small_model(n_layers=2), headroom=0.986, seq=1024, sequences=4),
+    "both ends": lambda: question(
+        small_model(),
+        sequences=16,
+        fixed={"schedule": "dualpipe", "tp": 1},
+        at_most={"zero": 1},
+        words={"stack": "hai-llm"},
+    ),
     "large": lambda: question(
         calc.load_model("llama-3-8b"), gpus=2, seq=2048, sequences=4, recipes=("bf16-fsdp", "bf16-master")
     ),
@@ -57,8 +64,8 @@ def test_the_best_is_the_best_of_all(name: str) -> None:
 def test_every_plan_is_listed_once_and_counted_once() -> None:
     asked = question(small_model(n_experts=4, top_k=2, d_expert=64), fixed={})
     rows: list[tuple[Any, ...]] = []
-    kinds, _ = space.structures(asked)
-    for place, words in enumerate(kinds):
+    kinds, unsupported = space.structures(asked)
+    for place, words in enumerate([*kinds, *unsupported]):
         for columns in space.chunks(asked, 4, words):
             rows += [(place, *map(float, row)) for row in zip(*columns.values(), strict=True)]
     assert len(rows) == len(set(rows))

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from statistics import median
 
 import pytest
 
+from calc.architectures.models import load_model
+from calc.plan.planning import answer
+from calc.plan.question import Question
+from calc.spec.clusters import load_cluster
 from tests.plan.tuned import Tuned, tuned, tuned_rows
 from tests.reference import ROOT
 
@@ -37,6 +42,19 @@ def test_the_table_of_tuned_plans(source: str) -> None:
     assert (len(rows), len(fit), within) == told(source)[:3], [(each.row.name, each.gap) for each in found]
     assert middle == pytest.approx(told(source)[3], abs=0.11)
     assert all(better(each) >= -1e-9 for each in fit)
+
+
+def test_the_plan_that_trained_deepseek_v3() -> None:
+    """arXiv:2412.19437, section 3.2 and 4.2: 16 stages under DualPipe, experts over 64 ranks, ZeRO-1, 15,360 sequences
+    of 4,096 tokens on 2,048 H800; as large a micro-batch as a token of each stage at a time."""
+    words = {"stack": "hai-llm", "mtp": True}
+    most, own = {"batch": 8, "cp": 4}, {"pp": 16, "ep": 64, "zero": 1, "batch": 1, "cp": 1, "schedule": "dualpipe"}
+    spec, cluster = load_model("deepseek-v3"), load_cluster("h800")
+    asked = Question(spec, cluster, (2048,), 4096, 15360, ("fp8",), at_most=most, words=words)
+    best, published = (answer([each], top=1).plans[0] for each in (asked, replace(asked, fixed=own)))
+    assert 0 <= published.seconds / best.seconds - 1 <= WITHIN
+    line = f"{published.seconds:.1f} s a step, the best found {best.seconds:.1f} s"
+    assert line in " ".join(DOCUMENT.read_text().split()), line
 
 
 def better(each: Tuned) -> float:

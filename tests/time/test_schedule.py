@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from calc.time import predict
 from calc.time.device.speed import speed_of
 from calc.time.schedule.chrome import chrome_trace, save_timeline
 from calc.time.schedule.of_run import timeline_of
-from calc.time.schedule.timeline import StageTimes, timeline
+from calc.time.schedule.stage_times import StageTimes
+from calc.time.schedule.timeline import timeline
 from calc.time.step.predicting import predict as predicted
 
 SECONDS = st.floats(0.1, 10.0)
@@ -49,6 +50,38 @@ def test_weights_gradients_fill_the_bubble(pp: int, more: int, each: float) -> N
     stages, micro_batches = [StageTimes(each, each, each)] * pp, 2 * pp + more
     found = timeline(stages, micro_batches, "zero-bubble").seconds
     assert found == pytest.approx((3 * micro_batches + pp - 1) * each)
+
+
+@given(st.integers(1, 8), st.integers(0, 6), SECONDS)
+def test_a_pipeline_fed_from_both_ends(half: int, more: int, each: float) -> None:
+    """DualPipe: (pp / 2 - 1)(F&B + B - 3W) of bubble, DeepSeek-V3's table 2, where F = B / 2 = W and F&B = F + B."""
+    pp, micro_batches = 2 * half, 4 * half + 2 * more
+    found = timeline([StageTimes(each, each, each)] * pp, micro_batches, "dualpipe").seconds
+    assert found == pytest.approx((3 * micro_batches + 2 * (half - 1)) * each)
+
+
+@given(st.lists(st.tuples(SECONDS, SECONDS, SECONDS), min_size=1, max_size=4), st.integers(0, 4), st.floats(0, 1))
+def test_ranks_of_dualpipe_run_two_stages(sizes: list[tuple[float, float, float]], more: int, send: float) -> None:
+    """Every micro-batch passes every stage both ways, in order, on ranks that do one thing at a time."""
+    stages = [StageTimes(*each, send) for each in (*sizes, *sizes[::-1])]
+    pp, micro_batches = len(stages), 2 * len(stages) + 2 * more
+    found = timeline(stages, micro_batches, "dualpipe")
+    ends: dict[tuple[str, int, int], float] = {}
+    for rank, events in enumerate(found.stages):
+        own = [event for event in events if event.stream == "computing"]
+        assert all(a.end <= b.start + 1e-9 for a, b in pairwise(own))
+        ends |= {(each.what, pp - 1 - rank if each.chunk else rank, each.micro_batch): each.end for each in own}
+    for rank, events in enumerate(found.stages):
+        for event in (each for each in events if each.stream == "computing" and each.what != "optimizer"):
+            place = pp - 1 - rank if event.chunk else rank
+            assert event.chunk == event.micro_batch // (micro_batches // 2)
+            assert event.end - event.start == pytest.approx(getattr(stages[place], event.what))
+            ahead = {"forward": place - 1, "backward": place + 1, "weights": place}[event.what]
+            if 0 <= ahead < pp:
+                before = ends["backward" if event.what == "weights" else event.what, ahead, event.micro_batch]
+                assert event.start >= before + send * (event.what != "weights") - 1e-9
+    ways = ("forward", "backward", "weights")
+    assert set(product(ways, range(pp), range(micro_batches))) <= ends.keys()
 
 
 @given(st.lists(st.tuples(SECONDS, SECONDS), min_size=2, max_size=6), st.integers(1, 10))
@@ -98,6 +131,7 @@ def test_a_run_takes_as_long_as_its_timeline() -> None:
     plans: list[dict[str, Any]] = [
         {"pp": 4, "micro_batches": 8},
         {"pp": 4, "interleave": 5, "micro_batches": 8},
+        {"pp": 4, "schedule": "dualpipe", "micro_batches": 32},
         {"pp": 1},
     ]
     for plan in plans:
@@ -142,5 +176,9 @@ def test_what_has_no_order_is_refused() -> None:
     with pytest.raises(Refused) as refused:
         timeline([StageTimes(1.0, 1.0)] * 2, 3, "1f1b", 2)
     assert refused.value.field == "micro-batches"
+    for stages, micro_batches, field in ((3, 6, "pp"), (2, 5, "micro-batches"), (4, 6, "micro-batches")):
+        with pytest.raises(Refused) as refused:
+            timeline([StageTimes(1.0, 1.0)] * stages, micro_batches, "dualpipe")
+        assert refused.value.field == field
     with pytest.raises(Refused):
-        timeline([StageTimes(1.0, 1.0)], 3, "dualpipe")
+        timeline([StageTimes(1.0, 1.0)], 3, "chimera")

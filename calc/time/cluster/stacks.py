@@ -19,8 +19,15 @@ def stack_of(run: Run) -> Stack:
 
 
 def computing_longer(spec: ModelSpec, run: Run, speed: Speed) -> Size:
-    """How many times as long a step's kernels take as alone: once where steps were measured, else as the stack says."""
+    """How many times as long a step's kernels take as alone: once where steps were measured, else as the stack says.
+
+    Cores that exchange experts' tokens beside computing are taken from every kernel, as if none waited for memory.
+    """
     if speed.steps:
         return 1.0
-    longer = stack_of(run).computing(speed.device, any(isinstance(group.channel, Moe) for group in spec.layers))
+    stack = stack_of(run)
+    longer: Size = stack.computing(speed.device, any(isinstance(group.channel, Moe) for group in spec.layers))
+    if stack.overlap.cores and speed.device is not None and speed.device.cores is not None:
+        cores = speed.device.cores.value
+        longer = longer * either(run.ep > 1, cores / (cores - stack.overlap.cores), 1.0)
     return either(run.gpus == 1, priors()["unmeasured"]["training"], longer) if run.stack is None else longer

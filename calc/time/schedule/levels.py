@@ -17,14 +17,20 @@ KINDS = ("forward", "backward", "weights")
 """What a task is, by its number."""
 
 
-class Levels(NamedTuple):
-    """Tasks sorted by level. kind: a place in KINDS. ahead: the place of the task that it waits for, beside the one
-    that its stage ran before; the number of tasks where there is none. ends: where each level ends."""
+class Tasks(NamedTuple):
+    """Tasks of all stages. kind: a place in KINDS. chunk: which of the pieces of layers that the stage holds."""
 
     stage: Column
     kind: Column
     micro_batch: Column
     chunk: Column
+
+
+class Levels(NamedTuple):
+    """Tasks sorted by level. ahead: the place of the task that each waits for, beside the one that its stage ran
+    before; the number of tasks where there is none. ends: where each level ends."""
+
+    tasks: Tasks
     ahead: Column
     ends: Column
 
@@ -48,7 +54,8 @@ def levels(schedule: str, pp: int, micro_batches: int, chunks: int) -> Levels:
     place[kind, piece + 1, micro_batch] = np.arange(count)
     step = np.array([-1, 1, 0])[kind]
     ahead = np.where(kind == 2, place[1, piece + 1, micro_batch], place[kind, piece + 1 + step, micro_batch])
-    return Levels(stage, kind, micro_batch, chunk, ahead, np.flatnonzero(np.diff(level, append=level[-1] + 1)) + 1)
+    tasks = Tasks(stage, kind, micro_batch, chunk)
+    return Levels(tasks, ahead, np.flatnonzero(np.diff(level, append=level[-1] + 1)) + 1)
 
 
 def _by_formula(schedule: str, pp: int, micro_batches: int) -> Column:

@@ -11,7 +11,8 @@ from calc.spec.run import Run
 from calc.time.device.speed import Speed
 from calc.time.kernels.kernel import DIRECTIONS
 from calc.time.kernels.timing import LEVEL
-from calc.time.schedule.timeline import StageTimes, Timeline, timeline
+from calc.time.schedule.stage_times import StageTimes
+from calc.time.schedule.timeline import Timeline, timeline
 from calc.time.step.one_pass import PassSums, Question, passes
 from calc.time.step.step import places, stage_seconds, weighed
 

@@ -68,6 +68,8 @@ ORDERS: Mapping[str, Callable[[int, int, int, int], Order]] = {
     "zero-bubble": zero_bubble,
 }
 """Schedule -> the order of one stage, of how many, with how many micro-batches and pieces."""
+SCHEDULES = (*ORDERS, "dualpipe")
+"""All whose order is known. DualPipe runs two micro-batches at once and has a file of its own."""
 
 
 def _place(number: int, pp: int, chunks: int) -> tuple[int, int]:

@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from calc.errors import Refused
-from calc.time.schedule.levels import KINDS, Column, Levels, levels
-from calc.time.schedule.orders import ORDERS
+from calc.time.schedule.dualpipe import both_ends
+from calc.time.schedule.levels import KINDS, Column, Tasks, levels
+from calc.time.schedule.orders import ORDERS, SCHEDULES
+from calc.time.schedule.stage_times import StageTimes
 
 
 class Event(NamedTuple):
@@ -25,37 +27,22 @@ class Event(NamedTuple):
     end: float
 
 
-class StageTimes(NamedTuple):
-    """Seconds of one micro-batch on a stage: forward, back to the input, and weights' gradients, all its pieces
-    together; of what it sends on; and, once a step, of weights gathered before, gradients reduced behind, of which
-    computing hides `hidden` seconds, and the optimizer. waiting: the part of forward and backward in which they wait
-    for messages that nothing hides."""
-
-    forward: float
-    backward: float
-    weights: float = 0.0
-    send: float = 0.0
-    gather: float = 0.0
-    reduce: float = 0.0
-    hidden: float = 0.0
-    optimizer: float = 0.0
-    waiting: float = 0.0
-
-
 @dataclass(frozen=True)
 class Timeline:
-    """A step. schedule: of ORDERS. times: what each stage takes. tasks: in what order; starts, ends: when, of each."""
+    """A step. schedule: of SCHEDULES. times: what each stage takes. tasks: in what order; starts, ends: when, of each.
+    leaves: when what each made is sent on."""
 
     schedule: str
     times: tuple[StageTimes, ...]
-    tasks: Levels
+    tasks: Tasks
     starts: Column
     ends: Column
+    leaves: Column
 
     @cached_property
     def seconds(self) -> float:
         """When the last stage is done."""
-        return float(max(_done(times, end) for times, end in zip(self.times, self._last, strict=True)))
+        return float(max(times.done(end) for times, end in zip(self.times, self._last, strict=True)))
 
     @cached_property
     def stages(self) -> tuple[tuple[Event, ...], ...]:
@@ -89,8 +76,9 @@ class Timeline:
             end = float(self.ends[place])
             found.append(Event(stage, "computing", what, *own, float(self.starts[place]), end))
             if times.send and what != "weights":
-                found.append(Event(stage, "network", "send", *own, end, end + times.send))
-        end = _done(times, float(self._last[stage]))
+                start = float(self.leaves[place])
+                found.append(Event(stage, "network", "send", *own, start, start + times.send))
+        end = times.done(float(self._last[stage]))
         if times.reduce:
             start = end - times.optimizer - times.reduce
             found.append(Event(stage, "network", "reduce gradients", 0, 0, start, start + times.reduce))
@@ -107,40 +95,38 @@ def timeline(stages: Sequence[StageTimes], micro_batches: int, schedule: str = "
     """
     import numpy as np
 
-    if schedule not in ORDERS:
-        raise Refused("schedule", f"one whose order is known, {', '.join(ORDERS)}", schedule)
+    if schedule not in SCHEDULES:
+        raise Refused("schedule", f"one whose order is known, {', '.join(SCHEDULES)}", schedule)
     if interleave > 1 and schedule != "1f1b":
         raise Refused("interleave", f"1 in {schedule}", interleave)
-    tasks = levels(schedule, len(stages), micro_batches, interleave)
+    if schedule not in ORDERS and len(stages) > 1:
+        own = tuple(_both(one, other) for one, other in zip(stages, reversed(stages), strict=True))
+        return Timeline(schedule, own, *both_ends(stages, micro_batches))
+    tasks, ahead, ends = levels(schedule if schedule in ORDERS else "1f1b", len(stages), micro_batches, interleave)
     length = np.array([_seconds(times, schedule == "zero-bubble") for times in stages]) / interleave
     took = length[tasks.stage, tasks.kind]
     sent = np.array([times.send for times in stages])[tasks.stage] * (tasks.kind < 2)
     # What a task waits for has been sent; weights' gradients wait for their own stage alone.
-    starts, ready, now = np.zeros(len(took)), np.zeros(len(took) + 1), np.array([_before(times) for times in stages])
+    starts, ready, now = np.zeros(len(took)), np.zeros(len(took) + 1), np.array([times.before for times in stages])
     first = 0
-    for last in tasks.ends.tolist():
+    for last in ends.tolist():
         some = slice(first, last)
         who = tasks.stage[some]
-        begin = np.maximum(now[who], ready[tasks.ahead[some]] * (tasks.kind[some] < 2))
+        begin = np.maximum(now[who], ready[ahead[some]] * (tasks.kind[some] < 2))
         end = begin + took[some]
         now[who] = end
         starts[some], ready[some] = begin, end + sent[some]
         first = last
-    return Timeline(schedule, tuple(stages), tasks, starts, starts + took)
+    return Timeline(schedule, tuple(stages), tasks, starts, starts + took, starts + took)
+
+
+def _both(one: StageTimes, other: StageTimes) -> StageTimes:
+    """Of a rank that has both stages: what it does once a step it does for each."""
+    once = ("gather", "reduce", "hidden", "optimizer")
+    return one._replace(**{name: getattr(one, name) + getattr(other, name) for name in once})
 
 
 def _seconds(times: StageTimes, apart: bool) -> tuple[float, float, float]:
     """Of each of KINDS, all pieces of a micro-batch together. apart: whether weights' gradients are a task of their
     own."""
     return times.forward, times.backward + (0.0 if apart else times.weights), times.weights
-
-
-def _before(times: StageTimes) -> float:
-    """When a stage can begin: its first weights gathered."""
-    return times.gather - min(times.hidden, times.gather)
-
-
-def _done(times: StageTimes, end: float) -> float:
-    """When a stage has reduced its gradients and updated its weights, having run its last task at `end`."""
-    behind = min(max(times.hidden - times.gather, 0.0), times.reduce)
-    return end - behind + times.reduce + times.optimizer

@@ -6,7 +6,6 @@ one plan (`calc.time.step.one_pass`); all else is arithmetic on columns, one ent
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,7 @@ from calc.errors import Refused
 from calc.memory.conditions import feasible
 from calc.memory.phases import phase_ranks
 from calc.memory.stage_columns import combinations, stage_columns
-from calc.memory.totals import memory_ranks, plan_peaks
+from calc.memory.totals import plan_peaks
 from calc.sizes import is_array
 from calc.spec import ModelSpec
 from calc.spec.hardware import Device
@@ -202,19 +201,10 @@ def _one(run: Run, row: int) -> Run:
     return run.placed({name: int(size[row]) for name in SIZES if is_array(size := getattr(run, name))})
 
 
-def _peak(spec: ModelSpec, run: Run) -> float:
-    try:
-        return float(max(rank.peak for rank in memory_ranks(spec, run)))
-    except Refused:
-        return math.nan
-
-
 def _peaks(spec: ModelSpec, run: Run) -> Column:
     """Bytes of the rank that holds the most; of servers where no pipeline is asked for, as where a time is."""
     import numpy as np
 
-    if run.trains and run.schedule == "dualpipe":  # never searched, so that no rule for columns is worth its while
-        return np.array([_peak(spec, _one(run, row)) for row in range(np.broadcast(run.dp, run.pp).size)])
     if run.trains:
         return plan_peaks(spec, run)
     alone = run.pp * run.cp * run.ep == 1

@@ -65,7 +65,9 @@ def predict(
 def _stage(columns: Stage, place: int) -> Stage:
     """One of a column of stages."""
     layers = {name: int(column[place]) for name, column in columns.layers.items()}
-    return Stage("slowest", layers, bool(columns.first[place]), bool(columns.last[place]), columns.chunks)
+    return Stage(
+        "slowest", layers, bool(columns.first[place]), bool(columns.last[place]), columns.chunks, stages=columns.stages
+    )
 
 
 def _prediction_of(question: Question, run: Run, one: Pass, seconds: float, found: Callable[[], Details]) -> Prediction:

@@ -147,9 +147,11 @@ def communicates(question: Question, run: Run) -> bool:
 
 
 def places(spec: ModelSpec, stage: Stage) -> Mapping[str, Size]:
-    """Place -> what part a stage has of all that stands there; `all` is what every stage has."""
-    found: dict[str, Size] = {group.name: stage.layers[group.name] / group.count for group in spec.layers}
-    return found | {"front": stage.first * 1.0, "end": stage.last * 1.0, "all": 1.0}
+    """Place -> what part of all that stands there a micro-batch finds on a stage, the mean where a rank has several;
+    `all` is what every stage has."""
+    part = 1.0 / stage.stages
+    found: dict[str, Size] = {group.name: part * stage.layers[group.name] / group.count for group in spec.layers}
+    return found | {"front": part * stage.first, "end": part * stage.last, "all": 1.0}
 
 
 def held_on(stage: Stage, one: PassSums) -> Held:
@@ -157,7 +159,7 @@ def held_on(stage: Stage, one: PassSums) -> Held:
 
     def total(by_place: Sums) -> Size:
         rest = by_place["both"] - by_place["front"] - by_place["end"]
-        found = by_place["all"] + stage.first * by_place["front"] + stage.last * by_place["end"]
+        found = stage.stages * by_place["all"] + stage.first * by_place["front"] + stage.last * by_place["end"]
         found = found + stage.first * stage.last * rest
         for name, layers in stage.layers.items():
             found = found + layers * by_place[name]
@@ -186,8 +188,9 @@ def hidden(
     """Collectives with their seconds, and those of them that pass while a stretch is computing: all but that of one
     layer, which is the first to be gathered or the last to be reduced, and together no more than the stretch lasts."""
     each: dict[Hidden, Size] = {"forward": computing.get("forward", 0.0), "backward": computing.get("backward", 0.0)}
-    # Stages in pieces are done with one of them while others still have micro-batches to run.
-    often = either(run.interleave > 1, minimum(run.pp, run.passes_a_step), 1)
+    # Stages in pieces are done with one of them while others still have micro-batches to run, and of two stages a rank
+    # ends each behind its own.
+    often = either(run.interleave > 1, minimum(run.pp, run.passes_a_step), stage.stages)
     whole: dict[Hidden, Size] = {name: seconds * often for name, seconds in each.items()}
     part = 1 - 1 / (sum(stage.layers.values()) + 1)
     data = float(stack_of(run).overlap.data)
