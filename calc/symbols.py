@@ -58,6 +58,7 @@ SYMBOLS = (
     Symbol("n_angles", "n_{ang}", "positions", "rows of a table of angles that is held untrained"),
     Symbol("d_angles", "d_{ang}", "elements", "width of a table of angles that is held untrained"),
     Symbol("max_distance", "c", "tokens", "distance at which relative positions are clipped"),
+    Symbol("max_ahead", "c_+", "tokens", "distance ahead at which relative positions are clipped"),
     Symbol("n_tokens", "V_0", "tokens", "rows of a token table that nothing reads"),
     Symbol("n_steps", "T", "steps", "rows of the table of an episode's time steps"),
     Symbol("d_state", "d_{st}", "elements", "numbers in a state"),

@@ -52,7 +52,7 @@ def attentions(draw: st.DrawFn, n_heads: int) -> Attention:
     if draw(st.booleans()) and draw(st.booleans()):
         return draw(routed_heads(n_heads))
     position = draw(st.sampled_from(["rope", "alibi", "none"]))
-    shaw = st.builds(Shaw, max_distance=small, values=st.booleans())
+    shaw = st.builds(Shaw, max_distance=small, ahead=st.none() | small, values=st.booleans())
     return Attention(
         n_heads=n_heads,
         n_kv_heads=draw(st.none() | st.sampled_from([n for n in range(1, n_heads + 1) if n_heads % n == 0])),

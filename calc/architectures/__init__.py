@@ -108,6 +108,7 @@ FAMILIES: dict[str, str] = {
     "hubert": "wav2vec2",
     "wavlm": "wav2vec2",
     "wav2vec2-conformer": "wav2vec2_conformer",
+    "wav2vec2-bert": "wav2vec2_bert",
     "detr": "detr",
     "vision-encoder-decoder": "vision_encoder_decoder",
     "gemma3": "gemma3",

@@ -149,17 +149,18 @@ def samples(cfg: Config, kind: str) -> Frames:
     )
 
 
-def heads(cfg: Config, kind: str) -> tuple[Projection, ...]:
-    """A dense layer on every step or, behind a mean over them, on the sequence."""
+def heads(cfg: Config, kind: str, *, words: int = 32, width: int = 256) -> tuple[Projection, ...]:
+    """A dense layer on every step or, behind a mean over them, on the sequence. words, width: of the classes that the
+    family has, and of what the mean is taken of, where they are absent."""
     match kind:
         case "pretraining":
             return (Projection(name="project_hid", d_out=cfg.size("proj_codevector_dim", absent=256)),)
         case "ctc":
-            return (Projection(name="ctc", d_out=cfg.size("vocab_size", absent=32)),)
+            return (Projection(name="ctc", d_out=cfg.size("vocab_size", absent=words)),)
         case "frames":
             return (Projection(name="classifier", d_out=cfg.labels()),)
         case "classifier":
-            width = cfg.size("classifier_proj_size", absent=256)
+            width = cfg.size("classifier_proj_size", absent=width)
             inner = Projection(name="projector", d_out=width)
             return inner, Projection(
                 name="classifier", d_in=width, d_out=cfg.labels(), per="sequence", pool="mean", reads="projector"

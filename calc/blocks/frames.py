@@ -48,8 +48,8 @@ def _convolved(t: Trace, spec: Frames, load: Load) -> tuple[Tensor, Size]:
     """What all convolutions leave, a vector a step, and the steps of a sequence."""
     own = load.seq if spec.n_frames is None else spec.n_frames
     length: Size = own if load.source is None else load.source
-    values: Size = spec.d_frame if spec.convolutions[0].dims == 2 else 1
-    planes: Size = 1 if spec.convolutions[0].dims == 2 else spec.d_frame
+    values: Size = spec.d_frame if spec.over_values else 1
+    planes: Size = 1 if spec.over_values else spec.d_frame
     x = t.constant(load.batch * length * values, planes, split="stream")
     for i, each in enumerate(spec.convolutions):
         if each.dims == 1 and i and spec.convolutions[i - 1].dims == 2:
@@ -60,7 +60,7 @@ def _convolved(t: Trace, spec: Frames, load: Load) -> tuple[Tensor, Size]:
         with t.part(each.name, x, of="other") as out:
             x = _layer(t, each, x, load.batch, length * values)
             out.append(x)
-    if spec.convolutions[-1].dims == 2:
+    if spec.convolutions and spec.convolutions[-1].dims == 2:
         x = t.joined(x, rows=load.batch * length, width=x.width * values)
     return x, length
 

@@ -72,6 +72,7 @@ class Frames(Node):
     n_frames: frames (or samples) of one sequence that the model is made for; a Load's `source` takes their place. None:
     it has no length of its own, and reads as many as the sequence asked for has.
     d_frame: values of a frame, e.g. mel bins; 1 for raw samples. before: a norm ahead of the projection.
+    convolutions: none, where each frame is a vector.
     project: whether a dense layer brings the result to d_model; without one the last convolution must give d_model.
     scale: what the vectors are multiplied with before positions are added.
     n_positions, trained_positions: rows of a position table and whether it is learned; one that is not holds sinusoids.
@@ -82,7 +83,7 @@ class Frames(Node):
     kind: Literal["frames"] = "frames"
     n_frames: Dim | None = None
     d_frame: Dim
-    convolutions: tuple[Convolution, ...] = Field(min_length=1)
+    convolutions: tuple[Convolution, ...]
     before: Norm | None = None
     project: bool = True
     project_bias: bool = True
@@ -104,7 +105,14 @@ class Frames(Node):
         order = [each.dims for each in self.convolutions]
         if order != sorted(order, reverse=True):
             raise Refused("convolutions", "those over frame values (dims 2) ahead of those over time alone", order)
+        if not order and not self.project:
+            raise Refused("project", "true, where no convolution gives d_model", False)
         return self
+
+    @property
+    def over_values(self) -> bool:
+        """Whether the first convolution runs over the values of a frame too."""
+        return bool(self.convolutions) and self.convolutions[0].dims == 2
 
     def vectors_of(self, n_frames: int) -> int:
         """How many vectors so many frames give."""

@@ -6,19 +6,23 @@ from typing import Literal
 
 from pydantic import Field
 
+from calc.spec.attention import Norm
 from calc.spec.channels import Activation
 from calc.spec.fields import Node
 
 
 class ConvolutionModule(Node):
-    """Twice as wide and gated, then one kernel a channel over the sequence, batch norm, and back (Gulati et al. 2020,
+    """Twice as wide and gated, then one kernel a channel over the sequence, a norm, and back (Gulati et al. 2020,
     arXiv:2005.08100, section 2.2).
 
     kernel: steps that one channel's kernel spans; the sequence is padded so that it keeps its length.
-    bias: of all three convolutions.
+    causal: it is padded at its beginning alone, so that no step sees those to come. norm: over a step's channels; None:
+    a batch norm. bias: of all three convolutions.
     """
 
     kernel: int = Field(default=31, gt=0, le=10**4)
+    causal: bool = False
+    norm: Norm | None = None
     bias: bool = False
     activation: Activation = "silu"
 

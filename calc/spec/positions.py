@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -31,11 +31,19 @@ class Shaw(Node):
     """A learned vector for each clipped distance, added to keys and to values (Shaw et al. 2018, equations 3 and 4).
 
     max_distance: distances are clipped to it, so that a table has 2 * max_distance + 1 rows of d_head, which all heads
-    share. values: whether values have a table beside the keys' (Huang et al. 2018 leave it out).
+    share. ahead: those of keys ahead of the query are clipped to this instead (W2v-BERT 2.0); None: to max_distance.
+    values: whether values have a table beside the keys' (Huang et al. 2018 leave it out).
     """
 
+    symbols: ClassVar[dict[str, str]] = {"ahead": "max_ahead"}
     max_distance: Dim = 16
+    ahead: Dim | None = None
     values: bool = True
+
+    @property
+    def rows(self) -> int:
+        """Vectors of a table."""
+        return self.max_distance + (self.max_distance if self.ahead is None else self.ahead) + 1
 
 
 class Disentangled(Node):

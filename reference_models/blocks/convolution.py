@@ -6,7 +6,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import Convolution, ConvolutionModule, SideConvolution
-from reference_models.blocks.linear import ACTIVATIONS
+from reference_models.blocks.linear import ACTIVATIONS, NormLayer
 from reference_models.step import Step
 from reference_models.support import supported
 
@@ -42,26 +42,29 @@ class ConvolutionLayer(nn.Module):
 
 
 class ConformerConvolution(nn.Module):
-    """Widened and gated, one kernel a channel, batch norm, activation, and back (Gulati et al. 2020, figure 2)."""
+    """Widened and gated, one kernel a channel, a norm, activation, and back (Gulati et al. 2020, figure 2)."""
 
     name = "convolution"
 
     def __init__(self, spec: ConvolutionModule, d_model: int) -> None:
         super().__init__()
-        supported(spec, "kernel", "bias", "activation")
+        supported(spec, "kernel", "causal", "norm", "bias", "activation")
         self.spec = spec
         self.pointwise_in = nn.Conv1d(d_model, 2 * d_model, 1, bias=spec.bias)
         self.depthwise = nn.Conv1d(d_model, d_model, spec.kernel, groups=d_model, bias=spec.bias)
-        self.batch_norm = nn.BatchNorm1d(d_model)
+        if spec.norm is None:
+            self.batch_norm = nn.BatchNorm1d(d_model)
+        else:
+            self.layer_norm = NormLayer(spec.norm, (d_model,))
         self.pointwise_out = nn.Conv1d(d_model, d_model, 1, bias=spec.bias)
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """x [batch, seq, d_model] -> the same shape; the sequence is padded so that it keeps its length."""
         x = F.glu(self.pointwise_in(x.transpose(1, 2)), dim=1)
-        after = self.spec.kernel // 2
+        after = 0 if self.spec.causal else self.spec.kernel // 2
         x = self.depthwise(F.pad(x, (self.spec.kernel - 1 - after, after)))
-        x = ACTIVATIONS[self.spec.activation](self.batch_norm(x))
-        return self.pointwise_out(x).transpose(1, 2)
+        x = self.batch_norm(x) if self.spec.norm is None else self.layer_norm(x.transpose(1, 2)).transpose(1, 2)
+        return self.pointwise_out(ACTIVATIONS[self.spec.activation](x)).transpose(1, 2)
 
 
 class ConvolutionBeside(nn.Module):

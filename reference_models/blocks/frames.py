@@ -31,7 +31,7 @@ class FrameEmbedding(nn.Module):
         super().__init__()
         supported(spec, *FIELDS)
         self.spec = spec
-        planes, values = (1, spec.d_frame) if spec.convolutions[0].dims == 2 else (spec.d_frame, 1)
+        planes, values = (1, spec.d_frame) if spec.over_values else (spec.d_frame, 1)
         for each in spec.convolutions:
             if each.dims == 1:
                 planes, values = planes * values, 1
@@ -80,8 +80,7 @@ class FrameEmbedding(nn.Module):
 
     def _convolve(self, frames: Tensor) -> Tensor:
         """[batch, n, d_frame] -> [batch, steps, width]; what is left of a frame's values lies side by side."""
-        two = self.spec.convolutions[0].dims == 2
-        x = frames[:, None] if two else frames.transpose(1, 2)
+        x = frames[:, None] if self.spec.over_values else frames.transpose(1, 2)
         for each in self.spec.convolutions:
             if each.dims == 1 and x.dim() == 4:
                 x = x.transpose(2, 3).flatten(1, 2)
@@ -90,7 +89,7 @@ class FrameEmbedding(nn.Module):
 
     def example(self, batch: int, seq: int) -> Tensor:
         """Frames [batch, seq, d_frame] to run without data."""
-        weight = next(self.get_submodule(self.spec.convolutions[0].name).parameters())
+        weight = next(self.parameters())
         return torch.zeros(batch, seq, self.spec.d_frame, device=weight.device, dtype=weight.dtype)
 
 

@@ -27,18 +27,18 @@ class RelativeBias(nn.Module):
 
 
 class RelativeVectors(nn.Module):
-    """Shaw's table [2 * max_distance + 1, width], shared by all heads."""
+    """Shaw's table [rows, width], shared by all heads."""
 
     def __init__(self, spec: Shaw, width: int) -> None:
         super().__init__()
-        supported(spec, "max_distance", "values")
-        self.furthest = spec.max_distance
-        self.weight = nn.Parameter(torch.empty(2 * spec.max_distance + 1, width).normal_(std=0.02))
+        supported(spec, "max_distance", "ahead", "values")
+        self.behind, self.ahead = spec.max_distance, spec.max_distance if spec.ahead is None else spec.ahead
+        self.weight = nn.Parameter(torch.empty(spec.rows, width).normal_(std=0.02))
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         """[seq], [keys] -> [seq, keys, width]: the vector of key minus query (Shaw et al. 2018, section 3.2)."""
-        distance = (keys[None, :] - queries[:, None]).clamp(-self.furthest, self.furthest)
-        return self.weight[distance + self.furthest]
+        distance = (keys[None, :] - queries[:, None]).clamp(-self.behind, self.ahead)
+        return self.weight[distance + self.behind]
 
 
 def bucket_of(distance: Tensor, spec: Buckets, *, causal: bool) -> Tensor:

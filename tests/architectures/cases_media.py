@@ -31,6 +31,18 @@ SPEECH = {
     "proj_codevector_dim": 10,
     "classifier_proj_size": 9,
 }
+W2V_BERT = {
+    "vocab_size": 17,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "feature_projection_input_dim": 12,
+    "left_max_position_embeddings": 5,
+    "right_max_position_embeddings": 2,
+    "conv_depthwise_kernel_size": 5,
+    "classifier_proj_size": 9,
+}
 RESNET = {"model_type": "resnet", "embedding_size": 8, "hidden_sizes": [16, 24, 32], "depths": [2, 1, 3]}
 
 CLIP_TEXT = {
@@ -106,6 +118,21 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
         (
             {"feat_extract_norm": "layer", "conv_bias": True, "num_hidden_layers": 3},
             {"do_stable_layer_norm": True, "mask_time_prob": 0.0, "num_buckets": 32, "num_attention_heads": 2},
+        ),
+    ),
+    "wav2vec2-bert": (
+        W2V_BERT,
+        (
+            "Wav2Vec2BertForCTC",
+            "Wav2Vec2BertForSequenceClassification",
+            "Wav2Vec2BertForAudioFrameClassification",
+            "Wav2Vec2BertModel",
+        ),
+        (
+            {"position_embeddings_type": "relative", "mask_time_prob": 0.0, "hidden_act": "gelu"},
+            {"position_embeddings_type": "rotary", "conv_depthwise_kernel_size": 3},
+            {"position_embeddings_type": None, "num_hidden_layers": 3},
+            {"left_max_position_embeddings": 30, "right_max_position_embeddings": 1},
         ),
     ),
     "clip_vision_model": (

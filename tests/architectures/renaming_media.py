@@ -278,4 +278,7 @@ RULES: dict[str, Rules] = {
     "wav2vec2": WAV2VEC2,
     "wav2vec2-stable": WAV2VEC2_STABLE,
     "wav2vec2-conformer": CONFORMER,
+    "wav2vec2-bert": CONFORMER
+    + _layers(r"(?:\w+\.)?encoder\.", "", {r"conv_module\.depthwise_layer_norm": "convolution.layer_norm"})
+    + _layers(r"(?:\w+\.)?encoder\.", "", {r"self_attn\.distance_embedding": "attention.relative_key"}),
 }

@@ -29,7 +29,7 @@ from tests.architectures.cases_media import MEDIA, TROCR, media_cases  # noqa: E
 from tests.architectures.renaming import compare  # noqa: E402
 from tests.architectures.test_refusals import assert_one_line, garbage  # noqa: E402
 
-BATCH, SEQ, SAMPLES, PIXELS = 2, 11, 400, (70, 90)
+BATCH, SEQ, SAMPLES, FRAMES, PIXELS = 2, 11, 400, 23, (70, 90)
 
 
 NARROW = {"cross_attention_hidden_size": None}
@@ -78,6 +78,9 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
     if model_type == "whisper":
         mel = torch.rand(BATCH, config.num_mel_bins, 2 * config.max_source_positions)
         return {"input_features": mel, "decoder_input_ids": tokens}, Load(batch=BATCH, seq=SEQ)
+    if model_type == "wav2vec2-bert":
+        frames = torch.rand(BATCH, FRAMES, config.feature_projection_input_dim)
+        return {"input_features": frames}, Load(batch=BATCH, source=FRAMES)
     if model_type.startswith(("wav2vec2", "hubert", "wavlm")):
         return {"input_values": torch.rand(BATCH, SAMPLES)}, Load(batch=BATCH, source=SAMPLES)
     if model_type == "audio-spectrogram-transformer":
@@ -248,6 +251,11 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("wavlm", {"add_adapter": True}, "add_adapter"),
         ("wavlm", {"use_weighted_layer_sum": True}, "use_weighted_layer_sum"),
         ("wavlm", {"architectures": ["WavLMForXVector"]}, "architectures"),
+        ("wav2vec2-bert", {"vocab_size": None, "architectures": ["Wav2Vec2BertForCTC"]}, "vocab_size"),
+        ("wav2vec2-bert", {"position_embeddings_type": "absolute"}, "position_embeddings_type"),
+        ("wav2vec2-bert", {"right_max_position_embeddings": 0}, "right_max_position_embeddings"),
+        ("wav2vec2-bert", {"add_adapter": True}, "add_adapter"),
+        ("wav2vec2-bert", {"conv_depthwise_kernel_size": 4}, "conv_depthwise_kernel_size"),
         ("wav2vec2-conformer", {"conv_depthwise_kernel_size": 4}, "conv_depthwise_kernel_size"),
         ("detr", {"dilation": True}, "dilation"),
         ("vision-encoder-decoder", {"encoder": {"model_type": "swin"}}, "encoder.model_type"),

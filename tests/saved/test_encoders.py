@@ -35,7 +35,10 @@ from tests.reference_models.test_counts import check as counted  # noqa: E402
 from tests.saved.test_readings import total  # noqa: E402
 from tests.saved.test_twins import MODES, SEQ, check  # noqa: E402
 
-DROPOUTS = ("hidden_dropout", "activation_dropout", "attention_dropout", "feat_proj_dropout", "layerdrop")
+DROPOUTS = (
+    *("hidden_dropout", "activation_dropout", "attention_dropout", "feat_proj_dropout", "layerdrop"),
+    "conformer_conv_dropout",
+)
 TABLES: tuple[dict[str, Any], ...] = (
     {"n_distances": 6},
     {"n_distances": 6, "keys": False, "key_bias": False},
@@ -142,19 +145,29 @@ def test_gated_numbers_of_distances(n_heads: int) -> None:
 
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("how", [Settings("eager", "fp32", device="cpu"), Settings(autocast=True, device="cpu")])
-def test_wavlm_keeps_what_transformers_keeps(batch: int, how: Settings) -> None:
-    """But for 4 bytes for each place of the convolution of positions, which is the norm of its weights there."""
+@pytest.mark.parametrize(
+    ("family", "change"),
+    [
+        ("wavlm", {}),
+        ("wavlm", {"do_stable_layer_norm": True}),
+        ("wav2vec2-bert", {}),
+        ("wav2vec2-bert", {"position_embeddings_type": None}),
+    ],
+)
+def test_sound_keeps_what_transformers_keeps(family: str, change: dict[str, Any], how: Settings, batch: int) -> None:
+    """But for 4 bytes for each place of WavLM's convolution of positions, which is the norm of its weights there."""
     pytest.importorskip("transformers")
-    config = MEDIA["wavlm"][0] | {"mask_time_prob": 0.0, **dict.fromkeys(DROPOUTS, 0.0)}
-    model, spec = built("wavlm", "WavLMModel", config).train(), from_config({"model_type": "wavlm", **config})
-    sound = torch.rand(batch, 400)
+    config = MEDIA[family][0] | change | {"mask_time_prob": 0.0, **dict.fromkeys(DROPOUTS, 0.0)}
+    model = built(family, {"wavlm": "WavLMModel"}.get(family, "Wav2Vec2BertModel"), config).train()
+    sound = torch.rand(batch, 400) if family == "wavlm" else torch.rand(batch, 23, 12)
 
     def forward_pass() -> Any:
         with torch.autocast("cpu", torch.bfloat16, enabled=how.autocast):
             return model(sound).last_hidden_state
 
     kept = saved_tensors(model, forward_pass).total
-    assert total(spec, Load(batch=batch, source=400), how) == kept + 4 * config["num_conv_pos_embeddings"]
+    counted_bytes = total(from_config({"model_type": family, **config}), Load(batch=batch, source=sound.shape[1]), how)
+    assert counted_bytes == kept + 4 * config.get("num_conv_pos_embeddings", 0)
 
 
 def test_updates_of_matrices_that_vectors_pass_too_are_refused() -> None:

@@ -264,13 +264,13 @@ def _by_distance(
 ) -> None:
     """Every query against the vector of each key's distance, or every weight times that vector.
 
-    name: the table's, [2 * max_distance + 1, width]: width is d_head, or d_value where weights are multiplied.
+    name: the table's, [rows, width]: width is d_head, or d_value where weights are multiplied.
     flops: as many as those of the scores or the values: 2 * batch * n_heads * width * pairs (Shaw et al. 2018,
     section 3.3). product: queries of all heads against the vectors, or weights times them, once for each query. What
     comes out is added to the scores, or to the weighted values. The vectors [queries, keys, width] are looked up as
     they are needed, so that the table is what memory gives.
     """
-    weight = t.weight(f"{name}.weight", 2 * spec.max_distance + 1, width, of="positional")
+    weight = t.weight(f"{name}.weight", spec.rows, width, of="positional")
     t.op(
         name,
         "attention",
