@@ -107,6 +107,8 @@ FAMILIES: dict[str, str] = {
     "wav2vec2": "wav2vec2",
     "hubert": "wav2vec2",
     "wavlm": "wav2vec2",
+    "unispeech": "wav2vec2",
+    "unispeech-sat": "wav2vec2",
     "wav2vec2-conformer": "wav2vec2_conformer",
     "wav2vec2-bert": "wav2vec2_bert",
     "detr": "detr",

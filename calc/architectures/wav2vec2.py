@@ -1,6 +1,9 @@
-"""wav2vec 2.0 (Baevski et al. 2020, arXiv:2006.11477): raw samples through convolutions into an encoder. Also HuBERT
-(Hsu et al. 2021, arXiv:2106.07447), which has no codebooks, and WavLM (Chen et al. 2022, arXiv:2110.13900), which has
-none either, and whose attention has gated numbers for distances."""
+"""wav2vec 2.0 (Baevski et al. 2020, arXiv:2006.11477): raw samples through convolutions into an encoder.
+
+Also HuBERT (Hsu et al. 2021, arXiv:2106.07447), which has no codebooks, WavLM (Chen et al. 2022, arXiv:2110.13900),
+whose attention has gated numbers for distances, and UniSpeech (Wang et al. 2021, arXiv:2101.07597) and UniSpeech-SAT
+(Chen et al. 2021, arXiv:2110.05752), but for the classes that pre-train them.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,14 @@ from calc.spec import (
 )
 
 EPS = 1e-5
+ENDINGS = {"ctc": "CTC", "classifier": "SequenceClassification", "frames": "AudioFrameClassification"}
+PLAIN = {
+    "hubert": ("Hubert", ("ctc", "classifier")),
+    "wavlm": ("WavLM", ("ctc", "classifier", "frames")),
+    "unispeech": ("UniSpeech", ("ctc", "classifier")),
+    "unispeech-sat": ("UniSpeechSat", ("ctc", "classifier", "frames")),
+}
+"""How the names of a family's classes begin, and its heads, of families whose codebooks no class here has."""
 KERNELS, STRIDES, CHANNELS = (10, 3, 3, 3, 3, 2, 2), (5, 2, 2, 2, 2, 2, 2), (512,) * 7
 SAMPLES = 16_000
 """One second of sound, which is counted where --frames says nothing else: the model has no length of its own."""
@@ -31,7 +42,7 @@ SAMPLES = 16_000
 def spec(cfg: Config) -> ModelSpec:
     """Norms behind the blocks, or before them where do_stable_layer_norm says so (the large models)."""
     family = cfg.raw["model_type"]
-    kind = {"hubert": _hubert, "wavlm": _wavlm}.get(family, lambda cfg: head_kind(cfg, "Wav2Vec2"))(cfg)
+    kind = _kind(cfg, family)
     pre, norm = cfg.flag("do_stable_layer_norm", absent=False), layer_norm(cfg, EPS)
     cfg.only("adapter_attn_dim", None, why="adapters in the layers are not described")
     front = samples(cfg, kind).model_copy(
@@ -40,6 +51,9 @@ def spec(cfg: Config) -> ModelSpec:
             "norm": None if pre else norm,
         }
     )
+    if family == "unispeech-sat":
+        # Its class has that vector whether or not anything is masked.
+        front = front.model_copy(update={"mask_vector": True})
     d_model, n_heads = cfg.size("hidden_size"), cfg.size("num_attention_heads")
     cfg.multiple("hidden_size", d_model, "num_attention_heads", n_heads)
     mixer: Attention | GatedBias = Attention(
@@ -66,24 +80,18 @@ def spec(cfg: Config) -> ModelSpec:
     )
 
 
-def _hubert(cfg: Config) -> str:
-    cfg.only("use_weighted_layer_sum", False, why="a sum over all layers is not described")
-    cfg.only("feat_proj_layer_norm", True, why="the norm behind the convolutions is always counted")
-    cfg.only("conv_pos_batch_norm", False, why="a batch norm before the convolution of positions is not described")
-    classes = {"HubertForCTC": "ctc", "HubertForSequenceClassification": "classifier", "HubertModel": "none"}
-    return cfg.architecture(classes, usual="HubertModel")
-
-
-def _wavlm(cfg: Config) -> str:
+def _kind(cfg: Config, family: str) -> str:
+    """What the class does with the encoder's result, in families without codebooks among their classes here."""
+    if family not in PLAIN:
+        return head_kind(cfg, "Wav2Vec2")
+    if family == "hubert":
+        cfg.only("feat_proj_layer_norm", True, why="the norm behind the convolutions is always counted")
+        cfg.only("conv_pos_batch_norm", False, why="a batch norm before the convolution of positions is not described")
     cfg.only("add_adapter", False, why="the convolutions behind the encoder are not described")
     cfg.only("use_weighted_layer_sum", False, why="a sum over all layers is not described")
-    classes = {
-        "WavLMForCTC": "ctc",
-        "WavLMForSequenceClassification": "classifier",
-        "WavLMForAudioFrameClassification": "frames",
-        "WavLMModel": "none",
-    }
-    return cfg.architecture(classes, usual="WavLMModel")
+    prefix, kinds = PLAIN[family]
+    classes = {f"{prefix}For{ENDINGS[kind]}": kind for kind in kinds} | {f"{prefix}Model": "none"}
+    return cfg.architecture(classes, usual=f"{prefix}Model")
 
 
 def _gated_bias(cfg: Config, n_heads: int, d_head: int) -> GatedBias:

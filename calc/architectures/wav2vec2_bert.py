@@ -1,4 +1,4 @@
-"""W2v-BERT 2.0 (Barrault et al. 2023, arXiv:2312.05187, section 3.2.1): a spectrogram into Conformer layers."""
+"""W2v-BERT 2.0 (Barrault et al. 2023, arXiv:2312.05187): a spectrogram into Conformer layers."""
 
 from __future__ import annotations
 

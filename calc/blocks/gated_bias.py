@@ -1,6 +1,6 @@
 """Attention whose numbers for distances pass a gate of each query's own (WavLM).
 
-Source: Chen et al. 2022 (arXiv:2110.13900), section III.B; transformers 5.23, models/wavlm/modeling_wavlm.py.
+Source: Chen et al. 2022 (arXiv:2110.13900); transformers 5.23, models/wavlm/modeling_wavlm.py.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from calc.spec.positions import Buckets
 
 class GatedBias(Node):
     """Learned numbers for buckets of distances, times a gate that each head makes of the vector that the query is
-    projected from (WavLM: Chen et al. 2022, arXiv:2110.13900, section III.B).
+    projected from (WavLM: Chen et al. 2022, arXiv:2110.13900).
 
     All tokens see one another, and every projection has a bias. One small matrix and one number for each head make the
     gate of the head's share of a vector. buckets: their table is one for all layers.

@@ -106,6 +106,21 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
         ("HubertForCTC", "HubertForSequenceClassification", "HubertModel"),
         ({"feat_extract_norm": "layer", "conv_bias": True}, {"do_stable_layer_norm": True, "mask_time_prob": 0.0}),
     ),
+    "unispeech": (
+        {key: value for key, value in SPEECH.items() if "codevector" not in key},
+        ("UniSpeechForCTC", "UniSpeechForSequenceClassification", "UniSpeechModel"),
+        ({"feat_extract_norm": "layer", "conv_bias": True}, {"do_stable_layer_norm": True, "mask_time_prob": 0.0}),
+    ),
+    "unispeech-sat": (
+        {key: value for key, value in SPEECH.items() if "codevector" not in key},
+        (
+            "UniSpeechSatForCTC",
+            "UniSpeechSatForSequenceClassification",
+            "UniSpeechSatForAudioFrameClassification",
+            "UniSpeechSatModel",
+        ),
+        ({"feat_extract_norm": "layer", "conv_bias": True}, {"do_stable_layer_norm": True, "mask_time_prob": 0.0}),
+    ),
     "wavlm": (
         {key: value for key, value in SPEECH.items() if "codevector" not in key}
         | {"num_buckets": 12, "max_bucket_distance": 20},

@@ -34,6 +34,8 @@ BATCH, SEQ, SAMPLES, FRAMES, PIXELS = 2, 11, 400, 23, (70, 90)
 
 NARROW = {"cross_attention_hidden_size": None}
 PAIRS = ("clip", "siglip", "siglip2")
+SPEAKING = ("wav2vec2", "hubert", "wavlm", "unispeech")
+"""How the names of families begin that read raw samples."""
 TEXT_ALONE = ("clip_text_model", "siglip_text_model", "siglip2_text_model")
 
 
@@ -81,7 +83,7 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
     if model_type == "wav2vec2-bert":
         frames = torch.rand(BATCH, FRAMES, config.feature_projection_input_dim)
         return {"input_features": frames}, Load(batch=BATCH, source=FRAMES)
-    if model_type.startswith(("wav2vec2", "hubert", "wavlm")):
+    if model_type.startswith(SPEAKING):
         return {"input_values": torch.rand(BATCH, SAMPLES)}, Load(batch=BATCH, source=SAMPLES)
     if model_type == "audio-spectrogram-transformer":
         return {"input_values": torch.rand(BATCH, config.max_length, config.num_mel_bins)}, Load(batch=BATCH)
@@ -132,7 +134,7 @@ BACKWARD = [
     case
     for case in media_cases()
     if case[1].endswith(("Classification", "WithTeacher", "Generation", "CTC", "Detection", "DecoderModel"))
-    and not case[0].startswith(("wav2vec2", "hubert", "wavlm"))
+    and not case[0].startswith(SPEAKING)
 ]
 
 
@@ -246,6 +248,10 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("wav2vec2", {"add_adapter": True}, "add_adapter"),
         ("wav2vec2", {"conv_stride": [5, 2]}, "conv_stride"),
         ("wav2vec2", {"conv_kernel": [10, 3, 0]}, "conv_kernel"),
+        ("unispeech", {"architectures": ["UniSpeechForPreTraining"]}, "architectures"),
+        ("unispeech", {"adapter_attn_dim": 4}, "adapter_attn_dim"),
+        ("unispeech-sat", {"architectures": ["UniSpeechSatForXVector"]}, "architectures"),
+        ("hubert", {"conv_pos_batch_norm": True}, "conv_pos_batch_norm"),
         ("wavlm", {"num_buckets": 14}, "num_buckets"),
         ("wavlm", {"max_bucket_distance": 3}, "max_bucket_distance"),
         ("wavlm", {"add_adapter": True}, "add_adapter"),

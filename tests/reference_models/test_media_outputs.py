@@ -98,6 +98,8 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("ijepa", "IJepaForImageClassification", {}, ("logits",)),
     ("hubert", "HubertForCTC", {}, ("logits",)),
     ("hubert", "HubertForSequenceClassification", {"do_stable_layer_norm": True}, ("logits",)),
+    ("unispeech", "UniSpeechForCTC", {"do_stable_layer_norm": True}, ("logits",)),
+    ("unispeech-sat", "UniSpeechSatForAudioFrameClassification", {}, ("logits",)),
     ("wavlm", "WavLMForCTC", {}, ("logits",)),
     ("wavlm", "WavLMForSequenceClassification", {"do_stable_layer_norm": True, "num_hidden_layers": 3}, ("logits",)),
     ("audio-spectrogram-transformer", "ASTForAudioClassification", {}, ("logits",)),
