@@ -15,6 +15,7 @@ from calc.trace.op import Cache, Moves
 from calc.trace.primitives.attend_live import Scoring
 from calc.trace.primitives.grouped_linear import grouped_linear
 from calc.trace.primitives.rope import turned
+from calc.trace.shard import COLUMN, ROW
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
@@ -29,7 +30,7 @@ def compressed_attention(t: Trace, spec: CompressedAttention, x: Tensor, load: L
     heads, d_head = spec.n_heads, spec.d_head
     q_latent = t.norm("q_a_norm", spec.norm, t.linear("q_a_proj", x, spec.q_rank))
     bare = spec.norm.model_copy(update={"affine": False, "bias": False})
-    q = t.norm("q_norm", bare, t.linear("q_b_proj", q_latent, heads * d_head), each=heads)
+    q = t.norm("q_norm", bare, t.linear("q_b_proj", q_latent, heads * d_head, shard=COLUMN), each=heads)
     kv = t.norm("kv_norm", spec.norm, t.linear("kv_proj", x, d_head))
     q, kv = turned(t, spec.rope, load.seq, d_head, q, kv, name="rope")
     if spec.compressor is not None:
@@ -38,8 +39,8 @@ def compressed_attention(t: Trace, spec: CompressedAttention, x: Tensor, load: L
     y = _attend(t, spec, q, kv, load)
     # As values are turned by their positions, so is what attention gives, and it is turned back by the query's.
     (y,) = turned(t, spec.rope, load.seq, d_head, y)
-    y = grouped_linear(t, "o_a_proj", y, spec.n_out_groups, spec.out_rank)
-    return t.linear("o_b_proj", y, x.width)
+    y = grouped_linear(t, "o_a_proj", y, spec.n_out_groups, spec.out_rank, shard=COLUMN)
+    return t.linear("o_b_proj", y, x.width, shard=ROW)
 
 
 def _attend(t: Trace, spec: CompressedAttention, q: Tensor, kv: Tensor, load: Load) -> Tensor:
@@ -66,7 +67,7 @@ def _attend(t: Trace, spec: CompressedAttention, q: Tensor, kv: Tensor, load: Lo
         shape,
         square_of(load, heads, 1, keys, d_head, d_head),
         load.batch * heads * twice_pairs,
-        Scoring(causal=True, sinks=t.weight("sinks", heads)),
+        Scoring(causal=True, sinks=t.weight("sinks", heads, shard=COLUMN)),
         cached=cached,
         cache=Cache(load.vectors * 2 * d_head, spec.window),
         moves=moves,

@@ -11,6 +11,7 @@ from calc.spec.load import Load
 from calc.trace.primitives.delta_rule import delta_rule
 from calc.trace.primitives.recurrence import wide_gate
 from calc.trace.primitives.short_convolution import short_convolution
+from calc.trace.shard import COLUMN, ROW
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
@@ -31,10 +32,10 @@ def delta_net(t: Trace, spec: DeltaNet, x: Tensor, load: Load, around: Around) -
     [batch, n_value_heads, seq, d_value]; two scalars a value head and token, learning rate and decay.
     """
     mixed, gate, rate, decay = _projected(t, spec, x)
-    mixed = short_convolution(t, "conv", mixed, spec.d_conv, load, bias=False)
+    mixed = short_convolution(t, "conv", mixed, spec.d_conv, load, bias=False, shard=COLUMN, heads=spec.n_key_heads)
     y = delta_rule(t, spec, x, mixed, rate, decay, load)
     y = t.norm("norm", spec.norm, y, each=spec.n_value_heads)
-    return t.linear("out_proj", wide_gate(t, "gate", "silu", y, gate), x.width)
+    return t.linear("out_proj", wide_gate(t, "gate", "silu", y, gate), x.width, shard=ROW)
 
 
 def _projected(t: Trace, spec: DeltaNet, x: Tensor) -> Projected:
@@ -42,9 +43,9 @@ def _projected(t: Trace, spec: DeltaNet, x: Tensor) -> Projected:
     d_mixed = 2 * spec.n_key_heads * spec.d_key + d_values
     if not spec.fused:
         widths = {"qkv_proj": d_mixed, "z_proj": d_values, "b_proj": heads, "a_proj": heads}
-        return Projected(*(t.linear(name, x, width, split="tensor") for name, width in widths.items()))
-    whole = t.linear("qkvz_proj", x, d_mixed + d_values, split="tensor")
-    both = t.linear("ba_proj", x, 2 * heads, split="tensor")
+        return Projected(*(t.linear(name, x, width, shard=COLUMN) for name, width in widths.items()))
+    whole = t.linear("qkvz_proj", x, d_mixed + d_values, shard=COLUMN)
+    both = t.linear("ba_proj", x, 2 * heads, shard=COLUMN)
 
     def apart(source: Tensor, width: Size) -> Tensor:
         return t.joined(source, rows=x.rows, width=width)

@@ -11,6 +11,7 @@ from calc.trace.primitives.norm import grouped_norm
 from calc.trace.primitives.recurrence import wide_gate
 from calc.trace.primitives.selective_scan import selective_scan
 from calc.trace.primitives.short_convolution import short_convolution
+from calc.trace.shard import ROW, fused
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
@@ -41,12 +42,15 @@ def mamba2(t: Trace, spec: Mamba2, x: Tensor, load: Load, around: Around) -> Ten
 
     Multipliers of the five (Falcon-H1) are one vector as wide as the projection."""
     d_inner = spec.n_heads * spec.d_head
-    channels = d_inner + 2 * spec.n_groups * spec.d_state
-    whole = t.linear("in_proj", x, d_inner + channels + spec.n_heads, bias=spec.bias, split="tensor")
+    shared = 2 * spec.n_groups * spec.d_state
+    channels, shard = d_inner + shared, fused(spec.n_groups, shared)
+    whole = t.linear("in_proj", x, d_inner + channels + spec.n_heads, bias=spec.bias, shard=shard)
     if spec.scales is not None:
         whole = t.tempered("scales", whole, whole.width)
     gate, mixed, dt = (whole.columns(width) for width in (d_inner, channels, spec.n_heads))
-    mixed = short_convolution(t, "conv", mixed, spec.d_conv, load, bias=spec.conv_bias)
+    mixed = short_convolution(
+        t, "conv", mixed, spec.d_conv, load, bias=spec.conv_bias, shard=shard, heads=spec.n_groups
+    )
     y = chunked_scan(t, spec, mixed, dt, load)
     if spec.norm is None:
         y = wide_gate(t, "gate", "silu", y, gate)
@@ -54,4 +58,4 @@ def mamba2(t: Trace, spec: Mamba2, x: Tensor, load: Load, around: Around) -> Ten
         y = grouped_norm(t, "norm", spec.norm, wide_gate(t, "gate", "silu", y, gate, wide=True), spec.n_groups)
     else:
         y = wide_gate(t, "gate", "silu", grouped_norm(t, "norm", spec.norm, y, spec.n_groups, wide=True), gate)
-    return t.linear("out_proj", y, x.width, bias=spec.bias)
+    return t.linear("out_proj", y, x.width, bias=spec.bias, shard=ROW)

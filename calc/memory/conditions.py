@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from calc.errors import Refused
 from calc.sizes import Size, is_array, is_exactly, is_symbolic
-from calc.spec import Attention, Lora, Mla, Mlp, ModelSpec, Moe
+from calc.spec import Attention, CompressedAttention, DeltaNet, Kda, Lora, Mamba2, Mla, Mlp, ModelSpec, Moe
 from calc.spec.run import Run
 from calc.spec.run.precision import recipe
 from calc.spec.stack import load_stack, stack_names
@@ -106,29 +106,60 @@ def _tensor(spec: ModelSpec, tp: Size) -> Iterator[Condition]:
     if spec.adapter is not None and not isinstance(spec.adapter, Lora):
         yield _one("tp", "1 beside an adapter other than lora, of which it is not written down how it is split", tp)
         return
+    for node in (mixer for stack in spec.stacks for group in stack.layers for mixer in group.mixers):
+        if isinstance(node, WEIGHTS_ALONE):
+            yield _one("tp", f"1 for a model with {type(node).__name__} layers", tp)
+    yield from tensor(spec, tp, tp)
+
+
+def tensor(spec: ModelSpec, tp: Size, pieces: Size) -> Iterator[Condition]:
+    """What must hold for ranks to divide the weights of a model's blocks and what they cache, serving or training.
+
+    pieces: into how many each routed expert is cut; whatever else stands beside attention is cut into tp.
+    Errors: Refused for blocks of which it is not known how ranks divide them.
+    """
     for stack in spec.stacks:
         for group in stack.layers:
-            if group.shared_block is not None:
+            if group.shared_block is not None and not is_exactly(tp, 1):
                 yield _one("tp", "1 for a model with a block that several layers share", tp)
             for node in (*group.mixers, group.cross, group.channel):
                 if node is not None:
-                    yield from of_block(node, stack.d_model, tp)
+                    yield from _of_block(node, stack.d_model, tp, pieces)
 
 
-def of_block(node: object, d_model: Size, tp: Size) -> Iterator[Condition]:
-    """What tensor-parallel ranks ask of one block."""
+WEIGHTS_ALONE = (CompressedAttention, DeltaNet, Kda, Mamba2)
+"""Blocks of which the record says how ranks divide weights and states, as vLLM does, and not yet what of a pass runs on
+each: servers are answered, whose seconds are folded otherwise; times and memory of passes are not."""
+
+
+def _of_block(node: object, d_model: Size, tp: Size, pieces: Size) -> Iterator[Condition]:
+    """What ranks ask of one block, whose weights' shards say what each holds.
+
+    Heads are never cut. Recurrences and DeepSeek-V4: vllm-project/vllm (2026), model_executor/layers/mamba_mixer2.py,
+    kda.py, deepseek_v4_attention.py, models/qwen3_next.py.
+    """
     match node:
         case Attention():
             yield _divisor("n_heads", node.n_heads, tp)
             kv_heads = node.kv_heads
             expected = f"a divisor or a multiple of n_kv_heads = {_text(kv_heads)}"
             yield Condition("tp", expected, tp, _heads_divide, tp, kv_heads)
-        case Mla():
+        case Mla() | Kda():
             yield _divisor("n_heads", node.n_heads, tp)
+        case CompressedAttention():
+            yield _divisor("n_heads", node.n_heads, tp)
+            yield _divisor("n_out_groups", node.n_out_groups, tp)
+        case DeltaNet():
+            yield _divisor("n_key_heads", node.n_key_heads, tp)
+            yield _divisor("n_value_heads", node.n_value_heads, tp)
+        case Mamba2():
+            yield _divisor("n_heads", node.n_heads, tp)
+            if not is_exactly(node.n_groups, 1):  # a single one stands on every rank
+                yield _divisor("n_groups", node.n_groups, tp)
         case Mlp():
             yield _divisor("d_ff", 4 * d_model if node.d_ff is None else node.d_ff, tp)
         case Moe():
-            yield _divisor("d_expert", node.d_expert, tp)
+            yield _divisor("d_expert", node.d_expert, pieces)
             if node.d_shared is not None:
                 yield _divisor("d_shared", node.d_shared, tp)
         case _:

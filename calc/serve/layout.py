@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calc.errors import Refused
-from calc.memory.conditions import of_block
-from calc.spec import Attention, Mlp, ModelSpec, Moe
+from calc.memory.conditions import tensor
+from calc.spec import ModelSpec, Moe
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +74,20 @@ def layout_of(
     if ep is None:
         ep = 1 if moe_tp is None else _quotient("tp * attention_dp", wide, moe_tp, "moe_tp")
     _quotient("tp * attention_dp", wide, ep, "ep")
-    _check(spec, tp, pp, ep)
+    _check(spec, tp, pp, ep, wide // ep)
     return Layout(tp, pp, attention_dp, ep, replicas)
 
 
-def _check(spec: ModelSpec, tp: int, pp: int, ep: int) -> None:
+def _check(spec: ModelSpec, tp: int, pp: int, ep: int, moe_tp: int) -> None:
     """Errors: Refused where the model cannot be divided so."""
-    for group in spec.layers:
-        heads = getattr(group.mixer, "n_heads", None)
-        if heads is not None and heads % tp:
-            raise Refused("--tp", f"a divisor of the {heads} heads", tp)
-        for node in (*group.mixers, group.channel):
-            if not isinstance(node, Attention | Mlp):
-                continue  # engines split other blocks in ways of their own
-            for each in of_block(node, spec.d_model, tp):
+    if tp > 1 or moe_tp > 1:
+        try:
+            for each in tensor(spec, tp, moe_tp):
                 if not each.test(each.a, each.b):
-                    raise Refused("--tp", each.expected, tp)
+                    raise Refused(each.field, each.expected, each.found)
+        except Refused as error:
+            raise Refused("--tp", error.expected, int(error.found)) from None
+    for group in spec.layers:
         if isinstance(group.channel, Moe) and group.channel.n_experts % ep:
             raise Refused("--ep", f"a divisor of the {group.channel.n_experts} experts", ep)
     if pp > spec.n_layers:

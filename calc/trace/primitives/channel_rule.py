@@ -15,6 +15,7 @@ from calc.trace.op import Cache, Moves, Weight
 from calc.trace.primitives.channel_rule_saved import saved_by_channel_rule
 from calc.trace.primitives.product import product
 from calc.trace.recorder import Recorder
+from calc.trace.shard import COLUMN
 from calc.trace.tensor import Tensor
 
 
@@ -30,7 +31,7 @@ def channel_rule(t: Recorder, spec: Kda, x: Tensor, mixed: Tensor, rate: Tensor,
     """mixed [tokens, 3 * n_heads * d_head], rate [tokens, n_heads], decay [tokens, n_heads * d_head] -> the shape of
     decay, in the number format of x, which the block reads. Decoding one token is elementwise, 0 FLOPs."""
     width = spec.n_heads * spec.d_head
-    own = (t.weight("dt_bias", width), t.weight("A_log", spec.n_heads))
+    own = (t.weight("dt_bias", width, shard=COLUMN), t.weight("A_log", spec.n_heads, shard=COLUMN))
     y = t.made(mixed.rows, width, mixed, rate, decay, weights=own, split="tensor")
     read = Read(mixed, _decays(t, spec, own, decay, load), rate)
     rule = {
@@ -53,7 +54,7 @@ def _decays(t: Recorder, spec: Kda, own: tuple[Weight, ...], decay: Tensor, load
     """The logarithms of decays: -exp(A_log) * softplus(decay + dt_bias), or bound * sigmoid(exp(A_log) * (decay +
     dt_bias))."""
     y = t.made(decay.rows, decay.width, decay, weights=own, split="tensor")
-    state = Cache(recurrent=decay.width * spec.d_head)
+    state = Cache(recurrent=decay.width * spec.d_head, heads=spec.n_heads)
     written = 0 if load.decode else load.batch * state.recurrent
 
     def moves() -> Moves:

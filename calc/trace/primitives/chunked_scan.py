@@ -12,6 +12,7 @@ from calc.trace.op import Cache, Moves, Weight
 from calc.trace.primitives.product import product
 from calc.trace.primitives.recurrence import between, negative_exponential, scaled_by, spread
 from calc.trace.recorder import Recorder
+from calc.trace.shard import COLUMN
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
@@ -33,7 +34,7 @@ def chunked_scan(t: Recorder, spec: Mamba2, mixed: Tensor, dt: Tensor, load: Loa
     """
     d_inner, d_shared = spec.n_heads * spec.d_head, spec.n_groups * spec.d_state
     x, b, c = mixed.columns(d_inner), mixed.columns(d_shared), mixed.columns(d_shared)
-    own = Own(*(t.weight(name, spec.n_heads) for name in ("dt_bias", "A_log", "D")))
+    own = Own(*(t.weight(name, spec.n_heads, shard=COLUMN) for name in ("dt_bias", "A_log", "D")))
     decay = _decay(t, spec, own, dt, x, b, load)
     y = t.made(x.rows, d_inner, mixed, dt, weights=own, split="tensor")
     fields = {
@@ -56,7 +57,16 @@ def _decay(t: Recorder, spec: Mamba2, own: Own, dt: Tensor, x: Tensor, b: Tensor
         return Moves(reads, y.elements, state_reads=held if load.decode else 0, state_writes=held)
 
     function = "scan" if load.decode else "other"
-    t.op("decay", "elementwise", function, inputs, (y,), weights=own, cache=Cache(recurrent=state), moves=moves)
+    t.op(
+        "decay",
+        "elementwise",
+        function,
+        inputs,
+        (y,),
+        weights=own,
+        cache=Cache(recurrent=state, heads=spec.n_heads),
+        moves=moves,
+    )
     return y
 
 

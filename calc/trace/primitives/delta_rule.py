@@ -13,6 +13,7 @@ from calc.trace.op import Cache, Moves, Weight
 from calc.trace.primitives.delta_rule_saved import saved_by_delta_rule
 from calc.trace.primitives.product import product
 from calc.trace.recorder import Recorder
+from calc.trace.shard import COLUMN
 from calc.trace.tensor import Tensor
 
 
@@ -22,7 +23,7 @@ def delta_rule(
     """Queries, keys and values side by side (mixed), learning rates and decays [tokens, n_value_heads] -> [tokens,
     n_value_heads * d_value], in the number format of x, which the block reads."""
     heads = spec.n_value_heads
-    own = tuple(t.weight(name, heads) for name in ("dt_bias", "A_log"))
+    own = tuple(t.weight(name, heads, shard=COLUMN) for name in ("dt_bias", "A_log"))
     y = t.made(mixed.rows, heads * spec.d_value, mixed, rate, decay, weights=own, split="tensor")
     scalars = _decay(t, spec, own, rate, decay, load)
     rule = {
@@ -45,7 +46,7 @@ def delta_rule(
 
 def _decay(t: Recorder, spec: DeltaNet, own: tuple[Weight, ...], rate: Tensor, decay: Tensor, load: Load) -> Tensor:
     """Learning rates and decays of each head."""
-    state = Cache(recurrent=spec.n_value_heads * spec.d_key * spec.d_value)
+    state = Cache(recurrent=spec.n_value_heads * spec.d_key * spec.d_value, heads=spec.n_value_heads)
     y = t.made(rate.rows, 2 * spec.n_value_heads, rate, decay, weights=own, split="tensor")
     written = 0 if load.decode else load.batch * state.recurrent
     t.op(

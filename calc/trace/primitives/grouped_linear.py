@@ -6,18 +6,19 @@ from calc.sizes import Size, exact_div, quotient
 from calc.trace.functions import Matmul
 from calc.trace.primitives.linear import saved_by_product
 from calc.trace.recorder import Recorder
+from calc.trace.shard import Shard
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
 
-def grouped_linear(t: Recorder, name: str, x: Tensor, groups: Size, rank: Size) -> Tensor:
+def grouped_linear(t: Recorder, name: str, x: Tensor, groups: Size, rank: Size, shard: Shard | None = None) -> Tensor:
     """x [rows, width] by a weight [groups * rank, width / groups] -> [rows, groups * rank], each of `groups` shares of
     x to rank values: 2 * rows * width * rank FLOPs.
 
-    Going back keeps a copy of x, laid out group by group.
+    shard: what tensor-parallel ranks hold of it, whole groups. Going back keeps a copy of x, laid out group by group.
     """
-    weight = t.weight(f"{name}.weight", groups * rank, exact_div(x.width, groups))
-    y = t.made(x.rows, groups * rank, x, weights=(weight,))
+    weight = t.weight(f"{name}.weight", groups * rank, exact_div(x.width, groups), shard=shard)
+    y = t.made(x.rows, groups * rank, x, weights=(weight,), split="stream" if shard is None else shard.split)
 
     def keeps(tape: Tape, read: Storage) -> Storage:
         return tape.like(saved_by_product(tape, tape.like(read), y, weight))

@@ -6,15 +6,26 @@ from calc.sizes import Size
 from calc.spec.load import Load
 from calc.trace.op import Cache, Moves, Weight
 from calc.trace.recorder import Recorder
+from calc.trace.shard import Shard
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
 
 def short_convolution(
-    t: Recorder, name: str, x: Tensor, taps: Size, load: Load, *, bias: bool, activated: bool = True
+    t: Recorder,
+    name: str,
+    x: Tensor,
+    taps: Size,
+    load: Load,
+    *,
+    bias: bool,
+    activated: bool = True,
+    shard: Shard | None = None,
+    heads: Size = 1,
 ) -> Tensor:
     """x [batch * seq, channels] against a weight [channels, 1, taps], and SiLU of that: 2 * taps FLOPs a channel and
-    position. activated: whether SiLU follows.
+    position. activated: whether SiLU follows. shard: what tensor-parallel ranks hold of the filters;
+    heads: shares of its cache that they can hold.
 
     As eager PyTorch runs it: the input is padded with taps - 1 zeros on both sides and the tail is cut off, so that
     seq + taps - 1 positions are computed; a decoded token stands behind `taps` cached ones, which makes one position
@@ -23,9 +34,9 @@ def short_convolution(
     """
     channels = x.width
     positions = load.seq + 1 if load.decode else load.seq + taps - 1
-    weights = [t.weight(f"{name}.weight", channels, 1, taps)]
+    weights = [t.weight(f"{name}.weight", channels, 1, taps, shard=shard)]
     if bias:
-        weights.append(t.weight(f"{name}.bias", channels))
+        weights.append(t.weight(f"{name}.bias", channels, shard=shard))
     y = t.made(x.rows, channels, x, weights=tuple(weights), split="tensor")
     last = load.batch * channels * taps
     t.op(
@@ -36,7 +47,7 @@ def short_convolution(
         (y,),
         weights=tuple(weights),
         flops=2 * load.batch * positions * channels * taps,
-        cache=Cache(fixed=channels * taps),
+        cache=Cache(fixed=channels * taps, heads=heads),
         moves=lambda: Moves(x.elements, y.elements, cache_reads=last if load.decode else 0, cache_writes=last),
         keeps=lambda tape, read: _saved(tape, read, weights[0], load, activated=activated),
     )
