@@ -29,7 +29,7 @@ class Rank:
     sum. message: bytes of one token of such a result. tp, pp, dp, ep: of the layout. decode_bytes, decode_flops,
     prompt_flops: of attention, at the lengths of `lengths()`. tables: bytes of a token table that is not the head's.
     shared: bytes of matrices beyond the first of those that several layers share. drafting: passes over the model that
-    guessing of tokens takes.
+    guessing of tokens takes. towers: bytes of towers of pictures and sound, in 16 bits, on the first stage.
     """
 
     dense: float
@@ -62,13 +62,14 @@ class Rank:
     tables: float = 0.0
     shared: float = 0.0
     drafting: float = 0.0
+    towers: float = 0.0
 
     @property
     def held(self) -> float:
         """Bytes of weights on one GPU; a stage of a pipeline has its share."""
         experts = self.expert_bytes * self.local
         layers = self.dense_bytes + self.wide_bytes + experts - self.shared
-        return layers / self.pp + self.head_bytes + self.tables
+        return layers / self.pp + self.head_bytes + self.tables + self.towers
 
 
 def rank_of(work: Work, layout: Layout, form: Format, cache: str, vocabulary: float = 0.0) -> Rank:
@@ -114,6 +115,7 @@ def rank_of(work: Work, layout: Layout, form: Format, cache: str, vocabulary: fl
         cached_bytes=_cached(work, tp, width),
         tables=vocabulary * share * ACTIVATION_BYTES,
         shared=shared,
+        towers=sum(each.elements(tp) * each.copies for each in work.towers) * ACTIVATION_BYTES,
     )
 
 

@@ -14,7 +14,7 @@ from calc.serve.layout import Layout
 from calc.serve.machine import Machine
 from calc.serve.prefixes import Prefixes
 from calc.serve.rank import Rank, rank_of
-from calc.serve.rates import Constants, rates_of, request_seconds
+from calc.serve.rates import LLAMA_CPP, Constants, rates_of, request_seconds
 from calc.serve.running import Rules
 from calc.serve.server import Server
 from calc.serve.step import Rates
@@ -71,7 +71,9 @@ class Service:
     def rank(self) -> Rank:
         """What one GPU holds and does."""
         made = rank_of(self.work, self.layout, self.form, self.cache, self._table())
-        return replace(made, drafting=self.guessing.tokens * self.guessing.share)
+        made = replace(made, drafting=self.guessing.tokens * self.guessing.share)
+        # llama.cpp has a tower in a file of its own, which it loads where it is told to.
+        return replace(made, towers=0.0) if self.engine.name in LLAMA_CPP else made
 
     def _table(self) -> float:
         """Elements of a token table that is not the head's too: it is held, and hardly read."""

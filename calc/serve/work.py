@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc.blocks.build import build
 from calc.errors import Refused
-from calc.quantities.parameters import in_one_layer
+from calc.quantities.parameters import in_one_layer, weights
 from calc.spec import Mla, ModelSpec, Moe
 from calc.spec.load import Load
 from calc.spec.same import Same
@@ -34,8 +34,8 @@ is timed as a whole, from where it begins."""
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Dense matrices of one shape. calls: how many are passed, in all layers. copies: how many are held, fewer where
-    layers share them. expert: whether it is one expert's."""
+    """Dense matrices of one shape, or any weights of a tower. calls: how many are passed, in all layers. copies: how
+    many are held, fewer where layers share them. expert: whether it is one expert's."""
 
     shape: tuple[float, ...]
     shard: Shard | None
@@ -64,13 +64,14 @@ class Curve:
 class Work:
     """A model as a server sees it.
 
-    matrices: with where they stand. decode_flops, decode_cache: of attention for one new token behind so many cached
-    ones: FLOPs, and elements of the cache that are read. prompt_flops: FLOPs of attention over a prompt of that
-    length. caches: what layers keep of a sequence, with how many such layers there are. moved: elements that pass
-    between kernels for one token, over all layers. states: elements of recurrent state that a new token reads and
-    writes. other_flops: of what is neither product with a weight nor attention. kernels: launched in one pass;
-    mixer_products, channel_products: those of them that are products of mixers and of channels. blocks: whose results
-    ranks sum. top_k, n_experts: of its routed layers. moe_layers: how many of them.
+    matrices: with where they stand. towers: what towers of pictures and sound hold. decode_flops, decode_cache: of
+    attention for one new token behind so many cached ones: FLOPs, and elements of the cache that are read.
+    prompt_flops: FLOPs of attention over a prompt of that length. caches: what layers keep of a sequence, with how many
+    such layers there are. moved: elements that pass between kernels for one token, over all layers. states: elements of
+    recurrent state that a new token reads and writes. other_flops: of what is neither product with a weight nor
+    attention. kernels: launched in one pass; mixer_products, channel_products: those of them that are products of
+    mixers and of channels. blocks: whose results ranks sum. top_k, n_experts: of its routed layers. moe_layers: how
+    many of them.
     """
 
     d_model: float
@@ -90,6 +91,7 @@ class Work:
     n_experts: float
     top_k: float
     latent: bool
+    towers: tuple[Matrix, ...] = ()
 
 
 def lengths() -> NDArray[Any]:
@@ -137,6 +139,7 @@ def _work(same: Same[ModelSpec]) -> Work:
         n_experts=float(routed.n_experts) if routed else 0.0,
         top_k=float(routed.top_k) if routed else 0.0,
         latent=any(isinstance(group.mixer, Mla) for group in spec.layers),
+        towers=tuple(_towers(spec)),
     )
 
 
@@ -182,6 +185,14 @@ def _matrices(new: list[Leaf]) -> Iterator[Matrix]:
         kind = "expert" if leaf.expert else "head" if head else "router" if op.component == "router" else _kind(leaf)
         shape = tuple(float(size) for size in weight.shape)
         yield Matrix(shape, weight.shard, float(leaf.calls), _held(leaf), kind, leaf.expert)
+
+
+def _towers(spec: ModelSpec) -> Iterator[Matrix]:
+    """Weights of towers and of what leads from them to the text, which stand beside it however seldom they run."""
+    for _, weight, leaf in weights(spec):
+        if leaf.tower is not None or leaf.component in ("vision", "audio"):
+            shape = tuple(float(size) for size in weight.shape)
+            yield Matrix(shape, weight.shard, 0.0, float(leaf.copies), "tower", False)
 
 
 def _held(leaf: Leaf) -> float:
