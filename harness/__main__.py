@@ -25,6 +25,7 @@ COMMANDS = {
     "noise": "harness.cli.noise",
     "check-prediction": "harness.cli.check_prediction",
     "serve": "harness.cli.serve",
+    "refit": "harness.cli.refit",
     "store": "harness.cli.store",
     "verify": "harness.verify",
 }

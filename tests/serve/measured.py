@@ -4,33 +4,19 @@ from __future__ import annotations
 
 from functools import cache
 
-from calc.architectures.models import load_model
 from calc.errors import Refused
 from calc.spec import ModelSpec
 from harness.serving.fitting import fitted_systems
+from harness.serving.refitting import model_of
 from harness.serving.rows import ServedRow, inferencemax
 from harness.serving.scoring import Scored, folds, judged
 from tests.reference import folder
 
-CONFIGS = {
-    "minimax": "MiniMax-M2.5",
-    "qwen3.5-397b": "Qwen3.5-397B-A17B",
-    "llama-70b": "Llama-3.1-70B",
-    "llama-8b": "Llama-3.1-8B",
-    "kimi": "Kimi-K2.5",
-    "deepseek": "DeepSeek-R1",
-    "qwen3-32b": "Qwen3-32B",
-    "qwen3-235b": "Qwen3-235B-A22B",
-}
-"""Family of a row's model -> its config among the reference data; gpt-oss-120b is a preset."""
-
 
 @cache
 def spec_of(family: str) -> ModelSpec:
-    """The model of a row."""
-    if family == "gpt-oss":
-        return load_model("gpt-oss-120b")
-    return load_model(str(folder() / "truth" / "configs" / f"{CONFIGS[family]}.json"))
+    """The model of a row, its config among the reference data."""
+    return model_of(family, folder() / "truth" / "configs")
 
 
 @cache
