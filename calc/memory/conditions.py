@@ -14,6 +14,8 @@ from calc.spec.run.precision import recipe
 from calc.spec.stack import load_stack, stack_names
 from calc.spec.traced import Traced
 
+TRACED = "1 for a traced model, of which it is not known how ranks divide it"
+
 
 class Condition(NamedTuple):
     """One thing that must hold: test(a, b). field, expected, found: as in Refused."""
@@ -58,7 +60,7 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     if isinstance(spec, Traced):
         for field in ("tp", "pp", "cp", "ep"):
             if not is_exactly(value := getattr(run, field), 1):
-                yield _one(field, "1 for a traced model, of which it is not known how ranks divide it", value)
+                yield _one(field, TRACED, value)
     if run.mode == "training" and run.frozen is not None and spec.adapter is None:
         raise Refused("frozen dtype", "none without an adapter, beside which all else is frozen", run.frozen)
     if not is_exactly(run.tp, 1):
@@ -118,6 +120,8 @@ def tensor(spec: ModelSpec, tp: Size, pieces: Size) -> Iterator[Condition]:
     pieces: into how many each routed expert is cut; whatever else stands beside attention is cut into tp.
     Errors: Refused for blocks of which it is not known how ranks divide them.
     """
+    if isinstance(spec, Traced):
+        yield _one("tp", TRACED, tp)
     for stack in spec.stacks:
         for group in stack.layers:
             if group.shared_block is not None and not is_exactly(tp, 1):

@@ -28,8 +28,8 @@ LONGEST = 2**21
 STEPS = 8
 """Lengths of a curve between n and 2 n: a square read between two of them is 0.1 % off."""
 LAUNCHED = ("batched_matmul", "convolution", "conv1d", "scores", "scan", "rmsnorm", "layernorm", "rope", "route")
-"""Functions that are a kernel each in an engine; what follows elementwise is fused into them. A layer of routed experts
-is timed as a whole, from where it begins."""
+"""Functions that are a kernel each in an engine, as is what reads a recurrence's state; what follows elementwise is
+fused into them. A layer of routed experts is timed as a whole, from where it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _launches(new: list[Leaf]) -> float:
             key = (id(leaf.op.inputs[0]), leaf.op.component == "router")
             found += 0.0 if key in read else float(leaf.calls)
             read.add(key)
-        elif leaf.op.function in LAUNCHED:
+        elif leaf.op.function in LAUNCHED or _first(leaf.op.moved().state_reads):
             found += float(leaf.calls)
     return found
 

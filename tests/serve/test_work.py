@@ -131,3 +131,11 @@ def test_one_piece_on_one_rank_is_no_division() -> None:
 def test_encoder_decoders_are_refused() -> None:
     with pytest.raises(Refused, match="one stack"):
         work_of(calc.load_model("transformer-base"))
+
+
+def test_a_recurrence_is_a_kernel_of_its_own() -> None:
+    """Qwen3-Next. Norms two a layer, the router's product and its choice, gates of shared experts and their last
+    matrix; of 36 layers a product of x, convolution, recurrence, norm and the last matrix; of 12 a product of x, two
+    norms, rotation, scores and the last matrix; a norm and the head."""
+    shared = 2 + 2 + 2
+    assert work_of(calc.load_model("qwen3-next-80b-a3b")).kernels == 36 * (shared + 5) + 12 * (shared + 6) + 2
