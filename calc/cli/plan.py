@@ -17,7 +17,7 @@ from calc.cli.plan_tables import ruled_out, tables
 from calc.cli.run_options import GroupedCommand, of_run
 from calc.errors import Refused
 from calc.laws import DEFAULT
-from calc.output.notes import warn_beyond
+from calc.output.notes import remark, warn_beyond
 from calc.output.progress import Progress
 from calc.output.tables import emit
 from calc.plan.export.registry import TOOLS, tool
@@ -92,6 +92,8 @@ def plan(model: ModelSpec, **given: Any) -> None:
             emit([], [ruled_out(found)], fmt)
         click.echo(f"error: {least_that_works(questions[-1], found)}", err=True)
         sys.exit(130 if found.interrupted else 1)
+    if any(plan.run.offload != "none" and "offload" not in asked.fixed for plan in found.plans for asked in questions):
+        remark("nothing fits with the optimizer on the GPUs: these plans keep it on the host")
     if given["written"] is not None:
         print_launch(found.plans[0], tool(given["written"]), fmt, tokens)
     elif days is not None:

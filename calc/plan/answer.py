@@ -19,7 +19,8 @@ from calc.units import duration
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One plan. peak, reserved: bytes of the rank that holds the most, as `memory` counts them. value: what
+    """One plan. peak, reserved: bytes of the rank that holds the most, as `memory` counts them. host: of a machine's
+    memory, at most, for each GPU. value: what
     was to be least. on_front: whether no plan of as many GPUs is better in that and holds less. parts: how much of a
     plan is switched on."""
 
@@ -28,6 +29,7 @@ class Plan:
     prediction: Prediction
     peak: int
     reserved: int
+    host: int
     value: float
     on_front: bool
     parts: float
@@ -39,8 +41,9 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Whether what PyTorch reserves leaves the headroom that was asked for, and CUDA's context."""
-        return self.reserved <= self.question.budget
+        """Whether what PyTorch reserves leaves the headroom that was asked for, and CUDA's context, and a machine's
+        memory has room for what stands there."""
+        return self.reserved <= self.question.budget and bool(self.question.host_holds(self.host, self.run.gpus))
 
     @property
     def room(self) -> int:
@@ -106,6 +109,7 @@ def record_of(plan: Plan, best: Plan, tokens: float | None = None) -> dict[str, 
         "memory_peak": plan.peak,
         "memory_reserved": plan.reserved,
         "memory_left": plan.room,
+        "memory_host": plan.host,
         "fits": plan.fits,
         "gpus": plan.run.gpus,
         "interval": {"level": interval.level, "low": interval.low, "high": interval.high},

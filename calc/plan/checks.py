@@ -20,9 +20,11 @@ REASONS = {
     "pp": "does not divide: more stages than layers, or layers that cannot be cut",
     "interleave": "does not divide: pieces of stages in layers",
     "micro-batches": "does not divide: stages in micro-batches, which pieces of stages need",
+    "zero": "stages of ZeRO that do not go with updates on the host",
     "domain": "tensor-parallel ranks beyond a machine and its fast links",
     "stack": "unsupported by the stack",
     "memory": "too large for a GPU",
+    "host": "too large for the memory of a machine",
     "unread": "memory or time of its kind is not described",
     "time": "nothing is known of its time",
 }

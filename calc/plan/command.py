@@ -22,6 +22,8 @@ def predict_command(question: Question, run: Run) -> str | None:
     words |= {"checkpointing": run.checkpointing, "schedule": run.schedule, **question.words}
     if run.checkpoint_every > 1:
         words["checkpoint_every"] = run.checkpoint_every
+    if run.offload != "none":
+        words |= {"offload": run.offload, "offload_fraction": run.offload_fraction}
     options = [part for name, word in words.items() for part in (f"--{name.replace('_', '-')}", str(word))]
     if run.sequence_parallel is False:
         options.append("--no-sequence-parallel")

@@ -65,13 +65,14 @@ def plan_of(question: Question, words: Mapping[str, Any], objective: Objective =
     ranks = memory_ranks(question.spec, weighed(run))
     found = predict(question.spec, question.device, run)
     columns = {name: getattr(run, name) for name in ("tp", "pp", "cp", "ep", "interleave", "zero")}
-    switched = {"checkpointing": run.checkpointing, "schedule": run.schedule}
+    switched = {"checkpointing": run.checkpointing, "schedule": run.schedule, "offload": run.offload}
     return Plan(
         question=question,
         run=run,
         prediction=found,
         peak=int(max(rank.peak for rank in ranks)),
         reserved=int(max(getattr(rank, "reserved", rank.peak) for rank in ranks)),
+        host=int(max(getattr(rank, "host_at_most", 0) for rank in ranks)),
         value=float(found.seconds * weight_of(question, objective, run.gpus)),
         on_front=False,
         parts=float(parts(columns, switched | {"sequence_parallel": run.tp == 1 or run.divides_sequence})),

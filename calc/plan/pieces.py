@@ -87,6 +87,7 @@ def parts(columns: Columns, words: Mapping[str, Any]) -> Column:
     """How much of a plan is switched on: the fewer, the plainer it is."""
     several = sum((columns[name] > 1) * 1.0 for name in ("tp", "pp", "cp", "ep", "interleave"))
     parts_named = (words["checkpointing"] != "none") + (words["schedule"] != "1f1b") + (not words["sequence_parallel"])
+    parts_named += words.get("offload", "none") != "none"
     return several + columns["zero"] / 4 + float(parts_named)
 
 
@@ -153,6 +154,9 @@ def _weigh(request: SearchRequest, run: Run, columns: Columns, place: int, found
     found.least = lesser(found.least, held)
     fits = needs.reserved <= question.budget
     found.ruled += Counter(memory=n - int(fits.sum()))
+    held_there = question.host_holds(needs.host, gpus)
+    found.ruled += Counter(host=int((fits & ~held_there).sum()))
+    fits &= held_there
     if fits.any():
         found.fitting = joined(found.fitting, at(held, fits))
 

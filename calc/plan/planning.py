@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from calc.errors import Refused
@@ -88,6 +89,7 @@ def answer(
 ) -> Answer:
     """The best plans of several questions together: of one model on several clusters, or of several models.
 
+    Where none fits, those that keep the optimizer on the host are looked at too, if stack and cluster allow it.
     workers, every: as for `search_plans`. Errors: as `search_plans`, and Refused for fewer than one plan.
     """
     if top < 1:
@@ -101,6 +103,12 @@ def answer(
         plans += _plans(question, each, top)
         if each.interrupted:
             break
+    # A kept folder is of one search.
+    if not plans and workers.keep is None and not any(each.interrupted for _, each in seen):
+        for question in filter(None, map(with_offload, questions)):
+            each = search(question, top, objective, progress, workers, every)
+            seen.append((question, each))
+            plans += _plans(question, each, top)
     plans.sort(key=lambda plan: (plan.value, plan.parts, plan.peak))
     least = [found for question, each in seen for found in _least(question, each)]
     return Answer(
@@ -118,6 +126,14 @@ def answer(
     )
 
 
+def with_offload(question: Question) -> Question | None:
+    """The same with the optimizer on the host, where nothing is said of that and stack and cluster allow it."""
+    can = question.launcher.takes("offload", "optimizer") and question.cluster.host is not None
+    if "offload" in question.fixed or not can:
+        return None
+    return replace(question, fixed={**question.fixed, "offload": "optimizer"})
+
+
 def _plans(question: Question, seen: Seen, top: int) -> Iterator[Plan]:
     """What a search kept, each plan timed and weighed alone as `predict` and `memory` do."""
     if not seen.rows:
@@ -133,6 +149,7 @@ def _plans(question: Question, seen: Seen, top: int) -> Iterator[Plan]:
             prediction=predict(question.spec, question.device, run),
             peak=int(max(rank.peak for rank in ranks)),
             reserved=int(max(getattr(rank, "reserved", rank.peak) for rank in ranks)),
+            host=int(max(getattr(rank, "host_at_most", 0) for rank in ranks)),
             value=float(rows["value"][place]),
             on_front=place in undominated,
             parts=float(rows["parts"][place]),

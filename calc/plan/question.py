@@ -8,11 +8,12 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.plan.launchers import Launcher, launcher
+from calc.sizes import minimum
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.spec.cluster import Cluster
 from calc.spec.hardware import Device
-from calc.spec.run import CHECKPOINTING, Run
+from calc.spec.run import CHECKPOINTING, OFFLOADS, Run
 
 SIZES = ("dp", "tp", "pp", "cp", "ep", "zero", "batch", "micro_batches", "interleave")
 """Sizes of a plan that are searched for, by the names of a Run's fields."""
@@ -21,9 +22,12 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "checkpoint_every": (1, 2, 4, 8),
     "schedule": ("1f1b", "zero-bubble", "dualpipe"),
     "sequence_parallel": (True, False),
+    "offload": OFFLOADS,
 }
 """Words of a plan that are searched for; of recipes those that the question names. GPipe is not among them, which holds
 every micro-batch."""
+IF_ASKED = {"offload": "none"}
+"""Words of which one value alone is listed unless a question fixes another."""
 CONTEXT = 2**30
 """Bytes of a GPU that CUDA's context and its libraries' own buffers take, at most; beside what PyTorch reserves."""
 MOST_GPUS = 2**17
@@ -61,6 +65,8 @@ class Question:
         for name in self.fixed:
             if name not in (*SIZES, *CHOICES, "recipe"):
                 raise Refused("--fix", f"one of {', '.join((*SIZES, *CHOICES, 'recipe'))}", name)
+        for name in IF_ASKED.keys() & self.words.keys():
+            raise Refused(name, f"--fix {name}=VALUE where plans are searched", self.words[name])
         for name in self.at_most:
             if name not in SIZES:
                 raise Refused("--at-most", f"one of {', '.join(SIZES)}", name)
@@ -68,6 +74,10 @@ class Question:
         for n in self.gpus:
             if not 1 <= n <= most:
                 raise Refused("--gpus", f"1 to {most:,} GPUs of {self.cluster.name}", n)
+        if self.offloads and self.cluster.host is None:
+            raise Refused(
+                "--fix offload", "none on a cluster of which nothing says what memory its machines have", "optimizer"
+            )
         if not 0 <= self.headroom < 1:
             raise Refused("--headroom", "a part of the memory from 0 on, below 1", self.headroom)
 
@@ -80,6 +90,18 @@ class Question:
     def budget(self) -> int:
         """Bytes that PyTorch may reserve on one GPU."""
         return int(self.device.usable * (1 - self.headroom)) - CONTEXT
+
+    @property
+    def offloads(self) -> bool:
+        """Whether plans are asked for that keep something on the host."""
+        return self.fixed.get("offload", "none") != "none"
+
+    def host_holds(self, bytes: Any, gpus: Any) -> Any:
+        """Whether a machine's memory has room for so many bytes of each of its GPUs, of `gpus` in all; numbers or
+        columns. Nothing on the host needs none."""
+        if self.cluster.host is None:
+            return bytes == 0
+        return bytes * minimum(self.cluster.node, gpus) <= self.cluster.host.memory
 
     @property
     def tokens(self) -> int:
@@ -129,6 +151,8 @@ def plan_words(run: Run) -> dict[str, Any]:
         "checkpointing": run.checkpointing,
         "checkpoint_every": int(run.checkpoint_every),
         "sequence_parallel": bool(run.divides_sequence),
+        "offload": run.offload,
+        "offload_fraction": run.offload_fraction if run.offload != "none" else None,
         "recipe": run.recipe,
     }
 
@@ -142,6 +166,7 @@ def short(run: Run) -> str:
     parts += [f"v{words['interleave']}"] * (words["interleave"] > 1)
     every = f"/{words['checkpoint_every']}" * (words["checkpoint_every"] > 1)
     parts += [f"{words['checkpointing']}{every}"] * (words["checkpointing"] != "none")
+    parts += [f"offload:{words['offload']}"] * (words["offload"] != "none")
     parts += [words["schedule"]] * (words["schedule"] != "1f1b")
     parts += ["no-sp"] * (words["tp"] > 1 and not words["sequence_parallel"])
     return " ".join(parts)

@@ -14,7 +14,7 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.memory.conditions import conditions
-from calc.plan.question import CHOICES, Question
+from calc.plan.question import CHOICES, IF_ASKED, Question
 from calc.spec import ModelSpec, Moe
 from calc.spec.run import Run
 from calc.spec.same import Same
@@ -39,7 +39,8 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
     Of every so many layers one is checkpointed where layers are, as a whole.
     """
     choices = {"recipe": question.recipes, **CHOICES}
-    ways = [[value for value in choices[name] if question.fixed.get(name, value) == value] for name in choices]
+    asked = {**IF_ASKED, **question.fixed}
+    ways = [[value for value in choices[name] if asked.get(name, value) == value] for name in choices]
     found: list[dict[str, Any]] = []
     unsupported: list[dict[str, Any]] = []
     for values in product(*ways):

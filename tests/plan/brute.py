@@ -60,6 +60,7 @@ def _words(question: Question) -> Iterator[dict[str, Any]]:
 
 def _alone(question: Question, words: dict[str, Any]) -> Alone | None:
     try:
+        words |= {"offload": question.fixed.get("offload", "none")}
         found = predict(question.spec, question.device, **question.run_words(), **words)
         ranks = memory_ranks(question.spec, found.run)
     except Refused:

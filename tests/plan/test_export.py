@@ -63,7 +63,7 @@ def plans_of(name: str) -> list[tuple[Question, Run]]:
         {"pp": 2, "interleave": 2},
     ]
     kinds += [{"checkpointing": "selective-op"}, {"checkpointing": "selective"}, {"zero": 3}, {"zero": 0}]
-    kinds += [{"sequence_parallel": False, "tp": 2}]
+    kinds += [{"sequence_parallel": False, "tp": 2}, {"offload": "optimizer"}]
     found = []
     for fixed in kinds:
         asked = asked_of(name, fixed=fixed)

@@ -56,6 +56,8 @@ def _read(text: str, where: str) -> Read:
         raise Refused(where, "distributed_type FSDP and its fsdp_config", "something else")
     if found.get("mixed_precision") != "bf16":
         raise Refused(f"{where}: mixed_precision", "bf16", found.get("mixed_precision"))
+    if fsdp.get("fsdp_offload_params"):
+        raise Refused(f"{where}: fsdp_offload_params", "false: what FSDP keeps on the host is not described", True)
     reshards = fsdp.get("fsdp_reshard_after_forward", True)
     checkpointing = "full" if fsdp.get("fsdp_activation_checkpointing") else "none"
     words = {"zero": 3 if reshards else 2, "checkpointing": checkpointing, "recipe": "bf16-fsdp"}

@@ -48,6 +48,10 @@ def _read(text: str, where: str) -> Read:
         raise Refused(where, "zero_optimization and bf16 as objects", "something else")
     if not precise.get("enabled"):
         raise Refused(f"{where}: bf16", "enabled: other formats are not described", precise)
+    for name in ("offload_optimizer", "offload_param"):
+        its = zero.get(name)
+        if isinstance(its, dict) and its.get("device", "none") != "none":
+            raise Refused(f"{where}: {name}", "none: what DeepSpeed keeps on the host is not described", its["device"])
     batch = whole(found, "train_micro_batch_size_per_gpu", where, 1)
     steps = whole(found, "gradient_accumulation_steps", where, 1)
     words = {"batch": batch, "micro_batches": steps, "zero": whole(zero, "stage", where, 0), "recipe": "bf16-zero"}

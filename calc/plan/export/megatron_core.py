@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from calc.errors import Refused
 from calc.plan.export.launch import (
     Launch,
     Read,
@@ -44,7 +45,12 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield from ((flag, ends) for flag in ENDS)
     yield "--global-batch-size", launch.question.sequences
     yield "--sequence-parallel", run.tp > 1 and run.divides_sequence
-    yield "--use-distributed-optimizer", run.zero > 0
+    on_host = run.offload == "optimizer"
+    yield "--use-distributed-optimizer", run.zero > 0 or on_host
+    yield "--use-precision-aware-optimizer", on_host
+    yield "--optimizer-cpu-offload", on_host
+    yield "--optimizer-offload-fraction", run.offload_fraction if on_host else None
+    yield "--overlap-cpu-optimizer-d2h-h2d", on_host
     yield "--use-megatron-fsdp", run.zero == 3
     yield "--data-parallel-sharding-strategy", "optim_grads_params" if run.zero == 3 else None
     yield "--overlap-grad-reduce", run.zero > 0
@@ -70,6 +76,7 @@ def _read(text: str, where: str) -> Read:
     words: dict[str, Any] = {field: whole(found, flag, where, 1) for flag, field in SIZES.items() if field != "seq"}
     words |= {"zero": _zero(found, where), "recipe": "fp8" if "--fp8-format" in found else "bf16-master"}
     words["checkpointing"] = one_of(found, "--recompute-granularity", RECOMPUTE, "", where)
+    words |= _offload(found, where)
     if words["tp"] > 1 and "--sequence-parallel" not in found:
         words["sequence_parallel"] = False
     if (seq := whole(found, "--seq-length", where)) is not None:
@@ -89,6 +96,10 @@ RELATED = (
     "--global-batch-size",
     "--sequence-parallel",
     "--use-distributed-optimizer",
+    "--use-precision-aware-optimizer",
+    "--optimizer-cpu-offload",
+    "--optimizer-offload-fraction",
+    "--overlap-cpu-optimizer-d2h-h2d",
     "--use-megatron-fsdp",
     "--data-parallel-sharding-strategy",
     "--overlap-grad-reduce",
@@ -112,6 +123,23 @@ def _zero(found: dict[str, str], where: str) -> int:
     if "--use-megatron-fsdp" in found:
         return one_of(found, "--data-parallel-sharding-strategy", SHARDING, "no_shard", where)
     return int("--use-distributed-optimizer" in found)
+
+
+def _offload(found: dict[str, str], where: str) -> dict[str, Any]:
+    """What stands on the host. Errors: Refused for copies that wait for each other, whose time is another, and for what
+    is no part."""
+    if "--optimizer-cpu-offload" not in found:
+        return {}
+    for flag in ("--use-precision-aware-optimizer", "--overlap-cpu-optimizer-d2h-h2d"):
+        if flag not in found:
+            raise Refused(
+                f"{where}: {flag}", "given beside --optimizer-cpu-offload: without it nothing is described", "none"
+            )
+    text = found.get("--optimizer-offload-fraction", "1")
+    try:
+        return {"offload": "optimizer", "offload_fraction": float(text)}
+    except ValueError:
+        raise Refused(f"{where}: --optimizer-offload-fraction", "a part above 0, up to 1", text) from None
 
 
 def _gpus(found: dict[str, str], where: str) -> int | None:

@@ -1,0 +1,139 @@
+"""Plans with the optimizer on the host: where asked, where nothing else fits, and where a machine can hold it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import calc
+from calc.errors import Refused
+from calc.memory.totals import memory_ranks
+from calc.memory.training import TrainingRank
+from calc.plan.existing import plan_of, question_of, words_of
+from calc.plan.export.launch import Launch
+from calc.plan.export.registry import tool
+from calc.plan.planning import answer, search_plans
+from calc.plan.question import Question
+from calc.quantities.parameters import parameters
+from calc.spec.clusters import load_cluster
+from calc.time import predict
+from tests.plan.brute import every_plan
+from tests.plan.questions import question, small_model
+
+MEGATRON = {"stack": "megatron-core"}
+
+
+def one_gpu(**more: Any) -> Question:
+    """8 billion parameters on one H100, which holds no 18 bytes of each."""
+    usual: dict[str, Any] = {"recipes": ("bf16-master",), "words": MEGATRON, "at_most": {"batch": 1}}
+    return Question(calc.load_model("llama-3-8b"), load_cluster("dgx-h100"), (1,), 4096, 64, **(usual | more))
+
+
+def test_it_is_listed_where_asked_and_a_plan_alone_has_the_same_numbers() -> None:
+    spec = calc.load_model("llama-3-8b")
+    words: dict[str, Any] = {"stack": "megatron-core", "top": 3, "at_most": {"batch": 2}}
+    asked = search_plans(spec, "dgx-h100", 8, 4096, 2**18, fixed={"offload": "optimizer"}, **words)
+    others = search_plans(spec, "dgx-h100", 8, 4096, 2**18, **words)
+    assert {plan.run.offload for plan in others.plans} == {"none"}
+    assert asked.plans
+    for plan, record in zip(asked.plans, asked.records(), strict=True):
+        assert (plan.run.offload, record["plan"]["offload"], record["plan"]["offload_fraction"]) == (
+            "optimizer",
+            "optimizer",
+            1,
+        )
+        assert plan.run.zero == 1 or plan.run.dp * plan.run.cp == 1
+        assert predict(spec, plan.question.device, plan.run).seconds == pytest.approx(plan.value, rel=1e-9)
+        ranks = [rank for rank in memory_ranks(spec, plan.run) if isinstance(rank, TrainingRank)]
+        assert record["memory_host"] == max(rank.states.host + rank.states.pinned for rank in ranks) > 0
+        assert "--offload optimizer" in record["command"]
+
+
+def test_the_best_is_the_best_of_all() -> None:
+    """Of a space that the stack's launcher does not narrow."""
+    fixed = {"schedule": "1f1b", "checkpointing": "none", "sequence_parallel": True, "interleave": 1}
+    fixed |= {"offload": "optimizer"}
+    asked = question(small_model(n_layers=2), sequences=4, words=MEGATRON, fixed=fixed)
+    alone = []
+    for each in every_plan(asked):
+        words = dict(each.words)
+        plain = words["checkpointing"] == "none" and words["interleave"] == 1 and "sequence_parallel" not in words
+        even = any(layers % words["pp"] == 0 for layers in (asked.spec.n_layers, asked.spec.n_layers + 2))
+        if plain and even:
+            alone.append(each.seconds)
+    found = answer([asked], top=5)
+    assert found.timed == len(alone) > 5
+    assert [plan.seconds for plan in found.plans] == pytest.approx(sorted(alone)[: len(found.plans)], rel=1e-12)
+
+
+def test_it_is_looked_at_where_nothing_else_fits() -> None:
+    found = answer([one_gpu()], top=1)
+    (plan,) = found.plans
+    assert (plan.run.offload, plan.fits) == ("optimizer", True)
+    assert found.ruled["memory"] > 0
+    assert not answer([one_gpu(fixed={"offload": "none"})]).plans
+    assert not answer([one_gpu(words={"stack": "fsdp2"}, recipes=("bf16-fsdp",))]).plans
+
+
+def test_a_machine_must_hold_it() -> None:
+    """24 bytes a parameter of 8 billion at most: 193 GB, twice that where two GPUs of a machine hold as much."""
+    asked = one_gpu(fixed={"offload": "optimizer"})
+    host = asked.cluster.host
+    assert host is not None
+    hosts = (host.model_copy(update={"memory": gigabytes * 10**9}) for gigabytes in (193, 192))
+    enough, little = (replace(asked, cluster=asked.cluster.model_copy(update={"host": each})) for each in hosts)
+    assert answer([enough]).plans
+    found = answer([little])
+    assert not found.plans
+    assert found.ruled["host"] > 0
+    assert enough.host_holds(96 * 10**9, 2)
+    assert not enough.host_holds(97 * 10**9, 2)
+    assert not enough.host_holds(97 * 10**9, 64)
+
+
+def test_a_cluster_that_does_not_say_what_its_machines_hold_is_refused() -> None:
+    cluster = load_cluster("dgx-b300")
+    with pytest.raises(Refused, match="--fix offload: expected none on a cluster"):
+        replace(one_gpu(fixed={"offload": "optimizer"}), cluster=cluster)
+    with pytest.raises(Refused, match="--fix offload=VALUE"):
+        one_gpu(words=MEGATRON | {"offload": "optimizer"})
+
+
+def test_flags_of_megatron_core() -> None:
+    """Those that its arguments ask for together (megatron/training/arguments.py), read back as they were written."""
+    asked = one_gpu()
+    (plan,) = answer([asked], top=1).plans
+    text = tool("megatron-core").write(Launch(asked, plan.run.changed(offload_fraction=0.5)))
+    words = shlex.split(text.replace("\\\n", " "))
+    assert words[words.index("--optimizer-offload-fraction") + 1] == "0.5"
+    flags = ("--optimizer-cpu-offload", "--overlap-cpu-optimizer-d2h-h2d", "--use-precision-aware-optimizer")
+    assert {*flags, "--use-distributed-optimizer"} <= set(words)
+    read = tool("megatron-core").read(text, "plan")
+    assert read.unread == ()
+    again = plan_of(question_of(asked, read), words_of(asked, read))
+    assert (again.run.offload, again.run.offload_fraction) == ("optimizer", 0.5)
+    half = sum(rank.states.host for rank in memory_ranks(asked.spec, again.run) if isinstance(rank, TrainingRank))
+    assert half == 8 * sum(parameters(asked.spec).values())
+    for flag in flags[1:]:
+        with pytest.raises(Refused, match=flag):
+            tool("megatron-core").read(text.replace(flag, ""), "plan")
+    with pytest.raises(Refused, match="a part above 0"):
+        tool("megatron-core").read(text.replace("-fraction 0.5", "-fraction some"), "plan")
+
+
+@pytest.mark.parametrize("name", ["offload_optimizer", "offload_param"])
+def test_what_deepspeed_and_accelerate_keep_on_the_host_is_refused(name: str) -> None:
+    document: dict[str, Any] = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2}
+    document |= {"train_batch_size": 16, "bf16": {"enabled": True}}
+    zero = {"stage": 2, name: {"device": "cpu", "pin_memory": True}}
+    with pytest.raises(Refused, match=f"{name}: expected none"):
+        tool("deepspeed").read(json.dumps(document | {"zero_optimization": zero}), "ds.json")
+    zero[name] = {"device": "none"}
+    assert tool("deepspeed").read(json.dumps(document | {"zero_optimization": zero}), "ds.json").words["zero"] == 2
+    fsdp = {"distributed_type": "FSDP", "mixed_precision": "bf16", "fsdp_config": {"fsdp_offload_params": True}}
+    with pytest.raises(Refused, match="fsdp_offload_params"):
+        tool("accelerate").read(json.dumps(fsdp), "fsdp.json")
