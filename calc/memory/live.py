@@ -17,12 +17,11 @@ from dataclasses import dataclass, field
 from calc.memory.sharding import Stage
 from calc.sizes import Size, is_exactly, largest
 from calc.trace.footprint import Footprint
+from calc.trace.functions import TRAITS
 from calc.trace.op import Op, Part
 from calc.trace.tensor import Tensor
 
 Body = tuple[Part | Op, ...]
-IN_PLACE = ("rope",)
-"""Functions whose compiled kernels write their results over what they read."""
 
 
 @dataclass(slots=True)
@@ -63,7 +62,7 @@ class _Lives:
         place = len(self.ops)
         self.ops.append(op)
         self.last |= {self.home(x): place for x in op.inputs}
-        over = op.inputs if self.footprint.compiled and op.function in IN_PLACE else ()
+        over = op.inputs if self.footprint.compiled and TRAITS[op.function].in_place else ()
         for i, x in enumerate(op.outputs):
             if i < len(over):
                 self.homes[x] = self.home(over[i])

@@ -17,10 +17,9 @@ from calc.spec.kda import Kda
 from calc.spec.rwkv4 import Rwkv4
 from calc.spec.rwkv7 import Rwkv7
 
-SHAZEER = "2 * n_kv_heads * d_head elements a token and layer (Shazeer 2019, arXiv:1911.02150)"
 SOURCES: tuple[tuple[type, str], ...] = (
     (Mla, "kv_rank + d_rope elements a token and layer (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1)"),
-    (Attention, SHAZEER),
+    (Attention, "2 * n_kv_heads * d_head elements a token and layer (Shazeer 2019, arXiv:1911.02150)"),
     (Mamba, "d_inner * d_state elements of state a layer (Gu & Dao 2023, arXiv:2312.00752, section 3)"),
     (Mamba2, "heads * d_head * d_state elements of state a layer (Dao & Gu 2024, arXiv:2405.21060, section 7)"),
     (DeltaNet, "heads * d_key * d_value elements of state a layer (Yang et al. 2024, arXiv:2412.06464)"),
@@ -33,11 +32,11 @@ SOURCES: tuple[tuple[type, str], ...] = (
 )
 
 
+KEEPS_NOTHING = "no layer keeps anything for later tokens"
+
+
 def cache_source(spec: ModelSpec) -> str:
     """The source of each kind of cache that a model keeps, in the order of `SOURCES`."""
     nodes = [node for group in spec.layers for node in (*group.mixers, group.cross) if node is not None]
-    shared = any(group.shared_block is not None for group in spec.layers)
-    texts = [text for kind, text in SOURCES if any(type(node) is kind for node in nodes)]
-    if shared and SHAZEER not in texts:
-        texts.append(SHAZEER)
-    return "; ".join(texts) or SHAZEER
+    nodes += [group.shared_block.attention for group in spec.layers if group.shared_block is not None]
+    return "; ".join(text for kind, text in SOURCES if any(type(node) is kind for node in nodes)) or KEEPS_NOTHING

@@ -10,13 +10,11 @@ from collections.abc import Iterable
 from calc.quantities.flops import recomputed
 from calc.sizes import Size, either, is_array, is_exactly
 from calc.spec.run import Kernels, Run
-from calc.trace.functions import BETWEEN, UNFUSED
+from calc.trace.functions import TRAITS
 from calc.trace.op import Leaf, Op
 
 Chain = tuple[Leaf, ...]
 """Ops that run as one kernel."""
-_PASSED_ON = ("add", "rope", "copy", "dispatch", "pool")
-"""Functions whose gradient needs nothing of what forward read."""
 
 
 def chains(some: Iterable[Leaf], kernels: Kernels) -> list[Chain]:
@@ -88,14 +86,16 @@ def _core(some: list[Leaf]) -> dict[int, int]:
         elif leaf.op.function == "values" and start is not None:
             found |= dict.fromkeys(range(start, i + 1), start)
             start = None
-        elif leaf.op.function not in BETWEEN:
+        elif not TRAITS[leaf.op.function].in_core:
             start = None
     return found
 
 
 def _fuses(last: Leaf, leaf: Leaf) -> bool:
     """Whether two neighbours without products stand in one block."""
-    plain = (each.op.kind not in ("linear", "attention") and each.op.function not in UNFUSED for each in (last, leaf))
+    plain = (
+        each.op.kind not in ("linear", "attention") and not TRAITS[each.op.function].alone for each in (last, leaf)
+    )
     return leaf.parents[-1] is last.parents[-1] and all(plain)
 
 
@@ -128,7 +128,7 @@ def elements_back(chain: Chain) -> Size:
         return 2 * reads + 2 * writes
     if op.kind == "linear":
         return int(op.input_grad) * (writes + reads) + int(_trains(op)) * (writes + reads)
-    if op.kind == "attention" and op.function not in UNFUSED:
+    if op.kind == "attention" and not TRAITS[op.function].alone:
         return 2 * (reads + writes)
     total: Size = 0
     for i, leaf in enumerate(chain):
@@ -138,7 +138,7 @@ def elements_back(chain: Chain) -> Size:
             # Two branches are joined where they meet again; where they part, their gradients are added up.
             total = total + ((3 if last else 2) * writes if leaf.layer is not None else 0)
             continue
-        saved = 0 if op.function in _PASSED_ON else reads
+        saved = reads if TRAITS[op.function].needs_operands else 0
         total = total + saved + writes - never_written(chain, i) + reads - on_chip(chain, i)
     return total
 

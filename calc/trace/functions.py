@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple, get_args
 
 from calc.sizes import Size
 
@@ -63,10 +63,48 @@ moving. other: what has no name here, elementwise.
 """
 
 
-UNFUSED = ("route", "dispatch", "scan")
-"""Functions without products that are no pass from one end of a tensor to the other: they are kernels of their own."""
-BETWEEN = ("softcap", "softmax", "gather", "scale")
-"""What may stand between scores and values in one kernel for attention: a cap, a bias looked up, the softmax."""
+class Traits(NamedTuple):
+    """What holds of a function wherever it is laid.
+
+    alone: it has no products and is no pass from one end of a tensor to the other: a kernel of its own. in_core: it may
+    stand between scores and values in one kernel for attention: a cap, a bias looked up, the softmax. needs_operands:
+    going back reads what forward read, and not only the gradient that comes in. wide: it runs in the format of the
+    residual stream, which autocast keeps wider than products. of_experts: engines' kernels for experts do it beside
+    their products and activations. in_place: a compiled kernel writes its result over what it reads.
+    """
+
+    alone: bool = False
+    in_core: bool = False
+    needs_operands: bool = True
+    wide: bool = False
+    of_experts: bool = False
+    in_place: bool = False
+
+
+_TRAITS: dict[Function, Traits] = {
+    "layernorm": Traits(wide=True),
+    "rmsnorm": Traits(wide=True),
+    "batchnorm": Traits(wide=True),
+    "l2norm": Traits(wide=True),
+    "add": Traits(wide=True, needs_operands=False),
+    "scale": Traits(in_core=True),
+    "softmax": Traits(in_core=True, wide=True),
+    "softcap": Traits(in_core=True),
+    "rope": Traits(needs_operands=False, in_place=True),
+    "gather": Traits(in_core=True, wide=True),
+    "route": Traits(alone=True),
+    "dispatch": Traits(alone=True, needs_operands=False, of_experts=True),
+    "combine": Traits(of_experts=True),
+    "scan": Traits(alone=True),
+    "pool": Traits(needs_operands=False),
+    "copy": Traits(needs_operands=False),
+}
+TRAITS: dict[Function, Traits] = {function: _TRAITS.get(function, Traits()) for function in get_args(Function)}
+"""Every function's; those that are not named above have none."""
+
+ATTENTION_BACK = 2.5
+"""FLOPs of attention's backward over its forward's, in one kernel: five products for two, one of them the scores once
+more (Dao et al. 2022, arXiv:2205.14135, algorithm 4)."""
 
 _GATED: dict[str, Function] = {"silu": "swiglu", "gelu_new": "geglu_new", "gelu_fast": "geglu_new"}
 

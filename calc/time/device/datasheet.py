@@ -11,12 +11,10 @@ from calc.time.models.decoding import DecodeModel
 from calc.time.models.flash import AttentionModel
 from calc.time.models.limits import Limits, limits_of
 from calc.time.models.smooth import Smooth, SmoothAttention, SmoothDecode, SmoothGemm
+from calc.trace.functions import ATTENTION_BACK
 
 PLAIN = ("fp32", "bf16", "fp16", "fp8", "fp4", "int8")
 """Formats whose published peak is that of plain products."""
-
-BACK = 2.5
-"""Products of attention going back over those forward: five for two, one of them the scores once more."""
 
 
 def is_tpu(device: Device) -> bool:
@@ -39,7 +37,9 @@ def published_models(device: Device) -> dict[str, dict[str, Any]]:
         return {
             "gemm": {dtype: _plain(SmoothGemm, each) for dtype, each in limits.items()},
             "attention": {dtype: _plain(SmoothAttention, each) for dtype, each in limits.items()},
-            "attention_backward": {dtype: _plain(SmoothAttention, each, BACK) for dtype, each in limits.items()},
+            "attention_backward": {
+                dtype: _plain(SmoothAttention, each, ATTENTION_BACK) for dtype, each in limits.items()
+            },
             "decode": {dtype: _plain(SmoothDecode, each) for dtype, each in limits.items()},
         }
     spread = {"spread": spread_between(*factors("attention"))}

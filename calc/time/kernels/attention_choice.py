@@ -10,7 +10,7 @@ from calc.time.device.priors import priors
 from calc.time.device.speed import Speed
 from calc.time.kernels.kernel import Kernel
 from calc.time.kernels.known import Choice, find
-from calc.trace.functions import Attend
+from calc.trace.functions import ATTENTION_BACK, Attend
 
 FP8_CACHE = 0.5
 """Bytes of a cached number over those of one in 16 bits."""
@@ -107,4 +107,4 @@ def _seen(kernel: Kernel, shape: Attend) -> float:
     """FLOPs of the pairs that a kernel really computes over those that the last queries of a sequence would."""
     width = 2.0 * shape.groups * shape.heads * (shape.d_head + shape.d_value)
     last = shape.queries * (shape.keys - shape.queries / 2)
-    return min(kernel.flops / (2.5 if kernel.direction == "backward" else 1.0) / (width * last), 1.0)
+    return min(kernel.flops / (ATTENTION_BACK if kernel.direction == "backward" else 1.0) / (width * last), 1.0)

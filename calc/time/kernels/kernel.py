@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, get_args
 from calc.dtypes import dtype as number_format
 from calc.sizes import Size
 from calc.time.models.collective import Collective
-from calc.trace.functions import Attend, Matmul
+from calc.trace.functions import TRAITS, Attend, Matmul
 
 Direction = Literal["forward", "recomputed", "backward", "update", "network"]
 Use = Literal["forward", "dgrad", "wgrad", "batched"]
@@ -107,8 +107,8 @@ class Kernel(NamedTuple):
         return self.flops / self.bytes if self.bytes else 0.0
 
 
-NOTHING_SAVED = ("rope", "copy", "transpose", "pool", "dispatch")
-"""Functions whose backward reads nothing but the gradient that comes in."""
+NOTHING_SAVED = frozenset({*(name for name, each in TRAITS.items() if not each.needs_operands), "transpose"})
+"""Kernels whose backward reads nothing but the gradient that comes in; a model's record has no transpose."""
 ADAMW_COPIES = 7
 """fused AdamW reads weight, gradient and two moments, and writes all but the gradient (torch.optim.AdamW)."""
 OPERANDS = {"adamw": ADAMW_COPIES, "accumulate": 3, "fill": 1, "sum": 1, "cross_entropy": 1}

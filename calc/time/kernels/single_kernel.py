@@ -15,7 +15,7 @@ from calc.time.kernels.kernel import Kernel, Send, Use, backward_elements, pass_
 from calc.time.kernels.launching import launching
 from calc.time.kernels.timing import Timing, time_of
 from calc.time.models.collective import COLLECTIVES, Collective
-from calc.trace.functions import Attend, Matmul
+from calc.trace.functions import ATTENTION_BACK, Attend, Matmul
 
 
 def kernel_seconds(
@@ -101,7 +101,7 @@ def attention_kernel(
         window = 2 * window - 1
     shape = Attend(batch * kv_heads, heads / kv_heads, seq, keys, d_head, d_value, causal, window)
     moved = batch * (heads * seq * (d_head + d_value) + kv_heads * keys * (d_head + d_value)) * width_of(dtype)
-    times = 2.5 if backward else 1.0
+    times = ATTENTION_BACK if backward else 1.0
     return Kernel(
         path="attention",
         component="attention",

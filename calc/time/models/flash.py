@@ -16,9 +16,7 @@ from calc.time.models.learned import Learned, Terms, at_clock, cached_bytes, fit
 from calc.time.models.limits import Limits, Positive
 from calc.time.models.questions import PromptQuestion, Shape
 from calc.time.models.residual import Column
-
-BACKWARD_FLOPS = 2.5
-"""Five products of tiles in the backward (one of them recomputes the scores) for two in the forward."""
+from calc.trace.functions import ATTENTION_BACK
 
 BACKWARD_EFFICIENCY = 0.8
 """FLOP/s of the backward over those of the forward: FlashAttention-3 on an H100, head dimension 128, 8k to 16k tokens,
@@ -86,7 +84,7 @@ class AttentionModel(Learned, PromptQuestion):
         """The model of the backward where none was measured: 2.5 times the FLOPs at `backward_efficiency`."""
         import math
 
-        slower = BACKWARD_FLOPS / self.backward_efficiency
+        slower = ATTENTION_BACK / self.backward_efficiency
         constants = self.constants | {"tile": self.constants["tile"] + math.log(slower)}
         return self.model_copy(
             update={"flops": slower, "traffic": BACKWARD_TRAFFIC, "constants": constants, "spread": None, "points": 0}

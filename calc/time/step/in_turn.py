@@ -6,20 +6,21 @@ from dataclasses import replace
 
 from calc.spec.run import Run
 from calc.time.kernels.kernel import Kernel
-from calc.trace.functions import Matmul
+from calc.trace.functions import TRAITS, Matmul
 from calc.trace.op import Leaf
 
 
-def in_turn(leaves: list[Leaf], plan: Run, excluded: tuple[str, ...]) -> dict[int, float]:
+def in_turn(leaves: list[Leaf], plan: Run) -> dict[int, float]:
     """How many experts run each op of a routed block in their turn on one rank, by the op's leaf; empty but for a plan
-    whose experts are a loop. beside: functions of what looks tokens up for each expert and adds what it gives."""
+    whose experts are a loop: those of experts' own, and what looks tokens up for each and adds what it gives."""
     if plan.experts != "loop":
         return {}
     blocks: dict[int, float] = {}
     for leaf in leaves:
         if leaf.expert and isinstance(leaf.op.shape, Matmul):
             blocks[_block(leaf, inside=True)] = float(leaf.op.shape.groups) / plan.ep
-    of = [(leaf, _block(leaf, inside=leaf.expert)) for leaf in leaves if leaf.expert or leaf.op.function in excluded]
+    some = [leaf for leaf in leaves if leaf.expert or TRAITS[leaf.op.function].of_experts]
+    of = [(leaf, _block(leaf, inside=leaf.expert)) for leaf in some]
     return {id(leaf): blocks[block] for leaf, block in of if block in blocks}
 
 

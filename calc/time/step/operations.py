@@ -23,13 +23,9 @@ from calc.time.step.rank_share import Share, share_of
 from calc.time.step.record import NumberedChain, Record, place_of, record_of
 from calc.time.step.routed import routed
 from calc.trace.eager import eager
-from calc.trace.functions import Attend, Matmul
+from calc.trace.functions import ATTENTION_BACK, TRAITS, Attend, Matmul
 from calc.trace.op import Leaf
 
-WIDE = ("layernorm", "rmsnorm", "batchnorm", "l2norm", "add", "gather", "softmax")
-"""Functions that run in the format of the residual stream, which autocast keeps wider than products."""
-AROUND_EXPERTS = ("dispatch", "combine")
-"""What engines' kernels for experts do beside their products and activations."""
 STATE = 4
 """Bytes of an element of recurrent state."""
 
@@ -62,7 +58,7 @@ class Operations:
         self.shares = {id(leaf): share_of(leaf, run) for leaf in record.leaves}
         self.joints = record.joints
         self.merged = self.columns_read_together(record.leaves)
-        self.turns = in_turn(record.leaves, run, AROUND_EXPERTS)
+        self.turns = in_turn(record.leaves, run)
         self.biased = behind_experts(record.leaves, run)
         self.laid: dict[tuple[int, ...], Kernel] = {}
 
@@ -154,19 +150,20 @@ class Operations:
         most = max(chain, key=lambda leaf: float((leaf.op.reads or 0) + (leaf.op.writes or 0)))
         core = len(chain) > 1 and first.op.function == "scores"
         leaf = first if core else most
-        function = "attention" if core else leaf.op.function
+        traits = TRAITS[leaf.op.function]
         inner = self.formats.compute
+        wide = (traits.wide and not core) or width_of(inner) < 2
         return Kernel(
             path=leaf.path,
             component=leaf.component or leaf.op.component,
-            function=function,
+            function="attention" if core else leaf.op.function,
             direction=direction,
-            dtype=self.formats.stream if function in WIDE or width_of(inner) < 2 else inner,
+            dtype=self.formats.stream if wide else inner,
             calls=float(leaf.calls),
             sequences=self.run.batch,
             decode=self.run.phase == "decode",
             trains=self.run.trains,
-            within=leaf.expert or leaf.op.function in AROUND_EXPERTS,
+            within=leaf.expert or traits.of_experts,
             place=place_of(leaf),
             backend="" if self.run.stack is None else self.run.stack.attention,
         )
@@ -239,7 +236,7 @@ class Operations:
         if not size:
             return
         # A kernel for attention computes the scores once more and four products beside the two of forward.
-        flops = (2.5 if forward.function == "attention" else 2.0) * forward.flops
+        flops = (ATTENTION_BACK if forward.function == "attention" else 2.0) * forward.flops
         function = "accumulate" if op.function == "add" and len(chain) == 1 else forward.function
         traffic, launches = None, forward.launches
         if forward.traffic is not None and forward.launches > 1:
