@@ -9,7 +9,7 @@ from calc.memory import megatron
 from calc.memory.rank import Activations
 from calc.memory.sharding import Stage
 from calc.quantities.flops import plain_products
-from calc.quantities.saved_tensors import WAY, LayerSaved, SavedTensors, saved_tensors
+from calc.quantities.saved_tensors import LayerSaved, SavedTensors, saved_tensors
 from calc.sizes import Size, at_least, ceil_div, either, is_array, is_exactly, largest, minimum
 from calc.spec import Lora, ModelSpec
 from calc.spec.load import Load
@@ -61,14 +61,13 @@ def _on_stage(made: SavedTensors, run: Run, checkpointing: Checkpointing, stage:
     """What one stage keeps of what the whole model does."""
     layers: Size = 0
     here: list[tuple[LayerSaved, Size]] = []
-    for path, each in made.layers.items():
-        name = path.partition(WAY)[0]
-        ways = [other for other in made.layers if other.partition(WAY)[0] == name]
-        n = each.count
-        if name in stage.layers and len(ways) == 1:
-            n = stage.layers[name]
-        elif name in stage.layers:
-            n = _of_way(each, stage.layers[name], stage.first, sum(made.layers[way].count for way in ways[:-1]))
+    for each in made.layers.values():
+        n, of_kind = each.count, stage.layers.get(each.name)
+        ways = [other for other in made.layers.values() if other.name == each.name]
+        if of_kind is not None and len(ways) == 1:
+            n = of_kind
+        elif of_kind is not None:
+            n = _of_way(each, of_kind, stage.first, sum(way.count for way in ways[:-1]))
         if is_exactly(n, 0):
             continue
         here.append((each, n))

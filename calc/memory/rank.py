@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from calc.sizes import Size, largest
 
@@ -12,12 +12,14 @@ from calc.sizes import Size, largest
 class Rank:
     """One kind of rank: its bytes by term, and what is live of each at every moment, in order.
 
-    moments: beside the terms, `temporaries` that are freed again before a step ends.
+    moments: beside the terms, `temporaries` that are freed again before a step ends. passes: of a server, the names of
+    the moments of each of its passes.
     """
 
     stage: str
     terms: Mapping[str, Size]
     moments: Mapping[str, Mapping[str, Size]]
+    passes: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
 
     @property
     def timeline(self) -> Mapping[str, Size]:
@@ -35,8 +37,8 @@ class Rank:
         return largest(self.timeline.values())
 
     def during(self, name: str) -> Rank:
-        """The same rank while one pass runs: its moments that are called after it (`prefill, logits`)."""
-        return replace(self, moments={at: live for at, live in self.moments.items() if at.startswith(name)})
+        """The same rank while one of its passes runs."""
+        return replace(self, moments={at: self.moments[at] for at in self.passes[name]})
 
 
 @dataclass(frozen=True, slots=True)

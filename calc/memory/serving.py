@@ -103,18 +103,21 @@ def _server(
 ) -> Rank:
     held = weights_held(spec, run, stage)
     moments: dict[str, dict[str, Size]] = {}
+    by_pass: dict[str, tuple[str, ...]] = {}
 
     def moment(activations: Size, scores: Size) -> dict[str, Size]:
         return {"weights": held, "activations": activations, "logits": scores, "kv_cache": cache}
 
     for name, (load, body) in passes.items():
-        moments[f"{name}, widest moment"] = moment(widest(body, footprint, stage), 0)
+        own = {f"{name}, widest moment": moment(widest(body, footprint, stage), 0)}
         if stage.last and spec.head is not None:
-            moments[f"{name}, logits"] = moment(
+            own[f"{name}, logits"] = moment(
                 load.tokens * spec.d_model * footprint.width, _logits(spec, spec.head, run, load, footprint)
             )
+        moments |= own
+        by_pass[name] = tuple(own)
     terms = (largest(each[name] for each in moments.values()) for name in ("activations", "logits"))
-    return Rank(stage.name, moment(*terms), moments)
+    return Rank(stage.name, moment(*terms), moments, passes=by_pass)
 
 
 def weights_held(spec: ModelSpec, run: Run, stage: Stage) -> Size:

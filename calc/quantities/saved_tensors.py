@@ -22,11 +22,12 @@ Tensors = tuple[Saved, ...]
 @dataclass(frozen=True, slots=True)
 class LayerSaved:
     """Of one layer of a kind, of which there are `count`: what it reads, what it keeps (`saved`), and what it would
-    keep if nothing were computed again (`whole`). results: what it keeps beside its input where checkpointing keeps
-    results by operation; compiled, only those that something later in the layer needs. early: whether it stands at the
-    start of its stack, and others of its kind, of which more needs a gradient, come behind it under the name without
-    `WAY`."""
+    keep if nothing were computed again (`whole`). name: of its stack and group. results: what it keeps beside its input
+    where checkpointing keeps results by operation; compiled, only those that something later in the layer needs. early:
+    whether it stands at the start of its stack, and others of its name, of which more needs a gradient, come behind
+    it."""
 
+    name: str
     group: LayerGroup
     count: Size
     input: Storage
@@ -38,7 +39,8 @@ class LayerSaved:
 
 @dataclass(frozen=True, slots=True)
 class SavedTensors:
-    """front: outside layers, before them; `common` of it serves all layers. layers: by stack and group name.
+    """front: outside layers, before them; `common` of it serves all layers. layers: by stack and group name,
+    those that less of a gradient reaches with a number behind it.
     end: between layers and loss. loss: logits in the format of the loss. logits: the tensor itself."""
 
     front: Tensors
@@ -53,11 +55,6 @@ class SavedTensors:
         outside = (*self.front, *self.common, *self.end, *self.loss)
         inside = [(each.count, saved) for each in self.layers.values() for saved in each.saved]
         return [(1, saved) for saved in outside] + inside
-
-
-WAY = ", way"
-"""Behind a group's name in `SavedTensors.layers`, with a number: layers of which less of what they read needs a
-gradient than of the others of their kind."""
 
 
 def saved_tensors(spec: ModelSpec, load: Load, settings: Settings) -> SavedTensors:
@@ -158,12 +155,13 @@ class _Run:
         """One kind of layers."""
         group = next(each for each in shared.spec.layers if each.name == part.group)
         x, how = self.storage(part.inputs[0]), self.settings
-        name = f"{shared.path}{group.name}{f'{WAY} {part.way}' if part.way else ''}"
+        name = f"{shared.path}{group.name}"
+        path = f"{name}, way {part.way}" if part.way else name
         shared.stream = shared.stream or x.dtype
 
         def tape(settings: Settings) -> Tape:
             common, lent = dict(shared.common), set(shared.lent)
-            made = Tape(settings, common, name, group.shared, shared.stream, elsewhere=lent)
+            made = Tape(settings, common, path, group.shared, shared.stream, elsewhere=lent)
             self.run(part.body, made)
             return made
 
@@ -177,7 +175,7 @@ class _Run:
         shared.common |= {storage: saved for storage, saved in plain.saved.items() if storage.common is not None}
         shared.lent |= {saved.tensor for saved in own}
         results = tuple(each for each, n in whole.results if not how.fused or n < len(whole.saved))
-        self.layers[name] = LayerSaved(group, part.calls, x, own, all_of_it, results, part.way > 0)
+        self.layers[path] = LayerSaved(name, group, part.calls, x, own, all_of_it, results, part.way > 0)
 
     def times(self, part: Part, tape: Tape) -> None:
         """A part as often as it is called, where that is a matter of structure: each call keeps tensors of its own."""

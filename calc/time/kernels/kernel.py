@@ -12,6 +12,9 @@ from calc.trace.functions import TRAITS, Attend, Matmul
 
 Direction = Literal["forward", "recomputed", "backward", "update", "network"]
 Use = Literal["forward", "dgrad", "wgrad", "batched"]
+Between = Literal["tensor", "context", "experts", "pipeline", "data"]
+"""Which ranks tell one another: those that divide matrices, a sequence or experts, the stages of a pipeline, and those
+that hold the same weights."""
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 
@@ -68,7 +71,7 @@ class Kernel(NamedTuple):
     packed: the format of profiles for a product whose matrix is quantized, empty for plain ones. routed: of experts'
     products. within: whether it runs inside of what is measured as the time of a layer's experts.
     place: where its op stands: `front`, `end`, or the name of its group of layers. backend: what a stack runs attention
-    with, by the names of [attention.backends] of the priors; empty where nothing is said.
+    with, by the names of [attention.backends] of the priors; empty where nothing is said. between: of a collective.
     """
 
     path: str
@@ -100,6 +103,11 @@ class Kernel(NamedTuple):
     within: bool = False
     place: str = ""
     backend: str = ""
+    between: Between | None = None
+
+    def stands_in(self, part: str) -> bool:
+        """Whether it is of a part of the tree; part: its path, empty for the whole."""
+        return not part or f"{self.path}.".startswith(f"{part}.")
 
     @property
     def intensity(self) -> float:

@@ -103,16 +103,15 @@ def timed_passes(question: Question, runs: Sequence[Run], words: Sequence[Mappin
 
 def _kernels(question: Question, run: Run, laid: Operations, each: ChainRun) -> list[Kernel]:
     """A chain's kernels and what runs beside them, of those that are asked for."""
-    within, directions = question.within, question.directions
-    some = [one for one in around(laid.kernels(each), question.spec, run) if one.direction in directions]
-    return [kernel for kernel in some if not within or f"{kernel.path}.".startswith(f"{within}.")]
+    some = [one for one in around(laid.kernels(each), question.spec, run) if one.direction in question.directions]
+    return [kernel for kernel in some if kernel.stands_in(question.within)]
 
 
 def _messages(question: Question, run: Run) -> list[Kernel]:
     if "network" not in question.directions:
         return []
     links = links_of(run, question.speed.device)
-    return [kernel for kernel in between_ops(question.spec, run, links) if kernel.path.startswith(question.within)]
+    return [kernel for kernel in between_ops(question.spec, run, links) if kernel.stands_in(question.within)]
 
 
 def _takes(question: Question, run: Run, kernel: Kernel, timing: Timing) -> Takes:

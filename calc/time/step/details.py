@@ -13,7 +13,7 @@ from calc.time.kernels.kernel import Kernel
 from calc.time.kernels.timing import Timing, time_of
 from calc.time.step.extra_kernels import stepped_parameters, update
 from calc.time.step.limits import least_seconds, stopped
-from calc.time.step.network import BETWEEN, Held, Message, between_of, between_ranks, hides
+from calc.time.step.network import WITHIN_A_PASS, Held, Message, between_ranks, hides
 from calc.time.step.notes import notes, of_memory
 from calc.time.step.offloaded import offloaded_seconds
 from calc.time.step.one_pass import Pass, Question
@@ -125,8 +125,8 @@ def _within(
 ) -> tuple[list[tuple[Message, Row]], dict[str, float]]:
     """The collectives of a pass with what of each computing hides, and the computing that is left."""
     found: list[tuple[Message, Row]] = []
-    for name in BETWEEN:
-        own = [(kernel, time) for kernel, time in timed if between_of(kernel) == name]
+    for name in WITHIN_A_PASS:
+        own = [(kernel, time) for kernel, time in timed if kernel.between == name]
         seconds = sum(kernel.calls * time.seconds for kernel, time in own)
         behind, computing = behind_computing(seconds, hides(run, name), computing)
         part = behind / seconds if seconds else 0.0

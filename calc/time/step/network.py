@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from calc.memory.sharding import Stage
 from calc.sizes import Size, at_least, is_array, maximum
@@ -12,7 +12,7 @@ from calc.spec import ModelSpec, Moe
 from calc.spec.run import Run
 from calc.time.cluster.links import Links, near_of, refuse_unknown
 from calc.time.cluster.stacks import stack_of
-from calc.time.kernels.kernel import Kernel, Send, width_of
+from calc.time.kernels.kernel import Between, Kernel, Send, width_of
 from calc.time.models.collective import Collective
 from calc.time.step.formats import number_formats
 from calc.time.step.record import place_of, tree_of
@@ -21,11 +21,8 @@ from calc.trace.op import Leaf
 from calc.trace.shard import VOCABULARY
 
 Hidden = Literal["nothing", "forward", "backward"]
-Between = Literal["tensor", "context", "experts"]
-BETWEEN: tuple[Between, ...] = get_args(Between)
-"""What ranks tell one another within a pass."""
-PIPELINE = "pipeline"
-"""Path of what stages of a pipeline send one another."""
+WITHIN_A_PASS: tuple[Between, ...] = ("tensor", "context", "experts")
+"""Which ranks tell one another something within a pass."""
 
 
 class Held(NamedTuple):
@@ -59,7 +56,7 @@ def between_ops(spec: ModelSpec, run: Run, links: Links) -> Iterator[Kernel]:
             yield from _of_op(leaf, spec, run, links, times)
 
 
-def hides(run: Run, between: str) -> Size:
+def hides(run: Run, between: Between) -> Size:
     """What part of the collectives between such ranks passes behind computing under the stack of a run.
 
     Products in as many pieces as there are ranks leave one piece's exchange open (Wang et al. 2023, ASPLOS, and
@@ -87,8 +84,10 @@ def between_ranks(spec: ModelSpec, run: Run, stage: Stage, held: Held, links: Li
     # Pieces of a stage leave time to send while another piece computes.
     behind = at_least(run.interleave, 2) * float(stack_of(run).overlap.pipeline)
     sent = (
-        Message(_send(PIPELINE, "send", size, 2, calls * (1 - behind), links, run, stride, span), "nothing"),
-        Message(_send(PIPELINE, "send", size, 2, calls * behind, links, run, stride, span), "backward"),
+        Message(
+            _send("pipeline", "pipeline", "send", size, 2, calls * (1 - behind), links, run, stride, span), "nothing"
+        ),
+        Message(_send("pipeline", "pipeline", "send", size, 2, calls * behind, links, run, stride, span), "backward"),
         *_tied(spec, run, stage, stride, links),
     )
     for message in (*sent, *_data(run, held, links)):
@@ -105,7 +104,9 @@ def _tied(spec: ModelSpec, run: Run, stage: Stage, stride: Size, links: Links) -
     size = table_elements(spec) / run.tp * width_of(how.gradients)
     calls = at_least(run.pp, 2) * maximum(stage.first * 1, stage.last * 1)
     yield Message(
-        _send("data of the table", "all_reduce", size, 2, calls, links, run, stride, stride * run.pp), "nothing", True
+        _send("data of the table", "data", "all_reduce", size, 2, calls, links, run, stride, stride * run.pp),
+        "nothing",
+        True,
     )
 
 
@@ -166,12 +167,7 @@ def _after(
 ) -> Kernel:
     """A collective that follows an op, over `ranks` beside the tensor-parallel ones."""
     stride = 1 if name == "tensor" else run.tp
-    return _send(f"{leaf.path}.{name}", op, size, ranks, calls, links, run, stride)._replace(place=place_of(leaf))
-
-
-def between_of(kernel: Kernel) -> Between:
-    """Which ranks a collective of a pass is between."""
-    return next(name for name in BETWEEN if kernel.path.endswith(name))
+    return _send(f"{leaf.path}.{name}", name, op, size, ranks, calls, links, run, stride)._replace(place=place_of(leaf))
 
 
 def _data(run: Run, held: Held, links: Links) -> Iterator[Message]:
@@ -204,17 +200,26 @@ def _data(run: Run, held: Held, links: Links) -> Iterator[Message]:
         )
         for op, size, behind, once, calls in ways:
             among = ranks if op == "all_reduce" else sharers
-            yield Message(_send(name, op, size, among, some * calls, links, run, stride), behind, once)
+            yield Message(_send(name, "data", op, size, among, some * calls, links, run, stride), behind, once)
         if run.shard is not None:
             summed = divides * at_least(groups, 2) * some
             kernel = _send(
-                f"{name} of replicas", "all_reduce", gradients / sharers, groups, summed, links, run, stride * sharers
+                f"{name} of replicas",
+                "data",
+                "all_reduce",
+                gradients / sharers,
+                groups,
+                summed,
+                links,
+                run,
+                stride * sharers,
             )
             yield Message(kernel, "backward", True)
 
 
 def _send(
     path: str,
+    between: Between,
     op: Collective,
     size: Size,
     ranks: Size,
@@ -239,4 +244,5 @@ def _send(
         calls=calls * 1.0,
         bytes=size * 1.0,
         shape=Send(op, ranks, size * 1.0, beyond, near_of(links, ranks, stride)),
+        between=between,
     )

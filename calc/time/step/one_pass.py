@@ -18,12 +18,11 @@ from calc.sizes import Size
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.spec.same import Same
-from calc.time.kernels.kernel import Kernel
+from calc.time.kernels.kernel import Between, Kernel
 from calc.time.kernels.timing import Timing
 from calc.time.step import chain_times
 from calc.time.step.chain_times import Question, TimedPass, timed_passes
 from calc.time.step.mfu import model_flops
-from calc.time.step.network import between_of
 
 MOST = 256
 """Passes that are remembered."""
@@ -56,7 +55,7 @@ class PassSums:
 
     device: Mapping[str, Sums]
     host: Mapping[str, Sums]
-    sent: Mapping[str, Sums]
+    sent: Mapping[Between, Sums]
     launched: Sums
     elements: Sums
     trained: Sums
@@ -130,9 +129,10 @@ def _sums(question: Question, run: Run, timed: TimedPass) -> PassSums:
             places, beside = device[stretch], host[stretch]
             places[place] = places.get(place, 0.0) + seconds
             beside[place] = beside.get(place, 0.0) + of_host
-    sent: dict[str, dict[str, float]] = {}
+    sent: dict[Between, dict[str, float]] = {}
     for kernel, timing in timed.messages:
-        between = sent.setdefault(between_of(kernel), {})
+        assert kernel.between is not None
+        between = sent.setdefault(kernel.between, {})
         between[kernel.place] = between.get(kernel.place, 0.0) + kernel.calls * timing.seconds
     held = _held(Same(question.spec), _Ranks(run.tp, run.ep, run))
     counted = model_flops(question.spec, run) if not question.within and run.phase != "decode" else (0.0, "")

@@ -16,7 +16,7 @@ from calc.time.kernels.launching import launching
 from calc.time.kernels.timing import column_seconds
 from calc.time.models.residual import Column
 from calc.time.step.extra_kernels import stepped_parameters, update
-from calc.time.step.network import PIPELINE, Held, Hidden, Message, between_ranks, hides
+from calc.time.step.network import Held, Hidden, Message, between_ranks, hides
 from calc.time.step.offloaded import offloaded_seconds
 from calc.time.step.one_pass import PassSums, Question, Sums
 from calc.time.step.prediction import stretch_of
@@ -198,7 +198,7 @@ def hidden(
         behind: Size = 0.0
         if message.behind != "nothing":
             left = whole if message.once else each
-            own = part if message.kernel.path == PIPELINE else part * data
+            own = part if message.kernel.between == "pipeline" else part * data
             behind = minimum(seconds * own, left[message.behind])
             left[message.behind] = left[message.behind] - behind
         yield message, seconds, behind

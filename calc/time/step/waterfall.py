@@ -6,18 +6,19 @@ from typing import NamedTuple
 
 from calc.errors import Refused
 from calc.time.device.speed import Speed
-from calc.time.kernels.kernel import Kernel
+from calc.time.kernels.kernel import Between, Kernel
 from calc.time.step.prediction import ON_HOST, Prediction, Row
 
 IDEAL = "peak"
 """What products and attention would take at the device's peak."""
-NETWORK = {
+NETWORK: dict[Between, str] = {
     "tensor": "tensor communication",
     "context": "context communication",
     "experts": "expert exchange",
     "pipeline": "pipeline messages",
+    "data": "data communication",
 }
-"""Last word of a collective's path -> its bar; all others are between ranks that hold the same weights."""
+"""Which ranks a collective is between -> its bar."""
 BARS = (
     IDEAL,
     "shapes of products",
@@ -26,7 +27,6 @@ BARS = (
     "launches",
     "recomputation",
     *NETWORK.values(),
-    "data communication",
     "bubble",
     "imbalance",
     "optimizer",
@@ -70,8 +70,8 @@ def waterfall(it: Prediction, speed: Speed) -> list[Bar]:
 
 def _bar(row: Row) -> str:
     kernel = row.kernel
-    if kernel.direction == "network":
-        return NETWORK.get(kernel.path.rpartition(".")[2], "data communication")
+    if kernel.between is not None:
+        return NETWORK[kernel.between]
     if kernel.direction == "update":
         return "offload" if kernel.function == ON_HOST else "optimizer"
     if kernel.direction == "recomputed":
