@@ -56,7 +56,7 @@ def between_ops(spec: ModelSpec, run: Run, links: Links) -> Iterator[Kernel]:
             yield from _of_op(leaf, spec, run, links, times)
 
 
-def hides(run: Run, between: Between) -> Size:
+def hides(run: Run, between: str) -> Size:
     """What part of the collectives between such ranks passes behind computing under the stack of a run.
 
     Products in as many pieces as there are ranks leave one piece's exchange open (Wang et al. 2023, ASPLOS, and

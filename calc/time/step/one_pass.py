@@ -18,7 +18,7 @@ from calc.sizes import Size
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.spec.same import Same
-from calc.time.kernels.kernel import Between, Kernel
+from calc.time.kernels.kernel import Kernel
 from calc.time.kernels.timing import Timing
 from calc.time.step import chain_times
 from calc.time.step.chain_times import Question, TimedPass, timed_passes
@@ -55,7 +55,7 @@ class PassSums:
 
     device: Mapping[str, Sums]
     host: Mapping[str, Sums]
-    sent: Mapping[Between, Sums]
+    sent: Mapping[str, Sums]
     launched: Sums
     elements: Sums
     trained: Sums
@@ -129,7 +129,7 @@ def _sums(question: Question, run: Run, timed: TimedPass) -> PassSums:
             places, beside = device[stretch], host[stretch]
             places[place] = places.get(place, 0.0) + seconds
             beside[place] = beside.get(place, 0.0) + of_host
-    sent: dict[Between, dict[str, float]] = {}
+    sent: dict[str, dict[str, float]] = {}
     for kernel, timing in timed.messages:
         assert kernel.between is not None
         between = sent.setdefault(kernel.between, {})
