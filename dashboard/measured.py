@@ -14,7 +14,6 @@ from harness.record import Run
 
 LEAD = "One ratio, measured over predicted: at 1 × the forecast was right, at 2 × it took twice as long."
 SHOWN_FAULTS = 5
-SHOWN_NEW = 5
 FILTERS = ("device", "model", "backend", "suite", "commit")
 
 

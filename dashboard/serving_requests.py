@@ -60,7 +60,7 @@ def draw(picked: picker.Picked, best: dict[str, Any], wanted: Wanted) -> None:
     command = simulation.command(picked.reference)
     saved.about(f"{simulation.tp} × {simulation.device}", command)
     frame.chart(
-        charts.latencies(spreads, f"{simulation.requests:,} requests, {load:,} at once"),
+        charts.latencies(spreads),
         "requests",
         alt="How many of 100 requests had their first token, a token and their answer within so many seconds",
     )

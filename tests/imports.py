@@ -11,7 +11,6 @@ from pathlib import Path
 from tests.reference import ROOT
 
 Graph = Mapping[str, frozenset[str]]
-Edge = tuple[str, str]
 
 
 @cache
@@ -51,10 +50,6 @@ def rooms(package: str) -> Graph:
             inside = (_room(each, depth) for each in others if f"{each}.".startswith(f"{package}."))
             found.setdefault(own, set()).update(room for room in inside if room != own)
     return {room: frozenset(others) for room, others in found.items()}
-
-
-def without(graph: Graph, edges: frozenset[Edge]) -> Graph:
-    return {name: frozenset(each for each in others if (name, each) not in edges) for name, others in graph.items()}
 
 
 def cycle(graph: Graph) -> list[str]:

@@ -51,17 +51,9 @@ BOUNDS = (
 
 
 FLASH_CONSTANTS = (4.0, 10.0)
-"""Elements moved over n^2 d^2 / m, forward, stay between these where `model_blocks` cuts, for 8 d <= m <= n d: below
-8 d there is no room for a query, a key, a value and the output's sums twice."""
-
-
-def model_blocks(d_head: int, elements: int) -> Blocks:
-    """Tiles for `elements` of on-chip memory: few columns, and as many rows as leave room for their keys and values.
-
-    Rows need d for the query, d for the output's sums, 2 numbers and a score for each column.
-    """
-    columns = max(min(d_head // 4, elements // (16 * d_head)), 1)
-    return Blocks(max((elements - 2 * columns * d_head) // (2 * d_head + columns + 2), 1), columns)
+"""Elements moved over n^2 d^2 / m, forward, stay between these for 8 d <= m <= n d and tiles of few columns, with as
+many rows as leave room for their keys and values: below 8 d there is no room for a query, a key, a value and the
+output's sums twice."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,12 +38,6 @@ def flash(shape: AttentionShape, blocks: Blocks, order: Order = "queries") -> Co
     return forward if shape.direction == "forward" else forward.then(_backward(shape, blocks, seen, order))
 
 
-def backward_alone(shape: AttentionShape, blocks: Blocks, order: Order = "queries") -> Cost:
-    """The cost of the backward pass without the forward pass before it."""
-    checks.word("order", order, ORDERS)
-    return _backward(shape, blocks, visits(shape, blocks), order)
-
-
 def _forward(shape: AttentionShape, blocks: Blocks, seen: Visits, order: Order) -> Cost:
     d, dv, item, wide = shape.d_head, shape.d_value, shape.item, shape.wide
     rows = shape.batch * shape.heads * shape.seq

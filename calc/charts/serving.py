@@ -42,7 +42,7 @@ def front(rows: vega.Rows, wanted: float, best: vega.Rows, full: vega.Rows) -> v
     return vega.chart(*layers, height=380)
 
 
-def latencies(spreads: Mapping[str, Sequence[float]], title: str) -> vega.Chart:
+def latencies(spreads: Mapping[str, Sequence[float]]) -> vega.Chart:
     """How many of 100 requests were answered within so many seconds. spreads: what is waited for -> seconds of each
     request; at most POINTS of each are drawn."""
     rows = []

@@ -9,6 +9,7 @@ import click
 from calc.cli import completing, options
 from calc.laws import ALIASES, LAWS, find
 from calc.laws.base import VARIABLES, Law
+from calc.laws.parametric import Parametric
 from calc.output.tables import Table, emit, sentences
 
 
@@ -49,12 +50,19 @@ def _about(law: Law) -> Table:
         ("C", law.compute),
         ("D, L", law.tokens),
         ("fitted on", ", ".join(ranges)),
+        *(("substitution", f"of N for D, at the optimum: elasticity {each:.3g}") for each in _substitution(law)),
         ("source", law.source),
         ("confirmed", law.confirmed),
         *(("erratum", erratum) for erratum in law.errata),
         ("uncertainty", law.uncertainty),
     ]
     return sentences(rows)._replace(title=law.name)
+
+
+def _substitution(law: Law) -> list[float]:
+    """The elasticity of a law with one term of N and one of D; nothing of any other."""
+    form = None if law.parametric is None else law.parametric(law.k)
+    return [float(form.substitution)] if isinstance(form, Parametric) else []
 
 
 def _equations(law: Law) -> Table:
@@ -97,6 +105,7 @@ def _record(law: Law) -> dict[str, Any]:
         "compute": law.compute,
         "tokens": law.tokens,
         "fitted_on": {name: list(bounds) for name, bounds in law.valid.items()},
+        "substitution": next(iter(_substitution(law)), None),
         "errata": list(law.errata),
         "uncertainty": law.uncertainty,
         "equations": [

@@ -127,7 +127,7 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
     else:
         answer = best(law, **given)
         built = [] if shapes is None else near(given["family"], answer.params, find(law).counts, shapes)
-        others = _others(answer, given)
+        others = _others(given)
         tables = [_numbers(answer, others), *([_shapes(built)] if built else []), _words(answer, data)]
         shown = {"shapes": [_shape(each) for each in built]} if built else {}
         emit([_record(answer, data) | {"laws": others} | shown], tables, fmt)
@@ -135,7 +135,7 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
             save(isoflop_chart(law, **given), chart)
 
 
-def _others(answer: Optimum, given: dict[str, Any]) -> dict[str, dict[str, float]]:
+def _others(given: dict[str, Any]) -> dict[str, dict[str, float]]:
     """How far laws differ on the same question; empty for a loss, whose data differ by law, and of one law alone."""
     if "loss" in given:
         return {}

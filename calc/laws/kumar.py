@@ -26,6 +26,18 @@ def _rounded(k: Any, n: Size, d: Size, bits: Size) -> Size:
 
 _BITS = ("bits_weights", "bits_activations", "bits_cache")
 
+
+def best_bits(gamma: float, tensors: int = 3) -> float:
+    """Bits P at which C = 6 N D P / 16 buys the lowest loss, where `tensors` places share P and gamma.
+
+    For any alpha and beta the loss at a given C depends on P through P / (1 - e^(-P / gamma))^tensors alone, which is
+    least where e^u = 1 + tensors u, u = P / gamma (equation 5). One tensor has no such point above 0, so 2 or more.
+    """
+    if tensors < 2:
+        raise ValueError("tensors")
+    return gamma * crossing(lambda u: 1 + tensors * u - math.exp(u), math.log(tensors), 2 * math.log(tensors) + 2)
+
+
 KUMAR = Law(
     name="kumar",
     title="Kumar et al. 2024, training at low precision",
@@ -58,8 +70,8 @@ KUMAR = Law(
     errata=(
         "The authors' own fit has offsets inside the exponentials (0.3037, 1.4072 and 2.4185), which the main text, "
         "and so this law, leaves out: take the trend, not the numbers, as they say themselves.",
-        "The best precision follows as 1.90 gamma for three tensors alike, 5 bits with gamma_w; the paper's 7 to 8 "
-        "bits come from its fit with offsets.",
+        f"The best precision follows as {best_bits(1.0):.2f} gamma for three tensors alike, 5 bits with gamma_w; the "
+        "paper's 7 to 8 bits come from its fit with offsets.",
     ),
     valid={
         "params": (3e7, 2.2e8),
@@ -72,14 +84,3 @@ KUMAR = Law(
     parametric=parametric,
     frontier=frontier,
 )
-
-
-def best_bits(gamma: float, tensors: int = 3) -> float:
-    """Bits P at which C = 6 N D P / 16 buys the lowest loss, where `tensors` places share P and gamma.
-
-    For any alpha and beta the loss at a given C depends on P through P / (1 - e^(-P / gamma))^tensors alone, which is
-    least where e^u = 1 + tensors u, u = P / gamma (equation 5). One tensor has no such point above 0, so 2 or more.
-    """
-    if tensors < 2:
-        raise ValueError("tensors")
-    return gamma * crossing(lambda u: 1 + tensors * u - math.exp(u), math.log(tensors), 2 * math.log(tensors) + 2)

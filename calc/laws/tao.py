@@ -79,13 +79,3 @@ def best_vocabulary(params: float, compute: float | None = None) -> float:
         return of_table - k.beta * k.B / tokens**k.beta / (params + v)
 
     return crossing(gain, 1.0, 1e3 * params)
-
-
-def vocabularies(params: float, compute: float | None = None) -> dict[str, float]:
-    """What each approach gives N parameters beside their vocabulary: its own parameters. Approach 3 alone reads C."""
-    found = {
-        "approach 1": TAO.evaluate("vocab_params", compute=(params / TAO.k.n) ** (1 / TAO.k.a)),
-        "approach 2": TAO.evaluate("vocab_params", params=params),
-        "approach 3": best_vocabulary(params, compute),
-    }
-    return {name: float(value) for name, value in found.items()}

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from calc.errors import Refused
-from calc.reading.files import parse_toml
 from calc.spec.fields import refuse
 from calc.spec.hardware import Device
 
@@ -42,16 +41,12 @@ def load_device(reference: str) -> Device:
     raise Refused("GPU", f"a device of the catalogue{_nearest(key, named)}", reference[:80] or "''")
 
 
-def read_devices(text: str, where: str) -> list[Device]:
+def devices_of(table: dict[str, Any], where: str) -> list[Device]:
     """The devices that a file of the catalogue describes.
 
     [sources.KEY] tables say where figures are from and each figure names one; [common] holds what all devices of the
     file share; [devices.NAME] what is their own. Errors: Refused, the field led by `where`.
     """
-    return _devices(parse_toml(text, where), where)
-
-
-def _devices(table: dict[str, Any], where: str) -> list[Device]:
     for key in sorted(table.keys() - {"sources", "common", "devices"}):
         raise Refused(f"{where}: {key}", "one of sources, common, devices", "an unknown key")
     if not isinstance(table.get("devices"), dict) or not isinstance(table.get("sources"), dict):
@@ -65,7 +60,7 @@ def _catalogue() -> dict[str, Device]:
 
     # Files of the package need no bounds of time and memory, which take a third of the time of reading them.
     tables = ((path.stem, tomllib.loads(path.read_text(encoding="utf-8"))) for path in sorted(HARDWARE.glob("*.toml")))
-    return {device.name: device for where, table in tables for device in _devices(table, where)}
+    return {device.name: device for where, table in tables for device in devices_of(table, where)}
 
 
 @cache

@@ -18,9 +18,9 @@ MODELS = Path(__file__).parent / "models.toml"
 @cache
 def spec_of(name: str) -> ModelSpec:
     """The description of a model that cases may name. Errors: Refused for any other name, paths included."""
-    own = _tables()
+    own = own_names()
     if name in own:
-        table = {"name": name, **own[name]}
+        table = {"name": name, **_tables()[name]}
         kind = ModelSpec if "layers" in table else Shorthand
         spec = kind.model_validate_json(json.dumps(table))
         return spec if isinstance(spec, ModelSpec) else spec.expand()

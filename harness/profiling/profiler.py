@@ -99,7 +99,7 @@ def _stations(device: Device, dtypes: Sequence[str]) -> Iterator[list[Station]]:
     for name, pool in pools.items():
         rate = products.measured_rate(ticking, pool, 512 if device == "cpu" else 4096)
         most = rate * _LONGEST[device]
-        dense, core = _shares(len(dtypes), device)
+        dense, core = _shares(len(dtypes))
         given: tuple[Any, ...] = (ticking, pool, f"gemm.{name}", rate, device == "cpu")
         yield [products.layer_station(each, *given) for each in layers(reach, dense, most)]
         given = (ticking, pool, f"gemm.{name}.batched", rate, device == "cpu")
@@ -111,7 +111,7 @@ def _stations(device: Device, dtypes: Sequence[str]) -> Iterator[list[Station]]:
     yield from passes.adamw_stations(ticking, pools, _PARAMETERS[device])
 
 
-def _shares(formats: int, device: Device) -> tuple[int, int]:
+def _shares(formats: int) -> tuple[int, int]:
     """Dense layers and attention_shapes to measure in each of so many formats, 300 products in all at most.
 
     A dense layer is 3 products, or in one of six 1; an attention is 6.

@@ -7,8 +7,6 @@ from typing import Literal, NamedTuple
 
 from harness.profiling.samples import between, halton, to_multiple
 
-MOST_PRODUCTS = 300
-"""Points of matrix products in one profile, over all formats and layouts."""
 _WIDER = (1.0, 4.0, 0.25, 3.0, 8 / 3, 1.0, 0.375)
 """Width of a layer's result over that of its input: projections, a feed-forward block's two, fused ones, gated ones."""
 _VOCABULARIES = (8_192, 50_257, 32_000, 16_384, 128_256)

@@ -113,12 +113,3 @@ def _states(factor: Tensor, update: Tensor) -> Tensor:
         factor = torch.cat([factor[:, :reach], factor[:, reach:] * factor[:, :-reach]], dim=1)
         reach *= 2
     return update
-
-
-def sequential_scan(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """`scan` as it is written in the paper, one token after another; to check it by."""
-    state, found = x.new_zeros(x.shape[0], *a.shape), []
-    for t in range(x.shape[1]):
-        state = (dt[:, t, :, None] * a).exp() * state + (dt[:, t] * x[:, t])[..., None] * b[:, t, None, :]
-        found.append((state @ c[:, t, :, None]).squeeze(-1))
-    return torch.stack(found, dim=1)

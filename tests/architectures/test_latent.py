@@ -27,7 +27,6 @@ from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, parameters  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from calc.spec.run import Run  # noqa: E402
-from calc.time.step.operations import operations  # noqa: E402
 from tests.architectures.cases_latent import (  # noqa: E402
     AFMOE,
     BASE,
@@ -47,6 +46,7 @@ from tests.architectures.cases_latent import (  # noqa: E402
 )
 from tests.architectures.cases_recent import RECENT  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
+from tests.time.laid import operations  # noqa: E402
 
 BATCH, SEQ = 2, 11
 CASES = [(model_type, config) for model_type, configs in (LATENT_CASES | RECENT).items() for config in configs]

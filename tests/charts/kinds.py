@@ -84,7 +84,7 @@ KINDS: dict[str, Callable[[], Chart]] = {
     "fall": lambda: plans.fall(waterfall(step(), speed_of("h100-sxm"))),
     "stages": lambda: plans.stages(EVENTS, 2.0, ["stage 0"]),
     "serving": lambda: serving.front(SERVED, 50, SERVED[:1], SERVED[1:]),
-    "latencies": lambda: serving.latencies({"first token": [0.1, 0.2, 0.4]}, "title"),
+    "latencies": lambda: serving.latencies({"first token": [0.1, 0.2, 0.4]}),
     "server": lambda: serving.against([{"figure": "ttft", "ratio": 1.2, "predicted": "1 s", "measured": "1.2 s"}]),
     "fit": fitted,
     "isoFLOP of runs": lambda: fits.frontier_chart(calc.fit_isoflop(isoflop_runs(), refits=0)),

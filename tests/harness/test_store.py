@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from pydantic import ValidationError
 
 from harness.__main__ import cli
-from harness.store import MAX_LINE, append, read_runs, scan
+from harness.store import MAX_LINE, append, scan
 from tests.harness.made import H100, forecast, measurement, row
 from tests.reference import ROOT
 
@@ -25,8 +25,8 @@ def test_a_row_comes_back_as_it_was_written(tmp_path: Path) -> None:
     paths = [append(run, tmp_path) for run in runs]
     assert paths[0] == tmp_path / "runs" / "cpu-of-a-test" / "2026-01-02.jsonl"
     assert paths[2].parent.name == "nvidia-h100-80gb-hbm3"
-    assert read_runs(tmp_path) == runs
-    assert read_runs(tmp_path, slug="cpu-of-a-test") == runs[:2]
+    assert scan(tmp_path) == (runs, [])
+    assert scan(tmp_path, slug="cpu-of-a-test") == (runs[:2], [])
     assert len(paths[0].read_text().splitlines()) == 2
 
 
@@ -41,8 +41,8 @@ def test_a_torn_tail_is_named_and_takes_no_other_line_with_it(tmp_path: Path, cu
     first, second = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + second[:cut])
     append(row(run="r3"), tmp_path)
-    faults: list[str] = []
-    runs = read_runs(tmp_path, on_fault=lambda fault: faults.append(str(fault)))
+    runs, found = scan(tmp_path)
+    faults = [str(fault) for fault in found]
     if cut == -1:
         # Only the end of the line was lost, and the next writer has put it there.
         assert ([run.run for run in runs], faults) == (["r1", "r2", "r3"], [])
@@ -128,7 +128,7 @@ def test_the_results_of_this_repository_are_whole() -> None:
 def test_a_run_that_stands_twice_is_counted_once(tmp_path: Path) -> None:
     path = append(row(), tmp_path)
     (path.parent / "merged.jsonl").write_bytes(path.read_bytes())
-    assert len(read_runs(tmp_path)) == 1
+    assert len(scan(tmp_path)[0]) == 1
 
 
 def test_a_device_cannot_lead_out_of_the_folder() -> None:

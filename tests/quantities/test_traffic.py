@@ -26,11 +26,11 @@ from calc.spec import Lora, ModelSpec
 from calc.spec.load import Load
 from calc.spec.resizing import symbolic, with_sizes
 from calc.spec.run import KERNELS, Phase, Run
-from calc.time.step.operations import operations
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import leaves
 from tests import reference
 from tests.strategies import specs
+from tests.time.laid import operations
 
 D, LAYERS, HEADS, VOCAB, SEQ, BATCH = 64, 3, 4, 100, 32, 2
 TOKENS = BATCH * SEQ

@@ -9,7 +9,8 @@ from datetime import date
 import pytest
 
 import calc
-from calc.spec.catalogue import HARDWARE, read_devices
+from calc.reading.files import parse_toml
+from calc.spec.catalogue import HARDWARE, devices_of
 from calc.spec.hardware import Device
 from tests import reference
 
@@ -29,7 +30,7 @@ def test_the_promised_devices_are_there() -> None:
 
 def test_a_device_stands_in_the_file_of_its_product() -> None:
     for path in HARDWARE.glob("*.toml"):
-        for device in read_devices(path.read_text(), path.stem):
+        for device in devices_of(parse_toml(path.read_text(), path.stem), path.stem):
             assert device.name == path.stem or device.name.startswith(f"{path.stem}-")
 
 
@@ -222,7 +223,7 @@ peaks = { fp8 = { value = "400TFLOP", source = "page", note = "its own" } }
 
 
 def test_what_is_common_is_overridden_peak_by_peak() -> None:
-    (device,) = read_devices(FILE, "file")
+    (device,) = devices_of(parse_toml(FILE, "file"), "file")
     assert (device.name, device.usable) == ("one", 80 * GIB)
     assert (device.peak("bf16"), device.peak("fp8")) == (100 * 10**12, 400 * 10**12)
     assert device.peaks.fp8 is not None
@@ -253,6 +254,6 @@ def test_what_is_common_is_overridden_peak_by_peak() -> None:
 def test_files_that_are_refused(old: str, new: str, message: str) -> None:
     assert old in FILE
     with pytest.raises(calc.Refused) as refusal:
-        read_devices(FILE.replace(old, new), "file")
+        devices_of(parse_toml(FILE.replace(old, new), "file"), "file")
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)

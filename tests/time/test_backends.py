@@ -16,10 +16,10 @@ from calc.time.attention_calls.backends import DECODERS, FUSED, fused_kernel, ke
 from calc.time.attention_calls.crossing import time_crossover
 from calc.time.device.priors import priors
 from calc.time.device.profile import Launch
-from calc.time.step.operations import operations
 from calc.trace.functions import Attend
 from harness.cases.models import spec_of
 from tests.reference import ROOT
+from tests.time.laid import operations
 from tests.time.toys import NEVER, toy
 
 SHAPE = AttentionShape(batch=2, heads=16, seq=8192, d_head=128, causal=True, dtype="bf16")

@@ -34,12 +34,17 @@ def ring(op: str = "all_gather", noise: float = 0.0, seed: int = 0) -> tuple[Col
 MEASURED, _ = ring()
 
 
+def bus_bandwidth(model: CollectiveModel, size: float, gpus: int) -> float:
+    """Bytes/s that each link sustains, by the convention of nccl-tests."""
+    return size * float(passes(model.op, gpus)) / float(model.seconds(size, gpus))
+
+
 def test_curves_follow_what_was_measured():
     for gpus in (2, 4, 8):
         for size in (3e3, 5e5, 7e7):
             exact = 4e-6 * np.log2(2 * gpus) + size * (gpus - 1) / gpus / 300e9
             assert MEASURED.seconds(size, gpus) == pytest.approx(exact, rel=0.06)
-    assert MEASURED.bus_bandwidth(2e9, 8) == pytest.approx(300e9, rel=0.05)
+    assert bus_bandwidth(MEASURED, 2e9, 8) == pytest.approx(300e9, rel=0.05)
     assert MEASURED.spread is not None
     assert MEASURED.spread.mape < 0.06
 
@@ -94,7 +99,7 @@ def test_the_datasheet_in_the_convention_of_nccl_tests():
     assert DATASHEET["all_reduce"].seconds(size, 8) == pytest.approx(
         2 * DATASHEET["all_gather"].seconds(size, 8), rel=0.01
     )
-    assert DATASHEET["all_gather"].bus_bandwidth(size, 64) == pytest.approx(0.75 * LINK, rel=0.01)
+    assert bus_bandwidth(DATASHEET["all_gather"], size, 64) == pytest.approx(0.75 * LINK, rel=0.01)
     assert DATASHEET["send"].seconds(size, 2) == pytest.approx(size / (0.75 * LINK), rel=0.01)
 
 
@@ -121,7 +126,7 @@ def test_nccl_on_an_h100():
     # Half of the link's 900 GB/s goes one way; switches that add up reach all of it in this convention.
     for op, rate in (("all_reduce", 445e9), ("all_gather", 337e9)):
         model: Any = found[op].model
-        assert model.bus_bandwidth(2**29, 8) == pytest.approx(rate, rel=0.03)
+        assert bus_bandwidth(model, 2**29, 8) == pytest.approx(rate, rel=0.03)
 
 
 def test_the_engines_own_all_reduce_on_an_h100():

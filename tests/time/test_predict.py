@@ -18,10 +18,10 @@ from calc.spec.catalogue import device_names, load_device
 from calc.spec.run.execution import EXECUTIONS
 from calc.time import Prediction, predict, roof, roofline, speed_of
 from calc.time.device.profile import Launch
-from calc.time.step.operations import operations
 from calc.trace.functions import Matmul
 from calc.units import binary
 from tests.strategies import latent, recurrent, specs
+from tests.time.laid import operations
 from tests.time.toys import toy
 
 SMALL = Shorthand(d_model=64, n_layers=3, n_heads=4, vocab_size=500, max_seq_len=128).expand()

@@ -110,7 +110,7 @@ def speed_of(where: Speed | Profile | Device | str) -> Speed:
         return _of_profile(Same(where))
     if isinstance(where, Device):
         known = where.name in device_names() and load_device(where.name) == where
-        return _best(where.name) if known else from_device(where)
+        return on_stack(where.name) if known else from_device(where)
     return _named(where)
 
 
@@ -125,7 +125,7 @@ def _named(name: str) -> Speed:
     if name.endswith(".json"):
         return from_profile(profile_named(name))
     try:
-        return _best(load_device(name).name)
+        return on_stack(load_device(name).name)
     except Refused:
         if (PROFILES / f"{name}.json").is_file():
             return from_profile(profile_named(name))
@@ -133,8 +133,11 @@ def _named(name: str) -> Speed:
 
 
 @cache
-def _best(name: str, stack: str = STACKS[0]) -> Speed:
-    """What is best known of a device of the catalogue: measured on it, on its relatives, or published."""
+def on_stack(name: str, stack: str = STACKS[0]) -> Speed:
+    """What is best known of a device of the catalogue, measured on it, on its relatives, or published; what was not
+    measured under one of `STACKS` is that of the others. Errors: Refused for an unknown device or stack."""
+    if stack not in STACKS:
+        raise Refused("stack", f"one of {', '.join(STACKS)}", stack)
     own = _measured(name, stack)
     if own is not None:
         return own
@@ -142,16 +145,6 @@ def _best(name: str, stack: str = STACKS[0]) -> Speed:
     measured = ((_measured(each, stack), weight) for each, weight in relatives_of(device, shipped_devices()).items())
     found = [(speed, weight) for speed, weight in measured if speed is not None]
     return from_relatives(found, device) if found else from_device(device)
-
-
-def on_stack(name: str, stack: str) -> Speed:
-    """The speed of a device of the catalogue under one of `STACKS`; what was not measured there is that of the others.
-
-    Errors: Refused for an unknown device or stack.
-    """
-    if stack not in STACKS:
-        raise Refused("stack", f"one of {', '.join(STACKS)}", stack)
-    return _best(load_device(name).name, stack)
 
 
 @cache

@@ -125,10 +125,6 @@ class CollectiveModel(Node):
         known = [curve.gpus for curve in self.curves]
         return (gpus <= 1) | (gpus >= known[0])
 
-    def bus_bandwidth(self, bytes: Any, gpus: Any) -> Any:
-        """Bytes/s that each link sustains, by the convention of nccl-tests."""
-        return bytes * passes(self.op, gpus) / self.seconds(bytes, gpus)
-
     def interval(self, level: float) -> tuple[float, float]:
         """Factors (low, high) on a predicted time between which `level` of measured times lie."""
         return (self.spread or PRIOR_SPREAD).interval(level)

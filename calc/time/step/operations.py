@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from calc.quantities.chains import Chain, elements_back, moved
 from calc.quantities.flops import of_prompt
 from calc.quantities.weights import quantizes
-from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.time.kernels.kernel import Direction, Kernel, width_of
 from calc.time.kernels.kernel import pass_bytes as bytes_of_pass
@@ -20,7 +19,7 @@ from calc.time.step.expert_bias import added_apart, behind_experts
 from calc.time.step.formats import number_formats
 from calc.time.step.in_turn import each_alone, in_turn
 from calc.time.step.rank_share import Share, share_of
-from calc.time.step.record import NumberedChain, Record, place_of, record_of
+from calc.time.step.record import NumberedChain, Record, place_of
 from calc.time.step.routed import routed
 from calc.trace.eager import eager
 from calc.trace.functions import ATTENTION_BACK, TRAITS, Attend, Matmul
@@ -37,17 +36,6 @@ class ChainRun(NamedTuple):
     chain: Chain
     direction: Direction
     key: tuple[Any, ...]
-
-
-def operations(spec: ModelSpec, run: Run) -> Iterator[Kernel]:
-    """The kernels of one pass through all layers on one rank: forward, and in training what is recomputed and what goes
-    back. A stage of a pipeline has those of its `place`, as often as it has layers of that.
-
-    Errors: Refused for an op that does not tell what it moves.
-    """
-    laid = Operations(run, record_of(spec, run))
-    for each in laid.chain_runs():
-        yield from laid.kernels(each)
 
 
 class Operations:

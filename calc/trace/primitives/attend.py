@@ -67,14 +67,14 @@ def attend(
         moves=lambda: _of_values(shape, cached, latent),
         live=live,
         live_bytes=lambda room: core.values(room, out),
-        **({} if of_distances else _rule(t, q, k, v, square, scoring, out)),
+        **({} if of_distances else _rule(t, q, k, v, square, scoring)),
     )
     if of_distances is None:
         return out
     whole = t.made(out.rows, out.width, out, weights, split="tensor")
     flops = twice_pairs * shape.d_value
     product = Matmul(shape.groups * shape.heads, shape.d_value, shape.keys, shape.queries)
-    rule = _rule(t, q, k, v, square, scoring, whole)
+    rule = _rule(t, q, k, v, square, scoring)
     _by_distance(t, "relative_value", of_distances, (weights, out), whole, shape.d_value, flops, product, rule)
     return whole
 
@@ -286,9 +286,7 @@ def _by_distance(
     )
 
 
-def _rule(
-    t: Recorder, q: Tensor, k: Tensor, v: Tensor, square: Square, scoring: Scoring, out: Tensor
-) -> dict[str, Any]:
+def _rule(t: Recorder, q: Tensor, k: Tensor, v: Tensor, square: Square, scoring: Scoring) -> dict[str, Any]:
     """What autograd keeps of all these ops together, as fields of the last of them."""
     trained = not t.frozen
 

@@ -33,7 +33,7 @@ from harness.fleet.fleet import Fleet, Plan
 from harness.measuring.timing import Effort
 from harness.profiling.profiler import write_profile
 from harness.record import Environment
-from harness.store import read_runs
+from harness.store import scan
 from tests.reference import ROOT
 from tests.time.test_speed import profile
 from tests.waiting import PATIENCE
@@ -100,7 +100,7 @@ def test_nodes_that_die_lose_no_case_and_repeat_none(nodes: Any, tmp_path: Path)
         assert [hold.kind for hold in found] == ["cpu", "cpu"]
         summary = Fleet(ray, plan(tmp_path), found, tell).run()
     assert killed
-    runs = read_runs(tmp_path)
+    runs = scan(tmp_path)[0]
     assert summary.left == 0
     assert sorted(run.case for run in runs) == sorted(case.id for case in few("", runs[0].environment))
     assert {run.status for run in runs} <= {"ok", "unstable"}
@@ -150,7 +150,7 @@ def test_devices_of_several_types_are_measured_each_by_its_own_forecasts(nodes: 
         nodes.remove_node(old)
         nodes.remove_node(none)
     assert head.unfit == [text.partition(": ")[2] for text in said if text.startswith("gpu cannot be used: ")][:1]
-    runs = read_runs(tmp_path)
+    runs = scan(tmp_path)[0]
     assert {run.environment.slug for run in runs} == {alone, cpu_slug()}
     for run in runs:
         assert run.forecast == make(run.kind, run.params).forecast(profiles[run.environment.slug])
@@ -169,18 +169,18 @@ def test_a_killed_head_loses_no_row_and_the_next_goes_on(nodes: Any, tmp_path: P
     command += ["--results", str(tmp_path)]
     made = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + PATIENCE
-    while not read_runs(tmp_path):
+    while not scan(tmp_path)[0]:
         assert time.monotonic() < end
         assert made.poll() is None, made.communicate()
         time.sleep(0.05)
     made.kill()
     made.communicate(timeout=PATIENCE)
-    before = read_runs(tmp_path)
+    before = scan(tmp_path)[0]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert {run.run for run in before}.isdisjoint(row["run"] for row in rows)
-    runs = read_runs(tmp_path)
+    runs = scan(tmp_path)[0]
     assert [run.run for run in runs] == [*(run.run for run in before), *(row["run"] for row in rows)]
     ok = Counter(run.case for run in runs if run.status == "ok")
     assert max(ok.values(), default=1) == 1

@@ -26,7 +26,7 @@ from harness.cases.parallel import ParallelTrainingCase
 from harness.environment import child_variables
 from harness.ranks.start import Place, place_of
 from harness.ranks.suites import OPS, RANK_SUITES
-from harness.store import read_runs
+from harness.store import scan
 from tests.harness.ranks.started import files, killed, on_two_nodes, torchrun
 from tests.reference import ROOT
 
@@ -74,7 +74,7 @@ def test_a_suite_is_calibrated_predicted_and_written_once(tmp_path: Path) -> Non
     asked = ("-m", "harness", "run", "--suite", "collectives", "--case", "*op=all_gather,nbytes=*4*", "--json")
     first = torchrun(*asked, "--results", str(tmp_path))
     rows = [json.loads(line) for line in first.stdout.splitlines()]
-    runs = read_runs(tmp_path)
+    runs = scan(tmp_path)[0]
     assert [run.run for run in runs] == [row["run"] for row in rows]
     assert len(runs) >= 2
     for run in runs:
@@ -99,7 +99,7 @@ def test_a_suite_is_calibrated_predicted_and_written_once(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_a_step_is_predicted_from_what_a_rank_computes_and_what_it_tells_the_others(tmp_path: Path) -> None:
     torchrun("-m", "harness", "run", "--suite", "parallel", "--case", "strategy=ddp", "--results", str(tmp_path))
-    (run,) = read_runs(tmp_path)
+    (run,) = scan(tmp_path)[0]
     assert run.forecast is not None
     assert run.measurement is not None
     assert run.forecast.by_component.keys() == {"compute", "all_reduce"}
@@ -113,7 +113,7 @@ def test_two_nodes_tell_links_within_from_those_between(tmp_path: Path) -> None:
     """Two agents of torchrun, two ranks each; the card's rate follows from what crosses between them."""
     asked = ("-m", "harness", "run", "--suite", "collectives", "--case", "*all_gather,nbytes=49152,*")
     on_two_nodes(*asked, "--results", str(tmp_path), numbered=True)
-    (run,) = read_runs(tmp_path)
+    (run,) = scan(tmp_path)[0]
     assert (run.params["ranks"], run.params["near"]) == (4, 2)
     (file,) = files(tmp_path, "*-2x2.toml")
     cluster = load_cluster(str(file))

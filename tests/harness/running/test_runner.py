@@ -30,7 +30,7 @@ from harness.running.observer import Cancelled, Observer, clock, line
 from harness.running.process import Worker
 from harness.running.runner import SHORTEST_TIMEOUT, TIMEOUT, Plan, Summary, _Sweep, choose_cases, sweep
 from harness.running.worker import classify
-from harness.store import append, read_runs
+from harness.store import append, scan
 from tests.harness.made import CPU, H100, forecast, measurement, row
 from tests.harness.running.planted import Planted
 from tests.test_imports import HEAVY, loaded_by
@@ -185,7 +185,7 @@ def test_counts_that_are_none_cost_their_case_and_no_more(tmp_path: Path) -> Non
     assert [run.status for run in summary.rows] == ["crashed"] * 3
     assert "flops is nan" in summary.rows[0].reason
     assert summary.rows[1].reason.startswith("before it started, ArithmeticError: xxx")
-    assert [run.run for run in read_runs(tmp_path)] == [run.run for run in summary.rows]
+    assert [run.run for run in scan(tmp_path)[0]] == [run.run for run in summary.rows]
 
 
 def test_what_the_budget_does_not_last_for_is_left_and_what_is_known_is_not(tmp_path: Path) -> None:
