@@ -6,8 +6,6 @@ the cache, and the FLOPs of one more token; and what the twin's tower gives, wit
 
 from __future__ import annotations
 
-import json
-from math import prod
 from typing import Any
 
 import pytest
@@ -15,12 +13,10 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
-from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import by_tower, parameter_shapes, parameters  # noqa: E402
 from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
 from calc.spec import ModelSpec  # noqa: E402
@@ -31,11 +27,12 @@ from reference_models.inputs import example  # noqa: E402
 from reference_models.step import Step  # noqa: E402
 from tests.architectures import their_models  # noqa: E402
 from tests.architectures.cases_hearing import HEARING  # noqa: E402
-from tests.architectures.renaming import compare, rename  # noqa: E402
+from tests.architectures.renaming import rename  # noqa: E402
 from tests.architectures.renaming_hearing import AUDIO  # noqa: E402
+from tests.architectures.text_beside_tower import BATCH, SEQ, count, hold_text  # noqa: E402
 from tests.saved.test_twins import MODES, Mode, measured, twin  # noqa: E402
 
-BATCH, SEQ, WINDOWS = 2, 11, 3
+WINDOWS = 3
 CASES = [(model_type, config) for model_type, configs in HEARING.items() for config in configs]
 
 
@@ -45,12 +42,6 @@ def build(model_type: str, config: dict[str, Any]) -> Any:
     torch.manual_seed(0)
     kind = their_models.class_of({"model_type": model_type})
     return kind._from_config(parsed, attn_implementation="eager").eval()
-
-
-def count(run: Any) -> int:
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        run()
-    return counter.get_total_flops()
 
 
 def hear(model: Any, mel: Any) -> Any:
@@ -69,22 +60,10 @@ def frames(spec: ModelSpec) -> int:
 
 @pytest.mark.parametrize(("model_type", "config"), CASES)
 def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
-    model = build(model_type, config)
-    theirs = {path: parameter.numel() for path, parameter in model.named_parameters()}
-    tokens = torch.ones(BATCH, SEQ, dtype=torch.long)
-    cache = transformers.DynamicCache(config=model.config.get_text_config())
-    whole = count(lambda: model(tokens, past_key_values=cache, use_cache=True))
-    held = their_models.held(cache)
-    one = count(lambda: model(tokens[:, :1], past_key_values=cache, use_cache=True))
-    saved = json.loads(model.config.to_json_string(use_diff=False))
-    for raw in ({"model_type": model_type, **config}, saved):
-        spec = from_config(raw)
-        ours = {path: prod(shape) for path, shape in parameter_shapes(spec).items()}
-        assert compare(theirs, ours, model_type) == {}
-        assert forward(spec, Load(batch=BATCH, seq=SEQ)).total == whole
-        step = Load(batch=BATCH, seq=1, context=SEQ, decode=True, source=WINDOWS * frames(spec))
-        assert forward(spec, step).total == one
-        assert kv_cache(spec, BATCH, SEQ, "fp32", "cache").total_bytes == held
+    def step(spec: ModelSpec) -> Load:
+        return Load(batch=BATCH, seq=1, context=SEQ, decode=True, source=WINDOWS * frames(spec))
+
+    hold_text(build(model_type, config), model_type, config, step)
 
 
 @pytest.mark.parametrize(("model_type", "config"), CASES)

@@ -6,7 +6,6 @@ tower with its projector over pictures, bytes of the cache, and the FLOPs of one
 
 from __future__ import annotations
 
-import json
 from math import prod
 from typing import Any
 
@@ -17,24 +16,22 @@ import sympy
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.quantities.flops import forward  # noqa: E402
-from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import by_tower, parameter_shapes, parameters  # noqa: E402
 from calc.spec import Head, ModelSpec  # noqa: E402
 from calc.spec.load import Load, Scores  # noqa: E402
 from calc.spec.resizing import sizes_of, symbolic, with_sizes  # noqa: E402
-from tests.architectures import their_models  # noqa: E402
 from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
 from tests.architectures.cases_vision import GEMMA4, KIMI, SEEING, inside  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
 from tests.architectures.renaming_vision import TOWER  # noqa: E402
+from tests.architectures.text_beside_tower import BATCH, SEQ, count, hold_text  # noqa: E402
 from tests.test_three_readings import everything  # noqa: E402
 
-BATCH, SEQ, IMAGES = 2, 11, 3
+IMAGES = 3
 TILED = ("llava_next", "llava_onevision")
 """Families whose pictures are a small one of the whole and the tiles that a larger one is cut into."""
 CASES = [(model_type, config) for model_type, configs in SEEING.items() for config in configs]
@@ -48,12 +45,6 @@ def build(model_type: str, config: dict[str, Any]) -> Any:
     auto = transformers.AutoModelForImageTextToText if "vision_config" in config else transformers.AutoModelForCausalLM
     torch.manual_seed(0)
     return auto.from_config(parsed, attn_implementation="eager", experts_implementation="batched_mm").eval()
-
-
-def count(run: Any) -> int:
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        run()
-    return counter.get_total_flops()
 
 
 def pictures(spec: ModelSpec, model_type: str) -> tuple[Any, ...]:
@@ -112,23 +103,8 @@ def visited_only(counted: int, model: Any, tokens: int) -> int:
 
 @pytest.mark.parametrize(("model_type", "config"), CASES)
 def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
-    model = build(model_type, config)
-    theirs = {path: parameter.numel() for path, parameter in model.named_parameters()}
-    tokens = torch.ones(BATCH, SEQ, dtype=torch.long)
-    cache = transformers.DynamicCache(config=model.config.get_text_config())
-    whole = count(lambda: model(tokens, past_key_values=cache, use_cache=True))
-    held = their_models.held(cache)
-    one = count(lambda: model(tokens[:, :1], past_key_values=cache, use_cache=True))
-    saved = json.loads(model.config.to_json_string(use_diff=False))
-    # The config as people write it; then as transformers saves it, all defaults written.
-    for raw in ({"model_type": model_type, **config}, saved):
-        spec = from_config(raw)
-        ours = {path: prod(shape) for path, shape in parameter_shapes(spec).items()}
-        assert compare(theirs, ours, model_type) == {}
-        assert forward(spec, Load(batch=BATCH, seq=SEQ)).total == visited_only(whole, model, BATCH * SEQ)
-        step = Load(batch=BATCH, seq=1, context=SEQ, decode=True, images=IMAGES)
-        assert forward(spec, step).total == visited_only(one, model, BATCH)
-        assert kv_cache(spec, BATCH, SEQ, "fp32", "cache").total_bytes == held
+    step = Load(batch=BATCH, seq=1, context=SEQ, decode=True, images=IMAGES)
+    hold_text(build(model_type, config), model_type, config, lambda _: step, visited_only)
 
 
 TWO_PARTS = [case for case in CASES if "vision_config" in case[1]]
