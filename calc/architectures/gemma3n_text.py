@@ -3,6 +3,7 @@ residuals, inputs of their own for every layer, and layers that reuse earlier ke
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from calc.architectures.common import activation, alternating, layer_kinds, stack
@@ -10,7 +11,7 @@ from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import attention, decoder, rms_norm
 from calc.architectures.rope import rope
 from calc.errors import Refused
-from calc.spec import AltUp, LayerGroup, Mlp, ModelSpec, Norm, PerLayerInputs, QkNorm
+from calc.spec import AltUp, Attention, LayerGroup, Mlp, ModelSpec, Norm, PerLayerInputs, QkNorm, Rope
 
 
 class _Layer(NamedTuple):
@@ -27,20 +28,9 @@ def spec(cfg: Config) -> ModelSpec:
     layer full, the last 15 without keys of their own, four streams, tied. The bounds that training keeps the mixtures
     of streams in (altup_coef_clip) are no part of the model."""
     cfg.only("altup_correct_scale", True, why="what layers read without a factor is not described")
-    bias, norm = cfg.flag("attention_bias", absent=False), rms_norm(cfg, wide=True)
-    mixer = attention(
-        cfg,
-        heads_absent=8,
-        kv_absent=2,
-        kv_null=REFUSE,
-        d_head_absent=256,
-        qkv_bias=bias,
-        out_bias=bias,
-        qk_norm=QkNorm(norm=norm),
-        v_norm=Norm(affine=False, eps=norm.eps),
-        scale=1.0,
-        rope=rope(cfg, theta=1_000_000.0, layers="full_attention"),
-    )
+    norm = rms_norm(cfg, wide=True)
+    turned = rope(cfg, theta=1_000_000.0, layers="full_attention")
+    mixer = normed_attention(cfg, norm, turned, heads_absent=8, kv_absent=2)
     cfg.multiple("hidden_size", cfg.size("hidden_size"), "num_attention_heads", mixer.n_heads)
     sliding = rope(cfg, layers="sliding_attention", theta_key="rope_local_base_freq", scaled=False)
     window, rank = cfg.size("sliding_window", absent=512), cfg.size("laurel_rank", absent=64)
@@ -79,6 +69,33 @@ def spec(cfg: Config) -> ModelSpec:
     )
 
 
+def normed_attention(cfg: Config, norm: Norm, turned: Rope, **absent: int) -> Attention:
+    """Attention whose queries, keys and values have norms, so that scores need no scale. absent: as of `attention`."""
+    bias = cfg.flag("attention_bias", absent=False)
+    return attention(
+        cfg,
+        kv_null=REFUSE,
+        d_head_absent=256,
+        qkv_bias=bias,
+        out_bias=bias,
+        qk_norm=QkNorm(norm=norm),
+        v_norm=Norm(affine=False, eps=norm.eps),
+        scale=1.0,
+        rope=turned,
+        **absent,
+    )
+
+
+def first_reuse(cfg: Config, kinds: Sequence[str], absent: int) -> int:
+    """The first of the last layers, which reuse keys and values of the last layer of their kind ahead of them."""
+    reused = cfg.count("num_kv_shared_layers", absent=absent)
+    first = len(kinds) - reused
+    if reused and (first < 1 or set(kinds[:first]) != set(kinds)):
+        expected = "fewer layers, so that a layer of each kind before them has keys and values of its own"
+        raise Refused(f"{cfg.where}num_kv_shared_layers", expected, reused)
+    return first
+
+
 def _altup(cfg: Config) -> AltUp:
     n, active = cfg.size("altup_num_inputs", absent=4), cfg.count("altup_active_idx", absent=0)
     if n < 2 or active >= n:
@@ -90,11 +107,7 @@ def _layers(cfg: Config) -> list[_Layer]:
     """Every layer in order."""
     n_layers = cfg.layers("num_hidden_layers")
     kinds = layer_kinds(cfg, alternating(n_layers, 5))
-    reused = cfg.count("num_kv_shared_layers", absent=15)
-    first = n_layers - reused
-    if reused and (first < 1 or set(kinds[:first]) != set(kinds)):
-        expected = "fewer layers, so that a layer of each kind before them has keys and values of its own"
-        raise Refused(f"{cfg.where}num_kv_shared_layers", expected, reused)
+    first = first_reuse(cfg, kinds, absent=15)
     widths = cfg.raw.get("intermediate_size")
     if isinstance(widths, list):
         widths = cfg.numbers("intermediate_size", length=n_layers)

@@ -6,11 +6,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from calc.architectures.common import activation, alternating, layer_kinds, stack
-from calc.architectures.config import REFUSE, Config
-from calc.architectures.llama import attention, decoder, rms_norm
+from calc.architectures.config import Config
+from calc.architectures.gemma3n_text import first_reuse, normed_attention
+from calc.architectures.llama import decoder, rms_norm
 from calc.architectures.rope import rope
 from calc.errors import Refused
-from calc.spec import LayerGroup, Mlp, ModelSpec, Moe, Norm, PerLayerInputs, QkNorm, Rope
+from calc.spec import LayerGroup, Mlp, ModelSpec, Moe, PerLayerInputs, Rope
 
 
 class _Layer(NamedTuple):
@@ -33,19 +34,8 @@ def spec(cfg: Config) -> ModelSpec:
     `layer_scalar`, what leaves a layer is multiplied with, is no parameter but a buffer, and is not counted.
     """
     cfg.only("use_bidirectional_attention", None, "vision", why="text that sees later text is not described")
-    bias, norm = cfg.flag("attention_bias", absent=False), rms_norm(cfg, wide=True)
-    mixer = attention(
-        cfg,
-        kv_absent=4,
-        kv_null=REFUSE,
-        d_head_absent=256,
-        qkv_bias=bias,
-        out_bias=bias,
-        qk_norm=QkNorm(norm=norm),
-        v_norm=Norm(affine=False, eps=norm.eps),
-        scale=1.0,
-        rope=_rope(cfg, "full"),
-    )
+    norm = rms_norm(cfg, wide=True)
+    mixer = normed_attention(cfg, norm, _rope(cfg, "full"), kv_absent=4)
     layers = _layers(cfg, mixer.kv_heads, mixer.d_head or 0)
     window = cfg.size("sliding_window", absent=512)
     of_name = {layer.name: layer for layer in layers}
@@ -101,11 +91,7 @@ def _layers(cfg: Config, n_kv_heads: int, d_head: int) -> list[_Layer]:
     n_layers = cfg.layers("num_hidden_layers")
     kinds = [*layer_kinds(cfg, alternating(n_layers, 6))[:-1], "full"]
     sizes = _sizes_of_kinds(cfg, kinds)
-    reused = cfg.count("num_kv_shared_layers", absent=0)
-    first = n_layers - reused
-    if reused and (first < 1 or set(kinds[:first]) != set(kinds)):
-        expected = "fewer layers, so that a layer of each kind before them has keys and values of its own"
-        raise Refused(f"{cfg.where}num_kv_shared_layers", expected, reused)
+    first = first_reuse(cfg, kinds, absent=0)
     keys_as_values = cfg.flag("attention_k_eq_v", absent=False)
     made = []
     for i, kind in enumerate(kinds):
