@@ -10,7 +10,7 @@ from calc.ask.buildable import extreme, nearest, period_of
 from calc.ask.problem import Problem, problem_of
 from calc.ask.roots import grid_of, root_of, values_on, with_place
 from calc.ask.solution import Candidate, NoSolution, Solution
-from calc.blocks.attention import head_sizes
+from calc.blocks.attention_inputs import head_sizes
 from calc.errors import Refused
 from calc.sizes import Size
 from calc.spec import Attention, ModelSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from calc.blocks.attention import head_sizes
+from calc.blocks.attention_inputs import head_sizes
 from calc.conventions.base import decoder
 from calc.sizes import Size
 from calc.spec import Mlp, ModelSpec, Moe

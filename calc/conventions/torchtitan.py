@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.blocks.attention import head_sizes
+from calc.blocks.attention_inputs import head_sizes
 from calc.conventions.base import Convention, decoder
 from calc.quantities.flops import Flops
 from calc.quantities.parameters import parameters, weights

@@ -18,7 +18,8 @@ from calc.trace.primitives.arithmetic import (
     times,
     weighed,
 )
-from calc.trace.primitives.attend import attend, relative_bias
+from calc.trace.primitives.attend import attend
+from calc.trace.primitives.attend_added import relative_bias
 from calc.trace.primitives.convolution import convolution, max_pooled, patch
 from calc.trace.primitives.gather import constant, gather, parameters
 from calc.trace.primitives.linear import linear
