@@ -6,7 +6,7 @@ import csv
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -23,6 +23,9 @@ from calc.units import si
 if TYPE_CHECKING:
     from calc.fitting.sweeps import Design, Promise
     from calc.optimum.shapes import Shape
+    from calc.spec import ModelSpec
+
+    Simulated = tuple[Design, Promise, dict[float, Shape]]
 
 _FACTORS = (0.25, 1, 4)
 """Of the budget, for which the best design's width is told: what more FLOP would buy, and less cost."""
@@ -76,7 +79,7 @@ def experiments(
     """
     from calc.cli.experiments_launch import Launches
     from calc.fitting import sweeps
-    from calc.optimum.launch import existing, practice, runs
+    from calc.optimum.launch import practice, runs
 
     entry, form = _surface(law)
     if target <= budget:
@@ -86,34 +89,9 @@ def experiments(
     if launch is None and (cluster, gpus, tool) != (None, None, None):
         raise Refused("--launch", "a folder beside --cluster, --gpus and --as", "none")
     launches = None if launch is None else Launches(launch, cluster, gpus, tool, seq)
-    spec, noise = options.read_model(family), noise or sweeps.NOISE
-    progress = Progress()
-
-    def simulated(of: float, names: Collection[str]) -> list[tuple[Design, Promise, dict[float, Shape]]]:
-        """Designs of these names that cost `of` FLOP, of sizes that exist, and what they promise."""
-        made = [existing(each, entry, spec) for each in sweeps.designs(form, of) if each.name in names]
-        return [
-            (each, sweeps.promise(each, form, target, noise, seed, progress), models)
-            for each, models in made
-            if each.params.size >= sweeps.FEWEST
-        ]
-
-    try:
-        found = simulated(budget, sweeps.NAMES)
-        found.sort(key=lambda each: (each[1].held < _HOLDS, each[1].loss))
-        if not found:
-            raise Refused("--budget", f"enough FLOP for {sweeps.FEWEST} runs of the sizes of --family", f"{budget:.3g}")
-        if found[0][1].held < _HOLDS:
-            raise Refused("--noise", "less, or a larger --budget: no design tells the loss at --target", noise)
-        best, promised, models = found[0]
-        scaled = [
-            each[:2]
-            for factor in _FACTORS
-            if factor * budget < target
-            for each in ([found[0]] if factor == 1 else simulated(factor * budget, (best.name,)))
-        ]
-    finally:
-        progress.close()
+    noise = noise or sweeps.NOISE
+    found, scaled = _compared(_Simulation(entry, form, options.read_model(family), target, noise, seed), budget)
+    best, promised, models = found[0]
     rows = runs(best, models, entry, seq, gpus or 1)
     written = [] if launches is None else list(launches.write(rows, models))
     compared = [each[:2] for each in found]
@@ -125,6 +103,57 @@ def experiments(
         click.echo(f"note: {note}", err=True)
     if out is not None:
         _write(rows, out)
+
+
+class _Simulation(NamedTuple):
+    """What designs are simulated by."""
+
+    law: Law
+    form: Parametric
+    spec: ModelSpec
+    target: float
+    noise: float
+    seed: int
+
+    def designs(self, flop: float, names: Collection[str], progress: Progress) -> list[Simulated]:
+        """Those of these names that cost so much, of sizes that exist, and what they promise."""
+        from calc.fitting import sweeps
+        from calc.optimum.launch import existing
+
+        made = [existing(each, self.law, self.spec) for each in sweeps.designs(self.form, flop) if each.name in names]
+        return [
+            (each, sweeps.promise(each, self.form, self.target, self.noise, self.seed, progress), models)
+            for each, models in made
+            if each.params.size >= sweeps.FEWEST
+        ]
+
+
+def _compared(simulation: _Simulation, budget: float) -> tuple[list[Simulated], list[tuple[Design, Promise]]]:
+    """(every design of the budget, the best first, the best also for a part of it and for more).
+
+    Errors: Refused where nothing fits the budget, or nothing tells the loss at the target.
+    """
+    from calc.fitting.sweeps import FEWEST, NAMES
+
+    progress = Progress()
+    try:
+        found = simulation.designs(budget, NAMES, progress)
+        found.sort(key=lambda each: (each[1].held < _HOLDS, each[1].loss))
+        if not found:
+            raise Refused("--budget", f"enough FLOP for {FEWEST} runs of the sizes of --family", f"{budget:.3g}")
+        best = found[0]
+        if best[1].held < _HOLDS:
+            expected = "less, or a larger --budget: no design tells the loss at --target"
+            raise Refused("--noise", expected, simulation.noise)
+        scaled = [
+            each[:2]
+            for factor in _FACTORS
+            if factor * budget < simulation.target
+            for each in ([best] if factor == 1 else simulation.designs(factor * budget, (best[0].name,), progress))
+        ]
+    finally:
+        progress.close()
+    return found, scaled
 
 
 def _surface(law: str) -> tuple[Law, Parametric]:
