@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.store import read_runs
+from harness.store import scan
 from tests.harness.ranks.started import torchrun
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ def test_forecasts_of_two_ranks(benchmark: Any, suite: str, tmp_path: Path) -> N
     if benchmark.disabled:  # nobody reads its times: among other tests a few cases are enough, and not ten minutes
         arguments += ("--case", FEW[suite])
     benchmark.pedantic(torchrun, arguments, {"patience": PATIENCE}, rounds=1)
-    runs = [run for run in read_runs(tmp_path) if run.measurement is not None and run.forecast is not None]
+    runs = [run for run in scan(tmp_path)[0] if run.measurement is not None and run.forecast is not None]
     assert runs
     errors = {run.case: run.measurement.seconds / run.forecast.seconds - 1 for run in runs}  # pyright: ignore
     benchmark.extra_info |= {"median error": median(map(abs, errors.values())), **errors}

@@ -19,7 +19,7 @@ if not os.environ.get("CI"):
 from playwright.sync_api import expect
 
 from harness.compare import compare
-from harness.store import read_runs
+from harness.store import scan
 from tests.dashboard.browser.visiting import PHONE, Visitor
 from tests.reference import ROOT
 
@@ -73,12 +73,12 @@ def test_run_measures_and_the_new_points_arrive(visitor: Enter, profiled: Path) 
     guest.open("measured", unstable="true")
     ended(guest, "done")
     # A machine that runs tests beside it may give unstable times alone.
-    pairs = compare(read_runs(profiled), unstable=True).pairs
-    assert len(pairs) > 2, [(run.case, run.status, run.reason) for run in read_runs(profiled)]
+    pairs = compare(scan(profiled)[0], unstable=True).pairs
+    assert len(pairs) > 2, [(run.case, run.status, run.reason) for run in scan(profiled)[0]]
     for each in (guest, other.open("measured", unstable="true")):
         expect(each.metric("Cases")).to_have_text(f"{len(pairs)}", timeout=20_000)
     assert guest.page.locator('[data-testid="stVegaLiteChart"]').count() >= 2
-    assert not [run for run in read_runs(profiled) if run.status == "crashed"]
+    assert not [run for run in scan(profiled)[0] if run.status == "crashed"]
 
 
 @pytest.mark.slow
