@@ -100,7 +100,7 @@ if TYPE_CHECKING:
     from calc.time.step import predicting as _predicting
     from calc.time.step import prediction as _prediction
     from calc.time.step.roofline import roofline as roofline
-    from calc.tracing.own import capture as capture
+    from calc.tracing.capture import capture as capture
     from calc.units import parse_amount as parse_amount
     from calc.workers.workers import Workers as Workers
 
@@ -158,7 +158,7 @@ _HOME = {
     "WINDOW_READINGS": "calc.spec.run.WINDOW_READINGS",
     "common_context": "calc.spec.run.common_context",
     "common_length": "calc.spec.run.common_length",
-    "capture": "calc.tracing.own.capture",
+    "capture": "calc.tracing.capture.capture",
     "compare": "calc.conventions.compare",
     "device_names": "calc.spec.catalogue.device_names",
     "estimate": "calc.ask.estimate.estimate",

@@ -1,4 +1,4 @@
-"""Who says what a model really costs: the reference models here, transformers in `theirs.py`, counted on meta."""
+"""Who says what a model really costs: our reference models, and transformers (`transformers_oracle`), on meta."""
 
 from __future__ import annotations
 

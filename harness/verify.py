@@ -16,7 +16,7 @@ from calc.output.tables import Table, emit
 from calc.quantities.flops import forward, training
 from calc.reading.files import parse_json, parse_toml, read_text
 from calc.spec import Embedding, ModelSpec, Patches, ResNet
-from harness import oracles, theirs
+from harness import oracles, transformers_oracle
 
 
 @click.command(short_help="Compare predictions with a model that really runs.")
@@ -52,7 +52,7 @@ def verify(models: tuple[str, ...], batch: int, seq: int, oracle: str, mtp: bool
         if oracle == "reference":
             counted = oracles.reference(spec, batch, length, mtp)
         else:
-            counted = theirs.transformers(config_of(reference), batch, length, picture_of(spec))
+            counted = transformers_oracle.transformers(config_of(reference), batch, length, picture_of(spec))
         # Of the models that read pictures beside a text, transformers' see one only where nothing goes without (CLIP).
         images = int(spec.vision is not None and (oracle == "reference" or spec.contrast is not None))
         records.append(_record(spec, oracle, _rows(predictions(spec, batch, seq, images, mtp), counted, spec, mtp)))

@@ -33,7 +33,7 @@ def loaded_by(statement: str) -> list[str]:
     "statement",
     [
         "import calc",
-        "import calc.tracing.loading, calc.tracing.own, calc; assert calc.capture",
+        "import calc.tracing.loading, calc.tracing.capture, calc; assert calc.capture",
         "import calc; calc.estimate(calc.load_model('llama-3-8b'), 'flops.training')",
         "import calc.cli; calc.cli.cli.main(['params', 'gpt2', '--json'], standalone_mode=False)",
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from calc.checkpoint.held import Holdings
+from calc.checkpoint.holdings import Holdings
 from calc.errors import Refused
 from calc.quantities.parameters import parameters
 from calc.quantities.shipped import shipped_bytes

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from calc.checkpoint import gguf, safetensors
-from calc.checkpoint.held import Holdings, joined
+from calc.checkpoint.holdings import Holdings, joined
 from calc.errors import Refused
 from calc.reading.files import parse_json, read_text
 

@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from calc.checkpoint.held import Held, Holdings
+from calc.checkpoint.holdings import Held, Holdings
 from calc.errors import Refused
 from calc.reading.files import parse_toml, read_text
 

@@ -9,7 +9,7 @@ import click
 
 from calc.checkpoint.compare import Compared, compare
 from calc.checkpoint.files import read_checkpoint
-from calc.checkpoint.held import Holdings
+from calc.checkpoint.holdings import Holdings
 from calc.cli import options
 from calc.errors import Refused
 from calc.output.tables import Table, emit

@@ -20,9 +20,9 @@ from calc.errors import Refused
 from calc.laws import DEFAULT, find
 from calc.laws.base import Law
 from calc.laws.uncertainty import Interval
-from calc.optimum.across import left_out as superseded
-from calc.optimum.across import optimal_all, spread
 from calc.optimum.answer import optimal as best
+from calc.optimum.every_law import left_out as superseded
+from calc.optimum.every_law import optimal_all, spread
 from calc.optimum.question import Optimum
 from calc.optimum.shapes import Shape
 from calc.optimum.shapes import shapes as near

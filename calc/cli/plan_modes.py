@@ -13,11 +13,11 @@ from calc.errors import Refused
 from calc.output.progress import Progress
 from calc.output.tables import Table, emit
 from calc.plan.answer import Answer, Plan, difference, record_of
+from calc.plan.deadline import fewest_gpus, tokens_in
 from calc.plan.existing import plan_of, question_of, words_of
 from calc.plan.export.launch import LONGEST, Launch, Tool
 from calc.plan.planning import answer
 from calc.plan.question import Question, short
-from calc.plan.turned import fewest_gpus, tokens_in
 from calc.reading.files import read_text
 from calc.units import binary, duration, si
 from calc.workers.workers import Workers

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.optimum.across import optimal_all
 from calc.optimum.answer import optimal
+from calc.optimum.every_law import optimal_all
 from calc.optimum.judgement import Judgement, judge
 from calc.optimum.prediction import Prediction, loss
 from calc.optimum.question import Optimum

@@ -13,9 +13,9 @@ from calc.laws import find
 from calc.laws.base import Law
 from calc.optimum.costs import counted
 from calc.plan.answer import Plan
+from calc.plan.deadline import run_of
 from calc.plan.planning import answer
 from calc.plan.question import Question
-from calc.plan.turned import run_of
 from calc.quantities.parameters import parameters
 from calc.spec import ModelSpec
 from calc.spec.resizing import sizes_of, with_sizes

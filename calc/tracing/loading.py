@@ -19,7 +19,7 @@ def load_traced(reference: str, *, run_code: bool = False) -> Traced:
     """The model that `reference` names, as PyTorch runs it.
 
     reference: as for `load_model`, a config.json of any `model_type` that transformers has; or FILE.py:FUNCTION, which
-        returns a module and its example inputs (`calc.tracing.own.capture`). run_code: whether that file may be run.
+        returns a module and its example inputs (`calc.capture`). run_code: whether that file may be run.
     Errors: Refused for what cannot be found, built or traced, for a file that may not be run, and without the extra.
     """
     needed()
@@ -48,7 +48,7 @@ def _own(path: Path, function: str, run_code: bool) -> Traced:
 
 
 def _captured(made: Any, path: Path, function: str) -> Traced:
-    from calc.tracing.own import capture
+    from calc.tracing.capture import capture
 
     try:
         result = made()

@@ -184,7 +184,7 @@ def from_transformers(raw: dict[str, Any], name: str) -> Traced:
 
 
 def from_module(module: nn.Module, inputs: Any, name: str) -> Traced:
-    """The model that a module is (`calc.tracing.own.capture`)."""
+    """The model that a module is (`calc.tracing.capture.capture`)."""
     given = inputs if callable(inputs) else lambda batch, seq: inputs
     lengths = None if callable(inputs) else _lengths(inputs)
 

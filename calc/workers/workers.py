@@ -65,9 +65,9 @@ class Workers:
             from calc.workers.processes import Processes
 
             return Processes(job, self.count)
-        from calc.workers.here import Here
+        from calc.workers.in_process import InProcess
 
-        return Here(job)
+        return InProcess(job)
 
 
 HERE = Workers()

@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 from calc.architectures import from_config
 from calc.quantities.parameters import parameter_shapes
 from calc.spec import ModelSpec
-from harness import oracles, theirs
+from harness import oracles, transformers_oracle
 from harness.verify import picture_of, predictions
 from tests import reference
 from tests.reference_models.test_counts import shallow
@@ -51,6 +51,6 @@ def test_against_transformers(name: str) -> None:
     pytest.importorskip("transformers")
     spec = from_config(reference.config(name), name)
     length = getattr(spec.embedding, "n_frames", None) or SEQ
-    counted = theirs.transformers(reference.config(name), BATCH, length, picture_of(spec))
+    counted = transformers_oracle.transformers(reference.config(name), BATCH, length, picture_of(spec))
     predicted = predictions(spec, BATCH, SEQ, int(spec.contrast is not None))
     assert counted.quantities == {quantity: predicted[quantity] for quantity in counted.quantities}

@@ -8,7 +8,7 @@ from typing import Any
 from calc.workers.job import Job, Part
 
 
-class Here:
+class InProcess:
     """No worker but this process."""
 
     slots = 1

@@ -1,4 +1,4 @@
-"""The question turned round: how few GPUs for so many tokens in so many days, or how many tokens."""
+"""Training by a deadline: how few GPUs for so many tokens in so many days, or how many tokens."""
 
 from __future__ import annotations
 
