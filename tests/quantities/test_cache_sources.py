@@ -12,11 +12,12 @@ from calc.quantities.kv_cache import caches
 from calc.spec import ModelSpec
 from calc.spec.band_attention import BandAttention
 from calc.spec.block_attention import BlockAttention
+from calc.spec.gated_bias import GatedBias
 from calc.spec.mixers import Parallel
 from calc.spec.run import exact_run
 from tests.strategies import in_bands, in_blocks
 
-WITHOUT = (BandAttention, BlockAttention)
+WITHOUT = (BandAttention, BlockAttention, GatedBias)
 """What only encoders have."""
 
 
