@@ -83,7 +83,7 @@ def test_counts(data: st.DataObject, n_heads: int, checkpointing: str) -> None:
 def test_training_of_sequences_around_one_entry(compressor: Compressor | None, seq: int) -> None:
     """No gradient flows through projections that no entry is made of."""
     spec = of(compressor, compressor)
-    model, tokens = build(spec, "meta"), torch.zeros(2, seq, dtype=torch.long, device="meta")
+    model, tokens = build(spec), torch.zeros(2, seq, dtype=torch.long)
     assert count(lambda: model(tokens).logits.sum().backward()) == training(spec, Load(batch=2, seq=seq)).total
 
 
@@ -109,7 +109,7 @@ def test_decoding_is_the_parallel_pass(compressor: Compressor | None) -> None:
 @torch.no_grad()
 def test_flops_of_any_next_token(compressor: Compressor | None) -> None:
     spec = of(compressor)
-    model, token = build(spec, "meta"), torch.zeros(2, 1, dtype=torch.long, device="meta")
+    model, token = build(spec), torch.zeros(2, 1, dtype=torch.long)
     cache = model.new_cache()
     for context in range(9):
         load = Load(batch=2, seq=1, context=context, decode=True)

@@ -1,6 +1,6 @@
 """The two twins against each other: parameters by path, FLOPs of every pass and bytes of the caches, to the integer.
 
-Models are built on the meta device and run with eager attention, so that torch's counter sees every product.
+Models run with eager attention, so that torch's counter sees every product.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from calc.spec import Attention, LayerGroup, ModelSpec, Tower  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from harness.counter import count  # noqa: E402
 from harness.oracles import MODES  # noqa: E402
-from reference_models import build  # noqa: E402
 from reference_models.inputs import example  # noqa: E402
+from tests.reference_models.counted import countable  # noqa: E402
 from tests.strategies import specs  # noqa: E402
 
 BATCH, SEQ = 2, 7
@@ -57,7 +57,7 @@ def _cross(mixer: Attention) -> Attention:
 def check(spec: ModelSpec, checkpointing: str = "none") -> None:
     """Everything that can be counted, once each, with two layers of each kind."""
     spec = shallow(spec)
-    model = build(spec, "meta", torch.bfloat16)
+    model = countable(spec)
     assert {name: tuple(p.shape) for name, p in model.named_parameters()} == parameter_shapes(spec)
     load = Load(batch=BATCH, seq=SEQ, source=3)
     arguments = example(model, BATCH, SEQ, source=3)

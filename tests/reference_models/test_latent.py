@@ -97,9 +97,9 @@ def test_decoding_in_both_readings(model_type: str, config: dict[str, Any]) -> N
 @torch.no_grad()
 def test_flops_of_absorbed_decoding(model_type: str, config: dict[str, Any]) -> None:
     spec = from_config({"model_type": model_type, **config})
-    model = build(spec, "meta", torch.bfloat16)
+    model = build(spec, dtype=torch.bfloat16)
     cache = model.new_cache()
-    tokens = torch.zeros(2, SEQ, dtype=torch.long, device="meta")
+    tokens = torch.zeros(2, SEQ, dtype=torch.long)
     model(tokens, cache=cache)
     _read(model, True)
     load = Load(batch=2, seq=1, context=SEQ, decode=True, absorbed=True)

@@ -62,9 +62,9 @@ def copy_modules(theirs: Any, ours: Model, model_type: str) -> None:
 @pytest.mark.parametrize("tied", [False, True])
 def test_counts(model_type: str, config: dict[str, Any], tied: bool) -> None:
     spec = spec_of(model_type, config | {"tie_word_embeddings": tied})
-    model = build(spec, "meta", torch.bfloat16, mtp=True)
+    model = build(spec, dtype=torch.bfloat16, mtp=True)
     assert {name: tuple(p.shape) for name, p in model.named_parameters()} == parameter_shapes(spec, mtp=True)
-    load, tokens = Load(batch=BATCH, seq=SEQ, mtp=True), torch.zeros(BATCH, SEQ, dtype=torch.long, device="meta")
+    load, tokens = Load(batch=BATCH, seq=SEQ, mtp=True), torch.zeros(BATCH, SEQ, dtype=torch.long)
     assert count(lambda: model(tokens)) == forward(spec, load).total
     for mode in MODES:
 

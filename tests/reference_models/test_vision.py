@@ -23,6 +23,7 @@ from reference_models import build  # noqa: E402
 from reference_models.blocks.projector import Projection  # noqa: E402
 from reference_models.inputs import example  # noqa: E402
 from tests.architectures.cases_vision import SEEING  # noqa: E402
+from tests.reference_models.counted import countable  # noqa: E402
 from tests.reference_models.test_counts import check, shallow  # noqa: E402
 
 NORM = Norm(kind="layernorm", bias=True)
@@ -91,7 +92,7 @@ def test_the_mean_as_a_product_is_the_mean() -> None:
 def test_counts_with_pictures(model_type: str, config: dict[str, Any]) -> None:
     """Paths, and FLOPs forward and back with two pictures read beside the text."""
     spec = shallow(from_config({"model_type": model_type, **config}))
-    model = build(spec, "meta", torch.bfloat16)
+    model = countable(spec)
     assert {name: tuple(p.shape) for name, p in model.named_parameters()} == parameter_shapes(spec)
     load, arguments = Load(batch=2, seq=7, images=2), example(model, 2, 7, images=2)
     assert count(lambda: model(**arguments)) == forward(spec, load).total
