@@ -14,7 +14,7 @@ import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -120,6 +120,17 @@ def scan(results: Path = RESULTS, slug: str | None = None) -> tuple[list[Run], l
             runs.setdefault(run.run, run)
         faults += bad
     return list(runs.values()), faults
+
+
+def read_runs(
+    results: Path = RESULTS, slug: str | None = None, on_fault: Callable[[Fault], None] | None = None
+) -> list[Run]:
+    """Every run that can be read; `on_fault` is told of each line that cannot."""
+    runs, faults = scan(results, slug)
+    if on_fault is not None:
+        for fault in faults:
+            on_fault(fault)
+    return runs
 
 
 def scan_file(path: Path) -> tuple[list[Run], list[Fault]]:
