@@ -45,7 +45,7 @@ def _words(question: Question) -> Iterator[dict[str, Any]]:
         for recipe, (checkpointing, every), divided in product(question.recipes, ways, (True, False)):
             if (checkpointing == "selective-op" and tp > 1) or (tp == 1 and not divided):
                 continue
-            words = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "dp": dp, "batch": batch, "zero": zero}
+            words: dict[str, Any] = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "dp": dp, "batch": batch, "zero": zero}
             words |= {"interleave": interleave, "micro_batches": micro_batches, "recipe": recipe}
             words |= {"checkpointing": checkpointing, "checkpoint_every": every} | (
                 {} if divided else {"sequence_parallel": False}

@@ -76,7 +76,8 @@ def test_a_table_fits_a_terminal_and_says_what_was_ruled_out(run: Run, monkeypat
     assert max(map(len, out.splitlines())) <= 80
     for part in ("ruled out", "less memory for more time", "over the next", "reserved"):
         assert part in out
-    assert err == ""
+    # A slow machine says how far it is.
+    assert all("pieces of the search" in line for line in err.splitlines())
 
 
 def test_a_batch_between_sequences_is_rounded_and_said(run: Run) -> None:
