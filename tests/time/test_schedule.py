@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 import calc
 from calc.errors import Refused
 from calc.time import predict
+from calc.time.cluster.stacks import computing_longer
 from calc.time.device.speed import speed_of
 from calc.time.schedule.chrome import chrome_trace, save_timeline
 from calc.time.schedule.of_run import timeline_of
 from calc.time.schedule.stage_times import StageTimes
 from calc.time.schedule.timeline import timeline
 from calc.time.step.predicting import predict as predicted
+from calc.time.step.timed_run import timed_run
 
 SECONDS = st.floats(0.1, 10.0)
 
@@ -182,3 +184,13 @@ def test_what_has_no_order_is_refused() -> None:
         assert refused.value.field == field
     with pytest.raises(Refused):
         timeline([StageTimes(1.0, 1.0)], 3, "chimera")
+
+
+def test_cores_that_exchange_tokens_compute_nothing() -> None:
+    """DeepSeek-V3 (arXiv:2412.19437, section 3.2.2): 20 of an H800's 132 SMs; without experts over ranks, none."""
+    spec = calc.load_model("deepseek-v3")
+    run = timed_run(spec, phase="training", cluster="h800", gpus=64, ep=8, stack="hai-llm", seq=4096)
+    apart, none = (computing_longer(spec, run.changed(ep=ep), speed_of("h800")) for ep in (8, 1))
+    assert apart / none == pytest.approx(132 / 112)
+    with pytest.raises(Refused, match="leaves cores beside the 20 that exchange, of 2"):
+        predict(spec, "tpu-v5p", phase="training", dp=4, ep=4, stack="hai-llm", network=50e9)

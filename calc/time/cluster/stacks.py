@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calc.errors import Refused
 from calc.sizes import Size, either
 from calc.spec import ModelSpec, Moe
 from calc.spec.run import Run
@@ -22,6 +23,7 @@ def computing_longer(spec: ModelSpec, run: Run, speed: Speed) -> Size:
     """How many times as long a step's kernels take as alone: once where steps were measured, else as the stack says.
 
     Cores that exchange experts' tokens beside computing are taken from every kernel, as if none waited for memory.
+    Errors: Refused for a device that has no more cores than those.
     """
     if speed.steps:
         return 1.0
@@ -29,5 +31,8 @@ def computing_longer(spec: ModelSpec, run: Run, speed: Speed) -> Size:
     longer: Size = stack.computing(speed.device, any(isinstance(group.channel, Moe) for group in spec.layers))
     if stack.overlap.cores and speed.device is not None and speed.device.cores is not None:
         cores = speed.device.cores.value
+        if cores <= stack.overlap.cores:
+            expected = f"one that leaves cores beside the {stack.overlap.cores} that exchange, of {cores}"
+            raise Refused("stack", expected, stack.name)
         longer = longer * either(run.ep > 1, cores / (cores - stack.overlap.cores), 1.0)
     return either(run.gpus == 1, priors()["unmeasured"]["training"], longer) if run.stack is None else longer

@@ -64,6 +64,12 @@ def test_a_device_is_a_gpu_or_a_node_without_one() -> None:
     assert found[0] == Hold("H100", "cuda", 8.0, 1.0, (("accelerator_type:H100", 0.001),))
     assert found[-1].options() == {"num_cpus": 4.0, "num_gpus": 0.0, "resources": {}, "max_restarts": 0}
     assert {hold.kind for hold in holds(nodes, "A100")} == {"A100"}
+    # A hold of nothing but cores would fit the other's node too.
+    named = holds(
+        [node(CPU=1.0) | {"NodeID": "a" * 56}, node(CPU=1.0, accelerator_type__OLD=1.0) | {"NodeID": "b" * 56}]
+    )
+    assert [hold.options()["scheduling_strategy"].node_id for hold in named] == ["a" * 56, "b" * 56]
+    assert not any(hold.options()["scheduling_strategy"].soft for hold in named)
     with pytest.raises(Refused, match="--type: expected one of A100, H100, cpu"):
         holds(nodes, "H200")
     with pytest.raises(Refused, match="--ray"):
