@@ -137,14 +137,15 @@ class Model(StackOfLayers):
         """
         self._check(source=source, images=images, sounds=sounds, token_types=token_types)
         options = {"kernel": kernel, "checkpointing": checkpointing, "dropout": dropout, "need_weights": need_weights}
-        encoded, losses, source_added = None, [], None
+        encoded, losses, source_added, restore = None, [], None, None
         if source is not None:
             source, encoded, read = self._encode(source, source_keep, options)
-            losses, source_added = read.losses, read.added
+            losses, source_added, restore = read.losses, read.added, read.restore
         elif cache is not None:
             source_keep = cache.source_keep
         step = self._step(inputs, cache, keep) if at is None else _fixed_step(inputs, at, keep)
         step = replace(step, source=source, source_keep=source_keep, source_added=source_added, **options)
+        step.encoded, step.restore = encoded, restore
         step.token_types = token_types
         step.need_hidden = need_hidden
         x, inner = self.embed(inputs, step)

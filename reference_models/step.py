@@ -28,6 +28,8 @@ class Step:
     added: [batch or 1, seq, d_model], what a front gives for the queries and keys of every layer (DETR); source_added:
         the same of the source. grid: rows and columns of a picture's patches; places [2, seq]: each one's row and
         column, below 0 for a learned vector.
+    encoded: [batch, n_source, d_model], what the last dense layer behind an encoder gives, where there is one.
+    restore: [batch, patches], where each patch of a picture came to stand when some were masked (ViT-MAE).
     masked: [batch, seq], True where a learned vector takes the place of what the front gives (wav2vec 2.0).
     relative: the stack's table of relative positions, where its layers share one (T5). distances: the vectors of
         distances [rows, d_model] that all layers read (DeBERTa).
@@ -62,6 +64,8 @@ class Step:
     source_added: Tensor | None = None
     grid: tuple[int, int] | None = None
     places: Tensor | None = None
+    encoded: Tensor | None = None
+    restore: Tensor | None = None
     masked: Tensor | None = None
     relative: Callable[..., Tensor] | None = None
     distances: Tensor | None = None

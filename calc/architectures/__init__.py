@@ -88,6 +88,7 @@ FAMILIES: dict[str, str] = {
     "deit": "deit",
     "vit_msn": "vit",
     "ijepa": "ijepa",
+    "vit_mae": "vit_mae",
     "dinov2": "dinov2",
     "dinov2_with_registers": "dinov2",
     "dinov3_vit": "dinov3_vit",

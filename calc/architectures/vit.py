@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from calc.architectures.common import activation, d_head
-from calc.architectures.config import Config
+from calc.architectures.config import REFUSE, Config
 from calc.errors import Refused
 from calc.spec import Attention, LayerGroup, Mlp, ModelSpec, Norm, Patches, Projection
+from calc.spec.fields import MAX_LAYERS, MAX_SIZE
 
 POOLING: dict[str, Any] = {"tanh": "tanh", "gelu": "gelu", "relu": "relu", "silu": "silu"}
 
@@ -64,25 +67,39 @@ def sides(cfg: Config, name: str, absent: int) -> tuple[int, int]:
 
 def encoder(cfg: Config, front: Patches, heads: tuple[Projection, ...], eps: float = 1e-12) -> ModelSpec:
     """Layers that see all of their input, a norm behind them, and `heads`. eps: as in `layer_norm`."""
-    d_model, n_heads = cfg.size("hidden_size"), cfg.size("num_attention_heads")
-    bias, norm = cfg.flag("qkv_bias", absent=True), layer_norm(cfg, eps)
-    layer = LayerGroup(
-        count=cfg.layers("num_hidden_layers"),
-        mixer=Attention(
-            n_heads=n_heads,
-            d_head=d_head(cfg, d_model, n_heads),
-            causal=False,
-            qkv_bias=bias,
-            out_bias=True,
-            position="none",
-        ),
-        channel=Mlp(
-            d_ff=cfg.size("intermediate_size"), bias=True, activation=activation(cfg, "hidden_act", absent="gelu")
-        ),
-        norm=norm,
-        residual_dropout=True,
+    norm = layer_norm(cfg, eps)
+    return ModelSpec(
+        d_model=cfg.size("hidden_size"),
+        embedding=front,
+        layers=(layer(cfg, norm),),
+        final_norm=norm,
+        heads=heads,
+        head=None,
     )
-    return ModelSpec(d_model=d_model, embedding=front, layers=(layer,), final_norm=norm, heads=heads, head=None)
+
+
+def layer(cfg: Config, norm: Norm, prefix: str = "", usual: Mapping[str, int] = MappingProxyType({})) -> LayerGroup:
+    """Layers whose sizes stand under keys that begin with `prefix`; usual: those of keys that may be absent."""
+
+    def size(name: str, limit: int = MAX_SIZE) -> int:
+        return cfg.size(prefix + name, absent=usual.get(name, REFUSE), limit=limit)
+
+    d_model, n_heads = size("hidden_size"), size("num_attention_heads")
+    if prefix and d_model % n_heads and cfg.raw.get("head_dim") is None:
+        expected = f"a divisor of {prefix}hidden_size = {d_model}"
+        raise Refused(f"{cfg.where}{prefix}num_attention_heads", expected, n_heads)
+    mixer = Attention(
+        n_heads=n_heads,
+        d_head=d_head(cfg, d_model, n_heads),
+        causal=False,
+        qkv_bias=cfg.flag("qkv_bias", absent=True),
+        out_bias=True,
+        position="none",
+    )
+    act = activation(cfg, "hidden_act", absent="gelu")
+    channel = Mlp(d_ff=size("intermediate_size"), bias=True, activation=act)
+    count = size("num_hidden_layers", MAX_LAYERS)
+    return LayerGroup(count=count, mixer=mixer, channel=channel, norm=norm, residual_dropout=True)
 
 
 def classifier(cfg: Config, name: str, **reading: Any) -> Projection:

@@ -13,10 +13,11 @@ from calc.blocks.patches import grid
 from calc.blocks.pooling import attention_pool
 from calc.blocks.projector import projector
 from calc.blocks.registry import front_of
+from calc.blocks.restored import places
 from calc.blocks.stack import Stacked, stack
 from calc.errors import Refused
 from calc.sizes import Size, exact_div, is_exactly
-from calc.spec import Embedding, Frames, Lora, ModelSpec, Patches, Tower
+from calc.spec import Embedding, Frames, Lora, ModelSpec, Patches, Restored, Tower
 from calc.spec.load import Load
 from calc.spec.model import check_model
 from calc.spec.same import Same
@@ -92,6 +93,8 @@ def vectors_read(spec: ModelSpec, seq: Size) -> Size:
     """Vectors that the layers take for each sequence: `seq`, or as many as a picture, or sound of one length, gives."""
     if spec.reads_tokens or getattr(spec.embedding, "n_frames", 1) is None:
         return seq
+    if isinstance(spec.embedding, Restored):
+        return places(spec.embedding, Load(seq=seq))
     return front_of(spec.embedding)(Trace(), spec.embedding, spec.vocab_size, spec.d_model, Load(seq=seq))[1]
 
 

@@ -14,7 +14,8 @@ from calc.trace.trace import Trace
 
 
 def patches(t: Trace, spec: Patches, vocab_size: Size, d_model: Size, load: Load) -> First:
-    """Pictures [batch, channels, height, width] -> [batch * (rows * columns + n_special + n_registers), d_model].
+    """Pictures [batch, channels, height, width] -> [batch * (rows * columns + n_special + n_registers), d_model], or of
+    the patches that are not masked.
 
     FLOPs 2 * batch * rows * columns * d_model * channels * frames * patch_height * patch_width; rows are
     floor((height - patch_height) / stride_height) + 1, as in torch's Conv2d without padding. Pixels need no gradient.
@@ -31,10 +32,10 @@ def patches(t: Trace, spec: Patches, vocab_size: Size, d_model: Size, load: Load
     x = t.patch("patch", pixels, d_model, kernel, load.batch * rows * columns, bias=spec.bias)
     if spec.norm is not None and spec.norm_of == "patches":
         x = t.norm("norm", spec.norm, x)
+    if spec.masked is not None:
+        return _unmasked(t, spec, spec.masked, x, rows * columns, load)
     if spec.n_special:
-        vectors = t.weight("special.weight", spec.n_special, d_model, of="embedding")
-        special = t.parameters("special", (vectors,), load.batch * spec.n_special, d_model)
-        x = t.concat("concat", x, special)
+        x = t.concat("concat", x, _special(t, spec, d_model, load.batch))
     if spec.mask_vector:
         t.parameters("mask", (t.weight("mask.weight", d_model, of="embedding"),), 0, d_model)
     if spec.n_positions is not None:
@@ -48,16 +49,46 @@ def patches(t: Trace, spec: Patches, vocab_size: Size, d_model: Size, load: Load
     return First(x, rows * columns + spec.n_special + spec.n_registers)
 
 
+def _special(t: Trace, spec: Patches, d_model: Size, pictures: Size) -> Tensor:
+    """The learned vectors of so many pictures."""
+    vectors = t.weight("special.weight", spec.n_special, d_model, of="embedding")
+    return t.parameters("special", (vectors,), pictures * spec.n_special, d_model)
+
+
+def _unmasked(t: Trace, spec: Patches, masked: float, x: Tensor, n: Size, load: Load) -> First:
+    """Of n patches a picture, x, those that are seen, with their positions, behind the learned vectors, with theirs."""
+    seen = checks.size("patches that are not masked", _share(n, 1 - masked))
+    positions = _positions(t, spec, n, x.width, load)
+    x = t.add("position_add", x, positions.view(n, x.width), of="positional")
+    x = t.picked("pick", x, load.batch * seen)
+    if spec.n_special:
+        special = _special(t, spec, x.width, 1)
+        special = t.add("special_add", special, positions.view(spec.n_special, x.width), of="positional")
+        x = t.concat("concat", x, special.view(load.batch * spec.n_special, x.width))
+    return First(x, seen + spec.n_special)
+
+
+def _share(n: Size, share: float) -> Size:
+    """The whole part of n * share, rounded as a float is."""
+    return int(n * share) if isinstance(n, int) else floor_div(n * share, 1)
+
+
 def _positions(t: Trace, spec: Patches, n: Size, d_model: Size, load: Load) -> Tensor:
     """Learned vectors of the places of n patches and of the learned vectors beside them, from every table of them."""
     tables = () if spec.position_tables == 1 else (spec.position_tables,)
-    of_places = t.weight("position.weight", *tables, spec.n_positions, d_model, of="positional")
+    shape = (*tables, spec.n_positions, d_model)
+    of_places = t.weight("position.weight", *shape, of="positional", trainable=spec.trained_positions)
     found = t.parameters(
         "position", (of_places,), (n + spec.n_special) * spec.position_tables, d_model, of="positional"
     )
-    if load.image is None or spec.position_tables > 1:
+    return found if spec.position_tables > 1 else fitted(t, found, load)
+
+
+def fitted(t: Trace, found: Tensor, load: Load) -> Tensor:
+    """Positions `found` as a picture of another size takes them, of which it is not known what autograd keeps."""
+    if load.image is None:
         return found
-    return t.silent("fitted", (found,), found.view(found.rows, d_model), _refuse_fitted)
+    return t.silent("fitted", (found,), found.view(found.rows, found.width), _refuse_fitted)
 
 
 def _refuse_fitted(tape: Tape, found: Storage) -> Storage:
@@ -67,11 +98,11 @@ def _refuse_fitted(tape: Tape, found: Storage) -> Storage:
 def grid(spec: Patches, load: Load) -> tuple[Size, Size]:
     """Rows and columns of the patches of one picture."""
     height, width = (spec.height, spec.width) if load.image is None else load.image
-    rows = _steps(height, spec.patch_height, spec.stride_height)
-    return rows, _steps(width, spec.patch_width, spec.stride_width)
+    rows = patches_along(height, spec.patch_height, spec.stride_height)
+    return rows, patches_along(width, spec.patch_width, spec.stride_width)
 
 
-def _steps(pixels: Size, patch: Size, stride: Size | None) -> Size:
+def patches_along(pixels: Size, patch: Size, stride: Size | None) -> Size:
     """How many patches fit along one side. Errors: Refused where not one does."""
     fit = floor_div(pixels, patch) if stride is None else floor_div(pixels - patch, stride) + 1
     return checks.size("patches along a side of the image", fit)

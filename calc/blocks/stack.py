@@ -19,7 +19,7 @@ from calc.blocks.registry import front_of
 from calc.blocks.streams import collapse, spread
 from calc.errors import Refused
 from calc.sizes import Size, is_exactly
-from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Rwkv7, Stack, Tower
+from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Restored, Rwkv7, Stack, Tower
 from calc.spec.load import Load
 from calc.trace.echo import echo
 from calc.trace.op import Op, Part
@@ -56,7 +56,8 @@ def stack(
     """
     front = front_of(spec.embedding)
     with t.part("embedding", of="embedding", role="front") as out:
-        x, length, places = front(t, spec.embedding, vocab_size, spec.d_model, load)
+        read = ((source.end, source.load.seq),) if source is not None and isinstance(spec.embedding, Restored) else ()
+        x, length, places = front(t, spec.embedding, vocab_size, spec.d_model, load, *read)
         x = _dropped(t, spec, x, ("embedding", "both"))
         out.append(x)
     if seen is not None:

@@ -31,6 +31,7 @@ from calc.spec.pooling import AttentionPool
 from calc.spec.positions import Buckets, Disentangled, Shaw
 from calc.spec.projector import Dense, Projector
 from calc.spec.residual import Residual
+from calc.spec.restored import Restored
 from calc.spec.rope import Plane, Rope, RopeScaling
 from calc.spec.rwkv4 import Rwkv4
 from calc.spec.rwkv7 import Rwkv7
@@ -99,6 +100,7 @@ __all__ = [
     "Queries",
     "ResNet",
     "Residual",
+    "Restored",
     "Rope",
     "RopeScaling",
     "Rwkv4",

@@ -32,6 +32,7 @@ from calc.spec.per_layer import PerLayerInputs
 from calc.spec.pooling import AttentionPool
 from calc.spec.positions import Buckets, Disentangled
 from calc.spec.projector import Projector
+from calc.spec.restored import Restored
 from calc.spec.rwkv7 import Rwkv7
 from calc.spec.shipped import Shipped
 from calc.spec.streams import StreamMixing
@@ -47,6 +48,7 @@ Front = Annotated[
     | Annotated[Patches, Tag("patches")]
     | Annotated[Queries, Tag("queries")]
     | Annotated[ResNet, Tag("resnet")]
+    | Annotated[Restored, Tag("restored")]
     | Annotated[Trajectory, Tag("trajectory")],
     kind_or("tokens"),
 ]
@@ -329,6 +331,8 @@ class ModelSpec(Stack):
             raise Refused("vision", "a tower whose vectors those of texts are compared with", None)
         if self.audio is not None and getattr(self.audio.embedding, "n_frames", None) is None:
             raise Refused("audio", "a tower that reads windows of so many frames (n_frames)", "none")
+        if isinstance(self.embedding, Restored) and not masks(self.encoder):
+            raise Refused("encoder", "a stack that reads patches of which some are masked, behind one vector", None)
         if self.encoder is None and any(group.cross for group in self.layers):
             raise Refused("encoder", "a stack that the cross-attention reads", None)
         return self
@@ -354,6 +358,12 @@ class ModelSpec(Stack):
     def towers(self) -> tuple[Tower, ...]:
         """The stacks beside the main one."""
         return tuple(tower for tower in (self.encoder, self.vision, self.audio) if tower is not None)
+
+
+def masks(encoder: Tower | None) -> bool:
+    """Whether the encoder sees some of a picture's patches alone, behind one learned vector."""
+    front = None if encoder is None else encoder.embedding
+    return isinstance(front, Patches) and front.masked is not None and front.n_special == 1
 
 
 def check_model(value: object) -> None:

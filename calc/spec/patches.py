@@ -22,7 +22,10 @@ class Patches(Node):
     registers: Darcet et al. 2023, arXiv:2309.16588). n_positions: rows of a learned position table, None where there is
     none; at another picture size it is interpolated, so its rows are a size of their own.
     position_tables: how many tables of that length there are (one each for row and column: 2).
+    trained_positions: whether that table is learned; one that is not holds sinusoids.
     mask_vector: a learned vector takes the place of masked patches in pre-training, and otherwise none (DINOv2).
+    masked: the share of the patches that no layer sees, chosen at random once they have their positions (ViT-MAE: He et
+        al. 2022, arXiv:2111.06377); None: all are seen, and none are chosen.
     norm: on the sum, before the layers (CLIP), or norm_of `patches`, ahead of what is added (GLM-4.1V). special_last:
         the learned vectors stand behind the patches (Llama 4).
     resize: how the position table is carried over to another size of picture; `bilinear-corners` lets the outermost
@@ -45,6 +48,8 @@ class Patches(Node):
     special_last: bool = False
     mask_vector: bool = False
     n_positions: Dim | None = None
+    trained_positions: bool = True
+    masked: float | None = Field(default=None, ge=0, lt=1)
     position_tables: int = Field(default=1, gt=0, le=2)
     resize: Literal["bicubic", "bilinear-corners", "bilinear-smooth"] = "bicubic"
     centered: bool = False
@@ -55,6 +60,10 @@ class Patches(Node):
     def _fits(self) -> Self:
         if self.n_registers and (self.n_positions is None or self.special_last or self.norm is not None):
             raise Refused("n_registers", "0, but between learned vectors and patches with positions", self.n_registers)
+        if self.masked is not None and (self.n_positions is None or self.special_last or self.n_registers or self.norm):
+            raise Refused("masked", "null, but of patches with positions, behind learned vectors", self.masked)
+        if self.masked is not None and self.position_tables > 1:
+            raise Refused("position_tables", "1, where patches are masked", self.position_tables)
         if self.norm_of == "patches" and (self.n_special or self.norm is None):
             raise Refused("norm_of", "sum, unless patches alone are normed", self.norm_of)
         for side in ("height", "width"):

@@ -10,6 +10,7 @@ from calc.trace.primitives.arithmetic import (
     concat,
     dropout,
     joined,
+    picked,
     placed,
     pooled,
     scaled,
@@ -56,6 +57,7 @@ class Trace(Recorder):
     normalized = normalized
     parameters = parameters
     patch = patch
+    picked = picked
     placed = placed
     pooled = pooled
     relative_bias = relative_bias

@@ -29,6 +29,7 @@ from calc.spec import (
     Patches,
     Queries,
     ResNet,
+    Restored,
     Rwkv4,
     Rwkv7,
     Trajectory,
@@ -52,6 +53,7 @@ from reference_models.blocks.mlp import FeedForward
 from reference_models.blocks.moe import MixtureOfExperts
 from reference_models.blocks.parallel import SideBySide
 from reference_models.blocks.patches import PatchEmbedding
+from reference_models.blocks.restored import RestoredPatches
 from reference_models.blocks.rwkv4 import Rwkv4Mixer
 from reference_models.blocks.rwkv7 import Rwkv7Mixer
 from reference_models.blocks.tabular import FeatureTokenizer
@@ -86,6 +88,7 @@ FRONTS: dict[type[Node], Callable[..., nn.Module]] = {
     Patches: PatchEmbedding,
     Queries: ObjectQueries,
     ResNet: PictureMap,
+    Restored: RestoredPatches,
     Trajectory: TrajectoryEmbedding,
 }
 """(spec, vocab_size, d_model) -> module with `forward(inputs, step) -> [batch, n, d_model]`."""

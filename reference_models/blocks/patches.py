@@ -17,7 +17,7 @@ from reference_models.support import supported
 FIELDS = (
     *("height", "width", "patch_height", "patch_width", "stride_height", "stride_width", "channels", "frames", "bias"),
     *("n_special", "n_registers", "special_last", "n_positions", "position_tables", "resize", "centered", "norm"),
-    *("mask_vector", "norm_of"),
+    *("mask_vector", "norm_of", "masked", "trained_positions"),
 )
 """Fields of the spec that are computed here."""
 
@@ -42,14 +42,15 @@ class PatchEmbedding(nn.Module):
             across = (spec.frames, *kernel)
             self.patch = nn.Conv3d(spec.channels, d_model, across, (spec.frames, *stride), bias=spec.bias)
         if spec.n_special:
-            self.special = _Table(spec.n_special, d_model)
+            self.special = Table(spec.n_special, d_model)
         if spec.n_registers:
-            self.registers = _Table(spec.n_registers, d_model)
+            self.registers = Table(spec.n_registers, d_model)
         if spec.mask_vector:
-            self.mask = _Table(d_model)
+            self.mask = Table(d_model)
         if spec.n_positions is not None:
             tables = () if spec.position_tables == 1 else (spec.position_tables,)
-            self.position = _Table(*tables, spec.n_positions, d_model)
+            self.position = Table(*tables, spec.n_positions, d_model)
+            self.position.weight.requires_grad_(spec.trained_positions)
         if spec.norm is not None:
             self.norm = NormLayer(spec.norm, (d_model,))
 
@@ -64,6 +65,8 @@ class PatchEmbedding(nn.Module):
         x = x.flatten(2).transpose(1, 2)
         at = torch.arange(rows * columns, device=x.device)
         step.grid, step.places = (rows, columns), torch.stack([at // columns, at % columns])
+        if spec.masked is not None:
+            return self._unmasked(x, spec.masked, self.positions(rows, columns), step)
         if spec.n_special:
             special = self.special.weight.expand(len(x), -1, -1)
             x = torch.cat([x, special] if spec.special_last else [special, x], dim=1)
@@ -79,6 +82,20 @@ class PatchEmbedding(nn.Module):
             step.places = F.pad(step.places, (spec.n_registers, 0), value=-1)
             x = self._registered(x)
         return self.norm(x) if spec.norm is not None and spec.norm_of == "sum" else x
+
+    def _unmasked(self, x: Tensor, masked: float, positions: Tensor, step: Step) -> Tensor:
+        """Patches x that are not masked, in the order of random numbers, with their positions, behind the learned
+        vectors with theirs; `step` is told where each patch came to stand."""
+        special = self.spec.n_special
+        x = x + positions[special:]
+        order = torch.rand(x.shape[:2], device=x.device).argsort(1)
+        step.restore = order.argsort(1)
+        seen = order[:, : int(x.shape[1] * (1 - masked))]
+        x = x.gather(1, seen[..., None].repeat(1, 1, x.shape[-1]))
+        if not special:
+            return x
+        ahead = self.special.weight + positions[:special]
+        return torch.cat([ahead.expand(len(x), -1, -1), x], dim=1)
 
     def _registered(self, x: Tensor) -> Tensor:
         """x with the registers between the other learned vectors and the patches."""
@@ -119,7 +136,7 @@ class PatchEmbedding(nn.Module):
         return torch.zeros(batch, spec.channels, spec.height, spec.width, device=weight.device, dtype=weight.dtype)
 
 
-class _Table(nn.Module):
+class Table(nn.Module):
     """Learned vectors under the name `weight`."""
 
     def __init__(self, *shape: int) -> None:

@@ -88,6 +88,21 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
     ),
     "vit_msn": (VIT, ("ViTMSNModel", "ViTMSNForImageClassification"), (SIDES, {"qkv_bias": False})),
     "ijepa": (VIT, ("IJepaModel", "IJepaForImageClassification"), (SIDES, {"qkv_bias": False, "num_labels": 5})),
+    "vit_mae": (
+        VIT
+        | {
+            "image_size": 32,
+            "decoder_hidden_size": 24,
+            "decoder_num_hidden_layers": 3,
+            "decoder_num_attention_heads": 3,
+            "decoder_intermediate_size": 40,
+        },
+        ("ViTMAEForPreTraining", "ViTMAEModel"),
+        (
+            {"mask_ratio": 0.35, "qkv_bias": False, "num_channels": 1, "hidden_act": "relu"},
+            {"image_size": 24, "mask_ratio": 0.0, "layer_norm_eps": 0.03},
+        ),
+    ),
     "dinov2_with_registers": (
         {key: VIT[key] for key in VIT if key != "intermediate_size"} | {"mlp_ratio": 3},
         ("Dinov2WithRegistersModel",),

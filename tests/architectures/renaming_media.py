@@ -97,6 +97,22 @@ VIT = _layers(r"(?:\w+\.)?", "", _SELF | _MLP | _VIT_NORMS) + _one(
     (r"cls_classifier\.(?P<w>\w+)", r"class_classifier.dense.\g<w>"),
     (r"distillation_classifier\.(?P<w>\w+)", r"distillation_classifier.dense.\g<w>"),
 )
+VIT_MAE = (
+    _layers(r"vit\.", "encoder.", _SELF | _MLP | _VIT_NORMS)
+    + _layers(r"decoder\.decoder_", "", _SELF | _MLP | _VIT_NORMS)
+    + _one(
+        (r"decoder\.decoder_embed\.(?P<w>\w+)", r"encoder.decoder_embed.dense.\g<w>"),
+        (r"decoder\.mask_token", "embedding.mask.weight"),
+        (r"decoder\.decoder_pos_embed", "embedding.position.weight"),
+        (r"decoder\.decoder_norm\.(?P<w>\w+)", r"final_norm.\g<w>"),
+        (r"decoder\.decoder_pred\.(?P<w>\w+)", r"pixels.dense.\g<w>"),
+        (r"vit\.embeddings\.cls_token", "encoder.embedding.special.weight"),
+        (r"vit\.embeddings\.position_embeddings", "encoder.embedding.position.weight"),
+        (r"vit\.embeddings\.patch_embeddings\.projection\.(?P<w>\w+)", r"encoder.embedding.patch.\g<w>"),
+        (r"vit\.layernorm\.(?P<w>\w+)", r"encoder.final_norm.\g<w>"),
+    )
+    + VIT
+)
 DINOV2 = (
     _one(
         (r"(?:.*\.)?layer\.N\.layer_scale1\.lambda1", "layers.N.attention_scale.weight"),
@@ -251,6 +267,7 @@ RULES: dict[str, Rules] = {
     "deit": VIT,
     "vit_msn": VIT,
     "ijepa": VIT,
+    "vit_mae": VIT_MAE,
     "dinov2": DINOV2,
     "dinov3_vit": _one(
         (r"embeddings\.register_tokens", "embedding.special.weight"),

@@ -125,7 +125,7 @@ def test_same_as_transformers(model_type: str, name: str, config: dict[str, Any]
 
 def theirs_of(parameters: dict[str, Any]) -> list[tuple[int, ...]]:
     """Shapes of the kernels of convolutions; a table of positions or codes is none, and neither are lengths of ones."""
-    tables = ("_token", "_tokens", "position_embeddings", "codevectors", "original0", "probe", "pos_const")
+    tables = ("_token", "_tokens", "position_embeddings", "codevectors", "original0", "probe", "pos_const", "pos_embed")
     return [tuple(p.shape) for name, p in parameters.items() if not name.endswith(tables)]
 
 
@@ -238,6 +238,15 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("vit", {"image_size": [30, 0]}, "image_size"),
         ("vit", {"image_size": 4}, "height"),
         ("dinov2", {"image_size": [16, 24]}, "image_size"),
+        ("vit_mae", {"image_size": 30}, "image_size"),
+        ("vit_mae", {"image_size": [32, 16], "architectures": ["ViTMAEModel"]}, "image_size"),
+        ("vit_mae", {"patch_size": [8, 8]}, "patch_size"),
+        ("vit_mae", {"mask_ratio": 0.97}, "mask_ratio"),
+        ("vit_mae", {"mask_ratio": -0.1}, "mask_ratio"),
+        ("vit_mae", {"hidden_size": 34, "num_attention_heads": 2}, "hidden_size"),
+        ("vit_mae", {"decoder_hidden_size": 27}, "decoder_hidden_size"),
+        ("vit_mae", {"decoder_num_attention_heads": 5}, "decoder_num_attention_heads"),
+        ("vit_mae", {"architectures": ["ViTMAEForImageClassification"]}, "architectures"),
         ("dinov2", {"architectures": ["Dinov2ForImageClassification"]}, "architectures"),
         ("dinov3_vit", {"value_bias": False}, "value_bias"),
         ("dinov3_vit", {"num_attention_heads": 3}, "hidden_size"),

@@ -13,9 +13,13 @@ from calc.errors import Refused  # noqa: E402
 from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
 from calc.spec import ModelSpec, Projection  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
+from calc.trace.settings import Settings  # noqa: E402
 from reference_models import Model  # noqa: E402
 from reference_models.inputs import example  # noqa: E402
+from reference_models.saved import saved_tensors as probed  # noqa: E402
+from tests.architectures.cases_media import MEDIA  # noqa: E402
 from tests.architectures.cases_vision import KIMI, SEEING  # noqa: E402
+from tests.architectures.test_media import build as built  # noqa: E402
 from tests.saved.test_twins import CONFIGS, MODES, Mode, check, measured, size, small, twin  # noqa: E402
 
 TOWERS = {
@@ -114,6 +118,27 @@ def test_residual_networks_frozen_in_part(change: dict[str, Any], mode: Mode) ->
     front = spec.encoder.embedding.model_copy(update=change)
     encoder = spec.encoder.model_copy(update={"embedding": front})
     check(spec.model_copy(update={"encoder": encoder}), mode)
+
+
+@pytest.mark.parametrize("how", [Settings("eager", "fp32", device="cpu"), Settings(autocast=True, device="cpu")])
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("masked", [0.75, 0.35])
+def test_masked_patches_keep_what_transformers_keeps(masked: float, whole: bool, how: Settings) -> None:
+    config = MEDIA["vit_mae"][0] | {"mask_ratio": masked}
+    name = "ViTMAEForPreTraining" if whole else "ViTMAEModel"
+    model = built("vit_mae", name, config).train()
+    # Nothing of the loss, which takes patches of pixels for targets.
+    parts = (model.vit, model.decoder) if hasattr(model, "decoder") else (model, None)
+
+    def forward_pass() -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=how.autocast):
+            seen = parts[0](torch.rand(3, 3, 32, 32))
+            return seen[0] if parts[1] is None else parts[1](seen.last_hidden_state, seen.ids_restore).logits
+
+    kept = probed(model, forward_pass).total
+    spec = from_config({"model_type": "vit_mae", "architectures": [name], **config})
+    written = saved_tensors(spec, Load(batch=3), how)
+    assert kept == sum(n * each.tensor.bytes for n, each in written.everything()) - size(written.loss)
 
 
 @pytest.mark.parametrize("name", ["bart", "whisper", "t5"])

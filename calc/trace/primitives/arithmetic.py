@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from calc.sizes import Size
 from calc.trace.functions import Function
-from calc.trace.op import Component
+from calc.trace.op import Component, Moves
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Split, Tensor
@@ -119,6 +119,21 @@ def clip(t: Recorder, name: str, *tensors: Tensor) -> list[Tensor]:
         keeps=lambda tape, *reads: [tape.reads_input(each) for each in reads],
     )
     return made
+
+
+def picked(t: Recorder, name: str, x: Tensor, rows: Size) -> Tensor:
+    """`rows` of the rows of x in another order, by numbers of which each element has one of its own (torch.gather):
+    these are kept, and x, of whose shape alone backward has need."""
+    y = t.made(rows, x.width, x, split=x.split)
+
+    def keeps(tape: Tape, read: Storage) -> Storage:
+        if read.grad:
+            tape.keep(Storage(y.elements, "int64", False, "none"), "numbers")
+        x = tape.reads_input(read)
+        return Storage(y.elements, x.dtype, x.grad, read.split)
+
+    t.op(name, "gather", "gather", (x,), (y,), moves=lambda: Moves(y.elements, y.elements), keeps=keeps)
+    return y
 
 
 def placed(t: Recorder, x: Tensor, places: Tensor) -> Tensor:
