@@ -8,6 +8,7 @@ from typing import Any
 
 from calc.memory.conditions import conditions, divides
 from calc.plan.launchers import Launcher
+from calc.plan.layouts import cut_in_pieces
 from calc.plan.question import Question
 from calc.plan.space import ENDS, Column, Columns
 from calc.spec.run import Run
@@ -61,12 +62,16 @@ def _tests(question: Question, run: Run, columns: Columns) -> Iterator[tuple[str
 
 def _cut(question: Question, columns: Mapping[str, Any], every: int) -> Column:
     """Whether stages can be cut as the stack cuts them. every: of so many layers one is checkpointed: where all pieces
-    are alike, a number of layers of each is told, which must be that part of them."""
+    are alike, a number of layers of each is told, which must be that part of them. The ends of stages that hold one
+    piece are not lighter (`calc.memory.sharding.lighter_ends`)."""
     pieces, layers = columns["pp"] * columns["interleave"], question.spec.n_layers
     if question.launcher.stages == "any":
         return pieces > 0
-    if question.launcher.stages == "even":
-        return even(layers, pieces * every) | ((columns["pp"] > 1) & even(layers + ENDS, pieces * every))
+    alike = even(layers, pieces * every) | ((columns["interleave"] > 1) & even(layers + ENDS, pieces * every))
+    if question.launcher.stages == "layouts" and every == 1:
+        return alike | ((columns["pp"] > 1) & cut_in_pieces(layers, columns["pp"], columns["interleave"]))
+    if question.launcher.stages in ("even", "layouts"):
+        return alike
     return (columns["pp"] == 1) | cut_by_layers(layers, pieces) | cut_by_layers(layers + ENDS, pieces)
 
 

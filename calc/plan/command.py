@@ -24,7 +24,10 @@ def predict_command(question: Question, run: Run) -> str | None:
         words["checkpoint_every"] = run.checkpoint_every
     if run.offload != "none":
         words |= {"offload": run.offload, "offload_fraction": run.offload_fraction}
-    options = [part for name, word in words.items() for part in (f"--{name.replace('_', '-')}", str(word))]
+    if run.stages is not None:
+        words["stages"] = ",".join(map(str, run.stages))
+    options = ["--mtp"] * bool(words.pop("mtp", False))
+    options += [part for name, word in words.items() for part in (f"--{name.replace('_', '-')}", str(word))]
     if run.sequence_parallel is False:
         options.append("--no-sequence-parallel")
     return shlex.join(["python", "-m", "calc", "predict", model, *options, "--json"])

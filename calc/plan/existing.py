@@ -7,18 +7,27 @@ from dataclasses import replace
 from typing import Any
 
 from calc.errors import Refused
+from calc.memory.sharding import lengths, lighter_ends
 from calc.memory.totals import memory_ranks
 from calc.plan.answer import Plan
 from calc.plan.export.launch import Read
+from calc.plan.layouts import further_modules
 from calc.plan.objective import Objective, weight_of
 from calc.plan.pieces import parts, weighed
 from calc.plan.question import Question
+from calc.plan.space import ENDS
+from calc.spec import ModelSpec
 from calc.time import predict
 from calc.time.step.timed_run import timed_run
 
 
 def question_of(question: Question, read: Read) -> Question:
-    """The question that a launch file asks: its GPUs, sequences, length and formats in the place of what was said."""
+    """The question that a launch file asks: its GPUs, sequences, length and formats in the place of what was said.
+
+    Errors: Refused for modules that predict further tokens in another number than the model has.
+    """
+    if read.further not in (0, further_modules(question.spec)):
+        raise Refused("modules for further tokens", str(further_modules(question.spec)), read.further)
     gpus = question.gpus if read.gpus is None else (read.gpus,)
     recipe = read.words.get("recipe")
     return replace(
@@ -27,6 +36,7 @@ def question_of(question: Question, read: Read) -> Question:
         seq=int(read.words.get("seq", question.seq)),
         sequences=read.sequences or question.sequences,
         recipes=question.recipes if recipe is None else (recipe,),
+        words={**question.words, **({"mtp": True} if read.further else {})},
     )
 
 
@@ -39,12 +49,31 @@ def words_of(question: Question, read: Read) -> dict[str, Any]:
         if pieces % words["pp"]:
             raise Refused("layers of a piece of a stage", f"as many pieces as pp = {words['pp']} divides", read.piece)
         words["interleave"] = pieces // words["pp"]
+    elif read.layout is not None:
+        words["interleave"] = read.layout.pieces
+        words |= _stages(question.spec, words, read.layout.stages)
+    elif read.ends == ENDS and words["pp"] > 1:
+        words |= _stages(question.spec, words, lengths(question.spec.n_layers, words["pp"], None, lighter=True))
     if read.checkpointed:
-        in_piece = -(-layers // (words["pp"] * words.get("interleave", 1)))
+        pieces = words["pp"] * words.get("interleave", 1)
+        if read.layout is not None and (layers % pieces or "stages" in words):
+            raise Refused("checkpointed layers", "all, where pieces of stages are not alike", read.checkpointed)
+        in_piece = -(-layers // pieces)
         if in_piece % read.checkpointed:
             raise Refused("checkpointed layers", f"a divisor of a piece's {in_piece:,}", read.checkpointed)
         words["checkpoint_every"] = in_piece // read.checkpointed
     return words
+
+
+def _stages(spec: ModelSpec, words: Mapping[str, Any], stages: tuple[int, ...]) -> dict[str, Any]:
+    """Layers of a file's stages, where they are not those that a plan has of itself.
+
+    Errors: Refused for another number of layers than the model's.
+    """
+    if sum(stages) != spec.n_layers:
+        raise Refused("layers of all stages", str(spec.n_layers), sum(stages))
+    lighter = lighter_ends(spec.n_layers, words["pp"], words.get("interleave", 1))
+    return {} if stages == lengths(spec.n_layers, words["pp"], None, bool(lighter)) else {"stages": stages}
 
 
 def plan_of(question: Question, words: Mapping[str, Any], objective: Objective = "time") -> Plan:

@@ -14,13 +14,13 @@ from calc.spec.stack import stack_names
 LAUNCHERS = Path(__file__).parents[1] / "data" / "launchers.toml"
 USUAL = "pytorch"
 """The stack of a plan where none is said."""
-Stages = Literal["any", "even", "by layers"]
+Stages = Literal["any", "even", "by layers", "layouts"]
 
 
 class Launcher(NamedTuple):
     """One stack. recipes: its number formats. only: field of a Run -> the values that it can launch.
-    stages: how layers are cut into pieces: all alike, or told as the layers of a piece; embedding and head count as one
-    layer each or not at all."""
+    stages: how layers are cut into pieces: all alike, or told as the layers of a piece, where embedding and head count
+    as one layer each or not at all; or written out piece by piece."""
 
     name: str
     source: str

@@ -148,6 +148,7 @@ def plan_words(run: Run) -> dict[str, Any]:
         "micro_batches": int(run.micro_batches_a_step),
         "schedule": run.schedule,
         "interleave": int(run.interleave),
+        "stages": None if run.stages is None else list(run.stages),
         "checkpointing": run.checkpointing,
         "checkpoint_every": int(run.checkpoint_every),
         "sequence_parallel": bool(run.divides_sequence),
@@ -164,6 +165,7 @@ def short(run: Run) -> str:
     parts += [f"zero{words['zero']}"] * bool(words["zero"])
     parts.append(f"{words['micro_batch']}×{words['micro_batches']}")
     parts += [f"v{words['interleave']}"] * (words["interleave"] > 1)
+    parts += [f"stages {','.join(map(str, run.stages))}"] if run.stages is not None else []
     every = f"/{words['checkpoint_every']}" * (words["checkpoint_every"] > 1)
     parts += [f"{words['checkpointing']}{every}"] * (words["checkpointing"] != "none")
     parts += [f"offload:{words['offload']}"] * (words["offload"] != "none")

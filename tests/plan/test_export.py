@@ -18,6 +18,7 @@ from calc.errors import Refused
 from calc.plan.existing import plan_of, question_of, words_of
 from calc.plan.export.launch import Launch
 from calc.plan.export.registry import TOOLS, tool
+from calc.plan.layouts import cut_in_pieces, layout_text, read_layout
 from calc.plan.planning import answer
 from calc.plan.question import Question, plan_words
 from calc.spec.clusters import load_cluster
@@ -27,6 +28,8 @@ PARSED = ("accelerate", "deepspeed", "torchtitan")
 NEEDED = {
     "accelerate": ("accelerate==1.15.0", "psutil"),
     "deepspeed": ("deepspeed==0.19.8", "psutil", "py-cpuinfo", "msgpack", "ninja", "hjson", "einops"),
+    "megatron-core": ("megatron-core==0.13.0",),
+    "megatron-core with modules for further tokens": ("megatron-core==0.14.0",),
     "torchtitan": (
         *("torchtitan==0.3.0", "tyro", "docstring-parser", "shtab", "typeguard", "tensorboard", "absl-py"),
         *("datasets", "spmd_types", "multiprocess", "dill", "xxhash", "fsspec", "pyarrow", "aiohttp", "torchdata"),
@@ -185,6 +188,16 @@ def read(words):
             "seq": found.training.seq_len, "all": found.training.global_batch_size,
             "ac": type(found.activation_checkpoint).__qualname__}
 """
+MEGATRON_CORE = """
+from megatron.core.transformer.pipeline_parallel_layer_layout import PipelineParallelLayerLayout
+def read(words):
+    text, pp, *numbers = words
+    found = PipelineParallelLayerLayout(text, int(pp))
+    found.validate_layer_layout(*map(int, numbers))
+    return [found.virtual_pipeline_model_parallel_size,
+            [sum(layer.name == "decoder" for piece in stage for layer in piece) for stage in found.layout],
+            sum(layer.name == "mtp" for layer in found.flatten_layout)]
+"""
 
 
 @pytest.mark.slow
@@ -230,3 +243,23 @@ def test_layers_of_a_piece_that_are_checkpointed(name: str) -> None:
     together = text.replace(f"{method}block", f"{method}uniform")
     with pytest.raises(Refused, match="each layer by itself"):
         tool(name).read(together, "plan")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("further", [0, 1])
+def test_layouts_are_what_megatron_core_reads(further: int, fetched: Any) -> None:
+    """Its own reader finds in every layout the pieces, the layers of each stage and the modules that are read here;
+    modules are in layouts from 0.14 on."""
+    spec, end = calc.load_model("deepseek-v3"), "m" * further + "L"
+    layouts = [("Et*2|(tt|)*22t|(tt|)*7", 8), ("Et*16|t*16|t*16,|t*13,", 4), ("Et|(tt|)*30", 8), ("E|*2t*61|", 4)]
+    layouts = [(text + end, pp) for text, pp in layouts] + [
+        (layout_text(spec, Run(pp=pp, interleave=pieces, mtp=bool(further))), pp)
+        for pp in (2, 3, 4, 8, 16)
+        for pieces in (1, 2, 3, 4, 7)
+        if cut_in_pieces(61, pp, pieces)
+    ]
+    cases = [[text, str(pp), "61", *["1"] * further] for text, pp in layouts]
+    ours = [read_layout(text, pp, "layout") for text, pp in layouts]
+    folder = fetched("megatron-core with modules for further tokens" if further else "megatron-core")
+    found = parsed(folder, MEGATRON_CORE, cases)
+    assert found == [[own.pieces, list(own.stages), own.further] for own in ours]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from calc.errors import Refused
+from calc.plan.layouts import Layout
 from calc.plan.question import Question
 from calc.spec.run import Run
 from calc.units import parse_tokens
@@ -36,7 +37,8 @@ class Read(NamedTuple):
     """What a launch file says of a plan. words: fields of a Run. sequences: of a step. gpus: where it says how many.
     unread: its settings that no plan has. piece: layers of a piece of a stage, where the file says so many and not how
     many pieces a stage has. ends: layers that embedding and head count for in it. checkpointed: layers of a piece that
-    are, where the file says so many."""
+    are, where the file says so many. layout: where all pieces are written out. further: modules that predict further
+    tokens."""
 
     words: Mapping[str, Any]
     sequences: int | None
@@ -45,6 +47,8 @@ class Read(NamedTuple):
     piece: int | None = None
     ends: int = 0
     checkpointed: int | None = None
+    layout: Layout | None = None
+    further: int = 0
 
 
 class Tool(NamedTuple):

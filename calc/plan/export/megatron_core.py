@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from calc.errors import Refused
+from calc.memory.sharding import lighter_ends
 from calc.plan.export.launch import (
     Launch,
     Read,
@@ -19,6 +20,7 @@ from calc.plan.export.launch import (
     whole,
 )
 from calc.plan.launchers import launcher
+from calc.plan.layouts import further_modules, layout_text, read_layout
 
 SIZES = {
     "--tensor-model-parallel-size": "tp",
@@ -31,18 +33,24 @@ SIZES = {
 }
 """Flag -> field of a Run."""
 ENDS = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
+LAYOUT = "--pipeline-model-parallel-layout"
+FURTHER = "--mtp-num-layers"
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 RECOMPUTE = {"": "none", "selective": "selective", "full": "full"}
 
 
 def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     run = launch.run
+    layers, pieces = launch.question.spec.n_layers, run.pp * run.interleave
+    # Where layers alone do not come out even, embedding and head count as one each, or all pieces are written out.
+    ends = run.stages is None and bool(lighter_ends(layers, run.pp, run.interleave))
+    written = run.pp > 1 and not ends and (layers % pieces != 0 or run.stages is not None)
     for flag, field in SIZES.items():
-        if field != "interleave" or run.interleave > 1:
+        if field != "interleave" or (run.interleave > 1 and not written):
             yield flag, getattr(run, field)
-    # Where layers alone do not come out even, embedding and head count as one each.
-    ends = run.pp > 1 and launch.question.spec.n_layers % (run.pp * run.interleave) != 0
     yield from ((flag, ends) for flag in ENDS)
+    yield LAYOUT, layout_text(launch.question.spec, run) if written else None
+    yield FURTHER, further_modules(launch.question.spec) if run.mtp else None
     yield "--global-batch-size", launch.question.sequences
     yield "--sequence-parallel", run.tp > 1 and run.divides_sequence
     on_host = run.offload == "optimizer"
@@ -88,11 +96,19 @@ def _read(text: str, where: str) -> Read:
     layers = None
     if words["checkpointing"] == "full":
         layers = checkpointed(found, "--recompute-method", "--recompute-num-layers", where)
-    return Read(words, whole(found, "--global-batch-size", where), gpus, unread, ends=ends, checkpointed=layers)
+    sequences, further = whole(found, "--global-batch-size", where), whole(found, FURTHER, where, 0) or 0
+    layout = None
+    if LAYOUT in found:
+        layout, ends = read_layout(found[LAYOUT], words["pp"], f"{where}: {LAYOUT}"), 0
+        if layout.further != further:
+            raise Refused(f"{where}: {LAYOUT}", f"as many m as {FURTHER} says: {further}", layout.further)
+    return Read(words, sequences, gpus, unread, ends=ends, checkpointed=layers, layout=layout, further=further)
 
 
 RELATED = (
     *ENDS,
+    LAYOUT,
+    FURTHER,
     "--global-batch-size",
     "--sequence-parallel",
     "--use-distributed-optimizer",
