@@ -33,6 +33,7 @@ from calc.spec import (
     Norm,
     PerLayerInputs,
     QkNorm,
+    RgLru,
     Rwkv4,
     Shaw,
 )
@@ -87,9 +88,9 @@ def routed_heads(draw: st.DrawFn, n_heads: int) -> Attention:
 @st.composite
 def recurrent(
     draw: st.DrawFn, n_heads: int
-) -> LinearAttention | DeltaNet | Kda | GatedConvolution | Mamba | Mamba2 | Rwkv4:
+) -> LinearAttention | DeltaNet | Kda | GatedConvolution | Mamba | Mamba2 | RgLru | Rwkv4:
     """A mixer with a state in place of keys and values."""
-    kinds = [LinearAttention, DeltaNet, Kda, GatedConvolution, Mamba, Mamba2, Rwkv4]
+    kinds = [LinearAttention, DeltaNet, Kda, GatedConvolution, Mamba, Mamba2, RgLru, Rwkv4]
     kind, flag = draw(st.sampled_from(kinds)), st.booleans()
     sizes = {"d_conv": draw(st.integers(1, 5)), "chunk": draw(st.integers(1, 9))}
     if kind is LinearAttention:
@@ -97,6 +98,8 @@ def recurrent(
         options |= {"qkv_bias": draw(flag), "out_bias": draw(flag), "fused": draw(flag)}
         options |= {"norm": draw(st.none() | norms()), "d_head": draw(st.none() | small)}
         return LinearAttention(n_heads=n_heads, chunk=sizes["chunk"], **options)
+    if kind is RgLru:
+        return RgLru(d_inner=n_heads * draw(small), n_blocks=n_heads, d_conv=sizes["d_conv"])
     if kind is Rwkv4:
         return Rwkv4(d_inner=draw(st.none() | small))
     if kind is GatedConvolution:

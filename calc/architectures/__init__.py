@@ -226,6 +226,7 @@ FAMILIES: dict[str, str] = {
     "granitemoehybrid": "granitemoehybrid",
     "falcon_h1": "falcon_h1",
     "nemotron_h": "nemotron_h",
+    "recurrent_gemma": "recurrent_gemma",
     "rwkv": "rwkv",
     "rwkv7": "rwkv7",
     "zamba2": "zamba2",

@@ -104,6 +104,7 @@ ALIASES: dict[str, dict[str, str]] = {
     "lfm3": {"rms_norm_eps": "norm_eps"},
     "mpt": {"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"},
     "nemotron_h": ROUTED | {"layer_types": "layers_block_type"},
+    "recurrent_gemma": {"sliding_window": "attention_window_size", "layer_types": "layers_block_type"},
     "rwkv": {"max_position_embeddings": "context_length"},
     "zamba2": {"layer_types": "layers_block_type", "head_dim": "attention_head_dim"},
     "xglm": {"hidden_size": "d_model", "num_attention_heads": "attention_heads", "num_hidden_layers": "num_layers"},

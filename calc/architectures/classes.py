@@ -195,6 +195,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "kimi_linear": _named("KimiLinear"),
     "bailing_hybrid": _named("BailingHybrid"),
     "zamba2": _named("Zamba2", "sequence"),
+    "recurrent_gemma": _named("RecurrentGemma"),
     "rwkv": _named("Rwkv"),
     # Published by flash-linear-attention alone.
     "rwkv7": _named("RWKV7"),

@@ -14,6 +14,7 @@ from calc.spec import (
 )
 from calc.spec.compressed import CompressedAttention
 from calc.spec.kda import Kda
+from calc.spec.rg_lru import RgLru
 from calc.spec.rwkv4 import Rwkv4
 from calc.spec.rwkv7 import Rwkv7
 
@@ -25,6 +26,7 @@ SOURCES: tuple[tuple[type, str], ...] = (
     (DeltaNet, "heads * d_key * d_value elements of state a layer (Yang et al. 2024, arXiv:2412.06464)"),
     (Kda, "heads * d_key * d_value elements of state a layer (Kimi Team 2025, arXiv:2510.26692, section 3)"),
     (LinearAttention, "heads * d_head**2 elements of state a layer (Katharopoulos et al. 2020, arXiv:2006.16236)"),
+    (RgLru, "d_lru elements of state a layer (De et al. 2024, arXiv:2402.19427, section 2.4)"),
     (Rwkv4, "3 * d_wkv elements of state a layer (Peng et al. 2023, arXiv:2305.13048, section 3)"),
     (Rwkv7, "heads * d_head**2 elements of state a layer (Peng et al. 2025, arXiv:2503.14456, section 4)"),
     (GatedConvolution, "the last inputs of each layer's convolution, whatever the length"),

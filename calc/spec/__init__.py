@@ -32,6 +32,7 @@ from calc.spec.positions import Buckets, Disentangled, Shaw
 from calc.spec.projector import Dense, Projector
 from calc.spec.residual import Residual
 from calc.spec.restored import Restored
+from calc.spec.rg_lru import RgLru
 from calc.spec.rope import Plane, Rope, RopeScaling
 from calc.spec.rwkv4 import Rwkv4
 from calc.spec.rwkv7 import Rwkv7
@@ -101,6 +102,7 @@ __all__ = [
     "ResNet",
     "Residual",
     "Restored",
+    "RgLru",
     "Rope",
     "RopeScaling",
     "Rwkv4",

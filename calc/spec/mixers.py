@@ -18,6 +18,7 @@ from calc.spec.gated_convolution import GatedConvolution
 from calc.spec.kda import Kda
 from calc.spec.latent import Mla
 from calc.spec.linear_attention import LinearAttention
+from calc.spec.rg_lru import RgLru
 from calc.spec.rwkv4 import Rwkv4
 from calc.spec.rwkv7 import Rwkv7
 from calc.spec.state_space import Mamba, Mamba2
@@ -45,6 +46,7 @@ _ONE = (
     | Annotated[GatedConvolution, Tag("gated_convolution")]
     | Annotated[Mamba, Tag("mamba")]
     | Annotated[Mamba2, Tag("mamba2")]
+    | Annotated[RgLru, Tag("rg_lru")]
     | Annotated[Rwkv4, Tag("rwkv4")]
     | Annotated[Rwkv7, Tag("rwkv7")]
 )

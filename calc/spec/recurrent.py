@@ -7,11 +7,12 @@ from calc.spec.gated_convolution import GatedConvolution
 from calc.spec.kda import Kda
 from calc.spec.linear_attention import LinearAttention
 from calc.spec.model import ModelSpec
+from calc.spec.rg_lru import RgLru
 from calc.spec.rwkv4 import Rwkv4
 from calc.spec.rwkv7 import Rwkv7
 from calc.spec.state_space import Mamba, Mamba2
 
-RECURRENT = (DeltaNet, GatedConvolution, Kda, LinearAttention, Mamba, Mamba2, Rwkv4, Rwkv7)
+RECURRENT = (DeltaNet, GatedConvolution, Kda, LinearAttention, Mamba, Mamba2, RgLru, Rwkv4, Rwkv7)
 """Mixers that carry a state. What they hold while they run is known of kernels alone, not operator by operator."""
 
 

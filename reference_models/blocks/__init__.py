@@ -30,6 +30,7 @@ from calc.spec import (
     Queries,
     ResNet,
     Restored,
+    RgLru,
     Rwkv4,
     Rwkv7,
     Trajectory,
@@ -54,6 +55,7 @@ from reference_models.blocks.moe import MixtureOfExperts
 from reference_models.blocks.parallel import SideBySide
 from reference_models.blocks.patches import PatchEmbedding
 from reference_models.blocks.restored import RestoredPatches
+from reference_models.blocks.rg_lru import RgLruMixer
 from reference_models.blocks.rwkv4 import Rwkv4Mixer
 from reference_models.blocks.rwkv7 import Rwkv7Mixer
 from reference_models.blocks.tabular import FeatureTokenizer
@@ -71,6 +73,7 @@ MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
     GatedConvolution: GatedConvolutionMixer,
     Mamba: MambaMixer,
     Mamba2: Mamba2Mixer,
+    RgLru: RgLruMixer,
     Rwkv4: Rwkv4Mixer,
     Rwkv7: Rwkv7Mixer,
     Mla: LatentAttention,

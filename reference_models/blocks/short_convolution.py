@@ -12,24 +12,33 @@ from reference_models.step import Step
 
 class ShortConvolution(nn.Conv1d):
     """One filter of `taps` values for each channel, over a token and those before it, then SiLU unless not activated.
-    Padding stays zero."""
+    Padding stays zero. stepwise: a token behind others is multiplied number by number with those before it."""
 
-    def __init__(self, channels: int, taps: int, *, bias: bool, activated: bool = True) -> None:
+    def __init__(self, channels: int, taps: int, *, bias: bool, activated: bool = True, stepwise: bool = False) -> None:
         super().__init__(channels, channels, taps, groups=channels, bias=bias, padding=taps - 1)
-        self.activated = activated
+        self.activated, self.stepwise = activated, stepwise
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        """x [batch, seq, channels] -> the same shape. The cache holds the last inputs, [batch, channels, taps]."""
+        """x [batch, seq, channels] -> the same shape. The cache holds the last inputs, [batch, channels, taps], one
+        less where it is stepwise."""
         inputs, taps = without_padding(x, step).transpose(1, 2), self.kernel_size[0]
-        seq = inputs.shape[2]
+        seq, kept = inputs.shape[2], taps - 1 if self.stepwise else taps
         if cache is not None and "conv" in cache.state:
             inputs = torch.cat([cache.state["conv"], inputs], dim=2)
-            out = F.conv1d(inputs, self.weight, self.bias, groups=self.groups)[..., -seq:]
+            out = self.behind(inputs)[..., -seq:]
         else:
             out = super().forward(inputs)[..., :seq]
         if cache is not None:
-            cache.state["conv"] = F.pad(inputs, (max(taps - inputs.shape[2], 0), 0))[..., -taps:].clone()
+            padded = F.pad(inputs, (max(kept - inputs.shape[2], 0), 0))
+            cache.state["conv"] = padded.narrow(2, padded.shape[2] - kept, kept).clone()
         return without_padding((F.silu(out) if self.activated else out).transpose(1, 2), step)
+
+    def behind(self, inputs: Tensor) -> Tensor:
+        """inputs [batch, channels, n], taps - 1 or more of them cached -> [batch, channels, n - taps + 1]."""
+        if not self.stepwise:
+            return F.conv1d(inputs, self.weight, self.bias, groups=self.groups)
+        made = (inputs.unfold(2, self.kernel_size[0], 1) * self.weight).sum(dim=-1)
+        return made if self.bias is None else made + self.bias[:, None]
 
 
 def without_padding(x: Tensor, step: Step) -> Tensor:

@@ -38,6 +38,7 @@ BAILING = {key: value for key, value in KIMI.items() if key != "linear_attn_conf
     "head_dim": 5, "short_conv_kernel_size": 3, "layer_group_size": 2, "num_expert_group": 4, "topk_group": 2,
 }  # fmt: skip
 RWKV = {"vocab_size": 97, "hidden_size": 24, "num_hidden_layers": 3, "context_length": 64}
+GRIFFIN = BASE | ATTENTION | {"num_hidden_layers": 5, "attention_window_size": 6}
 ZAMBA = BASE | {
     "num_hidden_layers": 7, "n_mamba_heads": 8, "mamba_d_state": 6, "mamba_ngroups": 2, "chunk_size": 16,
     "num_attention_heads": 4, "intermediate_size": 48, "adapter_rank": 5, "num_mem_blocks": 2,
@@ -153,6 +154,13 @@ RECURRENT: dict[str, tuple[dict[str, Any], ...]] = {
         },
     ),
     "rwkv": (RWKV, RWKV | {"attention_hidden_size": 16, "intermediate_size": 40, "tie_word_embeddings": True}),
+    "recurrent_gemma": (
+        GRIFFIN,
+        GRIFFIN
+        | {"lru_width": 40, "conv1d_width": 3, "attention_bias": True, "head_dim": 12, "num_key_value_heads": None}
+        | {"intermediate_size": 51, "hidden_activation": "silu", "tie_word_embeddings": False},
+        GRIFFIN | {"block_types": ["attention", "recurrent"], "conv1d_width": 1, "num_hidden_layers": 4},
+    ),
     "zamba2": (
         ZAMBA,
         ZAMBA

@@ -12,6 +12,7 @@ LFM2 = {"lfm2", "lfm2_moe", "lfm3", "lfm2_vl"}
 OLMO = {"olmo_hybrid"}
 FALCON = {"falcon_h1"}
 KIMI = {"kimi_linear", "bailing_hybrid"}
+GRIFFIN = {"recurrent_gemma"}
 ZAMBA = {"zamba2"}
 QWEN = {"qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}
 
@@ -52,6 +53,16 @@ IN_LAYER: tuple[Rule, ...] = (
     *_ssm({"jamba"}, "mamba", "mamba"),
     *_ssm({"bamba"} | GRANITE, "mamba", "mamba2"),
     *_ssm(FALCON, "mamba", "parallel.mamba2"),
+    (GRIFFIN, r"temporal_pre_norm\.weight", ("attention_norm.weight", "rg_lru_norm.weight")),
+    (GRIFFIN, r"channel_pre_norm\.weight", ("channel_norm.weight",)),
+    (GRIFFIN, r"temporal_block\.([qkvo])_proj\.(\w+)", (r"attention.\1_proj.\2",)),
+    (GRIFFIN, r"temporal_block\.linear_([xy])\.(\w+)", (r"rg_lru.\1_proj.\2",)),
+    (GRIFFIN, r"temporal_block\.linear_out\.(\w+)", (r"rg_lru.o_proj.\1",)),
+    (GRIFFIN, r"temporal_block\.conv_1d\.(\w+)", (r"rg_lru.conv.\1",)),
+    (GRIFFIN, r"temporal_block\.rg_lru\.recurrent_param", ("rg_lru.fade",)),
+    (GRIFFIN, r"temporal_block\.rg_lru\.input_gate_(\w+)", (r"rg_lru.input_gate.\1",)),
+    (GRIFFIN, r"temporal_block\.rg_lru\.recurrent_gate_(\w+)", (r"rg_lru.recurrence_gate.\1",)),
+    (GRIFFIN, r"mlp_block\.(gate|up|down)_proj\.(\w+)", (r"mlp.\1_proj.\2",)),
     *_ssm(ZAMBA, r"(?:mamba_decoder\.)?mamba", "mamba2"),
     (ZAMBA, r"(?:mamba_decoder\.)?input_layernorm\.weight", ("mamba2_norm.weight",)),
     (ZAMBA, r"linear\.weight", ("shared_block.out_proj.weight",)),
@@ -106,5 +117,6 @@ IN_LAYER: tuple[Rule, ...] = (
 
 OUTSIDE: tuple[tuple[str, str], ...] = (
     (r"(?:backbone|model)\.embeddings\.weight", "embedding.token.weight"),
+    (r"model\.final_norm\.weight", "final_norm.weight"),
     (r"(?:.*\.)?embedding_norm\.weight", "final_norm.weight"),
 )

@@ -27,6 +27,7 @@ from calc.spec.load import Load  # noqa: E402
 from tests.architectures.cases_recurrent import (  # noqa: E402
     BAMBA,
     FALCON,
+    GRIFFIN,
     JAMBA,
     KIMI,
     LFM2,
@@ -80,6 +81,12 @@ def held(cache: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in found if tensor is not None)
 
 
+def held_by_blocks(model: Any) -> int:
+    """Bytes of the states that RecurrentGemma's blocks keep themselves."""
+    named = [getattr(m, name, None) for m in model.modules() for name in ("conv1d_state", "recurrent_states")]
+    return sum(tensor.numel() * tensor.element_size() for tensor in named if tensor is not None)
+
+
 def ids(seq: int) -> Any:
     return torch.ones(BATCH, seq, dtype=torch.long)
 
@@ -92,7 +99,7 @@ def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
     kept = {"cache_params" if hasattr(model, "backbone") else "past_key_values": cache}
     with torch.no_grad():
         short = count(lambda: model(ids(SHORT), use_cache=True, **kept))
-        bytes_held = held(cache)
+        bytes_held = held(cache) + held_by_blocks(model)
         one = count(lambda: model(ids(1), use_cache=True, **kept))
         long = count(lambda: model(ids(LONG), use_cache=False))
     saved = json.loads(model.config.to_json_string(use_diff=False))
@@ -167,6 +174,13 @@ def test_modules_that_predict_further_tokens_are_left_out_with_a_note() -> None:
             KIMI | {"linear_attn_config": {"full_attn_layers": [3], "kda_layers": [1, 2]}},
             "linear_attn_config.kda_layers",
         ),
+        ("recurrent_gemma", GRIFFIN | {"block_types": ["attention", "mamba"]}, "block_types"),
+        ("recurrent_gemma", GRIFFIN | {"block_types": None}, "block_types"),
+        ("recurrent_gemma", GRIFFIN | {"block_types": ["recurrent"], "num_hidden_layers": 101}, "num_hidden_layers"),
+        ("recurrent_gemma", GRIFFIN | {"layer_types": ["linear_attention"] * 5}, "layer_types"),
+        ("recurrent_gemma", GRIFFIN | {"lru_width": 33}, "n_blocks"),
+        ("recurrent_gemma", GRIFFIN | {"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_parameters"),
+        ("recurrent_gemma", GRIFFIN | {"logits_soft_cap": None}, "logits_soft_cap"),
         ("zamba2", {k: v for k, v in ZAMBA.items() if k != "layers_block_type"}, "layers_block_type"),
         ("zamba2", ZAMBA | {"use_conv_bias": False}, "use_conv_bias"),
         ("zamba2", ZAMBA | {"tie_word_embeddings": False}, "tie_word_embeddings"),

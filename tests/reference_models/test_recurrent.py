@@ -29,6 +29,7 @@ from calc.spec import (  # noqa: E402
     Node,
     Norm,
     Parallel,
+    RgLru,
     Rwkv4,
     SharedBlock,
 )
@@ -55,6 +56,8 @@ MIXERS: dict[str, Node] = {
     "kimi delta attention": Kda(n_heads=3, d_head=5, chunk=4),
     "kimi delta attention token by token": Kda(n_heads=2, d_head=5, d_conv=1, chunk=1),
     "fading mean": Rwkv4(d_inner=10),
+    "gated recurrence": RgLru(d_inner=12, n_blocks=3, d_conv=3),
+    "gated recurrence of tokens alone": RgLru(d_inner=6, n_blocks=6, d_conv=1, activation="silu"),
     "gated convolution": GatedConvolution(d_conv=3, bias=True),
     "linear": LinearAttention(n_heads=4, chunk=4),
     "lightning": LinearAttention(

@@ -118,6 +118,9 @@ def parts(name: str, tensor: Tensor, n: int, model_type: str, ours: Model) -> li
     if model_type == "rwkv" and ".time_mix_" in name:
         # Theirs is the share of the token itself, ours that of the one before it.
         tensor = 1 - tensor.flatten()
+    if model_type == "recurrent_gemma" and "_gate_" in name and tensor.dim() > 1:
+        # A matrix for each block from its inputs to its gates, or their biases.
+        tensor = (tensor.transpose(1, 2) if name.endswith("weight") else tensor).flatten(0, 1)
     stacked = ".experts." in name or name.endswith(".mlp.input_linear.weight")
     return [tensor] if n == 1 else list(tensor.chunk(n, dim=1 if stacked else 0))
 

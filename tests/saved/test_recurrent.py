@@ -26,6 +26,7 @@ from calc.spec import (  # noqa: E402
     ModelSpec,
     Node,
     Norm,
+    RgLru,
     Rwkv4,
     Rwkv7,
 )
@@ -56,9 +57,16 @@ CHUNKED = (
     Mamba2(n_heads=4, d_head=6, d_state=5, n_groups=2, gate="after", scales=(0.5, 1.0, 1.0, 2.0, 1.0)),
 )
 MEAN = Rwkv4(d_inner=20)
+RECURRENCE = RgLru(d_inner=20, n_blocks=5)
 CONVOLVED = GatedConvolution(bias=True)
-NEWEST = ("falcon_h1", "kimi_linear", "rwkv", "rwkv7", "zamba2")
-MIXERS = (*ONCE, *(mixer.model_copy(update={"chunk": n}) for n in (5, 8) for mixer in CHUNKED), CONVOLVED, MEAN)
+NEWEST = ("falcon_h1", "kimi_linear", "recurrent_gemma", "rwkv", "rwkv7", "zamba2")
+MIXERS = (
+    *ONCE,
+    *(mixer.model_copy(update={"chunk": n}) for n in (5, 8) for mixer in CHUNKED),
+    CONVOLVED,
+    MEAN,
+    RECURRENCE,
+)
 
 
 def of(mixer: Any) -> ModelSpec:
@@ -105,6 +113,7 @@ def test_low_rank_updates_beside_lent_values(name: str, mode: Mode) -> None:
         *((ONCE[0], name) for name in ("in_proj", "x_proj", "dt_proj", "out_proj")),
         *((CONVOLVED, name) for name in ("in_proj", "out_proj")),
         *((MEAN, name) for name in ("k_proj", "v_proj", "r_proj", "o_proj")),
+        *((RECURRENCE, name) for name in ("x_proj", "y_proj", "o_proj")),
         *((MIXERS[4], name) for name in ("in_proj", "out_proj")),
         *((MIXERS[6], name) for name in ("qkv_proj", "z_proj", "a_proj", "b_proj", "out_proj")),
         *((MIXERS[8], name) for name in ("q_proj", "k_proj", "v_proj", "o_proj")),

@@ -11,17 +11,30 @@ from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
 
-def grouped_linear(t: Recorder, name: str, x: Tensor, groups: Size, rank: Size, shard: Shard | None = None) -> Tensor:
+def grouped_linear(
+    t: Recorder,
+    name: str,
+    x: Tensor,
+    groups: Size,
+    rank: Size,
+    *,
+    shard: Shard | None = None,
+    bias: bool = False,
+    copied: bool = True,
+) -> Tensor:
     """x [rows, width] by a weight [groups * rank, width / groups] -> [rows, groups * rank], each of `groups` shares of
     x to rank values: 2 * rows * width * rank FLOPs.
 
-    shard: what tensor-parallel ranks hold of it, whole groups. Going back keeps a copy of x, laid out group by group.
+    shard: what tensor-parallel ranks hold of it, whole groups. copied: whether going back keeps a copy of x, laid out
+    group by group, and not x itself.
     """
-    weight = t.weight(f"{name}.weight", groups * rank, exact_div(x.width, groups), shard=shard)
-    y = t.made(x.rows, groups * rank, x, weights=(weight,), split="stream" if shard is None else shard.split)
+    weights = [t.weight(f"{name}.weight", groups * rank, exact_div(x.width, groups), shard=shard)]
+    if bias:
+        weights.append(t.weight(f"{name}.bias", groups * rank, shard=shard))
+    y = t.made(x.rows, groups * rank, x, weights=tuple(weights), split="stream" if shard is None else shard.split)
 
     def keeps(tape: Tape, read: Storage) -> Storage:
-        return tape.like(saved_by_product(tape, tape.like(read), y, weight))
+        return tape.like(saved_by_product(tape, tape.like(read) if copied else read, y, weights[0]))
 
     t.op(
         name,
@@ -29,7 +42,7 @@ def grouped_linear(t: Recorder, name: str, x: Tensor, groups: Size, rank: Size, 
         "matmul",
         (x,),
         (y,),
-        weights=(weight,),
+        weights=tuple(weights),
         flops=2 * x.rows * x.width * rank,
         rows=x.rows,
         in_parts=True,

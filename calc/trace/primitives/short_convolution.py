@@ -20,17 +20,20 @@ def short_convolution(
     *,
     bias: bool,
     activated: bool = True,
+    stepwise: bool = False,
     shard: Shard | None = None,
     heads: Size = 1,
 ) -> Tensor:
     """x [batch * seq, channels] against a weight [channels, 1, taps], and SiLU of that: 2 * taps FLOPs a channel and
-    position. activated: whether SiLU follows. shard: what tensor-parallel ranks hold of the filters;
-    heads: shares of its cache that they can hold.
+    position. activated: whether SiLU follows. stepwise: whether a decoded token is multiplied number by number, 0
+    FLOPs, with the taps - 1 inputs before it, which alone are cached (RecurrentGemma). shard: what tensor-parallel ranks
+    hold of the filters; heads: shares of its cache that they can hold.
 
     As eager PyTorch runs it: the input is padded with taps - 1 zeros on both sides and the tail is cut off, so that
     seq + taps - 1 positions are computed; a decoded token stands behind `taps` cached ones, which makes one position
     more than is used. Kernels made for it compute seq positions.
-    Cache: the last `taps` inputs. Source: transformers 5.23, models/mamba/modeling_mamba.py, causal_conv1d_fn.
+    Cache: the last `taps` inputs, unless stepwise. Source: transformers 5.23, models/mamba/modeling_mamba.py,
+    causal_conv1d_fn.
     """
     channels = x.width
     positions = load.seq + 1 if load.decode else load.seq + taps - 1
@@ -38,7 +41,8 @@ def short_convolution(
     if bias:
         weights.append(t.weight(f"{name}.bias", channels, shard=shard))
     y = t.made(x.rows, channels, x, weights=tuple(weights), split="tensor")
-    last = load.batch * channels * taps
+    kept = channels * (taps - 1 if stepwise else taps)
+    last = load.batch * kept
     t.op(
         name,
         "linear",
@@ -46,8 +50,8 @@ def short_convolution(
         (x,),
         (y,),
         weights=tuple(weights),
-        flops=2 * load.batch * positions * channels * taps,
-        cache=Cache(fixed=channels * taps, heads=heads),
+        flops=0 if stepwise and load.decode else 2 * load.batch * positions * channels * taps,
+        cache=Cache(fixed=kept, heads=heads),
         moves=lambda: Moves(x.elements, y.elements, cache_reads=last if load.decode else 0, cache_writes=last),
         keeps=lambda tape, read: _saved(tape, read, weights[0], load, activated=activated),
     )
