@@ -26,8 +26,8 @@ def short_convolution(
 ) -> Tensor:
     """x [batch * seq, channels] against a weight [channels, 1, taps], and SiLU of that: 2 * taps FLOPs a channel and
     position. activated: whether SiLU follows. stepwise: whether a decoded token is multiplied number by number, 0
-    FLOPs, with the taps - 1 inputs before it, which alone are cached (RecurrentGemma). shard: what tensor-parallel ranks
-    hold of the filters; heads: shares of its cache that they can hold.
+    FLOPs, with the taps - 1 inputs before it, which alone are cached (RecurrentGemma). shard: what tensor-parallel
+    ranks hold of the filters; heads: shares of its cache that they can hold.
 
     As eager PyTorch runs it: the input is padded with taps - 1 zeros on both sides and the tail is cut off, so that
     seq + taps - 1 positions are computed; a decoded token stands behind `taps` cached ones, which makes one position
