@@ -112,6 +112,7 @@ FAMILIES: dict[str, str] = {
     "unispeech-sat": "wav2vec2",
     "wav2vec2-conformer": "wav2vec2_conformer",
     "wav2vec2-bert": "wav2vec2_bert",
+    "parakeet_ctc": "parakeet_ctc",
     "detr": "detr",
     "vision-encoder-decoder": "vision_encoder_decoder",
     "gemma3": "gemma3",

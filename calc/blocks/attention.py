@@ -14,6 +14,7 @@ from calc.blocks.distances import placed_queries, projected_distances, segments
 from calc.blocks.span_convolution import span_convolution
 from calc.sizes import Size, exact_div, is_exactly, quotient
 from calc.spec import Attention
+from calc.spec.attention import BY_DISTANCE
 from calc.spec.load import Load
 from calc.trace.functions import Attend
 from calc.trace.op import Cache
@@ -145,11 +146,12 @@ def _scoring(t: Trace, spec: Attention, q: Tensor, d_model: Size, load: Load, ar
     if spec.temperature is not None:
         q = t.tempered("temperature", q, load.seq)
     distances = None
-    if spec.position in ("transformer-xl", "xlnet"):
-        each = spec.position == "xlnet"
-        distances = projected_distances(t, d_model, heads * d_head, q, load, each=each)
+    each = spec.position in ("transformer-xl-each", "xlnet")
+    if spec.position in BY_DISTANCE:
+        further = spec.position == "xlnet"
+        distances = projected_distances(t, d_model, heads * d_head, q, load, each=each, further=further)
         q = placed_queries(t, q)
-        if each:
+        if further:
             segments(t, heads, d_head)
     of_distances = None, None
     if spec.disentangled is not None and around.distances is not None:
@@ -171,7 +173,7 @@ def _scoring(t: Trace, spec: Attention, q: Tensor, d_model: Size, load: Load, ar
         buckets=spec.buckets,
         bias=around.bias if spec.buckets is not None and spec.buckets.shared else None,
         distances=distances,
-        of_each=spec.position == "xlnet",
+        of_each=each,
         of_distances=of_distances,
         by_head=by_head,
         repeated=spec.repeated,

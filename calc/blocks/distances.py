@@ -9,14 +9,16 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def projected_distances(t: Trace, d_model: Size, width: Size, q: Tensor, load: Load, *, each: bool = False) -> Tensor:
+def projected_distances(
+    t: Trace, d_model: Size, width: Size, q: Tensor, load: Load, *, each: bool, further: bool
+) -> Tensor:
     """The sinusoids of all 2 * seq - 1 distances [2 * seq - 1, d_model], projected: the same for all sequences.
 
-    each: of one more, and for each sequence (XLNet).
+    each: they are projected for each sequence. further: of one distance more (XLNet).
     """
-    distances = 0 if load.decode else 2 * load.seq - 1
+    distances = 0 if load.decode else 2 * load.seq - (0 if further else 1)
     if each:
-        distances = load.batch * 2 * load.seq
+        distances = load.batch * distances
     sinusoids = Tensor(distances, d_model, False, "none")
     name = f"sinusoids {d_model} wide"
 

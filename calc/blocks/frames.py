@@ -67,7 +67,8 @@ def _convolved(t: Trace, spec: Frames, load: Load) -> tuple[Tensor, Size]:
 
 def _layer(t: Trace, spec: Convolution, x: Tensor, batch: Size, places: Size) -> Tensor:
     """A convolution, its norm and its activation; places: of one sequence's result."""
-    x = t.convolution("conv", x, spec.n_channels, (spec.kernel,) * spec.dims, batch * places, bias=spec.bias)
+    kernel, groups = (spec.kernel,) * spec.dims, x.width if spec.depthwise else 1
+    x = t.convolution("conv", x, spec.n_channels, kernel, batch * places, groups=groups, bias=spec.bias)
     if spec.norm == "batch":
         x = t.batch_norm("norm", x)
     elif spec.norm is not None:

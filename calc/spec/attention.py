@@ -76,6 +76,10 @@ class HeadExperts(Node):
         return self
 
 
+BY_DISTANCE = ("transformer-xl", "transformer-xl-each", "xlnet")
+"""Positions whose queries are multiplied with projected distances too."""
+
+
 class Attention(Node):
     """Self-attention: multi-head (Vaswani et al. 2017), multi-query (Shazeer 2019), grouped-query (Ainslie 2023).
 
@@ -85,7 +89,8 @@ class Attention(Node):
     fused: query, key and value projections are one matrix. k_bias: whether keys have a bias; None: as qkv_bias.
     d_value: width of a value head; None means d_head. causal: a token sees only those before it.
     buckets, shaw, disentangled: learned relative positions, beside which `position` is none. `transformer-xl`: scores
-        of distances beside those of keys (Dai et al. 2019), for tokens that all see one another. `added`: what the
+        of distances beside those of keys (Dai et al. 2019), for tokens that all see one another;
+        `transformer-xl-each`: which are projected for each sequence (Parakeet). `added`: what the
         front gives beside its vectors is added to what queries and keys are projected from, in every layer, and not to
         values (DETR: Carion et al. 2020, section 3.2); attention over a source adds the source's to the keys. `xlnet`:
         as transformer-xl, with one distance more, projected for each sequence, and learned vectors of segments beside
@@ -138,7 +143,7 @@ class Attention(Node):
     gate: bool = False
     head_gate: Literal["sigmoid", "softplus"] | None = None
     inner_norm: Norm | None = None
-    position: Literal["rope", "alibi", "transformer-xl", "xlnet", "added", "none"] = "rope"
+    position: Literal["rope", "alibi", "transformer-xl", "transformer-xl-each", "xlnet", "added", "none"] = "rope"
     buckets: Buckets | None = None
     shaw: Shaw | None = None
     disentangled: Disentangled | None = None
@@ -209,7 +214,7 @@ class Attention(Node):
             raise Refused("position", "another kind with fused projections or a cache", self.position)
         if self.position == "rope" and self.rope.inputs and self.fused:
             raise Refused("rope.inputs", "false with fused projections, which read values too", True)
-        if self.position in ("transformer-xl", "xlnet") and (self.causal or self.window is not None):
+        if self.position in BY_DISTANCE and (self.causal or self.window is not None):
             raise Refused("position", "another kind where not all tokens see one another", self.position)
         if self.disentangled is not None and (self.causal or self.window is not None or self.fused):
             raise Refused("disentangled", "none where not all tokens see one another, or projections are fused", "some")

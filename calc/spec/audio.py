@@ -18,6 +18,7 @@ class Convolution(Node):
 
     n_channels: that it gives; a glu halves them. padding: zeros on either side. norm: a weight and a bias for each
     channel, over one step's channels (`layer`), over one channel's steps (`channel`), or over the batch (`batch`).
+    depthwise: each channel has a kernel of its own, so that as many come out as go in.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
@@ -27,6 +28,7 @@ class Convolution(Node):
     padding: int = Field(default=0, ge=0, le=10**4)
     dims: Literal[1, 2] = 1
     bias: bool = True
+    depthwise: bool = False
     glu: bool = False
     norm: Literal["layer", "channel", "batch"] | None = None
     activation: Activation | None = "gelu"

@@ -9,6 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import Attention, QkNorm, Temperature
+from calc.spec.attention import BY_DISTANCE
 from reference_models.blocks.attend import attend, fuses, head_sizes, scale_of, split
 from reference_models.blocks.attention_experts import RoutedOutput, RoutedQueries, by_head, by_slot
 from reference_models.blocks.differential import Difference, halves
@@ -103,7 +104,7 @@ class SelfAttention(nn.Module):
 
     def _add_relative(self, d_model: int) -> None:
         buckets, shaw = self.spec.buckets, self.spec.shaw
-        if self.spec.position in ("transformer-xl", "xlnet"):
+        if self.spec.position in BY_DISTANCE:
             segments = self.spec.position == "xlnet"
             add_distances(self, d_model, self.n_heads, self.d_head, segments=segments)
         if self.spec.disentangled is not None:
@@ -160,8 +161,9 @@ class SelfAttention(nn.Module):
         if self.prefix is not None:
             hides, mask = True, step.mask(seq, keys, causal=spec.causal, window=window, chunked=spec.chunked)
             k, v, mask = self.prefix(k, v, mask)
-        if spec.position in ("transformer-xl", "xlnet"):
-            q, extra["distances"] = distance_scores(self, q, step, each=spec.position == "xlnet")
+        if spec.position in BY_DISTANCE:
+            each, further = spec.position != "transformer-xl", spec.position == "xlnet"
+            q, extra["distances"] = distance_scores(self, q, step, each=each, further=further)
         if spec.disentangled is not None:
             extra["distances"] = vector_scores(self, spec.disentangled, k, step)
         if spec.squares is not None:

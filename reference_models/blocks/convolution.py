@@ -17,11 +17,14 @@ class ConvolutionLayer(nn.Module):
     def __init__(self, spec: Convolution, d_in: int) -> None:
         super().__init__()
         supported(
-            spec, *("name", "n_channels", "kernel", "stride", "padding", "dims", "bias", "glu", "norm", "activation")
+            spec,
+            *("name", "n_channels", "kernel", "stride", "padding", "dims", "bias", "depthwise", "glu", "norm"),
+            "activation",
         )
         self.spec = spec
         kind = nn.Conv1d if spec.dims == 1 else nn.Conv2d
-        self.conv = kind(d_in, spec.n_channels, spec.kernel, spec.stride, spec.padding, bias=spec.bias)
+        groups = d_in if spec.depthwise else 1
+        self.conv = kind(d_in, spec.n_channels, spec.kernel, spec.stride, spec.padding, groups=groups, bias=spec.bias)
         match spec.norm:
             case "layer":
                 self.norm = nn.LayerNorm(spec.n_channels)

@@ -28,26 +28,27 @@ def add_distances(attention: Any, d_model: int, heads: int, d_head: int, *, segm
 
 
 def distance_scores(
-    attention: Any, q: Tensor, step: Step, *, each: bool = False
+    attention: Any, q: Tensor, step: Step, *, each: bool, further: bool
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """(queries for the products with keys, what makes scores of distances of them); q [batch, heads, seq, d_head].
 
     Sequences see all of themselves, so distances run from seq - 1 down to 1 - seq, and are the same for all of a batch.
-    Their sinusoids are made once in a pass. each: they run from seq down, and each sequence has its own (XLNet).
+    Their sinusoids are made once in a pass. each: each sequence has its own. further: they run from seq down (XLNet).
     """
     batch, seq, (u, v) = len(q), q.shape[-2], (attention.pos_bias_u[:, None], attention.pos_bias_v[:, None])
     width = attention.pos_proj.in_features
     key = ("distances", seq, width, q.dtype, each)
     if key not in step.made:
-        places = torch.arange(seq if each else seq - 1, -seq, -1, device=q.device)
-        made = sinusoidal(places, width, "apart" if each else "alternating").to(q.dtype)
-        step.made[key] = F.dropout(made.repeat(batch, 1, 1), step.dropout) if each else made
+        places = torch.arange(seq if further else seq - 1, -seq, -1, device=q.device)
+        made = sinusoidal(places, width, "apart" if further else "alternating").to(q.dtype)
+        made = made.repeat(batch, 1, 1) if each else made
+        step.made[key] = F.dropout(made, step.dropout) if further else made
     vectors = attention.pos_proj(step.made[key]).unflatten(-1, (q.shape[1], -1)).transpose(-3, -2).transpose(-2, -1)
 
     def scores(with_u: Tensor) -> Tensor:
         found = (with_u + (v - u)) @ vectors
         # No pair is as far apart as the first of XLNet's distances.
-        return shifted(found[..., 1:] if each else found)
+        return shifted(found[..., 1:] if further else found)
 
     return q + u, scores
 

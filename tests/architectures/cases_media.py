@@ -43,6 +43,19 @@ W2V_BERT = {
     "conv_depthwise_kernel_size": 5,
     "classifier_proj_size": 9,
 }
+PARAKEET = {
+    "vocab_size": 17,
+    "encoder_config": {
+        "model_type": "parakeet_encoder",
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+        "num_mel_bins": 16,
+        "subsampling_conv_channels": 6,
+        "conv_kernel_size": 5,
+    },
+}
 RESNET = {"model_type": "resnet", "embedding_size": 8, "hidden_sizes": [16, 24, 32], "depths": [2, 1, 3]}
 
 CLIP_TEXT = {
@@ -163,6 +176,18 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
             {"position_embeddings_type": "rotary", "conv_depthwise_kernel_size": 3},
             {"position_embeddings_type": None, "num_hidden_layers": 3},
             {"left_max_position_embeddings": 30, "right_max_position_embeddings": 1},
+        ),
+    ),
+    "parakeet_ctc": (
+        PARAKEET,
+        ("ParakeetForCTC",),
+        (
+            {"encoder_config": PARAKEET["encoder_config"] | {"attention_bias": False, "subsampling_factor": 4}},
+            {
+                "encoder_config": PARAKEET["encoder_config"]
+                | {"convolution_bias": False, "head_dim": 6, "hidden_act": "gelu", "scale_input": False}
+                | {"subsampling_factor": 2, "subsampling_conv_kernel_size": 5}
+            },
         ),
     ),
     "clip_vision_model": (

@@ -85,6 +85,23 @@ _DINOV2_LAYER = {
     r"mlp\.(?P<p>gate|up|down)_proj": r"mlp.\g<p>_proj",
 }
 
+_PARAKEET_LAYER = {
+    r"feed_forward1\.linear1": "macaron.up_proj",
+    r"feed_forward1\.linear2": "macaron.down_proj",
+    r"feed_forward2\.linear1": "mlp.up_proj",
+    r"feed_forward2\.linear2": "mlp.down_proj",
+    "norm_feed_forward1": "macaron_norm",
+    "norm_feed_forward2": "channel_norm",
+    "norm_self_att": "attention_norm",
+    "norm_conv": "convolution_norm",
+    "norm_out": "out_norm",
+    r"self_attn\.(?P<p>[qkvo]_proj)": r"attention.\g<p>",
+    r"self_attn\.relative_k_proj": "attention.pos_proj",
+    r"conv\.pointwise_conv1": "convolution.pointwise_in",
+    r"conv\.depthwise_conv": "convolution.depthwise",
+    r"conv\.norm": "convolution.batch_norm",
+    r"conv\.pointwise_conv2": "convolution.pointwise_out",
+}
 _VIT_NORMS = {"layernorm_before": "attention_norm", "layernorm_after": "channel_norm"}
 VIT = _layers(r"(?:\w+\.)?", "", _SELF | _MLP | _VIT_NORMS) + _one(
     (r"classifier\.(?:dense\.)?(?P<w>\w+)", r"classifier.dense.\g<w>"),
@@ -262,6 +279,17 @@ CONFORMER = (
     )
 )
 
+PARAKEET = _layers(r"encoder\.", "", _PARAKEET_LAYER) + _one(
+    (r"encoder\.layers\.N\.self_attn\.bias_(?P<p>[uv])", r"layers.N.attention.pos_bias_\g<p>"),
+    (r"encoder\.subsampling\.layers\.0\.(?P<w>\w+)", r"embedding.first.conv.\g<w>"),
+    *(
+        (rf"encoder\.subsampling\.layers\.{at}\.(?P<w>\w+)", rf"embedding.{ours}.conv.\g<w>")
+        for at, ours in ((2, "depthwise1"), (3, "pointwise1"), (5, "depthwise2"), (6, "pointwise2"))
+    ),
+    (r"encoder\.subsampling\.linear\.(?P<w>\w+)", r"embedding.project_in.\g<w>"),
+    (r"ctc_head\.(?P<w>\w+)", r"ctc.dense.\g<w>"),
+)
+
 RULES: dict[str, Rules] = {
     "vit": VIT,
     "deit": VIT,
@@ -295,6 +323,7 @@ RULES: dict[str, Rules] = {
     "wav2vec2": WAV2VEC2,
     "wav2vec2-stable": WAV2VEC2_STABLE,
     "wav2vec2-conformer": CONFORMER,
+    "parakeet_ctc": PARAKEET,
     "wav2vec2-bert": CONFORMER
     + _layers(r"(?:\w+\.)?encoder\.", "", {r"conv_module\.depthwise_layer_norm": "convolution.layer_norm"})
     + _layers(r"(?:\w+\.)?encoder\.", "", {r"self_attn\.distance_embedding": "attention.relative_key"}),

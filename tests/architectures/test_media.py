@@ -25,7 +25,7 @@ from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, weights  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
-from tests.architectures.cases_media import MEDIA, TROCR, media_cases  # noqa: E402
+from tests.architectures.cases_media import MEDIA, PARAKEET, TROCR, media_cases  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
 from tests.architectures.test_refusals import assert_one_line, garbage  # noqa: E402
 
@@ -83,6 +83,9 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
     if model_type == "wav2vec2-bert":
         frames = torch.rand(BATCH, FRAMES, config.feature_projection_input_dim)
         return {"input_features": frames}, Load(batch=BATCH, source=FRAMES)
+    if model_type == "parakeet_ctc":
+        mel = torch.rand(BATCH, FRAMES, config.encoder_config.num_mel_bins)
+        return {"input_features": mel}, Load(batch=BATCH, source=FRAMES)
     if model_type.startswith(SPEAKING):
         return {"input_values": torch.rand(BATCH, SAMPLES)}, Load(batch=BATCH, source=SAMPLES)
     if model_type == "audio-spectrogram-transformer":
@@ -124,17 +127,18 @@ def test_same_as_transformers(model_type: str, name: str, config: dict[str, Any]
 
 
 def theirs_of(parameters: dict[str, Any]) -> list[tuple[int, ...]]:
-    """Shapes of the kernels of convolutions; a table of positions or codes is none, and neither are lengths of ones."""
+    """Shapes of the kernels of convolutions; a table of positions or codes is none, and neither are lengths of ones.
+    Parakeet's head is written as a kernel of one step."""
     tables = ("_token", "_tokens", "position_embeddings", "codevectors", "original0", "probe", "pos_const", "pos_embed")
-    return [tuple(p.shape) for name, p in parameters.items() if not name.endswith(tables)]
+    return [tuple(p.shape) for name, p in parameters.items() if not name.endswith((*tables, "ctc_head.weight"))]
 
 
-# Not wav2vec2: the counter multiplies the backward of grouped convolutions by their groups.
+# Not wav2vec2 and Parakeet: the counter multiplies the backward of grouped convolutions by their groups.
 BACKWARD = [
     case
     for case in media_cases()
     if case[1].endswith(("Classification", "WithTeacher", "Generation", "CTC", "Detection", "DecoderModel"))
-    and not case[0].startswith(SPEAKING)
+    and not case[0].startswith((*SPEAKING, "parakeet"))
 ]
 
 
@@ -266,6 +270,26 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("wavlm", {"add_adapter": True}, "add_adapter"),
         ("wavlm", {"use_weighted_layer_sum": True}, "use_weighted_layer_sum"),
         ("wavlm", {"architectures": ["WavLMForXVector"]}, "architectures"),
+        (
+            "parakeet_ctc",
+            {"encoder_config": PARAKEET["encoder_config"] | {"num_mel_bins": 20}},
+            "encoder_config.num_mel_bins",
+        ),
+        (
+            "parakeet_ctc",
+            {"encoder_config": PARAKEET["encoder_config"] | {"conv_kernel_size": 4}},
+            "encoder_config.conv_kernel_size",
+        ),
+        (
+            "parakeet_ctc",
+            {"encoder_config": PARAKEET["encoder_config"] | {"num_key_value_heads": 2}},
+            "encoder_config.num_key_value_heads",
+        ),
+        (
+            "parakeet_ctc",
+            {"encoder_config": PARAKEET["encoder_config"] | {"subsampling_factor": 1}},
+            "encoder_config.num_mel_bins",
+        ),
         ("wav2vec2-bert", {"vocab_size": None, "architectures": ["Wav2Vec2BertForCTC"]}, "vocab_size"),
         ("wav2vec2-bert", {"position_embeddings_type": "absolute"}, "position_embeddings_type"),
         ("wav2vec2-bert", {"right_max_position_embeddings": 0}, "right_max_position_embeddings"),

@@ -119,6 +119,8 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("wav2vec2-bert", "Wav2Vec2BertForCTC", {}, ("logits",)),
     ("wav2vec2-bert", "Wav2Vec2BertForSequenceClassification", {"position_embeddings_type": "relative"}, ("logits",)),
     ("wav2vec2-bert", "Wav2Vec2BertModel", {"position_embeddings_type": "rotary"}, ("last_hidden_state",)),
+    ("parakeet_ctc", "ParakeetForCTC", {}, ("logits",)),
+    ("parakeet_ctc", "ParakeetForCTC", MEDIA["parakeet_ctc"][2][1], ("logits",)),
     ("clip", "CLIPModel", {}, ("logits_per_text", "text_embeds", "image_embeds")),
     ("clip_text_model", "CLIPTextModel", {}, ("last_hidden_state",)),
     ("clip_text_model", "CLIPTextModelWithProjection", {}, ("projected",)),
@@ -194,7 +196,7 @@ def our_arguments(model_type: str, given: dict[str, Any]) -> dict[str, Any]:
             return {"inputs": given["decoder_input_ids"], "source": given["input_features"]}
         case "vision-encoder-decoder":
             return {"inputs": given["decoder_input_ids"], "source": given["pixel_values"]}
-        case "wav2vec2-bert":
+        case "wav2vec2-bert" | "parakeet_ctc":
             return {"inputs": given["input_features"]}
         case "audio-spectrogram-transformer":
             return {"inputs": given["input_values"].transpose(1, 2)[:, None]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calc.sizes import Size
+from calc.sizes import Size, exact_div
 from calc.spec import Buckets, Shaw
 from calc.trace.functions import Matmul
 from calc.trace.op import Moves
@@ -78,7 +78,8 @@ def _distance_scores(
     Two learned vectors a head are added to the queries, one before these products and one before those with the keys
     (Dai et al. 2019, arXiv:1901.02860, section 3.3).
     """
-    heads, distances = square.heads, 2 * square.seq if scoring.of_each else vectors.rows
+    heads = square.heads
+    distances = exact_div(vectors.rows, square.batch) if scoring.of_each else vectors.rows
     biases = tuple(t.weight(f"pos_bias_{name}", heads, square.d_key, of="positional") for name in ("u", "v"))
     found = t.made(square.rows * square.seq, distances, q, vectors, split="tensor")
     t.op(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from calc.sizes import Size, at_least, is_exactly
+from calc.sizes import Size, at_least, exact_div, is_exactly
 from calc.spec import Shaw
 from calc.trace.tape import Storage, Tape
 
@@ -182,7 +182,7 @@ def _against_each(
 
 def _of_distances(tape: Tape, q: Storage, of: Vectors, square: Square) -> Storage:
     """Scores of all distances, of which each key's are looked up; sequences have copies of the vectors, if several."""
-    vectors, distances = of.storage, 2 * square.seq - (0 if of.each else 1)
+    vectors, distances = of.storage, exact_div(of.rows, square.batch) if of.each else of.rows
     with tape.at("distances"):
         if not is_exactly(square.batch, 1) and not of.each:
             vectors = Storage(square.rows * distances * square.d_key, vectors.dtype, vectors.grad, "tensor")
