@@ -113,6 +113,7 @@ FAMILIES: dict[str, str] = {
     "wav2vec2-conformer": "wav2vec2_conformer",
     "wav2vec2-bert": "wav2vec2_bert",
     "parakeet_ctc": "parakeet_ctc",
+    "parakeet_encoder": "parakeet_ctc",
     "detr": "detr",
     "vision-encoder-decoder": "vision_encoder_decoder",
     "gemma3": "gemma3",

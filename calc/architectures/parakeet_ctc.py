@@ -11,9 +11,11 @@ NORM = Norm(kind="layernorm", bias=True)
 
 
 def spec(cfg: Config) -> ModelSpec:
-    """Defaults as in transformers' ParakeetEncoderConfig. A word for each step of the encoder."""
-    cfg.architecture({"ParakeetForCTC": "ctc"}, usual="ParakeetForCTC")
-    encoder = cfg.section("encoder_config")
+    """Defaults as in transformers' ParakeetEncoderConfig. A word for each step of the encoder, unless that is alone."""
+    alone = cfg.raw["model_type"] == "parakeet_encoder"
+    usual = "ParakeetEncoder" if alone else "ParakeetForCTC"
+    cfg.architecture({usual: alone}, usual=usual)
+    encoder = cfg if alone else cfg.section("encoder_config")
     encoder.only("model_type", "parakeet_encoder", why="the encoder that is described")
     d_model = encoder.size("hidden_size")
     return ModelSpec(
@@ -21,7 +23,7 @@ def spec(cfg: Config) -> ModelSpec:
         embedding=_frames(encoder, d_model),
         layers=(_layer(encoder, d_model),),
         final_norm=None,
-        heads=(Projection(name="ctc", d_out=cfg.size("vocab_size")),),
+        heads=() if alone else (Projection(name="ctc", d_out=cfg.size("vocab_size")),),
         head=None,
     )
 

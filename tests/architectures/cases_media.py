@@ -190,6 +190,11 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
             },
         ),
     ),
+    "parakeet_encoder": (
+        {key: value for key, value in PARAKEET["encoder_config"].items() if key != "model_type"},
+        ("ParakeetEncoder",),
+        ({"conv_kernel_size": 9, "subsampling_conv_channels": 3, "hidden_act": "relu"},),
+    ),
     "clip_vision_model": (
         VIT | {"projection_dim": 20},
         ("CLIPVisionModel", "CLIPVisionModelWithProjection"),

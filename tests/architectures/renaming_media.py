@@ -279,14 +279,14 @@ CONFORMER = (
     )
 )
 
-PARAKEET = _layers(r"encoder\.", "", _PARAKEET_LAYER) + _one(
-    (r"encoder\.layers\.N\.self_attn\.bias_(?P<p>[uv])", r"layers.N.attention.pos_bias_\g<p>"),
-    (r"encoder\.subsampling\.layers\.0\.(?P<w>\w+)", r"embedding.first.conv.\g<w>"),
+PARAKEET = _layers(r"(?:encoder\.)?", "", _PARAKEET_LAYER) + _one(
+    (r"(?:encoder\.)?layers\.N\.self_attn\.bias_(?P<p>[uv])", r"layers.N.attention.pos_bias_\g<p>"),
+    (r"(?:encoder\.)?subsampling\.layers\.0\.(?P<w>\w+)", r"embedding.first.conv.\g<w>"),
     *(
-        (rf"encoder\.subsampling\.layers\.{at}\.(?P<w>\w+)", rf"embedding.{ours}.conv.\g<w>")
+        (rf"(?:encoder\.)?subsampling\.layers\.{at}\.(?P<w>\w+)", rf"embedding.{ours}.conv.\g<w>")
         for at, ours in ((2, "depthwise1"), (3, "pointwise1"), (5, "depthwise2"), (6, "pointwise2"))
     ),
-    (r"encoder\.subsampling\.linear\.(?P<w>\w+)", r"embedding.project_in.\g<w>"),
+    (r"(?:encoder\.)?subsampling\.linear\.(?P<w>\w+)", r"embedding.project_in.\g<w>"),
     (r"ctc_head\.(?P<w>\w+)", r"ctc.dense.\g<w>"),
 )
 
@@ -323,7 +323,7 @@ RULES: dict[str, Rules] = {
     "wav2vec2": WAV2VEC2,
     "wav2vec2-stable": WAV2VEC2_STABLE,
     "wav2vec2-conformer": CONFORMER,
-    "parakeet_ctc": PARAKEET,
+    **dict.fromkeys(("parakeet_ctc", "parakeet_encoder"), PARAKEET),
     "wav2vec2-bert": CONFORMER
     + _layers(r"(?:\w+\.)?encoder\.", "", {r"conv_module\.depthwise_layer_norm": "convolution.layer_norm"})
     + _layers(r"(?:\w+\.)?encoder\.", "", {r"self_attn\.distance_embedding": "attention.relative_key"}),

@@ -83,8 +83,8 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
     if model_type == "wav2vec2-bert":
         frames = torch.rand(BATCH, FRAMES, config.feature_projection_input_dim)
         return {"input_features": frames}, Load(batch=BATCH, source=FRAMES)
-    if model_type == "parakeet_ctc":
-        mel = torch.rand(BATCH, FRAMES, config.encoder_config.num_mel_bins)
+    if model_type.startswith("parakeet"):
+        mel = torch.rand(BATCH, FRAMES, getattr(config, "encoder_config", config).num_mel_bins)
         return {"input_features": mel}, Load(batch=BATCH, source=FRAMES)
     if model_type.startswith(SPEAKING):
         return {"input_values": torch.rand(BATCH, SAMPLES)}, Load(batch=BATCH, source=SAMPLES)
@@ -290,6 +290,7 @@ def test_named_backbone_trains_its_later_stages() -> None:
             {"encoder_config": PARAKEET["encoder_config"] | {"subsampling_factor": 1}},
             "encoder_config.num_mel_bins",
         ),
+        ("parakeet_encoder", {"hidden_size": None}, "hidden_size"),
         ("wav2vec2-bert", {"vocab_size": None, "architectures": ["Wav2Vec2BertForCTC"]}, "vocab_size"),
         ("wav2vec2-bert", {"position_embeddings_type": "absolute"}, "position_embeddings_type"),
         ("wav2vec2-bert", {"right_max_position_embeddings": 0}, "right_max_position_embeddings"),

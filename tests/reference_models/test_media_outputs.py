@@ -121,6 +121,7 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("wav2vec2-bert", "Wav2Vec2BertModel", {"position_embeddings_type": "rotary"}, ("last_hidden_state",)),
     ("parakeet_ctc", "ParakeetForCTC", {}, ("logits",)),
     ("parakeet_ctc", "ParakeetForCTC", MEDIA["parakeet_ctc"][2][1], ("logits",)),
+    ("parakeet_encoder", "ParakeetEncoder", {}, ("last_hidden_state",)),
     ("clip", "CLIPModel", {}, ("logits_per_text", "text_embeds", "image_embeds")),
     ("clip_text_model", "CLIPTextModel", {}, ("last_hidden_state",)),
     ("clip_text_model", "CLIPTextModelWithProjection", {}, ("projected",)),
@@ -196,7 +197,7 @@ def our_arguments(model_type: str, given: dict[str, Any]) -> dict[str, Any]:
             return {"inputs": given["decoder_input_ids"], "source": given["input_features"]}
         case "vision-encoder-decoder":
             return {"inputs": given["decoder_input_ids"], "source": given["pixel_values"]}
-        case "wav2vec2-bert" | "parakeet_ctc":
+        case "wav2vec2-bert" | "parakeet_ctc" | "parakeet_encoder":
             return {"inputs": given["input_features"]}
         case "audio-spectrogram-transformer":
             return {"inputs": given["input_values"].transpose(1, 2)[:, None]}
