@@ -15,9 +15,10 @@ def convolution_module(t: Trace, spec: ConvolutionModule, x: Tensor, load: Load)
     d_model, tokens = x.width, x.rows
     x = t.convolution("pointwise_in", x, 2 * d_model, (1,), tokens, bias=spec.bias)
     x = t.glu("glu", x)
-    # The zeros around each sequence make a copy; no kernel is counted for it.
-    padded = t.joined(x, rows=load.batch * (load.seq + spec.kernel - 1), width=d_model)
-    x = t.convolution("depthwise", padded, d_model, (spec.kernel,), tokens, groups=d_model, bias=spec.bias)
+    if not spec.padded_alike:
+        # The zeros around each sequence make a copy; no kernel is counted for it.
+        x = t.joined(x, rows=load.batch * (load.seq + spec.kernel - 1), width=d_model)
+    x = t.convolution("depthwise", x, d_model, (spec.kernel,), tokens, groups=d_model, bias=spec.bias)
     x = t.batch_norm("batch_norm", x) if spec.norm is None else t.norm("layer_norm", spec.norm, x)
     x = t.activation("activation", spec.activation, x)
     return t.convolution("pointwise_out", x, d_model, (1,), tokens, bias=spec.bias)

@@ -26,6 +26,11 @@ class ConvolutionModule(Node):
     bias: bool = False
     activation: Activation = "silu"
 
+    @property
+    def padded_alike(self) -> bool:
+        """Whether there are as many zeros at both ends, which a convolution adds by itself."""
+        return not self.causal and self.kernel % 2 == 1
+
 
 class SideConvolution(Node):
     """A convolution over what entered the stack, activated, added to what leaves the layer, and normed (DeBERTa-v2:

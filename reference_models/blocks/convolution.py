@@ -54,7 +54,8 @@ class ConformerConvolution(nn.Module):
         supported(spec, "kernel", "causal", "norm", "bias", "activation")
         self.spec = spec
         self.pointwise_in = nn.Conv1d(d_model, 2 * d_model, 1, bias=spec.bias)
-        self.depthwise = nn.Conv1d(d_model, d_model, spec.kernel, groups=d_model, bias=spec.bias)
+        around = spec.kernel // 2 if spec.padded_alike else 0
+        self.depthwise = nn.Conv1d(d_model, d_model, spec.kernel, padding=around, groups=d_model, bias=spec.bias)
         if spec.norm is None:
             self.batch_norm = nn.BatchNorm1d(d_model)
         else:
@@ -64,8 +65,10 @@ class ConformerConvolution(nn.Module):
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """x [batch, seq, d_model] -> the same shape; the sequence is padded so that it keeps its length."""
         x = F.glu(self.pointwise_in(x.transpose(1, 2)), dim=1)
-        after = 0 if self.spec.causal else self.spec.kernel // 2
-        x = self.depthwise(F.pad(x, (self.spec.kernel - 1 - after, after)))
+        if not self.spec.padded_alike:
+            after = 0 if self.spec.causal else self.spec.kernel // 2
+            x = F.pad(x, (self.spec.kernel - 1 - after, after))
+        x = self.depthwise(x)
         x = self.batch_norm(x) if self.spec.norm is None else self.layer_norm(x.transpose(1, 2)).transpose(1, 2)
         return self.pointwise_out(ACTIVATIONS[self.spec.activation](x)).transpose(1, 2)
 

@@ -39,6 +39,7 @@ DROPOUTS = (
     *("hidden_dropout", "activation_dropout", "attention_dropout", "feat_proj_dropout", "layerdrop"),
     "conformer_conv_dropout",
 )
+CLASSES = {"wavlm": "WavLMModel", "wav2vec2-bert": "Wav2Vec2BertModel", "wav2vec2-conformer": "Wav2Vec2ConformerModel"}
 TABLES: tuple[dict[str, Any], ...] = (
     {"n_distances": 6},
     {"n_distances": 6, "keys": False, "key_bias": False},
@@ -152,22 +153,43 @@ def test_gated_numbers_of_distances(n_heads: int) -> None:
         ("wavlm", {"do_stable_layer_norm": True}),
         ("wav2vec2-bert", {}),
         ("wav2vec2-bert", {"position_embeddings_type": None}),
+        ("wav2vec2-conformer", {"position_embeddings_type": "rotary"}),
+        ("wav2vec2-conformer", {"position_embeddings_type": None}),
     ],
 )
 def test_sound_keeps_what_transformers_keeps(family: str, change: dict[str, Any], how: Settings, batch: int) -> None:
     """But for 4 bytes for each place of WavLM's convolution of positions, which is the norm of its weights there."""
     pytest.importorskip("transformers")
     config = MEDIA[family][0] | change | {"mask_time_prob": 0.0, **dict.fromkeys(DROPOUTS, 0.0)}
-    model = built(family, {"wavlm": "WavLMModel"}.get(family, "Wav2Vec2BertModel"), config).train()
-    sound = torch.rand(batch, 400) if family == "wavlm" else torch.rand(batch, 23, 12)
+    model = built(family, CLASSES[family], config).train()
+    sound = torch.rand(batch, 23, 12) if family == "wav2vec2-bert" else torch.rand(batch, 400)
 
     def forward_pass() -> Any:
         with torch.autocast("cpu", torch.bfloat16, enabled=how.autocast):
             return model(sound).last_hidden_state
 
     kept = saved_tensors(model, forward_pass).total
-    counted_bytes = total(from_config({"model_type": family, **config}), Load(batch=batch, source=sound.shape[1]), how)
-    assert counted_bytes == kept + 4 * config.get("num_conv_pos_embeddings", 0)
+    raw = {"model_type": family, "architectures": [CLASSES[family]], **config}
+    counted_bytes = total(from_config(raw), Load(batch=batch, source=sound.shape[1]), how)
+    assert counted_bytes == kept + 4 * (config["num_conv_pos_embeddings"] if family == "wavlm" else 0)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("how", [Settings("eager", "fp32", device="cpu"), Settings(autocast=True, device="cpu")])
+@pytest.mark.parametrize("change", [{}, *MEDIA["parakeet_ctc"][2]])
+def test_parakeet_keeps_what_transformers_keeps(change: dict[str, Any], how: Settings, batch: int) -> None:
+    pytest.importorskip("transformers")
+    config = MEDIA["parakeet_ctc"][0] | change
+    config |= {"encoder_config": config["encoder_config"] | dict.fromkeys(("dropout", *DROPOUTS), 0.0)}
+    model = built("parakeet_ctc", "ParakeetForCTC", config).train()
+    mel = torch.rand(batch, 43, config["encoder_config"]["num_mel_bins"])
+
+    def forward_pass() -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=how.autocast):
+            return model(mel).logits
+
+    kept = saved_tensors(model, forward_pass).total
+    assert total(from_config({"model_type": "parakeet_ctc", **config}), Load(batch=batch, source=43), how) == kept
 
 
 def test_updates_of_matrices_that_vectors_pass_too_are_refused() -> None:
