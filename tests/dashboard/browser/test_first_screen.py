@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -54,27 +55,37 @@ def test_answer_and_picture_are_seen_whole_and_figures_two_by_two_on_a_phone(
         guest.page.set_viewport_size({"width": size[0], "height": size[1]})
         guest.settled()
         expect(guest.page.get_by_test_id("stMain").locator(PICTURE).first).to_be_visible()
-        answer, *_ = guest.page.evaluate(PLACES, ANSWER)
-        # The picture of the first page is its card of five figures.
-        shown = guest.page.evaluate(PLACES, CARD if entry.path == "home" else PICTURE)
-        last = max(each["bottom"] for each in (shown if entry.path == "home" else shown[:1]))
-        assert answer["bottom"] <= shown[0]["top"], (entry.path, size)
+        answer, first, last = guest.at_rest(
+            lambda: _first_screen(guest, entry), lambda seen, most=most: seen[0] <= seen[1] and seen[2] <= most
+        )
+        assert answer <= first, (entry.path, size)
         assert last <= most, (entry.path, size, last)
-    _two_by_two(guest)
+    assert guest.at_rest(lambda: _most_beside(guest), lambda most: most <= 2) <= 2
+    # The last of an odd number stands alone, and so does the one value of a formula.
+    blocks = guest.page.evaluate("document.querySelectorAll('[class*=st-key-cards]').length")
+    assert list(_rows(guest).values()).count(1) <= max(blocks, 1)
     for size in (*WITHIN, DESKTOP):
         guest.page.set_viewport_size({"width": size[0], "height": size[1]})
         guest.settled()
-        assert guest.page.evaluate(CUT) == [], size
+        assert guest.at_rest(lambda: guest.page.evaluate(CUT), lambda cut: cut == []) == [], size
 
 
-def _two_by_two(guest: Visitor) -> None:
-    rows: dict[int, int] = {}
-    for each in guest.page.evaluate(PLACES, CARD):
-        rows[round(each["top"])] = rows.get(round(each["top"]), 0) + 1
-    blocks = guest.page.evaluate("document.querySelectorAll('[class*=st-key-cards]').length")
-    assert max(rows.values()) <= 2
-    # The last of an odd number stands alone, and so does the one value of a formula.
-    assert list(rows.values()).count(1) <= max(blocks, 1)
+def _first_screen(guest: Visitor, entry: Entry) -> tuple[float, float, float]:
+    """(where the answer ends, where the main picture begins, where it ends), in pixels from the window's top."""
+    answer, *_ = guest.page.evaluate(PLACES, ANSWER)
+    # The picture of the first page is its card of five figures.
+    home = entry.path == "home"
+    shown = guest.page.evaluate(PLACES, CARD if home else PICTURE)
+    return answer["bottom"], shown[0]["top"], max(each["bottom"] for each in (shown if home else shown[:1]))
+
+
+def _rows(guest: Visitor) -> Counter[int]:
+    """Height on the page -> figures that stand beside each other there."""
+    return Counter(round(each["top"]) for each in guest.page.evaluate(PLACES, CARD))
+
+
+def _most_beside(guest: Visitor) -> int:
+    return max(_rows(guest).values())
 
 
 def test_a_link_of_the_menu_keeps_the_model_while_the_first_page_is_being_drawn(

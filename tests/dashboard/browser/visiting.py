@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from dashboard.menu import PAGES
 
+T = TypeVar("T")
 DESKTOP = (1280, 900)
 PHONE = (390, 844)
 SECONDS = 30
 """How long anything may take on a busy machine."""
+LOOK = 0.2
+"""Seconds between two looks at what may still move."""
 
 
 class Visitor:
@@ -55,6 +60,17 @@ class Visitor:
         self.page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
         expect(self.page.get_by_test_id("stException")).to_have_count(0)
         return self
+
+    def at_rest(self, measure: Callable[[], T], right: Callable[[T], bool] = bool) -> T:
+        """What is measured, once two looks agree and are right; after SECONDS the last, right or not. A chart takes its
+        size some time after its script has ended, and moves what stands below it."""
+        found = measure()
+        for _ in range(int(SECONDS / LOOK)):
+            self.page.wait_for_timeout(LOOK * 1000)
+            before, found = found, measure()
+            if found == before and right(found):
+                break
+        return found
 
     def menu(self) -> None:
         """Have the sidebar open, which a phone hides."""
