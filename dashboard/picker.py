@@ -16,7 +16,7 @@ from calc.architectures.models import from_toml, load_model, preset_names
 from calc.errors import Refused, did_you_mean, printable
 from calc.reading.files import parse_json
 from calc.spec import ModelSpec
-from dashboard import described, frame, packing, shared, shorthand
+from dashboard import frame, own_description, packing, shared, shorthand
 from dashboard.cache import cached
 
 KINDS = ("Preset", "Config", "Shorthand")
@@ -59,7 +59,7 @@ def pick(folded: bool = False) -> Picked | None:
         )
         shared.hold("from", kind)
         if kind != "Config":
-            described.forget()
+            own_description.forget()
         st.session_state.pop(REFUSED, None)
         try:
             picked = {"Preset": _preset, "Config": _config, "Shorthand": _shorthand}[kind or "Preset"]()
@@ -86,8 +86,8 @@ def wanted(picked: Picked | None) -> Picked:
         frame.nothing_yet(NOTHING)
         st.button(
             "Start from an example",
-            on_click=described.paste,
-            args=(described.EXAMPLE,),
+            on_click=own_description.paste,
+            args=(own_description.EXAMPLE,),
             help="The config.json of Llama 3 8B",
         )
         st.stop()
@@ -142,11 +142,11 @@ def _preset() -> Picked:
 
 
 def _config() -> Picked | None:
-    own = described.ask()
+    own = own_description.ask()
     if own is None:
         return None
     spec = read(own[0], own[1], own[2])
-    described.link(own)
+    own_description.link(own)
     return Picked(spec, "config.json" if own[0] == "json" else "model.toml", own[2])
 
 

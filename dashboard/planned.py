@@ -14,7 +14,7 @@ from calc.plan.checks import REASONS
 from calc.plan.export.launch import Launch, Tool
 from calc.plan.export.registry import TOOLS
 from calc.plan.launchers import launcher
-from calc.plan.least import least_that_works
+from calc.plan.minimum import least_that_works
 from calc.plan.objective import Objective
 from calc.plan.planning import answer
 from calc.plan.question import Question, short

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calc.blocks.adapters import prefix, prefix_length
-from calc.blocks.around import Around
 from calc.blocks.attention_experts import routed_output
 from calc.blocks.attention_inputs import head_sizes, placed_vectors, projected
 from calc.blocks.differential import difference, halves
 from calc.blocks.disentangled import projected_vectors
 from calc.blocks.distances import placed_queries, projected_distances, segments
 from calc.blocks.span_convolution import span_convolution
+from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size, exact_div, is_exactly, quotient
 from calc.spec import Attention
 from calc.spec.attention import BY_DISTANCE
@@ -25,7 +25,9 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, *, d_out: Size | None = None) -> Tensor:
+def attention(
+    t: Trace, spec: Attention, x: Tensor, load: Load, around: Surroundings, *, d_out: Size | None = None
+) -> Tensor:
     """Projections, scores, softmax, weighted values, output projection, which gives d_out values, or as many as x has.
 
     Shapes: q [batch, n_heads, seq, d_head]; k, v [batch, n_kv_heads, keys, d_head]; scores [batch, n_heads, seq, keys].
@@ -101,7 +103,9 @@ def _output(
     return t.linear("o_proj", y, d_out, bias=spec.out_bias, shard=ROW)
 
 
-def cross_attention(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around, *, keeps: bool = True) -> Tensor:
+def cross_attention(
+    t: Trace, spec: Attention, x: Tensor, load: Load, around: Surroundings, *, keeps: bool = True
+) -> Tensor:
     """Attention of the new tokens over the vectors of each sequence's source, an encoder's result.
 
     Decoding finds the source's keys and values in the cache, so their projections do not run. keeps: whether later
@@ -140,7 +144,9 @@ def square_of(load: Load, heads: Size, kv_heads: Size, keys: Size, d_key: Size, 
     return Square(load.batch, heads, rows, kv_rows, load.seq, keys, d_key, d_value)
 
 
-def _scoring(t: Trace, spec: Attention, q: Tensor, d_model: Size, load: Load, around: Around) -> tuple[Tensor, Scoring]:
+def _scoring(
+    t: Trace, spec: Attention, q: Tensor, d_model: Size, load: Load, around: Surroundings
+) -> tuple[Tensor, Scoring]:
     """What becomes of the scores, and the queries that meet the keys."""
     heads, _, d_head, _ = head_sizes(spec, d_model)
     if spec.temperature is not None:

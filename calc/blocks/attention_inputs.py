@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from calc.blocks.around import Around
 from calc.blocks.attention_experts import routed_queries
+from calc.blocks.surroundings import Surroundings
 from calc.errors import Refused
 from calc.sizes import Size, exact_div
 from calc.spec import Attention, QkNorm
@@ -26,7 +26,7 @@ class Projected(NamedTuple):
     visits: Tensor | None = None
 
 
-def projected(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) -> Projected:
+def projected(t: Trace, spec: Attention, x: Tensor, load: Load, around: Surroundings) -> Projected:
     """What the new tokens bring, or their queries alone over keys and values of an earlier layer."""
     return (_borrowing if spec.kv == "earlier" else _own)(t, spec, x, load, around)
 
@@ -37,7 +37,7 @@ def head_sizes(spec: Attention, d_model: Size) -> tuple[Size, Size, Size, Size]:
     return spec.n_heads, spec.kv_heads, d_head, d_head if spec.d_value is None else spec.d_value
 
 
-def _own(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) -> Projected:
+def _own(t: Trace, spec: Attention, x: Tensor, load: Load, around: Surroundings) -> Projected:
     """Projected, normed, cut, turned."""
     heads, kv_heads, d_head, _ = head_sizes(spec, x.width)
     q, k, v, gate, visits = _from_input(t, spec, x, load, around)
@@ -57,7 +57,7 @@ def _own(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) -> Pr
     return Projected(q, k, v, gate, visits)
 
 
-def _from_input(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) -> Projected:
+def _from_input(t: Trace, spec: Attention, x: Tensor, load: Load, around: Surroundings) -> Projected:
     """The projections of x. A gate is a part of the queries' matrix: each head's queries and gates lie side by side."""
     heads, kv_heads, d_head, d_value = head_sizes(spec, x.width)
     queries, keys, values = heads * d_head, kv_heads * d_head, kv_heads * d_value
@@ -95,7 +95,7 @@ def placed_vectors(t: Trace, x: Tensor, places: Tensor | None) -> Tensor:
     return x if places is None else t.placed(x, places)
 
 
-def _borrowing(t: Trace, spec: Attention, x: Tensor, load: Load, around: Around) -> Projected:
+def _borrowing(t: Trace, spec: Attention, x: Tensor, load: Load, around: Surroundings) -> Projected:
     """Queries alone, over keys and values of an earlier layer. Errors: Refused for what no model has beside them."""
     if spec.gate or spec.clip is not None or spec.position not in ("rope", "none"):
         raise Refused("model", "borrowed keys without gate, clip or added positions", "some")

@@ -5,7 +5,7 @@ Source: Beltagy et al. 2020 (arXiv:2004.05150), section 3.2; transformers 5.23, 
 
 from __future__ import annotations
 
-from calc.blocks.around import Around
+from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size, exact_div, is_exactly
 from calc.spec import BandAttention
 from calc.spec.load import Load
@@ -17,7 +17,7 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def band_attention(t: Trace, spec: BandAttention, x: Tensor, load: Load, around: Around) -> Tensor:
+def band_attention(t: Trace, spec: BandAttention, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """Scores of chunks [batch * chunks, n_heads, 2 * reach, 2 * reach], of which those in the band are weighed, and
     values of blocks of reach tokens and both beside them. Tokens stand ahead of texts, so that each projection copies
     what it reads of several texts; no kernel is counted for it.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.blocks.around import Around
 from calc.blocks.attention import square_of
+from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size, ceil_div, floor_div
 from calc.spec import BlockAttention
 from calc.spec.load import Load
@@ -22,7 +22,7 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def block_attention(t: Trace, spec: BlockAttention, x: Tensor, load: Load, around: Around) -> Tensor:
+def block_attention(t: Trace, spec: BlockAttention, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """Queries [batch, blocks, n_heads, block, d_head] over keys and values [batch, blocks, n_heads, 3 * block + sums,
     d_head]: 2 * batch * n_heads * d_head * blocks * block * (3 * block + sums) FLOPs for scores and for values."""
     heads, width = spec.n_heads, spec.n_heads * spec.d_head

@@ -18,9 +18,9 @@ from calc.blocks.stack import Stacked, stack
 from calc.errors import Refused
 from calc.sizes import Size, exact_div, is_exactly
 from calc.spec import Embedding, Frames, Lora, ModelSpec, Patches, Restored, Tower
+from calc.spec.cache_key import CacheKey
 from calc.spec.load import Load
 from calc.spec.model import check_model
-from calc.spec.same import Same
 from calc.spec.traced import Traced
 from calc.trace.op import Component, Part, Role
 from calc.trace.trace import Trace
@@ -71,11 +71,11 @@ def build(spec: ModelSpec, load: Load) -> Part:
 
 def weighed(spec: ModelSpec, *, mtp: bool = False) -> Part:
     """The tree of `spec` under a load whose lengths do not matter: for what it weighs alone."""
-    return spec.record(None) if isinstance(spec, Traced) else _weighed(Same(spec), mtp)
+    return spec.record(None) if isinstance(spec, Traced) else _weighed(CacheKey(spec), mtp)
 
 
 @lru_cache(maxsize=1)
-def _weighed(spec: Same[ModelSpec], mtp: bool) -> Part:
+def _weighed(spec: CacheKey[ModelSpec], mtp: bool) -> Part:
     """Questions about one model come one after the other: its parameters, the active ones, bytes in each format."""
     return build(spec.value, Load(mtp=mtp))
 

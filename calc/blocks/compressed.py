@@ -5,9 +5,9 @@ Source: transformers 5.23, models/deepseek_v4/modular_deepseek_v4.py (DeepSeek-A
 
 from __future__ import annotations
 
-from calc.blocks.around import Around
 from calc.blocks.attention import square_of
 from calc.blocks.entries import compressor, twice_entries, whole
+from calc.blocks.surroundings import Surroundings
 from calc.spec import CompressedAttention
 from calc.spec.load import Load
 from calc.trace.functions import Attend
@@ -20,7 +20,7 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def compressed_attention(t: Trace, spec: CompressedAttention, x: Tensor, load: Load, around: Around) -> Tensor:
+def compressed_attention(t: Trace, spec: CompressedAttention, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """Queries [batch, n_heads, seq, d_head] over keys [batch, 1, window tokens + entries, d_head], also the values.
 
     FLOPs of scores and values 2 * batch * n_heads * d_head * pairs each; of the grouped projection 2 * tokens * n_heads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.blocks.around import Around
+from calc.blocks.surroundings import Surroundings
 from calc.spec import ConvolutionModule, LayerGroup
 from calc.spec.load import Load
 from calc.trace.tensor import Tensor
@@ -24,7 +24,7 @@ def convolution_module(t: Trace, spec: ConvolutionModule, x: Tensor, load: Load)
     return t.convolution("pointwise_out", x, d_model, (1,), tokens, bias=spec.bias)
 
 
-def side_convolution(t: Trace, group: LayerGroup, x: Tensor, around: Around) -> Tensor:
+def side_convolution(t: Trace, group: LayerGroup, x: Tensor, around: Surroundings) -> Tensor:
     """x [tokens, d_model], what the layer gives -> the same, with the convolution of what entered the stack:
     2 * tokens * d_model * d_model / groups * kernel FLOPs."""
     spec, read = group.beside, around.embedded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from calc.blocks.around import Around
+from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size, is_exactly
 from calc.spec import DeltaNet
 from calc.spec.load import Load
@@ -25,7 +25,7 @@ class Projected(NamedTuple):
     decay: Tensor
 
 
-def delta_net(t: Trace, spec: DeltaNet, x: Tensor, load: Load, around: Around) -> Tensor:
+def delta_net(t: Trace, spec: DeltaNet, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """Yang et al. 2024, sections 3.2 and 3.3; layer as in Qwen3-Next.
 
     Queries and keys [batch, n_key_heads, seq, d_key], repeated for every value head; values and output gate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calc.blocks.first import First
+from calc.blocks.front_output import FrontOutput
 from calc.sizes import Size, exact_div
 from calc.spec import Queries, ResNet
 from calc.spec.load import Load
@@ -32,7 +32,7 @@ class _Picture:
         return self.batch * self.height * self.width
 
 
-def resnet(t: Trace, spec: ResNet, vocab_size: Size, d_model: Size, load: Load) -> First:
+def resnet(t: Trace, spec: ResNet, vocab_size: Size, d_model: Size, load: Load) -> FrontOutput:
     """Pictures [batch, channels, height, width] -> [batch * (height / 32 * width / 32), d_model] (halves rounded up).
 
     FLOPs 2 * places * channels in * channels out * kernel of each convolution. Stages ahead of `trained_from` are
@@ -51,7 +51,7 @@ def resnet(t: Trace, spec: ResNet, vocab_size: Size, d_model: Size, load: Load) 
                 end.append(x)
         out.append(x)
     x = t.convolution("project_in", x, d_model, (1, 1), picture.places)
-    return First(x, picture.height * picture.width, _places(t, spec, x, picture))
+    return FrontOutput(x, picture.height * picture.width, _places(t, spec, x, picture))
 
 
 def _stem(t: Trace, spec: ResNet, picture: _Picture) -> tuple[Tensor, _Picture]:
@@ -113,10 +113,10 @@ def _places(t: Trace, spec: ResNet, x: Tensor, picture: _Picture) -> Tensor:
     return t.silent("as_the_map", (x, found), places, keeps)
 
 
-def queries(t: Trace, spec: Queries, vocab_size: Size, d_model: Size, load: Load) -> First:
+def queries(t: Trace, spec: Queries, vocab_size: Size, d_model: Size, load: Load) -> FrontOutput:
     """Zeros [batch * n_queries, d_model], whatever the length asked for, and the learned vectors that every layer adds
     to them (Carion et al. 2020, arXiv:2005.12872, section 3.2)."""
     table = t.weight("query.weight", spec.n_queries, d_model, of="embedding")
     learned = t.parameters("query", (table,), spec.n_queries, d_model)
     zeros = t.constant(load.batch * spec.n_queries, d_model, split="stream")
-    return First(zeros, spec.n_queries, learned)
+    return FrontOutput(zeros, spec.n_queries, learned)

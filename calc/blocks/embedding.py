@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.blocks.first import First
+from calc.blocks.front_output import FrontOutput
 from calc.sizes import Size, ceil_div
 from calc.spec import Embedding
 from calc.spec.load import Load
@@ -15,7 +15,7 @@ from calc.trace.trace import Trace
 TOKEN_TABLE = "/embedding.token.weight"
 
 
-def token_vectors(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, load: Load) -> First:
+def token_vectors(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, load: Load) -> FrontOutput:
     """Tokens [batch, seq] -> [batch * seq, d_model], with learned positions if any; lookups are 0 FLOPs."""
     width = d_model if spec.d_embed is None else spec.d_embed
     if spec.multiple is not None:
@@ -44,7 +44,7 @@ def token_vectors(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, lo
         x = t.norm("norm", spec.norm, x)
     if spec.d_embed is not None and spec.project == "sum":
         x = t.linear("project_in", x, d_model, bias=spec.project_bias, inside=False)
-    return First(x, load.seq)
+    return FrontOutput(x, load.seq)
 
 
 def positioned(t: Trace, n_positions: Size, x: Tensor, seq: Size, *, trained: bool = True) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.blocks.embedding import positioned
-from calc.blocks.first import First
+from calc.blocks.front_output import FrontOutput
 from calc.sizes import Size, exact_div
 from calc.spec import Convolution, Frames, Norm, PositionConvolution, Quantizer
 from calc.spec.load import Load
@@ -16,7 +16,7 @@ from calc.trace.trace import Trace
 AFFINE = Norm(kind="layernorm", bias=True)
 
 
-def frames(t: Trace, spec: Frames, vocab_size: Size, d_model: Size, load: Load) -> First:
+def frames(t: Trace, spec: Frames, vocab_size: Size, d_model: Size, load: Load) -> FrontOutput:
     """Frames [batch, n_frames, d_frame] -> [batch * steps, d_model].
 
     Each convolution leaves floor((n + 2 * padding - kernel) / stride) + 1 of n steps, and as many of the frame's values
@@ -41,7 +41,7 @@ def frames(t: Trace, spec: Frames, vocab_size: Size, d_model: Size, load: Load) 
         x = _positions(t, spec.position_convolution, x, load.batch, length)
     if spec.norm is not None:
         x = t.norm("norm", spec.norm, x)
-    return First(x, length)
+    return FrontOutput(x, length)
 
 
 def _convolved(t: Trace, spec: Frames, load: Load) -> tuple[Tensor, Size]:

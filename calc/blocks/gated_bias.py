@@ -5,7 +5,7 @@ Source: Chen et al. 2022 (arXiv:2110.13900); transformers 5.23, models/wavlm/mod
 
 from __future__ import annotations
 
-from calc.blocks.around import Around
+from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size, is_exactly
 from calc.spec import GatedBias
 from calc.spec.load import Load
@@ -21,7 +21,7 @@ GATES = 8
 """Numbers of a head that the gate's matrix gives: four are summed up for each of the two sigmoids."""
 
 
-def gated_bias(t: Trace, spec: GatedBias, x: Tensor, load: Load, around: Around) -> Tensor:
+def gated_bias(t: Trace, spec: GatedBias, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """Scores [batch * n_heads, seq, seq], to which gates [batch * n_heads, seq] times distances' numbers are added.
 
     FLOPs: 2 * batch * seq * n_heads * d_head * 8 for the gates, 2 * batch * n_heads * d_head * seq^2 for scores and as

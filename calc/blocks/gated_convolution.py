@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.blocks.around import Around
+from calc.blocks.surroundings import Surroundings
 from calc.spec import GatedConvolution
 from calc.spec.load import Load
 from calc.trace.primitives.short_convolution import short_convolution
@@ -10,7 +10,7 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def gated_convolution(t: Trace, spec: GatedConvolution, x: Tensor, load: Load, around: Around) -> Tensor:
+def gated_convolution(t: Trace, spec: GatedConvolution, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """x [batch * seq, d_model] -> the same, 8 * d_model^2 FLOPs a token beside the convolution's."""
     whole = t.linear("in_proj", x, 3 * x.width, bias=spec.bias, split="tensor")
     before, after, inner = (whole.columns(x.width) for _ in range(3))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.blocks.around import Around
+from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size
 from calc.spec import Kda
 from calc.spec.load import Load
@@ -14,7 +14,7 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def kda(t: Trace, spec: Kda, x: Tensor, load: Load, around: Around) -> Tensor:
+def kda(t: Trace, spec: Kda, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """Kimi Team 2025 (arXiv:2510.26692), section 3; as in transformers 5.23, models/kimi_linear.
 
     Queries, keys, values, decays and gates [batch, n_heads, seq, d_head], one learning rate a head and token; the state

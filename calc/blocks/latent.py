@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.blocks.around import Around
 from calc.blocks.attention import square_of
+from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size, at_least
 from calc.spec import Indexer, Mla
 from calc.spec.load import Load
@@ -17,7 +17,7 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Around) -> Tensor:
+def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """Queries, latent, scores, values, output projection (DeepSeek-V2, arXiv:2405.04434, equations 37 to 47).
 
     Shapes: latent [batch, tokens, kv_rank] and rotary key [batch, tokens, d_rope] are cached; queries [batch, n_heads,

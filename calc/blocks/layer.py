@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from calc.blocks.adapters import bottleneck
 from calc.blocks.altup import correct, predict
-from calc.blocks.around import Around
 from calc.blocks.attention import cross_attention
 from calc.blocks.conformer import convolution_module, side_convolution
 from calc.blocks.laurel import laurel
@@ -15,6 +14,7 @@ from calc.blocks.per_layer import layer_input, own_vector
 from calc.blocks.registry import CHANNELS, MIXERS
 from calc.blocks.shared_block import shared_block
 from calc.blocks.streams import connection, mixture
+from calc.blocks.surroundings import Surroundings
 from calc.errors import Refused
 from calc.sizes import Size, exact_div
 from calc.spec import AltUp, LayerGroup, StreamMixing
@@ -37,7 +37,7 @@ class Block(NamedTuple):
     ahead: Callable[[Tensor], Tensor] | None = None
 
 
-def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Around) -> Tensor:
+def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """x [batch * seq, d_model] -> the same, norms where `placement` puts them."""
     blocks = list(_blocks(t, group, load, around))
     if around.streams is not None:
@@ -69,7 +69,7 @@ def run_block(t: Trace, group: LayerGroup, block: Block, x: Tensor, *others: Ten
     return y
 
 
-def _blocks(t: Trace, group: LayerGroup, load: Load, around: Around) -> Iterator[Block]:
+def _blocks(t: Trace, group: LayerGroup, load: Load, around: Surroundings) -> Iterator[Block]:
     """What a layer runs, in order."""
     halved = 0.5 if group.macaron else group.residual_scale
     channel = None
@@ -108,7 +108,7 @@ def _blocks(t: Trace, group: LayerGroup, load: Load, around: Around) -> Iterator
         yield channel
 
 
-def _in_turn(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around: Around) -> Tensor:
+def _in_turn(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around: Surroundings) -> Tensor:
     """Each block reads what the one before it left."""
     for i, block in enumerate(blocks):
         around.stream = x
@@ -130,7 +130,7 @@ def _in_turn(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around
 
 
 def _in_streams(
-    t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around: Around, n: Size, mixing: StreamMixing
+    t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around: Surroundings, n: Size, mixing: StreamMixing
 ) -> Tensor:
     """Each block reads a mixture of the n streams that lie side by side in x, and what it gives is shared among them.
 
@@ -150,7 +150,7 @@ def _in_streams(
 
 
 def _alternating(
-    t: Trace, group: LayerGroup, blocks: list[Block], streams: Tensor, around: Around, spec: AltUp
+    t: Trace, group: LayerGroup, blocks: list[Block], streams: Tensor, around: Surroundings, spec: AltUp
 ) -> Tensor:
     """The blocks work on one of several streams; what the layer alone reads is added to all but the first."""
     predicted = predict(t, spec, streams, group.norm)

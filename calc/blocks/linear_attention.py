@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.blocks.around import Around
+from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size, exact_div
 from calc.spec import LinearAttention
 from calc.spec.load import Load
@@ -12,7 +12,7 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def linear_attention(t: Trace, spec: LinearAttention, x: Tensor, load: Load, around: Around) -> Tensor:
+def linear_attention(t: Trace, spec: LinearAttention, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """Projections, feature map, products with a state [n_heads, d_head, d_head] in place of scores, output projection.
 
     State and output take 2 * n_heads * d_head^2 FLOPs a token each (Katharopoulos et al. 2020, equations 16 to 20).

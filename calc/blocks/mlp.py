@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.blocks.around import Around
+from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size
 from calc.spec import Mlp
 from calc.spec.load import Load
@@ -15,7 +15,7 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def dense(t: Trace, spec: Mlp, x: Tensor, load: Load, around: Around) -> Tensor:
+def dense(t: Trace, spec: Mlp, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """The block as a layer has it: each token mixed with the one before it, where that is so, ahead of all else."""
     if spec.receptance:
         x, receptance = token_shift(t, x, ("mix", "mix_receptance"), load)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from calc.blocks.around import Around
 from calc.blocks.mlp import mlp
+from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size, ceil_div, maximum, quotient
 from calc.spec import Mlp, Moe, Norm
 from calc.spec.load import Load
@@ -16,7 +16,7 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def moe(t: Trace, spec: Moe, x: Tensor, load: Load, around: Around) -> Tensor:
+def moe(t: Trace, spec: Moe, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """Router, `n_experts` MLPs of which each token visits exactly `top_k`, and shared experts that all tokens visit.
 
     Without a capacity the experts together do the work of tokens * top_k tokens (Shazeer et al. 2017; counted as in

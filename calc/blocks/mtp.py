@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calc.blocks.around import Around
 from calc.blocks.embedding import TOKEN_TABLE
 from calc.blocks.layer import layer
+from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size
 from calc.spec import Head, LayerGroup, Mtp
 from calc.spec.load import Load
@@ -27,7 +27,7 @@ def mtp(t: Trace, spec: Mtp, head: Head | None, vocab_size: Size, x: Tensor, loa
     with t.part("mtp.{}", x, layer=True, of="other", **fields) as out:
         both = [t.norm("embed_norm", spec.norm, embedded), t.norm("hidden_norm", spec.norm, x)]
         y = t.linear("proj", t.joined(*both, rows=x.rows, width=2 * x.width), x.width)
-        y = t.norm("final_norm", spec.norm, layer(t, group, y, load, Around()))
+        y = t.norm("final_norm", spec.norm, layer(t, group, y, load, Surroundings()))
         out.append(y)
     if head is None:
         return

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from calc.blocks.around import Around
 from calc.blocks.registry import MIXERS
+from calc.blocks.surroundings import Surroundings
 from calc.spec import Parallel
 from calc.spec.load import Load
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def parallel(t: Trace, spec: Parallel, x: Tensor, load: Load, around: Around) -> Tensor:
+def parallel(t: Trace, spec: Parallel, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """The sum of what each branch's mixer makes of x [batch * seq, d_model] (Falcon-H1, arXiv:2507.22448, section 2).
 
     Multipliers of branches are products number by number, 0 FLOPs.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc import checks
-from calc.blocks.first import First
+from calc.blocks.front_output import FrontOutput
 from calc.errors import Refused
 from calc.sizes import Size, floor_div
 from calc.spec import Patches
@@ -13,7 +13,7 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def patches(t: Trace, spec: Patches, vocab_size: Size, d_model: Size, load: Load) -> First:
+def patches(t: Trace, spec: Patches, vocab_size: Size, d_model: Size, load: Load) -> FrontOutput:
     """Pictures [batch, channels, height, width] -> [batch * (rows * columns + n_special + n_registers), d_model], or of
     the patches that are not masked.
 
@@ -46,7 +46,7 @@ def patches(t: Trace, spec: Patches, vocab_size: Size, d_model: Size, load: Load
         x = t.concat("registers_concat", x, registers)
     if spec.norm is not None and spec.norm_of == "sum":
         x = t.norm("norm", spec.norm, x)
-    return First(x, rows * columns + spec.n_special + spec.n_registers)
+    return FrontOutput(x, rows * columns + spec.n_special + spec.n_registers)
 
 
 def _special(t: Trace, spec: Patches, d_model: Size, pictures: Size) -> Tensor:
@@ -55,7 +55,7 @@ def _special(t: Trace, spec: Patches, d_model: Size, pictures: Size) -> Tensor:
     return t.parameters("special", (vectors,), pictures * spec.n_special, d_model)
 
 
-def _unmasked(t: Trace, spec: Patches, masked: float, x: Tensor, n: Size, load: Load) -> First:
+def _unmasked(t: Trace, spec: Patches, masked: float, x: Tensor, n: Size, load: Load) -> FrontOutput:
     """Of n patches a picture, x, those that are seen, with their positions, behind the learned vectors, with theirs."""
     seen = checks.size("patches that are not masked", _share(n, 1 - masked))
     positions = _positions(t, spec, n, x.width, load)
@@ -65,7 +65,7 @@ def _unmasked(t: Trace, spec: Patches, masked: float, x: Tensor, n: Size, load: 
         special = _special(t, spec, x.width, 1)
         special = t.add("special_add", special, positions.view(spec.n_special, x.width), of="positional")
         x = t.concat("concat", x, special.view(load.batch * spec.n_special, x.width))
-    return First(x, seen + spec.n_special)
+    return FrontOutput(x, seen + spec.n_special)
 
 
 def _share(n: Size, share: float) -> Size:

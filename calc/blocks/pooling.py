@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.blocks.around import Around
 from calc.blocks.attention import cross_attention
 from calc.blocks.mlp import mlp
+from calc.blocks.surroundings import Surroundings
 from calc.spec import AttentionPool
 from calc.spec.load import Load
 from calc.trace.tensor import Tensor
@@ -20,7 +20,7 @@ def attention_pool(t: Trace, spec: AttentionPool, x: Tensor, load: Load) -> Tens
         probe = t.weight("probe.weight", x.width)
         asks = t.parameters("probe", (probe,), load.batch, x.width)
         with t.part("attention", asks, x, of="attention") as made:
-            found = cross_attention(t, spec.attention, asks, one, Around(x, load.seq), keeps=False)
+            found = cross_attention(t, spec.attention, asks, one, Surroundings(x, load.seq), keeps=False)
             made.append(found)
         normed = t.norm("norm", spec.norm, found)
         with t.part("mlp", normed, of="mlp") as made:

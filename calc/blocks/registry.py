@@ -91,7 +91,7 @@ FRONTS: dict[type[Node], str] = {
     Features: "tabular.features",
     Trajectory: "trajectory.trajectory",
 }
-"""What turns the input into vectors: (trace, description, vocab_size, d_model, load) -> `First`."""
+"""What turns the input into vectors: (trace, description, vocab_size, d_model, load) -> `FrontOutput`."""
 
 
 def front_of(embedding: Node) -> Callable[..., Any]:

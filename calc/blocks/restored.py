@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.blocks.first import First
+from calc.blocks.front_output import FrontOutput
 from calc.blocks.patches import fitted, patches_along
 from calc.errors import Refused
 from calc.sizes import Size
@@ -14,7 +14,7 @@ from calc.trace.trace import Trace
 
 def restored(
     t: Trace, spec: Restored, vocab_size: Size, d_model: Size, load: Load, read: tuple[Tensor, Size] | None = None
-) -> First:
+) -> FrontOutput:
     """An encoder's vectors [batch * (seen + 1), d_model] -> [batch * (rows * columns + 1), d_model].
 
     read: these, and how many of them a picture has. The first one of a picture stands for no patch.
@@ -30,7 +30,7 @@ def restored(
     x = t.concat("special_concat", x, read[0].view(load.batch, d_model))
     table = t.weight("position.weight", spec.n_positions, d_model, of="positional", trainable=False)
     positions = t.parameters("position", (table,), n, d_model, of="positional")
-    return First(t.add("position_add", x, fitted(t, positions, load), of="positional"), n)
+    return FrontOutput(t.add("position_add", x, fitted(t, positions, load), of="positional"), n)
 
 
 def places(spec: Restored, load: Load) -> Size:

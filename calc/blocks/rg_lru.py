@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.blocks.around import Around
+from calc.blocks.surroundings import Surroundings
 from calc.sizes import exact_div, is_exactly
 from calc.spec import RgLru
 from calc.spec.load import Load
@@ -13,7 +13,7 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def rg_lru(t: Trace, spec: RgLru, x: Tensor, load: Load, around: Around) -> Tensor:
+def rg_lru(t: Trace, spec: RgLru, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """De et al. 2024 (arXiv:2402.19427), section 2.3: 6 * d_model * d_inner FLOPs a token, and 4 * d_inner / n_blocks
     for each channel's gates; beside the convolution's."""
     width = spec.d_inner

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.blocks.around import Around
+from calc.blocks.surroundings import Surroundings
 from calc.spec import Rwkv4
 from calc.spec.load import Load
 from calc.trace.primitives.fading_mean import fading_mean
@@ -11,7 +11,7 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def rwkv4(t: Trace, spec: Rwkv4, x: Tensor, load: Load, around: Around) -> Tensor:
+def rwkv4(t: Trace, spec: Rwkv4, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """Peng et al. 2023 (arXiv:2305.13048), equations 11 to 17: 8 * d_model * d_inner FLOPs a token."""
     width = x.width if spec.d_inner is None else spec.d_inner
     mixed = token_shift(t, x, ("mix_k", "mix_v", "mix_r"), load)

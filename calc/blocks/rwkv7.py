@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.blocks.around import Around
+from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size
 from calc.spec import Rwkv7
 from calc.spec.load import Load
@@ -17,7 +17,7 @@ MIXES = ("mix_r", "mix_w", "mix_k", "mix_v", "mix_a", "mix_g")
 """A learned mix of each token with the one before it for receptance, decay, key, value, learning rate and gate."""
 
 
-def rwkv7(t: Trace, spec: Rwkv7, x: Tensor, load: Load, around: Around) -> Tensor:
+def rwkv7(t: Trace, spec: Rwkv7, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """Peng et al. 2025 (arXiv:2503.14456), section 4.1 and appendix F.
 
     Receptances, keys, values, decays, learning rates and gates [batch, n_heads, seq, d_head]; the state of a head is

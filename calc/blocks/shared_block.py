@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from calc.blocks.around import Around
 from calc.blocks.attention import attention
 from calc.blocks.mlp import mlp
+from calc.blocks.surroundings import Surroundings
 from calc.spec import Norm, SharedBlock
 from calc.spec.load import Load
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def shared_block(t: Trace, spec: SharedBlock, norm: Norm, x: Tensor, load: Load, around: Around) -> Tensor:
+def shared_block(t: Trace, spec: SharedBlock, norm: Norm, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """norm, attention, norm, feed-forward block and a matrix [d_model, d_model] of the layer's own.
 
     It reads the stream x beside what entered the first layer, [batch * seq, 2 * d_model], and attention gives d_model.

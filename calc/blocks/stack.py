@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from calc.blocks.adapters import prompted, with_prompt
 from calc.blocks.altup import into_streams, out_of_streams
-from calc.blocks.around import Around
 from calc.blocks.block_attention import block_bias
 from calc.blocks.disentangled import distance_vectors
 from calc.blocks.gated_bias import bias_of_each
@@ -17,6 +16,7 @@ from calc.blocks.layer import layer
 from calc.blocks.per_layer import layer_inputs
 from calc.blocks.registry import front_of
 from calc.blocks.streams import collapse, spread
+from calc.blocks.surroundings import Surroundings
 from calc.errors import Refused
 from calc.sizes import Size, is_exactly
 from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Restored, Rwkv7, Stack, Tower
@@ -32,7 +32,7 @@ Live = tuple[bool, ...]
 
 class Stacked(NamedTuple):
     """What a stack gives. vectors [batch * seq, d_model], behind the final norm; load: as the layers see it; end: the
-    result of the last dense layer behind it, or the vectors; places: what tells them apart, see `First`."""
+    result of the last dense layer behind it, or the vectors; places: what tells them apart, see `FrontOutput`."""
 
     vectors: Tensor
     load: Load
@@ -68,9 +68,9 @@ def stack(
     load = with_prompt(spec, replace(load, seq=length, context=vectors * load.context, vectors=vectors))
     x = prompted(t, spec, x, load)
     _whole_squares(spec, load)
-    around = Around(places=places)
+    around = Surroundings(places=places)
     if source is not None:
-        around = Around(source.vectors, source.load.seq, source.places, places)
+        around = Surroundings(source.vectors, source.load.seq, source.places, places)
     if spec.relative_bias is not None:
         around.bias = t.relative_bias(*spec.relative_bias, load.seq, load.context + load.seq)
         if spec.gates_bias:
@@ -109,7 +109,7 @@ def _dropped(t: Trace, spec: Stack, x: Tensor, where: tuple[str, ...]) -> Tensor
     return t.dropout("dropout", x) if drops else x
 
 
-def _layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) -> Tensor:
+def _layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """All layers, those of one kind as one part.
 
     Where the first one reads what needs no gradient (all ahead of an adapter is frozen; DETR's decoder starts from
@@ -127,7 +127,7 @@ def _layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) -> Ten
     return x
 
 
-def _unread(t: Trace, spec: Tower, count: int, x: Tensor, load: Load, around: Around) -> None:
+def _unread(t: Trace, spec: Tower, count: int, x: Tensor, load: Load, around: Surroundings) -> None:
     """Leave the last `count` layers to run behind x, and the norm behind them, where nothing reads them: no gradient
     reaches them, so nothing of them is kept. Their weights stand in the part of the others."""
     read = t.body[-1]
@@ -152,7 +152,7 @@ def _within(t: Trace, spec: Stack) -> Lora | Bottleneck | Prefix | None:
 
 
 def _recorded(
-    t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Around
+    t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Surroundings
 ) -> tuple[tuple[Part | Op, ...], Tensor]:
     """One layer's ops, and its result."""
     return t.captured(lambda: layer(t, group, x, load, around))
@@ -183,7 +183,7 @@ class _Way:
     times: int = 0
 
 
-def _unrolled(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) -> Tensor:
+def _unrolled(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """All layers in the order they run; the last way of each kind holds its weights, and is as many layers as the
     others leave: a count may be a symbol."""
     groups = {group.name: group for group in spec.layers}
@@ -210,7 +210,7 @@ def _unrolled(t: Trace, spec: Stack, x: Tensor, load: Load, around: Around) -> T
     return x
 
 
-def _borrowed_live(group: LayerGroup, around: Around) -> tuple[bool, ...]:
+def _borrowed_live(group: LayerGroup, around: Surroundings) -> tuple[bool, ...]:
     mixer = group.mixer
     if isinstance(mixer, Rwkv7) and around.values is not None:
         return (around.values.grad,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.blocks.around import Around
+from calc.blocks.surroundings import Surroundings
 from calc.sizes import ceil_div, is_exactly
 from calc.spec import Mamba, Mamba2
 from calc.spec.load import Load
@@ -16,7 +16,7 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def mamba(t: Trace, spec: Mamba, x: Tensor, load: Load, around: Around) -> Tensor:
+def mamba(t: Trace, spec: Mamba, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """Gu & Dao 2023, algorithm 2. Each token updates a state [d_inner, d_state] and reads it with one product."""
     d_inner = 2 * x.width if spec.d_inner is None else spec.d_inner
     rank = ceil_div(x.width, 16) if spec.dt_rank is None else spec.dt_rank
@@ -37,7 +37,7 @@ def mamba(t: Trace, spec: Mamba, x: Tensor, load: Load, around: Around) -> Tenso
     return t.linear("out_proj", y, x.width, bias=spec.bias)
 
 
-def mamba2(t: Trace, spec: Mamba2, x: Tensor, load: Load, around: Around) -> Tensor:
+def mamba2(t: Trace, spec: Mamba2, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """Dao & Gu 2024, listing 1, behind one projection to gate, x, B, C and step size, and a convolution of x, B, C.
 
     Multipliers of the five (Falcon-H1) are one vector as wide as the projection."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.blocks.first import First
+from calc.blocks.front_output import FrontOutput
 from calc.sizes import Size
 from calc.spec import Features
 from calc.spec.load import Load
@@ -11,7 +11,7 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def features(t: Trace, spec: Features, vocab_size: Size, d_model: Size, load: Load) -> First:
+def features(t: Trace, spec: Features, vocab_size: Size, d_model: Size, load: Load) -> FrontOutput:
     """Rows [batch, columns] -> [batch * (columns + n_special), d_model]: scaling and looking up are 0 FLOPs here."""
     kinds = len(spec.categories)
     numbers: Size = 0 if spec.n_numbers is None else spec.n_numbers
@@ -27,7 +27,7 @@ def features(t: Trace, spec: Features, vocab_size: Size, d_model: Size, load: Lo
         special = t.weight("special.weight", spec.n_special, d_model, of="embedding")
         found.append(t.parameters("special", (special,), load.batch * spec.n_special, d_model))
     length = numbers + kinds + spec.n_special
-    return First(t.joined(*found, rows=load.batch * length, width=d_model), length)
+    return FrontOutput(t.joined(*found, rows=load.batch * length, width=d_model), length)
 
 
 def _scaled(t: Trace, rows: Tensor, n: Size, d_model: Size, load: Load) -> Tensor:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from calc.blocks.first import First
+from calc.blocks.front_output import FrontOutput
 from calc.sizes import Size
 from calc.spec import Trajectory
 from calc.spec.load import Load
 from calc.trace.trace import Trace
 
 
-def trajectory(t: Trace, spec: Trajectory, vocab_size: Size, d_model: Size, load: Load) -> First:
+def trajectory(t: Trace, spec: Trajectory, vocab_size: Size, d_model: Size, load: Load) -> FrontOutput:
     """Returns [batch, seq, 1], states [.., d_state], actions [.., d_action] -> [batch * 3 * seq, d_model].
 
     FLOPs 2 * batch * seq * d_model * (1 + d_state + d_action). The three lie in one tensor, which needs no gradient;
@@ -29,4 +29,4 @@ def trajectory(t: Trace, spec: Trajectory, vocab_size: Size, d_model: Size, load
         x = t.add("position_add", x, t.parameters("position", (table,), 1, d_model, of="positional"), of="positional")
     if spec.n_tokens is not None:
         t.parameters("token", (t.weight("token.weight", spec.n_tokens, d_model, of="embedding"),), 0, d_model)
-    return First(x, spec.vectors * load.seq)
+    return FrontOutput(x, spec.vectors * load.seq)

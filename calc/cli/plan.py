@@ -22,7 +22,7 @@ from calc.output.progress import Progress
 from calc.output.tables import emit
 from calc.plan.export.registry import TOOLS, tool
 from calc.plan.launchers import launcher
-from calc.plan.least import least_that_works
+from calc.plan.minimum import least_that_works
 from calc.plan.objective import OBJECTIVES
 from calc.plan.planning import TOP, answer
 from calc.plan.question import MOST_GPUS, Question

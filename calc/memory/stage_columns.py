@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from calc.memory.sharding import ENDS_FED, Stage, held_chunks, lengths, lighter_ends
 from calc.sizes import at_least, is_array
 from calc.spec import ModelSpec
+from calc.spec.cache_key import CacheKey
 from calc.spec.run import Run
-from calc.spec.same import Same
 
 Column = Any
 """A float64 array of n numbers."""
@@ -41,12 +41,12 @@ def stage_columns(spec: ModelSpec, run: Run) -> tuple[Stage, Column]:
     paired = run.schedule == "dualpipe"
     if not is_array(run.pp):
         lighter = bool(lighter_ends(spec.n_layers, run.pp, run.interleave))
-        kinds = _kinds(Same(spec), run.pp, run.stages, lighter, paired)
+        kinds = _kinds(CacheKey(spec), run.pp, run.stages, lighter, paired)
         return _stage(kinds, run, paired), np.zeros(len(kinds.rank), dtype=np.intp)
     # Whether the ends are lighter goes with the number of stages, as half of one.
     lighter = lighter_ends(spec.n_layers, run.pp, run.interleave)
     distinct, which = np.unique(run.pp + 0.5 * lighter, return_inverse=True)
-    every = [_kinds(Same(spec), int(pp), None, pp % 1 > 0, paired) for pp in distinct]
+    every = [_kinds(CacheKey(spec), int(pp), None, pp % 1 > 0, paired) for pp in distinct]
     counts = np.array([len(kinds.rank) for kinds in every])
     many = counts[which]
     row = np.repeat(np.arange(len(which)), many)
@@ -87,10 +87,10 @@ def _stage(kinds: Kinds, run: Run, paired: bool) -> Stage:
 
 
 @lru_cache(maxsize=1024)
-def _kinds(same: Same[ModelSpec], pp: int, given: tuple[int, ...] | None, lighter: bool, paired: bool) -> Kinds:
+def _kinds(key: CacheKey[ModelSpec], pp: int, given: tuple[int, ...] | None, lighter: bool, paired: bool) -> Kinds:
     import numpy as np
 
-    spec = same.value
+    spec = key.value
     counts = {group.name: group.count for group in spec.layers}
     found: dict[tuple[tuple[int, ...], bool, bool], int] = {}
     like: Counter[tuple[tuple[int, ...], bool, bool]] = Counter()

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from calc.errors import Refused
 from calc.memory.totals import plan_needs
 from calc.plan.checks import possible
-from calc.plan.keeping import Rows, at, chosen, joined
+from calc.plan.leaders import Rows, at, chosen, joined
 from calc.plan.objective import Objective, weight_of
 from calc.plan.question import SIZES, Question
 from calc.plan.space import Column, Columns, chunks, places, run_words
+from calc.spec.cache_key import CacheKey
 from calc.spec.run import Run
-from calc.spec.same import Same
 from calc.time.device.speed import Speed, speed_of
 from calc.time.step.plans import step_times
 from calc.time.step.timed_run import timed_run
@@ -168,7 +168,7 @@ def _time(request: SearchRequest, words: Mapping[str, Any], found: _Found) -> No
     question, rows = request.question, found.fitting
     try:
         run = _run_of(question, rows, words)
-        seconds = step_times(question.spec, _speed(Same(question)), run, memory=False).seconds
+        seconds = step_times(question.spec, _speed(CacheKey(question)), run, memory=False).seconds
     except Refused as refused:
         found.refused(refused, len(rows["dp"]))
         return
@@ -187,6 +187,6 @@ def _run_of(question: Question, columns: Columns, words: Mapping[str, Any]) -> R
 
 
 @lru_cache(maxsize=8)
-def _speed(question: Same[Question]) -> Speed:
+def _speed(question: CacheKey[Question]) -> Speed:
     """One object a question, by which passes that are worked out are remembered."""
     return speed_of(question.value.device)

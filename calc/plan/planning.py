@@ -10,8 +10,8 @@ from typing import Any
 from calc.errors import Refused
 from calc.memory.totals import memory_ranks
 from calc.plan.answer import Answer, Plan, plainest
-from calc.plan.keeping import at, best_first, fronts, shown
 from calc.plan.launchers import launcher
+from calc.plan.leaders import at, best_first, fronts, shown
 from calc.plan.objective import Objective, weight_of
 from calc.plan.pieces import weighed
 from calc.plan.question import Question, sequences_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from calc.plan.keeping import Rows, chosen, joined
+from calc.plan.leaders import Rows, chosen, joined
 from calc.plan.objective import Objective
 from calc.plan.pieces import Piece, SearchRequest, lesser, pieces, searched
 from calc.plan.question import SIZES, Question
@@ -22,7 +22,7 @@ from calc.workers.workers import HERE, Workers
 class Seen:
     """What a search has found so far.
 
-    rows: the plans that an answer can need (`calc.plan.keeping`), `structure` the place of their words in `words`.
+    rows: the plans that an answer can need (`calc.plan.leaders`), `structure` the place of their words in `words`.
     plans: how many were listed, timed: how many of them fit and have a time. ruled: how many each reason ruled out.
     least: the plan of all that holds the least, of those too large too. unread: kinds of plans that are not described.
     interrupted: whether the search was ended before it was through.

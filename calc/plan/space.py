@@ -16,8 +16,8 @@ from calc.errors import Refused
 from calc.memory.conditions import conditions
 from calc.plan.question import CHOICES, IF_ASKED, Question
 from calc.spec import ModelSpec, Moe
+from calc.spec.cache_key import CacheKey
 from calc.spec.run import Run
-from calc.spec.same import Same
 
 Column = Any
 """A float64 array, an entry a plan."""
@@ -97,7 +97,7 @@ def chunks(
 def ranks(question: Question, gpus: int, words: Mapping[str, Any]) -> Iterator[tuple[int, int, int]]:
     """(tp, cp, pp) whose product divides the GPUs."""
     spec = question.spec
-    spread = _spread(Same(spec))
+    spread = _spread(CacheKey(spec))
     tensor = [1] if "tp" in words or not spread["tp"] else divisors(gpus)
     context = divisors(gpus) if spread["cp"] else [1]
     for tp in tensor:
@@ -109,7 +109,7 @@ def ranks(question: Question, gpus: int, words: Mapping[str, Any]) -> Iterator[t
 
 
 @lru_cache(maxsize=8)
-def _spread(model: Same[ModelSpec]) -> dict[str, bool]:
+def _spread(model: CacheKey[ModelSpec]) -> dict[str, bool]:
     """Whether it is written down how the model's blocks are spread over ranks of each kind."""
     import numpy as np
 

@@ -14,8 +14,8 @@ from calc.blocks.build import build
 from calc.errors import Refused
 from calc.quantities.parameters import in_one_layer, weights
 from calc.spec import Mla, ModelSpec, Moe
+from calc.spec.cache_key import CacheKey
 from calc.spec.load import Load
-from calc.spec.same import Same
 from calc.trace.functions import Attend
 from calc.trace.op import Cache, Leaf, leaves
 from calc.trace.shard import VOCABULARY, Shard
@@ -104,12 +104,12 @@ def lengths() -> NDArray[Any]:
 
 def work_of(spec: ModelSpec) -> Work:
     """The work of a model. Errors: Refused for a model that has no head or reads an encoder's result."""
-    return _work(Same(spec))
+    return _work(CacheKey(spec))
 
 
 @lru_cache(maxsize=64)
-def _work(same: Same[ModelSpec]) -> Work:
-    spec = same.value
+def _work(key: CacheKey[ModelSpec]) -> Work:
+    spec = key.value
     if spec.encoder is not None:
         raise Refused("MODEL", "a model of one stack: serving of encoder-decoders is not modelled", spec.name)
     places = lengths()

@@ -18,8 +18,8 @@ from calc.trace.trace import Trace
 from calc.tracing.aten import Work
 from calc.tracing.components import component_of
 from calc.tracing.events import Capture, Event, Seen
-from calc.tracing.keeping import Again, SavedPasses
 from calc.tracing.layers import Entry, Kind, kinds
+from calc.tracing.saved_passes import Again, SavedPasses
 
 
 @dataclass(frozen=True, slots=True)

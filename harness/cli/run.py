@@ -15,7 +15,7 @@ from harness.cases.case import Case
 from harness.cli.interrupting import terminated_as_interrupted
 from harness.cli.ranks import place_for, run_ranks
 from harness.cli.scaling import planned, scaling
-from harness.profiling.first import profile_first
+from harness.profiling.beforehand import profile_first
 from harness.ranks.suites import RANK_SUITES
 from harness.record import Environment, Run
 from harness.running.jobs import JobObserver

@@ -19,7 +19,7 @@ from harness.cli.interrupting import terminated_as_interrupted
 from harness.cli.selection import load, results
 from harness.compare import compare
 from harness.environment import probe
-from harness.profiling.first import profile_first
+from harness.profiling.beforehand import profile_first
 from harness.record import Environment, Run
 from harness.running.observer import Cancelled, Observer, for_stderr
 from harness.running.process import Worker

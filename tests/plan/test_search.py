@@ -13,7 +13,7 @@ import calc
 from calc.errors import Refused
 from calc.memory.totals import memory_ranks
 from calc.plan import space
-from calc.plan.keeping import best_first, chosen, front, fronts
+from calc.plan.leaders import best_first, chosen, front, fronts
 from calc.plan.planning import STEP, answer, search_plans
 from calc.plan.question import CONTEXT, Question
 from calc.time import predict

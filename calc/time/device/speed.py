@@ -9,9 +9,9 @@ from textwrap import shorten
 from typing import Any, Literal
 
 from calc.errors import Refused
+from calc.spec.cache_key import CacheKey
 from calc.spec.catalogue import device_names, load_device
 from calc.spec.hardware import Device
-from calc.spec.same import Same
 from calc.time.device.datasheet import PLAIN, published_launch, published_models
 from calc.time.device.priors import PublishedPass
 from calc.time.device.profile import (
@@ -107,7 +107,7 @@ def speed_of(where: Speed | Profile | Device | str) -> Speed:
     if isinstance(where, Speed):
         return where
     if isinstance(where, Profile):
-        return _of_profile(Same(where))
+        return _of_profile(CacheKey(where))
     if isinstance(where, Device):
         known = where.name in device_names() and load_device(where.name) == where
         return on_stack(where.name) if known else from_device(where)
@@ -115,7 +115,7 @@ def speed_of(where: Speed | Profile | Device | str) -> Speed:
 
 
 @lru_cache(maxsize=8)
-def _of_profile(profile: Same[Profile]) -> Speed:
+def _of_profile(profile: CacheKey[Profile]) -> Speed:
     """One Speed for each profile, so that what was asked of it stays known."""
     return from_profile(profile.value)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from calc.time.device.priors import priors
 from calc.time.device.speed import Speed
+from calc.time.kernels.device_models import Choice, find
 from calc.time.kernels.kernel import Kernel
-from calc.time.kernels.known import Choice, find
 from calc.trace.functions import ATTENTION_BACK, Attend
 
 FP8_CACHE = 0.5

@@ -13,8 +13,8 @@ from calc.time.cluster.crossing import Crossing
 from calc.time.device.priors import priors
 from calc.time.device.speed import Speed, starts_at_once
 from calc.time.kernels.attention_choice import ask_attention, ask_batched
+from calc.time.kernels.device_models import Choice, documented, find
 from calc.time.kernels.kernel import Kernel, Send, width_of
-from calc.time.kernels.known import Choice, documented, find
 from calc.trace.functions import Attend, Matmul
 
 FUSED = ("compiled", "graph")

@@ -11,8 +11,8 @@ from calc.spec.run import ExecutionName
 from calc.time.device.priors import scaled
 from calc.time.device.speed import Speed
 from calc.time.kernels.choice import CALLS, ask_collective, model_of
+from calc.time.kernels.device_models import Choice
 from calc.time.kernels.kernel import Kernel, Send, width_of
-from calc.time.kernels.known import Choice
 from calc.time.models.residual import Column
 from calc.trace.functions import Matmul
 

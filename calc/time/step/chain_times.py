@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from calc.spec import ModelSpec
+from calc.spec.cache_key import CacheKey
 from calc.spec.run import Run
-from calc.spec.same import Same
 from calc.time.cluster.links import links_of
 from calc.time.cluster.measured import with_measured
 from calc.time.device.speed import Speed
@@ -80,7 +80,7 @@ def timed_passes(question: Question, runs: Sequence[Run], words: Sequence[Mappin
     new: dict[Any, tuple[dict[Any, Timed], Any, Run, list[Kernel]]] = {}
     for run, own in zip(runs, words, strict=True):
         record = record_of(question.spec, run)
-        known = KNOWN.setdefault((Same(record), *own.values()), {})
+        known = KNOWN.setdefault((CacheKey(record), *own.values()), {})
         laid, keys = Operations(run, record), []
         for each in laid.chain_runs():
             keys.append(each.key)

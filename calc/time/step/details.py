@@ -18,7 +18,7 @@ from calc.time.step.notes import notes, of_memory
 from calc.time.step.offloaded import offloaded_seconds
 from calc.time.step.one_pass import Pass, Question
 from calc.time.step.prediction import ON_HOST, Details, Row, Stretch, combined, stretches
-from calc.time.step.room import room_of
+from calc.time.step.recomputation import room_of
 from calc.time.step.step import (
     MicroBatch,
     Step,

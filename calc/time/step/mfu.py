@@ -10,8 +10,8 @@ from calc.errors import Refused
 from calc.quantities.flops import of_prompt
 from calc.sizes import Size
 from calc.spec import ModelSpec, Moe
+from calc.spec.cache_key import CacheKey
 from calc.spec.run import Run
-from calc.spec.same import Same
 from calc.time.device.speed import Speed
 from calc.time.step.formats import number_formats
 from calc.time.step.record import tree_of
@@ -51,7 +51,7 @@ def model_flops(spec: ModelSpec, run: Run) -> tuple[float, str]:
     `MOST_HIDDEN` of the count and the kernel for attention passes them over, they are left out, and the convention says
     `causal`: with them a long prompt has more than 100 %."""
     sizes = (run.batch, run.seq, run.source_seq, run.images)
-    flops, name = _counted(Same(spec), run.trains, *sizes)
+    flops, name = _counted(CacheKey(spec), run.trains, *sizes)
     if run.phase == "prefill":
         for leaf in tree_of(spec, run):
             flops -= float(leaf.op.flops) * float(leaf.calls) * (1 - of_prompt(leaf, run.seq))
@@ -73,9 +73,9 @@ def _hidden(spec: ModelSpec, run: Run) -> float:
 
 @lru_cache(maxsize=256)
 def _counted(
-    same: Same[ModelSpec], trains: bool, batch: int, seq: int, source_seq: int | None, images: int
+    key: CacheKey[ModelSpec], trains: bool, batch: int, seq: int, source_seq: int | None, images: int
 ) -> tuple[float, str]:
-    spec, sizes = same.value, {"batch": batch, "seq": seq, "source_seq": source_seq, "images": images}
+    spec, sizes = key.value, {"batch": batch, "seq": seq, "source_seq": source_seq, "images": images}
     try:
         if any(isinstance(group.channel, Moe) for group in spec.layers):
             raise Refused("model", "one whose tokens visit all parameters", "experts")

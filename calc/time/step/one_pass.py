@@ -16,8 +16,8 @@ from calc.memory.sharding import Stage
 from calc.memory.states import states
 from calc.sizes import Size
 from calc.spec import ModelSpec
+from calc.spec.cache_key import CacheKey
 from calc.spec.run import Run
-from calc.spec.same import Same
 from calc.time.kernels.kernel import Kernel
 from calc.time.kernels.timing import Timing
 from calc.time.step import chain_times
@@ -87,7 +87,7 @@ def passes(question: Question, runs: Sequence[Run]) -> list[Pass]:
 
     Errors: Refused as `calc.time.predict`.
     """
-    own = (Same(question.spec), Same(question.speed), question.within, question.directions, question.level)
+    own = (CacheKey(question.spec), CacheKey(question.speed), question.within, question.directions, question.level)
     keys = [(own, _of_stack(run), *(getattr(run, name) for name in WORDS)) for run in runs]
     found = {key: _KNOWN[key] for key in keys if key in _KNOWN}
     new = {key: run for key, run in zip(keys, runs, strict=True) if key not in found}
@@ -134,7 +134,7 @@ def _sums(question: Question, run: Run, timed: TimedPass) -> PassSums:
         assert kernel.between is not None
         between = sent.setdefault(kernel.between, {})
         between[kernel.place] = between.get(kernel.place, 0.0) + kernel.calls * timing.seconds
-    held = _held(Same(question.spec), _Ranks(run.tp, run.ep, run))
+    held = _held(CacheKey(question.spec), _Ranks(run.tp, run.ep, run))
     counted = model_flops(question.spec, run) if not question.within and run.phase != "decode" else (0.0, "")
     return PassSums(device, host, sent, launched, *held, *counted)
 
@@ -149,7 +149,7 @@ class _Ranks:
 
 
 @lru_cache(maxsize=MOST)
-def _held(described: Same[ModelSpec], ranks: _Ranks) -> tuple[Sums, Sums, Sums, Sums]:
+def _held(described: CacheKey[ModelSpec], ranks: _Ranks) -> tuple[Sums, Sums, Sums, Sums]:
     """Parameters by place, all and those that are trained, and the same of experts where these are spread over ranks:
     differences between stages that differ in one."""
     spec, run = described.value, ranks.run

@@ -20,7 +20,7 @@ from calc.time.step.details import details
 from calc.time.step.mfu import mfu
 from calc.time.step.one_pass import Pass, Question, passes
 from calc.time.step.prediction import Details, Prediction
-from calc.time.step.room import least_recomputed
+from calc.time.step.recomputation import least_recomputed
 from calc.time.step.step import step_columns, updates
 from calc.time.step.timed_run import timed_run
 

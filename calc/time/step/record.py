@@ -12,9 +12,9 @@ from typing import NamedTuple
 from calc.blocks.build import build
 from calc.quantities.chains import Chain, chains, rerun
 from calc.spec import ModelSpec
+from calc.spec.cache_key import CacheKey
 from calc.spec.load import Load
 from calc.spec.run import Kernels, Run
-from calc.spec.same import Same
 from calc.time.step.rank_share import Share
 from calc.trace.functions import Matmul
 from calc.trace.op import Leaf, leaves
@@ -93,7 +93,7 @@ def record_of(spec: ModelSpec, run: Run) -> Record:
         experts=run.experts,
         mtp=run.mtp and not decode,
     )
-    return _recorded(Same(spec), load)
+    return _recorded(CacheKey(spec), load)
 
 
 def tree_of(spec: ModelSpec, run: Run) -> list[Leaf]:
@@ -102,7 +102,7 @@ def tree_of(spec: ModelSpec, run: Run) -> list[Leaf]:
 
 
 @lru_cache(maxsize=16)
-def _recorded(spec: Same[ModelSpec], load: Load) -> Record:
+def _recorded(spec: CacheKey[ModelSpec], load: Load) -> Record:
     """The ops of one load: ranks that divide them differently read the same record."""
     return Record(leaves(build(spec.value, load)))
 

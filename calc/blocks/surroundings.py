@@ -11,7 +11,7 @@ from calc.trace.tensor import Tensor
 
 
 @dataclass(slots=True)
-class Around:
+class Surroundings:
     """source: an encoder's result, and length: its vectors for each sequence. places, source_places: what attention
     adds to queries and keys to tell vectors apart, of the stack's own and of the source's. bias: the numbers of a table
     of distances that all layers of a stack share; distances: the vectors of another such table. inputs: of all layers,

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Same(Generic[T]):
+class CacheKey(Generic[T]):
     """A key of a cache that stands for one object: equal to itself alone.
 
     Descriptions whose sizes are equal may hold numbers of other kinds, 4096 and 4096.0, of which other kinds of numbers
@@ -19,7 +19,7 @@ class Same(Generic[T]):
     value: T
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.value is other.value
+        return isinstance(other, CacheKey) and self.value is other.value
 
     def __hash__(self) -> int:
         return id(self.value)

@@ -9,7 +9,7 @@ from calc.errors import Refused
 from calc.memory.totals import plan_needs
 from calc.plan.answer import Answer
 from calc.plan.checks import REASONS, possible
-from calc.plan.keeping import Rows, at
+from calc.plan.leaders import Rows, at
 from calc.plan.pieces import sizes_of, weighed
 from calc.plan.question import CONTEXT, MOST_GPUS, SIZES, Question, short
 from calc.plan.space import chunks, ranks, run_words, structures

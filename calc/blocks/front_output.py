@@ -8,7 +8,7 @@ from calc.sizes import Size
 from calc.trace.tensor import Tensor
 
 
-class First(NamedTuple):
+class FrontOutput(NamedTuple):
     """vectors [batch * length, d_model], `length` of them for each sequence. places [length, d_model]: what attention
     adds to queries and keys in every layer to tell the vectors apart (DETR), or None."""
 

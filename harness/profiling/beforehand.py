@@ -20,7 +20,7 @@ def profile_first(seconds: float, device: str | None, results: Path, observer: O
 
     seconds: it may take. observer: is told of it, and may end it. Errors: Refused where no profile came of it.
     """
-    command = [*PYTHON, "-m", "harness.profiling.first", str(os.getpid()), "--results", str(results)]
+    command = [*PYTHON, "-m", "harness.profiling.beforehand", str(os.getpid()), "--results", str(results)]
     command += ["--time", str(seconds)]
     command += ["--device", device] if device else []
     observer.stage(f"profiling this machine, {seconds:.0f} s")
