@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from calc.errors import Refused
 from calc.spec.fields import Node
@@ -12,19 +12,24 @@ from calc.spec.hardware import Source
 from calc.units import parse_amount, parse_rate
 
 
+def _rate(value: Any, info: ValidationInfo) -> float:
+    """Bytes a second, of text with its unit."""
+    field = info.field_name or "rate"
+    if not isinstance(value, str):
+        raise Refused(field, "text with a unit, such as 400Gbps or 614.4GB/s", value)
+    return parse_rate(value, field)
+
+
+Rate = Annotated[float, Field(gt=0), BeforeValidator(_rate)]
+"""Bytes a second, given as text."""
+
+
 class Card(Node):
     """One network card. rate: bytes a second in one direction."""
 
-    rate: float = Field(gt=0)
+    rate: Rate
     name: str
     source: Source
-
-    @field_validator("rate", mode="before")
-    @classmethod
-    def _with_its_unit(cls, value: Any) -> Any:
-        if not isinstance(value, str):
-            raise Refused("rate", "text with a unit, such as 400Gbps", value)
-        return parse_rate(value, "rate")
 
 
 class Host(Node):
@@ -32,7 +37,7 @@ class Host(Node):
     there are at the rate that processors and modules promise. name: of the processors."""
 
     memory: Annotated[int, Field(gt=0)]
-    bandwidth: float = Field(gt=0)
+    bandwidth: Rate
     name: str
     source: Source
 
@@ -42,13 +47,6 @@ class Host(Node):
         if not isinstance(value, str):
             raise Refused("memory", "text with a unit, such as 2TB", value)
         return parse_amount(value, "bytes", "memory")
-
-    @field_validator("bandwidth", mode="before")
-    @classmethod
-    def _with_its_unit(cls, value: Any) -> Any:
-        if not isinstance(value, str):
-            raise Refused("bandwidth", "text with a unit, such as 614.4GB/s", value)
-        return parse_rate(value, "bandwidth")
 
 
 class Measured(Node):
