@@ -54,7 +54,9 @@ def predict(t: Trace, spec: AltUp, streams: Tensor, norm: Norm) -> Tensor:
         weights = t.linear("predict", _modes(t, streams.columns(width), n, norm), n * n, inside=False)
         shape = Matmul(n, width, n, streams.rows, weighed=False)
         flops = 2 * streams.rows * n * streams.width
-        mixed = product(t, "mix", weights, streams, streams.rows, streams.width, shape, flops, keeps=saved_by_mix)
+        mixed = product(
+            t, "mix", weights, streams, streams.rows, streams.width, shape, flops, split="stream", keeps=saved_by_mix
+        )
         out.append(t.add("mix_add", mixed, streams))
     return out[0]
 

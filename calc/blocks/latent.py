@@ -190,11 +190,12 @@ def _indexer(t: Trace, spec: Indexer, x: Tensor, q_latent: Tensor, load: Load) -
         k = t.norm("k_norm", spec.norm, t.linear("k_proj", x, spec.d_head))
         weights = t.linear("weights_proj", x, spec.n_heads)
         cache = Cache(load.vectors * spec.d_head, index=True)
-        fields = {"cache": cache, "moves": moves, "live_bytes": live_bytes}
+        # All of it stands on every rank.
+        fields = {"cache": cache, "moves": moves, "live_bytes": live_bytes, "split": "none"}
         scores = product(t, "scores", q, k, load.tokens * spec.n_heads, keys, each, twice_pairs * spec.d_head, **fields)
         weighted = Matmul(1, keys, spec.n_heads, load.tokens, weighed=False)
         scores.wide, scores.inside = True, "compiled"
-        found = product(t, "weighted_sum", weights, scores, load.tokens, keys, weighted, twice_pairs)
+        found = product(t, "weighted_sum", weights, scores, load.tokens, keys, weighted, twice_pairs, split="none")
         found.wide = True
         chosen = t.made(load.tokens, keys, found)
         t.op("choose", "elementwise", "route", (found,), (chosen,))

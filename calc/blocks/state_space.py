@@ -46,8 +46,9 @@ def mamba2(t: Trace, spec: Mamba2, x: Tensor, load: Load, around: Surroundings) 
     channels, shard = d_inner + shared, fused(spec.n_groups, shared)
     whole = t.linear("in_proj", x, d_inner + channels + spec.n_heads, bias=spec.bias, shard=shard)
     if spec.scales is not None:
-        whole = t.tempered("scales", whole, whole.width)
-    gate, mixed, dt = (whole.columns(width) for width in (d_inner, channels, spec.n_heads))
+        whole = t.column_scaled("scales", whole)
+    gate, dt = whole.columns(d_inner), whole.columns(spec.n_heads)
+    mixed = whole.columns(channels, grouped=shared)
     mixed = short_convolution(
         t, "conv", mixed, spec.d_conv, load, bias=spec.conv_bias, shard=shard, heads=spec.n_groups
     )

@@ -40,7 +40,9 @@ def mixture(t: Trace, name: str, streams: Tensor, y: Tensor, written: Tensor, mi
     with t.part(name, streams, y, of="other") as out:
         shape = Matmul(n, exact_div(streams.width, n), n, streams.rows, weighed=False)
         flops = 2 * streams.rows * n * streams.width
-        whole = product(t, "mix", mixed, streams, streams.rows, streams.width, shape, flops, keeps=saved_by_mix)
+        whole = product(
+            t, "mix", mixed, streams, streams.rows, streams.width, shape, flops, split="stream", keeps=saved_by_mix
+        )
         out.append(write_streams(t, whole, y, written))
     return out[0]
 

@@ -16,7 +16,7 @@ from calc.spec.load import Load
 from calc.spec.run import Checkpointing, Run
 from calc.spec.run.precision import recipe
 from calc.trace.settings import Settings
-from calc.trace.tape import Saved, Storage
+from calc.trace.tape import Saved, Storage, element_bytes
 
 
 def settings(spec: ModelSpec, run: Run, checkpointing: Checkpointing) -> Settings:
@@ -100,6 +100,10 @@ def on_rank(tensor: Storage, plan: Run) -> Size:
     ranks: Size = plan.cp
     if isinstance(plan.tp, int) and plan.tp == 1:
         return ceil_div(tensor.bytes, ranks)
+    if not is_exactly(tensor.grouped, 0):
+        grouped = tensor.grouped * element_bytes(tensor.dtype)
+        alone = ceil_div(tensor.bytes - grouped, ranks * plan.tp)
+        return alone + ceil_div(grouped, ranks * minimum(plan.tp, tensor.heads))
     if tensor.split in ("tensor", "vocab") or (tensor.split == "stream" and plan.divides_sequence):
         ranks = ranks * plan.tp
     elif tensor.split == "kv":

@@ -64,7 +64,7 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     if run.mode == "training" and run.frozen is not None and spec.adapter is None:
         raise Refused("frozen dtype", "none without an adapter, beside which all else is frozen", run.frozen)
     if not is_exactly(run.tp, 1):
-        yield from _tensor(spec, run.tp)
+        yield from _tensor(spec, run)
     yield from _experts(spec, run)
     if not is_exactly(run.cp, 1):
         yield _whole_parts("seq", run.seq, run.cp)
@@ -104,13 +104,18 @@ def divides(part: Size, whole: Size) -> Any:
     return whole % part == 0
 
 
-def _tensor(spec: ModelSpec, tp: Size) -> Iterator[Condition]:
+def _tensor(spec: ModelSpec, run: Run) -> Iterator[Condition]:
+    tp = run.tp
     if spec.adapter is not None and not isinstance(spec.adapter, Lora):
         yield _one("tp", "1 beside an adapter other than lora, of which it is not written down how it is split", tp)
         return
     for node in (mixer for stack in spec.stacks for group in stack.layers for mixer in group.mixers):
         if isinstance(node, WEIGHTS_ALONE):
             yield _one("tp", f"1 for a model with {type(node).__name__} layers", tp)
+        if isinstance(node, DeltaNet) and node.fused and run.mode == "training":
+            # Gates of a single key head are a view of all that is projected, which then stays as a whole.
+            expected = f"fewer than n_key_heads = {_text(node.n_key_heads)} beside one projection of several heads"
+            yield Condition("tp", expected, tp, _fewer, tp, node.n_key_heads)
     yield from tensor(spec, tp, tp)
 
 
@@ -131,7 +136,7 @@ def tensor(spec: ModelSpec, tp: Size, pieces: Size) -> Iterator[Condition]:
                     yield from _of_block(node, stack.d_model, tp, pieces)
 
 
-WEIGHTS_ALONE = (CompressedAttention, DeltaNet, Kda, Mamba2)
+WEIGHTS_ALONE = (CompressedAttention,)
 """Blocks of which the record says how ranks divide weights and states, as vLLM does, and not yet what of a pass runs on
 each: servers are answered, whose seconds are folded otherwise; times and memory of passes are not."""
 
@@ -231,6 +236,10 @@ def _heads_divide(tp: Size, kv_heads: Size) -> Any:
 
 def _at_most(size: Size, most: Size) -> Any:
     return size <= most
+
+
+def _fewer(tp: Size, heads: Size) -> Any:
+    return tp < heads
 
 
 def _piped(interleave: Size, pp: Size) -> Any:

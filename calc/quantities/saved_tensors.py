@@ -118,7 +118,7 @@ class _Run:
         """The storage of a tensor; that of a view is a part of another's."""
         if x in self.found or x.viewed is None:
             return self.found[x]
-        return self.storage(x.viewed).part(x.elements, x.split, x.heads)
+        return self.storage(x.viewed).part(x.elements, x.split, x.heads, x.grouped)
 
     def stack(self, body: tuple[Part | Op, ...], spec: Stack, path: str) -> Tape:
         """Run a stack and, in the main one's body, its towers before it; the tape of what stands behind its layers."""

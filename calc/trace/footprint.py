@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from calc.sizes import Size, ceil_div, minimum
+from calc.sizes import Size, ceil_div, is_exactly, minimum
 from calc.spec.run.execution import KERNELS, Device, Kernels
 from calc.trace.tensor import Tensor
 
@@ -45,6 +45,9 @@ class Footprint:
         nbytes = _whole(x.rows * x.width, width)
         if (isinstance(self.tp, int) and self.tp == 1) or x.split not in ("tensor", "vocab", "kv"):
             return nbytes
+        if not is_exactly(x.grouped, 0):
+            grouped = _whole(x.grouped, width)
+            return ceil_div(nbytes - grouped, self.tp) + ceil_div(grouped, minimum(self.tp, x.heads))
         return ceil_div(nbytes, minimum(self.tp, x.heads) if x.split == "kv" else self.tp)
 
 

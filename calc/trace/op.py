@@ -131,6 +131,8 @@ class Op:
     rows: of a dense matrix, how many vectors it is multiplied with.
     in_parts: whether a block uses a part of its matrix at a time, so that there is no product with the whole of it.
     live: whether backward passes it; False where nothing that it reads, and nothing in it, is trained.
+    groups: of a norm whose input ranks divide, the shares of a row that are normed each by itself; more ranks than
+        these add up their squares.
     reached: 1, or 0 where a sequence is too short for its result to be read, so that no gradient comes back.
     function: what is computed. shape: the products, of what has any.
     moves: what one call moves, where that is not its inputs and outputs, each once. It is worked out when it is asked
@@ -154,6 +156,7 @@ class Op:
     backward: Size | None = None
     rows: Size | None = None
     in_parts: bool = False
+    groups: Size | None = None
     live: bool = True
     reached: Size = 1
     function: Function = "other"

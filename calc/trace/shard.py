@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calc.sizes import Size, ceil_div, exact_div, minimum
+from calc.sizes import Size, ceil_div, exact_div, is_exactly, minimum
 from calc.trace.tensor import Split
 
 
@@ -22,11 +22,16 @@ class Shard:
     kv_rows: Size = 0
     kv_heads: Size = 1
 
+    @property
+    def fused(self) -> bool:
+        """Whether some of its rows, and not all, belong to heads of keys and values."""
+        return not is_exactly(self.kv_rows, 0)
+
     def held(self, rows: Size, tp: Size) -> Size:
         """Of `rows` rows (with axis 1, columns) those of the rank that holds the most."""
         if self.split == "kv":
             return ceil_div(rows, minimum(tp, self.kv_heads))
-        if isinstance(self.kv_rows, int) and self.kv_rows == 0:
+        if not self.fused:
             return ceil_div(rows, tp)
         return ceil_div(rows - self.kv_rows, tp) + ceil_div(self.kv_rows, minimum(tp, self.kv_heads))
 

@@ -29,7 +29,7 @@ class Storage:
     """A tensor of a forward pass that runs under certain settings; what is kept of it is kept once.
 
     elements: how many. dtype: its number format. grad: whether going back needs its gradient.
-    split: what divides it among ranks (`calc.trace.tensor`). heads: into how many shares at most where that is `kv`.
+    split, heads, grouped: what divides it among ranks (`calc.trace.tensor`).
     common: the name of what exists once however many layers read it (rotary angles). base: the tensor that this is a
         part of; what keeps it keeps all of that.
     weight: of a cast, the weight that it is a copy of; ranks divide it as they do that. expert: one for each expert.
@@ -46,11 +46,13 @@ class Storage:
     weight: Weight | None = None
     expert: bool = False
     parameter: bool = False
+    grouped: Size = 0
 
-    def part(self, elements: Size, split: Split | None = None, heads: Size | None = None) -> Storage:
+    def part(self, elements: Size, split: Split | None = None, heads: Size | None = None, grouped: Size = 0) -> Storage:
         """A view of some of its elements."""
         heads = self.heads if heads is None else heads
-        return Storage(elements, self.dtype, self.grad, split or self.split, None, self.base or self, heads)
+        own, base = split or self.split, self.base or self
+        return Storage(elements, self.dtype, self.grad, own, None, base, heads, grouped=grouped)
 
     @property
     def bytes(self) -> Size:
@@ -157,11 +159,15 @@ class Tape:
         """A new tensor of x's size, made of x and `others` by what keeps nothing (a sum, a constant factor)."""
         wide = any(t.dtype == "fp32" for t in (x, *others))
         grad = _any_grad(x, *others)
-        return Storage(x.elements, dtype or ("fp32" if wide else x.dtype), grad, x.split, heads=x.heads)
+        return Storage(
+            x.elements, dtype or ("fp32" if wide else x.dtype), grad, x.split, heads=x.heads, grouped=x.grouped
+        )
 
     def cast(self, x: Storage, dtype: str) -> Storage:
         """x in another number format, which keeps nothing; the same tensor where it has it already."""
-        return x if x.dtype == dtype else Storage(x.elements, dtype, x.grad, x.split, heads=x.heads)
+        if x.dtype == dtype:
+            return x
+        return Storage(x.elements, dtype, x.grad, x.split, heads=x.heads, grouped=x.grouped)
 
     def narrowed(self, x: Storage) -> Storage:
         """x in the format in which a product with a weight keeps it: a copy of its own, or one with all that read x."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from calc.sizes import Size
+from calc.sizes import Size, is_exactly
 
 Split = Literal["none", "stream", "tensor", "kv", "vocab"]
 """What divides a tensor among ranks. `stream`: sequence parallelism, since it is as wide as the residual stream;
@@ -20,10 +20,11 @@ class Tensor:
     """[rows, width] numbers that an op makes or the model is given.
 
     grad: whether going back needs its gradient: something that it depends on is trained. split: what divides it among
-    ranks; heads: into how many shares at most where that is `kv`. base: the tensor whose memory this is, where it is a
-    view; viewed: the one that it was made from, perhaps a view itself, or what dropout leaves. readers: how many ops
-    have been recorded that read it. inside: the kernel that it does not leave, if any. wide: whether it is in fp32,
-    whatever other activations are in.
+    ranks; heads: into how many shares at most where that is `kv`; grouped: of its numbers, those that are divided into
+    so many shares at most though the others are divided as `split` says (keys and values beside queries). base: the
+    tensor whose memory this is, where it is a view; viewed: the one that it was made from, perhaps a view itself, or
+    what dropout leaves. readers: how many ops have been recorded that read it. inside: the kernel that it does not
+    leave, if any. wide: whether it is in fp32, whatever other activations are in.
     """
 
     rows: Size
@@ -36,6 +37,7 @@ class Tensor:
     readers: int = 0
     inside: Kernel | None = None
     wide: bool = False
+    grouped: Size = 0
 
     @property
     def elements(self) -> Size:
@@ -46,11 +48,18 @@ class Tensor:
         """The tensor whose memory this is."""
         return self.base or self
 
-    def view(self, rows: Size, width: Size, split: Split | None = None, heads: Size | None = None) -> Tensor:
-        """Some or all of its numbers, laid out as [rows, width]; nothing is copied."""
+    def view(
+        self, rows: Size, width: Size, split: Split | None = None, heads: Size | None = None, grouped: Size = 0
+    ) -> Tensor:
+        """Some or all of its numbers, laid out as [rows, width]; nothing is copied. grouped: of these numbers."""
         heads = self.heads if heads is None else heads
-        return Tensor(rows, width, self.grad, split or self.split, heads, self.storage, self)
+        return Tensor(rows, width, self.grad, split or self.split, heads, self.storage, self, grouped=grouped)
 
-    def columns(self, width: Size, split: Split | None = None, heads: Size | None = None) -> Tensor:
-        """The first, or any other, `width` columns: a view."""
-        return self.view(self.rows, width, split, heads)
+    def columns(self, width: Size, split: Split | None = None, heads: Size | None = None, grouped: Size = 0) -> Tensor:
+        """The first, or any other, `width` columns: a view. grouped: of each row's numbers."""
+        return self.view(self.rows, width, split, heads, grouped if is_exactly(grouped, 0) else self.rows * grouped)
+
+    def divided_as(self, x: Tensor) -> Tensor:
+        """Itself, each of whose rows ranks divide as they divide x's."""
+        self.split, self.heads, self.grouped = x.split, x.heads, x.grouped
+        return self

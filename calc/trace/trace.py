@@ -7,6 +7,7 @@ from calc.trace.primitives.arithmetic import (
     add,
     buffered,
     clip,
+    column_scaled,
     concat,
     dropout,
     joined,
@@ -40,6 +41,7 @@ class Trace(Recorder):
     batch_norm = batch_norm
     buffered = buffered
     clip = clip
+    column_scaled = column_scaled
     concat = concat
     constant = constant
     convolution = convolution

@@ -21,6 +21,8 @@ from calc.trace.op import Leaf
 from calc.trace.shard import VOCABULARY
 
 Hidden = Literal["nothing", "forward", "backward"]
+WIDE = 4
+"""Bytes of a number in fp32."""
 WITHIN_A_PASS: tuple[Between, ...] = ("tensor", "context", "experts")
 """Which ranks tell one another something within a pass."""
 
@@ -132,6 +134,10 @@ def _of_op(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float) ->
         own = times if by_rows else 1
         for name in both:
             yield _after(leaf, "tensor", name, size, run.tp, calls * own, run, links)
+    if op.groups is not None and op.groups < run.tp:
+        # Each rank has a part of every vector that is normed: a sum of squares, and going back one of products.
+        size = float(op.outputs[0].rows * op.groups) / run.cp * WIDE
+        yield _after(leaf, "tensor", "all_reduce", size, run.tp, calls * times, run, links)
     if run.ep > 1 and op.function in ("dispatch", "combine"):
         elements = op.writes if op.function == "dispatch" else op.reads
         # Tensor-parallel ranks that divide the stream send a part of its tokens each.

@@ -48,7 +48,16 @@ def share_of(leaf: Leaf, plan: Run) -> Share:
         return _product(leaf, shape, plan)
     divided = _between_blocks(leaf) and plan.divides_sequence
     rows = rows / plan.tp if divided else rows * _columns(leaf, plan.tp)
-    return Share(rows, rows, rows, 1.0, None)
+    return Share(rows, rows, rows, _of_weights(leaf, plan), None)
+
+
+def _of_weights(leaf: Leaf, plan: Run) -> float:
+    """The part of the weights of what is no product that a rank reads: filters, decays. Of a table it reads rows."""
+    weights = () if leaf.op.function == "gather" else leaf.op.weights
+    if not any(weight.shard is not None for weight in weights):
+        return 1.0
+    held = sum(float(held_elements(weight, plan)) for weight in weights)
+    return held / sum(float(weight.elements) for weight in weights)
 
 
 def _columns(leaf: Leaf, tp: int) -> float:
@@ -61,6 +70,9 @@ def _columns(leaf: Leaf, tp: int) -> float:
 
 
 def _part(x: Tensor, tp: int) -> float:
+    if x.split == "tensor" and x.grouped:
+        grouped = float(x.grouped) / float(x.elements)
+        return (1 - grouped) / tp + grouped / min(tp, x.heads)
     return {"tensor": 1 / tp, "vocab": 1 / tp, "kv": 1 / min(tp, x.heads)}.get(x.split, 1.0)
 
 
@@ -70,7 +82,13 @@ def _between_blocks(leaf: Leaf) -> bool:
 
 
 def _product(leaf: Leaf, shape: Matmul, plan: Run) -> Share:
-    """A matrix divided by columns (all read, a part written), or by rows (a part read, all written)."""
+    """A matrix divided by columns (all read, a part written), or by rows (a part read, all written). Without one, or
+    with one of its own for each head, a rank has its heads of all that is multiplied."""
+    if not shape.weighed:
+        part = _columns(leaf, plan.tp)
+        own = replace(shape, m=shape.m / plan.cp, groups=shape.groups * part)
+        each = part / plan.cp
+        return Share(each, each, each, _of_weights(leaf, plan), own)
     weight = leaf.op.weights[0] if leaf.op.weights else None
     part = 1.0 if weight is None else held_elements(weight, plan) / weight.elements
     by_rows = weight is not None and weight.shard is not None and weight.shard.axis == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from calc.sizes import Size
+from calc.sizes import Size, exact_div, is_exactly
 from calc.trace.functions import Function
 from calc.trace.op import Component, Moves
 from calc.trace.recorder import Recorder
@@ -14,7 +14,7 @@ from calc.trace.tensor import Split, Tensor
 
 def add(t: Recorder, name: str, x: Tensor, *others: Tensor, of: Component | None = None) -> Tensor:
     """The sum of tensors, smaller ones spread over x. Backward reads nothing of it."""
-    y = t.made(x.rows, x.width, x, *others, split=x.split)
+    y = t.made(x.rows, x.width, x, *others).divided_as(x)
     t.op(name, "elementwise", "add", (x, *others), (y,), of=of or "other", keeps=lambda tape, *reads: tape.like(*reads))
     return y
 
@@ -54,7 +54,7 @@ def weighed_by(tape: Tape, x: Storage, trained: bool) -> Storage:
 
 def scaled(t: Recorder, name: str, x: Tensor, *, of: Component | None = None) -> Tensor:
     """x times a number, or plus one: one pass over it, of which backward reads nothing."""
-    y = t.made(x.rows, x.width, x, split=x.split)
+    y = t.made(x.rows, x.width, x).divided_as(x)
     t.op(name, "elementwise", "scale", (x,), (y,), of=of, keeps=lambda tape, read: tape.like(read))
     return y
 
@@ -73,8 +73,18 @@ def pooled(t: Recorder, name: str, x: Tensor, rows: Size, how: str) -> Tensor:
 
 
 def tempered(t: Recorder, name: str, x: Tensor, n: Size) -> Tensor:
-    """x times n numbers of x's dtype that are no parameters, one for each position or for each column."""
+    """x times n numbers of x's dtype that are no parameters, one for each position."""
     return _times_fixed(t, name, x, lambda tape, read: Storage(n, read.dtype, False, "none"))
+
+
+def column_scaled(t: Recorder, name: str, x: Tensor) -> Tensor:
+    """x times a number for each column, of x's dtype, which are no parameters: ranks divide them as they do x."""
+
+    def fixed(tape: Tape, read: Storage) -> Storage:
+        grouped = x.grouped if is_exactly(x.grouped, 0) else exact_div(x.grouped, x.rows)
+        return Storage(x.width, read.dtype, False, x.split, heads=x.heads, grouped=grouped)
+
+    return _times_fixed(t, name, x, fixed)
 
 
 def buffered(t: Recorder, name: str, x: Tensor, *, numbers: Size = 1) -> Tensor:
@@ -86,7 +96,7 @@ def _times_fixed(
     t: Recorder, name: str, x: Tensor, fixed: Callable[[Tape, Storage], Storage], of: Component | None = None
 ) -> Tensor:
     """x times numbers that are no parameters; fixed: (tape, x) -> where they stand."""
-    y = t.made(x.rows, x.width, x, split=x.split)
+    y = t.made(x.rows, x.width, x).divided_as(x)
     t.op(
         name,
         "elementwise",
@@ -101,10 +111,7 @@ def _times_fixed(
 
 def of_same_heads(t: Recorder, tensors: Sequence[Tensor]) -> list[Tensor]:
     """A new tensor for each of `tensors`, of its shape, its share among ranks and its heads."""
-    made = [t.made(x.rows, x.width, x, split=x.split) for x in tensors]
-    for x, y in zip(tensors, made, strict=True):
-        y.heads = x.heads
-    return made
+    return [t.made(x.rows, x.width, x).divided_as(x) for x in tensors]
 
 
 def clip(t: Recorder, name: str, *tensors: Tensor) -> list[Tensor]:

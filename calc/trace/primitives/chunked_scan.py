@@ -33,7 +33,7 @@ def chunked_scan(t: Recorder, spec: Mamba2, mixed: Tensor, dt: Tensor, load: Loa
     of them; and c against the state at the chunk's start. Decoding reads the state once.
     """
     d_inner, d_shared = spec.n_heads * spec.d_head, spec.n_groups * spec.d_state
-    x, b, c = mixed.columns(d_inner), mixed.columns(d_shared), mixed.columns(d_shared)
+    x, b, c = mixed.columns(d_inner), *(mixed.columns(d_shared, "kv", spec.n_groups) for _ in "bc")
     own = Own(*(t.weight(name, spec.n_heads, shard=COLUMN) for name in ("dt_bias", "A_log", "D")))
     decay = _decay(t, spec, own, dt, x, b, load)
     y = t.made(x.rows, d_inner, mixed, dt, weights=own, split="tensor")

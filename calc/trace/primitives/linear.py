@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
 from calc.sizes import Size
@@ -86,8 +86,8 @@ def _multiplied(
         weights.append(t.weight(bias_key or f"{name}.bias", d_out, of=of, shard=shard))
     split = matrix.get("split") or ("stream" if shard is None else shard.split)
     y = t.made(x.rows, d_out, x, weights=tuple(weights), split=split)
-    if shard is not None and shard.split == "kv":
-        y = replace(y, heads=shard.kv_heads)
+    if shard is not None:
+        y.heads, y.grouped = shard.kv_heads, x.rows * shard.kv_rows if shard.fused else 0
     m, groups = (x.rows, 1) if spread is None else (spread.rows, spread.reached)
     copies = () if spread is None or not spread.copied else (copied(t, name, spread, weights),)
     t.op(
@@ -172,7 +172,8 @@ def saved_by_product(
         tape.keep(made, "cast weight")
     if weight.trainable:
         tape.keep(tape.narrowed(read), "input")
-    made = Storage(y.elements, read.dtype, x.grad or weight.trainable, y.split, heads=y.heads)
+    grad = x.grad or weight.trainable
+    made = Storage(y.elements, read.dtype, grad, y.split, heads=y.heads, grouped=y.grouped)
     if weight.component != "adapter":
         tape.note_product(made)
     return made

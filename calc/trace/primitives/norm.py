@@ -7,6 +7,7 @@ from calc.spec import Norm
 from calc.trace.footprint import Footprint
 from calc.trace.primitives.arithmetic import weighed_by
 from calc.trace.recorder import Recorder
+from calc.trace.shard import COLUMN
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
@@ -194,18 +195,21 @@ def _kernel(tape: Tape, spec: Norm, x: Storage, vectors: Size, *, affine: bool, 
 
 def grouped_norm(t: Recorder, name: str, spec: Norm, x: Tensor, groups: Size, *, wide: bool = False) -> Tensor:
     """x [rows, width] in fp32, each of `groups` shares of a row an RMSNorm of its own, with one weight [width] for all
-    -> the same in the format of products. wide: whether it stays in fp32."""
-    weights = (t.weight(f"{name}.weight", x.width, of="norm"),) if spec.affine else ()
+    -> the same in the format of products. wide: whether it stays in fp32.
+
+    Ranks divide the weight as they do x; more ranks than groups add up their squares."""
+    weights = (t.weight(f"{name}.weight", x.width, of="norm", shard=COLUMN),) if spec.affine else ()
     y = t.made(x.rows, x.width, x, weights=weights, split=x.split)
 
     def keeps(tape: Tape, read: Storage) -> Storage:
         with tape.region("norm", read):
-            factor = tape.reads_result(Storage(x.rows * groups, "fp32", tape.reads_input(read).grad, read.split))
+            grad = tape.reads_input(read).grad
+            factor = tape.reads_result(Storage(x.rows * groups, "fp32", grad, "kv", heads=groups))
             made = tape.times(read, factor)
             if weights and made.grad:
                 tape.keep(Storage(x.width, "fp32", False, read.split), "weight")
             made = weighed_by(tape, made, weights[0].trainable) if weights else made
             return made if wide else tape.cast(made, tape.settings.dtype)
 
-    t.op(name, "norm", spec.kind, (x,), (y,), weights=weights, of="norm", keeps=keeps)
+    t.op(name, "norm", spec.kind, (x,), (y,), weights=weights, of="norm", keeps=keeps, groups=groups)
     return y

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.sizes import Size
+from calc.sizes import Size, exact_div, is_exactly
 from calc.spec.load import Load
 from calc.trace.op import Cache, Moves, Weight
 from calc.trace.recorder import Recorder
@@ -41,6 +41,7 @@ def short_convolution(
     if bias:
         weights.append(t.weight(f"{name}.bias", channels, shard=shard))
     y = t.made(x.rows, channels, x, weights=tuple(weights), split="tensor")
+    y.heads, y.grouped = x.heads, x.grouped
     kept = channels * (taps - 1 if stepwise else taps)
     last = load.batch * kept
     t.op(
@@ -68,8 +69,13 @@ def _saved(tape: Tape, x: Storage, weight: Weight, load: Load, *, activated: boo
     tape.written_out("a short convolution")
     channels, _, taps = weight.shape
     grad = x.grad or weight.trainable
-    overhanging = Storage(load.batch * channels * (load.seq + taps - 1), s.dtype, grad, "tensor")
-    out = Storage(x.elements, s.dtype, grad, "tensor") if activated else overhanging.part(x.elements)
+    computed = load.seq + taps - 1
+    grouped = x.grouped if is_exactly(x.grouped, 0) else exact_div(x.grouped * computed, load.seq)
+    elements = load.batch * channels * computed
+    overhanging = Storage(elements, s.dtype, grad, "tensor", heads=x.heads, grouped=grouped)
+    out = overhanging.part(x.elements, grouped=x.grouped)
+    if activated:
+        out = Storage(x.elements, s.dtype, grad, "tensor", heads=x.heads, grouped=x.grouped)
     if not grad:
         return out
     tape.keep(tape.cast(x, s.dtype) if s.autocast else x, "input")

@@ -1,0 +1,182 @@
+"""What a tensor-parallel rank runs and keeps of a recurrence, against the same model described at a rank's size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from calc.architectures.models import load_model  # noqa: E402
+from calc.blocks.build import build  # noqa: E402
+from calc.errors import Refused  # noqa: E402
+from calc.memory.activations import saved_on_rank  # noqa: E402
+from calc.memory.conditions import check as check_plan  # noqa: E402
+from calc.memory.sharding import held_elements  # noqa: E402
+from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
+from calc.spec import Attention, DeltaNet, Kda, LayerGroup, Mamba2, Mlp, ModelSpec, Node, Norm  # noqa: E402
+from calc.spec.load import Load  # noqa: E402
+from calc.spec.run import Run  # noqa: E402
+from calc.time import predict  # noqa: E402
+from calc.time.step.rank_share import share_of  # noqa: E402
+from calc.trace.op import Leaf, leaves  # noqa: E402
+from calc.trace.settings import Settings  # noqa: E402
+from tests.memory.rank_sized import rank_sized  # noqa: E402
+from tests.saved.test_twins import MODES, SEQ, Mode, measured, twin  # noqa: E402
+
+RANKS = (1, 2, 4, 8)
+DELTA: dict[str, Any] = {"d_key": 6, "d_value": 5, "chunk": 5}
+STATE: dict[str, Any] = {"d_head": 6, "d_state": 5, "chunk": 5}
+SCALES = (0.5, 1.0, 1.0, 2.0, 1.0)
+BLOCKS = (
+    Mamba2(n_heads=16, n_groups=8, **STATE),
+    Mamba2(n_heads=8, **STATE),
+    Mamba2(n_heads=8, **STATE, norm=None, scales=SCALES),
+    Mamba2(n_heads=8, **STATE, gate="after", norm=Norm(affine=False), dt_max=0.3),
+    DeltaNet(n_key_heads=8, n_value_heads=16, **DELTA),
+    DeltaNet(n_key_heads=16, n_value_heads=16, fused=True, double_rate=True, **DELTA),
+    Kda(n_heads=8, d_head=5, chunk=5),
+    Kda(n_heads=8, d_head=5, chunk=5, bottleneck=False, bound=-2.0),
+    Attention(n_heads=16, n_kv_heads=2, d_head=4, fused=True),
+)
+PRESETS = (
+    "falcon-h1-7b",
+    "nemotron-3-super",
+    "qwen3-next-80b-a3b",
+    "qwen3.5-27b",
+    "qwen3.5-397b-a17b",
+    "kimi-linear-48b",
+)
+SHARED_READS = ("decay", "state_output", "scores")
+"""Ops that read a few numbers which every rank has whole, and of which it is told a share: of Mamba-2's decoding, B and
+C of a single group; of latent attention, the rotary part of keys."""
+
+
+def name_of(block: Node) -> str:
+    return f"{block.kind}-{'fused' if getattr(block, 'fused', False) else BLOCKS.index(block)}"  # type: ignore[attr-defined]
+
+
+def of(mixer: Any) -> ModelSpec:
+    """A small model of two layers."""
+    return ModelSpec(d_model=16, vocab_size=32, layers=(LayerGroup(count=2, mixer=mixer, channel=Mlp(d_ff=32)),))
+
+
+def run_of(tp: int, load: Load) -> Run:
+    return Run(mode="training", tp=tp, batch=load.batch, seq=load.seq, sequence_parallel=False)
+
+
+def layer_leaves(spec: ModelSpec, load: Load) -> list[Leaf]:
+    return [leaf for leaf in leaves(build(spec, load)) if leaf.place == "layer" and leaf.tower is None]
+
+
+def same_ops(spec: ModelSpec, tp: int, load: Load) -> None:
+    run = run_of(tp, load)
+    for whole, part in zip(layer_leaves(spec, load), layer_leaves(rank_sized(spec, tp), load), strict=True):
+        for ours, theirs in zip(whole.op.weights, part.op.weights, strict=True):
+            assert held_elements(ours, run) == theirs.elements
+        share, op, own = share_of(whole, run), whole.op, part.op
+        assert op.flops * share.flops == pytest.approx(own.flops)
+        assert float(op.writes or 0) * share.writes == pytest.approx(float(own.writes or 0))
+        assert float(op.weights_read) * share.weights == pytest.approx(float(own.weights_read))
+        assert float(op.state_reads) * share.of_keys == pytest.approx(float(own.state_reads))
+        assert float(op.state_writes) * share.of_keys == pytest.approx(float(own.state_writes))
+        if op.shape is not None:
+            assert share.shape == own.shape
+        if op.name not in SHARED_READS:
+            assert share.read(whole, float(op.reads or 0)) == pytest.approx(float(own.reads or 0))
+
+
+def kept(spec: ModelSpec, tp: int, load: Load, settings: Settings) -> dict[str, int]:
+    """Bytes that a rank keeps of one layer of each kind."""
+    run = run_of(tp, load)
+    made = saved_tensors(spec, load, settings).layers
+    return {name: sum(int(saved_on_rank(saved, run)) for saved in each.saved) for name, each in made.items()}
+
+
+@pytest.mark.parametrize("tp", RANKS)
+@pytest.mark.parametrize("block", BLOCKS, ids=name_of)
+def test_a_rank_runs_the_ops_of_a_model_of_its_size(block: Node, tp: int) -> None:
+    for load in (Load(batch=2, seq=SEQ), Load(batch=3, seq=7), Load(batch=2, seq=1, context=40, decode=True)):
+        same_ops(of(block), tp, load)
+
+
+@pytest.mark.parametrize("tp", RANKS)
+@pytest.mark.parametrize("block", BLOCKS, ids=name_of)
+def test_a_rank_keeps_what_a_model_of_its_size_keeps(block: Node, tp: int) -> None:
+    for mode in MODES:
+        load = Load(batch=mode.batch, seq=SEQ)
+        ranks = kept(rank_sized(of(block), tp), 1, load, mode.settings())
+        assert kept(of(block), tp, load, mode.settings()) == ranks
+
+
+@pytest.mark.parametrize("tp", [2, 4])
+@pytest.mark.parametrize("mode", [Mode(), Mode("sdpa", "bf16"), Mode(autocast=True, dropout=0.1)], ids=str)
+@pytest.mark.parametrize("block", BLOCKS, ids=name_of)
+def test_a_rank_keeps_what_autograd_keeps_of_its_part(block: Node, mode: Mode, tp: int) -> None:
+    """Hooks on a twin with a rank's heads; the second layer, since the first keeps what serves both."""
+    found = measured(twin(rank_sized(of(block), tp), mode), mode)
+    (bytes_kept,) = kept(of(block), tp, Load(batch=mode.batch, seq=SEQ), mode.settings()).values()
+    assert found.within("layers.1") == bytes_kept
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_ranks_of_published_models(name: str) -> None:
+    spec, load, how = load_model(name), Load(batch=1, seq=300), Settings("sdpa", "bf16", True)
+    for tp in (2, 4, 8):
+        try:
+            check_plan(spec, run_of(tp, load))
+        except Refused as refusal:
+            assert (name, tp, refusal.expected) == ("falcon-h1-7b", 8, "a divisor of n_heads = 12")
+            continue
+        same_ops(spec, tp, load)
+        text = {group.name for group in spec.layers}
+        whole, part = kept(spec, tp, load, how), kept(rank_sized(spec, tp), 1, load, how)
+        assert {k: v for k, v in whole.items() if k in text} == {k: v for k, v in part.items() if k in text}
+
+
+@pytest.mark.parametrize("tp", RANKS)
+@pytest.mark.parametrize(
+    ("block", "replicated"),
+    [
+        # Rows of B and C, through the projection and through filters of four taps over three positions more.
+        (BLOCKS[1], 2 * 2 * SEQ * 16 * 2 * 5 + 2 * 2 * (SEQ + 3) * 2 * 5 * 4),
+        (BLOCKS[0], 0),
+        (BLOCKS[4], 0),
+        (BLOCKS[5], 0),
+        # What decays and gates go through, d_head values each.
+        (BLOCKS[6], 2 * (2 * 2 * SEQ * 16 * 5)),
+        (BLOCKS[7], 0),
+    ],
+    ids=["single group", "groups", "delta net", "fused delta net", "kda", "kda without bottlenecks"],
+)
+def test_flops_of_all_ranks_are_the_whole_and_what_each_repeats(block: Node, replicated: int, tp: int) -> None:
+    load = Load(batch=2, seq=SEQ)
+    laid = layer_leaves(of(block), load)
+    whole = sum(leaf.op.flops for leaf in laid)
+    ranks = tp * sum(leaf.op.flops * share_of(leaf, run_of(tp, load)).flops for leaf in laid)
+    assert ranks == pytest.approx(whole + (tp - 1) * replicated)
+
+
+def test_a_norm_over_all_ranks_is_a_sum_of_its_own() -> None:
+    """Falcon-H1's channels are one group: every rank has some of each vector that is normed, in fp32."""
+
+    def sums(name: str) -> list[tuple[float, float]]:
+        found = (row.kernel for row in predict(load_model(name), "h100-sxm", phase="training", tp=2, seq=512).kernels)
+        return [(each.bytes, each.calls) for each in found if each.path.endswith("mamba2.norm.tensor")]
+
+    assert sums("falcon-h1-7b") == [(512 * 4, 44 * 2)]
+    assert sums("nemotron-3-super") == []
+
+
+def test_a_single_key_head_of_one_projection_is_refused_in_training() -> None:
+    spec = of(BLOCKS[5])
+    check_plan(spec, Run(mode="training", tp=8))
+    check_plan(spec, Run(mode="inference", tp=16))
+    with pytest.raises(Refused, match="tp: expected fewer than n_key_heads = 16"):
+        check_plan(spec, Run(mode="training", tp=16))
+
+
+def test_groups_that_do_not_divide_are_refused() -> None:
+    with pytest.raises(Refused, match="tp: expected a divisor of n_groups = 2, found 4"):
+        check_plan(of(Mamba2(n_heads=8, n_groups=2, **STATE)), Run(mode="training", tp=4))
