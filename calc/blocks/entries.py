@@ -79,6 +79,8 @@ def _indexer(
     with t.without_gradient(), t.part("indexer", x, q_latent):
         entries = _entries(t, spec, made, x, d_index, load)
         q = t.linear("q_b_proj", q_latent, heads * d_index)
-        scores = product(t, "scores", q, entries, load.tokens * heads, keys, each, twice_pairs * d_index, moves=moves)
+        # All of it stands on every rank.
+        fields = {"moves": moves, "split": "none"}
+        scores = product(t, "scores", q, entries, load.tokens * heads, keys, each, twice_pairs * d_index, **fields)
         weights = t.linear("weights_proj", x, heads)
         t.op("choose", "elementwise", "route", (scores, weights), (t.made(load.tokens, keys, scores),))

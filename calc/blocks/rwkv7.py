@@ -10,6 +10,7 @@ from calc.trace.functions import Function
 from calc.trace.primitives.rwkv_keys import bonus, gated, rule_inputs, value_mix
 from calc.trace.primitives.rwkv_rule import rwkv_rule
 from calc.trace.primitives.token_shift import token_shift
+from calc.trace.shard import COLUMN, ROW
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
@@ -28,11 +29,11 @@ def rwkv7(t: Trace, spec: Rwkv7, x: Tensor, load: Load, around: Surroundings) ->
     def bottleneck(name: str, x: Tensor, rank: Size, act: Function | None = None, *, bias: bool = True) -> Tensor:
         small = t.linear(f"{name}_down", x, rank, split="none")
         small = small if act is None else t.activation(f"{name}_act", act, small)
-        return t.linear(f"{name}_up", small, width, bias=bias, split="tensor")
+        return t.linear(f"{name}_up", small, width, bias=bias, shard=COLUMN)
 
     r, w, k, v, a, g = token_shift(t, x, MIXES, load)
     receptance, key, value = (
-        t.linear(f"{name}_proj", each, width, split="tensor") for name, each in zip("rkv", (r, k, v), strict=True)
+        t.linear(f"{name}_proj", each, width, shard=COLUMN) for name, each in zip("rkv", (r, k, v), strict=True)
     )
     decay = bottleneck("decay", w, spec.decay_rank, "tanh")
     rate = bottleneck("rate", a, spec.rate_rank)
@@ -43,6 +44,6 @@ def rwkv7(t: Trace, spec: Rwkv7, x: Tensor, load: Load, around: Surroundings) ->
         value = value_mix(t, value, around.values, bottleneck("value", v, spec.value_rank))
     gate = bottleneck("gate", g, spec.gate_rank, "sigmoid", bias=False)
     read = rule_inputs(t, spec, receptance, key, value, rate, decay, load)
-    y = t.norm("norm", spec.norm, rwkv_rule(t, spec, read, load), heads=spec.n_heads)
+    y = t.norm("norm", spec.norm, rwkv_rule(t, spec, read, load), heads=spec.n_heads, shard=COLUMN)
     y = gated(t, x, bonus(t, spec, y, read), gate)
-    return t.linear("o_proj", y, x.width)
+    return t.linear("o_proj", y, x.width, shard=ROW)

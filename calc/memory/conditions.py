@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from calc.errors import Refused
 from calc.sizes import Size, is_array, is_exactly, is_symbolic
-from calc.spec import Attention, CompressedAttention, DeltaNet, Kda, Lora, Mamba2, Mla, Mlp, ModelSpec, Moe
+from calc.spec import Attention, CompressedAttention, DeltaNet, Kda, Lora, Mamba2, Mla, Mlp, ModelSpec, Moe, Rwkv7
 from calc.spec.run import Run
 from calc.spec.run.precision import recipe
 from calc.spec.stack import load_stack, stack_names
@@ -110,8 +110,9 @@ def _tensor(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield _one("tp", "1 beside an adapter other than lora, of which it is not written down how it is split", tp)
         return
     for node in (mixer for stack in spec.stacks for group in stack.layers for mixer in group.mixers):
-        if isinstance(node, WEIGHTS_ALONE):
-            yield _one("tp", f"1 for a model with {type(node).__name__} layers", tp)
+        if isinstance(node, CompressedAttention | Rwkv7) and run.mode == "training" and run.divides_sequence:
+            # It is not written down of whose tokens a rank makes entries, and mixes each with the one before it.
+            yield _one("tp", f"1, or --no-sequence-parallel, in training with {type(node).__name__} layers", tp)
         if isinstance(node, DeltaNet) and node.fused and run.mode == "training":
             # Gates of a single key head are a view of all that is projected, which then stays as a whole.
             expected = f"fewer than n_key_heads = {_text(node.n_key_heads)} beside one projection of several heads"
@@ -129,23 +130,19 @@ def tensor(spec: ModelSpec, tp: Size, pieces: Size) -> Iterator[Condition]:
         yield _one("tp", TRACED, tp)
     for stack in spec.stacks:
         for group in stack.layers:
-            if group.shared_block is not None and not is_exactly(tp, 1):
-                yield _one("tp", "1 for a model with a block that several layers share", tp)
-            for node in (*group.mixers, group.cross, group.channel):
+            shared = group.shared_block
+            between = () if shared is None else (shared.attention, shared.mlp)
+            for node in (*group.mixers, group.cross, group.channel, *between):
                 if node is not None:
                     yield from _of_block(node, stack.d_model, tp, pieces)
-
-
-WEIGHTS_ALONE = (CompressedAttention,)
-"""Blocks of which the record says how ranks divide weights and states, as vLLM does, and not yet what of a pass runs on
-each: servers are answered, whose seconds are folded otherwise; times and memory of passes are not."""
 
 
 def _of_block(node: object, d_model: Size, tp: Size, pieces: Size) -> Iterator[Condition]:
     """What ranks ask of one block, whose weights' shards say what each holds.
 
     Heads are never cut. Recurrences and DeepSeek-V4: vllm-project/vllm (2026), model_executor/layers/mamba_mixer2.py,
-    kda.py, deepseek_v4_attention.py, models/qwen3_next.py.
+    kda.py, deepseek_v4_attention.py, models/qwen3_next.py. RWKV-7 by heads too, of which all but the
+    ranks of its bottlenecks is (arXiv:2503.14456, section 4.1).
     """
     match node:
         case Attention():
@@ -153,7 +150,7 @@ def _of_block(node: object, d_model: Size, tp: Size, pieces: Size) -> Iterator[C
             kv_heads = node.kv_heads
             expected = f"a divisor or a multiple of n_kv_heads = {_text(kv_heads)}"
             yield Condition("tp", expected, tp, _heads_divide, tp, kv_heads)
-        case Mla() | Kda():
+        case Mla() | Kda() | Rwkv7():
             yield _divisor("n_heads", node.n_heads, tp)
         case CompressedAttention():
             yield _divisor("n_heads", node.n_heads, tp)

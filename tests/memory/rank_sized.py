@@ -4,20 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from calc.spec import Attention, DeltaNet, Kda, LayerGroup, Mamba2, Mla, Mlp, ModelSpec, Moe, Parallel
+from calc.spec import (
+    Attention,
+    CompressedAttention,
+    DeltaNet,
+    Kda,
+    LayerGroup,
+    Mamba2,
+    Mla,
+    Mlp,
+    ModelSpec,
+    Moe,
+    Parallel,
+    Rwkv7,
+    SharedBlock,
+)
 
 
 def rank_sized(spec: ModelSpec, tp: int) -> ModelSpec:
     """`spec` with a rank's blocks in its main stack. The vocabulary, whose ends stand outside layers, is left whole."""
-    return spec.model_copy(update={"layers": tuple(_group(group, tp) for group in spec.layers)})
+    return spec.model_copy(update={"layers": tuple(_group(group, tp, spec.d_model) for group in spec.layers)})
 
 
-def _group(group: LayerGroup, tp: int) -> LayerGroup:
-    blocks = {"mixer": group.mixer, "channel": group.channel}
-    return group.model_copy(update={name: None if node is None else _of(node, tp) for name, node in blocks.items()})
+def _group(group: LayerGroup, tp: int, d_model: Any) -> LayerGroup:
+    blocks = {"mixer": group.mixer, "channel": group.channel, "shared_block": group.shared_block}
+    return group.model_copy(
+        update={name: None if node is None else _of(node, tp, d_model) for name, node in blocks.items()}
+    )
 
 
-def _of(node: Any, tp: int) -> Any:
+def _of(node: Any, tp: int, d_model: Any) -> Any:
     """A block of whose sizes every one that is divided is said, and not left to follow from others."""
 
     def divided(*names: str, **more: Any) -> Any:
@@ -25,18 +41,25 @@ def _of(node: Any, tp: int) -> Any:
 
     match node:
         case Attention():
-            return divided("n_heads", n_kv_heads=max(node.kv_heads // tp, 1))
+            d_head = d_model // node.n_heads if node.d_head is None else node.d_head
+            return divided("n_heads", n_kv_heads=max(node.kv_heads // tp, 1), d_head=d_head)
         case Mamba2():
             return divided("n_heads", n_groups=max(node.n_groups // tp, 1))
         case DeltaNet():
             return divided("n_key_heads", "n_value_heads")
-        case Kda() | Mla():
+        case Kda() | Mla() | Rwkv7():
             return divided("n_heads")
+        case CompressedAttention():
+            return divided("n_heads", "n_out_groups")
         case Mlp():
             return divided("d_ff")
         case Moe():
             return divided("d_expert", d_shared=None if node.d_shared is None else node.d_shared // tp)
+        case SharedBlock():
+            return node.model_copy(
+                update={"attention": _of(node.attention, tp, d_model), "mlp": _of(node.mlp, tp, d_model)}
+            )
         case Parallel():
-            branches = (each.model_copy(update={"mixer": _of(each.mixer, tp)}) for each in node.branches)
+            branches = (each.model_copy(update={"mixer": _of(each.mixer, tp, d_model)}) for each in node.branches)
             return node.model_copy(update={"branches": tuple(branches)})
     raise ValueError(f"block: expected one whose share is written down here, found {type(node).__name__}")

@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from calc.architectures import from_config  # noqa: E402
 from calc.architectures.models import load_model  # noqa: E402
 from calc.blocks.build import build  # noqa: E402
 from calc.errors import Refused  # noqa: E402
@@ -15,7 +16,22 @@ from calc.memory.activations import saved_on_rank  # noqa: E402
 from calc.memory.conditions import check as check_plan  # noqa: E402
 from calc.memory.sharding import held_elements  # noqa: E402
 from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
-from calc.spec import Attention, DeltaNet, Kda, LayerGroup, Mamba2, Mlp, ModelSpec, Node, Norm  # noqa: E402
+from calc.spec import (  # noqa: E402
+    Attention,
+    CompressedAttention,
+    Compressor,
+    DeltaNet,
+    EntryIndexer,
+    Kda,
+    LayerGroup,
+    Mamba2,
+    Mlp,
+    ModelSpec,
+    Node,
+    Norm,
+    Rope,
+    Rwkv7,
+)
 from calc.spec.load import Load  # noqa: E402
 from calc.spec.run import Run  # noqa: E402
 from calc.time import predict  # noqa: E402
@@ -23,12 +39,23 @@ from calc.time.step.rank_share import share_of  # noqa: E402
 from calc.trace.op import Leaf, leaves  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
 from tests.memory.rank_sized import rank_sized  # noqa: E402
-from tests.saved.test_twins import MODES, SEQ, Mode, measured, twin  # noqa: E402
+from tests.saved.test_twins import CONFIGS, MODES, SEQ, Mode, measured, size, twin  # noqa: E402
 
 RANKS = (1, 2, 4, 8)
 DELTA: dict[str, Any] = {"d_key": 6, "d_value": 5, "chunk": 5}
 STATE: dict[str, Any] = {"d_head": 6, "d_state": 5, "chunk": 5}
 SCALES = (0.5, 1.0, 1.0, 2.0, 1.0)
+NARROW: dict[str, Any] = {
+    "n_heads": 16,
+    "d_head": 8,
+    "q_rank": 6,
+    "window": 7,
+    "n_out_groups": 8,
+    "out_rank": 3,
+    "rope": Rope(fraction=0.5, interleaved=True),
+}
+INDEXER = EntryIndexer(n_heads=2, d_head=6, top_k=2)
+LOW: dict[str, Any] = {"n_heads": 8, "d_head": 5, "decay_rank": 4, "rate_rank": 3, "gate_rank": 2, "chunk": 5}
 BLOCKS = (
     Mamba2(n_heads=16, n_groups=8, **STATE),
     Mamba2(n_heads=8, **STATE),
@@ -39,6 +66,10 @@ BLOCKS = (
     Kda(n_heads=8, d_head=5, chunk=5),
     Kda(n_heads=8, d_head=5, chunk=5, bottleneck=False, bound=-2.0),
     Attention(n_heads=16, n_kv_heads=2, d_head=4, fused=True),
+    CompressedAttention(**NARROW),
+    CompressedAttention(**NARROW, compressor=Compressor(rate=5)),
+    CompressedAttention(**NARROW, compressor=Compressor(rate=4, overlap=True, indexer=INDEXER)),
+    Rwkv7(**LOW, value_rank=None),
 )
 PRESETS = (
     "falcon-h1-7b",
@@ -58,8 +89,14 @@ def name_of(block: Node) -> str:
 
 
 def of(mixer: Any) -> ModelSpec:
-    """A small model of two layers."""
-    return ModelSpec(d_model=16, vocab_size=32, layers=(LayerGroup(count=2, mixer=mixer, channel=Mlp(d_ff=32)),))
+    """A small model of two layers; of RWKV-7, behind the one whose values they take."""
+    if not isinstance(mixer, Rwkv7):
+        return ModelSpec(d_model=16, vocab_size=32, layers=(LayerGroup(count=2, mixer=mixer, channel=Mlp(d_ff=32)),))
+    channel, later = Mlp(d_ff=32, activation="relu2", shift=True), mixer.model_copy(update={"value_rank": 3})
+    first = LayerGroup(name="first", count=1, mixer=mixer, channel=channel)
+    return ModelSpec(
+        d_model=16, vocab_size=32, layers=(first, LayerGroup(name="later", count=2, mixer=later, channel=channel))
+    )
 
 
 def run_of(tp: int, load: Load) -> Run:
@@ -114,10 +151,23 @@ def test_a_rank_keeps_what_a_model_of_its_size_keeps(block: Node, tp: int) -> No
 @pytest.mark.parametrize("mode", [Mode(), Mode("sdpa", "bf16"), Mode(autocast=True, dropout=0.1)], ids=str)
 @pytest.mark.parametrize("block", BLOCKS, ids=name_of)
 def test_a_rank_keeps_what_autograd_keeps_of_its_part(block: Node, mode: Mode, tp: int) -> None:
-    """Hooks on a twin with a rank's heads; the second layer, since the first keeps what serves both."""
+    """Hooks on a twin with a rank's heads; the last layer, since the first keeps what serves all."""
     found = measured(twin(rank_sized(of(block), tp), mode), mode)
-    (bytes_kept,) = kept(of(block), tp, Load(batch=mode.batch, seq=SEQ), mode.settings()).values()
-    assert found.within("layers.1") == bytes_kept
+    *_, bytes_kept = kept(of(block), tp, Load(batch=mode.batch, seq=SEQ), mode.settings()).values()
+    assert found.within(f"layers.{of(block).n_layers - 1}") == bytes_kept
+
+
+@pytest.mark.parametrize("name", ["falcon_h1", "zamba2", "nemotron_h", "qwen3_5_text", "deepseek_v4", "rwkv7"])
+@pytest.mark.parametrize("mode", [Mode(), Mode("sdpa", "bf16")], ids=str)
+def test_ranks_keep_what_autograd_keeps_of_whole_families(name: str, mode: Mode) -> None:
+    """Beside layers, what the ends keep, which the twin has whole."""
+    spec, load = from_config({"model_type": name, **CONFIGS[name]}), Load(batch=mode.batch, seq=SEQ)
+    check_plan(spec, run_of(2, load))
+    made = saved_tensors(spec, load, mode.settings())
+    ends = sum(size(some) for some in (made.front, made.common, made.end, made.loss))
+    layers = kept(spec, 2, load, mode.settings())
+    inside = sum(each.count * layers[name] for name, each in made.layers.items())
+    assert measured(twin(rank_sized(spec, 2), mode), mode).total == ends + inside
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -147,8 +197,12 @@ def test_ranks_of_published_models(name: str) -> None:
         # What decays and gates go through, d_head values each.
         (BLOCKS[6], 2 * (2 * 2 * SEQ * 16 * 5)),
         (BLOCKS[7], 0),
+        # Queries' latent and the one head of keys.
+        (BLOCKS[9], 2 * 2 * SEQ * 16 * (6 + 8)),
+        # What decays, learning rates and gates go through, and in later layers values.
+        (BLOCKS[12], 2 * 2 * SEQ * 16 * ((4 + 3 + 2) + (4 + 3 + 2 + 3))),
     ],
-    ids=["single group", "groups", "delta net", "fused delta net", "kda", "kda without bottlenecks"],
+    ids=["single group", "groups", "delta net", "fused delta net", "kda", "kda without bottlenecks", "v4", "rwkv7"],
 )
 def test_flops_of_all_ranks_are_the_whole_and_what_each_repeats(block: Node, replicated: int, tp: int) -> None:
     load = Load(batch=2, seq=SEQ)
@@ -180,3 +234,12 @@ def test_a_single_key_head_of_one_projection_is_refused_in_training() -> None:
 def test_groups_that_do_not_divide_are_refused() -> None:
     with pytest.raises(Refused, match="tp: expected a divisor of n_groups = 2, found 4"):
         check_plan(of(Mamba2(n_heads=8, n_groups=2, **STATE)), Run(mode="training", tp=4))
+
+
+@pytest.mark.parametrize("name", ["deepseek-v4-pro", "rwkv7-1.5b"])
+def test_parts_of_the_sequence_are_refused_in_training_where_a_token_reads_the_one_before_it(name: str) -> None:
+    spec = load_model(name)
+    check_plan(spec, Run(mode="training", tp=2, sequence_parallel=False))
+    check_plan(spec, Run(mode="inference", tp=2))
+    with pytest.raises(Refused, match="tp: expected 1, or --no-sequence-parallel, in training with"):
+        check_plan(spec, Run(mode="training", tp=2))

@@ -93,6 +93,10 @@ def _product(leaf: Leaf, shape: Matmul, plan: Run) -> Share:
     part = 1.0 if weight is None else held_elements(weight, plan) / weight.elements
     by_rows = weight is not None and weight.shard is not None and weight.shard.axis == 1
     m, groups, experts = shape.m / plan.cp, shape.groups, 1.0
+    if leaf.op.in_parts and not by_rows:
+        # Each head, or group of heads, has a matrix of its own: a rank reads and writes those that are its.
+        own = replace(shape, m=m, groups=groups * part)
+        return Share(part / plan.cp, part / plan.cp, part / plan.cp, part, own)
     if plan.ep > 1 and leaf.expert:
         # Tokens of all ranks meet at the experts' owners: as many visits as before, of fewer experts.
         experts = 1 / plan.ep

@@ -7,7 +7,7 @@ from calc.spec import Norm
 from calc.trace.footprint import Footprint
 from calc.trace.primitives.arithmetic import weighed_by
 from calc.trace.recorder import Recorder
-from calc.trace.shard import COLUMN
+from calc.trace.shard import COLUMN, Shard
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
@@ -21,12 +21,13 @@ def norm(
     each: Size = 1,
     heads: Size | None = None,
     vectors: Size | None = None,
+    shard: Shard | None = None,
 ) -> Tensor:
     """x [rows, width] -> the same, with a weight [width] (and LayerNorm's bias) where the spec has one. No matrix work.
 
     each: of a row, how many vectors are normed each for itself, with one weight [width / each] for all; heads: the same
     with a weight of its own for each, [heads, width / heads]. vectors: how many x is laid out as where those are not
-    its rows (each channel's steps); the weight is still one for each column.
+    its rows (each channel's steps); the weight is still one for each column. shard: how ranks divide weights of heads.
     """
     n = each if heads is None else heads
     one = is_exactly(n, 1)
@@ -34,9 +35,9 @@ def norm(
     shape = (width,) if heads is None else (heads, width)
     weights = ()
     if spec.affine:
-        weights = (t.weight(f"{name}.weight", *shape, of="norm"),)
+        weights = (t.weight(f"{name}.weight", *shape, of="norm", shard=shard),)
         if spec.bias:
-            weights += (t.weight(f"{name}.bias", *shape, of="norm"),)
+            weights += (t.weight(f"{name}.bias", *shape, of="norm", shard=shard),)
     y = t.made(x.rows, x.width, x, weights=weights, split=x.split)
     y.heads = x.heads
     if vectors is None:

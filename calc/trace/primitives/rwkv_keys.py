@@ -10,6 +10,7 @@ from calc.spec.load import Load
 from calc.trace.op import Cache, Moves, Weight
 from calc.trace.primitives.arithmetic import weighed_by
 from calc.trace.recorder import Recorder
+from calc.trace.shard import COLUMN
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
@@ -42,10 +43,10 @@ def rule_inputs(
 ) -> RuleInputs:
     """Out of a key and the logits of its rate and decay: the key as it is written, the unit vector that is removed, and
     that times the rate. Receptances and values are but widened."""
-    own = tuple(t.weight(name, spec.n_heads, spec.d_head) for name in ("removal", "replacement"))
+    own = tuple(t.weight(name, spec.n_heads, spec.d_head, shard=COLUMN) for name in ("removal", "replacement"))
     made = tuple(t.made(key.rows, key.width, key, rate, decay, weights=own, split="tensor") for _ in range(4))
     made[0].grad = decay.grad
-    state = Cache(recurrent=key.width * spec.d_head)
+    state = Cache(recurrent=key.width * spec.d_head, heads=spec.n_heads)
     vectors = key.rows * spec.n_heads
     written = 0 if load.decode else load.batch * state.recurrent
     t.op(
@@ -84,7 +85,7 @@ def _widened(t: Recorder, x: Tensor) -> Tensor:
 
 def bonus(t: Recorder, spec: Rwkv7, y: Tensor, read: RuleInputs) -> Tensor:
     """y + (the sum over each head of r * k * bonus) * v: what a token adds to its own result."""
-    weight = t.weight("bonus", spec.n_heads, spec.d_head)
+    weight = t.weight("bonus", spec.n_heads, spec.d_head, shard=COLUMN)
     made = t.made(y.rows, y.width, y, read.r, read.k, read.v, weights=(weight,), split="tensor")
 
     def keeps(tape: Tape, y: Storage, r: Storage, k: Storage, v: Storage) -> Storage:
