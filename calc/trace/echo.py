@@ -15,7 +15,8 @@ def echo(part: Part) -> Part:
     def inner(child: Part | Op) -> Part | Op:
         if isinstance(child, Part):
             return echo(child)
-        return replace(child, weights=(), backward=backward(child), moves=_as_with_weights(child))
+        lent = child.own_or_lent
+        return replace(child, weights=(), lent=lent, backward=backward(child), moves=_as_with_weights(child))
 
     return replace(part, body=tuple(map(inner, part.body)))
 

@@ -125,7 +125,8 @@ class Op:
 
     name: what it is called in its part. kind: what sort of work it is. component: what its FLOPs are reported as.
     flops: of matrix multiplications and convolutions, one multiply-accumulate = 2; elementwise work counts 0.
-    weights: the parameters that it reads. cache: what it keeps for later tokens; None: nothing.
+    weights: the parameters that it reads. lent: those that it reads where they stand in another part.
+    cache: what it keeps for later tokens; None: nothing.
     input_grad: whether backward needs the gradient of its input; False where nothing before it is trained.
     backward: FLOPs of going back, where they are not once more `flops` for each operand that needs a gradient.
     rows: of a dense matrix, how many vectors it is multiplied with.
@@ -151,6 +152,7 @@ class Op:
     component: Component
     flops: Size = 0
     weights: tuple[Weight, ...] = ()
+    lent: tuple[Weight, ...] = ()
     cache: Cache | None = None
     input_grad: bool = True
     backward: Size | None = None
@@ -208,6 +210,11 @@ class Op:
     @property
     def state_writes(self) -> Size:
         return self.moved().state_writes
+
+    @property
+    def own_or_lent(self) -> tuple[Weight, ...]:
+        """The parameters that it reads, wherever they stand: they say how ranks divide it."""
+        return self.weights or self.lent
 
     @property
     def weights_read(self) -> Size:

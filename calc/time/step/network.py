@@ -124,7 +124,7 @@ def _width(run: Run) -> float:
 def _of_op(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float) -> Iterator[Kernel]:
     """What follows one op: sums of parts, experts' tokens, keys and values of other ranks."""
     op, calls = leaf.op, float(leaf.calls)
-    shard = op.weights[0].shard if op.weights and not leaf.expert else None
+    shard = op.own_or_lent[0].shard if op.own_or_lent and not leaf.expert else None
     by_rows = shard is not None and shard.axis == 1
     if run.tp > 1 and (by_rows or shard is VOCABULARY):
         # A tower has rows of its own; of the vocabulary's two ends the stream is what is summed.

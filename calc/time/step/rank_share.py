@@ -53,7 +53,7 @@ def share_of(leaf: Leaf, plan: Run) -> Share:
 
 def _of_weights(leaf: Leaf, plan: Run) -> float:
     """The part of the weights of what is no product that a rank reads: filters, decays. Of a table it reads rows."""
-    weights = () if leaf.op.function == "gather" else leaf.op.weights
+    weights = () if leaf.op.function == "gather" else leaf.op.own_or_lent
     if not any(weight.shard is not None for weight in weights):
         return 1.0
     held = sum(float(held_elements(weight, plan)) for weight in weights)
@@ -89,7 +89,7 @@ def _product(leaf: Leaf, shape: Matmul, plan: Run) -> Share:
         own = replace(shape, m=shape.m / plan.cp, groups=shape.groups * part)
         each = part / plan.cp
         return Share(each, each, each, _of_weights(leaf, plan), own)
-    weight = leaf.op.weights[0] if leaf.op.weights else None
+    weight = leaf.op.own_or_lent[0] if leaf.op.own_or_lent else None
     part = 1.0 if weight is None else held_elements(weight, plan) / weight.elements
     by_rows = weight is not None and weight.shard is not None and weight.shard.axis == 1
     m, groups, experts = shape.m / plan.cp, shape.groups, 1.0
