@@ -65,6 +65,7 @@ def holding(key: str, stops: Iterable[int], most: int) -> list[int]:
 def images(spec: ModelSpec) -> int:
     """Pictures that are read beside the text, together; 0 and no knob where the model reads none."""
     if spec.vision is None:
+        without_pictures(spec)
         return 0
     share("images", (0, *BATCHES), 1)
     return int(st.select_slider("Pictures", (0, *BATCHES), 1, key="images", bind="query-params"))
@@ -72,7 +73,7 @@ def images(spec: ModelSpec) -> int:
 
 def without_pictures(spec: ModelSpec) -> None:
     """Say so on a page that counts none."""
-    if spec.vision is not None:
+    if spec.takes_pictures:
         st.caption("⚠ Of text alone: no pictures are counted here.")
 
 

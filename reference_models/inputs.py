@@ -30,7 +30,8 @@ def example(
         length = source or getattr(model.whole.encoder.embedding, "n_frames", None) or seq
         arguments["source"] = _of(model.encoder, batch, length)
     if images:
-        arguments["images"] = _of(model.vision, images, 1)
+        pictures = model.embedding.picture if model.on_page else model.vision.embedding
+        arguments["images"] = pictures.example(images, 1)
     if windows:
         arguments["sounds"] = _of(model.audio, windows, getattr(model.audio.spec.embedding, "n_frames", seq))
     return arguments

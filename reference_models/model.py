@@ -92,6 +92,7 @@ class Model(StackOfLayers):
         super().__init__(spec, spec.vocab_size, 0 if spec.encoder is None else spec.encoder.d_model)
         self.whole = spec
         self.token_types = getattr(spec.embedding, "n_token_types", None)
+        self.on_page = getattr(spec.embedding, "boxes", None) is not None
         for tower in spec.towers:
             if tower is not None:
                 self.add_module(tower.name, self._tower(tower))
@@ -118,6 +119,7 @@ class Model(StackOfLayers):
         keep: Tensor | None = None,
         source_keep: Tensor | None = None,
         token_types: Tensor | None = None,
+        boxes: Tensor | None = None,
         kernel: Kernel = "eager",
         checkpointing: Checkpointing = "none",
         dropout: float = 0.0,
@@ -133,9 +135,10 @@ class Model(StackOfLayers):
         device: nothing then depends on its value but numbers, so that the pass can be captured in a CUDA graph;
         `cache.length` is left alone. last_only: logits of the last token alone.
         keep [batch, seq], source_keep [batch, n]: False at padding; a place for each vector that the layers read.
+        boxes [batch, seq, 4]: of the tokens on a page, None: all in one corner; images are the pages' pictures.
         Errors: ValueError for what this model has no part to read with.
         """
-        self._check(source=source, images=images, sounds=sounds, token_types=token_types)
+        self._check(source=source, images=images, sounds=sounds, token_types=token_types, boxes=boxes)
         options = {"kernel": kernel, "checkpointing": checkpointing, "dropout": dropout, "need_weights": need_weights}
         encoded, losses, source_added, restore = None, [], None, None
         if source is not None:
@@ -146,7 +149,9 @@ class Model(StackOfLayers):
         step = self._step(inputs, cache, keep) if at is None else _fixed_step(inputs, at, keep)
         step = replace(step, source=source, source_keep=source_keep, source_added=source_added, **options)
         step.encoded, step.restore = encoded, restore
-        step.token_types = token_types
+        step.token_types, step.boxes = token_types, boxes
+        if self.on_page:
+            step.pictures, images = images, None
         step.need_hidden = need_hidden
         x, inner = self.embed(inputs, step)
         inner.losses.extend(losses)
@@ -162,7 +167,7 @@ class Model(StackOfLayers):
         if cache is not None and at is None:
             cache.length, cache.keep, cache.source_keep = cache.length + inputs.shape[1], step.keep, source_keep
         logits = None if self.whole.head is None else self.logits(x[:, -1:] if last_only else x)
-        heads, similarity = self.read(x, inner.keep), None
+        heads, similarity = self.read(x, inner.keep, None if inner.tokens is None else inner.tokens.shape[1]), None
         if self.spec.pool is not None:
             heads["pool"] = self.pool(x, inner)
         if self.whole.contrast is not None and seen is not None:
@@ -174,7 +179,8 @@ class Model(StackOfLayers):
         """Refuse inputs that nothing would read."""
         readers = {
             "source": (self.whole.encoder, "an encoder"),
-            "images": (self.whole.vision, "a vision tower"),
+            "images": (self.whole.vision or self.on_page or None, "a vision tower"),
+            "boxes": (self.on_page or None, "pages"),
             "sounds": (self.whole.audio, "an audio tower"),
             "token_types": (self.token_types, "a table of token types"),
         }

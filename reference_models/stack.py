@@ -18,6 +18,7 @@ from reference_models.blocks.disentangled import DistanceVectors
 from reference_models.blocks.embedding import Dense
 from reference_models.blocks.linear import NormLayer, clip
 from reference_models.blocks.moe import MixtureOfExperts
+from reference_models.blocks.page_attention import add_page_tables, page_bias
 from reference_models.blocks.per_layer import LayerInputs
 from reference_models.blocks.pooling import Pool
 from reference_models.blocks.projector import Projection
@@ -78,6 +79,8 @@ class StackOfLayers(nn.Module):
             self.relative_bias = RelativeBias(*spec.relative_bias)
         if spec.in_blocks is not None:
             add_tables(self, spec.in_blocks)
+        if spec.on_page is not None:
+            add_page_tables(self, spec.on_page)
         if spec.distances is not None:
             self.distances = DistanceVectors(spec.distances[0], spec.d_model)
             if spec.distances[0].normed:
@@ -165,6 +168,9 @@ class StackOfLayers(nn.Module):
         if self.spec.in_blocks is not None:
             added = block_bias(self, self.spec.in_blocks, x, step)
             step = replace(step, relative=lambda queries, keys, *, causal: added)
+        if self.spec.on_page is not None:
+            numbers = page_bias(self, self.spec.on_page, step)
+            step = replace(step, relative=None if numbers is None else lambda queries, keys, *, causal: numbers)
         if self.spec.distances is not None:
             vectors = self.distances(x.shape[1])
             step = replace(step, distances=self.distances_norm(vectors) if self.distances.spec.normed else vectors)
@@ -203,8 +209,9 @@ class StackOfLayers(nn.Module):
             x = self.altup_out(x)
         return x if self.spec.final_norm is None else self.final_norm(x)
 
-    def read(self, x: Tensor, keep: Tensor | None = None) -> dict[str, Tensor]:
-        """What each dense layer behind the stack makes of x, by name. keep: False at padding, as in Step."""
+    def read(self, x: Tensor, keep: Tensor | None = None, text: int | None = None) -> dict[str, Tensor]:
+        """What each dense layer behind the stack makes of x, by name. keep: False at padding, as in Step. text: how
+        many of the first vectors are a text's, where a picture stands behind it."""
         results: dict[str, Tensor] = {}
         # What fills a text up stands behind it; what is cached, before it.
         filled = getattr(self.spec.embedding, "multiple", None) is not None
@@ -213,7 +220,8 @@ class StackOfLayers(nn.Module):
         for each in self.spec.heads:
             if each.idle:
                 continue
-            results[each.name] = self.get_submodule(each.name)(x if each.reads is None else results[each.reads], new)
+            given = x if each.reads is None else results[each.reads]
+            results[each.name] = self.get_submodule(each.name)(given[:, :text] if each.per == "text" else given, new)
         return results
 
 

@@ -29,6 +29,9 @@ class Step:
         the same of the source. grid: rows and columns of a picture's patches; places [2, seq]: each one's row and
         column, below 0 for a learned vector.
     encoded: [batch, n_source, d_model], what the last dense layer behind an encoder gives, where there is one.
+    boxes: [batch, seq, 4], the ends of the box around each token, and pictures [batch, channels, height, width], of the
+        pages of texts (LayoutLMv3); page: of all vectors of a page, their places in the text or the picture [batch, n],
+        and their boxes [batch, n, 4].
     restore: [batch, patches], where each patch of a picture came to stand when some were masked (ViT-MAE).
     masked: [batch, seq], True where a learned vector takes the place of what the front gives (wav2vec 2.0).
     relative: the stack's table of relative positions, where its layers share one (T5). distances: the vectors of
@@ -66,6 +69,9 @@ class Step:
     places: Tensor | None = None
     encoded: Tensor | None = None
     restore: Tensor | None = None
+    boxes: Tensor | None = None
+    pictures: Tensor | None = None
+    page: tuple[Tensor, Tensor] | None = None
     masked: Tensor | None = None
     relative: Callable[..., Tensor] | None = None
     distances: Tensor | None = None

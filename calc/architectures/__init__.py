@@ -175,6 +175,7 @@ FAMILIES: dict[str, str] = {
     "mvp": "bart",
     "led": "led",
     "longformer": "longformer",
+    "layoutlmv3": "layoutlmv3",
     "plbart": "bart",
     "pegasus": "bart",
     "marian": "bart",

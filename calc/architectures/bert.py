@@ -63,7 +63,7 @@ def tables(
 
 def layer_norm(cfg: Config) -> Norm:
     """The family's norm everywhere."""
-    eps = 1e-5 if cfg.raw["model_type"] == "xlm-roberta-xl" else 1e-12
+    eps = 1e-5 if cfg.raw["model_type"] in ("xlm-roberta-xl", "layoutlmv3") else 1e-12
     return Norm(kind="layernorm", bias=True, eps=cfg.number("layer_norm_eps", absent=eps))
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calc.blocks.front_output import FrontOutput
-from calc.sizes import Size, ceil_div
-from calc.spec import Embedding
+from calc.blocks.patches import patches
+from calc.errors import Refused
+from calc.sizes import Size, ceil_div, differ, exact_div, is_exactly
+from calc.spec import Boxes, Embedding, Norm, Picture
 from calc.spec.load import Load
 from calc.trace.shard import VOCABULARY
 from calc.trace.tensor import Tensor
@@ -40,11 +42,51 @@ def token_vectors(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, lo
         types = t.weight("token_type.weight", spec.n_token_types, x.width, of="embedding")
         found = t.gather("token_type", (types,), load.tokens, x.width)
         x = t.add("token_type_add", x, found, of="positional")
+    if spec.boxes is not None:
+        x = t.add("boxes_add", x, _boxes(t, spec.boxes, load), of="positional")
     if spec.norm is not None and spec.norm_of == "sum":
         x = t.norm("norm", spec.norm, x)
+    if spec.picture is not None and spec.norm is not None:
+        return _with_picture(t, spec.picture, spec.norm, x, load)
     if spec.d_embed is not None and spec.project == "sum":
         x = t.linear("project_in", x, d_model, bias=spec.project_bias, inside=False)
     return FrontOutput(x, load.seq)
+
+
+def _boxes(t: Trace, spec: Boxes, load: Load) -> Tensor:
+    """Six vectors of each token side by side, from four tables; the box's four numbers are kept together."""
+    tables = tuple(
+        t.weight(f"{name}.weight", spec.n_places, width, of="positional")
+        for names, width in ((("across", "down"), spec.d_place), (("tall", "wide"), spec.d_extent))
+        for name in names
+    )
+    width = 4 * spec.d_place + 2 * spec.d_extent
+    return t.gather("boxes", tables, load.tokens, width, of="positional", indices=6 * load.tokens)
+
+
+def _with_picture(t: Trace, spec: Picture, norm: Norm, x: Tensor, load: Load) -> FrontOutput:
+    """The text x [batch * seq, d_model], and behind each the patches of its page's picture, normed together; the text
+    as it is where no pictures are read. Errors: Refused for more or fewer pictures than texts."""
+    alone = is_exactly(load.images, 0)
+    if not alone and differ(load.images, load.batch):
+        raise Refused("images", f"0, or one for each of {load.batch} pages", load.images)
+    if load.image is not None:
+        raise Refused("image", "none: a page's picture has the size that the model is made for", "one")
+    if alone:
+        with t.without_gradient():
+            t.norm("page_norm", norm, _patches(t, spec, x.width, load).vectors)
+        return FrontOutput(x, load.seq)
+    seen, n, _ = _patches(t, spec, x.width, load)
+    x = t.concat("picture_concat", t.dropout("text_dropout", x), seen)
+    return FrontOutput(t.norm("page_norm", norm, x), load.seq + exact_div(n * load.images, load.batch))
+
+
+def _patches(t: Trace, spec: Picture, d_model: Size, load: Load) -> FrontOutput:
+    """The vectors of all pictures, as one part."""
+    with t.part("picture") as out:
+        first = patches(t, spec, None, d_model, replace(load, batch=load.images))
+        out.append(first.vectors)
+    return first
 
 
 def positioned(t: Trace, n_positions: Size, x: Tensor, seq: Size, *, trained: bool = True) -> Tensor:

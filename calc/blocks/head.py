@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from calc.blocks.embedding import TOKEN_TABLE
-from calc.sizes import Size, exact_div
+from calc.sizes import Size, exact_div, is_exactly
 from calc.spec import Embedding, Head, Projection
 from calc.spec.load import Load
 from calc.trace.shard import VOCABULARY
@@ -36,8 +36,11 @@ def head(t: Trace, spec: Head, embed: Embedding, vocab_size: Size, x: Tensor) ->
     return logits
 
 
-def projections(t: Trace, specs: tuple[Projection, ...], x: Tensor, load: Load) -> Tensor:
-    """All dense layers behind a stack whose result is x [batch * seq, d_model]; what the last read one gives, or x."""
+def projections(t: Trace, specs: tuple[Projection, ...], x: Tensor, load: Load, tokens: Size) -> Tensor:
+    """All dense layers behind a stack whose result is x [batch * seq, d_model]; what the last read one gives, or x.
+
+    tokens: of a text, ahead of the picture behind it, if any.
+    """
     made: dict[str, tuple[Tensor, bool]] = {}
     for spec in specs:
         if spec.idle:
@@ -46,12 +49,21 @@ def projections(t: Trace, specs: tuple[Projection, ...], x: Tensor, load: Load) 
             made[spec.name] = x, False
             continue
         read, pooled = (x, False) if spec.reads is None else made[spec.reads]
+        if spec.per == "text":
+            read = _text(t, read, load.batch, tokens)
         dead = t.without_gradient() if spec.unread else nullcontext()
         with t.part(spec.name, read, of="other") as out, dead:
             made[spec.name] = _projection(t, spec, x.width, read, load, pooled)
             out.append(made[spec.name][0])
     read_on = [spec.name for spec in specs if not spec.unread]
     return made[read_on[-1]][0] if read_on else x
+
+
+def _text(t: Trace, x: Tensor, batch: Size, tokens: Size) -> Tensor:
+    """The first vectors of each sequence: a view of one, a copy of those of several."""
+    if is_exactly(batch, 1):
+        return x.view(tokens, x.width)
+    return t.joined(x, rows=batch * tokens, width=x.width)
 
 
 def _idle(t: Trace, spec: Projection, d_model: Size) -> None:

@@ -13,6 +13,7 @@ from calc.blocks.disentangled import distance_vectors
 from calc.blocks.gated_bias import bias_of_each
 from calc.blocks.head import projections
 from calc.blocks.layer import layer
+from calc.blocks.page_attention import page_bias
 from calc.blocks.per_layer import layer_inputs
 from calc.blocks.registry import front_of
 from calc.blocks.streams import collapse, spread
@@ -77,6 +78,8 @@ def stack(
             around.bias = bias_of_each(t, around.bias, load)
     if spec.in_blocks is not None:
         around.bias = block_bias(t, spec.in_blocks, load)
+    if spec.on_page is not None:
+        around.bias = page_bias(t, spec.on_page, load)
     if spec.distances is not None:
         around.distances = distance_vectors(t, *spec.distances, spec.d_model, load)
     if spec.per_layer is not None:
@@ -100,7 +103,7 @@ def stack(
         load = replace(load, seq=tokens)
         x = t.joined(x, rows=load.tokens, width=x.width)
     x = _dropped(t, spec, x, ("both",))
-    return Stacked(x, load, projections(t, spec.heads, x, load), places)
+    return Stacked(x, load, projections(t, spec.heads, x, load, tokens), places)
 
 
 def _dropped(t: Trace, spec: Stack, x: Tensor, where: tuple[str, ...]) -> Tensor:

@@ -62,7 +62,7 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
         found["source_seq"] = run.source_seq or _source(specs, run)
     elif run.source_seq is not None and any(spec.audio is not None for spec in specs):
         found["source_seq"] = run.source_seq
-    if any(spec.vision is not None for spec in specs):
+    if any(spec.takes_pictures for spec in specs):
         found["images"] = run.images
     if any(isinstance(group.channel, Moe) for spec in specs for group in spec.layers):
         found["routing"] = run.routing

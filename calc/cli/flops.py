@@ -63,7 +63,7 @@ def _record(spec: ModelSpec, run: Run) -> dict[str, Any]:
     convention = conventions.find(run.convention)
     count = conventions.flops(spec, run)
     warn_beyond(spec, run.context + 1 if decode else run.seq, "--context + 1 =" if decode else "--seq")
-    if spec.vision is not None and not decode and not run.images:
+    if spec.takes_pictures and not decode and not run.images:
         note(spec, "no pictures are read; --images N adds the work of its vision tower")
     if spec.audio is not None and not decode and run.source_seq is None:
         note(spec, "no sound is read; --frames N adds the work of its audio tower")

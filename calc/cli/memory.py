@@ -86,7 +86,7 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     warn_beyond(spec, run.seq, "--seq")
     if run.source_seq is not None and spec.encoder is None and spec.audio is None:
         remark("--source-seq changes nothing for a model without an encoder or an audio tower")
-    if run.images and spec.vision is None:
+    if run.images and not spec.takes_pictures:
         remark("--images changes nothing for a model without a vision tower beside its text")
     if run.mode == "inference":
         return
@@ -201,7 +201,7 @@ def _setting(spec: ModelSpec, run: Run) -> str:
     else:
         checkpointing = "no" if run.checkpointing == "none" else run.checkpointing
         words = [run.recipe, run.usual_optimizer, run.usual_execution, f"{checkpointing} checkpointing"]
-    if spec.vision is not None:
+    if spec.takes_pictures:
         words.append(f"{run.images or 'no'} picture{'s' * (run.images != 1)}")
     gpus = f"{run.gpus:,} GPU{'s' * (run.gpus != 1)}"
     return f"{run.mode}, {run.batch:,} × {run.seq:,} tokens, {', '.join(words)}, {gpus}"

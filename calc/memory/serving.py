@@ -92,7 +92,7 @@ def _check(spec: ModelSpec, run: Run) -> None:
     if isinstance(spec.adapter, Lora | Bottleneck):
         expected = "none that acts within layers, where activations of inference are counted (merge low-rank updates)"
         raise Refused("adapter", expected, spec.adapter.kind)
-    if spec.vision is not None and not is_exactly(run.images, 0):
+    if spec.takes_pictures and not is_exactly(run.images, 0):
         raise Refused("images", "0 where activations of inference are counted", run.images)
     if spec.audio is not None and run.source_seq is not None:
         raise Refused("source_seq", "none where activations of inference are counted", run.source_seq)

@@ -79,11 +79,11 @@ def saved_tensors(spec: ModelSpec, load: Load, settings: Settings) -> SavedTenso
 
 def _check(spec: ModelSpec, load: Load, settings: Settings) -> None:
     """Refuse pictures of which too little is known: not how many, or not what a kernel's mask for them takes."""
-    if spec.vision is None or not pictures_inside(load):
+    if not spec.takes_pictures or not pictures_inside(load):
         return
     if is_array(load.images) and (load.images == 0).any():
         raise Refused("images", "none at all, or some in every row", "0 in some rows")
-    if spec.vision.among_tokens == "together" and settings.execution != "eager":
+    if spec.vision is not None and spec.vision.among_tokens == "together" and settings.execution != "eager":
         expected = "0, or eager execution, where pictures see all of themselves and a kernel is given a mask"
         raise Refused("images", expected, settings.execution)
 

@@ -25,6 +25,7 @@ from calc.spec.layers import LayerGroup, Mtp, Placement
 from calc.spec.linear_attention import LinearAttention
 from calc.spec.mixers import Branch, Parallel
 from calc.spec.model import Adapter, ModelSpec, Stack, Tower
+from calc.spec.page import BoxBuckets, Boxes, PageAttention, Picture
 from calc.spec.patches import Patches
 from calc.spec.per_layer import PerLayerInputs
 from calc.spec.pooling import AttentionPool
@@ -52,6 +53,8 @@ __all__ = [
     "BandAttention",
     "BlockAttention",
     "Bottleneck",
+    "BoxBuckets",
+    "Boxes",
     "Branch",
     "Buckets",
     "CompressedAttention",
@@ -86,9 +89,11 @@ __all__ = [
     "Mtp",
     "Node",
     "Norm",
+    "PageAttention",
     "Parallel",
     "Patches",
     "PerLayerInputs",
+    "Picture",
     "Placement",
     "Plane",
     "PositionConvolution",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
+from pydantic import model_validator
+
+from calc.errors import Refused
 from calc.spec.attention import Norm
 from calc.spec.fields import Dim, Node
+from calc.spec.page import Boxes, Picture
 from calc.spec.positions import Sinusoid
 
 
@@ -23,6 +27,9 @@ class Embedding(Node):
         table before the first position's (OPT: 2), or the number of the first of the fixed positions.
     multiple: the tokens of a text are filled up to a multiple of it, and what fills them passes the layers and is cut
         off behind them (LED); None: they are as many as they are.
+    boxes: where each token stands on its page is added. picture: of the page, behind each text, where pictures are
+        read, one for each: with the normed sum of the text's vectors, those of its patches pass a second norm
+        (LayoutLMv3).
     n_angles, d_angles: rows and width of a table of sines and cosines that is held untrained, and from which rotary
         positions take their angles; None: they are computed (RoFormer).
     """
@@ -45,3 +52,15 @@ class Embedding(Node):
     multiple: Dim | None = None
     n_angles: Dim | None = None
     d_angles: Dim | None = None
+    boxes: Boxes | None = None
+    picture: Picture | None = None
+
+    @model_validator(mode="after")
+    def _whole_pages(self) -> Self:
+        if self.picture is not None and (self.norm is None or self.norm_of != "sum" or self.d_embed is not None):
+            raise Refused("picture", "none, but behind a normed sum of the model's width", "a picture")
+        if self.picture is not None and self.multiple is not None:
+            raise Refused("multiple", "null beside pictures of pages", self.multiple)
+        if self.boxes is not None and self.d_embed is not None:
+            raise Refused("boxes", "none where tokens have a width of their own", "boxes")
+        return self

@@ -43,7 +43,8 @@ class Head(Node):
 class Projection(Node):
     """A dense layer behind a stack: a pooler, a classifier, a span head, a projector to another stack.
 
-    d_in, d_out: None means the stack's d_model. per: whether it runs on every token or once a sequence.
+    d_in, d_out: None means the stack's d_model. per: whether it runs on every token, on those of
+    a text ahead of its picture (`text`), or once a sequence.
     pool: what of a sequence it then reads: one token, the mean of all, or of the first two. merge: how many
     neighbouring tokens are laid side by side first (a vision merger's 2 x 2 is 4): it reads merge * d_in from 1 / merge
     as many tokens. norm: a norm of d_out values on the result.
@@ -58,7 +59,7 @@ class Projection(Node):
     d_in: Dim | None = None
     d_out: Dim | None = None
     bias: bool = True
-    per: Literal["token", "sequence"] = "token"
+    per: Literal["token", "text", "sequence"] = "token"
     pool: Literal["first", "second", "last", "mean", "first-two"] = "first"
     merge: int = Field(default=1, gt=0, le=4096)
     norm: Norm | None = None
@@ -73,9 +74,11 @@ class Projection(Node):
 
     @model_validator(mode="after")
     def _once(self) -> Self:
-        for name in ("merge", "every") if self.per == "sequence" else ():
+        for name in ("merge", "every") if self.per != "token" else ():
             if getattr(self, name) != 1:
-                raise Refused(name, "1 for a layer that runs once a sequence", getattr(self, name))
+                raise Refused(
+                    name, "1 for a layer that runs on the text alone, or once a sequence", getattr(self, name)
+                )
         if self.offset >= self.every:
             raise Refused("offset", f"less than every = {self.every}", self.offset)
         return self

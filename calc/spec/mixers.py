@@ -18,6 +18,7 @@ from calc.spec.gated_convolution import GatedConvolution
 from calc.spec.kda import Kda
 from calc.spec.latent import Mla
 from calc.spec.linear_attention import LinearAttention
+from calc.spec.page import PageAttention
 from calc.spec.rg_lru import RgLru
 from calc.spec.rwkv4 import Rwkv4
 from calc.spec.rwkv7 import Rwkv7
@@ -38,6 +39,7 @@ _ONE = (
     | Annotated[BandAttention, Tag("band_attention")]
     | Annotated[BlockAttention, Tag("block_attention")]
     | Annotated[GatedBias, Tag("gated_bias")]
+    | Annotated[PageAttention, Tag("page_attention")]
     | Annotated[LinearAttention, Tag("linear_attention")]
     | Annotated[Mla, Tag("mla")]
     | Annotated[CompressedAttention, Tag("compressed_attention")]
@@ -81,7 +83,7 @@ class Parallel(Node):
     def _apart(self) -> Self:
         mixers = [branch.mixer for branch in self.branches]
         # All kinds of attention call their weights so.
-        attention = (Attention, BandAttention, BlockAttention, GatedBias, Mla, CompressedAttention)
+        attention = (Attention, BandAttention, BlockAttention, GatedBias, PageAttention, Mla, CompressedAttention)
         names = ["attention" if isinstance(m, attention) else m.kind for m in mixers]
         if len(set(names)) != len(names):
             raise Refused("branches", "mixers of different kinds", ", ".join(names))

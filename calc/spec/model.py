@@ -27,6 +27,7 @@ from calc.spec.heads import Head, Projection
 from calc.spec.latent import Mla
 from calc.spec.layers import LayerGroup, Mtp
 from calc.spec.mixers import kind_or
+from calc.spec.page import PageAttention
 from calc.spec.patches import Patches
 from calc.spec.per_layer import PerLayerInputs
 from calc.spec.pooling import AttentionPool
@@ -156,6 +157,20 @@ class Stack(Node):
         return self
 
     @model_validator(mode="after")
+    def _of_one_page(self) -> Self:
+        mixers = [mixer for group in self.layers for mixer in group.mixers]
+        if self.on_page is not None and any(mixer != self.on_page for mixer in mixers):
+            raise Refused("mixer", "alike in all layers, where attention is on pages", "different ones")
+        boxes = getattr(self.embedding, "boxes", None)
+        if self.on_page is not None and (boxes is None or getattr(self.embedding, "picture", None) is None):
+            raise Refused("embedding", "tokens with boxes, and a picture, for attention on pages", self.embedding.kind)
+        if boxes is not None and 4 * boxes.d_place + 2 * boxes.d_extent != self.d_model:
+            raise Refused("boxes", f"4 * d_place + 2 * d_extent = d_model = {self.d_model}", "another width")
+        if any(each.per == "text" for each in self.heads) and self.on_page is None:
+            raise Refused("per", "another kind where no picture stands behind the text", "text")
+        return self
+
+    @model_validator(mode="after")
     def _whole_chunks(self) -> Self:
         multiple = getattr(self.embedding, "multiple", None)
         for mixer in (mixer for group in self.layers for mixer in group.mixers):
@@ -240,6 +255,12 @@ class Stack(Node):
         """The attention in blocks whose tables all layers share, where there is such (LongT5)."""
         mixers = (mixer for group in self.layers for mixer in group.mixers)
         return next((mixer for mixer in mixers if isinstance(mixer, BlockAttention)), None)
+
+    @property
+    def on_page(self) -> PageAttention | None:
+        """The attention whose tables all layers share, where vectors stand on a page (LayoutLMv3)."""
+        mixers = (mixer for group in self.layers for mixer in group.mixers)
+        return next((mixer for mixer in mixers if isinstance(mixer, PageAttention)), None)
 
     @property
     def distances(self) -> tuple[Disentangled, Norm] | None:
@@ -341,6 +362,11 @@ class ModelSpec(Stack):
     def reads_tokens(self) -> bool:
         """Whether its sequences are tokens (or steps) that it can go on with, and not pictures or sound."""
         return isinstance(self.embedding, Embedding | Trajectory)
+
+    @property
+    def takes_pictures(self) -> bool:
+        """Whether pictures may go in beside its text: to a vision tower, or behind the text of each page."""
+        return self.vision is not None or getattr(self.embedding, "picture", None) is not None
 
     @property
     def decodes(self) -> bool:

@@ -25,6 +25,7 @@ from calc.spec import (
     Mlp,
     Moe,
     Node,
+    PageAttention,
     Parallel,
     Patches,
     Queries,
@@ -52,6 +53,7 @@ from reference_models.blocks.mamba import MambaMixer
 from reference_models.blocks.mamba2 import Mamba2Mixer
 from reference_models.blocks.mlp import FeedForward
 from reference_models.blocks.moe import MixtureOfExperts
+from reference_models.blocks.page_attention import OnPage
 from reference_models.blocks.parallel import SideBySide
 from reference_models.blocks.patches import PatchEmbedding
 from reference_models.blocks.restored import RestoredPatches
@@ -66,6 +68,7 @@ MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
     BandAttention: InBand,
     BlockAttention: InBlocks,
     GatedBias: GatedBiasAttention,
+    PageAttention: OnPage,
     CompressedAttention: CompressedSparseAttention,
     LinearAttention: KernelAttention,
     DeltaNet: GatedDeltaNet,

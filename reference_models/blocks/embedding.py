@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import Embedding, Head, Projection
 from reference_models.blocks.linear import ACTIVATIONS, NormLayer, scaled, softcap
+from reference_models.blocks.page import add_box_tables, box_vectors, boxes_of_patches
+from reference_models.blocks.patches import PatchEmbedding
 from reference_models.blocks.positions import sinusoidal
 from reference_models.step import Step
 from reference_models.support import supported
@@ -15,6 +19,7 @@ from reference_models.support import supported
 EMBEDDING = (
     *("d_embed", "project", "project_bias", "n_positions", "n_token_types", "sinusoidal", "norm", "norm_of", "shared"),
     *("scale", "position_offset", "sinusoid", "trained_positions", "n_angles", "d_angles", "multiple"),
+    *("boxes", "picture"),
 )
 HEAD = (*("tied", "bias", "n_logits", "transform", "transform_bias", "activation", "scale", "softcap", "wide_loss"),)
 PROJECTION = (
@@ -65,6 +70,11 @@ class TokenEmbedding(nn.Module):
             self.token_type = _table(spec.n_token_types, width)
         if spec.norm is not None:
             self.norm = NormLayer(spec.norm, (width,))
+        if spec.boxes is not None:
+            add_box_tables(self, spec.boxes)
+        if spec.picture is not None and spec.norm is not None:
+            self.picture = PatchEmbedding(spec.picture, None, width)
+            self.page_norm = NormLayer(spec.norm, (width,))
 
     def forward(self, tokens: Tensor, step: Step) -> Tensor:
         x = scaled(self.token(tokens), self.spec.scale)
@@ -80,10 +90,31 @@ class TokenEmbedding(nn.Module):
         if self.spec.n_token_types is not None:
             types = torch.zeros_like(tokens) if step.token_types is None else step.token_types
             x = x + self.token_type(types)
+        boxes = step.boxes
+        if self.spec.boxes is not None:
+            boxes = tokens.new_zeros(*tokens.shape, 4) if boxes is None else boxes
+            x = x + box_vectors(self, boxes)
         if self.spec.norm is not None and self.spec.norm_of == "sum":
             x = self.norm(x)
         if self.spec.d_embed is not None and self.spec.project == "sum":
             x = self.project_in(x)
+        return x if self.spec.picture is None else self._with_picture(x, boxes, step)
+
+    def _with_picture(self, x: Tensor, boxes: Tensor | None, step: Step) -> Tensor:
+        """The text x [batch, seq, d_model], and behind it the patches of its page's picture, if any, normed together;
+        `step` is told where everything stands. Errors: ValueError for more or fewer pictures than texts."""
+        places = torch.arange(x.shape[1], device=x.device)
+        if step.pictures is not None:
+            if len(step.pictures) != len(x):
+                raise ValueError(f"images: expected a picture for each of {len(x)} texts, found {len(step.pictures)}")
+            seen = self.picture(step.pictures, step)
+            places = torch.cat([places, torch.arange(seen.shape[1], device=x.device)])
+            x = self.page_norm(torch.cat([F.dropout(x, step.dropout), seen], dim=1))
+            if boxes is not None:
+                patches = boxes_of_patches(math.isqrt(seen.shape[1] - 1), x.device).expand(len(x), -1, -1)
+                boxes = torch.cat([boxes, patches], dim=1)
+        if boxes is not None:
+            step.page = places.expand(len(x), -1), boxes
         return x
 
     def example(self, batch: int, seq: int) -> Tensor:

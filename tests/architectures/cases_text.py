@@ -337,6 +337,32 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
             {"attention_window": 38, "max_position_embeddings": 14},
         ),
     ),
+    "layoutlmv3": (
+        BERT
+        | {
+            "hidden_size": 36,
+            "num_attention_heads": 3,
+            "max_2d_position_embeddings": 1025,
+            "coordinate_size": 7,
+            "shape_size": 4,
+            "rel_pos_bins": 8,
+            "max_rel_pos": 12,
+            "rel_2d_pos_bins": 10,
+            "max_rel_2d_pos": 20,
+            "input_size": 20,
+            "patch_size": 8,
+        },
+        (
+            "LayoutLMv3ForTokenClassification",
+            "LayoutLMv3ForQuestionAnswering",
+            "LayoutLMv3ForSequenceClassification",
+            "LayoutLMv3Model",
+        ),
+        (
+            {"num_labels": 11, "has_spatial_attention_bias": False, "num_channels": 1},
+            {"has_relative_attention_bias": False, "has_spatial_attention_bias": False, "type_vocab_size": 1},
+        ),
+    ),
     "plbart": (BART, ("PLBartForConditionalGeneration", "PLBartForSequenceClassification"), ()),
     "pegasus": (
         BART,

@@ -384,6 +384,23 @@ RWKV = _one(
     (r"head\.weight", "lm_head.weight"),
 )
 
+LAYOUTLMV3 = _one(
+    (r"(?:layoutlmv3\.)?embeddings\.x_position_embeddings\.weight", "embedding.across.weight"),
+    (r"(?:layoutlmv3\.)?embeddings\.y_position_embeddings\.weight", "embedding.down.weight"),
+    (r"(?:layoutlmv3\.)?embeddings\.h_position_embeddings\.weight", "embedding.tall.weight"),
+    (r"(?:layoutlmv3\.)?embeddings\.w_position_embeddings\.weight", "embedding.wide.weight"),
+    (r"(?:layoutlmv3\.)?patch_embed\.proj\.(?P<w>\w+)", r"embedding.picture.patch.\g<w>"),
+    (r"(?:layoutlmv3\.)?cls_token", "embedding.picture.special.weight"),
+    (r"(?:layoutlmv3\.)?pos_embed", "embedding.picture.position.weight"),
+    (r"(?:layoutlmv3\.)?norm\.(?P<w>\w+)", r"embedding.picture.norm.\g<w>"),
+    (r"(?:layoutlmv3\.)?LayerNorm\.(?P<w>\w+)", r"embedding.page_norm.\g<w>"),
+    (r"(?:layoutlmv3\.)?encoder\.rel_pos_bias\.weight", "relative_bias.weight"),
+    (r"(?:layoutlmv3\.)?encoder\.rel_pos_x_bias\.weight", "across_bias.weight"),
+    (r"(?:layoutlmv3\.)?encoder\.rel_pos_y_bias\.weight", "down_bias.weight"),
+    (r"qa_outputs\.dense\.(?P<w>\w+)", r"dense.dense.\g<w>"),
+    (r"qa_outputs\.out_proj\.(?P<w>\w+)", r"span.dense.\g<w>"),
+)
+LAYOUTLMV3 += _TABLES + _BERT_LAYER + _OWN_CLASSIFIER + _HEADS
 RULES: dict[str, Rules] = {
     "bert": BERT,
     "roberta": ROBERTA,
@@ -420,6 +437,7 @@ RULES: dict[str, Rules] = {
     "nllb-moe": BART,
     "led": LED,
     "longformer": LONGFORMER,
+    "layoutlmv3": LAYOUTLMV3,
     "rwkv": RWKV,
     "openai-gpt": GPT,
     "imagegpt": IMAGEGPT,

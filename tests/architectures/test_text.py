@@ -7,6 +7,7 @@ of different length; bytes of the caches, and the FLOPs of one more token, where
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -57,7 +58,16 @@ def inputs(model: Any) -> dict[str, Any]:
         return floats | {"timesteps": torch.arange(SEQ).expand(BATCH, -1)}
     if _two_inputs(model):
         return {"input_ids": _ids(SOURCE), "decoder_input_ids": _ids(SEQ)}
+    if model.config.model_type == "layoutlmv3":
+        return {"input_ids": _ids(SEQ)} | _page(model.config)
     return {"input_ids": _ids(SEQ)}
+
+
+def _page(config: Any) -> dict[str, Any]:
+    """Boxes of the tokens, and the picture of each page."""
+    ends = torch.randint(0, 1000, (BATCH, SEQ, 2, 2)).sort(2).values
+    pixels = torch.rand(BATCH, config.num_channels, config.input_size, config.input_size)
+    return {"bbox": ends.flatten(2), "pixel_values": pixels}
 
 
 def _ids(length: int) -> Any:
@@ -84,6 +94,7 @@ def test_same_as_transformers(model_type: str, name: str, config: dict[str, Any]
     theirs = {path: parameter.numel() for path, parameter in model.named_parameters()}
     saved = json.loads(model.config.to_json_string(use_diff=False))
     batch, load = inputs(model), Load(batch=BATCH, seq=SEQ, source=SOURCE if _two_inputs(model) else SEQ)
+    load = replace(load, images=len(batch.get("pixel_values", ())))
     once = count(lambda: model(**batch))
     # The config as people write it, and as transformers saves it.
     for raw in ({"model_type": model_type, **config}, saved):
@@ -230,6 +241,13 @@ def test_a_head_that_transformers_ties_is_read_both_ways() -> None:
         ("longformer", {"attention_window": [4, 4]}, "attention_window"),
         ("longformer", {"pad_token_id": None}, "pad_token_id"),
         ("longformer", {"onnx_export": True}, "onnx_export"),
+        ("layoutlmv3", {"coordinate_size": 8}, "coordinate_size"),
+        ("layoutlmv3", {"rel_pos_bins": 3}, "rel_pos_bins"),
+        ("layoutlmv3", {"max_rel_2d_pos": 2}, "max_rel_2d_pos"),
+        ("layoutlmv3", {"has_relative_attention_bias": False}, "has_spatial_attention_bias"),
+        ("layoutlmv3", {"visual_embed": False}, "visual_embed"),
+        ("layoutlmv3", {"input_size": 7}, "input_size"),
+        ("layoutlmv3", {"pad_token_id": None}, "pad_token_id"),
         ("longt5", {"d_kv": 1}, "d_kv"),
         ("longt5", {"encoder_attention_type": "transient-global", "global_block_size": 1}, "global_block_size"),
         ("marian", {"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings"),

@@ -114,6 +114,9 @@ OUTPUTS = [
     ("deberta-v2", "DebertaV2ForMaskedLM", {"pos_att_type": "p2c", "max_relative_positions": 9}),
     ("longformer", "LongformerForMaskedLM", {"attention_window": 38, "max_position_embeddings": 14}),
     ("longformer", "LongformerForTokenClassification", {"attention_window": [4, 12, 4]}),
+    ("layoutlmv3", "LayoutLMv3ForTokenClassification", {"num_labels": 11, "has_spatial_attention_bias": False}),
+    ("layoutlmv3", "LayoutLMv3ForQuestionAnswering", {}),
+    ("layoutlmv3", "LayoutLMv3ForSequenceClassification", {"rel_2d_pos_bins": 33, "layer_norm_eps": 0.03}),
     ("albert", "AlbertForPreTraining", {}),
     ("electra", "ElectraForMaskedLM", {}),
     ("t5", "T5ForConditionalGeneration", {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
@@ -149,7 +152,8 @@ def test_outputs_equal_transformers(model_type: str, name: str, extra: dict[str,
     with torch.no_grad():
         expected, found = theirs(**batch), ours(**given)
     for value in their_results(expected):
-        results = [t for t in (found.logits, *found.heads.values()) if t is not None]
+        ends = () if "span" not in found.heads else found.heads["span"].unbind(-1)
+        results = [t for t in (found.logits, *found.heads.values(), *ends) if t is not None]
         mine = [t.reshape(value.shape) for t in results if t.numel() == value.numel()]
         assert any(torch.allclose(t, value, rtol=1e-4, atol=1e-4) for t in mine), value.shape
 
@@ -160,6 +164,8 @@ def arguments(batch: dict[str, Any]) -> dict[str, Any]:
         return {"inputs": torch.cat([batch["returns_to_go"], batch["states"], batch["actions"]], dim=-1)}
     if "decoder_input_ids" in batch:
         return {"inputs": batch["decoder_input_ids"], "source": batch["input_ids"]}
+    if "bbox" in batch:
+        return {"inputs": batch["input_ids"], "boxes": batch["bbox"], "images": batch["pixel_values"]}
     return {"inputs": batch["input_ids"]}
 
 

@@ -38,7 +38,9 @@ def copy_weights(theirs: Any, ours: Model, model_type: str) -> None:
             every = enumerate(part) if "*" in path and not one else [(one[1] if one else "", part)]
             for number, own in every:
                 own_path = path.replace("*", str(number))
-                place(mine[own_path].data, name, own, model_type, ours).copy_(own)
+                taken = place(mine[own_path].data, name, own, model_type, ours)
+                # A vector that is added to those of all places may be held as of one batch.
+                taken.copy_(own[(0,) * max(own.dim() - taken.dim(), 0)])
                 met.add(own_path)
     assert met == set(mine)
     for given, taken in BUFFERS.items():

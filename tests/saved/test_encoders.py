@@ -30,7 +30,10 @@ from calc.spec.resizing import sizes_of, symbolic, with_sizes  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
 from reference_models.saved import saved_tensors  # noqa: E402
 from tests.architectures.cases_media import MEDIA  # noqa: E402
+from tests.architectures.cases_text import TEXT  # noqa: E402
 from tests.architectures.test_media import build as built  # noqa: E402
+from tests.architectures.test_text import build as text_model  # noqa: E402
+from tests.architectures.test_text import inputs as text_inputs  # noqa: E402
 from tests.reference_models.test_counts import check as counted  # noqa: E402
 from tests.saved.test_readings import total  # noqa: E402
 from tests.saved.test_twins import MODES, SEQ, check  # noqa: E402
@@ -190,6 +193,34 @@ def test_parakeet_keeps_what_transformers_keeps(change: dict[str, Any], how: Set
 
     kept = saved_tensors(model, forward_pass).total
     assert total(from_config({"model_type": "parakeet_ctc", **config}), Load(batch=batch, source=43), how) == kept
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("pictures", [True, False])
+@pytest.mark.parametrize("how", [Settings("eager", "fp32", device="cpu"), Settings(autocast=True, device="cpu")])
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [("TokenClassification", {"has_spatial_attention_bias": False}), ("TokenClassification", {"num_labels": 11}),
+     ("QuestionAnswering", {}), ("SequenceClassification", {})],
+)  # fmt: skip
+def test_pages_keep_what_transformers_keeps(
+    kind: str, change: dict[str, Any], how: Settings, pictures: bool, batch: int
+) -> None:
+    """But for numbers of positions, which it has for each text."""
+    pytest.importorskip("transformers")
+    config, name = TEXT["layoutlmv3"][0] | change, f"LayoutLMv3For{kind}"
+    model = text_model("layoutlmv3", name, config)
+    given = {key: value[:batch].clone() for key, value in text_inputs(model).items()}
+    if not pictures:
+        given.pop("pixel_values")
+
+    def forward_pass() -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=how.autocast):
+            return model(**given)
+
+    kept, seq = saved_tensors(model, forward_pass).total, given["input_ids"].shape[1]
+    spec = from_config({"model_type": "layoutlmv3", "architectures": [name], **config})
+    assert total(spec, Load(batch=batch, seq=seq, images=batch * pictures), how) == kept - 8 * seq * (batch - 1)
 
 
 def test_updates_of_matrices_that_vectors_pass_too_are_refused() -> None:
