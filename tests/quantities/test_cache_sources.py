@@ -14,10 +14,11 @@ from calc.spec.band_attention import BandAttention
 from calc.spec.block_attention import BlockAttention
 from calc.spec.gated_bias import GatedBias
 from calc.spec.mixers import Parallel
+from calc.spec.page import PageAttention
 from calc.spec.run import exact_run
 from tests.strategies import in_bands, in_blocks
 
-WITHOUT = (BandAttention, BlockAttention, GatedBias)
+WITHOUT = (BandAttention, BlockAttention, GatedBias, PageAttention)
 """What only encoders have."""
 
 

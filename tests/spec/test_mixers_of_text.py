@@ -15,12 +15,20 @@ from calc.spec import (
     Attention,
     BandAttention,
     BlockAttention,
+    BoxBuckets,
+    Boxes,
     Buckets,
     Embedding,
     GatedBias,
     LayerGroup,
     Mlp,
     ModelSpec,
+    Norm,
+    PageAttention,
+    Patches,
+    Picture,
+    Projection,
+    Restored,
 )
 from calc.spec.load import Load
 from tests.architectures.cases_recent import GEMMA3N
@@ -28,6 +36,11 @@ from tests.architectures.cases_recent import GEMMA3N
 BLOCKS = BlockAttention(n_heads=4, d_head=8, block=4)
 BAND = BandAttention(n_heads=4, d_head=8, reach=3)
 GATED = GatedBias(n_heads=4, d_head=8)
+PAGE = PageAttention(n_heads=4, d_head=8)
+BOXES = Boxes(n_places=9, d_place=5, d_extent=6)
+PIXELS: dict[str, int] = {"height": 8, "width": 8, "patch_height": 4, "patch_width": 4}
+PICTURE = Picture(**PIXELS)
+WHOLE = Embedding(boxes=BOXES, picture=PICTURE, norm=Norm())
 PLAIN = LayerGroup(count=2, mixer=Attention(n_heads=4), channel=Mlp(gated=True, activation="silu"))
 
 
@@ -47,6 +60,18 @@ def of(mixer: Any, **fields: Any) -> LayerGroup:
         (lambda: GatedBias(n_heads=4, d_head=8, buckets=Buckets(shared=False)), "buckets.shared"),
         (lambda: model(of(GATED), PLAIN.model_copy(update={"name": "plain"})), "mixer"),
         (lambda: model(of(GATED), of(GATED.model_copy(update={"n_heads": 2}), name="other")), "buckets"),
+        (lambda: PageAttention(n_heads=4, d_head=8, buckets=None, box_buckets=BoxBuckets()), "box_buckets"),
+        (lambda: model(of(PAGE)), "embedding"),
+        (lambda: model(of(PAGE), embedding=Embedding(boxes=BOXES)), "embedding"),
+        (lambda: model(of(PAGE), PLAIN.model_copy(update={"name": "plain"}), embedding=WHOLE), "mixer"),
+        (lambda: model(embedding=Embedding(boxes=Boxes(n_places=9, d_place=5, d_extent=4))), "boxes"),
+        (lambda: Embedding(boxes=BOXES, d_embed=8), "boxes"),
+        (lambda: Embedding(picture=PICTURE), "picture"),
+        (lambda: Embedding(picture=PICTURE, norm=Norm(), multiple=4), "multiple"),
+        (lambda: model(heads=(Projection(name="classifier", per="text"),)), "per"),
+        (lambda: model(embedding=Restored(**PIXELS, n_positions=5)), "encoder"),
+        (lambda: Patches(**PIXELS, masked=0.5), "masked"),
+        (lambda: Patches(**PIXELS, masked=0.5, n_positions=4, position_tables=2), "position_tables"),
         (lambda: model(of(BAND)), "embedding.multiple"),
         (lambda: model(of(BAND), embedding=Embedding(multiple=9)), "embedding.multiple"),
         (lambda: model(altup=AltUp(n=2), n_streams=4), "n_streams"),
@@ -98,3 +123,9 @@ def test_what_is_refused_of_gemma3n(change: dict[str, Any], field: str) -> None:
     with pytest.raises(Refused) as refusal:
         from_config({"model_type": "gemma3n_text", **GEMMA3N, **change})
     assert refusal.value.field == field
+
+
+@pytest.mark.parametrize(("load", "field"), [(Load(batch=2, images=3), "images"), (Load(2, image=(8, 8)), "image")])
+def test_pages_have_a_picture_each_of_one_size(load: Load, field: str) -> None:
+    with pytest.raises(Refused, match=f"^{field}:"):
+        training(model(of(PAGE), embedding=WHOLE), load)
