@@ -175,6 +175,7 @@ FAMILIES: dict[str, str] = {
     "mvp": "bart",
     "led": "led",
     "longformer": "longformer",
+    "big_bird": "big_bird",
     "layoutlmv3": "layoutlmv3",
     "plbart": "bart",
     "pegasus": "bart",

@@ -12,7 +12,8 @@ from calc.blocks.disentangled import projected_vectors
 from calc.blocks.distances import placed_queries, projected_distances, segments
 from calc.blocks.span_convolution import span_convolution
 from calc.blocks.surroundings import Surroundings
-from calc.sizes import Size, exact_div, is_exactly, quotient
+from calc.errors import Refused
+from calc.sizes import Size, exact_div, is_array, is_exactly, is_symbolic, quotient
 from calc.spec import Attention
 from calc.spec.attention import BY_DISTANCE
 from calc.spec.load import Load
@@ -34,6 +35,8 @@ def attention(
     FLOPs of scores and values: 2 * batch * n_heads * d_head * pairs each (Vaswani et al. 2017, section 3.2.1).
     Keys and values are lent to later layers of the same window that have none of their own.
     """
+    if spec.longest is not None:
+        _refuse_longer(load.seq, spec.longest)
     heads, kv_heads, d_head, d_value = head_sizes(spec, x.width)
     q, k, v, gate, visits = projected(t, spec, x, load, around)
     around.lend(spec.window, k, v)
@@ -77,6 +80,13 @@ def attention(
     if in_squares:
         y = t.joined(y, rows=y.rows, width=y.width)
     return _output(t, spec, x, y, gate, visits, load, x.width if d_out is None else d_out)
+
+
+def _refuse_longer(seq: Size, longest: int) -> None:
+    """Errors: Refused for texts of more than `longest` tokens; a formula is taken to be of shorter ones."""
+    longer = False if is_symbolic(seq) else seq > longest
+    if longer.any() if is_array(longer) else longer:
+        raise Refused("seq", f"at most {longest} tokens, more of which attend to blocks (not described)", seq)
 
 
 def _output(

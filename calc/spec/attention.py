@@ -119,6 +119,7 @@ class Attention(Node):
         of all heads are multiplied once with those of either half, as in DiffLlama.
     span: beside the heads, each token weighs so many tokens around it by weights that it makes of its query and their
         keys, and the result stands behind that of the heads (ConvBERT).
+    longest: of longer texts it is not described which tokens see which (BigBird).
     repeated: keys and values that heads share are laid out for each, or PyTorch's kernel is told that they are shared;
         False: it is given one head of them and told nothing, for which it writes scores out (Falcon).
     """
@@ -160,6 +161,7 @@ class Attention(Node):
     experts: HeadExperts | None = None
     differential: Norm | None = None
     span: int | None = Field(default=None, gt=0, le=10**4)
+    longest: int | None = Field(default=None, gt=0, le=2**31)
     repeated: bool = True
 
     @property

@@ -40,7 +40,7 @@ FIELDS = (
         "sinks",
     ),
     *("buckets", "shaw", "disentangled", "by_depth", "temperature", "alibi_scaled", "clip", "value_scale"),
-    *("masked_window", "softmax", "squares", "span", "repeated", "experts", "differential"),
+    *("masked_window", "softmax", "squares", "span", "longest", "repeated", "experts", "differential"),
 )
 """Fields of the spec that are computed here."""
 

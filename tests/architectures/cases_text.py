@@ -337,6 +337,21 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
             {"attention_window": 38, "max_position_embeddings": 14},
         ),
     ),
+    "big_bird": (
+        BERT,
+        (
+            "BigBirdForPreTraining",
+            "BigBirdForMaskedLM",
+            "BigBirdForCausalLM",
+            "BigBirdModel",
+            "BigBirdForSequenceClassification",
+            "BigBirdForTokenClassification",
+        ),
+        (
+            {"use_bias": False, "rescale_embeddings": True, "block_size": 3, "hidden_act": "relu"},
+            {"attention_type": "original_full", "block_size": 1, "type_vocab_size": 1},
+        ),
+    ),
     "layoutlmv3": (
         BERT
         | {

@@ -72,6 +72,7 @@ LONGFORMER = _one(
     ),
 )
 LONGFORMER += ROBERTA
+BIG_BIRD = BERT + _OWN_CLASSIFIER
 MODERNBERT = _one(
     (r"(?:model\.)?embeddings\.tok_embeddings\.weight", "embedding.token.weight"),
     (r"(?:model\.)?embeddings\.norm\.(?P<w>\w+)", r"embedding.norm.\g<w>"),
@@ -437,6 +438,7 @@ RULES: dict[str, Rules] = {
     "nllb-moe": BART,
     "led": LED,
     "longformer": LONGFORMER,
+    "big_bird": BIG_BIRD,
     "layoutlmv3": LAYOUTLMV3,
     "rwkv": RWKV,
     "openai-gpt": GPT,

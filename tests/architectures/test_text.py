@@ -117,6 +117,7 @@ LOSSES = (
     *(("electra", name) for name in ("ElectraForMaskedLM", "ElectraForCausalLM")),
     ("convbert", "ConvBertForMaskedLM"),
     ("longformer", "LongformerForMaskedLM"),
+    *(("big_bird", f"BigBirdFor{end}") for end in ("MaskedLM", "PreTraining", "CausalLM")),
     ("xlnet", "XLNetLMHeadModel"),
     ("deberta", "DebertaForMaskedLM"),
     ("deberta-v2", "DebertaV2ForMaskedLM"),
@@ -147,7 +148,8 @@ def test_format_of_the_loss(model_type: str, name: str) -> None:
     model = build(model_type, name, config).to(torch.bfloat16)
     batch = inputs(model)
     targets = batch.get("decoder_input_ids", batch["input_ids"])
-    more = {"next_sentence_label": targets[:, 0] % 2} if name == "BertForPreTraining" else {}
+    asks_for_the_next = name in ("BertForPreTraining", "BigBirdForPreTraining")
+    more = {"next_sentence_label": targets[:, 0] % 2} if asks_for_the_next else {}
     more |= {"sentence_order_label": targets[:, 0] % 2} if name == "AlbertForPreTraining" else {}
     found = model(**batch, labels=targets, **more).loss.dtype
     head = from_config({"model_type": model_type, "architectures": [name], **config}).head
@@ -157,6 +159,7 @@ def test_format_of_the_loss(model_type: str, name: str) -> None:
 
 CACHED = [
     ("bert", "BertLMHeadModel", {"is_decoder": True}),
+    ("big_bird", "BigBirdForCausalLM", {"is_decoder": True}),
     ("roberta", "RobertaForCausalLM", {"is_decoder": True}),
     ("electra", "ElectraForCausalLM", {"is_decoder": True}),
     ("modernbert-decoder", "ModernBertDecoderForCausalLM", {}),
@@ -248,6 +251,9 @@ def test_a_head_that_transformers_ties_is_read_both_ways() -> None:
         ("layoutlmv3", {"visual_embed": False}, "visual_embed"),
         ("layoutlmv3", {"input_size": 7}, "input_size"),
         ("layoutlmv3", {"pad_token_id": None}, "pad_token_id"),
+        ("big_bird", {"architectures": ["BigBirdForQuestionAnswering"]}, "architectures"),
+        ("big_bird", {"attention_type": "sliding"}, "attention_type"),
+        ("big_bird", {"block_size": 0}, "block_size"),
         ("longt5", {"d_kv": 1}, "d_kv"),
         ("longt5", {"encoder_attention_type": "transient-global", "global_block_size": 1}, "global_block_size"),
         ("marian", {"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings"),

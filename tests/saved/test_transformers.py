@@ -27,6 +27,7 @@ BATCH, SEQ = 2, 64
 TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1, "decoder_start_token_id": 0}
 FAMILIES = CASES | {
     "bert": TEXT["bert"][0] | {"max_position_embeddings": SEQ, "architectures": ["BertForMaskedLM"]},
+    "big_bird": TEXT["big_bird"][0] | {"max_position_embeddings": SEQ, "architectures": ["BigBirdForMaskedLM"]},
     "longformer": TEXT["longformer"][0]
     | {"max_position_embeddings": SEQ + 8, "attention_window": 16, "architectures": ["LongformerForMaskedLM"]},
     "t5": TEXT["t5"][0] | {"architectures": ["T5ForConditionalGeneration"]},
@@ -66,7 +67,7 @@ def measured(name: str, settings: Settings, experts: str = "eager") -> int:
     """Bytes that autograd keeps of a forward pass to the loss."""
     model = theirs(name, settings, experts)
     tokens = torch.randint(3, 90, (BATCH, SEQ))
-    more = {} if name in ("bert", "longformer") else {"use_cache": False}
+    more = {} if name in ("bert", "big_bird", "longformer") else {"use_cache": False}
 
     def forward() -> Any:
         with torch.autocast("cpu", torch.bfloat16, enabled=settings.autocast):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
 import pytest
 
 import calc
@@ -123,6 +124,15 @@ def test_what_is_refused_of_gemma3n(change: dict[str, Any], field: str) -> None:
     with pytest.raises(Refused) as refusal:
         from_config({"model_type": "gemma3n_text", **GEMMA3N, **change})
     assert refusal.value.field == field
+
+
+def test_longer_texts_are_refused_one_by_one_and_in_columns() -> None:
+    spec = model(of(Attention(n_heads=4, causal=False, position="none", longest=20)))
+    assert training(spec, Load(batch=2, seq=20)).total > 0
+    assert (training(spec, Load(batch=2, seq=numpy.array([8.0, 20.0]))).total > 0).all()
+    for seq in (21, numpy.array([8.0, 21.0])):
+        with pytest.raises(Refused, match=r"^seq: expected at most 20 tokens"):
+            training(spec, Load(batch=2, seq=seq))
 
 
 @pytest.mark.parametrize(("load", "field"), [(Load(batch=2, images=3), "images"), (Load(2, image=(8, 8)), "image")])
