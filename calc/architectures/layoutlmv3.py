@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from calc.architectures.bert import layer, tables
 from calc.architectures.common import activation
 from calc.architectures.config import Config
@@ -60,7 +62,7 @@ def _attention(cfg: Config, d_model: int) -> PageAttention:
     )
 
 
-def _buckets(cfg: Config, bins: str, most: str, usual: int) -> dict[str, int]:
+def _buckets(cfg: Config, bins: str, most: str, usual: int) -> dict[str, Any]:
     """A quarter of the buckets hold one distance each; the others of a side widen up to the largest, beyond those."""
     n, distance = cfg.size(bins, absent=usual), cfg.size(most, absent=4 * usual)
     if n < 4:

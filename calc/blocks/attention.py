@@ -84,8 +84,9 @@ def attention(
 
 def _refuse_longer(seq: Size, longest: int) -> None:
     """Errors: Refused for texts of more than `longest` tokens; a formula is taken to be of shorter ones."""
-    longer = False if is_symbolic(seq) else seq > longest
-    if longer.any() if is_array(longer) else longer:
+    if is_symbolic(seq):
+        return
+    if (seq > longest).any() if is_array(seq) else seq > longest:
         raise Refused("seq", f"at most {longest} tokens, more of which attend to blocks (not described)", seq)
 
 

@@ -72,8 +72,9 @@ def add_page_tables(stack: nn.Module, spec: PageAttention) -> None:
     """The tables that all layers of a stack share."""
     if spec.buckets is not None:
         stack.add_module("relative_bias", _Bias(spec.n_heads, spec.buckets.n_buckets))
-    for name in ("across_bias", "down_bias") if spec.box_buckets is not None else ():
-        stack.add_module(name, _Bias(spec.n_heads, spec.box_buckets.n_buckets))
+    if spec.box_buckets is not None:
+        for name in ("across_bias", "down_bias"):
+            stack.add_module(name, _Bias(spec.n_heads, spec.box_buckets.n_buckets))
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from calc.cli import cli
+from tests.architectures.cases_text import TEXT
 from tests.architectures.cases_vision import SEEING
 
 Capture = pytest.CaptureFixture[str]
@@ -113,3 +114,11 @@ def test_a_tower_that_reads_no_pictures_is_named(capsys: Capture, tmp_path: Path
     assert said in run(capsys, f"flops {path} --seq 32")[1].splitlines()
     assert said not in run(capsys, f"flops {path} --seq 32 --images 1")[1].splitlines()
     assert said not in run(capsys, f"flops {path} --phase decode --context 32")[1].splitlines()
+
+
+def test_a_page_that_has_no_picture_is_named(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "page.json"
+    path.write_text(json.dumps({"model_type": "layoutlmv3", **TEXT["layoutlmv3"][0]}))
+    said = "note: page: no pictures are read; --images N adds one behind each of N texts"
+    assert said in run(capsys, f"flops {path} --seq 32 --batch 2")[1].splitlines()
+    assert said not in run(capsys, f"flops {path} --seq 32 --batch 2 --images 2")[1].splitlines()
