@@ -90,6 +90,7 @@ VALUES: dict[str, Any] = {
     "scale_attn_weights": False,
     "reorder_and_upcast_attn": True,
     "scale_embedding": True,
+    "rescale_embeddings": True,
     "scale_decoder_outputs": False,
     "rope_interleave": False,
     "apply_residual_connection_post_layernorm": True,
@@ -136,6 +137,7 @@ COUNTED = {
     *("gating", "moe_apply_router_weight_on_input", "moe_router_logit_softcapping"),
     *("attention_k_eq_v", "enable_moe_block", "use_double_wide_mlp", "use_bidirectional_attention", "is_gated_act"),
     *("is_folding_model", "emb_layer_norm_before", "token_dropout"),
+    *("has_relative_attention_bias", "has_spatial_attention_bias"),
     *("relative_attention", "position_biased_input", "legacy", "bi_data"),
     *("add_cross_attention", "is_decoder", "is_encoder_decoder", "action_tanh", "learned_pos_emb", "add_router_probs"),
     *("block_auto_adjust_ff_dim", "block_ffn_dim_multiplier", "conv_bias", "use_expert_bias"),
@@ -202,6 +204,7 @@ NOT_READ = {
     ("ernie4_5_moe", "moe_norm_min"),
     ("roformer", "rotary_value"),
     ("longformer", "onnx_export"),
+    *(("layoutlmv3", name) for name in ("text_embed", "visual_embed")),
     ("nllb-moe", "moe_eval_capacity_token_fraction"),
 }
 """Keys of a class that its model does not read, or that are refused."""
