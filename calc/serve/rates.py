@@ -144,7 +144,8 @@ def request_seconds(engine: str, tokens: Any, given: Constants | None = None) ->
 
 def _of_kind(known: Constants, name: str) -> float:
     """What multiplies a constant for one kind: fitted, judged, or nothing."""
-    return known.get(name, judged().get(name, 1.0))
+    found = known.get(name)
+    return judged().get(name, 1.0) if found is None else found
 
 
 def step_seconds(engine: str, given: Constants | None = None) -> float:

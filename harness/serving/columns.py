@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from calc.serve.capacity import sequences_that_fit
 from calc.serve.formats import served_format
 from calc.serve.layout import Layout, layout_of
 from calc.serve.rank import Rank, rank_of
-from calc.serve.rates import Constants, rates_of, request_seconds
+from calc.serve.rates import MEASURED, Constants, family_of, rates_of, request_seconds
 from calc.serve.steady import Lengths, OperatingPoint, Steady, lengths_of, steady, with_burst
 from calc.serve.step import Rates
 from calc.serve.work import work_of
@@ -57,8 +57,52 @@ def case_of(row: ServedRow, spec: ModelSpec) -> Case:
     return Case(row, spec, device, layout, engine, rank, work.latent, budget, running)
 
 
-def columns(cases: Sequence[Case]) -> tuple[Any, OperatingPoint, Lengths]:
-    """Ranks, workloads and what attention asks at their lengths, a column each."""
+RateKey = tuple[str, str, str, int, bool]
+"""What the rates of a case rest on: its device, format, engine, ranks that sums cross, whether attention is latent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Many cases: ranks, workloads and what attention asks at their lengths, a column each; and what of them constants
+    are read by. keys, engines: all that there are; key, engine: which of them each case has. bursts: of requests, those
+    that come at once when a benchmark begins."""
+
+    ranks: Any
+    point: OperatingPoint
+    lengths: Lengths
+    keys: tuple[RateKey, ...]
+    key: Any
+    engines: tuple[str, ...]
+    engine: Any
+    mixed: Any
+    bursts: Any
+    devices: dict[str, Device]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Engines and families of devices, of which constants may be."""
+        return (*self.engines, *MEASURED)
+
+    def of(self, rows: Any) -> Columns:
+        """The columns of some cases, as often as each is named."""
+        ranks = SimpleNamespace(**{name: column[rows] for name, column in vars(self.ranks).items()})
+        given = [column[rows] if getattr(column, "ndim", 0) else column for column in self.point]
+        point, lengths = OperatingPoint(*given), Lengths(*(column[rows] for column in self.lengths))
+        key, engine, mixed, bursts = (column[rows] for column in (self.key, self.engine, self.mixed, self.bursts))
+        return Columns(ranks, point, lengths, self.keys, key, self.engines, engine, mixed, bursts, self.devices)
+
+
+class Priced(NamedTuple):
+    """What some constants say of cases: their rates, a row for each of `keys` and then one for each case; seconds of
+    the host for a request of each; and of those that come in step, how many do."""
+
+    rates: Any
+    request: Any
+    together: float
+
+
+def columns(cases: Sequence[Case]) -> Columns:
+    """The cases as columns."""
     import numpy as np
 
     names = [each.name for each in fields(Rank) if not each.name.endswith(("decode_bytes", "_flops", "cached_bytes"))]
@@ -74,32 +118,61 @@ def columns(cases: Sequence[Case]) -> tuple[Any, OperatingPoint, Lengths]:
         together=np.array([float(c.row.spread == 0 and (c.engine.mixed or c.row.exact)) for c in cases]),
     )
     found = [lengths_of(c.rank, c.row.mean_input, c.row.mean_output) for c in cases]
-    return ranks, point, Lengths(*(np.array(column, dtype=float) for column in zip(*found, strict=True)))
-
-
-def rates_columns(cases: Sequence[Case], given: Constants) -> Rates:
-    """The rates of all cases under some constants."""
-    import numpy as np
-
     asked = [(c.device.name, c.row.dtype, c.row.engine, c.layout.wide, c.latent) for c in cases]
-    devices = {c.device.name: c.device for c in cases}
-    known = {
-        key: rates_of(devices[key[0]], served_format(key[1]), *key[2:], given=given) for key in dict.fromkeys(asked)
-    }
-    return Rates(*(np.array(column, dtype=float) for column in zip(*(known[key] for key in asked), strict=True)))
+    keys, engines = tuple(dict.fromkeys(asked)), tuple(dict.fromkeys(c.row.engine for c in cases))
+    return Columns(
+        ranks,
+        point,
+        Lengths(*(np.array(column, dtype=float) for column in zip(*found, strict=True))),
+        keys,
+        np.array([keys.index(each) for each in asked]),
+        engines,
+        np.array([engines.index(c.row.engine) for c in cases]),
+        np.array([float(c.engine.mixed) for c in cases]),
+        np.array([1.0 if c.together else BURST for c in cases]),
+        {c.device.name: c.device for c in cases},
+    )
 
 
-def predicted(
-    cases: Sequence[Case], given: Constants, ready: tuple[Any, OperatingPoint, Lengths] | None = None
-) -> Steady:
-    """What a benchmark of every case measures in the mean: its steady state, and the burst with which it begins."""
+def priced(ready: Columns, given: Constants, beside: Priced | None = None, kind: str = "") -> Priced:
+    """What constants say of cases: rates of each key, seconds of a request of each case. Where they differ from those
+    of `beside` in one constant of a kind, an engine or a family of devices, other kinds' rates are those of that."""
     import numpy as np
 
-    ranks, point, lengths = columns(cases) if ready is None else ready
-    point = point._replace(together=point.together * given["together"])
-    rates = rates_columns(cases, given)
-    request = np.array([request_seconds(c.row.engine, c.row.mean_input, given) for c in cases])
-    mixed = np.array([float(c.engine.mixed) for c in cases])
-    found = steady(ranks, rates, point, lengths, request, mixed)
-    bursts = np.array([1.0 if c.together else BURST for c in cases])
-    return with_burst(ranks, rates, point, lengths, found, request, bursts)
+    def rates(key: RateKey) -> Any:
+        return rates_of(ready.devices[key[0]], served_format(key[1]), *key[2:], given=given)
+
+    def others(key: RateKey) -> bool:
+        return kind in ready.kinds and kind not in (key[2], family_of(ready.devices[key[0]], key[2]))
+
+    table = [rates(key) if beside is None or not others(key) else beside.rates[at] for at, key in enumerate(ready.keys)]
+    request = np.zeros(len(ready.engine))
+    for at, engine in enumerate(ready.engines):
+        own = ready.engine == at
+        request[own] = request_seconds(engine, ready.point.input[own], given)
+    return Priced(np.array(table, dtype=float), request, given["together"])
+
+
+def predicted(cases: Sequence[Case], given: Constants, ready: Columns | None = None) -> Steady:
+    """What a benchmark of every case measures in the mean: its steady state, and the burst with which it begins."""
+    known = columns(cases) if ready is None else ready
+    price = priced(known, given)
+    return _steady(known, price.rates[known.key], price.request, price.together)
+
+
+def predicted_beside(ready: Columns, many: Sequence[Priced], rows: Sequence[Any]) -> Steady:
+    """The same under many constants at once: of each, the cases that are named, one after the other in one column."""
+    import numpy as np
+
+    some = ready.of(np.concatenate(rows))
+    rates = np.concatenate([each.rates[ready.key[own]] for each, own in zip(many, rows, strict=True)])
+    request = np.concatenate([each.request[own] for each, own in zip(many, rows, strict=True)])
+    together = np.concatenate([np.full(len(own), each.together) for each, own in zip(many, rows, strict=True)])
+    return _steady(some, rates, request, together)
+
+
+def _steady(ready: Columns, by_case: Any, request: Any, together: Any) -> Steady:
+    rates, ranks, lengths = Rates(*by_case.T), ready.ranks, ready.lengths
+    point = ready.point._replace(together=ready.point.together * together)
+    found = steady(ranks, rates, point, lengths, request, ready.mixed)
+    return with_burst(ranks, rates, point, lengths, found, request, ready.bursts)

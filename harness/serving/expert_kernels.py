@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from calc.errors import Refused
 from calc.serve.expert_kernels import kind_of
 from calc.serve.formats import served_format
 from calc.serve.rank import ACTIVATION_BYTES
@@ -52,12 +53,22 @@ Key = tuple[str, str, str]
 
 
 def measured_experts(folder: Path) -> dict[Key, dict[str, float]]:
-    """What `ExpertKernels` has, of the tables below a folder."""
+    """What `ExpertKernels` has, of the tables below a folder. Errors: Refused for a folder that lacks one."""
     groups: dict[Key, list[tuple[float, ...]]] = {}
     for system, name in SYSTEMS.items():
+        if not (folder / system / "moe.csv.gz").is_file():
+            raise Refused("TABLE", f"a folder with {system}/moe.csv.gz", str(folder))
         for key, row in _rows(folder / system / "moe.csv.gz", name):
             groups.setdefault(key, []).append(row)
     return {key: _fit(rows) for key, rows in sorted(groups.items())}
+
+
+def expert_tables(found: Mapping[Key, Mapping[str, float]], source: str) -> str:
+    """The kernels as the data file holds them."""
+    lines = [f'source = "{source}"']
+    for key, own in found.items():
+        lines += ["", f"[{'.'.join(key)}]", *(f"{name} = {value:.3g}" for name, value in own.items())]
+    return "\n".join([*lines, ""])
 
 
 def _rows(file: Path, name: str) -> Iterator[tuple[Key, tuple[float, ...]]]:

@@ -13,8 +13,9 @@ from typing import Any
 
 from calc.serve.rates import FILE
 from harness.serving.columns import Case, columns, predicted
-from harness.serving.robust import fitted, weights
+from harness.serving.robust import ROUNDS, fitted, weights
 from harness.serving.rows import ServedRow
+from harness.serving.slopes import slopes_of
 
 SPLIT = FILE.with_name("split.toml")
 FAMILIES = ("Blackwell", "CDNA3", "CDNA4")
@@ -102,18 +103,21 @@ def start() -> dict[str, float]:
     return TYPICAL | {f"{name}.{kind}": 1.0 for name, kind in kinds}
 
 
-def fit(cases: Sequence[Case], rounds: int = 30) -> dict[str, float]:
+def fit(cases: Sequence[Case], rounds: int = ROUNDS) -> dict[str, float]:
     """The constants that meet the cases best."""
     import numpy as np
 
     cases = consistent(cases)
     ready, weight = columns(cases), weights([case.row.system for case in cases])
+    scale = np.concatenate([weight / TOLERANCE[0], weight / TOLERANCE[1]])
 
     def residuals(given: Mapping[str, float]) -> Any:
-        token, prompt = errors(cases, given, ready)
-        return np.concatenate([weight * token / TOLERANCE[0], weight * prompt / TOLERANCE[1]])
+        return np.concatenate(errors(cases, given, ready)) * scale
 
-    return fitted(start(), residuals, _width, HIGHEST, rounds)
+    def slopes(given: Mapping[str, float], step: float) -> Any:
+        return slopes_of(ready, given, step) * scale[:, None]
+
+    return fitted(start(), residuals, _width, HIGHEST, rounds, slopes)
 
 
 def _width(name: str) -> float:

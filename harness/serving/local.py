@@ -208,8 +208,12 @@ def local_seconds(cases: Sequence[LocalCase], given: Constants, ready: tuple[Any
     import numpy as np
 
     ranks, loads = local_columns(cases) if ready is None else ready
-    each = [rates_of(c.device, served_format(c.row.dtype), c.row.engine, 1, c.work.latent, given) for c in cases]
-    rates = Rates(*(np.array(column, dtype=float) for column in zip(*each, strict=True)))
+    asked = [(c.row.device, c.row.dtype, c.row.engine, c.work.latent) for c in cases]
+    devices = {c.row.device: c.device for c in cases}
+    known = {
+        key: rates_of(devices[key[0]], served_format(key[1]), key[2], 1, key[3], given) for key in dict.fromkeys(asked)
+    }
+    rates = Rates(*(np.array(column, dtype=float) for column in zip(*(known[key] for key in asked), strict=True)))
     steps = np.array([c.steps / c.overlap for c in cases])
     return step_time(ranks, loads, rates).total * steps
 

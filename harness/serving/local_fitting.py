@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from calc.serve.rates import LLAMA_CPP, LOCAL
 from harness.serving.local import LocalCase, local_columns, local_speeds
-from harness.serving.robust import fitted, weights
+from harness.serving.robust import ROUNDS, fitted, weights
 
 TYPICAL = {
     "computing": 0.4,
@@ -64,7 +64,7 @@ def local_start() -> dict[str, float]:
     return TYPICAL | {f"{name}.{kind}": 1.0 for name, kind in kinds}
 
 
-def local_fit(cases: Sequence[LocalCase], rounds: int = 40) -> dict[str, float]:
+def local_fit(cases: Sequence[LocalCase], rounds: int = ROUNDS) -> dict[str, float]:
     """The constants that meet the cases best."""
     import numpy as np
 

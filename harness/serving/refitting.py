@@ -1,19 +1,24 @@
-"""Constants of serving fitted anew to a table of measured servers: to all systems, and to each side of the split."""
+"""Constants of serving fitted anew to tables of measurements: to all systems, and to each side of the split."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from calc.architectures.models import load_model
 from calc.errors import Refused
-from calc.serve.rates import FILE, Constants
+from calc.serve.rates import FILE, Constants, file_of
 from calc.spec import ModelSpec
 from harness.serving.columns import Case, case_of
-from harness.serving.fitting import consistent, errors, fit, fitted_systems, write
+from harness.serving.expert_kernels import expert_tables, measured_experts
+from harness.serving.fitting import ROUNDS, consistent, errors, fit, fitted_systems, write
+from harness.serving.local import LocalRow, local_case, local_rows, local_speeds
+from harness.serving.local_fitting import local_fit
 from harness.serving.possible import check_possible
-from harness.serving.rows import ServedRow
+from harness.serving.rows import ServedRow, inferencemax
 from harness.serving.scoring import services
 
 CONFIGS = {
@@ -25,32 +30,62 @@ CONFIGS = {
     "deepseek": "DeepSeek-R1",
     "qwen3-32b": "Qwen3-32B",
     "qwen3-235b": "Qwen3-235B-A22B",
+    "gpt-oss": "gpt-oss-120b",
 }
-"""Family of a row's model -> the name of its config.json in a folder of such; gpt-oss-120b is a preset."""
+"""Family of a row's model -> the name of its config.json in a folder of such, or of a preset."""
 SIDES = ("listed", "others")
-"""The files of folds: fitted to the systems that split.toml lists, and to all others."""
+"""Of the split: systems that split.toml lists, and all others."""
 
 
-def model_of(family: str, configs: Path) -> ModelSpec:
-    """The model of a row. Errors: Refused where the folder has no such config."""
-    if family == "gpt-oss":
-        return load_model("gpt-oss-120b")
-    return load_model(str(configs / f"{CONFIGS[family]}.json"))
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What a fit is of. table: of split.toml; shipped: the data file of constants; lead: of the names of the files of
+    each side. read: cases from a table and folders of configs; fit: constants from cases, of so many rounds at most;
+    off: logarithms of predicted over measured seconds."""
+
+    table: str
+    shipped: Path
+    lead: str
+    read: Callable[[Path, Sequence[Path]], list[Any]]
+    fit: Callable[[Sequence[Any], int], dict[str, float]]
+    off: Callable[[Sequence[Any], Constants], Any]
 
 
-def cases(rows: Iterable[ServedRow | Refused], configs: Path) -> list[Case]:
-    """What constants are fitted to: rows that can be expressed, fit, are possible, have prompts beside answers, and
-    whose series could be of one server."""
+class Unseen(NamedTuple):
+    """How wrong a side's seconds are by constants that did not see it: median and mean of absolute errors; low, high:
+    measured over predicted, of which a twentieth is less and a twentieth more."""
+
+    rows: int
+    median: float
+    mean: float
+    low: float
+    high: float
+
+
+def model_of(name: str, configs: Sequence[Path]) -> ModelSpec:
+    """The model of a config in the first folder that has it, else a preset. Errors: Refused where neither is."""
+    files = [path for folder in configs if (path := folder / f"{name}.json").exists()]
+    return load_model(str(files[0]) if files else name)
+
+
+def served_model(family: str, configs: Sequence[Path]) -> ModelSpec:
+    """The model of a measured server's row."""
+    return model_of(CONFIGS[family], configs)
+
+
+def cases(rows: Iterable[ServedRow | Refused], configs: Sequence[Path]) -> list[Case]:
+    """What constants of servers are fitted to: rows that can be expressed, fit, are possible, have prompts beside
+    answers, and whose series could be of one server."""
     return consistent(list(_cases(rows, configs)))
 
 
-def _cases(rows: Iterable[ServedRow | Refused], configs: Path) -> Iterator[Case]:
+def _cases(rows: Iterable[ServedRow | Refused], configs: Sequence[Path]) -> Iterator[Case]:
     models: dict[str, ModelSpec] = {}
     for row in rows:
         if isinstance(row, Refused) or row.prefill is not None or row.tpot is None or row.ttft is None:
             continue
         if row.family not in models:
-            models[row.family] = model_of(row.family, configs)
+            models[row.family] = served_model(row.family, configs)
         spec = models[row.family]
         try:
             check_possible(row, services(row, spec)[0], None)
@@ -61,36 +96,82 @@ def _cases(rows: Iterable[ServedRow | Refused], configs: Path) -> Iterator[Case]
             yield case
 
 
-def refitted(known: Sequence[Case], rounds: int) -> dict[str, Constants]:
-    """Constants by file: `constants` of all systems, and of each side of the split.
+def _local_off(some: Sequence[Any], given: Constants) -> Any:
+    import numpy as np
+
+    return -np.log(local_speeds(some, given))
+
+
+FITTED = {
+    "servers": Fitted(
+        table="inferencemax",
+        shipped=FILE,
+        lead="",
+        read=lambda table, configs: cases(inferencemax(table), configs),
+        fit=fit,
+        off=lambda some, given: errors(some, given)[0],
+    ),
+    "llama.cpp": Fitted(
+        table="llama_cpp",
+        shipped=file_of("llama.cpp"),
+        lead="llama_cpp_",
+        read=lambda table, configs: [
+            local_case(row, model_of(row.family, configs)) for row in local_rows(table) if isinstance(row, LocalRow)
+        ],
+        fit=local_fit,
+        off=_local_off,
+    ),
+}
+"""What constants are of -> how they are fitted."""
+
+
+def side(kind: Fitted, known: Sequence[Any], name: str) -> list[Any]:
+    """The cases of one side of the split."""
+    listed = fitted_systems(kind.table)
+    return [case for case in known if (case.row.system in listed) == (name == SIDES[0])]
+
+
+def refitted(kind: Fitted, known: Sequence[Any], rounds: int = ROUNDS) -> dict[str, Constants]:
+    """Constants by the name of their file: of all systems, and of each side of the split.
 
     Errors: Refused where a side has no row.
     """
-    listed = fitted_systems("inferencemax")
-    parts = {name: [case for case in known if (case.row.system in listed) == (name == SIDES[0])] for name in SIDES}
+    parts = {f"{kind.lead}{name}": side(kind, known, name) for name in SIDES}
     for name, some in parts.items():
         if not some:
             raise Refused("TABLE", "rows of systems on both sides of calc/data/serving/split.toml", f"none of {name}")
-    return {name: fit(some, rounds) for name, some in {"constants": known, **parts}.items()}
+    return {name: kind.fit(some, rounds) for name, some in {kind.shipped.stem: known, **parts}.items()}
 
 
-def unseen(known: Sequence[Case], found: Mapping[str, Constants]) -> dict[str, float]:
-    """Medians of absolute errors of a token's seconds of each side, by constants that did not see it."""
+def unseen(kind: Fitted, known: Sequence[Any], found: Mapping[str, Constants]) -> dict[str, Unseen]:
+    """How wrong each side is by constants that did not see it."""
     import numpy as np
 
-    listed, medians = fitted_systems("inferencemax"), {}
+    told = {}
     for name, other in zip(SIDES, reversed(SIDES), strict=True):
-        some = [case for case in known if (case.row.system in listed) == (name == SIDES[0])]
-        medians[name] = float(np.median(np.abs(np.exp(errors(some, found[other])[0]) - 1)))
-    return medians
+        off = kind.off(side(kind, known, name), found[f"{kind.lead}{other}"])
+        low, high = np.exp(np.quantile(-off, (0.05, 0.95)))
+        wrong = np.abs(np.exp(off) - 1)
+        told[name] = Unseen(len(off), float(np.median(wrong)), float(wrong.mean()), float(low), float(high))
+    return told
 
 
-def save(found: Mapping[str, Constants], table: Path, folder: Path) -> list[Path]:
+def save(kind: Fitted, found: Mapping[str, Constants], table: Path, folder: Path) -> list[Path]:
     """Write a data file each; the constants of all systems with the intervals and judgements of the shipped ones."""
     files = [folder / f"{name}.toml" for name in found]
-    for file, (name, constants) in zip(files, found.items(), strict=True):
-        if name not in SIDES:
-            shutil.copyfile(FILE, file)
-        systems = {"listed": "the systems that split.toml lists", "others": "the systems that split.toml does not list"}
-        write(constants, f"{systems.get(name, 'all systems')}, of {table.name}", file)
+    systems = ("all systems", "the systems that split.toml lists", "the systems that split.toml does not list")
+    for file, constants, whose in zip(files, found.values(), systems, strict=True):
+        if file.name == kind.shipped.name:
+            shutil.copyfile(kind.shipped, file)
+        write(constants, f"{whose}, of {table.name}", file)
     return files
+
+
+def save_experts(tables: Path, folder: Path) -> Path:
+    """Write the data file of engines' kernels of experts, of a folder of tables of kernels.
+
+    Errors: Refused for a folder that lacks one of them.
+    """
+    file = folder / "experts.toml"
+    file.write_text(expert_tables(measured_experts(tables), f"tables of moe in {tables.name}"))
+    return file

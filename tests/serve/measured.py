@@ -7,7 +7,7 @@ from functools import cache
 from calc.errors import Refused
 from calc.spec import ModelSpec
 from harness.serving.fitting import fitted_systems
-from harness.serving.refitting import model_of
+from harness.serving.refitting import served_model
 from harness.serving.rows import ServedRow, inferencemax
 from harness.serving.scoring import Scored, folds, judged
 from tests.reference import folder
@@ -16,7 +16,7 @@ from tests.reference import folder
 @cache
 def spec_of(family: str) -> ModelSpec:
     """The model of a row, its config among the reference data."""
-    return model_of(family, folder() / "truth" / "configs")
+    return served_model(family, [folder() / "truth" / "configs"])
 
 
 @cache

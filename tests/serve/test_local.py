@@ -21,6 +21,7 @@ from harness.serving.fitting import fitted_systems
 from harness.serving.local import LocalCase, LocalRow, local_case, local_rows, local_seconds
 from harness.serving.local_fitting import local_fit, local_start
 from harness.serving.local_scoring import local_judged, local_table
+from harness.serving.refitting import model_of
 from harness.serving.scoring import FOLDS, errors_of
 from tests.reference import ROOT, folder
 
@@ -33,8 +34,7 @@ GIB = 2**30
 @cache
 def spec_of(family: str) -> ModelSpec:
     """The model of a row."""
-    files = [path for place in (OWN, folder() / "truth" / "configs") if (path := place / f"{family}.json").exists()]
-    return load_model(str(files[0]) if files else family)
+    return model_of(family, [OWN, folder() / "truth" / "configs"])
 
 
 def words(spec: ModelSpec) -> float:

@@ -9,12 +9,19 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from calc.errors import Refused
+from calc.reading.files import parse_toml
+from calc.serve.expert_kernels import FILE as EXPERTS
 from calc.serve.rates import FILE, constants, interval_of
 from harness.__main__ import cli
-from harness.serving.fitting import fitted_systems, start
-from harness.serving.refitting import SIDES, cases
+from harness.serving.columns import columns
+from harness.serving.fitting import errors, fitted_systems, start
+from harness.serving.refitting import FITTED, SIDES, cases, refitted, side, unseen
+from harness.serving.robust import one_by_one
 from harness.serving.rows import inferencemax
-from tests.reference import folder
+from harness.serving.scoring import FOLDS
+from harness.serving.slopes import slopes_of
+from tests.reference import ROOT, folder
 
 CONFIGS = folder() / "truth" / "configs"
 
@@ -49,7 +56,7 @@ def test_each_side_is_fitted_without_the_other(tmp_path: Path) -> None:
     table, slower = _table(tmp_path / "rows.csv"), _table(tmp_path / "slower.csv", 2.0)
     found = _refit(table, tmp_path / "one")
     assert [each["side"] for each in found] == list(SIDES)
-    assert all(0 < each["off"] < 1 for each in found)
+    assert all(0 < each["median"] < each["mean"] < 1 for each in found)
     _refit(slower, tmp_path / "two")
     for name in ("constants", *SIDES):
         one, two = (constants(tmp_path / run / f"{name}.toml") for run in ("one", "two"))
@@ -67,10 +74,37 @@ def test_the_fitted_file_is_one_that_the_product_reads(tmp_path: Path) -> None:
 
 
 def test_what_is_fitted_to_says_its_plan_and_has_seconds(tmp_path: Path) -> None:
-    known = cases(inferencemax(_table(tmp_path / "rows.csv")), CONFIGS)
+    known = cases(inferencemax(_table(tmp_path / "rows.csv")), [CONFIGS])
     assert {case.row.system for case in known} == {f"{gpu} llama-70b vllm" for gpu in ("b200", "h200", "h100")}
     assert {"b200 llama-70b vllm", "h200 llama-70b vllm"} <= fitted_systems("inferencemax")
     assert all(case.running >= 1 and case.row.tpot and case.row.ttft and case.row.prefill is None for case in known)
+
+
+def test_constants_that_are_moved_at_once_are_moved_one_by_one(tmp_path: Path) -> None:
+    """Slopes of many constants in one column, of the cases that each is about, are those of all cases for each."""
+    import numpy as np
+
+    known = cases(inferencemax(_table(tmp_path / "rows.csv")), [CONFIGS])
+    ready = columns(known)
+    slowly = one_by_one(lambda given: np.concatenate(errors(known, given, ready)))
+    for given in (start(), constants()):
+        found = slopes_of(ready, given, 0.01)
+        assert found.shape == (2 * len(known), len(given))
+        np.testing.assert_allclose(found, slowly(given, 0.01), rtol=1e-9, atol=1e-9)
+    assert (found != 0).any(axis=0).sum() > len(given) / 3
+    assert not found[:, list(given).index("kernel.CDNA3")].any()
+
+
+def test_shipped_kernels_of_experts_are_those_of_the_tables(tmp_path: Path) -> None:
+    tables = folder() / "measured" / "kernels" / "tables"
+    done = CliRunner().invoke(cli, ["refit", str(tables), "--of", "experts", "--out", str(tmp_path)])
+    assert done.exit_code == 0
+    ours, shipped = (parse_toml(file.read_text(), file.name) for file in (tmp_path / "experts.toml", EXPERTS))
+    assert {**ours, "source": ""} == {**shipped, "source": ""}
+    with pytest.raises(Refused, match="TABLE: expected a folder with"):
+        CliRunner().invoke(
+            cli, ["refit", str(tmp_path), "--of", "experts", "--out", str(tmp_path)], catch_exceptions=False
+        )
 
 
 @pytest.mark.parametrize(("word", "said"), [("--configs", "a folder that exists"), ("TABLE", "a CSV file")])
@@ -79,3 +113,37 @@ def test_what_is_not_there_is_refused(tmp_path: Path, word: str, said: str) -> N
     configs = tmp_path / "none" if word == "--configs" else CONFIGS
     done = CliRunner().invoke(cli, ["refit", str(table), "--configs", str(configs), "--out", str(tmp_path)])
     assert f"{word}: expected {said}" in str(done.exception)
+
+
+TABLES = {"servers": "inferencemax.csv", "llama.cpp": "llamacpp.csv"}
+FOLDERS = [Path(__file__).parent / "configs", CONFIGS]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("what", TABLES)
+def test_the_document_prints_what_fitting_anew_changes(what: str) -> None:
+    """How wrong both sides of the split are by shipped constants and by those that the command makes of the same rows,
+    each of which did not see the side; and the side that is fitted, which the fit meets better than what is shipped."""
+    kind = FITTED[what]
+    known = kind.read(folder() / "measured" / "inference" / TABLES[what], FOLDERS)
+    found = refitted(kind, known)
+    shipped = {f"{kind.lead}{name}": constants(FOLDS / f"{kind.lead}{name}.toml") for name in SIDES}
+    before, after = (unseen(kind, known, each) for each in (shipped, found))
+    printed = {name: (rows, numbers) for of, name, rows, *numbers in _printed() if of == what}
+    for name in SIDES:
+        rows, numbers = printed[name]
+        assert rows == str(before[name].rows) == str(after[name].rows)
+        told = (before[name].median, after[name].median, before[name].mean, after[name].mean)
+        # The last digits of a fit are the processor's.
+        assert [float(each.rstrip("%")) / 100 for each in numbers] == pytest.approx(told, abs=0.004)
+        own, fold = side(kind, known, name), f"{kind.lead}{name}"
+        assert abs(kind.off(own, found[fold])).mean() < abs(kind.off(own, shipped[fold])).mean()
+    if what == "servers":
+        assert min(found["listed"][name] for name in ("link", "prompts")) > 0.9
+
+
+def _printed() -> list[list[str]]:
+    """The rows of the document's table."""
+    _, _, text = (ROOT / "docs" / "serving.md").read_text().partition("| constants of | side | rows |")
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.split("\n\n")[0].splitlines()[2:]]
