@@ -32,6 +32,7 @@ from calc.trace.tape import Saved  # noqa: E402
 from reference_models import Model, build  # noqa: E402
 from reference_models import saved as probes  # noqa: E402
 from reference_models.adapters import adapt  # noqa: E402
+from reference_models.blocks.attention_experts import RoutedOutput, RoutedQueries  # noqa: E402
 from reference_models.blocks.moe import MixtureOfExperts  # noqa: E402
 from reference_models.inputs import example  # noqa: E402
 from reference_models.objectives.common import cross_entropy, widens  # noqa: E402
@@ -146,7 +147,8 @@ def size(tensors: tuple[Saved, ...]) -> int:
 
 def idle(model: Model, found: probes.Saved) -> dict[str, int]:
     """Bytes of the cast matrices of each expert that no token has visited, which are not made."""
-    layers = {path: each for path, each in model.named_modules() if isinstance(each, MixtureOfExperts)}
+    routed = MixtureOfExperts, RoutedQueries, RoutedOutput
+    layers = {path: each for path, each in model.named_modules() if isinstance(each, routed)}
     experts = {f"{path}.experts.{i}": e for path, moe in layers.items() for i, e in enumerate(moe.experts)}
     idle = {path: expert for path, expert in experts.items() if not found.within(path)}
     return {path: sum(2 * p.numel() for p in expert.parameters() if p.dim() == 2) for path, expert in idle.items()}
