@@ -81,6 +81,7 @@ def test_as_it_is(family: str) -> None:
     assert disagreements(raw) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_varied(family: str) -> None:
     rng = random.Random(f"{SEED} {family}")

@@ -159,6 +159,7 @@ def _everything(out: Any) -> Any:
     return sum(out[head].sum() for head in heads if head in out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", sorted(MEDIA))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())

@@ -38,6 +38,7 @@ def assert_one_line(error: Refused) -> None:
     assert len(str(error)) < 600
 
 
+@pytest.mark.slow
 @each_family
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())

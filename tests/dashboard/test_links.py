@@ -52,6 +52,7 @@ def named() -> list[str]:
     return [*keys, *BY_HAND, "dp", "tp", "pp", "cp", "ep", "recipe", "weights_in", "seq", "context"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [entry.path for entry in PAGES])
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value[:12]))
 def test_a_hostile_value_for_every_knob_is_at_most_plain_messages(page: str, value: str) -> None:

@@ -74,6 +74,7 @@ def plans_of(name: str) -> list[tuple[Question, Run]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_file_read_back_is_the_plan(name: str) -> None:
     """accelerate's file has no batch, which is then that of the question."""

@@ -62,6 +62,7 @@ def pair(model_type: str, config: dict[str, Any]) -> tuple[Any, Model]:
     return theirs, ours
 
 
+@pytest.mark.slow
 @each_case
 def test_counts(model_type: str, config: dict[str, Any]) -> None:
     check(from_config({"model_type": model_type, **config}), "full")

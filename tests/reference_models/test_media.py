@@ -55,17 +55,20 @@ def loaded(spec: ModelSpec, model: Any) -> tuple[Load, dict[str, Any]]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model_type", "name", "config"), media_cases())
 def test_counts_of_every_class(model_type: str, name: str, config: dict[str, Any]) -> None:
     check(from_config({"model_type": model_type, "architectures": [name], **config}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpointing", MODES[1:])
 @pytest.mark.parametrize("model_type", ["vit", "clip", "siglip", "whisper", "wav2vec2-conformer", "detr", "vit_mae"])
 def test_counts_with_checkpointing(model_type: str, checkpointing: str) -> None:
     check(from_config({"model_type": model_type, **MEDIA[model_type][0]}), checkpointing)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_counts_of_presets(name: str) -> None:
     """Whole, since groups of layers that stand one after another are few."""

@@ -58,6 +58,7 @@ def copy_modules(theirs: Any, ours: Model, model_type: str) -> None:
         other.data.copy_(one.normal_())
 
 
+@pytest.mark.slow
 @each_case
 @pytest.mark.parametrize("tied", [False, True])
 def test_counts(model_type: str, config: dict[str, Any], tied: bool) -> None:

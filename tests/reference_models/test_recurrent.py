@@ -93,6 +93,7 @@ def test_updates_of_matrices_that_are_not_there_are_refused() -> None:
         SharedBlock(attention=attention, mlp=mlp, adapter=Lora(rank=2, targets=("q_proj", "up_proj")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", ["falcon_h1", "kimi_linear", "bailing_hybrid", "zamba2"])
 @pytest.mark.parametrize("checkpointing", MODES)
 def test_counts_of_a_family(model_type: str, checkpointing: str) -> None:

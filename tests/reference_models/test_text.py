@@ -24,6 +24,7 @@ from tests.reference_models.test_counts import check, shallow  # noqa: E402
 from tests.reference_models.weights import copy_weights  # noqa: E402
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model_type", "name", "config"), text_cases())
 def test_counts_of_every_class(model_type: str, name: str, config: dict[str, Any]) -> None:
     check(from_config({"model_type": model_type, "architectures": [name], **config}))

@@ -88,6 +88,7 @@ def test_the_mean_as_a_product_is_the_mean() -> None:
     torch.testing.assert_close(one(x), two(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model_type", "config"), SEEN)
 def test_counts_with_pictures(model_type: str, config: dict[str, Any]) -> None:
     """Paths, and FLOPs forward and back with two pictures read beside the text."""

@@ -62,6 +62,7 @@ def test_families(name: str, mode: Mode, images: int) -> None:
     holds(from_config({"model_type": name, **CONFIGS[name]}), mode, images)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "images"), [*((name, 2) for name in TOWERS), ("llava-0", 1)])
 @pytest.mark.parametrize("mode", [MODES[0], MODES[2], MODES[4], MODES[7]], ids=str)
 def test_every_tower_inside_a_plain_text(name: str, images: int, mode: Mode) -> None:

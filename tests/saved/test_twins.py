@@ -171,9 +171,12 @@ def check(spec: ModelSpec, mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_family(name: str) -> None:
+@pytest.mark.parametrize(
+    "modes", [MODES[5:6], pytest.param((*MODES[:5], *MODES[6:]), marks=pytest.mark.slow)], ids=["one", "others"]
+)
+def test_every_family(name: str, modes: tuple[Mode, ...]) -> None:
     spec = small(from_config({"model_type": name, **CONFIGS[name]}))
-    for mode in MODES:
+    for mode in modes:
         check(spec, mode)
 
 
