@@ -113,6 +113,7 @@ def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
         assert kv_cache(spec, BATCH, SEQ, "fp32", "cache").total_bytes == bytes_held
 
 
+@pytest.mark.slow
 @each_case
 def test_going_back(model_type: str, config: dict[str, Any]) -> None:
     model, spec = build(model_type, config), from_config({"model_type": model_type, **config})

@@ -132,6 +132,7 @@ def test_rwkv_whose_state_is_a_list(config: dict[str, Any]) -> None:
     assert kv_cache(spec, 1, SHORT, "fp32", "cache").total_bytes == sum(each.nbytes for each in state)
 
 
+@pytest.mark.slow
 @each_case
 def test_going_back(model_type: str, config: dict[str, Any]) -> None:
     model, spec = build(model_type, config), from_config({"model_type": model_type, **config})

@@ -254,6 +254,7 @@ def test_what_is_refused(model_type: str, section: str | None, change: dict[str,
     assert refusal.value.field == field
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", sorted(SEEING))
 @pytest.mark.parametrize("scores", ["full", "causal-exact"])
 def test_symbols_and_arrays_give_the_exact_ints(model_type: str, scores: Scores) -> None:

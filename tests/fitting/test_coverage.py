@@ -76,6 +76,7 @@ def coverage_row(design: str) -> str:
     return f"| {design} | {DESIGNS[design][0].size} | {' | '.join(f'{share:.3f}' for share in shares)} |"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in RUNS]
 )

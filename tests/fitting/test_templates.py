@@ -33,6 +33,7 @@ def mixtures(count: int = 60, seed: int = 0) -> dict[str, np.ndarray]:
     return sizes | dict(zip(DOMAINS, shares.T, strict=True))
 
 
+@pytest.mark.slow
 def test_farseers_surface_comes_back_with_its_optimum() -> None:
     params, tokens = grid(8, 8)
     equation = FARSEER.law.equations[0]
@@ -65,6 +66,7 @@ def test_farseer_on_real_runs() -> None:
     assert band.low < ladder.optimum["params"] < band.high < 2 * band.low
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["shukor", "shukor-joint"])
 def test_a_mixture_comes_back_with_its_best_shares(name: str) -> None:
     columns = mixtures()
@@ -111,6 +113,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
             CliRunner().invoke(cli, [*words, *more], catch_exceptions=False, standalone_mode=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["farseer", "muennighoff"])
 def test_what_holds_for_forms_holds_for_equations(law: str) -> None:
     """Diverged, swapped and pooled runs are named, by equations too whose nine constants could swallow two of them."""

@@ -129,6 +129,7 @@ def test_low_rank_updates_of_frozen_weights(mixer: Node, name: str, mode: Mode) 
     assert [found.within(f"layers.{i}") for i in range(2)] == [size(each.saved) for each in layers]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["mamba", "mamba2", "qwen3_5_text", "nemotron_h", "minimax", "lfm2", "deepseek_v4", *NEWEST]
 )

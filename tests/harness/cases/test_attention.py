@@ -70,6 +70,7 @@ def test_slices_find_what_is_wrong_in_them(
     assert (error() > 1e-2) == (found and not first_keys)
 
 
+@pytest.mark.slow
 def test_memory_grows_as_the_square_or_as_the_length() -> None:
     """Measured, as the record keeps it, and as forecast: twice the length, four times the scores."""
 
