@@ -69,26 +69,8 @@ def stack(
     load = with_prompt(spec, replace(load, seq=length, context=vectors * load.context, vectors=vectors))
     x = prompted(t, spec, x, load)
     _whole_squares(spec, load)
-    around = Surroundings(places=places)
-    if source is not None:
-        around = Surroundings(source.vectors, source.load.seq, source.places, places)
-    if spec.relative_bias is not None:
-        around.bias = t.relative_bias(*spec.relative_bias, load.seq, load.context + load.seq)
-        if spec.gates_bias:
-            around.bias = bias_of_each(t, around.bias, load)
-    if spec.in_blocks is not None:
-        around.bias = block_bias(t, spec.in_blocks, load)
-    if spec.on_page is not None:
-        around.bias = page_bias(t, spec.on_page, load)
-    if spec.distances is not None:
-        around.distances = distance_vectors(t, *spec.distances, spec.d_model, load)
-    if spec.per_layer is not None:
-        around.inputs = layer_inputs(t, spec.per_layer, spec, x)
-    if spec.n_streams is not None:
-        around.streams = spec.n_streams, spec.stream_mixing
-        x = spread(t, x, spec.n_streams)
-    if spec.altup is not None:
-        around.altup, x = spec.altup, into_streams(t, spec.altup, x)
+    around = _surroundings(t, spec, x, load, places, source)
+    x = _into_streams(t, spec, x, around)
     around.embedded = x
     x = _layers(t, spec, x, load, around)
     if around.streams is not None:
@@ -104,6 +86,38 @@ def stack(
         x = t.joined(x, rows=load.tokens, width=x.width)
     x = _dropped(t, spec, x, ("both",))
     return Stacked(x, load, projections(t, spec.heads, x, load, tokens), places)
+
+
+def _surroundings(
+    t: Trace, spec: Stack, x: Tensor, load: Load, places: Tensor | None, source: Stacked | None
+) -> Surroundings:
+    """What all layers read beside their own input. x: the vectors that enter the first one."""
+    around = Surroundings(places=places)
+    if source is not None:
+        around = Surroundings(source.vectors, source.load.seq, source.places, places)
+    if spec.relative_bias is not None:
+        around.bias = t.relative_bias(*spec.relative_bias, load.seq, load.context + load.seq)
+        if spec.gates_bias:
+            around.bias = bias_of_each(t, around.bias, load)
+    if spec.in_blocks is not None:
+        around.bias = block_bias(t, spec.in_blocks, load)
+    if spec.on_page is not None:
+        around.bias = page_bias(t, spec.on_page, load)
+    if spec.distances is not None:
+        around.distances = distance_vectors(t, *spec.distances, spec.d_model, load)
+    if spec.per_layer is not None:
+        around.inputs = layer_inputs(t, spec.per_layer, spec, x)
+    return around
+
+
+def _into_streams(t: Trace, spec: Stack, x: Tensor, around: Surroundings) -> Tensor:
+    """x as the layers read it: one stream, or those that hyper-connections or AltUp work on."""
+    if spec.n_streams is not None:
+        around.streams = spec.n_streams, spec.stream_mixing
+        x = spread(t, x, spec.n_streams)
+    if spec.altup is not None:
+        around.altup, x = spec.altup, into_streams(t, spec.altup, x)
+    return x
 
 
 def _dropped(t: Trace, spec: Stack, x: Tensor, where: tuple[str, ...]) -> Tensor:
