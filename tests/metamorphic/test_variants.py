@@ -112,8 +112,10 @@ def test_the_more_evenly_tokens_choose_the_more_experts_are_read(spec: ModelSpec
     assert read[0] - read[1] == pytest.approx(met * matrices, rel=1e-6, abs=4 * matrices / 1e6)
     assert read[1] == calc.estimate(spec, "traffic.decode", **words).terms["weights"]
     times = [seconds(spec, routing=kind, **words) for kind in kinds[:2]]
-    # Where all experts are met either way, uneven numbers of tokens alone take a little longer.
-    assert times[0] - times[1] >= 0.4 * met * matrices / BANDWIDTH - 0.01 * times[1]
+    if met * matrices / BANDWIDTH > 0.005 * times[1]:
+        assert times[0] - times[1] >= 0.4 * met * matrices / BANDWIDTH - 1e-9
+    else:  # all experts are met either way, and uneven numbers of tokens alone take a little longer
+        assert times[0] == pytest.approx(times[1], rel=0.01)
 
 
 @FEW
