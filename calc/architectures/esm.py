@@ -31,16 +31,12 @@ def spec(cfg: Config) -> ModelSpec:
     cfg.only("head_dim", None, cfg.size("hidden_size") // n_heads, why="angles would be those of another width")
     kinds = {"rotary": "rotary", "absolute": "absolute"}
     positions = cfg.choice("position_embedding_type", among=kinds, absent="absolute", null="none")
-    turns, placed = positions == "rotary", positions == "absolute"
-    rows = cfg.size("max_position_embeddings", absent=1026)
-    # Positions are numbered from the padding token's row on.
-    before = cfg.count("pad_token_id", absent=1, null=1) + 1
     mixer = Attention(
         n_heads=n_heads,
         causal=False,
         qkv_bias=True,
         out_bias=True,
-        position="rope" if turns else "none",
+        position="rope" if positions == "rotary" else "none",
         rope=Rope(theta=cfg.number("rope_theta", absent=10_000.0)),
         softmax="model",
     )
@@ -51,20 +47,27 @@ def spec(cfg: Config) -> ModelSpec:
         norm=norm,
         residual_dropout=True,
     )
+    embedding = _embedding(cfg, norm, placed=positions == "absolute")
     contacts = Projection(name="contacts", d_in=n_layers * n_heads, d_out=1, idle=True)
     tied = cfg.flag("tie_word_embeddings", absent=True)
     return ModelSpec(
         d_model=cfg.size("hidden_size"),
         vocab_size=cfg.size("vocab_size"),
-        max_seq_len=rows - before if placed else rows,
-        embedding=Embedding(
-            n_positions=rows if placed else None,
-            position_offset=before if placed else 0,
-            norm=norm if cfg.flag("emb_layer_norm_before", absent=False, null=False) else None,
-            scale=1 - MASKED if cfg.flag("token_dropout", absent=False, null=False) else 1.0,
-        ),
+        max_seq_len=cfg.size("max_position_embeddings", absent=1026) - embedding.position_offset,
+        embedding=embedding,
         layers=(layer,),
         final_norm=norm,
         heads=(contacts, *heads(cfg, parts)),
         head=Head(tied=tied, bias=True, transform=norm, wide_loss=False) if parts == ("mlm",) else None,
+    )
+
+
+def _embedding(cfg: Config, norm: Norm, *, placed: bool) -> Embedding:
+    """The table of tokens. placed: with a table of positions, numbered from the padding token's row on."""
+    before = cfg.count("pad_token_id", absent=1, null=1) + 1
+    return Embedding(
+        n_positions=cfg.size("max_position_embeddings", absent=1026) if placed else None,
+        position_offset=before if placed else 0,
+        norm=norm if cfg.flag("emb_layer_norm_before", absent=False, null=False) else None,
+        scale=1 - MASKED if cfg.flag("token_dropout", absent=False, null=False) else 1.0,
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from calc.errors import Refused
 from calc.reading.files import parse_toml, read_text
@@ -70,6 +70,23 @@ def judged() -> Constants:
     return _flat(parse_toml(read_text(FILE), FILE.name)["judged"])
 
 
+class Fitted(NamedTuple):
+    """Fitted constants, each a general one times what it is multiplied with for its kinds (a family, an engine)."""
+
+    known: Constants
+
+    def of(self, name: str, *kinds: str) -> float:
+        """The constant `name` for all of these kinds together."""
+        value = self.known[name]
+        for kind in kinds:
+            value *= _of_kind(self.known, f"{name}.{kind}")
+        return value
+
+    def share(self, name: str, *kinds: str) -> float:
+        """The same of a share of a datasheet's figure, which none exceeds."""
+        return min(self.of(name, *kinds), MOST)
+
+
 def rates_of(
     device: Device, form: Format, engine: str, ranks: int, latent: bool, given: Constants | None = None
 ) -> Rates:
@@ -79,17 +96,8 @@ def rates_of(
     Errors: Refused for a device of which peaks or links are not known.
     """
     known = constants_of(engine) if given is None else given
+    fitted = Fitted(known)
     family = family_of(device, engine)
-
-    def of(name: str, *kinds: str) -> float:
-        value = known[name]
-        for kind in kinds:
-            value *= _of_kind(known, f"{name}.{kind}")
-        return value
-
-    def share(name: str, *kinds: str) -> float:
-        return min(of(name, *kinds), MOST)
-
     compute = form.computes(device)
     wide = _half_sums(device) if engine in LLAMA_CPP else _peak(device, "bf16")
     narrow = max(_peak(device, compute), wide) if compute in ("bf16", "fp16") else _peak(device, compute)
@@ -98,9 +106,9 @@ def rates_of(
     reading = _reads(device, known.get("core"))
     attention = "latent" if latent else "heads"
     running = "widened" if widened else compute
-    dense = share("computing", compute, family, engine, *(("widened",) if widened else ()))
-    streaming = share("streaming", family, engine, running)
-    kernel = of("kernel", family, engine)
+    dense = fitted.share("computing", compute, family, engine, *(("widened",) if widened else ()))
+    streaming = fitted.share("streaming", family, engine, running)
+    kernel = fitted.of("kernel", family, engine)
     if engine in LLAMA_CPP:
         # Its experts are products like all others: sorted in, up, down and summed, four kernels a layer.
         kernels = ExpertKernels(4 * kernel, streaming, dense)
@@ -109,27 +117,25 @@ def rates_of(
     narrows = engine not in LLAMA_CPP and not widened and form.bits < 16
     return Rates(
         narrow=narrow * dense,
-        wide=wide * share("computing", "bf16", family, engine),
-        grouped=narrow * min(kernels.compute * of("grouped", running), dense),
+        wide=wide * fitted.share("computing", "bf16", family, engine),
+        grouped=narrow * min(kernels.compute * fitted.of("grouped", running), dense),
         streaming=reading * min(streaming * (known["widening"] if widened else 1.0), MOST),
-        experts=reading * min(kernels.stream * of("experts", family, engine, running), MOST),
+        experts=reading * min(kernels.stream * fitted.of("experts", family, engine, running), MOST),
         tile=kernels.tile,
         sorting=kernels.passes / memory,
-        cache=memory * share("cache", attention, family, engine),
-        decoding=wide * share("decoding", attention),
-        prompts=wide * share("prompts", attention, family, engine),
-        pass_rate=memory * share("passing"),
+        cache=memory * fitted.share("cache", attention, family, engine),
+        decoding=wide * fitted.share("decoding", attention),
+        prompts=wide * fitted.share("prompts", attention, family, engine),
+        pass_rate=memory * fitted.share("passing"),
         kernel=kernel,
-        eager=0.0 if engine in LLAMA_CPP else of("eager", family, engine),
-        quantise=of("quantise", family, engine) if narrows else 0.0,
-        routing=kernels.start * of("routing", family, engine),
-        link=_link(device, ranks) * _reached(device, ranks, share),
-        latency=_begins(device, of("latency", family, engine)) * _hops(known, ranks, domain_of(device))
-        if ranks > 1
-        else 0.0,
-        step=of("step", engine),
-        sequence=0.0 if engine in SERIAL else of("sequence", engine),
-        serial=of("sequence", engine) if engine in SERIAL else 0.0,
+        eager=0.0 if engine in LLAMA_CPP else fitted.of("eager", family, engine),
+        quantise=fitted.of("quantise", family, engine) if narrows else 0.0,
+        routing=kernels.start * fitted.of("routing", family, engine),
+        link=_link(device, ranks) * _reached(device, ranks, fitted),
+        latency=_latency(device, ranks, fitted.of("latency", family, engine), known) if ranks > 1 else 0.0,
+        step=fitted.of("step", engine),
+        sequence=0.0 if engine in SERIAL else fitted.of("sequence", engine),
+        serial=fitted.of("sequence", engine) if engine in SERIAL else 0.0,
         skew=known["skew"],
         evenness=min(known["evenness"], 1.0),
         gathering=known["gathering"],
@@ -215,17 +221,22 @@ def _begins(device: Device, linked: float) -> float:
     return linked if device.link_one_way is not None else max(linked, HOSTED_BEGINS)
 
 
+def _latency(device: Device, ranks: int, linked: float, known: Constants) -> float:
+    """Seconds in which a sum over so many ranks begins. linked: over two of them with links, as fitted."""
+    return _begins(device, linked) * _hops(known, ranks, domain_of(device))
+
+
 def _hops(known: Constants, ranks: int, joined: int) -> float:
     """How much longer a sum over so many ranks takes than one over two."""
     within = 1 + known["ranks"] * (min(ranks, joined) - 1)
     return within if ranks <= joined else within * known["beyond"]
 
 
-def _reached(device: Device, ranks: int, share: Callable[[str], float]) -> float:
+def _reached(device: Device, ranks: int, fitted: Fitted) -> float:
     """The share of a link that sums reach: within the domain of fast links, beyond it, or through the host."""
     if ranks > domain_of(device):
-        return share("network")
-    return share("link") if device.link_one_way is not None else HOSTED
+        return fitted.share("network")
+    return fitted.share("link") if device.link_one_way is not None else HOSTED
 
 
 def _link(device: Device, ranks: int) -> float:

@@ -105,19 +105,7 @@ def _row(row: dict[str, str]) -> ServedRow:
     if concurrency is None:
         raise Refused("concurrency", "how many requests are under way", "nothing")
     apart, dtype = row["mode"] == "disagg", _dtype(row["precision"], family, gpu)
-    layout = _layout(row, "decode_" if apart else "")
-    prefill, workers, gpus = None, 1, int(row["n_gpus"])
-    if apart:
-        prefill = _layout(row, "prefill_") | {"workers": int(number(row["prefill_workers"]) or 0)}
-        workers = int(number(row["decode_workers"]) or 0)
-        taken = _gpus(layout) * workers + _gpus(prefill) * prefill["workers"]
-        if taken != gpus:
-            raise Refused("plan", f"ranks that add up to {gpus} GPUs", f"{taken}")
-    elif _gpus(layout) != gpus:
-        raise Refused("plan", f"ranks that add up to {gpus} GPUs", f"{_gpus(layout)}")
-    else:
-        layout = _once(layout, family, dtype)
-        gpus = _gpus(layout)
+    layout, gpus, prefill, workers = _plan(row, family, dtype, apart=apart)
     lengths = (int(row["isl"]), int(row["osl"]))
     theirs = row["origin"].startswith("Inference")
     started = launched(engine, family, gpu, dtype, lengths[0], concurrency) if theirs else Launched()
@@ -143,6 +131,25 @@ def _row(row: dict[str, str]) -> ServedRow:
         budget=started.budget,
         polls=started.polls,
     )
+
+
+def _plan(
+    row: dict[str, str], family: str, dtype: str, *, apart: bool
+) -> tuple[dict[str, int], int, dict[str, int] | None, int]:
+    """The layout of a replica, GPUs in all, that of the replicas of prefill where they stand apart, and how many
+    replicas decode. Errors: Refused where ranks do not add up to the row's GPUs."""
+    layout, gpus = _layout(row, "decode_" if apart else ""), int(row["n_gpus"])
+    if not apart:
+        if _gpus(layout) != gpus:
+            raise Refused("plan", f"ranks that add up to {gpus} GPUs", f"{_gpus(layout)}")
+        layout = _once(layout, family, dtype)
+        return layout, _gpus(layout), None, 1
+    prefill = _layout(row, "prefill_") | {"workers": int(number(row["prefill_workers"]) or 0)}
+    workers = int(number(row["decode_workers"]) or 0)
+    taken = _gpus(layout) * workers + _gpus(prefill) * prefill["workers"]
+    if taken != gpus:
+        raise Refused("plan", f"ranks that add up to {gpus} GPUs", f"{taken}")
+    return layout, gpus, prefill, workers
 
 
 def _layout(row: dict[str, str], lead: str) -> dict[str, int]:
