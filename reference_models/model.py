@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from reference_models.blocks.contrast import Similarity
 from reference_models.blocks.embedding import LmHead
 from reference_models.cache import Cache
 from reference_models.mtp import FurtherToken, further
+from reference_models.output import Output
 from reference_models.stack import StackOfLayers, TowerOfLayers
 from reference_models.step import Checkpointing, Kernel, Step
 
@@ -37,48 +37,6 @@ def build(
 
 
 WORDS = {"image": "pictures", "sound": "sounds"}
-
-
-@dataclass
-class Output:
-    """logits: [batch, seq, vocab_size], or [batch, 1, vocab_size] of the last token; None without a head.
-    last: [batch, n, d_model], after the final norm.
-
-    heads: what each dense layer, or the pool, behind the main stack gives. seen: what the vision tower gives, None
-    without pictures; deep: what it gives for single layers of the main stack. heard: what the audio tower gives, None
-    without sounds. encoded: what dense layers behind the encoder give (CTC).
-    similarity: [batch, images], how well each text and each picture go together (CLIP).
-    further: logits of the modules that predict further tokens; those of module k (from 0) are [batch, seq - k - 1,
-    vocab_size], and at place i predict token i + k + 2, as logits at place i predict token i + 1.
-    step: what was recorded on the way (maps, losses, hidden).
-    """
-
-    logits: Tensor | None
-    last: Tensor
-    heads: dict[str, Tensor]
-    step: Step
-    seen: Tensor | None = None
-    deep: Sequence[Tensor] = ()
-    encoded: Tensor | None = None
-    similarity: Tensor | None = None
-    further: Sequence[Tensor] = ()
-    heard: Tensor | None = None
-
-    @property
-    def results(self) -> list[Tensor]:
-        """Everything that an objective could read."""
-        ends = [
-            self.logits,
-            *self.heads.values(),
-            self.seen,
-            self.heard,
-            *self.deep,
-            self.encoded,
-            self.similarity,
-            *self.further,
-            *self.step.targets,
-        ]
-        return [self.last, *(end for end in ends if end is not None)]
 
 
 class Model(StackOfLayers):
@@ -140,15 +98,7 @@ class Model(StackOfLayers):
         """
         self._check(source=source, images=images, sounds=sounds, token_types=token_types, boxes=boxes)
         options = {"kernel": kernel, "checkpointing": checkpointing, "dropout": dropout, "need_weights": need_weights}
-        encoded, losses, source_added, restore = None, [], None, None
-        if source is not None:
-            source, encoded, read = self._encode(source, source_keep, options)
-            losses, source_added, restore = read.losses, read.added, read.restore
-        elif cache is not None:
-            source_keep = cache.source_keep
-        step = self._step(inputs, cache, keep) if at is None else _fixed_step(inputs, at, keep)
-        step = replace(step, source=source, source_keep=source_keep, source_added=source_added, **options)
-        step.encoded, step.restore = encoded, restore
+        step, losses = self._begun(inputs, cache, keep, at, source, source_keep, options)
         step.token_types, step.boxes = token_types, boxes
         if self.on_page:
             step.pictures, images = images, None
@@ -165,7 +115,7 @@ class Model(StackOfLayers):
             x = _placed(x, heard, sound_at, "sound")
         first, x = x, self.run(x, inner, cache)
         if cache is not None and at is None:
-            cache.length, cache.keep, cache.source_keep = cache.length + inputs.shape[1], step.keep, source_keep
+            cache.length, cache.keep, cache.source_keep = cache.length + inputs.shape[1], step.keep, step.source_keep
         logits = None if self.whole.head is None else self.logits(x[:, -1:] if last_only else x)
         heads, similarity = self.read(x, inner.keep, None if inner.tokens is None else inner.tokens.shape[1]), None
         if self.spec.pool is not None:
@@ -173,7 +123,7 @@ class Model(StackOfLayers):
         if self.whole.contrast is not None and seen is not None:
             similarity = self.contrast(heads[self.spec.heads[-1].name], seen)
         ahead = [] if cache is not None else self._further(first, x, inner)
-        return Output(logits, x, heads, inner, seen, deep, encoded, similarity, ahead, heard)
+        return Output(logits, x, heads, inner, seen, deep, step.encoded, similarity, ahead, heard)
 
     def _check(self, **given: Tensor | None) -> None:
         """Refuse inputs that nothing would read."""
@@ -231,6 +181,28 @@ class Model(StackOfLayers):
         before = new.new_ones(len(inputs), start) if cache is None or cache.keep is None else cache.keep
         whole = torch.cat([before, new], dim=1)
         return Step(positions=(whole.cumsum(1) - 1).clamp(min=0)[:, start:], start=start, keep=whole)
+
+    def _begun(
+        self,
+        inputs: Tensor,
+        cache: Cache | None,
+        keep: Tensor | None,
+        at: Tensor | None,
+        source: Tensor | None,
+        source_keep: Tensor | None,
+        options: dict,
+    ) -> tuple[Step, list[Tensor]]:
+        """The step that the front starts from, with what the encoder makes of `source`, and the encoder's losses."""
+        encoded, losses, source_added, restore = None, [], None, None
+        if source is not None:
+            source, encoded, read = self._encode(source, source_keep, options)
+            losses, source_added, restore = read.losses, read.added, read.restore
+        elif cache is not None:
+            source_keep = cache.source_keep
+        step = self._step(inputs, cache, keep) if at is None else _fixed_step(inputs, at, keep)
+        step = replace(step, source=source, source_keep=source_keep, source_added=source_added, **options)
+        step.encoded, step.restore = encoded, restore
+        return step, losses
 
     def _encode(self, source: Tensor, keep: Tensor | None, options: dict) -> tuple[Tensor, Tensor | None, Step]:
         """The encoder's vectors, what the last dense layer behind it makes of them, if any, and what it recorded."""

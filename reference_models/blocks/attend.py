@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,39 +43,72 @@ def attend(
     """
     scale = scale_of(spec, q.shape[-1], step)
     usual = sinks is None and relative_key is None and distances is None and not apart
-
-    def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        alike: dict[str, Any] = {"scale": scale, "dropout_p": step.dropout}
-        if not spec.repeated:
-            alone = plain and bias is None
-            hidden = {"is_causal": causal and q.shape[2] > 1} if alone else {"attn_mask": _one_mask(mask, bias, q)}
-            return F.scaled_dot_product_attention(q, k, v, **hidden, **alike)
-        if plain and bias is None:
-            gqa = k.shape[1] != q.shape[1]
-            return F.scaled_dot_product_attention(q, k, v, is_causal=causal and q.shape[2] > 1, enable_gqa=gqa, **alike)
-        return _masked(q, k, v, mask, bias, **alike)
-
-    def eager(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        k, v = _for_every_head(q, k, v)
-        scores = q @ k.transpose(-2, -1)
-        if relative_key is not None:
-            scores = scores + _against_each(q, relative_key.transpose(-2, -1))
-        if distances is not None:
-            scores = scores + distances(q)
-        scores = softcap(scores * scale, spec.softcap)
-        if bias is not None:
-            scores = scores + bias
-        if mask is not None:
-            scores = scores + added_mask(mask, scores.dtype if step.stream is None else step.stream.dtype)
-        weights = _softmax(scores if spec.softmax == "model" else wide(scores), sinks).to(v.dtype)
-        weights = F.dropout(weights, step.dropout)
-        if step.need_weights:
-            step.maps.append(weights.detach())
-        values = weights @ v
-        return values if relative_value is None else values + _against_each(weights, relative_value)
-
-    run = fused if usual and fuses(spec, step) else eager
+    run: Callable[..., Tensor]
+    if usual and fuses(spec, step):
+        alike = {"scale": scale, "dropout_p": step.dropout}
+        run = partial(_fused, mask=mask, bias=bias, plain=plain, causal=causal, repeated=spec.repeated, **alike)
+    else:
+        relative = {"relative_key": relative_key, "relative_value": relative_value, "distances": distances}
+        run = partial(_eager, spec=spec, step=step, scale=scale, mask=mask, bias=bias, sinks=sinks, **relative)
     return recomputed(run, q, k, v) if step.checkpointing == "selective" else run(q, k, v)
+
+
+def _fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Tensor | None,
+    bias: Tensor | None,
+    plain: bool,
+    causal: bool,
+    repeated: bool,
+    **alike: Any,
+) -> Tensor:
+    """In PyTorch's own kernel. repeated: as the field of `Attention`."""
+    if not repeated:
+        alone = plain and bias is None
+        hidden = {"is_causal": causal and q.shape[2] > 1} if alone else {"attn_mask": _one_mask(mask, bias, q)}
+        return F.scaled_dot_product_attention(q, k, v, **hidden, **alike)
+    if plain and bias is None:
+        gqa = k.shape[1] != q.shape[1]
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal and q.shape[2] > 1, enable_gqa=gqa, **alike)
+    return _masked(q, k, v, mask, bias, **alike)
+
+
+def _eager(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    spec: Attention,
+    step: Step,
+    scale: float,
+    mask: Tensor | None,
+    bias: Tensor | None,
+    sinks: Tensor | None,
+    relative_key: Tensor | None,
+    relative_value: Tensor | None,
+    distances: Callable[[Tensor], Tensor] | None,
+) -> Tensor:
+    """Operation by operation, as it is written."""
+    k, v = _for_every_head(q, k, v)
+    scores = q @ k.transpose(-2, -1)
+    if relative_key is not None:
+        scores = scores + _against_each(q, relative_key.transpose(-2, -1))
+    if distances is not None:
+        scores = scores + distances(q)
+    scores = softcap(scores * scale, spec.softcap)
+    if bias is not None:
+        scores = scores + bias
+    if mask is not None:
+        scores = scores + added_mask(mask, scores.dtype if step.stream is None else step.stream.dtype)
+    weights = _softmax(scores if spec.softmax == "model" else wide(scores), sinks).to(v.dtype)
+    weights = F.dropout(weights, step.dropout)
+    if step.need_weights:
+        step.maps.append(weights.detach())
+    values = weights @ v
+    return values if relative_value is None else values + _against_each(weights, relative_value)
 
 
 def _masked(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, **alike: Any) -> Tensor:

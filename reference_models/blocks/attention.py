@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +21,7 @@ from reference_models.blocks.linear import NormLayer
 from reference_models.blocks.positions import alibi, angles, turn, turned_in_plane
 from reference_models.blocks.relative import RelativeBias, RelativeVectors
 from reference_models.blocks.span_convolution import add_span, span_convolution
+from reference_models.blocks.squares import in_squares, out_of_squares
 from reference_models.cache import Growing, LayerCache, Static
 from reference_models.step import Step
 from reference_models.support import supported
@@ -131,24 +134,12 @@ class SelfAttention(nn.Module):
             q, k, v, gate = by_head(routed, self.n_kv_heads), *self._keys_and_values(x), None
         else:
             q, k, v, gate = self._project(x, self._placed(x, step))
-        if spec.position == "rope" and spec.rope.plane is not None:
-            q, k = (turned_in_plane(each, spec.rope, spec.rope.plane, step) for each in (q, k))
-        elif spec.position == "rope" and not spec.rope.inputs:
-            cos, sin = angles(spec.rope, self.d_head, step)
-            pairs = {"interleaved": spec.rope.interleaved, "joined": spec.rope.joined}
-            q = turn(q, cos, sin, **pairs)
-            if spec.kv != "earlier":
-                k = turn(k, cos, sin, **pairs)
+        rotate = self._rotation(step)
+        if rotate is not None:
+            q, k = rotate(q), k if spec.kv == "earlier" else rotate(k)
         if spec.qk_norm is not None and spec.qk_norm.turned:
             q, k = self.q_norm(q), k if spec.kv == "earlier" else self.k_norm(k)
-        if spec.kv == "earlier" and step.lent is not None:
-            k, v, keys = step.lent[spec.window]
-        elif isinstance(cache, Growing | Static):
-            (k, v), keys = cache.update(step.start, k=k, v=v)
-        else:
-            keys = torch.arange(seq, device=x.device)
-        if step.lent is not None:
-            step.lent[spec.window] = k, v, keys
+        k, v, keys = self._with_earlier(x, k, v, step, cache)
         queries = step.numbers(seq, x.device)
         if spec.temperature is not None:
             q = q * temperature(spec.temperature, queries).to(q.dtype)
@@ -173,23 +164,66 @@ class SelfAttention(nn.Module):
             both = [attend(spec, q, k, half, step, **how) for half in halves(v)]
             return self.o_proj(self.difference(*both, q.dtype, step))
         beside = None if spec.span is None else span_convolution(self, spec.span, x, q, step)
-        values = attend(spec, q, k, v, step, sinks=self.sinks if spec.sinks else None, **how)
-        if spec.squares is not None:
-            values = out_of_squares(values, spec.squares, step.grid)
-        if spec.experts is not None:
-            return self.outputs(by_slot(values, spec.experts.top_k), *visits)
-        values = values.transpose(1, 2).flatten(2)
-        if beside is not None:
-            values = torch.cat([values, beside], dim=-1)
-        if spec.head_gate is not None:
-            values = (values.unflatten(-1, (self.n_heads, -1)) * self._opened(x).to(values.dtype)).flatten(2)
-        if gate is not None:
-            values = values * gate.sigmoid()
-        return self.o_proj(values if spec.inner_norm is None else self.inner_norm(values))
+        sinks = self.sinks if spec.sinks else None
+        return self._out(attend(spec, q, k, v, step, sinks=sinks, **how), x, step, gate, beside, visits)
 
     def _keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """[batch, n_kv_heads, seq, d_head or d_value] each."""
         return split(self.k_proj(x), self.n_kv_heads), split(self.v_proj(x), self.n_kv_heads)
+
+    def _rotation(self, step: Step) -> Callable[[Tensor], Tensor] | None:
+        """What turns queries and keys by the angles of their positions; None where nothing does, or inputs are turned
+        ahead of their projections."""
+        rope, plane = self.spec.rope, self.spec.rope.plane
+        if self.spec.position != "rope":
+            return None
+        if plane is not None:
+            return lambda x: turned_in_plane(x, rope, plane, step)
+        if rope.inputs:
+            return None
+        cos, sin = angles(rope, self.d_head, step)
+        return partial(turn, cos=cos, sin=sin, interleaved=rope.interleaved, joined=rope.joined)
+
+    def _with_earlier(
+        self, x: Tensor, k: Tensor, v: Tensor, step: Step, cache: LayerCache | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """All keys and values, those of an earlier layer or of earlier tokens too, and the numbers of their tokens."""
+        if self.spec.kv == "earlier" and step.lent is not None:
+            k, v, keys = step.lent[self.spec.window]
+        elif isinstance(cache, Growing | Static):
+            (k, v), keys = cache.update(step.start, k=k, v=v)
+        else:
+            keys = torch.arange(x.shape[1], device=x.device)
+        if step.lent is not None:
+            step.lent[self.spec.window] = k, v, keys
+        return k, v, keys
+
+    def _out(
+        self,
+        values: Tensor,
+        x: Tensor,
+        step: Step,
+        gate: Tensor | None,
+        beside: Tensor | None,
+        visits: Sequence[Tensor],
+    ) -> Tensor:
+        """values [batch, n_heads, seq, d_value] of each query -> [batch, seq, d_out]: heads side by side, what a
+        convolution gave behind them, through gates and a norm where there are any, and the output projection.
+
+        visits: of experts' queries, what their output is told.
+        """
+        if self.spec.squares is not None:
+            values = out_of_squares(values, self.spec.squares, step.grid)
+        if self.spec.experts is not None:
+            return self.outputs(by_slot(values, self.spec.experts.top_k), *visits)
+        values = values.transpose(1, 2).flatten(2)
+        if beside is not None:
+            values = torch.cat([values, beside], dim=-1)
+        if self.spec.head_gate is not None:
+            values = (values.unflatten(-1, (self.n_heads, -1)) * self._opened(x).to(values.dtype)).flatten(2)
+        if gate is not None:
+            values = values * gate.sigmoid()
+        return self.o_proj(values if self.spec.inner_norm is None else self.inner_norm(values))
 
     def _opened(self, x: Tensor) -> Tensor:
         """[batch, seq, n_heads, 1]: what each head's result is multiplied with."""
@@ -256,22 +290,3 @@ def temperature(spec: Temperature, queries: Tensor) -> Tensor:
 
 def _qk_norm(spec: QkNorm, heads: int, d_head: int) -> NormLayer:
     return NormLayer(spec.norm, {"head": (d_head,), "heads": (heads, d_head), "all": (heads * d_head,)}[spec.span])
-
-
-def in_squares(x: Tensor, side: int, grid: tuple[int, int] | None) -> Tensor:
-    """x [batch, heads, rows * columns, d] -> [batch * squares, heads, side * side, d], each square a sequence.
-
-    Errors: ValueError for a picture that is not made of whole squares, or where there is none.
-    """
-    if grid is None or grid[0] % side or grid[1] % side:
-        raise ValueError(f"image: expected whole squares of {side} x {side} patches, found {grid}")
-    rows, columns = grid[0] // side, grid[1] // side
-    apart = x.unflatten(2, (rows, side, columns, side)).permute(0, 2, 4, 1, 3, 5, 6)
-    return apart.flatten(4, 5).flatten(0, 2)
-
-
-def out_of_squares(x: Tensor, side: int, grid: tuple[int, int] | None) -> Tensor:
-    """The inverse of `in_squares`."""
-    rows, columns = (0, 0) if grid is None else (grid[0] // side, grid[1] // side)
-    apart = x.unflatten(2, (side, side)).unflatten(0, (-1, rows, columns))
-    return apart.permute(0, 3, 1, 4, 2, 5, 6).flatten(2, 5)
