@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from calc.memory.sharding import Stage
 from calc.sizes import Size, at_least, is_array, maximum
-from calc.spec import ModelSpec, Moe
+from calc.spec import ModelSpec
 from calc.spec.run import Run
-from calc.time.cluster.links import Links, near_of, refuse_unknown
+from calc.time.cluster.links import Links
 from calc.time.cluster.stacks import stack_of
-from calc.time.kernels.kernel import Between, Kernel, Send, width_of
+from calc.time.kernels.kernel import Between, Kernel, width_of
 from calc.time.models.collective import Collective
+from calc.time.step.expert_exchange import of_experts
 from calc.time.step.formats import number_formats
-from calc.time.step.record import place_of, tree_of
+from calc.time.step.messages import after, send, width_sent
+from calc.time.step.record import tree_of
 from calc.trace.functions import Attend
 from calc.trace.op import Leaf
 from calc.trace.shard import VOCABULARY
@@ -80,16 +81,16 @@ def between_ranks(spec: ModelSpec, run: Run, stage: Stage, held: Held, links: Li
     if not run.trains:
         return
     share = run.cp * (run.tp if run.divides_sequence else 1)
-    size = run.batch * run.new_tokens * spec.stream_width * _width(run) / share
+    size = run.batch * run.new_tokens * spec.stream_width * width_sent(run) / share
     stride = run.tp * run.cp * run.dp
     calls, span = at_least(run.pp, 2) * 2 * run.interleave, stride * run.pp
     # Pieces of a stage leave time to send while another piece computes.
     behind = at_least(run.interleave, 2) * float(stack_of(run).overlap.pipeline)
     sent = (
         Message(
-            _send("pipeline", "pipeline", "send", size, 2, calls * (1 - behind), links, run, stride, span), "nothing"
+            send("pipeline", "pipeline", "send", size, 2, calls * (1 - behind), links, run, stride, span), "nothing"
         ),
-        Message(_send("pipeline", "pipeline", "send", size, 2, calls * behind, links, run, stride, span), "backward"),
+        Message(send("pipeline", "pipeline", "send", size, 2, calls * behind, links, run, stride, span), "backward"),
         *_tied(spec, run, stage, stride, links),
     )
     for message in (*sent, *_data(run, held, links)):
@@ -106,7 +107,7 @@ def _tied(spec: ModelSpec, run: Run, stage: Stage, stride: Size, links: Links) -
     size = table_elements(spec) / run.tp * width_of(how.gradients)
     calls = at_least(run.pp, 2) * maximum(stage.first * 1, stage.last * 1)
     yield Message(
-        _send("data of the table", "data", "all_reduce", size, 2, calls, links, run, stride, stride * run.pp),
+        send("data of the table", "data", "all_reduce", size, 2, calls, links, run, stride, stride * run.pp),
         "nothing",
         True,
     )
@@ -117,10 +118,6 @@ def table_elements(spec: ModelSpec) -> Size:
     return (spec.vocab_size or 0) * (getattr(spec.embedding, "d_embed", None) or spec.d_model)
 
 
-def _width(run: Run) -> float:
-    return max(width_of(number_formats(run).compute), 2.0)
-
-
 def _of_op(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float) -> Iterator[Kernel]:
     """What follows one op: sums of parts, experts' tokens, keys and values of other ranks."""
     op, calls = leaf.op, float(leaf.calls)
@@ -129,51 +126,23 @@ def _of_op(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float) ->
     if run.tp > 1 and (by_rows or shard is VOCABULARY):
         # A tower has rows of its own; of the vocabulary's two ends the stream is what is summed.
         elements = op.outputs[0].elements if by_rows else run.batch * run.new_tokens * spec.d_model
-        size = float(elements) / run.cp * _width(run)
+        size = float(elements) / run.cp * width_sent(run)
         both: tuple[Collective, ...] = ("all_gather", "reduce_scatter") if run.divides_sequence else ("all_reduce",)
         own = times if by_rows else 1
         for name in both:
-            yield _after(leaf, "tensor", name, size, run.tp, calls * own, run, links)
+            yield after(leaf, "tensor", name, size, run.tp, calls * own, run, links)
     if op.groups is not None and op.groups < run.tp:
         # Each rank has a part of every vector that is normed: a sum of squares, and going back one of products.
         size = float(op.outputs[0].rows * op.groups) / run.cp * WIDE
-        yield _after(leaf, "tensor", "all_reduce", size, run.tp, calls * times, run, links)
-    if run.ep > 1 and op.function in ("dispatch", "combine"):
-        elements = op.writes if op.function == "dispatch" else op.reads
-        # Tensor-parallel ranks that divide the stream send a part of its tokens each.
-        size = float(elements) / run.cp * _width(run) / (run.tp if run.divides_sequence else 1)
-        rows = _visited(spec, leaf.group, run.ep) if stack_of(run).once_a_rank else 1.0
-        kernel = _after(leaf, "experts", "all_to_all", size * rows, run.ep, calls * times, run, links)
-        assert isinstance(kernel.shape, Send)
-        domains = run.ep / kernel.shape.near
-        yield kernel._replace(shape=replace(kernel.shape, once=_visited(spec, leaf.group, domains) / rows))
+        yield after(leaf, "tensor", "all_reduce", size, run.tp, calls * times, run, links)
+    yield from of_experts(leaf, spec, run, links, times)
     if run.cp > 1 and op.function == "scores" and isinstance(op.shape, Attend):
         # Keys and values of all context-parallel ranks, and going back the sums of their gradients.
         shape = op.shape
-        size = shape.groups * shape.keys * (shape.d_head + shape.d_value) * _width(run) / run.tp
-        yield _after(leaf, "context", "all_gather", size, run.cp, calls * (2 if run.trains else 1), run, links)
+        size = shape.groups * shape.keys * (shape.d_head + shape.d_value) * width_sent(run) / run.tp
+        yield after(leaf, "context", "all_gather", size, run.cp, calls * (2 if run.trains else 1), run, links, run.tp)
         if run.trains:
-            yield _after(leaf, "context", "reduce_scatter", size, run.cp, calls, run, links)
-
-
-def _visited(spec: ModelSpec, group: str | None, places: float) -> float:
-    """Of the rows that a token's experts read, how many are sent where each of `places` (domains, or ranks) that hold
-    experts of it gets one: what dispatchers send (DeepSeek-V3, arXiv:2412.19437, section 3.2.2; DeepEP and HybridEP).
-    Experts are taken to be chosen evenly, of as many groups as a router is limited to."""
-    channel = next((each.channel for each in spec.layers if each.name == group), None)
-    if not isinstance(channel, Moe):
-        return 1.0
-    if channel.groups is not None:
-        places = min(places, float(channel.groups.chosen) * max(places / float(channel.groups.count), 1.0))
-    return min(places * (1 - (1 - 1 / places) ** channel.top_k) / channel.top_k, 1.0)
-
-
-def _after(
-    leaf: Leaf, name: Between, op: Collective, size: float, ranks: int, calls: float, run: Run, links: Links
-) -> Kernel:
-    """A collective that follows an op, over `ranks` beside the tensor-parallel ones."""
-    stride = 1 if name == "tensor" else run.tp
-    return _send(f"{leaf.path}.{name}", name, op, size, ranks, calls, links, run, stride)._replace(place=place_of(leaf))
+            yield after(leaf, "context", "reduce_scatter", size, run.cp, calls, run, links, run.tp)
 
 
 def _data(run: Run, held: Held, links: Links) -> Iterator[Message]:
@@ -206,10 +175,10 @@ def _data(run: Run, held: Held, links: Links) -> Iterator[Message]:
         )
         for op, size, behind, once, calls in ways:
             among = ranks if op == "all_reduce" else sharers
-            yield Message(_send(name, "data", op, size, among, some * calls, links, run, stride), behind, once)
+            yield Message(send(name, "data", op, size, among, some * calls, links, run, stride), behind, once)
         if run.shard is not None:
             summed = divides * at_least(groups, 2) * some
-            kernel = _send(
+            kernel = send(
                 f"{name} of replicas",
                 "data",
                 "all_reduce",
@@ -221,34 +190,3 @@ def _data(run: Run, held: Held, links: Links) -> Iterator[Message]:
                 stride * sharers,
             )
             yield Message(kernel, "backward", True)
-
-
-def _send(
-    path: str,
-    between: Between,
-    op: Collective,
-    size: Size,
-    ranks: Size,
-    calls: Size,
-    links: Links,
-    run: Run,
-    stride: Size,
-    span: Size | None = None,
-) -> Kernel:
-    """stride: how many GPUs apart the ranks of the group stand, which are numbered tensor first, then context, data,
-    pipeline. span: GPUs from the first to the last, where that is not all of the group."""
-    reach: Size = ranks * stride if span is None else span
-    beyond = reach > links.domain
-    if links.share is None and not any(map(is_array, (beyond, calls))) and beyond and calls:
-        refuse_unknown(path, op, reach, links)
-    return Kernel(
-        path=path,
-        component="network",
-        function=op,
-        direction="network",
-        dtype=number_formats(run).compute,
-        calls=calls * 1.0,
-        bytes=size * 1.0,
-        shape=Send(op, ranks, size * 1.0, beyond, near_of(links, ranks, stride)),
-        between=between,
-    )
