@@ -88,7 +88,8 @@ class Measurement(Record):
 
     clock: what measured. cache: `cold` where what is read was not in the L2 cache. converged: whether the interval
     became as narrow as was asked for within the time limit. samples: the single times, at most 1,000 of them.
-    kernels: what really ran, as the profiler names it. error: the largest relative error against the check.
+    kernels: what really ran, as the profiler names it; kernel_seconds: of each of them, all its calls in one execution
+    under the profiler (older lines have none). error: the largest relative error against the check.
     peak_bytes: the most that tensors took at once during one execution, inputs and weights included.
     reserved_bytes: the most that a GPU's allocator had taken from the driver for them.
     waiting: the part of the time for which a thread of the case was ready to run and had no core, because other
@@ -107,6 +108,7 @@ class Measurement(Record):
     peak_bytes: int | None = None
     reserved_bytes: int | None = None
     kernels: tuple[str, ...] = ()
+    kernel_seconds: tuple[float, ...] = ()
     error: float | None = None
     waiting: float | None = None
     sample: Sample | None = None

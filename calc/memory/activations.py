@@ -54,11 +54,18 @@ def activations(
         return [megatron.activations(spec, load, run, checkpointing, stage) for stage in found]
     _check(spec, run, checkpointing)
     made = saved_tensors(spec, load, settings(spec, run, checkpointing))
-    return [_on_stage(made, run, checkpointing, stage) for stage in found]
+    padded = run.fuses and run.stack is None and run.device == "cuda" and _misaligned(spec, made)
+    return [_on_stage(made, run, checkpointing, stage, padded) for stage in found]
 
 
-def _on_stage(made: SavedTensors, run: Run, checkpointing: Checkpointing, stage: Stage) -> Activations:
-    """What one stage keeps of what the whole model does."""
+def _misaligned(spec: ModelSpec, made: SavedTensors) -> bool:
+    """Whether rows of the logits are no multiple of 16 bytes, for which torch's compiler pads the head's products."""
+    columns = spec.vocab_size if spec.head is None or spec.head.n_logits is None else spec.head.n_logits
+    return made.logits is not None and isinstance(columns, int) and columns * element_bytes(made.logits.dtype) % 16 != 0
+
+
+def _on_stage(made: SavedTensors, run: Run, checkpointing: Checkpointing, stage: Stage, padded: bool) -> Activations:
+    """What one stage keeps of what the whole model does. padded: whether the head's products are."""
     layers: Size = 0
     here: list[tuple[LayerSaved, Size]] = []
     for each in made.layers.values():
@@ -78,7 +85,7 @@ def _on_stage(made: SavedTensors, run: Run, checkpointing: Checkpointing, stage:
     outside = _sum(made.common, run)
     outside = outside + either(stage.first, ceil_div(_sum(made.front, run) * stage.held, stage.chunks))
     outside = outside + either(stage.last, _sum(made.end, run))
-    logits, scratch, freed = (either(stage.last, size) for size in (_sum(made.loss, run), *_of_loss(made, run)))
+    logits, scratch, freed = (either(stage.last, size) for size in (_sum(made.loss, run), *_of_loss(made, run, padded)))
     return Activations(layers * stage.held, outside, logits, again, widest, scratch, freed)
 
 
@@ -158,18 +165,19 @@ def _again(each: LayerSaved, run: Run, checkpointing: Checkpointing) -> Size:
     return _sum(tuple(saved for saved in each.whole if saved.tensor not in there), run)
 
 
-def _of_loss(made: SavedTensors, run: Run) -> tuple[Size, Size]:
+def _of_loss(made: SavedTensors, run: Run, padded: bool) -> tuple[Size, Size]:
     """(what the loss takes beyond its log-probabilities when it takes the most, the logits where they are freed).
 
     That is the first step of backward: PyTorch makes two gradients in the format of the loss, of the log-probabilities
     and of the logits. With the vocabulary over tensor-parallel ranks it makes three (torch.distributed.tensor.parallel
     .loss_parallel: zeros, probabilities and their sum). Nobody is taken to hold the logits themselves any longer. A
-    fused loss works in the logits' place.
+    fused loss works in the logits' place; where the compiler pads, two copies are beside it, of the logits and of their
+    gradient.
     """
     if made.logits is None or not made.loss:
         return 0, 0
     if run.fused_loss or (run.fused_loss is None and run.fuses):
-        return 0, 0
+        return 2 * on_rank(made.logits, run) if padded and run.fused_loss is None else 0, 0
     log_probabilities = made.loss[0].tensor
     copies = 2 if is_exactly(run.tp, 1) else 2 + at_least(run.tp, 2)
     freed = 0 if made.logits.dtype == log_probabilities.dtype else on_rank(made.logits, run)

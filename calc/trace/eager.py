@@ -23,10 +23,15 @@ class Passes(NamedTuple):
 
 
 class Eager(NamedTuple):
-    """The kernels of one function in a format of 16 bits, which norms and softmax leave for float32, and in float32."""
+    """The kernels of one function in a format of 16 bits, which norms and softmax leave for float32, and in float32.
+
+    cast: in 16 bits under autocast on a GPU, which takes powers, and so all that follows them, to float32; None where
+    there are none.
+    """
 
     narrow: Passes
     wide: Passes
+    cast: Passes | None = None
 
 
 def _alike(kernels: int, passes: int) -> Eager:
@@ -39,7 +44,7 @@ EAGER: dict[Function, Eager] = {
     "rmsnorm": Eager(Passes(8, 36), Passes(6, 28)),
     "add": _alike(1, 3),
     "gelu": _alike(1, 2),
-    "gelu_new": _alike(8, 18),
+    "gelu_new": Eager(Passes(8, 36), Passes(8, 72), Passes(9, 70)),
     "gelu_tanh": _alike(1, 2),
     "gelu_fast": _alike(9, 21),
     "quick_gelu": _alike(3, 7),
@@ -52,7 +57,7 @@ EAGER: dict[Function, Eager] = {
     "swiglu": _alike(2, 5),
     "swiglu_clamped": _alike(7, 16),
     "geglu": _alike(2, 5),
-    "geglu_new": _alike(9, 21),
+    "geglu_new": Eager(Passes(9, 42), Passes(9, 84), Passes(10, 80)),
     "softcap": _alike(3, 6),
     "softmax": Eager(Passes(5, 28), Passes(3, 24)),
     "rope": _alike(5, 10),
@@ -64,10 +69,11 @@ the copies are left out, and in 16 bits 3 kernels move 12 bytes.
 """
 
 
-def eager(op: Op, width: int) -> Passes:
+def eager(op: Op, width: int, cast: bool = False) -> Passes:
     """The kernels that PyTorch runs for one call of `op`, and the bytes of activations that they move.
 
-    width: bytes of an activation, 2 or 4. Not among the bytes: weights (`op.weights_read`) and what is cached.
+    width: bytes of an activation, 2 or 4. cast: whether autocast runs it on a GPU. Not among the bytes: weights
+    (`op.weights_read`) and what is cached.
     Scores copy queries and keys into rows of their own, keys once for each head that reads them; values likewise, and
     their result is copied to lay the heads side by side.
     Errors: Refused for another width.
@@ -78,7 +84,8 @@ def eager(op: Op, width: int) -> Passes:
         return Passes(3, width * _attended(op, op.shape))
     if op.function not in EAGER:
         return Passes(1, width * (op.reads + op.writes))
-    passes = EAGER[op.function].narrow if width == 2 else EAGER[op.function].wide
+    known = EAGER[op.function]
+    passes = known.wide if width == 4 else (cast and known.cast) or known.narrow
     return Passes(passes.kernels, passes.bytes * op.writes)
 
 

@@ -15,10 +15,12 @@ SHARE = 0.002
 
 
 class Inspection(NamedTuple):
-    """kernels: names of what ran, the longest first. peak_bytes: most that tensors took at once, None: not known.
-    reserved_bytes: most that a GPU's allocator had taken for them, since the case was made ready."""
+    """kernels: names of what ran, the longest first, with kernel_seconds of each. peak_bytes: most that tensors took at
+    once, None: not known. reserved_bytes: most that a GPU's allocator had taken for them, since the case was made
+    ready."""
 
     kernels: tuple[str, ...]
+    kernel_seconds: tuple[float, ...]
     peak_bytes: int | None
     reserved_bytes: int | None = None
 
@@ -40,14 +42,14 @@ def inspect(ready: Ready, device: Literal["cuda", "cpu"]) -> Inspection:
         before = live_bytes()
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
             ready.run()
-        return Inspection(_named(seen, False), before + _growth(seen))
+        return Inspection(*_named(seen, False), before + _growth(seen))
     peak = peak_allocation(ready.run)
     reserved = torch.cuda.memory_reserved()
     _prepare(ready)
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
         ready.run()
         torch.cuda.synchronize()
-    return Inspection(_named(seen, True), peak, reserved)
+    return Inspection(*_named(seen, True), peak, reserved)
 
 
 def _prepare(ready: Ready) -> None:
@@ -56,7 +58,8 @@ def _prepare(ready: Ready) -> None:
         ready.rotate()
 
 
-def _named(seen: Any, cuda: bool) -> tuple[str, ...]:
+def _named(seen: Any, cuda: bool) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """The names of what took longest, and the seconds of all calls of each."""
     times: dict[str, float] = {}
     for event in seen.key_averages():
         on_gpu = event.device_type.name == "CUDA"
@@ -67,7 +70,8 @@ def _named(seen: Any, cuda: bool) -> tuple[str, ...]:
             times[event.key] = times.get(event.key, 0.0) + time
     least = SHARE * sum(times.values())
     names = [name for name in sorted(times, key=lambda name: -times[name]) if times[name] >= least]
-    return tuple(name[:200] for name in names[:MOST])
+    kept = names[:MOST]
+    return tuple(name[:200] for name in kept), tuple(float(f"{times[name] / 1e6:.4g}") for name in kept)
 
 
 def _growth(seen: Any) -> int:

@@ -64,9 +64,6 @@ def prompt_station(shape: Fused, clock: Clock, pool: Pool, dtype: str, rate: flo
     batch, heads, kv_heads, seq, d_head, causal = shape
     sizes = (batch, heads, kv_heads, seq, seq, d_head, float(causal))
 
-    def leaf(n: int) -> Tensor:
-        return pool.leaf(batch, seq, n * d_head).unflatten(-1, (n, d_head)).transpose(1, 2)
-
     def forward(item: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         q, k, v, gradient = item
         out = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != kv_heads)
@@ -78,8 +75,9 @@ def prompt_station(shape: Fused, clock: Clock, pool: Pool, dtype: str, rate: flo
 
     def measure() -> Iterator[tuple[Key, float]]:
         runs = repeats(4 * batch * heads * seq**2 * d_head / rate, most=12)
+        q, kv = (batch, seq, heads, d_head), (batch, seq, kv_heads, d_head)
         items = several(
-            lambda: (leaf(heads), leaf(kv_heads), leaf(kv_heads), pool.take(batch, heads, seq, d_head)), runs
+            lambda: (pool.heads(*q), pool.heads(*kv), pool.heads(*kv), pool.take(batch, heads, seq, d_head)), runs
         )
         ahead, behind = clock.pair(forward, back, items)
         yield Key(f"attention.{dtype}", sizes), ahead

@@ -147,6 +147,15 @@ class Pool:
         """As `take`, with a gradient to be found."""
         return self.take(*shape).detach().requires_grad_()
 
+    def heads(self, batch: int, seq: int, heads: int, d_head: int) -> Tensor:
+        """[batch, heads, seq, d_head], strided as views of what a projection gave are, with a gradient to be found.
+
+        A leaf, since the view of one would remember the stream that it was made on: going back, autograd makes that one
+        wait for the stream of a capture, which ends the capture.
+        """
+        laid = self.take(batch, seq, heads * d_head).unflatten(-1, (heads, d_head)).transpose(1, 2)
+        return laid.detach().requires_grad_()
+
 
 def repeats(cost: float, least: int = 3, most: int = 20, target: float = 0.01) -> int:
     """How often something that takes about `cost` seconds is executed in one visit."""

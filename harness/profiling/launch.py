@@ -15,12 +15,17 @@ from harness.profiling.samples import Key, Station
 _KERNELS = 200
 
 
+def waiting(device: str) -> Callable[[], None]:
+    """What waits until a device has done what it was asked; a CPU never lags behind."""
+    return torch.cuda.synchronize if device == "cuda" else _nothing
+
+
 def launch_station(device: Literal["cuda", "cpu"]) -> Station:
     """Host seconds for one small kernel when Python asks for it and when autograd does, and for a step's ends."""
 
     def measure() -> Iterator[tuple[Key, float]]:
         x = torch.ones(8, device=device, requires_grad=True)
-        wait = torch.cuda.synchronize if device == "cuda" else _nothing
+        wait = waiting(device)
         made: list[Any] = []
 
         def forward() -> None:

@@ -1,4 +1,4 @@
-"""What a model takes on a CPU beyond its kernels: Python's modules, views, and autograd between them. Needs torch."""
+"""What a model takes of its host beyond its kernels: Python's modules, views, autograd. Needs torch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from calc.spec import ModelSpec, Shorthand
 from calc.time import Prediction, predict
 from calc.time.device.profile import Launch, Profile
+from harness.profiling.launch import waiting
 from reference_models import build
 from reference_models.objectives import next_token
 
@@ -27,29 +28,40 @@ def small_model() -> ModelSpec:
 def with_overhead(profile: Profile) -> Profile:
     """`profile` with what a small model takes beyond the kernels that are predicted for it, in equal parts for each.
 
-    The step's own seconds stay as they were measured; a profile without fp32, or without them, stays as it is.
+    On a CPU that is what is left of its time. On a GPU it is all of it: kernels this small are over before the host has
+    asked for the next. The step's own seconds stay as they were measured; a profile without fp32, or without them,
+    stays as it is.
     """
     if profile.launch is None or "fp32" not in profile.gemm:
         return profile
-    spec, bare = small_model(), profile.model_copy(update={"launch": _NOTHING})
+    gpu, spec, bare = profile.kind == "cuda", small_model(), profile.model_copy(update={"launch": _NOTHING})
     words: dict[str, Any] = {"batch": _BATCH, "seq": _SEQ, "dtype": "fp32", "execution": "eager"}
     ahead, whole = (predict(spec, bare, phase=phase, **words) for phase in ("forward", "training"))
-    forward, training = _measured(spec)
-    eager = max(forward - ahead.seconds, 0.0) / _kernels(ahead, "forward")
-    launched = eager * _kernels(whole, "forward", "update") + profile.launch.step
-    backward = max(training - whole.seconds - launched, 0.0) / _kernels(whole, "backward")
-    return profile.model_copy(update={"launch": Launch(eager=eager, backward=backward, step=profile.launch.step)})
+    forward, training = _measured(spec, profile.kind)
+    hidden = (0.0, 0.0) if gpu else (ahead.seconds, whole.seconds)
+    eager = max(forward - hidden[0], 0.0) / _asked(ahead, gpu, "forward")
+    launched = eager * _asked(whole, gpu, "forward", "update") + profile.launch.step
+    backward = max(training - hidden[1] - launched, 0.0) / _asked(whole, gpu, "backward")
+    return profile.model_copy(
+        update={"launch": profile.launch.model_copy(update={"eager": eager, "backward": backward})}
+    )
 
 
-def _kernels(found: Prediction, *directions: str) -> float:
-    return sum(row.kernel.calls for row in found.kernels if row.kernel.direction in directions)
+def _asked(found: Prediction, launches: bool, *directions: str) -> float:
+    """How often the host asks for something: kernels, or on a GPU everything that is launched in their place."""
+    return sum(
+        row.kernel.calls * (max(row.kernel.launches, 1.0) if launches else 1.0)
+        for row in found.kernels
+        if row.kernel.direction in directions
+    )
 
 
-def _measured(spec: ModelSpec) -> tuple[float, float]:
+def _measured(spec: ModelSpec, device: str) -> tuple[float, float]:
     """Seconds of a forward pass, and of a training step."""
-    model = build(spec)
+    model = build(spec).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    tokens = torch.randint(1024, (_BATCH, _SEQ))
+    tokens = torch.randint(1024, (_BATCH, _SEQ), device=device)
+    wait = waiting(device)
 
     def forward() -> None:
         with torch.no_grad():
@@ -60,13 +72,14 @@ def _measured(spec: ModelSpec) -> tuple[float, float]:
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    return _seconds(forward), _seconds(step)
+    return _seconds(forward, wait), _seconds(step, wait)
 
 
-def _seconds(run: Callable[[], None]) -> float:
+def _seconds(run: Callable[[], None], wait: Callable[[], None]) -> float:
     found = []
     for _ in range(_RUNS):
         begun = time.perf_counter()
         run()
+        wait()
         found.append(time.perf_counter() - begun)
     return median_low(found[2:])

@@ -107,7 +107,7 @@ def _rope(pool: Pool, elements: int) -> Made:
     cos, sin = (laid(each, interleaved=False) for each in (angles.cos(), angles.sin()))
 
     def make() -> Tensor:
-        return pool.leaf(1, seq, heads * _D_HEAD).unflatten(-1, (heads, _D_HEAD)).transpose(1, 2)
+        return pool.heads(1, seq, heads, _D_HEAD)
 
     return Made(lambda x: turn(x, cos, sin, interleaved=False), make, heads * seq * _D_HEAD, given=(cos, sin))
 

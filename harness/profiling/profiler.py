@@ -33,6 +33,7 @@ _POOL: dict[Device, int] = {"cpu": 2**26, "cuda": 2**29}
 _TOUCHED = 2**29
 """Bytes of the host that are asked for before anything is measured."""
 _LARGER: dict[Device, int] = {"cpu": 1, "cuda": 16}
+_SIZES: dict[Device, int] = {"cpu": 5, "cuda": 9}
 _PARAMETERS: dict[Device, tuple[int, ...]] = {"cpu": (2**16, 2**20, 2**23), "cuda": (2**18, 2**22, 2**26)}
 
 
@@ -69,12 +70,9 @@ def measure_profile(
     samples = collect(interleaved(*stations), _MEASURING * limit - (time.monotonic() - begun), progress)
     found = {"threads": torch.get_num_threads(), "kept_memory": target == "cpu", **_versions(environment)}
     found["sdpa"] = {dtype: chosen(target, dtype) for dtype in formats}
-    profile = profile_of(samples, environment, found)
-    if target == "cuda":
-        return profile
     from harness.profiling.overhead import with_overhead
 
-    return with_overhead(profile)
+    return with_overhead(profile_of(samples, environment, found))
 
 
 def write_profile(profile: Profile, results: Path) -> Path:
@@ -107,7 +105,7 @@ def _stations(device: Device, dtypes: Sequence[str]) -> Iterator[list[Station]]:
         prompts, caches = attention.prompts(reach, 12, most / 4), attention.caches(reach, 8, len(pool.numbers) // 4)
         yield [attention.prompt_station(each, ticking, pool, name, rate) for each in prompts]
         yield [attention.cache_station(each, ticking, pool, name, 1e10) for each in caches]
-    yield from passes.pass_stations(ticking, pools, 5, _LARGER[device])
+    yield from passes.pass_stations(ticking, pools, _SIZES[device], _LARGER[device])
     yield from passes.adamw_stations(ticking, pools, _PARAMETERS[device])
 
 

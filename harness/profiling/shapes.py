@@ -9,7 +9,6 @@ from harness.profiling.samples import between, halton, to_multiple
 
 _WIDER = (1.0, 4.0, 0.25, 3.0, 8 / 3, 1.0, 0.375)
 """Width of a layer's result over that of its input: projections, a feed-forward block's two, fused ones, gated ones."""
-_VOCABULARIES = (8_192, 50_257, 32_000, 16_384, 128_256)
 
 
 class Layer(NamedTuple):
@@ -44,18 +43,22 @@ class Heads(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """How far sizes go on a device. tokens, d_model, seq: the least and the most. step: widths are multiples of it."""
+    """How far sizes go on a device. tokens, d_model, seq: the least and the most. step: widths are multiples of it.
+
+    vocabularies: of heads, in turn. On a GPU all are multiples of 8: others make kernels of another kind run there,
+    which calc/data/priors.toml tells of, and one model of both would fit neither.
+    """
 
     tokens: tuple[int, int]
     d_model: tuple[int, int]
     seq: tuple[int, int]
-    vocabulary: int
+    vocabularies: tuple[int, ...]
     step: int
 
 
 REACH: dict[Literal["cuda", "cpu"], Reach] = {
-    "cpu": Reach((32, 4096), (128, 1024), (32, 768), 50_257, 64),
-    "cuda": Reach((64, 32_768), (512, 12_288), (256, 4096), 128_256, 128),
+    "cpu": Reach((32, 4096), (128, 1024), (32, 768), (8_192, 50_257, 32_000, 16_384, 50_257), 64),
+    "cuda": Reach((64, 32_768), (512, 12_288), (256, 4096), (8_192, 50_304, 32_000, 16_384, 128_256), 128),
 }
 
 
@@ -71,7 +74,7 @@ def layers(reach: Reach, count: int, flops: float) -> list[Layer]:
 def _layer(reach: Reach, i: int, place: Sequence[float], flops: float) -> Layer:
     d_in = to_multiple(between(*reach.d_model, place[0]), reach.step)
     head = i % 9 == 4
-    vocabulary = min(_VOCABULARIES[i // 9 % len(_VOCABULARIES)], reach.vocabulary)
+    vocabulary = reach.vocabularies[i // 9 % len(reach.vocabularies)]
     d_out = vocabulary if head else to_multiple(d_in * _WIDER[i % len(_WIDER)], reach.step)
     if i % 6 == 5:
         return Layer(max(round(between(1, 32, place[1])), 1), d_in, d_out, trained=False, biased=i % 4 == 1)

@@ -49,7 +49,7 @@ def test_a_share_is_one_rate_over_the_other(rate: float, part: float, copied: fl
     cudnn = found["flash forward (cuDNN), of that product"]
     assert cudnn.value == pytest.approx(part)
     assert cudnn.met == (cudnn.value >= 0.66)
-    assert found["decoding over 1 GiB, of a copy"].value == pytest.approx(part)
+    assert found["decoding over 1 GiB, of the fastest pass"].value == pytest.approx(part)
     assert found["GPT-2 124M training, MFU"].met is True
     missing = found["GPT 1.5B training, MFU"]
     assert (missing.value, missing.met, missing.why) == (None, None, "not measured yet")

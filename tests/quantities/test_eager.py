@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -82,6 +83,22 @@ def test_functions_without_products(function: Function, dtype: torch.dtype) -> N
     assert len(ran) == told.kernels
     found = sum(each.bytes for each in ran) / x.numel()
     assert told.bytes <= found <= told.bytes * (1 + (0.15 if function == "rope" else SMALL))
+
+
+def _power_cast(x: Tensor) -> Tensor:
+    """GELU in tanh's form, its power in float32 as autocast on a GPU has it."""
+    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x.float(), 3.0))))
+
+
+@pytest.mark.parametrize("function", ["gelu_new", "geglu_new"])
+def test_powers_that_autocast_takes_to_float32(function: Function) -> None:
+    """CUDA's list has `pow`, and what meets its result is promoted (torch's AMP documents); here it is cast by hand."""
+    x, up = (torch.randn(2, 256, 512, dtype=torch.bfloat16) for _ in "xu")
+    ran = moving(lambda: _power_cast(x) * up if function == "geglu_new" else _power_cast(x))
+    cast = EAGER[function].cast
+    assert cast is not None
+    assert len(ran) == cast.kernels
+    assert sum(each.bytes for each in ran) / x.numel() == pytest.approx(cast.bytes, rel=SMALL)
 
 
 def test_the_table_has_nothing_that_is_not_measured() -> None:

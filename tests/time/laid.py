@@ -13,6 +13,6 @@ from calc.time.step.record import record_of
 
 def operations(spec: ModelSpec, run: Run) -> Iterator[Kernel]:
     """Those of all layers on one rank: forward, and in training what is recomputed and what goes back."""
-    laid = Operations(run, record_of(spec, run))
+    laid = Operations(run, record_of(spec, run), gpu=True)
     for each in laid.chain_runs():
         yield from laid.kernels(each)

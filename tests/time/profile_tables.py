@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -245,15 +245,17 @@ def documented(section: str) -> str:
     return text.partition(f"<!-- {section} -->\n")[2].partition(f"\n<!-- end of {section} -->")[0].strip()
 
 
-def main() -> None:
+def write(sections: Mapping[str, Callable[[], str]]) -> None:
     """Write the tables into the document."""
     text = DOCUMENT.read_text()
-    for section, made in SECTIONS.items():
+    for section, made in sections.items():
         head, tail = f"<!-- {section} -->\n", f"\n<!-- end of {section} -->"
-        before, _, rest = text.partition(head)
+        before, found, rest = text.partition(head)
+        assert found, section
+        assert tail in rest, section
         text = f"{before}{head}\n{made()}\n{tail}{rest.partition(tail)[2]}"
     DOCUMENT.write_text(text)
 
 
 if __name__ == "__main__":
-    main()
+    write(SECTIONS)

@@ -129,7 +129,8 @@ def _by(backend: str, kernel: Kernel, timing: Timing, speed: Speed, execution: E
     if kernel.decode and (backend in own or backend in DECODERS):
         ratio, bounds = 1.0, factors("attention")
     elif backend in own and base in own:
-        ratio, bounds = own[backend] / own[base], (table["low"], table["high"])
+        ratio = _ratio(own[backend], own[base], kernel, timing.seconds, speed)
+        bounds = table["low"], table["high"]
     else:
         raise Refused(
             "backend", f"one that is known beside {base} on {speed.name}: {', '.join(own) or 'none'}", backend
@@ -143,6 +144,15 @@ def _by(backend: str, kernel: Kernel, timing: Timing, speed: Speed, execution: E
         source="prior",
     )
     return moved, f"{ratio:.2f} x {known} ({base})"
+
+
+def _ratio(backend: float, base: float, kernel: Kernel, seconds: float, speed: Speed) -> float:
+    """How many times as long a kernel takes as one that takes `seconds`. backend, base: what the two take of the
+    longest prompts, over the fastest there is: what either adds is arithmetic."""
+    if speed.device is None:
+        return backend / base
+    fastest = float(kernel.flops) / (speed.device.peak(kernel.dtype) * priors()["attention"]["backends"]["reached"])
+    return 1 + (backend - base) * min(fastest / seconds, 1 / base)
 
 
 def _measured(model: object, speed: Speed) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from calc.errors import Refused
 from calc.spec.run import ExecutionName
-from calc.time.device.priors import scaled
+from calc.time.device.priors import factors, priors, scaled
 from calc.time.device.speed import Speed
-from calc.time.kernels.choice import CALLS, ask_collective, model_of
+from calc.time.kernels.choice import CALLS, FUSED, ask_collective, model_of
 from calc.time.kernels.device_models import Choice
 from calc.time.kernels.kernel import Kernel, Send, width_of
 from calc.time.models.residual import Column
@@ -21,6 +21,8 @@ LEVEL = 0.9
 """Of the intervals that are told."""
 FOREVER = 1e9
 """Seconds that no kernel takes."""
+ALIGNED = 8
+"""Numbers of 16 bits in the 16 bytes that the fastest kernels of products move at a time."""
 
 
 Answers = dict[tuple[tuple[str, str], tuple[float, ...]], float]
@@ -63,6 +65,9 @@ def time_of(
     intervals: dict[Any, tuple[float, float]] = {}
     for kernel, one, value in zip(kernels, choices, seconds, strict=True):
         value = max(value, _streamed(kernel) / speed.bandwidth) if cold else value
+        least = _misaligned(kernel, speed, execution)
+        if least > value:
+            value, one = least, replace(one, prior=True, widen=factors("misaligned"))
         if (kind := (one.key, one.prior, one.widen)) not in intervals:
             intervals[kind] = _interval(one, speed, level)
         low, high = intervals[kind]
@@ -78,6 +83,19 @@ def _streamed(kernel: Kernel) -> float:
         return 0.0
     plain = float(shape.n * shape.k * shape.groups) * width_of(kernel.dtype)
     return plain if kernel.weight_bytes is None else min(kernel.weight_bytes, plain)
+
+
+def _misaligned(kernel: Kernel, speed: Speed, execution: ExecutionName) -> float:
+    """Seconds below which no product ends whose rows kernels that move 16 bytes at a time cannot take; 0 for others."""
+    shape, device = kernel.shape, speed.device
+    if not isinstance(shape, Matmul) or device is None or execution in FUSED or width_of(kernel.dtype) != 2:
+        return 0.0
+    # Tokens are what no row is long as: the gradient of a weight sums over them, and elsewhere they are the rows.
+    rows = (shape.m, shape.n) if kernel.use == "wgrad" else (shape.n, shape.k)
+    part = priors()["misaligned"]["parts"].get(device.architecture)
+    if part is None or all(size % ALIGNED == 0 for size in rows):
+        return 0.0
+    return 2 * shape.m * shape.n * shape.k * shape.groups / (part * device.peak(kernel.dtype))
 
 
 def _answers(choices: Sequence[Choice], known: Answers) -> list[float]:

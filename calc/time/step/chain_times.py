@@ -81,7 +81,7 @@ def timed_passes(question: Question, runs: Sequence[Run], words: Sequence[Mappin
     for run, own in zip(runs, words, strict=True):
         record = record_of(question.spec, run)
         known = KNOWN.setdefault((CacheKey(record), *own.values()), {})
-        laid, keys = Operations(run, record), []
+        laid, keys = Operations(run, record, question.speed.kind != "cpu"), []
         for each in laid.chain_runs():
             keys.append(each.key)
             if each.key not in known and (id(known), each.key) not in new:

@@ -39,10 +39,12 @@ class ChainRun(NamedTuple):
 
 
 class Operations:
-    """The ops of one question and what a rank runs of each."""
+    """The ops of one question and what a rank runs of each. gpu: whether a GPU does, whose list of what autocast takes
+    to float32 is longer."""
 
-    def __init__(self, run: Run, record: Record) -> None:
+    def __init__(self, run: Run, record: Record, gpu: bool) -> None:
         self.run, self.record, self.formats = run, record, number_formats(run)
+        self.cast = gpu and self.formats.recipe is not None and self.formats.recipe.autocast
         self.shares = {id(leaf): share_of(leaf, run) for leaf in record.leaves}
         self.joints = record.joints
         self.merged = self.columns_read_together(record.leaves)
@@ -122,7 +124,7 @@ class Operations:
         own = self.share(first)
         if self.run.fuses or len(chain) > 1 or own.shape is not None:
             return {}
-        passes = eager(first.op, int(max(width_of(kernel.dtype), 2)))
+        passes = eager(first.op, int(max(width_of(kernel.dtype), 2)), self.cast)
         return {"launches": passes.kernels, "traffic": float(passes.bytes) * own.writes + resident}
 
     def cached(self, chain: Chain) -> float:
