@@ -14,7 +14,7 @@ def peak(vocab_size: int, **run: object) -> int:
 
 
 def test_two_copies_of_the_logits_are_there_beside_the_gradient() -> None:
-    """One column less than a multiple of 8. On an H200 a step of GPT-2 took 2.02 times its bf16 logits beyond the rest."""
+    """One column less than a multiple of 8. On an H200 a step of GPT-2 took 2.02 times its bf16 logits more."""
     more = peak(50_303) - peak(50_304)
     logits = 2 * 8 * 256 * 50_303
     # And a column less of the table with its gradient, moments and copies.
