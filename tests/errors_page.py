@@ -38,6 +38,8 @@ TABLES = (
         "| device | kind | rows |",
         "time/test_profile_tables.py",
     ),
+    Published("An H200 that this project surveyed", "prediction", "| what | cases |", "time/test_surveyed.py"),
+    Published("Memory on that H200", "prediction", "| training step | counted |", "time/test_surveyed.py"),
     Published("Tokens", "prediction", "| published times | rests on |", "time/test_published.py"),
     Published("Training steps", "prediction", "| kind of row | rows |", "time/test_training_rows.py"),
     Published("Training steps by source", "prediction", "| source | rows | median", "time/test_training_rows.py"),
