@@ -42,9 +42,8 @@ def with_overhead(profile: Profile) -> Profile:
     eager = max(forward - hidden[0], 0.0) / _asked(ahead, gpu, "forward")
     launched = eager * _asked(whole, gpu, "forward", "update") + profile.launch.step
     backward = max(training - hidden[1] - launched, 0.0) / _asked(whole, gpu, "backward")
-    return profile.model_copy(
-        update={"launch": profile.launch.model_copy(update={"eager": eager, "backward": backward})}
-    )
+    found = {"module" if gpu else "eager": eager, "backward": backward}
+    return profile.model_copy(update={"launch": profile.launch.model_copy(update=found)})
 
 
 def _asked(found: Prediction, launches: bool, *directions: str) -> float:

@@ -64,6 +64,7 @@ KINDS = (
     Kind(
         "a token, or a prompt, as Python asks for it",
         lambda run: run.kind in ("decode", "prefill") and run.params["execution"] != "graph",
+        True,
     ),
 )
 

@@ -55,7 +55,7 @@ def published_models(device: Device) -> dict[str, dict[str, Any]]:
 def published_launch(device: Device | None = None) -> Launch:
     """What launching costs where it was not measured, as [launch] says; a TPU's program runs like a graph."""
     table = priors()["launch"]
-    names = ("eager", "backward", "compiled", "graph")
+    names = ("eager", "module", "backward", "compiled", "graph")
     each = {name: table["graph" if device is not None and is_tpu(device) else name] for name in names}
     return Launch(**each, step=table["step"])
 

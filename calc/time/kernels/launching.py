@@ -16,6 +16,8 @@ def launching(kernel: Kernel, speed: Speed, execution: str) -> tuple[float, floa
         each = launch.compiled
     elif kernel.direction == "backward" and launch.backward is not None:
         each = launch.backward
+    elif kernel.place and launch.module is not None:
+        each = launch.module
     if speed.kind == "cpu":
         return each, 0.0
     gap = 0.0 if launch.graph is None else launch.graph
