@@ -21,10 +21,11 @@ from calc.spec.gated_convolution import GatedConvolution
 from calc.spec.heads import Head, Projection
 from calc.spec.kda import Kda
 from calc.spec.latent import Indexer, Mla
+from calc.spec.layer_stack import Stack
 from calc.spec.layers import LayerGroup, Mtp, Placement
 from calc.spec.linear_attention import LinearAttention
 from calc.spec.mixers import Branch, Parallel
-from calc.spec.model import Adapter, ModelSpec, Stack, Tower
+from calc.spec.model import Adapter, ModelSpec, Tower
 from calc.spec.page import BoxBuckets, Boxes, PageAttention, Picture
 from calc.spec.patches import Patches
 from calc.spec.per_layer import PerLayerInputs

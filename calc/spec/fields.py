@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from calc.errors import Refused, show
 from calc.sizes import Size
 
 MAX_SIZE = 2**31
 MAX_LAYERS = 10**5
+NONE_BY_FALSE = BeforeValidator(lambda value: None if value is False else value)
+"""`false` says that there is none: TOML has no null."""
 
 
 class _IsSize:
