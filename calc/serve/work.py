@@ -27,7 +27,7 @@ LONGEST = 2**21
 """Tokens of the longest sequence that curves reach."""
 STEPS = 8
 """Lengths of a curve between n and 2 n: a square read between two of them is 0.1 % off."""
-LAUNCHED = ("batched_matmul", "convolution", "conv1d", "scores", "scan", "rmsnorm", "layernorm", "rope", "route")
+LAUNCHED_ALONE = ("batched_matmul", "convolution", "conv1d", "scores", "scan", "rmsnorm", "layernorm", "rope", "route")
 """Functions that are a kernel each in an engine, as is what reads a recurrence's state; what follows elementwise is
 fused into them. A layer of routed experts is timed as a whole, from where it begins."""
 
@@ -153,7 +153,7 @@ def _launches(new: list[Leaf]) -> float:
             key = (id(leaf.op.inputs[0]), leaf.op.component == "router")
             found += 0.0 if key in read else float(leaf.calls)
             read.add(key)
-        elif leaf.op.function in LAUNCHED or _first(leaf.op.moved().state_reads):
+        elif leaf.op.function in LAUNCHED_ALONE or _first(leaf.op.moved().state_reads):
             found += float(leaf.calls)
     return found
 
