@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from calc.spec import RgLru
 from reference_models.blocks.linear import ACTIVATIONS
 from reference_models.blocks.mamba import Recurrence
+from reference_models.blocks.run_again import RunAgain
 from reference_models.blocks.short_convolution import ShortConvolution, without_padding
 from reference_models.cache import Fixed, LayerCache
 from reference_models.step import Step, recomputed
@@ -50,7 +49,7 @@ class RgLruMixer(nn.Module):
         laid = x if len(x) == 1 else x.clone(memory_format=torch.contiguous_format)
         gates = [self.in_blocks(each, laid) for each in (self.input_gate, self.recurrence_gate)]
         state = None if cache is None else cache.state.get("state")
-        run = partial(GatedRecurrence.apply, state, step.positions == 0)
+        run = partial(RunAgain.apply, partial(walk, state, step.positions == 0))
         arguments = (x, *gates, self.fade)
         y, after = recomputed(run, *arguments) if step.checkpointing == "selective" else run(*arguments)
         if cache is not None:
@@ -63,30 +62,6 @@ class RgLruMixer(nn.Module):
         matrices, bias = gate.weight.unflatten(0, (n, -1)), gate.bias.view(n, 1, -1)
         by_block = x.reshape(-1, n, matrices.shape[-1]).transpose(0, 1)
         return torch.baddbmm(bias, by_block, matrices.transpose(1, 2)).transpose(0, 1).reshape(x.shape)
-
-
-class GatedRecurrence(torch.autograd.Function):
-    """`walk` as one operation, which keeps what it reads; going back, it is run once more."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, state: Tensor | None, first: Tensor, x: Tensor, opens: Tensor, fades: Tensor, rate: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """As `walk`."""
-        ctx.save_for_backward(x, opens, fades, rate)
-        ctx.state, ctx.first = state, first
-        y, after = walk(state, first, x, opens, fades, rate)
-        ctx.mark_non_differentiable(after)
-        return y, after
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor, _state: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        """Gradients of the input, of both gates and of the learned rates."""
-        inputs = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
-        with torch.enable_grad():
-            y, _ = walk(ctx.state, ctx.first, *inputs)
-        return None, None, *torch.autograd.grad(y, inputs, grad)
 
 
 def walk(

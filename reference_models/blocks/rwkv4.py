@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from calc.spec import Rwkv4
+from reference_models.blocks.run_again import RunAgain
 from reference_models.blocks.short_convolution import without_padding
 from reference_models.blocks.token_shift import shifted
 from reference_models.cache import Fixed, LayerCache
@@ -46,36 +45,12 @@ class Rwkv4Mixer(nn.Module):
         k, v, gate = self.k_proj(k), self.v_proj(v), self.r_proj(r).sigmoid()
         if step.keep is not None:
             k = k.masked_fill(~step.keep[:, -x.shape[1] :, None].bool(), NEVER)
-        run = partial(FadingMean.apply, None if cache is None else cache.state.get("state"))
+        run = partial(RunAgain.apply, partial(walk, None if cache is None else cache.state.get("state")))
         arguments = (k, v, self.decay, self.first)
         y, state = recomputed(run, *arguments) if step.checkpointing == "selective" else run(*arguments)
         if cache is not None:
             cache.state["state"] = state
         return self.o_proj(gate * y)
-
-
-class FadingMean(torch.autograd.Function):
-    """`walk` as one operation, which keeps what it reads; going back, it is run once more."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, state: Tensor | None, k: Tensor, v: Tensor, decay: Tensor, first: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """As `walk`."""
-        ctx.save_for_backward(k, v, decay, first)
-        ctx.state = state
-        y, after = walk(state, k, v, decay, first)
-        ctx.mark_non_differentiable(after)
-        return y, after
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor, _state: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        """Gradients of keys, values, decays and the first token's share."""
-        inputs = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
-        with torch.enable_grad():
-            y, _ = walk(ctx.state, *inputs)
-        return None, *torch.autograd.grad(y, inputs, grad)
 
 
 def walk(state: Tensor | None, k: Tensor, v: Tensor, decay: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
