@@ -85,10 +85,7 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         expected = f"at most {_text(spec.n_layers + 2)} pieces, one for each layer, embedding and head"
         yield Condition("interleave", expected, stages, _at_most, stages, spec.n_layers + 2)
     if run.schedule == "dualpipe":
-        yield Condition("pp", "an even number of stages under DualPipe", run.pp, _paired, run.pp, 2)
-        if run.micro_batches is not None:
-            expected = "an even number under DualPipe, and two for each stage or more"
-            yield Condition("micro-batches", expected, run.micro_batches, _from_both_ends, run.micro_batches, run.pp)
+        yield from of_dualpipe(run.pp, run.micro_batches)
     shared = any(group.shared or group.shared_block is not None for group in spec.layers)
     if not is_exactly(run.pp, 1) and (spec.towers or shared):
         yield _one("pp", "1 for a model with towers or shared layers", run.pp)
@@ -241,6 +238,14 @@ def _fewer(tp: Size, heads: Size) -> Any:
 
 def _piped(interleave: Size, pp: Size) -> Any:
     return (pp > 1) | (interleave <= 1)
+
+
+def of_dualpipe(pp: Size, micro_batches: Size | None) -> Iterator[Condition]:
+    """What a pipeline that is fed from both ends asks, where there is one; micro_batches: None where not said."""
+    yield Condition("pp", "an even number of stages under DualPipe", pp, _paired, pp, 2)
+    if micro_batches is not None:
+        expected = "an even number under DualPipe, and two for each stage or more"
+        yield Condition("micro-batches", expected, micro_batches, _from_both_ends, micro_batches, pp)
 
 
 def _paired(pp: Size, two: Size) -> Any:

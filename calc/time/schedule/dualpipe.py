@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from calc.errors import Refused
+from calc.memory.conditions import of_dualpipe
 from calc.time.schedule.levels import KINDS, Column, Tasks
 from calc.time.schedule.orders import Task, What
 from calc.time.schedule.stage_times import StageTimes
@@ -24,17 +25,16 @@ Placed = tuple[int, Task, float, float, float]
 def both_ends(stages: Sequence[StageTimes], micro_batches: int) -> tuple[Tasks, Column, Column, Column]:
     """(tasks, when each begins, when each ends, when what it made is sent on) of a pipeline of these stages.
 
-    Of the micro-batches the first half goes one way.
+    Of the micro-batches the first half goes one way. Stages: two at least.
 
     Errors: Refused for an odd number of stages, and for micro-batches that are odd or fewer than two a stage.
     """
     import numpy as np
 
     pp = len(stages)
-    if pp % 2:
-        raise Refused("pp", "an even number of stages under DualPipe", pp)
-    if micro_batches % 2 or micro_batches < 2 * pp:
-        raise Refused("micro-batches", f"an even number from {2 * pp} on under DualPipe", micro_batches)
+    for condition in of_dualpipe(pp, micro_batches):
+        if not condition.test(condition.a, condition.b):
+            raise Refused(condition.field, condition.expected, condition.found)
     ranks = [_Rank(i, list(_order(i, pp, micro_batches // 2)), stages[i].before) for i in range(pp)]
     arrived: dict[tuple[What, int, int, int], float] = {}
     placed: list[Placed] = []
