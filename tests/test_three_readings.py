@@ -18,7 +18,7 @@ from calc.spec import Kda, LayerGroup, Mlp, ModelSpec
 from calc.spec.load import Load, Scores
 from calc.spec.resizing import sizes_of, symbolic, with_sizes
 from calc.spec.run import CHECKPOINTING
-from calc.trace.op import leaves
+from calc.trace.part import leaves
 from tests.strategies import alternating, in_bands, in_blocks, latent, recurrent, specs
 
 loads = st.builds(

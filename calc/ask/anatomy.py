@@ -16,7 +16,8 @@ from calc.spec import ModelSpec
 from calc.spec.load import Load
 from calc.spec.run import Run
 from calc.trace.functions import Attend, Matmul
-from calc.trace.op import Op, Part
+from calc.trace.op import Op
+from calc.trace.part import Part
 
 ADD = "add"
 """The function of an op in which a branch comes back to the residual stream."""

@@ -13,7 +13,7 @@ from calc.blocks.build import build
 from calc.errors import Refused
 from calc.sizes import Size
 from calc.spec.load import Load
-from calc.trace.op import leaves
+from calc.trace.part import leaves
 
 
 def nearest(problem: Problem, target: float, root: float) -> tuple[Candidate, ...]:

@@ -19,7 +19,8 @@ from calc.spec import ModelSpec
 from calc.spec.load import Load
 from calc.spec.run import Phase, Run
 from calc.trace.gradients import backward
-from calc.trace.op import Cache, Component, Leaf, leaves
+from calc.trace.op import Cache, Component
+from calc.trace.part import Leaf, leaves
 
 WHOLE = "model"
 """The path of everything."""

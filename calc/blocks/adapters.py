@@ -13,7 +13,8 @@ from calc.sizes import Size, is_exactly
 from calc.spec import Attention, Bottleneck, Lora, ModelSpec, Prefix, Prompt, Stack
 from calc.spec.adapters import DEFAULT_TARGETS
 from calc.spec.load import Load
-from calc.trace.op import Op, Part
+from calc.trace.op import Op
+from calc.trace.part import Part
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 

@@ -12,7 +12,8 @@ from calc.sizes import Size, exact_div
 from calc.spec import AltUp, Norm
 from calc.trace.echo import echo
 from calc.trace.functions import Matmul
-from calc.trace.op import Keeps, Op, Part
+from calc.trace.op import Keeps, Op
+from calc.trace.part import Part
 from calc.trace.primitives.grouped_linear import grouped_linear
 from calc.trace.primitives.linear import saved_by_product
 from calc.trace.primitives.magnitude import matched

@@ -22,7 +22,8 @@ from calc.spec.cache_key import CacheKey
 from calc.spec.load import Load
 from calc.spec.model import check_model
 from calc.spec.traced import Traced
-from calc.trace.op import Component, Part, Role
+from calc.trace.op import Component
+from calc.trace.part import Part, Role
 from calc.trace.trace import Trace
 
 PLACES: dict[str, tuple[Component, Role]] = {"vision": ("vision", "pictures"), "audio": ("audio", "sounds")}

@@ -23,7 +23,8 @@ from calc.sizes import Size, is_exactly
 from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Restored, Rwkv7, Stack, Tower
 from calc.spec.load import Load
 from calc.trace.echo import echo
-from calc.trace.op import Op, Part
+from calc.trace.op import Op
+from calc.trace.part import Part
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 

@@ -16,7 +16,8 @@ from calc.sizes import Size, ceil_div, is_exactly, largest, minimum
 from calc.spec import Attention, LayerGroup, Mla, Mlp, ModelSpec
 from calc.spec.run import Run
 from calc.spec.run.engines import INDEX_BLOCK, SPARSE_LATENT, Engine, allocating_names, engine_named
-from calc.trace.op import Cache, Leaf
+from calc.trace.op import Cache
+from calc.trace.part import Leaf
 
 
 def cache_columns(spec: ModelSpec, run: Run) -> dict[str, Size | None]:

@@ -18,7 +18,8 @@ from calc.memory.sharding import Stage
 from calc.sizes import Size, is_exactly, largest
 from calc.trace.footprint import Footprint
 from calc.trace.functions import TRAITS
-from calc.trace.op import Op, Part
+from calc.trace.op import Op
+from calc.trace.part import Part
 from calc.trace.tensor import Tensor
 
 Body = tuple[Part | Op, ...]

@@ -25,7 +25,8 @@ from calc.spec.recurrent import recurrent
 from calc.spec.run import Run
 from calc.spec.traced import Traced
 from calc.trace.footprint import Footprint
-from calc.trace.op import Leaf, Weight
+from calc.trace.op import Weight
+from calc.trace.part import Leaf
 
 LIMIT = 2**40
 """Where the search for the largest batch or context ends."""

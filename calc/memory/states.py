@@ -15,7 +15,8 @@ from calc.sizes import Size, at_least, ceil_div, either, exact_div, is_array, is
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.spec.run.precision import Optimizer, Recipe, optimizer, recipe
-from calc.trace.op import Leaf, Place, Weight
+from calc.trace.op import Weight
+from calc.trace.part import Leaf, Place
 
 
 @dataclass(frozen=True, slots=True)

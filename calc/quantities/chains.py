@@ -11,7 +11,8 @@ from calc.quantities.flops import recomputed
 from calc.sizes import Size, either, is_array, is_exactly
 from calc.spec.run import Kernels, Run
 from calc.trace.functions import TRAITS
-from calc.trace.op import Leaf, Op
+from calc.trace.op import Op
+from calc.trace.part import Leaf
 
 Chain = tuple[Leaf, ...]
 """Ops that run as one kernel."""

@@ -14,7 +14,7 @@ from calc.spec.run import CHECKPOINTING, Checkpointing
 from calc.spec.traced import Traced
 from calc.trace.functions import Matmul
 from calc.trace.gradients import backward
-from calc.trace.op import Leaf, leaves
+from calc.trace.part import Leaf, leaves
 
 
 @dataclass(frozen=True, slots=True)

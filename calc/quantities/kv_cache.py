@@ -15,7 +15,8 @@ from calc.sizes import Size, floor_div, is_exactly, minimum, quotient
 from calc.spec import ModelSpec
 from calc.spec.load import Load
 from calc.spec.run import WINDOW_READINGS, Run, WindowReading, exact_run
-from calc.trace.op import Cache, Leaf, leaves
+from calc.trace.op import Cache
+from calc.trace.part import Leaf, leaves
 
 Caches = list[tuple[Cache, Size]]
 """(what a layer keeps, how many such layers)."""

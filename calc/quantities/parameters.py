@@ -10,7 +10,8 @@ from typing import get_args
 from calc.blocks.build import weighed
 from calc.sizes import Size, exact_div
 from calc.spec import ModelSpec
-from calc.trace.op import Component, Leaf, Weight, leaves
+from calc.trace.op import Component, Weight
+from calc.trace.part import Leaf, leaves
 
 Row = tuple[str, Weight, Leaf]
 

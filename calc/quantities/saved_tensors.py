@@ -11,7 +11,8 @@ from calc.errors import Refused
 from calc.sizes import Size, is_array
 from calc.spec import Head, LayerGroup, ModelSpec, Stack
 from calc.spec.load import Load
-from calc.trace.op import Op, Part, Role
+from calc.trace.op import Op
+from calc.trace.part import Part, Role
 from calc.trace.settings import Settings
 from calc.trace.tape import Saved, Storage, Tape
 from calc.trace.tensor import Tensor

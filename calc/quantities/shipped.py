@@ -11,7 +11,8 @@ from calc.quantities.module_names import compiled, found, names_of
 from calc.quantities.parameters import weights
 from calc.spec import ModelSpec
 from calc.spec.shipped import Packed, Shipped
-from calc.trace.op import Component, Leaf, Weight
+from calc.trace.op import Component, Weight
+from calc.trace.part import Leaf
 
 FORMS = {16: "16 bits", 32: "fp32"}
 

@@ -40,7 +40,7 @@ from calc.sizes import Size, is_exactly
 from calc.spec import ModelSpec
 from calc.spec.run import Kernels, Run
 from calc.trace.functions import Matmul
-from calc.trace.op import Leaf, leaves
+from calc.trace.part import Leaf, leaves
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from calc.quantities.parameters import parameters, weights
 from calc.sizes import Size, ceil_div
 from calc.spec import ModelSpec
 from calc.spec.run import Run
-from calc.trace.op import Component, Leaf, Weight
+from calc.trace.op import Component, Weight
+from calc.trace.part import Leaf
 
 Share = Callable[[str, Weight, Leaf], tuple[Size, Size | None]]
 """(path, weight, where it stands) -> (copies, elements of each) that one rank holds; None for all elements."""

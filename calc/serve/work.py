@@ -17,7 +17,8 @@ from calc.spec import Mla, ModelSpec, Moe
 from calc.spec.cache_key import CacheKey
 from calc.spec.load import Load
 from calc.trace.functions import Attend
-from calc.trace.op import Cache, Leaf, leaves
+from calc.trace.op import Cache
+from calc.trace.part import Leaf, leaves
 from calc.trace.shard import VOCABULARY, Shard
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from calc.tokens.boundaries import OPEN
 from calc.tokens.encoders import PIP, from_description
 from calc.tokens.patterns import of_ranks
 from calc.tokens.streaming import batches, open_text
-from calc.trace.op import leaves
+from calc.trace.part import leaves
 
 SAMPLE = 16 * 2**20
 """Bytes that are read of all files together, an equal share of each from its beginning."""

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from calc.trace.gradients import backward
-from calc.trace.op import Moves, Op, Part
+from calc.trace.op import Moves, Op
+from calc.trace.part import Part
 
 
 def echo(part: Part) -> Part:

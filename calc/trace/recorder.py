@@ -9,7 +9,8 @@ from typing import Any
 from calc.sizes import Size
 from calc.spec import Adapter, Lora
 from calc.trace.functions import Function
-from calc.trace.op import Component, Keeps, Kind, Op, Part, Weight
+from calc.trace.op import Component, Keeps, Kind, Op, Weight
+from calc.trace.part import Part
 from calc.trace.tensor import Kernel, Split, Tensor
 
 Body = list[Part | Op]

@@ -20,7 +20,7 @@ from calc.spec.heads import Head
 from calc.spec.layers import LayerGroup
 from calc.spec.load import Load
 from calc.spec.traced import EXACT, Traced
-from calc.trace.op import Part
+from calc.trace.part import Part
 from calc.trace.settings import Settings
 from calc.tracing.building import config_of, module_of, one_line, quiet
 from calc.tracing.dispatch import fakes, watched

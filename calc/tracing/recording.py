@@ -11,7 +11,8 @@ from calc.spec.load import Scores
 from calc.spec.pairs import twice_seen
 from calc.trace.echo import echo
 from calc.trace.functions import Attend, Matmul
-from calc.trace.op import Component, Moves, Op, Part, Weight
+from calc.trace.op import Component, Moves, Op, Weight
+from calc.trace.part import Part
 from calc.trace.tape import Storage, Tape, element_bytes
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace

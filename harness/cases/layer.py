@@ -12,7 +12,7 @@ from calc.spec import ModelSpec
 from calc.spec.fields import Dim
 from calc.spec.run import Run
 from calc.trace.gradients import backward
-from calc.trace.op import Leaf, leaves
+from calc.trace.part import Leaf, leaves
 from harness.cases.case import Case, Counts, Device, Ready
 from harness.cases.forecasts import of_model
 from harness.cases.models import routed, spec_of

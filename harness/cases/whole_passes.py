@@ -10,7 +10,7 @@ from calc.blocks.build import build
 from calc.quantities.flops import of_prompt
 from calc.spec.fields import Dim
 from calc.spec.run import Phase, Run
-from calc.trace.op import leaves
+from calc.trace.part import leaves
 from harness.cases.case import Counts, Device, Ready
 from harness.cases.forecasts import of_model
 from harness.cases.models import routed

@@ -12,7 +12,8 @@ from calc.quantities.parameters import weights
 from calc.quantities.saved_tensors import saved_tensors
 from calc.spec import Attention, LayerGroup, Lora, Mlp, ModelSpec
 from calc.spec.run import Checkpointing, Run
-from calc.trace.op import Leaf, Weight
+from calc.trace.op import Weight
+from calc.trace.part import Leaf
 
 SEQ = 64
 

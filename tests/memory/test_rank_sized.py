@@ -37,7 +37,7 @@ from calc.spec.load import Load  # noqa: E402
 from calc.spec.run import Run  # noqa: E402
 from calc.time import predict  # noqa: E402
 from calc.time.step.rank_share import share_of  # noqa: E402
-from calc.trace.op import Leaf, leaves  # noqa: E402
+from calc.trace.part import Leaf, leaves  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
 from tests.memory.rank_sized import rank_sized  # noqa: E402
 from tests.saved.test_twins import CONFIGS, MODES, SEQ, Mode, measured, size, twin  # noqa: E402

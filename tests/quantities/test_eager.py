@@ -18,7 +18,8 @@ from calc.spec.load import Load
 from calc.spec.run import Run
 from calc.trace.eager import EAGER, eager
 from calc.trace.functions import Function
-from calc.trace.op import Op, leaves
+from calc.trace.op import Op
+from calc.trace.part import leaves
 from reference_models import build as build_model
 from reference_models.blocks.attend import attend
 from reference_models.blocks.linear import ACTIVATIONS, NormLayer, Xielu, softcap

@@ -27,7 +27,7 @@ from calc.spec.load import Load
 from calc.spec.resizing import symbolic, with_sizes
 from calc.spec.run import KERNELS, Phase, Run
 from calc.trace.functions import Attend, Matmul
-from calc.trace.op import leaves
+from calc.trace.part import leaves
 from tests import reference
 from tests.strategies import specs
 from tests.time.laid import operations

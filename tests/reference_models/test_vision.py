@@ -14,7 +14,7 @@ from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
 from calc.spec import Dense, Norm, Projector  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
-from calc.trace.op import Part, leaves  # noqa: E402
+from calc.trace.part import Part, leaves  # noqa: E402
 from calc.trace.tensor import Tensor  # noqa: E402
 from calc.trace.trace import Trace  # noqa: E402
 from harness.counter import count  # noqa: E402

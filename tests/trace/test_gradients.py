@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.trace.echo import echo
 from calc.trace.gradients import backward
-from calc.trace.op import Part, leaves
+from calc.trace.part import Part, leaves
 from calc.trace.trace import Trace
 from tests.trace.recorded import given, ops
 

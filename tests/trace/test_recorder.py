@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from calc.spec import Lora
-from calc.trace.op import Part, leaves
+from calc.trace.part import Part, leaves
 from calc.trace.trace import Trace
 from tests.trace.recorded import given, ops
 

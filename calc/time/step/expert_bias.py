@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.spec.run import Run
 from calc.time.kernels.kernel import Kernel
 from calc.trace.functions import Matmul
-from calc.trace.op import Leaf
+from calc.trace.part import Leaf
 
 FORWARD, BACKWARD = 28.0, 40.0
 """Bytes of an element of the results that go through memory. Forward: bias times the router's fp32 weight (4), their

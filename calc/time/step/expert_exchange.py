@@ -13,7 +13,7 @@ from calc.time.cluster.stacks import stack_of
 from calc.time.kernels.kernel import Kernel, Send
 from calc.time.models.collective import Collective
 from calc.time.step.messages import after, width_sent
-from calc.trace.op import Leaf
+from calc.trace.part import Leaf
 
 
 def of_experts(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float) -> Iterator[Kernel]:

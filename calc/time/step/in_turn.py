@@ -7,7 +7,7 @@ from dataclasses import replace
 from calc.spec.run import Run
 from calc.time.kernels.kernel import Kernel
 from calc.trace.functions import TRAITS, Matmul
-from calc.trace.op import Leaf
+from calc.trace.part import Leaf
 
 
 def in_turn(leaves: list[Leaf], plan: Run) -> dict[int, float]:

@@ -9,7 +9,7 @@ from calc.time.kernels.kernel import Between, Kernel, Send, width_of
 from calc.time.models.collective import Collective
 from calc.time.step.formats import number_formats
 from calc.time.step.record import place_of
-from calc.trace.op import Leaf
+from calc.trace.part import Leaf
 
 
 def width_sent(run: Run) -> float:

@@ -18,7 +18,7 @@ from calc.time.step.formats import number_formats
 from calc.time.step.messages import after, send, width_sent
 from calc.time.step.record import tree_of
 from calc.trace.functions import Attend
-from calc.trace.op import Leaf
+from calc.trace.part import Leaf
 from calc.trace.shard import VOCABULARY
 
 Hidden = Literal["nothing", "forward", "backward"]

@@ -23,7 +23,7 @@ from calc.time.step.record import NumberedChain, Record, place_of
 from calc.time.step.routed import routed
 from calc.trace.eager import eager
 from calc.trace.functions import ATTENTION_BACK, TRAITS, Attend, Matmul
-from calc.trace.op import Leaf
+from calc.trace.part import Leaf
 
 STATE = 4
 """Bytes of an element of recurrent state."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from calc.memory.sharding import held_elements
 from calc.spec.run import Run
 from calc.trace.functions import Attend, Matmul
-from calc.trace.op import Leaf
+from calc.trace.part import Leaf
 from calc.trace.tensor import Tensor
 
 

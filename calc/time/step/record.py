@@ -17,7 +17,7 @@ from calc.spec.load import Load
 from calc.spec.run import Kernels, Run
 from calc.time.step.rank_share import Share
 from calc.trace.functions import Matmul
-from calc.trace.op import Leaf, leaves
+from calc.trace.part import Leaf, leaves
 from calc.trace.shard import VOCABULARY
 
 NumberedChain = tuple[int, Chain]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from calc.spec.run import Run
 from calc.time.kernels.kernel import Routed
 from calc.trace.functions import Matmul
-from calc.trace.op import Leaf, Op, Part
+from calc.trace.op import Op
+from calc.trace.part import Leaf, Part
 
 
 def routed(leaf: Leaf, plan: Run, visits: float) -> Routed | None:
