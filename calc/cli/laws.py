@@ -8,8 +8,9 @@ import click
 
 from calc.cli import completing, options
 from calc.laws import ALIASES, LAWS, find
-from calc.laws.base import VARIABLES, Law
+from calc.laws.base import Law
 from calc.laws.parametric import Parametric
+from calc.laws.variables import VARIABLES
 from calc.output.tables import Table, emit, sentences
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.errors import Refused
 from calc.laws.abnar import ABNAR
-from calc.laws.base import PF_DAY, VARIABLES, Constant, Equation, Frontier, Law, Variable
+from calc.laws.base import PF_DAY, Constant, Equation, Frontier, Law
 from calc.laws.besiroglu import BESIROGLU, BESIROGLU_HUBER, BESIROGLU_LAD
 from calc.laws.bjorck import BJORCK
 from calc.laws.busbridge import BUSBRIDGE
@@ -24,6 +24,7 @@ from calc.laws.porian import PORIAN
 from calc.laws.sardana import SARDANA, SARDANA_PRINTED
 from calc.laws.step_law import STEP_LAW
 from calc.laws.tao import TAO
+from calc.laws.variables import VARIABLES, Variable
 
 __all__ = [
     "DEFAULT",

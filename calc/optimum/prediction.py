@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from calc.errors import Refused
 from calc.laws import DEFAULT, find
-from calc.laws.base import VARIABLES, quantity
 from calc.laws.uncertainty import Interval, interval
+from calc.laws.variables import VARIABLES, quantity
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from scipy import optimize
 
 from calc.errors import Refused
 from calc.laws import ALIASES, LAWS, Equation, Frontier, Law, Parametric, find
-from calc.laws.base import VARIABLES
 from calc.laws.kumar import best_bits
 from calc.laws.uncertainty import draws, interval
+from calc.laws.variables import VARIABLES
 
 EQUATIONS = [
     pytest.param(law, equation, id=f"{law.name}: {equation.gives} of {', '.join(equation.takes)}")
