@@ -39,7 +39,7 @@ def _alike(kernels: int, passes: int) -> Eager:
     return Eager(Passes(kernels, 2 * passes), Passes(kernels, 4 * passes))
 
 
-EAGER: dict[Function, Eager] = {
+EAGER_KERNELS: dict[Function, Eager] = {
     "layernorm": _alike(1, 2),
     "rmsnorm": Eager(Passes(8, 36), Passes(6, 28)),
     "add": _alike(1, 3),
@@ -82,9 +82,9 @@ def eager(op: Op, width: int, cast: bool = False) -> Passes:
         raise Refused("width", "2 or 4 bytes an activation", width)
     if isinstance(op.shape, Attend):
         return Passes(3, width * _attended(op, op.shape))
-    if op.function not in EAGER:
+    if op.function not in EAGER_KERNELS:
         return Passes(1, width * (op.reads + op.writes))
-    known = EAGER[op.function]
+    known = EAGER_KERNELS[op.function]
     passes = known.wide if width == 4 else (cast and known.cast) or known.narrow
     return Passes(passes.kernels, passes.bytes * op.writes)
 

@@ -16,7 +16,7 @@ from calc.quantities.traffic import forward_traffic
 from calc.spec import Attention, GateClamp, Mlp, ModelSpec, Norm
 from calc.spec.load import Load
 from calc.spec.run import Run
-from calc.trace.eager import EAGER, eager
+from calc.trace.eager import EAGER_KERNELS, eager
 from calc.trace.functions import Function
 from calc.trace.op import Op
 from calc.trace.part import leaves
@@ -80,7 +80,7 @@ def attended(kv_heads: int, dtype: torch.dtype) -> list[Ran]:
 def test_functions_without_products(function: Function, dtype: torch.dtype) -> None:
     x = torch.randn(2, 256, 512, dtype=dtype)
     ran = [each for each in moving(lambda: FUNCTIONS[function](x)) if each.name not in MAKING]
-    told = EAGER[function].narrow if dtype == torch.bfloat16 else EAGER[function].wide
+    told = EAGER_KERNELS[function].narrow if dtype == torch.bfloat16 else EAGER_KERNELS[function].wide
     assert len(ran) == told.kernels
     found = sum(each.bytes for each in ran) / x.numel()
     assert told.bytes <= found <= told.bytes * (1 + (0.15 if function == "rope" else SMALL))
@@ -96,14 +96,14 @@ def test_powers_that_autocast_takes_to_float32(function: Function) -> None:
     """CUDA's list has `pow`, and what meets its result is promoted (torch's AMP documents); here it is cast by hand."""
     x, up = (torch.randn(2, 256, 512, dtype=torch.bfloat16) for _ in "xu")
     ran = moving(lambda: _power_cast(x) * up if function == "geglu_new" else _power_cast(x))
-    cast = EAGER[function].cast
+    cast = EAGER_KERNELS[function].cast
     assert cast is not None
     assert len(ran) == cast.kernels
     assert sum(each.bytes for each in ran) / x.numel() == pytest.approx(cast.bytes, rel=SMALL)
 
 
 def test_the_table_has_nothing_that_is_not_measured() -> None:
-    assert {*FUNCTIONS, "softmax"} == set(EAGER)
+    assert {*FUNCTIONS, "softmax"} == set(EAGER_KERNELS)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

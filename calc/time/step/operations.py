@@ -13,8 +13,7 @@ from calc.quantities.chains import Chain, elements_back, moved
 from calc.quantities.flops import of_prompt
 from calc.quantities.weights import quantizes
 from calc.spec.run import Run
-from calc.time.kernels.kernel import Direction, Kernel, width_of
-from calc.time.kernels.kernel import pass_bytes as bytes_of_pass
+from calc.time.kernels.kernel import Direction, Kernel, pass_bytes, width_of
 from calc.time.step.expert_bias import added_apart, behind_experts
 from calc.time.step.formats import number_formats
 from calc.time.step.in_turn import each_alone, in_turn
@@ -252,7 +251,7 @@ class Operations:
             turned = Matmul(shape.n, shape.k, shape.m, shape.groups, shape.weighed)
             yield forward._replace(shape=turned, use="wgrad", dtype=wide or forward.dtype)
         if len(op.weights) > 1 and trained and id(leaf) not in self.biased:
-            bytes = bytes_of_pass("sum", float(op.writes or 0) * self.share(leaf).writes, width_of(stream))
+            bytes = pass_bytes("sum", float(op.writes or 0) * self.share(leaf).writes, width_of(stream))
             yield forward._replace(function="sum", shape=None, flops=0.0, dtype=stream, bytes=bytes, weight_bytes=None)
 
     def table_back(self, leaf: Leaf, forward: Kernel) -> Iterator[Kernel]:
