@@ -58,6 +58,8 @@ SYMBOLS = (
     Symbol("n_box_places", "P_{box}", "places", "places along one side of a page"),
     Symbol("d_place", "d_{pl}", "elements", "width of the vector of one end of a box"),
     Symbol("d_extent", "d_{ext}", "elements", "width of the vector of a box's height or width"),
+    Symbol("n_tiles", "n_{tile}", "tiles", "tiles that a picture is cut into"),
+    Symbol("n_tile_shapes", "n_{shape}", "shapes", "rows of the tables for the shapes that tiles make up"),
     Symbol("n_distances", "n_{dist}", "distances", "distances of each sign in a table of their vectors"),
     Symbol("n_angles", "n_{ang}", "positions", "rows of a table of angles that is held untrained"),
     Symbol("d_angles", "d_{ang}", "elements", "width of a table of angles that is held untrained"),

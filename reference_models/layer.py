@@ -18,6 +18,7 @@ from reference_models.blocks.linear import NormLayer, scaled
 from reference_models.blocks.per_layer import LayerInput
 from reference_models.blocks.shared_block import SharedBlock
 from reference_models.blocks.streams import Connection
+from reference_models.blocks.tiles import Gate
 from reference_models.cache import Fixed, LayerCache, Several
 from reference_models.step import Step, recomputed
 from reference_models.support import supported
@@ -37,7 +38,7 @@ GROUP = (
         "residual",
     ),
     *("macaron", "convolution", "beside", "out_norm", "out_scale", "first_norm", "residual_dropout", "outer_dropout"),
-    *("block_scale", "shared_block", "laurel"),
+    *("block_scale", "gates", "shared_block", "laurel"),
 )
 """Fields of the spec that are computed here."""
 
@@ -118,7 +119,7 @@ class Layer(nn.Module):
         """Give every block hyper-connections. Errors: NotImplementedError for a layer that joins blocks otherwise."""
         group, plain = self.group, LayerGroup(name="plain", count=1)
         joined = ("placement", "cross", "macaron", "convolution", "residual", "residual_scale", "first_norm")
-        joined += ("beside", "out_norm", "out_scale", "block_scale")
+        joined += ("beside", "out_norm", "out_scale", "block_scale", "gates")
         others = [name for name in joined if getattr(group, name) != getattr(plain, name)]
         if others or hasattr(self, "per_layer"):
             raise NotImplementedError(f"n_streams: no module computes them beside {', '.join(others) or 'per_layer'}")
@@ -173,6 +174,8 @@ class Layer(nn.Module):
         out = self._run(name, inner, step, cache)
         if self.group.block_scale:
             out = self.get_submodule(f"{self._stem(name)}_scale")(out)
+        if self.group.gates:
+            out = self.get_submodule(f"{self._stem(name)}_gate")() * out
         if placement in ("output", "sandwich") and (self.group.after == "all" or name == self.channel):
             out = self._norm(name, "post_norm", out)
         # Two feed-forward blocks around the others do one's work, half each (Gulati et al. 2020, equation 1).
@@ -242,6 +245,8 @@ class Layer(nn.Module):
         self.add_module(name, block)
         if self.group.block_scale:
             self.add_module(norm.replace("_norm", "_scale"), BlockScale(d_model))
+        if self.group.gates:
+            self.add_module(norm.replace("_norm", "_gate"), Gate())
         self.blocks.append(name)
         behind = self.group.after == "all" or norm == "channel_norm"
         if placement in ("output", "sandwich") and behind:

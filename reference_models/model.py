@@ -47,7 +47,7 @@ class Model(StackOfLayers):
     audio: Any
 
     def __init__(self, spec: ModelSpec, *, mtp: bool = False) -> None:
-        super().__init__(spec, spec.vocab_size, 0 if spec.encoder is None else spec.encoder.d_model)
+        super().__init__(spec, spec.vocab_size, _source_width(spec))
         self.whole = spec
         self.token_types = getattr(spec.embedding, "n_token_types", None)
         self.on_page = getattr(spec.embedding, "boxes", None) is not None
@@ -208,6 +208,7 @@ class Model(StackOfLayers):
         """The encoder's vectors, what the last dense layer behind it makes of them, if any, and what it recorded."""
         step = Step(torch.arange(source.shape[1], device=source.device)[None], keep=keep, **options)
         vectors, end, _ = self.encoder(source, step)
+        vectors = end if self.encoder.tower.stages is not None else vectors
         return vectors, end if self.encoder.spec.heads else None, step
 
     def _check_pictures(self, seen: Tensor | None) -> None:
@@ -225,6 +226,13 @@ class Model(StackOfLayers):
         """The vision tower's vectors, and those for single layers of the main stack."""
         step = Step(torch.arange(images.shape[1], device=images.device)[None], **options)
         return self.vision(images, step)[1:]
+
+
+def _source_width(spec: ModelSpec) -> int:
+    """Width of what attention over an encoder reads, 0 without one."""
+    if spec.encoder is None:
+        return 0
+    return spec.d_model if spec.encoder.stages is not None else spec.encoder.d_model
 
 
 def _placed(x: Tensor, given: Tensor | None, at: Tensor, what: str) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import Embedding, Node, Stack, Tower
+from calc.spec import Embedding, Node, Stack, Stages, Tiles, Tower
 from reference_models.blocks import FRONTS
 from reference_models.blocks.altup import IntoStreams, OutOfStreams
 from reference_models.blocks.block_attention import add_tables, block_bias
@@ -25,6 +25,7 @@ from reference_models.blocks.projector import Projection
 from reference_models.blocks.relative import RelativeBias
 from reference_models.blocks.shared_block import SharedBlock
 from reference_models.blocks.streams import Collapse
+from reference_models.blocks.tiles import Between
 from reference_models.cache import Cache
 from reference_models.layer import Layer, module_of, run_layer
 from reference_models.step import Step
@@ -42,6 +43,7 @@ STACK = (
         "projectors",
         "clipped",
         "unread",
+        "stages",
     ),
     *("n_streams", "stream_mixing", "altup", "among_tokens", "pool"),
     *(
@@ -233,8 +235,12 @@ class TowerOfLayers(StackOfLayers):
         self.tower = spec
         if spec.clipped:
             clip(self.layers)
+        width = spec.d_model
+        if spec.stages is not None and isinstance(spec.embedding, Tiles):
+            self.between = Between(spec.stages, spec.embedding, width)
+            width *= 1 + len(spec.stages.beside)
         for each in spec.projectors:
-            made = [Projection(each, spec.d_model, d_reader) for _ in each.depths or (0,)]
+            made = [Projection(each, width, d_reader) for _ in each.depths or (0,)]
             self.add_module(each.name, nn.ModuleList(made) if each.depths else made[0])
 
     def forward(self, inputs: Tensor, step: Step) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -243,7 +249,10 @@ class TowerOfLayers(StackOfLayers):
         x, step = self.embed(inputs, step)
         if any(each.depths for each in self.tower.projectors):
             step = replace(step, need_hidden=True, hidden=[])
-        x = self.run(x, step) if self.tower.unread is None else self._run_unread(x, step, self.tower.unread)
+        if self.tower.stages is not None:
+            x = self._run_stages(x, step, self.tower.stages)
+        else:
+            x = self.run(x, step) if self.tower.unread is None else self._run_unread(x, step, self.tower.unread)
         results = self.read(x, step.keep)
         end, deep = results[self.spec.heads[-1].name] if results else x, []
         if self.tower.pool is not None:
@@ -255,6 +264,16 @@ class TowerOfLayers(StackOfLayers):
             else:
                 end = module(x, step.grid)
         return x, end, deep
+
+    def _run_stages(self, x: Tensor, step: Step, stages: Stages) -> Tensor:
+        """What the last layer gives, beside what others do, of all that is no filling."""
+        second, results = len(self.layers) - self.spec.layers[-1].count, []
+        for i, layer in enumerate(self.layers):
+            x = self.between(x, step.shapes) if i == second else x
+            x = run_layer(layer, x, replace(step, layer=i, n_layers=len(self.layers)), None, None)
+            results.append(x)
+        n = len(self.embedding.position.weight)
+        return self.between.side_by_side(x, [results[i] for i in stages.beside], n)
 
     def _run_unread(self, x: Tensor, step: Step, unread: int) -> Tensor:
         """What the last layer that is read gives; those behind it and the norm run, and their result is dropped."""

@@ -33,6 +33,7 @@ class Step:
         pages of texts (LayoutLMv3); page: of all vectors of a page, their places in the text or the picture [batch, n],
         and their boxes [batch, n, 4].
     restore: [batch, patches], where each patch of a picture came to stand when some were masked (ViT-MAE).
+    shapes: [batch], how tiles make up each picture, and added_to_scores [batch, 1, seq, seq], of an encoder of tiles.
     masked: [batch, seq], True where a learned vector takes the place of what the front gives (wav2vec 2.0).
     relative: the stack's table of relative positions, where its layers share one (T5). distances: the vectors of
         distances [rows, d_model] that all layers read (DeBERTa).
@@ -72,6 +73,8 @@ class Step:
     boxes: Tensor | None = None
     pictures: Tensor | None = None
     page: tuple[Tensor, Tensor] | None = None
+    shapes: Tensor | None = None
+    added_to_scores: Tensor | None = None
     masked: Tensor | None = None
     relative: Callable[..., Tensor] | None = None
     distances: Tensor | None = None

@@ -116,6 +116,7 @@ FAMILIES: dict[str, str] = {
     "parakeet_encoder": "parakeet_ctc",
     "detr": "detr",
     "vision-encoder-decoder": "vision_encoder_decoder",
+    "mllama": "mllama",
     "gemma3": "gemma3",
     "gemma4": "gemma4",
     "gemma4_text": "gemma4_text",

@@ -64,6 +64,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "encoder_ffn_dim": "intermediate_size",
         "encoder_layerdrop": "layerdrop",
     },
+    "mllama.vision_config": {"num_attention_heads": "attention_heads"},
     "vision-encoder-decoder.decoder": {
         "hidden_size": "d_model",
         "num_attention_heads": "decoder_attention_heads",

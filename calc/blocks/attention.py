@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from calc.blocks.adapters import prefix, prefix_length
 from calc.blocks.attention_experts import routed_output
-from calc.blocks.attention_inputs import head_sizes, placed_vectors, projected
+from calc.blocks.attention_inputs import head_sizes, normed, placed_vectors, projected
 from calc.blocks.differential import difference, halves
 from calc.blocks.disentangled import projected_vectors
 from calc.blocks.distances import placed_queries, projected_distances, segments
@@ -132,6 +132,8 @@ def cross_attention(
     q = t.linear("q_proj", placed, heads * d_head, bias=spec.qkv_bias, shard=COLUMN)
     k = t.linear("k_proj", keyed, kv_heads * d_head, bias=k_bias, shard=key_value(kv_heads))
     v = t.linear("v_proj", source, kv_heads * d_value, bias=spec.qkv_bias, shard=key_value(kv_heads))
+    if spec.qk_norm is not None:
+        q, k = normed(t, spec.qk_norm, "q", q, heads), normed(t, spec.qk_norm, "k", k, kv_heads)
     shape = Attend(load.batch * kv_heads, quotient(heads, kv_heads), load.seq, length, d_head, d_value, causal=False)
     y = t.attend(
         q,
@@ -183,6 +185,8 @@ def _scoring(
         softmax=spec.softmax,
         causal=spec.causal,
         window=spec.masked_window if spec.window is None else spec.window,
+        mask=around.mask,
+        common_mask=not is_exactly(around.mask, 0),
         softcap=spec.softcap is not None,
         alibi=spec.position == "alibi",
         sinks=t.weight("sinks", heads, shard=COLUMN) if spec.sinks else None,

@@ -43,7 +43,7 @@ def _own(t: Trace, spec: Attention, x: Tensor, load: Load, around: Surroundings)
     q, k, v, gate, visits = _from_input(t, spec, x, load, around)
     before, after = (spec.qk_norm is not None and spec.qk_norm.turned is turned for turned in (False, True))
     if before:
-        q, k = _normed(t, spec.qk_norm, "q", q, heads), _normed(t, spec.qk_norm, "k", k, kv_heads)
+        q, k = normed(t, spec.qk_norm, "q", q, heads), normed(t, spec.qk_norm, "k", k, kv_heads)
     if spec.clip is not None:
         q, k, v = t.clip("clip", q, k, v)
     if spec.value_scale != 1.0:
@@ -53,7 +53,7 @@ def _own(t: Trace, spec: Attention, x: Tensor, load: Load, around: Surroundings)
     if spec.position == "rope" and not spec.rope.inputs:
         q, k = t.rope("rope", spec.rope, load.seq, d_head, q, k)
     if after:
-        q, k = _normed(t, spec.qk_norm, "q", q, heads), _normed(t, spec.qk_norm, "k", k, kv_heads)
+        q, k = normed(t, spec.qk_norm, "q", q, heads), normed(t, spec.qk_norm, "k", k, kv_heads)
     return Projected(q, k, v, gate, visits)
 
 
@@ -102,16 +102,16 @@ def _borrowing(t: Trace, spec: Attention, x: Tensor, load: Load, around: Surroun
     heads, _, d_head, _ = head_sizes(spec, x.width)
     q = t.linear("q_proj", x, heads * d_head, bias=spec.qkv_bias, shard=COLUMN)
     if spec.qk_norm is not None and not spec.qk_norm.turned:
-        q = _normed(t, spec.qk_norm, "q", q, heads)
+        q = normed(t, spec.qk_norm, "q", q, heads)
     if spec.position == "rope":
         (q,) = t.rope("rope", spec.rope, load.seq, d_head, q)
     if spec.qk_norm is not None and spec.qk_norm.turned:
-        q = _normed(t, spec.qk_norm, "q", q, heads)
+        q = normed(t, spec.qk_norm, "q", q, heads)
     k, v = around.borrowed(spec.window)
     return Projected(q, k, v, None)
 
 
-def _normed(t: Trace, spec: QkNorm | None, of: str, x: Tensor, heads: Size) -> Tensor:
+def normed(t: Trace, spec: QkNorm | None, of: str, x: Tensor, heads: Size) -> Tensor:
     """Queries or keys through their norm."""
     assert spec is not None
     match spec.span:

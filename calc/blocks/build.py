@@ -147,5 +147,7 @@ def _tower(t: Trace, tower: Tower, d_reader: Size, vocab_size: Size, load: Load)
             end = end if each.depths else projected
         if tower.pool is not None:
             end = attention_pool(t, tower.pool, x, inner)
+        # Behind stages of tiles nothing reads what the projector has read.
+        x = x if tower.stages is None else end
         out += [x] if end is x else [x, end]
-    return made._replace(end=end)
+    return made._replace(vectors=x, end=end)

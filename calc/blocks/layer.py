@@ -118,6 +118,8 @@ def _in_turn(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around
         y = run_block(t, group, block, read)
         if group.block_scale:
             y = t.weighed(f"{block.norm}_scale", y, of="other")
+        if group.gates:
+            y = t.opened(f"{block.norm}_gate", y, of="other")
         behind = group.after == "all" or block.region == "channel"
         if group.placement in ("output", "sandwich") and behind:
             y = t.norm(f"{block.norm}_post_norm", group.norm, y)
@@ -138,7 +140,7 @@ def _in_streams(
     """
     if group.placement != "pre":
         raise Refused("placement", "pre, in layers of several streams", group.placement)
-    if group.residual is not None or group.block_scale or group.residual_scale != 1.0:
+    if group.residual is not None or group.block_scale or group.gates or group.residual_scale != 1.0:
         raise Refused("residual", "plain sums, in layers of several streams", "factors")
     for block in blocks:
         name = f"{'channel' if block.region == 'channel' else 'mixer'}_streams"

@@ -35,6 +35,7 @@ from calc.spec import (
     RgLru,
     Rwkv4,
     Rwkv7,
+    Tiles,
     Trajectory,
 )
 from calc.trace.op import Component
@@ -91,6 +92,7 @@ FRONTS: dict[type[Node], str] = {
     Restored: "restored.restored",
     Queries: "detection.queries",
     Features: "tabular.features",
+    Tiles: "tiles.tiles",
     Trajectory: "trajectory.trajectory",
 }
 """What turns the input into vectors: (trace, description, vocab_size, d_model, load) -> `FrontOutput`."""

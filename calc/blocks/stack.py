@@ -18,9 +18,10 @@ from calc.blocks.per_layer import layer_inputs
 from calc.blocks.registry import front_of
 from calc.blocks.streams import collapse, spread
 from calc.blocks.surroundings import Surroundings
+from calc.blocks.tiles import between, side_by_side
 from calc.errors import Refused
 from calc.sizes import Size, is_exactly
-from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Restored, Rwkv7, Stack, Tower
+from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Restored, Rwkv7, Stack, Tiles, Tower
 from calc.spec.load import Load
 from calc.trace.echo import echo
 from calc.trace.op import Op
@@ -78,6 +79,9 @@ def stack(
         x = collapse(t, x, *around.streams)
     if around.altup is not None:
         x = out_of_streams(t, around.altup, x)
+    if isinstance(spec, Tower) and spec.stages is not None and isinstance(spec.embedding, Tiles):
+        x, length = side_by_side(t, spec.stages, spec.embedding, x, load)
+        load = replace(load, seq=length)
     if isinstance(spec, Tower) and spec.unread is not None:
         _unread(t, spec, spec.unread, x, load, around)
     elif spec.final_norm is not None:
@@ -100,6 +104,8 @@ def _surroundings(
         around.bias = t.relative_bias(*spec.relative_bias, load.seq, load.context + load.seq)
         if spec.gates_bias:
             around.bias = bias_of_each(t, around.bias, load)
+    if isinstance(spec.embedding, Tiles):
+        around.mask = load.batch * load.seq * load.seq
     if spec.in_blocks is not None:
         around.bias = block_bias(t, spec.in_blocks, load)
     if spec.on_page is not None:
@@ -137,12 +143,26 @@ def _layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) 
     t.clamps = isinstance(spec, Tower) and spec.clipped
     if x.grad:
         for group in spec.layers:
+            x = _ahead(t, spec, group.name, x, load)
             t.body.append(_part(spec, group, x, *(made := _recorded(t, group, x, load, around))))
             x = made[1]
     else:
         x = _unrolled(t, spec, x, load, around)
     t.adapter, t.clamps = before, False
     return x
+
+
+def _ahead(t: Trace, spec: Stack, name: str, x: Tensor, load: Load) -> Tensor:
+    """x as the group of layers of that name reads it, which may be a second stage."""
+    stages = spec.stages if isinstance(spec, Tower) and name == spec.layers[-1].name else None
+    if stages is None or not isinstance(spec.embedding, Tiles):
+        return x
+    return between(t, stages, spec.embedding, x, load)
+
+
+def _captured_ahead(t: Trace, spec: Stack, name: str, x: Tensor, load: Load) -> tuple[tuple[Part | Op, ...], Tensor]:
+    """The same, and its ops."""
+    return t.captured(lambda: _ahead(t, spec, name, x, load))
 
 
 def _unread(t: Trace, spec: Tower, count: int, x: Tensor, load: Load, around: Surroundings) -> None:
@@ -206,8 +226,11 @@ def _unrolled(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings
     others leave: a count may be a symbol."""
     groups = {group.name: group for group in spec.layers}
     ways: dict[tuple[str, Live], _Way] = {}
+    ahead: dict[str, tuple[Part | Op, ...]] = {}
     for name in _order(spec):
         group = groups[name]
+        if name not in ahead:
+            ahead[name], x = _captured_ahead(t, spec, name, x, load)
         live = name, (x.grad, *_borrowed_live(group, around))
         if live not in ways:
             lent = len(around.lent)
@@ -219,6 +242,7 @@ def _unrolled(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings
         x = way.result
     left = {group.name: group.count for group in spec.layers}
     for i, ((name, _), way) in enumerate(ways.items(), start=1):
+        t.body += ahead.pop(name, ())
         if any(other == name for other, _ in list(ways)[i:]):
             left[name] = left[name] - way.times
             number = sum(other == name for other, _ in list(ways)[:i])

@@ -43,6 +43,7 @@ from calc.spec.shorthand import Shorthand
 from calc.spec.state_space import Mamba, Mamba2
 from calc.spec.streams import StreamMixing
 from calc.spec.tabular import Features
+from calc.spec.tiles import Stages, Tiles
 from calc.spec.trajectory import Trajectory
 
 __all__ = [
@@ -118,8 +119,10 @@ __all__ = [
     "Shorthand",
     "SideConvolution",
     "Stack",
+    "Stages",
     "StreamMixing",
     "Temperature",
+    "Tiles",
     "Tower",
     "Trajectory",
 ]

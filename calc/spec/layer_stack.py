@@ -30,6 +30,7 @@ from calc.spec.restored import Restored
 from calc.spec.rwkv7 import Rwkv7
 from calc.spec.streams import StreamMixing
 from calc.spec.tabular import Features
+from calc.spec.tiles import Tiles
 from calc.spec.trajectory import Trajectory
 
 Front = Annotated[
@@ -40,6 +41,7 @@ Front = Annotated[
     | Annotated[Queries, Tag("queries")]
     | Annotated[ResNet, Tag("resnet")]
     | Annotated[Restored, Tag("restored")]
+    | Annotated[Tiles, Tag("tiles")]
     | Annotated[Trajectory, Tag("trajectory")],
     kind_or("tokens"),
 ]

@@ -17,7 +17,7 @@ from calc.spec.shared_block import SharedBlock
 
 OF_CROSS = (
     *("n_heads", "n_kv_heads", "d_head", "d_value", "qkv_bias", "k_bias", "out_bias", "causal", "position", "rope"),
-    *("scale", "by_depth", "softcap", "softmax"),
+    *("scale", "by_depth", "softcap", "softmax", "qk_norm"),
 )
 """Fields of Attention that one over a source may have; it sees all of it and turns nothing, whatever causal and rope
 say."""
@@ -47,6 +47,8 @@ class LayerGroup(Node):
     out_scale: what leaves the layer is multiplied with one number, a buffer and no parameter (Gemma 4).
     block_scale: what each block gives is multiplied, value by value, with a learned vector before it is added
     (LayerScale: Touvron et al. 2021, arXiv:2103.17239, equation 5).
+    gates: what each block gives is multiplied with the tanh of one learned number before it is added (Flamingo: Alayrac
+    et al. 2022, arXiv:2204.14198, section 2.2; Llama 3.2 Vision).
     laurel: rank of two matrices whose normed product is added to what the mixer read, and this to the stream, which is
     then divided by sqrt(2) (learned augmented residuals: Menghani et al. 2024, arXiv:2411.07501; Gemma 3n).
     first_norm: False where the first block reads its input as it is (the first layer of FT-Transformer, before which
@@ -66,6 +68,7 @@ class LayerGroup(Node):
     out_norm: bool = False
     out_scale: bool = False
     block_scale: bool = False
+    gates: bool = False
     first_norm: bool = True
     laurel: Dim | None = None
     norm: Norm = Norm()
@@ -98,6 +101,8 @@ class LayerGroup(Node):
                 raise Refused(
                     f"cross.{name}", "the default, since attention over a source has nothing of the kind", value
                 )
+        if self.cross is not None and self.cross.qk_norm is not None and self.cross.qk_norm.turned:
+            raise Refused("cross.qk_norm.turned", "false, since nothing turns", True)
         if self.cross is not None and self.cross.position not in ("rope", "added", "none"):
             raise Refused("cross.position", "added or none, since a source has no distances", self.cross.position)
         return self
@@ -114,6 +119,8 @@ class LayerGroup(Node):
             raise Refused("residual", "none, unless norms stand before the blocks", "kept and added parts")
         if self.block_scale and (self.placement != "pre" or self.macaron):
             raise Refused("block_scale", "false, unless norms stand before the blocks, of which each is one", True)
+        if self.gates and (self.placement != "pre" or self.macaron):
+            raise Refused("gates", "false, unless norms stand before the blocks, of which each is one", True)
         if not self.first_norm and self.placement != "pre":
             raise Refused("first_norm", "true, unless norms stand before the blocks", False)
         if self.shared_block is not None and (self.mixer is None or self.placement != "pre" or self.macaron):

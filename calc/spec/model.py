@@ -23,6 +23,7 @@ from calc.spec.patches import Patches
 from calc.spec.projector import Projector
 from calc.spec.restored import Restored
 from calc.spec.shipped import Shipped
+from calc.spec.tiles import Stages, Tiles
 from calc.spec.trajectory import Trajectory
 
 Adapter = Annotated[
@@ -42,6 +43,7 @@ class Tower(Stack):
     elsewhere and are no parameters (Gemma 4).
     unread: how many of the last layers nothing reads: projectors read what the layer before them gives, ahead of the
     final norm. They run all the same, and the norm behind them does (LLaVA); None: projectors read what leaves it.
+    stages: of an encoder of pictures in tiles, whose last group of layers is a second stage.
     among_tokens: how the main stack takes a picture's vectors among its tokens: like other `tokens`; `together`, where
     those of one picture see one another ahead too (Gemma 3); `in-plane`, where its rotary positions follow their rows
     and columns (Qwen3-VL). No count depends on it.
@@ -51,6 +53,7 @@ class Tower(Stack):
     projectors: tuple[Projector, ...] = ()
     clipped: bool = False
     unread: int | None = Field(default=None, ge=0, le=10**5)
+    stages: Stages | None = None
     among_tokens: Literal["tokens", "together", "in-plane"] = "tokens"
 
     @property
@@ -72,6 +75,20 @@ class Tower(Stack):
             raise Refused("unread", "none, but in a tower of layers alike with one projector behind them", self.unread)
         if isinstance(count := next(iter(self.layers)).count, int) and self.unread >= count:
             raise Refused("unread", f"fewer than the {count} layers", self.unread)
+        return self
+
+    @model_validator(mode="after")
+    def _in_two_stages(self) -> Self:
+        tiled = isinstance(self.embedding, Tiles)
+        if tiled is not (self.stages is not None):
+            raise Refused("stages", "two, of an encoder whose embedding is of kind tiles", self.embedding.kind)
+        if self.stages is None:
+            return self
+        if len(self.layers) != 2 or self.schedule is not None or len(self.projectors) != 1 or self.final_norm:
+            raise Refused("stages", "two groups of layers, no norm, and one projector behind them", "others")
+        first = self.layers[0].count
+        if isinstance(first, int) and not all(0 <= each < first for each in self.stages.beside):
+            raise Refused("stages.beside", f"numbers of the first stage's {first} layers", "others")
         return self
 
     def group(self, outer: str) -> str:

@@ -11,6 +11,7 @@ from calc.trace.primitives.arithmetic import (
     concat,
     dropout,
     joined,
+    opened,
     picked,
     placed,
     pooled,
@@ -57,6 +58,7 @@ class Trace(Recorder):
     max_pooled = max_pooled
     norm = norm
     normalized = normalized
+    opened = opened
     parameters = parameters
     patch = patch
     picked = picked

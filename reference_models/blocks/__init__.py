@@ -34,6 +34,7 @@ from calc.spec import (
     RgLru,
     Rwkv4,
     Rwkv7,
+    Tiles,
     Trajectory,
 )
 from reference_models.blocks.attention import SelfAttention
@@ -61,6 +62,7 @@ from reference_models.blocks.rg_lru import RgLruMixer
 from reference_models.blocks.rwkv4 import Rwkv4Mixer
 from reference_models.blocks.rwkv7 import Rwkv7Mixer
 from reference_models.blocks.tabular import FeatureTokenizer
+from reference_models.blocks.tiles import TileEmbedding
 from reference_models.blocks.trajectory import TrajectoryEmbedding
 
 MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
@@ -95,6 +97,7 @@ FRONTS: dict[type[Node], Callable[..., nn.Module]] = {
     Queries: ObjectQueries,
     ResNet: PictureMap,
     Restored: RestoredPatches,
+    Tiles: TileEmbedding,
     Trajectory: TrajectoryEmbedding,
 }
 """(spec, vocab_size, d_model) -> module with `forward(inputs, step) -> [batch, n, d_model]`."""

@@ -81,9 +81,9 @@ class SelfAttention(nn.Module):
                 bias = spec.k_bias if one == "k" and spec.k_bias is not None else spec.qkv_bias
                 self.add_module(f"{one}_proj", nn.Linear(d_model, self.widths[one], bias=bias))
         if spec.qk_norm is not None:
-            self.q_norm = _qk_norm(spec.qk_norm, self.n_heads, self.d_head)
+            self.q_norm = qk_norm(spec.qk_norm, self.n_heads, self.d_head)
         if spec.qk_norm is not None and spec.kv != "earlier":
-            self.k_norm = _qk_norm(spec.qk_norm, self.n_kv_heads, self.d_head)
+            self.k_norm = qk_norm(spec.qk_norm, self.n_kv_heads, self.d_head)
         if spec.v_norm is not None and spec.kv != "earlier":
             self.v_norm = NormLayer(spec.v_norm, (self.d_value,))
         if spec.sinks:
@@ -233,6 +233,8 @@ class SelfAttention(nn.Module):
 
     def _relative(self, queries: Tensor, keys: Tensor, step: Step) -> dict[str, Any]:
         """What attention is told of the distances between its queries and keys, beside what rotary positions tell."""
+        if step.added_to_scores is not None:
+            return {"bias": step.added_to_scores}
         if self.spec.position == "alibi":
             bias = alibi(self.n_heads, queries, keys)
             return {"bias": bias * scale_of(self.spec, self.d_head, step) if self.spec.alibi_scaled else bias}
@@ -275,12 +277,17 @@ class SelfAttention(nn.Module):
         return q, k, v if spec.v_norm is None else self.v_norm(v), gate
 
     def _heads(self, x: Tensor, heads: int, norm: str) -> Tensor:
-        """[batch, seq, heads * d_head] -> [batch, heads, seq, d_head], through the norm where there is one."""
-        if self.spec.qk_norm is None or self.spec.qk_norm.turned:
-            return split(x, heads)
-        if self.spec.qk_norm.span == "all":
-            return split(self.get_submodule(norm)(x), heads)
-        return self.get_submodule(norm)(x.unflatten(-1, (heads, -1))).transpose(1, 2)
+        """Queries or keys, by head."""
+        return heads_of(x, heads, self.spec.qk_norm, getattr(self, norm, None))
+
+
+def heads_of(x: Tensor, heads: int, spec: QkNorm | None, norm: nn.Module | None) -> Tensor:
+    """[batch, seq, heads * d_head] -> [batch, heads, seq, d_head], through the norm where one comes first."""
+    if spec is None or norm is None or spec.turned:
+        return split(x, heads)
+    if spec.span == "all":
+        return split(norm(x), heads)
+    return norm(x.unflatten(-1, (heads, -1))).transpose(1, 2)
 
 
 def temperature(spec: Temperature, queries: Tensor) -> Tensor:
@@ -288,5 +295,5 @@ def temperature(spec: Temperature, queries: Tensor) -> Tensor:
     return (1 + spec.by * torch.log1p(torch.floor((queries.float() + spec.start) / spec.every)))[:, None]
 
 
-def _qk_norm(spec: QkNorm, heads: int, d_head: int) -> NormLayer:
+def qk_norm(spec: QkNorm, heads: int, d_head: int) -> NormLayer:
     return NormLayer(spec.norm, {"head": (d_head,), "heads": (heads, d_head), "all": (heads * d_head,)}[spec.span])

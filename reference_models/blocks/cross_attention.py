@@ -6,13 +6,14 @@ from torch import Tensor, nn
 
 from calc.spec import Attention
 from reference_models.blocks.attend import attend, head_sizes, split
+from reference_models.blocks.attention import heads_of, qk_norm
 from reference_models.cache import Fixed, LayerCache
 from reference_models.step import Step
 from reference_models.support import supported
 
 FIELDS = (
     *("n_heads", "n_kv_heads", "d_head", "d_value", "causal", "position", "scale", "softcap", "softmax", "by_depth"),
-    *("qkv_bias", "k_bias", "out_bias", "rope"),
+    *("qkv_bias", "k_bias", "out_bias", "rope", "qk_norm"),
 )
 """Fields of the spec that are computed here, or mean nothing over a source."""
 
@@ -29,6 +30,9 @@ class CrossAttention(nn.Module):
         self.q_proj = nn.Linear(d_model, self.n_heads * d_head, bias=spec.qkv_bias)
         self.k_proj = nn.Linear(d_source, self.n_kv_heads * d_head, bias=k_bias)
         self.v_proj = nn.Linear(d_source, self.n_kv_heads * d_value, bias=spec.qkv_bias)
+        norm = spec.qk_norm
+        self.q_norm = None if norm is None else qk_norm(norm, self.n_heads, d_head)
+        self.k_norm = None if norm is None else qk_norm(norm, self.n_kv_heads, d_head)
         self.o_proj = nn.Linear(self.n_heads * d_value, d_model, bias=spec.out_bias)
 
     def new_cache(self) -> LayerCache:
@@ -37,10 +41,11 @@ class CrossAttention(nn.Module):
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         """x [batch, seq, d_model] -> the same shape."""
         added, source_added = (step.added, step.source_added) if self.spec.position == "added" else (None, None)
-        q = split(self.q_proj(x if added is None else x + added), self.n_heads)
+        q = heads_of(self.q_proj(x if added is None else x + added), self.n_heads, self.spec.qk_norm, self.q_norm)
         if step.source is not None:
             placed = step.source if source_added is None else step.source + source_added
-            k, v = split(self.k_proj(placed), self.n_kv_heads), split(self.v_proj(step.source), self.n_kv_heads)
+            k = heads_of(self.k_proj(placed), self.n_kv_heads, self.spec.qk_norm, self.k_norm)
+            v = split(self.v_proj(step.source), self.n_kv_heads)
             if isinstance(cache, Fixed):
                 cache.set(k=k, v=v)
         elif cache is not None and cache.state:

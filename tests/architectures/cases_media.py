@@ -56,6 +56,34 @@ PARAKEET = {
         "conv_kernel_size": 5,
     },
 }
+TILED = {
+    "model_type": "mllama_vision_model",
+    "hidden_size": 24,
+    "num_hidden_layers": 4,
+    "num_global_layers": 2,
+    "attention_heads": 3,
+    "intermediate_size": 40,
+    "image_size": 34,
+    "patch_size": 8,
+    "max_num_tiles": 4,
+    "intermediate_layers_indices": [2, 0],
+    "vision_output_dim": 72,
+}
+CROSSED = {
+    "model_type": "mllama_text_model",
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "cross_attention_layers": [1, 3],
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 1,
+}
+MLLAMA = {"text_config": CROSSED, "vision_config": TILED}
 RESNET = {"model_type": "resnet", "embedding_size": 8, "hidden_sizes": [16, 24, 32], "depths": [2, 1, 3]}
 
 CLIP_TEXT = {
@@ -258,6 +286,25 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
                 "decoder": TROCR["decoder"]
                 | {"d_model": 32, "cross_attention_hidden_size": None, "decoder_attention_heads": 4}
             },
+        ),
+    ),
+    "mllama": (
+        MLLAMA,
+        ("MllamaForConditionalGeneration", "MllamaModel"),
+        (
+            # As many layers in the first stage as there: renaming counts on from them.
+            {"vision_config": TILED | {"image_size": 24, "patch_size": 6, "num_channels": 1, "hidden_act": "relu"}},
+            {
+                "vision_config": TILED
+                | {
+                    "max_num_tiles": 3,
+                    "supported_aspect_ratios": [[1, 1], [3, 1], [1, 3]],
+                    "intermediate_layers_indices": [1],
+                    "vision_output_dim": 48,
+                    "num_global_layers": 1,
+                }
+            },
+            {"text_config": CROSSED | {"num_key_value_heads": 4, "hidden_act": "gelu"}},
         ),
     ),
     "whisper": (

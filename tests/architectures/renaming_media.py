@@ -246,6 +246,64 @@ TROCR = (
         (r"decoder\.output_projection\.weight", "lm_head.weight"),
     )
 )
+_TILED_LAYER = _SELF | _MLP | {"input_layernorm": "attention_norm", "post_attention_layernorm": "channel_norm"}
+_CROSSED_LAYER = _SELF | {
+    "post_attention_layernorm": "channel_norm",
+    r"mlp\.(?P<p>gate|up|down)_proj": r"mlp.\g<p>_proj",
+    r"cross_attn\.(?P<p>[qkvo])_(?P<q>proj|norm)": r"cross_attention.\g<p>_\g<q>",
+}
+FIRST_STAGE, CROSSED = 4, "13"
+"""Of all small configs of Llama 3.2 Vision, layers of the first stage, from which those of the second are counted on,
+and numbers of the layers with cross-attention."""
+_TEXT = r"(?:model\.)?language_model\."
+_SECOND = r"(?:model\.)?vision_model\.global_transformer\.layers\."
+MLLAMA = (
+    _layers(r"(?:model\.)?vision_model\.transformer\.", "encoder.", _TILED_LAYER)
+    + _one(
+        *(
+            (rf"{_SECOND}{i}\.{theirs}(?P<w>\.\w+)", rf"encoder.layers.{FIRST_STAGE + i}.{ours}\g<w>")
+            for i in range(2)
+            for theirs, ours in _TILED_LAYER.items()
+        ),
+        *(
+            (rf"{_SECOND}{i}\.gate_{theirs}", f"encoder.layers.{FIRST_STAGE + i}.{ours}_gate.weight")
+            for i in range(2)
+            for theirs, ours in {"attn": "attention", "ffn": "channel"}.items()
+        ),
+        (
+            rf"{_TEXT}layers\.(?P<n>[{CROSSED}])\.input_layernorm\.weight",
+            "layers.N.cross_attention_norm.weight",
+        ),
+        (rf"{_TEXT}layers\.N\.input_layernorm\.weight", "layers.N.attention_norm.weight"),
+        (rf"{_TEXT}layers\.N\.cross_attn_attn_gate", "layers.N.cross_attention_gate.weight"),
+        (rf"{_TEXT}layers\.N\.cross_attn_mlp_gate", "layers.N.channel_gate.weight"),
+    )
+    + _layers(_TEXT, "", _CROSSED_LAYER)
+    + _one(
+        (rf"{_TEXT}embed_tokens\.weight", "embedding.token.weight"),
+        (rf"{_TEXT}norm\.weight", "final_norm.weight"),
+        (r"lm_head\.weight", "lm_head.weight"),
+        (r"(?:model\.)?multi_modal_projector\.(?P<w>\w+)", r"encoder.projector.linear.\g<w>"),
+        (r"(?:model\.)?vision_model\.patch_embedding\.weight", "encoder.embedding.patch.weight"),
+        (r"(?:model\.)?vision_model\.class_embedding", "encoder.embedding.special.weight"),
+        (r"(?:model\.)?vision_model\.layernorm_pre\.(?P<w>\w+)", r"encoder.embedding.norm.\g<w>"),
+        (r"(?:model\.)?vision_model\.layernorm_post\.(?P<w>\w+)", r"encoder.between.norm.\g<w>"),
+        (r"(?:model\.)?vision_model\.gated_positional_embedding\.gate", "encoder.embedding.place_gate.weight"),
+        (r"(?:model\.)?vision_model\.gated_positional_embedding\.embedding", "encoder.embedding.position.weight"),
+        (
+            r"(?:model\.)?vision_model\.gated_positional_embedding\.tile_embedding\.weight",
+            "encoder.embedding.place.weight",
+        ),
+        *(
+            rule
+            for theirs, ours in {"pre": "embedding", "post": "between"}.items()
+            for rule in (
+                (rf"(?:model\.)?vision_model\.{theirs}_tile_.*\.weight", f"encoder.{ours}.tile.weight"),
+                (rf"(?:model\.)?vision_model\.{theirs}_tile_.*\.gate", f"encoder.{ours}.tile_gate.weight"),
+            )
+        ),
+    )
+)
 _SPEECH = _one(
     (r"(?:\w+\.)?masked_spec_embed", "embedding.mask.weight"),
     (r"(?:\w+\.)?feature_extractor\.conv_layers\.N\.conv\.(?P<w>\w+)", r"embedding.conv*.conv.\g<w>"),
@@ -317,6 +375,7 @@ RULES: dict[str, Rules] = {
     **dict.fromkeys(("siglip_vision_model", "siglip2_vision_model"), SIGLIP_VISION),
     "pixtral": PIXTRAL,
     "vision-encoder-decoder": TROCR,
+    "mllama": MLLAMA,
     "whisper": WHISPER,
     "speech_to_text": SPEECH_TO_TEXT,
     "detr": DETR,

@@ -25,9 +25,10 @@ from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, weights  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
-from tests.architectures.cases_media import MEDIA, PARAKEET, TROCR, media_cases  # noqa: E402
+from tests.architectures.cases_media import CROSSED, MEDIA, MLLAMA, PARAKEET, TILED, TROCR, media_cases  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
 from tests.architectures.test_refusals import assert_one_line, garbage  # noqa: E402
+from tests.architectures.their_models import tiles  # noqa: E402
 
 BATCH, SEQ, SAMPLES, FRAMES, PIXELS = 2, 11, 400, 23, (70, 90)
 
@@ -74,6 +75,9 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
     if model_type == "vision-encoder-decoder":
         side = config.encoder.image_size
         return {"pixel_values": torch.rand(BATCH, 3, side, side), "decoder_input_ids": tokens}, Load(BATCH, SEQ)
+    if model_type == "mllama":
+        pictures = tiles(config.vision_config, "cpu", BATCH)
+        return {"input_ids": tokens} | pictures, Load(batch=BATCH, seq=SEQ)
     if model_type == "speech_to_text":
         mel = torch.rand(BATCH, 61, config.input_feat_per_channel * config.input_channels)
         return {"input_features": mel, "decoder_input_ids": tokens}, Load(batch=BATCH, seq=SEQ, source=61)
@@ -227,6 +231,35 @@ def test_whisper_decodes_from_its_cache(layers: int) -> None:
     assert kv_cache(spec, BATCH, SEQ, "bf16").total_bytes == kept
 
 
+def test_pictures_are_read_once_and_cached() -> None:
+    """One more token: no tower, no keys and values of its tiles; layers that read these keep nothing else."""
+    model = build("mllama", "MllamaForConditionalGeneration", MEDIA["mllama"][0])
+    given, _ = inputs("mllama", model.config)
+    with torch.no_grad():
+        cache = model(**given, use_cache=True).past_key_values
+        kept = sum(t.numel() * 2 for layer in cache.layers for t in (layer.keys, layer.values))
+        with FlopCounterMode(display=False) as one:
+            model(input_ids=given["input_ids"][:, :1], past_key_values=cache)
+    spec = from_config({"model_type": "mllama", **MEDIA["mllama"][0]})
+    assert forward(spec, Load(batch=BATCH, seq=1, context=SEQ, decode=True)).total == one.get_total_flops()
+    assert kv_cache(spec, BATCH, SEQ, "bf16").total_bytes == kept
+
+
+@pytest.mark.parametrize("layers", [[0, 2, 4], [4, 9], None])
+def test_pictures_are_read_by_the_layers_that_the_config_numbers(layers: list[int] | None) -> None:
+    """Numbers beyond the last layer are of none."""
+    config = MLLAMA | {"text_config": CROSSED | {"cross_attention_layers": layers}}
+    model = build("mllama", "MllamaForConditionalGeneration", config)
+    given, load = inputs("mllama", model.config)
+    with FlopCounterMode(display=False) as whole, torch.no_grad():
+        model(**given)
+    spec = from_config({"model_type": "mllama", **config})
+    assert sum(prod(shape) for shape in parameter_shapes(spec).values()) == sum(p.numel() for p in model.parameters())
+    assert forward(spec, load).total == whole.get_total_flops()
+    for i, layer in enumerate(model.model.language_model.layers):
+        assert (f"layers.{i}.cross_attention.q_proj.weight" in parameter_shapes(spec)) is hasattr(layer, "cross_attn")
+
+
 def test_named_backbone_trains_its_later_stages() -> None:
     """As the published config writes it. conv1 and layer1 of a ResNet-50 hold 222,400 weights (He et al. 2016)."""
     config = MEDIA["detr"][0] | {"use_timm_backbone": True, "backbone": "resnet50", "backbone_config": None}
@@ -302,6 +335,17 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("vision-encoder-decoder", {"encoder": {"model_type": "swin"}}, "encoder.model_type"),
         ("vision-encoder-decoder", {"decoder": {"model_type": "bert", "d_model": 32}}, "decoder.model_type"),
         ("vision-encoder-decoder", {"decoder": TROCR["decoder"] | NARROW}, "decoder.cross_attention_hidden_size"),
+        ("mllama", {"architectures": ["MllamaForCausalLM"]}, "architectures"),
+        ("mllama", {"vision_config": TILED | {"image_size": [34, 34]}}, "vision_config.image_size"),
+        ("mllama", {"vision_config": TILED | {"vision_output_dim": 96}}, "vision_config.vision_output_dim"),
+        ("mllama", {"vision_config": TILED | {"max_num_tiles": 3}}, "vision_config.max_num_tiles"),
+        (
+            "mllama",
+            {"vision_config": TILED | {"intermediate_layers_indices": [2, 4]}},
+            "vision_config.intermediate_layers_indices",
+        ),
+        ("mllama", {"text_config": CROSSED | {"cross_attention_layers": [7]}}, "text_config.cross_attention_layers"),
+        ("mllama", {"text_config": CROSSED | {"head_dim": 16}}, "text_config.head_dim"),
         ("detr", {"backbone_config": {"model_type": "swin"}}, "backbone_config.model_type"),
     ],
 )

@@ -63,11 +63,24 @@ def run(model: Any) -> tuple[int, int | None]:
     inputs = {"input_ids": tokens}
     if "decoder_input_ids" in inspect.signature(model.forward).parameters and reads_two(model):
         inputs = {"input_ids": tokens[:, -SOURCE:], "decoder_input_ids": tokens}
+    if model.config.model_type == "mllama":
+        inputs |= tiles(model.config.vision_config, model.device)
     try:
         return _counted(model, inputs)
     except RuntimeError:
         # Some look for padding among the tokens, which have no values here, unless a mask says that there is none.
         return _counted(model, inputs | {"attention_mask": torch.ones_like(inputs["input_ids"])})
+
+
+def tiles(vision: Any, device: Any, batch: int = BATCH) -> dict[str, Any]:
+    """One picture for each of `batch` texts, of the last of all shapes, all of whose tiles are read."""
+    shape = (batch, 1, vision.max_num_tiles)
+    pixels = (vision.num_channels, vision.image_size, vision.image_size)
+    return {
+        "pixel_values": torch.rand(*shape, *pixels, device=device),
+        "aspect_ratio_ids": torch.full(shape[:2], vision.max_aspect_ratio_id, device=device),
+        "aspect_ratio_mask": torch.ones(shape, dtype=torch.long, device=device),
+    }
 
 
 def _counted(model: Any, inputs: dict[str, Any]) -> tuple[int, int | None]:

@@ -94,6 +94,9 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("dinov3_vit", "DINOv3ViTModel", SIDES | {"use_gated_mlp": True, "key_bias": True}, ("last_hidden_state",)),
     ("vision-encoder-decoder", "VisionEncoderDecoderModel", {}, ("logits", "encoder_last_hidden_state")),
     ("vision-encoder-decoder", "VisionEncoderDecoderModel", {"decoder": TROCR["decoder"] | FIXED}, ("logits",)),
+    ("mllama", "MllamaForConditionalGeneration", {}, ("logits",)),
+    ("mllama", "MllamaForConditionalGeneration", MEDIA["mllama"][2][0], ("logits",)),
+    ("mllama", "MllamaModel", MEDIA["mllama"][2][1], ("last_hidden_state",)),
     ("vit_msn", "ViTMSNForImageClassification", {}, ("logits",)),
     ("ijepa", "IJepaForImageClassification", {}, ("logits",)),
     ("vit_mae", "ViTMAEForPreTraining", {"layer_norm_eps": 0.03}, ("logits",)),
@@ -197,6 +200,8 @@ def our_arguments(model_type: str, given: dict[str, Any]) -> dict[str, Any]:
             return {"inputs": given["decoder_input_ids"], "source": given["input_features"]}
         case "vision-encoder-decoder":
             return {"inputs": given["decoder_input_ids"], "source": given["pixel_values"]}
+        case "mllama":
+            return {"inputs": given["input_ids"], "source": given["pixel_values"][:, 0]}
         case "wav2vec2-bert" | "parakeet_ctc" | "parakeet_encoder":
             return {"inputs": given["input_features"]}
         case "audio-spectrogram-transformer":

@@ -52,6 +52,19 @@ def weighed_by(tape: Tape, x: Storage, trained: bool) -> Storage:
     return Storage(x.elements, x.dtype, x.grad or trained, x.split, heads=x.heads)
 
 
+def opened(t: Recorder, name: str, x: Tensor, *, of: Component | None = None) -> Tensor:
+    """x times the tanh of one learned number."""
+    weight = t.weight(f"{name}.weight", 1, of=of)
+    y = t.made(x.rows, x.width, x, weights=(weight,), split=x.split)
+
+    def keeps(tape: Tape, read: Storage) -> Storage:
+        gate = tape.reads_result(Storage(1, tape.settings.stream, weight.trainable, "none"))
+        return tape.times(read, gate)
+
+    t.op(name, "elementwise", "scale", (x,), (y,), weights=(weight,), of=of, keeps=keeps)
+    return y
+
+
 def scaled(t: Recorder, name: str, x: Tensor, *, of: Component | None = None) -> Tensor:
     """x times a number, or plus one: one pass over it, of which backward reads nothing."""
     y = t.made(x.rows, x.width, x).divided_as(x)

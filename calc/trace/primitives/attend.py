@@ -196,6 +196,7 @@ def _scores(tape: Tape, scoring: Scoring, square: Square, trained: bool, vectors
         covered,
         scoring.by_head,
         trained=trained,
+        common_mask=scoring.common_mask,
         repeated=scoring.repeated,
         apart=scoring.apart,
         **vectors,

@@ -22,7 +22,8 @@ class Scoring:
 
     softmax: the number format it is computed in where it is written out: fp32, or the model's. causal: whether later
     tokens are hidden. window: the length from which on others are hidden too; None: none are. mask: numbers of any
-    other mask that a kernel is given. softcap, alibi: as in `calc.spec.Attention`. sinks: their weight.
+    other mask that a kernel is given; common_mask: whether all layers are given the same. softcap, alibi: as in
+    `calc.spec.Attention`. sinks: their weight.
     shaw: a vector for every distance is added to keys, and perhaps to values. buckets: a number for every head and
     distance is added to the scores; bias: where the table stands beside the layers, those numbers.
     distances: the projected sinusoids of all distances, against which queries are multiplied too (Transformer-XL);
@@ -36,6 +37,7 @@ class Scoring:
     causal: bool = False
     window: Size | None = None
     mask: Size = 0
+    common_mask: bool = False
     softcap: bool = False
     alibi: bool = False
     sinks: Weight | None = None
@@ -81,6 +83,8 @@ class Core:
         """Written out, a number for each query and key is added to the scores of all heads, one mask for all layers of
         a window."""
         shape, square = self.shape, self.square
+        if self.scoring.common_mask:
+            return {"mask of all layers": footprint.width * self.scoring.mask}
         if footprint.execution != "eager" or not shape.causal:
             return {}
         name = f"mask of {shape.window}{' in chunks' if shape.chunked else ''}"

@@ -42,8 +42,9 @@ class Scores:
     shaw: keys, and perhaps values, have a vector for every distance. distances: the projected vectors of all distances,
     from which scores beside those of keys are made (Transformer-XL). by_query, by_key: those of distances that queries,
     or keys, are multiplied with, of which each pair's are looked up (DeBERTa).
-    mask: how many numbers that are added to scores a kernel is given, made anew in every layer; 0: none. hides: 1 where
-    there are some. bias_grad: whether they are trained; covered: then how many a causal mask covers.
+    mask: how many numbers that are added to scores a kernel is given, made anew in every layer, or once for all
+    (common_mask); 0: none. hides: 1 where there are some. bias_grad: whether they are trained; covered: then how many a
+    causal mask covers.
     by_head: queries lie head by head and not token by token, and so does what a kernel makes of them.
     apart: none of PyTorch's kernels is asked (blocks of a sequence).
     trained: whether tables and sinks are. repeated: whether PyTorch's kernels know which heads share keys; of one head
@@ -65,6 +66,7 @@ class Scores:
     trained: bool = True
     repeated: bool = True
     apart: bool = False
+    common_mask: bool = False
 
     def fusible(self, compiled: bool) -> bool:
         """Whether one kernel knows such scores: PyTorch's own plain ones, those of compilers and stacks caps and sinks
@@ -110,7 +112,9 @@ def saved_by_attention(tape: Tape, q: Storage, k: Storage, v: Storage, square: S
                 return Storage(values, read, False, "tensor")
             for tensor, role in ((q, "queries"), (k, "keys"), (v, "values")):
                 tape.keep(tape.cast(tensor, read), role)
-            if not is_exactly(scores.mask, 0):
+            if scores.common_mask:
+                tape.keep_common("mask of all layers", "mask", scores.mask, read)
+            elif not is_exactly(scores.mask, 0):
                 tape.keep(Storage(scores.mask, read, scores.bias_grad, "tensor"), "mask")
             out = Storage(values, read, True, "tensor")
             sums = Storage(square.rows * square.seq, "fp32", False, "tensor")
