@@ -129,7 +129,7 @@ def _traffic_in(phase: Phase) -> Callable[[ModelSpec, Run, Mapping[str, Size]], 
 
 
 _INPUTS = ("source_seq", "images", "image")
-_SPREAD = ("dp", "tp", "pp", "cp", "ep", "sequence_parallel", "stages")
+_SPREAD = ("dp", "tp", "pp", "cp", "ep", "expert_tp", "sequence_parallel", "stages")
 OF_TRAINING = (
     "recipe",
     "optimizer",

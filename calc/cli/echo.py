@@ -14,6 +14,7 @@ from calc.spec.run import Run
 FORMATS = {"weights": "dtype", "cache": "cache_dtype", "state": "state_dtype"}
 """What has a number format where nothing is trained -> the field that says it."""
 WORDED = {
+    "expert_tp": "experts in {}",
     "optimizer": "{}",
     "checkpointing": "{} checkpointing",
     "dropout": "dropout {}",
@@ -55,7 +56,8 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
     """What an answer may depend on beside ranks, lengths and formats, where the run and the models have it."""
     found: dict[str, Any] = {}
     if run.trains:
-        found = {"optimizer": run.usual_optimizer, "checkpointing": run.checkpointing, "dropout": run.dropout}
+        found = {} if run.expert_tp is None else {"expert_tp": run.expert_tp}
+        found |= {"optimizer": run.usual_optimizer, "checkpointing": run.checkpointing, "dropout": run.dropout}
         if run.offload != "none":
             found |= {"offload": run.offload, "offload_fraction": run.offload_fraction}
     if any(spec.encoder is not None for spec in specs):

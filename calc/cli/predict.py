@@ -47,6 +47,7 @@ FIELDS = (
     "pp",
     "cp",
     "ep",
+    "expert_tp",
     "zero",
     "sequence_parallel",
     "micro_batches",

@@ -16,10 +16,9 @@ SHOWN = 12
 def plan_record(it: Prediction) -> dict[str, Any]:
     """How the run is spread, and what it recomputes."""
     run = it.run
-    names = ("dp", "tp", "pp", "cp", "ep", "zero", "interleave", "schedule", "shard", "stages", "checkpointing")
-    plan = {name: getattr(run, name) for name in (*names, "checkpoint_every", "offload", "offload_fraction")} | {
-        "micro_batches": run.passes_a_step
-    }
+    spread = ("dp", "tp", "pp", "cp", "ep", "expert_tp", "zero", "interleave", "schedule", "shard", "stages")
+    further = ("checkpointing", "checkpoint_every", "offload", "offload_fraction")
+    plan = {name: getattr(run, name) for name in (*spread, *further)} | {"micro_batches": run.passes_a_step}
     return plan | {"cluster": run.cluster.name if run.cluster else None, "stack": run.stack.name if run.stack else None}
 
 

@@ -40,6 +40,7 @@ DEFAULTS = {
     "frozen": "the recipe's",
     "recompute": "none",
     "fused_loss": "with --execution compiled",
+    "expert_tp": "those of --tp",
     "sequence_parallel": "with --tp",
     "micro_batches": "as many as fill the pipeline; one without",
     "stages": "as even as can be",

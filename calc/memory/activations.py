@@ -129,8 +129,9 @@ def saved_on_rank(saved: Saved, run: Run) -> Size:
         return on_rank(saved.tensor, run)
     if run.frozen not in (None, "fp32") and not weight.trainable:
         return 0
-    if weight.shard is not None and not is_exactly(run.tp, 1):
-        size = weight.shard.part(size, weight.shape, run.tp)
+    ranks = run.expert_pieces if saved.tensor.expert else run.tp
+    if weight.shard is not None and not is_exactly(ranks, 1):
+        size = weight.shard.part(size, weight.shape, ranks)
     return ceil_div(size, run.ep) if saved.tensor.expert else size
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from fractions import Fraction
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 from calc.errors import Refused
-from calc.sizes import Size, is_array, is_exactly, is_symbolic
+from calc.memory.condition import Condition, at_most, divides, one, text
+from calc.memory.expert_conditions import of_experts
+from calc.sizes import Size, is_exactly
 from calc.spec import Attention, CompressedAttention, DeltaNet, Kda, Lora, Mamba2, Mla, Mlp, ModelSpec, Moe, Rwkv7
 from calc.spec.run import Run
 from calc.spec.run.precision import recipe
@@ -15,27 +16,6 @@ from calc.spec.stack import load_stack, stack_names
 from calc.spec.traced import Traced
 
 TRACED = "1 for a traced model, of which it is not known how ranks divide it"
-
-
-class Condition(NamedTuple):
-    """One thing that must hold: test(a, b). field, expected, found: as in Refused."""
-
-    field: str
-    expected: str
-    found: Any
-    test: Callable[[Size, Size], Any]
-    a: Size
-    b: Size
-
-    @property
-    def is_open(self) -> bool:
-        """Whether nothing can be said: of symbols, and of fractions, which lie between whole sizes."""
-        return any(is_symbolic(size) or isinstance(size, Fraction) for size in (self.a, self.b))
-
-    @property
-    def of_rows(self) -> bool:
-        """Whether it is asked of every row of an array."""
-        return not self.is_open and (is_array(self.a) or is_array(self.b))
 
 
 def check(spec: ModelSpec, run: Run) -> None:
@@ -60,12 +40,12 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     if isinstance(spec, Traced):
         for field in ("tp", "pp", "cp", "ep"):
             if not is_exactly(value := getattr(run, field), 1):
-                yield _one(field, TRACED, value)
+                yield one(field, TRACED, value)
     if run.mode == "training" and run.frozen is not None and spec.adapter is None:
         raise Refused("frozen dtype", "none without an adapter, beside which all else is frozen", run.frozen)
     if not is_exactly(run.tp, 1):
         yield from _tensor(spec, run)
-    yield from _experts(spec, run)
+    yield from of_experts(spec, run)
     if not is_exactly(run.cp, 1):
         yield _whole_parts("seq", run.seq, run.cp)
         if spec.encoder is not None and run.source_seq is not None:
@@ -75,46 +55,41 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield from _offload(run)
     if run.shard is not None:
         ranks = run.dp * run.cp
-        yield Condition("shard", f"a divisor of dp * cp = {_text(ranks)}", run.shard, divides, run.shard, ranks)
-        yield Condition("shard", f"a multiple of ep = {_text(run.ep)}", run.shard, divides, run.ep, run.shard)
+        yield Condition("shard", f"a divisor of dp * cp = {text(ranks)}", run.shard, divides, run.shard, ranks)
+        sharers, expected = run.shard, f"a multiple of ep = {text(run.ep)}"
+        if run.expert_tp is not None:
+            sharers, expected = run.shard * run.folded, f"times tp / expert_tp {expected}"
+        yield Condition("shard", expected, run.shard, divides, run.ep, sharers)
     if not is_exactly(run.pp, 1) or not is_exactly(run.interleave, 1):
         stages = run.pp * run.interleave
-        expected = f"at most as many stages as layers ({_text(spec.n_layers)})"
-        yield Condition("pp", expected, run.pp, _at_most, run.pp, spec.n_layers)
+        expected = f"at most as many stages as layers ({text(spec.n_layers)})"
+        yield Condition("pp", expected, run.pp, at_most, run.pp, spec.n_layers)
         # Embedding and head may be pieces of their own, as Megatron-LM counts them.
-        expected = f"at most {_text(spec.n_layers + 2)} pieces, one for each layer, embedding and head"
-        yield Condition("interleave", expected, stages, _at_most, stages, spec.n_layers + 2)
+        expected = f"at most {text(spec.n_layers + 2)} pieces, one for each layer, embedding and head"
+        yield Condition("interleave", expected, stages, at_most, stages, spec.n_layers + 2)
     if run.schedule == "dualpipe":
         yield from of_dualpipe(run.pp, run.micro_batches)
     shared = any(group.shared or group.shared_block is not None for group in spec.layers)
     if not is_exactly(run.pp, 1) and (spec.towers or shared):
-        yield _one("pp", "1 for a model with towers or shared layers", run.pp)
+        yield one("pp", "1 for a model with towers or shared layers", run.pp)
     if not is_exactly(run.interleave, 1):
         yield Condition("interleave", "1 without a pipeline", run.interleave, _piped, run.interleave, run.pp)
-
-
-def divides(part: Size, whole: Size) -> Any:
-    """Whether `whole` is a multiple of `part`."""
-    if is_array(part) or is_array(whole):
-        times = whole / part  # exact where it divides, and much faster than %
-        return times == times // 1
-    return whole % part == 0
 
 
 def _tensor(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     tp = run.tp
     if spec.adapter is not None and not isinstance(spec.adapter, Lora):
-        yield _one("tp", "1 beside an adapter other than lora, of which it is not written down how it is split", tp)
+        yield one("tp", "1 beside an adapter other than lora, of which it is not written down how it is split", tp)
         return
     for node in (mixer for stack in spec.stacks for group in stack.layers for mixer in group.mixers):
         if isinstance(node, CompressedAttention | Rwkv7) and run.mode == "training" and run.divides_sequence:
             # It is not written down of whose tokens a rank makes entries, and mixes each with the one before it.
-            yield _one("tp", f"1, or --no-sequence-parallel, in training with {type(node).__name__} layers", tp)
+            yield one("tp", f"1, or --no-sequence-parallel, in training with {type(node).__name__} layers", tp)
         if isinstance(node, DeltaNet) and node.fused and run.mode == "training":
             # Gates of a single key head are a view of all that is projected, which then stays as a whole.
-            expected = f"fewer than n_key_heads = {_text(node.n_key_heads)} beside one projection of several heads"
+            expected = f"fewer than n_key_heads = {text(node.n_key_heads)} beside one projection of several heads"
             yield Condition("tp", expected, tp, _fewer, tp, node.n_key_heads)
-    yield from tensor(spec, tp, tp)
+    yield from tensor(spec, tp, run.expert_pieces)
 
 
 def tensor(spec: ModelSpec, tp: Size, pieces: Size) -> Iterator[Condition]:
@@ -124,7 +99,7 @@ def tensor(spec: ModelSpec, tp: Size, pieces: Size) -> Iterator[Condition]:
     Errors: Refused for blocks of which it is not known how ranks divide them.
     """
     if isinstance(spec, Traced):
-        yield _one("tp", TRACED, tp)
+        yield one("tp", TRACED, tp)
     for stack in spec.stacks:
         for group in stack.layers:
             shared = group.shared_block
@@ -145,7 +120,7 @@ def _of_block(node: object, d_model: Size, tp: Size, pieces: Size) -> Iterator[C
         case Attention():
             yield _divisor("n_heads", node.n_heads, tp)
             kv_heads = node.kv_heads
-            expected = f"a divisor or a multiple of n_kv_heads = {_text(kv_heads)}"
+            expected = f"a divisor or a multiple of n_kv_heads = {text(kv_heads)}"
             yield Condition("tp", expected, tp, _heads_divide, tp, kv_heads)
         case Mla() | Kda() | Rwkv7():
             yield _divisor("n_heads", node.n_heads, tp)
@@ -166,19 +141,7 @@ def _of_block(node: object, d_model: Size, tp: Size, pieces: Size) -> Iterator[C
             if node.d_shared is not None:
                 yield _divisor("d_shared", node.d_shared, tp)
         case _:
-            yield _one("tp", f"1 for a model with {type(node).__name__} layers", tp)
-
-
-def _experts(spec: ModelSpec, run: Run) -> Iterator[Condition]:
-    experts = [group.channel.n_experts for group in spec.layers if isinstance(group.channel, Moe)]
-    if is_exactly(run.ep, 1):
-        return
-    if not experts:
-        yield _one("ep", "1 for a model without experts", run.ep)
-    for n in experts:
-        yield Condition("ep", f"a divisor of n_experts = {_text(n)}", run.ep, divides, run.ep, n)
-    ranks = run.dp * run.cp
-    yield Condition("ep", f"a divisor of dp * cp = {_text(ranks)}", run.ep, divides, run.ep, ranks)
+            yield one("tp", f"1 for a model with {type(node).__name__} layers", tp)
 
 
 def _offload(run: Run) -> Iterator[Condition]:
@@ -209,27 +172,16 @@ def _offload(run: Run) -> Iterator[Condition]:
 
 def _whole_parts(name: str, tokens: Size, cp: Size) -> Condition:
     """Context-parallel ranks have as many tokens each."""
-    return Condition("cp", f"a divisor of {name} = {_text(tokens)}", cp, divides, cp, tokens)
+    return Condition("cp", f"a divisor of {name} = {text(tokens)}", cp, divides, cp, tokens)
 
 
 def _divisor(name: str, value: Size, tp: Size) -> Condition:
-    return Condition("tp", f"a divisor of {name} = {_text(value)}", tp, divides, tp, value)
-
-
-def _one(field: str, expected: str, size: Size) -> Condition:
-    """What a size of 1 alone fulfils, of columns. Errors: Refused for any other size."""
-    if not is_array(size):
-        raise Refused(field, expected, size)
-    return Condition(field, expected, size, _at_most, size, 1)
+    return Condition("tp", f"a divisor of {name} = {text(value)}", tp, divides, tp, value)
 
 
 def _heads_divide(tp: Size, kv_heads: Size) -> Any:
     """Whether heads are divided among ranks, or ranks among heads."""
     return divides(tp, kv_heads) | divides(kv_heads, tp)
-
-
-def _at_most(size: Size, most: Size) -> Any:
-    return size <= most
 
 
 def _fewer(tp: Size, heads: Size) -> Any:
@@ -258,8 +210,3 @@ def _from_both_ends(micro_batches: Size, pp: Size) -> Any:
 
 def _stage_of_zero(zero: Size, last: Size) -> Any:
     return (zero <= last) & (zero % 1 == 0)
-
-
-def _text(size: Size) -> str:
-    """A size in a message; nobody reads an array's."""
-    return "its rows" if is_array(size) else str(size)

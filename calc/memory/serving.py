@@ -175,6 +175,6 @@ def _weights_of(spec: ModelSpec, run: Run, stage: Stage) -> Share:
         copies = on_stage(path, weight, leaf, spec, stage)[0]
         if leaf.expert:
             copies = ceil_div(copies, run.ep)
-        return copies, None if alone else held_elements(weight, run)
+        return copies, None if alone else held_elements(weight, run, leaf.expert)
 
     return share

@@ -159,13 +159,15 @@ def held_chunks(run: Run, rank: Size) -> Size:
     return held if run.micro_batches is None else minimum(held, run.micro_batches * run.interleave)
 
 
-def held_elements(weight: Weight, run: Run) -> Size:
+def held_elements(weight: Weight, run: Run, expert: bool = False) -> Size:
     """Elements of one copy of `weight` that a tensor-parallel rank holds, the rank with the most where they differ.
+    expert: whether it is a routed expert's.
 
     As Megatron-LM splits them (Shoeybi et al. 2019, arXiv:1909.08053, section 3): a block's first matrices by rows of
     [out, in], its last by columns, the token table and the head by rows of the vocabulary. Norms, routers, positions
     and the biases of last matrices stand whole on every rank. Heads of keys are shared by ranks where tp exceeds them.
     """
-    if weight.shard is None or is_exactly(run.tp, 1):
+    ranks = run.expert_pieces if expert else run.tp
+    if weight.shard is None or is_exactly(ranks, 1):
         return weight.elements
-    return weight.shard.elements(weight.shape, run.tp)
+    return weight.shard.elements(weight.shape, ranks)

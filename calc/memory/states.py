@@ -100,7 +100,7 @@ def states(spec: ModelSpec, run: Run, found: Sequence[Stage], frozen: str | None
     frozen: the number format of weights that are not trained, None for the recipe's.
     Errors: Refused for an unknown format.
     """
-    rows = [(row, held_elements(row[1], run)) for row in weights(spec)]
+    rows = [(row, held_elements(row[1], run, row[2].expert)) for row in weights(spec)]
     return [_on_rank(spec, run, stage, rows, frozen) for stage in found]
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from calc.memory.conditions import conditions, divides
+from calc.memory.condition import divides
+from calc.memory.conditions import conditions
 from calc.plan.launchers import Launcher
 from calc.plan.layouts import cut_in_pieces
 from calc.plan.question import Question

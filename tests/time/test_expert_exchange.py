@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from calc.architectures.models import load_model
+from calc.errors import Refused
 from calc.spec.run import Run
 from calc.spec.stack import load_stack
-from calc.time import predict
+from calc.time import predict, step_times
 from calc.time.cluster.links import links_of
 from calc.time.kernels.kernel import Kernel, Send
 from calc.time.step.network import between_ops
 from calc.time.step.timed_run import timed_run
+from calc.trace.functions import Matmul
 
 WORDS: dict[str, Any] = {"phase": "training", "cluster": "dgx-h100", "seq": 4096, "checkpointing": "none"}
 QWEN = load_model("qwen3-30b-a3b")
@@ -110,3 +112,90 @@ def test_latent_experts_send_latents() -> None:
 
 def test_without_tensor_parallelism_nothing_is_summed() -> None:
     assert {each.function for each in around(asked(ep=8, dp=8))} == {"all_to_all"}
+
+
+@pytest.mark.parametrize(("tp", "dp", "ep"), [(2, 4, 4), (2, 4, 8), (4, 2, 8)])
+def test_whole_experts_lie_on_tensor_parallel_ranks_too(tp: int, dp: int, ep: int) -> None:
+    """Rows as a dispatcher without tensor-parallel parts moves them, each rank sending its slice of the tokens."""
+    tokens = 512
+    run = asked(False, tp=tp, dp=dp, ep=ep, expert_tp=1, seq=tokens)
+    found = around(run)
+    assert {each.function for each in found} == {"all_to_all"}
+    assert {each.bytes for each in found} == {tokens / tp * TOP_K * WIDTH * 2}
+    assert all(isinstance(each.shape, Send) and each.shape.ranks == ep == each.shape.near for each in found)
+
+
+@pytest.mark.parametrize("ep", [1, 4, 16])
+def test_a_rank_has_as_much_of_its_experts_work_whole_as_cut(ep: int) -> None:
+    """Tokens of the same number of ranks meet 128 / ep experts: whole ones, of wider matrices and fewer rows."""
+    words = WORDS | {"tp": 4, "dp": 16, "ep": ep, "stack": "megatron-core", "zero": 1}
+    products = []
+    for pieces in (1, 4):
+        found = predict(QWEN, "h100-sxm", **words, expert_tp=pieces)
+        kernels = [row.kernel for row in found.kernels if row.kernel.path.endswith("down_proj")]
+        (one,) = [each for each in kernels if each.direction == "forward"]
+        assert isinstance(one.shape, Matmul)
+        products.append((one.flops, one.shape))
+    (flops, whole), (same, cut) = products
+    assert flops == pytest.approx(same) == pytest.approx(2 * 4096 * TOP_K / 4 * 768 * WIDTH)
+    assert (whole.groups, whole.k, whole.n) == (EXPERTS / ep, 768, WIDTH)
+    assert (cut.groups, cut.k, cut.n) == (EXPERTS / ep, 768 / 4, WIDTH)
+    assert whole.m == pytest.approx(cut.m / 4) == pytest.approx(4096 * TOP_K / 4 * ep / EXPERTS)
+
+
+def test_parts_or_whole_the_default_is_cut() -> None:
+    words = WORDS | {"tp": 4, "dp": 16, "ep": 4, "stack": "megatron-core"}
+    assert predict(QWEN, "h100-sxm", **words).seconds == predict(QWEN, "h100-sxm", **words, expert_tp=4).seconds
+
+
+@pytest.mark.parametrize(("pieces", "ep"), [(1, 1), (1, 8), (1, 64), (4, 1), (4, 16)])
+def test_gradients_of_experts_are_summed_over_the_ranks_that_have_them(pieces: int, ep: int) -> None:
+    """64 GPUs of which 4 are tensor-parallel: what a rank holds, times all ranks, is every expert as often as there are
+    ranks that have it."""
+    words = WORDS | {"tp": 4, "dp": 16, "ep": ep, "expert_tp": pieces, "stack": "megatron-core", "zero": 1}
+    found = predict(QWEN, "h100-sxm", **words, recipe="bf16-master")
+    sent = [row.kernel for row in found.kernels if row.kernel.path == "data of experts"]
+    replicas = 64 // (pieces * ep)
+    experts = LAYERS * EXPERTS * 3 * WIDTH * 768
+    if pieces == 4 and ep == 1:
+        assert sent == []  # summed with all other gradients
+        return
+    scattered = [each for each in sent if each.function == "reduce_scatter"]
+    if replicas == 1:
+        assert scattered == []
+        return
+    (one,) = scattered
+    assert isinstance(one.shape, Send)
+    assert one.shape.ranks == replicas
+    assert one.bytes == pytest.approx(experts * replicas / 64 * 4)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"tp": 4, "expert_tp": 2}, "expert_tp: expected 1, or tp = 4, found 2"),
+        ({"tp": 4, "dp": 2, "ep": 16, "expert_tp": 1}, r"ep: expected a divisor of dp \* cp \* tp / expert_tp = 8"),
+        ({"tp": 4, "expert_tp": 1, "sequence_parallel": False}, "expert_tp: expected none beside --no-sequence"),
+        ({"tp": 4, "expert_tp": 1, "phase": "decode"}, "expert_tp: expected none"),
+    ],
+)
+def test_experts_that_cannot_be_spread_so_are_refused(words: dict[str, Any], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        predict(QWEN, "h100-sxm", **{**WORDS, **words})
+
+
+def test_a_model_without_experts_has_none_to_keep_whole() -> None:
+    with pytest.raises(Refused, match="expert_tp"):
+        predict(load_model("llama-3-8b"), "h100-sxm", **WORDS, tp=2, expert_tp=1)
+
+
+def test_plans_of_whole_experts_are_arrays_of_one() -> None:
+    columns = {"tp": [1, 2, 4, 2, 8], "dp": [8, 4, 2, 8, 1], "ep": [8, 8, 4, 2, 8], "zero": [1, 3, 2, 0, 1]}
+    words = WORDS | {"seq": 512, "stack": "megatron-core", "expert_tp": 1}
+    found = step_times(QWEN, "h100-sxm", **columns, **words)
+    for row in range(5):
+        alone = predict(QWEN, "h100-sxm", **words, **{name: column[row] for name, column in columns.items()})
+        assert alone.memory.peak is not None
+        assert found.peak is not None
+        assert found.seconds[row] == pytest.approx(alone.seconds, rel=1e-12)
+        assert found.peak[row] == pytest.approx(alone.memory.peak, rel=1e-12)

@@ -202,6 +202,7 @@ def _bridge() -> Iterator[TrainingRow]:
             **sizes,
             gpus=gpus,
             ep=_first(row["ep"]) if moe else 1,
+            expert_tp=1 if moe and sizes["tp"] > 1 else None,  # in its files at v0.5.0, for every model
             interleave=_first(row["vp"]) if sizes["pp"] > 1 else 1,
             batch=batch,
             micro_batches=int(row["gbs"]) // (batch * dp),

@@ -39,7 +39,8 @@ def _cluster(value: Any, info: ValidationInfo) -> Any:
 class Parallelism(RunNode):
     """Ranks of data, tensor, pipeline, context and expert parallelism.
 
-    Experts are spread over the data and context ranks, so ep divides dp * cp. GPUs: dp * tp * pp * cp.
+    Experts are spread over the data and context ranks, so ep divides dp * cp, and over the tensor ranks too where
+    these do not cut them (expert_tp 1; Megatron-Core's parallel folding, arXiv:2504.14960). GPUs: dp * tp * pp * cp.
     sequence_parallel: whether what lies between tensor-parallel blocks is divided along the sequence; None: where
     tp is above 1. micro_batches: None: as many as fill the pipeline. stages: None: as even as can be, the earlier ones
     larger. shard: None: all of dp * cp; else ZeRO divides among so many, and dp * cp / shard groups hold the same.
@@ -50,6 +51,9 @@ class Parallelism(RunNode):
     pp: Positive = Field(default=1, description="Stages of a pipeline.")
     cp: Positive = Field(default=1, description="Context-parallel ranks.")
     ep: Positive = Field(default=1, description="Ranks that experts are spread over, among those of --dp and --cp.")
+    expert_tp: MaybePositive = Field(
+        default=None, description="Training: parts of each expert, 1 or those of --tp; 1 spreads experts over --tp too."
+    )
     zero: Annotated[Size, PlainValidator(_zero)] = Field(
         default=0, description="Training: data-parallel ranks divide 1 the optimizer, 2 gradients, 3 weights too."
     )
@@ -96,19 +100,30 @@ class Parallelism(RunNode):
         """1 where ZeRO divides what its `stage` does, else 0; there is nothing to divide between one rank."""
         return at_least(self.zero, stage) * at_least(self.sharing, 2)
 
+    @property
+    def expert_pieces(self) -> Size:
+        """Into how many parts tensor-parallel ranks cut each routed expert."""
+        return self.tp if self.expert_tp is None else self.expert_tp
+
+    @property
+    def folded(self) -> Size:
+        """How many times as many ranks share out experts as hold the rest of the same weights: tensor-parallel ranks
+        that do not cut them."""
+        return 1 if self.expert_tp is None else exact_div(self.tp, self.expert_tp)
+
     def replicas(self, expert: bool = False) -> Size:
         """Ranks that hold the same weights before ZeRO divides them.
 
-        Errors: ArithmeticError where ep does not divide dp * cp (`calc.memory.conditions` says so in better words).
+        Errors: ArithmeticError where ep does not divide them (`calc.memory.conditions` says so in better words).
         """
-        return exact_div(self.dp * self.cp, self.ep) if expert else self.dp * self.cp
+        return exact_div(self.dp * self.cp * self.folded, self.ep) if expert else self.dp * self.cp
 
     def sharers(self, expert: bool = False) -> Size:
         """Of those ranks, the ones that ZeRO divides weights among.
 
         Errors: ArithmeticError where ep does not divide them.
         """
-        return exact_div(self.sharing, self.ep) if expert else self.sharing
+        return exact_div(self.sharing * self.folded, self.ep) if expert else self.sharing
 
     @property
     def accumulates(self) -> Size:

@@ -22,7 +22,7 @@ def of_experts(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float
     if run.ep > 1 and op.function in ("dispatch", "combine"):
         yield _exchange(leaf, spec, run, links, times)
     shard = op.own_or_lent[0].shard if leaf.expert and op.own_or_lent else None
-    if run.tp > 1 and shard is not None and shard.axis == 1:
+    if run.expert_pieces > 1 and shard is not None and shard.axis == 1:
         yield from _in_parts(leaf, spec, run, links, times)
 
 
@@ -33,7 +33,7 @@ def _exchange(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float)
     size = float(sent[0].elements) / run.cp * width_sent(run) / (run.tp if run.divides_sequence else 1)
     rows = _visited(spec, leaf.group, run.ep) if stack_of(run).once_a_rank else 1.0
     calls = float(leaf.calls) * times
-    kernel = after(leaf, "experts", "all_to_all", size * rows, run.ep, calls, run, links, stride=run.tp)
+    kernel = after(leaf, "experts", "all_to_all", size * rows, run.ep, calls, run, links, stride=run.expert_pieces)
     assert isinstance(kernel.shape, Send)
     domains = run.ep / kernel.shape.near
     return kernel._replace(shape=replace(kernel.shape, once=_visited(spec, leaf.group, domains) / rows))
@@ -59,7 +59,7 @@ def _in_parts(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float)
         elements = visits * (_visited(spec, leaf.group, run.ep) if stack_of(run).once_a_rank else 1.0)
     size, calls = elements / run.cp * width_sent(run), float(leaf.calls) * times
     for name in names:
-        yield after(leaf, "experts", name, size, run.tp, calls, run, links)
+        yield after(leaf, "experts", name, size, run.expert_pieces, calls, run, links)
 
 
 def _visited(spec: ModelSpec, group: str | None, places: float) -> float:

@@ -159,7 +159,7 @@ def _data(run: Run, held: Held, links: Links) -> Iterator[Message]:
     experts = held.expert_elements, held.expert_trained
     for name, (elements, trained), expert in (("data", dense, False), ("data of experts", experts, True)):
         ranks, sharers = run.replicas(expert), run.sharers(expert)
-        stride = run.tp * (run.ep if expert else 1)
+        stride = run.expert_pieces * run.ep if expert else run.tp
         gradients = trained * width_of(how.gradients)
         width = width_of(how.gathered or how.weights)
         # Before ZeRO-3 no rank lacks weights but those that another has just updated.

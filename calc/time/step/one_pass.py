@@ -134,7 +134,7 @@ def _sums(question: Question, run: Run, timed: TimedPass) -> PassSums:
         assert kernel.between is not None
         between = sent.setdefault(kernel.between, {})
         between[kernel.place] = between.get(kernel.place, 0.0) + kernel.calls * timing.seconds
-    held = _held(CacheKey(question.spec), _Ranks(run.tp, run.ep, run))
+    held = _held(CacheKey(question.spec), _Ranks(run.tp, run.ep, run.expert_tp, run))
     counted = model_flops(question.spec, run) if not question.within and run.phase != "decode" else (0.0, "")
     return PassSums(device, host, sent, launched, *held, *counted)
 
@@ -145,6 +145,7 @@ class _Ranks:
 
     tp: Size
     ep: Size
+    expert_tp: Size | None
     run: Run = field(compare=False)
 
 
@@ -164,7 +165,7 @@ def _held(described: CacheKey[ModelSpec], ranks: _Ranks) -> tuple[Sums, Sums, Su
         own = [count - (counts[0] if place != "all" else 0) for place, count in zip(places, counts, strict=True)]
         return dict(zip(places, own, strict=True))
 
-    spread = run.ep > 1
+    spread = run.ep * run.folded > 1
     none_spread: Sums = dict.fromkeys(places, 0.0)
     experts = by_place("expert_elements") if spread else none_spread
     trained = by_place("expert_trained") if spread else none_spread

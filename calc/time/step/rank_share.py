@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from calc.memory.sharding import held_elements
 from calc.spec.run import Run
 from calc.trace.functions import Attend, Matmul
-from calc.trace.part import Leaf
+from calc.trace.part import Leaf, Part
 from calc.trace.tensor import Tensor
 
 
@@ -46,8 +46,12 @@ def share_of(leaf: Leaf, plan: Run) -> Share:
         return _attention(shape, plan)
     if isinstance(shape, Matmul):
         return _product(leaf, shape, plan)
-    divided = _between_blocks(leaf) and plan.divides_sequence
-    rows = rows / plan.tp if divided else rows * _columns(leaf, plan.tp)
+    if leaf.expert:
+        rows = rows / plan.folded * _columns(leaf, plan.expert_pieces)
+    elif plan.divides_sequence and (_between_blocks(leaf) or _around_whole_experts(leaf, plan)):
+        rows = rows / plan.tp
+    else:
+        rows = rows * _columns(leaf, plan.tp)
     return Share(rows, rows, rows, _of_weights(leaf, plan), None)
 
 
@@ -56,7 +60,7 @@ def _of_weights(leaf: Leaf, plan: Run) -> float:
     weights = () if leaf.op.function == "gather" else leaf.op.own_or_lent
     if not any(weight.shard is not None for weight in weights):
         return 1.0
-    held = sum(float(held_elements(weight, plan)) for weight in weights)
+    held = sum(float(held_elements(weight, plan, leaf.expert)) for weight in weights)
     return held / sum(float(weight.elements) for weight in weights)
 
 
@@ -81,6 +85,13 @@ def _between_blocks(leaf: Leaf) -> bool:
     return not any(part.region is not None for part in leaf.parents)
 
 
+def _around_whole_experts(leaf: Leaf, plan: Run) -> bool:
+    """Whether an op stands beside routed experts that no rank cuts: then a rank chooses for its own tokens, and sends
+    and weighs them."""
+    inside = leaf.parents[-1].body if leaf.parents else ()
+    return plan.folded != 1 and any(isinstance(each, Part) and each.expert for each in inside)
+
+
 def _product(leaf: Leaf, shape: Matmul, plan: Run) -> Share:
     """A matrix divided by columns (all read, a part written), or by rows (a part read, all written). Without one, or
     with one of its own for each head, a rank has its heads of all that is multiplied."""
@@ -90,13 +101,15 @@ def _product(leaf: Leaf, shape: Matmul, plan: Run) -> Share:
         each = part / plan.cp
         return Share(each, each, each, _of_weights(leaf, plan), own)
     weight = leaf.op.own_or_lent[0] if leaf.op.own_or_lent else None
-    part = 1.0 if weight is None else held_elements(weight, plan) / weight.elements
+    part = 1.0 if weight is None else held_elements(weight, plan, leaf.expert) / weight.elements
     by_rows = weight is not None and weight.shard is not None and weight.shard.axis == 1
-    m, groups, experts = shape.m / plan.cp, shape.groups, 1.0
+    # Whole experts meet the tokens of all ranks that divide the stream, each its own.
+    rows = 1 / plan.cp / (plan.tp if _around_whole_experts(leaf, plan) else plan.folded if leaf.expert else 1)
+    m, groups, experts = shape.m * rows, shape.groups, 1.0
     if leaf.op.in_parts and not by_rows:
         # Each head, or group of heads, has a matrix of its own: a rank reads and writes those that are its.
         own = replace(shape, m=m, groups=groups * part)
-        return Share(part / plan.cp, part / plan.cp, part / plan.cp, part, own)
+        return Share(part * rows, part * rows, part * rows, part, own)
     if plan.ep > 1 and leaf.expert:
         # Tokens of all ranks meet at the experts' owners: as many visits as before, of fewer experts.
         experts = 1 / plan.ep
@@ -109,7 +122,7 @@ def _product(leaf: Leaf, shape: Matmul, plan: Run) -> Share:
         groups=groups,
     )
     reads, writes = (part, 1.0) if by_rows else (1.0, part)
-    return Share(part / plan.cp, reads / plan.cp, writes / plan.cp, part * experts, own)
+    return Share(part * rows, reads * rows, writes * rows, part * experts, own)
 
 
 def _attention(shape: Attend, plan: Run) -> Share:

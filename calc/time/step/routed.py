@@ -22,7 +22,7 @@ def routed(leaf: Leaf, plan: Run, visits: float) -> Routed | None:
         inter=float(first.n),
         experts=float(part.copies),
         top_k=active,
-        tp=float(plan.tp),
+        tp=float(plan.expert_pieces),
         ep=float(plan.ep),
         skew=_skew(plan.routing),
         products=len(products),

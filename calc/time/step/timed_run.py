@@ -15,7 +15,7 @@ from calc.spec.run.precision import recipe, recipe_for, usual_optimizer
 
 TIMED_EXECUTIONS: tuple[ExecutionName, ...] = ("eager", "sdpa", "compiled", "graph")
 """The executions whose kernels have times."""
-WHOLE = ("batch", "seq", "context", "dp", "tp", "pp", "cp", "ep", "zero", "interleave", "micro_batches")
+WHOLE = ("batch", "seq", "context", "dp", "tp", "pp", "cp", "ep", "expert_tp", "zero", "interleave", "micro_batches")
 """Fields that must be whole numbers: a time is no formula."""
 
 
@@ -84,6 +84,8 @@ def _possible(spec: ModelSpec, run: Run, columns: bool) -> None:
         raise Refused("checkpointing", f"none in {run.phase}", run.checkpointing)
     if run.trains and run.recompute:
         raise Refused("recompute", "nothing beside checkpointing, whose time alone is known", ", ".join(run.recompute))
+    if not run.trains and run.expert_tp is not None:
+        raise Refused("expert_tp", f"none in {run.phase}", run.expert_tp)
     ranks = run.pp * run.cp * run.ep
     if not run.trains and not is_array(ranks) and ranks > 1:
         raise Refused("plan", f"dp and tp alone in {run.phase}, whose pipelines are not modelled", "pp, cp or ep")
