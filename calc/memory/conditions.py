@@ -185,7 +185,7 @@ def _heads_divide(tp: Size, kv_heads: Size) -> Any:
 
 
 def _fewer(tp: Size, heads: Size) -> Any:
-    return tp < heads
+    return (tp == 1) | (tp < heads)
 
 
 def _piped(interleave: Size, pp: Size) -> Any:

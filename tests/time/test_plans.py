@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import calc
 from calc.errors import Refused
 from calc.memory.totals import memory_ranks
-from calc.spec import ModelSpec
+from calc.spec import DeltaNet, LayerGroup, Mlp, ModelSpec
 from calc.spec.run import EXECUTIONS
 from calc.time import predict, step_times
 from calc.time.step.timed_run import timed_run
@@ -148,6 +148,13 @@ def test_a_plan_that_cannot_be_is_no_number_and_the_others_are() -> None:
     assert found.peak is not None
     assert np.isfinite(found.peak).tolist() == [True, False, False, True]
     assert found.gpus.tolist() == [1, 3, 64, 16]
+
+
+def test_one_rank_has_the_gates_of_a_single_key_head() -> None:
+    """More ranks than key heads are refused of a fused gated delta net, and one rank is not more."""
+    mixer = DeltaNet(n_key_heads=1, n_value_heads=1, d_key=8, d_value=8, d_conv=2, fused=True)
+    spec = ModelSpec(vocab_size=8, d_model=16, layers=(LayerGroup(name="a", count=1, mixer=mixer, channel=Mlp()),))
+    assert _same(spec, {"tp": [1, 1, 2]}, {"phase": "training", "seq": 32}) == 2
 
 
 def test_a_prediction_can_be_sent_to_another_process() -> None:
