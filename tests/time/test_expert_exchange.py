@@ -190,11 +190,17 @@ def test_a_model_without_experts_has_none_to_keep_whole() -> None:
 
 
 def test_plans_of_whole_experts_are_arrays_of_one() -> None:
-    columns = {"tp": [1, 2, 4, 2, 8], "dp": [8, 4, 2, 8, 1], "ep": [8, 8, 4, 2, 8], "zero": [1, 3, 2, 0, 1]}
+    columns: dict[str, Any] = {
+        "tp": [1, 2, 4, 2, 8],
+        "dp": [8, 4, 2, 8, 1],
+        "ep": [8, 8, 4, 2, 8],
+        "zero": [1, 3, 2, 0, 1],
+    }
     words = WORDS | {"seq": 512, "stack": "megatron-core", "expert_tp": 1}
     found = step_times(QWEN, "h100-sxm", **columns, **words)
     for row in range(5):
-        alone = predict(QWEN, "h100-sxm", **words, **{name: column[row] for name, column in columns.items()})
+        plan: dict[str, Any] = {name: column[row] for name, column in columns.items()}
+        alone = predict(QWEN, "h100-sxm", **words, **plan)
         assert alone.memory.peak is not None
         assert found.peak is not None
         assert found.seconds[row] == pytest.approx(alone.seconds, rel=1e-12)
