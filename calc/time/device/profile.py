@@ -49,8 +49,8 @@ class Launch(Node):
     """Seconds that pass beside a kernel's work.
 
     eager: from one kernel to the next when Python asks for each, backward: when autograd does; module: when Python asks
-    for it in a model's forward pass, with the modules around it; compiled: inside a compiled graph; graph: inside a CUDA
-    graph; step: once for each step. None: not measured (a module's kernel then takes what any does).
+    for it in a model's forward pass, with the modules around it; compiled: inside a compiled graph; graph: inside a
+    CUDA graph; step: once for each step. None: not measured (a module's kernel then takes what any does).
     """
 
     eager: NonNegativeFloat
