@@ -20,6 +20,8 @@ def predict_command(question: Question, run: Run) -> str | None:
     words = {"phase": "training", "cluster": question.place or question.cluster.name, "gpus": run.gpus}
     words |= {name: getattr(run, name) for name in SIZES} | {"seq": run.seq, "dtype": run.recipe}
     words |= {"checkpointing": run.checkpointing, "schedule": run.schedule, **question.words}
+    if run.expert_tp is not None:
+        words["expert_tp"] = run.expert_tp
     if run.checkpoint_every > 1:
         words["checkpoint_every"] = run.checkpoint_every
     if run.offload != "none":

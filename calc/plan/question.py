@@ -144,6 +144,7 @@ def plan_words(run: Run) -> dict[str, Any]:
     """The plan of a run, as answers say it."""
     return {
         **{name: int(getattr(run, name)) for name in ("dp", "tp", "pp", "cp", "ep", "zero")},
+        "expert_tp": run.expert_tp,
         "micro_batch": int(run.batch),
         "micro_batches": int(run.micro_batches_a_step),
         "schedule": run.schedule,
@@ -162,6 +163,7 @@ def short(run: Run) -> str:
     """A plan in a few words: dp 8, tp 4, pp 2, ZeRO 1, micro-batch 1 × 16, full checkpointing."""
     words = plan_words(run)
     parts = [f"{name}{words[name]}" for name in ("dp", "tp", "pp", "cp", "ep") if words[name] > 1]
+    parts += [f"etp{words['expert_tp']}"] * (words["expert_tp"] is not None)
     parts += [f"zero{words['zero']}"] * bool(words["zero"])
     parts.append(f"{words['micro_batch']}×{words['micro_batches']}")
     parts += [f"v{words['interleave']}"] * (words["interleave"] > 1)

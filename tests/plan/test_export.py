@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 import calc
 from calc.errors import Refused
+from calc.plan.command import predict_command
 from calc.plan.existing import plan_of, question_of, words_of
 from calc.plan.export.launch import Launch
 from calc.plan.export.registry import TOOLS, tool
@@ -244,6 +246,25 @@ def test_layers_of_a_piece_that_are_checkpointed(name: str) -> None:
     together = text.replace(f"{method}block", f"{method}uniform")
     with pytest.raises(Refused, match="each layer by itself"):
         tool(name).read(together, "plan")
+
+
+@pytest.mark.parametrize("name", ["megatron-core", "nemo"])
+def test_experts_that_no_rank_cuts(name: str) -> None:
+    """Qwen3 30B on 8 GPUs: 8 ranks of experts, of which two share a sequence; cut, there are no more than four."""
+    cluster = load_cluster("dgx-h100")
+    words = {"stack": "megatron-core", "expert_tp": 1}
+    fixed = {"tp": 2, "ep": 8, "pp": 1, "cp": 1}
+    spec = calc.load_model("qwen3-30b-a3b")
+    asked = Question(spec, cluster, (8,), 4096, 64, ("bf16-master",), fixed=fixed, words=words)
+    (plan,) = answer([asked], top=1).plans
+    text = tool(name).write(Launch(asked, plan.run))
+    option = "expert_tensor_parallel_size=" if name == "nemo" else "--expert-tensor-parallel-size "
+    assert f"{option}1" in text
+    assert words_of(asked, tool(name).read(text, "plan"))["expert_tp"] == 1
+    assert "--expert-tp 1" in str(predict_command(asked, plan.run))
+    # As many parts as ranks is what both do where nothing is said.
+    assert "expert_tp" not in words_of(asked, tool(name).read(text.replace(f"{option}1", f"{option}2"), "plan"))
+    assert not answer([replace(asked, words={"stack": "megatron-core"})], top=1).plans
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ SIZES = {
 ENDS = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
 LAYOUT = "--pipeline-model-parallel-layout"
 FURTHER = "--mtp-num-layers"
-WHOLE = "--expert-tensor-parallel-size"
+PIECES = "--expert-tensor-parallel-size"
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 RECOMPUTE = {"": "none", "selective": "selective", "full": "full"}
 
@@ -49,7 +49,7 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     for flag, field in SIZES.items():
         if field != "interleave" or (run.interleave > 1 and not written):
             yield flag, getattr(run, field)
-    yield WHOLE, run.expert_tp
+    yield PIECES, run.expert_tp
     yield from ((flag, ends) for flag in ENDS)
     yield LAYOUT, layout_text(launch.question.spec, run) if written else None
     yield FURTHER, further_modules(launch.question.spec) if run.mtp else None
@@ -89,7 +89,7 @@ def _read(text: str, where: str) -> Read:
     words |= _offload(found, where)
     if words["tp"] > 1 and "--sequence-parallel" not in found:
         words["sequence_parallel"] = False
-    if (pieces := whole(found, WHOLE, where)) not in (None, words["tp"]):
+    if (pieces := whole(found, PIECES, where)) not in (None, words["tp"]):
         words["expert_tp"] = pieces
     if (seq := whole(found, "--seq-length", where)) is not None:
         words["seq"] = seq
@@ -113,7 +113,7 @@ RELATED = (
     *ENDS,
     LAYOUT,
     FURTHER,
-    WHOLE,
+    PIECES,
     "--global-batch-size",
     "--sequence-parallel",
     "--use-distributed-optimizer",

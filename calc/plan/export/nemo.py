@@ -21,6 +21,7 @@ SIZES = {
     "data.micro_batch_size": "batch",
     "data.seq_length": "seq",
 }
+PIECES = f"{STRATEGY}.expert_tensor_parallel_size"
 VIRTUAL = f"{STRATEGY}.virtual_pipeline_model_parallel_size"
 ENDS = ("model.config.account_for_embedding_in_pipeline_split", "model.config.account_for_loss_in_pipeline_split")
 TRUTH = {"True": True, "False": False}
@@ -31,6 +32,8 @@ def _settings(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield "trainer.num_nodes", launch.nodes
     yield "trainer.devices", launch.per_node
     yield from ((name, getattr(run, field)) for name, field in SIZES.items())
+    if run.expert_tp is not None:
+        yield PIECES, run.expert_tp
     yield VIRTUAL, run.interleave if run.interleave > 1 else None
     if run.pp > 1 and launch.question.spec.n_layers % (run.pp * run.interleave):
         yield from ((name, True) for name in ENDS)
@@ -61,6 +64,8 @@ def _read(text: str, where: str) -> Read:
     words: dict[str, Any] = {field: whole(found, name, where, 1) for name, field in SIZES.items() if field != "seq"}
     if (seq := whole(found, "data.seq_length", where)) is not None:
         words["seq"] = seq
+    if found.get(PIECES, "None") != "None" and (pieces := whole(found, PIECES, where)) != words["tp"]:
+        words["expert_tp"] = pieces
     if found.get(VIRTUAL, "None") != "None":
         words["interleave"] = whole(found, VIRTUAL, where, 1)
     words["zero"] = int(one_of(found, f"{STRATEGY}.ddp.use_distributed_optimizer", TRUTH, "False", where))
