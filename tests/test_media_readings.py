@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy
 import pytest
@@ -122,6 +123,16 @@ def test_a_grouped_convolution_multiplies_a_group_with_its_own_channels() -> Non
     assert op.weights[0].shape == (24, 3, 3, 5)
 
 
+def _tower() -> dict[str, Any]:
+    """The tower of Llama 3.2 Vision, as one may write it."""
+    return spec_of("mllama").model_dump()["encoder"]
+
+
+def _retold(**other: Any) -> ModelSpec:
+    """That model with something described otherwise."""
+    return ModelSpec.model_validate(spec_of("mllama").model_dump() | other)
+
+
 @pytest.mark.parametrize(
     ("make", "field"),
     [
@@ -130,6 +141,12 @@ def test_a_grouped_convolution_multiplies_a_group_with_its_own_channels() -> Non
             lambda: Frames(n_frames=5, d_frame=4, convolutions=(Convolution(name="c", n_channels=3, kernel=9),)),
             "n_frames",
         ),
+        (lambda: _retold(embedding=_tower()["embedding"]), "embedding"),
+        (lambda: _retold(encoder=_tower() | {"name": "vision"}), "embedding"),
+        (lambda: _retold(encoder=_tower() | {"stages": None}), "stages"),
+        (lambda: _retold(encoder=_tower() | {"final_norm": {}}), "stages"),
+        (lambda: _retold(encoder=_tower() | {"stages": _tower()["stages"] | {"beside": (4,)}}), "beside"),
+        (lambda: _retold(layers=[{"count": 2, "gates": True, "placement": "post"}]), "gates"),
         (lambda: Features(), "n_numbers"),
         (lambda: Features(categories=(3, 0)), "categories"),
     ],

@@ -79,7 +79,9 @@ class Tower(Stack):
 
     @model_validator(mode="after")
     def _in_two_stages(self) -> Self:
-        tiled = isinstance(self.embedding, Tiles)
+        tiled = isinstance(self.embedding, Tiles) and self.name == "encoder"
+        if isinstance(self.embedding, Tiles) and not tiled:
+            raise Refused("embedding", "another kind, since tiles are read by an encoder", self.embedding.kind)
         if tiled is not (self.stages is not None):
             raise Refused("stages", "two, of an encoder whose embedding is of kind tiles", self.embedding.kind)
         if self.stages is None:
@@ -130,6 +132,8 @@ class ModelSpec(Stack):
             raise Refused("vision", "a tower whose vectors those of texts are compared with", None)
         if self.audio is not None and getattr(self.audio.embedding, "n_frames", None) is None:
             raise Refused("audio", "a tower that reads windows of so many frames (n_frames)", "none")
+        if isinstance(self.embedding, Tiles):
+            raise Refused("embedding", "another kind, since tiles are read by an encoder", self.embedding.kind)
         if isinstance(self.embedding, Restored) and not masks(self.encoder):
             raise Refused("encoder", "a stack that reads patches of which some are masked, behind one vector", None)
         if self.encoder is None and any(group.cross for group in self.layers):
