@@ -187,6 +187,7 @@ def _scoring(
         window=spec.masked_window if spec.window is None else spec.window,
         mask=around.mask,
         common_mask=not is_exactly(around.mask, 0),
+        held=around.held,
         softcap=spec.softcap is not None,
         alibi=spec.position == "alibi",
         sinks=t.weight("sinks", heads, shard=COLUMN) if spec.sinks else None,

@@ -18,7 +18,7 @@ from calc.blocks.per_layer import layer_inputs
 from calc.blocks.registry import front_of
 from calc.blocks.streams import collapse, spread
 from calc.blocks.surroundings import Surroundings
-from calc.blocks.tiles import between, side_by_side
+from calc.blocks.tiles import between, held, side_by_side
 from calc.errors import Refused
 from calc.sizes import Size, is_exactly
 from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Restored, Rwkv7, Stack, Tiles, Tower
@@ -106,6 +106,7 @@ def _surroundings(
             around.bias = bias_of_each(t, around.bias, load)
     if isinstance(spec.embedding, Tiles):
         around.mask = load.batch * load.seq * load.seq
+        around.held = held(spec.embedding, spec, x, load)
     if spec.in_blocks is not None:
         around.bias = block_bias(t, spec.in_blocks, load)
     if spec.on_page is not None:

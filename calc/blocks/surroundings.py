@@ -17,7 +17,8 @@ class Surroundings:
     of distances that all layers of a stack share; distances: the vectors of another such table. inputs: of all layers,
     beside the stream. stream: what the block at hand reads, as it was ahead of its norm. streams: how many residual
     streams there are, and how they mix; None: one. altup: streams of which layers work on one. embedded: what entered
-    the first layer. mask: numbers of what is added to the scores of all layers. lent: keys and values of the layers so
+    the first layer. mask: numbers of what is added to the scores of all layers. held: numbers that are live while any
+    of them runs, by names in modules, and by what is read behind the layers. lent: keys and values of the layers so
     far, by window. values: those that RWKV-7's first layer lends all others."""
 
     source: Tensor | None = None
@@ -31,6 +32,7 @@ class Surroundings:
     streams: tuple[Size, StreamMixing] | None = None
     lent: list[tuple[Size | None, Tensor, Tensor]] = field(default_factory=list)
     mask: Size = 0
+    held: tuple[Size, Size] = (0, 0)
     values: Tensor | None = None
     embedded: Tensor | None = None
     altup: AltUp | None = None

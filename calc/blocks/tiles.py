@@ -9,7 +9,7 @@ from calc.blocks.front_output import FrontOutput
 from calc.blocks.patches import patches_along
 from calc.errors import Refused
 from calc.sizes import Size, ceil_div, is_exactly
-from calc.spec import Stages, Tiles
+from calc.spec import Stack, Stages, Tiles, Tower
 from calc.spec.load import Load
 from calc.trace.functions import Matmul
 from calc.trace.op import Keeps, Moves, Weight
@@ -85,7 +85,19 @@ def side_by_side(t: Trace, spec: Stages, front: Tiles, x: Tensor, load: Load) ->
     """The last layer's result x and those of other layers, [batch * length, (1 + beside) * d_model], and the length
     of what is left when nothing fills tiles up."""
     length = front.n_tiles * places(front)
-    return t.joined(x, rows=load.batch * length, width=(1 + len(spec.beside)) * x.width), length
+    others = t.joined(x, rows=x.rows, width=len(spec.beside) * x.width)
+    return t.joined(x, others, rows=load.batch * length, width=x.width + others.width), length
+
+
+def held(front: Tiles, spec: Stack, x: Tensor, load: Load) -> tuple[Size, Size]:
+    """Numbers that are live while layers run, whose first ones read x. By names: what each of them gives, but for what
+    the last one reads and one more for which x is counted, pixels, and vectors of patches; by what is read behind them:
+    the results that stand beside the last one's."""
+    of_all = load.batch * front.n_tiles
+    pixels = of_all * front.height * front.width * front.channels
+    named = (spec.n_layers - 2) * x.elements + pixels + of_all * (places(front) - 1) * x.width
+    stages = spec.stages if isinstance(spec, Tower) else None
+    return named, 0 if stages is None else len(stages.beside) * x.elements
 
 
 def _placed(t: Trace, spec: Tiles, x: Tensor, load: Load) -> Tensor:

@@ -95,9 +95,6 @@ def _check(spec: ModelSpec, run: Run) -> None:
         raise Refused("adapter", expected, spec.adapter.kind)
     if spec.takes_pictures and not is_exactly(run.images, 0):
         raise Refused("images", "0 where activations of inference are counted", run.images)
-    if spec.encoder is not None and spec.encoder.stages is not None:
-        expected = "training for an encoder in two stages, all of whose layers' results names of a pass hold"
-        raise Refused("mode", expected, run.mode)
     if spec.audio is not None and run.source_seq is not None:
         raise Refused("source_seq", "none where activations of inference are counted", run.source_seq)
 

@@ -177,3 +177,29 @@ def test_an_encoder_and_what_reads_it(execution: ExecutionName) -> None:
     decoded = {"decoder_input_ids": torch.zeros(BATCH, 20, dtype=torch.long), "use_cache": False}
     real = measured(config, "WhisperModel", "fp32", input_features=torch.zeros(BATCH, 80, 400), **decoded)
     assert ours(config, "WhisperModel", "fp32", execution, seq=20) == pytest.approx(real, rel=0.005)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("execution", KERNELS[:2])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"image_size": 64},
+        {"image_size": 48, "hidden_size": 128, "num_hidden_layers": 9, "vision_output_dim": 768}
+        | {"intermediate_layers_indices": [0, 1, 2, 5, 7]},
+    ],
+    ids=["in layers", "behind them"],
+)
+def test_pictures_in_tiles(change: dict[str, Any], execution: ExecutionName, dtype: str) -> None:
+    """Names hold what every layer gives; left out are numbers of tokens, shapes and tiles."""
+    from tests.architectures.cases_media import MLLAMA, TILED
+    from tests.architectures.their_models import tiles
+
+    wide = {"hidden_size": 64, "attention_heads": 4, "intermediate_size": 256, "vision_output_dim": 192}
+    raw = MLLAMA | {"vision_config": TILED | wide | change}
+    config = transformers.MllamaConfig(**raw, attn_implementation=execution)
+    pictures = tiles(config.vision_config, "cpu", BATCH)
+    pictures["pixel_values"] = pictures["pixel_values"].to(torch.float32 if dtype == "fp32" else torch.bfloat16)
+    read = {"input_ids": torch.ones(BATCH, SEQ, dtype=torch.long), "use_cache": False, "logits_to_keep": 1}
+    real = measured(config, "MllamaForConditionalGeneration", dtype, **read, **pictures)
+    assert ours(config, "MllamaForConditionalGeneration", dtype, execution) == pytest.approx(real, abs=100)

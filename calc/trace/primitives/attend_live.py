@@ -22,7 +22,8 @@ class Scoring:
 
     softmax: the number format it is computed in where it is written out: fp32, or the model's. causal: whether later
     tokens are hidden. window: the length from which on others are hidden too; None: none are. mask: numbers of any
-    other mask that a kernel is given; common_mask: whether all layers are given the same. softcap, alibi: as in
+    other mask that a kernel is given; common_mask: whether all layers are given the same, beside
+    which so many numbers are `held`, by names or by what reads them later. softcap, alibi: as in
     `calc.spec.Attention`. sinks: their weight.
     shaw: a vector for every distance is added to keys, and perhaps to values. buckets: a number for every head and
     distance is added to the scores; bias: where the table stands beside the layers, those numbers.
@@ -38,6 +39,7 @@ class Scoring:
     window: Size | None = None
     mask: Size = 0
     common_mask: bool = False
+    held: tuple[Size, Size] = (0, 0)
     softcap: bool = False
     alibi: bool = False
     sinks: Weight | None = None
@@ -84,7 +86,9 @@ class Core:
         a window."""
         shape, square = self.shape, self.square
         if self.scoring.common_mask:
-            return {"mask of all layers": footprint.width * self.scoring.mask}
+            named, read = self.scoring.held
+            mask, held = self.scoring.mask, read if footprint.compiled else named
+            return {"mask of all layers": footprint.width * mask, "results of layers": footprint.width * held}
         if footprint.execution != "eager" or not shape.causal:
             return {}
         name = f"mask of {shape.window}{' in chunks' if shape.chunked else ''}"
