@@ -113,6 +113,8 @@ def on_rank(tensor: Storage, plan: Run) -> Size:
         return alone + ceil_div(grouped, ranks * minimum(plan.tp, tensor.heads))
     if tensor.split in ("tensor", "vocab") or (tensor.split == "stream" and plan.divides_sequence):
         ranks = ranks * plan.tp
+    elif tensor.split == "visits" and plan.divides_sequence:
+        ranks = ranks * plan.folded
     elif tensor.split == "kv":
         ranks = ranks * minimum(plan.tp, tensor.heads)
     return ceil_div(tensor.bytes, ranks)

@@ -7,8 +7,9 @@ from typing import Literal
 
 from calc.sizes import Size, is_exactly
 
-Split = Literal["none", "stream", "tensor", "kv", "vocab"]
+Split = Literal["none", "stream", "visits", "tensor", "kv", "vocab"]
 """What divides a tensor among ranks. `stream`: sequence parallelism, since it is as wide as the residual stream;
+`visits`: the same, but where ranks have a part of each expert, whose rows they gather;
 `tensor`, `kv`, `vocab`: tensor parallelism, by heads and columns, by heads of keys, by rows of the token table."""
 
 Kernel = Literal["sdpa", "compiled"]

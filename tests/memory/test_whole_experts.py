@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from calc.architectures.models import load_model
 from calc.memory.sharding import stages
 from calc.memory.states import states
+from calc.memory.training import ranks
 from calc.spec.run import Run
 
 QWEN = load_model("qwen3-30b-a3b")
@@ -23,6 +26,28 @@ def test_a_rank_holds_its_part_of_all_experts(pieces: int, ep: int) -> None:
     dense = states(QWEN, run.changed(expert_tp=None, ep=16), stages(QWEN, run))[0]
     assert held.elements - held.expert_elements == dense.elements - dense.expert_elements
     assert held.optimizer == dense.optimizer
+
+
+def _kept(run: Run) -> int:
+    (rank,) = ranks(QWEN, run.load(), run)
+    return int(rank.activations.total)
+
+
+def test_ranks_that_cut_experts_keep_all_rows_that_these_read() -> None:
+    """Gathered for the product forward and for the gradient of its weight (Megatron-Core's dispatcher, whose output is
+    what the experts' first product keeps); whole experts read the rows of one rank's tokens, a fourth as many."""
+    words: dict[str, Any] = {
+        "tp": 4,
+        "dp": 16,
+        "ep": 16,
+        "seq": 512,
+        "recipe": "bf16-master",
+        "zero": 1,
+        "execution": "compiled",
+    }
+    cut, whole = (_kept(Run(**words, expert_tp=pieces)) for pieces in (4, 1))
+    rows = 48 * 512 * 8 * 2048 * 2
+    assert cut - whole == rows - rows // 4
 
 
 def test_rest_of_a_plan_is_as_without_saying_so() -> None:

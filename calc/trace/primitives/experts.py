@@ -9,7 +9,7 @@ from calc.trace.primitives.arithmetic import weighed_by
 from calc.trace.primitives.norm import saved_by_norm
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
-from calc.trace.tensor import Tensor
+from calc.trace.tensor import Split, Tensor
 
 INDEX = "int64"
 
@@ -108,19 +108,21 @@ def dispatch(t: Recorder, spec: Moe, x: Tensor, weights: Tensor, rows: Size) -> 
     is; weighed already where a model weighs what experts read. Experts in one kernel find their tokens themselves."""
     visits = x.rows * spec.top_k
     weighs = spec.weigh == "input"
-    y = t.made(rows, x.width, x, *((weights,) if weighs else ()))
+    # Heads of experts of attention stay where they are.
+    split: Split = "visits" if x.split == "stream" else x.split
+    y = t.made(rows, x.width, x, *((weights,) if weighs else ()), split=split)
     y.inside = "compiled"
 
     def keeps(tape: Tape, read: Storage, weights: Storage) -> Storage:
         if read.grad:
             tape.keep(Storage(visits, INDEX, False), "tokens by expert")
-        made = Storage(visits * x.width, read.dtype, read.grad)
+        made = Storage(visits * x.width, read.dtype, read.grad, split)
         if weighs:
             if weights.grad:
                 tape.keep(Storage(visits, INDEX, False), "order of visits")
             made = tape.times(made, Storage(visits, weights.dtype, weights.grad))
         # With room for a number of tokens each expert reads as many rows as it has room for, a copy of its own.
-        return made if spec.capacity_factor is None else Storage(y.elements, made.dtype, made.grad)
+        return made if spec.capacity_factor is None else Storage(y.elements, made.dtype, made.grad, split)
 
     t.op(
         "dispatch",
