@@ -25,8 +25,8 @@ class Passes(NamedTuple):
 class Eager(NamedTuple):
     """The kernels of one function in a format of 16 bits, which norms and softmax leave for float32, and in float32.
 
-    cast: in 16 bits under autocast on a GPU, which takes powers, and so all that follows them, to float32; None where
-    there are none.
+    cast: in 16 bits under autocast on a GPU, where GELU written out has a power, which that takes to float32 with all
+    that follows; None: as narrow.
     """
 
     narrow: Passes

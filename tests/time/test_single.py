@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from calc.spec.load import Load
 from calc.time import attention_kernel, decode_attention, exchange, kernel_seconds, matmul, pass_bytes, pass_over
 from calc.time.device.profile import Launch
+from calc.time.kernels.launching import launching
 from tests.time.toys import toy
 
 
@@ -76,3 +77,15 @@ def test_large_kernels_come_near_the_limits_of_a_published_device() -> None:
 
 def test_a_small_kernel_waits_for_its_launch() -> None:
     assert kernel_seconds("h100-sxm", matmul(16, 16, 16, "bf16")).bound == "launch"
+
+
+def test_compiled_code_never_takes_the_time_of_modules() -> None:
+    """Profiles that are measured know nothing of compiled code: it takes what any kernel does."""
+    launch = Launch(eager=1.0, module=5.0, backward=2.0, graph=0.0)
+    device = toy(launch=launch)
+    inside = matmul(1, 1, 1, "bf16")._replace(place="layers")
+    assert launching(inside, device, "sdpa") == (0.0, 5.0)
+    assert launching(inside._replace(place=""), device, "sdpa") == (0.0, 1.0)
+    assert launching(inside._replace(direction="backward"), device, "sdpa") == (0.0, 2.0)
+    assert launching(inside, device, "compiled") == (0.0, 1.0)
+    assert launching(inside, device, "graph") == (0.0, 0.0)

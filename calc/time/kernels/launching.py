@@ -12,8 +12,8 @@ def launching(kernel: Kernel, speed: Speed, execution: str) -> tuple[float, floa
     if launch is None:
         return 0.0, 0.0
     each = launch.eager
-    if execution in ("compiled", "graph") and launch.compiled is not None:
-        each = launch.compiled
+    if execution in ("compiled", "graph"):
+        each = launch.eager if launch.compiled is None else launch.compiled
     elif kernel.direction == "backward" and launch.backward is not None:
         each = launch.backward
     elif kernel.place and launch.module is not None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from calc.errors import Refused
 from calc.spec.run import ExecutionName
-from calc.time.device.priors import factors, priors, scaled
+from calc.time.device.priors import priors, scaled
 from calc.time.device.speed import Speed
 from calc.time.kernels.choice import CALLS, FUSED, ask_collective, model_of
 from calc.time.kernels.device_models import Choice
@@ -23,6 +23,8 @@ FOREVER = 1e9
 """Seconds that no kernel takes."""
 ALIGNED = 8
 """Numbers of 16 bits in the 16 bytes that the fastest kernels of products move at a time."""
+NOTHING = (0.0, (1.0, 1.0))
+"""Of what no floor is known."""
 
 
 Answers = dict[tuple[tuple[str, str], tuple[float, ...]], float]
@@ -65,9 +67,9 @@ def time_of(
     intervals: dict[Any, tuple[float, float]] = {}
     for kernel, one, value in zip(kernels, choices, seconds, strict=True):
         value = max(value, _streamed(kernel) / speed.bandwidth) if cold else value
-        least = _misaligned(kernel, speed, execution)
+        least, widen = _misaligned(kernel, speed, execution)
         if least > value:
-            value, one = least, replace(one, prior=True, widen=factors("misaligned"))
+            value, one = least, replace(one, prior=True, widen=widen)
         if (kind := (one.key, one.prior, one.widen)) not in intervals:
             intervals[kind] = _interval(one, speed, level)
         low, high = intervals[kind]
@@ -85,17 +87,22 @@ def _streamed(kernel: Kernel) -> float:
     return plain if kernel.weight_bytes is None else min(kernel.weight_bytes, plain)
 
 
-def _misaligned(kernel: Kernel, speed: Speed, execution: ExecutionName) -> float:
-    """Seconds below which no product ends whose rows kernels that move 16 bytes at a time cannot take; 0 for others."""
+def _misaligned(kernel: Kernel, speed: Speed, execution: ExecutionName) -> tuple[float, tuple[float, float]]:
+    """(seconds below which no product with a weight ends whose rows kernels that move 16 bytes at a time cannot take,
+    between which multiples of them 90 of 100 lie); 0 seconds for others."""
     shape, device = kernel.shape, speed.device
     if not isinstance(shape, Matmul) or device is None or execution in FUSED or width_of(kernel.dtype) != 2:
-        return 0.0
+        return NOTHING
     # Tokens are what no row is long as: the gradient of a weight sums over them, and elsewhere they are the rows.
     rows = (shape.m, shape.n) if kernel.use == "wgrad" else (shape.n, shape.k)
-    part = priors()["misaligned"]["parts"].get(device.architecture)
-    if part is None or all(size % ALIGNED == 0 for size in rows):
-        return 0.0
-    return 2 * shape.m * shape.n * shape.k * shape.groups / (part * device.peak(kernel.dtype))
+    table = priors()["misaligned"]
+    rate = table["rates"].get(device.architecture)
+    off = [size for size in rows if size % ALIGNED]
+    if rate is None or device.cores is None or not off or kernel.dtype not in device.known_peaks:
+        return NOTHING
+    fastest = min(rate * device.cores.value, float(device.peak(kernel.dtype)))
+    low = table["low"] if any(size % 2 for size in off) else table["low_even"]
+    return 2 * shape.m * shape.n * shape.k * shape.groups / fastest, (low, table["high"])
 
 
 def _answers(choices: Sequence[Choice], known: Answers) -> list[float]:
