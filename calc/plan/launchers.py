@@ -20,13 +20,15 @@ Stages = Literal["any", "even", "by layers", "layouts"]
 class Launcher(NamedTuple):
     """One stack. recipes: its number formats. only: field of a Run -> the values that it can launch.
     stages: how layers are cut into pieces: all alike, or told as the layers of a piece, where embedding and head count
-    as one layer each or not at all; or written out piece by piece."""
+    as one layer each or not at all; or written out piece by piece. experts: whether tensor-parallel ranks may cut those
+    that are spread."""
 
     name: str
     source: str
     recipes: tuple[str, ...]
     only: Mapping[str, tuple[Any, ...]]
     stages: Stages = "any"
+    experts: Literal["any", "whole"] = "any"
 
     def takes(self, name: str, value: Any) -> bool:
         """Whether a plan with this value can be launched."""
@@ -40,8 +42,10 @@ def launcher(name: str | None) -> Launcher:
         stacks = [each for each in known if each in stack_names()]
         raise Refused("--stack", f"one of {', '.join(stacks)}, whose plans are known", name)
     table = dict(known[name or USUAL])
-    source, recipes, stages = table.pop("source"), tuple(table.pop("recipes")), table.pop("stages", "any")
-    return Launcher(name or USUAL, source, recipes, {field: tuple(values) for field, values in table.items()}, stages)
+    source, recipes = table.pop("source"), tuple(table.pop("recipes"))
+    stages, experts = table.pop("stages", "any"), table.pop("experts", "any")
+    only = {field: tuple(values) for field, values in table.items()}
+    return Launcher(name or USUAL, source, recipes, only, stages, experts)
 
 
 @cache

@@ -285,3 +285,26 @@ def test_layouts_are_what_megatron_core_reads(further: int, fetched: Any) -> Non
     folder = fetched("megatron-core with modules for further tokens" if further else "megatron-core")
     found = parsed(folder, MEGATRON_CORE, cases)
     assert found == [[own.pieces, list(own.stages), own.further] for own in ours]
+
+
+def test_torchtitan_is_told_no_experts_that_tensor_ranks_cut() -> None:
+    """torchtitan 0.3.0, distributed/parallel_dims.py: efsdp = dp_shard * cp * tp / ep; nothing cuts an expert."""
+    own = tool("torchtitan")
+    spec = calc.load_model("qwen3-30b-a3b")
+    asked = Question(
+        spec,
+        load_cluster("dgx-h100"),
+        (16,),
+        4096,
+        64,
+        recipes=("bf16-fsdp",),
+        words={"stack": own.stack},
+        launched="pytorch",
+        fixed={"tp": 2, "ep": 4},
+    )
+    cut = answer([asked], top=1).plans[0].run
+    assert not answer([replace(asked, launched=own.launcher)], top=1).plans
+    with pytest.raises(Refused, match=r"expert_tp: expected whole experts \(--expert-tp 1\)"):
+        own.write(Launch(asked, cut))
+    read = own.read(own.write(Launch(asked, cut.changed(expert_tp=1))), "plan")
+    assert (read.words["tp"], read.words["ep"], read.words["expert_tp"]) == (2, 4, 1)

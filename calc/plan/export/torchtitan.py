@@ -73,6 +73,11 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
 
 
 def _write(launch: Launch) -> str:
+    """Errors: Refused for experts that tensor-parallel ranks cut: torchtitan borrows those ranks for its experts."""
+    run = launch.run
+    if run.tp > 1 and run.ep > 1 and run.expert_pieces > 1:
+        found = f"{run.expert_pieces} parts of each"
+        raise Refused("expert_tp", "whole experts (--expert-tp 1), as torchtitan spreads them over tp and dp", found)
     made = command(torchrun(launch, "-m torchtitan.train"), _options(launch))
     # Names of torchtitan's own model and configuration are for the user to set.
     return made.replace("'$MODULE'", '"$MODULE"').replace("'$CONFIG'", '"$CONFIG"')
@@ -81,6 +86,8 @@ def _write(launch: Launch) -> str:
 def _read(text: str, where: str) -> Read:
     found = options_of(text, where, SIZES)
     words: dict[str, Any] = {field: whole(found, option, where, 1) for option, field in SIZES.items()}
+    if words["tp"] > 1 and words["ep"] > 1:
+        words["expert_tp"] = 1
     replicas = whole(found, "--parallelism.data-parallel-replicate-degree", where, 1)
     if replicas != 1:
         raise Refused(f"{where}: data-parallel-replicate-degree", "1, of which plans are made", replicas)
