@@ -106,7 +106,7 @@ def described(layer: str, head: str = "") -> str:
         ("config = 3", "config: expected a table, found 3"),
         ("x = " + "[" * 5000 + "]" * 5000, "too deep"),
         ("[config]\nmodel_type = 'gpt2'\n[extra]", "extra: expected one of"),
-        (described("cross = { n_heads = 2, qk_norm = {} }"), "cross.qk_norm: expected the default"),
+        (described("cross = { n_heads = 2, fused = true }"), "cross.fused: expected the default"),
         (described("cross = { n_heads = 2, position = 'alibi' }"), "cross.position: expected added or none"),
         (described("mixer = { n_heads = 2, kv = 'earlier' }"), "kv: expected a layer before it"),
         (described("mixer = { n_heads = 2, fused = true, rope = { inputs = true } }"), "rope.inputs: expected false"),
