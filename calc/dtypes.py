@@ -33,6 +33,8 @@ BY_NAME = {dtype.name: dtype for dtype in DTYPES}
 CACHE_DTYPES = ("fp16", "bf16", "fp8", "int8", "fp32")
 CODES = {"int8": 8, "int4": 4, "nf4": 4, "fp8": 8}
 """Formats of quantized elements -> bits. nf4 looks its 16 values up (Dettmers et al. 2023, arXiv:2305.14314)."""
+VECTOR = 16
+"""Bytes that the fastest kernels of GPUs read and write at a time."""
 GRAMMAR = (
     f"of {', '.join(CODES)} as FORMAT:gN or FORMAT:row, then :zero, :scale=FORMAT, :rest=FORMAT as wanted, "
     "such as int4:g128 or nf4:g64"
@@ -95,3 +97,8 @@ def weight_dtype(name: str, field: str = "dtype") -> Dtype | Quantized:
 def byte_count(elements: Size, bits: int) -> Size:
     """Bytes of `elements` packed elements; what is left of the last byte stays empty."""
     return elements * (bits // 8) if bits % 8 == 0 else ceil_div(elements * bits, 8)
+
+
+def misaligned(length: Size, width: float) -> bool:
+    """Whether rows of `length` elements of `width` bytes are no multiple of what GPUs read at a time; numbers alone."""
+    return length * width % VECTOR != 0

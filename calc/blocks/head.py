@@ -19,7 +19,7 @@ def head(t: Trace, spec: Head, embed: Embedding, vocab_size: Size, x: Tensor) ->
     width: that of the token table. A transform (BERT) or a plain matrix (OPT) brings vectors of d_model to it.
     """
     width = x.width if embed.d_embed is None else embed.d_embed
-    rows = vocab_size if spec.n_logits is None else spec.n_logits
+    rows = spec.columns(vocab_size)
     with t.part("lm_head", x, of="lm_head", role="head") as out:
         if spec.transform is not None:
             x = t.linear("transform", x, width, bias=spec.transform_bias, inside=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from calc.dtypes import misaligned
 from calc.errors import Refused
 from calc.memory import megatron
 from calc.memory.rank import Activations
@@ -54,14 +55,16 @@ def activations(
         return [megatron.activations(spec, load, run, checkpointing, stage) for stage in found]
     _check(spec, run, checkpointing)
     made = saved_tensors(spec, load, settings(spec, run, checkpointing))
-    padded = run.fuses and run.stack is None and run.device == "cuda" and _misaligned(spec, made)
+    padded = run.fuses and run.stack is None and run.device == "cuda" and _pads(spec, made)
     return [_on_stage(made, run, checkpointing, stage, padded) for stage in found]
 
 
-def _misaligned(spec: ModelSpec, made: SavedTensors) -> bool:
-    """Whether rows of the logits are no multiple of 16 bytes, for which torch's compiler pads the head's products."""
-    columns = spec.vocab_size if spec.head is None or spec.head.n_logits is None else spec.head.n_logits
-    return made.logits is not None and isinstance(columns, int) and columns * element_bytes(made.logits.dtype) % 16 != 0
+def _pads(spec: ModelSpec, made: SavedTensors) -> bool:
+    """Whether torch's compiler pads the head's products; of symbols nothing is said."""
+    if spec.head is None or made.logits is None:
+        return False
+    columns = spec.head.columns(spec.vocab_size)
+    return isinstance(columns, int) and misaligned(columns, element_bytes(made.logits.dtype))
 
 
 def _on_stage(made: SavedTensors, run: Run, checkpointing: Checkpointing, stage: Stage, padded: bool) -> Activations:

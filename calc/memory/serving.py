@@ -159,7 +159,7 @@ def _passes(spec: ModelSpec, run: Run) -> dict[str, tuple[Load, Body]]:
 def _logits(spec: ModelSpec, head: Head, run: Run, load: Load, footprint: Footprint) -> Size:
     """Bytes of the logits, in the format of the activations: sampling's own copies are left out."""
     rows = load.batch * (load.seq + prompt_vectors(spec)) if run.logits == "all" and not load.decode else load.batch
-    columns = spec.vocab_size if head.n_logits is None else head.n_logits
+    columns = head.columns(spec.vocab_size)
     # Soft-capped logits are a second tensor.
     return rows * ceil_div(columns, run.tp) * footprint.width * (1 if head.softcap is None else 2)
 

@@ -94,6 +94,4 @@ def _launched(launcher: Launcher, columns: Mapping[str, Any]) -> Column:
     for name, column in columns.items():
         if name in launcher.only:
             holds &= np.isin(column, launcher.only[name]) | (alone if name == "zero" else False)
-    if launcher.experts == "whole":
-        holds &= (columns["tp"] == 1) | (columns["ep"] == 1)
-    return holds
+    return holds & launcher.cuts(columns["tp"], columns["ep"])

@@ -34,6 +34,10 @@ class Launcher(NamedTuple):
         """Whether a plan with this value can be launched."""
         return name not in self.only or value in self.only[name]
 
+    def cuts(self, tp: Any, ep: Any) -> Any:
+        """Whether experts that so many ranks share may be cut by so many, or are not to be: numbers or columns."""
+        return (tp == 1) | (ep == 1) | (self.experts == "any")
+
 
 def launcher(name: str | None) -> Launcher:
     """What the stack called `name` can launch. Errors: Refused for one of which nothing is written down."""

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from calc.errors import Refused
+from calc.sizes import Size
 from calc.spec.attention import Norm
 from calc.spec.channels import Activation
 from calc.spec.fields import Dim, Node
@@ -38,6 +39,10 @@ class Head(Node):
         if self.tied and self.n_logits is not None:
             raise Refused("n_logits", "vocab_size, which is what a tied table has (leave it out)", self.n_logits)
         return self
+
+    def columns(self, vocab_size: Size) -> Size:
+        """Logits of one token."""
+        return vocab_size if self.n_logits is None else self.n_logits
 
 
 class Projection(Node):

@@ -17,7 +17,7 @@ from reference_models import build
 from reference_models.objectives import next_token
 
 _BATCH, _SEQ, _RUNS = 1, 64, 25
-_NOTHING = Launch(eager=0.0, backward=0.0, step=0.0)
+_NOTHING = Launch(eager=0.0, module=0.0, backward=0.0, step=0.0)
 
 
 def small_model() -> ModelSpec:
@@ -34,25 +34,43 @@ def with_overhead(profile: Profile) -> Profile:
     """
     if profile.launch is None or "fp32" not in profile.gemm:
         return profile
-    gpu, spec, bare = profile.kind == "cuda", small_model(), profile.model_copy(update={"launch": _NOTHING})
-    words: dict[str, Any] = {"batch": _BATCH, "seq": _SEQ, "dtype": "fp32", "execution": "eager"}
-    ahead, whole = (predict(spec, bare, phase=phase, **words) for phase in ("forward", "training"))
-    forward, training = _measured(spec, profile.kind)
-    hidden = (0.0, 0.0) if gpu else (ahead.seconds, whole.seconds)
-    eager = max(forward - hidden[0], 0.0) / _asked(ahead, gpu, "forward")
-    launched = eager * _asked(whole, gpu, "forward", "update") + profile.launch.step
-    backward = max(training - hidden[1] - launched, 0.0) / _asked(whole, gpu, "backward")
-    found = {"module" if gpu else "eager": eager, "backward": backward}
-    return profile.model_copy(update={"launch": profile.launch.model_copy(update=found)})
+    of_device = of_gpu if profile.kind == "cuda" else _of_cpu
+    launch = of_device(profile, profile.launch, *_measured(small_model(), profile.kind))
+    return profile.model_copy(update={"launch": launch})
 
 
-def _asked(found: Prediction, launches: bool, *directions: str) -> float:
-    """How often the host asks for something: kernels, or on a GPU everything that is launched in their place."""
-    return sum(
-        row.kernel.calls * (max(row.kernel.launches, 1.0) if launches else 1.0)
-        for row in found.kernels
-        if row.kernel.direction in directions
-    )
+def _of_cpu(profile: Profile, launch: Launch, forward: float, training: float) -> Launch:
+    """forward, training: seconds of a pass and of a step of the small model."""
+    ahead, whole = (_predicted(profile, _NOTHING, phase) for phase in ("forward", "training"))
+    eager = max(forward - ahead.seconds, 0.0) / _kernels(ahead, "forward")
+    launched = eager * _kernels(whole, "forward", "update") + launch.step
+    backward = max(training - whole.seconds - launched, 0.0) / _kernels(whole, "backward")
+    return Launch(eager=eager, backward=backward, step=launch.step)
+
+
+def of_gpu(profile: Profile, launch: Launch, forward: float, training: float) -> Launch:
+    """`launch` with the seconds of a kernel amid modules, and going back, of which such a pass and such a step of the
+    small model are made. What counts as which is what predictions take for it."""
+
+    def asked(phase: str, **one: float) -> float:
+        found = _predicted(profile, _NOTHING.model_copy(update=one), phase)
+        return sum(row.dispatch for row in found.kernels)
+
+    plain = launch.eager * asked("forward", eager=1.0)
+    module = max(forward - plain, 0.0) / asked("forward", module=1.0)
+    known = launch.step + launch.eager * asked("training", eager=1.0) + module * asked("training", module=1.0)
+    backward = max(training - known, 0.0) / asked("training", backward=1.0)
+    return launch.model_copy(update={"module": module, "backward": backward})
+
+
+def _predicted(profile: Profile, launch: Launch, phase: str) -> Prediction:
+    """The small model by a profile that launches so."""
+    words: dict[str, Any] = {"batch": _BATCH, "seq": _SEQ, "dtype": "fp32", "execution": "eager", "phase": phase}
+    return predict(small_model(), profile.model_copy(update={"launch": launch}), **words)
+
+
+def _kernels(found: Prediction, *directions: str) -> float:
+    return sum(row.kernel.calls for row in found.kernels if row.kernel.direction in directions)
 
 
 def _measured(spec: ModelSpec, device: str) -> tuple[float, float]:

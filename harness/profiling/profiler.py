@@ -33,6 +33,7 @@ _POOL: dict[Device, int] = {"cpu": 2**26, "cuda": 2**29}
 _TOUCHED = 2**29
 """Bytes of the host that are asked for before anything is measured."""
 _LARGER: dict[Device, int] = {"cpu": 1, "cuda": 16}
+"""Times as many elements as on a CPU that passes go up to, and how many sizes of each are measured."""
 _SIZES: dict[Device, int] = {"cpu": 5, "cuda": 9}
 _PARAMETERS: dict[Device, tuple[int, ...]] = {"cpu": (2**16, 2**20, 2**23), "cuda": (2**18, 2**22, 2**26)}
 

@@ -8,9 +8,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,12 +20,14 @@ from hypothesis import strategies as st
 from calc import Shorthand
 from calc.errors import Refused
 from calc.time import predict
-from calc.time.device.profile import Fit, Profile, Provenance, read_profile
+from calc.time.device.profile import Fit, Launch, Profile, Provenance, read_profile, shipped_profile
 from calc.time.models.smooth import SmoothAttention, SmoothDecode, SmoothGemm
 from harness.__main__ import cli
 from harness.cli.run import measured_otherwise
 from harness.kernels import KERNELS
+from harness.profiling.clock import Pool
 from harness.profiling.fit import left_out, profile_of
+from harness.profiling.overhead import of_gpu, small_model
 from harness.profiling.profiler import measure_profile, write_profile
 from harness.profiling.samples import Key, Samples, Station, collect, halton, interleaved
 from harness.profiling.shapes import REACH, attention_shapes, layers, points
@@ -336,3 +340,26 @@ def test_a_profile_of_other_threads_is_named() -> None:
     assert measured_otherwise(same, here) == ""
     other = same.model_copy(update={"environment": told | {"threads": here.threads + 6}})
     assert f"threads {here.threads + 6} there, {here.threads} here" in measured_otherwise(other, here)
+
+
+def test_what_a_gpu_waits_for_its_host_is_found_again() -> None:
+    """From the time of a pass and of a step that are made of launches alone, as those of a small model are."""
+    shipped = shipped_profile("h200")
+    assert shipped is not None
+    truth = Launch(eager=1.2e-5, module=4e-5, backward=1.7e-5, graph=0.0, step=4e-4)
+    known = shipped.model_copy(update={"launch": truth})
+    words: dict[str, Any] = {"batch": 1, "seq": 64, "dtype": "fp32", "execution": "eager"}
+    ahead, whole = (predict(small_model(), known, phase=phase, **words) for phase in ("forward", "training"))
+    forward, training = (sum(row.dispatch for row in found.kernels) for found in (ahead, whole))
+    found = of_gpu(shipped, Launch(eager=1.2e-5, backward=9.0, graph=0.0, step=4e-4), forward, training + truth.step)
+    assert (found.module, found.backward) == pytest.approx((truth.module, truth.backward))
+    assert (found.eager, found.step, found.graph) == (truth.eager, truth.step, truth.graph)
+
+
+def test_heads_are_leaves_as_a_projection_lays_them() -> None:
+    """A view would bind going back to the stream that made it, which no capture of a GPU survives."""
+    heads = Pool("cpu", torch.float32, 2**12).heads(2, 5, 3, 4)
+    assert heads.shape == (2, 3, 5, 4)
+    assert heads.stride() == (60, 4, 12, 1)
+    assert heads.is_leaf
+    assert heads.requires_grad

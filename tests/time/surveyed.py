@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
+from typing import Any
 
 from calc.time.device.profile import shipped_profile
 from harness.cli.selection import load
@@ -76,12 +77,17 @@ def rows() -> tuple[Run, ...]:
 
 
 @cache
+def _cases() -> dict[str, Any]:
+    """The suite's cases on that GPU, by their ids."""
+    return {case.id: case for case in suite_cases("survey", rows()[0].environment)}
+
+
+@cache
 def pairs() -> tuple[tuple[Run, Forecast, Measurement], ...]:
     """Each row with what the shipped profile predicts of it today, where it predicts it."""
     profile = shipped_profile(PROFILE)
     assert profile is not None
-    cases = {case.id: case for case in suite_cases("survey", rows()[0].environment)}
-    found = []
+    cases, found = _cases(), []
     for run in rows():
         forecast = cases[run.case].forecast(profile) if run.case in cases else None
         if forecast is not None and run.measurement is not None:
@@ -111,12 +117,12 @@ def _line(kind: Kind) -> str:
 
 def peaks() -> Iterator[tuple[Run, float, float]]:
     """(row, counted, measured) bytes of every training step whose peak was measured."""
-    cases = {case.id: case for case in suite_cases("survey", rows()[0].environment)}
+    cases = _cases()
     for run in load(RESULTS):
         if run.environment.slug == DEVICE and run.kind == "training" and run.measurement and run.case in cases:
             measured = run.measurement.peak_bytes
             assert measured is not None
-            yield run, cases[run.case].peak_bytes("cuda"), float(measured)  # pyright: ignore[reportAttributeAccessIssue]
+            yield run, cases[run.case].peak_bytes("cuda"), float(measured)
 
 
 def memory() -> str:

@@ -75,7 +75,7 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
 def _write(launch: Launch) -> str:
     """Errors: Refused for experts that tensor-parallel ranks cut: torchtitan borrows those ranks for its experts."""
     run = launch.run
-    if run.tp > 1 and run.ep > 1 and run.expert_pieces > 1:
+    if not launcher("torchtitan").cuts(run.expert_pieces, run.ep):
         found = f"{run.expert_pieces} parts of each"
         raise Refused("expert_tp", "whole experts (--expert-tp 1), as torchtitan spreads them over tp and dp", found)
     made = command(torchrun(launch, "-m torchtitan.train"), _options(launch))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calc.time.device.speed import Speed
+from calc.time.kernels.choice import FUSED
 from calc.time.kernels.kernel import Kernel
 
 
@@ -11,13 +12,10 @@ def launching(kernel: Kernel, speed: Speed, execution: str) -> tuple[float, floa
     launch, launches = speed.launch, max(kernel.launches, 1.0)
     if launch is None:
         return 0.0, 0.0
-    each = launch.eager
-    if execution in ("compiled", "graph"):
-        each = launch.eager if launch.compiled is None else launch.compiled
-    elif kernel.direction == "backward" and launch.backward is not None:
-        each = launch.backward
-    elif kernel.place and launch.module is not None:
-        each = launch.module
+    own = launch.compiled
+    if execution not in FUSED:
+        own = launch.backward if kernel.direction == "backward" else launch.module if kernel.place else None
+    each = launch.eager if own is None else own
     if speed.kind == "cpu":
         return each, 0.0
     gap = 0.0 if launch.graph is None else launch.graph

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from calc.dtypes import misaligned
 from calc.errors import Refused
 from calc.spec.run import ExecutionName
 from calc.time.device.priors import priors, scaled
@@ -21,8 +22,6 @@ LEVEL = 0.9
 """Of the intervals that are told."""
 FOREVER = 1e9
 """Seconds that no kernel takes."""
-ALIGNED = 8
-"""Numbers of 16 bits in the 16 bytes that the fastest kernels of products move at a time."""
 NOTHING = (0.0, (1.0, 1.0))
 """Of what no floor is known."""
 
@@ -91,13 +90,13 @@ def _misaligned(kernel: Kernel, speed: Speed, execution: ExecutionName) -> tuple
     """(seconds below which no product with a weight ends whose rows kernels that move 16 bytes at a time cannot take,
     between which multiples of them 90 of 100 lie); 0 seconds for others."""
     shape, device = kernel.shape, speed.device
-    if not isinstance(shape, Matmul) or device is None or execution in FUSED or width_of(kernel.dtype) != 2:
+    if not isinstance(shape, Matmul) or not shape.weighed or device is None or execution in FUSED:
         return NOTHING
     # Tokens are what no row is long as: the gradient of a weight sums over them, and elsewhere they are the rows.
     rows = (shape.m, shape.n) if kernel.use == "wgrad" else (shape.n, shape.k)
     table = priors()["misaligned"]
     rate = table["rates"].get(device.architecture)
-    off = [size for size in rows if size % ALIGNED]
+    off = [size for size in rows if misaligned(size, 2)] if width_of(kernel.dtype) == 2 else []
     if rate is None or device.cores is None or not off or kernel.dtype not in device.known_peaks:
         return NOTHING
     fastest = min(rate * device.cores.value, float(device.peak(kernel.dtype)))
