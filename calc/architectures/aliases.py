@@ -20,6 +20,7 @@ ENCODER_DECODER = {
     "num_hidden_layers": "encoder_layers",
 }
 TOWER = {"num_attention_heads": "num_heads", "num_hidden_layers": "depth"}
+HEARING = ENCODER_DECODER | {"intermediate_size": "encoder_ffn_dim"}
 ROUTED = {"num_local_experts": "n_routed_experts"}
 MTP = {"num_mtp_layers": "num_nextn_predict_layers"}
 TO_LOCAL = {"num_experts": "num_local_experts"}
@@ -51,12 +52,9 @@ ALIASES: dict[str, dict[str, str]] = {
     **{f"{family}.vision_config": TOWER for family in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")},
     **{f"{family}.vision_config": TOWER for family in ("glm4v", "glm4v_moe", "glm46v")},
     **dict.fromkeys(("glm4v_moe.text_config", "glm46v.text_config"), ROUTED),
-    "qwen2_audio.audio_config": {
-        "num_hidden_layers": "encoder_layers",
-        "hidden_size": "d_model",
-        "num_attention_heads": "encoder_attention_heads",
-        "intermediate_size": "encoder_ffn_dim",
-    },
+    "qwen2_audio.audio_config": HEARING,
+    **{f"{each}.vision_config": TOWER for each in ("qwen2_5_omni_thinker", "qwen2_5_omni.thinker_config")},
+    **{f"{each}.audio_config": HEARING for each in ("qwen2_5_omni_thinker", "qwen2_5_omni.thinker_config")},
     "voxtral.audio_config": {
         "d_model": "hidden_size",
         "encoder_layers": "num_hidden_layers",

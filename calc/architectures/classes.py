@@ -149,6 +149,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "voxtral": _seeing("Voxtral"),
     "qwen2_vl": _seeing("Qwen2VL"),
     "qwen2_5_vl": _seeing("Qwen2_5_VL"),
+    "qwen2_5_omni_thinker": _seeing("Qwen2_5OmniThinker"),
     "qwen3_vl": _seeing("Qwen3VL"),
     "qwen3_vl_moe": _seeing("Qwen3VLMoe"),
     "qwen3_next": _named("Qwen3Next", *ALL),

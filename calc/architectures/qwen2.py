@@ -16,28 +16,35 @@ def spec(cfg: Config) -> ModelSpec:
 
 
 def windowed(
-    cfg: Config, mixer: Attention, channel: Mlp, *, first: int = 28, eps: float = 1e-6, null: Any = REFUSE
+    cfg: Config,
+    mixer: Attention,
+    channel: Mlp,
+    *,
+    first: int = 28,
+    eps: float = 1e-6,
+    null: Any = REFUSE,
+    window: int = 4096,
 ) -> ModelSpec:
     """Layers that slide from number `max_window_layers` on, if `use_sliding_window` is set.
 
     first, eps: what the family takes where that number or the norms' epsilon is absent. null: what the flag as a
-    null means there.
+    null means there. window: tokens of one where the key is absent.
     """
     n_layers = cfg.layers("num_hidden_layers")
-    window = window_in_use(cfg, null)
-    first = cfg.count("max_window_layers", absent=first if window else None)
-    kinds = layer_kinds(cfg, ["sliding" if window and i >= first else "full" for i in range(n_layers)])
+    in_use = window_in_use(cfg, null, window)
+    first = cfg.count("max_window_layers", absent=first if in_use else None)
+    kinds = layer_kinds(cfg, ["sliding" if in_use and i >= first else "full" for i in range(n_layers)])
     norm = rms_norm(cfg, eps)
-    layers = sliding_stack(kinds, mixer, window, channel=channel, norm=norm)
+    layers = sliding_stack(kinds, mixer, in_use, channel=channel, norm=norm)
     return decoder(cfg, layers, max_seq_len=32768, norm=norm)
 
 
-def window_in_use(cfg: Config, null: Any = REFUSE) -> int | None:
-    """`sliding_window`, 4096 where it is absent, if `use_sliding_window` is set.
+def window_in_use(cfg: Config, null: Any = REFUSE, absent: int = 4096) -> int | None:
+    """`sliding_window`, `absent` where it is, if `use_sliding_window` is set.
 
     Without the flag the number has no meaning; the configs then hold any, 0 and null included.
     """
     if not cfg.flag("use_sliding_window", absent=False, null=null):
         cfg.count("sliding_window", absent=None, null=None)
         return None
-    return cfg.size("sliding_window", absent=4096, null=None)
+    return cfg.size("sliding_window", absent=absent, null=None)

@@ -14,19 +14,20 @@ NORM = Norm(eps=1e-6)
 
 def spec(cfg: Config) -> ModelSpec:
     """Qwen2-VL's language model."""
-    return seeing(cfg, _tower)
+    return seeing(cfg, windowed_tower)
 
 
-def _tower(vision: Config, d_text: int) -> Tower:
+def windowed_tower(vision: Config, d_text: int, *, fused: bool = True) -> Tower:
     """RMSNorm and gated MLPs with biases; defaults as in Qwen2_5_VLVisionConfig.
 
     window_size: pixels on a side of a square, whole merged patches of it. A picture whose sides are no whole squares
-    has smaller ones along its edges, and is refused where it is counted.
+    has smaller ones along its edges, and is refused where it is counted. fused: whether queries, keys and values are
+    one matrix.
     """
     d_model = vision.size("hidden_size")
     reaches_text(vision, "out_hidden_size", d_text, absent=3584)
     d_ff, act = vision.size("intermediate_size"), activation(vision, "hidden_act", absent="silu")
-    plain = tower_layer(vision, "hidden_size", d_ff, act, NORM)
+    plain = tower_layer(vision, "hidden_size", d_ff, act, NORM, fused=fused)
     plain = plain.model_copy(update={"channel": Mlp(d_ff=d_ff, gated=True, bias=True, activation=act)})
     merge, patch = vision.size("spatial_merge_size", absent=2, limit=64), vision.size("patch_size", absent=14)
     merged = vision.size("window_size", absent=112) // merge // patch

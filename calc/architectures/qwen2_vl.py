@@ -40,8 +40,10 @@ def seeing(cfg: Config, make: Callable[[Config, int], Tower]) -> ModelSpec:
     return made.model_copy(update={"head": Head(tied=tied), "vision": tower})
 
 
-def text(cfg: Config) -> ModelSpec:
-    """Defaults as in transformers' Qwen2VLTextConfig and Qwen2_5_VLTextConfig.
+def text(
+    cfg: Config, *, kv_absent: int = 8, first: int = 80, eps: float = 1e-5, window: int = 4096, null: Any = False
+) -> ModelSpec:
+    """Defaults as in transformers' Qwen2VLTextConfig and Qwen2_5_VLTextConfig, but for those that are given.
 
     Rotary positions of text are those of any other model; a picture's follow time, row and column, each in a section of
     the angles of its own.
@@ -49,8 +51,8 @@ def text(cfg: Config) -> ModelSpec:
     no_own_d_head(cfg)
     if cfg.raw.get("rope_scaling") and cfg.raw.get("rope_parameters"):
         raise Refused(f"{cfg.where}rope_scaling", "nothing beside rope_parameters", "both")
-    mixer = attention(cfg, kv_absent=8, qkv_bias=True, rope=rope(cfg, theta=1e6, sections=True))
-    return windowed(cfg, mixer, gated_mlp(cfg), first=80, eps=1e-5, null=False)
+    mixer = attention(cfg, kv_absent=kv_absent, qkv_bias=True, rope=rope(cfg, theta=1e6, sections=True))
+    return windowed(cfg, mixer, gated_mlp(cfg), first=first, eps=eps, null=null, window=window)
 
 
 def _tower(vision: Config, d_text: int) -> Tower:
@@ -67,12 +69,17 @@ def _tower(vision: Config, d_text: int) -> Tower:
     return merging_tower(vision, d_model, {"layers": (layer,)}, NORM, side=8)
 
 
-def tower_layer(vision: Config, width: str, d_ff: int, act: Activation, norm: Norm) -> LayerGroup:
-    """As many layers as `depth` says, with rotary positions along both axes. width: the key of the tower's width."""
+def tower_layer(
+    vision: Config, width: str, d_ff: int, act: Activation, norm: Norm, *, fused: bool = True
+) -> LayerGroup:
+    """As many layers as `depth` says, with rotary positions along both axes.
+
+    width: the key of the tower's width. fused: whether queries, keys and values are one matrix.
+    """
     n_heads = vision.size("num_heads")
     vision.multiple(width, vision.size(width), "num_heads", n_heads)
     depth, turns = vision.layers("depth"), plane_rope(vision, Plane())
-    return vit_layer(depth, n_heads, d_ff, act, fused=True, rope=turns, norm=norm)
+    return vit_layer(depth, n_heads, d_ff, act, fused=fused, rope=turns, norm=norm)
 
 
 def merging_tower(vision: Config, d_model: int, layers: dict[str, Any], norm: Norm, *, side: int) -> Tower:

@@ -33,7 +33,7 @@ def refuse_window(cfg: Config, spec: ModelSpec) -> None:
     if any(getattr(group.mixer, "window", None) == 1 for group in spec.layers):
         raise Refused("sliding_window", "2 tokens or more (transformers' cache keeps all where it is 1)", 1)
     why = "no layer of this family has a window, though transformers' cache would obey it"
-    for each in [section for section in cfg.sections if section.where == "text_config."] or [cfg]:
+    for each in _language_models(cfg) or [cfg]:
         given = {key: each.raw[key] for key in CACHE_KEYS if each.raw.get(key) is not None}
         # The first of them is what the cache obeys.
         key = next(iter(given), None)
@@ -41,6 +41,15 @@ def refuse_window(cfg: Config, spec: ModelSpec) -> None:
             continue
         if key != "layer_types" or not isinstance(given[key], list) or any(w != "full_attention" for w in given[key]):
             raise Refused(each.where + key, f"null ({why})", show(given[key]))
+
+
+def _language_models(cfg: Config) -> list[Config]:
+    """The sections of a config, and of those sections, that describe a language model."""
+    return [
+        found
+        for section in cfg.sections
+        for found in ([section] if section.where.endswith("text_config.") else _language_models(section))
+    ]
 
 
 def _foreign(cfg: Config, key: str, name: str) -> None:

@@ -75,14 +75,19 @@ def frames(cfg: Config, d_model: int, n_mels: int) -> Frames:
     return Frames(
         n_frames=FRAMES_PER_POSITION * n_positions,
         d_frame=cfg.size("num_mel_bins", absent=n_mels),
-        convolutions=(
-            Convolution(name="conv1", n_channels=d_model, kernel=3, padding=1),
-            Convolution(name="conv2", n_channels=d_model, kernel=3, stride=FRAMES_PER_POSITION, padding=1),
-        ),
+        convolutions=mel_convolutions(d_model),
         project=False,
         n_positions=n_positions,
         trained_positions=False,
         sinusoid="halves",
+    )
+
+
+def mel_convolutions(d_model: int) -> tuple[Convolution, Convolution]:
+    """Two convolutions over time, the second of which takes every other frame."""
+    return (
+        Convolution(name="conv1", n_channels=d_model, kernel=3, padding=1),
+        Convolution(name="conv2", n_channels=d_model, kernel=3, stride=FRAMES_PER_POSITION, padding=1),
     )
 
 

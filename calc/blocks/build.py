@@ -125,7 +125,7 @@ def _sounds(tower: Tower, load: Load) -> Load:
     Errors: Refused for a sound of no whole windows, as which shorter ones are padded.
     """
     assert isinstance(tower.embedding, Frames)
-    frames: Size = tower.embedding.n_frames or 1
+    frames: Size = 1 if tower.embedding.n_frames is None else tower.embedding.n_frames
     windows: Size = 0
     if load.source is not None and not load.decode:
         if isinstance(load.source, int) and isinstance(frames, int) and load.source % frames:

@@ -24,6 +24,7 @@ FIELDS = (
         "before",
         "norm",
         "newline",
+        "ends",
         "after",
         "channel",
         "layers",
@@ -64,6 +65,8 @@ class Projection(nn.Module):
         if spec.newline:
             self.newline = nn.Module()
             self.newline.weight = nn.Parameter(torch.empty(d_reader).normal_(std=0.02))
+        if spec.ends:
+            self.ends = nn.Embedding(spec.ends, d_reader)
 
     def forward(self, x: Tensor, grid: tuple[int, int] | None = None) -> Tensor:
         """x [batch, n, d_model] -> [batch, (n - skip) / merge, d_reader].

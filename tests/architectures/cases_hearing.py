@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.architectures.cases_vision import SEEING
+
 TEXT = {
     "vocab_size": 97,
     "hidden_size": 64,
@@ -48,5 +50,6 @@ HEARING: dict[str, tuple[dict[str, Any], ...]] = {
         | {"projector_hidden_act": "relu", "text_config": VOXTRAL["text_config"] | {"num_key_value_heads": 4}}
         | {"audio_config": VOXTRAL["audio_config"] | {"intermediate_size": 160, "activation_function": "relu"}},
     ),
+    "qwen2_5_omni_thinker": SEEING["qwen2_5_omni_thinker"],
 }
 """By model_type: the base and its variants, without model_type."""

@@ -98,6 +98,21 @@ QWEN2_5_VL_VISION = {
 }
 QWEN2_5_VL = {"text_config": QWEN2_VL_TEXT, "vision_config": QWEN2_5_VL_VISION}
 MROPE = {"type": "mrope", "mrope_section": [2, 1, 1]}
+SECTIONS = MROPE | {"type": "default"}
+QWEN2_5_OMNI = {
+    "text_config": QWEN2_VL_TEXT | {"rope_scaling": SECTIONS},
+    "vision_config": QWEN2_5_VL_VISION,
+    "audio_config": {
+        "d_model": 32,
+        "encoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "encoder_ffn_dim": 48,
+        "num_mel_bins": 12,
+        "max_source_positions": 10,
+        "n_window": 6,
+        "output_dim": 64,
+    },
+}
 QWEN3_VL = {"text_config": TEXT, "vision_config": QWEN_VISION}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 QWEN3_VL_MOE = {"text_config": TEXT | EXPERTS, "vision_config": QWEN_VISION}
@@ -285,6 +300,13 @@ SEEING: dict[str, tuple[dict[str, Any], ...]] = {
         | {"text_config": QWEN2_VL_TEXT | {"rope_parameters": MROPE}, "tie_word_embeddings": True},
         QWEN2_VL_TEXT
         | {"vision_config": QWEN2_5_VL_VISION | {"fullatt_block_indexes": [], "window_size": 8}, "rope_scaling": MROPE},
+    ),
+    "qwen2_5_omni_thinker": (
+        QWEN2_5_OMNI,
+        inside("audio_config", QWEN2_5_OMNI, n_window=2, activation_function="relu")
+        | {"text_config": QWEN2_VL_TEXT | {"rope_parameters": SECTIONS}, "tie_word_embeddings": True},
+        inside("text_config", QWEN2_5_OMNI, use_sliding_window=True, sliding_window=6, max_window_layers=1)
+        | {"vision_config": QWEN2_5_VL_VISION | {"fullatt_block_indexes": [], "window_size": 8}},
     ),
     "qwen3_vl": (
         QWEN3_VL,

@@ -126,10 +126,9 @@ def rename(name: str, model_type: str) -> tuple[str, ...]:
 
     Errors: KeyError for a name that no rule knows.
     """
-    if model_type in renaming_hearing.HEARS and renaming_hearing.AUDIO.fullmatch(name):
-        own = renaming_hearing.QWEN2_AUDIO if model_type == "qwen2_audio" else renaming_hearing.RULES
-        if paths := renaming_text.rename(name, own):
-            return paths
+    hears = renaming_hearing.HEARS.get(model_type)
+    if hears and renaming_hearing.AUDIO.fullmatch(name) and (paths := renaming_text.rename(name, hears)):
+        return paths
     if paths := renaming_vision.rename(name, model_type):
         return paths
     if rules := renaming_text.RULES.get(model_type) or renaming_media.RULES.get(model_type):

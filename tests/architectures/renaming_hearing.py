@@ -7,7 +7,6 @@ import re
 from tests.architectures.renaming_media import WHISPER
 from tests.architectures.renaming_text import Rules
 
-HEARS = {"qwen2_audio", "voxtral"}
 AUDIO = re.compile(r"(?:model\.)?(?:audio_tower|multi_modal_projector)\..+")
 """What is the audio tower's, and not the language model's."""
 _ENCODER = tuple(
@@ -20,7 +19,16 @@ RULES: Rules = (
     *_ENCODER,
     (r"(?:model\.)?multi_modal_projector\.(?P<p>\w+)\.(?P<w>\w+)", (r"audio.projector.\g<p>.\g<w>",)),
 )
-QWEN2_AUDIO: Rules = (
-    (r"(?:model\.)?audio_tower\.layer_norm\.(?P<w>\w+)", (r"audio.projector.norm.\g<w>",)),
-    *RULES,
-)
+HEARS: dict[str, Rules] = {
+    "qwen2_audio": (
+        (r"(?:model\.)?audio_tower\.layer_norm\.(?P<w>\w+)", (r"audio.projector.norm.\g<w>",)),
+        *RULES,
+    ),
+    "voxtral": RULES,
+    "qwen2_5_omni_thinker": (
+        (r"(?:model\.)?audio_tower\.ln_post\.(?P<w>\w+)", (r"audio.projector.norm.\g<w>",)),
+        (r"(?:model\.)?audio_tower\.proj\.(?P<w>\w+)", (r"audio.projector.proj.\g<w>",)),
+        (r"(?:model\.)?audio_tower\.audio_bos_eos_token\.weight", ("audio.projector.ends.weight",)),
+        *RULES,
+    ),
+}

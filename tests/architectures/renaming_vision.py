@@ -21,7 +21,7 @@ _LAYER: Rules = _one(
     _ATTENTION,
     _OUT,
     (r"attn\.qkv\.(\w+)", r"attention.qkv_proj.\1"),
-    (r"attn\.([qkv])_proj\.(\w+)", r"attention.\1_proj.\2"),
+    (r"attn\.([qkv])(?:_proj)?\.(\w+)", r"attention.\1_proj.\2"),
     (r"self_attn\.([qk])_norm\.weight", r"attention.\1_norm.weight"),
     (r"(?:layer_norm1|norm1|input_layernorm)\.(\w+)", r"attention_norm.\1"),
     (r"mlp\.(?:linear_)?fc1\.(\w+)", r"mlp.up_proj.\1"),
@@ -125,7 +125,7 @@ TOWERS = {
     *("gemma3", "gemma4", "llama4", "mistral3", "qwen2_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
     *("kimi_k25", "qwen2_5_vl", "paligemma", "idefics3", "smolvlm", "internvl", "llava", "cohere2_vision"),
     *("llava_next", "llava_onevision", "lfm2_vl", "glm4v", "glm4v_moe", "glm46v"),
-    "aya_vision",
+    *("aya_vision", "qwen2_5_omni_thinker"),
 }
 TOWER = re.compile(
     r"(?:model\.)?(?:vision_tower|visual|vision_model)\.(?P<in>.+)"

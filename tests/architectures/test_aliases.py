@@ -31,6 +31,10 @@ ABSENT = {
     "kimi_k25.text_config": "deepseek_v3",
     "glm46v.text_config": "glm4v_moe.text_config",
     "glm46v.vision_config": "glm4v.vision_config",
+    **{
+        f"qwen2_5_omni.thinker_config.{name}": f"qwen2_5_omni_thinker.{name}"
+        for name in ("vision_config", "audio_config")
+    },
 }
 
 

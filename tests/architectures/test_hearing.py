@@ -6,6 +6,7 @@ the cache, and the FLOPs of one more token; and what the twin's tower gives, wit
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import pytest
@@ -46,6 +47,10 @@ def build(model_type: str, config: dict[str, Any]) -> Any:
 
 def hear(model: Any, mel: Any) -> Any:
     """What the tower and its projector give of windows [windows, values, frames]: [windows * n, d_text]."""
+    if model.config.model_type == "qwen2_5_omni_thinker":
+        # Its pieces of one sound.
+        whole = mel.transpose(0, 1).flatten(1)[None]
+        return model.get_audio_features(whole, torch.ones(1, whole.shape[-1], dtype=torch.long)).pooler_output
     if hasattr(model, "get_audio_features"):
         return model.get_audio_features(mel).pooler_output
     return model.model.multi_modal_projector(model.model.audio_tower(mel).last_hidden_state).flatten(0, 1)
@@ -76,7 +81,8 @@ def test_sounds(model_type: str, config: dict[str, Any]) -> None:
     assert forward(spec, sound).total - forward(spec, text).total == heard
     tower = sum(parameter.numel() for name, parameter in model.named_parameters() if AUDIO.fullmatch(name))
     apart = by_tower(parameters(spec), parameters(spec, active=True))
-    assert (apart["audio"], apart["text"]) == (tower, sum(p.numel() for p in model.parameters()) - tower)
+    text_and_eyes = apart["text"] + apart.get("vision", 0)
+    assert (apart["audio"], text_and_eyes) == (tower, sum(p.numel() for p in model.parameters()) - tower)
     with pytest.raises(Refused, match="whole windows"):
         forward(spec, Load(batch=BATCH, seq=SEQ, source=n + 1))
 
@@ -147,6 +153,11 @@ def test_what_is_kept(model_type: str, mode: Mode) -> None:
         ("voxtral", {"audio_config": {"hidden_size": 24}}, "audio_config.intermediate_size"),
         ("voxtral", {"text_config": {"tie_word_embeddings": True}}, "text_config.tie_word_embeddings"),
         ("voxtral", {"audio_config": {"model_type": "qwen2_audio_encoder"}}, "audio_config.model_type"),
+        ("qwen2_5_omni_thinker", {"audio_config": {"n_window": 5}}, "audio_config.n_window"),
+        ("qwen2_5_omni_thinker", {"audio_config": {"n_window": 12}}, "audio_config.n_window"),
+        ("qwen2_5_omni_thinker", {"audio_config": {"output_dim": 48}}, "audio_config.output_dim"),
+        ("qwen2_5_omni_thinker", {"audio_config": None}, "audio_config"),
+        ("qwen2_5_omni_thinker", {"vision_config": None}, "vision_config"),
     ],
 )
 def test_what_is_refused(model_type: str, change: dict[str, Any], field: str) -> None:
@@ -155,6 +166,21 @@ def test_what_is_refused(model_type: str, change: dict[str, Any], field: str) ->
     with pytest.raises(Refused) as refusal:
         from_config({"model_type": model_type, **base, **changed})
     assert refusal.value.field == field
+
+
+def test_a_whole_omni_is_counted_as_its_thinker_where_it_says_so() -> None:
+    """The talker and what makes waves of its words are not described."""
+    config = HEARING["qwen2_5_omni_thinker"][0]
+    whole = {"model_type": "qwen2_5_omni", "thinker_config": config}
+    alone = parameter_shapes(from_config({"model_type": "qwen2_5_omni_thinker", **config}))
+    for way in ({"enable_audio_output": False}, {"architectures": ["Qwen2_5OmniThinkerForConditionalGeneration"]}):
+        assert parameter_shapes(from_config(whole | way)) == alone
+    theirs = their_models.parsed(whole | {"enable_audio_output": False})
+    with torch.device("meta"):
+        model = transformers.Qwen2_5OmniForConditionalGeneration(theirs)
+    assert their_models.total(model) == sum(prod(shape) for shape in alone.values())
+    with pytest.raises(Refused, match="talker"):
+        from_config(whole)
 
 
 def test_sizes_that_a_published_config_leaves_to_its_class() -> None:

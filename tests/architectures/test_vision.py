@@ -120,7 +120,8 @@ def test_pictures(model_type: str, config: dict[str, Any]) -> None:
     assert forward(spec, with_pictures).total - forward(spec, text).total == seen
     tower = sum(parameter.numel() for name, parameter in model.named_parameters() if TOWER.fullmatch(name))
     apart = by_tower(parameters(spec), parameters(spec, active=True))
-    assert (apart["vision"], apart["text"]) == (tower, sum(p.numel() for p in model.parameters()) - tower)
+    text_and_ears = apart["text"] + apart.get("audio", 0)
+    assert (apart["vision"], text_and_ears) == (tower, sum(p.numel() for p in model.parameters()) - tower)
 
 
 def test_a_null_gives_all_layers_the_same_sizes() -> None:
@@ -233,6 +234,7 @@ def test_a_picture_of_whole_squares() -> None:
         ("qwen2_vl", "vision_config", {"in_chans": 1}, "vision_config.in_chans"),
         ("qwen2_vl", "text_config", {"head_dim": 12}, "text_config.head_dim"),
         ("qwen2_5_vl", "vision_config", {"window_size": 7}, "vision_config.window_size"),
+        ("qwen2_5_omni_thinker", "vision_config", {"window_size": 7}, "vision_config.window_size"),
         ("lfm2_vl", "vision_config", {"vision_use_head": True}, "vision_config.vision_use_head"),
         ("lfm2_vl", "text_config", {"tie_embedding": False}, "tie_embedding"),
         ("glm4v", "text_config", {"attention_bias": False}, "text_config.attention_bias"),

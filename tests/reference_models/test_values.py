@@ -31,7 +31,11 @@ from tests.reference_models.test_text import arguments, their_results  # noqa: E
 from tests.reference_models.values import CASES, COUNTED, IGNORED, NOT_READ, OTHERWISE, VALUES, defaults, values_of  # noqa: E402
 from tests.reference_models.weights import copy_weights, vary  # noqa: E402
 
-SEEN = {name for name in (*SEEING, *HEARING, "qwen3_5", "qwen3_5_moe", "kimi_k25") if not name.endswith("_text")}
+SEEN = {
+    name
+    for name in (*SEEING, *HEARING, "qwen3_5", "qwen3_5_moe", "kimi_k25", "qwen2_5_omni")
+    if not name.endswith("_text")
+}
 """Families that see or hear; their language models are families here."""
 SEQ, PROMPT = 40, 33
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 500.0}
