@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from calc.ask.explain import explain as explain
     from calc.ask.grid import Grid as Grid
     from calc.ask.grid import sweep_grid as sweep_grid
+    from calc.ask.quantity import Quantity as Quantity
     from calc.ask.registry import QUANTITIES as QUANTITIES
-    from calc.ask.registry import Quantity as Quantity
     from calc.ask.report import Report as Report
     from calc.ask.report import report as report
     from calc.ask.solution import Candidate as Candidate
@@ -143,7 +143,7 @@ _HOME = {
     "PHASES": "calc.spec.run.PHASES",
     "Prediction": "calc.optimum.Prediction",
     "QUANTITIES": "calc.ask.registry.QUANTITIES",
-    "Quantity": "calc.ask.registry.Quantity",
+    "Quantity": "calc.ask.quantity.Quantity",
     "Refused": "calc.errors.Refused",
     "Report": "calc.ask.report.Report",
     "Run": "calc.spec.run.Run",

@@ -9,6 +9,7 @@ from typing import Any
 from calc import conventions
 from calc.ask import registry
 from calc.ask.parts import WHOLE, of_part
+from calc.ask.quantity import Quantity, sum_of
 from calc.conventions import Convention
 from calc.conventions.executed import absorbs
 from calc.sizes import Size
@@ -56,7 +57,7 @@ def estimate(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: st
     return Estimate(
         quantity=quantity,
         model=spec.name,
-        value=registry.total(terms),
+        value=sum_of(terms),
         unit=entry.unit,
         terms=terms,
         convention=owner.name if owner else None,
@@ -66,7 +67,7 @@ def estimate(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: st
     )
 
 
-def _source(entry: registry.Quantity, owner: Convention | None, spec: ModelSpec, run: Run) -> str:
+def _source(entry: Quantity, owner: Convention | None, spec: ModelSpec, run: Run) -> str:
     """Whose formula was used: of latents that are absorbed, that is not the whole of a convention's."""
     if owner is None:
         return entry.source if entry.source_of is None else entry.source_of(spec)
@@ -76,7 +77,7 @@ def _source(entry: registry.Quantity, owner: Convention | None, spec: ModelSpec,
     return owner.source
 
 
-def _owner(entry: registry.Quantity, run: Run) -> Convention | None:
+def _owner(entry: Quantity, run: Run) -> Convention | None:
     """The convention whose formula the quantity is; None where it is the tree's own count."""
     convention = conventions.find(run.convention)
     if "convention" not in entry.uses or (entry.name == "params" and convention.params is None):

@@ -10,6 +10,7 @@ from calc.ask import registry
 from calc.ask.estimate import Estimate, estimate
 from calc.ask.factoring import tidy
 from calc.ask.parts import WHOLE, of_part
+from calc.ask.quantity import Quantity
 from calc.blocks.build import source_length
 from calc.errors import Refused
 from calc.sizes import Size
@@ -115,7 +116,7 @@ def _same(given: Any, count: Size) -> bool:
     return given == count or (given.is_Float and abs(given - count) <= 1e-10 * count)
 
 
-def _of_one_rank(spec: ModelSpec, entry: registry.Quantity, run: Run) -> Run:
+def _of_one_rank(spec: ModelSpec, entry: Quantity, run: Run) -> Run:
     """The same question of the kind of rank that holds the most, which numbers tell and symbols do not."""
     if entry.name != "memory.total":
         return run

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from calc import conventions
-from calc.ask.registry import Breakdown, Quantity
+from calc.ask.quantity import Breakdown, Quantity
 from calc.blocks.build import build
 from calc.conventions.executed import absorbs
 from calc.errors import Refused, did_you_mean

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from calc.ask import registry
+from calc.ask.quantity import Quantity, sum_of
 from calc.ask.solution import Candidate
 from calc.errors import Refused
 from calc.sizes import Size, exact_div
@@ -31,7 +32,7 @@ class Problem:
     """
 
     spec: ModelSpec
-    quantity: registry.Quantity
+    quantity: Quantity
     query: Run
     symbol: str
     limit: int
@@ -48,7 +49,7 @@ class Problem:
         """The quantity at x, exact. A Fraction may stand where no model could be built, an int may not."""
         placed = self.place(x)
         load = {name: placed.pop(name) for name in LOAD_SIZES if name in placed}
-        return registry.total(self.quantity.compute(with_sizes(self.spec, placed), self.query.changed(**load)))
+        return sum_of(self.quantity.compute(with_sizes(self.spec, placed), self.query.changed(**load)))
 
     def candidate(self, x: int) -> Candidate:
         """The allowed size x."""

@@ -2,131 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-
-from calc import conventions
+from calc.ask import terms
+from calc.ask.quantity import Quantity
 from calc.errors import Refused, did_you_mean
 from calc.quantities.cache_sources import cache_source
 from calc.quantities.kv_cache import cache_terms, cache_widths
-from calc.quantities.parameters import parameters
-from calc.quantities.weights import in_width, plain_width, weight_bytes
-from calc.sizes import Size
-from calc.spec import ModelSpec
-from calc.spec.run import FLOPS_PHASES, Phase, Run
-
-Breakdown = Mapping[str, Size]
-
-
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """One thing a model costs.
-
-    uses: the fields of a Run that change it. compute: its terms by name; the value is their sum. It raises Refused
-    for a model or a run that its formula cannot read. source: whose formula it is, and source_of whose where that
-    depends on the model. widths: bytes of the numbers that it counts, by the names of their symbols, and in_widths its
-    terms with others in their place: a formula names them.
-    """
-
-    name: str
-    unit: str
-    meaning: str
-    source: str
-    uses: tuple[str, ...]
-    compute: Callable[[ModelSpec, Run], Breakdown]
-    source_of: Callable[[ModelSpec], str] | None = None
-    widths: Callable[[Run], Mapping[str, int]] | None = None
-    in_widths: Callable[[ModelSpec, Run, Mapping[str, Size]], Breakdown] | None = None
-
-    @property
-    def group(self) -> str:
-        """What kind of cost it is: `params`, `flops`, `kv_cache`, `weights`, `traffic` or `memory`."""
-        return self.name.partition(".")[0]
-
-    @property
-    def phase(self) -> Phase | None:
-        """What runs, where the quantity's name says it."""
-        phase = self.name.partition(".")[2]
-        return next((each for each in FLOPS_PHASES if each == phase), None)
-
-
-def _params(spec: ModelSpec, run: Run) -> Breakdown:
-    own = conventions.params(spec, run.convention)
-    if own is None:
-        return parameters(spec, mtp=run.mtp)
-    if run.mtp:
-        raise Refused("mtp", f"false under {run.convention}, whose formula has no such modules", True)
-    return own
-
-
-def _active(spec: ModelSpec, run: Run) -> Breakdown:
-    return parameters(spec, active=True, mtp=run.mtp)
-
-
-def _trainable(spec: ModelSpec, run: Run) -> Breakdown:
-    return parameters(spec, trainable=True, mtp=run.mtp)
-
-
-def _flops(phase: Phase) -> Callable[[ModelSpec, Run], Breakdown]:
-    def compute(spec: ModelSpec, run: Run) -> Breakdown:
-        flops = conventions.flops(spec, run if run.phase == phase else run.changed(phase=phase))
-        return {"linear": flops.linear, "attention": flops.attention, "other": flops.other}
-
-    return compute
-
-
-def _weights(spec: ModelSpec, run: Run) -> Breakdown:
-    return weight_bytes(spec, run.dtype)
-
-
-def _memory_total(spec: ModelSpec, run: Run) -> Breakdown:
-    from calc.memory.totals import total_terms  # most questions are not about memory, and it is long to load
-
-    return total_terms(spec, run)
-
-
-def _total_widths(run: Run) -> Mapping[str, int]:
-    from calc.memory.widths import total_widths  # as above
-
-    return total_widths(run)
-
-
-def _total_in_widths(spec: ModelSpec, run: Run, widths: Mapping[str, Size]) -> Breakdown:
-    from calc.memory.widths import total_in_widths  # as above
-
-    return total_in_widths(spec, run, widths)
-
-
-def _memory_peak(spec: ModelSpec, run: Run) -> Breakdown:
-    from calc.memory.totals import peak_terms
-
-    return peak_terms(spec, run)
-
-
-def _traffic(phase: Phase) -> Callable[[ModelSpec, Run], Breakdown]:
-    def compute(spec: ModelSpec, run: Run) -> Breakdown:
-        from calc.quantities import traffic  # only asked for by its own name
-
-        return traffic.BY_PHASE[phase](spec, run if run.phase == phase else run.changed(phase=phase))
-
-    return compute
-
-
-def _traffic_widths(run: Run) -> Mapping[str, int]:
-    from calc.quantities import traffic  # as above
-
-    return traffic.traffic_widths(run)
-
-
-def _traffic_in(phase: Phase) -> Callable[[ModelSpec, Run, Mapping[str, Size]], Breakdown]:
-    def compute(spec: ModelSpec, run: Run, widths: Mapping[str, Size]) -> Breakdown:
-        from calc.quantities import traffic  # as above
-
-        formats = replace(traffic.formats_of(run), width=widths["b_dtype"])
-        return traffic.BY_PHASE[phase](spec, run if run.phase == phase else run.changed(phase=phase), formats)
-
-    return compute
-
+from calc.quantities.weights import in_width, plain_width
 
 _INPUTS = ("source_seq", "images", "image")
 _SPREAD = ("dp", "tp", "pp", "cp", "ep", "expert_tp", "sequence_parallel", "stages")
@@ -182,7 +63,7 @@ QUANTITIES = (
         "elements of all weight tensors, tied weights once",
         "sum over the operators' weight shapes",
         ("convention", "mtp"),
-        _params,
+        terms.params,
     ),
     Quantity(
         "params.active",
@@ -190,7 +71,7 @@ QUANTITIES = (
         "total less the routed experts that a token does not visit",
         "routed experts times top_k / n_experts (Shazeer et al. 2017, arXiv:1701.06538)",
         ("mtp",),
-        _active,
+        terms.active,
     ),
     Quantity(
         "params.trainable",
@@ -198,7 +79,7 @@ QUANTITIES = (
         "total less the frozen weights: an adapter's alone, where there is one",
         "sum over the trained operators' weight shapes (Hu et al. 2021, arXiv:2106.09685, section 4.2)",
         ("mtp",),
-        _trainable,
+        terms.trainable,
     ),
     Quantity(
         "flops.forward",
@@ -206,7 +87,7 @@ QUANTITIES = (
         "one forward pass over the batch",
         "two FLOPs for each multiply-accumulate of every product that runs (Kaplan et al. 2020, section 2.1)",
         ("batch", "seq", "convention", "mtp", *_INPUTS),
-        _flops("forward"),
+        terms.flops("forward"),
     ),
     Quantity(
         "flops.prefill",
@@ -214,7 +95,7 @@ QUANTITIES = (
         "reading prompts: as flops.forward, with logits of each sequence's last token alone",
         "as flops.forward; the first new token is drawn from the last position's logits",
         ("batch", "seq", "convention", "mtp", *_INPUTS),
-        _flops("prefill"),
+        terms.flops("prefill"),
     ),
     Quantity(
         "flops.training",
@@ -222,7 +103,7 @@ QUANTITIES = (
         "forward, backward and recomputation of one step over the batch",
         "two more products for each of the forward pass (Kaplan et al. 2020, section 2.1), and recomputation",
         ("batch", "seq", "convention", "checkpointing", "mtp", *_INPUTS),
-        _flops("training"),
+        terms.flops("training"),
     ),
     Quantity(
         "flops.decode",
@@ -230,7 +111,7 @@ QUANTITIES = (
         "one new token for each sequence, with `context` tokens in the cache",
         "as flops.forward, for one run over the cached keys and its own",
         ("batch", "context", "convention", "source_seq", "latent_reading"),
-        _flops("decode"),
+        terms.flops("decode"),
     ),
     Quantity(
         "kv_cache",
@@ -249,7 +130,7 @@ QUANTITIES = (
         "memory of all parameters in one number format",
         "params times the bits of dtype; quantized matrices with their scales and zero points",
         ("dtype",),
-        _weights,
+        terms.weights,
         widths=plain_width,
         in_widths=lambda spec, run, widths: in_width(spec, widths["b_dtype"]),
     ),
@@ -259,9 +140,9 @@ QUANTITIES = (
         "read from and written to a device's memory in one forward pass over the batch",
         "each kernel reads its operands and writes its result once (Williams et al. 2009, Roofline, section 3)",
         ("batch", "seq", "dtype", "execution", "experts", "routing", "mtp", *_INPUTS),
-        _traffic("forward"),
-        widths=_traffic_widths,
-        in_widths=_traffic_in("forward"),
+        terms.traffic("forward"),
+        widths=terms.traffic_widths,
+        in_widths=terms.traffic_in("forward"),
     ),
     Quantity(
         "traffic.training",
@@ -269,9 +150,9 @@ QUANTITIES = (
         "as traffic.forward, of forward, recomputation and backward of one step; without loss and optimizer",
         "as traffic.forward; going back each operand is read once more and each gradient written once",
         ("batch", "seq", "dtype", "execution", "experts", "routing", "checkpointing", "mtp", *_INPUTS),
-        _traffic("training"),
-        widths=_traffic_widths,
-        in_widths=_traffic_in("training"),
+        terms.traffic("training"),
+        widths=terms.traffic_widths,
+        in_widths=terms.traffic_in("training"),
     ),
     Quantity(
         "traffic.decode",
@@ -279,9 +160,9 @@ QUANTITIES = (
         "as traffic.forward, for one new token of each sequence, with `context` tokens in the cache",
         "weights and cache once a token (Pope et al. 2022, arXiv:2211.05102, section 2.1)",
         ("batch", "context", "dtype", "execution", "experts", "routing", "source_seq", "latent_reading", "state_dtype"),
-        _traffic("decode"),
-        widths=_traffic_widths,
-        in_widths=_traffic_in("decode"),
+        terms.traffic("decode"),
+        widths=terms.traffic_widths,
+        in_widths=terms.traffic_in("decode"),
     ),
     Quantity(
         "memory.total",
@@ -289,9 +170,9 @@ QUANTITIES = (
         "all that a GPU holds in a training step or in serving, whenever each is live; of that with the highest peak",
         "sum over the tensors that are kept (Korthikanti et al. 2022, arXiv:2205.05198; Rajbhandari et al. 2019)",
         MEMORY_USES,
-        _memory_total,
-        widths=_total_widths,
-        in_widths=_total_in_widths,
+        terms.memory_total,
+        widths=terms.total_widths,
+        in_widths=terms.total_in_widths,
     ),
     Quantity(
         "memory.peak",
@@ -299,7 +180,7 @@ QUANTITIES = (
         "the most that is live at once in a training step or in serving, on the GPU that holds the most",
         "the highest moment of forward, loss, backward and optimizer step, or of prefill and decode",
         MEMORY_USES,
-        _memory_peak,
+        terms.memory_peak,
     ),
 )
 BY_NAME = {quantity.name: quantity for quantity in QUANTITIES}
@@ -310,11 +191,3 @@ def find(name: str) -> Quantity:
     if name not in BY_NAME:
         raise Refused("QUANTITY", f"one of {', '.join(BY_NAME)}{did_you_mean(name, BY_NAME)}", name)
     return BY_NAME[name]
-
-
-def total(breakdown: Breakdown) -> Size:
-    """The sum of the terms."""
-    value: Size = 0
-    for term in breakdown.values():
-        value = value + term
-    return value

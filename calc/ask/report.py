@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from calc import conventions
 from calc.ask import registry
+from calc.ask.quantity import sum_of
 from calc.blocks.build import source_length
 from calc.dtypes import DTYPES
 from calc.errors import Refused
@@ -122,7 +123,7 @@ def report(spec: ModelSpec, seq: int | None = None) -> Report:
         else None,
         caches={length: kv_cache(spec, 1, length) for length in lengths},
         max_seq_len=spec.max_seq_len,
-        weights={d.name: registry.total(registry.find("weights").compute(spec, Run(dtype=d.name))) for d in DTYPES},
+        weights={d.name: sum_of(registry.find("weights").compute(spec, Run(dtype=d.name))) for d in DTYPES},
         shipped={} if spec.shipped is None else shipped_formats(spec),
         memory=memory,
         uncounted=uncounted,

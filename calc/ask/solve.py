@@ -8,6 +8,7 @@ from typing import Any
 from calc.ask import registry
 from calc.ask.buildable import extreme, nearest, period_of
 from calc.ask.problem import Problem, problem_of
+from calc.ask.quantity import Quantity
 from calc.ask.roots import grid_of, root_of, values_on, with_place
 from calc.ask.solution import Candidate, NoSolution, Solution
 from calc.blocks.attention_inputs import head_sizes
@@ -81,9 +82,7 @@ def _within(
     return best, root_of(problem, target, grid, values, last=rising)
 
 
-def _of_plan(
-    spec: ModelSpec, entry: registry.Quantity, target: float, symbol: str, budget: bool, query: Run
-) -> Solution:
+def _of_plan(spec: ModelSpec, entry: Quantity, target: float, symbol: str, budget: bool, query: Run) -> Solution:
     """The size of a plan that fits. Errors: as `solve`."""
     from calc.ask.solve_run import solve_plan  # memory is long to load
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from calc.ask.registry import Quantity, total
+from calc.ask.quantity import Quantity, sum_of
 from calc.ask.solution import Candidate, NoSolution, Solution
 from calc.errors import Refused
 from calc.spec import Attention, Mla, ModelSpec
@@ -27,7 +27,7 @@ def solve_plan(spec: ModelSpec, entry: Quantity, target: float, symbol: str, run
     def value(x: int) -> int | None:
         """The quantity at x; None where the run cannot be."""
         try:
-            return total(entry.compute(spec, run.placed({symbol: x})))
+            return sum_of(entry.compute(spec, run.placed({symbol: x})))
         except Refused as refused:
             if refused.field == symbol:
                 return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from calc import checks
 from calc.ask import registry
+from calc.ask.quantity import Quantity, sum_of
 from calc.errors import Refused
 from calc.spec import ModelSpec
 from calc.spec.resizing import with_sizes
@@ -128,7 +129,7 @@ def _alike(columns: Mapping[str, Any], n: int) -> Iterator[tuple[Any, dict[str, 
         yield rows, {name: int(value) for name, value in first.items() if name in SHAPING or value <= FEWEST}
 
 
-def _values(entry: registry.Quantity, request: SweepRequest, some: Mapping[str, Any], fixed: Mapping[str, int]) -> Any:
+def _values(entry: Quantity, request: SweepRequest, some: Mapping[str, Any], fixed: Mapping[str, int]) -> Any:
     """One quantity of some rows, which share the sizes of `fixed`; nan where what shapes a pipeline cannot be."""
     shaping = {name: value for name, value in fixed.items() if name in SHAPING}
     if len(shaping) < len(fixed):
@@ -145,6 +146,6 @@ def _values(entry: registry.Quantity, request: SweepRequest, some: Mapping[str, 
         raise
 
 
-def _total(entry: registry.Quantity, request: SweepRequest, sizes: Mapping[str, Any]) -> Any:
+def _total(entry: Quantity, request: SweepRequest, sizes: Mapping[str, Any]) -> Any:
     spec = with_sizes(request.spec, {name: size for name, size in sizes.items() if name not in OF_QUERY})
-    return registry.total(entry.compute(spec, request.run.placed(sizes)))
+    return sum_of(entry.compute(spec, request.run.placed(sizes)))

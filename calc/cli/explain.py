@@ -12,6 +12,7 @@ from calc.ask.estimate import Estimate
 from calc.ask.explain import Explanation
 from calc.ask.explain import explain as explain_quantity
 from calc.ask.parts import WHOLE
+from calc.ask.quantity import Quantity
 from calc.ask.sensitivity import Sensitivity
 from calc.ask.sensitivity import sensitivity as find_sensitivity
 from calc.cli import adapting, completing, notes, options
@@ -88,7 +89,7 @@ def explain(
     emit([record], with_run(tables, echoed) if "batch" in registry.find(quantity).uses else tables, fmt)
 
 
-def words_for(entry: registry.Quantity, words: dict[str, Any], symbol: str | None = None) -> dict[str, Any]:
+def words_for(entry: Quantity, words: dict[str, Any], symbol: str | None = None) -> dict[str, Any]:
     """Those of `words` that a quantity depends on, and notes on the others. symbol: what is looked for, no word."""
     memory = "dp" in entry.uses
     notes.unused({*entry.uses, symbol or ""}, entry.name)

@@ -11,6 +11,7 @@ from calc import conventions as registry_of_conventions
 from calc.architectures import FAMILIES
 from calc.architectures.models import load_model, preset_names, preset_title
 from calc.ask import registry
+from calc.ask.quantity import Quantity, sum_of
 from calc.cli import notes, options
 from calc.cli.echo import run_record, with_run
 from calc.cli.flops import FIELDS
@@ -44,7 +45,7 @@ def models(families: bool, fmt: str) -> None:
     records = []
     for name in preset_names():
         spec = load_model(name)
-        total = registry.total(parameters(spec))
+        total = sum_of(parameters(spec))
         records.append({"model": name, "title": preset_title(name), "family": spec.family, "params": total})
     rows = [(r["model"], r["title"], r["family"], f"{r['params']:,}") for r in records]
     emit(records, [Table(("model", "title", "family", "parameters"), rows)], fmt)
@@ -67,7 +68,7 @@ def quantities(fmt: str) -> None:
     emit(records, [Table(("quantity", "unit", "meaning", "options"), rows)], fmt)
 
 
-def _options(quantity: registry.Quantity) -> str:
+def _options(quantity: Quantity) -> str:
     """The options that change a quantity; those of memory are many."""
     if "dp" in quantity.uses:
         return "(all of `memory`)"

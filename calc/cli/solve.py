@@ -9,6 +9,7 @@ import click
 
 from calc.ask import registry
 from calc.ask.estimate import estimate
+from calc.ask.quantity import Quantity
 from calc.ask.solve import Solution, moved_head_widths
 from calc.ask.solve import solve as solve_quantity
 from calc.cli import adapting, options
@@ -61,7 +62,7 @@ def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: 
     )
 
 
-def read_equation(equation: str) -> tuple[registry.Quantity, bool, int | float]:
+def read_equation(equation: str) -> tuple[Quantity, bool, int | float]:
     """(quantity, whether the value is a budget, value). Errors: Refused for what is no QUANTITY=VALUE."""
     match = re.fullmatch(r"\s*([\w.]+)\s*(<=|=)\s*(.+)", equation)
     if match is None:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from calc.spec.load import Scores
-from calc.spec.pairs import twice_seen
 from calc.trace.echo import echo
-from calc.trace.functions import Attend, Matmul
+from calc.trace.functions import Attend
 from calc.trace.op import Component, Moves, Op, Weight
 from calc.trace.part import Part
 from calc.trace.tape import Storage, Tape, element_bytes
@@ -21,6 +20,7 @@ from calc.tracing.components import component_of
 from calc.tracing.events import Capture, Event, Seen
 from calc.tracing.layers import Entry, Kind, kinds
 from calc.tracing.saved_passes import Again, SavedPasses
+from calc.tracing.works import between_activations, moves_of, seen_pairs, sides
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class Recording:
             of=of,
             flops=work.flops,
             shape=work.shape,
-            moves=_moves(work, reads, made, weights),
+            moves=moves_of(work, reads, made, weights),
             **fields,
         )
 
@@ -234,12 +234,12 @@ class Recording:
     def tensor(self, x: Seen) -> Tensor:
         """The tensor that a call reads: a view where it is not as large as what was made."""
         base = self.made(x)
-        return base if base.elements == x.elements else base.view(*_sides(x))
+        return base if base.elements == x.elements else base.view(*sides(x))
 
     def made(self, x: Seen) -> Tensor:
         known = self.found.get(x.storage)
         if known is None:
-            known = self.found[x.storage] = Tensor(*_sides(x), x.storage in self.grads, wide=x.wide)
+            known = self.found[x.storage] = Tensor(*sides(x), x.storage in self.grads, wide=x.wide)
         return known
 
     def weight(self, name: str, kind: Kind | None) -> Weight:
@@ -275,40 +275,3 @@ class Recording:
                     live=False,
                     moves=lambda: Moves(weight_reads=0, weight_grads=0),
                 )
-
-
-def _sides(x: Seen) -> tuple[int, int]:
-    """Rows and width of a tensor, as large as the memory that it reads."""
-    width = x.shape[-1] if x.shape else 1
-    return (x.elements // width, width) if width and x.elements % width == 0 else (x.elements, 1)
-
-
-def between_activations(work: Work) -> Work:
-    """A product of which neither side is a weight."""
-    assert isinstance(work.shape, Matmul)
-    shape = replace(work.shape, weighed=False)
-    return replace(work, kind="attention", function="batched_matmul", shape=shape, rows=None)
-
-
-def seen_pairs(flops: int, shape: Attend, scores: Scores) -> int:
-    """Of the FLOPs of all pairs those that are counted, where a query sees the keys up to its own place."""
-    q, k = int(shape.queries), int(shape.keys)
-    if not shape.causal or scores == "full":
-        return flops
-    if scores == "causal-half":
-        return flops // 2
-    return flops // (q * k) * ((twice_seen(k) - twice_seen(k - q)) // 2)
-
-
-def _moves(
-    work: Work, reads: tuple[Tensor, ...], made: tuple[Tensor, ...], weights: tuple[Weight, ...]
-) -> Callable[[], Moves] | None:
-    """What is not every input, weight and result once: rows of a table, and the experts that are reached."""
-    written = sum((x.elements for x in made), start=0)
-    if work.looked_up is not None:
-        return lambda: Moves(0, written, weight_reads=work.looked_up if weights else 0)
-    if work.name == "grouped_mm" and weights and isinstance(work.shape, Matmul):
-        moved = work.shape.groups * sum((weight.elements for weight in weights), start=0)
-        read = sum((x.elements for x in reads), start=0)
-        return lambda: Moves(read, written, weight_reads=moved, weight_grads=moved)
-    return None
