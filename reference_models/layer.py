@@ -38,7 +38,7 @@ GROUP = (
         "residual",
     ),
     *("macaron", "convolution", "beside", "out_norm", "out_scale", "first_norm", "residual_dropout", "outer_dropout"),
-    *("block_scale", "gates", "shared_block", "laurel"),
+    *("block_scale", "gates", "shared_block", "laurel", "merge"),
 )
 """Fields of the spec that are computed here."""
 

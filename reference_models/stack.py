@@ -26,6 +26,7 @@ from reference_models.blocks.relative import RelativeBias
 from reference_models.blocks.shared_block import SharedBlock
 from reference_models.blocks.streams import Collapse
 from reference_models.blocks.tiles import Between
+from reference_models.blocks.windows import Merging
 from reference_models.cache import Cache
 from reference_models.layer import Layer, module_of, run_layer
 from reference_models.step import Step
@@ -71,6 +72,7 @@ class StackOfLayers(nn.Module):
     # Any: nn.Module knows its children only at run time. `layers` is a ModuleList of Layer.
     embedding: Any
     layers: Any
+    merges: Any
 
     def __init__(self, spec: Stack, vocab_size: int | None, d_source: int = 0) -> None:
         super().__init__()
@@ -88,6 +90,7 @@ class StackOfLayers(nn.Module):
             if spec.distances[0].normed:
                 self.distances_norm = NormLayer(spec.distances[1], (spec.d_model,))
         self.layers = nn.ModuleList(_layers(spec, d_source))
+        self._add_merges(spec)
         # Read here, since torch.compile cannot ask a description for what it may not have.
         self.vectors = getattr(spec.embedding, "vectors", 1)
         self.lends = any(_borrows(mixer) for layer in self.layers for mixer in layer.group.mixers)
@@ -102,11 +105,22 @@ class StackOfLayers(nn.Module):
         if spec.per_layer is not None:
             self.per_layer = LayerInputs(spec.per_layer, spec.layers[0].norm, spec.d_model, len(self.layers))
         if spec.final_norm is not None:
-            self.final_norm = NormLayer(spec.final_norm, (spec.d_model,))
+            self.final_norm = NormLayer(spec.final_norm, (spec.end_width,))
         if spec.pool is not None:
             self.pool = Pool(spec.pool, spec.d_model)
         for each in spec.heads:
-            self.add_module(each.name, Dense(each, spec.d_model))
+            self.add_module(each.name, Dense(each, spec.end_width))
+
+    def _add_merges(self, spec: Stack) -> None:
+        """What stands ahead of layers that read fewer and wider vectors; `ahead`: the number of the first of these."""
+        merges, width, names = nn.ModuleDict(), spec.d_model, [layer.group.name for layer in self.layers]
+        for group in spec.layers:
+            if group.merge is not None:
+                merges[group.name] = Merging(group.merge, width)
+                width = group.merge.d_merged
+        self.ahead = {names.index(name): name for name in merges}
+        if merges:
+            self.merges = merges
 
     def embed(self, inputs: Tensor, step: Step) -> tuple[Tensor, Step]:
         """The first vectors, and the step as the layers see it: a front may give more vectors than it read, or fewer.
@@ -183,6 +197,8 @@ class StackOfLayers(nn.Module):
         nothing: Sequence[None] = [None] * len(self.layers)
         mixers, crosses = (nothing, nothing) if cache is None else (cache.mixers, cache.cross)
         for i, (layer, mixer, cross) in enumerate(zip(self.layers, mixers, crosses, strict=True)):
+            if i in self.ahead:
+                x, step = self.merges[self.ahead[i]](x, step)
             own = replace(step, layer=i, n_layers=len(self.layers))
             if step.own_input is not None:
                 own = replace(own, own_input=step.own_input[:, :, i])
@@ -302,8 +318,9 @@ def _layers(spec: Stack, d_source: int) -> list[Layer]:
     shared: dict[str, Layer] = {}
     blocks: dict[str, SharedBlock] = {}
     made: list[Layer] = []
+    widths = spec.widths
     for name in order:
-        layer = shared.get(name) or Layer(groups[name], spec.d_model, d_source)
+        layer = shared.get(name) or Layer(groups[name], widths[name], d_source)
         if groups[name].shared:
             shared[name] = layer
         if groups[name].shared_block is not None:

@@ -92,6 +92,7 @@ FAMILIES: dict[str, str] = {
     "dinov2": "dinov2",
     "dinov2_with_registers": "dinov2",
     "dinov3_vit": "dinov3_vit",
+    "swin": "swin",
     "audio-spectrogram-transformer": "audio_spectrogram_transformer",
     "clip": "clip",
     "clip_text_model": "clip",

@@ -38,6 +38,7 @@ ALIASES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("gpt2", "gpt-sw3", "gptj", "gpt_bigcode", "codegen", "openai-gpt", "imagegpt"), GPT),
     **dict.fromkeys(("t5", "mt5", "umt5", "longt5"), T5 | {"head_dim": "d_kv"}),
     "switch_transformers": T5,
+    "swin": {"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"},
     **dict.fromkeys(("bart", "mbart", "mvp", "plbart", "pegasus", "marian", "m2m_100", "blenderbot"), ENCODER_DECODER),
     **dict.fromkeys(("blenderbot-small", "nllb-moe", "speech_to_text", "detr"), ENCODER_DECODER),
     "led": ENCODER_DECODER | {"attention_probs_dropout_prob": "attention_dropout"},

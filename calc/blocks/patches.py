@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc import checks
 from calc.blocks.front_output import FrontOutput
 from calc.errors import Refused
-from calc.sizes import Size, floor_div
+from calc.sizes import Size, ceil_div, floor_div
 from calc.spec import Patches
 from calc.spec.load import Load
 from calc.trace.tape import Storage, Tape
@@ -24,6 +24,8 @@ def patches(t: Trace, spec: Patches, vocab_size: Size, d_model: Size, load: Load
     rows, columns = grid(spec, load)
     height, width = (spec.height, spec.width) if load.image is None else load.image
     kernel = (spec.patch_height, spec.patch_width)
+    if spec.filled:
+        height, width = rows * spec.patch_height, columns * spec.patch_width
     pixels = t.constant(load.batch * height * width, spec.channels)
     if spec.frames > 1:
         kernel = (spec.frames, *kernel)
@@ -98,6 +100,8 @@ def _refuse_fitted(tape: Tape, found: Storage) -> Storage:
 def grid(spec: Patches, load: Load) -> tuple[Size, Size]:
     """Rows and columns of the patches of one picture."""
     height, width = (spec.height, spec.width) if load.image is None else load.image
+    if spec.filled:
+        return ceil_div(height, spec.patch_height), ceil_div(width, spec.patch_width)
     rows = patches_along(height, spec.patch_height, spec.stride_height)
     return rows, patches_along(width, spec.patch_width, spec.stride_width)
 

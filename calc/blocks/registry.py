@@ -37,6 +37,7 @@ from calc.spec import (
     Rwkv7,
     Tiles,
     Trajectory,
+    WindowAttention,
 )
 from calc.trace.op import Component
 
@@ -63,6 +64,7 @@ MIXERS: dict[type[Node], Program] = {
     BlockAttention: Program("attention", "attention", "block_attention.block_attention"),
     GatedBias: Program("attention", "attention", "gated_bias.gated_bias"),
     PageAttention: Program("attention", "attention", "page_attention.page_attention"),
+    WindowAttention: Program("attention", "attention", "windows.window_attention"),
     CompressedAttention: Program("attention", "attention", "compressed.compressed_attention"),
     Mla: Program("attention", "attention", "latent.latent_attention"),
     DeltaNet: Program("delta_net", "ssm", "delta_net.delta_net"),

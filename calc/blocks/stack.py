@@ -14,11 +14,13 @@ from calc.blocks.gated_bias import bias_of_each
 from calc.blocks.head import projections
 from calc.blocks.layer import layer
 from calc.blocks.page_attention import page_bias
+from calc.blocks.patches import grid
 from calc.blocks.per_layer import layer_inputs
 from calc.blocks.registry import front_of
 from calc.blocks.streams import collapse, spread
 from calc.blocks.surroundings import Surroundings
 from calc.blocks.tiles import between, held, side_by_side
+from calc.blocks.windows import check_grid, merged
 from calc.errors import Refused
 from calc.sizes import Size, is_exactly
 from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Restored, Rwkv7, Stack, Tiles, Tower
@@ -72,9 +74,10 @@ def stack(
     x = prompted(t, spec, x, load)
     _whole_squares(spec, load)
     around = _surroundings(t, spec, x, load, places, source)
+    check_grid(spec, load, around.grid)
     x = _into_streams(t, spec, x, around)
     around.embedded = x
-    x = _layers(t, spec, x, load, around)
+    x, load = _layers(t, spec, x, load, around)
     if around.streams is not None:
         x = collapse(t, x, *around.streams)
     if around.altup is not None:
@@ -100,6 +103,8 @@ def _surroundings(
     around = Surroundings(places=places)
     if source is not None:
         around = Surroundings(source.vectors, source.load.seq, source.places, places)
+    if isinstance(spec.embedding, Patches):
+        around.grid = grid(spec.embedding, load)
     if spec.relative_bias is not None:
         around.bias = t.relative_bias(*spec.relative_bias, load.seq, load.context + load.seq)
         if spec.gates_bias:
@@ -134,8 +139,8 @@ def _dropped(t: Trace, spec: Stack, x: Tensor, where: tuple[str, ...]) -> Tensor
     return t.dropout("dropout", x) if drops else x
 
 
-def _layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) -> Tensor:
-    """All layers, those of one kind as one part.
+def _layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) -> tuple[Tensor, Load]:
+    """All layers, those of one kind as one part, and the load as the last of them sees it.
 
     Where the first one reads what needs no gradient (all ahead of an adapter is frozen; DETR's decoder starts from
     zeros), layers of one kind may differ in what going back takes: each way of passing one is a part of its own.
@@ -144,26 +149,40 @@ def _layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) 
     t.clamps = isinstance(spec, Tower) and spec.clipped
     if x.grad:
         for group in spec.layers:
-            x = _ahead(t, spec, group.name, x, load)
+            x, load = _ahead(t, spec, group, x, load, around)
             t.body.append(_part(spec, group, x, *(made := _recorded(t, group, x, load, around))))
             x = made[1]
     else:
-        x = _unrolled(t, spec, x, load, around)
+        x, load = _unrolled(t, spec, x, load, around)
     t.adapter, t.clamps = before, False
-    return x
+    return x, load
 
 
-def _ahead(t: Trace, spec: Stack, name: str, x: Tensor, load: Load) -> Tensor:
-    """x as the group of layers of that name reads it, which may be a second stage."""
-    stages = spec.stages if isinstance(spec, Tower) and name == spec.layers[-1].name else None
+def _ahead(
+    t: Trace, spec: Stack, group: LayerGroup, x: Tensor, load: Load, around: Surroundings
+) -> tuple[Tensor, Load]:
+    """x as that group of layers reads it, which may be a second stage or read fewer vectors, and the load of it."""
+    if group.merge is not None:
+        return merged(t, group.name, group.merge, x, load, around)
+    stages = spec.stages if isinstance(spec, Tower) and group.name == spec.layers[-1].name else None
     if stages is None or not isinstance(spec.embedding, Tiles):
-        return x
-    return between(t, stages, spec.embedding, x, load)
+        return x, load
+    return between(t, stages, spec.embedding, x, load), load
 
 
-def _captured_ahead(t: Trace, spec: Stack, name: str, x: Tensor, load: Load) -> tuple[tuple[Part | Op, ...], Tensor]:
-    """The same, and its ops."""
-    return t.captured(lambda: _ahead(t, spec, name, x, load))
+def _captured_ahead(
+    t: Trace, spec: Stack, group: LayerGroup, x: Tensor, load: Load, around: Surroundings
+) -> tuple[tuple[Part | Op, ...], Tensor, Load]:
+    """Its ops, and the same."""
+    loads: list[Load] = []
+
+    def run() -> Tensor:
+        y, left = _ahead(t, spec, group, x, load, around)
+        loads.append(left)
+        return y
+
+    body, y = t.captured(run)
+    return body, y, loads[0]
 
 
 def _unread(t: Trace, spec: Tower, count: int, x: Tensor, load: Load, around: Surroundings) -> None:
@@ -222,7 +241,7 @@ class _Way:
     times: int = 0
 
 
-def _unrolled(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) -> Tensor:
+def _unrolled(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) -> tuple[Tensor, Load]:
     """All layers in the order they run; the last way of each kind holds its weights, and is as many layers as the
     others leave: a count may be a symbol."""
     groups = {group.name: group for group in spec.layers}
@@ -231,7 +250,7 @@ def _unrolled(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings
     for name in _order(spec):
         group = groups[name]
         if name not in ahead:
-            ahead[name], x = _captured_ahead(t, spec, name, x, load)
+            ahead[name], x, load = _captured_ahead(t, spec, group, x, load, around)
         live = name, (x.grad, *_borrowed_live(group, around))
         if live not in ways:
             lent = len(around.lent)
@@ -250,7 +269,7 @@ def _unrolled(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings
             t.body.append(_apart(way, number))
         else:
             t.body.append(replace(way.part, calls=left[name]))
-    return x
+    return x, load
 
 
 def _borrowed_live(group: LayerGroup, around: Surroundings) -> tuple[bool, ...]:
@@ -280,8 +299,6 @@ def _order(spec: Stack) -> Iterator[str]:
 
 def _whole_squares(spec: Stack, load: Load) -> None:
     """Refuse a picture that squares of patches, within which attention stays, do not cover without a rest."""
-    from calc.blocks.patches import grid
-
     for group in spec.layers:
         side = group.mixer.squares if isinstance(group.mixer, Attention) else None
         if side is None or not isinstance(spec.embedding, Patches):

@@ -19,7 +19,8 @@ class Surroundings:
     streams there are, and how they mix; None: one. altup: streams of which layers work on one. embedded: what entered
     the first layer. mask: numbers of what is added to the scores of all layers. held: numbers that are live while any
     of them runs, by names in modules, and by what is read behind the layers. lent: keys and values of the layers so
-    far, by window. values: those that RWKV-7's first layer lends all others."""
+    far, by window. values: those that RWKV-7's first layer lends all others.
+    grid: rows and columns of a picture's patches, as the layers at hand read them."""
 
     source: Tensor | None = None
     length: Size = 0
@@ -36,6 +37,7 @@ class Surroundings:
     values: Tensor | None = None
     embedded: Tensor | None = None
     altup: AltUp | None = None
+    grid: tuple[Size, Size] = (0, 0)
 
     def lend(self, window: Size | None, k: Tensor, v: Tensor) -> None:
         """Note the keys and values of a layer with that window."""

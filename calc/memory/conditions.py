@@ -9,7 +9,20 @@ from calc.errors import Refused
 from calc.memory.condition import Condition, at_most, divides, one, text
 from calc.memory.expert_conditions import of_experts
 from calc.sizes import Size, is_exactly
-from calc.spec import Attention, CompressedAttention, DeltaNet, Kda, Lora, Mamba2, Mla, Mlp, ModelSpec, Moe, Rwkv7
+from calc.spec import (
+    Attention,
+    CompressedAttention,
+    DeltaNet,
+    Kda,
+    Lora,
+    Mamba2,
+    Mla,
+    Mlp,
+    ModelSpec,
+    Moe,
+    Rwkv7,
+    WindowAttention,
+)
 from calc.spec.run import Run
 from calc.spec.run.precision import recipe
 from calc.spec.stack import load_stack, stack_names
@@ -72,6 +85,11 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     shared = any(group.shared or group.shared_block is not None for group in spec.layers)
     if not is_exactly(run.pp, 1) and (spec.towers or shared):
         yield one("pp", "1 for a model with towers or shared layers", run.pp)
+    if any(group.merge is not None or isinstance(group.mixer, WindowAttention) for group in spec.layers):
+        # Stages of a pipeline would send vectors of different widths, and ranks of a sequence cut windows.
+        for field in ("pp", "cp"):
+            if not is_exactly(value := getattr(run, field), 1):
+                yield one(field, "1 for a model with windows of patches, which become fewer and wider", value)
     if not is_exactly(run.interleave, 1):
         yield Condition("interleave", "1 without a pipeline", run.interleave, _piped, run.interleave, run.pp)
 

@@ -45,6 +45,7 @@ from calc.spec.streams import StreamMixing
 from calc.spec.tabular import Features
 from calc.spec.tiles import Stages, Tiles
 from calc.spec.trajectory import Trajectory
+from calc.spec.windows import Merge, WindowAttention
 
 __all__ = [
     "Activation",
@@ -84,6 +85,7 @@ __all__ = [
     "Lora",
     "Mamba",
     "Mamba2",
+    "Merge",
     "Mla",
     "Mlp",
     "ModelSpec",
@@ -125,4 +127,5 @@ __all__ = [
     "Tiles",
     "Tower",
     "Trajectory",
+    "WindowAttention",
 ]

@@ -32,6 +32,7 @@ from calc.spec.streams import StreamMixing
 from calc.spec.tabular import Features
 from calc.spec.tiles import Tiles
 from calc.spec.trajectory import Trajectory
+from calc.spec.windows import WindowAttention
 
 Front = Annotated[
     Annotated[Embedding, Tag("tokens")]
@@ -122,6 +123,29 @@ class Stack(Node):
         return self
 
     @model_validator(mode="after")
+    def _in_stages(self) -> Self:
+        merges = any(group.merge is not None for group in self.layers)
+        windows = any(isinstance(mixer, WindowAttention) for group in self.layers for mixer in group.mixers)
+        if not merges and not windows:
+            return self
+        front = self.embedding
+        if not isinstance(front, Patches) or front.n_special or front.n_registers or front.masked is not None:
+            raise Refused("mixer", "windows of patches, or merged ones, where patches alone are read", front.kind)
+        if self.pool is not None or self.per_layer is not None or self.n_streams or self.altup or self.layers[0].merge:
+            raise Refused("layers", "one stream, merged ahead of later groups alone, and no pool", "others")
+        stages = list(self.stages_of_groups.values())
+        first = {stage: list(self.stages_of_groups)[stages.index(stage)] for stage in stages}
+        names = self.schedule or ()
+        order = [self.stages_of_groups[name] for name in names]
+        if order != sorted(order) or any(names[order.index(stage)] != first[stage] for stage in set(order)):
+            raise Refused("schedule", "one stage behind another, each begun by the group that merges", "another order")
+        for name, width in self.widths.items():
+            mixer = next(group.mixer for group in self.layers if group.name == name)
+            if isinstance(mixer, WindowAttention) and width % mixer.n_heads:
+                raise Refused("n_heads", f"a divisor of the width {width} of {name}", mixer.n_heads)
+        return self
+
+    @model_validator(mode="after")
     def _one_relative_table(self) -> Self:
         kinds = set(self._relative_tables())
         if self.gates_bias and not all(isinstance(m, GatedBias) for group in self.layers for m in group.mixers):
@@ -209,6 +233,29 @@ class Stack(Node):
         if isinstance(self.embedding, Trajectory) and any(mixer.window is not None for mixer in self._mixers()):
             raise Refused("window", "none, since it counts tokens and a trajectory's sequence counts steps", "a window")
         return self
+
+    @property
+    def stages_of_groups(self) -> dict[str, int]:
+        """Group name -> how often patches have been merged ahead of it."""
+        found, stage = {}, 0
+        for group in self.layers:
+            stage += group.merge is not None
+            found[group.name] = stage
+        return found
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """Group name -> width of the vectors that its layers read; that of the last is what the stack gives."""
+        found, width = {}, self.d_model
+        for group in self.layers:
+            width = width if group.merge is None else group.merge.d_merged
+            found[group.name] = width
+        return found
+
+    @property
+    def end_width(self) -> int:
+        """Width of the vectors behind the last layer."""
+        return self.widths[self.layers[-1].name]
 
     def _mixers(self) -> list[Attention]:
         return [mixer for group in self.layers for mixer in group.mixers if isinstance(mixer, Attention)]

@@ -14,6 +14,7 @@ from calc.spec.fields import Count, Dim, Node
 from calc.spec.mixers import Mixer, OneMixer, Parallel, kind_or
 from calc.spec.residual import Residual
 from calc.spec.shared_block import SharedBlock
+from calc.spec.windows import Merge
 
 OF_CROSS = (
     *("n_heads", "n_kv_heads", "d_head", "d_value", "qkv_bias", "k_bias", "out_bias", "causal", "position", "rope"),
@@ -51,6 +52,7 @@ class LayerGroup(Node):
     et al. 2022, arXiv:2204.14198, section 2.2; Llama 3.2 Vision).
     laurel: rank of two matrices whose normed product is added to what the mixer read, and this to the stream, which is
     then divided by sqrt(2) (learned augmented residuals: Menghani et al. 2024, arXiv:2411.07501; Gemma 3n).
+    merge: ahead of these layers vectors of neighbouring patches become fewer and wider ones, as it says there (Swin).
     first_norm: False where the first block reads its input as it is (the first layer of FT-Transformer, before which
     nothing has been added up).
     """
@@ -71,6 +73,7 @@ class LayerGroup(Node):
     gates: bool = False
     first_norm: bool = True
     laurel: Dim | None = None
+    merge: Merge | None = None
     norm: Norm = Norm()
     placement: Placement = "pre"
     after: Literal["all", "channel"] = "all"

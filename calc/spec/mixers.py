@@ -23,6 +23,7 @@ from calc.spec.rg_lru import RgLru
 from calc.spec.rwkv4 import Rwkv4
 from calc.spec.rwkv7 import Rwkv7
 from calc.spec.state_space import Mamba, Mamba2
+from calc.spec.windows import WindowAttention
 
 
 def kind_or(default: str) -> Discriminator:
@@ -40,6 +41,7 @@ _ONE = (
     | Annotated[BlockAttention, Tag("block_attention")]
     | Annotated[GatedBias, Tag("gated_bias")]
     | Annotated[PageAttention, Tag("page_attention")]
+    | Annotated[WindowAttention, Tag("window_attention")]
     | Annotated[LinearAttention, Tag("linear_attention")]
     | Annotated[Mla, Tag("mla")]
     | Annotated[CompressedAttention, Tag("compressed_attention")]
@@ -83,7 +85,8 @@ class Parallel(Node):
     def _apart(self) -> Self:
         mixers = [branch.mixer for branch in self.branches]
         # All kinds of attention call their weights so.
-        attention = (Attention, BandAttention, BlockAttention, GatedBias, PageAttention, Mla, CompressedAttention)
+        attention = (Attention, BandAttention, BlockAttention, GatedBias, PageAttention, WindowAttention)
+        attention = (*attention, Mla, CompressedAttention)
         names = ["attention" if isinstance(m, attention) else m.kind for m in mixers]
         if len(set(names)) != len(names):
             raise Refused("branches", "mixers of different kinds", ", ".join(names))

@@ -68,6 +68,12 @@ class Tower(Stack):
         return self
 
     @model_validator(mode="after")
+    def _one_width(self) -> Self:
+        if any(group.merge is not None for group in self.layers):
+            raise Refused("merge", "none, but in a main stack: of a tower's stages no reader is described", "one")
+        return self
+
+    @model_validator(mode="after")
     def _some_layers_are_read(self) -> Self:
         if self.unread is None:
             return self

@@ -28,6 +28,7 @@ class Patches(Node):
         al. 2022, arXiv:2111.06377); None: all are seen, and none are chosen.
     norm: on the sum, before the layers (CLIP), or norm_of `patches`, ahead of what is added (GLM-4.1V). special_last:
         the learned vectors stand behind the patches (Llama 4).
+    filled: rows and columns of pixels that fill up the last patches are zeros (Swin), and not left out.
     resize: how the position table is carried over to another size of picture; `bilinear-corners` lets the outermost
         patches of both grids coincide (Qwen3-VL); `bilinear-smooth` weighs all of what a smaller one's patch covers
         (SigLIP 2). centered: pixels from 0 to 1 are stretched to run from -1 to 1 first.
@@ -53,6 +54,7 @@ class Patches(Node):
     position_tables: int = Field(default=1, gt=0, le=2)
     resize: Literal["bicubic", "bilinear-corners", "bilinear-smooth"] = "bicubic"
     centered: bool = False
+    filled: bool = False
     norm: Norm | None = None
     norm_of: Literal["sum", "patches"] = "sum"
 
@@ -66,6 +68,8 @@ class Patches(Node):
             raise Refused("position_tables", "1, where patches are masked", self.position_tables)
         if self.norm_of == "patches" and (self.n_special or self.norm is None):
             raise Refused("norm_of", "sum, unless patches alone are normed", self.norm_of)
+        if self.filled and (self.stride_height or self.stride_width or self.frames > 1 or self.position_tables > 1):
+            raise Refused("filled", "false beside strides, several frames or tables", True)
         for side in ("height", "width"):
             pixels, patch = getattr(self, side), getattr(self, f"patch_{side}")
             if pixels < patch:

@@ -17,7 +17,7 @@ from reference_models.support import supported
 FIELDS = (
     *("height", "width", "patch_height", "patch_width", "stride_height", "stride_width", "channels", "frames", "bias"),
     *("n_special", "n_registers", "special_last", "n_positions", "position_tables", "resize", "centered", "norm"),
-    *("mask_vector", "norm_of", "masked", "trained_positions"),
+    *("mask_vector", "norm_of", "masked", "trained_positions", "filled"),
 )
 """Fields of the spec that are computed here."""
 
@@ -60,6 +60,9 @@ class PatchEmbedding(nn.Module):
             pixels = 2 * pixels - 1
         if spec.frames > 1:
             pixels = pixels[:, :, None].expand(-1, -1, spec.frames, -1, -1)
+        if spec.filled:
+            height, width = pixels.shape[-2:]
+            pixels = F.pad(pixels, (0, -width % spec.patch_width, 0, -height % spec.patch_height))
         x = self.patch(pixels)
         rows, columns = x.shape[-2:]
         x = x.flatten(2).transpose(1, 2)

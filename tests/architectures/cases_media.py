@@ -14,6 +14,15 @@ VIT = {
     "num_channels": 3,
 }
 SIDES = {"image_size": [16, 24], "patch_size": [8, 6]}
+SWIN = {
+    "embed_dim": 12,
+    "depths": [2, 3, 1],
+    "num_heads": [2, 3, 6],
+    "image_size": 32,
+    "patch_size": 2,
+    "window_size": 4,
+    "num_channels": 3,
+}
 SPEECH = {
     "vocab_size": 17,
     "hidden_size": 32,
@@ -155,6 +164,21 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
         (
             SIDES | {"num_register_tokens": 0, "key_bias": True, "proj_bias": False},
             {"use_gated_mlp": True, "query_bias": False, "value_bias": False, "mlp_bias": False, "hidden_act": "silu"},
+        ),
+    ),
+    "swin": (
+        SWIN,
+        ("SwinForImageClassification", "SwinModel"),
+        (
+            {
+                "depths": [1, 3],
+                "num_heads": [2, 3],
+                "use_absolute_embeddings": True,
+                "qkv_bias": False,
+                "mlp_ratio": 2.5,
+            },
+            {"image_size": [35, 28], "window_size": 2, "hidden_act": "relu", "num_labels": 5, "layer_norm_eps": 0.03},
+            {"image_size": 24, "patch_size": [2, 3], "depths": [2], "num_heads": [4], "num_channels": 1},
         ),
     ),
     "hubert": (

@@ -153,7 +153,7 @@ def compare(theirs: Mapping[str, int], ours: Mapping[str, int], model_type: str)
     """
     merged: dict[str, int] = {}
     for path, elements in ours.items():
-        path = renaming_media.fold(re.sub(rf"\.experts\.{NUMBER}\.", ".experts.*.", path))
+        path = renaming_media.fold(re.sub(rf"\.experts\.{NUMBER}\.", ".experts.*.", path), model_type)
         merged[path] = merged.get(path, 0) + elements
     bundles: dict[tuple[str, ...], int] = {}
     for name, elements in theirs.items():

@@ -15,11 +15,13 @@ FOLDS = (
     (r"(embedding|encoder\.embedding)\.conv\d+\.(.*)", r"\1.conv*.\2"),
     (r"box\d\.dense\.(\w+)", r"box*.dense.\1"),
 )
+STAGED = {"swin": ((r"layers\.(?:\d+|\{\})\.(.*)", r"layers.*.\1"), (r"merges\.\w+\.(.*)", r"merges.*.\1"))}
+"""Families whose layers have two numbers, that of their stage and that within it: one bundle for all stages."""
 
 
-def fold(path: str) -> str:
+def fold(path: str, model_type: str = "") -> str:
     """Our path with what a table of groups does not tell apart made one."""
-    for pattern, bundle in FOLDS:
+    for pattern, bundle in (*STAGED.get(model_type, ()), *FOLDS):
         if found := re.fullmatch(pattern, path):
             return found.expand(bundle)
     return path
@@ -348,7 +350,20 @@ PARAKEET = _layers(r"(?:encoder\.)?", "", _PARAKEET_LAYER) + _one(
     (r"ctc_head\.(?P<w>\w+)", r"ctc.dense.\g<w>"),
 )
 
+_STAGE = r"(?:swin\.)?encoder\.layers\.\d+\."
+SWIN = _one(
+    *(
+        (rf"{_STAGE}blocks\.\d+\.{theirs}(?P<w>\.\w+)", rf"layers.*.{ours}\g<w>")
+        for theirs, ours in (_SELF | _MLP | _VIT_NORMS).items()
+    ),
+    (rf"{_STAGE}blocks\.\d+\.attention\.relative_position_bias\.\w+", "layers.*.attention.relative_bias.weight"),
+    (rf"{_STAGE}downsample\.reduction\.(?P<w>\w+)", r"merges.*.dense.\g<w>"),
+    (rf"{_STAGE}downsample\.norm\.(?P<w>\w+)", r"merges.*.norm.\g<w>"),
+    (r"(?:\w+\.)?embeddings\.norm\.(?P<w>\w+)", r"embedding.norm.\g<w>"),
+)
+
 RULES: dict[str, Rules] = {
+    "swin": SWIN + VIT,
     "vit": VIT,
     "deit": VIT,
     "vit_msn": VIT,

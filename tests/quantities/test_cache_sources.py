@@ -16,9 +16,10 @@ from calc.spec.gated_bias import GatedBias
 from calc.spec.mixers import Parallel
 from calc.spec.page import PageAttention
 from calc.spec.run import exact_run
+from calc.spec.windows import WindowAttention
 from tests.strategies import in_bands, in_blocks
 
-WITHOUT = (BandAttention, BlockAttention, GatedBias, PageAttention)
+WITHOUT = (BandAttention, BlockAttention, GatedBias, PageAttention, WindowAttention)
 """What only encoders have."""
 
 

@@ -22,6 +22,7 @@ from calc.spec import (
     Embedding,
     GatedBias,
     LayerGroup,
+    Merge,
     Mlp,
     ModelSpec,
     Norm,
@@ -30,6 +31,8 @@ from calc.spec import (
     Picture,
     Projection,
     Restored,
+    Tower,
+    WindowAttention,
 )
 from calc.spec.load import Load
 from tests.architectures.cases_recent import GEMMA3N
@@ -42,11 +45,19 @@ BOXES = Boxes(n_places=9, d_place=5, d_extent=6)
 PIXELS: dict[str, int] = {"height": 8, "width": 8, "patch_height": 4, "patch_width": 4}
 PICTURE = Picture(**PIXELS)
 WHOLE = Embedding(boxes=BOXES, picture=PICTURE, norm=Norm())
+WINDOWS = WindowAttention(n_heads=4, side=2)
+MERGE = Merge(d_merged=48, norm=Norm())
 PLAIN = LayerGroup(count=2, mixer=Attention(n_heads=4), channel=Mlp(gated=True, activation="silu"))
 
 
 def model(*layers: LayerGroup, **fields: Any) -> ModelSpec:
     return ModelSpec(d_model=32, vocab_size=50, layers=layers or (PLAIN,), **fields)
+
+
+def staged(mixer: Any = WINDOWS, **fields: Any) -> ModelSpec:
+    """Windows in two stages, of one and of two kinds of layers."""
+    layers = of(WINDOWS, name="one"), of(mixer, name="two", merge=MERGE)
+    return model(*layers, embedding=Patches(**PIXELS), head=None, **fields)
 
 
 def of(mixer: Any, **fields: Any) -> LayerGroup:
@@ -63,6 +74,15 @@ def of(mixer: Any, **fields: Any) -> LayerGroup:
         (lambda: model(of(GATED), of(GATED.model_copy(update={"n_heads": 2}), name="other")), "buckets"),
         (lambda: PageAttention(n_heads=4, d_head=8, buckets=None, box_buckets=BoxBuckets()), "box_buckets"),
         (lambda: model(of(PAGE)), "embedding"),
+        (lambda: model(of(WINDOWS)), "mixer"),
+        (lambda: model(PLAIN.model_copy(update={"merge": MERGE}), embedding=Patches(**PIXELS)), "layers"),
+        (lambda: staged(schedule=("one", "one", "two", "two", "one", "two")), "schedule"),
+        (lambda: staged(mixer=WINDOWS.model_copy(update={"n_heads": 5})), "n_heads"),
+        (
+            lambda: Tower(**staged().model_dump(include={"d_model", "embedding", "layers"}) | {"name": "vision"}),
+            "merge",
+        ),
+        (lambda: Patches(**PIXELS, filled=True, stride_height=2), "filled"),
         (lambda: model(of(PAGE), embedding=Embedding(boxes=BOXES)), "embedding"),
         (lambda: model(of(PAGE), PLAIN.model_copy(update={"name": "plain"}), embedding=WHOLE), "mixer"),
         (lambda: model(embedding=Embedding(boxes=Boxes(n_places=9, d_place=5, d_extent=4))), "boxes"),

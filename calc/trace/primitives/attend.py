@@ -170,19 +170,20 @@ def _scores(tape: Tape, scoring: Scoring, square: Square, trained: bool, vectors
     s = tape.settings
     hides = 0 if scoring.window is None else at_least(square.seq, scoring.window)
     mask = square.batch * square.seq * square.keys * hides
+    biased = scoring.buckets is not None or scoring.bias is not None
+    if scoring.alibi or biased:
+        mask, hides = square.heads * square.seq * square.keys, 1
     if not is_exactly(scoring.mask, 0):
         mask = scoring.mask
-    if scoring.alibi or scoring.buckets is not None:
-        mask, hides = square.heads * square.seq * square.keys, 1
     if scoring.buckets is not None and scoring.bias is None and trained:
         tape.keep(Storage(square.seq * square.keys, "int64", False, "none"), "distances")
     if scoring.shaw is not None and trained:
         for name in ("relative_key", "relative_value")[: 1 + scoring.shaw.values]:
             tape.keep(Storage(square.seq * square.keys, "int64", False, "none"), name)
-    added = scoring.causal or scoring.window is not None or scoring.buckets is not None
+    added = scoring.causal or scoring.window is not None or biased
     widened = s.autocast and tape.stream == "fp32" and added
     wide = scoring.softmax == "fp32" or s.autocast_on_gpu or widened or scoring.alibi
-    bias = scoring.buckets is not None and trained
+    bias = biased and trained
     covered = square.seq * square.keys if bias and scoring.causal else 0
     sinks = scoring.sinks is not None
     return Scores(

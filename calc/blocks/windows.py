@@ -1,0 +1,113 @@
+"""Attention within windows of patches, and the merging of patches between two stages (Swin).
+
+Source: Liu et al. 2021 (arXiv:2103.14030, section 3); transformers 5.23, models/swin/modeling_swin.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from calc.blocks.attention import square_of
+from calc.blocks.surroundings import Surroundings
+from calc.errors import Refused
+from calc.sizes import Size, at_least, ceil_div, exact_div, is_array, is_symbolic, minimum
+from calc.spec import Merge, Patches, Stack, WindowAttention
+from calc.spec.load import Load
+from calc.trace.functions import Attend
+from calc.trace.op import Moves
+from calc.trace.primitives.attend_live import Scoring
+from calc.trace.shard import COLUMN, ROW
+from calc.trace.tape import Storage, Tape
+from calc.trace.tensor import Tensor
+from calc.trace.trace import Trace
+
+Grid = tuple[Size, Size]
+
+
+def window_attention(t: Trace, spec: WindowAttention, x: Tensor, load: Load, around: Surroundings) -> Tensor:
+    """x [batch * rows * columns, d] -> the same, over batch * ceil(rows / side) * ceil(columns / side) windows.
+
+    FLOPs of scores and values: 4 * windows * side^4 * d; projections run on what fills windows up too.
+    """
+    rows, columns = around.grid
+    windows = load.batch * ceil_div(rows, spec.side) * ceil_div(columns, spec.side)
+    places, heads, width = spec.side**2, spec.n_heads, x.width
+    d_head = exact_div(width, heads)
+    apart = t.joined(x, rows=windows * places, width=width)
+    q, k, v = (t.linear(f"{name}_proj", apart, width, bias=spec.qkv_bias, shard=COLUMN) for name in "qkv")
+    inside = replace(load, batch=windows, seq=places, context=0)
+    table = heads * places * places
+    # Each window is told which of its patches only came together by the shift, in a copy of the table.
+    shifts = at_least(minimum(rows, columns), spec.side + 1) if spec.shifted else 0
+    mask = shifts * windows * table + (1 - shifts) * table
+    y = t.attend(
+        *(q, k, v),
+        Attend(windows * heads, 1, places, places, d_head, d_head, causal=False),
+        square_of(inside, heads, heads, places, d_head, d_head),
+        2 * windows * heads * places * places,
+        Scoring(bias=_bias(t, heads, spec.side), mask=mask),
+    )
+    y = t.linear("o_proj", y, width, bias=True, shard=ROW)
+    return t.joined(y, rows=x.rows, width=width)
+
+
+def _bias(t: Trace, heads: Size, side: Size) -> Tensor:
+    """Numbers [heads * side^2, side^2] of a table with a row for each way in which two patches can lie."""
+    weight = t.weight("relative_bias.weight", (2 * side - 1) ** 2, heads, of="positional")
+    found = t.made(heads * side**2, side**2, weights=(weight,))
+
+    def keeps(tape: Tape) -> Storage:
+        if weight.trainable:
+            tape.keep(Storage(side**4, "int64", False, "none"), "ways to lie")
+        return Storage(found.elements, tape.settings.stream, weight.trainable)
+
+    t.op(
+        "relative_bias",
+        "gather",
+        "gather",
+        (),
+        (found,),
+        weights=(weight,),
+        of="positional",
+        moves=lambda: Moves(0, found.elements),
+        keeps=keeps,
+    )
+    return found
+
+
+def merged(t: Trace, name: str, spec: Merge, x: Tensor, load: Load, around: Surroundings) -> tuple[Tensor, Load]:
+    """x [batch * rows * columns, d] -> [batch * ceil(rows / 2) * ceil(columns / 2), d_merged], and the load of these.
+
+    FLOPs: 8 * d * d_merged for each vector that is made. name: of the group of layers that reads them.
+    """
+    rows, columns = (ceil_div(side, 2) for side in around.grid)
+    around.grid = rows, columns
+    with t.part(f"merges.{name}", x, of="other") as out:
+        four = t.joined(x, rows=load.batch * rows * columns, width=4 * x.width)
+        out.append(t.linear("dense", t.norm("norm", spec.norm, four), spec.d_merged, inside=False))
+    return out[0], replace(load, seq=rows * columns)
+
+
+def check_grid(spec: Stack, load: Load, sides: Grid) -> None:
+    """Refuse a picture that in some stage is smaller than a window: the table that is added to scores is as large as
+    the window, which transformers then makes smaller. With positions of patches, those that fill up have none."""
+    front = spec.embedding
+    if not isinstance(front, Patches) or not any(isinstance(each.mixer, WindowAttention) for each in spec.layers):
+        return
+    if front.filled and front.n_positions is not None and load.image is not None:
+        for pixels, patch in zip(load.image, (front.patch_height, front.patch_width), strict=True):
+            if not is_symbolic(pixels) and _holds(pixels % patch > 0):
+                raise Refused("image", f"whole patches of {patch} pixels, whose positions are known", pixels)
+    for group in spec.layers:
+        sides = sides if group.merge is None else (ceil_div(sides[0], 2), ceil_div(sides[1], 2))
+        side = group.mixer.side if isinstance(group.mixer, WindowAttention) else 0
+        for patches in sides:
+            if not is_symbolic(patches) and not is_symbolic(side) and _holds(patches < side):
+                expected = f"at least {side} patches, a window, along each side in {group.name}"
+                raise Refused("image", expected, f"{patches} patches")
+
+
+def _holds(condition: Any) -> bool:
+    """Whether it holds anywhere."""
+    return bool(condition.any()) if is_array(condition) else bool(condition)

@@ -1,0 +1,117 @@
+"""Attention within windows of patches, and the merging of patches: the twins of `calc.blocks.windows`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from calc.spec import Attention, Merge, WindowAttention
+from reference_models.blocks.attend import attend
+from reference_models.blocks.linear import NormLayer
+from reference_models.step import Step
+from reference_models.support import supported
+
+APART = -100.0
+"""What is added to the score of two patches that only the shift brought together (the code of Liu et al. 2021)."""
+
+
+class InWindows(nn.Module):
+    """Every patch sees those of its window; `step.grid` says how many rows and columns there are."""
+
+    name = "attention"
+
+    def __init__(self, spec: WindowAttention, d_model: int) -> None:
+        super().__init__()
+        supported(spec, "n_heads", "side", "shifted", "qkv_bias")
+        self.spec = spec
+        self.core = Attention(n_heads=spec.n_heads, causal=False, position="none")
+        for name in ("q_proj", "k_proj", "v_proj"):
+            self.add_module(name, nn.Linear(d_model, d_model, bias=spec.qkv_bias))
+        self.relative_bias = WaysToLie(spec.n_heads, spec.side)
+        self.o_proj = nn.Linear(d_model, d_model)
+
+    def new_cache(self, length: int | None) -> None:
+        """Patches see those to come, so nothing is kept."""
+
+    def forward(self, x: Tensor, step: Step, cache: Any = None) -> Tensor:
+        """x [batch, rows * columns, d_model] -> the same shape. Errors: ValueError where no picture has been read."""
+        if step.grid is None:
+            raise ValueError("windows: expected a front that reads pictures, found none")
+        (rows, columns), side = step.grid, self.spec.side
+        fill = -rows % side, -columns % side
+        shift = side // 2 if self.spec.shifted and min(rows, columns) > side else 0
+        plane = F.pad(x.unflatten(1, (rows, columns)), (0, 0, 0, fill[1], 0, fill[0]))
+        filled = plane.shape[1:3]
+        apart = in_windows(plane.roll((-shift, -shift), (1, 2)) if shift else plane, side)
+        bias = self.relative_bias()
+        if shift:
+            bias = bias + came_together(filled, side, shift, x).repeat(len(x), 1, 1)[:, None]
+        q, k, v = (self._heads(self.get_submodule(f"{name}_proj")(apart)) for name in "qkv")
+        y = self.o_proj(attend(self.core, q, k, v, step, bias=bias).transpose(1, 2).flatten(2))
+        plane = out_of_windows(y, side, filled)
+        plane = plane.roll((shift, shift), (1, 2)) if shift else plane
+        return plane[:, :rows, :columns].flatten(1, 2)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """[windows, side^2, d_model] -> [windows, n_heads, side^2, d_head]."""
+        return x.unflatten(-1, (self.spec.n_heads, -1)).transpose(1, 2)
+
+
+class WaysToLie(nn.Module):
+    """A number of each head for each way in which two patches of a window can lie, [(2 * side - 1)^2, n_heads]."""
+
+    def __init__(self, n_heads: int, side: int) -> None:
+        super().__init__()
+        self.side = side
+        self.weight = nn.Parameter(torch.empty((2 * side - 1) ** 2, n_heads).normal_(std=0.02))
+
+    def forward(self) -> Tensor:
+        """[1, n_heads, side^2, side^2], by query and key."""
+        at = torch.arange(self.side, device=self.weight.device)
+        row, column = (each.flatten() for each in torch.meshgrid(at, at, indexing="ij"))
+        down, across = (each[:, None] - each[None] + self.side - 1 for each in (row, column))
+        return self.weight[down * (2 * self.side - 1) + across].permute(2, 0, 1).contiguous()[None]
+
+
+class Merging(nn.Module):
+    """[batch, rows * columns, d] -> [batch, ceil(rows / 2) * ceil(columns / 2), d_merged]."""
+
+    def __init__(self, spec: Merge, d_model: int) -> None:
+        super().__init__()
+        supported(spec, "d_merged", "norm")
+        self.norm = NormLayer(spec.norm, (4 * d_model,))
+        self.dense = nn.Linear(4 * d_model, spec.d_merged, bias=False)
+
+    def forward(self, x: Tensor, step: Step) -> tuple[Tensor, Step]:
+        """The vectors, and the step of those that read them."""
+        rows, columns = step.grid or (0, 0)
+        plane = F.pad(x.unflatten(1, (rows, columns)), (0, 0, 0, columns % 2, 0, rows % 2))
+        four = torch.cat([plane[:, row::2, column::2] for column in range(2) for row in range(2)], -1)
+        grid = (four.shape[1], four.shape[2])
+        positions = torch.arange(grid[0] * grid[1], device=x.device)[None]
+        return self.dense(self.norm(four.flatten(1, 2))), replace(step, grid=grid, positions=positions)
+
+
+def in_windows(plane: Tensor, side: int) -> Tensor:
+    """plane [batch, rows, columns, d] -> [batch * windows, side * side, d]."""
+    apart = plane.unflatten(1, (-1, side)).unflatten(3, (-1, side)).transpose(2, 3)
+    return apart.contiguous().flatten(3, 4).flatten(0, 2)
+
+
+def out_of_windows(x: Tensor, side: int, filled: torch.Size) -> Tensor:
+    """The inverse of `in_windows`, for a plane of so many rows and columns."""
+    rows, columns = (each // side for each in filled)
+    return x.unflatten(1, (side, side)).unflatten(0, (-1, rows, columns)).transpose(2, 3).flatten(1, 2).flatten(2, 3)
+
+
+def came_together(filled: torch.Size, side: int, shift: int, x: Tensor) -> Tensor:
+    """[windows, side^2, side^2]: 0, and APART where a row or column went round the picture's edge between the two."""
+    went = [(torch.arange(n, device=x.device) >= n - shift) for n in filled]
+    region = (2 * went[0][:, None] + went[1][None]).to(x.dtype)[None, ..., None]
+    of_window = in_windows(region, side)[..., 0]
+    apart = of_window[:, :, None] != of_window[:, None]
+    return torch.zeros(apart.shape, dtype=x.dtype, device=x.device).masked_fill(apart, APART)
