@@ -38,7 +38,7 @@ GROUP = (
         "residual",
     ),
     *("macaron", "convolution", "beside", "out_norm", "out_scale", "first_norm", "residual_dropout", "outer_dropout"),
-    *("block_scale", "gates", "shared_block", "laurel", "merge"),
+    *("block_scale", "kept_scale", "gates", "shared_block", "laurel", "merge"),
 )
 """Fields of the spec that are computed here."""
 
@@ -119,7 +119,7 @@ class Layer(nn.Module):
         """Give every block hyper-connections. Errors: NotImplementedError for a layer that joins blocks otherwise."""
         group, plain = self.group, LayerGroup(name="plain", count=1)
         joined = ("placement", "cross", "macaron", "convolution", "residual", "residual_scale", "first_norm")
-        joined += ("beside", "out_norm", "out_scale", "block_scale", "gates")
+        joined += ("beside", "out_norm", "out_scale", "block_scale", "kept_scale", "gates")
         others = [name for name in joined if getattr(group, name) != getattr(plain, name)]
         if others or hasattr(self, "per_layer"):
             raise NotImplementedError(f"n_streams: no module computes them beside {', '.join(others) or 'per_layer'}")
@@ -182,7 +182,7 @@ class Layer(nn.Module):
         half = self.group.macaron and name in ("macaron", self.channel)
         out = scaled(0.5 * out if half else out, self.group.residual_scale)
         x = (
-            x + out
+            self._kept(name, x) + out
             if self.group.residual is None
             else self._joined(name, inner if self.group.residual.normed else x, out)
         )
@@ -199,6 +199,10 @@ class Layer(nn.Module):
 
     def _streams_of(self, block: str) -> str:
         return "channel_streams" if block == self.channel else "mixer_streams"
+
+    def _kept(self, name: str, x: Tensor) -> Tensor:
+        """What a block's result is added to."""
+        return self.get_submodule(f"{self._stem(name)}_kept")(x) if self.group.kept_scale else x
 
     def _joined(self, name: str, x: Tensor, out: Tensor) -> Tensor:
         """Both with their factors."""
@@ -245,6 +249,8 @@ class Layer(nn.Module):
         self.add_module(name, block)
         if self.group.block_scale:
             self.add_module(norm.replace("_norm", "_scale"), BlockScale(d_model))
+        if self.group.kept_scale:
+            self.add_module(norm.replace("_norm", "_kept"), BlockScale(d_model))
         if self.group.gates:
             self.add_module(norm.replace("_norm", "_gate"), Gate())
         self.blocks.append(name)

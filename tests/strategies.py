@@ -51,7 +51,7 @@ def norms(draw: st.DrawFn) -> Norm:
 @st.composite
 def attentions(draw: st.DrawFn, n_heads: int) -> Attention:
     if draw(st.booleans()) and draw(st.booleans()):
-        return draw(routed_heads(n_heads))
+        return draw(routed_heads(n_heads) | masked_by_values(n_heads))
     position = draw(st.sampled_from(["rope", "alibi", "none"]))
     shaw = st.builds(Shaw, max_distance=small, ahead=st.none() | small, values=st.booleans())
     return Attention(
@@ -82,6 +82,19 @@ def routed_heads(draw: st.DrawFn, n_heads: int) -> Attention:
         out_bias=draw(st.booleans()),
         window=draw(st.none() | st.integers(1, 300)),
         experts=HeadExperts(n_experts=draw(st.integers(top_k, 16)), top_k=top_k),
+    )
+
+
+@st.composite
+def masked_by_values(draw: st.DrawFn, n_heads: int) -> Attention:
+    """Attention where the values of keys make a mask."""
+    return Attention(
+        n_heads=n_heads,
+        n_kv_heads=draw(st.sampled_from([n for n in range(1, n_heads + 1) if n_heads % n == 0])),
+        d_head=draw(small.map(lambda half: 2 * half)),
+        qkv_bias=draw(st.booleans()),
+        window=draw(st.none() | st.integers(1, 300)),
+        dynamic_mask=draw(st.integers(1, 40)),
     )
 
 
@@ -173,9 +186,11 @@ def specs(draw: st.DrawFn, mixers: Callable[[int], st.SearchStrategy[Any]] = att
             mixer=draw(mixers(n)),
             channel=draw(channels()),
             norm=draw(norms()),
-            placement=draw(st.sampled_from(placements)),
+            placement=placement,
+            kept_scale=placement == "pre" and draw(st.booleans()),
         )
         for name, n in zip("abc", heads, strict=False)
+        for placement in (draw(st.sampled_from(placements)),)
     )
     embedding = Embedding(
         d_embed=draw(st.none() | small),

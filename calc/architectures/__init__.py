@@ -29,6 +29,7 @@ FAMILIES: dict[str, str] = {
     "falcon": "falcon",
     "llama": "llama",
     "diffllama": "diffllama",
+    "doge": "doge",
     "mistral": "mistral",
     "mixtral": "mixtral",
     "jetmoe": "jetmoe",

@@ -60,6 +60,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "falcon": _named("Falcon", *OWN),
     "llama": _named("Llama", *ALL),
     "diffllama": _named("DiffLlama", *ALL),
+    "doge": _named("Doge", "sequence"),
     "mistral": _named("Mistral", *ALL),
     "mixtral": _named("Mixtral", *ALL),
     "jetmoe": _named("JetMoe", "sequence"),

@@ -10,6 +10,7 @@ from calc.blocks.attention_inputs import head_sizes, normed, placed_vectors, pro
 from calc.blocks.differential import difference, halves
 from calc.blocks.disentangled import projected_vectors
 from calc.blocks.distances import placed_queries, projected_distances, segments
+from calc.blocks.dynamic_mask import dynamic_mask
 from calc.blocks.span_convolution import span_convolution
 from calc.blocks.surroundings import Surroundings
 from calc.errors import Refused
@@ -53,6 +54,11 @@ def attention(
         k, v = prefix(t, spec, (kv_heads, d_head, d_value), load, k, v)
         keys, twice_pairs = keys + more, twice_pairs + 2 * load.tokens * heads * more
     q, scoring = _scoring(t, spec, q, x.width, load, around)
+    if spec.dynamic_mask is not None:
+        if more is not None:
+            raise Refused("adapter", "no keys and values in front of all others, where keys mask themselves", "prefix")
+        own = dynamic_mask(t, spec.dynamic_mask, v, heads, kv_heads, load, cached, bias=spec.qkv_bias)
+        scoring = replace(scoring, own=own)
     shape = Attend(
         load.batch * kv_heads,
         quotient(heads, kv_heads),

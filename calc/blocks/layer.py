@@ -140,7 +140,8 @@ def _in_streams(
     """
     if group.placement != "pre":
         raise Refused("placement", "pre, in layers of several streams", group.placement)
-    if group.residual is not None or group.block_scale or group.gates or group.residual_scale != 1.0:
+    factors = group.block_scale or group.kept_scale or group.gates or group.residual_scale != 1.0
+    if group.residual is not None or factors:
         raise Refused("residual", "plain sums, in layers of several streams", "factors")
     for block in blocks:
         name = f"{'channel' if block.region == 'channel' else 'mixer'}_streams"
@@ -172,6 +173,8 @@ def _joined(t: Trace, group: LayerGroup, block: Block, x: Tensor, read: Tensor, 
         mixes = block.region == "mixer"
         residual, added = (how.mixer_kept, how.mixer_added) if mixes else (how.channel_kept, how.channel_added)
         x = read if how.normed else x
+    if group.kept_scale:
+        x = t.weighed(f"{block.norm}_kept", x, of="other")
     if residual != 1.0:
         x = t.scaled(f"{block.norm}_kept", x, of="other")
     if added != 1.0:

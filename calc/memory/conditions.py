@@ -59,6 +59,9 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     if not is_exactly(run.tp, 1):
         yield from _tensor(spec, run)
     yield from of_experts(spec, run)
+    masked = any(getattr(mixer, "dynamic_mask", None) for group in spec.layers for mixer in group.mixers)
+    if masked and not is_exactly(run.cp, 1):
+        yield one("cp", "1 where keys' values make a mask (dynamic_mask), which ranks do not pass on", run.cp)
     if not is_exactly(run.cp, 1):
         yield _whole_parts("seq", run.seq, run.cp)
         if spec.encoder is not None and run.source_seq is not None:
@@ -135,6 +138,8 @@ def _of_block(node: object, d_model: Size, tp: Size, pieces: Size) -> Iterator[C
     ranks of its bottlenecks is (arXiv:2503.14456, section 4.1).
     """
     match node:
+        case Attention() if node.dynamic_mask is not None:
+            yield one("tp", "1 where the values of all heads make a mask (dynamic_mask)", tp)
         case Attention():
             yield _divisor("n_heads", node.n_heads, tp)
             kv_heads = node.kv_heads

@@ -120,6 +120,9 @@ class Attention(Node):
     span: beside the heads, each token weighs so many tokens around it by weights that it makes of its query and their
         keys, and the result stands behind that of the heads (ConvBERT).
     longest: of longer texts it is not described which tokens see which (BigBird).
+    dynamic_mask: to the scores of each key a number is added that its values make, exp(a * softplus(w values)), with w
+        and a learned for each key-value head; of more keys than so many, each query sees as many, those of the largest
+        numbers, and all pairs are multiplied (Shi et al. 2025, arXiv:2508.02124, as in Doge). None: there is none.
     repeated: keys and values that heads share are laid out for each, or PyTorch's kernel is told that they are shared;
         False: it is given one head of them and told nothing, for which it writes scores out (Falcon).
     """
@@ -162,6 +165,7 @@ class Attention(Node):
     differential: Norm | None = None
     span: int | None = Field(default=None, gt=0, le=10**4)
     longest: int | None = Field(default=None, gt=0, le=2**31)
+    dynamic_mask: int | None = Field(default=None, gt=0, le=2**31)
     repeated: bool = True
 
     @property
@@ -199,6 +203,16 @@ class Attention(Node):
             raise Refused("differential", f"none beside {others[0]}", "a norm")
         if self.kv != "own" or not self.causal or self.position not in ("rope", "none"):
             raise Refused("differential", "none, unless tokens see those before them, by keys of their own", "a norm")
+        return self
+
+    @model_validator(mode="after")
+    def _masked_by_values(self) -> Self:
+        alone = ("buckets", "shaw", "sinks", "softcap", "masked_window", "chunked", "experts", "differential", "span")
+        others = [name for name in alone if getattr(self, name)] if self.dynamic_mask is not None else []
+        if others or (self.dynamic_mask is not None and (self.position not in ("rope", "none") or not self.causal)):
+            raise Refused("dynamic_mask", f"null beside {others[0] if others else self.position}", self.dynamic_mask)
+        if self.dynamic_mask is not None and (self.kv != "own" or self.disentangled is not None):
+            raise Refused("dynamic_mask", "null where keys and values are not the layer's own", self.dynamic_mask)
         return self
 
     @model_validator(mode="after")

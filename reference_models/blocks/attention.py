@@ -17,6 +17,7 @@ from reference_models.blocks.attention_experts import RoutedOutput, RoutedQuerie
 from reference_models.blocks.differential import Difference, halves
 from reference_models.blocks.disentangled import add_vectors, vector_scores
 from reference_models.blocks.distances import add_distances, distance_scores
+from reference_models.blocks.dynamic_mask import DynamicMask
 from reference_models.blocks.linear import NormLayer
 from reference_models.blocks.positions import alibi, angles, turn, turned_in_plane
 from reference_models.blocks.relative import RelativeBias, RelativeVectors
@@ -43,7 +44,7 @@ FIELDS = (
         "sinks",
     ),
     *("buckets", "shaw", "disentangled", "by_depth", "temperature", "alibi_scaled", "clip", "value_scale"),
-    *("masked_window", "softmax", "squares", "span", "longest", "repeated", "experts", "differential"),
+    *("masked_window", "softmax", "squares", "span", "longest", "repeated", "experts", "differential", "dynamic_mask"),
 )
 """Fields of the spec that are computed here."""
 
@@ -86,6 +87,9 @@ class SelfAttention(nn.Module):
             self.k_norm = qk_norm(spec.qk_norm, self.n_kv_heads, self.d_head)
         if spec.v_norm is not None and spec.kv != "earlier":
             self.v_norm = NormLayer(spec.v_norm, (self.d_value,))
+        if spec.dynamic_mask is not None:
+            sizes = spec.dynamic_mask, self.n_heads, self.n_kv_heads, self.d_value
+            self.dynamic_mask = DynamicMask(*sizes, bias=spec.qkv_bias)
         if spec.sinks:
             self.sinks = nn.Parameter(torch.zeros(self.n_heads))
         self._add_relative(d_model)
@@ -149,6 +153,9 @@ class SelfAttention(nn.Module):
         mask = None
         if hides or (spec.causal and (extra or spec.sinks or not fuses(spec, step))):
             mask = step.mask(seq, keys, causal=spec.causal, window=window, chunked=spec.chunked)
+        if spec.dynamic_mask is not None:
+            allowed = step.mask(seq, keys, causal=True, window=spec.window)
+            hides, mask, extra = True, None, {"bias": self.dynamic_mask(v, allowed, x.dtype)}
         if self.prefix is not None:
             hides, mask = True, step.mask(seq, keys, causal=spec.causal, window=window, chunked=spec.chunked)
             k, v, mask = self.prefix(k, v, mask)

@@ -81,6 +81,11 @@ RECENT: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "jetmoe": (JETMOE, JETMOE | {"num_key_value_heads": 1, "num_experts_per_tok": 3, "tie_word_embeddings": False}),
     "diffllama": (GQA, PLAIN | {"attention_bias": True, "tie_word_embeddings": True, "num_key_value_heads": 4}),
+    "doge": (
+        PLAIN | {"keep_window_size": 7},
+        PLAIN | {"num_key_value_heads": None, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
+        PLAIN | {"sliding_window": 6, "keep_window_size": 4},
+    ),
     "apertus": (PLAIN, PLAIN | {"attention_bias": True, "tie_word_embeddings": True, "hidden_act": "silu"}),
     "kolibri1": (
         KOLIBRI,

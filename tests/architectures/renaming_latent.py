@@ -24,6 +24,7 @@ V4 = {"deepseek_v4"}
 GEMMA3N = {"gemma3n_text"}
 MINIMAX = {"minimax"}
 AFMOE = {"afmoe"}
+DOGE = {"doge"}
 
 Rule = tuple[set[str] | None, str, tuple[str, ...]]
 
@@ -82,6 +83,10 @@ IN_LAYER: tuple[Rule, ...] = (
     ({"jetmoe"}, r"mlp\.input_linear\.weight", ("moe.experts.*.gate_proj.weight", "moe.experts.*.up_proj.weight")),
     ({"jetmoe"}, r"mlp\.output_linear\.weight", ("moe.experts.*.down_proj.weight",)),
     ({"diffllama"}, r"self_attn\.(lambda_[qk][12])", (r"attention.difference.\1",)),
+    (DOGE, r"input_residual", ("attention_kept.weight",)),
+    (DOGE, r"post_attention_residual", ("channel_kept.weight",)),
+    (DOGE, r"self_attn\.A", ("attention.dynamic_mask.decay",)),
+    (DOGE, r"self_attn\.dt_proj\.(\w+)", (r"attention.dynamic_mask.proj.\1",)),
     ({"apertus"}, r"attention_layernorm\.weight", ("attention_norm.weight",)),
     ({"apertus"}, r"feedforward_layernorm\.weight", ("channel_norm.weight",)),
     ({"apertus"}, r"mlp\.act_fn\.(alpha_[pn])", (r"mlp.activation.\1",)),

@@ -264,6 +264,7 @@ def test_bytes_between_two_entries() -> None:
         ("exaone_moe", EXAONE | {"sliding_window": None}, "sliding_window"),
         ("afmoe", AFMOE | {"attention_bias": True}, "attention_bias"),
         ("afmoe", AFMOE | {"sliding_window": None}, "sliding_window"),
+        ("doge", BASE | {"is_moe": True}, "is_moe"),
         ("minimax", GQA | MIXTRAL | {"hidden_act": "gelu"}, "hidden_act"),
         ("minimax_m2", GQA | MIXTRAL | {"use_qk_norm": False}, "use_qk_norm"),
         ("mimo_v2_flash", GQA | EXPERTS | {"swa_head_dim": 16}, "swa_head_dim"),

@@ -38,6 +38,7 @@ LANGUAGE: dict[str, dict[str, Any]] = {
     "Glm4": {},
     "Nemotron": {},
     "Apertus": {"intermediate_size": 1024},
+    "Doge": {"keep_window_size": 60},
     "Gemma2": TWO_KINDS,
     "Gemma4": TWO_KINDS
     | {"vocab_size_per_layer_input": 300, "hidden_size_per_layer_input": 64, "global_head_dim": 32}

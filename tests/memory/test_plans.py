@@ -17,7 +17,7 @@ from calc.errors import Refused
 from calc.memory.sharding import held_chunks
 from calc.memory.totals import memory_ranks
 from calc.quantities.parameters import parameters
-from calc.spec import Lora, ModelSpec
+from calc.spec import Attention, LayerGroup, Lora, Mlp, ModelSpec
 from calc.spec.run import PLAN_SIZES, ExecutionName, Run
 from calc.time.schedule.orders import ORDERS
 from tests.conventions.shapes import LLAMA_3, gpt
@@ -26,6 +26,12 @@ GIB = 2**30
 SMALL = gpt(192, 6, 6, 1000)
 GROUPED = gpt(192, 6, 6, 1000, n_kv_heads=2)
 MIXTRAL = calc.load_model("mixtral-8x7b")
+MASKED = ModelSpec(
+    d_model=96,
+    vocab_size=1000,
+    max_seq_len=128,
+    layers=(LayerGroup(count=2, mixer=Attention(n_heads=4, dynamic_mask=64), channel=Mlp()),),
+)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +44,8 @@ MIXTRAL = calc.load_model("mixtral-8x7b")
         (calc.load_model("bert-base"), {"tp": 5}, "tp", "a divisor of n_heads = 12"),
         (SMALL, {"cp": 3}, "cp", "a divisor of seq = 128"),
         (SMALL, {"cp": 1_073_741_824}, "cp", "a divisor of seq = 128"),
+        (MASKED, {"tp": 2}, "tp", "1 where the values of all heads make a mask (dynamic_mask)"),
+        (MASKED, {"cp": 2}, "cp", "1 where keys' values make a mask (dynamic_mask), which ranks do not pass on"),
         (SMALL, {"pp": 7}, "pp", "at most as many stages as layers (6)"),
         (SMALL, {"pp": 3, "interleave": 3}, "interleave", "at most 8 pieces, one for each layer, embedding and head"),
         (SMALL, {"dp": 4, "shard": 3}, "shard", "a divisor of dp * cp = 4"),

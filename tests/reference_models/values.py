@@ -35,6 +35,8 @@ CASES = {name: config for name, config in CASES.items() if name not in OTHERWISE
 for _indexed in ("deepseek_v32", "glm_moe_dsa", "deepseek_v4"):
     # With few heads all products of a pair may be negative: scores of 0 are alike, and which is chosen is chance.
     CASES[_indexed] = CASES[_indexed] | {"index_n_heads": 24}
+# Numbers of keys lie close together: which come last of the few that a query sees is chance. Here it leaves out two.
+CASES["doge"] = CASES["doge"] | {"keep_window_size": 38}
 
 EPS = 0.03
 GROWS = {"llama_4_scaling_beta": 0.6, "original_max_position_embeddings": 7}
@@ -140,7 +142,7 @@ COUNTED = {
     *("has_relative_attention_bias", "has_spatial_attention_bias"),
     *("relative_attention", "position_biased_input", "legacy", "bi_data"),
     *("add_cross_attention", "is_decoder", "is_encoder_decoder", "action_tanh", "learned_pos_emb", "add_router_probs"),
-    *("block_auto_adjust_ff_dim", "block_ffn_dim_multiplier", "conv_bias", "use_expert_bias"),
+    *("block_auto_adjust_ff_dim", "block_ffn_dim_multiplier", "conv_bias", "use_expert_bias", "is_moe"),
 }
 """Switches of structure, which the tests of the importers try or find refused."""
 IGNORED = {

@@ -30,6 +30,8 @@ FAMILIES = CASES | {
     "big_bird": TEXT["big_bird"][0] | {"max_position_embeddings": SEQ, "architectures": ["BigBirdForMaskedLM"]},
     "longformer": TEXT["longformer"][0]
     | {"max_position_embeddings": SEQ + 8, "attention_window": 16, "architectures": ["LongformerForMaskedLM"]},
+    # Of a choice among keys the probe sees numbers of the chosen, which autograd frees at once with what it chose of.
+    "doge": CASES["doge"] | {"keep_window_size": SEQ},
     "t5": TEXT["t5"][0] | {"architectures": ["T5ForConditionalGeneration"]},
 }
 DAILY = ("llama", "gpt2", "qwen3", "gemma", "bert", "t5", "olmo2", "phi3", "falcon", "mixtral", "mamba", "mamba2")

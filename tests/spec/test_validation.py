@@ -43,6 +43,7 @@ def test_a_misspelt_field_is_said_before_the_one_that_it_leaves_out() -> None:
         (Norm, {"bias": True}, "bias: expected false for a norm that has none"),
         (Attention, {"n_heads": 4, "n_kv_heads": 3}, "n_kv_heads: expected a divisor of n_heads = 4, found 3"),
         (Attention, {"n_heads": 4, "chunked": True}, "window: expected the length of a chunk"),
+        (Attention, {"n_heads": 4, "dynamic_mask": 8, "sinks": True}, "dynamic_mask: expected null beside sinks"),
         (Mlp, {"fused": True}, "fused: expected false without a gate"),
         (Moe, {"n_experts": 2, "top_k": 3, "d_expert": 4}, "top_k: expected at most n_experts = 2, found 3"),
         (Moe, {"n_experts": 2, "top_k": 1, "d_expert": 4, "shared_gate": True}, "shared_gate: expected false"),

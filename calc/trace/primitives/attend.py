@@ -180,11 +180,13 @@ def _scores(tape: Tape, scoring: Scoring, square: Square, trained: bool, vectors
     if scoring.shaw is not None and trained:
         for name in ("relative_key", "relative_value")[: 1 + scoring.shaw.values]:
             tape.keep(Storage(square.seq * square.keys, "int64", False, "none"), name)
-    added = scoring.causal or scoring.window is not None or biased
+    added = scoring.causal or scoring.window is not None or biased or scoring.own is not None
     widened = s.autocast and tape.stream == "fp32" and added
     wide = scoring.softmax == "fp32" or s.autocast_on_gpu or widened or scoring.alibi
     bias = biased and trained
     covered = square.seq * square.keys if bias and scoring.causal else 0
+    if scoring.own is not None:
+        mask, hides, bias = square.rows * square.seq * square.keys, 1, scoring.own.grad
     sinks = scoring.sinks is not None
     return Scores(
         wide,

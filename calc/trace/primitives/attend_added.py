@@ -33,6 +33,8 @@ def added_to_scores(
         product = Matmul(shape.groups * shape.heads, shape.keys, shape.d_head, shape.queries)
         by_distance(t, "relative_key", scoring.shaw, (q,), found, shape.d_head, flops, product, {"live": live or None})
         made.append(found)
+    if scoring.own is not None:
+        made.append(scoring.own)
     if scoring.bias is not None:
         made.append(scoring.bias)
     elif scoring.buckets is not None:

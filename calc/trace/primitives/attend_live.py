@@ -27,6 +27,7 @@ class Scoring:
     `calc.spec.Attention`. sinks: their weight.
     shaw: a vector for every distance is added to keys, and perhaps to values. buckets: a number for every head and
     distance is added to the scores; bias: where the table stands beside the layers, those numbers.
+    own: numbers of all heads' pairs that the layer itself makes, a mask among them (Doge).
     distances: the projected sinusoids of all distances, against which queries are multiplied too (Transformer-XL);
     of_each: whether each sequence has its own (XLNet).
     of_distances: the projected vectors of distances that queries, and that keys, are multiplied with too (DeBERTa).
@@ -46,6 +47,7 @@ class Scoring:
     shaw: Shaw | None = None
     buckets: Buckets | None = None
     bias: Tensor | None = None
+    own: Tensor | None = None
     distances: Tensor | None = None
     of_each: bool = False
     of_distances: tuple[Tensor | None, Tensor | None] = (None, None)
