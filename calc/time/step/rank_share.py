@@ -56,7 +56,7 @@ def share_of(leaf: Leaf, plan: Run) -> Share:
 
 
 def _of_weights(leaf: Leaf, plan: Run) -> float:
-    """The part of the weights of what is no product that a rank reads: filters, decays. Of a table it reads rows."""
+    """The part of an op's weights that a rank reads: of a matrix divided by rows all of the bias, of a table rows."""
     weights = () if leaf.op.function == "gather" else leaf.op.own_or_lent
     if not any(weight.shard is not None for weight in weights):
         return 1.0
@@ -122,7 +122,7 @@ def _product(leaf: Leaf, shape: Matmul, plan: Run) -> Share:
         groups=groups,
     )
     reads, writes = (part, 1.0) if by_rows else (1.0, part)
-    return Share(part * rows, reads * rows, writes * rows, part * experts, own)
+    return Share(part * rows, reads * rows, writes * rows, _of_weights(leaf, plan) * experts, own)
 
 
 def _attention(shape: Attend, plan: Run) -> Share:

@@ -188,6 +188,7 @@ def _scores(tape: Tape, scoring: Scoring, square: Square, trained: bool, vectors
     if scoring.own is not None:
         mask, hides, bias = square.rows * square.seq * square.keys, 1, scoring.own.grad
     sinks = scoring.sinks is not None
+    of_heads = scoring.alibi or biased or scoring.own is not None
     return Scores(
         wide,
         scoring.softcap,
@@ -202,5 +203,6 @@ def _scores(tape: Tape, scoring: Scoring, square: Square, trained: bool, vectors
         common_mask=scoring.common_mask,
         repeated=scoring.repeated,
         apart=scoring.apart,
+        of_heads=of_heads,
         **vectors,
     )

@@ -43,7 +43,7 @@ class Scores:
     from which scores beside those of keys are made (Transformer-XL). by_query, by_key: those of distances that queries,
     or keys, are multiplied with, of which each pair's are looked up (DeBERTa).
     mask: how many numbers that are added to scores a kernel is given, made anew in every layer, or once for all
-    (common_mask); 0: none. hides: 1 where there are some. bias_grad: whether they are trained; covered: then how many a
+    (common_mask); 0: none. of_heads: whether each head has its own, and not all one. hides: 1 where there are some. bias_grad: whether they are trained; covered: then how many a
     causal mask covers.
     by_head: queries lie head by head and not token by token, and so does what a kernel makes of them.
     apart: none of PyTorch's kernels is asked (blocks of a sequence).
@@ -67,6 +67,7 @@ class Scores:
     repeated: bool = True
     apart: bool = False
     common_mask: bool = False
+    of_heads: bool = False
 
     def fusible(self, compiled: bool) -> bool:
         """Whether one kernel knows such scores: PyTorch's own plain ones, those of compilers and stacks caps and sinks
@@ -115,7 +116,7 @@ def saved_by_attention(tape: Tape, q: Storage, k: Storage, v: Storage, square: S
             if scores.common_mask:
                 tape.keep_common("mask of all layers", "mask", scores.mask, read)
             elif not is_exactly(scores.mask, 0):
-                tape.keep(Storage(scores.mask, read, scores.bias_grad, "tensor"), "mask")
+                tape.keep(Storage(scores.mask, read, scores.bias_grad, "tensor" if scores.of_heads else "none"), "mask")
             out = Storage(values, read, True, "tensor")
             sums = Storage(square.rows * square.seq, "fp32", False, "tensor")
             for tensor, role in ((out, "result"), (sums, "log-sum-exp")):
