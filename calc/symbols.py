@@ -107,6 +107,7 @@ SYMBOLS = (
     Symbol("n_rwkv_heads", "h_{rwkv}", "heads", "heads of RWKV's time mixing"),
     Symbol("d_rwkv_head", "d_{rwkv}", "elements", "width of one head of RWKV's time mixing"),
     Symbol("d_wkv", "d_{wkv}", "elements", "channels of RWKV-4's fading means"),
+    Symbol("d_gated", "d_{conv}", "elements", "channels of a gated short convolution"),
     Symbol("d_lru", "d_{lru}", "elements", "channels of Griffin's recurrent block"),
     Symbol("n_lru_blocks", "h_{lru}", "blocks", "shares of these channels, each with matrices of its own"),
     Symbol("decay_rank", "r_w", "elements", "width of the bottleneck that RWKV's decays come out of"),

@@ -116,7 +116,7 @@ def recurrent(
     if kind is Rwkv4:
         return Rwkv4(d_inner=draw(st.none() | small))
     if kind is GatedConvolution:
-        return GatedConvolution(d_conv=sizes["d_conv"], bias=draw(flag))
+        return GatedConvolution(d_inner=draw(st.none() | small), d_conv=sizes["d_conv"], bias=draw(flag))
     if kind is Kda:
         return Kda(n_heads=n_heads, d_head=draw(small), **sizes)
     if kind is DeltaNet:

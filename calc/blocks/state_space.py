@@ -11,7 +11,7 @@ from calc.trace.primitives.norm import grouped_norm
 from calc.trace.primitives.recurrence import wide_gate
 from calc.trace.primitives.selective_scan import selective_scan
 from calc.trace.primitives.short_convolution import short_convolution
-from calc.trace.shard import ROW, fused
+from calc.trace.shard import COLUMN, PARTIAL, ROW, fused
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
@@ -20,21 +20,21 @@ def mamba(t: Trace, spec: Mamba, x: Tensor, load: Load, around: Surroundings) ->
     """Gu & Dao 2023, algorithm 2. Each token updates a state [d_inner, d_state] and reads it with one product."""
     d_inner = 2 * x.width if spec.d_inner is None else spec.d_inner
     rank = ceil_div(x.width, 16) if spec.dt_rank is None else spec.dt_rank
-    whole = t.linear("in_proj", x, 2 * d_inner, bias=spec.bias, split="tensor")
+    whole = t.linear("in_proj", x, 2 * d_inner, bias=spec.bias, shard=COLUMN)
     inner, gate = whole.columns(d_inner), whole.columns(d_inner)
-    inner = short_convolution(t, "conv", inner, spec.d_conv, load, bias=spec.conv_bias)
+    inner = short_convolution(t, "conv", inner, spec.d_conv, load, bias=spec.conv_bias, shard=COLUMN, heads=d_inner)
     # It lies channel by channel, and several sequences of it are laid token by token for the product.
     alone = is_exactly(load.batch, 1)
     laid = inner if alone else t.joined(inner, rows=inner.rows, width=d_inner)
-    small = t.linear("x_proj", laid, rank + 2 * spec.d_state, split="none")
+    small = t.linear("x_proj", laid, rank + 2 * spec.d_state, shard=PARTIAL)
     widths = {"dt_norm": rank, "b_norm": spec.d_state, "c_norm": spec.d_state}
     parts = {name: small.columns(width) for name, width in widths.items()}
     if spec.inner_norm is not None:
         parts = {name: t.norm(name, spec.inner_norm, part) for name, part in parts.items()}
     dt, b, c = parts.values()
-    dt = t.linear("dt_proj", dt, d_inner, bias=True, split="tensor")
+    dt = t.linear("dt_proj", dt, d_inner, bias=True, shard=COLUMN)
     y = wide_gate(t, "gate", "silu", selective_scan(t, inner, dt, b, c, spec.d_state, load), gate)
-    return t.linear("out_proj", y, x.width, bias=spec.bias)
+    return t.linear("out_proj", y, x.width, bias=spec.bias, shard=ROW)
 
 
 def mamba2(t: Trace, spec: Mamba2, x: Tensor, load: Load, around: Surroundings) -> Tensor:

@@ -13,13 +13,17 @@ from calc.spec import (
     Attention,
     CompressedAttention,
     DeltaNet,
+    GatedConvolution,
     Kda,
     Lora,
+    Mamba,
     Mamba2,
     Mla,
     Mlp,
     ModelSpec,
     Moe,
+    RgLru,
+    Rwkv4,
     Rwkv7,
     WindowAttention,
 )
@@ -103,7 +107,7 @@ def _tensor(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield one("tp", "1 beside an adapter other than lora, of which it is not written down how it is split", tp)
         return
     for node in (mixer for stack in spec.stacks for group in stack.layers for mixer in group.mixers):
-        if isinstance(node, CompressedAttention | Rwkv7) and run.mode == "training" and run.divides_sequence:
+        if isinstance(node, CompressedAttention | Rwkv4 | Rwkv7) and run.mode == "training" and run.divides_sequence:
             # It is not written down of whose tokens a rank makes entries, and mixes each with the one before it.
             yield one("tp", f"1, or --no-sequence-parallel, in training with {type(node).__name__} layers", tp)
         if isinstance(node, DeltaNet) and node.fused and run.mode == "training":
@@ -135,7 +139,9 @@ def _of_block(node: object, d_model: Size, tp: Size, pieces: Size) -> Iterator[C
 
     Heads are never cut. Recurrences and DeepSeek-V4: vllm-project/vllm (2026), model_executor/layers/mamba_mixer2.py,
     kda.py, deepseek_v4_attention.py, models/qwen3_next.py. RWKV-7 by heads too, of which all but the
-    ranks of its bottlenecks is (arXiv:2503.14456, section 4.1).
+    ranks of its bottlenecks is (arXiv:2503.14456, section 4.1). Channels of their own are divided as such: Mamba and the
+    gated convolution as in vLLM's mamba/mamba_mixer.py and mamba/short_conv.py, RWKV-4 by its equation (arXiv:2305.13048,
+    equation 16), Griffin by the blocks of its gates, which are there for it (arXiv:2402.19427, section 4.1).
     """
     match node:
         case Attention() if node.dynamic_mask is not None:
@@ -147,6 +153,11 @@ def _of_block(node: object, d_model: Size, tp: Size, pieces: Size) -> Iterator[C
             yield Condition("tp", expected, tp, _heads_divide, tp, kv_heads)
         case Mla() | Kda() | Rwkv7():
             yield _divisor("n_heads", node.n_heads, tp)
+        case Mamba() | GatedConvolution() | Rwkv4():
+            usual = 2 * d_model if isinstance(node, Mamba) else d_model
+            yield _divisor("d_inner", usual if node.d_inner is None else node.d_inner, tp)
+        case RgLru():
+            yield _divisor("n_blocks", node.n_blocks, tp)
         case CompressedAttention():
             yield _divisor("n_heads", node.n_heads, tp)
             yield _divisor("n_out_groups", node.n_out_groups, tp)

@@ -55,6 +55,8 @@ COLUMN = Shard(0, "tensor")
 """By rows of [out, in]: the first matrices of a block."""
 ROW = Shard(1, "stream")
 """By columns: the last matrix of a block, whose results are summed over ranks."""
+PARTIAL = Shard(1, "none")
+"""By columns, of a matrix amid a block: every rank reads all of the sums (Mamba's step sizes, B and C)."""
 VOCABULARY = Shard(0, "vocab")
 """By rows of the vocabulary: the token table and the head."""
 

@@ -10,7 +10,7 @@ from reference_models.cache import Fixed, LayerCache
 from reference_models.step import Step
 from reference_models.support import supported
 
-FIELDS = ("d_conv", "bias")
+FIELDS = ("d_inner", "d_conv", "bias")
 
 
 class GatedConvolutionMixer(nn.Module):
@@ -21,9 +21,10 @@ class GatedConvolutionMixer(nn.Module):
     def __init__(self, spec: GatedConvolution, d_model: int) -> None:
         super().__init__()
         supported(spec, *FIELDS)
-        self.in_proj = nn.Linear(d_model, 3 * d_model, bias=spec.bias)
-        self.conv = ShortConvolution(d_model, spec.d_conv, bias=spec.bias, activated=False)
-        self.out_proj = nn.Linear(d_model, d_model, bias=spec.bias)
+        width = spec.d_inner or d_model
+        self.in_proj = nn.Linear(d_model, 3 * width, bias=spec.bias)
+        self.conv = ShortConvolution(width, spec.d_conv, bias=spec.bias, activated=False)
+        self.out_proj = nn.Linear(width, d_model, bias=spec.bias)
 
     def new_cache(self, length: int | None) -> LayerCache:
         """The last inputs of the convolution, whatever the length."""

@@ -8,14 +8,19 @@ from calc.spec import (
     Attention,
     CompressedAttention,
     DeltaNet,
+    GatedConvolution,
     Kda,
     LayerGroup,
+    LinearAttention,
+    Mamba,
     Mamba2,
     Mla,
     Mlp,
     ModelSpec,
     Moe,
     Parallel,
+    RgLru,
+    Rwkv4,
     Rwkv7,
     SharedBlock,
 )
@@ -49,6 +54,13 @@ def _of(node: Any, tp: int, d_model: Any) -> Any:
             return divided("n_key_heads", "n_value_heads")
         case Kda() | Mla() | Rwkv7():
             return divided("n_heads")
+        case LinearAttention():
+            return divided("n_heads", d_head=d_model // node.n_heads if node.d_head is None else node.d_head)
+        case Mamba() | GatedConvolution() | Rwkv4():
+            usual = 2 * d_model if isinstance(node, Mamba) else d_model
+            return divided(d_inner=(usual if node.d_inner is None else node.d_inner) // tp)
+        case RgLru():
+            return divided("d_inner", "n_blocks")
         case CompressedAttention():
             return divided("n_heads", "n_out_groups")
         case Mlp():

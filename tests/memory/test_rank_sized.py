@@ -22,15 +22,19 @@ from calc.spec import (  # noqa: E402
     Compressor,
     DeltaNet,
     EntryIndexer,
+    GatedConvolution,
     Kda,
     LayerGroup,
     Lora,
+    Mamba,
     Mamba2,
     Mlp,
     ModelSpec,
     Node,
     Norm,
+    RgLru,
     Rope,
+    Rwkv4,
     Rwkv7,
 )
 from calc.spec.load import Load  # noqa: E402
@@ -57,6 +61,16 @@ NARROW: dict[str, Any] = {
 }
 INDEXER = EntryIndexer(n_heads=2, d_head=6, top_k=2)
 LOW: dict[str, Any] = {"n_heads": 8, "d_head": 5, "decay_rank": 4, "rate_rank": 3, "gate_rank": 2, "chunk": 5}
+CHANNELS = (
+    GatedConvolution(),
+    GatedConvolution(d_inner=24, d_conv=4, bias=True),
+    Rwkv4(),
+    Rwkv4(d_inner=24),
+    Mamba(dt_rank=3, d_state=5),
+    Mamba(d_inner=24, dt_rank=3, d_state=5, bias=True, conv_bias=False, inner_norm=Norm()),
+    RgLru(d_inner=24, n_blocks=8),
+)
+"""Mixers all of whose channels a rank has a part of, with what stands between them."""
 BLOCKS = (
     Mamba2(n_heads=16, n_groups=8, **STATE),
     Mamba2(n_heads=8, **STATE),
@@ -71,6 +85,8 @@ BLOCKS = (
     CompressedAttention(**NARROW, compressor=Compressor(rate=5)),
     CompressedAttention(**NARROW, compressor=Compressor(rate=4, overlap=True, indexer=INDEXER)),
     Rwkv7(**LOW, value_rank=None),
+    *CHANNELS,
+    Attention(n_heads=16, n_kv_heads=8, d_head=4, window=7),
 )
 PRESETS = (
     "falcon-h1-7b",
@@ -80,9 +96,9 @@ PRESETS = (
     "qwen3.5-397b-a17b",
     "kimi-linear-48b",
 )
-SHARED_READS = ("decay", "state_output", "scores")
-"""Ops that read a few numbers which every rank has whole, and of which it is told a share: of Mamba-2's decoding, B and
-C of a single group; of latent attention, the rotary part of keys."""
+SHARED_READS = ("decay", "state_output", "scores", "scan")
+"""Ops that read a few numbers which every rank has whole, and of which it is told a share: of Mamba's scan and of
+Mamba-2's decoding, B and C of a single group; of latent attention, the rotary part of keys."""
 
 
 def name_of(block: Node) -> str:
@@ -158,7 +174,21 @@ def test_a_rank_keeps_what_autograd_keeps_of_its_part(block: Node, mode: Mode, t
     assert found.within(f"layers.{of(block).n_layers - 1}") == bytes_kept
 
 
-@pytest.mark.parametrize("name", ["falcon_h1", "zamba2", "nemotron_h", "qwen3_5_text", "deepseek_v4", "rwkv7"])
+FAMILIES = (
+    "falcon_h1",
+    "zamba2",
+    "nemotron_h",
+    "qwen3_5_text",
+    "deepseek_v4",
+    "rwkv7",
+    "lfm2",
+    "mamba",
+    "jamba",
+    "rwkv",
+)
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "recurrent_gemma"])
 @pytest.mark.parametrize("mode", [Mode(), Mode("sdpa", "bf16")], ids=str)
 def test_ranks_keep_what_autograd_keeps_of_whole_families(name: str, mode: Mode) -> None:
     """Beside layers, what the ends keep, which the twin has whole."""
@@ -213,6 +243,25 @@ def test_flops_of_all_ranks_are_the_whole_and_what_each_repeats(block: Node, rep
     assert ranks == pytest.approx(whole + (tp - 1) * replicated)
 
 
+@pytest.mark.parametrize("tp", RANKS)
+@pytest.mark.parametrize("block", CHANNELS, ids=name_of)
+def test_no_rank_repeats_what_another_does_of_channels(block: Node, tp: int) -> None:
+    load = Load(batch=2, seq=SEQ)
+    laid = [leaf for leaf in layer_leaves(of(block), load) if leaf.parents[-1].region == "mixer" and leaf.op.flops]
+    assert laid
+    assert [share_of(leaf, run_of(tp, load)).flops for leaf in laid] == pytest.approx([1 / tp] * len(laid))
+
+
+@pytest.mark.parametrize("sequence_parallel", [True, False])
+def test_step_sizes_are_summed_within_a_block_of_mamba(sequence_parallel: bool) -> None:
+    """A step's width, B and C of every token, whole on every rank, and going back their gradients."""
+    spec = of(Mamba(d_inner=24, dt_rank=3, d_state=5))
+    run = {"phase": "training", "tp": 2, "seq": 64, "sequence_parallel": sequence_parallel}
+    found = [row.kernel for row in predict(spec, "h100-sxm", **run).kernels]
+    sums = [(each.shape.op, each.bytes, each.calls) for each in found if each.path.endswith("x_proj.tensor")]
+    assert sums == [("all_reduce", 64 * (3 + 2 * 5) * 2, 2 * 2)]
+
+
 def test_a_norm_over_all_ranks_is_a_sum_of_its_own() -> None:
     """Falcon-H1's channels are one group: every rank has some of each vector that is normed, in fp32."""
 
@@ -237,9 +286,26 @@ def test_groups_that_do_not_divide_are_refused() -> None:
         check_plan(of(Mamba2(n_heads=8, n_groups=2, **STATE)), Run(mode="training", tp=4))
 
 
-@pytest.mark.parametrize("name", ["deepseek-v4-pro", "rwkv7-1.5b"])
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        (GatedConvolution(), "d_inner = 16"),
+        (Rwkv4(d_inner=24), "d_inner = 24"),
+        (Mamba(), "d_inner = 32"),
+        (RgLru(d_inner=24, n_blocks=4), "n_blocks = 4"),
+    ],
+    ids=lambda each: getattr(each, "kind", each),
+)
+def test_channels_that_do_not_divide_are_refused(block: Node, said: str) -> None:
+    with pytest.raises(Refused, match=f"tp: expected a divisor of {said}, found 5"):
+        check_plan(
+            of(block).model_copy(update={"layers": (LayerGroup(count=1, mixer=block),)}), Run(mode="inference", tp=5)
+        )
+
+
+@pytest.mark.parametrize("name", ["deepseek-v4-pro", "rwkv7-1.5b", "rwkv4"])
 def test_parts_of_the_sequence_are_refused_in_training_where_a_token_reads_the_one_before_it(name: str) -> None:
-    spec = load_model(name)
+    spec = of(Rwkv4()) if name == "rwkv4" else load_model(name)
     check_plan(spec, Run(mode="training", tp=2, sequence_parallel=False))
     check_plan(spec, Run(mode="inference", tp=2))
     with pytest.raises(Refused, match="tp: expected 1, or --no-sequence-parallel, in training with"):

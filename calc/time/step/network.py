@@ -127,7 +127,9 @@ def _of_op(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float) ->
         # A tower has rows of its own; of the vocabulary's two ends the stream is what is summed.
         elements = op.outputs[0].elements if by_rows else run.batch * run.new_tokens * spec.d_model
         size = float(elements) / run.cp * width_sent(run)
-        both: tuple[Collective, ...] = ("all_gather", "reduce_scatter") if run.divides_sequence else ("all_reduce",)
+        # Sums amid a block are whole on every rank.
+        scattered = run.divides_sequence and (not by_rows or op.outputs[0].split != "none")
+        both: tuple[Collective, ...] = ("all_gather", "reduce_scatter") if scattered else ("all_reduce",)
         own = times if by_rows else 1
         for name in both:
             yield after(leaf, "tensor", name, size, run.tp, calls * own, run, links)

@@ -6,6 +6,7 @@ from calc.sizes import Size
 from calc.spec.load import Load
 from calc.trace.op import Cache, Moves
 from calc.trace.recorder import Recorder
+from calc.trace.shard import COLUMN
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
@@ -20,7 +21,7 @@ def fading_mean(t: Recorder, name: str, key: Tensor, value: Tensor, load: Load) 
     values, as RWKV's own does.
     """
     width = key.width
-    weights = (t.weight("decay", width), t.weight("first", width))
+    weights = tuple(t.weight(each, width, shard=COLUMN) for each in ("decay", "first"))
     trained = weights[0].trainable
     y = t.made(key.rows, width, key, value, weights=weights, split="tensor")
     held: Size = load.batch * STATE * width
@@ -43,7 +44,7 @@ def fading_mean(t: Recorder, name: str, key: Tensor, value: Tensor, load: Load) 
         (key, value),
         (y,),
         weights=weights,
-        cache=Cache(recurrent=STATE * width),
+        cache=Cache(recurrent=STATE * width, heads=width),
         moves=moves,
         keeps=keeps,
     )

@@ -6,6 +6,7 @@ from calc.sizes import Size
 from calc.spec.load import Load
 from calc.trace.op import Cache, Moves
 from calc.trace.recorder import Recorder
+from calc.trace.shard import COLUMN
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
@@ -20,7 +21,7 @@ def gated_recurrence(
     reads. Cache: one number of each channel.
     """
     width = x.width
-    fade = t.weight("fade", width)
+    fade = t.weight("fade", width, shard=COLUMN)
     reads = (x, input_gate, recurrence_gate)
     y = t.made(x.rows, width, *reads, weights=(fade,), split="tensor")
     held: Size = load.batch * width
@@ -44,7 +45,7 @@ def gated_recurrence(
         reads,
         (y,),
         weights=(fade,),
-        cache=Cache(recurrent=width),
+        cache=Cache(recurrent=width, heads=width),
         moves=moves,
         keeps=keeps,
     )

@@ -7,6 +7,7 @@ from calc.spec.load import Load
 from calc.trace.op import Cache, Moves, Weight
 from calc.trace.primitives.recurrence import negative_exponential, scaled_by, spread
 from calc.trace.recorder import Recorder
+from calc.trace.shard import COLUMN
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
@@ -19,7 +20,7 @@ def selective_scan(t: Recorder, x: Tensor, dt: Tensor, b: Tensor, c: Tensor, d_s
     """
     d_inner = x.width
     state, flops = d_inner * d_state, 2 * x.rows * d_inner * d_state
-    fade, through = t.weight("A_log", d_inner, d_state), t.weight("D", d_inner)
+    fade, through = t.weight("A_log", d_inner, d_state, shard=COLUMN), t.weight("D", d_inner, shard=COLUMN)
     updates = x.grad or dt.grad or b.grad or fade.trainable
     y = t.made(x.rows, d_inner, x, dt, b, c, weights=(fade, through), split="tensor")
 
@@ -37,7 +38,7 @@ def selective_scan(t: Recorder, x: Tensor, dt: Tensor, b: Tensor, c: Tensor, d_s
         weights=(fade, through),
         flops=flops,
         backward=(int(updates) + int(c.grad)) * flops,
-        cache=Cache(recurrent=state),
+        cache=Cache(recurrent=state, heads=d_inner),
         moves=moves,
         keeps=lambda tape, *reads: _saved(tape, *reads, own=(fade, through), batch=load.batch),
     )
