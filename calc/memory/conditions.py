@@ -110,6 +110,10 @@ def _tensor(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         if isinstance(node, CompressedAttention | Rwkv4 | Rwkv7) and run.mode == "training" and run.divides_sequence:
             # It is not written down of whose tokens a rank makes entries, and mixes each with the one before it.
             yield one("tp", f"1, or --no-sequence-parallel, in training with {type(node).__name__} layers", tp)
+        if isinstance(node, LinearAttention) and run.mode == "training":
+            # A single head is read where it lies, and of several copies are kept.
+            expected = f"fewer than n_heads = {text(node.n_heads)} in training with linear attention"
+            yield Condition("tp", expected, tp, _fewer, tp, node.n_heads)
         if isinstance(node, DeltaNet) and node.fused and run.mode == "training":
             # Gates of a single key head are a view of all that is projected, which then stays as a whole.
             expected = f"fewer than n_key_heads = {text(node.n_key_heads)} beside one projection of several heads"
@@ -138,10 +142,11 @@ def _of_block(node: object, d_model: Size, tp: Size, pieces: Size) -> Iterator[C
     """What ranks ask of one block, whose weights' shards say what each holds.
 
     Heads are never cut. Recurrences and DeepSeek-V4: vllm-project/vllm (2026), model_executor/layers/mamba_mixer2.py,
-    kda.py, deepseek_v4_attention.py, models/qwen3_next.py. RWKV-7 by heads too, of which all but the
-    ranks of its bottlenecks is (arXiv:2503.14456, section 4.1). Channels of their own are divided as such: Mamba and the
-    gated convolution as in vLLM's mamba/mamba_mixer.py and mamba/short_conv.py, RWKV-4 by its equation (arXiv:2305.13048,
-    equation 16), Griffin by the blocks of its gates, which are there for it (arXiv:2402.19427, section 4.1).
+    kda.py, deepseek_v4_attention.py, models/qwen3_next.py; linear attention: models/minimax_text_01.py. RWKV-7 by heads
+    too, of which all but the ranks of its bottlenecks is (arXiv:2503.14456, section 4.1). Channels that no other reads
+    are divided as such: Mamba and the gated convolution as in vLLM's mamba/mamba_mixer.py and mamba/short_conv.py,
+    RWKV-4 (arXiv:2305.13048, equation 16); Griffin by the blocks of its gates, made for it (arXiv:2402.19427, section
+    4.1).
     """
     match node:
         case Attention() if node.dynamic_mask is not None:
@@ -151,7 +156,7 @@ def _of_block(node: object, d_model: Size, tp: Size, pieces: Size) -> Iterator[C
             kv_heads = node.kv_heads
             expected = f"a divisor or a multiple of n_kv_heads = {text(kv_heads)}"
             yield Condition("tp", expected, tp, _heads_divide, tp, kv_heads)
-        case Mla() | Kda() | Rwkv7():
+        case Mla() | Kda() | LinearAttention() | Rwkv7():
             yield _divisor("n_heads", node.n_heads, tp)
         case Mamba() | GatedConvolution() | Rwkv4():
             usual = 2 * d_model if isinstance(node, Mamba) else d_model

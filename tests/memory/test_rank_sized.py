@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -16,78 +14,18 @@ from calc.memory.activations import saved_on_rank  # noqa: E402
 from calc.memory.conditions import check as check_plan  # noqa: E402
 from calc.memory.sharding import held_elements  # noqa: E402
 from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
-from calc.spec import (  # noqa: E402
-    Attention,
-    CompressedAttention,
-    Compressor,
-    DeltaNet,
-    EntryIndexer,
-    GatedConvolution,
-    Kda,
-    LayerGroup,
-    Lora,
-    Mamba,
-    Mamba2,
-    Mlp,
-    ModelSpec,
-    Node,
-    Norm,
-    RgLru,
-    Rope,
-    Rwkv4,
-    Rwkv7,
-)
+from calc.spec import Attention, GatedConvolution, LayerGroup, Lora, Mamba, Mamba2, ModelSpec, Node, RgLru, Rwkv4  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from calc.spec.run import Run  # noqa: E402
 from calc.time import predict  # noqa: E402
 from calc.time.step.rank_share import share_of  # noqa: E402
 from calc.trace.part import Leaf, leaves  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
+from tests.memory.rank_blocks import BLOCKS, CHANNELS, LINEAR, STATE, name_of, of  # noqa: E402
 from tests.memory.rank_sized import rank_sized  # noqa: E402
 from tests.saved.test_twins import CONFIGS, MODES, SEQ, Mode, measured, size, twin  # noqa: E402
 
 RANKS = (1, 2, 4, 8)
-DELTA: dict[str, Any] = {"d_key": 6, "d_value": 5, "chunk": 5}
-STATE: dict[str, Any] = {"d_head": 6, "d_state": 5, "chunk": 5}
-SCALES = (0.5, 1.0, 1.0, 2.0, 1.0)
-NARROW: dict[str, Any] = {
-    "n_heads": 16,
-    "d_head": 8,
-    "q_rank": 6,
-    "window": 7,
-    "n_out_groups": 8,
-    "out_rank": 3,
-    "rope": Rope(fraction=0.5, interleaved=True),
-}
-INDEXER = EntryIndexer(n_heads=2, d_head=6, top_k=2)
-LOW: dict[str, Any] = {"n_heads": 8, "d_head": 5, "decay_rank": 4, "rate_rank": 3, "gate_rank": 2, "chunk": 5}
-CHANNELS = (
-    GatedConvolution(),
-    GatedConvolution(d_inner=24, d_conv=4, bias=True),
-    Rwkv4(),
-    Rwkv4(d_inner=24),
-    Mamba(dt_rank=3, d_state=5),
-    Mamba(d_inner=24, dt_rank=3, d_state=5, bias=True, conv_bias=False, inner_norm=Norm()),
-    RgLru(d_inner=24, n_blocks=8),
-)
-"""Mixers all of whose channels a rank has a part of, with what stands between them."""
-BLOCKS = (
-    Mamba2(n_heads=16, n_groups=8, **STATE),
-    Mamba2(n_heads=8, **STATE),
-    Mamba2(n_heads=8, **STATE, norm=None, scales=SCALES),
-    Mamba2(n_heads=8, **STATE, gate="after", norm=Norm(affine=False), dt_max=0.3),
-    DeltaNet(n_key_heads=8, n_value_heads=16, **DELTA),
-    DeltaNet(n_key_heads=16, n_value_heads=16, fused=True, double_rate=True, **DELTA),
-    Kda(n_heads=8, d_head=5, chunk=5),
-    Kda(n_heads=8, d_head=5, chunk=5, bottleneck=False, bound=-2.0),
-    Attention(n_heads=16, n_kv_heads=2, d_head=4, fused=True),
-    CompressedAttention(**NARROW),
-    CompressedAttention(**NARROW, compressor=Compressor(rate=5)),
-    CompressedAttention(**NARROW, compressor=Compressor(rate=4, overlap=True, indexer=INDEXER)),
-    Rwkv7(**LOW, value_rank=None),
-    *CHANNELS,
-    Attention(n_heads=16, n_kv_heads=8, d_head=4, window=7),
-)
 PRESETS = (
     "falcon-h1-7b",
     "nemotron-3-super",
@@ -99,21 +37,6 @@ PRESETS = (
 SHARED_READS = ("decay", "state_output", "scores", "scan")
 """Ops that read a few numbers which every rank has whole, and of which it is told a share: of Mamba's scan and of
 Mamba-2's decoding, B and C of a single group; of latent attention, the rotary part of keys."""
-
-
-def name_of(block: Node) -> str:
-    return f"{block.kind}-{'fused' if getattr(block, 'fused', False) else BLOCKS.index(block)}"  # type: ignore[attr-defined]
-
-
-def of(mixer: Any) -> ModelSpec:
-    """A small model of two layers; of RWKV-7, behind the one whose values they take."""
-    if not isinstance(mixer, Rwkv7):
-        return ModelSpec(d_model=16, vocab_size=32, layers=(LayerGroup(count=2, mixer=mixer, channel=Mlp(d_ff=32)),))
-    channel, later = Mlp(d_ff=32, activation="relu2", shift=True), mixer.model_copy(update={"value_rank": 3})
-    first = LayerGroup(name="first", count=1, mixer=mixer, channel=channel)
-    return ModelSpec(
-        d_model=16, vocab_size=32, layers=(first, LayerGroup(name="later", count=2, mixer=later, channel=channel))
-    )
 
 
 def run_of(tp: int, load: Load) -> Run:
@@ -175,20 +98,12 @@ def test_a_rank_keeps_what_autograd_keeps_of_its_part(block: Node, mode: Mode, t
 
 
 FAMILIES = (
-    "falcon_h1",
-    "zamba2",
-    "nemotron_h",
-    "qwen3_5_text",
-    "deepseek_v4",
-    "rwkv7",
-    "lfm2",
-    "mamba",
-    "jamba",
-    "rwkv",
+    *("falcon_h1", "zamba2", "nemotron_h", "qwen3_5_text", "deepseek_v4", "rwkv7"),
+    *("lfm2", "mamba", "jamba", "rwkv", "recurrent_gemma", "minimax"),
 )
 
 
-@pytest.mark.parametrize("name", [*FAMILIES, "recurrent_gemma"])
+@pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("mode", [Mode(), Mode("sdpa", "bf16")], ids=str)
 def test_ranks_keep_what_autograd_keeps_of_whole_families(name: str, mode: Mode) -> None:
     """Beside layers, what the ends keep, which the twin has whole."""
@@ -244,8 +159,8 @@ def test_flops_of_all_ranks_are_the_whole_and_what_each_repeats(block: Node, rep
 
 
 @pytest.mark.parametrize("tp", RANKS)
-@pytest.mark.parametrize("block", CHANNELS, ids=name_of)
-def test_no_rank_repeats_what_another_does_of_channels(block: Node, tp: int) -> None:
+@pytest.mark.parametrize("block", [*CHANNELS, *LINEAR], ids=name_of)
+def test_no_rank_repeats_what_another_does(block: Node, tp: int) -> None:
     load = Load(batch=2, seq=SEQ)
     laid = [leaf for leaf in layer_leaves(of(block), load) if leaf.parents[-1].region == "mixer" and leaf.op.flops]
     assert laid
@@ -263,14 +178,26 @@ def test_step_sizes_are_summed_within_a_block_of_mamba(sequence_parallel: bool) 
 
 
 def test_a_norm_over_all_ranks_is_a_sum_of_its_own() -> None:
-    """Falcon-H1's channels are one group: every rank has some of each vector that is normed, in fp32."""
+    """Falcon-H1's channels are one group: every rank has some of each vector that is normed, in fp32. So it is with
+    lightning attention; layer norm takes means away too."""
 
-    def sums(name: str) -> list[tuple[float, float]]:
-        found = (row.kernel for row in predict(load_model(name), "h100-sxm", phase="training", tp=2, seq=512).kernels)
-        return [(each.bytes, each.calls) for each in found if each.path.endswith("mamba2.norm.tensor")]
+    def sums(spec: ModelSpec, block: str) -> list[tuple[float, float]]:
+        found = (row.kernel for row in predict(spec, "h100-sxm", phase="training", tp=2, seq=512).kernels)
+        return [(each.bytes, each.calls) for each in found if each.path.endswith(f"{block}.norm.tensor")]
 
-    assert sums("falcon-h1-7b") == [(512 * 4, 44 * 2)]
-    assert sums("nemotron-3-super") == []
+    assert sums(load_model("falcon-h1-7b"), "mamba2") == [(512 * 4, 44 * 2)]
+    assert sums(load_model("nemotron-3-super"), "mamba2") == []
+    assert sums(of(LINEAR[2]), "linear_attention") == [(512 * 4, 2 * 2)]
+    assert sums(of(LINEAR[3]), "linear_attention") == [(512 * 4 * 2, 2 * 2)]
+    assert sums(of(LINEAR[0]), "linear_attention") == []
+
+
+def test_a_single_head_of_linear_attention_is_refused_in_training() -> None:
+    """Of several heads and sequences copies are kept, laid out for products, and of one what is copied."""
+    check_plan(of(LINEAR[0]), Run(mode="training", tp=8))
+    check_plan(of(LINEAR[0]), Run(mode="inference", tp=16))
+    with pytest.raises(Refused, match="tp: expected fewer than n_heads = 16 in training"):
+        check_plan(of(LINEAR[0]), Run(mode="training", tp=16))
 
 
 def test_a_single_key_head_of_one_projection_is_refused_in_training() -> None:

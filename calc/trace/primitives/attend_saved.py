@@ -43,8 +43,8 @@ class Scores:
     from which scores beside those of keys are made (Transformer-XL). by_query, by_key: those of distances that queries,
     or keys, are multiplied with, of which each pair's are looked up (DeBERTa).
     mask: how many numbers that are added to scores a kernel is given, made anew in every layer, or once for all
-    (common_mask); 0: none. of_heads: whether each head has its own, and not all one. hides: 1 where there are some. bias_grad: whether they are trained; covered: then how many a
-    causal mask covers.
+    (common_mask); 0: none. of_heads: whether each head has its own, and not all one. hides: 1 where there are some.
+    bias_grad: whether they are trained; covered: then how many a causal mask covers.
     by_head: queries lie head by head and not token by token, and so does what a kernel makes of them.
     apart: none of PyTorch's kernels is asked (blocks of a sequence).
     trained: whether tables and sinks are. repeated: whether PyTorch's kernels know which heads share keys; of one head

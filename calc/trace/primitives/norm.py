@@ -22,18 +22,20 @@ def norm(
     heads: Size | None = None,
     vectors: Size | None = None,
     shard: Shard | None = None,
+    across: bool = False,
 ) -> Tensor:
     """x [rows, width] -> the same, with a weight [width] (and LayerNorm's bias) where the spec has one. No matrix work.
 
     each: of a row, how many vectors are normed each for itself, with one weight [width / each] for all; heads: the same
     with a weight of its own for each, [heads, width / heads]. vectors: how many x is laid out as where those are not
     its rows (each channel's steps); the weight is still one for each column. shard: how ranks divide weights of heads.
+    across: whether ranks that divide x have a part of every vector, and of the weight: they add up what they have.
     """
     n = each if heads is None else heads
     one = is_exactly(n, 1)
     width = x.width if one else exact_div(x.width, n)
     shape = (width,) if heads is None else (heads, width)
-    weights = ()
+    weights, shard = (), COLUMN if across else shard
     if spec.affine:
         weights = (t.weight(f"{name}.weight", *shape, of="norm", shard=shard),)
         if spec.bias:
@@ -50,8 +52,9 @@ def norm(
         (y,),
         weights=weights,
         of="norm",
+        groups=1 if across else None,
         keeps=lambda tape, read: saved_by_norm(
-            tape, spec, read, vectors, heads, bool(weights) and weights[0].trainable
+            tape, spec, read, vectors, heads, bool(weights) and weights[0].trainable, across
         ),
         live_bytes=lambda footprint: taken_by_norm(footprint, spec, y),
     )
@@ -141,9 +144,16 @@ def saved_by_batch_norm(tape: Tape, x: Storage, channels: Size, *, trained: bool
 
 
 def saved_by_norm(
-    tape: Tape, spec: Norm, x: Storage, vectors: Size, heads: Size | None = None, trained: bool = True
+    tape: Tape,
+    spec: Norm,
+    x: Storage,
+    vectors: Size,
+    heads: Size | None = None,
+    trained: bool = True,
+    across: bool = False,
 ) -> Storage:
     """What a norm of `vectors` vectors, whose elements are x's, keeps. heads: how many have a weight of their own.
+    across: as for `norm`.
 
     LayerNorm is one kernel: it keeps its input, and mean and deviation of every vector; a weight of several vectors is
     multiplied behind it, and keeps what it multiplies; one plus the weight is a tensor of its own, kept too. RMSNorm is
@@ -156,10 +166,10 @@ def saved_by_norm(
     with tape.region("norm", x):
         if s.fused or spec.kind == "layernorm":
             several = spec.affine and heads is not None
-            y = _kernel(tape, spec, x, vectors, affine=spec.affine and not several, trained=trained)
+            y = _kernel(tape, spec, x, vectors, affine=spec.affine and not several, trained=trained, across=across)
             return _weighed(tape, y, trained) if several else y
         wide = tape.cast(x, "fp32")
-        factor = tape.reads_result(Storage(vectors, "fp32", tape.reads_input(wide).grad, x.split, heads=x.heads))
+        factor = tape.reads_result(_of_each(x, vectors, "fp32", across, grad=tape.reads_input(wide).grad))
         y = tape.times(wide if spec.widened else x, factor)
         if not spec.affine:
             return tape.cast(y, x.dtype)
@@ -168,7 +178,8 @@ def saved_by_norm(
         if spec.unit_offset and y.grad:
             # One plus the weight is a tensor of its own.
             width = exact_div(x.elements, vectors)
-            tape.keep(Storage(width if heads is None else width * heads, "fp32", False, "none"), "weight plus one")
+            own = x.split if across else "none"
+            tape.keep(Storage(width if heads is None else width * heads, "fp32", False, own), "weight plus one")
         return tape.cast(weighed_by(tape, y, trained), x.dtype)
 
 
@@ -178,7 +189,12 @@ def _weighed(tape: Tape, x: Storage, trained: bool) -> Storage:
     return tape.like(y, dtype="fp32") if tape.settings.autocast and y.dtype != "fp32" else y
 
 
-def _kernel(tape: Tape, spec: Norm, x: Storage, vectors: Size, *, affine: bool, trained: bool) -> Storage:
+def _of_each(x: Storage, vectors: Size, dtype: str, across: bool, *, grad: bool = False) -> Storage:
+    """A number for each vector, which ranks that have a part of every one all hold."""
+    return Storage(vectors, dtype, grad, "none" if across else x.split, heads=x.heads)
+
+
+def _kernel(tape: Tape, spec: Norm, x: Storage, vectors: Size, *, affine: bool, trained: bool, across: bool) -> Storage:
     s = tape.settings
     y = tape.cast(x, "fp32") if s.autocast_on_gpu else x
     trains = affine and trained
@@ -187,10 +203,11 @@ def _kernel(tape: Tape, spec: Norm, x: Storage, vectors: Size, *, affine: bool, 
         # A GPU's kernel keeps these in fp32 whatever it reads, and the CPU's in the format of the weights.
         own = "fp32" if s.device == "cuda" or (s.autocast and affine) else y.dtype
         for role in ("deviation", "mean")[: 2 if spec.kind == "layernorm" else 1]:
-            tape.keep(Storage(vectors, own, False, x.split, heads=x.heads), role)
+            tape.keep(_of_each(x, vectors, own, across), role)
         if spec.unit_offset and affine and not s.fused:
             dtype = "fp32" if s.autocast else y.dtype
-            tape.keep(Storage(exact_div(x.elements, vectors), dtype, False, "none"), "weight plus one")
+            split = x.split if across else "none"
+            tape.keep(Storage(exact_div(x.elements, vectors), dtype, False, split), "weight plus one")
     return Storage(y.elements, y.dtype, y.grad or trains, y.split, heads=y.heads)
 
 

@@ -1,0 +1,92 @@
+"""Small blocks that ranks divide, and small models of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calc.spec import (
+    Attention,
+    CompressedAttention,
+    Compressor,
+    DeltaNet,
+    EntryIndexer,
+    GatedConvolution,
+    Kda,
+    LayerGroup,
+    LinearAttention,
+    Mamba,
+    Mamba2,
+    Mlp,
+    ModelSpec,
+    Node,
+    Norm,
+    RgLru,
+    Rope,
+    Rwkv4,
+    Rwkv7,
+)
+
+DELTA: dict[str, Any] = {"d_key": 6, "d_value": 5, "chunk": 5}
+STATE: dict[str, Any] = {"d_head": 6, "d_state": 5, "chunk": 5}
+SCALES = (0.5, 1.0, 1.0, 2.0, 1.0)
+NARROW: dict[str, Any] = {
+    "n_heads": 16,
+    "d_head": 8,
+    "q_rank": 6,
+    "window": 7,
+    "n_out_groups": 8,
+    "out_rank": 3,
+    "rope": Rope(fraction=0.5, interleaved=True),
+}
+INDEXER = EntryIndexer(n_heads=2, d_head=6, top_k=2)
+LOW: dict[str, Any] = {"n_heads": 8, "d_head": 5, "decay_rank": 4, "rate_rank": 3, "gate_rank": 2, "chunk": 5}
+CHANNELS = (
+    GatedConvolution(),
+    GatedConvolution(d_inner=24, d_conv=4, bias=True),
+    Rwkv4(),
+    Rwkv4(d_inner=24),
+    Mamba(dt_rank=3, d_state=5),
+    Mamba(d_inner=24, dt_rank=3, d_state=5, bias=True, conv_bias=False, inner_norm=Norm()),
+    RgLru(d_inner=24, n_blocks=8),
+)
+LIGHTNING: dict[str, Any] = {"fused": True, "feature_map": "silu", "decay": True, "by_depth": True, "gate": True}
+LINEAR = (
+    LinearAttention(n_heads=16, chunk=5),
+    LinearAttention(n_heads=16, d_head=3, causal=False, qkv_bias=True, out_bias=True),
+    LinearAttention(n_heads=16, d_head=3, norm=Norm(), chunk=5, **LIGHTNING),
+    LinearAttention(n_heads=16, d_head=3, norm=Norm(kind="layernorm", bias=True), fused=True),
+    LinearAttention(n_heads=16, d_head=3, norm=Norm(unit_offset=True)),
+)
+BLOCKS = (
+    Mamba2(n_heads=16, n_groups=8, **STATE),
+    Mamba2(n_heads=8, **STATE),
+    Mamba2(n_heads=8, **STATE, norm=None, scales=SCALES),
+    Mamba2(n_heads=8, **STATE, gate="after", norm=Norm(affine=False), dt_max=0.3),
+    DeltaNet(n_key_heads=8, n_value_heads=16, **DELTA),
+    DeltaNet(n_key_heads=16, n_value_heads=16, fused=True, double_rate=True, **DELTA),
+    Kda(n_heads=8, d_head=5, chunk=5),
+    Kda(n_heads=8, d_head=5, chunk=5, bottleneck=False, bound=-2.0),
+    Attention(n_heads=16, n_kv_heads=2, d_head=4, fused=True),
+    CompressedAttention(**NARROW),
+    CompressedAttention(**NARROW, compressor=Compressor(rate=5)),
+    CompressedAttention(**NARROW, compressor=Compressor(rate=4, overlap=True, indexer=INDEXER)),
+    Rwkv7(**LOW, value_rank=None),
+    *CHANNELS,
+    Attention(n_heads=16, n_kv_heads=8, d_head=4, window=7),
+    *LINEAR,
+)
+
+
+def name_of(block: Node) -> str:
+    return f"{block.kind}-{'fused' if getattr(block, 'fused', False) else BLOCKS.index(block)}"  # type: ignore[attr-defined]
+
+
+def of(mixer: Any) -> ModelSpec:
+    """A small model of two layers; of RWKV-7, behind the one whose values they take."""
+    if not isinstance(mixer, Rwkv7):
+        return ModelSpec(d_model=16, vocab_size=32, layers=(LayerGroup(count=2, mixer=mixer, channel=Mlp(d_ff=32)),))
+    channel, later = Mlp(d_ff=32, activation="relu2", shift=True), mixer.model_copy(update={"value_rank": 3})
+    first = LayerGroup(name="first", count=1, mixer=mixer, channel=channel)
+    return ModelSpec(
+        d_model=16, vocab_size=32, layers=(first, LayerGroup(name="later", count=2, mixer=later, channel=channel))
+    )
