@@ -113,16 +113,13 @@ class KeysInFront(nn.Module):
 
     def __init__(self, block: SelfAttention, length: int, like: dict[str, Any]) -> None:
         super().__init__()
-        self.key = nn.Parameter(torch.randn(length, block.n_kv_heads, block.d_head, **like))
-        self.value = nn.Parameter(torch.randn(length, block.n_kv_heads, block.d_value, **like))
+        self.key = nn.Parameter(torch.randn(block.n_kv_heads, length, block.d_head, **like))
+        self.value = nn.Parameter(torch.randn(block.n_kv_heads, length, block.d_value, **like))
 
     def forward(self, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """k, v [batch, n_kv_heads, keys, width] and mask [.., seq, keys], each with `length` more in front."""
-        k, v = (
-            torch.cat([own.transpose(0, 1).expand(len(t), -1, -1, -1), t], dim=2)
-            for own, t in ((self.key, k), (self.value, v))
-        )
-        return k, v, torch.cat([mask.new_ones(*mask.shape[:-1], len(self.key)), mask], dim=-1)
+        k, v = (torch.cat([own.expand(len(t), -1, -1, -1), t], dim=2) for own, t in ((self.key, k), (self.value, v)))
+        return k, v, torch.cat([mask.new_ones(*mask.shape[:-1], self.key.shape[1]), mask], dim=-1)
 
 
 class PromptInFront(nn.Module):

@@ -15,6 +15,7 @@ from calc.spec.adapters import DEFAULT_TARGETS
 from calc.spec.load import Load
 from calc.trace.op import Op
 from calc.trace.part import Part
+from calc.trace.shard import COLUMN, ROW, key_value
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
@@ -23,13 +24,16 @@ FUSED = "qkv_proj"
 
 
 def bottleneck(t: Trace, x: Tensor) -> Tensor:
-    """A block's result behind its bottleneck: 4 * tokens * d_model * width FLOPs; as it is, where there is none."""
+    """A block's result behind its bottleneck: 4 * tokens * d_model * width FLOPs; as it is, where there is none.
+
+    Ranks divide the width, as NeMo's ParallelLinearAdapter does, and sum what comes back.
+    """
     adapter = t.adapter
     if not isinstance(adapter, Bottleneck):
         return x
     with t.trained(), t.part("adapter", x, of="adapter") as out:
-        small = t.linear("down", x, adapter.width, bias=True, inside=False)
-        up = t.linear("up", t.activation("activation", "gelu", small), x.width, bias=True, inside=False)
+        small = t.linear("down", x, adapter.width, bias=True, inside=False, shard=COLUMN)
+        up = t.linear("up", t.activation("activation", "gelu", small), x.width, bias=True, inside=False, shard=ROW)
         out.append(t.add("add", x, up))
     return out[0]
 
@@ -42,7 +46,7 @@ def prefix_length(t: Trace) -> Size | None:
 def prefix(
     t: Trace, spec: Attention, sizes: tuple[Size, Size, Size], load: Load, k: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Keys and values with trained ones before them, the same for all sequences.
+    """Keys and values with trained ones before them, the same for all sequences; ranks have those of their heads.
 
     sizes: (kv_heads, d_head, d_value). 2 * tokens * length * n_heads * (d_head + d_value) FLOPs more for scores and
     values. Errors: Refused for attention whose keys are not plain ones of its own.
@@ -55,8 +59,9 @@ def prefix(
     kv_heads, d_head, d_value = sizes
     length = t.adapter.length
     with t.trained():
-        keys = t.weight("prefix.key", length, kv_heads, d_head, of="adapter")
-        values = t.weight("prefix.value", length, kv_heads, d_value, of="adapter")
+        shard = key_value(kv_heads)
+        keys = t.weight("prefix.key", kv_heads, length, d_head, of="adapter", shard=shard)
+        values = t.weight("prefix.value", kv_heads, length, d_value, of="adapter", shard=shard)
         found = t.parameters("prefix", (keys, values), length * kv_heads, d_head + d_value, of="adapter")
     rows = load.batch * (load.seq + length)
     return (

@@ -11,11 +11,12 @@ from calc.memory.expert_conditions import of_experts
 from calc.sizes import Size, is_exactly
 from calc.spec import (
     Attention,
+    Bottleneck,
     CompressedAttention,
     DeltaNet,
     GatedConvolution,
     Kda,
-    Lora,
+    LinearAttention,
     Mamba,
     Mamba2,
     Mla,
@@ -103,9 +104,8 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
 
 def _tensor(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     tp = run.tp
-    if spec.adapter is not None and not isinstance(spec.adapter, Lora):
-        yield one("tp", "1 beside an adapter other than lora, of which it is not written down how it is split", tp)
-        return
+    if isinstance(spec.adapter, Bottleneck):
+        yield _divisor("the adapter's width", spec.adapter.width, tp)
     for node in (mixer for stack in spec.stacks for group in stack.layers for mixer in group.mixers):
         if isinstance(node, CompressedAttention | Rwkv4 | Rwkv7) and run.mode == "training" and run.divides_sequence:
             # It is not written down of whose tokens a rank makes entries, and mixes each with the one before it.

@@ -6,6 +6,7 @@ from typing import Any
 
 from calc.spec import (
     Attention,
+    Bottleneck,
     CompressedAttention,
     DeltaNet,
     GatedConvolution,
@@ -27,8 +28,15 @@ from calc.spec import (
 
 
 def rank_sized(spec: ModelSpec, tp: int) -> ModelSpec:
-    """`spec` with a rank's blocks in its main stack. The vocabulary, whose ends stand outside layers, is left whole."""
-    return spec.model_copy(update={"layers": tuple(_group(group, tp, spec.d_model) for group in spec.layers)})
+    """`spec` with a rank's blocks and bottlenecks in its main stack.
+
+    The vocabulary, whose ends stand outside layers, is left whole.
+    """
+    adapter = spec.adapter
+    if isinstance(adapter, Bottleneck):
+        adapter = adapter.model_copy(update={"width": adapter.width // tp})
+    layers = tuple(_group(group, tp, spec.d_model) for group in spec.layers)
+    return spec.model_copy(update={"layers": layers, "adapter": adapter})
 
 
 def _group(group: LayerGroup, tp: int, d_model: Any) -> LayerGroup:

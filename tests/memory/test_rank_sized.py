@@ -14,7 +14,7 @@ from calc.memory.activations import saved_on_rank  # noqa: E402
 from calc.memory.conditions import check as check_plan  # noqa: E402
 from calc.memory.sharding import held_elements  # noqa: E402
 from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
-from calc.spec import Attention, GatedConvolution, LayerGroup, Lora, Mamba, Mamba2, ModelSpec, Node, RgLru, Rwkv4  # noqa: E402
+from calc.spec import GatedConvolution, LayerGroup, Mamba, Mamba2, ModelSpec, Node, RgLru, Rwkv4  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from calc.spec.run import Run  # noqa: E402
 from calc.time import predict  # noqa: E402
@@ -237,32 +237,3 @@ def test_parts_of_the_sequence_are_refused_in_training_where_a_token_reads_the_o
     check_plan(spec, Run(mode="inference", tp=2))
     with pytest.raises(Refused, match="tp: expected 1, or --no-sequence-parallel, in training with"):
         check_plan(spec, Run(mode="training", tp=2))
-
-
-@pytest.mark.parametrize(
-    ("block", "targets"),
-    [
-        (BLOCKS[1], ("in_proj", "out_proj")),
-        (BLOCKS[4], ("qkv_proj", "out_proj")),
-        (BLOCKS[6], ("q_proj", "f_a_proj")),
-        (Attention(n_heads=16, n_kv_heads=8, d_head=4), ("q_proj", "k_proj", "o_proj")),
-    ],
-    ids=["mamba2", "delta net", "kda", "attention"],
-)
-@pytest.mark.parametrize("tp", [2, 4])
-def test_low_rank_updates_are_divided_as_their_matrices(block: Node, targets: tuple[str, ...], tp: int) -> None:
-    """Of the first layer too, which is passed in a way of its own: its weights stand in the part of the others."""
-    spec, load = of(block).model_copy(update={"adapter": Lora(rank=2, targets=targets)}), Load(batch=2, seq=SEQ)
-    assert any(leaf.parents[1].way for leaf in layer_leaves(spec, load))
-    same_ops(spec, tp, load)
-    for mode in MODES:
-        assert kept(spec, tp, load, mode.settings()) == kept(rank_sized(spec, tp), 1, load, mode.settings())
-
-
-def test_results_of_a_layer_whose_weights_stand_elsewhere_are_summed() -> None:
-    """Two sums a layer, forward and back, of all 80 layers: also of the first, ahead of which nothing is trained."""
-    lora = Lora(rank=16, targets=("q_proj", "v_proj"))
-    spec = load_model("llama-2-70b").model_copy(update={"adapter": lora})
-    found = predict(spec, "h100-sxm", phase="training", tp=2, seq=512, sequence_parallel=False).kernels
-    sums = [row.kernel for row in found if row.kernel.path.endswith(("attention.o_proj.tensor", "down_proj.tensor"))]
-    assert sum(each.calls for each in sums) == 80 * 2 * 2

@@ -8,6 +8,7 @@ from calc.memory.sharding import held_elements
 from calc.spec.run import Run
 from calc.trace.functions import Attend, Matmul
 from calc.trace.part import Leaf, Part
+from calc.trace.shard import VOCABULARY
 from calc.trace.tensor import Tensor
 
 
@@ -57,8 +58,9 @@ def share_of(leaf: Leaf, plan: Run) -> Share:
 
 def _of_weights(leaf: Leaf, plan: Run) -> float:
     """The part of an op's weights that a rank reads: of a matrix divided by rows all of the bias, of a table rows."""
-    weights = () if leaf.op.function == "gather" else leaf.op.own_or_lent
-    if not any(weight.shard is not None for weight in weights):
+    weights = leaf.op.own_or_lent
+    looked_up = leaf.op.function == "gather" and any(weight.shard is VOCABULARY for weight in weights)
+    if looked_up or not any(weight.shard is not None for weight in weights):
         return 1.0
     held = sum(float(held_elements(weight, plan, leaf.expert)) for weight in weights)
     return held / sum(float(weight.elements) for weight in weights)

@@ -51,7 +51,10 @@ def _read(
     keeps: Callable[[Tape, Tensor, bool], Storage],
 ) -> Tensor:
     """Rows of weights, each read and written once. keeps: (tape, the rows, whether any weight is trained)."""
-    y = t.made(rows, width, weights=weights)
+    shard = weights[0].shard
+    split, heads = ("kv", shard.kv_heads) if shard is not None and shard.split == "kv" else ("stream", 1)
+    y = t.made(rows, width, weights=weights, split=split)
+    y.heads = heads
     trained = any(weight.trainable for weight in weights)
     t.op(
         name,
