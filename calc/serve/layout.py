@@ -88,9 +88,6 @@ def _check(spec: ModelSpec, tp: int, pp: int, ep: int, moe_tp: int) -> None:
         except Refused as error:
             raise Refused("--tp", error.expected, int(error.found)) from None
     for group in spec.layers:
-        if tp > 1 and group.shared_block is not None:
-            # How often its results are summed is not counted for servers.
-            raise Refused("--tp", "1 for a model with a block that several layers share", tp)
         if isinstance(group.channel, Moe) and group.channel.n_experts % ep:
             raise Refused("--ep", f"a divisor of the {group.channel.n_experts} experts", ep)
     if pp > spec.n_layers:

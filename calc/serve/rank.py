@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc.serve.formats import Format, cache_bits
 from calc.serve.layout import Layout
+from calc.serve.sums import summed
 from calc.serve.work import Curve, Work, lengths
 
 if TYPE_CHECKING:
@@ -26,10 +27,11 @@ class Rank:
     head, head_bytes: of the head. local: experts of a layer on this rank, of n_experts; top_k of them a token. moved:
     bytes that pass between kernels for a token. states: bytes of recurrent state a token reads and writes. kernels,
     narrowed: launched in a pass; inputs that are quantised where products run in fewer bits. sums: results that ranks
-    sum. message: bytes of one token of such a result. tp, pp, dp, ep: of the layout. decode_bytes, decode_flops,
-    prompt_flops: of attention, at the lengths of `lengths()`. tables: bytes of a token table that is not the head's.
-    shared: bytes of matrices beyond the first of those that several layers share. drafting: passes over the model that
-    guessing of tokens takes. towers: bytes of towers of pictures and sound, in 16 bits, on the first stage.
+    sum; summed: bytes of one token of such a result, on average. message: bytes of a token's vector. tp, pp, dp, ep: of
+    the layout. decode_bytes, decode_flops, prompt_flops: of attention, at the lengths of `lengths()`. tables: bytes of
+    a token table that is not the head's. shared: bytes of matrices beyond the first of those that several layers share.
+    drafting: passes over the model that guessing of tokens takes. towers: bytes of towers of pictures and sound, in 16
+    bits, on the first stage.
     """
 
     dense: float
@@ -50,6 +52,7 @@ class Rank:
     kernels: float
     narrowed: float
     sums: float
+    summed: float
     message: float
     tp: int
     pp: int
@@ -85,6 +88,7 @@ def rank_of(work: Work, layout: Layout, form: Format, cache: str, vocabulary: fl
         shared += matrix.elements(tp) * (matrix.calls - matrix.copies) * width_of[place]
     tp, share = layout.tp, 1 / layout.tp
     width = cache_bits(cache) / 8
+    often, each = summed(work.sums, layout)
     return Rank(
         dense=sums["dense"],
         dense_bytes=sums["dense"] * width_of["dense"],
@@ -103,7 +107,8 @@ def rank_of(work: Work, layout: Layout, form: Format, cache: str, vocabulary: fl
         other_flops=work.other_flops * share,
         kernels=work.kernels,
         narrowed=_narrowed(work, form),
-        sums=work.blocks if layout.wide > 1 else 0.0,
+        sums=often,
+        summed=each,
         message=work.d_model * ACTIVATION_BYTES,
         tp=tp,
         pp=layout.pp,

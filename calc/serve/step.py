@@ -144,10 +144,10 @@ def _experts(rank: Any, tokens: Any, rates: Rates) -> Any:
 
 
 def _talking(rank: Any, tokens: Any, rates: Rates) -> Any:
-    """Sums over ranks, two a layer: each sends and receives 2 (n - 1) / n of a message. Where ranks of attention hold
-    different sequences, all tokens go to all ranks of experts and their sums come back."""
+    """Sums over ranks: each sends and receives 2 (n - 1) / n of a message. Where ranks of attention hold different
+    sequences, all tokens go to all ranks of experts and their sums come back."""
     ranks = rank.tp * rank.dp
-    crossing = 2 * (ranks - 1) / ranks * rank.message * tokens
+    crossing = 2 * (ranks - 1) / ranks * rank.summed * tokens
     between = (rank.pp - 1) * (rates.latency + rank.message * tokens / rates.link)
     longer = 1 + (rates.gathering - 1) * (1 - 1 / rank.dp)
     return rank.sums * (rates.latency + crossing / rates.link) * longer + between

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from calc.blocks.build import build
 from calc.errors import Refused
 from calc.quantities.parameters import in_one_layer, weights
+from calc.serve.sums import Sum, sums_of
 from calc.spec import Mla, ModelSpec, Moe
 from calc.spec.cache_key import CacheKey
 from calc.spec.load import Load
@@ -71,7 +72,7 @@ class Work:
     such layers there are. moved: elements that pass between kernels for one token, over all layers. states: elements of
     recurrent state that a new token reads and writes. other_flops: of what is neither product with a weight nor
     attention. kernels: launched in one pass; mixer_products, channel_products: those of them that are products of
-    mixers and of channels. blocks: whose results ranks sum. top_k, n_experts: of its routed layers. moe_layers: how
+    mixers and of channels. sums: what ranks sum. top_k, n_experts: of its routed layers. moe_layers: how
     many of them.
     """
 
@@ -87,7 +88,7 @@ class Work:
     kernels: float
     mixer_products: float
     channel_products: float
-    blocks: float
+    sums: tuple[Sum, ...]
     moe_layers: float
     n_experts: float
     top_k: float
@@ -135,7 +136,7 @@ def _work(key: CacheKey[ModelSpec]) -> Work:
         kernels=_launches(new),
         mixer_products=_products(new, "mixer"),
         channel_products=_products(new, "channel"),
-        blocks=2.0 * spec.n_layers,
+        sums=tuple(sums_of(new, float(spec.d_model))),
         moe_layers=float(sum(count for count, _ in moe)),
         n_experts=float(routed.n_experts) if routed else 0.0,
         top_k=float(routed.top_k) if routed else 0.0,

@@ -7,11 +7,14 @@ import pytest
 
 import calc
 from calc.errors import Refused
+from calc.memory.serving import servers
 from calc.serve.formats import served_format
 from calc.serve.layout import layout_of
 from calc.serve.rank import at, rank_of
 from calc.serve.service import service_of
 from calc.serve.work import LONGEST, lengths, work_of
+from calc.spec import Head, LayerGroup, Mamba, ModelSpec
+from calc.spec.run import Run
 
 LAYERS, D, HEADS, KV, HEAD, FF, VOCABULARY = 32, 4096, 32, 8, 128, 14336, 128_256
 """Llama-3.1-8B's config.json."""
@@ -68,6 +71,41 @@ def test_ranks_divide_what_they_can() -> None:
     assert at(many.prompt_flops, 1000) == pytest.approx(at(one.prompt_flops, 1000) / 16)
     assert one.sums == 0
     assert many.sums == 2 * LAYERS
+
+
+@pytest.mark.parametrize(
+    ("name", "sums"),
+    [
+        ("llama-3.1-8b", 2 * 32),
+        ("deepseek-v3", 2 * 61),  # routed and shared experts together
+        ("nemotron-3-super", 88),  # one block a layer
+        ("falcon-h1-7b", 3 * 44 + 44),  # heads of attention, of Mamba-2, MLP; squares of a group that ranks share
+        ("zamba2-2.7b", 54 + 54 + 9 * 2),  # of Mamba-2 too, and both halves of the shared block, nine times
+    ],
+)
+def test_ranks_sum_what_each_block_gives(name: str, sums: int) -> None:
+    spec = calc.load_model(name)
+    work = work_of(spec)
+    one, two = (rank_of(work, layout_of(spec, tp=tp), served_format("bf16"), "bf16") for tp in (1, 2))
+    assert (one.sums, two.sums) == (0, sums)
+    small = sum(each.calls for each in work.sums if each.groups == 1)
+    assert two.summed * sums == pytest.approx((sums - small) * 2 * spec.d_model + 4 * small)
+
+
+def test_ranks_sum_within_a_block_of_mamba() -> None:
+    """Step sizes, B and C of a token, 3 + 2 * 5 numbers, and what the block gives."""
+    group = LayerGroup(count=4, mixer=Mamba(d_inner=24, dt_rank=3, d_state=5))
+    spec = ModelSpec(d_model=16, vocab_size=32, layers=(group,), head=Head())
+    rank = rank_of(work_of(spec), layout_of(spec, tp=2), served_format("bf16"), "bf16")
+    assert (rank.sums, rank.summed) == (2 * 4, 2 * (13 + 16) / 2)
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+def test_a_rank_of_a_server_holds_what_memory_says_it_does(tp: int) -> None:
+    spec = calc.load_model("zamba2-2.7b")
+    held = service_of(spec, "h100-sxm", layout_of(spec, tp=tp)).rank.held
+    (whole,) = servers(spec, Run(mode="inference", tp=tp, execution="compiled"))
+    assert 0.995 * whole.terms["weights"] < held <= whole.terms["weights"]
 
 
 def test_experts_stand_apart() -> None:
