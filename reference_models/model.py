@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -87,7 +89,8 @@ class Model(StackOfLayers):
         """One pass. inputs: what the front reads, tokens [batch, seq] for a language model.
 
         source: what the encoder reads. images: what the vision tower reads; its vectors take the places of the tokens
-        where image_at [batch, seq] is True, as many as there are vectors. sounds [windows, frames, values], sound_at:
+        where image_at [batch, seq] is True, as many as there are vectors; the encoder's where it is that reads pictures
+        (image_at [batch, n]). sounds [windows, frames, values], sound_at:
         the same of the audio tower. cache: from `new_cache`, read and then filled; modules that predict further tokens
         are for training, and run only without one. at: how many tokens the cache holds, a tensor of one on the model's
         device: nothing then depends on its value but numbers, so that the pass can be captured in a CUDA graph;
@@ -98,14 +101,16 @@ class Model(StackOfLayers):
         """
         self._check(source=source, images=images, sounds=sounds, token_types=token_types, boxes=boxes)
         options = {"kernel": kernel, "checkpointing": checkpointing, "dropout": dropout, "need_weights": need_weights}
-        step, losses = self._begun(inputs, cache, keep, at, source, source_keep, options)
-        step.token_types, step.boxes = token_types, boxes
-        if self.on_page:
-            step.pictures, images = images, None
+        pictures, images = (images, None) if self.on_page else (None, images)
+        seen, deep = (None, []) if images is None else self._see(images, options)
+        place: Callable[[Tensor], Tensor] = _as_it_is
+        if self.whole.vision is not None and self.whole.vision.reader == "encoder" and image_at is not None:
+            place, image_at = partial(_placed, given=seen, at=image_at, what="image"), None
+        step, losses = self._begun(inputs, cache, keep, at, source, source_keep, options, place)
+        step.token_types, step.boxes, step.pictures = token_types, boxes, pictures
         step.need_hidden = need_hidden
         x, inner = self.embed(inputs, step)
         inner.losses.extend(losses)
-        seen, deep = (None, []) if images is None else self._see(images, options)
         heard = None if sounds is None else self._hear(sounds, options)
         if image_at is not None:
             self._check_pictures(seen)
@@ -161,9 +166,12 @@ class Model(StackOfLayers):
         )
 
     def _tower(self, tower: Tower) -> TowerOfLayers:
-        built = TowerOfLayers(tower, self.whole.vocab_size, self.whole.d_model)
+        reads = self.whole.encoder if getattr(tower, "reader", "main") == "encoder" else self.whole
+        built = TowerOfLayers(tower, self.whole.vocab_size, reads.d_model)
         if getattr(tower.embedding, "shared", False):
             built.embedding.token = self.embedding.token
+            if tower.embedding.own_token is not None:
+                built.embedding.own = self.embedding.own
         return built
 
     def _step(self, inputs: Tensor, cache: Cache | None, keep: Tensor | None) -> Step:
@@ -191,11 +199,15 @@ class Model(StackOfLayers):
         source: Tensor | None,
         source_keep: Tensor | None,
         options: dict,
+        place: Callable[[Tensor], Tensor],
     ) -> tuple[Step, list[Tensor]]:
-        """The step that the front starts from, with what the encoder makes of `source`, and the encoder's losses."""
+        """The step that the front starts from, with what the encoder makes of `source`, and the encoder's losses.
+
+        place: puts pictures among the encoder's first vectors.
+        """
         encoded, losses, source_added, restore = None, [], None, None
         if source is not None:
-            source, encoded, read = self._encode(source, source_keep, options)
+            source, encoded, read = self._encode(source, source_keep, options, place)
             losses, source_added, restore = read.losses, read.added, read.restore
         elif cache is not None:
             source_keep = cache.source_keep
@@ -204,10 +216,12 @@ class Model(StackOfLayers):
         step.encoded, step.restore = encoded, restore
         return step, losses
 
-    def _encode(self, source: Tensor, keep: Tensor | None, options: dict) -> tuple[Tensor, Tensor | None, Step]:
+    def _encode(
+        self, source: Tensor, keep: Tensor | None, options: dict, place: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor | None, Step]:
         """The encoder's vectors, what the last dense layer behind it makes of them, if any, and what it recorded."""
         step = Step(torch.arange(source.shape[1], device=source.device)[None], keep=keep, **options)
-        vectors, end, _ = self.encoder(source, step)
+        vectors, end, _ = self.encoder(source, step, place)
         vectors = end if self.encoder.tower.stages is not None else vectors
         return vectors, end if self.encoder.spec.heads else None, step
 
@@ -233,6 +247,10 @@ def _source_width(spec: ModelSpec) -> int:
     if spec.encoder is None:
         return 0
     return spec.d_model if spec.encoder.stages is not None else spec.encoder.d_model
+
+
+def _as_it_is(x: Tensor) -> Tensor:
+    return x
 
 
 def _placed(x: Tensor, given: Tensor | None, at: Tensor, what: str) -> Tensor:

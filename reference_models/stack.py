@@ -46,7 +46,7 @@ STACK = (
         "unread",
         "stages",
     ),
-    *("n_streams", "stream_mixing", "altup", "among_tokens", "pool"),
+    *("n_streams", "stream_mixing", "altup", "among_tokens", "pool", "reader"),
     *(
         "name",
         "family",
@@ -259,10 +259,13 @@ class TowerOfLayers(StackOfLayers):
             made = [Projection(each, width, d_reader) for _ in each.depths or (0,)]
             self.add_module(each.name, nn.ModuleList(made) if each.depths else made[0])
 
-    def forward(self, inputs: Tensor, step: Step) -> tuple[Tensor, Tensor, list[Tensor]]:
+    def forward(
+        self, inputs: Tensor, step: Step, place: Callable[[Tensor], Tensor] = lambda x: x
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """(the layers' result after the final norm, what the last dense layer or projector behind it makes of that,
-        what projectors make of the layers that they read)."""
+        what projectors make of the layers that they read). place: puts what stands among its first vectors there."""
         x, step = self.embed(inputs, step)
+        x = place(x)
         if any(each.depths for each in self.tower.projectors):
             step = replace(step, need_hidden=True, hidden=[])
         if self.tower.stages is not None:

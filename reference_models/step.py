@@ -127,10 +127,20 @@ class Step:
             return self.start + torch.arange(seq, device=device)
         return torch.arange(self.start, self.start + seq, device=device)
 
-    def mask(self, seq: int, keys: Tensor, *, causal: bool, window: int | None = None, chunked: bool = False) -> Tensor:
+    def mask(
+        self,
+        seq: int,
+        keys: Tensor,
+        *,
+        causal: bool,
+        window: int | None = None,
+        chunked: bool = False,
+        further: bool = False,
+    ) -> Tensor:
         """[batch or 1, 1, seq, keys], True where a new token may attend. keys: the number of each key's token.
 
-        window: how far back a token sees, and without causal as far ahead; chunked: it sees its own chunk that long.
+        window: how far back a token sees, and without causal as far ahead, or where `further` one more; chunked: it
+        sees its own chunk that long.
         """
         queries = self.numbers(seq, keys.device)[:, None]
         allowed = (keys >= 0).expand(seq, -1)
@@ -139,7 +149,7 @@ class Step:
         if window is not None and chunked:
             allowed = allowed & (keys // window == queries // window)
         elif window is not None:
-            allowed = allowed & ((keys - queries).abs() < window)
+            allowed = allowed & (queries - keys < window) & (keys - queries < window + further)
         allowed = allowed[None, None]
         if self.keep is not None:
             inside = keys.clamp(0, self.keep.shape[-1] - 1)

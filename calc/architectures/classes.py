@@ -73,6 +73,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "gemma2": _named("Gemma2", "sequence", "token"),
     "gemma3_text": _named("Gemma3Text", "sequence", lm="Gemma3ForCausalLM"),
     "gemma3": _seeing("Gemma3", "sequence"),
+    "gemma3n": _seeing("Gemma3n"),
     "gemma3n_text": _named("Gemma3nText", lm="Gemma3nForCausalLM"),
     "gemma4_text": _named("Gemma4Text", lm="Gemma4ForCausalLM"),
     "gemma4": _seeing("Gemma4"),
@@ -207,7 +208,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
 }
 """Family -> class -> what it has in place of the head; the first class of each is the usual one."""
 
-TEXT_OF = {family: f"{family}_text" for family in ("gemma3", "gemma4", "llama4", "qwen3_5", "qwen3_5_moe")}
+TEXT_OF = {family: f"{family}_text" for family in ("gemma3", "gemma3n", "gemma4", "llama4", "qwen3_5", "qwen3_5_moe")}
 """Families with pictures -> that of their language model, whose classes read `text_config` alone."""
 
 

@@ -13,10 +13,10 @@ from calc.spec import Dense, ModelSpec, Norm, Projector, Tower
 def spec(cfg: Config) -> ModelSpec:
     """The published configs leave out of text_config what equals the class's defaults, the vocabulary of 262208 too."""
     text = gemma3_text.spec(text_section(cfg, "gemma3_text"))
-    return multimodal(cfg, text, _tower(cfg), tied=True)
+    return multimodal(cfg, text, siglip(cfg), tied=True)
 
 
-def _tower(cfg: Config) -> Tower:
+def siglip(cfg: Config) -> Tower:
     """SigLIP (arXiv:2303.15343), its pictures of one size, whose patches are averaged to `mm_tokens_per_image`."""
     vision = vision_section(cfg, "siglip_vision_model")
     if vision.flag("vision_use_head", absent=True):
@@ -27,7 +27,9 @@ def _tower(cfg: Config) -> Tower:
     side = pixels // patch
     tokens = square_grid(cfg, "mm_tokens_per_image", cfg.size("mm_tokens_per_image", absent=256))
     if side < tokens or side % tokens:
-        raise Refused("mm_tokens_per_image", f"a square whose side divides the {side} patches of a side", tokens**2)
+        raise Refused(
+            f"{cfg.where}mm_tokens_per_image", f"a square whose side divides the {side} patches of a side", tokens**2
+        )
     eps = vision.number("layer_norm_eps", absent=1e-6)
     layer = vit_layer(
         vision.layers("num_hidden_layers"),

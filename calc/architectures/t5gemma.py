@@ -26,7 +26,7 @@ def spec(cfg: Config) -> ModelSpec:
     if (other := encoder.size("vocab_size", absent=256000)) != vocab_size:
         raise Refused(f"{encoder.where}vocab_size", f"the decoder's {vocab_size}", other)
     softcap = decoder.number("final_logit_softcapping", absent=30.0, null=None)
-    head = Head(tied=cfg.flag("tie_word_embeddings", absent=True), softcap=softcap, wide_loss=False)
+    head = Head(tied=cfg.flag("tie_word_embeddings", absent=True), softcap=softcap)
     cfg.notes.append("windows to both sides hide tokens; as in eager attention, all products are counted")
     return ModelSpec(
         d_model=decoder.size("hidden_size"),

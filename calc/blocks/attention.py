@@ -11,6 +11,7 @@ from calc.blocks.differential import difference, halves
 from calc.blocks.disentangled import projected_vectors
 from calc.blocks.distances import placed_queries, projected_distances, segments
 from calc.blocks.dynamic_mask import dynamic_mask
+from calc.blocks.merged_attention import with_source
 from calc.blocks.span_convolution import span_convolution
 from calc.blocks.surroundings import Surroundings
 from calc.errors import Refused
@@ -53,6 +54,12 @@ def attention(
     if more is not None:
         k, v = prefix(t, spec, (kv_heads, d_head, d_value), load, k, v)
         keys, twice_pairs = keys + more, twice_pairs + 2 * load.tokens * heads * more
+    read = 0
+    if spec.merged:
+        k, v = with_source(t, spec, k, v, x.width, around)
+        read = around.length
+        keys, twice_pairs = keys + read, twice_pairs + 2 * load.tokens * heads * read
+        cached = cached + read if load.decode else cached
     q, scoring = _scoring(t, spec, q, x.width, load, around)
     if spec.dynamic_mask is not None:
         if more is not None:
@@ -70,8 +77,9 @@ def attention(
         spec.window,
         spec.chunked,
     )
-    cache = Cache(load.vectors * kv_heads * (d_head + d_value), spec.window, heads=kv_heads)
-    square = square_of(load, heads, kv_heads, load.seq, d_head, d_value)
+    held = kv_heads * (d_head + d_value)
+    cache = Cache(load.vectors * held, spec.window, fixed=read * held, heads=kv_heads)
+    square = square_of(load, heads, kv_heads, load.seq + read, d_head, d_value)
     fields = {"cached": cached, "uncached": 0 if more is None else more}
     kept = cache if spec.causal and spec.kv != "earlier" else None
     if spec.differential is not None:
@@ -205,4 +213,5 @@ def _scoring(
         of_distances=of_distances,
         by_head=by_head,
         repeated=spec.repeated,
+        masked=spec.merged,
     )

@@ -111,13 +111,14 @@ def _borrowing(t: Trace, spec: Attention, x: Tensor, load: Load, around: Surroun
     return Projected(q, k, v, None)
 
 
-def normed(t: Trace, spec: QkNorm | None, of: str, x: Tensor, heads: Size) -> Tensor:
-    """Queries or keys through their norm."""
+def normed(t: Trace, spec: QkNorm | None, of: str, x: Tensor, heads: Size, name: str | None = None) -> Tensor:
+    """Queries or keys through their norm. name: of the op, where the layer runs the norm a second time."""
     assert spec is not None
+    key, name = f"{of}_norm", name or f"{of}_norm"
     match spec.span:
         case "head":
-            return t.norm(f"{of}_norm", spec.norm, x, each=heads)
+            return t.norm(name, spec.norm, x, each=heads, key=key)
         case "heads":
-            return t.norm(f"{of}_norm", spec.norm, x, heads=heads)
+            return t.norm(name, spec.norm, x, heads=heads, key=key)
         case _:
-            return t.norm(f"{of}_norm", spec.norm, x)
+            return t.norm(name, spec.norm, x, key=key)

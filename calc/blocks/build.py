@@ -24,6 +24,7 @@ from calc.spec.model import check_model
 from calc.spec.traced import Traced
 from calc.trace.op import Component
 from calc.trace.part import Part, Role
+from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 PLACES: dict[str, tuple[Component, Role]] = {"vision": ("vision", "pictures"), "audio": ("audio", "sounds")}
@@ -44,14 +45,17 @@ def build(spec: ModelSpec, load: Load) -> Part:
     if spec.vision is not None:
         # Decoding finds the pictures read, as it finds an encoder's input.
         pictures = replace(load, batch=0 if load.decode else load.images, context=0, scores="full")
-        seen = _tower(t, spec.vision, spec.d_model, spec.vocab_size, pictures).end
+        reader = spec.encoder if spec.vision.reader == "encoder" and spec.encoder is not None else spec
+        seen = _tower(t, spec.vision, reader.d_model, spec.vocab_size, pictures).end
     if spec.audio is not None:
         heard = _tower(t, spec.audio, spec.d_model, spec.vocab_size, _sounds(spec.audio, load)).end
     if spec.encoder is not None:
         # Decoding finds the encoder's work done: no sequence passes it, but its result has its length all the same.
         length = _source_length(spec.encoder, load)
         reads = replace(load, batch=0 if load.decode else load.batch, seq=length, context=0)
-        source = _tower(t, spec.encoder, spec.d_model, spec.vocab_size, reads)
+        of_encoder = spec.vision is not None and spec.vision.reader == "encoder"
+        inside, seen = (seen, None) if of_encoder and pictures_inside(load) else (None, seen)
+        source = _tower(t, spec.encoder, spec.d_model, spec.vocab_size, reads, inside)
     inside = seen if spec.contrast is None and pictures_inside(load) else None
     x, after, end, _ = stack(t, spec, spec.vocab_size, load, source, inside, heard if sounds_inside(load) else None)
     if spec.pool is not None:
@@ -134,11 +138,14 @@ def _sounds(tower: Tower, load: Load) -> Load:
     return replace(load, batch=load.batch * windows, seq=frames, source=frames, context=0, scores="full")
 
 
-def _tower(t: Trace, tower: Tower, d_reader: Size, vocab_size: Size, load: Load) -> Stacked:
-    """A tower as one part. Its end is what a reader takes: of width d_reader behind a projector."""
+def _tower(t: Trace, tower: Tower, d_reader: Size, vocab_size: Size, load: Load, seen: Tensor | None = None) -> Stacked:
+    """A tower as one part. Its end is what a reader takes: of width d_reader behind a projector.
+
+    seen: the vectors of pictures that take the places of some of its tokens.
+    """
     component, role = PLACES.get(tower.name, (None, None))
     with t.part(tower.name, component=component, role=role, tower=True) as out:
-        made = stack(t, tower, vocab_size, load)
+        made = stack(t, tower, vocab_size, load, seen=seen)
         x, inner, end, _ = made
         of_picture = grid(tower.embedding, load) if isinstance(tower.embedding, Patches) else None
         for each in tower.projectors:

@@ -15,6 +15,7 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 TOKEN_TABLE = "/embedding.token.weight"
+OWN_VECTOR = "/embedding.own.weight"
 
 
 def token_vectors(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, load: Load) -> FrontOutput:
@@ -27,6 +28,9 @@ def token_vectors(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, lo
     x = t.gather("token", (table,), load.tokens, width)
     if spec.scale != 1.0:
         x = t.scaled("scale", x)
+    if spec.own_token is not None:
+        own = t.weight(OWN_VECTOR if spec.shared else OWN_VECTOR.rpartition("embedding.")[2], x.width, of="embedding")
+        x = t.taken("own", x, t.parameters("own", (own,), 1, x.width, of="embedding"))
     if spec.d_embed is not None and spec.project == "tokens":
         x = t.linear("project_in", x, d_model, bias=spec.project_bias, inside=False)
     if spec.norm is not None and spec.norm_of == "tokens":

@@ -123,6 +123,9 @@ class Attention(Node):
     dynamic_mask: to the scores of each key a number is added that its values make, exp(a * softplus(w values)), with w
         and a learned for each key-value head; of more keys than so many, each query sees as many, those of the largest
         numbers, and all pairs are multiplied (Shi et al. 2025, arXiv:2508.02124, as in Doge). None: there is none.
+    merged: behind the keys and values of the tokens stand those of an encoder's vectors, made by the same matrices and
+        norms and not turned; all of them are seen (T5Gemma 2). lopsided: of a window to both sides, which reaches one
+        token further ahead than behind.
     repeated: keys and values that heads share are laid out for each, or PyTorch's kernel is told that they are shared;
         False: it is given one head of them and told nothing, for which it writes scores out (Falcon).
     """
@@ -166,6 +169,8 @@ class Attention(Node):
     span: int | None = Field(default=None, gt=0, le=10**4)
     longest: int | None = Field(default=None, gt=0, le=2**31)
     dynamic_mask: int | None = Field(default=None, gt=0, le=2**31)
+    merged: bool = False
+    lopsided: bool = False
     repeated: bool = True
 
     @property
@@ -216,6 +221,20 @@ class Attention(Node):
         return self
 
     @model_validator(mode="after")
+    def _merged_with_a_source(self) -> Self:
+        if not self.merged:
+            return self
+        if not self.causal or self.kv != "own" or self.position not in ("rope", "none"):
+            raise Refused("merged", "false, unless tokens see those before them, by keys of their own", True)
+        plain = ("fused", "experts", "differential", "squares", "shaw", "buckets", "v_norm", "clip", "sinks", "softcap")
+        plain += ("dynamic_mask",)
+        if others := [name for name in (*plain, "masked_window", "chunked") if getattr(self, name)]:
+            raise Refused("merged", f"false beside {others[0]}", True)
+        if self.value_scale != 1.0 or (self.qk_norm is not None and self.qk_norm.turned):
+            raise Refused("merged", "false where values are scaled, or keys normed once they are turned", True)
+        return self
+
+    @model_validator(mode="after")
     def _one_kind_of_position(self) -> Self:
         learned = (self.buckets, self.shaw, self.disentangled)
         if (self.position != "none") + sum(each is not None for each in learned) > 1:
@@ -245,4 +264,6 @@ class Attention(Node):
             raise Refused("squares", "null where not all vectors of a square see one another", self.squares)
         if self.chunked and self.window is None:
             raise Refused("window", "the length of a chunk", None)
+        if self.lopsided and (self.causal or self.window is None):
+            raise Refused("lopsided", "false, unless a window reaches to both sides", True)
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from calc.errors import Refused
 from calc.spec.attention import Norm
@@ -32,6 +32,8 @@ class Embedding(Node):
         (LayoutLMv3).
     n_angles, d_angles: rows and width of a table of sines and cosines that is held untrained, and from which rotary
         positions take their angles; None: they are computed (RoFormer).
+    own_token: the number of a token that has a learned vector of its own in place of the table's, which scale leaves as
+        it is (T5Gemma 2's end of a picture); beside `shared` it is the main stack's too.
     """
 
     symbols: ClassVar[dict[str, str]] = {"multiple": "fill_multiple"}
@@ -54,6 +56,7 @@ class Embedding(Node):
     d_angles: Dim | None = None
     boxes: Boxes | None = None
     picture: Picture | None = None
+    own_token: int | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
     def _whole_pages(self) -> Self:

@@ -17,7 +17,7 @@ from calc.spec.fields import NONE_BY_FALSE, Dim
 from calc.spec.fronts import Embedding
 from calc.spec.heads import Head
 from calc.spec.layer_stack import Stack
-from calc.spec.layers import Mtp
+from calc.spec.layers import LayerGroup, Mtp
 from calc.spec.mixers import kind_or
 from calc.spec.patches import Patches
 from calc.spec.projector import Projector
@@ -46,7 +46,8 @@ class Tower(Stack):
     stages: of an encoder of pictures in tiles, whose last group of layers is a second stage.
     among_tokens: how the main stack takes a picture's vectors among its tokens: like other `tokens`; `together`, where
     those of one picture see one another ahead too (Gemma 3); `in-plane`, where its rotary positions follow their rows
-    and columns (Qwen3-VL). No count depends on it.
+    and columns (Qwen3-VL). No count depends on it. reader: whose tokens they are, the main stack's or the encoder's
+    (T5Gemma 2).
     """
 
     name: Literal["encoder", "vision", "audio"]
@@ -55,6 +56,7 @@ class Tower(Stack):
     unread: int | None = Field(default=None, ge=0, le=10**5)
     stages: Stages | None = None
     among_tokens: Literal["tokens", "together", "in-plane"] = "tokens"
+    reader: Literal["main", "encoder"] = "main"
 
     @property
     def reads_pictures(self) -> bool:
@@ -142,8 +144,13 @@ class ModelSpec(Stack):
             raise Refused("embedding", "another kind, since tiles are read by an encoder", self.embedding.kind)
         if isinstance(self.embedding, Restored) and not masks(self.encoder):
             raise Refused("encoder", "a stack that reads patches of which some are masked, behind one vector", None)
-        if self.encoder is None and any(group.cross for group in self.layers):
+        if self.encoder is None and any(group.cross or _merged(group) for group in self.layers):
             raise Refused("encoder", "a stack that the cross-attention reads", None)
+        if any(_merged(group) for tower in self.towers for group in tower.layers):
+            raise Refused("merged", "false in a tower, which has no encoder of its own", True)
+        by_encoder = self.vision is not None and self.vision.reader == "encoder"
+        if by_encoder and not isinstance(getattr(self.encoder, "embedding", None), Embedding):
+            raise Refused("vision.reader", "main, without an encoder of text", "encoder")
         return self
 
     @property
@@ -172,6 +179,11 @@ class ModelSpec(Stack):
     def towers(self) -> tuple[Tower, ...]:
         """The stacks beside the main one."""
         return tuple(tower for tower in (self.encoder, self.vision, self.audio) if tower is not None)
+
+
+def _merged(group: LayerGroup) -> bool:
+    """Whether its attention reads the encoder with the matrices that read its own tokens."""
+    return getattr(group.mixer, "merged", False)
 
 
 def masks(encoder: Tower | None) -> bool:

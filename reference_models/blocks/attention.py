@@ -23,7 +23,7 @@ from reference_models.blocks.positions import alibi, angles, turn, turned_in_pla
 from reference_models.blocks.relative import RelativeBias, RelativeVectors
 from reference_models.blocks.span_convolution import add_span, span_convolution
 from reference_models.blocks.squares import in_squares, out_of_squares
-from reference_models.cache import Growing, LayerCache, Static
+from reference_models.cache import Fixed, Growing, LayerCache, Several, Static
 from reference_models.step import Step
 from reference_models.support import supported
 
@@ -45,6 +45,7 @@ FIELDS = (
     ),
     *("buckets", "shaw", "disentangled", "by_depth", "temperature", "alibi_scaled", "clip", "value_scale"),
     *("masked_window", "softmax", "squares", "span", "longest", "repeated", "experts", "differential", "dynamic_mask"),
+    *("merged", "lopsided"),
 )
 """Fields of the spec that are computed here."""
 
@@ -127,7 +128,8 @@ class SelfAttention(nn.Module):
         """An empty cache that grows (None) or has room for `length` tokens; attention to both sides keeps nothing."""
         if not self.spec.causal or self.spec.kv == "earlier":
             return None
-        return Growing(self.spec.window) if length is None else Static(length, self.spec.window)
+        own: LayerCache = Growing(self.spec.window) if length is None else Static(length, self.spec.window)
+        return Several(own=own, source=Fixed()) if self.spec.merged else own
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         """x [batch, seq, d_model] -> the same shape."""
@@ -148,14 +150,16 @@ class SelfAttention(nn.Module):
         if spec.temperature is not None:
             q = q * temperature(spec.temperature, queries).to(q.dtype)
         window = spec.window or spec.masked_window
-        hides = step.hides(seq, len(keys), causal=spec.causal, window=window)
+        hides = spec.merged or step.hides(seq, len(keys), causal=spec.causal, window=window)
         extra = self._relative(queries, keys, step)
         mask = None
         if hides or (spec.causal and (extra or spec.sinks or not fuses(spec, step))):
-            mask = step.mask(seq, keys, causal=spec.causal, window=window, chunked=spec.chunked)
+            mask = step.mask(seq, keys, causal=spec.causal, window=window, chunked=spec.chunked, further=spec.lopsided)
         if spec.dynamic_mask is not None:
             allowed = step.mask(seq, keys, causal=True, window=spec.window)
             hides, mask, extra = True, None, {"bias": self.dynamic_mask(v, allowed, x.dtype)}
+        if spec.merged and mask is not None:
+            k, v, mask = self._with_source(k, v, mask, step, cache)
         if self.prefix is not None:
             hides, mask = True, step.mask(seq, keys, causal=spec.causal, window=window, chunked=spec.chunked)
             k, v, mask = self.prefix(k, v, mask)
@@ -197,13 +201,33 @@ class SelfAttention(nn.Module):
         """All keys and values, those of an earlier layer or of earlier tokens too, and the numbers of their tokens."""
         if self.spec.kv == "earlier" and step.lent is not None:
             k, v, keys = step.lent[self.spec.window]
-        elif isinstance(cache, Growing | Static):
+        elif isinstance(cache := cache.parts["own"] if isinstance(cache, Several) else cache, Growing | Static):
             (k, v), keys = cache.update(step.start, k=k, v=v)
         else:
             keys = torch.arange(x.shape[1], device=x.device)
         if step.lent is not None:
             step.lent[self.spec.window] = k, v, keys
         return k, v, keys
+
+    def _with_source(
+        self, k: Tensor, v: Tensor, mask: Tensor, step: Step, cache: LayerCache | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys, values and mask [batch or 1, 1, seq, keys] of the tokens, and behind them those of the source."""
+        held = cache.parts["source"] if isinstance(cache, Several) else None
+        if step.source is not None:
+            keys = self._heads(self.k_proj(step.source), self.n_kv_heads, "k_norm")
+            values = split(self.v_proj(step.source), self.n_kv_heads)
+            if isinstance(held, Fixed):
+                held.set(k=keys, v=values)
+        elif isinstance(held, Fixed) and held.state:
+            keys, values = held.state["k"], held.state["v"]
+        else:
+            raise ValueError("source: expected an encoder's result or a cache that holds its keys, found none")
+        seen = mask.new_ones(len(mask), 1, mask.shape[2], keys.shape[2])
+        if step.source_keep is not None:
+            seen = step.source_keep[:, None, None].expand(-1, 1, mask.shape[2], -1)
+            mask = mask.expand(len(seen), -1, -1, -1)
+        return torch.cat([k, keys], 2), torch.cat([v, values], 2), torch.cat([mask, seen], 3)
 
     def _out(
         self,

@@ -19,7 +19,7 @@ from reference_models.support import supported
 EMBEDDING = (
     *("d_embed", "project", "project_bias", "n_positions", "n_token_types", "sinusoidal", "norm", "norm_of", "shared"),
     *("scale", "position_offset", "sinusoid", "trained_positions", "n_angles", "d_angles", "multiple"),
-    *("boxes", "picture"),
+    *("boxes", "picture", "own_token"),
 )
 HEAD = (*("tied", "bias", "n_logits", "transform", "transform_bias", "activation", "scale", "softcap", "wide_loss"),)
 PROJECTION = (
@@ -52,6 +52,9 @@ class TokenEmbedding(nn.Module):
         self.spec = spec
         width = spec.d_embed or d_model
         self.token = _table(vocab_size or 0, width)
+        if spec.own_token is not None:
+            self.own = nn.Module()
+            self.own.weight = nn.Parameter(torch.empty(width).normal_(std=0.02))
         if spec.d_embed is not None:
             self.project_in = nn.Linear(width, d_model, bias=spec.project_bias)
             if spec.project == "tokens":
@@ -78,6 +81,8 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, tokens: Tensor, step: Step) -> Tensor:
         x = scaled(self.token(tokens), self.spec.scale)
+        if self.spec.own_token is not None:
+            x = torch.where((tokens == self.spec.own_token)[..., None], self.own.weight, x)
         if self.spec.d_embed is not None and self.spec.project == "tokens":
             x = self.project_in(x)
         if self.spec.norm is not None and self.spec.norm_of == "tokens":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.architectures.cases_vision import SIGLIP
+
 BERT = {
     "vocab_size": 97,
     "hidden_size": 32,
@@ -126,6 +128,30 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
                 "tie_word_embeddings": False,
             },
             {"encoder": GEMMA2 | {"layer_types": ["full_attention"] * 3, "num_key_value_heads": 4}},
+        ),
+    ),
+    "t5gemma2": (
+        {
+            "encoder": {
+                "text_config": GEMMA2,
+                "vision_config": SIGLIP,
+                "mm_tokens_per_image": 16,
+                "eoi_token_index": 95,
+            },
+            "decoder": GEMMA2 | {"num_hidden_layers": 2},
+        },
+        ("T5Gemma2ForConditionalGeneration", "T5Gemma2Model"),
+        (
+            {"decoder": GEMMA2 | {"attention_bias": True, "num_key_value_heads": 4, "final_logit_softcapping": 20.0}},
+            {
+                "encoder": {
+                    "text_config": GEMMA2 | {"sliding_window": 4, "attention_bias": True},
+                    "vision_config": SIGLIP,
+                    "mm_tokens_per_image": 4,
+                    "eoi_token_index": 90,
+                },
+                "decoder": GEMMA2 | {"layer_types": ["full_attention", "sliding_attention", "full_attention"]},
+            },
         ),
     ),
     "esm": (

@@ -139,6 +139,17 @@ T5GEMMA = _one(
     (r"(?:model\.)?decoder\.norm\.weight", "final_norm.weight"),
     (r"lm_head\.out_proj\.weight", "lm_head.weight"),
 )
+T5GEMMA2 = _one(
+    *(
+        (rf"(?:model\.)?{side}\.layers\.N\.{theirs}\.(?P<w>\w+)", rf"{inner}layers.N.{ours}.\g<w>")
+        for side, inner in ((r"encoder\.text_model", "encoder."), ("decoder", ""))
+        for theirs, ours in (*_GEMMA2, (r"self_attn\.(?P<p>[qk]_norm)", r"attention.\g<p>"))
+    ),
+    (r"(?:model\.)?encoder\.text_model\.embed_tokens\.weight", "embedding.token.weight"),
+    (r"(?:model\.)?encoder\.text_model\.embed_tokens\.eoi_embedding", "embedding.own.weight"),
+    (r"(?:model\.)?encoder\.text_model\.norm\.weight", "encoder.final_norm.weight"),
+    (r"(?:model\.)?decoder\.norm\.weight", "final_norm.weight"),
+)
 ESM = _one(
     (r"(?:.*\.)?layer\.N\.attention\.LayerNorm\.(?P<w>\w+)", r"layers.N.attention_norm.\g<w>"),
     (r"(?:.*\.)?layer\.N\.LayerNorm\.(?P<w>\w+)", r"layers.N.channel_norm.\g<w>"),
@@ -424,6 +435,7 @@ RULES: dict[str, Rules] = {
     "deberta": DEBERTA_1,
     "deberta-v2": DEBERTA,
     "t5gemma": T5GEMMA,
+    "t5gemma2": T5GEMMA2,
     "esm": ESM,
     "electra": ELECTRA,
     "distilbert": DISTILBERT,

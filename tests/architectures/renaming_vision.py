@@ -125,11 +125,11 @@ TOWERS = {
     *("gemma3", "gemma4", "llama4", "mistral3", "qwen2_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
     *("kimi_k25", "qwen2_5_vl", "paligemma", "idefics3", "smolvlm", "internvl", "llava", "cohere2_vision"),
     *("llava_next", "llava_onevision", "lfm2_vl", "glm4v", "glm4v_moe", "glm46v"),
-    *("aya_vision", "qwen2_5_omni_thinker"),
+    *("aya_vision", "qwen2_5_omni_thinker", "t5gemma2"),
 }
 TOWER = re.compile(
-    r"(?:model\.)?(?:vision_tower|visual|vision_model)\.(?P<in>.+)"
-    r"|(?:model\.)?(?P<beside>(?:multi_modal_projector|connector|embed_vision|mm_projector)\..+|image_newline)"
+    r"(?:model\.)?(?:encoder\.)?(?:vision_tower|visual|vision_model)\.(?P<in>.+)"
+    r"|(?:model\.)?(?:encoder\.)?(?P<beside>(?:multi_modal_projector|connector|embed_vision|mm_projector)\..+|image_newline)"
 )
 LAYER = re.compile(
     rf"(?:encoder\.|model\.|transformer\.|vision_model\.encoder\.)?(?:layers?|blocks)\.{NUMBER}\.(?P<rest>.+)"

@@ -17,6 +17,7 @@ from calc.spec.load import Load
 from tests.architectures import their_models
 from tests.architectures.cases import LLAMA
 from tests.architectures.cases_latent import LATENT_CASES
+from tests.architectures.cases_recent import RECENT
 from tests.architectures.cases_text import TEXT
 from tests.architectures.cases_vision import KIMI
 from tests.architectures.varied import CONFIGS
@@ -110,3 +111,13 @@ def test_an_odd_share_of_a_head_does_not_turn() -> None:
 def test_a_window_of_the_token_itself_alone_is_refused() -> None:
     with pytest.raises(Refused, match="sliding_window"):
         from_config({"model_type": "mistral", **LLAMA, "sliding_window": 1})
+
+
+def test_gemma3n_with_eyes_and_ears_is_counted_by_the_class_of_its_language_model() -> None:
+    text = RECENT["gemma3n_text"][0]
+    whole = {"model_type": "gemma3n", "text_config": text, "vision_config": {"hidden_size": 2048}, "audio_config": {}}
+    ours = from_config(whole | {"architectures": ["Gemma3nForCausalLM"]})
+    assert parameters(ours) == parameters(from_config({"model_type": "gemma3n_text", **text}))
+    for named in ({}, {"architectures": ["Gemma3nForConditionalGeneration"]}):
+        with pytest.raises(Refused, match="Gemma3nForCausalLM"):
+            from_config(whole | named)

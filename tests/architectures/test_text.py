@@ -137,6 +137,8 @@ LOSSES = (
     ("nllb-moe", "NllbMoeForConditionalGeneration"),
     ("openai-gpt", "OpenAIGPTLMHeadModel"),
     ("imagegpt", "ImageGPTForCausalImageModeling"),
+    ("t5gemma", "T5GemmaForConditionalGeneration"),
+    ("t5gemma2", "T5Gemma2ForConditionalGeneration"),
 )
 
 
@@ -176,6 +178,7 @@ CACHED = [
     ("blenderbot-small", "BlenderbotSmallForConditionalGeneration", {}),
     ("nllb-moe", "NllbMoeForConditionalGeneration", {}),
     ("imagegpt", "ImageGPTForCausalImageModeling", {}),
+    ("t5gemma2", "T5Gemma2ForConditionalGeneration", {}),
 ]
 
 

@@ -131,6 +131,7 @@ OUTPUTS = [
     ("bart", "BartForConditionalGeneration", {"scale_embedding": True}),
     ("bart", "BartForSequenceClassification", {}),
     ("imagegpt", "ImageGPTForImageClassification", {}),
+    ("t5gemma2", "T5Gemma2ForConditionalGeneration", TEXT["t5gemma2"][2][1]),
 ]
 
 
@@ -160,6 +161,30 @@ def test_outputs_equal_transformers(model_type: str, name: str, extra: dict[str,
         results = [t for t in (found.logits, *found.heads.values(), *ends) if t is not None]
         mine = [t.reshape(value.shape) for t in results if t.numel() == value.numel()]
         assert any(torch.allclose(t, value, rtol=1e-4, atol=1e-4) for t in mine), value.shape
+
+
+def test_pictures_among_the_tokens_of_an_encoder() -> None:
+    """T5Gemma 2's, of which each text has one: the work that they are, and the logits."""
+    config = TEXT["t5gemma2"][0] | {"image_token_index": 96}
+    theirs = transformers_model("t5gemma2", "T5Gemma2ForConditionalGeneration", config).double().eval()
+    spec = from_config({"model_type": "t5gemma2", **config})
+    ours = build(spec).double().eval()
+    tokens, at = torch.randint(3, 90, (BATCH, 20)), torch.zeros(BATCH, 20, dtype=torch.bool)
+    at[:, 2:18] = True
+    tokens[:, 18] = 95
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.3)
+        copy_weights(theirs, ours, "t5gemma2")
+        matrix = theirs.model.encoder.multi_modal_projector.mm_input_projection_weight
+        ours.vision.projector.linear.weight.copy_(matrix.T)
+        read = {"input_ids": tokens.masked_fill(at, 96), "decoder_input_ids": torch.randint(3, 90, (BATCH, SEQ))}
+        read["pixel_values"] = torch.rand(BATCH, 3, 32, 32, dtype=torch.float64)
+        expected = theirs(**read).logits
+        found = ours(read["decoder_input_ids"], source=tokens, images=read["pixel_values"], image_at=at).logits
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+    load = Load(batch=BATCH, seq=SEQ, source=20, images=BATCH)
+    assert forward(spec, load).total == count(lambda: theirs(**read))
 
 
 def arguments(batch: dict[str, Any]) -> dict[str, Any]:

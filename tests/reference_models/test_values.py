@@ -33,7 +33,7 @@ from tests.reference_models.weights import copy_weights, vary  # noqa: E402
 
 SEEN = {
     name
-    for name in (*SEEING, *HEARING, "qwen3_5", "qwen3_5_moe", "kimi_k25", "qwen2_5_omni")
+    for name in (*SEEING, *HEARING, "qwen3_5", "qwen3_5_moe", "kimi_k25", "qwen2_5_omni", "gemma3n")
     if not name.endswith("_text")
 }
 """Families that see or hear; their language models are families here."""

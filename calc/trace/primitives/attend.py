@@ -169,6 +169,7 @@ def _scores(tape: Tape, scoring: Scoring, square: Square, trained: bool, vectors
     """What becomes of these scores under the tape's settings; keeps what says which rows of a table are read."""
     s = tape.settings
     hides = 0 if scoring.window is None else at_least(square.seq, scoring.window)
+    hides = 1 if scoring.masked else hides
     mask = square.batch * square.seq * square.keys * hides
     biased = scoring.buckets is not None or scoring.bias is not None
     if scoring.alibi or biased:

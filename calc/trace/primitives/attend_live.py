@@ -32,7 +32,7 @@ class Scoring:
     of_each: whether each sequence has its own (XLNet).
     of_distances: the projected vectors of distances that queries, and that keys, are multiplied with too (DeBERTa).
     by_head: queries lie head by head and not token by token. repeated: whether a kernel knows which heads share keys.
-    apart: no kernel is asked, whatever it may know (blocks of a sequence).
+    apart: no kernel is asked, whatever it may know (blocks of a sequence). masked: a mask is given, whatever it hides.
     """
 
     softmax: Literal["fp32", "model"] = "fp32"
@@ -54,6 +54,7 @@ class Scoring:
     by_head: bool = False
     repeated: bool = True
     apart: bool = False
+    masked: bool = False
 
     @property
     def kernel(self) -> Kernel | None:

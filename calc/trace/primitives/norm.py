@@ -23,6 +23,7 @@ def norm(
     vectors: Size | None = None,
     shard: Shard | None = None,
     across: bool = False,
+    key: str | None = None,
 ) -> Tensor:
     """x [rows, width] -> the same, with a weight [width] (and LayerNorm's bias) where the spec has one. No matrix work.
 
@@ -30,16 +31,17 @@ def norm(
     with a weight of its own for each, [heads, width / heads]. vectors: how many x is laid out as where those are not
     its rows (each channel's steps); the weight is still one for each column. shard: how ranks divide weights of heads.
     across: whether ranks that divide x have a part of every vector, and of the weight: they add up what they have.
+    key: of its weights, where it is not the name.
     """
     n = each if heads is None else heads
     one = is_exactly(n, 1)
     width = x.width if one else exact_div(x.width, n)
     shape = (width,) if heads is None else (heads, width)
-    weights, shard = (), COLUMN if across else shard
+    weights, key, shard = (), key or name, COLUMN if across else shard
     if spec.affine:
-        weights = (t.weight(f"{name}.weight", *shape, of="norm", shard=shard),)
+        weights = (t.weight(f"{key}.weight", *shape, of="norm", shard=shard),)
         if spec.bias:
-            weights += (t.weight(f"{name}.bias", *shape, of="norm", shard=shard),)
+            weights += (t.weight(f"{key}.bias", *shape, of="norm", shard=shard),)
     y = t.made(x.rows, x.width, x, weights=weights, split=x.split)
     y.heads = x.heads
     if vectors is None:
