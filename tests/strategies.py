@@ -36,6 +36,7 @@ from calc.spec import (
     RgLru,
     Rwkv4,
     Shaw,
+    Tower,
 )
 
 small = st.integers(1, 64)
@@ -255,3 +256,22 @@ def in_bands(draw: st.DrawFn) -> ModelSpec:
     )
     embedding = spec.embedding.model_copy(update={"multiple": 2 * widest, "n_positions": None})
     return spec.model_copy(update={"layers": layers, "embedding": embedding})
+
+
+@st.composite
+def merged(draw: st.DrawFn) -> ModelSpec:
+    """A decoder whose layers read an encoder's vectors beside its own tokens, and an encoder with windows to both
+    sides, which looks tokens up in the same table."""
+    spec, heads = draw(specs()), draw(st.sampled_from([1, 2, 4]))
+    sizes = {"n_heads": heads, "n_kv_heads": draw(st.sampled_from([1, heads])), "d_head": 2 * draw(small)}
+    sizes |= {"qkv_bias": draw(st.booleans()), "out_bias": draw(st.booleans())}
+    norm = draw(st.none() | st.builds(QkNorm, norm=norms()))
+    window = draw(st.none() | st.integers(2, 30))
+    mixer = Attention(**sizes, qk_norm=norm, window=window, merged=True)
+    around = Attention(**sizes, causal=False, window=window, lopsided=window is not None and draw(st.booleans()))
+    embedding = Embedding(own_token=draw(st.none() | st.just(0)), scale=draw(st.sampled_from([1.0, 2.0])))
+    layer = spec.layers[0].model_copy(update={"placement": "pre", "mixer": around})
+    shared = embedding.model_copy(update={"shared": True})
+    encoder = Tower(name="encoder", d_model=spec.d_model, embedding=shared, layers=(layer,))
+    layers = tuple(each.model_copy(update={"placement": "pre", "mixer": mixer}) for each in spec.layers)
+    return spec.model_copy(update={"embedding": embedding, "layers": layers, "encoder": encoder})

@@ -227,8 +227,7 @@ class Attention(Node):
         if not self.causal or self.kv != "own" or self.position not in ("rope", "none"):
             raise Refused("merged", "false, unless tokens see those before them, by keys of their own", True)
         plain = ("fused", "experts", "differential", "squares", "shaw", "buckets", "v_norm", "clip", "sinks", "softcap")
-        plain += ("dynamic_mask",)
-        if others := [name for name in (*plain, "masked_window", "chunked") if getattr(self, name)]:
+        if others := [name for name in (*plain, "masked_window", "chunked", "dynamic_mask") if getattr(self, name)]:
             raise Refused("merged", f"false beside {others[0]}", True)
         if self.value_scale != 1.0 or (self.qk_norm is not None and self.qk_norm.turned):
             raise Refused("merged", "false where values are scaled, or keys normed once they are turned", True)
