@@ -10,7 +10,7 @@ import click
 
 from calc.cli.costs import Price
 from calc.errors import Refused, shortened
-from calc.plan.question import CHOICES, SIZES, sequences_of
+from calc.plan.question import BOUNDED, CHOICES, SIZES, sequences_of
 from calc.spec.run.precision import RECIPE_BY_NAME
 from calc.units import parse_tokens
 
@@ -84,7 +84,7 @@ def fixed(given: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """What `--fix` says, each word as its field takes it. Errors: Refused for what no plan can be."""
     found: dict[str, Any] = {}
     for name, word in given:
-        if name in SIZES:
+        if name in BOUNDED:
             found[name] = parse_tokens(word, f"--fix {name}", 0 if name == "zero" else 1)
         elif name == "sequence_parallel":
             found[name] = _truth(word)
@@ -101,8 +101,8 @@ def fixed(given: Sequence[tuple[str, str]]) -> dict[str, Any]:
 def at_most(given: Sequence[tuple[str, str]]) -> dict[str, int]:
     """What `--at-most` says."""
     for name, _ in given:
-        if name not in SIZES:
-            raise Refused("--at-most", f"one of {', '.join(SIZES)}", name)
+        if name not in BOUNDED:
+            raise Refused("--at-most", f"one of {', '.join(BOUNDED)}", name)
     return {name: parse_tokens(word, f"--at-most {name}", 0) for name, word in given}
 
 

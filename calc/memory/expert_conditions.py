@@ -16,7 +16,7 @@ def of_experts(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     """Every condition on how experts are spread. Errors: Refused where no size could fulfil one."""
     experts = [group.channel.n_experts for group in spec.layers if isinstance(group.channel, Moe)]
     if run.expert_tp is not None:
-        yield from _whole_experts(spec, run, bool(experts))
+        yield from _said(spec, run)
     if is_exactly(run.ep, 1):
         return
     if not experts:
@@ -29,10 +29,15 @@ def of_experts(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     yield Condition("ep", f"a divisor of {name} = {text(ranks)}", run.ep, divides, run.ep, ranks)
 
 
-def _whole_experts(spec: ModelSpec, run: Run, experts: bool) -> Iterator[Condition]:
-    """What must hold where it is said into how many parts experts are cut."""
+def whole_experts(spec: ModelSpec) -> bool:
+    """Whether a model has routed experts that tensor-parallel ranks need not cut: none of attention among them."""
     heads = any(isinstance(mixer, Attention) and mixer.experts for group in spec.layers for mixer in group.mixers)
-    if run.mode != "training" or heads or not experts:
+    return not heads and any(isinstance(group.channel, Moe) for group in spec.layers)
+
+
+def _said(spec: ModelSpec, run: Run) -> Iterator[Condition]:
+    """What must hold where it is said into how many parts experts are cut."""
+    if run.mode != "training" or not whole_experts(spec):
         expected = "none but where a model with experts, and none of attention, is trained"
         raise Refused("expert_tp", expected, run.expert_tp)
     if run.sequence_parallel is False:

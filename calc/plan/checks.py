@@ -58,7 +58,7 @@ def _tests(question: Question, run: Run, columns: Columns) -> Iterator[tuple[str
     yield "micro-batches", (columns["interleave"] == 1) | divides(columns["pp"], columns["micro_batches"])
     # Sums of tensor parallelism wait for links: nobody runs them over the network.
     yield "domain", columns["tp"] <= max(question.cluster.domain, question.cluster.node)
-    yield "stack", _launched(question.launcher, columns) & _cut(question, columns, run.checkpoint_every)
+    yield "stack", _launched(question.launcher, run, columns) & _cut(question, columns, run.checkpoint_every)
 
 
 def _cut(question: Question, columns: Mapping[str, Any], every: int) -> Column:
@@ -86,7 +86,7 @@ def cut_by_layers(layers: int, pieces: Any) -> Any:
     return -(-layers // -(-layers // pieces)) == pieces
 
 
-def _launched(launcher: Launcher, columns: Mapping[str, Any]) -> Column:
+def _launched(launcher: Launcher, run: Run, columns: Mapping[str, Any]) -> Column:
     import numpy as np
 
     holds = np.ones(len(columns["dp"]), dtype=bool)
@@ -94,4 +94,4 @@ def _launched(launcher: Launcher, columns: Mapping[str, Any]) -> Column:
     for name, column in columns.items():
         if name in launcher.only:
             holds &= np.isin(column, launcher.only[name]) | (alone if name == "zero" else False)
-    return holds & launcher.cuts(columns["tp"], columns["ep"])
+    return holds & launcher.cuts(columns["tp"], columns["ep"], run.expert_pieces)

@@ -94,7 +94,7 @@ def plan_of(question: Question, words: Mapping[str, Any], objective: Objective =
     ranks = memory_ranks(question.spec, weighed(run))
     found = predict(question.spec, question.device, run)
     columns = {name: getattr(run, name) for name in ("tp", "pp", "cp", "ep", "interleave", "zero")}
-    switched = {"checkpointing": run.checkpointing, "schedule": run.schedule, "offload": run.offload}
+    switched = {name: getattr(run, name) for name in ("checkpointing", "schedule", "offload", "expert_tp")}
     return Plan(
         question=question,
         run=run,

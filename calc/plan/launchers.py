@@ -15,28 +15,32 @@ LAUNCHERS = Path(__file__).parents[1] / "data" / "launchers.toml"
 USUAL = "pytorch"
 """The stack of a plan where none is said."""
 Stages = Literal["any", "even", "by layers", "layouts"]
+Experts = Literal["any", "cut", "whole"]
 
 
 class Launcher(NamedTuple):
     """One stack. recipes: its number formats. only: field of a Run -> the values that it can launch.
     stages: how layers are cut into pieces: all alike, or told as the layers of a piece, where embedding and head count
-    as one layer each or not at all; or written out piece by piece. experts: whether tensor-parallel ranks may cut those
-    that are spread."""
+    as one layer each or not at all; or written out piece by piece. experts: whether tensor-parallel ranks cut routed
+    experts always, may have whole ones instead, or have whole ones wherever experts are spread."""
 
     name: str
     source: str
     recipes: tuple[str, ...]
     only: Mapping[str, tuple[Any, ...]]
     stages: Stages = "any"
-    experts: Literal["any", "whole"] = "any"
+    experts: Experts = "any"
 
     def takes(self, name: str, value: Any) -> bool:
         """Whether a plan with this value can be launched."""
         return name not in self.only or value in self.only[name]
 
-    def cuts(self, tp: Any, ep: Any) -> Any:
-        """Whether experts that so many ranks share may be cut by so many, or are not to be: numbers or columns."""
-        return (tp == 1) | (ep == 1) | (self.experts == "any")
+    def cuts(self, tp: Any, ep: Any, pieces: Any) -> Any:
+        """Whether so many tensor-parallel ranks may cut each expert into so many pieces, where experts are spread over
+        so many ranks: numbers or columns."""
+        if self.experts == "whole":
+            return (tp == 1) | ((pieces == 1) == (ep > 1))
+        return (pieces == tp) | (self.experts == "any")
 
 
 def launcher(name: str | None) -> Launcher:

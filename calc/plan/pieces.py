@@ -87,7 +87,7 @@ def parts(columns: Columns, words: Mapping[str, Any]) -> Column:
     """How much of a plan is switched on: the fewer, the plainer it is."""
     several = sum((columns[name] > 1) * 1.0 for name in ("tp", "pp", "cp", "ep", "interleave"))
     parts_named = (words["checkpointing"] != "none") + (words["schedule"] != "1f1b") + (not words["sequence_parallel"])
-    parts_named += words.get("offload", "none") != "none"
+    parts_named += (words.get("offload", "none") != "none") + (words.get("expert_tp") is not None)
     return several + columns["zero"] / 4 + float(parts_named)
 
 

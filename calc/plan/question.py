@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from calc.errors import Refused
+from calc.memory.expert_conditions import whole_experts
 from calc.plan.launchers import Launcher, launcher
 from calc.sizes import minimum
 from calc.spec import ModelSpec
@@ -22,10 +23,13 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "checkpoint_every": (1, 2, 4, 8),
     "schedule": ("1f1b", "zero-bubble", "dualpipe"),
     "sequence_parallel": (True, False),
+    "expert_tp": (None, 1),
     "offload": OFFLOADS,
 }
 """Words of a plan that are searched for; of recipes those that the question names. GPipe is not among them, which holds
-every micro-batch."""
+every micro-batch. Experts are in as many pieces as there are tensor-parallel ranks where nothing is said of them."""
+BOUNDED = (*SIZES, "expert_tp")
+"""What a question may bound. Pieces of experts follow from a word and tp, and are fixed and bounded as a size."""
 IF_ASKED = {"offload": "none"}
 """Words of which one value alone is listed unless a question fixes another."""
 CONTEXT = 2**30
@@ -65,11 +69,15 @@ class Question:
         for name in self.fixed:
             if name not in (*SIZES, *CHOICES, "recipe"):
                 raise Refused("--fix", f"one of {', '.join((*SIZES, *CHOICES, 'recipe'))}", name)
-        for name in IF_ASKED.keys() & self.words.keys():
+        for name in CHOICES.keys() & self.words.keys():
             raise Refused(name, f"--fix {name}=VALUE where plans are searched", self.words[name])
         for name in self.at_most:
-            if name not in SIZES:
-                raise Refused("--at-most", f"one of {', '.join(SIZES)}", name)
+            if name not in BOUNDED:
+                raise Refused("--at-most", f"one of {', '.join(BOUNDED)}", name)
+        for option, sizes in (("--fix", self.fixed), ("--at-most", self.at_most)):
+            if "expert_tp" in sizes and not whole_experts(self.spec):
+                expected = "none but of a model with experts that tensor-parallel ranks need not cut"
+                raise Refused(f"{option} expert_tp", expected, sizes["expert_tp"])
         most = self.cluster.most or MOST_GPUS
         for n in self.gpus:
             if not 1 <= n <= most:

@@ -14,6 +14,7 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.memory.conditions import conditions
+from calc.memory.expert_conditions import whole_experts
 from calc.plan.question import CHOICES, IF_ASKED, Question
 from calc.spec import ModelSpec, Moe
 from calc.spec.cache_key import CacheKey
@@ -28,6 +29,8 @@ LARGEST_BATCH = 64
 """Sequences of a micro-batch beyond which nothing is gained: products are large long before."""
 MOST_PIECES = 20
 """Pieces of its layers that a stage holds at most."""
+ON_ONE_RANK = "selective-op"
+"""Checkpointing of which nothing is known beside tensor parallelism."""
 ENDS = 2
 """Embedding and head, which stages may hold instead of layers."""
 
@@ -36,10 +39,12 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
     """The words of every kind of plan that the stack can launch, and of every kind that it cannot.
 
     Which operations `selective-op` keeps is not known beside tensor parallelism, so that it has tp = 1 among its words.
-    Of every so many layers one is checkpointed where layers are, as a whole.
+    Of every so many layers one is checkpointed where layers are, as a whole. Experts that no rank cuts ask for a
+    divided stream (`calc.memory.expert_conditions`); in how many pieces they may be is asked of each row.
     """
     choices = {"recipe": question.recipes, **CHOICES}
-    asked = {**IF_ASKED, **question.fixed}
+    asked = {**IF_ASKED, **{name: word for name, word in question.fixed.items() if name != "expert_tp"}}
+    whole = _whole(question)
     ways = [[value for value in choices[name] if asked.get(name, value) == value] for name in choices]
     found: list[dict[str, Any]] = []
     unsupported: list[dict[str, Any]] = []
@@ -47,13 +52,22 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
         words = dict(zip(choices, values, strict=True))
         if words["checkpoint_every"] > 1 and words["checkpointing"] != "full":
             continue
+        if words["expert_tp"] and not (whole and words["sequence_parallel"] and words["checkpointing"] != ON_ONE_RANK):
+            continue
         taken = all(question.launcher.takes(name, value) for name, value in words.items() if name != "recipe")
-        if words["checkpointing"] == "selective-op":
+        taken &= words["expert_tp"] is None or question.launcher.experts != "cut"
+        if words["checkpointing"] == ON_ONE_RANK:
             if not words["sequence_parallel"] or not question.allows("tp", 1):
                 continue
             words["tp"] = 1
         (found if taken else unsupported).append(words)
     return found, unsupported
+
+
+def _whole(question: Question) -> bool:
+    """Whether a plan may have whole experts on several tensor-parallel ranks."""
+    alone = question.fixed.get("tp") == 1 or question.launcher.only.get("tp") == (1,)
+    return whole_experts(question.spec) and question.allows("expert_tp", 1) and not alone
 
 
 def run_words(words: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +103,7 @@ def chunks(
         }
         columns |= {"tp": tp, "cp": cp, "pp": pp, "dp": gpus / (tp * cp * pp)}
         columns["micro_batches"] = question.sequences / (columns["dp"] * columns["batch"])
-        some = _once(columns, words) & _fixed(question, columns)
+        some = _once(columns, words) & _fixed(question, columns, words)
         if some.any():
             yield {name: column[some] for name, column in columns.items()}
 
@@ -149,21 +163,24 @@ def _once(columns: Columns, words: Mapping[str, Any]) -> Column:
     holds &= (columns["interleave"] == 1) | (columns["pp"] > 1)
     if words["schedule"] != "1f1b":
         holds &= columns["pp"] > 1
-    if not words["sequence_parallel"]:
+    if not words["sequence_parallel"] or words["expert_tp"]:
         holds &= columns["tp"] > 1
     return holds
 
 
-def _fixed(question: Question, columns: Columns) -> Column:
-    """Rows whose dp and micro-batches are those that were asked for; of other sizes nothing else is listed."""
+def _fixed(question: Question, columns: Columns, words: Mapping[str, Any]) -> Column:
+    """Rows whose dp, micro-batches and pieces of experts are those that were asked for; of other sizes nothing else is
+    listed."""
     import numpy as np
 
+    sizes = {"dp": columns["dp"], "micro_batches": columns["micro_batches"]}
+    sizes["expert_tp"] = columns["tp"] if words["expert_tp"] is None else 0 * columns["tp"] + words["expert_tp"]
     holds = np.ones(len(columns["dp"]), dtype=bool)
-    for name in ("dp", "micro_batches"):
+    for name, column in sizes.items():
         if name in question.fixed:
-            holds &= columns[name] == question.fixed[name]
+            holds &= column == question.fixed[name]
         if name in question.at_most:
-            holds &= columns[name] <= question.at_most[name]
+            holds &= column <= question.at_most[name]
     return holds
 
 

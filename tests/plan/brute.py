@@ -42,14 +42,20 @@ def _words(question: Question) -> Iterator[dict[str, Any]]:
             continue
         ways = [(name, 1) for name in ("none", "selective", "selective-op", "full")]
         ways += [("full", every) for every in (2, 4, 8)]
-        for recipe, (checkpointing, every), divided in product(question.recipes, ways, (True, False)):
+        experts = any(group.channel is not None and group.channel.kind == "moe" for group in question.spec.layers)
+        cuts = (tp, 1) if experts and tp > 1 else (tp,)
+        words_of_all = product(question.recipes, ways, (True, False), cuts)
+        for recipe, (checkpointing, every), divided, pieces in words_of_all:
             if (checkpointing == "selective-op" and tp > 1) or (tp == 1 and not divided):
+                continue
+            if not question.allows("expert_tp", pieces):
                 continue
             words: dict[str, Any] = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "dp": dp, "batch": batch, "zero": zero}
             words |= {"interleave": interleave, "micro_batches": micro_batches, "recipe": recipe}
             words |= {"checkpointing": checkpointing, "checkpoint_every": every} | (
                 {} if divided else {"sequence_parallel": False}
             )
+            words |= {} if pieces == tp else {"expert_tp": pieces}
             if question.fixed["schedule"] != "1f1b":
                 if pp == 1 or interleave > 1:
                     continue

@@ -252,10 +252,9 @@ def test_layers_of_a_piece_that_are_checkpointed(name: str) -> None:
 def test_experts_that_no_rank_cuts(name: str) -> None:
     """Qwen3 30B on 8 GPUs: 8 ranks of experts, of which two share a sequence; cut, there are no more than four."""
     cluster = load_cluster("dgx-h100")
-    words = {"stack": "megatron-core", "expert_tp": 1}
-    fixed = {"tp": 2, "ep": 8, "pp": 1, "cp": 1}
+    fixed = {"tp": 2, "ep": 8, "pp": 1, "cp": 1, "expert_tp": 1}
     spec = calc.load_model("qwen3-30b-a3b")
-    asked = Question(spec, cluster, (8,), 4096, 64, ("bf16-master",), fixed=fixed, words=words)
+    asked = Question(spec, cluster, (8,), 4096, 64, ("bf16-master",), fixed=fixed, words={"stack": "megatron-core"})
     (plan,) = answer([asked], top=1).plans
     text = tool(name).write(Launch(asked, plan.run))
     option = "expert_tensor_parallel_size=" if name == "nemo" else "--expert-tensor-parallel-size "
@@ -264,7 +263,8 @@ def test_experts_that_no_rank_cuts(name: str) -> None:
     assert "--expert-tp 1" in str(predict_command(asked, plan.run))
     # As many parts as ranks is what both do where nothing is said.
     assert "expert_tp" not in words_of(asked, tool(name).read(text.replace(f"{option}1", f"{option}2"), "plan"))
-    assert not answer([replace(asked, words={"stack": "megatron-core"})], top=1).plans
+    assert not answer([replace(asked, fixed=fixed | {"expert_tp": 2})], top=1).plans
+    assert answer([replace(asked, fixed={"tp": 2, "ep": 8, "cp": 1, "pp": 1})], top=1).plans[0].run == plan.run
 
 
 @pytest.mark.slow
@@ -300,11 +300,15 @@ def test_torchtitan_is_told_no_experts_that_tensor_ranks_cut() -> None:
         recipes=("bf16-fsdp",),
         words={"stack": own.stack},
         launched="pytorch",
-        fixed={"tp": 2, "ep": 4},
+        fixed={"tp": 2, "ep": 4, "expert_tp": 2},
     )
     cut = answer([asked], top=1).plans[0].run
     assert not answer([replace(asked, launched=own.launcher)], top=1).plans
     with pytest.raises(Refused, match=r"expert_tp: expected whole experts \(--expert-tp 1\)"):
         own.write(Launch(asked, cut))
-    read = own.read(own.write(Launch(asked, cut.changed(expert_tp=1))), "plan")
+    with pytest.raises(Refused, match="expert_tp: expected 2, as torchtitan cuts experts that are not spread"):
+        own.write(Launch(asked, cut.changed(ep=1, expert_tp=1)))
+    fixed = {"tp": 2, "ep": 4, "expert_tp": 1}
+    whole = answer([replace(asked, launched=own.launcher, fixed=fixed)], top=1).plans[0].run
+    read = own.read(own.write(Launch(asked, whole)), "plan")
     assert (read.words["tp"], read.words["ep"], read.words["expert_tp"]) == (2, 4, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,11 @@ SPACES = {
     "dense": lambda: question(small_model(n_layers=2), sequences=4),
     "six GPUs": lambda: question(small_model(), gpus=6, sequences=6),
     "experts": lambda: question(small_model(n_experts=4, top_k=2, d_expert=64), sequences=4),
+    "whole experts": lambda: question(
+        small_model(n_layers=2, n_experts=4, top_k=2, d_expert=64),
+        sequences=4,
+        fixed={"schedule": "1f1b", "checkpointing": "none", "interleave": 1, "expert_tp": 1},
+    ),
     "little memory": lambda: question(small_model(n_layers=2), headroom=0.986, seq=1024, sequences=4),
     "both ends": lambda: question(
         small_model(),
@@ -136,6 +142,32 @@ def test_what_is_fixed_is_so_and_what_is_bounded_stays_below() -> None:
     assert all((run.tp, run.checkpointing, run.zero, run.batch) == (2, "full", 1, 1) and run.pp <= 2 for run in runs)
 
 
+def test_pieces_of_experts_are_fixed_and_bounded_as_a_size() -> None:
+    """Dense models have no more kinds of plans for them; one rank alone has whole experts by any name."""
+    dense, experts = question(small_model()), question(small_model(n_experts=4, top_k=2, d_expert=64))
+    assert {words["expert_tp"] for asked in (dense,) for words in space.structures(asked)[0]} == {None}
+    listed = {name: _pieces(replace(experts, **words)) for name, words in {
+        "any": {}, "whole": {"fixed": {"expert_tp": 1}}, "two": {"fixed": {"expert_tp": 2}},
+        "at most two": {"at_most": {"expert_tp": 2}}, "cut": {"launched": "fsdp2"},
+    }.items()}  # fmt: skip
+    assert listed == {
+        "any": {(1, 1), (2, 2), (2, 1), (4, 4), (4, 1)},
+        "whole": {(1, 1), (2, 1), (4, 1)},
+        "two": {(2, 2)},
+        "at most two": {(1, 1), (2, 2), (2, 1), (4, 1)},
+        "cut": {(1, 1), (2, 2), (4, 4)},
+    }
+
+
+def _pieces(asked: Question) -> set[tuple[int, int]]:
+    """(tp, pieces of each expert) of all plans that the stack can launch."""
+    found: set[tuple[int, int]] = set()
+    for words in space.structures(asked)[0]:
+        for columns in space.chunks(asked, 4, words):
+            found |= {(int(tp), words["expert_tp"] or int(tp)) for tp in columns["tp"]}
+    return found
+
+
 def test_cheaper_is_not_faster() -> None:
     """By time the most GPUs win; by money those with the most MFU."""
     spec = calc.load_model("llama-3-8b")
@@ -168,6 +200,8 @@ def test_an_interrupted_search_answers_with_what_it_found() -> None:
     ({"gpus": 2**40}, "--gpus"),
     ({"fixed": {"heads": 2}}, "--fix"),
     ({"at_most": {"recipe": 2}}, "--at-most"),
+    ({"fixed": {"expert_tp": 1}}, "--fix expert_tp"),
+    ({"at_most": {"expert_tp": 1}}, "--at-most expert_tp"),
     ({"headroom": 1.0}, "--headroom"),
     ({"global_batch": 1}, "--global-batch"),
     ({"top": 0}, "--top"),

@@ -64,7 +64,7 @@ def question_of(row: TrainingRow) -> Question:
 def published(row: TrainingRow) -> dict[str, Any]:
     """What the row says of its plan."""
     said = {name: row.words.get(name, 1 if name != "zero" else 0) for name in SIZES}
-    stated = {name: row.words[name] for name in ("checkpointing",) if name in row.words}
+    stated = {name: row.words[name] for name in ("checkpointing", "expert_tp") if row.words.get(name) is not None}
     return said | stated
 
 

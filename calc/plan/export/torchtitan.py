@@ -9,6 +9,7 @@ from calc.errors import Refused
 from calc.plan.checks import cut_by_layers
 from calc.plan.export.launch import Launch, Read, Tool, command, one_of, options_of, torchrun, whole
 from calc.plan.launchers import launcher
+from calc.sizes import is_exactly
 
 CHECKPOINTING = {"none": "none", "selective-op": "selective", "full": "full"}
 RESHARD = {"always": 3, "never": 2}
@@ -73,11 +74,14 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
 
 
 def _write(launch: Launch) -> str:
-    """Errors: Refused for experts that tensor-parallel ranks cut: torchtitan borrows those ranks for its experts."""
+    """Errors: Refused for experts that tensor-parallel ranks cut where they are spread, as torchtitan borrows those
+    ranks for them, and for whole ones that are not, which it cuts."""
     run = launch.run
-    if not launcher("torchtitan").cuts(run.expert_pieces, run.ep):
-        found = f"{run.expert_pieces} parts of each"
-        raise Refused("expert_tp", "whole experts (--expert-tp 1), as torchtitan spreads them over tp and dp", found)
+    if not launcher("torchtitan").cuts(run.tp, run.ep, run.expert_pieces):
+        expected = "whole experts (--expert-tp 1), as torchtitan spreads them over tp and dp"
+        if is_exactly(run.ep, 1):
+            expected = f"{run.tp}, as torchtitan cuts experts that are not spread"
+        raise Refused("expert_tp", expected, f"{run.expert_pieces} parts of each")
     made = command(torchrun(launch, "-m torchtitan.train"), _options(launch))
     # Names of torchtitan's own model and configuration are for the user to set.
     return made.replace("'$MODULE'", '"$MODULE"').replace("'$CONFIG'", '"$CONFIG"')
