@@ -59,7 +59,9 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
         found = {} if run.expert_tp is None else {"expert_tp": run.expert_tp}
         found |= {"optimizer": run.usual_optimizer, "checkpointing": run.checkpointing, "dropout": run.dropout}
         if run.offload != "none":
-            found |= {"offload": run.offload, "offload_fraction": run.offload_fraction}
+            found["offload"] = run.offload
+        if run.offload == "optimizer":
+            found["offload_fraction"] = run.offload_fraction
     if any(spec.encoder is not None for spec in specs):
         found["source_seq"] = run.source_seq or _source(specs, run)
     elif run.source_seq is not None and any(spec.audio is not None for spec in specs):

@@ -91,7 +91,7 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     if run.mode == "inference":
         return
     notes.undivided(run)
-    if run.offload == "none" and given("offload_fraction"):
+    if run.offload != "optimizer" and given("offload_fraction"):
         remark("--offload-fraction changes nothing without --offload optimizer")
     if run.dp * run.cp > 1 and run.zero > 1 and run.pp > 1:
         remark("in a pipeline --zero 2 and 3 divide gradients only after the last micro-batch")

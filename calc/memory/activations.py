@@ -56,7 +56,8 @@ def activations(
     _check(spec, run, checkpointing)
     made = saved_tensors(spec, load, settings(spec, run, checkpointing))
     padded = run.fuses and run.stack is None and run.device == "cuda" and _pads(spec, made)
-    return [_on_stage(made, run, checkpointing, stage, padded) for stage in found]
+    end = spec.schedule[-1] if spec.schedule else spec.layers[-1].name
+    return [_on_stage(made, run, checkpointing, stage, padded, end) for stage in found]
 
 
 def _pads(spec: ModelSpec, made: SavedTensors) -> bool:
@@ -67,8 +68,11 @@ def _pads(spec: ModelSpec, made: SavedTensors) -> bool:
     return isinstance(columns, int) and misaligned(columns, element_bytes(made.logits.dtype))
 
 
-def _on_stage(made: SavedTensors, run: Run, checkpointing: Checkpointing, stage: Stage, padded: bool) -> Activations:
-    """What one stage keeps of what the whole model does. padded: whether the head's products are."""
+def _on_stage(
+    made: SavedTensors, run: Run, checkpointing: Checkpointing, stage: Stage, padded: bool, end: str
+) -> Activations:
+    """What one stage keeps of what the whole model does. padded: whether the head's products are. end: the group of
+    the last layer."""
     layers: Size = 0
     here: list[tuple[LayerSaved, Size]] = []
     for each in made.layers.values():
@@ -84,12 +88,37 @@ def _on_stage(made: SavedTensors, run: Run, checkpointing: Checkpointing, stage:
         layers = layers + _of_layers(each, n, run, checkpointing)
     again = largest(_if_any(n, _again(each, run, checkpointing)) for each, n in here)
     widest = largest(_if_any(n, saved_on_rank(saved, run)) for each, n in here for saved in each.whole)
-    layers = ceil_div(layers, stage.chunks)
+    layers = ceil_div(layers, stage.chunks) * stage.held
+    moved: Size = 0
+    if run.offload == "activations":
+        moved, coming = _on_host(here, run, checkpointing, end)
+        layers = layers - moved + coming
     outside = _sum(made.common, run)
     outside = outside + either(stage.first, ceil_div(_sum(made.front, run) * stage.held, stage.chunks))
     outside = outside + either(stage.last, _sum(made.end, run))
     logits, scratch, freed = (either(stage.last, size) for size in (_sum(made.loss, run), *_of_loss(made, run, padded)))
-    return Activations(layers * stage.held, outside, logits, again, widest, scratch, freed)
+    return Activations(layers, outside, logits, again, widest, scratch, freed, moved)
+
+
+def _on_host(
+    here: Sequence[tuple[LayerSaved, Size]], run: Run, checkpointing: Checkpointing, end: str
+) -> tuple[Size, Size]:
+    """(what waits on the host, and of it the most that is on its way, and on the GPU too, beside the layer at work).
+
+    Every tensor once. Those of the last layer, of the group `end`, stay, since backward begins with them; casts of
+    weights are none of what a layer makes, and stay.
+    """
+    each = [(layer, n, _crosses(layer, run, checkpointing)) for layer, n in here]
+    last = [size for layer, _, size in each if layer.name == end][-1]
+    moved = sum(n * size for _, n, size in each) - last
+    return moved, minimum(moved, largest(_if_any(n, size) for _, n, size in each))
+
+
+def _crosses(each: LayerSaved, run: Run, checkpointing: Checkpointing) -> Size:
+    """What one layer keeps beside casts of weights."""
+    casts = _sum(tuple(saved for saved in each.saved if saved.tensor.weight is not None), run)
+    whole = checkpointing in ("none", "selective")
+    return _of_layers(each, 1, run, checkpointing) - (casts if whole else 0)
 
 
 def _if_any(layers: Size, size: Size) -> Size:

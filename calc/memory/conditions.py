@@ -8,6 +8,7 @@ from typing import Any
 from calc.errors import Refused
 from calc.memory.condition import Condition, at_most, divides, one, text
 from calc.memory.expert_conditions import of_experts
+from calc.memory.offload_conditions import of_activations_on_host
 from calc.sizes import Size, is_exactly
 from calc.spec import (
     Attention,
@@ -72,8 +73,10 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         if spec.encoder is not None and run.source_seq is not None:
             yield _whole_parts("source_seq", run.source_seq, run.cp)
     yield Condition("zero", "0, 1, 2 or 3", run.zero, _stage_of_zero, run.zero, 3)
-    if run.offload != "none" and run.mode == "training":
+    if run.offload == "optimizer" and run.mode == "training":
         yield from _offload(run)
+    if run.offload == "activations" and run.mode == "training":
+        yield from of_activations_on_host(spec, run)
     if run.shard is not None:
         ranks = run.dp * run.cp
         yield Condition("shard", f"a divisor of dp * cp = {text(ranks)}", run.shard, divides, run.shard, ranks)

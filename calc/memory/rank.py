@@ -48,7 +48,8 @@ class Activations:
     layers: of all layers, micro-batches in flight included. outside: of embeddings and final norm. logits: of the
     loss. again: the most that one layer makes anew in backward. widest: the largest single tensor of a layer.
     scratch: what the loss takes for a moment beyond what is kept. freed: the logits themselves, where a wider copy of
-    them takes over; nothing that backward of the loss makes fits in their place.
+    them takes over; nothing that backward of the loss makes fits in their place. moved: what layers keep on the host,
+    which is not in `layers`.
     """
 
     layers: Size
@@ -58,6 +59,7 @@ class Activations:
     widest: Size
     scratch: Size
     freed: Size
+    moved: Size = 0
 
     @property
     def total(self) -> Size:

@@ -26,14 +26,14 @@ class TrainingRank(Rank):
 
     @property
     def host(self) -> Size:
-        """Bytes of the host's memory that this rank's process takes for what is updated there."""
-        return self.states.host
+        """Bytes of the host's memory that this rank's process takes for what is updated, or waits, there."""
+        return self.states.host + self.activations.moved
 
     @property
     def host_at_most(self) -> Size:
         """The same where PyTorch's allocator of pinned memory rounds every block up to a power of two, at worst to
         twice as much (c10's CachingHostAllocator)."""
-        return self.states.host + self.states.pinned
+        return self.states.host + self.states.pinned + 2 * self.activations.moved
 
     @property
     def reserved(self) -> Size:

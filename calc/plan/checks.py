@@ -23,6 +23,7 @@ REASONS = {
     "interleave": "does not divide: pieces of stages in layers",
     "micro-batches": "does not divide: stages in micro-batches, which pieces of stages need",
     "zero": "stages of ZeRO that do not go with updates on the host",
+    "offload": "pipelines, beside activations on the host",
     "domain": "tensor-parallel ranks beyond a machine and its fast links",
     "stack": "unsupported by the stack",
     "memory": "too large for a GPU",

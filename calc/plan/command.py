@@ -25,7 +25,9 @@ def predict_command(question: Question, run: Run) -> str | None:
     if run.checkpoint_every > 1:
         words["checkpoint_every"] = run.checkpoint_every
     if run.offload != "none":
-        words |= {"offload": run.offload, "offload_fraction": run.offload_fraction}
+        words["offload"] = run.offload
+    if run.offload == "optimizer":
+        words["offload_fraction"] = run.offload_fraction
     if run.stages is not None:
         words["stages"] = ",".join(map(str, run.stages))
     options = ["--mtp"] * bool(words.pop("mtp", False))

@@ -42,8 +42,11 @@ def question_of(question: Question, read: Read) -> Question:
 
 def words_of(question: Question, read: Read) -> dict[str, Any]:
     """The words of a launch file's plan, for `plan_of`. Errors: Refused for pieces that do not make stages, and for a
-    number of checkpointed layers that is no part of a piece's."""
+    number of checkpointed layers that is no part of a piece's, or of layers on the host that are not all but one."""
     layers, words = question.spec.n_layers + read.ends, dict(read.words)
+    if read.waiting not in (None, question.spec.n_layers - 1):
+        expected = f"all but the last, {question.spec.n_layers - 1}: what fewer keep is not described"
+        raise Refused("layers whose activations are on the host", expected, read.waiting)
     if read.piece:
         pieces = -(-layers // read.piece)
         if pieces % words["pp"]:

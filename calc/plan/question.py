@@ -84,7 +84,9 @@ class Question:
                 raise Refused("--gpus", f"1 to {most:,} GPUs of {self.cluster.name}", n)
         if self.offloads and self.cluster.host is None:
             raise Refused(
-                "--fix offload", "none on a cluster of which nothing says what memory its machines have", "optimizer"
+                "--fix offload",
+                "none on a cluster of which nothing says what memory its machines have",
+                self.fixed["offload"],
             )
         if not 0 <= self.headroom < 1:
             raise Refused("--headroom", "a part of the memory from 0 on, below 1", self.headroom)
@@ -98,6 +100,16 @@ class Question:
     def budget(self) -> int:
         """Bytes that PyTorch may reserve on one GPU."""
         return int(self.device.usable * (1 - self.headroom)) - CONTEXT
+
+    def waits_on_host(self, words: Mapping[str, Any]) -> bool:
+        """Whether plans of these words may have on the host what layers keep for backward: the stack does so beside
+        what they recompute, and of all layers alike."""
+        stack = Run(stack=self.words.get("stack")).stack
+        if stack is not None:
+            its = stack.activations_on_host
+            if its is None or words["checkpointing"] not in its.checkpointing:
+                return False
+        return words["checkpoint_every"] == 1
 
     @property
     def offloads(self) -> bool:
@@ -162,7 +174,7 @@ def plan_words(run: Run) -> dict[str, Any]:
         "checkpoint_every": int(run.checkpoint_every),
         "sequence_parallel": bool(run.divides_sequence),
         "offload": run.offload,
-        "offload_fraction": run.offload_fraction if run.offload != "none" else None,
+        "offload_fraction": run.offload_fraction if run.offload == "optimizer" else None,
         "recipe": run.recipe,
     }
 

@@ -56,6 +56,7 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
             continue
         taken = all(question.launcher.takes(name, value) for name, value in words.items() if name != "recipe")
         taken &= words["expert_tp"] is None or question.launcher.experts != "cut"
+        taken &= words["offload"] != "activations" or question.waits_on_host(words)
         if words["checkpointing"] == ON_ONE_RANK:
             if not words["sequence_parallel"] or not question.allows("tp", 1):
                 continue

@@ -50,6 +50,14 @@ class Offload(Node):
     on: tuple[str, ...] = ()
 
 
+class ActivationsOnHost(Node):
+    """How a stack keeps on the host what layers keep for backward. source: where it was read. checkpointing: what it
+    recomputes beside."""
+
+    source: str
+    checkpointing: tuple[str, ...]
+
+
 class Fitted(Node):
     """What measurements alone tell. on: the rows that it was fitted on, by source and system.
 
@@ -74,7 +82,7 @@ class Stack(Node):
     bias_an_expert: whether the bias behind experts' last product is added to each expert's rows by itself, in fp32.
     product_an_expert: whether experts' products are launched one by one, not as one grouped product.
     recipes: a general recipe of number formats -> the one that stands for it here, by what the stack keeps in which
-    format. offload: None where it is not described.
+    format. offload, activations_on_host: None where it is not described.
     """
 
     name: str
@@ -92,6 +100,7 @@ class Stack(Node):
     recipes: Mapping[str, str] = Field(default_factory=dict)
     overlap: Overlap = Overlap()
     offload: Offload | None = None
+    activations_on_host: ActivationsOnHost | None = None
     fitted: Fitted
 
     def __hash__(self) -> int:

@@ -13,6 +13,7 @@ import calc
 from calc.errors import Refused
 from calc.memory.totals import memory_ranks
 from calc.memory.training import TrainingRank
+from calc.plan.command import predict_command
 from calc.plan.existing import plan_of, question_of, words_of
 from calc.plan.export.launch import Launch
 from calc.plan.export.registry import tool
@@ -123,6 +124,44 @@ def test_flags_of_megatron_core() -> None:
             tool("megatron-core").read(text.replace(flag, ""), "plan")
     with pytest.raises(Refused, match="a part above 0"):
         tool("megatron-core").read(text.replace("-fraction 0.5", "-fraction some"), "plan")
+
+
+def test_activations_wait_on_the_host_where_asked() -> None:
+    """The best is the best of all, by `predict` and `memory` alone; pipelines are ruled out."""
+    fixed = {"schedule": "1f1b", "offload": "activations", "interleave": 1, "ep": 1}
+    asked = question(small_model(n_layers=2), sequences=4, fixed=fixed)
+    alone = sorted(each.seconds for each in every_plan(asked))
+    found = answer([asked], top=5)
+    assert found.timed == len(alone) > 5
+    assert [plan.seconds for plan in found.plans] == pytest.approx(alone[: len(found.plans)], rel=1e-12)
+    assert found.ruled["offload"] > 0
+    assert not found.unread
+    for plan, record in zip(found.plans, found.records(), strict=True):
+        (rank,) = memory_ranks(asked.spec, plan.run)
+        assert isinstance(rank, TrainingRank)
+        assert record["memory_host"] == rank.host_at_most > 0
+        assert (record["plan"]["offload"], record["plan"]["offload_fraction"]) == ("activations", None)
+
+
+def test_layers_of_megatron_core_whose_activations_wait() -> None:
+    """All but one, as its configuration asks for; without recomputation."""
+    spec, cluster = calc.load_model("llama-3-8b"), load_cluster("dgx-h100")
+    words = {"cluster": cluster, "at_most": {"batch": 1}, "fixed": {"offload": "activations"}, "words": MEGATRON}
+    asked = Question(spec, gpus=(8,), seq=4096, sequences=64, recipes=("bf16-master",), **words)
+    found = answer([asked], top=3)
+    assert {(plan.run.offload, plan.run.checkpointing, plan.run.pp) for plan in found.plans} == {
+        ("activations", "none", 1)
+    }
+    assert "--offload activations" in str(predict_command(replace(asked, place="dgx-h100"), found.plans[0].run))
+    text = tool("megatron-core").write(Launch(asked, found.plans[0].run))
+    assert "--cpu-offloading-num-layers 31" in text
+    again = plan_of(asked, words_of(asked, tool("megatron-core").read(text, "plan")))
+    assert (again.run.offload, again.seconds) == ("activations", pytest.approx(found.plans[0].seconds, rel=1e-12))
+    fewer = tool("megatron-core").read(text.replace("layers 31", "layers 16"), "plan")
+    with pytest.raises(Refused, match="all but the last, 31"):
+        words_of(asked, fewer)
+    with pytest.raises(Refused, match="none beside --optimizer-cpu-offload"):
+        tool("megatron-core").read(f"{text.strip()} --optimizer-cpu-offload", "plan")
 
 
 @pytest.mark.parametrize("name", ["offload_optimizer", "offload_param"])

@@ -38,7 +38,7 @@ class Read(NamedTuple):
     unread: its settings that no plan has. piece: layers of a piece of a stage, where the file says so many and not how
     many pieces a stage has. ends: layers that embedding and head count for in it. checkpointed: layers of a piece that
     are, where the file says so many. layout: where all pieces are written out. further: modules that predict further
-    tokens."""
+    tokens. waiting: layers whose activations wait on the host, where the file says so many."""
 
     words: Mapping[str, Any]
     sequences: int | None
@@ -49,6 +49,7 @@ class Read(NamedTuple):
     checkpointed: int | None = None
     layout: Layout | None = None
     further: int = 0
+    waiting: int | None = None
 
 
 class Tool(NamedTuple):

@@ -36,6 +36,7 @@ ENDS = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipe
 LAYOUT = "--pipeline-model-parallel-layout"
 FURTHER = "--mtp-num-layers"
 PIECES = "--expert-tensor-parallel-size"
+WAITING = "--cpu-offloading-num-layers"
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 RECOMPUTE = {"": "none", "selective": "selective", "full": "full"}
 
@@ -61,6 +62,7 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield "--optimizer-cpu-offload", on_host
     yield "--optimizer-offload-fraction", run.offload_fraction if on_host else None
     yield "--overlap-cpu-optimizer-d2h-h2d", on_host
+    yield WAITING, launch.question.spec.n_layers - 1 if run.offload == "activations" else None
     yield "--use-megatron-fsdp", run.zero == 3
     yield "--data-parallel-sharding-strategy", "optim_grads_params" if run.zero == 3 else None
     yield "--overlap-grad-reduce", run.zero > 0
@@ -106,7 +108,8 @@ def _read(text: str, where: str) -> Read:
         layout, ends = read_layout(found[LAYOUT], words["pp"], f"{where}: {LAYOUT}"), 0
         if layout.further != further:
             raise Refused(f"{where}: {LAYOUT}", f"as many m as {FURTHER} says: {further}", layout.further)
-    return Read(words, sequences, gpus, unread, ends=ends, checkpointed=layers, layout=layout, further=further)
+    waiting = whole(found, WAITING, where) or None
+    return Read(words, sequences, gpus, unread, None, ends, layers, layout, further, waiting)
 
 
 RELATED = (
@@ -114,6 +117,7 @@ RELATED = (
     LAYOUT,
     FURTHER,
     PIECES,
+    WAITING,
     "--global-batch-size",
     "--sequence-parallel",
     "--use-distributed-optimizer",
@@ -147,10 +151,13 @@ def _zero(found: dict[str, str], where: str) -> int:
 
 
 def _offload(found: dict[str, str], where: str) -> dict[str, Any]:
-    """What stands on the host. Errors: Refused for copies that wait for each other, whose time is another, and for what
-    is no part."""
+    """What stands on the host. Errors: Refused for copies that wait for each other, whose time is another, for what is
+    no part, and for activations there beside the optimizer."""
+    waiting = whole(found, WAITING, where)
     if "--optimizer-cpu-offload" not in found:
-        return {}
+        return {"offload": "activations"} if waiting else {}
+    if waiting:
+        raise Refused(f"{where}: {WAITING}", "none beside --optimizer-cpu-offload", waiting)
     for flag in ("--use-precision-aware-optimizer", "--overlap-cpu-optimizer-d2h-h2d"):
         if flag not in found:
             raise Refused(

@@ -14,7 +14,7 @@ Checkpointing = Literal["none", "selective", "selective-op", "full", "full-early
 CHECKPOINTING: tuple[Checkpointing, ...] = get_args(Checkpointing)
 REGIONS = ("attention", "activation", "norm", "mixer", "cross", "channel")
 """What can be computed again, by the names of `calc.saved`."""
-Offload = Literal["none", "optimizer"]
+Offload = Literal["none", "optimizer", "activations"]
 OFFLOADS: tuple[Offload, ...] = get_args(Offload)
 
 
@@ -44,7 +44,8 @@ class Training(RunNode):
     whole blocks: `mixer`, `cross`, `channel`. fused_loss: whether one kernel computes the loss and its gradient in the
     logits' place; None: where elementwise kernels are fused. optimizer: None: `Run.usual_optimizer`.
     offload: `optimizer`, moments and what they update stand in the host's memory, whose processors step through them;
-    offload_fraction: for which part of the parameters that a rank updates.
+    offload_fraction: for which part of the parameters that a rank updates. `activations`, what all layers but the last
+    keep waits there for its backward.
     """
 
     optimizer: Annotated[str | None, PlainValidator(Word(optimizer_names, open=True))] = Field(
@@ -63,13 +64,14 @@ class Training(RunNode):
         default=0.0, description="Training: its probability, wherever the model has it."
     )
     offload: Annotated[Offload, PlainValidator(Word(lambda: OFFLOADS))] = Field(
-        default="none", description="Training: what the host's memory holds and its processors update."
+        default="none",
+        description="Training: what the host's memory holds: the optimizer, which it updates, or what layers keep.",
     )
     offload_fraction: Annotated[float, PlainValidator(_part)] = Field(
-        default=1.0, description="Training: the part of a rank's parameters that --offload is of."
+        default=1.0, description="Training: the part of a rank's parameters that --offload optimizer is of."
     )
 
     @property
     def offloaded(self) -> Fraction:
         """Of the parameters that a rank updates, the part that the host updates."""
-        return Fraction(0) if self.offload == "none" else Fraction(str(self.offload_fraction))
+        return Fraction(str(self.offload_fraction)) if self.offload == "optimizer" else Fraction(0)

@@ -8,10 +8,12 @@ from dataclasses import replace
 from calc.memory.sharding import Stage
 from calc.spec.run import Run
 from calc.time.cluster.links import links_of
-from calc.time.device.priors import scaled
+from calc.time.device.priors import factors, scaled
 from calc.time.kernels.kernel import Kernel
 from calc.time.kernels.timing import Timing, time_of
+from calc.time.step.activations_on_host import crossings
 from calc.time.step.extra_kernels import stepped_parameters, update
+from calc.time.step.formats import number_formats
 from calc.time.step.limits import least_seconds, stopped
 from calc.time.step.network import WITHIN_A_PASS, Held, Message, between_ranks, hides
 from calc.time.step.notes import notes, of_memory
@@ -28,6 +30,7 @@ from calc.time.step.step import (
     extra_seconds,
     held_on,
     hidden,
+    moves,
     places,
     step_of,
     updates,
@@ -57,8 +60,9 @@ def details(question: Question, run: Run, stage: Stage, one: Pass, others: float
     ends += [_on_host(question, run, held)] if updates(question, run) and run.offloaded else []
     computing = {part.name: part.seconds for part in parts}
     total = sum(computing.values())
+    moved = _copied(question, run, stage, one, computing) if moves(question, run) else []
     within, computing = _within(run, computing, list(_on(question, stage, one.messages)))
-    sent = [*within, *_talking(run, stage, computing, list(zip(messages, timings[len(last) :], strict=True)))]
+    sent = [*moved, *within, *_talking(run, stage, computing, list(zip(messages, timings[len(last) :], strict=True)))]
     each = total + sum(row.seconds - row.hidden for message, row in sent if not message.once)
     after = sum(part.seconds for part in ends) + sum(row.seconds - row.hidden for message, row in sent if message.once)
     launched = weighed(one.sums.launched, places(question.spec, stage))
@@ -113,6 +117,21 @@ def _on_host(question: Question, run: Run, held: Held) -> Stretch:
     timing = Timing(seconds, seconds * below, seconds * above, question.level, "host", "prior")
     kernel = Kernel("optimizer.host", "optimizer", ON_HOST, "update", "fp32")
     return Stretch("host", (Row(kernel, timing, seconds, 0.0),), seconds, 0.0)
+
+
+def _copied(
+    question: Question, run: Run, stage: Stage, one: Pass, computing: dict[str, float]
+) -> list[tuple[Message, Row]]:
+    """What layers keep, down to the host and up again, a row a way."""
+    found: list[tuple[Message, Row]] = []
+    below, above = scaled(factors("host_copies"), question.level)
+    for way in crossings(run, question.speed.device, stage, one.sums.moved, computing):
+        seconds = float(way.seconds)
+        timing = Timing(seconds, seconds * below, seconds * above, question.level, "host", "prior")
+        dtype, size = number_formats(run).compute, one.sums.moved
+        kernel = Kernel(f"activations.{way.way}", "offload", ON_HOST, way.beside, dtype, bytes=size)
+        found.append((Message(kernel, "nothing"), Row(kernel, timing, seconds, 0.0, hidden=float(way.hidden))))
+    return found
 
 
 def _columns(timed: Iterator[Timed]) -> tuple[list[Kernel], list[Timing]]:

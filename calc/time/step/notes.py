@@ -21,6 +21,11 @@ OFFLOAD = (
     "the step on the host rests on one published system, which reached a quarter of its memory's bandwidth; torchrun "
     "gives each process one thread unless OMP_NUM_THREADS says more"
 )
+ACTIVATIONS = (
+    "copies of activations reach 77 % of the link to the host and pass beside computing, each tensor once: no "
+    "published time of a step says how near that is (torch.autograd.graph.save_on_cpu copies what several operations "
+    "keep for each of them, and waits)"
+)
 CHECKED = 512
 """GPUs up to which intervals were held against at least 30 steps that no constant saw (docs/prediction.md)."""
 TPU = (
@@ -71,6 +76,8 @@ def notes(rows: Sequence[Row], speed: Speed, run: Run) -> tuple[str, ...]:
         found.append(f"{guessed:.0%} of the time rests on priors, for want of measurements: {', '.join(names)}")
     if run.offloaded:
         found.append(OFFLOAD)
+    if run.offload == "activations":
+        found.append(ACTIVATIONS)
     if any(row.kernel.function == "softmax" for row in rows) and run.execution != "eager":
         found.append("scores in the open where PyTorch's attention kernel does not take them (caps, sinks, biases)")
     others = {_kernel(row, speed) for row in rows if row.kernel.function == "attention" and row.share > 0.01} - {""}

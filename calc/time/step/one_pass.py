@@ -21,6 +21,7 @@ from calc.spec.run import Run
 from calc.time.kernels.kernel import Kernel
 from calc.time.kernels.timing import Timing
 from calc.time.step import chain_times
+from calc.time.step.activations_on_host import moved_bytes
 from calc.time.step.chain_times import Question, TimedPass, timed_passes
 from calc.time.step.mfu import model_flops
 
@@ -28,11 +29,11 @@ MOST = 256
 """Passes that are remembered."""
 BETWEEN = (
     *("dp", "pp", "zero", "interleave", "micro_batches", "stages", "optimizer", "shard", "schedule", "stack"),
-    *("offload", "offload_fraction"),
+    "offload_fraction",
 )
 """Words of a run that no pass depends on."""
 WORDS = tuple(name for name in Run.model_fields if name not in BETWEEN)
-ALIKE = tuple(name for name in WORDS if name not in ("tp", "cp", "ep", "sequence_parallel", "checkpointing"))
+ALIKE = tuple(name for name in WORDS if name not in ("tp", "cp", "ep", "sequence_parallel", "checkpointing", "offload"))
 """Of these, what chains of kernels depend on that have their ranks' shares in common."""
 OF_STACK = ("accumulates", "attention", "bias_an_expert", "joins", "once_a_rank", "product_an_expert")
 """What of a stack a pass depends on."""
@@ -51,6 +52,7 @@ class PassSums:
     elements, trained: parameters of a rank: of one layer of each group, of the first and of the last stage of several
     (`front`, `end`), of one that is both (`both`), and what every stage has (`all`). expert_elements, expert_trained:
     those of them in experts that are spread over ranks. flops: of the model, as `convention` counts them for MFU.
+    moved: bytes of what layers keep on the host.
     """
 
     device: Mapping[str, Sums]
@@ -63,6 +65,7 @@ class PassSums:
     expert_trained: Sums
     flops: Size
     convention: str
+    moved: Size = 0.0
 
 
 class Pass(NamedTuple):
@@ -136,7 +139,8 @@ def _sums(question: Question, run: Run, timed: TimedPass) -> PassSums:
         between[kernel.place] = between.get(kernel.place, 0.0) + kernel.calls * timing.seconds
     held = _held(CacheKey(question.spec), _Ranks(run.tp, run.ep, run.expert_tp, run))
     counted = model_flops(question.spec, run) if not question.within and run.phase != "decode" else (0.0, "")
-    return PassSums(device, host, sent, launched, *held, *counted)
+    moved = 0.0 if question.within else moved_bytes(question.spec, run)
+    return PassSums(device, host, sent, launched, *held, *counted, moved)
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,6 +188,7 @@ def _joined(sums: Sequence[PassSums], which: Column) -> PassSums:
         by_place([each.expert_trained for each in sums]),
         np.array([each.flops for each in sums])[which],
         sums[0].convention,
+        np.array([each.moved for each in sums])[which],
     )
 
 

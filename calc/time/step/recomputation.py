@@ -22,8 +22,9 @@ def room_of(spec: ModelSpec, run: Run, device: Device | None) -> PhaseMemory:
 def least_recomputed(spec: ModelSpec, run: Run, device: Device | None) -> Run:
     """`run` with the least recomputation that fits, where it names a stack or a cluster and does not say what is
     recomputed: none, or of every eighth, fourth, second, of every layer all but its input; the last where none fits.
+    None where what layers keep is on the host.
     """
-    given = {"checkpointing", "recompute"} & run.model_fields_set
+    given = {"checkpointing", "recompute"} & run.model_fields_set or run.offload == "activations"
     if given or not run.trains or (run.stack is None and run.cluster is None):
         return run
     found = run

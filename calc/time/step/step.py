@@ -15,6 +15,7 @@ from calc.time.cluster.stacks import computing_longer, stack_of
 from calc.time.kernels.launching import launching
 from calc.time.kernels.timing import column_seconds
 from calc.time.models.residual import Column
+from calc.time.step.activations_on_host import crossings
 from calc.time.step.extra_kernels import stepped_parameters, update
 from calc.time.step.network import Held, Hidden, Message, between_ranks, hides
 from calc.time.step.offloaded import offloaded_seconds
@@ -119,6 +120,9 @@ def stage_seconds(question: Question, run: Run, stage: Stage, one: PassSums) -> 
         seconds = weighed(sums, factors)
         own, left = behind_computing(seconds, hides(run, name), left)
         each = each + seconds - own
+    if moves(question, run):
+        for way in crossings(run, question.speed.device, stage, one.moved, computing):
+            each = each + way.seconds - way.hidden
     last: Size = 0.0
     sent: Size = 0.0
     held = held_on(stage, one)
@@ -144,6 +148,11 @@ def updates(question: Question, run: Run) -> bool:
 def communicates(question: Question, run: Run) -> bool:
     """Whether what ranks tell each other beside a pass is asked for."""
     return run.trains and not question.within and "network" in question.directions
+
+
+def moves(question: Question, run: Run) -> bool:
+    """Whether what layers keep crosses to the host and back."""
+    return run.offload == "activations" and run.trains and not question.within and "network" in question.directions
 
 
 def places(spec: ModelSpec, stage: Stage) -> Mapping[str, Size]:

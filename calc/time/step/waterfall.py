@@ -72,8 +72,10 @@ def _bar(row: Row) -> str:
     kernel = row.kernel
     if kernel.between is not None:
         return NETWORK[kernel.between]
+    if kernel.function == ON_HOST:
+        return "offload"
     if kernel.direction == "update":
-        return "offload" if kernel.function == ON_HOST else "optimizer"
+        return "optimizer"
     if kernel.direction == "recomputed":
         return "recomputation"
     if row.waits:

@@ -1,0 +1,43 @@
+"""What keeping layers' activations on the host asks of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from calc.errors import Refused
+from calc.memory.condition import Condition
+from calc.sizes import Size, is_exactly
+from calc.spec import ModelSpec
+from calc.spec.run import Run
+from calc.spec.stack import load_stack, stack_names
+from calc.spec.traced import Traced
+
+WITH = "with --offload activations"
+
+
+def of_activations_on_host(spec: ModelSpec, run: Run) -> Iterator[Condition]:
+    """Every condition on it. Errors: Refused for what is not described."""
+    if isinstance(spec, Traced) or spec.towers:
+        found = "a traced model" if isinstance(spec, Traced) else "towers"
+        raise Refused("model", f"one stack of layers that are described {WITH}", found)
+    if run.execution in ("graph", "megatron"):
+        raise Refused("execution", f"eager, sdpa or compiled {WITH}", run.execution)
+    if not is_exactly(run.checkpoint_every, 1):
+        raise Refused("checkpoint_every", f"1 {WITH}: the layers are to be alike", run.checkpoint_every)
+    if run.offload_fraction != 1:
+        raise Refused("offload_fraction", f"1 {WITH}: those of all layers but the last", run.offload_fraction)
+    if run.stack is not None:
+        its = run.stack.activations_on_host
+        if its is None:
+            known = [name for name in stack_names() if load_stack(name).activations_on_host is not None]
+            raise Refused("stack", f"{WITH} one of {', '.join(known)}, or none", run.stack.name)
+        if run.checkpointing not in its.checkpointing:
+            expected = f"{' or '.join(its.checkpointing)} under {run.stack.name} {WITH}"
+            raise Refused("checkpointing", expected, run.checkpointing)
+    # Where micro-batches are in flight it is not described when each crosses.
+    yield Condition("offload", "none or optimizer in a pipeline", run.offload, _alone, run.pp, 1)
+
+
+def _alone(stages: Size, one: Size) -> Any:
+    return stages == one

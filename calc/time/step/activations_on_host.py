@@ -1,0 +1,58 @@
+"""What layers keep on the host: on its way there while later layers compute, and back while they go back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from calc.errors import Refused
+from calc.memory.activations import activations
+from calc.memory.sharding import Stage, stages
+from calc.sizes import Size, minimum
+from calc.spec import ModelSpec
+from calc.spec.hardware import Device
+from calc.spec.run import Run
+from calc.time.device.priors import priors
+from calc.time.kernels.kernel import Direction
+
+BOTH_WAYS: tuple[tuple[str, Direction], ...] = (("down", "forward"), ("up", "backward"))
+"""Which way -> the stretch that it passes beside."""
+
+
+class Crossing(NamedTuple):
+    """One way of one micro-batch: the stretch that it passes beside, its seconds, and those that computing hides."""
+
+    way: str
+    beside: Direction
+    seconds: Size
+    hidden: Size
+
+
+def moved_bytes(spec: ModelSpec, run: Run) -> float:
+    """Bytes that a micro-batch has on the host (`calc.memory.activations`), each way; 0 where none waits there."""
+    if run.offload != "activations" or not run.trains:
+        return 0.0
+    (alone,) = activations(spec, run.load(), run, run.checkpointing, stages(spec, run.changed(pp=1)))
+    return float(alone.moved)
+
+
+def crossings(
+    run: Run, device: Device | None, stage: Stage, moved: Size, computing: Mapping[str, Size]
+) -> Iterator[Crossing]:
+    """Both ways of a micro-batch's `moved` bytes, each behind its stretch but for one layer, as copies begin
+    once one is through.
+
+    They cross the link to the host at the part of its rate that [host_copies] says, one direction at a time, and no
+    faster than a machine's GPUs can share its memory, where that is known.
+    Errors: Refused where the link is not known.
+    """
+    if device is None or device.host is None:
+        found = None if device is None else device.name
+        raise Refused("gpu", "with --offload activations one whose link to the host is known", found)
+    rate: Size = priors()["host_copies"]["bandwidth"] * device.host.value / 2
+    if run.cluster is not None and run.cluster.host is not None:
+        rate = minimum(rate, run.cluster.host.bandwidth / minimum(run.cluster.node, run.gpus))
+    seconds = moved / rate
+    part = 1 - 1 / (sum(stage.layers.values()) + 1)
+    for way, beside in BOTH_WAYS:
+        yield Crossing(way, beside, seconds, minimum(seconds, part * computing.get(beside, 0.0)))

@@ -1,0 +1,124 @@
+"""Activations on the host: what transformers' layers keep, tensor by tensor, closed forms, and columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+import calc  # noqa: E402
+from calc.architectures import from_config  # noqa: E402
+from calc.errors import Refused  # noqa: E402
+from calc.memory.totals import memory_ranks, plan_needs  # noqa: E402
+from calc.memory.training import TrainingRank  # noqa: E402
+from calc.spec.run import Run  # noqa: E402
+from reference_models.saved import saved_tensors  # noqa: E402
+from tests.saved.test_transformers import BATCH, FAMILIES, MODES, SEQ, theirs  # noqa: E402
+
+RECIPES = {"eager fp32": "fp32", "eager bf16": "bf16", "sdpa bf16": "bf16", "sdpa autocast": "bf16-mixed"}
+LAYERS = {"llama": "model.layers", "gpt2": "transformer.h", "qwen3": "model.layers"}
+
+
+def ours(name: str, mode: str, **words: Any) -> TrainingRank:
+    spec = from_config({"model_type": name, **FAMILIES[name]})
+    run = Run(execution=MODES[mode].execution, device="cpu", recipe=RECIPES[mode], batch=BATCH, seq=SEQ, **words)
+    (rank,) = memory_ranks(spec, run)
+    assert isinstance(rank, TrainingRank)
+    return rank
+
+
+def kept(name: str, mode: str, again: bool = False) -> list[int]:
+    """Bytes that `saved_tensors_hooks`, by which torch.autograd.graph.save_on_cpu works, sees of every layer; again:
+    where torch's checkpoint runs each a second time."""
+    model = theirs(name, MODES[mode])
+    layers = model.get_submodule(LAYERS[name])
+    for layer in layers if again else ():
+        plain = layer.forward
+        layer.forward = lambda x, *args, plain=plain, **more: checkpoint(
+            lambda x: plain(x, *args, **more), x, use_reentrant=True
+        )
+    tokens = torch.randint(3, 90, (BATCH, SEQ))
+
+    def forward() -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=MODES[mode].autocast):
+            return model(tokens, labels=tokens, use_cache=False)
+
+    found = saved_tensors(model, forward)
+    first, *others = (found.within(f"{LAYERS[name]}.{place}") for place in range(len(layers)))
+    # Cosines and sines serve all layers, of which the first is found to keep them, and stay.
+    shared = 2 * SEQ * model.config.head_dim * torch.finfo(model.dtype).bits // 8 if name != "gpt2" else 0
+    return [first - (0 if again else shared), *others]
+
+
+@pytest.mark.parametrize("mode", ["eager fp32", "eager bf16", "sdpa bf16"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_layers_keep_in_pytorch_is_what_waits_on_the_host(name: str, mode: str) -> None:
+    """Of all layers but the last, to the byte; of the last and of one more the GPU keeps as much beside."""
+    *others, _ = kept(name, mode)
+    found, without = ours(name, mode, offload="activations"), ours(name, mode)
+    assert found.activations.moved == found.host == sum(others) > 0
+    assert found.host_at_most == 2 * sum(others)
+    stays = without.activations.layers - sum(others) + max(others)
+    assert found.activations == replace(without.activations, layers=stays, moved=sum(others))
+    assert without.host == 0
+
+
+def test_casts_of_weights_stay() -> None:
+    """Under autocast layers keep each matrix in bf16 too, which is no activation."""
+    spec = from_config({"model_type": "llama", **FAMILIES["llama"]})
+    *others, _ = kept("llama", "sdpa autocast")
+    per_layer = sum(
+        parameter.numel()
+        for parameter in theirs("llama", MODES["sdpa autocast"]).model.layers[0].parameters()
+        if parameter.dim() == 2
+    )
+    assert ours("llama", "sdpa autocast", offload="activations").host == sum(others) - 2 * per_layer * (
+        spec.n_layers - 1
+    )
+
+
+@pytest.mark.parametrize("mode", ["eager fp32", "sdpa bf16"])
+def test_of_checkpointed_layers_their_inputs_wait(mode: str) -> None:
+    *others, _ = kept("llama", mode, again=True)
+    found = ours("llama", mode, offload="activations", checkpointing="full")
+    assert (
+        found.host
+        == sum(others)
+        == len(others) * BATCH * SEQ * FAMILIES["llama"]["hidden_size"] * (4 if mode == "eager fp32" else 2)
+    )
+
+
+def test_columns_are_the_plans_one_by_one() -> None:
+    spec = calc.load_model("qwen3-30b-a3b")
+    words: dict[str, Any] = {"recipe": "bf16-master", "seq": 256, "offload": "activations", "checkpointing": "none"}
+    plans = [(1, 1, 1, 1), (2, 4, 1, 2), (4, 2, 2, 4), (2, 1, 1, 1)]
+    tp, dp, cp, ep = (np.array(column, float) for column in zip(*plans, strict=True))
+    pp = np.array([1.0, 1, 1, 2])
+    found = plan_needs(spec, Run(tp=tp, dp=dp, cp=cp, ep=ep, pp=pp, **words))
+    for place, sizes in enumerate(plans[:3]):
+        (alone,) = memory_ranks(spec, Run(**dict(zip(("tp", "dp", "cp", "ep"), sizes, strict=True)), **words))
+        assert isinstance(alone, TrainingRank)
+        assert (found.peak[place], found.host[place]) == (alone.peak, alone.host_at_most)
+    assert np.isnan(found.peak[3])
+
+
+@pytest.mark.parametrize(("model", "words", "said"), [
+    ("gpt2", {"pp": 2}, "offload: expected none or optimizer in a pipeline, found activations"),
+    ("gpt2", {"execution": "graph"}, "execution: expected eager, sdpa or compiled"),
+    ("gpt2", {"execution": "megatron"}, "execution: expected eager, sdpa or compiled"),
+    ("gpt2", {"checkpointing": "full", "checkpoint_every": 2}, "checkpoint_every: expected 1"),
+    ("gpt2", {"offload_fraction": 0.5}, "offload_fraction: expected 1"),
+    ("gpt2", {"stack": "torchtitan"}, "stack: expected with --offload activations one of megatron-core, or none"),
+    ("gpt2", {"stack": "megatron-core", "checkpointing": "full"}, "checkpointing: expected none under megatron-core"),
+    ("t5-xxl", {}, "model: expected one stack of layers"),
+])  # fmt: skip
+def test_what_is_not_described_is_refused(model: str, words: dict[str, Any], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        memory_ranks(calc.load_model(model), Run(offload="activations", recipe="bf16-master", **words))

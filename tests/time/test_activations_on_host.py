@@ -1,0 +1,103 @@
+"""Activations on the host in a step: closed forms, what computing hides, and arrays against plans alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calc
+from calc.errors import Refused
+from calc.memory.totals import memory_ranks
+from calc.memory.training import TrainingRank
+from calc.time import predict, speed_of
+from calc.time.step.plans import step_times
+from calc.time.step.waterfall import waterfall
+
+ON: dict[str, Any] = {"phase": "training", "cluster": "dgx-h100", "checkpointing": "none", "seq": 4096}
+DOCS = Path(__file__).parents[2] / "docs"
+LINK = 0.77 * 64e9
+"""Bytes a second, one way, of PCIe 5.0 x16."""
+
+
+@pytest.mark.parametrize("micro_batches", [1, 3])
+def test_a_step_is_longer_by_what_nothing_hides(micro_batches: int) -> None:
+    """Each way as long as the bytes at the link's rate, but for what passes beside all layers but one."""
+    spec = calc.load_model("llama-3-8b")
+    words: dict[str, Any] = ON | {"dp": 8, "zero": 3, "micro_batches": micro_batches}
+    plain, host = (predict(spec, "h100-sxm", offload=name, **words) for name in ("none", "activations"))
+    (rank,) = memory_ranks(spec, host.run)
+    assert isinstance(rank, TrainingRank)
+    each = rank.host / LINK
+    open_ = 0.0
+    for stretch, directions in {"forward": ("forward",), "backward": ("backward", "recomputed")}.items():
+        rows = [row for row in plain.kernels if row.kernel.direction in directions]
+        computing = sum(row.seconds for row in rows) / micro_batches
+        open_ += max(each - computing * (1 - 1 / 33), 0.0)
+        (way,) = (row for row in host.kernels if row.kernel.component == "offload" and row.kernel.direction == stretch)
+        assert way.seconds == pytest.approx(micro_batches * each)
+    assert open_ > 0
+    assert host.seconds - plain.seconds == pytest.approx(micro_batches * open_, rel=1e-9)
+    bars = {bar.what: bar.seconds for bar in waterfall(host, speed_of("h100-sxm"))}
+    assert bars["offload"] == pytest.approx(micro_batches * open_, rel=1e-9)
+    assert sum(bars.values()) == pytest.approx(host.seconds, rel=1e-9)
+    assert sum(host.by_component.values()) == pytest.approx(host.seconds, rel=1e-9)
+    assert host.memory.peak is not None
+    assert plain.memory.peak is not None
+    assert host.memory.peak < plain.memory.peak
+    assert host.interval.high / host.seconds > plain.interval.high / plain.seconds
+
+
+def test_what_the_documents_say() -> None:
+    spec = calc.load_model("llama-3-8b")
+    words: dict[str, Any] = ON | {"dp": 8, "zero": 3, "seq": 8192}
+    plain, host = (predict(spec, "h100-sxm", offload=name, **words) for name in ("none", "activations"))
+    (before,), (rank,) = (memory_ranks(spec, each.run) for each in (plain, host))
+    assert isinstance(rank, TrainingRank)
+    gib = [size / 2**30 for size in (before.terms["activations"], rank.terms["activations"], rank.host)]
+    text = " ".join((DOCS / "memory.md").read_text().split())
+    assert f"has {gib[0]:.1f} GiB of activations on the GPU, or {gib[1]:.1f} with {gib[2]:.1f} on the host" in text
+    text = " ".join((DOCS / "prediction.md").read_text().split())
+    assert (
+        f"each way takes {rank.host / LINK:.2f} s, and the step {host.seconds:.2f} s instead of {plain.seconds:.2f}"
+        in text
+    )
+
+
+def test_inputs_of_layers_pass_unseen() -> None:
+    """Of checkpointed layers few bytes cross, while much is computed."""
+    spec = calc.load_model("llama-3-8b")
+    words: dict[str, Any] = ON | {"dp": 8, "zero": 3, "checkpointing": "full"}
+    plain, host = (predict(spec, "h100-sxm", offload=name, **words) for name in ("none", "activations"))
+    assert host.seconds == plain.seconds
+    assert sum(row.hidden for row in host.kernels if row.kernel.component == "offload") > 0
+
+
+@pytest.mark.parametrize("model", ["llama-3-8b", "qwen3-30b-a3b"])
+def test_columns_are_the_plans_one_by_one(model: str) -> None:
+    spec = calc.load_model(model)
+    random = np.random.default_rng(5)
+    choices = {"tp": [1, 2, 4], "pp": [1, 1, 2], "dp": [1, 4], "ep": [1, 2], "batch": [1, 2], "micro_batches": [2, 4]}
+    columns = {name: random.choice(sizes, 20).tolist() for name, sizes in choices.items()}
+    words: dict[str, Any] = ON | {"seq": 1024, "offload": "activations", "stack": "megatron-core"}
+    found = step_times(spec, "h100-sxm", **columns, **words)
+    known = 0
+    for row in range(20):
+        plan = {name: column[row] for name, column in columns.items()}
+        try:
+            alone = predict(spec, "h100-sxm", **(plan | words))
+        except Refused:
+            assert np.isnan(found.seconds[row])
+            continue
+        known += 1
+        assert found.seconds[row] == pytest.approx(alone.seconds, rel=1e-12)
+        assert found.peak is not None
+        assert found.peak[row] == pytest.approx(alone.memory.peak)
+    assert known > 5
+
+
+def test_a_link_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(Refused, match="gpu: expected with --offload activations one whose link to the host is known"):
+        predict(calc.load_model("gpt2"), "rtx-3090", **(ON | {"seq": 512, "offload": "activations", "cluster": None}))
