@@ -189,6 +189,8 @@ FAMILIES: dict[str, str] = {
     "marian": "bart",
     "m2m_100": "bart",
     "nllb-moe": "bart",
+    "seamless_m4t": "seamless_m4t",
+    "seamless_m4t_v2": "seamless_m4t",
     "blenderbot": "bart",
     "blenderbot-small": "bart",
     "imagegpt": "imagegpt",

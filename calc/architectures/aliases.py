@@ -19,6 +19,7 @@ ENCODER_DECODER = {
     "num_attention_heads": "encoder_attention_heads",
     "num_hidden_layers": "encoder_layers",
 }
+OF_DECODER = {"num_hidden_layers": "decoder_layers", "num_attention_heads": "decoder_attention_heads"}
 TOWER = {"num_attention_heads": "num_heads", "num_hidden_layers": "depth"}
 HEARING = ENCODER_DECODER | {"intermediate_size": "encoder_ffn_dim"}
 ROUTED = {"num_local_experts": "n_routed_experts"}
@@ -41,6 +42,7 @@ ALIASES: dict[str, dict[str, str]] = {
     "swin": {"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"},
     **dict.fromkeys(("bart", "mbart", "mvp", "plbart", "pegasus", "marian", "m2m_100", "blenderbot"), ENCODER_DECODER),
     **dict.fromkeys(("blenderbot-small", "nllb-moe", "speech_to_text", "detr"), ENCODER_DECODER),
+    **dict.fromkeys(("seamless_m4t", "seamless_m4t_v2"), OF_DECODER),
     "led": ENCODER_DECODER | {"attention_probs_dropout_prob": "attention_dropout"},
     "whisper": ENCODER_DECODER | {"num_key_value_heads": "encoder_attention_heads"},
     **dict.fromkeys(("mixtral", "qwen3_moe", "gpt_oss", "minimax", "minimax_m2", "kolibri1"), TO_LOCAL),

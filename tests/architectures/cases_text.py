@@ -416,6 +416,14 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
         ({"activation_function": "swish", "decoder_vocab_size": 97, "scale_embedding": True},),
     ),
     "m2m_100": (BART, ("M2M100ForConditionalGeneration", "M2M100Model"), ({"scale_embedding": False},)),
+    **{
+        name: (
+            {"hidden_size": 32} | {key: value for key, value in BART.items() if key != "d_model"},
+            (f"{prefix}ForTextToText",),
+            ({"scale_embedding": False, "activation_function": "gelu", "decoder_layers": 3},),
+        )
+        for name, prefix in (("seamless_m4t", "SeamlessM4T"), ("seamless_m4t_v2", "SeamlessM4Tv2"))
+    },
     "nllb-moe": (
         BART | {"encoder_layers": 4, "num_experts": 5, "encoder_sparse_step": 2, "decoder_sparse_step": 1},
         ("NllbMoeForConditionalGeneration", "NllbMoeModel"),

@@ -337,13 +337,17 @@ for _name, _ours in (("encoder", "encoder."), ("decoder", "")):
         (_layer + r"(?:encoder_attn|cross_attention)\.out_proj\.(?P<w>\w+)", r"layers.N.cross_attention.o_proj.\g<w>"),
         (_layer + r"self_attn_layer_norm\.(?P<w>\w+)", rf"{_ours}layers.N.attention_norm.\g<w>"),
         (_layer + r"(?:encoder_attn|cross_attention)_layer_norm\.(?P<w>\w+)", r"layers.N.cross_attention_norm.\g<w>"),
-        (_layer + r"(?:final|ff)_layer_norm\.(?P<w>\w+)", rf"{_ours}layers.N.channel_norm.\g<w>"),
+        (_layer + r"(?:final|ff|ffn)_layer_norm\.(?P<w>\w+)", rf"{_ours}layers.N.channel_norm.\g<w>"),
         (_layer + r"(?:ffn\.)?fc1\.(?P<w>\w+)", rf"{_ours}layers.N.mlp.up_proj.\g<w>"),
         (_layer + r"(?:ffn\.)?fc2\.(?P<w>\w+)", rf"{_ours}layers.N.mlp.down_proj.\g<w>"),
         (_layer + r"ffn\.router\.classifier\.(?P<w>\w+)", rf"{_ours}layers.N.moe.router.\g<w>"),
         (_layer + r"ffn\.experts\.expert_\d+\.fc1\.(?P<w>\w+)", rf"{_ours}layers.N.moe.experts.*.up_proj.\g<w>"),
         (_layer + r"ffn\.experts\.expert_\d+\.fc2\.(?P<w>\w+)", rf"{_ours}layers.N.moe.experts.*.down_proj.\g<w>"),
     )
+SEAMLESS: Rules = tuple(
+    (theirs.replace("encoder\\.", "text_encoder\\.").replace("decoder\\.", "text_decoder\\."), ours)
+    for theirs, ours in BART
+)
 
 _BAND = r"(?:.*\.)?encoder\.layers\.N\.self_attn\."
 _IN_BAND = _BAND + r"longformer_self_attn\.(?P<m>[qkv])(?:uery|ey|alue)"
@@ -448,6 +452,7 @@ RULES: dict[str, Rules] = {
     **dict.fromkeys(("bart", "mbart", "mvp", "plbart", "pegasus", "marian", "m2m_100", "blenderbot"), BART),
     "blenderbot-small": BART,
     "nllb-moe": BART,
+    **dict.fromkeys(("seamless_m4t", "seamless_m4t_v2"), SEAMLESS),
     "led": LED,
     "longformer": LONGFORMER,
     "big_bird": BIG_BIRD,

@@ -138,6 +138,7 @@ LOSSES = (
     ("openai-gpt", "OpenAIGPTLMHeadModel"),
     ("imagegpt", "ImageGPTForCausalImageModeling"),
     ("t5gemma", "T5GemmaForConditionalGeneration"),
+    ("seamless_m4t_v2", "SeamlessM4Tv2ForTextToText"),
     ("t5gemma2", "T5Gemma2ForConditionalGeneration"),
 )
 
@@ -179,6 +180,7 @@ CACHED = [
     ("nllb-moe", "NllbMoeForConditionalGeneration", {}),
     ("imagegpt", "ImageGPTForCausalImageModeling", {}),
     ("t5gemma2", "T5Gemma2ForConditionalGeneration", {}),
+    ("seamless_m4t_v2", "SeamlessM4Tv2ForTextToText", {}),
 ]
 
 
@@ -266,6 +268,11 @@ def test_a_head_that_transformers_ties_is_read_both_ways() -> None:
         ("nllb-moe", {"moe_eval_capacity_token_fraction": 0.5}, "moe_eval_capacity_token_fraction"),
         ("openai-gpt", {"architectures": ["OpenAIGPTDoubleHeadsModel"]}, "architectures"),
         ("openai-gpt", {"n_inner": 48}, "n_inner"),
+        ("seamless_m4t_v2", {"architectures": ["SeamlessM4Tv2Model"]}, "architectures"),
+        ("seamless_m4t_v2", {"tie_word_embeddings": False}, "tie_word_embeddings"),
+        ("t5gemma2", {"tie_word_embeddings": False}, "tie_word_embeddings"),
+        ("t5gemma2", {"decoder": {"hidden_size": 48, "num_attention_heads": 4}}, "encoder.text_config.hidden_size"),
+        ("t5gemma2", {"encoder": {"text_config": {"hidden_size": 32}}}, "encoder.text_config.vocab_size"),
         ("imagegpt", {"tie_word_embeddings": True}, "tie_word_embeddings"),
         ("roformer", {"rotary_value": True}, "rotary_value"),
         ("roformer", {"num_attention_heads": 32}, "num_attention_heads"),

@@ -208,6 +208,17 @@ NOT_READ = {
     ("longformer", "onnx_export"),
     *(("layoutlmv3", name) for name in ("text_embed", "visual_embed")),
     ("nllb-moe", "moe_eval_capacity_token_fraction"),
+    *(
+        (name, key)
+        for name in ("seamless_m4t", "seamless_m4t_v2")
+        for key in ("add_adapter", "adaptor_dropout", "leaky_relu_slope", "var_pred_dropout")
+    ),
+    *(
+        (name, f"speech_encoder_{key}")
+        for name in ("seamless_m4t", "seamless_m4t_v2")
+        for key in ("dropout", "layerdrop")
+    ),
+    ("seamless_m4t_v2", "t2u_variance_pred_dropout"),
 }
 """Keys of a class that its model does not read, or that are refused."""
 
