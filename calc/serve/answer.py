@@ -51,6 +51,7 @@ def steady_of(service: Service, input: float, output: float, concurrency: Any, c
         accepted=guess.accepted,
         drafted=guess.tokens + 1.0,
         cached=cached,
+        ahead=float(service.engine.ahead),
     )
     lengths = lengths_of(service.rank, input, output, cached)
     request = service.request_seconds(input)

@@ -14,7 +14,8 @@ class Running:
 
     prompt: tokens that must be read before its next one, generated ones too where it was preempted; read: of them,
     those that are; left: tokens still to come. begun, finish: steps of the server when it began and will end to decode.
-    context: tokens in the cache when it began to decode. shared: blocks that others may read too.
+    context: tokens in the cache when it began to decode. shared: blocks that others may read too. came: steps that the
+    server had laid when it came.
     """
 
     request: Request
@@ -25,6 +26,7 @@ class Running:
     finish: int = 0
     context: int = 0
     shared: tuple[int, ...] = ()
+    came: int = 0
 
     def tokens(self, step: int, each: float) -> int:
         """Tokens that it has in the cache while it decodes; what a last step guesses beyond its end is not kept."""
@@ -38,6 +40,7 @@ class Rules:
     budget: tokens of a step. running: sequences at once. block: tokens of a page. blocks: pages that there are. mixed:
     whether prompts share steps with sequences that decode. chunked: whether a prompt is read in pieces. accepted:
     tokens that a sequence gets in a step. polls: steps of sequences that decode between two looks at who has come.
+    ahead: whether the next step is laid while one runs, so that who comes meanwhile is let in a step later.
     """
 
     budget: int
@@ -48,6 +51,7 @@ class Rules:
     chunked: bool
     accepted: float = 1.0
     polls: int = 1
+    ahead: bool = False
 
     def pages(self, tokens: int) -> int:
         """Pages for so many tokens."""

@@ -30,7 +30,7 @@ class Server:
         self.gaps: list[tuple[float, int]] = []
         self.preemptions = 0
         self.gave_way = False
-        self.looks = 0
+        self.looks, self.laid, self.newest = 0, 0, -1
         self.busy = {"decoding": 0.0, "reading": 0.0}
 
     def add(self, request: Request, read: int = 0, left: int | None = None) -> bool:
@@ -39,7 +39,9 @@ class Server:
         if self.rules.pages(request.input + request.output) > self.rules.blocks:
             request.refused = True
             return False
-        self._queue(Running(request, request.input, read, request.output if left is None else left))
+        self.newest = self.laid
+        own = request.output if left is None else left
+        self._queue(Running(request, request.input, read, own, came=self.laid))
         return True
 
     def _queue(self, one: Running) -> None:
@@ -73,18 +75,26 @@ class Server:
         Nobody is let in beside a step for which somebody had to give way (vLLM 0.15, `Scheduler.schedule`): the pages
         that came free are those that the others are about to take.
         """
+        self.laid += 1
         if not self.gave_way and (self.steps >= self.looks or not self.decoding):
-            self._admit()
+            self._admit(self._known())
             self.looks = self.steps + self.rules.polls
         self.gave_way = False
         if self.reading:
             return self._mixed_step()
         return self._plain_steps(until)
 
-    def _admit(self) -> None:
+    def _known(self) -> int:
+        """Steps laid before which one must have come to be let in now: an engine that lays a step while another runs
+        knew of nobody who came meanwhile, unless it stood still."""
+        return self.laid - (self.rules.ahead and bool(self.reading or self.decoding))
+
+    def _admit(self, known: int) -> None:
         """Let in who waits, first come first served, while there is room for the prompt and one token more."""
         while self.waiting and len(self.reading) + len(self.decoding) < self.rules.running:
             one = self.waiting[0]
+            if one.came >= known:
+                return
             found, made = self._take_shared(one)
             need = self._own(one, one.prompt + 1)
             if not self._free(need):
@@ -190,7 +200,9 @@ class Server:
         each, grows = self.clock.seconds(n, context), self.rules.accepted
         if self.rules.polls > 1:
             count = min(count, max(self.looks - self.steps, 1))
-        if until < math.inf:
+        if self.rules.ahead and self.newest == self.laid - 1:
+            count = 1  # who came during the last step is let in after this one
+        elif until < math.inf:
             count = max(1, min(count, math.ceil((until - self.time) / each)))
         last = self.clock.seconds(n, context + (count - 1) * grows) if count > 1 else each
         seconds = count * (each + last) / 2

@@ -132,6 +132,7 @@ class Service:
             chunked=self.engine.chunked,
             accepted=self.guessing.accepted,
             polls=self.polls,
+            ahead=self.engine.ahead,
         )
 
     def server(self, tokens: float, shared: Prefixes | None = None) -> Server:

@@ -22,7 +22,8 @@ class OperatingPoint(NamedTuple):
     requests under way on one replica, tokens of one step, sequences that run at once at most; and where something
     guesses ahead, tokens that a sequence gets in a step (`accepted`) of those it runs (`drafted`). together: how
     many requests come at once, as a power of those under way: 0 where they come one by one, more where those of one
-    length began together, and so end together. polls: steps between two looks at who has come."""
+    length began together, and so end together. polls: steps between two looks at who has come. ahead: 1 where a step is
+    laid while another runs, so that who comes waits for one more."""
 
     input: Any
     output: Any
@@ -34,6 +35,7 @@ class OperatingPoint(NamedTuple):
     drafted: Any = 1.0
     together: Any = 0.0
     polls: Any = 1.0
+    ahead: Any = 0.0
 
 
 class Lengths(NamedTuple):
@@ -140,7 +142,7 @@ def _at(
     part = arriving / prompt
     tpot = np.where(mixed > 0, plain + np.minimum(part, 1.0) * (full - plain), plain + part * full)
     step = np.where(part < 1, plain + part * (full - plain), full)
-    waits = (step + (point.polls - 1) * plain) / 2 * (1 - 1 / np.maximum(held, 1.0))
+    waits = ((step + (point.polls - 1) * plain) / 2 + point.ahead * step) * (1 - 1 / np.maximum(held, 1.0))
     most = free * after / new * rank.dp
     return _Reading(tpot, waits + np.maximum(new / free, 1.0) * full, part, plain, full, most, prompt)
 

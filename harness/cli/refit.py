@@ -12,6 +12,8 @@ from harness.serving.robust import ROUNDS
 
 EXPERTS = "experts"
 """Constants of kernels, which no side of the split judges."""
+REQUESTS = "requests"
+"""What hosts take for a request, fitted to simulations beside all other constants as they are shipped."""
 
 
 @click.command(short_help="Constants of serving from a table of measured servers.")
@@ -19,7 +21,7 @@ EXPERTS = "experts"
 @click.option(
     "--of",
     "what",
-    type=click.Choice(["servers", "llama.cpp", EXPERTS]),
+    type=click.Choice(["servers", REQUESTS, "llama.cpp", EXPERTS]),
     default="servers",
     show_default=True,
     help="What TABLE measured.",
@@ -33,6 +35,7 @@ def refit(table: Path, what: str, configs: tuple[Path, ...], out: Path, rounds: 
 
     \b
     servers    a CSV in the columns of aiconfigurator's collection of InferenceMAX
+    requests   the same; of all constants, those of requests alone
     llama.cpp  a CSV of llama-bench's, llama-batched-bench's and Ollama's tokens a second
     experts    a folder of tables of kernels, SYSTEM/moe.csv.gz each
 
@@ -44,7 +47,7 @@ def refit(table: Path, what: str, configs: tuple[Path, ...], out: Path, rounds: 
     Example:
       python -m harness refit inferencemax.csv --configs path/to/configs --out fitted
     """
-    from harness.serving.refitting import FITTED, refitted, save, save_experts, unseen
+    from harness.serving.refitting import FITTED, refitted, refitted_requests, save, save_experts, unseen
 
     for name, folder in (*(("--configs", each) for each in configs), ("--out", out)):
         if not folder.is_dir():
@@ -54,9 +57,9 @@ def refit(table: Path, what: str, configs: tuple[Path, ...], out: Path, rounds: 
         return
     if not table.is_file():
         raise Refused("TABLE", "a CSV file", str(table))
-    kind = FITTED[what]
+    kind = FITTED["servers" if what == REQUESTS else what]
     known = kind.read(table, configs)
-    found = refitted(kind, known, rounds)
+    found = refitted_requests(known, rounds) if what == REQUESTS else refitted(kind, known, rounds)
     wrong = unseen(kind, known, found)
     for file in save(kind, found, table, out):
         click.echo(f"wrote {file}", err=True)

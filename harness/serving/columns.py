@@ -115,6 +115,7 @@ def columns(cases: Sequence[Case]) -> Columns:
         budget=np.array([float(c.budget) for c in cases]),
         running=np.array([float(c.running) for c in cases]),
         polls=np.array([float(c.row.polls) for c in cases]),
+        ahead=np.array([float(c.engine.ahead) for c in cases]),
         together=np.array([float(c.row.spread == 0 and (c.engine.mixed or c.row.exact)) for c in cases]),
     )
     found = [lengths_of(c.rank, c.row.mean_input, c.row.mean_output) for c in cases]

@@ -117,10 +117,11 @@ def fit(cases: Sequence[Case], rounds: int = ROUNDS) -> dict[str, float]:
     def slopes(given: Mapping[str, float], step: float) -> Any:
         return slopes_of(ready, given, step) * scale[:, None]
 
-    return fitted(start(), residuals, _width, HIGHEST, rounds, slopes)
+    return fitted(start(), residuals, width, HIGHEST, rounds, slopes)
 
 
-def _width(name: str) -> float:
+def width(name: str) -> float:
+    """How far a constant's logarithm strays."""
     if name.startswith(("step.", "request.")):
         return 0.4
     if name.startswith("eager."):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from calc.architectures.models import load_model
 from calc.errors import Refused
-from calc.serve.rates import FILE, Constants, file_of
+from calc.serve.rates import FILE, Constants, constants, file_of
 from calc.spec import ModelSpec
 from harness.serving.columns import Case, case_of
 from harness.serving.expert_kernels import expert_tables, measured_experts
@@ -18,8 +18,9 @@ from harness.serving.fitting import ROUNDS, consistent, errors, fit, fitted_syst
 from harness.serving.local import LocalRow, local_case, local_rows, local_speeds
 from harness.serving.local_fitting import local_fit
 from harness.serving.possible import check_possible
+from harness.serving.request_fitting import request_fit
 from harness.serving.rows import ServedRow, inferencemax
-from harness.serving.scoring import services
+from harness.serving.scoring import folds, services
 
 CONFIGS = {
     "minimax": "MiniMax-M2.5",
@@ -143,6 +144,14 @@ def refitted(kind: Fitted, known: Sequence[Any], rounds: int = ROUNDS) -> dict[s
     return {name: kind.fit(some, rounds) for name, some in {kind.shipped.stem: known, **parts}.items()}
 
 
+def refitted_requests(known: Sequence[Case], rounds: int = ROUNDS) -> dict[str, Constants]:
+    """The same of what hosts take for requests alone; all other constants are those that are shipped, and of each side
+    those of its fold."""
+    kind = FITTED["servers"]
+    of = {kind.shipped.stem: (known, constants()), **{n: (side(kind, known, n), own) for n, own in folds().items()}}
+    return {name: request_fit(some, given, rounds) for name, (some, given) in of.items()}
+
+
 def unseen(kind: Fitted, known: Sequence[Any], found: Mapping[str, Constants]) -> dict[str, Unseen]:
     """How wrong each side is by constants that did not see it."""
     import numpy as np
@@ -160,10 +169,10 @@ def save(kind: Fitted, found: Mapping[str, Constants], table: Path, folder: Path
     """Write a data file each; the constants of all systems with the intervals and judgements of the shipped ones."""
     files = [folder / f"{name}.toml" for name in found]
     systems = ("all systems", "the systems that split.toml lists", "the systems that split.toml does not list")
-    for file, constants, whose in zip(files, found.values(), systems, strict=True):
+    for file, fitted, whose in zip(files, found.values(), systems, strict=True):
         if file.name == kind.shipped.name:
             shutil.copyfile(kind.shipped, file)
-        write(constants, f"{whose}, of {table.name}", file)
+        write(fitted, f"{whose}, of {table.name}", file)
     return files
 
 

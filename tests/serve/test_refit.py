@@ -12,11 +12,12 @@ from click.testing import CliRunner
 from calc.errors import Refused
 from calc.reading.files import parse_toml
 from calc.serve.expert_kernels import FILE as EXPERTS
-from calc.serve.rates import FILE, constants, interval_of
+from calc.serve.rates import FILE, constants, interval_of, request_seconds
 from harness.__main__ import cli
 from harness.serving.columns import columns
 from harness.serving.fitting import errors, fitted_systems, start
 from harness.serving.refitting import FITTED, SIDES, cases, refitted, side, unseen
+from harness.serving.request_fitting import OF_REQUESTS, request_fit, waited
 from harness.serving.robust import one_by_one
 from harness.serving.rows import inferencemax
 from harness.serving.scoring import FOLDS
@@ -147,3 +148,24 @@ def _printed() -> list[list[str]]:
     """The rows of the document's table."""
     _, _, text = (ROOT / "docs" / "serving.md").read_text().partition("| constants of | side | rows |")
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.split("\n\n")[0].splitlines()[2:]]
+
+
+def test_what_a_host_takes_for_a_request_is_found_again(tmp_path: Path) -> None:
+    """First tokens made by known constants: the fit tells them, and touches no other."""
+    from dataclasses import replace
+
+    known = cases(inferencemax(_table(tmp_path / "rows.csv")), [CONFIGS])[::5]
+    truth = {**constants(), "request.vllm": 10 * constants()["request.vllm"]}
+    rest = {id(each.case): each.rest for each in waited(known, truth)}
+    made = [
+        replace(case, row=replace(case.row, ttft=rest[id(case)] + request_seconds("vllm", case.row.mean_input, truth)))
+        for case in known
+    ]
+    found = request_fit(made, constants(), 30)
+    assert {name: found[name] for name in found if name not in OF_REQUESTS} == {
+        name: value for name, value in constants().items() if name not in OF_REQUESTS
+    }
+    before, told, meant = (request_seconds("vllm", 4096, each) for each in (constants(), found, truth))
+    assert abs(told - meant) < 0.3 * abs(before - meant)
+    compiled = [replace(case, row=replace(case.row, compiled=True)) for case in known]
+    assert waited(compiled, truth) == []

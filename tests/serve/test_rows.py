@@ -12,13 +12,14 @@ from calc.serve.formats import served_format
 from calc.serve.rates import rates_of
 from calc.serve.work import work_of
 from calc.spec.catalogue import load_device
+from calc.spec.run.engines import engine_named
 from harness.serving.columns import case_of
 from harness.serving.expert_kernels import measured_experts
 from harness.serving.fitting import consistent
 from harness.serving.launched import Launched, launched
 from harness.serving.possible import check_possible
 from harness.serving.rows import ServedRow
-from harness.serving.scoring import services
+from harness.serving.scoring import services, spread_of
 from tests.reference import folder
 from tests.serve.measured import inferencemax_rows, spec_of
 
@@ -136,3 +137,20 @@ def test_more_gpus_of_one_plan_are_slower_in_rows_that_are_not_of_one_server() -
     small = [row for row in rows if row.concurrency == 4 and (row.input, row.output) == (1024, 1024)]
     found = {(row.layout["tp"], row.layout["ep"]): round(1e3 * (row.tpot or 0), 1) for row in small}
     assert found == {(4, 1): 6.3, (4, 4): 9.9, (8, 1): 8.3}
+
+
+def test_first_rounds_that_waited_for_compilers() -> None:
+    """DeepSeek-R1 under SGLang on B200: a mean first token of seconds beside others of half a second."""
+    rows = [row for row in inferencemax_rows()[0] if row.system == "b200 deepseek sglang"]
+    found = {which: [row.ttft for row in rows if row.ttft and row.compiled == which] for which in (False, True)}
+    assert min(found[True]) > 3 * max(found[False])
+    assert 5 < len(found[True]) < len(found[False])
+
+
+def test_how_far_lengths_lie_apart() -> None:
+    """Drawn as InferenceMAX draws them; those of texts counted afterwards far enough not to stay in step."""
+    drawn, exact, counted = (row_of(f"{one} sglang") for one in ("b200 deepseek", "h100 qwen3-32b", "h200 llama-8b"))
+    assert spread_of(drawn, engine_named("sglang")) == pytest.approx(0.2 / 0.9)
+    assert spread_of(exact, engine_named("sglang")) == 0.0
+    assert spread_of(exact, engine_named("vllm")) == engine_named("vllm").scatter
+    assert spread_of(counted, engine_named("sglang")) == 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ RULES = st.builds(
     chunked=st.booleans(),
     accepted=st.sampled_from([1.0, 1.0, 2.5]),
     polls=st.sampled_from([1, 1, 7]),
+    ahead=st.booleans(),
 )
 LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 40), st.floats(0, 2)), min_size=1, max_size=25)
 
@@ -140,3 +142,24 @@ def test_who_comes_waits_until_the_server_looks() -> None:
 
     assert scheduled(1) == 1
     assert scheduled(10) == 10
+
+
+def test_who_comes_while_a_step_runs_is_let_in_after_the_one_that_is_laid() -> None:
+    """Two answers of ten tokens, the second sent amid a step of the first: an engine that lays its steps ahead reads it
+    one step later than one that looks between any two; one that stands still has nothing laid."""
+    waits = {}
+    for ahead in (False, True):
+        server = Server(CLOCK, Rules(8192, 8, 1, 10_000, mixed=True, chunked=True, ahead=ahead))
+        first, second = Request(0, 0.0, 100, 10), Request(1, 0.0, 100, 10)
+        server.add(first)
+        server.advance(float("inf"))
+        step = CLOCK.seconds(1, 101.0)
+        server.advance(server.time + 2.5 * step)
+        second.sent = server.time - 0.5 * step
+        server.add(second)
+        while second.first is None:
+            server.advance(float("inf"))
+        assert first.scheduled == 0.0
+        assert second.scheduled is not None
+        waits[ahead] = second.scheduled - second.sent
+    assert waits[True] - waits[False] == pytest.approx(step, rel=0.01)

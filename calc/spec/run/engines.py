@@ -39,6 +39,7 @@ class Engine:
     prompt may be read in pieces. mixed: whether pieces of prompts and new tokens share a step. cache: the format of
     keys and values beside weights in 8 bits or fewer, where nobody says. scatter: spread of lengths of requests that
     are called equal: with 0 those that begin together stay in step, which prompts that go ahead of everything keep up.
+    ahead: whether it lays the next step while one runs, so that who comes meanwhile waits for a step more.
     allocation: None where it is not known to the byte.
     """
 
@@ -55,6 +56,7 @@ class Engine:
     prefix_cache: bool
     cache: str
     scatter: float
+    ahead: bool
     allocation: Allocation | None = None
 
 
