@@ -199,13 +199,14 @@ def specs(draw: st.DrawFn, mixers: Callable[[int], st.SearchStrategy[Any]] = att
         norm=draw(st.none() | norms()),
         norm_of=draw(st.sampled_from(["sum", "tokens"])),
     )
+    tied = draw(st.booleans())
     return ModelSpec(
         d_model=24 * draw(st.integers(1, 10)),
         vocab_size=draw(st.integers(1, 1000)),
         embedding=embedding,
         layers=groups,
         final_norm=draw(st.none() | norms()),
-        head=Head(tied=draw(st.booleans()), bias=draw(st.booleans())),
+        head=Head(tied=tied, bias=draw(st.booleans()), own_width=not tied and draw(st.booleans())),
     )
 
 

@@ -152,6 +152,8 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "qwen2_vl": _seeing("Qwen2VL"),
     "qwen2_5_vl": _seeing("Qwen2_5_VL"),
     "qwen2_5_omni_thinker": _seeing("Qwen2_5OmniThinker"),
+    # Its bare class has no projection of what it reads.
+    "qwen2_5_omni_talker": {"Qwen2_5OmniTalkerForConditionalGeneration": "lm"},
     "qwen3_vl": _seeing("Qwen3VL"),
     "qwen3_vl_moe": _seeing("Qwen3VLMoe"),
     "qwen3_next": _named("Qwen3Next", *ALL),

@@ -1,29 +1,37 @@
-"""Qwen2.5-Omni (arXiv:2503.20215): the thinker, Qwen2.5-VL with an audio tower beside the one for pictures."""
+"""Qwen2.5-Omni (arXiv:2503.20215): the thinker, Qwen2.5-VL with an audio tower beside the one for pictures, or the
+talker, a language model of codes of speech."""
 
 from __future__ import annotations
 
 from calc.architectures.common import LAYER_NORM
-from calc.architectures.config import Config
+from calc.architectures.config import REFUSE, Config
+from calc.architectures.llama import attention, gated_mlp
+from calc.architectures.qwen2 import windowed
 from calc.architectures.qwen2_5_vl import windowed_tower
 from calc.architectures.qwen2_vl import text
+from calc.architectures.rope import rope
 from calc.architectures.vision import reaches_text, text_section, vision_section
 from calc.architectures.whisper import FRAMES_PER_POSITION, mel_convolutions, side_layer
 from calc.errors import Refused
-from calc.spec import Dense, Frames, Head, ModelSpec, Projector, Tower
+from calc.spec import Dense, Embedding, Frames, Head, ModelSpec, Projector, Tower
 
 CLASS = "Qwen2_5OmniThinkerForConditionalGeneration"
 
 
 def spec(cfg: Config) -> ModelSpec:
-    """The thinker alone. Beside it the whole model has a talker, which says what the thinker writes, and what makes
-    waves of that; neither is described."""
+    """One half alone. The whole model has the talker beside the thinker, and what makes waves of its codes, which is
+    not described."""
     if cfg.raw["model_type"] == "qwen2_5_omni_thinker":
         return _thinker(cfg)
+    if cfg.raw["model_type"] == "qwen2_5_omni_talker":
+        return _talker(cfg)
     named = cfg.named_class()
     if named not in (None, CLASS, "Qwen2_5OmniForConditionalGeneration", "Qwen2_5OmniModel"):
         raise Refused("architectures", f"Qwen2_5OmniForConditionalGeneration or {CLASS}", named)
     if cfg.flag("enable_audio_output", absent=True) and named != CLASS:
-        expected = f"false, or {CLASS} as the class: the talker and what makes waves are not described"
+        expected = (
+            f"false, or {CLASS} as the class: the talker is a model of its own, and what makes waves is none here"
+        )
         raise Refused("enable_audio_output", expected, cfg.raw.get("enable_audio_output", "nothing"))
     return _thinker(cfg.section("thinker_config"))
 
@@ -40,6 +48,18 @@ def _thinker(cfg: Config) -> ModelSpec:
             "audio": _audio(cfg, made.d_model),
         }
     )
+
+
+def _talker(cfg: Config) -> ModelSpec:
+    """Codes are looked up in a table of the thinker's width, whose sum with what the thinker gives is projected.
+    Defaults as in transformers' Qwen2_5OmniTalkerConfig; the head is never tied."""
+    cfg.only("tie_word_embeddings", False, why="transformers does not tie this class's head")
+    cfg.notes.append("what the thinker gives for each code is added to it, and is not counted")
+    turned = rope(cfg, theta=1e6, sections=True)
+    mixer = attention(cfg, kv_absent=4, kv_null=REFUSE, d_head_absent=128, qkv_bias=True, rope=turned)
+    made = windowed(cfg, mixer, gated_mlp(cfg), window=32768)
+    front = Embedding(d_embed=cfg.size("embedding_size", absent=3584), project_bias=True)
+    return made.model_copy(update={"embedding": front, "head": Head(own_width=True)})
 
 
 def _audio(cfg: Config, d_text: int) -> Tower:

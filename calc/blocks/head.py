@@ -18,13 +18,13 @@ def head(t: Trace, spec: Head, embed: Embedding, vocab_size: Size, x: Tensor) ->
 
     width: that of the token table. A transform (BERT) or a plain matrix (OPT) brings vectors of d_model to it.
     """
-    width = x.width if embed.d_embed is None else embed.d_embed
+    width = x.width if embed.d_embed is None or spec.own_width else embed.d_embed
     rows = spec.columns(vocab_size)
     with t.part("lm_head", x, of="lm_head", role="head") as out:
         if spec.transform is not None:
             x = t.linear("transform", x, width, bias=spec.transform_bias, inside=False)
             x = t.norm("transform_norm", spec.transform, t.activation("activation", spec.activation, x))
-        elif embed.d_embed is not None:
+        elif embed.d_embed is not None and not spec.own_width:
             x = t.linear("project_out", x, width, inside=False)
         key, bias = TOKEN_TABLE if spec.tied else "weight", "bias" if spec.bias else None
         logits = t.linear("logits", x, rows, key=key, bias_key=bias, shard=VOCABULARY, inside=False)

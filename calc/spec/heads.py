@@ -17,6 +17,8 @@ class Head(Node):
     """The projection to the vocabulary. tied: it shares the token embedding's table (Press & Wolf 2017).
 
     n_logits: rows of its table; None means vocab_size (ImageGPT: one less, since nothing predicts the start token).
+    own_width: its table is as wide as the stack, of which nothing stands ahead of it, whatever the token table's width
+    (Qwen2.5-Omni's talker).
     transform: a dense layer of the table's width, `activation` and this norm come first (BERT's masked-token head).
     wide_loss: the loss is computed in fp32 whatever the logits are in (in transformers not that of masked tokens, nor
     that of encoder-decoders).
@@ -27,6 +29,7 @@ class Head(Node):
     tied: bool = False
     bias: bool = False
     n_logits: Dim | None = None
+    own_width: bool = False
     transform: Norm | None = None
     transform_bias: bool = True
     activation: Activation = "gelu"
@@ -38,6 +41,8 @@ class Head(Node):
     def _own_rows(self) -> Self:
         if self.tied and self.n_logits is not None:
             raise Refused("n_logits", "vocab_size, which is what a tied table has (leave it out)", self.n_logits)
+        if self.own_width and (self.tied or self.transform is not None):
+            raise Refused("own_width", "false for a head that is tied, or has a layer of its own", True)
         return self
 
     def columns(self, vocab_size: Size) -> Size:

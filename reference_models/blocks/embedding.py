@@ -21,7 +21,10 @@ EMBEDDING = (
     *("scale", "position_offset", "sinusoid", "trained_positions", "n_angles", "d_angles", "multiple"),
     *("boxes", "picture", "own_token"),
 )
-HEAD = (*("tied", "bias", "n_logits", "transform", "transform_bias", "activation", "scale", "softcap", "wide_loss"),)
+HEAD = (
+    *("tied", "bias", "n_logits", "own_width", "transform", "transform_bias", "activation", "scale", "softcap"),
+    "wide_loss",
+)
 PROJECTION = (
     "name",
     "d_in",
@@ -134,8 +137,9 @@ class LmHead(nn.Module):
         super().__init__()
         supported(spec, *HEAD)
         self.spec = spec
-        width, rows = embed.d_embed or d_model, spec.n_logits or vocab_size or 0
-        self.projects = embed.d_embed is not None and spec.transform is None
+        narrow = None if spec.own_width else embed.d_embed
+        width, rows = narrow or d_model, spec.n_logits or vocab_size or 0
+        self.projects = narrow is not None and spec.transform is None
         if spec.transform is not None:
             self.transform = nn.Linear(d_model, width, bias=spec.transform_bias)
             self.transform_norm = NormLayer(spec.transform, (width,))

@@ -39,6 +39,17 @@ VOXTRAL: dict[str, Any] = {
         "max_source_positions": 10,
     },
 }
+TALKER: dict[str, Any] = TEXT | {
+    "embedding_size": 48,
+    "head_dim": 12,
+    "rope_scaling": {"type": "default", "mrope_section": [2, 2, 2]},
+}
+TALKERS: tuple[dict[str, Any], ...] = (
+    TALKER,
+    TALKER
+    | {"embedding_size": 64, "head_dim": 8, "use_sliding_window": True, "sliding_window": 6}
+    | {"max_window_layers": 1, "rope_scaling": {"type": "default", "mrope_section": [2, 1, 1]}},
+)
 HEARING: dict[str, tuple[dict[str, Any], ...]] = {
     "qwen2_audio": (
         QWEN2_AUDIO,

@@ -100,7 +100,8 @@ IN_LAYER: tuple[tuple[set[str] | None, str, tuple[str, ...]], ...] = (
 OUTSIDE: tuple[tuple[str, str], ...] = (
     *renaming_recurrent.OUTSIDE,
     *renaming_latent.OUTSIDE,
-    (r"(?:lm_head|output_projection)\.(\w+)", r"lm_head.\1"),
+    (r"(?:lm_head|output_projection|codec_head)\.(\w+)", r"lm_head.\1"),
+    (r"thinker_to_talker_proj\.(\w+)", r"embedding.project_in.\1"),
     (r".*\.project_out\.weight", "lm_head.project_out.weight"),
     (r".*\.project_in\.weight", "embedding.project_in.weight"),
     (r".*\.word_embeddings_layernorm\.(\w+)", r"embedding.norm.\1"),

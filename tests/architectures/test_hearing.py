@@ -18,6 +18,7 @@ transformers = pytest.importorskip("transformers")
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
+from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import by_tower, parameter_shapes, parameters  # noqa: E402
 from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
 from calc.spec import ModelSpec  # noqa: E402
@@ -27,7 +28,7 @@ from reference_models import build as build_twin  # noqa: E402
 from reference_models.inputs import example  # noqa: E402
 from reference_models.step import Step  # noqa: E402
 from tests.architectures import their_models  # noqa: E402
-from tests.architectures.cases_hearing import HEARING  # noqa: E402
+from tests.architectures.cases_hearing import HEARING, TALKERS  # noqa: E402
 from tests.architectures.renaming import rename  # noqa: E402
 from tests.architectures.renaming_hearing import AUDIO  # noqa: E402
 from tests.architectures.text_beside_tower import BATCH, SEQ, count, hold_text  # noqa: E402
@@ -181,6 +182,36 @@ def test_a_whole_omni_is_counted_as_its_thinker_where_it_says_so() -> None:
     assert their_models.total(model) == sum(prod(shape) for shape in alone.values())
     with pytest.raises(Refused, match="talker"):
         from_config(whole)
+
+
+@pytest.mark.parametrize("config", TALKERS)
+def test_a_talker(config: dict[str, Any]) -> None:
+    """Parameters, FLOPs of codes and of one more, cache, and the twin's logits beside what the thinker gives."""
+    raw = {"model_type": "qwen2_5_omni_talker", **config}
+    parsed = their_models.parsed(raw)
+    torch.manual_seed(0)
+    kind = transformers.Qwen2_5OmniTalkerForConditionalGeneration
+    theirs = kind._from_config(parsed, attn_implementation="eager").eval().double()
+    spec = from_config(raw)
+    ours = build_twin(spec).double().eval()
+    codes = torch.randint(0, 97, (BATCH, SEQ))
+    nothing = torch.zeros(BATCH, 1, config["embedding_size"], dtype=torch.float64)
+    with torch.no_grad():
+        mine = dict(ours.named_parameters())
+        for name, tensor in theirs.named_parameters():
+            (path,) = rename(name, "qwen2_5_omni_talker")
+            mine.pop(path).copy_(tensor.normal_(std=0.2))
+        assert not mine
+        cache = transformers.DynamicCache(config=parsed)
+        expected = theirs(codes, thinker_reply_part=nothing, past_key_values=cache).logits
+        held = their_models.held(cache)
+        again = {"thinker_reply_part": nothing, "past_key_values": cache}
+        one = count(lambda: theirs(codes[:, :1], **again))
+        found = ours(codes).logits
+    torch.testing.assert_close(found.float(), expected, rtol=1e-5, atol=1e-5)
+    assert forward(spec, Load(batch=BATCH, seq=SEQ)).total == count(lambda: theirs(codes, thinker_reply_part=nothing))
+    assert forward(spec, Load(batch=BATCH, seq=1, context=SEQ, decode=True)).total == one
+    assert kv_cache(spec, BATCH, SEQ, "fp32", "cache").total_bytes * 2 == held
 
 
 def test_sizes_that_a_published_config_leaves_to_its_class() -> None:

@@ -33,7 +33,16 @@ from tests.reference_models.weights import copy_weights, vary  # noqa: E402
 
 SEEN = {
     name
-    for name in (*SEEING, *HEARING, "qwen3_5", "qwen3_5_moe", "kimi_k25", "qwen2_5_omni", "gemma3n")
+    for name in (
+        *SEEING,
+        *HEARING,
+        "qwen3_5",
+        "qwen3_5_moe",
+        "kimi_k25",
+        "qwen2_5_omni",
+        "qwen2_5_omni_talker",
+        "gemma3n",
+    )
     if not name.endswith("_text")
 }
 """Families that see or hear; their language models are families here."""
