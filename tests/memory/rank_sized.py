@@ -28,19 +28,23 @@ from calc.spec import (
 
 
 def rank_sized(spec: ModelSpec, tp: int) -> ModelSpec:
-    """`spec` with a rank's blocks and bottlenecks in its main stack.
+    """`spec` with a rank's blocks and bottlenecks in its main stack and its encoder.
 
-    The vocabulary, whose ends stand outside layers, is left whole.
+    The vocabulary, whose ends stand outside layers, is left whole, and so is what leads from an encoder to the text.
     """
     adapter = spec.adapter
     if isinstance(adapter, Bottleneck):
         adapter = adapter.model_copy(update={"width": adapter.width // tp})
-    layers = tuple(_group(group, tp, spec.d_model) for group in spec.layers)
-    return spec.model_copy(update={"layers": layers, "adapter": adapter})
+    encoder = None if spec.encoder is None else _stack(spec.encoder, tp)
+    return _stack(spec, tp).model_copy(update={"adapter": adapter, "encoder": encoder})
+
+
+def _stack(stack: Any, tp: int) -> Any:
+    return stack.model_copy(update={"layers": tuple(_group(group, tp, stack.d_model) for group in stack.layers)})
 
 
 def _group(group: LayerGroup, tp: int, d_model: Any) -> LayerGroup:
-    blocks = {"mixer": group.mixer, "channel": group.channel, "shared_block": group.shared_block}
+    blocks = {name: getattr(group, name) for name in ("mixer", "cross", "channel", "shared_block")}
     return group.model_copy(
         update={name: None if node is None else _of(node, tp, d_model) for name, node in blocks.items()}
     )
