@@ -143,6 +143,10 @@ def on_rank(tensor: Storage, plan: Run) -> Size:
         grouped = tensor.grouped * element_bytes(tensor.dtype)
         alone = ceil_div(tensor.bytes - grouped, ranks * plan.tp)
         return alone + ceil_div(grouped, ranks * minimum(plan.tp, tensor.heads))
+    if tensor.split == "looked up":
+        # A rank zeroes the vectors of rows that it has not, and keeps a byte for each that says whether it has it
+        # (Megatron-LM's VocabParallelEmbedding).
+        return ceil_div(tensor.bytes + tensor.elements * at_least(plan.tp, 2), ranks)
     if tensor.split in ("tensor", "vocab") or (tensor.split == "stream" and plan.divides_sequence):
         ranks = ranks * plan.tp
     elif tensor.split == "visits" and plan.divides_sequence:

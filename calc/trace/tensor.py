@@ -7,10 +7,11 @@ from typing import Literal
 
 from calc.sizes import Size, is_exactly
 
-Split = Literal["none", "stream", "visits", "tensor", "kv", "vocab"]
+Split = Literal["none", "stream", "visits", "tensor", "kv", "vocab", "looked up"]
 """What divides a tensor among ranks. `stream`: sequence parallelism, since it is as wide as the residual stream;
 `visits`: the same, but where ranks have a part of each expert, whose rows they gather;
-`tensor`, `kv`, `vocab`: tensor parallelism, by heads and columns, by heads of keys, by rows of the token table."""
+`tensor`, `kv`, `vocab`: tensor parallelism, by heads and columns, by heads of keys, by rows of the token table;
+`looked up`: nothing, being the numbers of these rows, of which a rank also knows whether it has them."""
 
 Kernel = Literal["sdpa", "compiled"]
 """From which execution on one kernel makes a tensor and reads it, so that no memory ever holds it."""

@@ -16,6 +16,7 @@ from calc.spec import (
     LinearAttention,
     Mamba,
     Mamba2,
+    Mla,
     Mlp,
     ModelSpec,
     Node,
@@ -74,6 +75,7 @@ BLOCKS = (
     *CHANNELS,
     Attention(n_heads=16, n_kv_heads=8, d_head=4, window=7),
     *LINEAR,
+    Mla(n_heads=16, q_rank=6, kv_rank=5, d_nope=4, d_rope=2, d_value=3),
 )
 
 

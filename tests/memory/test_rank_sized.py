@@ -56,6 +56,8 @@ def same_ops(spec: ModelSpec, tp: int, load: Load) -> None:
         assert op.flops * share.flops == pytest.approx(own.flops)
         assert float(op.writes or 0) * share.writes == pytest.approx(float(own.writes or 0))
         assert float(op.weights_read) * share.weights == pytest.approx(float(own.weights_read))
+        assert float(op.cache_reads) * share.of_cache == pytest.approx(float(own.cache_reads))
+        assert float(op.cache_writes) * share.of_cache == pytest.approx(float(own.cache_writes))
         assert float(op.state_reads) * share.of_keys == pytest.approx(float(own.state_reads))
         assert float(op.state_writes) * share.of_keys == pytest.approx(float(own.state_writes))
         if op.shape is not None:

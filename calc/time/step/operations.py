@@ -109,7 +109,7 @@ class Operations:
         reads, writes = moved(chain)
         streamed = few * (own.read(chain[0], float(reads)) + float(writes) * own.writes) * width_of(kernel.dtype)
         weights = [self.weights(leaf) for leaf in chain]
-        resident = sum(size for size, _ in weights) + own.of_keys * self.cached(chain)
+        resident = sum(size for size, _ in weights) + own.of_cache * self.cached(chain)
         packed = weights[0][0] if weights[0][1] else None
         code = "" if packed is None or self.formats.quantized is None else f"{self.formats.quantized.code}_weights"
         flops = self.flops(chain, few)

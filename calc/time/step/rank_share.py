@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from calc.memory.sharding import held_elements
 from calc.spec.run import Run
 from calc.trace.functions import Attend, Matmul
+from calc.trace.op import Cache
 from calc.trace.part import Leaf, Part
 from calc.trace.shard import VOCABULARY
 from calc.trace.tensor import Tensor
@@ -17,7 +18,7 @@ class Share:
     """A rank's part of one op: factors on its FLOPs, on what it reads and writes, on its weights, and its product.
 
     keys: of attention, the factor on the keys and values among what it reads, and on those that are cached; None as
-    `reads`.
+    `reads`. cached: on those that are cached where that is another: of latents each rank reads and keeps all.
     """
 
     flops: float = 1.0
@@ -26,11 +27,17 @@ class Share:
     weights: float = 1.0
     shape: Matmul | Attend | None = None
     keys: float | None = None
+    cached: float | None = None
 
     @property
     def of_keys(self) -> float:
         """The factor on keys and values."""
         return self.reads if self.keys is None else self.keys
+
+    @property
+    def of_cache(self) -> float:
+        """The factor on what is read and kept of what is cached."""
+        return self.of_keys if self.cached is None else self.cached
 
     def read(self, leaf: Leaf, reads: float) -> float:
         """Of `reads` elements that the kernel beginning with an op reads, those that a rank does."""
@@ -44,9 +51,12 @@ def share_of(leaf: Leaf, plan: Run) -> Share:
     rows = 1 / plan.cp
     shape = leaf.op.shape
     if isinstance(shape, Attend):
-        return _attention(shape, plan)
+        return _attention(shape, plan, leaf.op.cache)
     if isinstance(shape, Matmul):
         return _product(leaf, shape, plan)
+    if plan.tp > 1 and _looks_up(leaf):
+        # A rank makes vectors of all tokens, whose parts are summed, and then writes zeros for rows of another's.
+        return Share(rows, rows, rows * (2 - 1 / plan.tp), 1.0, None)
     if leaf.expert:
         rows = rows / plan.folded * _columns(leaf, plan.expert_pieces)
     elif plan.divides_sequence and (_between_blocks(leaf) or _around_whole_experts(leaf, plan)):
@@ -56,11 +66,15 @@ def share_of(leaf: Leaf, plan: Run) -> Share:
     return Share(rows, rows, rows, _of_weights(leaf, plan), None)
 
 
+def _looks_up(leaf: Leaf) -> bool:
+    """Whether an op looks up rows of a table that ranks divide."""
+    return leaf.op.function == "gather" and any(weight.shard is VOCABULARY for weight in leaf.op.weights)
+
+
 def _of_weights(leaf: Leaf, plan: Run) -> float:
-    """The part of an op's weights that a rank reads: of a matrix divided by rows all of the bias, of a table rows."""
+    """The part of an op's weights that a rank reads: of a matrix whose results are summed all of the bias."""
     weights = leaf.op.own_or_lent
-    looked_up = leaf.op.function == "gather" and any(weight.shard is VOCABULARY for weight in weights)
-    if looked_up or not any(weight.shard is not None for weight in weights):
+    if not any(weight.shard is not None for weight in weights):
         return 1.0
     held = sum(float(held_elements(weight, plan, leaf.expert)) for weight in weights)
     return held / sum(float(weight.elements) for weight in weights)
@@ -127,7 +141,7 @@ def _product(leaf: Leaf, shape: Matmul, plan: Run) -> Share:
     return Share(part * rows, reads * rows, writes * rows, _of_weights(leaf, plan) * experts, own)
 
 
-def _attention(shape: Attend, plan: Run) -> Share:
+def _attention(shape: Attend, plan: Run, cache: Cache | None) -> Share:
     """Heads over tensor-parallel ranks, queries over context-parallel ones; keys and values of all are gathered, and
     those of one head stand on every rank that has some of its queries."""
     heads, groups = shape.heads, shape.groups
@@ -135,7 +149,8 @@ def _attention(shape: Attend, plan: Run) -> Share:
     own = replace(shape, groups=parts, heads=heads * groups / plan.tp / parts, queries=shape.queries / plan.cp)
     part = 1 / (plan.tp * plan.cp)
     # An encoder whose work is done has no sequences left.
-    return Share(part, part, part, 1.0, own, keys=parts / groups if groups else 1.0)
+    cached = None if cache is None else 1 / min(plan.tp, cache.heads)
+    return Share(part, part, part, 1.0, own, keys=parts / groups if groups else 1.0, cached=cached)
 
 
 def _keys_among(leaf: Leaf, reads: float) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from calc.sizes import Size
 from calc.trace.op import Component, Moves, Weight
 from calc.trace.recorder import Recorder
+from calc.trace.shard import VOCABULARY
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Split, Tensor
 
@@ -26,7 +27,10 @@ def gather(
     indices: how many numbers say which, where each vector is not looked up by one of its own.
     """
     looked_up = rows if indices is None else indices
-    return _read(t, name, weights, rows, width, of, lambda tape, y, grad: saved_by_gather(tape, y, looked_up, grad))
+    split: Split = "looked up" if any(weight.shard is VOCABULARY for weight in weights) else "none"
+    return _read(
+        t, name, weights, rows, width, of, lambda tape, y, grad: saved_by_gather(tape, y, looked_up, grad, split)
+    )
 
 
 def parameters(
@@ -79,8 +83,8 @@ def constant(t: Recorder, rows: Size, width: Size, *, split: Split = "none") -> 
     return t.silent("constant", (), y, lambda tape: Storage(y.elements, tape.settings.stream, False, split))
 
 
-def saved_by_gather(tape: Tape, y: Tensor, indices: Size, trained: bool) -> Storage:
+def saved_by_gather(tape: Tape, y: Tensor, indices: Size, trained: bool, split: Split) -> Storage:
     """Which rows, as numbers of 8 bytes, where the table is trained."""
     if trained:
-        tape.keep(Storage(indices, "int64", False, "none"), "indices")
+        tape.keep(Storage(indices, "int64", False, split), "indices")
     return Storage(y.elements, tape.settings.stream, trained)
