@@ -122,7 +122,7 @@ def _output(
             "head_gate", y, t.linear("head_gate_proj", x, spec.n_heads, shard=COLUMN), soft=spec.head_gate == "softplus"
         )
     if spec.inner_norm is not None:
-        y = t.norm("inner_norm", spec.inner_norm, y)
+        y = t.norm("inner_norm", spec.inner_norm, y, across=True)
     if spec.experts is not None and visits is not None:
         return routed_output(t, spec.experts, y, visits, x.width, load, bias=spec.out_bias)
     return t.linear("o_proj", y, d_out, bias=spec.out_bias, shard=ROW)

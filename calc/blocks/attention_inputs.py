@@ -10,6 +10,7 @@ from calc.errors import Refused
 from calc.sizes import Size, exact_div
 from calc.spec import Attention, QkNorm
 from calc.spec.load import Load
+from calc.trace.primitives.norm import as_divided
 from calc.trace.shard import COLUMN, fused, key_value
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
@@ -119,6 +120,6 @@ def normed(t: Trace, spec: QkNorm | None, of: str, x: Tensor, heads: Size, name:
         case "head":
             return t.norm(name, spec.norm, x, each=heads, key=key)
         case "heads":
-            return t.norm(name, spec.norm, x, heads=heads, key=key)
+            return t.norm(name, spec.norm, x, heads=heads, key=key, shard=as_divided(x))
         case _:
-            return t.norm(name, spec.norm, x, key=key)
+            return t.norm(name, spec.norm, x, key=key, across=True)

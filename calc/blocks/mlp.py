@@ -55,7 +55,7 @@ def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tens
     else:
         y = t.activation("activation", spec.activation, up("up_proj", d_ff))
     if spec.inner_norm is not None:
-        y = t.norm("inner_norm", spec.inner_norm, y)
+        y = t.norm("inner_norm", spec.inner_norm, y, across=True)
     if spec.dropout:
         y = t.dropout("dropout", y)
     down_bias = spec.bias if spec.down_bias is None else spec.down_bias

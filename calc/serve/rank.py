@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc.serve.formats import Format, cache_bits
 from calc.serve.layout import Layout
-from calc.serve.sums import summed
+from calc.serve.sums import on_average
 from calc.serve.work import Curve, Work, lengths
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def rank_of(work: Work, layout: Layout, form: Format, cache: str, vocabulary: fl
         shared += matrix.elements(tp) * (matrix.calls - matrix.copies) * width_of[place]
     tp, share = layout.tp, 1 / layout.tp
     width = cache_bits(cache) / 8
-    often, each = summed(work.sums, layout)
+    often, each = on_average(work.sums)
     return Rank(
         dense=sums["dense"],
         dense_bytes=sums["dense"] * width_of["dense"],
@@ -107,8 +107,8 @@ def rank_of(work: Work, layout: Layout, form: Format, cache: str, vocabulary: fl
         other_flops=work.other_flops * share,
         kernels=work.kernels,
         narrowed=_narrowed(work, form),
-        sums=often,
-        summed=each,
+        sums=often if layout.wide > 1 else 0.0,
+        summed=each * ACTIVATION_BYTES,
         message=work.d_model * ACTIVATION_BYTES,
         tp=tp,
         pp=layout.pp,

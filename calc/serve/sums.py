@@ -5,32 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from calc.serve.layout import Layout
 from calc.trace.part import Leaf
-
-NARROW = 2
-"""Bytes of a number that passes between kernels; what norms know of a vector is in fp32, two of these."""
 
 
 class Sum(NamedTuple):
-    """One result of a layer of which each rank has a part. width: of a token, numbers of 16 bits. calls: in a pass.
-    groups: of a norm, the shares of a vector that are normed each for itself, which more ranks than these sum."""
+    """One result of a layer of which each rank has a part. width: numbers of a token. calls: in a pass."""
 
     width: float
     calls: float
-    groups: float = 0.0
 
 
 def sums_of(new: Iterable[Leaf], d_model: float) -> Iterator[Sum]:
-    """Of every matrix that ranks divide by columns what it gives, once for all experts of a block and what stands
-    beside them (vllm-project/vllm, model_executor/layers/fused_moe/layer.py), and what a norm of heads of several ranks
-    knows of a vector (mamba/mamba_mixer2.py there)."""
+    """What every matrix that ranks divide by columns gives, once for all experts of a block and what stands beside them
+    (vllm-project/vllm, model_executor/layers/fused_moe/layer.py). Left out, as constants were fitted without it: the
+    few numbers that ranks sum of a vector that is normed over heads of several (MiniMax-M2, Falcon-H1)."""
     leaves = list(new)
     routed, counted = {_block(leaf) for leaf in leaves if leaf.expert}, set[int]()
     for leaf in leaves:
         op, block = leaf.op, _block(leaf)
-        if op.groups is not None:
-            yield Sum(2.0 * float(op.groups), float(leaf.calls), float(op.groups))
         if not any(weight.shard is not None and weight.shard.axis == 1 for weight in op.weights):
             continue
         if block not in routed:
@@ -40,11 +32,11 @@ def sums_of(new: Iterable[Leaf], d_model: float) -> Iterator[Sum]:
             yield Sum(d_model, float(leaf.calls))
 
 
-def summed(sums: Iterable[Sum], layout: Layout) -> tuple[float, float]:
-    """(sums of a pass, bytes of one token of them on average)."""
-    own = [each for each in sums if (layout.tp > each.groups if each.groups else layout.wide > 1)]
-    calls = sum(each.calls for each in own)
-    return calls, NARROW * sum(each.width * each.calls for each in own) / calls if calls else 0.0
+def on_average(sums: Iterable[Sum]) -> tuple[float, float]:
+    """(sums of a pass, numbers of one token of them)."""
+    widths = [(each.width * each.calls, each.calls) for each in sums]
+    calls = sum(calls for _, calls in widths)
+    return calls, sum(width for width, _ in widths) / calls if calls else 0.0
 
 
 def _block(leaf: Leaf) -> int:

@@ -21,6 +21,7 @@ from calc.spec import (
     ModelSpec,
     Node,
     Norm,
+    QkNorm,
     RgLru,
     Rope,
     Rwkv4,
@@ -75,6 +76,10 @@ BLOCKS = (
     *CHANNELS,
     Attention(n_heads=16, n_kv_heads=8, d_head=4, window=7),
     *LINEAR,
+    Attention(n_heads=16, n_kv_heads=8, d_head=4, qk_norm=QkNorm(span="all"), inner_norm=Norm()),
+    Attention(n_heads=16, n_kv_heads=2, d_head=4, qk_norm=QkNorm(span="all", norm=Norm(unit_offset=True))),
+    Attention(n_heads=16, n_kv_heads=8, d_head=4, qk_norm=QkNorm(span="heads", norm=Norm(kind="layernorm"))),
+    Attention(n_heads=16, n_kv_heads=2, d_head=4, qk_norm=QkNorm(span="heads", norm=Norm(unit_offset=True))),
     Mla(n_heads=16, q_rank=6, kv_rank=5, d_nope=4, d_rope=2, d_value=3),
 )
 

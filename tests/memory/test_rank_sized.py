@@ -14,7 +14,18 @@ from calc.memory.activations import saved_on_rank  # noqa: E402
 from calc.memory.conditions import check as check_plan  # noqa: E402
 from calc.memory.sharding import held_elements  # noqa: E402
 from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
-from calc.spec import GatedConvolution, LayerGroup, Mamba, Mamba2, ModelSpec, Node, RgLru, Rwkv4  # noqa: E402
+from calc.spec import (  # noqa: E402
+    Attention,
+    GatedConvolution,
+    LayerGroup,
+    Mamba,
+    Mamba2,
+    ModelSpec,
+    Node,
+    QkNorm,
+    RgLru,
+    Rwkv4,
+)
 from calc.spec.load import Load  # noqa: E402
 from calc.spec.run import Run  # noqa: E402
 from calc.time import predict  # noqa: E402
@@ -183,15 +194,18 @@ def test_a_norm_over_all_ranks_is_a_sum_of_its_own() -> None:
     """Falcon-H1's channels are one group: every rank has some of each vector that is normed, in fp32. So it is with
     lightning attention; layer norm takes means away too."""
 
-    def sums(spec: ModelSpec, block: str) -> list[tuple[float, float]]:
+    def sums(spec: ModelSpec, block: str, norm: str = "norm") -> list[tuple[float, float]]:
         found = (row.kernel for row in predict(spec, "h100-sxm", phase="training", tp=2, seq=512).kernels)
-        return [(each.bytes, each.calls) for each in found if each.path.endswith(f"{block}.norm.tensor")]
+        return [(each.bytes, each.calls) for each in found if each.path.endswith(f"{block}.{norm}.tensor")]
 
     assert sums(load_model("falcon-h1-7b"), "mamba2") == [(512 * 4, 44 * 2)]
     assert sums(load_model("nemotron-3-super"), "mamba2") == []
     assert sums(of(LINEAR[2]), "linear_attention") == [(512 * 4, 2 * 2)]
     assert sums(of(LINEAR[3]), "linear_attention") == [(512 * 4 * 2, 2 * 2)]
     assert sums(of(LINEAR[0]), "linear_attention") == []
+    normed = Attention(n_heads=8, qk_norm=QkNorm(span="all"))
+    assert sums(of(normed), "attention", "q_norm") == sums(of(normed), "attention", "k_norm") == [(512 * 4, 2 * 2)]
+    assert sums(of(Attention(n_heads=8, qk_norm=QkNorm())), "attention", "q_norm") == []
 
 
 def test_a_single_head_of_linear_attention_is_refused_in_training() -> None:

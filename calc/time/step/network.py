@@ -133,12 +133,13 @@ def _of_op(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float) ->
         own = times if by_rows else 1
         for name in both:
             yield after(leaf, "tensor", name, size, run.tp, calls * own, run, links)
-    if op.groups is not None and op.groups < run.tp:
+    ranks = run.expert_pieces if leaf.expert else run.tp
+    if op.groups is not None and op.groups < ranks:
         # Each rank has a part of every vector that is normed: a sum of squares, and going back one of products; where
         # the mean is taken away, one more.
         numbers = 2 if op.function == "layernorm" else 1
         size = float(op.outputs[0].rows * op.groups) / run.cp * WIDE * numbers
-        yield after(leaf, "tensor", "all_reduce", size, run.tp, calls * times, run, links)
+        yield after(leaf, "tensor", "all_reduce", size, ranks, calls * times, run, links)
     yield from of_experts(leaf, spec, run, links, times)
     if run.cp > 1 and op.function == "scores" and isinstance(op.shape, Attend):
         # Keys and values of all context-parallel ranks, and going back the sums of their gradients.

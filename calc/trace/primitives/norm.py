@@ -7,7 +7,7 @@ from calc.spec import Norm
 from calc.trace.footprint import Footprint
 from calc.trace.primitives.arithmetic import weighed_by
 from calc.trace.recorder import Recorder
-from calc.trace.shard import COLUMN, Shard
+from calc.trace.shard import COLUMN, Shard, key_value
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 
@@ -37,7 +37,8 @@ def norm(
     one = is_exactly(n, 1)
     width = x.width if one else exact_div(x.width, n)
     shape = (width,) if heads is None else (heads, width)
-    weights, key, shard = (), key or name, COLUMN if across else shard
+    across = across and x.split in ("tensor", "kv")
+    weights, key, shard = (), key or name, as_divided(x) if across else shard
     if spec.affine:
         weights = (t.weight(f"{key}.weight", *shape, of="norm", shard=shard),)
         if spec.bias:
@@ -61,6 +62,11 @@ def norm(
         live_bytes=lambda footprint: taken_by_norm(footprint, spec, y),
     )
     return y
+
+
+def as_divided(x: Tensor) -> Shard | None:
+    """How ranks divide a weight for each column of x: as x."""
+    return {"tensor": COLUMN, "kv": key_value(x.heads)}.get(x.split)
 
 
 def taken_by_norm(footprint: Footprint, spec: Norm, y: Tensor) -> Size:
@@ -180,8 +186,10 @@ def saved_by_norm(
         if spec.unit_offset and y.grad:
             # One plus the weight is a tensor of its own.
             width = exact_div(x.elements, vectors)
-            own = x.split if across else "none"
-            tape.keep(Storage(width if heads is None else width * heads, "fp32", False, own), "weight plus one")
+            numbers = width if heads is None else width * heads
+            divided = x.split in ("tensor", "kv") and (across or heads is not None)
+            split = x.split if divided else "none"
+            tape.keep(Storage(numbers, "fp32", False, split, heads=x.heads), "weight plus one")
         return tape.cast(weighed_by(tape, y, trained), x.dtype)
 
 
@@ -209,7 +217,7 @@ def _kernel(tape: Tape, spec: Norm, x: Storage, vectors: Size, *, affine: bool, 
         if spec.unit_offset and affine and not s.fused:
             dtype = "fp32" if s.autocast else y.dtype
             split = x.split if across else "none"
-            tape.keep(Storage(exact_div(x.elements, vectors), dtype, False, split), "weight plus one")
+            tape.keep(Storage(exact_div(x.elements, vectors), dtype, False, split, heads=x.heads), "weight plus one")
     return Storage(y.elements, y.dtype, y.grad or trains, y.split, heads=y.heads)
 
 
