@@ -142,8 +142,9 @@ def latent(draw: st.DrawFn, n_heads: int) -> Mla | CompressedAttention:
         widths = {"kv_rank": draw(small), "d_nope": draw(small), "d_rope": draw(even), "d_value": draw(small)}
         q_rank = draw(small if indexed else st.none() | small)
         top_k = draw(small) if indexed else None
-        indexer = Indexer(**index) if indexed else None
-        return Mla(n_heads=n_heads, q_rank=q_rank, top_k=top_k, indexer=indexer, bias=draw(st.booleans()), **widths)
+        indexer = Indexer(**index, last=draw(st.booleans())) if indexed else None
+        flags = {name: draw(st.booleans()) for name in ("bias", "gate", "sinks")}
+        return Mla(n_heads=n_heads, q_rank=q_rank, top_k=top_k, indexer=indexer, **flags, **widths)
     chooser = EntryIndexer(top_k=draw(small), **index) if indexed else None
     made = Compressor(rate=draw(st.sampled_from([1, 2, 4])), overlap=draw(st.booleans()), indexer=chooser)
     ranks = {"q_rank": draw(small), "out_rank": draw(small), "n_out_groups": n_heads, "window": draw(small)}

@@ -226,6 +226,7 @@ FAMILIES: dict[str, str] = {
     "iquestcoder": "iquestcoder",
     "youtu": "youtu",
     "hy_v3": "hy_v3",
+    "hy_v4": "hy_v4",
     "mellum": "mellum",
     "apertus": "apertus",
     "kolibri1": "kolibri1",

@@ -48,7 +48,7 @@ ALIASES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("mixtral", "qwen3_moe", "gpt_oss", "minimax", "minimax_m2", "kolibri1"), TO_LOCAL),
     "qwen3_vl_moe.text_config": TO_LOCAL,
     **dict.fromkeys(("olmoe", "flex_olmo", "jamba"), FROM_LOCAL),
-    **dict.fromkeys(("dots1", "solar_open", "mimo_v2_flash", "mistral4", "axk1"), ROUTED),
+    **dict.fromkeys(("dots1", "solar_open", "mimo_v2_flash", "mistral4", "axk1", "hy_v4"), ROUTED),
     # These classes rename one key more in their code, as Falcon's does.
     **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), ROUTED | {"num_experts": "n_routed_experts"}),
     **dict.fromkeys(("deepseek_v3", "kimi_k2", "kimi_k25.text_config", "glm4_moe"), ROUTED | MTP),

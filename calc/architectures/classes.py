@@ -185,6 +185,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "axk1": _named("AXK1"),
     "youtu": _named("Youtu"),
     "hy_v3": _named("HYV3"),
+    "hy_v4": _named("HYV4"),
     "kolibri1": _named("Kolibri1"),
     "flint": _named("Flint"),
     "apertus": _named("Apertus", "token"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from calc.architectures.common import mlp_kinds
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.deepseek_v3 import (
@@ -22,10 +24,13 @@ def spec(cfg: Config) -> ModelSpec:
     return latent_decoder(cfg, mixer, kinds, experts, max_seq_len=163840)
 
 
-def indexed_attention(cfg: Config, *, n_heads: int, interleaved: bool) -> Mla:
-    """Latent attention with an indexer, whose keys pair their rotary values as `interleaved` says.
+def indexed_attention(
+    cfg: Config, *, n_heads: int, interleaved: bool, pairs: bool = True, index: dict[str, Any] | None = None, **own: Any
+) -> Mla:
+    """Latent attention with an indexer, whose keys pair their rotary values as `interleaved` says; pairs: those of
+    attention itself.
 
-    n_heads: of the indexer, where index_n_heads is absent.
+    n_heads: of the indexer, where index_n_heads is absent. index, own: further fields of Indexer, and of Mla.
     """
     cfg.only("mlp_bias", False, why="no block of this family has biases")
     n_layers = cfg.layers("num_hidden_layers")
@@ -34,6 +39,8 @@ def indexed_attention(cfg: Config, *, n_heads: int, interleaved: bool) -> Mla:
         n_heads=cfg.size("index_n_heads", absent=n_heads),
         d_head=cfg.size("index_head_dim", absent=128),
         interleaved=interleaved,
+        **(index or {}),
     )
     q_rank, top_k = cfg.size("q_lora_rank"), cfg.size("index_topk", absent=2048)
-    return latent_attention(cfg, q_rank_absent=REFUSE, interleaved=True, q_rank=q_rank, indexer=indexer, top_k=top_k)
+    own |= {"q_rank": q_rank, "indexer": indexer, "top_k": top_k}
+    return latent_attention(cfg, q_rank_absent=REFUSE, interleaved=pairs, **own)

@@ -9,7 +9,7 @@ from calc.spec import Indexer, Mla
 from calc.spec.load import Load
 from calc.trace.footprint import Footprint
 from calc.trace.functions import Attend, Matmul
-from calc.trace.op import Cache, Moves
+from calc.trace.op import Cache, Moves, Weight
 from calc.trace.primitives.attend_live import Scoring
 from calc.trace.primitives.product import product
 from calc.trace.shard import COLUMN, ROW
@@ -48,6 +48,8 @@ def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Surroun
         _indexer(t, spec.indexer, x, q_latent, load)
     core = _over_latents if load.absorbed else _over_keys
     y = core(t, spec, (q, q_rope, latent, k_rope, expanded), twice_pairs, load)
+    if spec.gate:
+        y = t.gated_output("gate", y, t.linear("gate_proj", x, heads * spec.d_value, shard=COLUMN))
     if spec.head_gate:
         y = t.gated_heads("head_gate", y, t.linear("head_gate_proj", x, heads, shard=COLUMN), wide=True)
     return t.linear("o_proj", y, x.width, bias=spec.bias, shard=ROW)
@@ -102,6 +104,7 @@ def _over_keys(t: Trace, spec: Mla, read: tuple[Tensor, ...], twice_pairs: Size,
             cache_writes=load.tokens * (spec.kv_rank + spec.d_rope),
         )
 
+    mask = 0 if spec.top_k is None else load.batch * load.seq * load.seq
     # Queries and keys are put together from what turns and what does not.
     q = _grown(t, spec, t.joined(q, q_rope, rows=q.rows, width=heads * d_key), load)
     k = t.joined(expanded, k_rope, rows=expanded.rows, width=heads * d_key)
@@ -112,7 +115,7 @@ def _over_keys(t: Trace, spec: Mla, read: tuple[Tensor, ...], twice_pairs: Size,
         shape,
         square_of(load, heads, heads, load.seq, d_key, spec.d_value),
         twice_pairs,
-        Scoring(mask=0 if spec.top_k is None else load.batch * load.seq * load.seq, by_head=True),
+        Scoring(softmax=spec.softmax, causal=True, mask=mask, sinks=_sinks(t, spec), by_head=True),
         cache=_cache(spec, load),
         moves=moves,
     )
@@ -140,6 +143,7 @@ def _over_latents(t: Trace, spec: Mla, read: tuple[Tensor, ...], twice_pairs: Si
         shape,
         square_of(load, heads, 1, load.seq, d_key, spec.kv_rank),
         twice_pairs,
+        Scoring(softmax=spec.softmax, sinks=_sinks(t, spec)),
         cached=load.context,
         cache=_cache(spec, load),
         moves=moves,
@@ -152,6 +156,11 @@ def _over_latents(t: Trace, spec: Mla, read: tuple[Tensor, ...], twice_pairs: Si
 def _grown(t: Trace, spec: Mla, q: Tensor, load: Load) -> Tensor:
     """Queries that grow with their position, where they do."""
     return q if spec.temperature is None else t.tempered("temperature", q, load.seq)
+
+
+def _sinks(t: Trace, spec: Mla) -> Weight | None:
+    """A logit a head that takes part in the softmax, where there is one."""
+    return t.weight("sinks", spec.n_heads, shard=COLUMN) if spec.sinks else None
 
 
 def _cache(spec: Mla, load: Load) -> Cache:

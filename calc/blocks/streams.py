@@ -10,9 +10,18 @@ from calc.spec import Norm, StreamMixing
 from calc.trace.functions import Matmul
 from calc.trace.primitives.norm import saved_by_norm
 from calc.trace.primitives.product import product
-from calc.trace.primitives.stream_mixing import doubly_stochastic, read_streams, saved_by_mix, write_streams
+from calc.trace.primitives.stream_mixing import (
+    doubly_stochastic,
+    over_root_mean_square,
+    read_streams,
+    saved_by_mix,
+    stream_gates,
+    write_streams,
+)
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
+
+Connected = tuple[Tensor, Tensor, Tensor | None]
 
 
 def spread(t: Trace, x: Tensor, n: Size) -> Tensor:
@@ -20,24 +29,31 @@ def spread(t: Trace, x: Tensor, n: Size) -> Tensor:
     return t.joined(x, rows=x.rows, width=n * x.width)
 
 
-def connection(t: Trace, name: str, streams: Tensor, n: Size, mixing: StreamMixing) -> tuple[Tensor, Tensor, Tensor]:
+def connection(t: Trace, name: str, streams: Tensor, n: Size, mixing: StreamMixing) -> Connected:
     """Streams [tokens, n * d_model] -> what the block reads [tokens, d_model], how much of its result each stream takes
-    [tokens, n], and the matrix that mixes the streams [tokens, n * n].
+    [tokens, n], and the matrix that mixes the streams [tokens, n * n], or None where they are independent.
 
     All streams of a token, normed side by side, give n weights to read with, as many to write with, and the matrix:
-    2 * tokens * n * d_model * (2 + n) * n FLOPs. Reading is a sum of scaled streams, 0 FLOPs.
+    2 * tokens * n * d_model * (2 + n) * n FLOPs, without a matrix 2 * n in place of (2 + n) * n. Reading is a sum of
+    scaled streams, 0 FLOPs.
     """
     with t.part(name, streams, of="other") as out:
-        weights = t.linear("weights", _normed(t, streams, mixing), (2 + n) * n)
-        read, written, mixed = doubly_stochastic(t, weights, n, mixing.rounds)
-        out += read_streams(t, "read", "scale", streams, read, n), written, mixed
+        weights, mixed = _weights(t, streams, (2 if mixing.independent else 2 + n) * n, mixing), None
+        if mixing.independent:
+            read, written = stream_gates(t, weights, n)
+        else:
+            read, written, mixed = doubly_stochastic(t, weights, n, mixing.rounds)
+        out += read_streams(t, "read", "scale", streams, read, n), written, *(() if mixed is None else (mixed,))
     return out[0], written, mixed
 
 
-def mixture(t: Trace, name: str, streams: Tensor, y: Tensor, written: Tensor, mixed: Tensor, n: Size) -> Tensor:
+def mixture(t: Trace, name: str, streams: Tensor, y: Tensor, written: Tensor, mixed: Tensor | None, n: Size) -> Tensor:
     """The mixed streams, each with its share of y, which the block gave: 2 * tokens * n^2 * d_model FLOPs to mix;
-    writing takes 0."""
+    writing takes 0. mixed: None where streams are as they were."""
     with t.part(name, streams, y, of="other") as out:
+        if mixed is None:
+            out.append(write_streams(t, streams, y, written))
+            return out[0]
         shape = Matmul(n, exact_div(streams.width, n), n, streams.rows, weighed=False)
         flops = 2 * streams.rows * n * streams.width
         whole = product(
@@ -50,10 +66,17 @@ def mixture(t: Trace, name: str, streams: Tensor, y: Tensor, written: Tensor, mi
 def collapse(t: Trace, streams: Tensor, n: Size, mixing: StreamMixing) -> Tensor:
     """Streams [tokens, n * d_model] -> [tokens, d_model], behind the last layer."""
     with t.part("collapse", streams, of="other") as out:
-        weights = t.linear("weights", _normed(t, streams, mixing), n)
+        weights = _weights(t, streams, n, mixing)
         own = t.weight("base", n), t.weight("scale", 1)
         out.append(read_streams(t, "sum", "other", streams, weights, n, own))
     return out[0]
+
+
+def _weights(t: Trace, streams: Tensor, width: Size, mixing: StreamMixing) -> Tensor:
+    """What the streams of a token, normed side by side, give: [tokens, width]."""
+    if mixing.independent:
+        return over_root_mean_square(t, t.linear("weights", streams, width), streams)
+    return t.linear("weights", _normed(t, streams, mixing), width)
 
 
 def _normed(t: Trace, streams: Tensor, mixing: StreamMixing) -> Tensor:

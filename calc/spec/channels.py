@@ -95,7 +95,8 @@ class Moe(Node):
     capacity_factor: each expert has room for capacity_factor * tokens * top_k / n_experts tokens, rounded up; what
     comes after is dropped, and room that stays empty is computed all the same (Fedus et al. 2021, section 2.2). None:
     no limit.
-    clamp: as in Mlp. weigh: whether an expert's weight scales its result or what it reads (Llama 4).
+    clamp: as in Mlp; shared_clamp: False where shared experts are not cut (Hy4).
+    weigh: whether an expert's weight scales its result or what it reads (Llama 4).
     scoring: how router logits become weights; `sparsemixer`: a softmax over those logits that lie within 2 * tolerance
     of the best one, for the first expert, then of the best of the others, for the second (Phi-3.5-MoE,
     arXiv:2409.12136, as it runs without training). renormalize: the top_k weights of a token are divided by their sum.
@@ -122,6 +123,7 @@ class Moe(Node):
     dense_norm: Norm | None = None
     activation: Activation = "silu"
     clamp: GateClamp | None = None
+    shared_clamp: bool = True
     weigh: Literal["result", "input"] = "result"
     capacity_factor: float | None = Field(default=None, gt=0, le=1e6)
     scoring: Literal["softmax", "sigmoid", "sqrt_softplus", "sparsemixer"] = "softmax"

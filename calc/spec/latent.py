@@ -18,6 +18,7 @@ class Indexer(Node):
     DeepSeek-V3.2 (DeepSeek-AI 2025, arXiv:2512.02556, section 2.1, the lightning indexer): `n_heads` queries of width
     `d_head` from the query latent, one key of that width a token, a learned weight a head from the token itself.
     norm: on its keys. interleaved: which of its values rotary positions pair, as in Rope (GLM-5; DeepSeek-V3.2 not).
+    last: the last of a head's values turn, not the first (Hy4).
     """
 
     symbols: ClassVar[dict[str, str]] = {"n_heads": "n_index_heads", "d_head": "d_index"}
@@ -25,6 +26,7 @@ class Indexer(Node):
     d_head: Dim
     norm: Norm = Norm(kind="layernorm", bias=True, eps=1e-6)
     interleaved: bool = False
+    last: bool = False
 
 
 class Mla(Node):
@@ -39,6 +41,8 @@ class Mla(Node):
     scale: what scores are multiplied with; None means 1 / sqrt(d_nope + d_rope).
     temperature: as in Attention (Mistral 4).
     head_gate: a projection of its own makes one number a head, whose sigmoid in fp32 scales its result (Ling 3).
+    gate: a projection of its own makes a number for each value, whose sigmoid scales it. sinks, softmax: as in
+    Attention (Hy4).
     position: `none`: nothing turns, and the widths called d_rope are the part of a key that heads share (Kimi Linear).
     """
 
@@ -59,6 +63,9 @@ class Mla(Node):
     scale: float | None = None
     temperature: Temperature | None = None
     head_gate: bool = False
+    gate: bool = False
+    sinks: bool = False
+    softmax: Literal["fp32", "model"] = "fp32"
 
     @model_validator(mode="after")
     def _indexed(self) -> Self:

@@ -12,8 +12,12 @@ class StreamMixing(Node):
 
     rounds: how often the columns of the matrix that mixes streams are divided by their sums, and between that its rows
     (Sinkhorn & Knopp 1967). eps: added to weights and sums. norm_eps: of the norm on all streams of a token together.
+    independent: streams are not mixed, but each keeps what it is and takes its share; magnitude: the most that a share
+    is, but for eps, which is added to it too (Hy4, iHC: transformers 5.23, HYV4HyperConnection).
     """
 
     rounds: int = Field(default=20, gt=0, le=2**10)
     eps: float = Field(default=1e-6, ge=0)
     norm_eps: float = Field(default=1e-6, ge=0)
+    independent: bool = False
+    magnitude: float = 2.0

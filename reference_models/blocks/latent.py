@@ -33,6 +33,9 @@ FIELDS = (
     "scale",
     "temperature",
     "head_gate",
+    "gate",
+    "sinks",
+    "softmax",
 )
 """Fields of the spec that are computed here."""
 
@@ -74,10 +77,14 @@ class LatentAttention(nn.Module):
             self.indexer = TokenIndexer(spec.indexer, spec, d_model)
         if spec.head_gate:
             self.head_gate_proj = nn.Linear(d_model, spec.n_heads, bias=False)
+        if spec.gate:
+            self.gate_proj = nn.Linear(d_model, spec.n_heads * spec.d_value, bias=False)
+        if spec.sinks:
+            self.sinks = nn.Parameter(torch.zeros(spec.n_heads))
         self.o_proj = nn.Linear(spec.n_heads * spec.d_value, d_model, bias=spec.bias)
         # Absorbed queries are wider than the heads that the scale is made for.
         scale = d_query**-0.5 if spec.scale is None else spec.scale
-        self.scores = Attention(n_heads=spec.n_heads, scale=scale, position="none")
+        self.scores = Attention(n_heads=spec.n_heads, scale=scale, position="none", softmax=spec.softmax)
 
     def new_cache(self, length: int | None) -> LayerCache:
         """An empty cache that grows (None) or has room for `length` tokens."""
@@ -116,7 +123,8 @@ class LatentAttention(nn.Module):
         y = run(q, q_rope, cached["latent"], cached["rope"], step, mask).transpose(1, 2)
         if spec.head_gate:
             y = y * wide(self.head_gate_proj(x)).sigmoid().to(y.dtype)[..., None]
-        return self.o_proj(y.flatten(2))
+        y = y.flatten(2)
+        return self.o_proj(y * self.gate_proj(x).sigmoid() if spec.gate else y)
 
     def _expanded(self, q: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, step: Step, mask: Tensor) -> Tensor:
         """q [batch, n_heads, seq, d_nope], latent [batch, tokens, kv_rank] -> [batch, n_heads, seq, d_value]."""
@@ -125,7 +133,8 @@ class LatentAttention(nn.Module):
         k_rope = k_rope[:, None].expand(-1, self.spec.n_heads, -1, -1)
         plain = self.spec.top_k is None and not step.hides(q.shape[2], k.shape[2], causal=True)
         q, k = torch.cat([q, q_rope], -1), torch.cat([k, k_rope], -1)
-        return attend(self.scores, q, k, v, step, mask=mask, plain=plain, causal=True)
+        sinks = self.sinks if self.spec.sinks else None
+        return attend(self.scores, q, k, v, step, mask=mask, plain=plain, causal=True, sinks=sinks)
 
     def _absorbed(self, q: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, step: Step, mask: Tensor) -> Tensor:
         """As _expanded: one key [batch, 1, tokens, kv_rank + d_rope] for all heads, whose first part is the value."""
@@ -133,7 +142,8 @@ class LatentAttention(nn.Module):
         to_keys, to_values = both.split([self.spec.d_nope, self.spec.d_value], dim=1)
         q = torch.cat([q @ to_keys, q_rope], dim=-1)
         k = torch.cat([latent, k_rope], dim=-1)[:, None]
-        return attend(self.scores, q, k, latent[:, None], step, mask=mask) @ to_values.transpose(-2, -1)
+        sinks = self.sinks if self.spec.sinks else None
+        return attend(self.scores, q, k, latent[:, None], step, mask=mask, sinks=sinks) @ to_values.transpose(-2, -1)
 
 
 def chosen(step: Step) -> Tensor:
@@ -152,7 +162,7 @@ class TokenIndexer(nn.Module):
 
     def __init__(self, spec: Indexer, attention: Mla, d_model: int) -> None:
         super().__init__()
-        supported(spec, "n_heads", "d_head", "norm", "interleaved")
+        supported(spec, "n_heads", "d_head", "norm", "interleaved", "last")
         self.spec = spec
         self.top_k = attention.top_k or 0
         self.q_b_proj = nn.Linear(attention.q_rank or d_model, spec.n_heads * spec.d_head, bias=False)
@@ -162,13 +172,18 @@ class TokenIndexer(nn.Module):
 
     @torch.no_grad()
     def keys(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """x [batch, seq, d_model] -> [batch, seq, d_head], the first values turned by their positions."""
-        return rotate(self.k_norm(self.k_proj(x))[:, None], cos, sin, interleaved=self.spec.interleaved)[:, 0]
+        """x [batch, seq, d_model] -> [batch, seq, d_head], the first or last values turned by their positions."""
+        return self._turned(self.k_norm(self.k_proj(x))[:, None], cos, sin)[:, 0]
+
+    def _turned(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """x [batch, heads, seq, d_head]."""
+        still = x.shape[-1] - 2 * cos.shape[-1] if self.spec.last else 0
+        return torch.cat([x[..., :still], rotate(x[..., still:], cos, sin, interleaved=self.spec.interleaved)], -1)
 
     @torch.no_grad()
     def forward(self, x: Tensor, q_latent: Tensor, keys: Tensor, mask: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """q_latent [batch, seq, q_rank], keys [batch, tokens, d_head] -> [batch, 1, seq, tokens], True where chosen."""
-        q = rotate(split(self.q_b_proj(q_latent), self.spec.n_heads), cos, sin, interleaved=self.spec.interleaved)
+        q = self._turned(split(self.q_b_proj(q_latent), self.spec.n_heads), cos, sin)
         scores = (wide(q) @ wide(keys)[:, None].transpose(-2, -1) * self.spec.d_head**-0.5).relu()
         weights = wide(self.weights_proj(x)) * self.spec.n_heads**-0.5
         # [batch, seq, 1, n_heads] @ [batch, seq, n_heads, tokens]

@@ -21,28 +21,33 @@ class Connection(nn.Module):
         super().__init__()
         self.spec = spec
         self.n_streams = n_streams
-        given = (2 + n_streams) * n_streams
+        given = (2 if spec.independent else 2 + n_streams) * n_streams
         self.norm = _norm(spec, n_streams * d_model)
         self.weights = nn.Linear(n_streams * d_model, given, bias=False)
         self.base = nn.Parameter(torch.zeros(given))
-        self.scale = nn.Parameter(torch.ones(3))
+        self.scale = nn.Parameter(torch.ones(2 if spec.independent else 3))
 
-    def forward(self, streams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, streams: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """streams [batch, seq, n, d_model] -> what the block reads [batch, seq, d_model], the streams' shares of what
         it gives [batch, seq, n, 1], and the mixing matrix [batch, seq, n, n], from each stream (rows) to each."""
         n = self.n_streams
-        weights = wide(self.weights(self.norm(streams.flatten(2))))
-        read, written, mixed = weights.split([n, n, n * n], dim=-1)
-        read_base, written_base, mixed_base = self.base.split([n, n, n * n])
+        weights = weights_of(self, streams)
+        read, written, *mixed = weights.split(n if self.spec.independent else [n, n, n * n], dim=-1)
+        read_base, written_base, *mixed_base = self.base.split(n if self.spec.independent else [n, n, n * n])
         read = (read * self.scale[0] + read_base).sigmoid() + self.spec.eps
-        written = 2 * (written * self.scale[1] + written_base).sigmoid()
-        mixed = (mixed * self.scale[2] + mixed_base).unflatten(-1, (n, n)).softmax(-1) + self.spec.eps
-        x = (read[..., None] * streams).sum(2).to(streams.dtype)
-        return x, written[..., None].to(streams.dtype), self._doubly_stochastic(mixed).to(streams.dtype)
+        written = self.spec.magnitude * (written * self.scale[1] + written_base).sigmoid()
+        written = (written + self.spec.eps if self.spec.independent else written)[..., None].to(streams.dtype)
+        if not self.spec.independent:
+            matrix = (mixed[0] * self.scale[2] + mixed_base[0]).unflatten(-1, (n, n)).softmax(-1) + self.spec.eps
+            x = (read[..., None] * streams).sum(2).to(streams.dtype)
+            return x, written, self._doubly_stochastic(matrix).to(streams.dtype)
+        return (read[..., None] * streams).sum(2).to(streams.dtype), written, None
 
-    def join(self, streams: Tensor, out: Tensor, written: Tensor, mixed: Tensor, step: Step) -> Tensor:
+    def join(self, streams: Tensor, out: Tensor, written: Tensor, mixed: Tensor | None, step: Step) -> Tensor:
         """The mixed streams, each with its share of the block's result: [batch, seq, n, d_model]."""
         shares = written * out[:, :, None]
+        if mixed is None:
+            return streams + shares
 
         # Last, since recomputation that stops early runs everything but a layer's last product.
         def mix(mixed: Tensor, streams: Tensor) -> Tensor:
@@ -72,9 +77,19 @@ class Collapse(nn.Module):
 
     def forward(self, streams: Tensor) -> Tensor:
         """streams [batch, seq, n, d_model] -> [batch, seq, d_model]."""
-        weights = wide(self.weights(self.norm(streams.flatten(2))))
+        weights = weights_of(self, streams)
         read = (weights * self.scale + self.base).sigmoid() + self.spec.eps
         return (read[..., None] * streams).sum(2).to(streams.dtype)
+
+
+def weights_of(of: Connection | Collapse, streams: Tensor) -> Tensor:
+    """What all streams of a token, normed side by side, give, in fp32. Independent ones are multiplied as they are, and
+    the result is divided by their root mean square."""
+    flat = streams.flatten(2)
+    if not of.spec.independent:
+        return wide(of.weights(of.norm(flat)))
+    inverse = (wide(flat).square().mean(-1, keepdim=True) + of.spec.norm_eps).rsqrt()
+    return wide(of.weights(flat)) * inverse
 
 
 def _norm(spec: StreamMixing, width: int) -> NormLayer:

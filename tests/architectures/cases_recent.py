@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.architectures.cases_latent import BASE, EXPERTS, GQA, LATENT, MIXTRAL, ROUTED
+from tests.architectures.cases_latent import BASE, EXPERTS, GQA, INDEXED, LATENT, MIXTRAL, ROUTED
 
 PLAIN = {key: value for key, value in GQA.items() if key != "head_dim"}
 GRANITE = PLAIN | {"sliding_window": 6, "num_hidden_layers": 6}
@@ -19,6 +19,7 @@ JETMOE |= {"num_key_value_heads": 2, "kv_channels": 12}
 FLINT = GQA | ROUTED | {"shared_expert_intermediate_size": 20, "sliding_window": 6}
 KOLIBRI = {key: value for key, value in FLINT.items() if key != "intermediate_size"}
 
+HY4 = BASE | LATENT | EXPERTS | INDEXED | {"hc_mult": 3}
 GEMMA3N = GQA | {
     "num_hidden_layers": 6,
     "layer_types": ["sliding_attention", "full_attention"] * 3,
@@ -66,6 +67,12 @@ RECENT: dict[str, tuple[dict[str, Any], ...]] = {
         GQA | ROUTED,
         GQA | ROUTED | {"num_shared_experts": 2, "attention_bias": True, "tie_word_embeddings": True},
         GQA | ROUTED | {"mlp_layer_types": ["sparse", "dense", "sparse", "dense"]},
+    ),
+    "hy_v4": (
+        HY4,
+        HY4 | {"indexer_types": ["full", "shared"] * 2, "mlp_layer_types": ["sparse", "dense", "sparse", "sparse"]}
+        | {"hc_mult": 2, "attention_bias": True, "tie_word_embeddings": True, "norm_topk_prob": False},
+        HY4 | {"n_group": 4, "topk_group": 2, "n_shared_experts": 2, "num_hidden_layers": 6},
     ),
     "gemma3n_text": (
         GEMMA3N,

@@ -19,8 +19,10 @@ LATENT = {
     "youtu",
     "mistral4",
     "axk1",
+    "hy_v4",
 }
 V4 = {"deepseek_v4"}
+STREAMS = V4 | {"hy_v4"}
 GEMMA3N = {"gemma3n_text"}
 MINIMAX = {"minimax"}
 AFMOE = {"afmoe"}
@@ -57,10 +59,11 @@ IN_LAYER: tuple[Rule, ...] = (
         r"self_attn\.compressor\.indexer\.scorer\.weights_proj\.weight",
         ("attention.compressor.indexer.weights_proj.weight",),
     ),
-    (V4, r"attn_hc\.fn", ("mixer_streams.weights.weight",)),
-    (V4, r"attn_hc\.(base|scale)", (r"mixer_streams.\1",)),
-    (V4, r"ffn_hc\.fn", ("channel_streams.weights.weight",)),
-    (V4, r"ffn_hc\.(base|scale)", (r"channel_streams.\1",)),
+    (STREAMS, r"attn_hc\.fn", ("mixer_streams.weights.weight",)),
+    (STREAMS, r"attn_hc\.(base|scale)", (r"mixer_streams.\1",)),
+    (STREAMS, r"ffn_hc\.fn", ("channel_streams.weights.weight",)),
+    (STREAMS, r"ffn_hc\.(base|scale)", (r"channel_streams.\1",)),
+    ({"hy_v4"}, r"self_attn\.gate_proj\.weight", ("attention.gate_proj.weight",)),
     (MINIMAX, r"input_layernorm\.weight", ("attention_norm.weight", "linear_attention_norm.weight")),
     (MINIMAX, r"self_attn\.qkv_proj\.weight", ("linear_attention.qkv_proj.weight",)),
     (MINIMAX, r"self_attn\.norm\.weight", ("linear_attention.norm.weight",)),

@@ -44,7 +44,7 @@ from tests.architectures.cases_latent import (  # noqa: E402
     V3,
     V4,
 )
-from tests.architectures.cases_recent import RECENT  # noqa: E402
+from tests.architectures.cases_recent import HY4, RECENT  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
 from tests.time.laid import operations  # noqa: E402
 
@@ -265,6 +265,8 @@ def test_bytes_between_two_entries() -> None:
         ("afmoe", AFMOE | {"attention_bias": True}, "attention_bias"),
         ("afmoe", AFMOE | {"sliding_window": None}, "sliding_window"),
         ("doge", BASE | {"is_moe": True}, "is_moe"),
+        ("hy_v4", HY4 | {"swiglu_limit": 0}, "limit"),
+        ("hy_v4", HY4 | {"indexer_types": ["shared", "full", "full", "full"]}, "indexer_types"),
         ("minimax", GQA | MIXTRAL | {"hidden_act": "gelu"}, "hidden_act"),
         ("minimax_m2", GQA | MIXTRAL | {"use_qk_norm": False}, "use_qk_norm"),
         ("mimo_v2_flash", GQA | EXPERTS | {"swa_head_dim": 16}, "swa_head_dim"),

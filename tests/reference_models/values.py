@@ -32,7 +32,7 @@ CASES: dict[str, dict[str, Any]] = BASES | {
 }
 """model_type -> a small config, of the families that AutoModelForCausalLM builds."""
 CASES = {name: config for name, config in CASES.items() if name not in OTHERWISE}
-for _indexed in ("deepseek_v32", "glm_moe_dsa", "deepseek_v4"):
+for _indexed in ("deepseek_v32", "glm_moe_dsa", "deepseek_v4", "hy_v4"):
     # With few heads all products of a pair may be negative: scores of 0 are alike, and which is chosen is chance.
     CASES[_indexed] = CASES[_indexed] | {"index_n_heads": 24}
 # Numbers of keys lie close together: which come last of the few that a query sees is chance. Here it leaves out two.
@@ -84,6 +84,7 @@ VALUES: dict[str, Any] = {
     "swiglu_limit": 0.5,
     "kda_lower_bound": -1.3,
     "hc_eps": 0.02,
+    "hc_magnitude": 1.3,
     "rope_theta": 71.0,
     "compress_rope_theta": 53.0,
     "partial_rotary_factor": 0.25,
@@ -148,6 +149,7 @@ COUNTED = {
 IGNORED = {
     # training
     *("normalize_router_prob_before_dropping", "batch_prioritized_routing"),
+    "learnable_sink_init",
     *("linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"),
     *(
         "initializer_range",

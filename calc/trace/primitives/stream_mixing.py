@@ -30,6 +30,35 @@ def doubly_stochastic(t: Recorder, weights: Tensor, n: Size, rounds: int) -> tup
     return read, written, mixed
 
 
+def over_root_mean_square(t: Recorder, product: Tensor, streams: Tensor) -> Tensor:
+    """A product with streams over their root mean square: what normed streams would give, which are then never made.
+    No kernel is counted."""
+    y = t.made(product.rows, product.width, product, streams)
+
+    def keeps(tape: Tape, given: Storage, every: Storage) -> Storage:
+        squares = tape.reads_input(tape.cast(every, "fp32"))
+        inverse = tape.reads_result(Storage(product.rows, "fp32", squares.grad))
+        return tape.times(tape.cast(given, "fp32"), inverse)
+
+    return t.silent("norm", (product, streams), y, keeps, reads=True)
+
+
+def stream_gates(t: Recorder, weights: Tensor, n: Size) -> tuple[Tensor, Tensor]:
+    """What a product gives for n streams, [tokens, 2 * n] -> weights to read with and to write with, [tokens, n] each,
+    through sigmoids. What of it is kept is refused where everything is fused."""
+    own = t.weight("base", weights.width), t.weight("scale", 2)
+    read, written = made = tuple(t.made(weights.rows, n, weights, weights=own) for _ in range(2))
+
+    def keeps(tape: Tape, given: Storage) -> list[Storage]:
+        tape.written_out("a hyper-connection")
+        given = tape.cast(given, "fp32")
+        to_read, to_write = (tape.like(tape.reads_result(_scaled(tape, given, y, own))) for y in made)
+        return [to_read, tape.cast(to_write, tape.settings.stream)]
+
+    t.op("gates", "elementwise", "other", (weights,), made, weights=own, keeps=keeps)
+    return read, written
+
+
 def read_streams(
     t: Recorder, name: str, function: Function, streams: Tensor, read: Tensor, n: Size, own: tuple[Weight, ...] = ()
 ) -> Tensor:
