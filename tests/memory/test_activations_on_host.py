@@ -115,7 +115,7 @@ def test_columns_are_the_plans_one_by_one() -> None:
     ("gpt2", {"execution": "megatron"}, "execution: expected eager, sdpa or compiled"),
     ("gpt2", {"checkpointing": "full", "checkpoint_every": 2}, "checkpoint_every: expected 1"),
     ("gpt2", {"offload_fraction": 0.5}, "offload_fraction: expected 1"),
-    ("gpt2", {"stack": "torchtitan"}, "stack: expected with --offload activations one of megatron-core, or none"),
+    ("gpt2", {"stack": "torchtitan"}, "stack: expected with --offload activations one of deepspeed, megatron-core"),
     ("gpt2", {"stack": "megatron-core", "checkpointing": "full"}, "checkpointing: expected none under megatron-core"),
     ("t5-xxl", {}, "model: expected one stack of layers"),
 ])  # fmt: skip

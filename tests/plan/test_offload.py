@@ -164,6 +164,24 @@ def test_layers_of_megatron_core_whose_activations_wait() -> None:
         tool("megatron-core").read(f"{text.strip()} --optimizer-cpu-offload", "plan")
 
 
+def test_inputs_of_layers_that_deepspeed_has_on_the_host() -> None:
+    fixed = {"offload": "activations", "zero": 3}
+    spec, cluster, words = calc.load_model("llama-3-8b"), load_cluster("dgx-h100"), {"stack": "deepspeed"}
+    asked = Question(spec, cluster, (8,), 8192, 64, ("bf16-zero",), fixed=fixed, at_most={"batch": 1}, words=words)
+    found = answer([asked], top=3)
+    assert {(plan.run.offload, plan.run.checkpointing) for plan in found.plans} == {("activations", "full")}
+    text = tool("deepspeed").write(Launch(asked, found.plans[0].run))
+    document = json.loads(text)
+    assert document["activation_checkpointing"]["cpu_checkpointing"] is True
+    read = tool("deepspeed").read(text, "ds.json")
+    again = plan_of(question_of(asked, read), words_of(asked, read))
+    assert again.seconds == pytest.approx(found.plans[0].seconds, rel=1e-12)
+    assert again.host == 2 * 31 * 8192 * 4096 * 2  # of 32 layers all inputs but the last, in bf16, rounded up
+    document["activation_checkpointing"]["partition_activations"] = True
+    with pytest.raises(Refused, match="partition_activations: expected false"):
+        tool("deepspeed").read(json.dumps(document), "ds.json")
+
+
 @pytest.mark.parametrize("name", ["offload_optimizer", "offload_param"])
 def test_what_deepspeed_and_accelerate_keep_on_the_host_is_refused(name: str) -> None:
     document: dict[str, Any] = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2}

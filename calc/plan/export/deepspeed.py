@@ -35,7 +35,8 @@ def _write(launch: Launch) -> str:
         },
     }
     if run.checkpointing == "full":
-        document["activation_checkpointing"] = {"partition_activations": False, "cpu_checkpointing": False}
+        on_host = run.offload == "activations"
+        document["activation_checkpointing"] = {"partition_activations": False, "cpu_checkpointing": on_host}
     return json.dumps(document, indent=2) + "\n"
 
 
@@ -54,11 +55,28 @@ def _read(text: str, where: str) -> Read:
             raise Refused(f"{where}: {name}", "none: what DeepSpeed keeps on the host is not described", its["device"])
     batch = whole(found, "train_micro_batch_size_per_gpu", where, 1)
     steps = whole(found, "gradient_accumulation_steps", where, 1)
-    words = {"batch": batch, "micro_batches": steps, "zero": whole(zero, "stage", where, 0), "recipe": "bf16-zero"}
-    words["checkpointing"] = "full" if "activation_checkpointing" in found else "none"
+    words: dict[str, Any] = {
+        "batch": batch,
+        "micro_batches": steps,
+        "zero": whole(zero, "stage", where, 0),
+        "recipe": "bf16-zero",
+    }
+    words |= _checkpointing(found, where)
     sequences = whole(found, "train_batch_size", where)
     gpus = None if sequences is None or not batch or not steps else sequences // (batch * steps)
     return Read(words, sequences, gpus, tuple(name for name in found if name not in KNOWN))
+
+
+def _checkpointing(found: dict[str, Any], where: str) -> dict[str, Any]:
+    """Layers' inputs alone are kept, on the host where that is said. Errors: Refused for inputs in parts."""
+    its = found.get("activation_checkpointing")
+    if its is None:
+        return {"checkpointing": "none"}
+    if not isinstance(its, dict):
+        raise Refused(f"{where}: activation_checkpointing", "an object", its)
+    if its.get("partition_activations"):
+        raise Refused(f"{where}: partition_activations", "false: ranks that share inputs are not described", True)
+    return {"checkpointing": "full"} | ({"offload": "activations"} if its.get("cpu_checkpointing") else {})
 
 
 DEEPSPEED = Tool("deepspeed", "0.19.8", launcher("deepspeed").source, "deepspeed", "deepspeed", _write, _read)

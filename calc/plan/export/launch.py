@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from calc.errors import Refused
@@ -12,6 +12,8 @@ from calc.plan.question import Question
 from calc.spec.run import Run
 from calc.units import parse_tokens
 
+CORE = "core_attn"
+"""Attention's core, as Megatron-Core calls it."""
 LONGEST = 2**20
 """Characters of a launch file that are read."""
 
@@ -101,6 +103,32 @@ def options_of(text: str, where: str, known: Collection[str]) -> dict[str, str]:
     if not found.keys() & set(known):
         raise Refused(where, f"options, {next(iter(known))} among them", text[:40])
     return found
+
+
+def values_of(text: str, option: str) -> tuple[str, ...]:
+    """All values of an option of a command that takes several; none where it is absent. text: a command that
+    `options_of` has read."""
+    words = shlex.split(text.replace("\\\n", " "), comments=True)
+    found: list[str] = []
+    for place, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name != option:
+            continue
+        found = [value] if equals else []
+        for after in words[place + 1 :]:
+            if after.startswith("--"):
+                break
+            found.append(after)
+    return tuple(found)
+
+
+def core_alone(modules: Sequence[str], where: str) -> None:
+    """Errors: Refused for modules that selective recomputation runs again beside, or without, attention's core, which
+    it runs again where nothing is named (Megatron-Core's recompute_modules)."""
+    if tuple(modules) not in ((), (CORE,)):
+        raise Refused(
+            where, f"{CORE}: what recomputing other modules saves and takes is not described", " ".join(modules)
+        )
 
 
 def whole(found: Mapping[str, Any], name: str, where: str, usual: int | None = None) -> int | None:

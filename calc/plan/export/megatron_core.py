@@ -13,10 +13,12 @@ from calc.plan.export.launch import (
     Tool,
     checkpointed,
     command,
+    core_alone,
     one_of,
     options_of,
     recomputed,
     torchrun,
+    values_of,
     whole,
 )
 from calc.plan.launchers import launcher
@@ -37,6 +39,8 @@ LAYOUT = "--pipeline-model-parallel-layout"
 FURTHER = "--mtp-num-layers"
 PIECES = "--expert-tensor-parallel-size"
 WAITING = "--cpu-offloading-num-layers"
+MODULES = "--recompute-modules"
+NOT_DESCRIBED = ("--fine-grained-activation-offloading", "--cpu-offloading-weights")
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 RECOMPUTE = {"": "none", "selective": "selective", "full": "full"}
 
@@ -87,7 +91,15 @@ def _read(text: str, where: str) -> Read:
     found = options_of(text, where, SIZES)
     words: dict[str, Any] = {field: whole(found, flag, where, 1) for flag, field in SIZES.items() if field != "seq"}
     words |= {"zero": _zero(found, where), "recipe": "fp8" if "--fp8-format" in found else "bf16-master"}
-    words["checkpointing"] = one_of(found, "--recompute-granularity", RECOMPUTE, "", where)
+    usual = "selective" if "--recompute-activations" in found else ""
+    words["checkpointing"] = one_of(found, "--recompute-granularity", RECOMPUTE, usual, where)
+    if words["checkpointing"] == "selective":
+        core_alone(values_of(text, MODULES), f"{where}: {MODULES}")
+    for flag in NOT_DESCRIBED:
+        if flag in found:
+            raise Refused(
+                f"{where}: {flag}", "none: what it keeps on the host is not described", found[flag] or "given"
+            )
     words |= _offload(found, where)
     if words["tp"] > 1 and "--sequence-parallel" not in found:
         words["sequence_parallel"] = False
@@ -133,6 +145,8 @@ RELATED = (
     "--bf16",
     "--fp8-format",
     "--recompute-granularity",
+    "--recompute-activations",
+    MODULES,
     "--recompute-method",
     "--recompute-num-layers",
     "--use-flash-attn",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from calc.errors import Refused
-from calc.plan.export.launch import Launch, Read, Tool, checkpointed, one_of, recomputed, whole
+from calc.plan.export.launch import Launch, Read, Tool, checkpointed, core_alone, one_of, recomputed, whole
 
 SOURCE = (
     "https://docs.nvidia.com/nemo-framework/user-guide/24.12/nemo-2.0/: MegatronStrategy, PreTrainingDataModule,"
@@ -24,6 +25,8 @@ SIZES = {
 PIECES = f"{STRATEGY}.expert_tensor_parallel_size"
 VIRTUAL = f"{STRATEGY}.virtual_pipeline_model_parallel_size"
 ENDS = ("model.config.account_for_embedding_in_pipeline_split", "model.config.account_for_loss_in_pipeline_split")
+MODULES = "model.config.recompute_modules"
+NOT_DESCRIBED = ("model.config.cpu_offloading", "model.config.fine_grained_activation_offloading")
 TRUTH = {"True": True, "False": False}
 
 
@@ -73,6 +76,12 @@ def _read(text: str, where: str) -> Read:
         words["sequence_parallel"] = False
     granularity = {"None": "none", "selective": "selective", "full": "full"}
     words["checkpointing"] = one_of(found, "model.config.recompute_granularity", granularity, "None", where)
+    if words["checkpointing"] == "selective":
+        modules = found.get(MODULES, "None").strip("[]()\"' ")
+        core_alone([] if modules == "None" else re.split(r"[\"', ]+", modules), f"{where}: {MODULES}")
+    for name in NOT_DESCRIBED:
+        if one_of(found, name, TRUTH, "False", where):
+            raise Refused(f"{where}: {name}", "False: what it keeps on the host is not described", "True")
     words["recipe"] = "fp8" if "trainer.plugins.fp8" in found else "bf16-master"
     nodes, each = whole(found, "trainer.num_nodes", where), whole(found, "trainer.devices", where)
     known = {
