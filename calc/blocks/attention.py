@@ -54,12 +54,13 @@ def attention(
     if more is not None:
         k, v = prefix(t, spec, (kv_heads, d_head, d_value), load, k, v)
         keys, twice_pairs = keys + more, twice_pairs + 2 * load.tokens * heads * more
-    read = 0
+    read, window = 0, spec.window
     if spec.merged:
         k, v = with_source(t, spec, k, v, x.width, around)
         read = around.length
         keys, twice_pairs = keys + read, twice_pairs + 2 * load.tokens * heads * read
         cached = cached + read if load.decode else cached
+        window = None if window is None else window + read
     q, scoring = _scoring(t, spec, q, x.width, load, around)
     if spec.dynamic_mask is not None:
         if more is not None:
@@ -74,7 +75,7 @@ def attention(
         d_head,
         d_value,
         spec.causal,
-        spec.window,
+        window,
         spec.chunked,
     )
     held = kv_heads * (d_head + d_value)

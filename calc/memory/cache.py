@@ -106,7 +106,8 @@ def _paged(cache: Cache, layers: Size, leaf: Leaf, spec: ModelSpec, dtype: str, 
 
 def _keeps_more(group: LayerGroup) -> bool:
     """Whether a layer keeps something beside its mixer's keys and values."""
-    return group.shared_block is not None or (isinstance(group.channel, Mlp) and group.channel.shift)
+    source = isinstance(group.mixer, Attention) and group.mixer.merged
+    return source or group.shared_block is not None or (isinstance(group.channel, Mlp) and group.channel.shift)
 
 
 def _merged(kinds: list[Paged]) -> list[Paged]:

@@ -68,6 +68,9 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     masked = any(getattr(mixer, "dynamic_mask", None) for group in spec.layers for mixer in group.mixers)
     if masked and not is_exactly(run.cp, 1):
         yield one("cp", "1 where keys' values make a mask (dynamic_mask), which ranks do not pass on", run.cp)
+    merged = any(getattr(mixer, "merged", False) for group in spec.layers for mixer in group.mixers)
+    if merged and not is_exactly(run.cp, 1):
+        yield one("cp", "1 where one attention reads tokens and an encoder, of which ranks pass on the former", run.cp)
     if not is_exactly(run.cp, 1):
         yield _whole_parts("seq", run.seq, run.cp)
         if spec.encoder is not None and run.source_seq is not None:

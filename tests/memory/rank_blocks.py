@@ -9,6 +9,7 @@ from calc.spec import (
     CompressedAttention,
     Compressor,
     DeltaNet,
+    Embedding,
     EntryIndexer,
     GatedConvolution,
     Kda,
@@ -26,6 +27,7 @@ from calc.spec import (
     Rope,
     Rwkv4,
     Rwkv7,
+    Tower,
 )
 
 DELTA: dict[str, Any] = {"d_key": 6, "d_value": 5, "chunk": 5}
@@ -97,3 +99,12 @@ def of(mixer: Any) -> ModelSpec:
     return ModelSpec(
         d_model=16, vocab_size=32, layers=(first, LayerGroup(name="later", count=2, mixer=later, channel=channel))
     )
+
+
+def merged() -> ModelSpec:
+    """A layer that reads its own tokens and an encoder's with the same matrices."""
+    mixer = Attention(n_heads=16, n_kv_heads=8, d_head=4, window=7, merged=True, qk_norm=QkNorm())
+    layer = LayerGroup(count=1, mixer=mixer, channel=Mlp(d_ff=32))
+    around = layer.model_copy(update={"mixer": Attention(n_heads=16, n_kv_heads=8, d_head=4, causal=False)})
+    encoder = Tower(name="encoder", d_model=32, embedding=Embedding(shared=True), layers=(around,))
+    return ModelSpec(d_model=32, vocab_size=64, layers=(layer,), encoder=encoder)

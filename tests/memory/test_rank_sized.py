@@ -32,7 +32,7 @@ from calc.time import predict  # noqa: E402
 from calc.time.step.rank_share import share_of  # noqa: E402
 from calc.trace.part import Leaf, leaves  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
-from tests.memory.rank_blocks import BLOCKS, CHANNELS, LINEAR, STATE, name_of, of  # noqa: E402
+from tests.memory.rank_blocks import BLOCKS, CHANNELS, LINEAR, STATE, merged, name_of, of  # noqa: E402
 from tests.memory.rank_sized import rank_sized  # noqa: E402
 from tests.saved.test_twins import CONFIGS, MODES, SEQ, Mode, measured, size, twin  # noqa: E402
 
@@ -253,3 +253,14 @@ def test_parts_of_the_sequence_are_refused_in_training_where_a_token_reads_the_o
     check_plan(spec, Run(mode="inference", tp=2))
     with pytest.raises(Refused, match="tp: expected 1, or --no-sequence-parallel, in training with"):
         check_plan(spec, Run(mode="training", tp=2))
+
+
+@pytest.mark.parametrize("tp", RANKS)
+def test_ranks_divide_keys_of_an_encoder_as_they_do_a_token_s(tp: int) -> None:
+    same_ops(merged(), tp, Load(batch=2, seq=12, source=9))
+    same_ops(merged(), tp, Load(batch=2, seq=1, context=12, source=9, decode=True))
+
+
+def test_ranks_do_not_pass_on_an_encoder_s_keys() -> None:
+    with pytest.raises(Refused, match="cp"):
+        check_plan(merged(), Run(mode="training", cp=2, batch=2, seq=12, source_seq=8))
