@@ -161,8 +161,10 @@ RELATED = {
 
 
 class Moved(NamedTuple):
-    """A model of other devices on the rows of one: its mean error, and the share of times within its interval."""
+    """A model of other devices on the rows of one: its format, its mean error, and the share of times within its
+    interval."""
 
+    name: str
     mape: float
     inside: float
 
@@ -187,6 +189,21 @@ def table_of_relatives() -> str:
     return "\n".join(lines)
 
 
+def table_of_related_products() -> str:
+    """The same mean errors of products alone, without twins, by format."""
+    found = {system: _relatives(system).get(("gemm", False), []) for system in SYSTEMS}
+    names = sorted({one.name for own in found.values() for one in own})
+    lines = [f"| products in | models | {' | '.join(HEADS)} | median |", "|---" * (3 + len(HEADS)) + "|"]
+    for name in names:
+        own = {system: [one.mape for one in each if one.name == name] for system, each in found.items()}
+        errors = {system: 100 * sum(each) / len(each) for system, each in own.items() if each}
+        numbers = " | ".join(f"{errors[system]:.0f}" if system in errors else "" for system in SYSTEMS)
+        models, middle = sum(map(len, own.values())), median(errors.values())
+        lines.append(f"| {name.replace('_', ' ')} | {models} | {numbers} | {middle:.0f} |")
+    return "\n".join(lines)
+
+
+@cache
 def _relatives(system: str) -> dict[tuple[str, bool], list[Moved]]:
     """(field, whether it is the twin that stands in) -> how far off moved models are, of each that `predict` takes on
     the device itself: not of one whose measured start is the host's."""
@@ -202,16 +219,16 @@ def _relatives(system: str) -> dict[tuple[str, bool], list[Moved]]:
             shape = {name: column[::every] for name, column in rows.shape.items()}
             for twin in (False, True):
                 if (other := _from_others(device, field, rows.name, stack, twin)) is not None:
-                    found.setdefault((field, twin), []).append(_held_against(*other, shape, rows.seconds[::every]))
+                    found.setdefault((field, twin), []).append(_held_against(rows.name, *other, shape, rows.seconds[::every]))
     return found
 
 
-def _held_against(model: Any, power: float, shape: dict[str, Any], seconds: Any) -> Moved:
+def _held_against(name: str, model: Any, power: float, shape: dict[str, Any], seconds: Any) -> Moved:
     import numpy as np
 
     ratio = seconds / model.predicted(shape)
     low, high = (end**power for end in model.interval(0.9))
-    return Moved(float(np.abs(1 / ratio - 1).mean()), float(((ratio >= low) & (ratio <= high)).mean()))
+    return Moved(name, float(np.abs(1 / ratio - 1).mean()), float(((ratio >= low) & (ratio <= high)).mean()))
 
 
 def _from_others(device: Device, field: str, name: str, stack: str, twin: bool) -> tuple[Any, float] | None:
@@ -234,6 +251,7 @@ SECTIONS = {
     "kinds": table_of_kinds,
     "formats": table_of_formats,
     "relatives": table_of_relatives,
+    "related products": table_of_related_products,
     "elsewhere": table_elsewhere,
 }
 """What stands in the document between `<!-- NAME -->` and `<!-- end of NAME -->`."""

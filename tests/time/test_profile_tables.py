@@ -43,7 +43,18 @@ def test_the_document_says_what_the_profiles_say(section: str) -> None:
 
 @pytest.mark.slow
 def test_the_document_says_how_wrong_relatives_are() -> None:
-    assert tables.documented("relatives") == tables.table_of_relatives()
+    for section in ("relatives", "related products"):
+        assert tables.documented(section) == tables.SECTIONS[section]()
+
+
+def test_products_in_16_bits_are_carried_over_best() -> None:
+    """Of devices that were left out with their twins: kernels in fewer bits are other programs on other architectures."""
+    found = dict[str, float]()
+    for row in tables.documented("related products").splitlines()[2:]:
+        cells = row.strip("|").split("|")
+        found[cells[0].strip()] = float(cells[-1])
+    assert set(found) == {"bf16", "fp8", "fp8 block", "nvfp4"}
+    assert 1.3 * found["bf16"] < min(found[name] for name in found if name != "bf16")
 
 
 def test_intervals_of_relatives_hold_what_they_say() -> None:
