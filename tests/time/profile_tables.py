@@ -219,7 +219,9 @@ def _relatives(system: str) -> dict[tuple[str, bool], list[Moved]]:
             shape = {name: column[::every] for name, column in rows.shape.items()}
             for twin in (False, True):
                 if (other := _from_others(device, field, rows.name, stack, twin)) is not None:
-                    found.setdefault((field, twin), []).append(_held_against(rows.name, *other, shape, rows.seconds[::every]))
+                    found.setdefault((field, twin), []).append(
+                        _held_against(rows.name, *other, shape, rows.seconds[::every])
+                    )
     return found
 
 

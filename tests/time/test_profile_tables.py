@@ -48,7 +48,7 @@ def test_the_document_says_how_wrong_relatives_are() -> None:
 
 
 def test_products_in_16_bits_are_carried_over_best() -> None:
-    """Of devices that were left out with their twins: kernels in fewer bits are other programs on other architectures."""
+    """Of devices left out with their twins: kernels in fewer bits are other programs on other architectures."""
     found = dict[str, float]()
     for row in tables.documented("related products").splitlines()[2:]:
         cells = row.strip("|").split("|")
