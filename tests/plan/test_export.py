@@ -68,7 +68,7 @@ def plans_of(name: str) -> list[tuple[Question, Run]]:
         {"pp": 2, "interleave": 2},
     ]
     kinds += [{"checkpointing": "selective-op"}, {"checkpointing": "selective"}, {"zero": 3}, {"zero": 0}]
-    kinds += [{"sequence_parallel": False, "tp": 2}, {"offload": "optimizer"}]
+    kinds += [{"sequence_parallel": False, "tp": 2}, {"offload": "optimizer"}, {"offload": "activations"}]
     found = []
     for fixed in kinds:
         asked = asked_of(name, fixed=fixed)
@@ -179,7 +179,8 @@ def read(words):
     theirs.dist.get_world_size = lambda *group: int(words[1])  # as many ranks as the plan has, none of which is started
     found = DeepSpeedConfig(json.load(open(words[0])))
     return {"zero": found.zero_config.stage, "batch": found.train_micro_batch_size_per_gpu,
-            "steps": found.gradient_accumulation_steps, "all": found.train_batch_size}
+            "steps": found.gradient_accumulation_steps, "all": found.train_batch_size,
+            "host": found.activation_checkpointing_config.cpu_checkpointing}
 """
 TORCHTITAN = """
 from torchtitan.config import ConfigManager
@@ -223,7 +224,8 @@ def test_its_own_parser_takes_every_file(name: str, fetched: Any, tmp_path: Path
             assert (found["gpus"], found["nodes"], found["fsdp_version"]) == (run.gpus, 2, 2)
             assert found["fsdp_reshard_after_forward"] == (run.zero == 3)
         elif name == "deepspeed":
-            assert found == {"zero": run.zero, "batch": run.batch, "steps": run.micro_batches, "all": 64}
+            own = {"zero": run.zero, "batch": run.batch, "steps": run.micro_batches, "all": 64}
+            assert found == own | {"host": run.offload == "activations"}
         else:
             own = {name: getattr(run, name) for name in ("tp", "pp", "cp", "dp", "seq")}
             kinds = {"none": "NoneType", "full": "FullAC.Config", "selective-op": "SelectiveAC.Config"}
