@@ -14,6 +14,7 @@ from calc.spec import Embedding, ModelSpec, Tower
 from reference_models.blocks.contrast import Similarity
 from reference_models.blocks.embedding import LmHead
 from reference_models.cache import Cache
+from reference_models.denoiser import Denoiser
 from reference_models.mtp import FurtherToken, further
 from reference_models.output import Output
 from reference_models.stack import StackOfLayers, TowerOfLayers
@@ -34,7 +35,7 @@ def build(
     if mtp and spec.mtp is None:
         raise ValueError(f"mtp: expected a spec with modules that predict further tokens, found none in {spec.name}")
     with torch.device(device or "cpu"):
-        model = Model(spec, mtp=mtp)
+        model: Any = Denoiser(spec) if spec.denoised is not None else Model(spec, mtp=mtp)
     return model if dtype is None else model.to(dtype)
 
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from calc.architectures.classes import CLASSES, TEXT_OF, with_class
 from calc.architectures.config import Config, Tying
+from calc.architectures.denoisers import DENOISERS
 from calc.architectures.quantization import shipped
 from calc.architectures.unread import refuse_unread, refuse_window
 from calc.errors import Refused, show
@@ -267,6 +268,8 @@ def from_config(raw: dict[str, Any], name: str = "model", tying: Tying = "transf
     """
     if not isinstance(raw, dict):
         raise Refused("config", "an object", raw)
+    if "_class_name" in raw and "model_type" not in raw:
+        return _denoiser(raw, name)
     model_type = raw.get("model_type")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         found = show(model_type) if "model_type" in raw else "nothing"
@@ -286,6 +289,20 @@ def from_config(raw: dict[str, Any], name: str = "model", tying: Tying = "transf
     refuse_window(cfg, spec)
     packed = shipped(cfg)
     return spec.model_copy(update={"name": name, "family": model_type, "shipped": packed, "notes": tuple(cfg.notes)})
+
+
+def _denoiser(raw: dict[str, Any], name: str) -> ModelSpec:
+    """What diffusers' class of that name denoises with."""
+    known, named = DENOISERS, raw["_class_name"]
+    if not isinstance(named, str) or named not in known:
+        raise Refused("_class_name", f"one of {', '.join(known)}", show(named))
+    cfg = Config(raw, family=named)
+    try:
+        spec = known[named](cfg)
+    except ValidationError as error:
+        raise refuse(error) from None
+    refuse_unread(cfg)
+    return spec.model_copy(update={"name": name, "family": named, "notes": tuple(cfg.notes)})
 
 
 def _read(cfg: Config, model_type: str) -> ModelSpec:

@@ -9,6 +9,7 @@ from calc.blocks.adapters import bottleneck
 from calc.blocks.altup import correct, predict
 from calc.blocks.attention import cross_attention
 from calc.blocks.conformer import convolution_module, side_convolution
+from calc.blocks.denoising import denoising
 from calc.blocks.laurel import laurel
 from calc.blocks.per_layer import layer_input, own_vector
 from calc.blocks.registry import CHANNELS, MIXERS
@@ -39,6 +40,8 @@ class Block(NamedTuple):
 
 def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """x [batch * seq, d_model] -> the same, norms where `placement` puts them."""
+    if group.denoising is not None:
+        return denoising(t, group.denoising, x, load, around)
     blocks = list(_blocks(t, group, load, around))
     if around.streams is not None:
         x = _in_streams(t, group, blocks, x, around, *around.streams)

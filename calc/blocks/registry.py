@@ -19,6 +19,7 @@ from calc.spec import (
     GatedBias,
     GatedConvolution,
     Kda,
+    Latents,
     LinearAttention,
     Mamba,
     Mamba2,
@@ -94,6 +95,7 @@ FRONTS: dict[type[Node], str] = {
     Restored: "restored.restored",
     Queries: "detection.queries",
     Features: "tabular.features",
+    Latents: "denoising.latents",
     Tiles: "tiles.tiles",
     Trajectory: "trajectory.trajectory",
 }

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from calc.blocks.adapters import prompted, with_prompt
 from calc.blocks.altup import into_streams, out_of_streams
 from calc.blocks.block_attention import block_bias
+from calc.blocks.denoising import denoised, shared_condition
 from calc.blocks.disentangled import distance_vectors
 from calc.blocks.gated_bias import bias_of_each
 from calc.blocks.head import projections
@@ -23,7 +24,20 @@ from calc.blocks.tiles import between, held, side_by_side
 from calc.blocks.windows import check_grid, merged
 from calc.errors import Refused
 from calc.sizes import Size, is_exactly
-from calc.spec import Attention, Bottleneck, LayerGroup, Lora, Patches, Prefix, Restored, Rwkv7, Stack, Tiles, Tower
+from calc.spec import (
+    Attention,
+    Bottleneck,
+    Latents,
+    LayerGroup,
+    Lora,
+    Patches,
+    Prefix,
+    Restored,
+    Rwkv7,
+    Stack,
+    Tiles,
+    Tower,
+)
 from calc.spec.load import Load
 from calc.trace.echo import echo
 from calc.trace.op import Op
@@ -78,6 +92,8 @@ def stack(
     x = _into_streams(t, spec, x, around)
     around.embedded = x
     x, load = _layers(t, spec, x, load, around)
+    if spec.denoised is not None:
+        x, load = denoised(t, spec, spec.denoised, x, load, around)
     if around.streams is not None:
         x = collapse(t, x, *around.streams)
     if around.altup is not None:
@@ -105,6 +121,9 @@ def _surroundings(
         around = Surroundings(source.vectors, source.load.seq, source.places, places)
     if isinstance(spec.embedding, Patches):
         around.grid = grid(spec.embedding, load)
+    if isinstance(spec.embedding, Latents):
+        around.condition = shared_condition(t, spec.embedding, spec.d_model, load)
+        around.n_text = spec.embedding.n_text or 0
     if spec.relative_bias is not None:
         around.bias = t.relative_bias(*spec.relative_bias, load.seq, load.context + load.seq)
         if spec.gates_bias:

@@ -97,17 +97,17 @@ def check_grid(spec: Stack, load: Load, sides: Grid) -> None:
         return
     if front.filled and front.n_positions is not None and load.image is not None:
         for pixels, patch in zip(load.image, (front.patch_height, front.patch_width), strict=True):
-            if not is_symbolic(pixels) and _holds(pixels % patch > 0):
+            if not is_symbolic(pixels) and holds(pixels % patch > 0):
                 raise Refused("image", f"whole patches of {patch} pixels, whose positions are known", pixels)
     for group in spec.layers:
         sides = sides if group.merge is None else (ceil_div(sides[0], 2), ceil_div(sides[1], 2))
         side = group.mixer.side if isinstance(group.mixer, WindowAttention) else 0
         for patches in sides:
-            if not is_symbolic(patches) and not is_symbolic(side) and _holds(patches < side):
+            if not is_symbolic(patches) and not is_symbolic(side) and holds(patches < side):
                 expected = f"at least {side} patches, a window, along each side in {group.name}"
                 raise Refused("image", expected, f"{patches} patches")
 
 
-def _holds(condition: Any) -> bool:
+def holds(condition: Any) -> bool:
     """Whether it holds anywhere."""
     return bool(condition.any()) if is_array(condition) else bool(condition)

@@ -99,6 +99,10 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     shared = any(group.shared or group.shared_block is not None for group in spec.layers)
     if not is_exactly(run.pp, 1) and (spec.towers or shared):
         yield one("pp", "1 for a model with towers or shared layers", run.pp)
+    if any(group.denoising is not None for group in spec.layers):
+        for field in ("tp", "pp", "cp"):
+            if not is_exactly(value := getattr(run, field), 1):
+                yield one(field, "1 for a denoiser, of which it is not written down how ranks divide it", value)
     if any(group.merge is not None or isinstance(group.mixer, WindowAttention) for group in spec.layers):
         # Stages of a pipeline would send vectors of different widths, and ranks of a sequence cut windows.
         for field in ("pp", "cp"):

@@ -135,7 +135,11 @@ class _Run:
                 tape = behind
                 self.layer(child, shared)
             else:
+                # What serves all layers may be kept again behind them: once is enough.
+                behind.saved |= shared.common
                 self.run((child,), tape)
+        for storage in shared.common:
+            behind.saved.pop(storage, None)
         self.common += tuple(shared.common.values())
         self.front += tuple(ahead.saved.values())
         return behind

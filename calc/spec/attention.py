@@ -19,6 +19,8 @@ class Norm(Node):
     eps: added to the variance. unit_offset: what is multiplied is one plus the weight (Gemma).
     wide: an RMSNorm's weight multiplies in fp32, before the result is narrowed (OLMo 2, gpt-oss); False: after (Llama).
     widened: what is divided is in fp32 (Llama); False: its variance alone is computed of a copy in fp32 (T5).
+    as_weight: what an RMSNorm's weight multiplies is narrowed to the weight's format, not to that of what is read
+    (diffusers).
     """
 
     kind: Literal["layernorm", "rmsnorm"] = "rmsnorm"
@@ -28,6 +30,7 @@ class Norm(Node):
     unit_offset: bool = False
     wide: bool = False
     widened: bool = True
+    as_weight: bool = False
 
     @model_validator(mode="after")
     def _biased(self) -> Self:

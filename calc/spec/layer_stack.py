@@ -13,6 +13,7 @@ from calc.spec.attention import Attention, Norm
 from calc.spec.audio import Frames
 from calc.spec.band_attention import BandAttention
 from calc.spec.block_attention import BlockAttention
+from calc.spec.denoising import Denoised, Latents
 from calc.spec.detection import Queries, ResNet
 from calc.spec.fields import NONE_BY_FALSE, Dim, Node
 from calc.spec.fronts import Embedding
@@ -38,6 +39,7 @@ Front = Annotated[
     Annotated[Embedding, Tag("tokens")]
     | Annotated[Features, Tag("features")]
     | Annotated[Frames, Tag("frames")]
+    | Annotated[Latents, Tag("latents")]
     | Annotated[Patches, Tag("patches")]
     | Annotated[Queries, Tag("queries")]
     | Annotated[ResNet, Tag("resnet")]
@@ -55,6 +57,7 @@ class Stack(Node):
     per_layer: a small input of its own for every layer. n_streams: residual streams that hyper-connections mix around
     every block (DeepSeek-V4); None: the one that is added to. stream_mixing: how they do. altup: streams of another
     kind. heads: dense layers behind the final norm. pool: what makes one vector of a picture's (SigLIP).
+    denoised: what stands behind the layers of a denoiser.
     """
 
     d_model: Dim
@@ -68,6 +71,7 @@ class Stack(Node):
     altup: AltUp | None = None
     heads: tuple[Projection, ...] = ()
     pool: AttentionPool | None = None
+    denoised: Denoised | None = None
 
     @model_validator(mode="after")
     def _pools_alone(self) -> Self:
@@ -143,6 +147,39 @@ class Stack(Node):
             mixer = next(group.mixer for group in self.layers if group.name == name)
             if isinstance(mixer, WindowAttention) and width % mixer.n_heads:
                 raise Refused("n_heads", f"a divisor of the width {width} of {name}", mixer.n_heads)
+        return self
+
+    @model_validator(mode="after")
+    def _denoises(self) -> Self:
+        layers = [group.denoising for group in self.layers if group.denoising is not None]
+        front = self.embedding
+        if self.denoised is None and not layers and not isinstance(front, Latents):
+            return self
+        if self.denoised is None or len(layers) < len(self.layers) or not isinstance(front, Latents):
+            raise Refused("denoised", "what stands behind layers that all denoise latents", front.kind)
+        if self.final_norm is not None or self.heads or self.pool is not None or self.schedule is not None:
+            raise Refused("final_norm", "none, nor heads, behind a denoiser, whose groups stand in order", "others")
+        of_text = [layer.streams for layer in layers]
+        if any(each != "picture" for each in of_text) is (front.n_text is None):
+            raise Refused("streams", "a text beside the picture where the latents have one", ", ".join(of_text))
+        ends = self.layers[-1].count if of_text[-1] == "last" else 0
+        if "last" in of_text[:-1] or (isinstance(ends, int) and ends > 1) or of_text[-1] == "beside":
+            raise Refused("streams", "one layer that ends the text, or joined ones, behind all others", of_text[-1])
+        if any(one == "joined" and other != "joined" for one, other in pairwise(of_text)):
+            raise Refused("streams", "joined ones behind those beside one another", ", ".join(of_text))
+        if any((layer.condition is None) is (front.condition is None) for layer in layers):
+            raise Refused("condition", "one of all layers, or one of each", "both or none")
+        if self.denoised.again is (front.condition is not None):
+            raise Refused("again", "true where the condition is each layer's own", self.denoised.again)
+        for layer in layers:
+            if self.d_model % layer.n_heads:
+                raise Refused("n_heads", f"a divisor of d_model = {self.d_model}", layer.n_heads)
+            if layer.axes is not None and sum(layer.axes) * layer.n_heads != self.d_model:
+                raise Refused(
+                    "axes", f"widths that sum up to d_model / n_heads = {self.d_model // layer.n_heads}", "others"
+                )
+        if front.placed and self.d_model % 4:
+            raise Refused("d_model", "a multiple of 4, for sines and cosines of rows and columns", self.d_model)
         return self
 
     @model_validator(mode="after")

@@ -10,6 +10,7 @@ from calc.errors import Refused
 from calc.spec.attention import Attention, Norm
 from calc.spec.channels import Mlp, Moe
 from calc.spec.conformer import ConvolutionModule, SideConvolution
+from calc.spec.denoising import Denoising
 from calc.spec.fields import Count, Dim, Node
 from calc.spec.mixers import Mixer, OneMixer, Parallel, kind_or
 from calc.spec.residual import Residual
@@ -54,6 +55,7 @@ class LayerGroup(Node):
     laurel: rank of two matrices whose normed product is added to what the mixer read, and this to the stream, which is
     then divided by sqrt(2) (learned augmented residuals: Menghani et al. 2024, arXiv:2411.07501; Gemma 3n).
     merge: ahead of these layers vectors of neighbouring patches become fewer and wider ones, as it says there (Swin).
+    denoising: what the layer is in place of all else, of a denoiser (DiT, FLUX.1).
     first_norm: False where the first block reads its input as it is (the first layer of FT-Transformer, before which
     nothing has been added up).
     """
@@ -76,6 +78,7 @@ class LayerGroup(Node):
     first_norm: bool = True
     laurel: Dim | None = None
     merge: Merge | None = None
+    denoising: Denoising | None = None
     norm: Norm = Norm()
     placement: Placement = "pre"
     after: Literal["all", "channel"] = "all"

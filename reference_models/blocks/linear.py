@@ -62,7 +62,7 @@ class NormLayer(nn.Module):
         elif self.spec.affine and self.spec.wide:
             y = self.weight * y
         elif self.spec.affine:
-            return self.weight * y.to(x.dtype)
+            return self.weight * y.to(self.weight.dtype if self.spec.as_weight else x.dtype)
         return y.to(x.dtype)
 
     def _in_one(self, x: Tensor) -> Tensor:

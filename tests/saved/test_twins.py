@@ -227,7 +227,7 @@ def test_low_rank_updates_of_frozen_weights(name: str, targets: tuple[str, ...],
     assert found.total == sum(count * each.tensor.bytes for count, each in written.everything())
 
 
-@pytest.mark.parametrize("name", ["gemma3_text", "mixtral", "bart", "whisper", "gpt_oss"])
+@pytest.mark.parametrize("name", ["gemma3_text", "mixtral", "bart", "whisper", "gpt_oss", "swin"])
 @pytest.mark.parametrize("mode", MODES, ids=str)
 def test_low_rank_updates_of_several_kinds_of_layers(name: str, mode: Mode) -> None:
     spec = from_config({"model_type": name, **CONFIGS[name]})

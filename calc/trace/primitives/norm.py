@@ -182,7 +182,7 @@ def saved_by_norm(
         if not spec.affine:
             return tape.cast(y, x.dtype)
         if not (spec.unit_offset or spec.wide):
-            return _weighed(tape, tape.cast(y, x.dtype), trained)
+            return _weighed(tape, tape.cast(y, s.stream if spec.as_weight else x.dtype), trained)
         if spec.unit_offset and y.grad:
             # One plus the weight is a tensor of its own.
             width = exact_div(x.elements, vectors)
