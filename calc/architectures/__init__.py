@@ -146,6 +146,8 @@ FAMILIES: dict[str, str] = {
     "qwen2_5_omni": "qwen2_5_omni",
     "qwen2_5_omni_thinker": "qwen2_5_omni",
     "qwen2_5_omni_talker": "qwen2_5_omni",
+    "qwen3_omni_moe": "qwen3_omni_moe",
+    "qwen3_omni_moe_thinker": "qwen3_omni_moe",
     "qwen3_vl": "qwen3_vl",
     "qwen3_vl_moe": "qwen3_vl_moe",
     "bert": "bert",

@@ -21,6 +21,8 @@ ENCODER_DECODER = {
 }
 OF_DECODER = {"num_hidden_layers": "decoder_layers", "num_attention_heads": "decoder_attention_heads"}
 TOWER = {"num_attention_heads": "num_heads", "num_hidden_layers": "depth"}
+OMNI = ("qwen2_5_omni_thinker", "qwen2_5_omni.thinker_config")
+OMNI += ("qwen3_omni_moe_thinker", "qwen3_omni_moe.thinker_config")
 HEARING = ENCODER_DECODER | {"intermediate_size": "encoder_ffn_dim"}
 ROUTED = {"num_local_experts": "n_routed_experts"}
 MTP = {"num_mtp_layers": "num_nextn_predict_layers"}
@@ -56,8 +58,8 @@ ALIASES: dict[str, dict[str, str]] = {
     **{f"{family}.vision_config": TOWER for family in ("glm4v", "glm4v_moe", "glm46v")},
     **dict.fromkeys(("glm4v_moe.text_config", "glm46v.text_config"), ROUTED),
     "qwen2_audio.audio_config": HEARING,
-    **{f"{each}.vision_config": TOWER for each in ("qwen2_5_omni_thinker", "qwen2_5_omni.thinker_config")},
-    **{f"{each}.audio_config": HEARING for each in ("qwen2_5_omni_thinker", "qwen2_5_omni.thinker_config")},
+    **{f"{each}.vision_config": TOWER for each in OMNI},
+    **{f"{each}.audio_config": HEARING for each in OMNI},
     "voxtral.audio_config": {
         "d_model": "hidden_size",
         "encoder_layers": "num_hidden_layers",

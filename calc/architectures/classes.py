@@ -152,6 +152,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "qwen2_vl": _seeing("Qwen2VL"),
     "qwen2_5_vl": _seeing("Qwen2_5_VL"),
     "qwen2_5_omni_thinker": _seeing("Qwen2_5OmniThinker"),
+    "qwen3_omni_moe_thinker": {"Qwen3OmniMoeThinkerForConditionalGeneration": "lm"},
     # Its bare class has no projection of what it reads.
     "qwen2_5_omni_talker": {"Qwen2_5OmniTalkerForConditionalGeneration": "lm"},
     "qwen3_vl": _seeing("Qwen3VL"),

@@ -15,7 +15,7 @@ from calc.architectures.whisper import FRAMES_PER_POSITION, mel_convolutions, si
 from calc.errors import Refused
 from calc.spec import Dense, Embedding, Frames, Head, ModelSpec, Projector, Tower
 
-CLASS = "Qwen2_5OmniThinkerForConditionalGeneration"
+ENDING = "ForConditionalGeneration"
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -25,15 +25,23 @@ def spec(cfg: Config) -> ModelSpec:
         return _thinker(cfg)
     if cfg.raw["model_type"] == "qwen2_5_omni_talker":
         return _talker(cfg)
-    named = cfg.named_class()
-    if named not in (None, CLASS, "Qwen2_5OmniForConditionalGeneration", "Qwen2_5OmniModel"):
-        raise Refused("architectures", f"Qwen2_5OmniForConditionalGeneration or {CLASS}", named)
-    if cfg.flag("enable_audio_output", absent=True) and named != CLASS:
+    return _thinker(thinker_section(cfg, "Qwen2_5Omni"))
+
+
+def thinker_section(cfg: Config, prefix: str) -> Config:
+    """`thinker_config` of a whole model. prefix: how the names of its classes begin.
+
+    Errors: Refused where the model is built with its talker.
+    """
+    thinker, whole, named = f"{prefix}Thinker{ENDING}", f"{prefix}{ENDING}", cfg.named_class()
+    if named not in (None, thinker, whole, f"{prefix}Model"):
+        raise Refused("architectures", f"{whole} or {thinker}", named)
+    if cfg.flag("enable_audio_output", absent=True) and named != thinker:
         expected = (
-            f"false, or {CLASS} as the class: the talker is a model of its own, and what makes waves is none here"
+            f"false, or {thinker} as the class: the talker is a model of its own, and what makes waves is none here"
         )
         raise Refused("enable_audio_output", expected, cfg.raw.get("enable_audio_output", "nothing"))
-    return _thinker(cfg.section("thinker_config"))
+    return cfg.section("thinker_config")
 
 
 def _thinker(cfg: Config) -> ModelSpec:

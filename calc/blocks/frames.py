@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calc.blocks.embedding import positioned
 from calc.blocks.front_output import FrontOutput
+from calc.errors import Refused
 from calc.sizes import Size, exact_div
 from calc.spec import Convolution, Frames, Norm, PositionConvolution, Quantizer
 from calc.spec.load import Load
@@ -48,21 +49,32 @@ def _convolved(t: Trace, spec: Frames, load: Load) -> tuple[Tensor, Size]:
     """What all convolutions leave, a vector a step, and the steps of a sequence."""
     own = load.seq if spec.n_frames is None else spec.n_frames
     length: Size = own if load.source is None else load.source
+    batch, pieces = load.batch, 1
+    if spec.piece is not None:
+        pieces = _pieces(length, spec.piece)
+        batch, length = batch * pieces, spec.piece
     values: Size = spec.d_frame if spec.over_values else 1
     planes: Size = 1 if spec.over_values else spec.d_frame
-    x = t.constant(load.batch * length * values, planes, split="stream")
+    x = t.constant(batch * length * values, planes, split="stream")
     for i, each in enumerate(spec.convolutions):
         if each.dims == 1 and i and spec.convolutions[i - 1].dims == 2:
-            x, values = t.joined(x, rows=load.batch * length, width=x.width * values), 1
+            x, values = t.joined(x, rows=batch * length, width=x.width * values), 1
         length = steps(length, each.kernel, each.stride, each.padding)
         if each.dims == 2:
             values = steps(values, each.kernel, each.stride, each.padding)
         with t.part(each.name, x, of="other") as out:
-            x = _layer(t, each, x, load.batch, length * values)
+            x = _layer(t, each, x, batch, length * values)
             out.append(x)
     if spec.convolutions and spec.convolutions[-1].dims == 2:
-        x = t.joined(x, rows=load.batch * length, width=x.width * values)
-    return x, length
+        x = t.joined(x, rows=batch * length, width=x.width * values)
+    return x, length * pieces
+
+
+def _pieces(length: Size, piece: int) -> Size:
+    """How many there are of so many frames. Errors: Refused where a shorter one is left."""
+    if isinstance(length, int) and length % piece:
+        raise Refused("source_seq", f"whole pieces of {piece} frames", length)
+    return exact_div(length, piece)
 
 
 def _layer(t: Trace, spec: Convolution, x: Tensor, batch: Size, places: Size) -> Tensor:

@@ -73,6 +73,8 @@ class Frames(Node):
 
     n_frames: frames (or samples) of one sequence that the model is made for; a Load's `source` takes their place. None:
     it has no length of its own, and reads as many as the sequence asked for has.
+    piece: convolutions run over so many frames at a time, with zeros at both ends of each, and what positions are added
+    begin anew in each (Qwen3-Omni); None: over all frames of a sequence.
     d_frame: values of a frame, e.g. mel bins; 1 for raw samples. before: a norm ahead of the projection.
     convolutions: none, where each frame is a vector.
     project: whether a dense layer brings the result to d_model; without one the last convolution must give d_model.
@@ -84,6 +86,7 @@ class Frames(Node):
 
     kind: Literal["frames"] = "frames"
     n_frames: Dim | None = None
+    piece: int | None = Field(default=None, gt=0, le=2**31)
     d_frame: Dim
     convolutions: tuple[Convolution, ...]
     before: Norm | None = None
@@ -102,6 +105,10 @@ class Frames(Node):
 
     @model_validator(mode="after")
     def _something_is_left(self) -> Self:
+        if self.piece is not None and (self.n_frames is None or self.n_positions is not None):
+            raise Refused("piece", "null, without frames of one length or with a table of positions", self.piece)
+        if self.piece is not None and isinstance(self.n_frames, int) and self.n_frames % self.piece:
+            raise Refused("n_frames", f"whole pieces of {self.piece}", self.n_frames)
         if self.n_frames is not None and self.vectors_of(self.n_frames) < 1:
             raise Refused("n_frames", "more than the convolutions take away", self.n_frames)
         order = [each.dims for each in self.convolutions]
@@ -118,6 +125,7 @@ class Frames(Node):
 
     def vectors_of(self, n_frames: int) -> int:
         """How many vectors so many frames give."""
+        pieces, left = (1, n_frames) if self.piece is None else (n_frames // self.piece, self.piece)
         for each in self.convolutions:
-            n_frames = each.steps(n_frames)
-        return n_frames
+            left = each.steps(left)
+        return pieces * left

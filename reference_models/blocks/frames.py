@@ -14,7 +14,17 @@ from reference_models.step import Step
 from reference_models.support import supported
 
 FIELDS = (
-    *("n_frames", "d_frame", "convolutions", "before", "project", "project_bias", "n_positions", "trained_positions"),
+    *(
+        "n_frames",
+        "piece",
+        "d_frame",
+        "convolutions",
+        "before",
+        "project",
+        "project_bias",
+        "n_positions",
+        "trained_positions",
+    ),
     *("scale", "sinusoidal", "sinusoid", "position_offset", "position_convolution", "quantizer", "mask_vector", "norm"),
 )
 """Fields of the spec that are computed here."""
@@ -59,7 +69,8 @@ class FrameEmbedding(nn.Module):
             self.norm = NormLayer(spec.norm, (d_model,))
 
     def forward(self, frames: Tensor, step: Step) -> Tensor:
-        x = self._convolve(frames)
+        batch, piece = len(frames), self.spec.piece
+        x = self._convolve(frames if piece is None else frames.unflatten(1, (-1, piece)).flatten(0, 1))
         if self.spec.before is not None:
             x = self.before(x)
         if self.spec.quantizer is not None:
@@ -76,6 +87,7 @@ class FrameEmbedding(nn.Module):
             x = x + sinusoidal(places + self.spec.position_offset, x.shape[-1], self.spec.sinusoid).to(x.dtype)
         if self.spec.position_convolution is not None and self.spec.position_convolution.runs:
             x = x + self.position_convolution(x)
+        x = x if piece is None else x.unflatten(0, (batch, -1)).flatten(1, 2)
         return x if self.spec.norm is None else self.norm(x)
 
     def _convolve(self, frames: Tensor) -> Tensor:

@@ -61,6 +61,6 @@ HEARING: dict[str, tuple[dict[str, Any], ...]] = {
         | {"projector_hidden_act": "relu", "text_config": VOXTRAL["text_config"] | {"num_key_value_heads": 4}}
         | {"audio_config": VOXTRAL["audio_config"] | {"intermediate_size": 160, "activation_function": "relu"}},
     ),
-    "qwen2_5_omni_thinker": SEEING["qwen2_5_omni_thinker"],
+    **{name: SEEING[name] for name in ("qwen2_5_omni_thinker", "qwen3_omni_moe_thinker")},
 }
 """By model_type: the base and its variants, without model_type."""

@@ -116,6 +116,11 @@ QWEN2_5_OMNI = {
 QWEN3_VL = {"text_config": TEXT, "vision_config": QWEN_VISION}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 QWEN3_VL_MOE = {"text_config": TEXT | EXPERTS, "vision_config": QWEN_VISION}
+QWEN3_OMNI = QWEN3_VL_MOE | {
+    "text_config": TEXT | EXPERTS | {"rope_scaling": {"type": "default", "mrope_section": [2, 2, 2]}},
+    "audio_config": QWEN2_5_OMNI["audio_config"]
+    | {"n_window": 50, "n_window_infer": 250, "downsample_hidden_size": 6, "max_source_positions": 13},
+}
 PIXTRAL = VIT | {"image_size": 24, "rope_theta": 50.0}
 MISTRAL3 = {"text_config": TEXT | {"sliding_window": None}, "vision_config": PIXTRAL}
 MINISTRAL3 = MISTRAL3 | {"text_config": TEXT | {"model_type": "ministral3", "rms_norm_eps": 0.03}}
@@ -307,6 +312,12 @@ SEEING: dict[str, tuple[dict[str, Any], ...]] = {
         | {"text_config": QWEN2_VL_TEXT | {"rope_parameters": SECTIONS}, "tie_word_embeddings": True},
         inside("text_config", QWEN2_5_OMNI, use_sliding_window=True, sliding_window=6, max_window_layers=1)
         | {"vision_config": QWEN2_5_VL_VISION | {"fullatt_block_indexes": [], "window_size": 8}},
+    ),
+    "qwen3_omni_moe_thinker": (
+        QWEN3_OMNI,
+        inside("audio_config", QWEN3_OMNI, n_window=52, n_window_infer=104, num_mel_bins=17, activation_function="relu")
+        | {"tie_word_embeddings": True},
+        inside("text_config", QWEN3_OMNI, attention_bias=True, decoder_sparse_step=2, mlp_only_layers=[1]),
     ),
     "qwen3_vl": (
         QWEN3_VL,

@@ -25,6 +25,13 @@ HEARS: dict[str, Rules] = {
         *RULES,
     ),
     "voxtral": RULES,
+    "qwen3_omni_moe_thinker": (
+        (r"(?:model\.)?audio_tower\.(?P<c>conv2d\d)\.(?P<w>\w+)", (r"audio.embedding.\g<c>.conv.\g<w>",)),
+        (r"(?:model\.)?audio_tower\.conv_out\.weight", ("audio.embedding.project_in.weight",)),
+        (r"(?:model\.)?audio_tower\.ln_post\.(?P<w>\w+)", (r"audio.projector.norm.\g<w>",)),
+        (r"(?:model\.)?audio_tower\.(?P<p>proj\d)\.(?P<w>\w+)", (r"audio.projector.\g<p>.\g<w>",)),
+        *RULES,
+    ),
     "qwen2_5_omni_thinker": (
         (r"(?:model\.)?audio_tower\.ln_post\.(?P<w>\w+)", (r"audio.projector.norm.\g<w>",)),
         (r"(?:model\.)?audio_tower\.proj\.(?P<w>\w+)", (r"audio.projector.proj.\g<w>",)),

@@ -53,6 +53,9 @@ _PROJECTORS = _one(
     (r"merger\.mlp\.0\.(\w+)", r"merger.fc1.\1"),
     (r"merger\.mlp\.2\.(\w+)", r"merger.fc2.\1"),
     (r"merger\.norm\.(\w+)", r"merger.before.\1"),
+    (r"merger_list\.N\.ln_q\.(\w+)", r"deepstack.N.norm.\2"),
+    (r"merger_list\.N\.mlp\.0\.(\w+)", r"deepstack.N.fc1.\2"),
+    (r"merger_list\.N\.mlp\.2\.(\w+)", r"deepstack.N.fc2.\2"),
     (r"merger\.linear_fc([12])\.(\w+)", r"merger.fc\1.\2"),
     (r"deepstack_merger_list\.N\.norm\.(\w+)", r"deepstack.N.norm.\2"),
     (r"deepstack_merger_list\.N\.linear_fc([12])\.(\w+)", r"deepstack.N.fc\2.\3"),
@@ -125,7 +128,7 @@ TOWERS = {
     *("gemma3", "gemma4", "llama4", "mistral3", "qwen2_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
     *("kimi_k25", "qwen2_5_vl", "paligemma", "idefics3", "smolvlm", "internvl", "llava", "cohere2_vision"),
     *("llava_next", "llava_onevision", "lfm2_vl", "glm4v", "glm4v_moe", "glm46v"),
-    *("aya_vision", "qwen2_5_omni_thinker", "t5gemma2"),
+    *("aya_vision", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", "t5gemma2"),
 }
 TOWER = re.compile(
     r"(?:model\.)?(?:encoder\.)?(?:vision_tower|visual|vision_model)\.(?P<in>.+)"

@@ -32,7 +32,8 @@ ABSENT = {
     "glm46v.text_config": "glm4v_moe.text_config",
     "glm46v.vision_config": "glm4v.vision_config",
     **{
-        f"qwen2_5_omni.thinker_config.{name}": f"qwen2_5_omni_thinker.{name}"
+        f"{family}.thinker_config.{name}": f"{family}_thinker.{name}"
+        for family in ("qwen2_5_omni", "qwen3_omni_moe")
         for name in ("vision_config", "audio_config")
     },
 }

@@ -43,12 +43,12 @@ def build(model_type: str, config: dict[str, Any]) -> Any:
     parsed = their_models.parsed({"model_type": model_type, **config})
     torch.manual_seed(0)
     kind = their_models.class_of({"model_type": model_type})
-    return kind._from_config(parsed, attn_implementation="eager").eval()
+    return kind._from_config(parsed, attn_implementation="eager", experts_implementation="batched_mm").eval()
 
 
 def hear(model: Any, mel: Any) -> Any:
     """What the tower and its projector give of windows [windows, values, frames]: [windows * n, d_text]."""
-    if model.config.model_type == "qwen2_5_omni_thinker":
+    if model.config.model_type.endswith("_thinker"):
         # Its pieces of one sound.
         whole = mel.transpose(0, 1).flatten(1)[None]
         return model.get_audio_features(whole, torch.ones(1, whole.shape[-1], dtype=torch.long)).pooler_output
@@ -98,7 +98,9 @@ def test_what_the_twin_hears(model_type: str, config: dict[str, Any]) -> None:
         for name, tensor in theirs.named_parameters():
             if AUDIO.fullmatch(name):
                 (path,) = rename(name, model_type)
-                mine[path] = tensor.normal_(std=0.3)
+                tensor.normal_(std=0.3)
+                # Ours lays frames along rows, theirs along columns.
+                mine[path] = tensor.transpose(2, 3) if tensor.dim() == 4 else tensor
         for path, parameter in ours.named_parameters():
             if path.startswith("audio."):
                 parameter.copy_(mine.pop(path))
@@ -159,6 +161,9 @@ def test_what_is_kept(model_type: str, mode: Mode) -> None:
         ("qwen2_5_omni_thinker", {"audio_config": {"output_dim": 48}}, "audio_config.output_dim"),
         ("qwen2_5_omni_thinker", {"audio_config": None}, "audio_config"),
         ("qwen2_5_omni_thinker", {"vision_config": None}, "vision_config"),
+        ("qwen3_omni_moe_thinker", {"audio_config": {"n_window": 20}}, "audio_config.n_window"),
+        ("qwen3_omni_moe_thinker", {"audio_config": {"n_window_infer": 99}}, "audio_config.n_window_infer"),
+        ("qwen3_omni_moe_thinker", {"text_config": {"norm_topk_prob": False}}, "text_config.norm_topk_prob"),
     ],
 )
 def test_what_is_refused(model_type: str, change: dict[str, Any], field: str) -> None:
@@ -169,16 +174,17 @@ def test_what_is_refused(model_type: str, change: dict[str, Any], field: str) ->
     assert refusal.value.field == field
 
 
-def test_a_whole_omni_is_counted_as_its_thinker_where_it_says_so() -> None:
+@pytest.mark.parametrize(("family", "prefix"), [("qwen2_5_omni", "Qwen2_5Omni"), ("qwen3_omni_moe", "Qwen3OmniMoe")])
+def test_a_whole_omni_is_counted_as_its_thinker_where_it_says_so(family: str, prefix: str) -> None:
     """The talker and what makes waves of its words are not described."""
-    config = HEARING["qwen2_5_omni_thinker"][0]
-    whole = {"model_type": "qwen2_5_omni", "thinker_config": config}
-    alone = parameter_shapes(from_config({"model_type": "qwen2_5_omni_thinker", **config}))
-    for way in ({"enable_audio_output": False}, {"architectures": ["Qwen2_5OmniThinkerForConditionalGeneration"]}):
+    config = HEARING[f"{family}_thinker"][0]
+    whole = {"model_type": family, "thinker_config": config}
+    alone = parameter_shapes(from_config({"model_type": f"{family}_thinker", **config}))
+    for way in ({"enable_audio_output": False}, {"architectures": [f"{prefix}ThinkerForConditionalGeneration"]}):
         assert parameter_shapes(from_config(whole | way)) == alone
     theirs = their_models.parsed(whole | {"enable_audio_output": False})
     with torch.device("meta"):
-        model = transformers.Qwen2_5OmniForConditionalGeneration(theirs)
+        model = getattr(transformers, f"{prefix}ForConditionalGeneration")(theirs)
     assert their_models.total(model) == sum(prod(shape) for shape in alone.values())
     with pytest.raises(Refused, match="talker"):
         from_config(whole)

@@ -40,6 +40,7 @@ SEEN = {
         "qwen3_5_moe",
         "kimi_k25",
         "qwen2_5_omni",
+        "qwen3_omni_moe",
         "qwen2_5_omni_talker",
         "gemma3n",
     )
