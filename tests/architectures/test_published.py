@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from calc.architectures import from_config
+from calc.architectures.models import load_model
 from calc.quantities.parameters import parameters
 
 RWKV = {"model_type": "rwkv7", "vocab_size": 65536, "head_dim": 64, "decay_low_rank_dim": 64, "a_low_rank_dim": 64}
@@ -88,6 +89,12 @@ def test_as_many_as_published(name: str) -> None:
 def test_about_as_many_as_published(name: str) -> None:
     config, billions, within = ROUNDED[name]
     assert sum(parameters(from_config(config)).values()) == pytest.approx(1e9 * billions, rel=within)
+
+
+def test_a_token_of_hy4_visits_49_billion() -> None:
+    """As its makers round it, in the README of Tencent-Hunyuan/Hy4-preview."""
+    active = sum(parameters(load_model("hy4-preview"), active=True).values())
+    assert active == pytest.approx(49e9, rel=0.005)
 
 
 def test_a_token_of_kimi_linear_visits_three_billion() -> None:
