@@ -112,7 +112,7 @@ def stages(events: vega.Rows, seconds: float, names: Sequence[str]) -> vega.Char
 def rows_of(timeline: Timeline) -> tuple[list[dict[str, Any]], list[str], bool]:
     """What `stages` draws of a timeline: (events, names of the stages, whether some are left out for their number).
 
-    Of a task, what waits for messages that nothing hides is drawn at its end.
+    Of a task, what waits for messages and copies that nothing hides is drawn at its end; copies themselves are not.
     """
     every = len(timeline.stages)
     apart = max(-(-every // MOST_STAGES), 1)
@@ -121,7 +121,7 @@ def rows_of(timeline: Timeline) -> tuple[list[dict[str, Any]], list[str], bool]:
     rows: list[dict[str, Any]] = []
     for stage in some:
         waiting = timeline.times[stage].waiting
-        for event in timeline.stages[stage][:each]:
+        for event in [event for event in timeline.stages[stage] if event.stream != "host"][:each]:
             task = event.what in ("forward", "backward", "weights")
             micro = f"{event.micro_batch}" if task else "–"
             what, end = (event.what if event.stream == "computing" else WAITING), event.end

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 import calc
+from calc.charts.plans import rows_of
 from calc.errors import Refused
 from calc.memory.totals import memory_ranks
 from calc.memory.training import TrainingRank
 from calc.time import predict, speed_of
+from calc.time.schedule.chrome import chrome_trace
+from calc.time.schedule.of_run import timeline_of
 from calc.time.step.plans import step_times
 from calc.time.step.waterfall import waterfall
 
@@ -64,6 +67,29 @@ def test_what_the_documents_say() -> None:
         f"each way takes {rank.host / LINK:.2f} s, and the step {host.seconds:.2f} s instead of {plain.seconds:.2f}"
         in text
     )
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+def test_copies_are_a_stream_of_the_timeline(checkpointing: str) -> None:
+    """Each within the pass that it runs beside."""
+    spec, speed = calc.load_model("llama-3-8b"), speed_of("h100-sxm")
+    words: dict[str, Any] = ON | {"checkpointing": checkpointing, "dp": 8, "zero": 3, "micro_batches": 2}
+    run = predict(spec, "h100-sxm", offload="activations", **words).run
+    drawn = timeline_of(spec, speed, run)
+    (rank,) = memory_ranks(spec, run)
+    assert isinstance(rank, TrainingRank)
+    (events,) = drawn.stages
+    passes = {(each.what, each.micro_batch): each for each in events if each.stream == "computing"}
+    copies = [each for each in events if each.stream == "host"]
+    assert [each.what for each in copies] == ["activations down", "activations up"] * 2
+    for copy in copies:
+        beside = passes["forward" if copy.what == "activations down" else "backward", copy.micro_batch]
+        assert beside.start - 1e-9 <= copy.start < copy.end <= beside.end + 1e-9
+        assert copy.end - copy.start == pytest.approx(rank.host / LINK)
+    lines = {each["args"]["name"] for each in chrome_trace(drawn)["traceEvents"] if each["name"] == "thread_name"}
+    assert lines == {"computing", "network", "host"}
+    bars = rows_of(drawn)[0]
+    assert sum(bar["end"] - bar["start"] for bar in bars) <= drawn.seconds * (1 + 1e-9)
 
 
 def test_inputs_of_layers_pass_unseen() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from calc.errors import Refused
 from calc.time.schedule.timeline import Timeline
 
-STREAMS = {"computing": 0, "network": 1}
+STREAMS = {"computing": 0, "network": 1, "host": 2}
 """Stream -> its line below the stage."""
 
 
@@ -18,7 +18,8 @@ def chrome_trace(timeline: Timeline) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     for stage, events in enumerate(timeline.stages):
         found.append({"name": "process_name", "ph": "M", "pid": stage, "args": {"name": f"stage {stage}"}})
-        for stream, line in STREAMS.items():
+        for stream in dict.fromkeys(["computing", "network", *(event.stream for event in events)]):
+            line = STREAMS[stream]
             found.append({"name": "thread_name", "ph": "M", "pid": stage, "tid": line, "args": {"name": stream}})
         found += [
             {

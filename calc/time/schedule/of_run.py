@@ -37,12 +37,16 @@ def _times(question: Question, run: Run, one: PassSums, found: list[Stage]) -> I
         forward = max(weighed(one.device["forward"], factors), weighed(one.host["forward"], factors))
         part = float(forward / each.computing) if each.computing else 1 / 3
         seconds = float(each.micro_batch.seconds)
-        back = seconds * (1 - part)
+        ways = [float(way.seconds - way.hidden) for way in each.copies]
+        down, up = ways or (0.0, 0.0)
+        alone = seconds - down - up
+        back = alone * (1 - part) + up
         yield StageTimes(
-            forward=seconds * part,
+            forward=alone * part + down,
             backward=back * (1 - WEIGHTS),
             weights=back * WEIGHTS,
             reduce=float(each.sent),
             optimizer=float(each.last - each.sent),
+            copied=max((float(way.seconds) for way in each.copies), default=0.0),
             waiting=max(float(each.micro_batch.plain - each.computing), 0.0) / seconds if seconds else 0.0,
         )

@@ -9,7 +9,8 @@ class StageTimes(NamedTuple):
     """Seconds of one micro-batch on a stage: forward, back to the input, and weights' gradients, all its pieces
     together; of what it sends on; and, once a step, of weights gathered before, gradients reduced behind, of which
     computing hides `hidden` seconds, and the optimizer. waiting: the part of forward and backward in which they wait
-    for messages that nothing hides."""
+    for messages that nothing hides. copied: of a micro-batch's activations to the host beside forward, and as long back
+    beside backward, which last no less."""
 
     forward: float
     backward: float
@@ -20,6 +21,7 @@ class StageTimes(NamedTuple):
     hidden: float = 0.0
     optimizer: float = 0.0
     waiting: float = 0.0
+    copied: float = 0.0
 
     @property
     def before(self) -> float:

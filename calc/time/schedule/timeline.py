@@ -15,8 +15,8 @@ from calc.time.schedule.stage_times import StageTimes
 
 
 class Event(NamedTuple):
-    """Something that a stage does. stream: `computing`, or `network` for what runs beside it. Seconds from the step's
-    beginning."""
+    """Something that a stage does. stream: `computing`, or beside it `network`, or `host` for copies to the host and
+    back. Seconds from the step's beginning."""
 
     stage: int
     stream: str
@@ -75,6 +75,11 @@ class Timeline:
             what, own = KINDS[tasks.kind[place]], (int(tasks.micro_batch[place]), int(tasks.chunk[place]))
             end = float(self.ends[place])
             found.append(Event(stage, "computing", what, *own, float(self.starts[place]), end))
+            if times.copied and what == "forward":
+                found.append(Event(stage, "host", "activations down", *own, end - times.copied, end))
+            if times.copied and what == "backward":
+                start = float(self.starts[place])
+                found.append(Event(stage, "host", "activations up", *own, start, start + times.copied))
             if times.send and what != "weights":
                 start = float(self.leaves[place])
                 found.append(Event(stage, "network", "send", *own, start, start + times.send))

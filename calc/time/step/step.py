@@ -15,7 +15,7 @@ from calc.time.cluster.stacks import computing_longer, stack_of
 from calc.time.kernels.launching import launching
 from calc.time.kernels.timing import column_seconds
 from calc.time.models.residual import Column
-from calc.time.step.activations_on_host import crossings
+from calc.time.step.activations_on_host import Crossing, crossings
 from calc.time.step.extra_kernels import stepped_parameters, update
 from calc.time.step.network import Held, Hidden, Message, between_ranks, hides
 from calc.time.step.offloaded import offloaded_seconds
@@ -84,12 +84,13 @@ def extra_seconds(question: Question, run: Run, computing: Size, launched: Size)
 
 class StageSeconds(NamedTuple):
     """What a stage takes. computing: of one micro-batch, its kernels alone. last: what follows all micro-batches.
-    sent: of `last`, messages that nothing hides."""
+    sent: of `last`, messages that nothing hides. copies: of activations to the host and back, of a micro-batch."""
 
     micro_batch: MicroBatch
     computing: Size
     last: Size
     sent: Size = 0.0
+    copies: tuple[Crossing, ...] = ()
 
 
 def step_columns(question: Question, run: Run, stage: Stage, one: PassSums, starts: Column) -> Step:
@@ -120,9 +121,10 @@ def stage_seconds(question: Question, run: Run, stage: Stage, one: PassSums) -> 
         seconds = weighed(sums, factors)
         own, left = behind_computing(seconds, hides(run, name), left)
         each = each + seconds - own
+    copies: tuple[Crossing, ...] = ()
     if moves(question, run):
-        for way in crossings(run, question.speed.device, stage, one.moved, computing):
-            each = each + way.seconds - way.hidden
+        copies = tuple(crossings(run, question.speed.device, stage, one.moved, computing))
+        each = each + sum(way.seconds - way.hidden for way in copies)
     last: Size = 0.0
     sent: Size = 0.0
     held = held_on(stage, one)
@@ -137,7 +139,7 @@ def stage_seconds(question: Question, run: Run, stage: Stage, one: PassSums) -> 
         for message, seconds, own in hidden(run, stage, left, messages):
             each, sent = (each, sent + seconds - own) if message.once else (each + seconds - own, sent)
     extra = extra_seconds(question, run, total, weighed(one.launched, factors))
-    return StageSeconds(MicroBatch(each, extra), total, last + sent, sent)
+    return StageSeconds(MicroBatch(each, extra), total, last + sent, sent, copies)
 
 
 def updates(question: Question, run: Run) -> bool:
