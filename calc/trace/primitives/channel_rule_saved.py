@@ -13,6 +13,7 @@ from calc.trace.op import Weight
 from calc.trace.primitives.across_chunks import Walk, saved_across_chunks
 from calc.trace.primitives.delta_rule_saved import unit
 from calc.trace.primitives.recurrence import between, exponential, negative_exponential, spread
+from calc.trace.primitives.scan_kernels import saved_by_channel_kernel
 from calc.trace.tape import Storage, Tape
 
 
@@ -26,7 +27,10 @@ def saved_by_channel_rule(
     rate: Storage,
     decay: Storage,
 ) -> Storage:
-    """Units of queries and keys, decays and rates, and the rule in chunks; the result in x's format."""
+    """Units of queries and keys, decays and rates, and the rule in chunks; the result in x's format. Where one kernel
+    computes it, that of `scan_kernels`."""
+    if tape.settings.fused:
+        return saved_by_channel_kernel(tape, spec, load.tokens, own, mixed, rate, decay)
     elements, vectors = load.tokens * spec.n_heads * spec.d_head, load.tokens * spec.n_heads
     step = own[0]
     with tape.at("rule"):

@@ -11,6 +11,7 @@ from calc.trace.functions import Matmul
 from calc.trace.op import Cache, Moves, Weight
 from calc.trace.primitives.product import product
 from calc.trace.primitives.recurrence import between, negative_exponential, scaled_by, spread
+from calc.trace.primitives.scan_kernels import saved_by_scan_kernel
 from calc.trace.recorder import Recorder
 from calc.trace.shard import COLUMN
 from calc.trace.tape import Storage, Tape
@@ -124,7 +125,9 @@ def _in_chunks(
 
 def _saved(tape: Tape, spec: Mamba2, own: Own, load: Load, mixed: Storage, dt: Storage) -> Storage:
     """Source: transformers' modeling_mamba2.py (5.23), without its kernels, and with the carried states as one
-    product."""
+    product; where one kernel computes it, that of `scan_kernels`."""
+    if tape.settings.fused:
+        return saved_by_scan_kernel(tape, own.fade, mixed, dt, load.tokens * spec.n_heads * spec.d_head)
     heads, tokens = spec.n_heads, load.tokens
     x = tape.cast(mixed.part(tokens * heads * spec.d_head), "fp32")
     # b and c are laid out for every head.

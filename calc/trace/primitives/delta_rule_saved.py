@@ -11,6 +11,7 @@ from calc.spec.load import Load
 from calc.trace.op import Weight
 from calc.trace.primitives.across_chunks import Walk, saved_across_chunks
 from calc.trace.primitives.recurrence import between, negative_exponential, spread
+from calc.trace.primitives.scan_kernels import saved_by_delta_kernel
 from calc.trace.tape import Storage, Tape
 
 
@@ -24,7 +25,10 @@ def saved_by_delta_rule(
     rate: Storage,
     decay: Storage,
 ) -> Storage:
-    """Units of queries and keys, decays and rates, and the rule in chunks; the result in x's format."""
+    """Units of queries and keys, decays and rates, and the rule in chunks; the result in x's format. Where one kernel
+    computes it, that of `scan_kernels`."""
+    if tape.settings.fused:
+        return saved_by_delta_kernel(tape, spec, load.tokens, own, mixed, rate, decay)
     tokens, heads = load.tokens, spec.n_value_heads
     step, fade = own
     with tape.at("rule"):

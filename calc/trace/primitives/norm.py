@@ -225,7 +225,8 @@ def grouped_norm(t: Recorder, name: str, spec: Norm, x: Tensor, groups: Size, *,
     """x [rows, width] in fp32, each of `groups` shares of a row an RMSNorm of its own, with one weight [width] for all
     -> the same in the format of products. wide: whether it stays in fp32.
 
-    Ranks divide the weight as they do x; more ranks than groups add up their squares."""
+    Ranks divide the weight as they do x; more ranks than groups add up their squares. Fused, it keeps x in the format
+    of products, which it gives as well, and a factor of each share."""
     weights = (t.weight(f"{name}.weight", x.width, of="norm", shard=COLUMN),) if spec.affine else ()
     y = t.made(x.rows, x.width, x, weights=weights, split=x.split)
 
@@ -233,6 +234,9 @@ def grouped_norm(t: Recorder, name: str, spec: Norm, x: Tensor, groups: Size, *,
         with tape.region("norm", read):
             grad = tape.reads_input(read).grad
             factor = tape.reads_result(Storage(x.rows * groups, "fp32", grad, "kv", heads=groups))
+            if tape.settings.fused:
+                trained = bool(weights) and weights[0].trainable
+                return tape.cast(weighed_by(tape, read, trained), tape.settings.dtype)
             made = tape.times(read, factor)
             if weights and made.grad:
                 tape.keep(Storage(x.width, "fp32", False, read.split), "weight")

@@ -16,10 +16,14 @@ from calc.trace.tensor import Tensor
 def wide_gate(
     t: Recorder, name: str, function: Literal["silu", "sigmoid"], x: Tensor, gate: Tensor, *, wide: bool = False
 ) -> Tensor:
-    """x * function(gate), computed in fp32. wide: whether it stays so; else it is cast to the format of products."""
+    """x * function(gate), computed in fp32. wide: whether it stays so; else it is cast to the format of products.
+
+    Where everything is fused, one kernel keeps both as they are, and gives the format of products."""
     y = t.made(x.rows, x.width, x, gate, split="tensor")
 
     def keeps(tape: Tape, read: Storage, g: Storage) -> Storage:
+        if tape.settings.fused:
+            return tape.cast(tape.times(read, g), tape.settings.dtype)
         made = tape.times(tape.cast(read, "fp32"), saved_by_activation(tape, function, tape.cast(g, "fp32")))
         return made if wide else tape.cast(made, tape.settings.dtype)
 

@@ -52,8 +52,9 @@ def _saved(
     state before the first token; c reads the states in its own format, a copy of them where that is not fp32.
 
     own: how fast states fade, and what passes by them. Source: transformers' modeling_mamba.py (5.23), without its
-    kernels: steps in fp32, one state for every token.
+    kernels: steps in fp32, one state for every token. Errors: Refused where everything is fused.
     """
+    tape.written_out("a scan with a state for every channel")
     fade, through = own
     dt = tape.reads_input(tape.cast(dt, "fp32"))
     x, b = (tape.cast(y, "fp32") for y in (x, b))
