@@ -95,6 +95,7 @@ FAMILIES: dict[str, str] = {
     "dinov2_with_registers": "dinov2",
     "dinov3_vit": "dinov3_vit",
     "swin": "swin",
+    "swinv2": "swin",
     "audio-spectrogram-transformer": "audio_spectrogram_transformer",
     "clip": "clip",
     "clip_text_model": "clip",

@@ -24,6 +24,7 @@ TOWER = {"num_attention_heads": "num_heads", "num_hidden_layers": "depth"}
 OMNI = ("qwen2_5_omni_thinker", "qwen2_5_omni.thinker_config")
 OMNI += ("qwen3_omni_moe_thinker", "qwen3_omni_moe.thinker_config")
 HEARING = ENCODER_DECODER | {"intermediate_size": "encoder_ffn_dim"}
+SWIN = {"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"}
 ROUTED = {"num_local_experts": "n_routed_experts"}
 MTP = {"num_mtp_layers": "num_nextn_predict_layers"}
 TO_LOCAL = {"num_experts": "num_local_experts"}
@@ -41,7 +42,7 @@ ALIASES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("gpt2", "gpt-sw3", "gptj", "gpt_bigcode", "codegen", "openai-gpt", "imagegpt"), GPT),
     **dict.fromkeys(("t5", "mt5", "umt5", "longt5"), T5 | {"head_dim": "d_kv"}),
     "switch_transformers": T5,
-    "swin": {"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"},
+    **dict.fromkeys(("swin", "swinv2"), SWIN),
     **dict.fromkeys(("bart", "mbart", "mvp", "plbart", "pegasus", "marian", "m2m_100", "blenderbot"), ENCODER_DECODER),
     **dict.fromkeys(("blenderbot-small", "nllb-moe", "speech_to_text", "detr"), ENCODER_DECODER),
     **dict.fromkeys(("seamless_m4t", "seamless_m4t_v2"), OF_DECODER),

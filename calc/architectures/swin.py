@@ -1,4 +1,5 @@
-"""Swin (Liu et al. 2021, arXiv:2103.14030): stages of ever fewer and wider vectors, attention within windows."""
+"""Swin (Liu et al. 2021, arXiv:2103.14030): stages of ever fewer and wider vectors, attention within windows. Also
+Swin v2 (Liu et al. 2022, arXiv:2111.09883), whose scores are of directions and whose norms stand behind the blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from calc.errors import Refused
 from calc.spec import LayerGroup, Merge, Mlp, ModelSpec, Norm, Patches, Projection, WindowAttention
 from calc.spec.fields import MAX_LAYERS
 
-CLASSES = {"SwinForImageClassification": True, "SwinModel": False}
+D_LIE = 512
+"""Width of what gives the numbers of how patches lie in Swin v2; no key sets it."""
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -17,7 +19,10 @@ def spec(cfg: Config) -> ModelSpec:
 
     Layers that training skips at random (`drop_path_rate`) change no count.
     """
-    classifies = cfg.architecture(CLASSES, usual="SwinForImageClassification")
+    second = cfg.raw["model_type"] == "swinv2"
+    prefix = "Swinv2" if second else "Swin"
+    classes = {f"{prefix}ForImageClassification": True, f"{prefix}Model": False}
+    classifies = cfg.architecture(classes, usual=f"{prefix}ForImageClassification")
     depths, norm = _depths(cfg), vit.layer_norm(cfg, 1e-5)
     heads = cfg.numbers("num_heads", absent=(3, 6, 12, 24))
     if len(heads) < len(depths) or 0 in heads:
@@ -30,7 +35,10 @@ def spec(cfg: Config) -> ModelSpec:
         width, n_heads = d_model * 2**stage, heads[stage]
         cfg.multiple("embed_dim", width, f"num_heads[{stage}]", n_heads)
         mixer = WindowAttention(n_heads=n_heads, side=side, qkv_bias=bias)
-        groups += _stage(stage, depth, width, mixer, Mlp(d_ff=int(ratio * width), bias=True, activation=act), norm)
+        if second:
+            mixer = mixer.model_copy(update={"d_lie": D_LIE, "side": _within(cfg, front, side, stage)})
+        made = _stage(stage, depth, width, mixer, Mlp(d_ff=int(ratio * width), bias=True, activation=act), norm)
+        groups += [_second(group) for group in made] if second else made
     _refuse_small(cfg, front, groups)
     order = tuple(_name(stage, i % 2 > 0) for stage, depth in enumerate(depths) for i in range(depth))
     head = Projection(name="classifier", d_out=cfg.labels(), per="sequence", pool="mean")
@@ -45,6 +53,23 @@ def spec(cfg: Config) -> ModelSpec:
     )
 
 
+def _within(cfg: Config, front: Patches, side: int, stage: int) -> int:
+    """The window of a stage of Swin v2, which is no larger than its map. Errors: Refused for oblong pictures, whose
+    windows its rows alone bound."""
+    if front.height != front.width or front.patch_height != front.patch_width:
+        raise Refused(f"{cfg.where}image_size", "a square of square patches", [front.height, front.width])
+    along = front.height // front.patch_height // 2**stage
+    if along == 0:
+        raise Refused(f"{cfg.where}depths", f"stages of at least one patch, not {stage + 1}", "more")
+    return min(side, along)
+
+
+def _second(group: LayerGroup) -> LayerGroup:
+    """As in Swin v2: norms on what blocks and matrices give."""
+    merge = None if group.merge is None else group.merge.model_copy(update={"norm_of": "given"})
+    return group.model_copy(update={"placement": "output", "merge": merge})
+
+
 def _depths(cfg: Config) -> tuple[int, ...]:
     depths = cfg.numbers("depths", absent=(2, 2, 6, 2))
     if not 0 < len(depths) <= 16 or 0 in depths or sum(depths) > MAX_LAYERS:
@@ -56,6 +81,10 @@ def _pictures(cfg: Config) -> Patches:
     """A norm on the patches, of which the last are filled up, and learned positions where the config asks for them."""
     front = vit.pictures(cfg, n_special=0, patch_size=4)
     sides = ((front.height, front.patch_height), (front.width, front.patch_width))
+    if cfg.raw["model_type"] == "swinv2":
+        cfg.only(
+            "use_absolute_embeddings", False, why="its table has one row more than there are patches: no pass runs"
+        )
     placed = cfg.flag("use_absolute_embeddings", absent=False)
     if placed and any(pixels % patch for pixels, patch in sides):
         raise Refused(

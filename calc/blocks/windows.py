@@ -14,9 +14,10 @@ from calc.errors import Refused
 from calc.sizes import Size, at_least, ceil_div, exact_div, is_array, is_symbolic, minimum
 from calc.spec import Merge, Patches, Stack, WindowAttention
 from calc.spec.load import Load
-from calc.trace.functions import Attend
+from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Moves
 from calc.trace.primitives.attend_live import Scoring
+from calc.trace.primitives.product import product
 from calc.trace.shard import COLUMN, ROW
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
@@ -35,7 +36,13 @@ def window_attention(t: Trace, spec: WindowAttention, x: Tensor, load: Load, aro
     places, heads, width = spec.side**2, spec.n_heads, x.width
     d_head = exact_div(width, heads)
     apart = t.joined(x, rows=windows * places, width=width)
-    q, k, v = (t.linear(f"{name}_proj", apart, width, bias=spec.qkv_bias, shard=COLUMN) for name in "qkv")
+    q, k, v = (
+        t.linear(f"{name}_proj", apart, width, bias=spec.qkv_bias and not (spec.d_lie and name == "k"), shard=COLUMN)
+        for name in "qkv"
+    )
+    if spec.d_lie is not None:
+        y = _by_direction(t, spec, spec.d_lie, q, k, v, windows)
+        return t.joined(t.linear("o_proj", y, width, bias=True, shard=ROW), rows=x.rows, width=width)
     inside = replace(load, batch=windows, seq=places, context=0)
     table = heads * places * places
     # Each window is told which of its patches only came together by the shift, in a copy of the table.
@@ -50,6 +57,66 @@ def window_attention(t: Trace, spec: WindowAttention, x: Tensor, load: Load, aro
     )
     y = t.linear("o_proj", y, width, bias=True, shard=ROW)
     return t.joined(y, rows=x.rows, width=width)
+
+
+def _by_direction(
+    t: Trace, spec: WindowAttention, d_lie: Size, q: Tensor, k: Tensor, v: Tensor, windows: Size
+) -> Tensor:
+    """Scores of queries and keys of length 1, times a number of each head, each an operation of its own.
+
+    FLOPs of the numbers that are added to them: 2 * (2 * side - 1)^2 * d_lie * (2 + n_heads).
+    """
+    heads, places, each = spec.n_heads, spec.side**2, exact_div(q.width, spec.n_heads)
+    q, k = t.normalized("directions", q, k, each=heads)
+    scale = _scale(t, heads)
+    bias = _lying(t, d_lie, heads, spec.side)
+    groups, pairs = windows * heads, windows * heads * places * places
+    shape = Matmul(places, places, each, groups, weighed=False)
+    scores = product(t, "scores", q, k, groups * places, places, shape, 2 * pairs * each)
+    weights = t.made(groups * places, places, scores, split="tensor")
+    t.op("softmax", "elementwise", "softmax", (scores, scale, bias), (weights,))
+
+    def keeps(tape: Tape, q: Storage, k: Storage, v: Storage, scale: Storage, bias: Storage) -> Storage:
+        tape.written_out("attention by direction")
+        with tape.region("attention", q, k, v):
+            with tape.at("scores"):
+                made = tape.like(tape.times(tape.product(q, k, pairs), scale), bias)
+            with tape.at("softmax"):
+                shares = tape.drop(tape.reads_result(made))
+            with tape.at("values"):
+                return tape.like(tape.product(shares, v, q_elements))
+
+    q_elements, shape = q.elements, Matmul(places, each, places, groups, weighed=False)
+    of = (q, k, v, scale, bias)
+    return product(t, "values", weights, v, q.rows, q.width, shape, 2 * pairs * each, keeps=keeps, operands=of)
+
+
+def _scale(t: Trace, heads: Size) -> Tensor:
+    """What the scores of each head are multiplied with: e to a learned number, up to 100."""
+    weight = t.weight("logit_scale.weight", heads)
+    y = t.made(heads, 1, weights=(weight,))
+
+    def keeps(tape: Tape) -> Storage:
+        return tape.reads_result(Storage(heads, tape.settings.stream, weight.trainable, "none"))
+
+    t.op("logit_scale", "elementwise", "scale", (), (y,), weights=(weight,), keeps=keeps)
+    return y
+
+
+def _lying(t: Trace, d_lie: Size, heads: Size, side: Size) -> Tensor:
+    """Numbers [heads * side^2, side^2] of how two patches lie: those of all ways out of two dense layers, looked up."""
+    ways = t.constant((2 * side - 1) ** 2, 2)
+    inner = t.activation("lie_relu", "relu", t.linear("lie1", ways, d_lie, bias=True, of="positional", inside=False))
+    made = t.linear("lie2", inner, heads, of="positional", inside=False)
+    found = t.made(heads * side**2, side**2, made)
+
+    def keeps(tape: Tape, read: Storage) -> Storage:
+        if read.grad:
+            tape.keep(Storage(side**4, "int64", False, "none"), "ways to lie")
+        return Storage(found.elements, read.dtype, read.grad, "none")
+
+    t.op("lie_lookup", "gather", "gather", (made,), (found,), of="positional", keeps=keeps)
+    return t.activation("lie_sigmoid", "sigmoid", found, of="positional")
 
 
 def _bias(t: Trace, heads: Size, side: Size) -> Tensor:
@@ -84,8 +151,11 @@ def merged(t: Trace, name: str, spec: Merge, x: Tensor, load: Load, around: Surr
     rows, columns = (ceil_div(side, 2) for side in around.grid)
     around.grid = rows, columns
     with t.part(f"merges.{name}", x, of="other") as out:
-        four = t.joined(x, rows=load.batch * rows * columns, width=4 * x.width)
-        out.append(t.linear("dense", t.norm("norm", spec.norm, four), spec.d_merged, inside=False))
+        y = t.joined(x, rows=load.batch * rows * columns, width=4 * x.width)
+        if spec.norm_of == "read":
+            y = t.norm("norm", spec.norm, y)
+        y = t.linear("dense", y, spec.d_merged, inside=False)
+        out.append(y if spec.norm_of == "read" else t.norm("norm", spec.norm, y))
     return out[0], replace(load, seq=rows * columns)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from calc.spec import Attention, Merge, WindowAttention
 from reference_models.blocks.attend import attend
+from reference_models.blocks.directions import add_directions, by_direction, lying
 from reference_models.blocks.linear import NormLayer
 from reference_models.step import Step
 from reference_models.support import supported
@@ -26,12 +27,16 @@ class InWindows(nn.Module):
 
     def __init__(self, spec: WindowAttention, d_model: int) -> None:
         super().__init__()
-        supported(spec, "n_heads", "side", "shifted", "qkv_bias")
+        supported(spec, "n_heads", "side", "shifted", "qkv_bias", "d_lie")
         self.spec = spec
         self.core = Attention(n_heads=spec.n_heads, causal=False, position="none")
         for name in ("q_proj", "k_proj", "v_proj"):
-            self.add_module(name, nn.Linear(d_model, d_model, bias=spec.qkv_bias))
-        self.relative_bias = WaysToLie(spec.n_heads, spec.side)
+            bias = spec.qkv_bias and not (spec.d_lie and name == "k_proj")
+            self.add_module(name, nn.Linear(d_model, d_model, bias=bias))
+        if spec.d_lie is None:
+            self.relative_bias = WaysToLie(spec.n_heads, spec.side)
+        else:
+            add_directions(self, spec, spec.d_lie)
         self.o_proj = nn.Linear(d_model, d_model)
 
     def new_cache(self, length: int | None) -> None:
@@ -47,11 +52,16 @@ class InWindows(nn.Module):
         plane = F.pad(x.unflatten(1, (rows, columns)), (0, 0, 0, fill[1], 0, fill[0]))
         filled = plane.shape[1:3]
         apart = in_windows(plane.roll((-shift, -shift), (1, 2)) if shift else plane, side)
-        bias = self.relative_bias()
+        bias = self.relative_bias() if self.spec.d_lie is None else lying(self, side)
         if shift:
             bias = bias + came_together(filled, side, shift, x).repeat(len(x), 1, 1)[:, None]
         q, k, v = (self._heads(self.get_submodule(f"{name}_proj")(apart)) for name in "qkv")
-        y = self.o_proj(attend(self.core, q, k, v, step, bias=bias).transpose(1, 2).flatten(2))
+        y = (
+            attend(self.core, q, k, v, step, bias=bias)
+            if self.spec.d_lie is None
+            else by_direction(self, q, k, v, bias, step)
+        )
+        y = self.o_proj(y.transpose(1, 2).flatten(2))
         plane = out_of_windows(y, side, filled)
         plane = plane.roll((shift, shift), (1, 2)) if shift else plane
         return plane[:, :rows, :columns].flatten(1, 2)
@@ -71,10 +81,16 @@ class WaysToLie(nn.Module):
 
     def forward(self) -> Tensor:
         """[1, n_heads, side^2, side^2], by query and key."""
-        at = torch.arange(self.side, device=self.weight.device)
-        row, column = (each.flatten() for each in torch.meshgrid(at, at, indexing="ij"))
-        down, across = (each[:, None] - each[None] + self.side - 1 for each in (row, column))
-        return self.weight[down * (2 * self.side - 1) + across].permute(2, 0, 1).contiguous()[None]
+        ways = ways_to_lie(self.side, self.weight.device)
+        return self.weight[ways].permute(2, 0, 1).contiguous()[None]
+
+
+def ways_to_lie(side: int, device: torch.device) -> Tensor:
+    """[side^2, side^2]: the number of the way in which each key lies from each query."""
+    at = torch.arange(side, device=device)
+    row, column = (each.flatten() for each in torch.meshgrid(at, at, indexing="ij"))
+    down, across = (each[:, None] - each[None] + side - 1 for each in (row, column))
+    return down * (2 * side - 1) + across
 
 
 class Merging(nn.Module):
@@ -82,8 +98,9 @@ class Merging(nn.Module):
 
     def __init__(self, spec: Merge, d_model: int) -> None:
         super().__init__()
-        supported(spec, "d_merged", "norm")
-        self.norm = NormLayer(spec.norm, (4 * d_model,))
+        supported(spec, "d_merged", "norm", "norm_of")
+        self.first = spec.norm_of == "read"
+        self.norm = NormLayer(spec.norm, (4 * d_model if self.first else spec.d_merged,))
         self.dense = nn.Linear(4 * d_model, spec.d_merged, bias=False)
 
     def forward(self, x: Tensor, step: Step) -> tuple[Tensor, Step]:
@@ -93,7 +110,9 @@ class Merging(nn.Module):
         four = torch.cat([plane[:, row::2, column::2] for column in range(2) for row in range(2)], -1)
         grid = (four.shape[1], four.shape[2])
         positions = torch.arange(grid[0] * grid[1], device=x.device)[None]
-        return self.dense(self.norm(four.flatten(1, 2))), replace(step, grid=grid, positions=positions)
+        four = four.flatten(1, 2)
+        made = self.dense(self.norm(four)) if self.first else self.norm(self.dense(four))
+        return made, replace(step, grid=grid, positions=positions)
 
 
 def in_windows(plane: Tensor, side: int) -> Tensor:

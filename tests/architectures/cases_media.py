@@ -181,6 +181,14 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
             {"image_size": 24, "patch_size": [2, 3], "depths": [2], "num_heads": [4], "num_channels": 1},
         ),
     ),
+    "swinv2": (
+        SWIN,
+        ("Swinv2ForImageClassification", "Swinv2Model"),
+        (
+            {"depths": [1, 3], "num_heads": [2, 3], "qkv_bias": False},
+            {"image_size": 35, "window_size": 5, "hidden_act": "relu", "num_labels": 5, "layer_norm_eps": 0.03},
+        ),
+    ),
     "hubert": (
         {key: value for key, value in SPEECH.items() if "codevector" not in key},
         ("HubertForCTC", "HubertForSequenceClassification", "HubertModel"),

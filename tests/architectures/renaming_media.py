@@ -15,7 +15,9 @@ FOLDS = (
     (r"(embedding|encoder\.embedding)\.conv\d+\.(.*)", r"\1.conv*.\2"),
     (r"box\d\.dense\.(\w+)", r"box*.dense.\1"),
 )
-STAGED = {"swin": ((r"layers\.(?:\d+|\{\})\.(.*)", r"layers.*.\1"), (r"merges\.\w+\.(.*)", r"merges.*.\1"))}
+STAGED = dict.fromkeys(
+    ("swin", "swinv2"), ((r"layers\.(?:\d+|\{\})\.(.*)", r"layers.*.\1"), (r"merges\.\w+\.(.*)", r"merges.*.\1"))
+)
 """Families whose layers have two numbers, that of their stage and that within it: one bundle for all stages."""
 
 
@@ -362,8 +364,31 @@ SWIN = _one(
     (r"(?:\w+\.)?embeddings\.norm\.(?P<w>\w+)", r"embedding.norm.\g<w>"),
 )
 
+_STAGE2 = r"(?:swinv2\.)?encoder\.layers\.\d+\."
+SWINV2 = _one(
+    *(
+        (rf"{_STAGE2}blocks\.\d+\.{theirs}", rf"layers.*.{ours}")
+        for theirs, ours in (
+            (r"attention\.self\.query\.(?P<w>\w+)", r"attention.q_proj.\g<w>"),
+            (r"attention\.self\.key\.(?P<w>\w+)", r"attention.k_proj.\g<w>"),
+            (r"attention\.self\.value\.(?P<w>\w+)", r"attention.v_proj.\g<w>"),
+            (r"attention\.self\.logit_scale", "attention.logit_scale.weight"),
+            (r"attention\.self\.continuous_position_bias_mlp\.0\.(?P<w>\w+)", r"attention.lie1.\g<w>"),
+            (r"attention\.self\.continuous_position_bias_mlp\.2\.(?P<w>\w+)", r"attention.lie2.\g<w>"),
+            (r"attention\.output\.dense\.(?P<w>\w+)", r"attention.o_proj.\g<w>"),
+            (r"intermediate\.dense\.(?P<w>\w+)", r"mlp.up_proj.\g<w>"),
+            (r"output\.dense\.(?P<w>\w+)", r"mlp.down_proj.\g<w>"),
+            (r"layernorm_before\.(?P<w>\w+)", r"attention_post_norm.\g<w>"),
+            (r"layernorm_after\.(?P<w>\w+)", r"channel_post_norm.\g<w>"),
+        )
+    ),
+    (rf"{_STAGE2}downsample\.reduction\.(?P<w>\w+)", r"merges.*.dense.\g<w>"),
+    (rf"{_STAGE2}downsample\.norm\.(?P<w>\w+)", r"merges.*.norm.\g<w>"),
+)
+
 RULES: dict[str, Rules] = {
     "swin": SWIN + VIT,
+    "swinv2": SWINV2 + SWIN + VIT,
     "vit": VIT,
     "deit": VIT,
     "vit_msn": VIT,

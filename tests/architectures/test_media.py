@@ -133,7 +133,17 @@ def test_same_as_transformers(model_type: str, name: str, config: dict[str, Any]
 def theirs_of(parameters: dict[str, Any]) -> list[tuple[int, ...]]:
     """Shapes of the kernels of convolutions; a table of positions or codes is none, and neither are lengths of ones.
     Parakeet's head is written as a kernel of one step."""
-    tables = ("_token", "_tokens", "position_embeddings", "codevectors", "original0", "probe", "pos_const", "pos_embed")
+    tables = (
+        "_token",
+        "_tokens",
+        "position_embeddings",
+        "codevectors",
+        "original0",
+        "probe",
+        "pos_const",
+        "pos_embed",
+        "logit_scale",
+    )
     return [tuple(p.shape) for name, p in parameters.items() if not name.endswith((*tables, "ctc_head.weight"))]
 
 
@@ -337,6 +347,8 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("swin", {"num_heads": [2]}, "num_heads"),
         ("swin", {"depths": [2, 0]}, "depths"),
         ("swin", {"image_size": 33, "use_absolute_embeddings": True}, "image_size"),
+        ("swinv2", {"use_absolute_embeddings": True}, "use_absolute_embeddings"),
+        ("swinv2", {"image_size": [32, 64]}, "image_size"),
         ("detr", {"dilation": True}, "dilation"),
         ("vision-encoder-decoder", {"encoder": {"model_type": "swin"}}, "encoder.model_type"),
         ("vision-encoder-decoder", {"decoder": {"model_type": "bert", "d_model": 32}}, "decoder.model_type"),

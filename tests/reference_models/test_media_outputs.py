@@ -93,6 +93,8 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("dinov3_vit", "DINOv3ViTModel", {"rope_theta": 7.0, "layer_norm_eps": 0.03}, ("last_hidden_state",)),
     ("dinov3_vit", "DINOv3ViTModel", SIDES | {"use_gated_mlp": True, "key_bias": True}, ("last_hidden_state",)),
     ("swin", "SwinForImageClassification", {}, ("logits",)),
+    ("swinv2", "Swinv2ForImageClassification", {}, ("logits",)),
+    ("swinv2", "Swinv2Model", MEDIA["swinv2"][2][1], ("last_hidden_state",)),
     ("swin", "SwinModel", MEDIA["swin"][2][0], ("last_hidden_state",)),
     ("swin", "SwinModel", MEDIA["swin"][2][1], ("last_hidden_state",)),
     ("vision-encoder-decoder", "VisionEncoderDecoderModel", {}, ("logits", "encoder_last_hidden_state")),

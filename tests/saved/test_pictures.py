@@ -157,18 +157,20 @@ def test_dense_layers_behind_an_encoder(name: str, mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("how", [Settings("eager", "fp32", device="cpu"), Settings(autocast=True, device="cpu")])
-@pytest.mark.parametrize("change", [{}, MEDIA["swin"][2][1]], ids=["whole", "filled up"])
-def test_windows_keep_what_transformers_keeps(change: dict[str, Any], how: Settings) -> None:
+@pytest.mark.parametrize("change", [0, 1], ids=["whole", "filled up"])
+@pytest.mark.parametrize("family", ["swin", "swinv2"])
+def test_windows_keep_what_transformers_keeps(family: str, change: int, how: Settings) -> None:
     """Shifted ones too, and rows and columns that fill windows, patches and merged patches up."""
-    config = MEDIA["swin"][0] | change
-    model = built("swin", "SwinForImageClassification", config | {"drop_path_rate": 0.0}).train()
-    front = from_config({"model_type": "swin", **config}).embedding
+    config, names, variants = MEDIA[family]
+    config = config | variants[1] if change else config
+    model = built(family, names[0], config | {"drop_path_rate": 0.0}).train()
+    front: Any = from_config({"model_type": family, **config}).embedding
     pixels = torch.rand(2, 3, front.height, front.width)
 
     def forward_pass() -> Any:
         with torch.autocast("cpu", torch.bfloat16, enabled=how.autocast):
             return model(pixels)
 
-    spec = from_config({"model_type": "swin", "architectures": ["SwinForImageClassification"], **config})
+    spec = from_config({"model_type": family, "architectures": [names[0]], **config})
     written = saved_tensors(spec, Load(batch=2), how)
     assert probed(model, forward_pass).total == sum(n * each.tensor.bytes for n, each in written.everything())

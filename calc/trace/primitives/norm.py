@@ -119,8 +119,8 @@ def frozen_batch_norm(t: Recorder, name: str, x: Tensor) -> Tensor:
     return y
 
 
-def normalized(t: Recorder, name: str, *tensors: Tensor) -> list[Tensor]:
-    """Each row of each of `tensors` divided by its length: one kernel.
+def normalized(t: Recorder, name: str, *tensors: Tensor, each: Size = 1) -> list[Tensor]:
+    """Each row of each of `tensors`, or each of so many vectors in a row, divided by its length: one kernel.
 
     Each is kept, with its lengths as they are and as they divide, which no zero does.
     """
@@ -131,7 +131,7 @@ def normalized(t: Recorder, name: str, *tensors: Tensor) -> list[Tensor]:
         return tape.times(read, tape.like(lengths))
 
     def keeps(tape: Tape, *reads: Storage) -> list[Storage]:
-        return [divided(tape, read, x.rows) for x, read in zip(tensors, reads, strict=True)]
+        return [divided(tape, read, x.rows * each) for x, read in zip(tensors, reads, strict=True)]
 
     t.op(name, "elementwise", "l2norm", tensors, tuple(made), of="other", keeps=keeps)
     return made
