@@ -20,6 +20,7 @@ from reference_models.adapters import adapt  # noqa: E402
 from reference_models.blocks.latent import LatentAttention  # noqa: E402
 from reference_models.quantization import Grid, quantize  # noqa: E402
 from tests.architectures.cases_latent import BASE, INDEXED, LATENT, LATENT_CASES, V2, V3, V4  # noqa: E402
+from tests.architectures.cases_recent import HY4  # noqa: E402
 from tests.reference_models.test_counts import check  # noqa: E402
 from tests.reference_models.weights import copy_weights, vary  # noqa: E402
 
@@ -41,6 +42,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("glm_moe_dsa", V3 | MANY_HEADS | {"index_topk_pattern": "FSSF", "first_k_dense_replace": 1}),
     ("glm_moe_dsa", V3 | MANY_HEADS | {"indexer_types": ["full", "shared"] * 2, "first_k_dense_replace": 4}),
     ("minicpm3", BASE | LATENT),
+    ("hy_v4", HY4 | {"index_n_heads": 24}),
     *(("deepseek_v4", config | {"index_n_heads": 24}) for config in LATENT_CASES["deepseek_v4"]),
     ("deepseek_v4", V4 | {"rope_parameters": YARN, "routed_scaling_factor": 2.5, "index_n_heads": 24}),
 ]
