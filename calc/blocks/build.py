@@ -126,14 +126,14 @@ def sounds_inside(load: Load) -> bool:
 def _sounds(tower: Tower, load: Load) -> Load:
     """What an audio tower reads: all windows of all sequences, none where decoding has found them read.
 
-    Errors: Refused for a sound of no whole windows, as which shorter ones are padded.
+    Errors: Refused for a sound of no whole windows: most models pad shorter ones to some.
     """
     assert isinstance(tower.embedding, Frames)
     frames: Size = 1 if tower.embedding.n_frames is None else tower.embedding.n_frames
     windows: Size = 0
     if load.source is not None and not load.decode:
         if isinstance(load.source, int) and isinstance(frames, int) and load.source % frames:
-            raise Refused("source_seq", f"whole windows of {frames} frames, to which sound is padded", load.source)
+            raise Refused("source_seq", f"whole windows of {frames} frames", load.source)
         windows = exact_div(load.source, frames)
     return replace(load, batch=load.batch * windows, seq=frames, source=frames, context=0, scores="full")
 
