@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from calc.spec import ModelSpec
@@ -33,6 +33,8 @@ def reference(spec: ModelSpec, batch: int, seq: int, mtp: bool = False) -> Count
     from reference_models import build
     from reference_models.inputs import example
 
+    if spec.denoised is not None:
+        return _denoiser(spec, batch, count)
     model = build(spec, "meta", torch.bfloat16, mtp=mtp)
     arguments = example(model, batch, seq, images=int(spec.vision is not None))
     found = {"params": sum(p.numel() for p in model.parameters()), "flops.forward": count(lambda: model(**arguments))}
@@ -54,6 +56,25 @@ def reference(spec: ModelSpec, batch: int, seq: int, mtp: bool = False) -> Count
             model(**prompt, cache=static)
             model(**token, cache=static)
             found["kv_cache, static"] = static.nbytes
+    return Counted(found, {name: tuple(p.shape) for name, p in model.named_parameters()})
+
+
+def _denoiser(spec: ModelSpec, batch: int, count: Callable[[Callable[[], object]], int]) -> Counted:
+    """One step of `batch` pictures, and its training."""
+    import torch
+
+    from reference_models.denoiser import Denoiser
+
+    with torch.device("meta"):
+        model = Denoiser(spec).to(torch.bfloat16)
+    arguments = model.example(batch)
+    found = {"params": sum(p.numel() for p in model.parameters()), "flops.forward": count(lambda: model(**arguments))}
+    for mode in MODES:
+
+        def train(mode: Any = mode) -> None:
+            model(**arguments, checkpointing=mode).sum().backward()
+
+        found[f"flops.training, {mode}"] = count(train)
     return Counted(found, {name: tuple(p.shape) for name, p in model.named_parameters()})
 
 

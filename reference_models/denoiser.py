@@ -81,10 +81,23 @@ class Denoiser(nn.Module):
                 own = layer.condition(steps, x.dtype, **told) if given is None else given
                 return layer(x, heard, own, angles, step)
 
-            x, heard = recomputed(run, x, heard) if checkpointing == "full" else run(x, heard)
-        if given is None:
-            given = self.layers[0].condition(steps, x.dtype, **told)
-        return self.denoised(x, given)
+            again = checkpointing in ("full", "full-early-stop")
+            early = checkpointing == "full-early-stop"
+            x, heard = recomputed(run, x, heard, early_stop=early) if again else run(x, heard)
+        last = self.layers[0].condition(steps, x.dtype, **told) if given is None else given
+        return self.denoised(x, last)
+
+    def example(self, batch: int) -> dict[str, Tensor]:
+        """Inputs of `batch` pictures of the model's own size, to run without data."""
+        like, front, layer = self.denoised.out_proj.weight, self.front, self.spec.layers[0].denoising
+        known = front.condition or (None if layer is None else layer.condition)
+        assert known is not None
+        sizes = {"latents": (front.channels, front.height, front.width), "steps": ()}
+        sizes |= {"guidance": ()} if known.guidance else {}
+        sizes |= {} if known.d_pooled is None else {"pooled": (known.d_pooled,)}
+        sizes |= {} if front.n_text is None else {"text": (front.n_text, front.d_text)}
+        made = {name: like.new_zeros(batch, *shape) for name, shape in sizes.items()}
+        return made if known.n_classes is None else made | {"classes": like.new_zeros(batch, dtype=torch.long)}
 
     def _angles(self, grid: tuple[int, int], n_text: int, device: torch.device) -> tuple[Tensor, Tensor] | None:
         """Cosines and sines [1, 1, n_text + patches, d_head] of a text, all of whose places are 0, and of patches."""

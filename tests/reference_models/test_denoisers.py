@@ -20,6 +20,7 @@ from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
 from calc.spec import ModelSpec  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
+from harness.oracles import MODES, reference  # noqa: E402
 from reference_models import build  # noqa: E402
 from reference_models.saved import saved_tensors as probed  # noqa: E402
 
@@ -122,6 +123,16 @@ def test_the_twin_is_what_is_counted(name: str, config: dict[str, Any]) -> None:
     with FlopCounterMode(display=False) as both:
         model(**inputs).sum().backward()
     assert both.get_total_flops() == training(spec, Load(batch=2)).total
+
+
+@pytest.mark.parametrize(("name", "config"), CASES[::2])
+def test_it_is_verified_as_other_models_are(name: str, config: dict[str, Any]) -> None:
+    """Training with layers, or scores, computed again, too."""
+    spec = small(name, config)
+    found = reference(spec, 2, 1).quantities
+    assert {mode: found[f"flops.training, {mode}"] for mode in MODES} == {
+        mode: training(spec, Load(batch=2), mode).total for mode in MODES
+    }
 
 
 @each_case
