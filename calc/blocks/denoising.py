@@ -41,6 +41,9 @@ def latents(t: Trace, spec: Latents, vocab_size: Size, d_model: Size, load: Load
     for side in (rows, columns):
         if spec.n_side is not None and not is_symbolic(side) and holds(side > spec.n_side):
             raise Refused("image", f"at most {spec.n_side} patches along a side, whose places are known", side)
+    square = spec.placed and spec.n_side is None
+    if square and not is_symbolic(rows) and not is_symbolic(columns) and holds(rows != columns):
+        raise Refused("image", "a square, into which alone diffusers lays these patches back", f"{rows} x {columns}")
     pixels = t.constant(load.batch * height * width, spec.channels)
     if spec.packed:
         x = t.linear("patch", pixels, d_model, bias=True, inside=False)

@@ -196,6 +196,14 @@ def test_what_is_refused(name: str, change: dict[str, Any], field: str) -> None:
     assert refusal.value.field == field
 
 
+@pytest.mark.parametrize(("name", "config", "image"), [(*CASES[0], (8, 6)), (*CASES[2], (8, 14)), (*CASES[2], (1, 8))])
+def test_pictures_that_no_pass_takes_are_refused(name: str, config: dict[str, Any], image: tuple[int, int]) -> None:
+    """DiT's are square; Stable Diffusion 3 knows the places of so many patches, of which there is one at least."""
+    with pytest.raises(Refused, match="image"):
+        forward(small(name, config), Load(image=image))
+    assert forward(small(name, config), Load(image=(4, 4))).total > 0
+
+
 def theirs(name: str, given: dict[str, Any]) -> dict[str, Any]:
     """The twin's inputs as diffusers takes them; packed latents stand in rows, with the places of all vectors."""
     told = {"hidden_states": given["latents"], "timestep": given["steps"]}
