@@ -199,7 +199,7 @@ def test_what_is_refused(name: str, change: dict[str, Any], field: str) -> None:
 @pytest.mark.parametrize(("name", "config", "image"), [(*CASES[0], (8, 6)), (*CASES[2], (8, 14)), (*CASES[2], (1, 8))])
 def test_pictures_that_no_pass_takes_are_refused(name: str, config: dict[str, Any], image: tuple[int, int]) -> None:
     """DiT's are square; Stable Diffusion 3 knows the places of so many patches, of which there is one at least."""
-    with pytest.raises(Refused, match="image|patches along a side"):
+    with pytest.raises(Refused, match=r"image|patches along a side"):
         forward(small(name, config), Load(image=image))
     assert forward(small(name, config), Load(image=(4, 4))).total > 0
 
