@@ -167,11 +167,11 @@ class Model(StackOfLayers):
         )
 
     def _tower(self, tower: Tower) -> TowerOfLayers:
-        reads = self.whole.encoder if getattr(tower, "reader", "main") == "encoder" else self.whole
-        built = TowerOfLayers(tower, self.whole.vocab_size, reads.d_model)
+        encoder = self.whole.encoder if getattr(tower, "reader", "main") == "encoder" else None
+        built = TowerOfLayers(tower, self.whole.vocab_size, (encoder or self.whole).d_model)
         if getattr(tower.embedding, "shared", False):
             built.embedding.token = self.embedding.token
-            if tower.embedding.own_token is not None:
+            if getattr(tower.embedding, "own_token", None) is not None:
                 built.embedding.own = self.embedding.own
         return built
 

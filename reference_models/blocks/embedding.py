@@ -85,7 +85,7 @@ class TokenEmbedding(nn.Module):
     def forward(self, tokens: Tensor, step: Step) -> Tensor:
         x = scaled(self.token(tokens), self.spec.scale)
         if self.spec.own_token is not None:
-            x = torch.where((tokens == self.spec.own_token)[..., None], self.own.weight, x)
+            x = torch.where((tokens == self.spec.own_token)[..., None], self.own.get_parameter("weight"), x)
         if self.spec.d_embed is not None and self.spec.project == "tokens":
             x = self.project_in(x)
         if self.spec.norm is not None and self.spec.norm_of == "tokens":
