@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from calc import conventions as _conventions
     from calc import laws as _laws
     from calc import symbols as _symbols
-    from calc.architectures import FAMILIES as FAMILIES
     from calc.architectures import from_config as from_config
+    from calc.architectures.families import FAMILIES as FAMILIES
     from calc.architectures.models import load_model as load_model
     from calc.architectures.models import preset_names as preset_names
     from calc.architectures.models import preset_title as preset_title
@@ -125,7 +125,7 @@ _HOME = {
     "Dtype": "calc.dtypes.Dtype",
     "Estimate": "calc.ask.estimate.Estimate",
     "Explanation": "calc.ask.explain.Explanation",
-    "FAMILIES": "calc.architectures.FAMILIES",
+    "FAMILIES": "calc.architectures.families.FAMILIES",
     "Fit": "calc.fitting.fit.Fit",
     "Flops": "calc.quantities.flops.Flops",
     "FrontierFit": "calc.fitting.frontier.FrontierFit",

@@ -188,7 +188,12 @@ class Conditioning(nn.Module):
             x = x + self._pair("pooled", pooled)
         if self.spec.n_classes is not None and classes is not None:
             gone = torch.rand(classes.shape, device=classes.device) < NO_CLASS * self.training
-            x = x + self.get_submodule("class").weight[torch.where(gone, self.spec.n_classes - 1, classes)]
+            x = (
+                x
+                + self.get_submodule("class").get_parameter("weight")[
+                    torch.where(gone, self.spec.n_classes - 1, classes)
+                ]
+            )
         return x
 
     def _pair(self, name: str, x: Tensor) -> Tensor:

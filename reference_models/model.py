@@ -17,8 +17,9 @@ from reference_models.cache import Cache
 from reference_models.denoiser import Denoiser
 from reference_models.mtp import FurtherToken, further
 from reference_models.output import Output
-from reference_models.stack import StackOfLayers, TowerOfLayers
+from reference_models.stack import StackOfLayers
 from reference_models.step import Checkpointing, Kernel, Step
+from reference_models.tower import TowerOfLayers
 
 
 def build(

@@ -10,22 +10,20 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import Embedding, Node, Stack, Stages, Tiles, Tower
+from calc.spec import Embedding, Node, Stack
 from reference_models.blocks import FRONTS
 from reference_models.blocks.altup import IntoStreams, OutOfStreams
 from reference_models.blocks.block_attention import add_tables, block_bias
 from reference_models.blocks.disentangled import DistanceVectors
 from reference_models.blocks.embedding import Dense
-from reference_models.blocks.linear import NormLayer, clip
+from reference_models.blocks.linear import NormLayer
 from reference_models.blocks.moe import MixtureOfExperts
 from reference_models.blocks.page_attention import add_page_tables, page_bias
 from reference_models.blocks.per_layer import LayerInputs
 from reference_models.blocks.pooling import Pool
-from reference_models.blocks.projector import Projection
 from reference_models.blocks.relative import RelativeBias
 from reference_models.blocks.shared_block import SharedBlock
 from reference_models.blocks.streams import Collapse
-from reference_models.blocks.tiles import Between
 from reference_models.blocks.windows import Merging
 from reference_models.cache import Cache
 from reference_models.layer import Layer, module_of, run_layer
@@ -241,72 +239,6 @@ class StackOfLayers(nn.Module):
             given = x if each.reads is None else results[each.reads]
             results[each.name] = self.get_submodule(each.name)(given[:, :text] if each.per == "text" else given, new)
         return results
-
-
-class TowerOfLayers(StackOfLayers):
-    """A stack beside the main one; it keeps no cache. d_reader: width of the stack that reads its projectors."""
-
-    def __init__(self, spec: Tower, vocab_size: int | None, d_reader: int) -> None:
-        super().__init__(spec, vocab_size)
-        self.tower = spec
-        if spec.clipped:
-            clip(self.layers)
-        width = spec.d_model
-        if spec.stages is not None and isinstance(spec.embedding, Tiles):
-            self.between = Between(spec.stages, spec.embedding, width)
-            width *= 1 + len(spec.stages.beside)
-        for each in spec.projectors:
-            made = [Projection(each, width, d_reader) for _ in each.depths or (0,)]
-            self.add_module(each.name, nn.ModuleList(made) if each.depths else made[0])
-
-    def forward(
-        self, inputs: Tensor, step: Step, place: Callable[[Tensor], Tensor] = lambda x: x
-    ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """(the layers' result after the final norm, what the last dense layer or projector behind it makes of that,
-        what projectors make of the layers that they read). place: puts what stands among its first vectors there."""
-        x, step = self.embed(inputs, step)
-        x = place(x)
-        if any(each.depths for each in self.tower.projectors):
-            step = replace(step, need_hidden=True, hidden=[])
-        if self.tower.stages is not None:
-            x = self._run_stages(x, step, self.tower.stages)
-        else:
-            x = self.run(x, step) if self.tower.unread is None else self._run_unread(x, step, self.tower.unread)
-        results = self.read(x, step.keep)
-        end, deep = results[self.spec.heads[-1].name] if results else x, []
-        if self.tower.pool is not None:
-            end = self.pool(x, step)
-        for each in self.tower.projectors:
-            module = self.get_submodule(each.name)
-            if isinstance(module, nn.ModuleList):
-                deep += [one(step.hidden[depth + 1], step.grid) for one, depth in zip(module, each.depths, strict=True)]
-            else:
-                end = module(x, step.grid)
-        return x, end, deep
-
-    def _run_stages(self, x: Tensor, step: Step, stages: Stages) -> Tensor:
-        """What the last layer gives, beside what others do, of all that is no filling."""
-        second, results = len(self.layers) - self.spec.layers[-1].count, []
-        for i, layer in enumerate(self.layers):
-            x = self.between(x, step.shapes) if i == second else x
-            x = run_layer(layer, x, replace(step, layer=i, n_layers=len(self.layers)), None, None)
-            results.append(x)
-        n = len(self.embedding.position.weight)
-        return self.between.side_by_side(x, [results[i] for i in stages.beside], n)
-
-    def _run_unread(self, x: Tensor, step: Step, unread: int) -> Tensor:
-        """What the last layer that is read gives; those behind it and the norm run, and their result is dropped."""
-        steps = [replace(step, layer=i, n_layers=len(self.layers)) for i in range(len(self.layers))]
-        passes = list(zip(self.layers, steps, strict=True))
-        read = len(passes) - unread
-        for layer, own in passes[:read]:
-            x = run_layer(layer, x, own, None, None)
-        with torch.no_grad():
-            behind = x
-            for layer, own in passes[read:]:
-                behind = run_layer(layer, behind, own, None, None)
-            self.end(behind)
-        return x
 
 
 def _borrows(mixer: Node) -> bool:

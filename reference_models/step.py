@@ -157,7 +157,7 @@ class Step:
         return allowed
 
 
-def recomputed(function: Callable[..., T], *inputs: Tensor, early_stop: bool = False) -> T:
+def recomputed(function: Callable[..., T], *inputs: Tensor | None, early_stop: bool = False) -> T:
     """`function(*inputs)` whose inner tensors are not kept for backward but computed again there.
 
     early_stop: recomputation ends at the last tensor that backward needs; otherwise all of `function` runs again.

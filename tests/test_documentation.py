@@ -12,7 +12,7 @@ import click
 import pytest
 
 import calc
-from calc.architectures import FAMILIES
+from calc.architectures.families import FAMILIES
 from calc.architectures.models import from_toml
 from calc.cli import COMMANDS, cli
 from harness.__main__ import cli as harness

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from calc.architectures.config import Config
 from calc.errors import Refused
-from calc.spec import Condition, Denoised, Denoising, Latents, LayerGroup, ModelSpec, Norm
+from calc.spec import Activation, Condition, Denoised, Denoising, Latents, LayerGroup, ModelSpec, Norm
 
+ACTIVATIONS: dict[str, Activation] = {"gelu-approximate": "gelu_tanh", "gelu": "gelu"}
 SD3_TEXT, FLUX_TEXT, FLUX_SIDE = 77 + 256, 512, 64
 """Vectors of text: CLIP's 77 and T5's 256; FLUX.1's 512. Packed latents along a side of 1024 pixels."""
 
@@ -19,7 +20,7 @@ def dit(cfg: Config) -> ModelSpec:
     it: the original embeds them once for all layers, and counts fewer parameters."""
     cfg.only("norm_type", "ada_norm_zero", why="no other runs")
     cfg.only("norm_elementwise_affine", False, why="norms with weights are not described")
-    act = cfg.choice("activation_fn", among={"gelu-approximate": "gelu_tanh", "gelu": "gelu"}, absent="gelu_tanh")
+    act = cfg.choice("activation_fn", among=ACTIVATIONS, absent="gelu_tanh")
     heads, width = cfg.size("num_attention_heads", absent=16), cfg.size("attention_head_dim", absent=72)
     side, patch = cfg.size("sample_size", absent=32), cfg.size("patch_size", absent=2)
     channels = cfg.size("in_channels", absent=4)

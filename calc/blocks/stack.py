@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from calc.blocks.adapters import prompted, with_prompt
@@ -13,40 +12,29 @@ from calc.blocks.denoising import denoised, shared_condition
 from calc.blocks.disentangled import distance_vectors
 from calc.blocks.gated_bias import bias_of_each
 from calc.blocks.head import projections
-from calc.blocks.layer import layer
+from calc.blocks.layers import layers, unread
 from calc.blocks.page_attention import page_bias
 from calc.blocks.patches import grid
 from calc.blocks.per_layer import layer_inputs
 from calc.blocks.registry import front_of
 from calc.blocks.streams import collapse, spread
 from calc.blocks.surroundings import Surroundings
-from calc.blocks.tiles import between, held, side_by_side
-from calc.blocks.windows import check_grid, merged
+from calc.blocks.tiles import held, side_by_side
+from calc.blocks.windows import check_grid
 from calc.errors import Refused
-from calc.sizes import Size, is_exactly
+from calc.sizes import Size
 from calc.spec import (
     Attention,
-    Bottleneck,
     Latents,
-    LayerGroup,
-    Lora,
     Patches,
-    Prefix,
     Restored,
-    Rwkv7,
     Stack,
     Tiles,
     Tower,
 )
 from calc.spec.load import Load
-from calc.trace.echo import echo
-from calc.trace.op import Op
-from calc.trace.part import Part
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
-
-Live = tuple[bool, ...]
-"""Which of what a layer reads needs a gradient: the stream, and keys and values, or values alone, that it borrows."""
 
 
 class Stacked(NamedTuple):
@@ -91,7 +79,7 @@ def stack(
     check_grid(spec, load, around.grid)
     x = _into_streams(t, spec, x, around)
     around.embedded = x
-    x, load = _layers(t, spec, x, load, around)
+    x, load = layers(t, spec, x, load, around)
     if spec.denoised is not None:
         x, load = denoised(t, spec, spec.denoised, x, load, around)
     if around.streams is not None:
@@ -102,7 +90,7 @@ def stack(
         x, length = side_by_side(t, spec.stages, spec.embedding, x, load)
         load = replace(load, seq=length)
     if isinstance(spec, Tower) and spec.unread is not None:
-        _unread(t, spec, spec.unread, x, load, around)
+        unread(t, spec, spec.unread, x, load, around)
     elif spec.final_norm is not None:
         x = t.norm("final_norm", spec.final_norm, x)
     if getattr(spec.embedding, "multiple", None) is not None:
@@ -158,164 +146,6 @@ def _dropped(t: Trace, spec: Stack, x: Tensor, where: tuple[str, ...]) -> Tensor
     return t.dropout("dropout", x) if drops else x
 
 
-def _layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) -> tuple[Tensor, Load]:
-    """All layers, those of one kind as one part, and the load as the last of them sees it.
-
-    Where the first one reads what needs no gradient (all ahead of an adapter is frozen; DETR's decoder starts from
-    zeros), layers of one kind may differ in what going back takes: each way of passing one is a part of its own.
-    """
-    before, t.adapter = t.adapter, _within(t, spec)
-    t.clamps = isinstance(spec, Tower) and spec.clipped
-    if x.grad:
-        for group in spec.layers:
-            x, load = _ahead(t, spec, group, x, load, around)
-            t.body.append(_part(spec, group, x, *(made := _recorded(t, group, x, load, around))))
-            x = made[1]
-    else:
-        x, load = _unrolled(t, spec, x, load, around)
-    t.adapter, t.clamps = before, False
-    return x, load
-
-
-def _ahead(
-    t: Trace, spec: Stack, group: LayerGroup, x: Tensor, load: Load, around: Surroundings
-) -> tuple[Tensor, Load]:
-    """x as that group of layers reads it, which may be a second stage or read fewer vectors, and the load of it."""
-    if group.merge is not None:
-        return merged(t, group.name, group.merge, x, load, around)
-    stages = spec.stages if isinstance(spec, Tower) and group.name == spec.layers[-1].name else None
-    if stages is None or not isinstance(spec.embedding, Tiles):
-        return x, load
-    return between(t, stages, spec.embedding, x, load), load
-
-
-def _captured_ahead(
-    t: Trace, spec: Stack, group: LayerGroup, x: Tensor, load: Load, around: Surroundings
-) -> tuple[tuple[Part | Op, ...], Tensor, Load]:
-    """Its ops, and the same."""
-    loads: list[Load] = []
-
-    def run() -> Tensor:
-        y, left = _ahead(t, spec, group, x, load, around)
-        loads.append(left)
-        return y
-
-    body, y = t.captured(run)
-    return body, y, loads[0]
-
-
-def _unread(t: Trace, spec: Tower, count: int, x: Tensor, load: Load, around: Surroundings) -> None:
-    """Leave the last `count` layers to run behind x, and the norm behind them, where nothing reads them: no gradient
-    reaches them, so nothing of them is kept. Their weights stand in the part of the others."""
-    read = t.body[-1]
-    assert isinstance(read, Part)
-    t.body[-1] = replace(read, calls=read.calls - count)
-    with t.without_gradient():
-        if count:
-            body, y = _recorded(t, spec.layers[0], x, load, around)
-            dead = Part(f"{read.name} (unread)", body, calls=count, copies=0, inputs=(x,), outputs=(y,))
-            t.body.append(echo(dead))
-            x = y
-        if spec.final_norm is not None:
-            t.norm("final_norm", spec.final_norm, x)
-
-
-def _within(t: Trace, spec: Stack) -> Lora | Bottleneck | Prefix | None:
-    """The adapter that stands in the layers of this stack: in an encoder's too, but in no vision tower's."""
-    adapter = t.whole
-    if isinstance(spec, Tower):
-        return adapter if spec.name == "encoder" and isinstance(adapter, Lora | Bottleneck) else None
-    return adapter if isinstance(adapter, Lora | Bottleneck | Prefix) else None
-
-
-def _recorded(
-    t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Surroundings
-) -> tuple[tuple[Part | Op, ...], Tensor]:
-    """One layer's ops, and its result."""
-    return t.captured(lambda: layer(t, group, x, load, around))
-
-
-def _part(spec: Stack, group: LayerGroup, x: Tensor, body: tuple[Part | Op, ...], y: Tensor) -> Part:
-    """One kind of layers."""
-    return Part(
-        f"layers.{{{group.name}}}" if len(spec.layers) > 1 else "layers.{}",
-        body,
-        calls=group.count,
-        copies=1 if group.shared else group.count,
-        layer=True,
-        indices=_indices(spec, group),
-        group=group.name,
-        inputs=(x,),
-        outputs=(y,),
-    )
-
-
-@dataclass(slots=True)
-class _Way:
-    """One kind of layers as it is passed with some of what it reads needing a gradient. times: how many of them are."""
-
-    part: Part
-    result: Tensor
-    lent: list[tuple[Size | None, Tensor, Tensor]]
-    times: int = 0
-
-
-def _unrolled(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) -> tuple[Tensor, Load]:
-    """All layers in the order they run; the last way of each kind holds its weights, and is as many layers as the
-    others leave: a count may be a symbol."""
-    groups = {group.name: group for group in spec.layers}
-    ways: dict[tuple[str, Live], _Way] = {}
-    ahead: dict[str, tuple[Part | Op, ...]] = {}
-    for name in _order(spec):
-        group = groups[name]
-        if name not in ahead:
-            ahead[name], x, load = _captured_ahead(t, spec, group, x, load, around)
-        live = name, (x.grad, *_borrowed_live(group, around))
-        if live not in ways:
-            lent = len(around.lent)
-            body, y = _recorded(t, group, x, load, around)
-            ways[live] = _Way(_part(spec, group, x, body, y), y, around.lent[lent:])
-        way = ways[live]
-        way.times += 1
-        around.lent += way.lent
-        x = way.result
-    left = {group.name: group.count for group in spec.layers}
-    for i, ((name, _), way) in enumerate(ways.items(), start=1):
-        t.body += ahead.pop(name, ())
-        if any(other == name for other, _ in list(ways)[i:]):
-            left[name] = left[name] - way.times
-            number = sum(other == name for other, _ in list(ways)[:i])
-            t.body.append(_apart(way, number))
-        else:
-            t.body.append(replace(way.part, calls=left[name]))
-    return x, load
-
-
-def _borrowed_live(group: LayerGroup, around: Surroundings) -> tuple[bool, ...]:
-    mixer = group.mixer
-    if isinstance(mixer, Rwkv7) and around.values is not None:
-        return (around.values.grad,)
-    if not isinstance(mixer, Attention) or mixer.kv != "earlier":
-        return ()
-    return tuple(each.grad for each in around.borrowed(mixer.window))
-
-
-def _apart(way: _Way, number: int) -> Part:
-    """A way of passing layers whose weights stand in another part, the last way of their kind."""
-    return replace(echo(way.part), name=f"{way.part.name} (way {number})", calls=way.times, way=number)
-
-
-def _order(spec: Stack) -> Iterator[str]:
-    """The kinds of layers as they come; without a schedule the first layer of a kind and, once, all behind it."""
-    if spec.schedule:
-        yield from spec.schedule
-        return
-    for group in spec.layers:
-        yield group.name
-        if not is_exactly(group.count, 1):
-            yield group.name
-
-
 def _whole_squares(spec: Stack, load: Load) -> None:
     """Refuse a picture that squares of patches, within which attention stays, do not cover without a rest."""
     for group in spec.layers:
@@ -325,20 +155,3 @@ def _whole_squares(spec: Stack, load: Load) -> None:
         for patches in grid(spec.embedding, load):
             if isinstance(patches, int) and patches % side:
                 raise Refused("image", f"whole squares of {side} x {side} patches", f"{patches} patches along a side")
-
-
-def _indices(spec: Stack, group: LayerGroup) -> tuple[int, ...] | None:
-    """The numbers of this group's layers; None where there is one group, or where sizes are no ints."""
-    if len(spec.layers) == 1:
-        return None
-    if spec.schedule is not None:
-        members = tuple(i for i, name in enumerate(spec.schedule) if name == group.name)
-        return members[:1] if group.shared else members
-    if not all(isinstance(g.count, int) for g in spec.layers):
-        return None
-    start = 0
-    for other in spec.layers:
-        if other.name == group.name:
-            break
-        start += other.count
-    return tuple(range(start, start + (1 if group.shared else group.count)))

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from calc import conventions as registry_of_conventions
-from calc.architectures import FAMILIES
+from calc.architectures.families import FAMILIES
 from calc.architectures.models import load_model, preset_names, preset_title
 from calc.ask import registry
 from calc.ask.quantity import Quantity, sum_of

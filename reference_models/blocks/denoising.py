@@ -95,7 +95,7 @@ class DenoisingLayer(nn.Module):
         both = x if text is None else torch.cat([text, x], 1)
         shift, scale, gate = self.modulation(F.silu(given)).chunk(3, -1)
         read = modulated(self._norm(both), scale, shift)
-        up = ACTIVATIONS[self.spec.activation](self.mlp["up_proj"](read))
+        up = ACTIVATIONS[self.spec.activation](self.mlp.get_submodule("up_proj")(read))
         (seen,) = self.attention((read,), angles, step)
         y = both + gate[:, None] * self.out_proj(torch.cat([seen, up], -1))
         return y[:, n:], y[:, :n] if text is not None else None

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from calc.architectures import FAMILIES
+from calc.architectures.families import FAMILIES
 from calc.errors import Refused
 from calc.quantities.flops import forward
 from calc.quantities.parameters import parameters

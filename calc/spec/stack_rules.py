@@ -1,0 +1,222 @@
+"""What a stack's front, layers and ends have to agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from calc.errors import Refused
+from calc.spec.attention import Attention
+from calc.spec.band_attention import BandAttention
+from calc.spec.denoising import Latents
+from calc.spec.gated_bias import GatedBias
+from calc.spec.latent import Mla
+from calc.spec.patches import Patches
+from calc.spec.rwkv7 import Rwkv7
+from calc.spec.stack_fields import StackFields
+from calc.spec.trajectory import Trajectory
+from calc.spec.windows import WindowAttention
+
+
+def _pools_alone(stack: StackFields) -> None:
+    if stack.pool is not None and (not isinstance(stack.embedding, Patches) or stack.heads):
+        raise Refused("pool", "none, but behind a stack that reads pictures, without heads", stack.embedding.kind)
+
+
+def _scheduled(stack: StackFields) -> None:
+    names = [group.name for group in stack.layers]
+    if len(set(names)) != len(names):
+        raise Refused("layers", "groups with different names", ", ".join(names))
+    if stack.schedule is not None:
+        for group in stack.layers:
+            if (n := stack.schedule.count(group.name)) != group.count:
+                raise Refused("schedule", f"{group.count} layers named {group.name}", n)
+        if unknown := sorted(set(stack.schedule) - set(names)):
+            raise Refused("schedule", f"names among {', '.join(names)}", ", ".join(unknown))
+
+
+def _heads_divide(stack: StackFields) -> None:
+    for group in stack.layers:
+        shared = None if group.shared_block is None else group.shared_block.attention
+        for attention in (*group.mixers, group.cross, shared):
+            if not isinstance(attention, Attention):
+                continue
+            if attention.d_head is None and stack.d_model % attention.n_heads:
+                expected = f"a divisor of d_model = {stack.d_model} (or d_head given)"
+                raise Refused("n_heads", expected, attention.n_heads)
+            d_head = attention.d_head or stack.d_model // attention.n_heads
+            if attention.position == "rope" and attention.rope.plane is not None:
+                _in_plane(stack, d_head)
+            if attention.position == "rope" and d_head % 2:
+                raise Refused("d_head", "an even width, since rotary positions turn pairs", d_head)
+            share = attention.rope.fraction
+            if attention.position == "rope" and not attention.rope.proportional and int(d_head * share) == 1:
+                raise Refused("rope.fraction", f"a share of d_head = {d_head} that holds a pair", share)
+
+
+def _in_plane(stack: StackFields, d_head: int) -> None:
+    """Refuse rows and columns where there are none, and heads that two axes cannot share in pairs."""
+    if not isinstance(stack.embedding, Patches):
+        raise Refused("rope.plane", "none, unless the stack reads pictures in patches", stack.embedding.kind)
+    if d_head % 4:
+        raise Refused("d_head", "a multiple of 4, for rotary positions along both axes", d_head)
+
+
+def _in_squares(stack: StackFields) -> None:
+    front = stack.embedding
+    if any(m.squares for m in stack.attentions) and (not isinstance(front, Patches) or front.n_special):
+        raise Refused("squares", "null, unless the stack reads pictures in patches and nothing else", front.kind)
+
+
+def _in_stages(stack: StackFields) -> None:
+    merges = any(group.merge is not None for group in stack.layers)
+    windows = any(isinstance(mixer, WindowAttention) for group in stack.layers for mixer in group.mixers)
+    if not merges and not windows:
+        return
+    front = stack.embedding
+    if not isinstance(front, Patches) or front.n_special or front.n_registers or front.masked is not None:
+        raise Refused("mixer", "windows of patches, or merged ones, where patches alone are read", front.kind)
+    if stack.pool is not None or stack.per_layer is not None or stack.n_streams or stack.altup or stack.layers[0].merge:
+        raise Refused("layers", "one stream, merged ahead of later groups alone, and no pool", "others")
+    stages = list(stack.stages_of_groups.values())
+    first = {stage: list(stack.stages_of_groups)[stages.index(stage)] for stage in stages}
+    names = stack.schedule or ()
+    order = [stack.stages_of_groups[name] for name in names]
+    if order != sorted(order) or any(names[order.index(stage)] != first[stage] for stage in set(order)):
+        raise Refused("schedule", "one stage behind another, each begun by the group that merges", "another order")
+    for name, width in stack.widths.items():
+        mixer = next(group.mixer for group in stack.layers if group.name == name)
+        if isinstance(mixer, WindowAttention) and width % mixer.n_heads:
+            raise Refused("n_heads", f"a divisor of the width {width} of {name}", mixer.n_heads)
+
+
+def _denoises(stack: StackFields) -> None:
+    layers = [group.denoising for group in stack.layers if group.denoising is not None]
+    front = stack.embedding
+    if stack.denoised is None and not layers and not isinstance(front, Latents):
+        return
+    if stack.denoised is None or len(layers) < len(stack.layers) or not isinstance(front, Latents):
+        raise Refused("denoised", "what stands behind layers that all denoise latents", front.kind)
+    if stack.final_norm is not None or stack.heads or stack.pool is not None or stack.schedule is not None:
+        raise Refused("final_norm", "none, nor heads, behind a denoiser, whose groups stand in order", "others")
+    of_text = [layer.streams for layer in layers]
+    if any(each != "picture" for each in of_text) is (front.n_text is None):
+        raise Refused("streams", "a text beside the picture where the latents have one", ", ".join(of_text))
+    ends = stack.layers[-1].count if of_text[-1] == "last" else 0
+    if "last" in of_text[:-1] or (isinstance(ends, int) and ends > 1) or of_text[-1] == "beside":
+        raise Refused("streams", "one layer that ends the text, or joined ones, behind all others", of_text[-1])
+    if any(one == "joined" and other != "joined" for one, other in pairwise(of_text)):
+        raise Refused("streams", "joined ones behind those beside one another", ", ".join(of_text))
+    if any((layer.condition is None) is (front.condition is None) for layer in layers):
+        raise Refused("condition", "one of all layers, or one of each", "both or none")
+    if stack.denoised.again is (front.condition is not None):
+        raise Refused("again", "true where the condition is each layer's own", stack.denoised.again)
+    for layer in layers:
+        if stack.d_model % layer.n_heads:
+            raise Refused("n_heads", f"a divisor of d_model = {stack.d_model}", layer.n_heads)
+        if layer.axes is not None and sum(layer.axes) * layer.n_heads != stack.d_model:
+            raise Refused(
+                "axes", f"widths that sum up to d_model / n_heads = {stack.d_model // layer.n_heads}", "others"
+            )
+    if front.placed and stack.d_model % 4:
+        raise Refused("d_model", "a multiple of 4, for sines and cosines of rows and columns", stack.d_model)
+
+
+def _one_relative_table(stack: StackFields) -> None:
+    kinds = set(stack.relative_tables)
+    if stack.gates_bias and not all(isinstance(m, GatedBias) for group in stack.layers for m in group.mixers):
+        raise Refused("mixer", "gated_bias in all layers, where there is one", "others")
+    if len(kinds) > 1:
+        raise Refused("buckets", "alike in all layers that share them, and their heads too", "different ones")
+    if any(m.disentangled != other.disentangled for m, other in pairwise(stack.attentions)):
+        raise Refused("disentangled", "alike in all layers, which share its table", "different ones")
+
+
+def _alike_in_blocks(stack: StackFields) -> None:
+    mixers = [mixer for group in stack.layers for mixer in group.mixers]
+    if stack.in_blocks is not None and any(mixer != stack.in_blocks for mixer in mixers):
+        raise Refused("mixer", "alike in all layers, where attention stays in blocks", "different ones")
+
+
+def _of_one_page(stack: StackFields) -> None:
+    mixers = [mixer for group in stack.layers for mixer in group.mixers]
+    if stack.on_page is not None and any(mixer != stack.on_page for mixer in mixers):
+        raise Refused("mixer", "alike in all layers, where attention is on pages", "different ones")
+    boxes = getattr(stack.embedding, "boxes", None)
+    if stack.on_page is not None and (boxes is None or getattr(stack.embedding, "picture", None) is None):
+        raise Refused("embedding", "tokens with boxes, and a picture, for attention on pages", stack.embedding.kind)
+    if boxes is not None and 4 * boxes.d_place + 2 * boxes.d_extent != stack.d_model:
+        raise Refused("boxes", f"4 * d_place + 2 * d_extent = d_model = {stack.d_model}", "another width")
+    if any(each.per == "text" for each in stack.heads) and stack.on_page is None:
+        raise Refused("per", "another kind where no picture stands behind the text", "text")
+
+
+def _whole_chunks(stack: StackFields) -> None:
+    multiple = getattr(stack.embedding, "multiple", None)
+    for mixer in (mixer for group in stack.layers for mixer in group.mixers):
+        if isinstance(mixer, BandAttention) and (multiple is None or multiple % (2 * mixer.reach)):
+            raise Refused("embedding.multiple", f"a multiple of 2 * reach = {2 * mixer.reach}", multiple)
+
+
+def _alternates(stack: StackFields) -> None:
+    if stack.altup is None:
+        return
+    if stack.n_streams is not None:
+        raise Refused("n_streams", "null beside altup, which has streams of its own", stack.n_streams)
+    if not 1 <= stack.altup.active + 1 <= stack.altup.n or stack.altup.n < 2:
+        raise Refused("altup.n", "two streams at least, the active one among them", stack.altup.n)
+    if any(group.out_norm or group.out_scale or group.placement.startswith("parallel") for group in stack.layers):
+        raise Refused("altup", "null beside parallel blocks, or a norm or factor behind a layer", "streams")
+
+
+def _lent(stack: StackFields) -> None:
+    """What a layer takes of an earlier one has to be there: keys and values, and the tokens that one has chosen."""
+    of_name = {group.name: group.mixer for group in stack.layers}
+    lenders: set[int | None] = set()
+    chooses = values = False
+    for name in stack.schedule or of_name:
+        mixer = of_name[name]
+        if isinstance(mixer, Attention) and mixer.kv != "earlier":
+            lenders.add(mixer.window)
+        elif isinstance(mixer, Attention) and mixer.window not in lenders:
+            raise Refused("kv", "a layer before it with keys and values of its own, of the same window", "earlier")
+        if isinstance(mixer, Rwkv7) and mixer.value_rank is None:
+            values = True
+        elif isinstance(mixer, Rwkv7) and not values:
+            raise Refused("value_rank", "a layer before it whose values it mixes in (value_rank none)", "none")
+        if isinstance(mixer, Mla):
+            chooses = chooses or mixer.indexer is not None
+            if mixer.top_k is not None and not chooses:
+                raise Refused("indexer", "one in this layer or in one before it, beside top_k", None)
+
+
+def _reads_each_other(stack: StackFields) -> None:
+    names: list[str] = []
+    for each in stack.heads:
+        if each.reads is not None and each.reads not in names:
+            raise Refused(f"{each.name}.reads", f"a head before it ({', '.join(names) or 'none'})", each.reads)
+        names.append(each.name)
+
+
+def _windows_of_tokens(stack: StackFields) -> None:
+    if isinstance(stack.embedding, Trajectory) and any(mixer.window is not None for mixer in stack.attentions):
+        raise Refused("window", "none, since it counts tokens and a trajectory's sequence counts steps", "a window")
+
+
+RULES: tuple[Callable[[StackFields], None], ...] = (
+    _pools_alone,
+    _scheduled,
+    _heads_divide,
+    _in_squares,
+    _in_stages,
+    _denoises,
+    _one_relative_table,
+    _alike_in_blocks,
+    _of_one_page,
+    _whole_chunks,
+    _alternates,
+    _lent,
+    _reads_each_other,
+    _windows_of_tokens,
+)
+"""Each raises Refused, with the field, what it must be and what it is."""
