@@ -12,6 +12,7 @@ from calc.quantities.weights import in_width, plain_width
 _INPUTS = ("source_seq", "images", "image")
 _SPREAD = ("dp", "tp", "pp", "cp", "ep", "expert_tp", "sequence_parallel", "stages")
 OF_TRAINING = (
+    "document",
     "recipe",
     "optimizer",
     "offload",
@@ -86,7 +87,7 @@ QUANTITIES = (
         "FLOP",
         "one forward pass over the batch",
         "two FLOPs for each multiply-accumulate of every product that runs (Kaplan et al. 2020, section 2.1)",
-        ("batch", "seq", "convention", "mtp", *_INPUTS),
+        ("batch", "seq", "convention", "mtp", *_INPUTS, "document"),
         terms.flops("forward"),
     ),
     Quantity(
@@ -102,7 +103,7 @@ QUANTITIES = (
         "FLOP",
         "forward, backward and recomputation of one step over the batch",
         "two more products for each of the forward pass (Kaplan et al. 2020, section 2.1), and recomputation",
-        ("batch", "seq", "convention", "checkpointing", "mtp", *_INPUTS),
+        ("batch", "seq", "convention", "checkpointing", "mtp", *_INPUTS, "document"),
         terms.flops("training"),
     ),
     Quantity(
@@ -139,7 +140,7 @@ QUANTITIES = (
         "bytes",
         "read from and written to a device's memory in one forward pass over the batch",
         "each kernel reads its operands and writes its result once (Williams et al. 2009, Roofline, section 3)",
-        ("batch", "seq", "dtype", "execution", "experts", "routing", "mtp", *_INPUTS),
+        ("batch", "seq", "dtype", "execution", "experts", "routing", "mtp", *_INPUTS, "document"),
         terms.traffic("forward"),
         widths=terms.traffic_widths,
         in_widths=terms.traffic_in("forward"),
@@ -149,7 +150,7 @@ QUANTITIES = (
         "bytes",
         "as traffic.forward, of forward, recomputation and backward of one step; without loss and optimizer",
         "as traffic.forward; going back each operand is read once more and each gradient written once",
-        ("batch", "seq", "dtype", "execution", "experts", "routing", "checkpointing", "mtp", *_INPUTS),
+        ("batch", "seq", "dtype", "execution", "experts", "routing", "checkpointing", "mtp", *_INPUTS, "document"),
         terms.traffic("training"),
         widths=terms.traffic_widths,
         in_widths=terms.traffic_in("training"),

@@ -48,6 +48,7 @@ def attention(
         # Each square is a sequence of its own, copied out and back; no kernel is counted for it.
         load, in_squares = replace(load, batch=load.batch * exact_div(load.seq, side**2), seq=side**2), True
         q, k, v = (t.joined(each, rows=each.rows, width=each.width) for each in (q, k, v))
+    load = load.by_document
     cached, more = load.cached(spec.window), prefix_length(t)
     keys = cached + load.seq
     twice_pairs = load.batch * heads * load.twice_pairs(spec.window, spec.causal, spec.chunked)

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from calc.blocks.adapters import check_adapter, check_targets
 from calc.blocks.contrast import contrast
+from calc.blocks.documents import check_documents
 from calc.blocks.head import head
 from calc.blocks.mtp import mtp
 from calc.blocks.patches import grid
@@ -37,6 +38,8 @@ def build(spec: ModelSpec, load: Load) -> Part:
     Errors: Refused for an adapter that has no place in the model, and for what the load asks of no such model.
     """
     check_model(spec)
+    if load.document is not None:
+        check_documents(spec)
     if isinstance(spec, Traced):
         return spec.record(load)
     check_adapter(spec, load)

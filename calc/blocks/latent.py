@@ -40,6 +40,7 @@ def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Surroun
         q_rope, k_rope = t.rope("rope", spec.rope, load.seq, spec.d_rope, q_rope, k_rope)
     t.hold(q, small, latent, q_rope, k_rope)
     # Of the choice of top_k tokens only the causal mask knows: eager attention computes all pairs and hides the others.
+    load = load.by_document
     window = spec.top_k if load.scores == "causal-exact" else None
     twice_pairs = load.batch * heads * load.twice_pairs(window)
     read = _absorbed if load.absorbed else _expanded

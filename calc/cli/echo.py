@@ -14,6 +14,7 @@ from calc.spec.run import Run
 FORMATS = {"weights": "dtype", "cache": "cache_dtype", "state": "state_dtype"}
 """What has a number format where nothing is trained -> the field that says it."""
 WORDED = {
+    "document": "documents of {:,} tokens",
     "expert_tp": "experts in {}",
     "optimizer": "{}",
     "checkpointing": "{} checkpointing",
@@ -62,6 +63,8 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
             found["offload"] = run.offload
         if run.offload == "optimizer":
             found["offload_fraction"] = run.offload_fraction
+    if run.document is not None:
+        found["document"] = run.document
     if any(spec.encoder is not None for spec in specs):
         found["source_seq"] = run.source_seq or _source(specs, run)
     elif run.source_seq is not None and any(spec.audio is not None for spec in specs):

@@ -24,6 +24,7 @@ FIELDS = (
     "source_seq",
     "images",
     "image",
+    "document",
     "mtp",
     "checkpointing",
     "latent_reading",

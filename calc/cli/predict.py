@@ -34,6 +34,7 @@ FIELDS = (
     "context",
     "source_seq",
     "images",
+    "document",
     "dtype",
     "recipe",
     "cache_dtype",

@@ -70,6 +70,10 @@ def flops(spec: ModelSpec, run: Run) -> Flops:
         raise Refused("checkpointing", expected, run.checkpointing)
     if not convention.any_model:
         decoder(spec)
+        if run.document is not None:
+            raise Refused(
+                "document", f"none under {convention.name}, whose formula knows whole sequences", run.document
+            )
         if run.mtp:
             raise Refused("mtp", f"false under {convention.name}, whose formula has no such modules", True)
     return convention.count(spec, run)

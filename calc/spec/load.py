@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from calc import checks
-from calc.sizes import Size, floor_div, is_exactly, minimum
+from calc.sizes import Size, exact_div, floor_div, is_exactly, minimum
 from calc.spec.pairs import twice_seen, twice_seen_in_chunks
 from calc.spec.routing import USUAL, read_routing
 
@@ -28,6 +28,7 @@ class Load:
     vectors: how many vectors the front makes of one of seq (a trajectory's step has three); caches grow by as many.
     routing: how evenly tokens choose experts (`calc.spec.routing`). experts: how their products run
         (`calc.spec.run.execution`).
+    document: tokens of a document, where a sequence holds several and attention stays within each.
     images: pictures that a vision tower reads beside the text; image: their height and width in pixels, None for the
         size the model is made for.
 
@@ -50,6 +51,7 @@ class Load:
     image: tuple[Size, Size] | None = None
     routing: str = USUAL
     experts: Experts = "grouped"
+    document: Size | None = None
 
     def __post_init__(self) -> None:
         checks.word("scores", self.scores, SCORES)
@@ -57,7 +59,7 @@ class Load:
         checks.word("experts", self.experts, EXPERTS)
         for name, least in (("batch", 0), ("seq", 1), ("context", 0), ("images", 0)):
             object.__setattr__(self, name, checks.size(name, getattr(self, name), least))
-        for name in ("source", "usual_source"):
+        for name in ("source", "usual_source", "document"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, checks.size(name, getattr(self, name)))
 
@@ -65,6 +67,14 @@ class Load:
     def tokens(self) -> Size:
         """New tokens in the whole batch."""
         return self.batch * self.seq
+
+    @property
+    def by_document(self) -> Load:
+        """What attention has of it: each document as a sequence of its own."""
+        if self.document is None:
+            return self
+        batch = self.batch * exact_div(self.seq, self.document)
+        return replace(self, batch=batch, seq=self.document, document=None)
 
     def cached(self, window: Size | None) -> Size:
         """Cached tokens of one sequence that a layer with this window still has beside the new ones."""

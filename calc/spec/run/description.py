@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Self
 
+from pydantic import model_validator
+
 from calc.errors import Refused
-from calc.sizes import Size
+from calc.sizes import Size, is_exactly
 from calc.spec.load import Load
 from calc.spec.model import ModelSpec, check_model
 from calc.spec.run.counting import Counting
@@ -47,6 +49,14 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
     Errors: Refused for unknown words and for what is no size (see `calc.checks.size`; floats pass, since `solve` looks
     for real roots); TypeError for an unknown field. Integer arrays become float64.
     """
+
+    @model_validator(mode="after")
+    def _documents_apart(self) -> Self:
+        if self.document is not None and self.execution == "eager":
+            raise Refused("execution", "sdpa or compiled beside documents, where kernels hide no pairs", "eager")
+        if self.document is not None and not is_exactly(self.cp, 1):
+            raise Refused("cp", "1 beside documents, whose pairs ranks would share unevenly", self.cp)
+        return self
 
     def load(self, **changes: Any) -> Load:
         """What one forward pass over the batch is given; `changes` are fields of Load."""

@@ -65,6 +65,11 @@ class Workload(RunNode):
         description="How evenly tokens choose experts, and so how many of them a batch reaches: balanced, as many as "
         "it can; or in expectation, uniform or power-law:ALPHA.",
     )
+    document: MaybePositive = Field(
+        default=None,
+        description="Tokens of a document, of which a sequence holds several side by side (packed); attention stays "
+        "within each, as kernels run it that are told where documents end.",
+    )
     mtp: YesNo = Field(default=False, description="Count the modules that predict further tokens too.")
 
     @model_validator(mode="after")
@@ -77,6 +82,16 @@ class Workload(RunNode):
             object.__setattr__(self, "mode", own)
         elif self.mode != own:
             raise Refused("mode", f"{own} for phase {self.phase}", self.mode)
+        return self
+
+    @model_validator(mode="after")
+    def _whole_documents(self) -> Workload:
+        if self.document is None:
+            return self
+        if self.mode != "training":
+            raise Refused("document", "none where a model serves, whose requests are apart", self.document)
+        if isinstance(self.seq, int) and isinstance(self.document, int) and self.seq % self.document:
+            raise Refused("document", f"a divisor of seq = {self.seq}, so that sequences are filled up", self.document)
         return self
 
     @property
@@ -105,5 +120,6 @@ class Workload(RunNode):
             "image": self.image,
             "routing": self.routing,
             "mtp": self.mtp and self.phase != "decode",
+            "document": self.document,
         }
         return Load(**(fields | changes))

@@ -50,7 +50,7 @@ def model_flops(spec: ModelSpec, run: Run) -> tuple[float, str]:
     pairs counted whole. Of a prompt only the last place has logits. Where pairs that a mask hides are more than
     `MOST_HIDDEN` of the count and the kernel for attention passes them over, they are left out, and the convention says
     `causal`: with them a long prompt has more than 100 %."""
-    sizes = (run.batch, run.seq, run.source_seq, run.images)
+    sizes = (run.batch, run.seq, run.source_seq, run.images, run.document)
     flops, name = _counted(CacheKey(spec), run.trains, *sizes)
     if run.phase == "prefill":
         for leaf in tree_of(spec, run):
@@ -73,9 +73,16 @@ def _hidden(spec: ModelSpec, run: Run) -> float:
 
 @lru_cache(maxsize=256)
 def _counted(
-    key: CacheKey[ModelSpec], trains: bool, batch: int, seq: int, source_seq: int | None, images: int
+    key: CacheKey[ModelSpec],
+    trains: bool,
+    batch: int,
+    seq: int,
+    source_seq: int | None,
+    images: int,
+    document: int | None,
 ) -> tuple[float, str]:
-    spec, sizes = key.value, {"batch": batch, "seq": seq, "source_seq": source_seq, "images": images}
+    spec = key.value
+    sizes = {"batch": batch, "seq": seq, "source_seq": source_seq, "images": images, "document": document}
     try:
         if any(isinstance(group.channel, Moe) for group in spec.layers):
             raise Refused("model", "one whose tokens visit all parameters", "experts")

@@ -89,6 +89,7 @@ def record_of(spec: ModelSpec, run: Run) -> Record:
         source=run.source_seq,
         usual_source=run.seq,
         images=run.images,
+        document=run.document if run.phase in ("forward", "training") else None,
         routing=run.routing,
         experts=run.experts,
         mtp=run.mtp and not decode,
