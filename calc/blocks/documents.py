@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.errors import Refused
-from calc.spec import Attention, LayerGroup, Mla, ModelSpec, Node, Prefix
+from calc.spec import Attention, Embedding, LayerGroup, Mla, ModelSpec, Node, Prefix
 from calc.spec.traced import Traced
 
 
@@ -11,6 +11,8 @@ def check_documents(spec: ModelSpec) -> None:
     """Errors: Refused for a model of which something else than attention within documents would be counted."""
     if isinstance(spec, Traced):
         raise Refused("document", "none of a traced model, whose attention is counted as it ran", "a length")
+    if not isinstance(spec.embedding, Embedding):
+        raise Refused("document", "none, unless the model reads tokens", f"a length beside {spec.embedding.kind}")
     if spec.towers:
         raise Refused("document", "none beside an encoder or a tower, whose inputs have their own lengths", "a length")
     if isinstance(spec.adapter, Prefix):

@@ -79,6 +79,7 @@ def test_attention_takes_less_time_and_the_rest_as_long() -> None:
         ("llama-3-8b", {"document": 0}),
         ("t5-xxl", {"seq": 1024, "document": 256}),
         ("falcon-h1-7b", {"document": 256}),
+        ("vit-l", {"document": 64}),
         ("falcon-7b", {"document": 256, "convention": "palm", "phase": "training"}),
     ],
 )
