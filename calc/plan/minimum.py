@@ -23,15 +23,14 @@ DOUBLINGS = 10
 
 def least_that_works(question: Question, found: Answer) -> str:
     """One line for an answer without a plan: why there is none, and the least that would do."""
-    why = max(found.ruled, key=lambda reason: found.ruled[reason], default="memory")
     if not found.listed:
         return _none_listed(question)
     if found.least is None:
-        if found.ruled.get("global batch"):
-            fewest = _batches(question)
+        fewest = _batches(question) if found.ruled.get("global batch") else question.sequences
+        if fewest != question.sequences:
             tokens = fewest * question.seq
             return f"no plan divides {question.sequences:,} sequences a step; {fewest:,} ({tokens:,} tokens) would be"
-        return f"no plan can be: {REASONS.get(why, why)}"
+        return f"no plan can be: {_reasons(found) or REASONS['memory']}"
     reserved, run = found.least
     room = binary(question.device.usable - CONTEXT)
     held = f"the least that a plan reserves is {binary(reserved)} of a GPU's {room} ({short(run)})"
@@ -42,13 +41,16 @@ def least_that_works(question: Question, found: Answer) -> str:
     return f"nothing fits: {held}; {more}"
 
 
+def _reasons(found: Answer) -> str:
+    """Why plans were ruled out, the most frequent first."""
+    return "; ".join(f"{REASONS.get(why, why)} ({plans:,})" for why, plans in found.ruled.most_common())
+
+
 def _none_listed(question: Question) -> str:
     """Which of the sizes that were asked for no plan has, and those that there are with the rest as asked."""
     import numpy as np
 
     for name, wanted in (*question.fixed.items(), *question.at_most.items()):
-        if name not in SIZES:
-            continue
         others: dict[str, dict[str, Any]] = {
             kind: {key: value for key, value in getattr(question, kind).items() if key != name}
             for kind in ("fixed", "at_most")
@@ -56,6 +58,10 @@ def _none_listed(question: Question) -> str:
         free = replace(question, **others)
         kinds, _ = structures(free)
         columns = (each for words in kinds for gpus in free.gpus for each in chunks(free, gpus, words))
+        if name not in SIZES:
+            if next(columns, None) is not None:
+                return f"no plan has {name} {wanted} with the rest as asked"
+            continue
         found = sorted({int(value) for each in columns for value in np.unique(each[name])})
         if found:
             return f"no plan has {name} {wanted}: with the rest as asked it can be {', '.join(map(str, found))}"

@@ -90,10 +90,11 @@ class Server:
         return self.laid - (self.rules.ahead and bool(self.reading or self.decoding))
 
     def _admit(self, known: int) -> None:
-        """Let in who waits, first come first served, while there is room for the prompt and one token more."""
+        """Let in who waits, first come first served, while there is room for the prompt and one token more; who came
+        after `known` holds up nobody."""
         while self.waiting and len(self.reading) + len(self.decoding) < self.rules.running:
-            one = self.waiting[0]
-            if one.came >= known:
+            one = next((each for each in self.waiting if each.came < known), None)
+            if one is None:
                 return
             found, made = self._take_shared(one)
             need = self._own(one, one.prompt + 1)
@@ -102,7 +103,7 @@ class Server:
                     self.shared.withdraw(one.shared, made)
                 one.shared = ()
                 return
-            self.waiting.popleft()
+            self.waiting.remove(one)
             self.used += need
             if found:
                 one.read = max(one.read, min(found, one.prompt - 1))

@@ -119,6 +119,15 @@ def test_a_size_that_no_plan_has_is_named_with_those_that_there_are(run: Run) ->
     assert "gb200-nvl72, or a TOML file" in err or "tpu-v6e, or a TOML file" in err
 
 
+def test_why_no_plan_is_possible_is_said_of_each_reason(run: Run) -> None:
+    ruled = ("--fix", "offload=activations", "--fix", "pp=2")
+    _, _, err = run("plan", "gpt2", *ASKED[:-2], *ruled)
+    assert "no plan can be: " in err
+    assert "pipelines, beside activations on the host (" in err
+    experts = ("qwen3-30b-a3b", *ASKED[:-2], "--fix", "expert_tp=1", "--fix", "sequence_parallel=false")
+    assert "no plan has expert_tp 1 with the rest as asked" in run("plan", *experts)[2]
+
+
 def test_several_clusters_and_numbers_of_gpus(run: Run) -> None:
     words = [word.replace("dgx-h100", "dgx-h100,dgx-a100") if word == "dgx-h100" else word for word in SMALL]
     words[words.index("8")] = "2..8"

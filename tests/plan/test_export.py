@@ -307,7 +307,9 @@ def test_modules_that_are_recomputed(name: str, start: str, granularity: str, mo
 def test_what_is_read_and_not_described_is_refused() -> None:
     """Flags that change what a GPU keeps are no settings that plans do not depend on."""
     read, start = tool("megatron-core").read, "--tensor-model-parallel-size 1"
-    assert read(f"{start} --recompute-activations", "plan").words["checkpointing"] == "selective"
+    both = "--recompute-activations --recompute-granularity full"  # Megatron-Core sets the latter by the former
+    for flags in ("--recompute-activations", both):
+        assert read(f"{start} {flags}", "plan").words["checkpointing"] == "selective"
     with pytest.raises(Refused, match="--fine-grained-activation-offloading: expected none"):
         read(f"{start} --fine-grained-activation-offloading --offload-modules moe_act", "plan")
     with pytest.raises(Refused, match="cpu_offloading: expected False"):

@@ -125,6 +125,19 @@ def test_priority_goes_first() -> None:
     assert late.scheduled == 0.0
 
 
+def test_who_comes_urgently_in_every_step_keeps_nobody_waiting_whom_the_server_knew() -> None:
+    """A server that lays its steps ahead knows each newcomer a step late: the one before is let in meanwhile."""
+    server = Server(CLOCK, Rules(8192, 8, 1, 10_000, mixed=True, chunked=True, ahead=True))
+    first, second = Request(0, 0.0, 100, 30), Request(1, 0.0, 100, 5)
+    server.add(first)
+    server.advance(float("inf"))
+    server.add(second)
+    for number in range(2, 6):
+        server.add(Request(number, server.time, 10, 30, priority=-1))
+        server.advance(server.time + 1e-9)
+    assert second.scheduled is not None
+
+
 def test_who_comes_waits_until_the_server_looks() -> None:
     """A prompt that comes beside a sequence that decodes waits for every tenth step; without one it does not wait."""
 

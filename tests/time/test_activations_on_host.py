@@ -25,6 +25,15 @@ LINK = 0.77 * 64e9
 """Bytes a second, one way, of PCIe 5.0 x16."""
 
 
+def test_modules_that_predict_further_tokens_keep_theirs_on_the_device() -> None:
+    words: dict[str, Any] = {"phase": "training", "dp": 8, "ep": 8, "zero": 1, "seq": 256}
+    spec = calc.load_model("deepseek-v3")
+    plain, more = (predict(spec, "h100-sxm", offload="activations", mtp=mtp, **words) for mtp in (False, True))
+    copies = [sum(row.seconds for row in found.kernels if row.kernel.component == "offload") for found in (plain, more)]
+    assert copies[0] == copies[1] > 0
+    assert more.seconds > plain.seconds
+
+
 @pytest.mark.parametrize("micro_batches", [1, 3])
 def test_a_step_is_longer_by_what_nothing_hides(micro_batches: int) -> None:
     """Each way as long as the bytes at the link's rate, but for what passes beside all layers but one."""

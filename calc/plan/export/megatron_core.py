@@ -91,8 +91,9 @@ def _read(text: str, where: str) -> Read:
     found = options_of(text, where, SIZES)
     words: dict[str, Any] = {field: whole(found, flag, where, 1) for flag, field in SIZES.items() if field != "seq"}
     words |= {"zero": _zero(found, where), "recipe": "fp8" if "--fp8-format" in found else "bf16-master"}
-    usual = "selective" if "--recompute-activations" in found else ""
-    words["checkpointing"] = one_of(found, "--recompute-granularity", RECOMPUTE, usual, where)
+    words["checkpointing"] = one_of(found, "--recompute-granularity", RECOMPUTE, "", where)
+    if "--recompute-activations" in found:  # Megatron-Core sets the other by it, whatever that says.
+        words["checkpointing"] = "selective"
     if words["checkpointing"] == "selective":
         core_alone(values_of(text, MODULES), f"{where}: {MODULES}")
     for flag in NOT_DESCRIBED:

@@ -29,9 +29,12 @@ class Crossing(NamedTuple):
 
 
 def moved_bytes(spec: ModelSpec, run: Run) -> float:
-    """Bytes that a micro-batch has on the host (`calc.memory.activations`), each way; 0 where none waits there."""
+    """Bytes that a micro-batch has on the host (`calc.memory.activations`), each way; 0 where none waits there.
+
+    What modules that predict further tokens keep stays on the device: their layers are not among those that count."""
     if run.offload != "activations" or not run.trains:
         return 0.0
+    run = run.changed(mtp=False)
     (alone,) = activations(spec, run.load(), run, run.checkpointing, stages(spec, run.changed(pp=1)))
     return float(alone.moved)
 

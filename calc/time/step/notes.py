@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from calc.memory.phases import PhaseMemory
 from calc.spec.run import Run
 from calc.time.device.datasheet import in_tiles, is_tpu
+from calc.time.device.priors import priors
 from calc.time.device.speed import Speed
 from calc.time.kernels.choice import has_link
 from calc.time.step.prediction import Row
@@ -22,7 +23,7 @@ OFFLOAD = (
     "gives each process one thread unless OMP_NUM_THREADS says more"
 )
 ACTIVATIONS = (
-    "copies of activations reach 77 % of the link to the host and pass beside computing, each tensor once: no "
+    "copies of activations reach {:.0%} of the link to the host and pass beside computing, each tensor once: no "
     "published time of a step says how near that is (torch.autograd.graph.save_on_cpu copies what several operations "
     "keep for each of them, and waits)"
 )
@@ -76,8 +77,8 @@ def notes(rows: Sequence[Row], speed: Speed, run: Run) -> tuple[str, ...]:
         found.append(f"{guessed:.0%} of the time rests on priors, for want of measurements: {', '.join(names)}")
     if run.offloaded:
         found.append(OFFLOAD)
-    if run.offload == "activations":
-        found.append(ACTIVATIONS)
+    if run.offload == "activations" and run.trains:
+        found.append(ACTIVATIONS.format(priors()["host_copies"]["bandwidth"]))
     if any(row.kernel.function == "softmax" for row in rows) and run.execution != "eager":
         found.append("scores in the open where PyTorch's attention kernel does not take them (caps, sinks, biases)")
     others = {_kernel(row, speed) for row in rows if row.kernel.function == "attention" and row.share > 0.01} - {""}
