@@ -107,6 +107,8 @@ def rerun(everything: list[Leaf], query: Run) -> list[Leaf]:
     core = _core(everything)
     inside = {id(leaf) for i, leaf in enumerate(everything) if i in core}
     if query.checkpointing == "selective":
+        if query.kernels != "compiled":  # Else a scan's kernel keeps what it reads and no states, whatever is said.
+            inside |= {id(leaf) for leaf in recomputed(everything, "selective")}
         return [leaf for leaf in everything if id(leaf) in inside and leaf.op.live and leaf.layer]
     again = recomputed(everything, query.checkpointing)
     if query.checkpointing != "selective-op":

@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
+from calc.blocks.build import build
+from calc.quantities.chains import rerun
 from calc.quantities.flops import forward, training
-from calc.spec import Shorthand
+from calc.spec import LayerGroup, Mamba2, ModelSpec, Shorthand
 from calc.spec.load import Load
+from calc.spec.run import Run
+from calc.trace.part import leaves
 
 BATCH, SEQ, VOCAB = 2, 16, 96
 SIZES = {"d_model": 32, "n_layers": 2, "n_heads": 4, "d_ff": 80, "vocab_size": VOCAB}
@@ -109,3 +113,16 @@ def test_selective_repeats_scores_and_values_and_full_leaves_the_head_out() -> N
     assert none.total == 3 * once.total
     assert training(spec, load, "selective").total - none.total == once.attention
     assert training(spec, load, "full").total - none.total == once.total - head
+
+
+def test_selective_runs_a_scan_again_whose_states_were_kept_and_no_kernel_that_keeps_none() -> None:
+    mixer = Mamba2(n_heads=4, d_head=8, d_state=8)
+    spec, load = ModelSpec(d_model=16, vocab_size=50, layers=(LayerGroup(count=2, mixer=mixer),)), Load(2, 256)
+    everything = list(leaves(build(spec, load)))
+
+    def again(execution: str) -> int:
+        run = Run(phase="training", checkpointing="selective", execution=execution)
+        return sum(int(leaf.calls * leaf.op.flops) for leaf in rerun(everything, run))
+
+    assert again("sdpa") == training(spec, load, "selective").total - training(spec, load).total > 0
+    assert again("compiled") == 0
