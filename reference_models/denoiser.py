@@ -122,7 +122,19 @@ class LatentEmbedding(nn.Module):
         super().__init__()
         supported(
             spec,
-            *("height", "width", "patch", "channels", "d_text", "n_text", "packed", "placed", "n_side", "condition"),
+            *(
+                "height",
+                "width",
+                "pixels",
+                "patch",
+                "channels",
+                "d_text",
+                "n_text",
+                "packed",
+                "placed",
+                "n_side",
+                "condition",
+            ),
         )
         self.spec = spec
         if spec.packed:

@@ -13,6 +13,10 @@ from calc.spec import Activation, Condition, Denoised, Denoising, Latents, Layer
 ACTIVATIONS: dict[str, Activation] = {"gelu-approximate": "gelu_tanh", "gelu": "gelu"}
 SD3_TEXT, FLUX_TEXT, FLUX_SIDE = 77 + 256, 512, 64
 """Vectors of text: CLIP's 77 and T5's 256; FLUX.1's 512. Packed latents along a side of 1024 pixels."""
+PIXELS, PACKED_PIXELS = 8, 16
+"""Pixels along a side of one latent, as the autoencoders of all three make them, and of FLUX.1's packed 2 x 2. Source:
+diffusers 0.42, pipelines/stable_diffusion_3/pipeline_stable_diffusion_3.py and flux/pipeline_flux.py,
+`vae_scale_factor`."""
 
 
 def dit(cfg: Config) -> ModelSpec:
@@ -27,11 +31,12 @@ def dit(cfg: Config) -> ModelSpec:
     given = cfg.size("out_channels", absent=channels, null=channels)
     classes = cfg.size("num_embeds_ada_norm", absent=1000) + 1
     cfg.notes.append("counted with a step and a class embedded in every layer, as diffusers does")
+    _of_pixels(cfg, side, PIXELS)
     own = Condition(n_classes=classes)
     layer = Denoising(n_heads=heads, bias=cfg.flag("attention_bias", absent=True), activation=act, condition=own)
     return ModelSpec(
         d_model=heads * width,
-        embedding=Latents(height=side, width=side, patch=patch, channels=channels, placed=True),
+        embedding=Latents(height=side, width=side, pixels=PIXELS, patch=patch, channels=channels, placed=True),
         layers=(LayerGroup(count=cfg.size("num_layers", absent=28, limit=10**5), denoising=layer),),
         final_norm=None,
         denoised=Denoised(d_out=patch**2 * given, again=True),
@@ -63,9 +68,11 @@ def sd3(cfg: Config) -> ModelSpec:
         ("beside", n_plain, layer),
         ("last", 1, layer.model_copy(update={"streams": "last"})),
     )
+    _of_pixels(cfg, side, PIXELS)
     front = Latents(
         height=side,
         width=side,
+        pixels=PIXELS,
         patch=patch,
         channels=channels,
         d_text=cfg.size("joint_attention_dim", absent=4096),
@@ -89,6 +96,7 @@ def flux(cfg: Config) -> ModelSpec:
     front = Latents(
         height=FLUX_SIDE,
         width=FLUX_SIDE,
+        pixels=PACKED_PIXELS,
         packed=True,
         channels=channels,
         d_text=cfg.size("joint_attention_dim", absent=4096),
@@ -97,9 +105,7 @@ def flux(cfg: Config) -> ModelSpec:
             guidance=cfg.flag("guidance_embeds", absent=False), d_pooled=cfg.size("pooled_projection_dim", absent=768)
         ),
     )
-    cfg.notes.append(
-        f"counted for {FLUX_SIDE} x {FLUX_SIDE} packed latents (1024 x 1024 pixels) where --image says none"
-    )
+    _of_pixels(cfg, FLUX_SIDE, PACKED_PIXELS)
     layer = Denoising(n_heads=heads, streams="beside", qk_norm=Norm(eps=1e-6, wide=True), axes=axes)
     kinds = (
         ("beside", cfg.count("num_layers", absent=19), layer),
@@ -113,8 +119,15 @@ def flux(cfg: Config) -> ModelSpec:
 
 
 def _text(cfg: Config, n: int) -> int:
-    cfg.notes.append(f"counted with {n} vectors of text, and latents' own sizes: --image is in them")
+    cfg.notes.append(f"counted with {n} vectors of text")
     return n
+
+
+def _of_pixels(cfg: Config, side: int, pixels: int) -> None:
+    cfg.notes.append(
+        f"{pixels} x {pixels} pixels make one {'packed ' * (pixels == PACKED_PIXELS)}latent; unless --image says "
+        f"another, the picture has {side * pixels} x {side * pixels} pixels"
+    )
 
 
 def _of_text(d_model: int, front: Latents, kinds: tuple[tuple[str, int, Denoising], ...], d_out: int) -> ModelSpec:

@@ -34,9 +34,9 @@ def latents(t: Trace, spec: Latents, vocab_size: Size, d_model: Size, load: Load
     """Latents [batch, channels, height, width], and text [batch, n_text, d_text] -> [batch * (n_text + patches),
     d_model], the text's vectors ahead.
 
-    Errors: Refused for a picture of fewer or more patches than there can be.
+    Errors: Refused for a picture of fewer or more patches than there can be, and for one not of whole patches.
     """
-    height, width = (spec.height, spec.width) if load.image is None else load.image
+    height, width = (spec.height, spec.width) if load.image is None else _latents_of(spec, load.image)
     rows, columns = (checks.size("patches along a side", floor_div(side, spec.patch)) for side in (height, width))
     for side in (rows, columns):
         if spec.n_side is not None and not is_symbolic(side) and holds(side > spec.n_side):
@@ -56,6 +56,16 @@ def latents(t: Trace, spec: Latents, vocab_size: Size, d_model: Size, load: Load
     text = t.constant(load.batch * spec.n_text, spec.d_text)
     read = t.linear("text", text, d_model, bias=True, inside=False)
     return FrontOutput(_together(t, read, x), spec.n_text + rows * columns)
+
+
+def _latents_of(spec: Latents, image: tuple[Size, Size]) -> tuple[Size, Size]:
+    """Latents along each side of a picture of so many pixels."""
+    along = spec.pixels * spec.patch
+    for side in image:
+        if not is_symbolic(side) and not is_symbolic(along) and holds(side % along != 0):
+            raise Refused("image", f"multiples of {along} pixels, the side of one patch of latents", side)
+    height, width = (floor_div(side, spec.pixels) for side in image)
+    return height, width
 
 
 def condition(t: Trace, spec: Condition, d_model: Size, load: Load, *, again: bool = False) -> Tensor:

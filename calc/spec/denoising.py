@@ -33,6 +33,7 @@ class Condition(Node):
 class Latents(Node):
     """A picture's latents, height x width of `channels` values, cut into square patches.
 
+    pixels: along a side of one latent, by which a Load's `image`, in pixels, is divided.
     Ahead of the patches stand n_text vectors of a text, d_text wide before their projection; None: there is none.
     packed: each patch comes as one vector, which a dense matrix reads. placed: sinusoids of places are added to
     patches, as a table that is no parameter. n_side: the most patches along a side that it has; None: it is made anew.
@@ -42,6 +43,7 @@ class Latents(Node):
     kind: Literal["latents"] = "latents"
     height: Dim
     width: Dim
+    pixels: int = Field(gt=0, le=2**10)
     patch: Dim = 1
     channels: Dim
     d_text: Dim | None = None

@@ -196,12 +196,33 @@ def test_what_is_refused(name: str, change: dict[str, Any], field: str) -> None:
     assert refusal.value.field == field
 
 
-@pytest.mark.parametrize(("name", "config", "image"), [(*CASES[0], (8, 6)), (*CASES[2], (8, 14)), (*CASES[2], (1, 8))])
+@pytest.mark.parametrize(
+    ("name", "config", "image"), [(*CASES[0], (64, 48)), (*CASES[2], (64, 112)), (*CASES[2], (8, 64))]
+)
 def test_pictures_that_no_pass_takes_are_refused(name: str, config: dict[str, Any], image: tuple[int, int]) -> None:
-    """DiT's are square; Stable Diffusion 3 knows the places of so many patches, of which there is one at least."""
-    with pytest.raises(Refused, match=r"image|patches along a side"):
+    """DiT's are square; Stable Diffusion 3 knows the places of so many patches, of which each is there as a whole."""
+    with pytest.raises(Refused, match="image"):
         forward(small(name, config), Load(image=image))
-    assert forward(small(name, config), Load(image=(4, 4))).total > 0
+    assert forward(small(name, config), Load(image=(32, 32))).total > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "along"),
+    [("DiTTransformer2DModel", 256, 16), ("SD3Transformer2DModel", 1024, 16), ("FluxTransformer2DModel", 1024, 16)],
+)
+def test_pictures_are_in_pixels(name: str, side: int, along: int) -> None:
+    """What the pipelines make by themselves, `vae_scale_factor` 8, FLUX.1's latents packed 2 x 2; of a quarter of that
+    picture a quarter of the patches."""
+    spec = from_config({"_class_name": name})
+    assert any(f"the picture has {side} x {side} pixels" in text for text in spec.notes)
+    assert forward(spec, Load(image=(side, side))).total == forward(spec, Load()).total
+    front: Any = spec.embedding
+    own = front.model_copy(update={"height": front.height // 2, "width": front.width // 2})
+    halved = forward(spec.model_copy(update={"embedding": own}), Load()).total
+    assert forward(spec, Load(image=(side // 2, side // 2))).total == halved < forward(spec, Load()).total / 3
+    for image in ((side, side + 8), (side + along // 2, side), (side, 1)):
+        with pytest.raises(Refused, match=f"image: expected multiples of {along} pixels"):
+            forward(spec, Load(image=image))
 
 
 def theirs(name: str, given: dict[str, Any]) -> dict[str, Any]:
