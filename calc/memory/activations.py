@@ -20,12 +20,17 @@ from calc.trace.settings import Settings
 from calc.trace.tape import Saved, Storage, element_bytes
 
 
+def check_adapter(spec: ModelSpec) -> None:
+    """Errors: Refused for an adapter of which it is not known what layers keep beside it in training."""
+    if spec.adapter is not None and not isinstance(spec.adapter, Lora):
+        raise Refused("adapter", "lora, or none, where activations are counted", type(spec.adapter).__name__)
+
+
 def settings(spec: ModelSpec, run: Run, checkpointing: Checkpointing) -> Settings:
     """How the tape is to record a plan. Errors: Refused for an adapter of which it is not known what it keeps."""
     how = recipe(run.recipe)
     recompute = frozenset(run.recompute) | ({"attention"} if checkpointing == "selective" else frozenset())
-    if spec.adapter is not None and not isinstance(spec.adapter, Lora):
-        raise Refused("adapter", "lora, or none, where activations are counted", type(spec.adapter).__name__)
+    check_adapter(spec)
     return Settings(
         execution=run.recorded_kernels,
         dtype=how.compute,

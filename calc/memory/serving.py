@@ -85,14 +85,14 @@ def _largest(at: Callable[[int], Run], spec: ModelSpec, budget: int) -> int | No
 
 
 def _check(spec: ModelSpec, run: Run) -> None:
+    if isinstance(spec.adapter, Lora | Bottleneck):
+        expected = "none that acts within layers, where activations of inference are counted (merge low-rank updates)"
+        raise Refused("adapter", expected, spec.adapter.kind)
     check(spec, run)
     if isinstance(spec, Traced):
         raise Refused("mode", "training for a traced model, since it is not known what names of a pass hold", run.mode)
     if not is_exactly(run.cp, 1):
         raise Refused("cp", "1 for inference", run.cp)
-    if isinstance(spec.adapter, Lora | Bottleneck):
-        expected = "none that acts within layers, where activations of inference are counted (merge low-rank updates)"
-        raise Refused("adapter", expected, spec.adapter.kind)
     if spec.takes_pictures and not is_exactly(run.images, 0):
         raise Refused("images", "0 where activations of inference are counted", run.images)
     if spec.audio is not None and run.source_seq is not None:

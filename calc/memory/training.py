@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calc.memory.activations import Activations, activations
+from calc.memory.activations import Activations, activations, check_adapter
 from calc.memory.conditions import check
 from calc.memory.rank import Rank
 from calc.memory.sharding import Stage, held_stages
@@ -58,8 +58,9 @@ def ranks(
     """Every kind of pipeline rank; the tensor-, data- and context-parallel ranks of one stage are alike.
 
     frozen: the number format of weights that are not trained, None for the recipe's.
-    Errors: Refused for a plan that does not divide the model.
+    Errors: Refused for a plan that does not divide the model, and first for adapters of which no plan is answered.
     """
+    check_adapter(spec)
     check(spec, run)
     return on_stages(spec, load, run, held_stages(spec, run), checkpointing, frozen)
 

@@ -11,6 +11,7 @@ from calc.blocks.build import build  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.memory.conditions import check as check_plan  # noqa: E402
 from calc.memory.sharding import held_elements  # noqa: E402
+from calc.memory.totals import memory_ranks  # noqa: E402
 from calc.spec import Adapter, Attention, Bottleneck, Lora, Mamba, Node, Prefix, Prompt  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from calc.spec.run import Run  # noqa: E402
@@ -74,3 +75,20 @@ def test_a_bottleneck_that_does_not_divide_is_refused() -> None:
     check_plan(spec, Run(tp=2))
     with pytest.raises(Refused, match="tp: expected a divisor of the adapter's width = 6, found 4"):
         check_plan(spec, Run(tp=4))
+
+
+@pytest.mark.parametrize("adapter", OTHERS, ids=lambda each: each.kind)
+def test_an_adapter_that_is_not_answered_is_refused_before_its_divisor(adapter: Adapter) -> None:
+    """GPT-2 has heads for three ranks and a bottleneck of 8 does not divide, but one that did would help nobody."""
+    spec = load_model("gpt2").model_copy(update={"adapter": adapter})
+    with pytest.raises(Refused, match=r"^adapter: expected lora, or none"):
+        memory_ranks(spec, Run(seq=64, tp=3))
+    for phase in ("prefill", "training"):
+        with pytest.raises(Refused, match=r"^adapter: expected lora, or none"):
+            predict(spec, "h100-sxm", phase=phase, seq=64, tp=3)
+    serving = Run(seq=64, tp=3, mode="inference")
+    if isinstance(adapter, Bottleneck):
+        with pytest.raises(Refused, match=r"^adapter: expected none that acts within layers"):
+            memory_ranks(spec, serving)
+    else:
+        assert memory_ranks(spec, serving)[0].total > memory_ranks(load_model("gpt2"), serving)[0].total

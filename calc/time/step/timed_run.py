@@ -92,9 +92,9 @@ def _possible(spec: ModelSpec, run: Run, columns: bool) -> None:
     kind = weight_dtype(run.dtype)
     if not run.trains and not isinstance(kind, Quantized) and kind.bits < 8:
         raise Refused("dtype", f"{run.dtype}:g128 or another format whose speed follows from its scales", run.dtype)
-    check(spec, run)
     if spec.adapter is not None and not isinstance(spec.adapter, Lora):
         raise Refused("adapter", "lora, or none, where a time is asked for", type(spec.adapter).__name__)
+    check(spec, run)
     goes_on = spec.head is not None and (run.phase == "prefill" or spec.decodes)
     if run.phase in ("decode", "prefill") and not goes_on:
         raise Refused("phase", "forward or training for a model that generates no tokens", run.phase)
