@@ -56,6 +56,7 @@ def crossings(
     if run.cluster is not None and run.cluster.host is not None:
         rate = minimum(rate, run.cluster.host.bandwidth / minimum(run.cluster.node, run.gpus))
     seconds = moved / rate
-    part = 1 - 1 / (sum(stage.layers.values()) + 1)
+    parts = sum(stage.layers.values()) + 1  # the 1 added is the head, whose computing is taken to last a layer's
+    part = 1 - 1 / parts
     for way, beside in BOTH_WAYS:
         yield Crossing(way, beside, seconds, minimum(seconds, part * computing.get(beside, 0.0)))

@@ -1,4 +1,8 @@
-"""Weights of residual streams: to read them, to write to them and to mix them (Xie et al. 2026)."""
+"""Weights of residual streams: to read them, to write to them and to mix them.
+
+Source: manifold-constrained hyper-connections (Xie et al. 2026); of streams that do not mix (Hy4, iHC)
+transformers 5.23, models/hy_v4/modeling_hy_v4.py, HYV4HyperConnection.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,10 @@ def doubly_stochastic(t: Recorder, weights: Tensor, n: Size, rounds: int) -> tup
 
 def over_root_mean_square(t: Recorder, product: Tensor, streams: Tensor) -> Tensor:
     """A product with streams over their root mean square: what normed streams would give, which are then never made.
-    No kernel is counted."""
+
+    Shapes: product [tokens, width], streams [tokens, n * d_model] -> [tokens, width]. No kernel is counted.
+    Source: HYV4HyperConnection, as above.
+    """
     y = t.made(product.rows, product.width, product, streams)
 
     def keeps(tape: Tape, given: Storage, every: Storage) -> Storage:
@@ -45,7 +52,7 @@ def over_root_mean_square(t: Recorder, product: Tensor, streams: Tensor) -> Tens
 
 def stream_gates(t: Recorder, weights: Tensor, n: Size) -> tuple[Tensor, Tensor]:
     """What a product gives for n streams, [tokens, 2 * n] -> weights to read with and to write with, [tokens, n] each,
-    through sigmoids. What of it is kept is refused where everything is fused."""
+    through sigmoids. What of it is kept is refused where everything is fused. Source: HYV4HyperConnection, as above."""
     own = t.weight("base", weights.width), t.weight("scale", 2)
     read, written = made = tuple(t.made(weights.rows, n, weights, weights=own) for _ in range(2))
 
