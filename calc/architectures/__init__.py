@@ -59,6 +59,7 @@ def _denoiser(raw: dict[str, Any], name: str) -> ModelSpec:
     if not isinstance(named, str) or named not in known:
         raise Refused("_class_name", f"one of {', '.join(known)}", show(named))
     cfg = Config(raw, family=named)
+    cfg.only("quantization_config", None, why="how a denoiser's checkpoint is packed is not described")
     try:
         spec = known[named](cfg)
     except ValidationError as error:

@@ -179,6 +179,7 @@ def test_a_step_of_the_published_dit() -> None:
     [
         ("UNet2DConditionModel", {}, "_class_name"),
         ("DiTTransformer2DModel", DIT | {"norm_elementwise_affine": True}, "norm_elementwise_affine"),
+        ("FluxTransformer2DModel", FLUX | {"quantization_config": {"load_in_4bit": True}}, "quantization_config"),
         ("DiTTransformer2DModel", DIT | {"activation_fn": "geglu"}, "activation_fn"),
         ("DiTTransformer2DModel", DIT | {"attention_head_dim": 7, "num_attention_heads": 2}, "d_model"),
         ("SD3Transformer2DModel", SD3 | {"caption_projection_dim": 20}, "caption_projection_dim"),
