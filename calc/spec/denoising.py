@@ -40,6 +40,11 @@ class Latents(Node):
     condition: that of all layers; None: each makes its own.
     """
 
+    symbols: ClassVar[dict[str, str]] = {
+        "height": "latent_height",
+        "width": "latent_width",
+        "channels": "latent_channels",
+    }
     kind: Literal["latents"] = "latents"
     height: Dim
     width: Dim

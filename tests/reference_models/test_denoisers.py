@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
+import calc  # noqa: E402
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
@@ -19,6 +20,7 @@ from calc.quantities.parameters import parameter_shapes, parameters  # noqa: E40
 from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
 from calc.spec import ModelSpec  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
+from calc.symbols import describe  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
 from harness.oracles import MODES, reference  # noqa: E402
 from reference_models import build  # noqa: E402
@@ -224,6 +226,17 @@ def test_pictures_are_in_pixels(name: str, side: int, along: int) -> None:
     for image in ((side, side + 8), (side + along // 2, side), (side, 1)):
         with pytest.raises(Refused, match=f"image: expected multiples of {along} pixels"):
             forward(spec, Load(image=image))
+
+
+def test_formulas_speak_of_latents_and_not_of_pixels() -> None:
+    explained = calc.explain(from_config({"_class_name": "SD3Transformer2DModel"}), "flops.forward")
+    units = {str(symbol): describe(str(symbol)).unit for symbol in explained.values}
+    sides = ("latent_height", "latent_width", "patch")
+    assert {name: units[name] for name in sides} == dict.fromkeys(sides, "latents")
+    assert describe("latent_channels").meaning == "values of one latent"
+    assert "latent_channels" in units
+    assert "pixels" not in units.values()
+    assert explained.formula.subs(explained.values) == explained.estimate.value
 
 
 def theirs(name: str, given: dict[str, Any]) -> dict[str, Any]:
