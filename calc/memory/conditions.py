@@ -8,7 +8,8 @@ from typing import Any
 from calc.errors import Refused
 from calc.memory.condition import Condition, at_most, divides, one, text
 from calc.memory.expert_conditions import of_experts
-from calc.memory.offload_conditions import of_activations_on_host
+from calc.memory.layer_conditions import of_keys, of_pictures
+from calc.memory.offload_conditions import of_activations_on_host, of_optimizer_on_host
 from calc.sizes import Size, is_exactly
 from calc.spec import (
     Attention,
@@ -27,11 +28,8 @@ from calc.spec import (
     RgLru,
     Rwkv4,
     Rwkv7,
-    WindowAttention,
 )
 from calc.spec.run import Run
-from calc.spec.run.precision import recipe
-from calc.spec.stack import load_stack, stack_names
 from calc.spec.traced import Traced
 
 TRACED = "1 for a traced model, of which it is not known how ranks divide it"
@@ -65,49 +63,26 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     if not is_exactly(run.tp, 1):
         yield from _tensor(spec, run)
     yield from of_experts(spec, run)
-    masked = any(getattr(mixer, "dynamic_mask", None) for group in spec.layers for mixer in group.mixers)
-    if masked and not is_exactly(run.cp, 1):
-        yield one("cp", "1 where keys' values make a mask (dynamic_mask), which ranks do not pass on", run.cp)
-    merged = any(getattr(mixer, "merged", False) for group in spec.layers for mixer in group.mixers)
-    if merged and not is_exactly(run.cp, 1):
-        yield one("cp", "1 where one attention reads tokens and an encoder, of which ranks pass on the former", run.cp)
+    yield from of_keys(spec, run)
     if not is_exactly(run.cp, 1):
         yield _whole_parts("seq", run.seq, run.cp)
         if spec.encoder is not None and run.source_seq is not None:
             yield _whole_parts("source_seq", run.source_seq, run.cp)
     yield Condition("zero", "0, 1, 2 or 3", run.zero, _stage_of_zero, run.zero, 3)
     if run.offload == "optimizer" and run.mode == "training":
-        yield from _offload(run)
+        yield from of_optimizer_on_host(run)
     if run.offload == "activations" and run.mode == "training":
         yield from of_activations_on_host(spec, run)
     if run.shard is not None:
-        ranks = run.dp * run.cp
-        yield Condition("shard", f"a divisor of dp * cp = {text(ranks)}", run.shard, divides, run.shard, ranks)
-        sharers, expected = run.shard, f"a multiple of ep = {text(run.ep)}"
-        if run.expert_tp is not None:
-            sharers, expected = run.shard * run.folded, f"times tp / expert_tp {expected}"
-        yield Condition("shard", expected, run.shard, divides, run.ep, sharers)
+        yield from _sharing(run, run.shard)
     if not is_exactly(run.pp, 1) or not is_exactly(run.interleave, 1):
-        stages = run.pp * run.interleave
-        expected = f"at most as many stages as layers ({text(spec.n_layers)})"
-        yield Condition("pp", expected, run.pp, at_most, run.pp, spec.n_layers)
-        # Embedding and head may be pieces of their own, as Megatron-LM counts them.
-        expected = f"at most {text(spec.n_layers + 2)} pieces, one for each layer, embedding and head"
-        yield Condition("interleave", expected, stages, at_most, stages, spec.n_layers + 2)
+        yield from _pieces(spec, run)
     if run.schedule == "dualpipe":
         yield from of_dualpipe(run.pp, run.micro_batches)
     shared = any(group.shared or group.shared_block is not None for group in spec.layers)
     if not is_exactly(run.pp, 1) and (spec.towers or shared):
         yield one("pp", "1 for a model with towers or shared layers", run.pp)
-    if any(group.denoising is not None for group in spec.layers):
-        for field in ("tp", "pp", "cp"):
-            if not is_exactly(value := getattr(run, field), 1):
-                yield one(field, "1 for a denoiser, of which it is not written down how ranks divide it", value)
-    if any(group.merge is not None or isinstance(group.mixer, WindowAttention) for group in spec.layers):
-        # Stages of a pipeline would send vectors of different widths, and ranks of a sequence cut windows.
-        for field in ("pp", "cp"):
-            if not is_exactly(value := getattr(run, field), 1):
-                yield one(field, "1 for a model with windows of patches, which become fewer and wider", value)
+    yield from of_pictures(spec, run)
     if not is_exactly(run.interleave, 1):
         yield Condition("interleave", "1 without a pipeline", run.interleave, _piped, run.interleave, run.pp)
 
@@ -193,30 +168,24 @@ def _of_block(node: object, d_model: Size, tp: Size, pieces: Size) -> Iterator[C
             yield one("tp", f"1 for a model with {type(node).__name__} layers", tp)
 
 
-def _offload(run: Run) -> Iterator[Condition]:
-    """What updating weights on the host asks of a run. Errors: Refused for what is not described."""
-    if run.usual_optimizer != "adamw":
-        raise Refused(
-            "optimizer", "adamw with --offload optimizer: what others keep there is not described", run.optimizer
-        )
-    how = recipe(run.recipe)
-    if (how.master or how.weights) != "fp32":
-        raise Refused("recipe", "one that updates weights in fp32 with --offload optimizer", run.recipe)
-    if run.stack is None:
-        return
-    its = run.stack.offload
-    if its is None:
-        known = [name for name in stack_names() if load_stack(name).offload is not None]
-        raise Refused("stack", f"with --offload optimizer one of {', '.join(known)}, or none", run.stack.name)
-    expected = f"{' or '.join(map(str, its.zero))} under {run.stack.name} with --offload optimizer"
+def _sharing(run: Run, shard: Size) -> Iterator[Condition]:
+    """Of how many ranks share what ZeRO divides."""
+    ranks = run.dp * run.cp
+    yield Condition("shard", f"a divisor of dp * cp = {text(ranks)}", shard, divides, shard, ranks)
+    sharers, expected = shard, f"a multiple of ep = {text(run.ep)}"
+    if run.expert_tp is not None:
+        sharers, expected = shard * run.folded, f"times tp / expert_tp {expected}"
+    yield Condition("shard", expected, shard, divides, run.ep, sharers)
 
-    def known_stage(zero: Size, ranks: Size) -> Any:
-        found = ranks <= 1  # which have nothing to divide
-        for stage in its.zero:
-            found = found | (zero == stage)
-        return found
 
-    yield Condition("zero", expected, run.zero, known_stage, run.zero, run.sharing)
+def _pieces(spec: ModelSpec, run: Run) -> Iterator[Condition]:
+    """Of the pieces that stages of a pipeline are cut into."""
+    stages = run.pp * run.interleave
+    expected = f"at most as many stages as layers ({text(spec.n_layers)})"
+    yield Condition("pp", expected, run.pp, at_most, run.pp, spec.n_layers)
+    # Embedding and head may be pieces of their own, as Megatron-LM counts them.
+    expected = f"at most {text(spec.n_layers + 2)} pieces, one for each layer, embedding and head"
+    yield Condition("interleave", expected, stages, at_most, stages, spec.n_layers + 2)
 
 
 def _whole_parts(name: str, tokens: Size, cp: Size) -> Condition:

@@ -1,4 +1,4 @@
-"""What keeping layers' activations on the host asks of a run."""
+"""What keeping layers' activations, or updating weights, on the host asks of a run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from calc.memory.condition import Condition
 from calc.sizes import Size, is_exactly
 from calc.spec import ModelSpec
 from calc.spec.run import Run
+from calc.spec.run.precision import recipe
 from calc.spec.stack import load_stack, stack_names
 from calc.spec.traced import Traced
 
@@ -37,6 +38,32 @@ def of_activations_on_host(spec: ModelSpec, run: Run) -> Iterator[Condition]:
             raise Refused("checkpointing", expected, run.checkpointing)
     # Where micro-batches are in flight it is not described when each crosses.
     yield Condition("offload", "none or optimizer in a pipeline", run.offload, _alone, run.pp, 1)
+
+
+def of_optimizer_on_host(run: Run) -> Iterator[Condition]:
+    """What updating weights on the host asks of a run. Errors: Refused for what is not described."""
+    if run.usual_optimizer != "adamw":
+        raise Refused(
+            "optimizer", "adamw with --offload optimizer: what others keep there is not described", run.optimizer
+        )
+    how = recipe(run.recipe)
+    if (how.master or how.weights) != "fp32":
+        raise Refused("recipe", "one that updates weights in fp32 with --offload optimizer", run.recipe)
+    if run.stack is None:
+        return
+    its = run.stack.offload
+    if its is None:
+        known = [name for name in stack_names() if load_stack(name).offload is not None]
+        raise Refused("stack", f"with --offload optimizer one of {', '.join(known)}, or none", run.stack.name)
+    expected = f"{' or '.join(map(str, its.zero))} under {run.stack.name} with --offload optimizer"
+
+    def known_stage(zero: Size, ranks: Size) -> Any:
+        found = ranks <= 1  # which have nothing to divide
+        for stage in its.zero:
+            found = found | (zero == stage)
+        return found
+
+    yield Condition("zero", expected, run.zero, known_stage, run.zero, run.sharing)
 
 
 def _alone(stages: Size, one: Size) -> Any:

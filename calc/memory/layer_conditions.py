@@ -1,0 +1,36 @@
+"""What layers ask of how ranks divide a model's sequence and its layers, where it is known of one rank alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from calc.memory.condition import Condition, one
+from calc.sizes import is_exactly
+from calc.spec import ModelSpec, WindowAttention
+from calc.spec.run import Run
+
+
+def of_keys(spec: ModelSpec, run: Run) -> Iterator[Condition]:
+    """Of keys and values that ranks of one sequence do not pass on. Errors: Refused where no size could fulfil one."""
+    if is_exactly(run.cp, 1):
+        return
+    mixers = [mixer for group in spec.layers for mixer in group.mixers]
+    if any(getattr(mixer, "dynamic_mask", None) for mixer in mixers):
+        yield one("cp", "1 where keys' values make a mask (dynamic_mask), which ranks do not pass on", run.cp)
+    if any(getattr(mixer, "merged", False) for mixer in mixers):
+        yield one("cp", "1 where one attention reads tokens and an encoder, of which ranks pass on the former", run.cp)
+
+
+def of_pictures(spec: ModelSpec, run: Run) -> Iterator[Condition]:
+    """Of denoisers and of windows of patches. Errors: Refused where no size could fulfil one."""
+    if any(group.denoising is not None for group in spec.layers):
+        yield from _ones(run, ("tp", "pp", "cp"), "a denoiser, of which it is not written down how ranks divide it")
+    if any(group.merge is not None or isinstance(group.mixer, WindowAttention) for group in spec.layers):
+        # Stages of a pipeline would send vectors of different widths, and ranks of a sequence cut windows.
+        yield from _ones(run, ("pp", "cp"), "a model with windows of patches, which become fewer and wider")
+
+
+def _ones(run: Run, fields: tuple[str, ...], of: str) -> Iterator[Condition]:
+    for field in fields:
+        if not is_exactly(value := getattr(run, field), 1):
+            yield one(field, f"1 for {of}", value)
