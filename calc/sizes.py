@@ -41,6 +41,11 @@ def equal(a: Size, b: Size) -> bool:
     return bool(same.all()) if is_array(same) else bool(same)
 
 
+def holds(condition: Size) -> bool:
+    """Whether a comparison of numbers or arrays is true, of arrays in any of their values."""
+    return bool(condition.any()) if is_array(condition) else bool(condition)
+
+
 def exact_div(a: Size, b: Size) -> Size:
     """`a / b`, which must leave no rest when both are ints.
 

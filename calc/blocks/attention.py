@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.blocks.adapters import prefix, prefix_length
 from calc.blocks.attention_experts import routed_output
 from calc.blocks.attention_inputs import head_sizes, normed, placed_vectors, projected
+from calc.blocks.attention_keys import Known, known_keys
 from calc.blocks.differential import difference, halves
 from calc.blocks.disentangled import projected_vectors
 from calc.blocks.distances import placed_queries, projected_distances, segments
 from calc.blocks.dynamic_mask import dynamic_mask
-from calc.blocks.merged_attention import with_source
 from calc.blocks.span_convolution import span_convolution
 from calc.blocks.surroundings import Surroundings
 from calc.errors import Refused
-from calc.sizes import Size, exact_div, is_array, is_exactly, is_symbolic, quotient
+from calc.sizes import Size, exact_div, holds, is_exactly, is_symbolic, quotient
 from calc.spec import Attention
 from calc.spec.attention import BY_DISTANCE
 from calc.spec.load import Load
@@ -39,7 +38,7 @@ def attention(
     """
     if spec.longest is not None:
         _refuse_longer(load.seq, spec.longest)
-    heads, kv_heads, d_head, d_value = head_sizes(spec, x.width)
+    heads, kv_heads, _, _ = head_sizes(spec, x.width)
     q, k, v, gate, visits = projected(t, spec, x, load, around)
     around.lend(spec.window, k, v)
     beside = None if spec.span is None else span_convolution(t, spec.span, heads, x, q)
@@ -49,48 +48,14 @@ def attention(
         load, in_squares = replace(load, batch=load.batch * exact_div(load.seq, side**2), seq=side**2), True
         q, k, v = (t.joined(each, rows=each.rows, width=each.width) for each in (q, k, v))
     load = load.by_document
-    cached, more = load.cached(spec.window), prefix_length(t)
-    keys = cached + load.seq
-    twice_pairs = load.batch * heads * load.twice_pairs(spec.window, spec.causal, spec.chunked)
-    if more is not None:
-        k, v = prefix(t, spec, (kv_heads, d_head, d_value), load, k, v)
-        keys, twice_pairs = keys + more, twice_pairs + 2 * load.tokens * heads * more
-    read, window = 0, spec.window
-    if spec.merged:
-        k, v = with_source(t, spec, k, v, x.width, around)
-        read = around.length
-        keys, twice_pairs = keys + read, twice_pairs + 2 * load.tokens * heads * read
-        cached = cached + read if load.decode else cached
-        window = None if window is None else window + read
+    k, v, known = known_keys(t, spec, k, v, x.width, load, around)
     q, scoring = _scoring(t, spec, q, x.width, load, around)
     if spec.dynamic_mask is not None:
-        if more is not None:
+        if known.ahead is not None:
             raise Refused("adapter", "no keys and values in front of all others, where keys mask themselves", "prefix")
-        own = dynamic_mask(t, spec.dynamic_mask, v, heads, kv_heads, load, cached, bias=spec.qkv_bias)
+        own = dynamic_mask(t, spec.dynamic_mask, v, heads, kv_heads, load, known.cached, bias=spec.qkv_bias)
         scoring = replace(scoring, own=own)
-    shape = Attend(
-        load.batch * kv_heads,
-        quotient(heads, kv_heads),
-        load.seq,
-        keys,
-        d_head,
-        d_value,
-        spec.causal,
-        window,
-        spec.chunked,
-    )
-    held = kv_heads * (d_head + d_value)
-    cache = Cache(load.vectors * held, spec.window, fixed=read * held, heads=kv_heads)
-    square = square_of(load, heads, kv_heads, load.seq + read, d_head, d_value)
-    fields = {"cached": cached, "uncached": 0 if more is None else more}
-    kept = cache if spec.causal and spec.kv != "earlier" else None
-    if spec.differential is not None:
-        first, second = halves(t, v)
-        first = t.attend(q, k, first, shape, square, twice_pairs, scoring, cache=kept, **fields)
-        second = t.attend(q, k, second, shape, square, twice_pairs, scoring, **fields)
-        y = difference(t, spec.differential, q, first, second, heads)
-    else:
-        y = t.attend(q, k, v, shape, square, twice_pairs, scoring, cache=kept, **fields)
+    y = _weighted(t, spec, q, k, v, x.width, load, known, scoring)
     if beside is not None:
         y = t.joined(y, beside, rows=y.rows, width=y.width + beside.width)
     if in_squares:
@@ -98,11 +63,46 @@ def attention(
     return _output(t, spec, x, y, gate, visits, load, x.width if d_out is None else d_out)
 
 
+def _weighted(
+    t: Trace,
+    spec: Attention,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    d_model: Size,
+    load: Load,
+    known: Known,
+    scoring: Scoring,
+) -> Tensor:
+    """[batch * seq, n_heads * d_value]: each query's weighted values; of two halves of them their difference."""
+    heads, kv_heads, d_head, d_value = head_sizes(spec, d_model)
+    shape = Attend(
+        load.batch * kv_heads,
+        quotient(heads, kv_heads),
+        load.seq,
+        known.keys,
+        d_head,
+        d_value,
+        spec.causal,
+        known.window,
+        spec.chunked,
+    )
+    held = kv_heads * (d_head + d_value)
+    cache = Cache(load.vectors * held, spec.window, fixed=known.read * held, heads=kv_heads)
+    square = square_of(load, heads, kv_heads, load.seq + known.read, d_head, d_value)
+    fields = {"cached": known.cached, "uncached": 0 if known.ahead is None else known.ahead}
+    kept = cache if spec.causal and spec.kv != "earlier" else None
+    if spec.differential is None:
+        return t.attend(q, k, v, shape, square, known.twice_pairs, scoring, cache=kept, **fields)
+    first, second = halves(t, v)
+    first = t.attend(q, k, first, shape, square, known.twice_pairs, scoring, cache=kept, **fields)
+    second = t.attend(q, k, second, shape, square, known.twice_pairs, scoring, **fields)
+    return difference(t, spec.differential, q, first, second, heads)
+
+
 def _refuse_longer(seq: Size, longest: int) -> None:
     """Errors: Refused for texts of more than `longest` tokens; a formula is taken to be of shorter ones."""
-    if is_symbolic(seq):
-        return
-    if (seq > longest).any() if is_array(seq) else seq > longest:
+    if not is_symbolic(seq) and holds(seq > longest):
         raise Refused("seq", f"at most {longest} tokens, more of which attend to blocks (not described)", seq)
 
 

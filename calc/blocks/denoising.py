@@ -14,9 +14,8 @@ from calc.blocks.attention import square_of
 from calc.blocks.front_output import FrontOutput
 from calc.blocks.mlp import mlp
 from calc.blocks.surroundings import Surroundings
-from calc.blocks.windows import holds
 from calc.errors import Refused
-from calc.sizes import Size, exact_div, floor_div, is_exactly, is_symbolic
+from calc.sizes import Size, exact_div, floor_div, holds, is_exactly, is_symbolic
 from calc.spec import Condition, Denoised, Denoising, Latents, Mlp, Norm, Plane, Rope, Stack
 from calc.spec.load import Load
 from calc.trace.echo import echo

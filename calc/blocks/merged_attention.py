@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.blocks.attention_inputs import head_sizes, normed
 from calc.blocks.surroundings import Surroundings
 from calc.errors import Refused
-from calc.sizes import Size, is_array, is_symbolic
+from calc.sizes import Size, holds, is_symbolic
 from calc.spec import Attention, Lora, Prefix
 from calc.trace.shard import key_value
 from calc.trace.tensor import Tensor
@@ -46,6 +46,5 @@ def with_source(
 
 def _refuse_other_width(given: Size, d_model: Size) -> None:
     """Errors: Refused for an encoder whose vectors these matrices cannot read; of formulas nothing is asked."""
-    unlike = given != d_model
-    if unlike.any() if is_array(unlike) else not (is_symbolic(given) or is_symbolic(d_model)) and unlike:
+    if not is_symbolic(given) and not is_symbolic(d_model) and holds(given != d_model):
         raise Refused("encoder.d_model", "the width of the layers whose matrices read it", given)

@@ -6,12 +6,11 @@ Source: Liu et al. 2021 (arXiv:2103.14030, section 3); transformers 5.23, models
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from calc.blocks.attention import square_of
 from calc.blocks.surroundings import Surroundings
 from calc.errors import Refused
-from calc.sizes import Size, at_least, ceil_div, exact_div, is_array, is_symbolic, minimum
+from calc.sizes import Size, at_least, ceil_div, exact_div, holds, is_symbolic, minimum
 from calc.spec import Merge, Patches, Stack, WindowAttention
 from calc.spec.load import Load
 from calc.trace.functions import Attend, Matmul
@@ -176,8 +175,3 @@ def check_grid(spec: Stack, load: Load, sides: Grid) -> None:
             if not is_symbolic(patches) and not is_symbolic(side) and holds(patches < side):
                 expected = f"at least {side} patches, a window, along each side in {group.name}"
                 raise Refused("image", expected, f"{patches} patches")
-
-
-def holds(condition: Any) -> bool:
-    """Whether it holds anywhere."""
-    return bool(condition.any()) if is_array(condition) else bool(condition)
