@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from calc.charts import plans as charts
+from calc.errors import Refused
 from calc.time import Bar
 from calc.units import binary, duration, si
 from dashboard import frame, layout, picker, plan_knobs, saved
@@ -34,6 +35,8 @@ def render(picked: picker.Picked | None) -> None:
     command = wanted.command(chosen.reference)
     saved.about(f"{wanted.gpus:,} GPUs of {wanted.cluster}", command)
     with frame.refusals("No plan"):
+        if not chosen.spec.reads_tokens:
+            raise Refused("model", "a model that reads tokens, on which a whole run trains", chosen.spec.name)
         with answer, st.spinner("Searching all plans"):
             found = planned(chosen.spec, wanted)
         if found["best"] is None:

@@ -99,7 +99,7 @@ def source_length(spec: ModelSpec, seq: Size) -> Size | None:
 
 def vectors_read(spec: ModelSpec, seq: Size) -> Size:
     """Vectors that the layers take for each sequence: `seq`, or as many as a picture, or sound of one length, gives."""
-    if spec.reads_tokens or getattr(spec.embedding, "n_frames", 1) is None:
+    if not spec.has_own_length:
         return seq
     if isinstance(spec.embedding, Restored):
         return places(spec.embedding, Load(seq=seq))

@@ -118,7 +118,7 @@ def note_own_length(specs: Sequence[ModelSpec]) -> None:
     if click.get_current_context().get_parameter_source("seq") is not ParameterSource.COMMANDLINE:
         return
     for spec in specs:
-        if not spec.reads_tokens and getattr(spec.embedding, "n_frames", 1) is not None:
+        if spec.has_own_length:
             note(spec, "--seq changes nothing: what it reads, as pictures or sound, has a length of its own")
 
 

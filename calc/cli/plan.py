@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from calc.blocks.build import vectors_read
 from calc.cli import options, plan_words
 from calc.cli.amounts import Amount, Positive
 from calc.cli.options import Names
@@ -35,7 +36,11 @@ from calc.spec.clusters import load_cluster
 @click.option("--cluster", type=Names(), required=True, help="One of `clusters`, or a TOML file; several are compared.")
 @click.option("--gpus", type=plan_words.Gpus(), help="64, or several: 64,96 or 8..512 by doubling.")
 @click.option("--global-batch", type=plan_words.GlobalBatch(), required=True, help="Tokens of a step, or 512seq.")
-@of_run("seq", "stack", "execution", "optimizer", words={"execution": ("eager", "sdpa", "compiled")})
+@of_run(
+    *("seq", "stack", "execution", "optimizer"),
+    words={"execution": ("eager", "sdpa", "compiled")},
+    own_length=plan_words.refuse_own_length,
+)
 @click.option("--dtype", metavar="RECIPES", help="Recipes to choose among.  [default: those of the stack]")
 @click.option("--fix", type=plan_words.Settings(), multiple=True, help="A size or word that must be so: tp=8.")
 @click.option("--at-most", type=plan_words.Settings(), multiple=True, help="A size that may not be larger: pp=4.")
@@ -108,7 +113,8 @@ def _questions(model: ModelSpec, given: dict[str, Any]) -> list[Question]:
     """What is searched, a question a cluster, with notes on how it was read."""
     words, clusters = _with_stack(given), given["cluster"]
     launched = None if given["written"] is None else tool(given["written"]).launcher
-    seq = words.pop("seq")
+    plan_words.refuse_tokens(model, given)
+    seq = int(vectors_read(model, words.pop("seq")))
     warn_beyond(model, seq, "--seq")
     sequences, rounding = plan_words.sequences(given["global_batch"], seq)
     if rounding:

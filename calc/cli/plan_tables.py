@@ -9,7 +9,6 @@ from calc.plan.question import short
 from calc.units import binary, duration, si
 
 SHOWN_OF_FRONT = 8
-COLUMNS = ("", "plan", "step", "tokens/s", "MFU", "peak")
 
 
 def tables(found: Answer, tokens: float | None) -> list[Table]:
@@ -23,7 +22,10 @@ def tables(found: Answer, tokens: float | None) -> list[Table]:
 
 
 class Naming:
-    """How plans are told apart: GPUs, cluster and recipe are said where there are several."""
+    """How plans are told apart: GPUs, cluster and recipe are said where there are several.
+
+    columns: what is said of each. unit: of what goes in, rate: of it in a second.
+    """
 
     def __init__(self, found: Answer) -> None:
         shown = [*found.plans, *found.front, *found.by_gpus]
@@ -31,6 +33,9 @@ class Naming:
         self.gpus = len({plan.run.gpus for plan in shown}) > 1
         self.models = len({plan.prediction.model for plan in shown}) > 1
         self.recipes = len({plan.run.recipe for plan in shown}) > 1
+        self.unit = found.plans[0].question.spec.unit
+        self.rate = f"{self.unit}/s"
+        self.columns = ("plan", "step", self.rate, "MFU", "peak")
 
     def __call__(self, plan: Plan) -> str:
         parts = [f"{plan.run.gpus}"] * (self.gpus or self.clusters) + [plan.question.cluster.name] * self.clusters
@@ -45,7 +50,7 @@ def _best(found: Answer, named: Naming, tokens: float | None) -> Table:
     rows = [
         ("plan", f"{named(best)}, {best.run.recipe}, {best.run.execution}"),
         ("step", f"{duration(it.seconds)}; {it.interval.level:.0%} of measurements: {between}"),
-        ("tokens/s", f"{it.tokens_per_second:,.0f}, {it.tokens_per_second / it.gpus:,.0f} a GPU"),
+        (named.rate, f"{it.tokens_per_second:,.0f}, {it.tokens_per_second / it.gpus:,.0f} a GPU"),
         ("MFU", "–" if it.mfu is None else f"{it.mfu:.1%} ({it.mfu_convention})"),
         ("peak", f"{binary(best.peak)}; reserved {binary(best.reserved)}, {left} left beside CUDA's context"),
     ]
@@ -58,7 +63,7 @@ def _best(found: Answer, named: Naming, tokens: float | None) -> Table:
         rows.append(("plainest tie", f"{named(plain)}: {longer:.1%} more, within the interval"))
     rows += [("note", text) for text in it.notes[:2]]
     question = best.question
-    step = f"{question.sequences:,} × {question.seq:,} tokens a step"
+    step = f"{question.sequences:,} × {question.seq:,} {named.unit} a step"
     title = f"{it.model}: {step} on {it.gpus:,} GPUs of {question.cluster.name}"
     return Table(("", ""), rows, title)
 
@@ -66,7 +71,7 @@ def _best(found: Answer, named: Naming, tokens: float | None) -> Table:
 def _ranked(found: Answer, named: Naming) -> Table:
     best = found.plans[0]
     rows = [(f"{place}{'=' * tied(plan, best)}", *_row(plan, named)) for place, plan in enumerate(found.plans, 1)]
-    return Table(COLUMNS, rows, "", "=: a tie with the first, whose interval does not tell them apart")
+    return Table(("", *named.columns), rows, "", "=: a tie with the first, whose interval does not tell them apart")
 
 
 def _front(found: Answer, named: Naming) -> Table:
@@ -74,7 +79,7 @@ def _front(found: Answer, named: Naming) -> Table:
     left = len(found.front) - len(rows)
     more = f"; {left} more hold less and take longer" if left > 0 else ""
     note = f"no plan of as many GPUs beats these in both{more}"
-    return Table(COLUMNS[1:], rows, "less memory for more time", note, spare=("tokens/s",))
+    return Table(named.columns, rows, "less memory for more time", note, spare=(named.rate,))
 
 
 def _by_gpus(found: Answer, named: Naming, tokens: float | None) -> Table:
@@ -84,7 +89,7 @@ def _by_gpus(found: Answer, named: Naming, tokens: float | None) -> Table:
         (*_row(plan, named), *(_plainly(cost[name]) for name in names))
         for plan, cost in zip(found.by_gpus, priced, strict=True)
     ]
-    return Table((*COLUMNS[1:], *map(_words, names)), rows, "the best on each number of GPUs", spare=("tokens/s",))
+    return Table((*named.columns, *map(_words, names)), rows, "the best on each number of GPUs", spare=(named.rate,))
 
 
 def ruled_out(found: Answer) -> Table:

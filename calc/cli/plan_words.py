@@ -9,8 +9,10 @@ from typing import Any
 import click
 
 from calc.cli.costs import Price
+from calc.cli.run_options import given
 from calc.errors import Refused, shortened
 from calc.plan.question import BOUNDED, CHOICES, SIZES, sequences_of
+from calc.spec import ModelSpec
 from calc.spec.run.precision import RECIPE_BY_NAME
 from calc.units import parse_tokens
 
@@ -51,6 +53,24 @@ class GlobalBatch(click.ParamType):
         return text
 
 
+def refuse_own_length(specs: Sequence[ModelSpec]) -> None:
+    """Errors: Refused for --seq of a model that reads what has a length of its own."""
+    found = click.get_current_context().params["seq"]
+    if given("seq") and any(spec.has_own_length for spec in specs):
+        raise Refused("--seq", "none, for a model that reads what has a length of its own", found)
+
+
+def refuse_tokens(spec: ModelSpec, words: Mapping[str, Any]) -> None:
+    """Errors: Refused for tokens of a step or of a run, where a model reads none."""
+    if spec.reads_tokens:
+        return
+    for name in ("tokens", "days", "flops"):
+        if words[name] is not None:
+            raise Refused(f"--{name}", "none, for a model that reads no tokens", words[name])
+    if not words["global_batch"].endswith("seq"):
+        raise Refused("--global-batch", "Nseq, for a model that reads no tokens", words["global_batch"])
+
+
 class Settings(click.ParamType):
     """One NAME=VALUE."""
 
@@ -80,10 +100,10 @@ def sequences(text: str, seq: int) -> tuple[int, str]:
     )
 
 
-def fixed(given: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def fixed(said: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """What `--fix` says, each word as its field takes it. Errors: Refused for what no plan can be."""
     found: dict[str, Any] = {}
-    for name, word in given:
+    for name, word in said:
         if name in BOUNDED:
             found[name] = parse_tokens(word, f"--fix {name}", 0 if name == "zero" else 1)
         elif name == "sequence_parallel":
@@ -98,12 +118,12 @@ def fixed(given: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return found
 
 
-def at_most(given: Sequence[tuple[str, str]]) -> dict[str, int]:
+def at_most(said: Sequence[tuple[str, str]]) -> dict[str, int]:
     """What `--at-most` says."""
-    for name, _ in given:
+    for name, _ in said:
         if name not in BOUNDED:
             raise Refused("--at-most", f"one of {', '.join(BOUNDED)}", name)
-    return {name: parse_tokens(word, f"--at-most {name}", 0) for name, word in given}
+    return {name: parse_tokens(word, f"--at-most {name}", 0) for name, word in said}
 
 
 def headroom(text: str) -> float:

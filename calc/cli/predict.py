@@ -128,14 +128,13 @@ def predict(
     _warn(model, run)
     found = predicted(model, speed, run)
     run = found.run
-    unit = "tokens" if model.reads_tokens else "vectors"
     bars = waterfall(found, speed)
     record = {
         **prediction_record(found, by_op),
         "plan": plan_record(found),
         "waterfall": [bar._asdict() for bar in bars],
     }
-    tables = prediction_tables(found, speed, by_op, unit)
+    tables = prediction_tables(found, speed, by_op, model.unit)
     if falls:
         tables.insert(1, waterfall_table(bars, found.seconds))
     if costs is not None:

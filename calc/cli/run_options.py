@@ -23,6 +23,7 @@ from calc.cli.options import (
     with_usual_lengths,
 )
 from calc.output.notes import remark
+from calc.spec import ModelSpec
 from calc.spec.run import NODES, Run
 from calc.spec.run.node import Flag, Sized, Word, Words
 
@@ -125,11 +126,13 @@ def of_run(
     defaults: Mapping[str, str] | None = None,
     texts: Mapping[str, str] | None = None,
     old: Sequence[str] = (),
+    own_length: Callable[[Sequence[ModelSpec]], None] = note_own_length,
 ) -> Callable[[F], F]:
     """The options of the fields called `names`; the command gets those that were given, as `words`.
 
     words: values of a field that the command takes, where they are not all. defaults, texts: what the command takes
     where nothing is said, and help, where they differ from the field's. old: of OLD_OPTIONS.
+    own_length: what is said of --seq where models read what has a length of its own.
     Lengths that were not given are the usual ones of the command's models.
     """
     words, defaults, texts = words or {}, defaults or {}, texts or {}
@@ -141,7 +144,7 @@ def of_run(
             given |= _given_as_before({option: others.pop(_hidden(option)) for option in old})
             specs = others.get("models") or tuple(filter(None, [others.get("model")]))
             if "seq" in names:
-                note_own_length(specs)
+                own_length(specs)
                 given = with_usual_lengths(given, specs) if specs else given
             words = {name: value for name, value in given.items() if value is not None}
             return function(*args, words=words, **others)

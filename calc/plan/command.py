@@ -18,7 +18,8 @@ def predict_command(question: Question, run: Run) -> str | None:
     if model is None:
         return None
     words = {"phase": "training", "cluster": question.place or question.cluster.name, "gpus": run.gpus}
-    words |= {name: getattr(run, name) for name in SIZES} | {"seq": run.seq, "dtype": run.recipe}
+    words |= {name: getattr(run, name) for name in SIZES} | {"dtype": run.recipe}
+    words |= {} if question.spec.has_own_length else {"seq": run.seq}
     words |= {"checkpointing": run.checkpointing, "schedule": run.schedule, **question.words}
     if run.expert_tp is not None:
         words["expert_tp"] = run.expert_tp

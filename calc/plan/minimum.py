@@ -28,8 +28,8 @@ def least_that_works(question: Question, found: Answer) -> str:
     if found.least is None:
         fewest = _batches(question) if found.ruled.get("global batch") else question.sequences
         if fewest != question.sequences:
-            tokens = fewest * question.seq
-            return f"no plan divides {question.sequences:,} sequences a step; {fewest:,} ({tokens:,} tokens) would be"
+            long = f"{fewest * question.seq:,} {question.spec.unit}"
+            return f"no plan divides {question.sequences:,} sequences a step; {fewest:,} ({long}) would be"
         return f"no plan can be: {_reasons(found) or REASONS['memory']}"
     reserved, run = found.least
     room = binary(question.device.usable - CONTEXT)

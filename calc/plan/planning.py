@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from calc.blocks.build import vectors_read
 from calc.errors import Refused
 from calc.memory.totals import memory_ranks
 from calc.plan.answer import Answer, Plan, plainest
@@ -50,15 +51,16 @@ def search_plans(
 ) -> Answer:
     """The best plans to train a model on so many GPUs of a cluster.
 
-    gpus: one number, or several that are compared. seq: tokens of a sequence. global_batch: tokens of a step, taken to
-    the nearest whole number of sequences. recipes: number formats to choose among, by default the stack's. fixed,
-    at_most: sizes and words by their names in a Run. headroom: part of a GPU's memory that is to stay free. price: of a
-    GPU-hour. workers: who searches, with the same answer. every: with a folder of theirs, whether all plans that fit
-    are kept in it, and not only those that an answer can need. words: what else a Run says: stack, execution,
-    optimizer.
+    gpus: one number, or several that are compared. seq: tokens of a sequence; pictures, and what else has a length of
+    its own, keep it. global_batch: tokens of a step, or vectors, taken to the nearest whole number of sequences.
+    recipes: number formats to choose among, by default the stack's. fixed, at_most: sizes and words by their names in a
+    Run. headroom: part of a GPU's memory that is to stay free. price: of a GPU-hour. workers: who searches, with the
+    same answer. every: with a folder of theirs, whether all plans that fit are kept in it, and not only those that an
+    answer can need. words: what else a Run says: stack, execution, optimizer.
     Errors: Refused for what no plan can change.
     """
     check_model(spec)
+    seq = int(vectors_read(spec, seq))
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
     given = {name: word for name, word in words.items() if word is not None}
     stack = given.get("stack")

@@ -159,6 +159,16 @@ class ModelSpec(Stack):
         return isinstance(self.embedding, Embedding | Trajectory)
 
     @property
+    def has_own_length(self) -> bool:
+        """Whether what it reads, as a picture or sound, has a length of its own, whatever is asked."""
+        return not self.reads_tokens and getattr(self.embedding, "n_frames", 1) is not None
+
+    @property
+    def unit(self) -> str:
+        """What its sequences are counted in."""
+        return "tokens" if self.reads_tokens else "vectors"
+
+    @property
     def takes_pictures(self) -> bool:
         """Whether pictures may go in beside its text: to a vision tower, or behind the text of each page."""
         return self.vision is not None or getattr(self.embedding, "picture", None) is not None

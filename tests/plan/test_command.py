@@ -151,6 +151,32 @@ def test_how_few_gpus_and_how_many_tokens(run: Run) -> None:
     assert records(out)[0]["tokens_total"] == pytest.approx(300e9, rel=1e-3)
 
 
+def test_models_without_tokens_are_planned_in_vectors(run: Run, tmp_path: Path) -> None:
+    """256 of each picture, as `predict` says, whatever the usual length of a text is; nothing is said of tokens."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"_class_name": "DiTTransformer2DModel", "num_layers": 2}))
+    asked = (str(config), "--cluster", "dgx-h100", "--gpus", "8", "--global-batch", "64seq", "--fix", "batch=8")
+    status, out, _ = run("plan", *asked)
+    assert status == 0
+    assert "64 × 256 vectors a step" in out
+    assert "vectors/s" in out
+    assert "tokens/s" not in out
+    (each,) = records(run("plan", *asked, "--top", "1", "--json")[1])
+    assert each["tokens"] == 64 * 256
+    assert "--seq" not in each["command"]
+    _, alone, _ = run(*shlex.split(each["command"])[3:])
+    assert json.loads(alone)["seconds"] == pytest.approx(each["seconds"], rel=1e-9)
+    for words, field in (
+        (("--tokens", "1B"), "--tokens"),
+        (("--days", "1"), "--days"),
+        (("--seq", "512"), "--seq"),
+        (("--global-batch", "64Ki"), "--global-batch"),
+    ):
+        status, out, err = run("plan", *asked, *words)
+        assert (status, out) == (2, "")
+        assert err.splitlines()[-1].startswith(f"error: {field}: expected")
+
+
 def test_a_launch_file_and_what_would_be_better(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "launch.sh"
     asked = [word for word in SMALL if word not in ("--stack", "fsdp2")]
