@@ -97,6 +97,8 @@ def _known_families(raw: dict[str, Any]) -> str:
     close = nearest(raw, FAMILIES)
     such = f"; nearest: {', '.join(close)}" if close else ", such as llama"
     known = f"one of {len(FAMILIES)} known families (`models --families` lists them{such})"
+    if "model_type" not in raw:
+        known += f", or of diffusers a _class_name, one of {', '.join(DENOISERS)}"
     asks = "; `python -m calc report MODEL --traced` counts what transformers runs for this type"
     return known + asks * (str(raw.get("model_type")) in traceable())
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from calc import conventions as registry_of_conventions
+from calc.architectures.denoisers import DENOISERS
 from calc.architectures.families import FAMILIES
 from calc.architectures.models import load_model, preset_names, preset_title
 from calc.ask import registry
@@ -29,7 +30,7 @@ RUN_FIELDS = tuple(name for name in FIELDS if name not in ("mtp", "latent_readin
 
 
 @click.command(short_help="The shipped presets.")
-@click.option("--families", is_flag=True, help="The model_type of every config.json that can be read, instead.")
+@click.option("--families", is_flag=True, help="What every config.json that can be read calls itself, instead.")
 @options.output
 def models(families: bool, fmt: str) -> None:
     """List the presets with their family and size. Any config.json of a known family works as MODEL too.
@@ -40,7 +41,9 @@ def models(families: bool, fmt: str) -> None:
       python -m calc models --families
     """
     if families:
-        emit([{"model_type": name} for name in FAMILIES], [Table(("model_type",), [(name,) for name in FAMILIES])], fmt)
+        known = {"model_type": FAMILIES, "_class_name": DENOISERS}
+        named = [dict.fromkeys(known) | {key: name} for key, names in known.items() for name in names]
+        emit(named, [Table((key,), [(name,) for name in names]) for key, names in known.items()], fmt)
         return
     records = []
     for name in preset_names():

@@ -3,9 +3,11 @@ what is published of them."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 torch = pytest.importorskip("torch")
 
@@ -14,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 import calc  # noqa: E402
 from calc.architectures import from_config  # noqa: E402
+from calc.cli import cli  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, parameters  # noqa: E402
@@ -226,6 +229,20 @@ def test_pictures_are_in_pixels(name: str, side: int, along: int) -> None:
     for image in ((side, side + 8), (side + along // 2, side), (side, 1)):
         with pytest.raises(Refused, match=f"image: expected multiples of {along} pixels"):
             forward(spec, Load(image=image))
+
+
+def test_the_classes_are_listed_and_named_where_a_config_says_nothing() -> None:
+    listed = CliRunner().invoke(cli, ["models", "--families", "--json"], catch_exceptions=False).stdout
+    records = [json.loads(line) for line in listed.splitlines()]
+    classes = [record["_class_name"] for record in records if record["model_type"] is None]
+    assert classes == list(dict.fromkeys(name for name, _ in CASES))
+    assert {"model_type": "gpt2", "_class_name": None} in records
+    table = CliRunner().invoke(cli, ["models", "--families"], catch_exceptions=False).stdout
+    with pytest.raises(Refused) as refusal:
+        from_config({"num_layers": 2})
+    for name in classes:
+        assert name in table
+        assert name in str(refusal.value)
 
 
 def test_formulas_speak_of_latents_and_not_of_pixels() -> None:
