@@ -50,7 +50,7 @@ def mamba2(t: Trace, spec: Mamba2, x: Tensor, load: Load, around: Surroundings) 
     gate, dt = whole.columns(d_inner), whole.columns(spec.n_heads)
     mixed = whole.columns(channels, grouped=shared)
     mixed = short_convolution(
-        t, "conv", mixed, spec.d_conv, load, bias=spec.conv_bias, shard=shard, heads=spec.n_groups
+        t, "conv", mixed, spec.d_conv, load, bias=spec.conv_bias, shard=shard, heads=spec.n_heads, groups=spec.n_groups
     )
     y = chunked_scan(t, spec, mixed, dt, load)
     if spec.norm is None:

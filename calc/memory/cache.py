@@ -72,8 +72,10 @@ def _of_rank(spec: ModelSpec, run: Run, stage: Stage) -> Callable[[Cache, Leaf],
         if is_exactly(run.tp, 1):
             return cache, calls
         ranks = minimum(run.tp, cache.heads)
-        cut = {name: ceil_div(getattr(cache, name), ranks) for name in ("per_token", "fixed", "recurrent", "heads")}
-        return replace(cache, **cut), calls
+        cut = {name: ceil_div(getattr(cache, name), ranks) for name in ("per_token", "recurrent", "heads")}
+        grouped = ceil_div(cache.grouped, minimum(run.tp, cache.groups))
+        fixed = ceil_div(cache.fixed - cache.grouped, ranks) + grouped
+        return replace(cache, fixed=fixed, grouped=grouped, **cut), calls
 
     return share
 

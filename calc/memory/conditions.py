@@ -60,9 +60,9 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
                 yield one(field, TRACED, value)
     if run.mode == "training" and run.frozen is not None and spec.adapter is None:
         raise Refused("frozen dtype", "none without an adapter, beside which all else is frozen", run.frozen)
+    yield from of_experts(spec, run)
     if not is_exactly(run.tp, 1):
         yield from _tensor(spec, run)
-    yield from of_experts(spec, run)
     yield from of_keys(spec, run)
     if not is_exactly(run.cp, 1):
         yield _whole_parts("seq", run.seq, run.cp)

@@ -25,6 +25,7 @@ class PhaseMemory:
     peak: at the highest moment; None where what is live is not known, and why is in `unknown`. held: what is there all
     the time, weights and caches or the states of training. budget: what the device has; None where that is not known.
     live: at the peak, by term. prompts: in decode, what reading all prompts in one pass would take before it.
+    host: of the host's memory, at most; host_room: a GPU's share of what its machine has, None where that is not known.
     """
 
     peak: int | None
@@ -33,10 +34,19 @@ class PhaseMemory:
     live: Mapping[str, int]
     unknown: str = ""
     prompts: int | None = None
+    host: int = 0
+    host_room: int | None = None
+
+    @property
+    def overflows_host(self) -> bool:
+        """Whether what waits on the host is more than its machines are known to have."""
+        return self.host_room is not None and self.host > self.host_room
 
     @property
     def fits(self) -> bool | None:
         """None where it cannot be told."""
+        if self.overflows_host:
+            return False
         if self.budget is None:
             return None
         if self.peak is None:
@@ -47,6 +57,9 @@ class PhaseMemory:
         """The verdict in a few words."""
         room = "a device whose memory is not known" if self.budget is None else binary(self.budget)
         verdict = {True: "fits: ", False: "does not fit: ", None: ""}[self.fits]
+        if self.overflows_host and self.host_room is not None:
+            share = f"a GPU's share of its machine's memory, {binary(self.host_room)}"
+            return f"{verdict}up to {binary(self.host)} of each GPU on the host, of {share}"
         if self.peak is None:
             return f"{verdict}{binary(self.held)} held all the time, of {room}; not counted: {self.unknown}"
         term, size = largest(self.live)
@@ -78,7 +91,15 @@ def phase_memory(spec: ModelSpec, run: Run, budget: int | None) -> PhaseMemory:
     once = None
     if run.phase == "decode":
         once = Verdict(tuple(servers(spec, run.changed(seq=run.context + 1)))).worst.peak
-    return PhaseMemory(found.worst.peak, _held(spec, run), budget, live, "", once)
+    host = max(int(getattr(rank, "host_at_most", 0)) for rank in found.ranks)
+    return PhaseMemory(found.worst.peak, _held(spec, run), budget, live, "", once, host, _host_room(run))
+
+
+def _host_room(run: Run) -> int | None:
+    """Bytes of a machine's memory for each GPU that it has of the run."""
+    if run.cluster is None or run.cluster.host is None:
+        return None
+    return int(run.cluster.host.memory // min(run.cluster.node, run.gpus))
 
 
 def _without_cache(rank: Rank) -> Rank:

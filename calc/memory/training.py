@@ -97,6 +97,8 @@ def _moments(own: States, live: Activations, run: Run) -> dict[str, dict[str, Si
     loss: all activations, and gradients of the loss. The last layer stays gathered for backward, which begins with it.
     last layer: its tensors made anew where checkpointing dropped them, two gradients as large as its largest tensor,
         and under FSDP the next layer's weights on their way. Its gradients before they are divided.
+    second layer: where activations wait on the host, as many of them are on the device as at the last layer, while
+        the gradients of all other layers but the first are there.
     first layer: the other layers' activations gone, their gradients there.
     reduction: under ZeRO-2 and 3 the root unit is reduced last; in a pipeline all units are, after the last
         micro-batch.
@@ -122,10 +124,15 @@ def _moments(own: States, live: Activations, run: Run) -> dict[str, dict[str, Si
             "temporaries": temporaries,
         }
 
+    second: dict[str, dict[str, Size]] = {}
+    if run.offload == "activations":
+        there = own.waiting - own.layer_gradients * (1 - several) + own.reduced
+        second["backward, second layer"] = moment(both, there, live.total, 0, again)
     return {
         "forward": moment(both, before, live.total, logits),
         "loss": moment(gathered + own.unit, before, live.total, logits, scratch),
         "backward, last layer": moment(both, before + fresh + own.reduced, live.total, 0, again),
+        **second,
         "backward, first layer": moment(both, own.waiting + own.reduced, live.outside, 0, again),
         "reduction": moment(gathered, own.waiting + maximum(own.reduced, own.root_reduced)),
         "optimizer step": moment(own.weights, own.gradients, temporaries=own.update),

@@ -165,8 +165,10 @@ def _cached(work: Work, tp: int, width: float) -> NDArray[Any]:
         stay = tokens if cache.window is None else np.minimum(tokens, float(cache.window))
         if cache.stride is not None:
             stay = np.floor(tokens / float(cache.stride))
-        grows = float(cache.per_token) * stay + float(cache.fixed)
+        grouped = float(cache.grouped)
+        grows = float(cache.per_token) * stay + float(cache.fixed) - grouped
         total += calls * share * (grows * width + float(cache.recurrent) * STATE_BYTES)
+        total += calls * _fewest(float(cache.groups), tp) * grouped * width
     return total
 
 

@@ -18,7 +18,8 @@ class Sum(NamedTuple):
 def sums_of(new: Iterable[Leaf], d_model: float) -> Iterator[Sum]:
     """What every matrix that ranks divide by columns gives, once for all experts of a block and what stands beside them
     (vllm-project/vllm, model_executor/layers/fused_moe/layer.py). Left out, as constants were fitted without it: the
-    few numbers that ranks sum of a vector that is normed over heads of several (MiniMax-M2, Falcon-H1)."""
+    few numbers that ranks sum of a vector that is normed over heads of several (MiniMax-M2, Falcon-H1). Blocks side by
+    side are summed one by one, as vLLM does for GPT-J, GPT-NeoX and Phi; of Falcon it sums both at once."""
     leaves = list(new)
     routed, counted = {_block(leaf) for leaf in leaves if leaf.expert}, set[int]()
     for leaf in leaves:

@@ -68,6 +68,7 @@ class Cache:
     stride: where one entry of per_token elements stands for so many tokens; rest: what each token adds until its entry
         is complete.
     heads: how many equal shares it has that different ranks can hold; 1 where each needs all of it (a latent).
+    grouped, groups: of `fixed`, numbers of which there are other shares, as many as `groups` (Mamba-2's B and C).
     index: whether it is an indexer's keys, which say what attention reads and are not read by it.
     """
 
@@ -79,6 +80,8 @@ class Cache:
     rest: Size = 0
     heads: Size = 1
     index: bool = False
+    grouped: Size = 0
+    groups: Size = 1
 
 
 @dataclass(frozen=True, slots=True)

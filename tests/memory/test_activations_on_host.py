@@ -122,3 +122,18 @@ def test_columns_are_the_plans_one_by_one() -> None:
 def test_what_is_not_described_is_refused(model: str, words: dict[str, Any], said: str) -> None:
     with pytest.raises(Refused, match=said):
         memory_ranks(calc.load_model(model), Run(offload="activations", recipe="bf16-master", **words))
+
+
+@pytest.mark.parametrize("batch", [1, 4, 8])
+def test_the_peak_is_no_less_than_any_layer_on_the_way_back(batch: int) -> None:
+    """Two layers' activations are on the device until the second layer, while gradients grow layer by layer."""
+    run = Run(mode="training", recipe="bf16", execution="compiled", seq=8192, batch=batch, offload="activations")
+    spec = calc.load_model("llama-3-8b")
+    (rank,) = memory_ranks(spec, run)
+    assert isinstance(rank, TrainingRank)
+    own, live = rank.states, rank.activations
+    of_layer, of_end = 2 * 218_112_000, 2 * (128_256 * 4096 + 4096)
+    for layer in range(spec.n_layers, 1, -1):
+        there = own.weights + own.optimizer + of_end + (spec.n_layers - layer) * of_layer + live.total
+        assert rank.peak >= there
+    assert rank.peak > max(sum(rank.moments[name].values()) for name in ("backward, last layer", "optimizer step"))

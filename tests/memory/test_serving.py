@@ -26,6 +26,7 @@ from calc.spec import (
     LayerGroup,
     Lora,
     Mamba,
+    Mamba2,
     Mlp,
     ModelSpec,
     Parallel,
@@ -236,6 +237,16 @@ def test_arrays_and_symbols_read_as_ints_do() -> None:
     for load in loads:
         values = dict(zip(symbols, load, strict=True))
         assert rank.peak.subs(values) == servers(spec, asked(load[1], load[0]))[0].peak
+
+
+@pytest.mark.parametrize("tp", [1, 2, 8])
+def test_ranks_divide_channels_of_a_convolutions_cache_and_share_what_its_groups_have(tp: int) -> None:
+    """Of Mamba-2 with one group: states in fp32 and inputs of x by heads, those of B and C on every rank."""
+    mixer = Mamba2(n_heads=80, d_head=64, d_state=128)
+    spec = ModelSpec(d_model=2560, vocab_size=64, layers=(LayerGroup(count=64, mixer=mixer),))
+    run = Run(mode="inference", execution="compiled", seq=4096, tp=tp)
+    (rank,) = memory_ranks(spec, run)
+    assert rank.terms["kv_cache"] == 64 * (80 // tp * 64 * 128 * 4 + (80 * 64 // tp + 2 * 128) * 4 * 2)
 
 
 @pytest.mark.parametrize("plan", [{}, {"pp": 3}, {"engine": "vllm"}])

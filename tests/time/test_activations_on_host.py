@@ -136,3 +136,12 @@ def test_columns_are_the_plans_one_by_one(model: str) -> None:
 def test_a_link_that_nobody_knows_is_refused() -> None:
     with pytest.raises(Refused, match="gpu: expected with --offload activations one whose link to the host is known"):
         predict(calc.load_model("gpt2"), "rtx-3090", **(ON | {"seq": 512, "offload": "activations", "cluster": None}))
+
+
+def test_what_machines_have_no_room_for_does_not_fit() -> None:
+    """Eight GPUs of a DGX H100 share 2 TB: of each, 283 GB at batch 8 with blocks of up to twice the size."""
+    spec, words = calc.load_model("llama-3-8b"), ON | {"gpus": 8, "zero": 3, "recipe": "bf16", "seq": 8192}
+    for batch, fits in ((2, True), (8, False)):
+        found = predict(spec, "h100-sxm", offload="activations", execution="compiled", batch=batch, **words).memory
+        assert found.fits is fits
+        assert ("on the host" in found.sentence()) is not fits

@@ -23,11 +23,13 @@ def short_convolution(
     stepwise: bool = False,
     shard: Shard | None = None,
     heads: Size = 1,
+    groups: Size = 1,
 ) -> Tensor:
     """x [batch * seq, channels] against a weight [channels, 1, taps], and SiLU of that: 2 * taps FLOPs a channel and
     position. activated: whether SiLU follows. stepwise: whether a decoded token is multiplied number by number, 0
     FLOPs, with the taps - 1 inputs before it, which alone are cached (RecurrentGemma). shard: what tensor-parallel
-    ranks hold of the filters; heads: shares of its cache that they can hold.
+    ranks hold of the filters; heads: shares of its cache that they can hold, but for what x has grouped, of which there
+    are as many as `groups`.
 
     As eager PyTorch runs it: the input is padded with taps - 1 zeros on both sides and the tail is cut off, so that
     seq + taps - 1 positions are computed; a decoded token stands behind `taps` cached ones, which makes one position
@@ -42,7 +44,8 @@ def short_convolution(
         weights.append(t.weight(f"{name}.bias", channels, shard=shard))
     y = t.made(x.rows, channels, x, weights=tuple(weights), split="tensor")
     y.heads, y.grouped = x.heads, x.grouped
-    kept = channels * (taps - 1 if stepwise else taps)
+    steps = taps - 1 if stepwise else taps
+    kept, grouped = channels * steps, 0 if is_exactly(x.grouped, 0) else exact_div(x.grouped, x.rows) * steps
     last = load.batch * kept
     t.op(
         name,
@@ -52,7 +55,7 @@ def short_convolution(
         (y,),
         weights=tuple(weights),
         flops=0 if stepwise and load.decode else 2 * load.batch * positions * channels * taps,
-        cache=Cache(fixed=kept, heads=heads),
+        cache=Cache(fixed=kept, heads=heads, grouped=grouped, groups=groups),
         moves=lambda: Moves(x.elements, y.elements, cache_reads=last if load.decode else 0, cache_writes=last),
         keeps=lambda tape, read: _saved(tape, read, weights[0], load, activated=activated),
     )
