@@ -124,7 +124,7 @@ def test_prefixes_on_random_decoders(spec: ModelSpec, checkpointing: str) -> Non
 
 
 def _plain(mixer: Attention) -> Attention:
-    return mixer.model_copy(update={"position": "rope", "shaw": None, "buckets": None})
+    return mixer.model_copy(update={"position": "rope", "shaw": None, "buckets": None, "dynamic_mask": None})
 
 
 FAMILIES = {
