@@ -1,0 +1,49 @@
+"""Models whose layers ranks do not divide: each is refused, and named where docs/memory.md says which are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calc.architectures import from_config
+from calc.errors import Refused
+from calc.memory.conditions import check
+from calc.spec import ModelSpec
+from calc.spec.run import Run
+from tests.saved.test_readings import CONFIGS
+
+FIELDS = ("tp", "pp", "cp")
+MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
+    "Swin": (from_config({"model_type": "swin"}), FIELDS),
+    "DiT": (from_config({"_class_name": "DiTTransformer2DModel"}), FIELDS),
+    "Stable Diffusion 3": (from_config({"_class_name": "SD3Transformer2DModel"}), FIELDS),
+    "FLUX.1": (from_config({"_class_name": "FluxTransformer2DModel"}), FIELDS),
+    "Doge": (from_config({"model_type": "doge", **CONFIGS["doge"]}), ("tp", "cp")),
+    "T5Gemma 2": (from_config({"model_type": "t5gemma2", **CONFIGS["t5gemma2"]}), ("pp", "cp")),
+}
+"""Model -> of two ranks each, those that are refused."""
+KINDS = {"DiT": "denoisers", "Stable Diffusion 3": "denoisers", "FLUX.1": "denoisers", "T5Gemma 2": "encoder-decoders"}
+"""Model -> what the documents call models like it, where they do not name it."""
+
+
+def refusals(field: str) -> str:
+    """What the documents say of which models one way to divide them is refused for."""
+    text = " ".join((Path(__file__).parents[2] / "docs" / "memory.md").read_text().split())
+    return text.partition(f"`--{field}` above 1 is refused")[2].partition(" - `--")[0].partition(" ## ")[0]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("field", FIELDS)
+def test_what_is_refused_is_in_the_list(name: str, field: str) -> None:
+    spec, refused = MODELS[name]
+    sizes: dict[str, Any] = {field: 2}
+    run = Run(phase="training", batch=2, seq=32, micro_batches=2, **sizes)
+    if field not in refused:
+        check(spec, run)
+        return
+    with pytest.raises(Refused) as refusal:
+        check(spec, run)
+    assert refusal.value.field == field
+    assert name in refusals(field) or KINDS.get(name, name) in refusals(field)
