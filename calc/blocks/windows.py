@@ -17,7 +17,6 @@ from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Moves
 from calc.trace.primitives.attend_live import Scoring
 from calc.trace.primitives.product import product
-from calc.trace.shard import COLUMN, ROW
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
@@ -36,12 +35,12 @@ def window_attention(t: Trace, spec: WindowAttention, x: Tensor, load: Load, aro
     d_head = exact_div(width, heads)
     apart = t.joined(x, rows=windows * places, width=width)
     q, k, v = (
-        t.linear(f"{name}_proj", apart, width, bias=spec.qkv_bias and not (spec.d_lie and name == "k"), shard=COLUMN)
+        t.linear(f"{name}_proj", apart, width, bias=spec.qkv_bias and not (spec.d_lie and name == "k"))
         for name in "qkv"
     )
     if spec.d_lie is not None:
         y = _by_direction(t, spec, spec.d_lie, q, k, v, windows)
-        return t.joined(t.linear("o_proj", y, width, bias=True, shard=ROW), rows=x.rows, width=width)
+        return t.joined(t.linear("o_proj", y, width, bias=True), rows=x.rows, width=width)
     inside = replace(load, batch=windows, seq=places, context=0)
     table = heads * places * places
     # Each window is told which of its patches only came together by the shift, in a copy of the table.
@@ -54,7 +53,7 @@ def window_attention(t: Trace, spec: WindowAttention, x: Tensor, load: Load, aro
         2 * windows * heads * places * places,
         Scoring(bias=_bias(t, heads, spec.side), mask=mask),
     )
-    y = t.linear("o_proj", y, width, bias=True, shard=ROW)
+    y = t.linear("o_proj", y, width, bias=True)
     return t.joined(y, rows=x.rows, width=width)
 
 
@@ -72,7 +71,7 @@ def _by_direction(
     groups, pairs = windows * heads, windows * heads * places * places
     shape = Matmul(places, places, each, groups, weighed=False)
     scores = product(t, "scores", q, k, groups * places, places, shape, 2 * pairs * each)
-    weights = t.made(groups * places, places, scores, split="tensor")
+    weights = t.made(groups * places, places, scores)
     t.op("softmax", "elementwise", "softmax", (scores, scale, bias), (weights,))
 
     def keeps(tape: Tape, q: Storage, k: Storage, v: Storage, scale: Storage, bias: Storage) -> Storage:

@@ -10,6 +10,7 @@ import pytest
 from calc.architectures import from_config
 from calc.errors import Refused
 from calc.memory.conditions import check
+from calc.quantities.parameters import weights
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from tests.saved.test_readings import CONFIGS
@@ -47,3 +48,11 @@ def test_what_is_refused_is_in_the_list(name: str, field: str) -> None:
         check(spec, run)
     assert refusal.value.field == field
     assert name in refusals(field) or KINDS.get(name, name) in refusals(field)
+
+
+@pytest.mark.parametrize("family", ["swin", "swinv2"])
+def test_windows_say_nothing_of_ranks_that_are_refused(family: str) -> None:
+    spec = from_config({"model_type": family})
+    within = [weight.shard for path, weight, _ in weights(spec) if ".attention." in path]
+    assert len(within) > 4 * 4
+    assert set(within) == {None}
