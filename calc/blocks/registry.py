@@ -95,7 +95,7 @@ FRONTS: dict[type[Node], str] = {
     Restored: "restored.restored",
     Queries: "detection.queries",
     Features: "tabular.features",
-    Latents: "denoising.latents",
+    Latents: "latents.latents",
     Tiles: "tiles.tiles",
     Trajectory: "trajectory.trajectory",
 }
