@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import Attention, QkNorm, Temperature
+from calc.spec import Attention
 from calc.spec.attention import BY_DISTANCE
 from reference_models.blocks.attend import attend, fuses, head_sizes, scale_of, split
 from reference_models.blocks.attention_experts import RoutedOutput, RoutedQueries, by_head, by_slot
+from reference_models.blocks.attention_inputs import placed, projected, qk_norm, rotation, temperature
 from reference_models.blocks.differential import Difference, halves
 from reference_models.blocks.disentangled import add_vectors, vector_scores
 from reference_models.blocks.distances import add_distances, distance_scores
 from reference_models.blocks.dynamic_mask import DynamicMask
 from reference_models.blocks.linear import NormLayer
-from reference_models.blocks.positions import alibi, angles, turn, turned_in_plane
+from reference_models.blocks.merged_attention import with_source
+from reference_models.blocks.positions import alibi
 from reference_models.blocks.relative import RelativeBias, RelativeVectors
 from reference_models.blocks.span_convolution import add_span, span_convolution
 from reference_models.blocks.squares import in_squares, out_of_squares
@@ -29,20 +30,8 @@ from reference_models.support import supported
 
 FIELDS = (
     *("n_heads", "n_kv_heads", "d_head", "d_value", "causal", "window", "chunked", "position", "rope", "scale"),
-    *(
-        "qkv_bias",
-        "k_bias",
-        "out_bias",
-        "fused",
-        "gate",
-        "head_gate",
-        "inner_norm",
-        "kv",
-        "qk_norm",
-        "v_norm",
-        "softcap",
-        "sinks",
-    ),
+    *("qkv_bias", "k_bias", "out_bias", "fused", "gate", "head_gate", "inner_norm", "kv", "qk_norm", "v_norm"),
+    *("softcap", "sinks"),
     *("buckets", "shaw", "disentangled", "by_depth", "temperature", "alibi_scaled", "clip", "value_scale"),
     *("masked_window", "softmax", "squares", "span", "longest", "repeated", "experts", "differential", "dynamic_mask"),
     *("merged", "lopsided"),
@@ -139,8 +128,8 @@ class SelfAttention(nn.Module):
             routed, *visits = self.queries(x, step)
             q, k, v, gate = by_head(routed, self.n_kv_heads), *self._keys_and_values(x), None
         else:
-            q, k, v, gate = self._project(x, self._placed(x, step))
-        rotate = self._rotation(step)
+            q, k, v, gate = projected(self, x, placed(self, x, step))
+        rotate = rotation(self, step)
         if rotate is not None:
             q, k = rotate(q), k if spec.kv == "earlier" else rotate(k)
         if spec.qk_norm is not None and spec.qk_norm.turned:
@@ -149,20 +138,8 @@ class SelfAttention(nn.Module):
         queries = step.numbers(seq, x.device)
         if spec.temperature is not None:
             q = q * temperature(spec.temperature, queries).to(q.dtype)
-        window = spec.window or spec.masked_window
-        hides = spec.merged or step.hides(seq, len(keys), causal=spec.causal, window=window)
         extra = self._relative(queries, keys, step)
-        mask = None
-        if hides or (spec.causal and (extra or spec.sinks or not fuses(spec, step))):
-            mask = step.mask(seq, keys, causal=spec.causal, window=window, chunked=spec.chunked, further=spec.lopsided)
-        if spec.dynamic_mask is not None:
-            allowed = step.mask(seq, keys, causal=True, window=spec.window)
-            hides, mask, extra = True, None, {"bias": self.dynamic_mask(v, allowed, x.dtype)}
-        if spec.merged and mask is not None:
-            k, v, mask = self._with_source(k, v, mask, step, cache)
-        if self.prefix is not None:
-            hides, mask = True, step.mask(seq, keys, causal=spec.causal, window=window, chunked=spec.chunked)
-            k, v, mask = self.prefix(k, v, mask)
+        k, v, mask, extra, hides = self._masked(x, k, v, keys, step, cache, extra)
         if spec.position in BY_DISTANCE:
             each, further = spec.position != "transformer-xl", spec.position == "xlnet"
             q, extra["distances"] = distance_scores(self, q, step, each=each, further=further)
@@ -182,19 +159,6 @@ class SelfAttention(nn.Module):
         """[batch, n_kv_heads, seq, d_head or d_value] each."""
         return split(self.k_proj(x), self.n_kv_heads), split(self.v_proj(x), self.n_kv_heads)
 
-    def _rotation(self, step: Step) -> Callable[[Tensor], Tensor] | None:
-        """What turns queries and keys by the angles of their positions; None where nothing does, or inputs are turned
-        ahead of their projections."""
-        rope, plane = self.spec.rope, self.spec.rope.plane
-        if self.spec.position != "rope":
-            return None
-        if plane is not None:
-            return lambda x: turned_in_plane(x, rope, plane, step)
-        if rope.inputs:
-            return None
-        cos, sin = angles(rope, self.d_head, step)
-        return partial(turn, cos=cos, sin=sin, interleaved=rope.interleaved, joined=rope.joined)
-
     def _with_earlier(
         self, x: Tensor, k: Tensor, v: Tensor, step: Step, cache: LayerCache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -209,25 +173,35 @@ class SelfAttention(nn.Module):
             step.lent[self.spec.window] = k, v, keys
         return k, v, keys
 
-    def _with_source(
-        self, k: Tensor, v: Tensor, mask: Tensor, step: Step, cache: LayerCache | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys, values and mask [batch or 1, 1, seq, keys] of the tokens, and behind them those of the source."""
-        held = cache.parts["source"] if isinstance(cache, Several) else None
-        if step.source is not None:
-            keys = self._heads(self.k_proj(step.source), self.n_kv_heads, "k_norm")
-            values = split(self.v_proj(step.source), self.n_kv_heads)
-            if isinstance(held, Fixed):
-                held.set(k=keys, v=values)
-        elif isinstance(held, Fixed) and held.state:
-            keys, values = held.state["k"], held.state["v"]
-        else:
-            raise ValueError("source: expected an encoder's result or a cache that holds its keys, found none")
-        seen = mask.new_ones(len(mask), 1, mask.shape[2], keys.shape[2])
-        if step.source_keep is not None:
-            seen = step.source_keep[:, None, None].expand(-1, 1, mask.shape[2], -1)
-            mask = mask.expand(len(seen), -1, -1, -1)
-        return torch.cat([k, keys], 2), torch.cat([v, values], 2), torch.cat([mask, seen], 3)
+    def _masked(
+        self,
+        x: Tensor,
+        k: Tensor,
+        v: Tensor,
+        keys: Tensor,
+        step: Step,
+        cache: LayerCache | None,
+        extra: dict[str, Any],
+    ) -> tuple[Tensor, Tensor, Tensor | None, dict[str, Any], bool]:
+        """Keys and values with those of an encoder and of a prefix, the mask over all of them, `extra` or what keys'
+        values make of it, and whether anything but the order of tokens hides keys.
+
+        No mask is made where none is read.
+        """
+        spec, seq, mask = self.spec, x.shape[1], None
+        window = spec.window or spec.masked_window
+        hides = spec.merged or step.hides(seq, len(keys), causal=spec.causal, window=window)
+        if hides or (spec.causal and (extra or spec.sinks or not fuses(spec, step))):
+            mask = step.mask(seq, keys, causal=spec.causal, window=window, chunked=spec.chunked, further=spec.lopsided)
+        if spec.dynamic_mask is not None:
+            allowed = step.mask(seq, keys, causal=True, window=spec.window)
+            hides, mask, extra = True, None, {"bias": self.dynamic_mask(v, allowed, x.dtype)}
+        if spec.merged and mask is not None:
+            k, v, mask = with_source(self, k, v, mask, step, cache)
+        if self.prefix is not None:
+            hides, mask = True, step.mask(seq, keys, causal=spec.causal, window=window, chunked=spec.chunked)
+            k, v, mask = self.prefix(k, v, mask)
+        return k, v, mask, extra, hides
 
     def _out(
         self,
@@ -274,57 +248,3 @@ class SelfAttention(nn.Module):
             return {"bias": table(queries, keys, causal=self.spec.causal)}
         names = () if self.spec.shaw is None else ("relative_key", "relative_value")[: 1 + self.spec.shaw.values]
         return {name: self.get_submodule(name)(queries, keys) for name in names}
-
-    def _placed(self, x: Tensor, step: Step) -> Tensor:
-        """What queries and keys are projected from: x, or x that positions are added to, or that they turn."""
-        if self.spec.position == "added" and step.added is not None:
-            return x + step.added
-        if self.spec.position != "rope" or not self.spec.rope.inputs:
-            return x
-        heads = split(x, self.n_heads)
-        cos, sin = angles(self.spec.rope, heads.shape[-1], step)
-        return turn(heads, cos, sin, interleaved=self.spec.rope.interleaved).transpose(1, 2).flatten(2)
-
-    def _project(self, x: Tensor, placed: Tensor) -> tuple[Any, ...]:
-        """q [batch, n_heads, seq, d_head]; k, v [batch, n_kv_heads, seq, d_head or d_value], None where they are an
-        earlier layer's; all normed; a gate or None."""
-        spec, gate = self.spec, None
-        if spec.fused:
-            q, k, v = self.qkv_proj(x).split(list(self.widths.values()), dim=-1)
-        else:
-            q, k = self.q_proj(placed), None if spec.kv == "earlier" else self.k_proj(placed)
-            v = self.v_proj(x) if spec.kv == "own" else k
-        if spec.gate:
-            q, gate = q.unflatten(-1, (self.n_heads, -1)).split([self.d_head, self.d_value], dim=-1)
-            q, gate = q.flatten(-2), gate.flatten(-2)
-        q = self._heads(q, self.n_heads, "q_norm")
-        if k is None or v is None:
-            return q, None, None, gate
-        k, v = self._heads(k, self.n_kv_heads, "k_norm"), split(v, self.n_kv_heads)
-        if spec.clip is not None:
-            q, k, v = (t.clamp(-spec.clip, spec.clip) for t in (q, k, v))
-        if spec.value_scale != 1.0:
-            v = v * spec.value_scale
-        return q, k, v if spec.v_norm is None else self.v_norm(v), gate
-
-    def _heads(self, x: Tensor, heads: int, norm: str) -> Tensor:
-        """Queries or keys, by head."""
-        return heads_of(x, heads, self.spec.qk_norm, getattr(self, norm, None))
-
-
-def heads_of(x: Tensor, heads: int, spec: QkNorm | None, norm: nn.Module | None) -> Tensor:
-    """[batch, seq, heads * d_head] -> [batch, heads, seq, d_head], through the norm where one comes first."""
-    if spec is None or norm is None or spec.turned:
-        return split(x, heads)
-    if spec.span == "all":
-        return split(norm(x), heads)
-    return norm(x.unflatten(-1, (heads, -1))).transpose(1, 2)
-
-
-def temperature(spec: Temperature, queries: Tensor) -> Tensor:
-    """[seq, 1]: what the query of each position is multiplied with."""
-    return (1 + spec.by * torch.log1p(torch.floor((queries.float() + spec.start) / spec.every)))[:, None]
-
-
-def qk_norm(spec: QkNorm, heads: int, d_head: int) -> NormLayer:
-    return NormLayer(spec.norm, {"head": (d_head,), "heads": (heads, d_head), "all": (heads * d_head,)}[spec.span])

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from calc.spec import Attention
 from reference_models.blocks.attend import attend, head_sizes, split
-from reference_models.blocks.attention import heads_of, qk_norm
+from reference_models.blocks.attention_inputs import heads_of, qk_norm
 from reference_models.cache import Fixed, LayerCache
 from reference_models.step import Step
 from reference_models.support import supported

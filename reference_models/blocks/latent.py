@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from calc.spec import Attention, Indexer, Mla
 from reference_models.blocks.attend import attend, split
-from reference_models.blocks.attention import temperature
+from reference_models.blocks.attention_inputs import temperature
 from reference_models.blocks.linear import NormLayer, wide
 from reference_models.blocks.positions import BY_TOKEN, angles, rotate, rotation, turn
 from reference_models.blocks.quantized import matrix_of
