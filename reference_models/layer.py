@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import AltUp, LayerGroup, Mlp, Node, PerLayerInputs, Residual, StreamMixing
+from calc.spec import AltUp, LayerGroup, Mlp, PerLayerInputs, Residual
 from reference_models.blocks import CHANNELS, MIXERS
-from reference_models.blocks.altup import Correction, Laurel, Prediction
+from reference_models.blocks.altup import Laurel
 from reference_models.blocks.convolution import ConformerConvolution, ConvolutionBeside
 from reference_models.blocks.cross_attention import CrossAttention
-from reference_models.blocks.linear import NormLayer, scaled
+from reference_models.blocks.linear import BlockScale, NormLayer, scaled
 from reference_models.blocks.per_layer import LayerInput
 from reference_models.blocks.shared_block import SharedBlock
-from reference_models.blocks.streams import Connection
 from reference_models.blocks.tiles import Gate
 from reference_models.cache import Fixed, LayerCache, Several
+from reference_models.layer_streams import alternating, in_streams
 from reference_models.step import Step, recomputed
-from reference_models.support import supported
+from reference_models.support import module_of, supported
 
 GROUP = (
-    *(
-        "name",
-        "count",
-        "mixer",
-        "cross",
-        "channel",
-        "norm",
-        "placement",
-        "after",
-        "shared",
-        "residual_scale",
-        "residual",
-    ),
+    *("name", "count", "mixer", "cross", "channel", "norm", "placement", "after", "shared", "residual_scale"),
+    *("residual", "block_scale", "kept_scale", "gates", "shared_block", "laurel", "merge"),
     *("macaron", "convolution", "beside", "out_norm", "out_scale", "first_norm", "residual_dropout", "outer_dropout"),
-    *("block_scale", "kept_scale", "gates", "shared_block", "laurel", "merge"),
 )
 """Fields of the spec that are computed here."""
 
@@ -89,16 +78,16 @@ class Layer(nn.Module):
     ) -> Tensor:
         """x [batch, seq, d_model] -> the same shape. mixer, cross: what this layer keeps, or None."""
         if self.alternates is not None:
-            return self._alternating(self.alternates, x, step, mixer, cross)
+            return alternating(self, self.alternates, x, step, mixer, cross)
         if self.group.placement.startswith("parallel"):
             step = replace(step, stream=x)
             first, second = self.blocks
-            a = self._norm(first, "norm", x)
-            b = a if self.group.placement == "parallel" else self._norm(second, "norm", x)
-            both = self._run(first, a, step, mixer) + self._run(second, b, step, mixer)
+            a = self.normed(first, "norm", x)
+            b = a if self.group.placement == "parallel" else self.normed(second, "norm", x)
+            both = self.run(first, a, step, mixer) + self.run(second, b, step, mixer)
             x = x + scaled(both, self.group.residual_scale)
         else:
-            block = self._in_streams if self.streams else self._block
+            block = partial(in_streams, self) if self.streams else self.run_block
             for name in self.blocks:
                 x = block(name, x, replace(step, stream=x), cross if name == "cross_attention" else mixer)
         if self.group.beside is not None:
@@ -115,41 +104,6 @@ class Layer(nn.Module):
         self.per_layer = LayerInput(spec, d_model)
         self.per_layer_post_norm = NormLayer(self.group.norm, (d_model,))
 
-    def add_streams(self, n_streams: int, spec: StreamMixing, d_model: int) -> None:
-        """Give every block hyper-connections. Errors: NotImplementedError for a layer that joins blocks otherwise."""
-        group, plain = self.group, LayerGroup(name="plain", count=1)
-        joined = ("placement", "cross", "macaron", "convolution", "residual", "residual_scale", "first_norm")
-        joined += ("beside", "out_norm", "out_scale", "block_scale", "kept_scale", "gates")
-        others = [name for name in joined if getattr(group, name) != getattr(plain, name)]
-        if others or hasattr(self, "per_layer"):
-            raise NotImplementedError(f"n_streams: no module computes them beside {', '.join(others) or 'per_layer'}")
-        self.streams = True
-        for block in self.blocks:
-            self.add_module(self._streams_of(block), Connection(n_streams, spec, d_model))
-
-    def alternate(self, spec: AltUp, d_model: int) -> None:
-        """Let the blocks work on one of several streams."""
-        self.alternates = spec
-        self.altup = Prediction(spec, self.group.norm, d_model)
-        self.altup_correction = Correction(spec)
-        if hasattr(self, "per_layer"):
-            self.altup_scale = BlockScale(d_model)
-
-    def _alternating(
-        self, spec: AltUp, streams: Tensor, step: Step, mixer: LayerCache | None, cross: LayerCache | None
-    ) -> Tensor:
-        """streams [batch, seq, n, d_model] -> the same shape."""
-        predicted = self.altup(streams, step)
-        y = predicted[:, :, spec.active]
-        for name in self.blocks:
-            y = self._block(name, y, replace(step, stream=y), cross if name == "cross_attention" else mixer)
-        streams = self.altup_correction(predicted, y, self.altup.modes(y))
-        if step.own_input is None:
-            return streams
-        active = self.altup_scale(streams[:, :, spec.active])
-        own = self.per_layer_post_norm(self.per_layer(active, step.own_input))
-        return torch.cat([streams[:, :, :1], streams[:, :, 1:] + own[:, :, None]], 2)
-
     def new_cache(self, length: int | None) -> LayerCache | None:
         """What the mixer keeps, and beside it a block ahead of it, and a channel mixer that keeps a token; empty."""
         mixer = None if self.group.mixer is None else self._submodule(self.mixer).new_cache(length)
@@ -164,20 +118,21 @@ class Layer(nn.Module):
         """What the attention over a source keeps, still empty."""
         return None if self.group.cross is None else self.cross_attention.new_cache()
 
-    def _block(self, name: str, x: Tensor, step: Step, cache: LayerCache | None) -> Tensor:
+    def run_block(self, name: str, x: Tensor, step: Step, cache: LayerCache | None) -> Tensor:
+        """x [batch, seq, d_model] with what one block makes of it, norms where the placement puts them."""
         placement = self.group.placement
         normed = placement in ("pre", "sandwich") and (self.group.first_norm or name != self.blocks[0])
         read = x
         if self.group.shared_block is not None and name == self.mixer:
             read = x + self.shared_block(x, step, self._part_of(cache, "shared_block"))
-        inner = self._norm(name, "norm", read) if normed else x
-        out = self._run(name, inner, step, cache)
+        inner = self.normed(name, "norm", read) if normed else x
+        out = self.run(name, inner, step, cache)
         if self.group.block_scale:
             out = self.get_submodule(f"{self._stem(name)}_scale")(out)
         if self.group.gates:
             out = self.get_submodule(f"{self._stem(name)}_gate")() * out
         if placement in ("output", "sandwich") and (self.group.after == "all" or name == self.channel):
-            out = self._norm(name, "post_norm", out)
+            out = self.normed(name, "post_norm", out)
         # Two feed-forward blocks around the others do one's work, half each (Gulati et al. 2020, equation 1).
         half = self.group.macaron and name in ("macaron", self.channel)
         out = scaled(0.5 * out if half else out, self.group.residual_scale)
@@ -188,17 +143,7 @@ class Layer(nn.Module):
         )
         if self.group.laurel is not None and name == self.mixer:
             x = self.laurel(x, inner)
-        return self._norm(name, "norm", x) if placement == "post" else x
-
-    def _in_streams(self, name: str, streams: Tensor, step: Step, cache: LayerCache | None) -> Tensor:
-        """As _block, streams [batch, seq, n_streams, d_model] -> the same shape."""
-        connection = self._submodule(self._streams_of(name))
-        x, written, mixed = connection(streams)
-        out = self._run(name, self._norm(name, "norm", x), replace(step, stream=x), cache)
-        return connection.join(streams, out, written, mixed, step)
-
-    def _streams_of(self, block: str) -> str:
-        return "channel_streams" if block == self.channel else "mixer_streams"
+        return self.normed(name, "norm", x) if placement == "post" else x
 
     def _kept(self, name: str, x: Tensor) -> Tensor:
         """What a block's result is added to."""
@@ -211,7 +156,8 @@ class Layer(nn.Module):
             return residual.channel_kept * x + residual.channel_added * out
         return residual.mixer_kept * x + residual.mixer_added * out
 
-    def _run(self, name: str, x: Tensor, step: Step, cache: LayerCache | None) -> Tensor:
+    def run(self, name: str, x: Tensor, step: Step, cache: LayerCache | None) -> Tensor:
+        """What one block makes of x [batch, seq, d_model], dropped out, and nothing added to it yet."""
         block = self._submodule(name)
         if self.joins_caches and name != "cross_attention":
             cache = self._part_of(cache, "channel" if name == self.channel else "mixer")
@@ -225,7 +171,8 @@ class Layer(nn.Module):
     def _submodule(self, name: str) -> Any:
         return self.get_submodule(name)
 
-    def _norm(self, block: str, which: str, x: Tensor) -> Tensor:
+    def normed(self, block: str, which: str, x: Tensor) -> Tensor:
+        """x through a block's `norm` or `post_norm`."""
         return self.get_submodule(f"{self._stem(block)}_{which}")(x)
 
     def _stem(self, block: str) -> str:
@@ -259,17 +206,6 @@ class Layer(nn.Module):
             self.add_module(norm.replace("_norm", "_post_norm"), NormLayer(self.group.norm, (d_model,)))
 
 
-class BlockScale(nn.Module):
-    """x [..., width] times a learned vector, value by value."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.weight
-
-
 def run_layer(layer: Layer, x: Tensor, step: Step, mixer: LayerCache | None, cross: LayerCache | None) -> Tensor:
     """One layer, whose inner tensors are computed again going back where `step.checkpointing` says so.
 
@@ -292,11 +228,3 @@ def run_layer(layer: Layer, x: Tensor, step: Step, mixer: LayerCache | None, cro
     x = recomputed(run, x, early_stop=step.checkpointing == "full-early-stop")
     step.take(own[0])
     return x
-
-
-def module_of(table: dict[type[Node], Any], node: Node) -> Any:
-    """The module that a table says twins `node`. Errors: NotImplementedError where it says none."""
-    if type(node) not in table:
-        name = type(node).__name__
-        raise NotImplementedError(f"{name}: no module yet; reference_models/README.md says how to add one")
-    return table[type(node)]

@@ -26,39 +26,16 @@ from reference_models.blocks.shared_block import SharedBlock
 from reference_models.blocks.streams import Collapse
 from reference_models.blocks.windows import Merging
 from reference_models.cache import Cache
-from reference_models.layer import Layer, module_of, run_layer
+from reference_models.layer import Layer, run_layer
+from reference_models.layer_streams import add_streams, alternate
 from reference_models.step import Step
-from reference_models.support import supported
+from reference_models.support import module_of, supported
 
 STACK = (
-    *(
-        "d_model",
-        "embedding",
-        "layers",
-        "schedule",
-        "final_norm",
-        "heads",
-        "per_layer",
-        "projectors",
-        "clipped",
-        "unread",
-        "stages",
-    ),
-    *("n_streams", "stream_mixing", "altup", "among_tokens", "pool", "reader"),
-    *(
-        "name",
-        "family",
-        "vocab_size",
-        "max_seq_len",
-        "head",
-        "encoder",
-        "vision",
-        "audio",
-        "contrast",
-        "mtp",
-        "shipped",
-        "notes",
-    ),
+    *("d_model", "embedding", "layers", "schedule", "final_norm", "heads", "per_layer", "projectors", "clipped"),
+    *("unread", "stages", "n_streams", "stream_mixing", "altup", "among_tokens", "pool", "reader"),
+    *("name", "family", "vocab_size", "max_seq_len", "head", "encoder", "vision", "audio", "contrast", "mtp"),
+    *("shipped", "notes"),
 )
 """Fields of the specs that are computed here; `mtp`, the modules that predict further tokens, is built where `build` is
 asked for it: `calc` counts them apart, and released models leave them out."""
@@ -265,7 +242,7 @@ def _layers(spec: Stack, d_source: int) -> list[Layer]:
         if spec.per_layer is not None:
             layer.read_own(spec.per_layer, spec.d_model)
         if spec.n_streams is not None:
-            layer.add_streams(spec.n_streams, spec.stream_mixing, spec.d_model)
+            add_streams(layer, spec.n_streams, spec.stream_mixing, spec.d_model)
         if spec.altup is not None:
-            layer.alternate(spec.altup, spec.d_model)
+            alternate(layer, spec.altup, spec.d_model)
     return made

@@ -1,6 +1,8 @@
-"""Refusing what no module computes, so that a description is never built as something else than it says."""
+"""The module that twins a node, and refusing what none computes, so that a description is never built as another."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from calc.spec import Node
 
@@ -14,3 +16,11 @@ def supported(spec: Node, *fields: str) -> None:
         value = getattr(spec, name)
         if name not in fields and name != "kind" and value != field.get_default(call_default_factory=True):
             raise NotImplementedError(f"{type(spec).__name__}.{name} = {value!r}: no module computes it yet")
+
+
+def module_of(table: dict[type[Node], Any], node: Node) -> Any:
+    """The module that a table says twins `node`. Errors: NotImplementedError where it says none."""
+    if type(node) not in table:
+        name = type(node).__name__
+        raise NotImplementedError(f"{name}: no module yet; reference_models/README.md says how to add one")
+    return table[type(node)]

@@ -131,3 +131,14 @@ def scaled(x: Tensor, factor: float) -> Tensor:
 def softcap(x: Tensor, cap: float | None) -> Tensor:
     """cap * tanh(x / cap): almost x where it is small, never past the cap (Gemma 2)."""
     return x if cap is None else cap * torch.tanh(x / cap)
+
+
+class BlockScale(nn.Module):
+    """x [..., width] times a learned vector, value by value."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight
