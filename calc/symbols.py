@@ -34,7 +34,12 @@ SYMBOLS = (
     Symbol("d_per_layer", "d_{pl}", "elements", "width of the input that every layer has of its own"),
     Symbol("window", "W", "tokens", "length of a sliding attention window"),
     Symbol("window_side", "W_p", "patches", "side of a window of patches that see one another"),
-    Symbol("d_lie", "d_{lie}", "elements", "inner width of what tells how two patches of a window lie"),
+    Symbol(
+        "d_relative_bias",
+        "d_{rb}",
+        "elements",
+        "inner width of the network behind biases of relative positions",
+    ),
     Symbol("d_merged", "d_{mer}", "elements", "width of what merging patches gives"),
     Symbol("block_length", "S_b", "tokens", "length of a block within which, and beside which, tokens see one another"),
     Symbol("summary_length", "S_{sum}", "tokens", "tokens that are summed up for all others to see"),

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import Condition, Denoised, Denoising, Latents, ModelSpec
+from calc.spec import Conditioning, Denoised, Denoising, Latents, ModelSpec
 from reference_models.blocks.denoising import DenoisingLayer, modulated
 from reference_models.blocks.patches import Table
 from reference_models.blocks.positions import laid
@@ -29,7 +29,7 @@ class Denoiser(nn.Module):
     # Any: nn.Module knows its children only at run time.
     embedding: Any
     layers: Any
-    condition: Any
+    conditioning: Any
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -38,15 +38,15 @@ class Denoiser(nn.Module):
             raise TypeError(f"spec: expected a denoiser, found {spec.name}")
         self.spec, self.front = spec, front
         self.embedding = LatentEmbedding(front, spec.d_model)
-        if front.condition is not None:
-            self.condition = Conditioning(front.condition, spec.d_model)
+        if front.conditioning is not None:
+            self.conditioning = ConditioningSum(front.conditioning, spec.d_model)
         layers: list[nn.Module] = []
         for group in spec.layers:
             for _ in range(group.count):
                 assert group.denoising is not None
                 layer = DenoisingLayer(group.denoising, spec.d_model)
-                if group.denoising.condition is not None:
-                    layer.condition = Conditioning(group.denoising.condition, spec.d_model)
+                if group.denoising.conditioning is not None:
+                    layer.conditioning = ConditioningSum(group.denoising.conditioning, spec.d_model)
                 layers.append(layer)
         self.layers = nn.ModuleList(layers)
         last = spec.layers[-1].denoising
@@ -74,23 +74,23 @@ class Denoiser(nn.Module):
         heard = None if text is None else self.embedding.text(text)
         step = Step(torch.arange(x.shape[1], device=x.device)[None], kernel=kernel, checkpointing=checkpointing)
         angles = self._angles(grid, 0 if heard is None else heard.shape[1], x.device)
-        given = self.condition(steps, x.dtype, **told) if self.front.condition is not None else None
+        given = self.conditioning(steps, x.dtype, **told) if self.front.conditioning is not None else None
         for layer in self.layers:
 
             def run(x: Tensor, heard: Tensor | None, layer: Any = layer) -> tuple[Tensor, Tensor | None]:
-                own = layer.condition(steps, x.dtype, **told) if given is None else given
+                own = layer.conditioning(steps, x.dtype, **told) if given is None else given
                 return layer(x, heard, own, angles, step)
 
             again = checkpointing in ("full", "full-early-stop")
             early = checkpointing == "full-early-stop"
             x, heard = recomputed(run, x, heard, early_stop=early) if again else run(x, heard)
-        last = self.layers[0].condition(steps, x.dtype, **told) if given is None else given
+        last = self.layers[0].conditioning(steps, x.dtype, **told) if given is None else given
         return self.denoised(x, last)
 
     def example(self, batch: int) -> dict[str, Tensor]:
         """Inputs of `batch` pictures of the model's own size, to run without data."""
         like, front, layer = self.denoised.out_proj.weight, self.front, self.spec.layers[0].denoising
-        known = front.condition or (None if layer is None else layer.condition)
+        known = front.conditioning or (None if layer is None else layer.conditioning)
         assert known is not None
         sizes = {"latents": (front.channels, front.height, front.width), "steps": ()}
         sizes |= {"guidance": ()} if known.guidance else {}
@@ -133,7 +133,7 @@ class LatentEmbedding(nn.Module):
                 "packed",
                 "placed",
                 "n_side",
-                "condition",
+                "conditioning",
             ),
         )
         self.spec = spec
@@ -167,10 +167,10 @@ class LatentEmbedding(nn.Module):
         return torch.cat([across, row[:, None].expand(-1, grid[1], -1)], -1).flatten(0, 1).float()
 
 
-class Conditioning(nn.Module):
+class ConditioningSum(nn.Module):
     """The vector of each picture that its layers are modulated by: a sum of what is known of it."""
 
-    def __init__(self, spec: Condition, d_model: int) -> None:
+    def __init__(self, spec: Conditioning, d_model: int) -> None:
         super().__init__()
         supported(spec, "d_time", "guidance", "d_pooled", "n_classes")
         self.spec = spec
@@ -220,11 +220,11 @@ class Conditioning(nn.Module):
 
 
 class Ending(nn.Module):
-    """A norm that the condition scales and shifts, and a matrix to the values of each patch."""
+    """A norm that the conditioning scales and shifts, and a matrix to the values of each patch."""
 
     def __init__(self, spec: Denoised, last: Denoising, d_model: int) -> None:
         super().__init__()
-        supported(spec, "d_out", "again")
+        supported(spec, "d_out", "remakes_conditioning")
         self.spec, self.eps = spec, last.eps
         self.modulation = nn.Linear(d_model, 2 * d_model)
         self.out_proj = nn.Linear(d_model, spec.d_out)
@@ -232,6 +232,6 @@ class Ending(nn.Module):
     def forward(self, x: Tensor, given: Tensor) -> Tensor:
         """[batch, patches, d_model] -> [batch, patches, d_out]."""
         scale, shift = self.modulation(F.silu(given)).chunk(2, -1)
-        if self.spec.again:
+        if self.spec.remakes_conditioning:
             scale, shift = shift, scale
         return self.out_proj(modulated(F.layer_norm(x, x.shape[-1:], eps=self.eps), scale, shift))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from calc.architectures.config import Config
 from calc.errors import Refused
-from calc.spec import Activation, Condition, Denoised, Denoising, Latents, LayerGroup, ModelSpec, Norm
+from calc.spec import Activation, Conditioning, Denoised, Denoising, Latents, LayerGroup, ModelSpec, Norm
 
 ACTIVATIONS: dict[str, Activation] = {"gelu-approximate": "gelu_tanh", "gelu": "gelu"}
 SD3_TEXT, FLUX_TEXT, FLUX_SIDE = 77 + 256, 512, 64
@@ -32,14 +32,14 @@ def dit(cfg: Config) -> ModelSpec:
     classes = cfg.size("num_embeds_ada_norm", absent=1000) + 1
     cfg.notes.append("counted with a step and a class embedded in every layer, as diffusers does")
     _of_pixels(cfg, side, PIXELS)
-    own = Condition(n_classes=classes)
-    layer = Denoising(n_heads=heads, bias=cfg.flag("attention_bias", absent=True), activation=act, condition=own)
+    own = Conditioning(n_classes=classes)
+    layer = Denoising(n_heads=heads, bias=cfg.flag("attention_bias", absent=True), activation=act, conditioning=own)
     return ModelSpec(
         d_model=heads * width,
         embedding=Latents(height=side, width=side, pixels=PIXELS, patch=patch, channels=channels, placed=True),
         layers=(LayerGroup(count=cfg.size("num_layers", absent=28, limit=10**5), denoising=layer),),
         final_norm=None,
-        denoised=Denoised(d_out=patch**2 * given, again=True),
+        denoised=Denoised(d_out=patch**2 * given, remakes_conditioning=True),
         head=None,
     )
 
@@ -66,7 +66,7 @@ def sd3(cfg: Config) -> ModelSpec:
     kinds = (
         ("dual", len(twice), layer.model_copy(update={"dual": True})),
         ("beside", n_plain, layer),
-        ("last", 1, layer.model_copy(update={"streams": "last"})),
+        ("last", 1, layer.model_copy(update={"streams": "text_ends"})),
     )
     _of_pixels(cfg, side, PIXELS)
     front = Latents(
@@ -79,7 +79,7 @@ def sd3(cfg: Config) -> ModelSpec:
         n_text=_text(cfg, SD3_TEXT),
         placed=True,
         n_side=n_side,
-        condition=Condition(d_pooled=cfg.size("pooled_projection_dim", absent=2048)),
+        conditioning=Conditioning(d_pooled=cfg.size("pooled_projection_dim", absent=2048)),
     )
     return _of_text(d_model, front, kinds, patch**2 * given)
 
@@ -101,7 +101,7 @@ def flux(cfg: Config) -> ModelSpec:
         channels=channels,
         d_text=cfg.size("joint_attention_dim", absent=4096),
         n_text=_text(cfg, FLUX_TEXT),
-        condition=Condition(
+        conditioning=Conditioning(
             guidance=cfg.flag("guidance_embeds", absent=False), d_pooled=cfg.size("pooled_projection_dim", absent=768)
         ),
     )

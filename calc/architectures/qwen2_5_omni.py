@@ -97,5 +97,5 @@ def _audio(cfg: Config, d_text: int) -> Tower:
         ),
         layers=(side_layer(audio, "encoder", d_model, "gelu", k_bias=False),),
         final_norm=None,
-        projectors=(Projector(merge=2, join="mean", norm=LAYER_NORM, ends=2, layers=(Dense(name="proj"),)),),
+        projectors=(Projector(merge=2, join="mean", norm=LAYER_NORM, n_unread_marks=2, layers=(Dense(name="proj"),)),),
     )

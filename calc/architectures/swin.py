@@ -10,8 +10,8 @@ from calc.errors import Refused
 from calc.spec import LayerGroup, Merge, Mlp, ModelSpec, Norm, Patches, Projection, WindowAttention
 from calc.spec.fields import MAX_LAYERS
 
-D_LIE = 512
-"""Width of what gives the numbers of how patches lie in Swin v2; no key sets it."""
+D_RELATIVE_BIAS = 512
+"""Width of the network that gives biases of relative positions in Swin v2; no key sets it."""
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -36,7 +36,9 @@ def spec(cfg: Config) -> ModelSpec:
         cfg.multiple("embed_dim", width, f"num_heads[{stage}]", n_heads)
         mixer = WindowAttention(n_heads=n_heads, side=side, qkv_bias=bias)
         if second:
-            mixer = mixer.model_copy(update={"d_lie": D_LIE, "side": _within(cfg, front, side, stage)})
+            mixer = mixer.model_copy(
+                update={"d_relative_bias": D_RELATIVE_BIAS, "side": _within(cfg, front, side, stage)}
+            )
         made = _stage(stage, depth, width, mixer, Mlp(d_ff=int(ratio * width), bias=True, activation=act), norm)
         groups += [_second(group) for group in made] if second else made
     _refuse_small(cfg, front, groups)

@@ -1,4 +1,4 @@
-"""Denoisers: layers that a condition modulates, and what is left of the noise behind them.
+"""Denoisers: layers that their conditioning modulates, and what is left of the noise behind them.
 
 Source: Peebles and Xie 2023 (arXiv:2212.09748, section 3.2); Esser et al. 2024 (arXiv:2403.03206, section 4);
 diffusers 0.42, models/transformers.
@@ -13,7 +13,7 @@ from calc.blocks.attention import square_of
 from calc.blocks.mlp import mlp
 from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size, exact_div, is_exactly
-from calc.spec import Condition, Denoised, Denoising, Latents, Mlp, Norm, Plane, Rope, Stack
+from calc.spec import Conditioning, Denoised, Denoising, Latents, Mlp, Norm, Plane, Rope, Stack
 from calc.spec.load import Load
 from calc.trace.echo import echo
 from calc.trace.functions import Attend
@@ -26,7 +26,7 @@ TURNED = Rope(interleaved=True, plane=Plane())
 """Places in a plane: their cosines and sines stay in fp32."""
 
 
-def condition(t: Trace, spec: Condition, d_model: Size, load: Load, *, again: bool = False) -> Tensor:
+def conditioning(t: Trace, spec: Conditioning, d_model: Size, load: Load, *, again: bool = False) -> Tensor:
     """[batch, d_model]: FLOPs 2 * batch * d_model * (width + d_model) for each pair of dense layers.
 
     again: whether these matrices have been multiplied with before, so that autocast's copies of them are there.
@@ -37,7 +37,7 @@ def condition(t: Trace, spec: Condition, d_model: Size, load: Load, *, again: bo
         first = t.linear(f"{name}1", t.constant(load.batch, width), d_model, **how)
         return t.linear(f"{name}2", t.activation(f"{name}_silu", "silu", first), d_model, **how)
 
-    with t.part("condition", of="other") as out:
+    with t.part("conditioning", of="other") as out:
         x = pair("time", spec.d_time)
         if spec.guidance:
             x = t.add("guidance_add", x, pair("guidance", spec.d_time))
@@ -50,18 +50,18 @@ def condition(t: Trace, spec: Condition, d_model: Size, load: Load, *, again: bo
     return x
 
 
-def shared_condition(t: Trace, spec: Latents, d_model: Size, load: Load) -> Tensor | None:
+def shared_conditioning(t: Trace, spec: Latents, d_model: Size, load: Load) -> Tensor | None:
     """That of all layers, kept once for them and for what stands behind."""
-    if spec.condition is None:
+    if spec.conditioning is None:
         return None
-    x = condition(t, spec.condition, d_model, load)
-    name = "the condition"
+    x = conditioning(t, spec.conditioning, d_model, load)
+    name = "the conditioning"
     return t.silent(name, (x,), x.view(x.rows, x.width), lambda tape, read: replace(read, common=name, split="none"))
 
 
 def denoising(t: Trace, spec: Denoising, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """One layer: x [batch * (n_text + patches), d_model] -> the same, or of the last with a text the patches alone."""
-    given = around.condition if spec.condition is None else condition(t, spec.condition, x.width, load)
+    given = around.conditioning if spec.conditioning is None else conditioning(t, spec.conditioning, x.width, load)
     assert given is not None
     if spec.streams == "joined":
         return _joined(t, spec, x, load, given)
@@ -77,11 +77,11 @@ def _beside(t: Trace, spec: Denoising, x: Tensor, load: Load, around: Surroundin
     text = x.view(load.batch * around.n_text, x.width)
     x = x.view(load.batch * (load.seq - around.n_text), x.width)
     read, more = _read(t, spec, "", x, given, 9 if spec.dual else 6)
-    text_read, of_text = _read(t, spec, "text_", text, given, 2 if spec.streams == "last" else 6)
+    text_read, of_text = _read(t, spec, "text_", text, given, 2 if spec.streams == "text_ends" else 6)
     both = ("text_", text_read), ("", read)
     heard, seen = _attention(t, spec, "attention", both, load)
     y = _finished(t, spec, "", x, seen, more, replace(load, seq=load.seq - around.n_text))
-    if spec.streams == "last":
+    if spec.streams == "text_ends":
         return y
     return _together(t, _finished(t, spec, "text_", text, heard, of_text), y)
 
@@ -167,7 +167,7 @@ def _attention(
         like = y.view(y.rows, y.width)
         y = t.silent("as queries", (y, q), like, lambda tape, made, asked: tape.cast(made, asked.dtype))
         given: list[Tensor | None] = [y] if len(reads) == 1 else [_rows(t, y, x.rows, load) for _, x in reads]
-        if spec.streams == "last" and len(reads) > 1:
+        if spec.streams == "text_ends" and len(reads) > 1:
             given[0] = None
         if projects:
             given = [
@@ -188,7 +188,7 @@ def _together(t: Trace, text: Tensor, x: Tensor) -> Tensor:
 
 
 def _modulation(t: Trace, name: str, given: Tensor, n: int, width: Size) -> list[Tensor]:
-    """n vectors of each picture, side by side in what one matrix makes of the condition."""
+    """n vectors of each picture, side by side in what one matrix makes of the conditioning."""
     y = t.linear(name, t.activation(f"{name}_silu", "silu", given), n * width, bias=True, of="other")
     return [y.columns(width) for _ in range(n)]
 
@@ -210,10 +210,10 @@ def denoised(t: Trace, of: Stack, spec: Denoised, x: Tensor, load: Load, around:
     load = replace(load, seq=load.seq - around.n_text)
     if last.streams == "joined":
         x = x.view(load.tokens, x.width)
-    given = around.condition
-    if spec.again and first.condition is not None:
-        of_first = first.condition
-        body, given = t.captured(lambda: condition(t, of_first, x.width, load, again=True))
+    given = around.conditioning
+    if spec.remakes_conditioning and first.conditioning is not None:
+        of_first = first.conditioning
+        body, given = t.captured(lambda: conditioning(t, of_first, x.width, load, again=True))
         t.body += [replace(echo(part), name=f"{part.name} (again)") for part in body if isinstance(part, Part)]
     assert given is not None
     with t.part("denoised", x, given, of="other") as out:

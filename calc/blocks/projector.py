@@ -59,8 +59,8 @@ def projector(
                 made.append(y)
         if spec.newline:
             t.parameters("newline", (t.weight("newline.weight", d_reader),), 0, d_reader)
-        if spec.ends:
-            t.parameters("ends", (t.weight("ends.weight", spec.ends, d_reader),), 0, d_reader)
+        if spec.n_unread_marks:
+            t.parameters("unread_marks", (t.weight("unread_marks.weight", spec.n_unread_marks, d_reader),), 0, d_reader)
         out.append(y)
     return y
 

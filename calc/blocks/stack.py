@@ -8,7 +8,7 @@ from typing import NamedTuple
 from calc.blocks.adapters import prompted, with_prompt
 from calc.blocks.altup import into_streams, out_of_streams
 from calc.blocks.block_attention import block_bias
-from calc.blocks.denoising import denoised, shared_condition
+from calc.blocks.denoising import denoised, shared_conditioning
 from calc.blocks.disentangled import distance_vectors
 from calc.blocks.gated_bias import bias_of_each
 from calc.blocks.head import projections
@@ -110,7 +110,7 @@ def _surroundings(
     if isinstance(spec.embedding, Patches):
         around.grid = grid(spec.embedding, load)
     if isinstance(spec.embedding, Latents):
-        around.condition = shared_condition(t, spec.embedding, spec.d_model, load)
+        around.conditioning = shared_conditioning(t, spec.embedding, spec.d_model, load)
         around.n_text = spec.embedding.n_text or 0
     if spec.relative_bias is not None:
         around.bias = t.relative_bias(*spec.relative_bias, load.seq, load.context + load.seq)

@@ -20,8 +20,8 @@ class Surroundings:
     the first layer. mask: numbers of what is added to the scores of all layers. held: numbers that are live while any
     of them runs, by names in modules, and by what is read behind the layers. lent: keys and values of the layers so
     far, by window. values: those that RWKV-7's first layer lends all others.
-    grid: rows and columns of a picture's patches, as the layers at hand read them. condition: what modulates all layers
-    of a denoiser; n_text: vectors of text that stand ahead of its patches."""
+    grid: rows and columns of a picture's patches, as the layers at hand read them. conditioning: what modulates all
+    layers of a denoiser; n_text: vectors of text that stand ahead of its patches."""
 
     source: Tensor | None = None
     length: Size = 0
@@ -39,7 +39,7 @@ class Surroundings:
     embedded: Tensor | None = None
     altup: AltUp | None = None
     grid: tuple[Size, Size] = (0, 0)
-    condition: Tensor | None = None
+    conditioning: Tensor | None = None
     n_text: Size = 0
 
     def lend(self, window: Size | None, k: Tensor, v: Tensor) -> None:

@@ -35,11 +35,11 @@ def window_attention(t: Trace, spec: WindowAttention, x: Tensor, load: Load, aro
     d_head = exact_div(width, heads)
     apart = t.joined(x, rows=windows * places, width=width)
     q, k, v = (
-        t.linear(f"{name}_proj", apart, width, bias=spec.qkv_bias and not (spec.d_lie and name == "k"))
+        t.linear(f"{name}_proj", apart, width, bias=spec.qkv_bias and not (spec.d_relative_bias and name == "k"))
         for name in "qkv"
     )
-    if spec.d_lie is not None:
-        y = _by_direction(t, spec, spec.d_lie, q, k, v, windows)
+    if spec.d_relative_bias is not None:
+        y = _by_direction(t, spec, spec.d_relative_bias, q, k, v, windows)
         return t.joined(t.linear("o_proj", y, width, bias=True), rows=x.rows, width=width)
     inside = replace(load, batch=windows, seq=places, context=0)
     table = heads * places * places
@@ -58,16 +58,16 @@ def window_attention(t: Trace, spec: WindowAttention, x: Tensor, load: Load, aro
 
 
 def _by_direction(
-    t: Trace, spec: WindowAttention, d_lie: Size, q: Tensor, k: Tensor, v: Tensor, windows: Size
+    t: Trace, spec: WindowAttention, d_relative_bias: Size, q: Tensor, k: Tensor, v: Tensor, windows: Size
 ) -> Tensor:
     """Scores of queries and keys of length 1, times a number of each head, each an operation of its own.
 
-    FLOPs of the numbers that are added to them: 2 * (2 * side - 1)^2 * d_lie * (2 + n_heads).
+    FLOPs of the numbers that are added to them: 2 * (2 * side - 1)^2 * d_relative_bias * (2 + n_heads).
     """
     heads, places, each = spec.n_heads, spec.side**2, exact_div(q.width, spec.n_heads)
     q, k = t.normalized("directions", q, k, each=heads)
     scale = _scale(t, heads)
-    bias = _lying(t, d_lie, heads, spec.side)
+    bias = _made_bias(t, d_relative_bias, heads, spec.side)
     groups, pairs = windows * heads, windows * heads * places * places
     shape = Matmul(places, places, each, groups, weighed=False)
     scores = product(t, "scores", q, k, groups * places, places, shape, 2 * pairs * each)
@@ -101,20 +101,24 @@ def _scale(t: Trace, heads: Size) -> Tensor:
     return y
 
 
-def _lying(t: Trace, d_lie: Size, heads: Size, side: Size) -> Tensor:
+def _made_bias(t: Trace, d_relative_bias: Size, heads: Size, side: Size) -> Tensor:
     """Numbers [heads * side^2, side^2] of how two patches lie: those of all ways out of two dense layers, looked up."""
     ways = t.constant((2 * side - 1) ** 2, 2)
-    inner = t.activation("lie_relu", "relu", t.linear("lie1", ways, d_lie, bias=True, of="positional", inside=False))
-    made = t.linear("lie2", inner, heads, of="positional", inside=False)
+    inner = t.activation(
+        "relative_bias_relu",
+        "relu",
+        t.linear("relative_bias1", ways, d_relative_bias, bias=True, of="positional", inside=False),
+    )
+    made = t.linear("relative_bias2", inner, heads, of="positional", inside=False)
     found = t.made(heads * side**2, side**2, made)
 
     def keeps(tape: Tape, read: Storage) -> Storage:
         if read.grad:
-            tape.keep(Storage(side**4, "int64", False, "none"), "ways to lie")
+            tape.keep(Storage(side**4, "int64", False, "none"), "relative positions")
         return Storage(found.elements, read.dtype, read.grad, "none")
 
-    t.op("lie_lookup", "gather", "gather", (made,), (found,), of="positional", keeps=keeps)
-    return t.activation("lie_sigmoid", "sigmoid", found, of="positional")
+    t.op("relative_bias_lookup", "gather", "gather", (made,), (found,), of="positional", keeps=keeps)
+    return t.activation("relative_bias_sigmoid", "sigmoid", found, of="positional")
 
 
 def _bias(t: Trace, heads: Size, side: Size) -> Tensor:
@@ -124,7 +128,7 @@ def _bias(t: Trace, heads: Size, side: Size) -> Tensor:
 
     def keeps(tape: Tape) -> Storage:
         if weight.trainable:
-            tape.keep(Storage(side**4, "int64", False, "none"), "ways to lie")
+            tape.keep(Storage(side**4, "int64", False, "none"), "relative positions")
         return Storage(found.elements, tape.settings.stream, weight.trainable)
 
     t.op(

@@ -13,7 +13,7 @@ from calc.spec.compressed import CompressedAttention, Compressor, EntryIndexer
 from calc.spec.conformer import ConvolutionModule, SideConvolution
 from calc.spec.contrast import Contrast
 from calc.spec.delta_net import DeltaNet
-from calc.spec.denoising import Condition, Denoised, Denoising, Latents
+from calc.spec.denoising import Conditioning, Denoised, Denoising, Latents
 from calc.spec.detection import Queries, ResNet
 from calc.spec.fields import Node
 from calc.spec.fronts import Embedding
@@ -63,7 +63,7 @@ __all__ = [
     "Buckets",
     "CompressedAttention",
     "Compressor",
-    "Condition",
+    "Conditioning",
     "Contrast",
     "Convolution",
     "ConvolutionModule",

@@ -42,7 +42,7 @@ class Projector(Node):
     after, channel: a norm and the activation on what the layers give, and an MLP behind them (GLM-4.1V).
     newline: a learned vector that ends each row where tiles of one picture are laid together (LLaVA-NeXT). A tower sees
         tiles, and none of these: how many there are follows from the shape of a picture that no Load knows.
-    ends: how many learned vectors, for the marks around a sound, lie there and nothing reads (Qwen2.5-Omni).
+    n_unread_marks: how many learned vectors, of the marks around a sound, are there and nothing reads (Qwen2.5-Omni).
     before, norm: on each vector before joining, and on what all this gave. depths: numbers of the layers whose results
     are read, each by such a projector of its own (Qwen3-VL's DeepStack); empty: one reads what leaves the tower.
     """
@@ -61,7 +61,7 @@ class Projector(Node):
     after: Norm | None = None
     channel: Mlp | None = None
     newline: bool = False
-    ends: int = Field(default=0, ge=0, le=4096)
+    n_unread_marks: int = Field(default=0, ge=0, le=4096)
     layers: tuple[Dense, ...] = Field(min_length=1)
     activation: Activation = "gelu"
 

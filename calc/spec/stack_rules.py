@@ -102,15 +102,19 @@ def _denoises(stack: StackFields) -> None:
     of_text = [layer.streams for layer in layers]
     if any(each != "picture" for each in of_text) is (front.n_text is None):
         raise Refused("streams", "a text beside the picture where the latents have one", ", ".join(of_text))
-    ends = stack.layers[-1].count if of_text[-1] == "last" else 0
-    if "last" in of_text[:-1] or (isinstance(ends, int) and ends > 1) or of_text[-1] == "beside":
+    ends = stack.layers[-1].count if of_text[-1] == "text_ends" else 0
+    if "text_ends" in of_text[:-1] or (isinstance(ends, int) and ends > 1) or of_text[-1] == "beside":
         raise Refused("streams", "one layer that ends the text, or joined ones, behind all others", of_text[-1])
     if any(one == "joined" and other != "joined" for one, other in pairwise(of_text)):
         raise Refused("streams", "joined ones behind those beside one another", ", ".join(of_text))
-    if any((layer.condition is None) is (front.condition is None) for layer in layers):
-        raise Refused("condition", "one of all layers, or one of each", "both or none")
-    if stack.denoised.again is (front.condition is not None):
-        raise Refused("again", "true where the condition is each layer's own", stack.denoised.again)
+    if any((layer.conditioning is None) is (front.conditioning is None) for layer in layers):
+        raise Refused("conditioning", "one of all layers, or one of each", "both or none")
+    if stack.denoised.remakes_conditioning is (front.conditioning is not None):
+        raise Refused(
+            "remakes_conditioning",
+            "true where the conditioning is each layer's own",
+            stack.denoised.remakes_conditioning,
+        )
     for layer in layers:
         if stack.d_model % layer.n_heads:
             raise Refused("n_heads", f"a divisor of d_model = {stack.d_model}", layer.n_heads)

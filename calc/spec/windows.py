@@ -18,9 +18,9 @@ class WindowAttention(Node):
     which two patches of a window can lie is added to the scores. shifted: windows begin half a side further on and go
     round the picture's edge, and patches that only so came together do not see one another; not where one window holds
     all rows, or all columns.
-    d_lie: those numbers come out of two dense layers, this wide between them; queries and keys then meet by direction
-    alone, times one learned number of each head, and keys have no bias (Swin v2: Liu et al. 2022, arXiv:2111.09883);
-    None: they stand in a table.
+    d_relative_bias: those numbers come out of two dense layers, this wide between them; queries and keys then meet by
+    direction alone, times one learned number of each head, and keys have no bias (Swin v2: Liu et al. 2022,
+    arXiv:2111.09883); None: they stand in a table.
     """
 
     symbols: ClassVar[dict[str, str]] = {"side": "window_side"}
@@ -29,7 +29,7 @@ class WindowAttention(Node):
     side: Dim
     shifted: bool = False
     qkv_bias: bool = True
-    d_lie: Dim | None = None
+    d_relative_bias: Dim | None = None
 
     @property
     def causal(self) -> bool:

@@ -16,7 +16,7 @@ from reference_models.blocks.positions import turn
 from reference_models.step import Step
 from reference_models.support import supported
 
-FIELDS = ("n_heads", "streams", "d_ff", "bias", "qk_norm", "axes", "dual", "activation", "eps", "condition")
+FIELDS = ("n_heads", "streams", "d_ff", "bias", "qk_norm", "axes", "dual", "activation", "eps", "conditioning")
 
 
 class DenoisingLayer(nn.Module):
@@ -25,16 +25,16 @@ class DenoisingLayer(nn.Module):
     # Any: nn.Module knows its children only at run time.
     attention: Any
     dual_attention: Any
-    condition: Any
+    conditioning: Any
 
     def __init__(self, spec: Denoising, d_model: int) -> None:
         super().__init__()
         supported(spec, *FIELDS)
         self.spec = spec
-        joined, beside = spec.streams == "joined", spec.streams in ("beside", "last")
+        joined, beside = spec.streams == "joined", spec.streams in ("beside", "text_ends")
         self.modulation = nn.Linear(d_model, (3 if joined else 9 if spec.dual else 6) * d_model)
         if beside:
-            self.text_modulation = nn.Linear(d_model, (2 if spec.streams == "last" else 6) * d_model)
+            self.text_modulation = nn.Linear(d_model, (2 if spec.streams == "text_ends" else 6) * d_model)
         self.attention = Together(spec, d_model, ("text_", "") if beside else ("",), ends=not joined)
         if spec.dual:
             self.dual_attention = Together(spec, d_model, ("",))
@@ -63,7 +63,7 @@ class DenoisingLayer(nn.Module):
         if text is None or self.spec.streams == "picture":
             (seen,) = self.attention((read,), angles, step)
             return self._finished("", x, seen, more, step), text
-        ends = self.spec.streams == "last"
+        ends = self.spec.streams == "text_ends"
         parts = self.text_modulation(F.silu(given)).chunk(2 if ends else 6, -1)
         # What only attention reads is scaled first, and shifted first where more of it is modulated.
         scale, shift = parts[:2] if ends else parts[1::-1]
@@ -118,7 +118,7 @@ class Together(nn.Module):
             for name in "qk" if spec.qk_norm is not None else "":
                 assert spec.qk_norm is not None
                 self.add_module(f"{prefix}{name}_norm", NormLayer(spec.qk_norm, (d_model // spec.n_heads,)))
-            if ends and not (spec.streams == "last" and prefix):
+            if ends and not (spec.streams == "text_ends" and prefix):
                 self.add_module(f"{prefix}o_proj", nn.Linear(d_model, d_model))
 
     def forward(self, reads: tuple[Tensor, ...], angles: tuple[Tensor, Tensor] | None, step: Step) -> list[Tensor]:

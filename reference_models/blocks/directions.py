@@ -22,23 +22,23 @@ REACH, NUMBERS = 8, 16
 """Places from one end of a window to the other, ahead of their logarithm; the most that is added to a score."""
 
 
-def add_directions(attention: Any, spec: WindowAttention, d_lie: int) -> None:
+def add_directions(attention: Any, spec: WindowAttention, d_relative_bias: int) -> None:
     """A number of each head for its scores, and two dense layers."""
     attention.logit_scale = Table(spec.n_heads)
-    attention.lie1 = nn.Linear(2, d_lie)
-    attention.lie2 = nn.Linear(d_lie, spec.n_heads, bias=False)
+    attention.relative_bias1 = nn.Linear(2, d_relative_bias)
+    attention.relative_bias2 = nn.Linear(d_relative_bias, spec.n_heads, bias=False)
 
 
-def lying(attention: Any, side: int) -> Tensor:
+def made_bias(attention: Any, side: int) -> Tensor:
     """[1, n_heads, side^2, side^2]: what is added to the score of each query and key."""
-    from reference_models.blocks.windows import ways_to_lie
+    from reference_models.blocks.windows import relative_positions
 
-    weight = attention.lie1.weight
+    weight = attention.relative_bias1.weight
     at = torch.arange(1 - side, side, device=weight.device) * (REACH / max(side - 1, 1))
     at = torch.sign(at) * torch.log2(at.abs() + 1) / math.log2(REACH)
     ways = torch.stack(torch.meshgrid(at, at, indexing="ij"), -1).flatten(0, 1).to(weight.dtype)
-    made = attention.lie2(F.relu(attention.lie1(ways), inplace=True))
-    found = made[ways_to_lie(side, weight.device)].permute(2, 0, 1).contiguous()
+    made = attention.relative_bias2(F.relu(attention.relative_bias1(ways), inplace=True))
+    found = made[relative_positions(side, weight.device)].permute(2, 0, 1).contiguous()
     return NUMBERS * found.sigmoid()[None]
 
 

@@ -24,7 +24,7 @@ FIELDS = (
         "before",
         "norm",
         "newline",
-        "ends",
+        "n_unread_marks",
         "after",
         "channel",
         "layers",
@@ -65,8 +65,8 @@ class Projection(nn.Module):
         if spec.newline:
             self.newline = nn.Module()
             self.newline.weight = nn.Parameter(torch.empty(d_reader).normal_(std=0.02))
-        if spec.ends:
-            self.ends = nn.Embedding(spec.ends, d_reader)
+        if spec.n_unread_marks:
+            self.unread_marks = nn.Embedding(spec.n_unread_marks, d_reader)
 
     def forward(self, x: Tensor, grid: tuple[int, int] | None = None) -> Tensor:
         """x [batch, n, d_model] -> [batch, (n - skip) / merge, d_reader].

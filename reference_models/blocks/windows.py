@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from calc.spec import Attention, Merge, WindowAttention
 from reference_models.blocks.attend import attend
-from reference_models.blocks.directions import add_directions, by_direction, lying
+from reference_models.blocks.directions import add_directions, by_direction, made_bias
 from reference_models.blocks.linear import NormLayer
 from reference_models.step import Step
 from reference_models.support import supported
@@ -27,16 +27,16 @@ class InWindows(nn.Module):
 
     def __init__(self, spec: WindowAttention, d_model: int) -> None:
         super().__init__()
-        supported(spec, "n_heads", "side", "shifted", "qkv_bias", "d_lie")
+        supported(spec, "n_heads", "side", "shifted", "qkv_bias", "d_relative_bias")
         self.spec = spec
         self.core = Attention(n_heads=spec.n_heads, causal=False, position="none")
         for name in ("q_proj", "k_proj", "v_proj"):
-            bias = spec.qkv_bias and not (spec.d_lie and name == "k_proj")
+            bias = spec.qkv_bias and not (spec.d_relative_bias and name == "k_proj")
             self.add_module(name, nn.Linear(d_model, d_model, bias=bias))
-        if spec.d_lie is None:
+        if spec.d_relative_bias is None:
             self.relative_bias = WaysToLie(spec.n_heads, spec.side)
         else:
-            add_directions(self, spec, spec.d_lie)
+            add_directions(self, spec, spec.d_relative_bias)
         self.o_proj = nn.Linear(d_model, d_model)
 
     def new_cache(self, length: int | None) -> None:
@@ -52,13 +52,13 @@ class InWindows(nn.Module):
         plane = F.pad(x.unflatten(1, (rows, columns)), (0, 0, 0, fill[1], 0, fill[0]))
         filled = plane.shape[1:3]
         apart = in_windows(plane.roll((-shift, -shift), (1, 2)) if shift else plane, side)
-        bias = self.relative_bias() if self.spec.d_lie is None else lying(self, side)
+        bias = self.relative_bias() if self.spec.d_relative_bias is None else made_bias(self, side)
         if shift:
             bias = bias + came_together(filled, side, shift, x).repeat(len(x), 1, 1)[:, None]
         q, k, v = (self._heads(self.get_submodule(f"{name}_proj")(apart)) for name in "qkv")
         y = (
             attend(self.core, q, k, v, step, bias=bias)
-            if self.spec.d_lie is None
+            if self.spec.d_relative_bias is None
             else by_direction(self, q, k, v, bias, step)
         )
         y = self.o_proj(y.transpose(1, 2).flatten(2))
@@ -81,11 +81,11 @@ class WaysToLie(nn.Module):
 
     def forward(self) -> Tensor:
         """[1, n_heads, side^2, side^2], by query and key."""
-        ways = ways_to_lie(self.side, self.weight.device)
+        ways = relative_positions(self.side, self.weight.device)
         return self.weight[ways].permute(2, 0, 1).contiguous()[None]
 
 
-def ways_to_lie(side: int, device: torch.device) -> Tensor:
+def relative_positions(side: int, device: torch.device) -> Tensor:
     """[side^2, side^2]: the number of the way in which each key lies from each query."""
     at = torch.arange(side, device=device)
     row, column = (each.flatten() for each in torch.meshgrid(at, at, indexing="ij"))

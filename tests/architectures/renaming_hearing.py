@@ -35,7 +35,7 @@ HEARS: dict[str, Rules] = {
     "qwen2_5_omni_thinker": (
         (r"(?:model\.)?audio_tower\.ln_post\.(?P<w>\w+)", (r"audio.projector.norm.\g<w>",)),
         (r"(?:model\.)?audio_tower\.proj\.(?P<w>\w+)", (r"audio.projector.proj.\g<w>",)),
-        (r"(?:model\.)?audio_tower\.audio_bos_eos_token\.weight", ("audio.projector.ends.weight",)),
+        (r"(?:model\.)?audio_tower\.audio_bos_eos_token\.weight", ("audio.projector.unread_marks.weight",)),
         *RULES,
     ),
 }

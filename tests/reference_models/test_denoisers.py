@@ -93,7 +93,7 @@ def told(spec: ModelSpec, batch: int, dtype: Any) -> dict[str, Any]:
     """Random inputs of the twin."""
     front: Any = spec.embedding
     layer: Any = spec.layers[0].denoising
-    knows = front.condition or layer.condition
+    knows = front.conditioning or layer.conditioning
     made = {"latents": torch.rand(batch, front.channels, SIDE, SIDE), "steps": torch.rand(batch)}
     if front.d_text is not None:
         made |= {"text": torch.rand(batch, TEXT, front.d_text), "pooled": torch.rand(batch, knows.d_pooled)}

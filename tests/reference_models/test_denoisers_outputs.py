@@ -16,8 +16,8 @@ from tests.reference_models.test_denoisers import CASES, SIDE, small, theirs, to
 NAMES = (
     (r"pos_embed\.proj|x_embedder", "embedding.patch"),
     (r"context_embedder", "embedding.text"),
-    (r"transformer_blocks\.(\d+)\.norm1\.emb\.", r"layers.\1.condition."),
-    (r"time_text_embed\.", "condition."),
+    (r"transformer_blocks\.(\d+)\.norm1\.emb\.", r"layers.\1.conditioning."),
+    (r"time_text_embed\.", "conditioning."),
     (r"timestep_embedder\.linear_", "time"),
     (r"guidance_embedder\.linear_", "guidance"),
     (r"text_embedder\.linear_", "pooled"),
