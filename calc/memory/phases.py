@@ -92,14 +92,10 @@ def phase_memory(spec: ModelSpec, run: Run, budget: int | None) -> PhaseMemory:
     if run.phase == "decode":
         once = Verdict(tuple(servers(spec, run.changed(seq=run.context + 1)))).worst.peak
     host = max(int(getattr(rank, "host_at_most", 0)) for rank in found.ranks)
-    return PhaseMemory(found.worst.peak, _held(spec, run), budget, live, "", once, host, _host_room(run))
-
-
-def _host_room(run: Run) -> int | None:
-    """Bytes of a machine's memory for each GPU that it has of the run."""
-    if run.cluster is None or run.cluster.host is None:
-        return None
-    return int(run.cluster.host.memory // min(run.cluster.node, run.gpus))
+    room = None if run.cluster is None else run.cluster.host_room(run.gpus)
+    return PhaseMemory(
+        found.worst.peak, _held(spec, run), budget, live, "", once, host, None if room is None else int(room)
+    )
 
 
 def _without_cache(rank: Rank) -> Rank:

@@ -9,7 +9,6 @@ from typing import Any
 from calc.errors import Refused
 from calc.memory.expert_conditions import whole_experts
 from calc.plan.launchers import Launcher, launcher
-from calc.sizes import minimum
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.spec.cluster import Cluster
@@ -119,9 +118,8 @@ class Question:
     def host_holds(self, bytes: Any, gpus: Any) -> Any:
         """Whether a machine's memory has room for so many bytes of each of its GPUs, of `gpus` in all; numbers or
         columns. Nothing on the host needs none."""
-        if self.cluster.host is None:
-            return bytes == 0
-        return bytes * minimum(self.cluster.node, gpus) <= self.cluster.host.memory
+        room = self.cluster.host_room(gpus)
+        return bytes == 0 if room is None else bytes <= room
 
     @property
     def tokens(self) -> int:

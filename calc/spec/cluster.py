@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from calc.errors import Refused
+from calc.sizes import Size, floor_div, minimum
 from calc.spec.fields import Node
 from calc.spec.hardware import Source
 from calc.units import parse_amount, parse_rate
@@ -112,6 +113,15 @@ class Cluster(Node):
         if self.card is None:
             return None
         return self.cards * self.card.rate / self.node / self.oversubscription
+
+    def host_room(self, gpus: Size) -> Size | None:
+        """Bytes of a machine's memory for each of its GPUs, of `gpus` in all, numbers or columns; None where nothing is
+        known of it."""
+        return None if self.host is None else floor_div(self.host.memory, minimum(self.node, gpus))
+
+    def host_bandwidth(self, gpus: Size) -> Size | None:
+        """The same of what its memory moves, bytes a second."""
+        return None if self.host is None else self.host.bandwidth / minimum(self.node, gpus)
 
     @property
     def sources(self) -> tuple[Source, ...]:

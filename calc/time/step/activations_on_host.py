@@ -53,8 +53,9 @@ def crossings(
         found = None if device is None else device.name
         raise Refused("gpu", "with --offload activations one whose link to the host is known", found)
     rate: Size = priors()["host_copies"]["bandwidth"] * device.host.value / 2
-    if run.cluster is not None and run.cluster.host is not None:
-        rate = minimum(rate, run.cluster.host.bandwidth / minimum(run.cluster.node, run.gpus))
+    shared = None if run.cluster is None else run.cluster.host_bandwidth(run.gpus)
+    if shared is not None:
+        rate = minimum(rate, shared)
     seconds = moved / rate
     parts = sum(stage.layers.values()) + 1  # the 1 added is the head, whose computing is taken to last a layer's
     part = 1 - 1 / parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from calc.errors import Refused
-from calc.sizes import Size, maximum, minimum
+from calc.sizes import Size, maximum
 from calc.spec.hardware import Device
 from calc.spec.run import Run
 from calc.spec.run.precision import recipe
@@ -37,7 +37,8 @@ def offloaded_seconds(run: Run, device: Device | None, stepped: Size) -> Offload
         raise Refused(
             "stack", "with --offload optimizer one whose step on the host was measured (megatron-core)", run.stack
         )
-    if cluster is None or cluster.host is None:
+    shared = None if cluster is None else cluster.host_bandwidth(run.gpus)
+    if shared is None:
         found = None if cluster is None else cluster.name
         raise Refused("cluster", "with --offload optimizer one whose machines' memory is known (`clusters`)", found)
     if device is None or device.host is None:
@@ -47,7 +48,7 @@ def offloaded_seconds(run: Run, device: Device | None, stepped: Size) -> Offload
     wide = width_of(how.master or how.weights)
     away = stepped * float(run.offloaded)
     crossing = wide * away / (its.link * device.host.value / 2)
-    each = its.reaches * cluster.host.bandwidth / minimum(cluster.node, run.gpus)
+    each = its.reaches * shared
     step = ADAMW_COPIES * wide * away / each
     seconds = maximum(crossing, step) if its.overlap else 2 * crossing + step
     return Offloaded(crossing, step, crossing, seconds, its.low, its.high)
