@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from calc import conventions
 from calc.errors import Refused
@@ -17,6 +17,8 @@ from calc.time.step.formats import number_formats
 from calc.time.step.record import tree_of
 from calc.trace.functions import Attend
 
+READ = ("batch", "seq", "source_seq", "images", "image", "document")
+"""What a pass reads, as a Run has it."""
 MOST_HIDDEN = 1 / 8
 """Part of a count of FLOPs that may be of pairs that never run."""
 
@@ -50,8 +52,7 @@ def model_flops(spec: ModelSpec, run: Run) -> tuple[float, str]:
     pairs counted whole. Of a prompt only the last place has logits. Where pairs that a mask hides are more than
     `MOST_HIDDEN` of the count and the kernel for attention passes them over, they are left out, and the convention says
     `causal`: with them a long prompt has more than 100 %."""
-    sizes = (run.batch, run.seq, run.source_seq, run.images, run.document)
-    flops, name = _counted(CacheKey(spec), run.trains, *sizes)
+    flops, name = _counted(CacheKey(spec), run.trains, tuple(getattr(run, name) for name in READ))
     if run.phase == "prefill":
         for leaf in tree_of(spec, run):
             flops -= float(leaf.op.flops) * float(leaf.calls) * (1 - of_prompt(leaf, run.seq))
@@ -72,17 +73,8 @@ def _hidden(spec: ModelSpec, run: Run) -> float:
 
 
 @lru_cache(maxsize=256)
-def _counted(
-    key: CacheKey[ModelSpec],
-    trains: bool,
-    batch: int,
-    seq: int,
-    source_seq: int | None,
-    images: int,
-    document: int | None,
-) -> tuple[float, str]:
-    spec = key.value
-    sizes = {"batch": batch, "seq": seq, "source_seq": source_seq, "images": images, "document": document}
+def _counted(key: CacheKey[ModelSpec], trains: bool, read: tuple[Any, ...]) -> tuple[float, str]:
+    spec, sizes = key.value, dict(zip(READ, read, strict=True))
     try:
         if any(isinstance(group.channel, Moe) for group in spec.layers):
             raise Refused("model", "one whose tokens visit all parameters", "experts")

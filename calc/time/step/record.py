@@ -79,20 +79,12 @@ def record_of(spec: ModelSpec, run: Run) -> Record:
     """The ops of one pass. Scores are counted as they run: whole squares in the open, what the mask keeps in a kernel
     made for attention."""
     decode = run.phase == "decode"
-    load = Load(
-        batch=run.batch,
+    load = run.load(
         seq=run.new_tokens,
         context=run.context if decode else 0,
         scores="full" if run.kernels == "eager" else "causal-exact",
         decode=decode,
         absorbed=decode and run.absorbs,
-        source=run.source_seq,
-        usual_source=run.seq,
-        images=run.images,
-        document=run.document if run.phase in ("forward", "training") else None,
-        routing=run.routing,
-        experts=run.experts,
-        mtp=run.mtp and not decode,
     )
     return _recorded(CacheKey(spec), load)
 
