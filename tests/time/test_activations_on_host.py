@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import calc
@@ -16,8 +15,8 @@ from calc.memory.training import TrainingRank
 from calc.time import predict, speed_of
 from calc.time.schedule.chrome import chrome_trace
 from calc.time.schedule.of_run import timeline_of
-from calc.time.step.plans import step_times
 from calc.time.step.waterfall import waterfall
+from tests.time.columns import agreeing
 
 ON: dict[str, Any] = {"phase": "training", "cluster": "dgx-h100", "checkpointing": "none", "seq": 4096}
 DOCS = Path(__file__).parents[2] / "docs"
@@ -112,25 +111,9 @@ def test_inputs_of_layers_pass_unseen() -> None:
 
 @pytest.mark.parametrize("model", ["llama-3-8b", "qwen3-30b-a3b"])
 def test_columns_are_the_plans_one_by_one(model: str) -> None:
-    spec = calc.load_model(model)
-    random = np.random.default_rng(5)
     choices = {"tp": [1, 2, 4], "pp": [1, 1, 2], "dp": [1, 4], "ep": [1, 2], "batch": [1, 2], "micro_batches": [2, 4]}
-    columns = {name: random.choice(sizes, 20).tolist() for name, sizes in choices.items()}
     words: dict[str, Any] = ON | {"seq": 1024, "offload": "activations", "stack": "megatron-core"}
-    found = step_times(spec, "h100-sxm", **columns, **words)
-    known = 0
-    for row in range(20):
-        plan = {name: column[row] for name, column in columns.items()}
-        try:
-            alone = predict(spec, "h100-sxm", **(plan | words))
-        except Refused:
-            assert np.isnan(found.seconds[row])
-            continue
-        known += 1
-        assert found.seconds[row] == pytest.approx(alone.seconds, rel=1e-12)
-        assert found.peak is not None
-        assert found.peak[row] == pytest.approx(alone.memory.peak)
-    assert known > 5
+    assert agreeing(model, choices, 20, 5, **words) > 5
 
 
 def test_a_link_that_nobody_knows_is_refused() -> None:

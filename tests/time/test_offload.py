@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import calc
@@ -17,8 +16,8 @@ from calc.spec.run import Run
 from calc.spec.stack import load_stack
 from calc.time import predict, speed_of
 from calc.time.step.offloaded import offloaded_seconds
-from calc.time.step.plans import step_times
 from calc.time.step.waterfall import waterfall
+from tests.time.columns import agreeing
 
 ON = {"phase": "training", "cluster": "dgx-h100", "stack": "megatron-core", "zero": 1, "checkpointing": "none"}
 DOCUMENT = Path(__file__).parents[2] / "docs" / "prediction.md"
@@ -105,25 +104,9 @@ def test_fewer_gpus_than_a_machine_has_share_its_memory() -> None:
 @pytest.mark.parametrize("part", [0.3, 1.0])
 @pytest.mark.parametrize("model", ["llama-3-8b", "qwen3-30b-a3b"])
 def test_columns_are_the_plans_one_by_one(model: str, part: float) -> None:
-    spec = calc.load_model(model)
-    random = np.random.default_rng(3)
     choices = {"tp": [1, 2, 4], "pp": [1, 2, 4], "dp": [1, 4, 8], "ep": [1, 2], "micro_batches": [4, 8]}
-    columns = {name: random.choice(sizes, 30).tolist() for name, sizes in choices.items()}
     words: dict[str, Any] = ON | {"seq": 1024, "offload": "optimizer", "offload_fraction": part}
-    found = step_times(spec, "h100-sxm", **columns, **words)
-    known = 0
-    for row in range(30):
-        plan = {name: column[row] for name, column in columns.items()}
-        try:
-            alone = predict(spec, "h100-sxm", **(plan | words))
-        except Refused:
-            assert np.isnan(found.seconds[row])
-            continue
-        known += 1
-        assert found.seconds[row] == pytest.approx(alone.seconds, rel=1e-12)
-        assert found.peak is not None
-        assert found.peak[row] == pytest.approx(alone.memory.peak)
-    assert known > 10
+    assert agreeing(model, choices, 30, 3, **words) > 10
 
 
 @pytest.mark.parametrize(
