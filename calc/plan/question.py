@@ -24,9 +24,11 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "sequence_parallel": (True, False),
     "expert_tp": (None, 1),
     "offload": OFFLOADS,
+    "offload_fraction": (1, 0.75, 0.5, 0.25),
 }
 """Words of a plan that are searched for; of recipes those that the question names. GPipe is not among them, which holds
-every micro-batch. Experts are in as many pieces as there are tensor-parallel ranks where nothing is said of them."""
+every micro-batch. Parts of the optimizer are of plans that have it on the host. Experts are in as many pieces as there
+are tensor-parallel ranks where nothing is said of them."""
 BOUNDED = (*SIZES, "expert_tp")
 """What a question may bound. Pieces of experts follow from a word and tp, and are fixed and bounded as a size."""
 IF_ASKED = {"offload": "none"}
@@ -87,6 +89,8 @@ class Question:
                 "none on a cluster of which nothing says what memory its machines have",
                 self.fixed["offload"],
             )
+        if "offload_fraction" in self.fixed and self.fixed.get("offload") != "optimizer":
+            raise Refused("--fix offload_fraction", "--fix offload=optimizer beside it", self.fixed["offload_fraction"])
         if not 0 <= self.headroom < 1:
             raise Refused("--headroom", "a part of the memory from 0 on, below 1", self.headroom)
 
@@ -188,7 +192,8 @@ def short(run: Run) -> str:
     parts += [f"stages {','.join(map(str, run.stages))}"] if run.stages is not None else []
     every = f"/{words['checkpoint_every']}" * (words["checkpoint_every"] > 1)
     parts += [f"{words['checkpointing']}{every}"] * (words["checkpointing"] != "none")
-    parts += [f"offload:{words['offload']}"] * (words["offload"] != "none")
+    part = f"/{words['offload_fraction']:g}" if words["offload_fraction"] not in (None, 1) else ""
+    parts += [f"offload:{words['offload']}{part}"] * (words["offload"] != "none")
     parts += [words["schedule"]] * (words["schedule"] != "1f1b")
     parts += ["no-sp"] * (words["tp"] > 1 and not words["sequence_parallel"])
     return " ".join(parts)

@@ -39,8 +39,9 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
     """The words of every kind of plan that the stack can launch, and of every kind that it cannot.
 
     Which operations `selective-op` keeps is not known beside tensor parallelism, so that it has tp = 1 among its words.
-    Of every so many layers one is checkpointed where layers are, as a whole. Experts that no rank cuts ask for a
-    divided stream (`calc.memory.expert_conditions`); in how many pieces they may be is asked of each row.
+    Of every so many layers one is checkpointed where layers are, as a whole, and a part of the optimizer is on the host
+    where the optimizer is. Experts that no rank cuts ask for a divided stream (`calc.memory.expert_conditions`); in how
+    many pieces they may be is asked of each row.
     """
     choices = {"recipe": question.recipes, **CHOICES}
     asked = {**IF_ASKED, **{name: word for name, word in question.fixed.items() if name != "expert_tp"}}
@@ -51,6 +52,8 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
     for values in product(*ways):
         words = dict(zip(choices, values, strict=True))
         if words["checkpoint_every"] > 1 and words["checkpointing"] != "full":
+            continue
+        if words["offload_fraction"] != 1 and words["offload"] != "optimizer":
             continue
         if words["expert_tp"] and not (whole and words["sequence_parallel"] and words["checkpointing"] != ON_ONE_RANK):
             continue

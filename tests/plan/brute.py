@@ -67,6 +67,7 @@ def _words(question: Question) -> Iterator[dict[str, Any]]:
 def _alone(question: Question, words: dict[str, Any]) -> Alone | None:
     try:
         words |= {"offload": question.fixed.get("offload", "none")}
+        words |= {"offload_fraction": question.fixed.get("offload_fraction", 1)}
         found = predict(question.spec, question.device, **question.run_words(), **words)
         ranks = memory_ranks(question.spec, found.run)
     except Refused:

@@ -18,7 +18,7 @@ from calc.plan.existing import plan_of, question_of, words_of
 from calc.plan.export.launch import Launch
 from calc.plan.export.registry import tool
 from calc.plan.planning import answer, search_plans
-from calc.plan.question import Question
+from calc.plan.question import CHOICES, Question, short
 from calc.quantities.parameters import parameters
 from calc.spec.clusters import load_cluster
 from calc.time import predict
@@ -26,12 +26,13 @@ from tests.plan.brute import every_plan
 from tests.plan.questions import question, small_model
 
 MEGATRON = {"stack": "megatron-core"}
+PARTS = CHOICES["offload_fraction"]
 
 
-def one_gpu(**more: Any) -> Question:
+def one_gpu(gpus: tuple[int, ...] = (1,), **more: Any) -> Question:
     """8 billion parameters on one H100, which holds no 18 bytes of each."""
     usual: dict[str, Any] = {"recipes": ("bf16-master",), "words": MEGATRON, "at_most": {"batch": 1}}
-    return Question(calc.load_model("llama-3-8b"), load_cluster("dgx-h100"), (1,), 4096, 64, **(usual | more))
+    return Question(calc.load_model("llama-3-8b"), load_cluster("dgx-h100"), gpus, 4096, 64, **(usual | more))
 
 
 def test_it_is_listed_where_asked_and_a_plan_alone_has_the_same_numbers() -> None:
@@ -42,11 +43,8 @@ def test_it_is_listed_where_asked_and_a_plan_alone_has_the_same_numbers() -> Non
     assert {plan.run.offload for plan in others.plans} == {"none"}
     assert asked.plans
     for plan, record in zip(asked.plans, asked.records(), strict=True):
-        assert (plan.run.offload, record["plan"]["offload"], record["plan"]["offload_fraction"]) == (
-            "optimizer",
-            "optimizer",
-            1,
-        )
+        assert (plan.run.offload, record["plan"]["offload"]) == ("optimizer", "optimizer")
+        assert record["plan"]["offload_fraction"] == plan.run.offload_fraction
         assert plan.run.zero == 1 or plan.run.dp * plan.run.cp == 1
         assert predict(spec, plan.question.device, plan.run).seconds == pytest.approx(plan.value, rel=1e-9)
         ranks = [rank for rank in memory_ranks(spec, plan.run) if isinstance(rank, TrainingRank)]
@@ -56,8 +54,8 @@ def test_it_is_listed_where_asked_and_a_plan_alone_has_the_same_numbers() -> Non
 
 def test_the_best_is_the_best_of_all() -> None:
     """Of a space that the stack's launcher does not narrow."""
-    fixed = {"schedule": "1f1b", "checkpointing": "none", "sequence_parallel": True, "interleave": 1}
-    fixed |= {"offload": "optimizer"}
+    fixed: dict[str, Any] = {"schedule": "1f1b", "checkpointing": "none", "sequence_parallel": True, "interleave": 1}
+    fixed |= {"offload": "optimizer", "offload_fraction": 0.5}
     asked = question(small_model(n_layers=2), sequences=4, words=MEGATRON, fixed=fixed)
     alone = []
     for each in every_plan(asked):
@@ -80,9 +78,25 @@ def test_it_is_looked_at_where_nothing_else_fits() -> None:
     assert not answer([one_gpu(words={"stack": "fsdp2"}, recipes=("bf16-fsdp",))]).plans
 
 
+def test_a_part_of_it_is_looked_at() -> None:
+    """On two GPUs a quarter on the host leaves no recomputation, and updates there what takes least; each part alone
+    is found again, and says so."""
+    asked = one_gpu(gpus=(2,), fixed={"offload": "optimizer", "dp": 2})
+    each = {part: answer([replace(asked, fixed={**asked.fixed, "offload_fraction": part})], top=1) for part in PARTS}
+    seconds = {part: found.plans[0].seconds for part, found in each.items() if found.plans}
+    (best,) = answer([asked], top=1).plans
+    assert len(seconds) > 1
+    assert best.seconds == min(seconds.values()) == seconds[best.run.offload_fraction]
+    assert best.run.offload_fraction < 1
+    assert f"offload:optimizer/{best.run.offload_fraction:g}" in short(best.run)
+    with pytest.raises(Refused, match="--fix offload_fraction: expected --fix offload=optimizer beside it"):
+        one_gpu(fixed={"offload_fraction": 0.5})
+
+
 def test_a_machine_must_hold_it() -> None:
-    """24 bytes a parameter of 8 billion at most: 193 GB, twice that where two GPUs of a machine hold as much."""
-    asked = one_gpu(fixed={"offload": "optimizer"})
+    """24 bytes a parameter of 8 billion at most: 193 GB, twice that where two GPUs of a machine hold as much; what has
+    no room for all has it for three quarters."""
+    asked = one_gpu(fixed={"offload": "optimizer", "offload_fraction": 1})
     host = asked.cluster.host
     assert host is not None
     hosts = (host.model_copy(update={"memory": gigabytes * 10**9}) for gigabytes in (193, 192))
@@ -91,6 +105,8 @@ def test_a_machine_must_hold_it() -> None:
     found = answer([little])
     assert not found.plans
     assert found.ruled["host"] > 0
+    parts = answer([replace(little, fixed={"offload": "optimizer"})], top=3).plans
+    assert {plan.run.offload_fraction for plan in parts} == {0.75}
     assert enough.host_holds(96 * 10**9, 2)
     assert not enough.host_holds(97 * 10**9, 2)
     assert not enough.host_holds(97 * 10**9, 64)
