@@ -64,7 +64,7 @@ def _best(found: Answer, named: Naming, tokens: float | None) -> Table:
     rows += [("note", text) for text in it.notes[:2]]
     question = best.question
     step = f"{question.sequences:,} × {question.seq:,} {named.unit} a step"
-    title = f"{it.model}: {step} on {it.gpus:,} GPU{"s" * (it.gpus > 1)} of {question.cluster.name}"
+    title = f"{it.model}: {step} on {it.gpus:,} GPU{'s' * (it.gpus > 1)} of {question.cluster.name}"
     return Table(("", ""), rows, title)
 
 
