@@ -9,7 +9,7 @@ from torch import Tensor
 
 from reference_models.blocks.linear import wide
 
-Resize = Literal["bicubic", "bilinear-corners", "bilinear-smooth"]
+Resize = Literal["bicubic", "bilinear", "bilinear-corners", "bilinear-smooth"]
 SHARPNESS = -0.75
 """The cubic kernel's free number, PyTorch's choice; Keys 1981 recommends -0.5."""
 
@@ -22,7 +22,8 @@ def interpolated(
     The first `special` rows (class token, distillation, registers) stay as they are; the others are laid out as a
     picture of d channels and resized: with bicubic interpolation, pixels as areas, without smoothing, as
     torch.nn.functional.interpolate(mode="bicubic", align_corners=False) does; or, `bilinear-corners`, on straight lines
-    between pixels as points, the outermost of which stay where they are (mode="bilinear", align_corners=True); or,
+    between pixels as points, the outermost of which stay where they are (mode="bilinear", align_corners=True), or,
+    `bilinear`, between the middles of pixels (mode="bilinear", align_corners=False); or,
     `bilinear-smooth`, as a mean over all that a pixel of a smaller picture covers, the nearer the more
     (mode="bilinear", align_corners=False, antialias=True).
     Source: Dosovitskiy et al. 2021 (arXiv:2010.11929), section 3.2; bicubic as in DINO (Caron et al. 2021,
@@ -43,10 +44,11 @@ def _stretched(x: Tensor, length: int, how: Resize) -> Tensor:
     """x [n, ...] -> [length, ...]: a weighted sum of the nearest each, the edge in place of what lies beyond."""
     if how == "bilinear-corners":
         at = torch.arange(length, device=x.device, dtype=x.dtype) * (len(x) - 1) / max(length - 1, 1)
-        first = at.floor().long().clamp(max=max(len(x) - 2, 0))
-        return torch.lerp(x[first], x[(first + 1).clamp(max=len(x) - 1)], (at - first).view(-1, *[1] * (x.dim() - 1)))
+        return _between(x, at)
     # The middle of pixel i lies at i + 1/2, in units of the old pixels.
     at = (torch.arange(length, device=x.device, dtype=x.dtype) + 0.5) * len(x) / length - 0.5
+    if how == "bilinear":
+        return _between(x, at.clamp(0, len(x) - 1))
     if how == "bilinear-smooth":
         reach = max(len(x) / length, 1.0)
         every = torch.arange(len(x), device=x.device, dtype=x.dtype)
@@ -55,6 +57,12 @@ def _stretched(x: Tensor, length: int, how: Resize) -> Tensor:
     four = at.floor().long()[:, None] + torch.arange(-1, 3, device=x.device)
     weights = cubic(at[:, None] - four)
     return (x[four.clamp(0, len(x) - 1)] * weights.view(*four.shape, *[1] * (x.dim() - 1))).sum(1)
+
+
+def _between(x: Tensor, at: Tensor) -> Tensor:
+    """x [n, ...] at places from 0 to n - 1, on straight lines between neighbours."""
+    first = at.floor().long().clamp(max=max(len(x) - 2, 0))
+    return torch.lerp(x[first], x[(first + 1).clamp(max=len(x) - 1)], (at - first).view(-1, *[1] * (x.dim() - 1)))
 
 
 def cubic(distance: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from calc.spec import (
     DeltaNet,
     Embedding,
     EntryIndexer,
+    GateClamp,
     GatedConvolution,
     Head,
     HeadExperts,
@@ -153,23 +154,38 @@ def latent(draw: st.DrawFn, n_heads: int) -> Mla | CompressedAttention:
     )
 
 
+clamps = st.builds(GateClamp, limit=st.none() | st.just(0.5)).flatmap(
+    lambda clamp: st.booleans().map(lambda activated: clamp.model_copy(update={"activated": activated}))
+)
+"""What cuts the halves of gated blocks, ahead of the activation or behind it."""
+
+
 @st.composite
 def channels(draw: st.DrawFn) -> Mlp | Moe:
     if draw(st.booleans()):
         gated = draw(st.booleans())
+        clamp = draw(st.none() | clamps) if gated else None
         return Mlp(
-            d_ff=draw(st.none() | small), gated=gated, bias=draw(st.booleans()), fused=gated and draw(st.booleans())
+            d_ff=draw(st.none() | small),
+            gated=gated,
+            bias=draw(st.booleans()),
+            fused=gated and draw(st.booleans()),
+            activation="gelu" if clamp is None else "silu",
+            clamp=clamp,
         )
     n_experts = draw(st.integers(1, 16))
-    d_shared = draw(st.none() | small)
+    d_shared, gated = draw(st.none() | small), draw(st.booleans())
     return Moe(
         n_experts=n_experts,
         top_k=draw(st.integers(1, n_experts)),
         d_expert=draw(small),
         d_shared=d_shared,
         shared_gate=d_shared is not None and draw(st.booleans()),
-        gated=draw(st.booleans()),
+        gated=gated,
+        clamp=draw(st.none() | clamps) if gated else None,
+        shared_clamp=draw(st.booleans() | clamps) if gated else True,
         bias=draw(st.booleans()),
+        shared_bias=draw(st.none() | st.booleans()) if d_shared is not None else None,
         router_bias=draw(st.booleans()),
         sum_bias=draw(st.booleans()),
         capacity_factor=draw(st.none() | st.sampled_from([0.7, 1.0, 1.25])),

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from calc.architectures.classes import CLASSES, TEXT_OF, with_class
+from calc.architectures.common import LAYERS_OF_THEIR_OWN
 from calc.architectures.config import Config, Tying
 from calc.architectures.denoisers import DENOISERS
 from calc.architectures.families import FAMILIES
@@ -39,7 +40,7 @@ def from_config(raw: dict[str, Any], name: str = "model", tying: Tying = "transf
     if (text := _language_model(raw, model_type)) is not None:
         return from_config(text, name, tying)
     cfg = Config(raw, tying=tying)
-    if model_type != "gemma4_text":
+    if model_type not in LAYERS_OF_THEIR_OWN:
         cfg.only("per_layer_config", None, why="layers with sizes of their own are not described")
     if "auto_map" in raw:
         cfg.notes.append("auto_map is ignored: no code that comes with a model is run")

@@ -29,6 +29,13 @@ ROUTED = {"num_local_experts": "n_routed_experts"}
 MTP = {"num_mtp_layers": "num_nextn_predict_layers"}
 TO_LOCAL = {"num_experts": "num_local_experts"}
 FROM_LOCAL = {"num_local_experts": "num_experts"}
+STEP = ROUTED | {
+    "num_attention_groups": "num_key_value_heads",
+    "moe_num_experts": "n_routed_experts",
+    "moe_top_k": "num_experts_per_tok",
+    "share_expert_dims": "share_expert_dim",
+    "num_mtp_layers": "num_nextn_predict_layers",
+}
 KIMI = {
     "max_position_embeddings": "model_max_length",
     "norm_topk_prob": "moe_renormalize",
@@ -106,6 +113,7 @@ ALIASES: dict[str, dict[str, str]] = {
     "internlm3": {"qkv_bias": "attention_bias", "bias": "mlp_bias"},
     "bailing_hybrid": KIMI | MTP,
     "kimi_linear": KIMI,
+    **dict.fromkeys(("step3p5", "step3p7.text_config"), STEP),
     "lfm3": {"rms_norm_eps": "norm_eps"},
     "mpt": {"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"},
     "nemotron_h": ROUTED | {"layer_types": "layers_block_type"},

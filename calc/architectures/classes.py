@@ -138,6 +138,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "idefics3": _seeing("Idefics3"),
     "smolvlm": _seeing("SmolVLM"),
     "internvl": _seeing("InternVL"),
+    "step3p7": _seeing("Step3p7"),
     "cohere2_vision": _seeing("Cohere2Vision"),
     "aya_vision": _seeing("AyaVision"),
     "llava": _seeing("Llava"),
@@ -181,6 +182,8 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "iquestcoder": _named("IQuestCoder") | _named("Llama", *ALL),
     "mistral4": _named("Mistral4", "sequence", "token"),
     "laguna": _named("Laguna"),
+    # transformers has its layers alone; the class with a head comes with the checkpoint.
+    "step3p5": {"Step3p5ForCausalLM": "lm", "Step3p7TextModel": "bare"},
     "bitnet": _named("BitNet"),
     "cohere2_moe": _named("Cohere2Moe"),
     "axk1": _named("AXK1"),

@@ -29,6 +29,9 @@ ACTIVATIONS: dict[str, Activation] = {
 LAYER_TYPES = {"sliding_attention": "sliding", "full_attention": "full"}
 """A word in transformers' `layer_types` -> the name of our layer group."""
 
+LAYERS_OF_THEIR_OWN = {"gemma4_text", "step3p5"}
+"""Families that read `per_layer_config`, in which layers have sizes of their own."""
+
 MLP_TYPES = {"dense": "dense", "sparse": "moe"}
 """A word in transformers' `mlp_layer_types` -> the kind of that layer's channel mixer."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calc.architectures.common import LAYER_NORM
+from calc.architectures.common import LAYER_NORM, LAYERS_OF_THEIR_OWN
 from calc.architectures.config import REFUSE, Config
 from calc.errors import Refused
 from calc.spec import Activation, Attention, LayerGroup, Mlp, ModelSpec, Norm, Patches, Plane, Rope, Tower
@@ -14,7 +14,7 @@ def text_section(cfg: Config, *model_types: str) -> Config:
     """`text_config`, which must describe one of `model_types` and layers without sizes of their own."""
     text = cfg.section("text_config")
     _named(text, model_types, "the language models that this family is built around")
-    if "gemma4_text" not in model_types:
+    if not LAYERS_OF_THEIR_OWN & set(model_types):
         text.only("per_layer_config", None, why="layers with sizes of their own are not described")
     return text
 

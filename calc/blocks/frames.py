@@ -63,7 +63,7 @@ def _convolved(t: Trace, spec: Frames, load: Load) -> tuple[Tensor, Size]:
         if each.dims == 2:
             values = steps(values, each.kernel, each.stride, each.padding)
         with t.part(each.name, x, of="other") as out:
-            x = _layer(t, each, x, batch, length * values)
+            x = convolved(t, each, x, batch, length * values)
             out.append(x)
     if spec.convolutions and spec.convolutions[-1].dims == 2:
         x = t.joined(x, rows=batch * length, width=x.width * values)
@@ -77,7 +77,7 @@ def _pieces(length: Size, piece: int) -> Size:
     return exact_div(length, piece)
 
 
-def _layer(t: Trace, spec: Convolution, x: Tensor, batch: Size, places: Size) -> Tensor:
+def convolved(t: Trace, spec: Convolution, x: Tensor, batch: Size, places: Size) -> Tensor:
     """A convolution, its norm and its activation; places: of one sequence's result."""
     kernel, groups = (spec.kernel,) * spec.dims, x.width if spec.depthwise else 1
     x = t.convolution("conv", x, spec.n_channels, kernel, batch * places, groups=groups, bias=spec.bias)

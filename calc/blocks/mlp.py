@@ -32,7 +32,7 @@ def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tens
     spread: how experts share the rows of x, each with matrices of its own.
     """
     d_ff: Size = 4 * x.width if spec.d_ff is None else spec.d_ff
-    clamped = spec.clamp is not None
+    clamped = None if spec.clamp is None else "activated" if spec.clamp.activated else "gate"
 
     def up(name: str, width: Size) -> Tensor:
         return t.linear(name, x, width, bias=spec.bias, shard=COLUMN, spread=spread)

@@ -29,7 +29,7 @@ def moe(t: Trace, spec: Moe, x: Tensor, load: Load, around: Surroundings) -> Ten
     if spec.d_shared is None:
         return y
     with t.part("shared_expert", x, of="shared_expert") as out:
-        shared = mlp(t, _expert(spec, spec.d_shared, clamps=spec.shared_clamp), x)
+        shared = mlp(t, _shared(spec, spec.d_shared), x)
         out.append(shared)
     if spec.shared_gate:
         shared = shared_scale(t, shared, t.linear("shared_expert_gate", x, 1, of="shared_expert"))
@@ -73,9 +73,16 @@ def with_bias(t: Trace, y: Tensor) -> Tensor:
     return t.add("bias_add", y, t.parameters("bias", (t.weight("bias", y.width),), 1, y.width))
 
 
-def _expert(spec: Moe, d_ff: Size, *, clamps: bool = True) -> Mlp:
-    clamp = spec.clamp if clamps else None
-    return Mlp.model_construct(d_ff=d_ff, gated=spec.gated, bias=spec.bias, activation=spec.activation, clamp=clamp)
+def _expert(spec: Moe, d_ff: Size) -> Mlp:
+    return Mlp.model_construct(
+        d_ff=d_ff, gated=spec.gated, bias=spec.bias, activation=spec.activation, clamp=spec.clamp
+    )
+
+
+def _shared(spec: Moe, d_ff: Size) -> Mlp:
+    """The shared experts, which may be cut and biased otherwise than the routed ones."""
+    bias = spec.bias if spec.shared_bias is None else spec.shared_bias
+    return _expert(spec, d_ff).model_copy(update={"bias": bias, "clamp": spec.own_clamp})
 
 
 def spread_of(spec: Moe, tokens: Size, visits: Size, load: Load) -> Spread:

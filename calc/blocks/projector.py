@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calc.blocks.frames import convolved
 from calc.blocks.mlp import mlp
 from calc.errors import Refused
 from calc.sizes import Size, exact_div, is_exactly
@@ -9,6 +10,7 @@ from calc.spec import Projector
 from calc.spec.load import Load
 from calc.trace.functions import Matmul
 from calc.trace.op import Moves
+from calc.trace.primitives.convolution import steps
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
@@ -21,7 +23,7 @@ def projector(
 
     FLOPs 2 * vectors * d_in * d_out a dense layer; the mean as a product takes 2 * batch * (seq - skip) *
     ((seq - skip) / merge) * d_model more, and of its operands only the vectors need a gradient.
-    grid: rows and columns of the patches, where the tower reads some.
+    grid: rows and columns of the patches, where the tower reads some. Convolutions leave fewer.
     Errors: Refused for a picture whose vectors cannot be joined without a rest.
     """
     read = load.seq - spec.skip
@@ -30,6 +32,8 @@ def projector(
     name = f"{spec.name}.{{}}" if n else spec.name
     with t.part(name, x, of="other", calls=n or 1, copies=n or 1) as out:
         y = x.view(load.batch * read, x.width)
+        if spec.convolutions:
+            y, read = _convolved(t, spec, y, load.batch, grid)
         if spec.merge_rows > 1 or (spec.skip and not is_exactly(load.batch, 1)):
             # Laid in the order of the blocks that are joined, or without what stands between pictures; no kernel is
             # counted for it.
@@ -63,6 +67,21 @@ def projector(
             t.parameters("unread_marks", (t.weight("unread_marks.weight", spec.n_unread_marks, d_reader),), 0, d_reader)
         out.append(y)
     return y
+
+
+def _convolved(
+    t: Trace, spec: Projector, x: Tensor, batch: Size, grid: tuple[Size, Size] | None
+) -> tuple[Tensor, Size]:
+    """What the convolutions leave, and how many vectors of one picture. Errors: Refused where there is no picture."""
+    if grid is None:
+        raise Refused("convolutions", "none, but behind a tower that reads patches of pictures", "some")
+    rows, columns = grid
+    for each in spec.convolutions:
+        rows, columns = (steps(n, each.kernel, each.stride, each.padding) for n in (rows, columns))
+        with t.part(each.name, x, of="other") as out:
+            x = convolved(t, each, x, batch, rows * columns)
+            out.append(x)
+    return x, rows * columns
 
 
 def _whole_groups(spec: Projector, read: Size, grid: tuple[Size, Size] | None) -> None:

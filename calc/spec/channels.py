@@ -17,11 +17,20 @@ class GateClamp(Node):
     """A gated block whose halves are cut: gate to at most `limit`, up to [-limit, limit] (gpt-oss, arXiv:2508.10925).
 
     The gate's activation is then gate * sigmoid(alpha * gate), and `shift` is added to up before they are multiplied.
+    limit: None where the kernels that cut run and nothing is cut. activated: the gate is cut behind its activation,
+    SiLU (Step 3.5).
     """
 
-    limit: float = Field(default=7.0, gt=0)
+    limit: float | None = Field(default=7.0, gt=0)
     alpha: float = 1.0
     shift: float = 0.0
+    activated: bool = False
+
+    @model_validator(mode="after")
+    def _as_it_is(self) -> Self:
+        if self.activated and (self.alpha != 1.0 or self.shift):
+            raise Refused("activated", "false where gates are scaled, or halves shifted", True)
+        return self
 
 
 class Mlp(Node):
@@ -66,6 +75,8 @@ class Mlp(Node):
             raise Refused("receptance", "false where no token is mixed with the one before it (shift)", True)
         if self.clamp is not None and not self.gated:
             raise Refused("clamp", "none without a gate", "a clamp")
+        if self.clamp is not None and self.clamp.activated and self.activation != "silu":
+            raise Refused("activation", "silu, where what it gives is cut", self.activation)
         if self.gate_scale != 1.0 and (not self.gated or self.clamp is not None):
             raise Refused("gate_scale", "1 without a gate, or beside a clamp", self.gate_scale)
         return self
@@ -95,7 +106,8 @@ class Moe(Node):
     capacity_factor: each expert has room for capacity_factor * tokens * top_k / n_experts tokens, rounded up; what
     comes after is dropped, and room that stays empty is computed all the same (Fedus et al. 2021, section 2.2). None:
     no limit.
-    clamp: as in Mlp; shared_clamp: False where shared experts are not cut (Hy4).
+    clamp: as in Mlp; shared_clamp: that of the shared experts, True for the same, False where they are not cut (Hy4).
+    bias: on all experts' matrices; shared_bias: on those of the shared ones, None means as bias (Step 3.5).
     weigh: whether an expert's weight scales its result or what it reads (Llama 4).
     scoring: how router logits become weights; `sparsemixer`: a softmax over those logits that lie within 2 * tolerance
     of the best one, for the first expert, then of the best of the others, for the second (Phi-3.5-MoE,
@@ -118,12 +130,13 @@ class Moe(Node):
     shared_gate: bool = False
     gated: bool = True
     bias: bool = False
+    shared_bias: bool | None = None
     router_bias: bool = False
     scaled_router: bool = False
     dense_norm: Norm | None = None
     activation: Activation = "silu"
     clamp: GateClamp | None = None
-    shared_clamp: bool = True
+    shared_clamp: bool | GateClamp = True
     weigh: Literal["result", "input"] = "result"
     capacity_factor: float | None = Field(default=None, gt=0, le=1e6)
     scoring: Literal["softmax", "sigmoid", "sqrt_softplus", "sparsemixer"] = "softmax"
@@ -136,6 +149,11 @@ class Moe(Node):
     frozen_correction: bool = False
     by_token: bool = False
     sum_bias: bool = False
+
+    @property
+    def own_clamp(self) -> GateClamp | None:
+        """What cuts the shared experts."""
+        return self.clamp if self.shared_clamp is True else self.shared_clamp or None
 
     @model_validator(mode="after")
     def _routing(self) -> Self:
@@ -153,6 +171,11 @@ class Moe(Node):
             raise Refused("top_k", "2 beside sparsemixer, which picks a first and a second expert", self.top_k)
         if self.shared_gate and self.d_shared is None:
             raise Refused("shared_gate", "false without shared experts (d_shared)", True)
+        cuts = [each for each in (self.clamp, self.own_clamp) if each is not None]
+        if self.activation != "silu" and any(each.activated for each in cuts):
+            raise Refused("activation", "silu, where what it gives is cut", self.activation)
+        if self.shared_bias is not None and (self.d_shared is None or self.dense_norm is not None):
+            raise Refused("shared_bias", "null, but for shared experts (d_shared) beside the others", self.shared_bias)
         if self.dense_norm is not None and (self.d_shared is None or self.shared_gate):
             raise Refused("dense_norm", "null, but for an ungated MLP beside the experts (d_shared)", "a norm")
         return self

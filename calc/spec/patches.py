@@ -29,9 +29,10 @@ class Patches(Node):
     norm: on the sum, before the layers (CLIP), or norm_of `patches`, ahead of what is added (GLM-4.1V). special_last:
         the learned vectors stand behind the patches (Llama 4).
     filled: rows and columns of pixels that fill up the last patches are zeros (Swin), and not left out.
-    resize: how the position table is carried over to another size of picture; `bilinear-corners` lets the outermost
-        patches of both grids coincide (Qwen3-VL); `bilinear-smooth` weighs all of what a smaller one's patch covers
-        (SigLIP 2). centered: pixels from 0 to 1 are stretched to run from -1 to 1 first.
+    resize: how the position table is carried over to another size of picture; `bilinear` on straight lines (Step 3.7),
+        `bilinear-corners` so that the outermost patches of both grids coincide (Qwen3-VL); `bilinear-smooth` weighs all
+        of what a smaller one's patch covers (SigLIP 2). centered: pixels from 0 to 1 are stretched to run
+        from -1 to 1 first.
     """
 
     kind: Literal["patches"] = "patches"
@@ -52,7 +53,7 @@ class Patches(Node):
     trained_positions: bool = True
     masked: float | None = Field(default=None, ge=0, lt=1)
     position_tables: int = Field(default=1, gt=0, le=2)
-    resize: Literal["bicubic", "bilinear-corners", "bilinear-smooth"] = "bicubic"
+    resize: Literal["bicubic", "bilinear", "bilinear-corners", "bilinear-smooth"] = "bicubic"
     centered: bool = False
     filled: bool = False
     norm: Norm | None = None

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from calc.errors import Refused
 from calc.spec.attention import Norm
+from calc.spec.audio import Convolution
 from calc.spec.channels import Activation, Mlp
 from calc.spec.fields import Dim, Node
 
@@ -32,6 +33,7 @@ class Dense(Node):
 class Projector(Node):
     """Neighbouring vectors joined, normed and passed through dense layers with an activation between them.
 
+    convolutions: over rows and columns of a tower's vectors, ahead of all else (Step 3.7).
     merge: how many vectors become one, side by side (`concat`: Qwen-VL's 2 x 2 patches) or as their `mean` (Gemma 3);
     `mean-product` is the mean as a product with a matrix of ones and zeros, which multiplies every vector with every
     result (Gemma 4). skip: vectors that it leaves out (class tokens), at the
@@ -49,6 +51,7 @@ class Projector(Node):
 
     name: str = Field(default="projector", pattern=r"^[a-z][a-z0-9_]*$")
     depths: tuple[int, ...] = ()
+    convolutions: tuple[Convolution, ...] = ()
     merge: int = Field(default=1, gt=0, le=4096)
     merge_rows: int = Field(default=1, gt=0, le=4096)
     join: Literal["concat", "mean", "mean-product"] = "concat"
@@ -69,6 +72,10 @@ class Projector(Node):
     def _whole_rows(self) -> Self:
         if (self.after is None) is not (self.channel is None):
             raise Refused("after", "a norm ahead of a channel mixer, or neither", self.after)
+        if self.convolutions and (self.depths or self.skip or self.merge > 1 or self.before is not None):
+            raise Refused("convolutions", "none where vectors are left out, joined or normed ahead of them", "some")
+        if any(each.dims != 2 or each.norm or each.glu or each.depthwise for each in self.convolutions):
+            raise Refused("convolutions", "plain ones over rows and columns (dims = 2)", "others")
         if self.merge % self.merge_rows:
             raise Refused("merge_rows", f"a divisor of merge = {self.merge}", self.merge_rows)
         return self

@@ -56,6 +56,7 @@ EAGER_KERNELS: dict[Function, Eager] = {
     "sigmoid": _alike(1, 2),
     "swiglu": _alike(2, 5),
     "swiglu_clamped": _alike(7, 16),
+    "swiglu_cut": _alike(4, 9),
     "geglu": _alike(2, 5),
     "geglu_new": Eager(Passes(9, 42), Passes(9, 84), Passes(10, 80)),
     "softcap": _alike(3, 6),

@@ -33,6 +33,7 @@ Function = Literal[
     "sigmoid",
     "swiglu",
     "swiglu_clamped",
+    "swiglu_cut",
     "geglu",
     "geglu_new",
     "softmax",
@@ -54,9 +55,9 @@ against values. batched_matmul: any other product of activations. convolution: a
 conv1d: a filter of its own for each channel, over time. l2norm: a vector divided by its length.
 add: the sum of two, as where a block joins the residual stream. scale: a product of two, or with a vector.
 gelu_new, gelu_fast: the tanh form of GELU written out, which only eager execution tells from gelu_tanh. xielu: as
-`primitives/xielu.py` has it. swiglu, geglu:
-the activation of one half times the other in one; geglu_new of that written out, swiglu_clamped with both halves cut
-(gpt-oss). softmax: with the scaling, the mask and the bias ahead of it.
+`primitives/xielu.py` has it. swiglu, geglu: the activation of one half times the other in one; geglu_new of that
+written out, swiglu_clamped with both halves cut (gpt-oss), swiglu_cut with the activation's result cut in place of the
+gate (Step 3.5). softmax: with the scaling, the mask and the bias ahead of it.
 gather: rows of a table. route: weights of the experts and their choice. dispatch: tokens into the experts' order;
 combine: back, weighed and added. scan: what walks over a state elementwise. pool: means over places. copy: nothing but
 moving. other: what has no name here, elementwise.
@@ -109,9 +110,15 @@ more (Dao et al. 2022, arXiv:2205.14135, algorithm 4)."""
 _GATED: dict[str, Function] = {"silu": "swiglu", "gelu_new": "geglu_new", "gelu_fast": "geglu_new"}
 
 
-def gated(activation: str, clamped: bool = False) -> Function:
+Clamped = Literal["gate", "activated"]
+"""Which is cut beside the other half: the gate, or what its activation gives."""
+
+
+def gated(activation: str, clamped: Clamped | None = None) -> Function:
     """The function of an activation times a gate, by the activation's name in `calc.spec`."""
-    return "swiglu_clamped" if clamped else _GATED.get(activation, "geglu")
+    if clamped is None:
+        return _GATED.get(activation, "geglu")
+    return "swiglu_clamped" if clamped == "gate" else "swiglu_cut"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import NormalDist
 
 import torch
@@ -90,7 +91,10 @@ class FeedForward(nn.Module):
         if clamp is None:
             gate = scaled(gate, self.spec.gate_scale)
             return self.act(sparse(gate, self.spec.sparsity) if self.spec.sparsity else gate) * up
-        gate, up = gate.clamp(max=clamp.limit), up.clamp(-clamp.limit, clamp.limit)
+        limit = math.inf if clamp.limit is None else clamp.limit
+        if clamp.activated:
+            return self.act(gate).clamp(max=limit) * up.clamp(-limit, limit)
+        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
         return gate * (clamp.alpha * gate).sigmoid() * (up + clamp.shift)
 
 

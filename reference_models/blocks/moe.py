@@ -21,7 +21,7 @@ FIELDS = (
     *("n_experts", "top_k", "d_expert", "d_shared", "d_latent", "shared_gate", "gated", "bias", "router_bias"),
     *("activation", "capacity_factor", "scoring", "renormalize", "scale", "scaled_router", "dense_norm"),
     *("groups", "correction", "clamp", "weigh", "tolerance", "by_token", "frozen_correction", "corrected"),
-    *("sum_bias", "shared_clamp"),
+    *("sum_bias", "shared_clamp", "shared_bias"),
 )
 """Fields of the spec that are computed here."""
 
@@ -73,7 +73,9 @@ class MixtureOfExperts(nn.Module):
             for name in ("dense_post_norm", "routed_norm", "routed_post_norm"):
                 self.add_module(name, NormLayer(spec.dense_norm, (d_model,)))
         elif spec.d_shared is not None:
-            self.shared_expert = FeedForward(_mlp(spec, spec.d_shared, clamps=spec.shared_clamp), d_model)
+            bias = spec.bias if spec.shared_bias is None else spec.shared_bias
+            shared = _mlp(spec, spec.d_shared).model_copy(update={"bias": bias, "clamp": spec.own_clamp})
+            self.shared_expert = FeedForward(shared, d_model)
             if spec.shared_gate:
                 self.shared_expert_gate = nn.Linear(d_model, 1, bias=False)
 
@@ -212,6 +214,5 @@ def _counts(chosen: Tensor, spec: Moe) -> list[int]:
     return torch.bincount(chosen, minlength=spec.n_experts).tolist()
 
 
-def _mlp(spec: Moe, width: int | None, *, clamps: bool = True) -> Mlp:
-    clamp = spec.clamp if clamps else None
-    return Mlp(d_ff=width, gated=spec.gated, bias=spec.bias, activation=spec.activation, clamp=clamp)
+def _mlp(spec: Moe, width: int | None) -> Mlp:
+    return Mlp(d_ff=width, gated=spec.gated, bias=spec.bias, activation=spec.activation, clamp=spec.clamp)

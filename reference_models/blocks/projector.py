@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from calc.spec import Projector
+from reference_models.blocks.convolution import ConvolutionLayer
 from reference_models.blocks.linear import ACTIVATIONS, NormLayer
 from reference_models.blocks.mlp import FeedForward
 from reference_models.support import supported
@@ -22,6 +23,7 @@ FIELDS = (
         "skip",
         "skip_first",
         "before",
+        "convolutions",
         "norm",
         "newline",
         "n_unread_marks",
@@ -46,6 +48,9 @@ class Projection(nn.Module):
         supported(spec, *FIELDS)
         self.spec = spec
         self.act = ACTIVATIONS[spec.activation]
+        for each in spec.convolutions:
+            self.add_module(each.name, ConvolutionLayer(each, d_model))
+            d_model = each.n_channels
         width = spec.merge * d_model if spec.join == "concat" else d_model
         if spec.before is not None:
             self.before = NormLayer(spec.before, (d_model,))
@@ -73,6 +78,8 @@ class Projection(nn.Module):
 
         grid: rows and columns of the patches; None: they stand in one row of blocks.
         """
+        if self.spec.convolutions:
+            x, grid = self._convolved(x, grid), None
         skip = self.spec.skip
         x = self._by_blocks(x[:, skip:] if self.spec.skip_first else x[:, : x.shape[1] - skip], grid)
         x = self._joined(x if self.spec.before is None else self.before(x))
@@ -87,6 +94,15 @@ class Projection(nn.Module):
                 x = self.act(x)
             x = self.get_submodule(layer.name)(x)
         return x if self.spec.channel is None else self.mlp(self.act(self.after(x)))
+
+    def _convolved(self, x: Tensor, grid: tuple[int, int] | None) -> Tensor:
+        """x [batch, rows * columns, d_model] -> [batch, what the strides leave, n_channels of the last]."""
+        if grid is None:
+            raise ValueError("a picture: expected rows and columns of patches, found a sequence")
+        x = x.transpose(1, 2).unflatten(2, grid)
+        for each in self.spec.convolutions:
+            x = self.get_submodule(each.name)(x)
+        return x.flatten(2).transpose(1, 2)
 
     def _by_blocks(self, x: Tensor, grid: tuple[int, int] | None) -> Tensor:
         """x [batch, n, d] in the order of the blocks that are joined, each row by row."""

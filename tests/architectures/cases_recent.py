@@ -11,6 +11,7 @@ GRANITE = PLAIN | {"sliding_window": 6, "num_hidden_layers": 6}
 KINDS = ["sliding_attention", "full_attention"] * 2
 
 LAGUNA = GQA | ROUTED | {"shared_expert_intermediate_size": 20, "sliding_window": 6}
+STEP = GQA | EXPERTS | {"pad_token_id": 0, "share_expert_dim": 20, "layer_types": KINDS[::-1], "sliding_window": 6}
 COHERE = GQA | {"num_experts": 4, "sliding_window": 6}
 DENSE_FIRST = {"first_k_dense_replace": 1, "prefix_dense_intermediate_size": 40}
 
@@ -41,6 +42,14 @@ RECENT: dict[str, tuple[dict[str, Any], ...]] = {
         LAGUNA,
         LAGUNA | {"layer_types": KINDS, "num_attention_heads_per_layer": [4, 6, 4, 2], "attention_bias": True},
         LAGUNA | {"mlp_layer_types": ["sparse", "dense", "sparse", "dense"], "tie_word_embeddings": True},
+    ),
+    "step3p5": (
+        STEP | {"num_sliding_attention_heads": 6, "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]},
+        STEP | {"moe_layers_enum": "0,2,3", "mlp_bias": True, "attention_bias": True, "tie_word_embeddings": True}
+        | {"swiglu_limits": [0.5, None, 0, 0.7], "swiglu_limits_shared": [0.4, 0.6, 0, 0.6]},
+        STEP | {"layer_types": [*KINDS, "full_attention"], "num_nextn_predict_layers": 1, "mlp_layer_types": None}
+        | {"rope_theta": [70.0, 50.0, 70.0, 50.0, 3.0], "partial_rotary_factors": [1.0, 0.5, 1.0, 0.5, 0.1]}
+        | {"attention_other_setting": {"num_attention_heads": 8, "head_dim": GQA["head_dim"]}},
     ),
     "bitnet": (PLAIN, PLAIN | {"attention_bias": True, "tie_word_embeddings": True, "hidden_act": "silu"}),
     "cohere2_moe": (

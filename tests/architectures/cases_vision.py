@@ -182,6 +182,13 @@ GLM4V_EXPERTS = TEXT | {
 }
 GLM4V_MOE = {"text_config": GLM4V_EXPERTS, "vision_config": GLM4V_VISION}
 
+STEP = {
+    "text_config": TEXT
+    | {"n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 14, "share_expert_dim": 20}
+    | {"layer_types": [FULL, SLIDING, SLIDING, SLIDING], "sliding_window": 6, "num_sliding_attention_heads": 6},
+    "vision_config": {"width": 32, "layers": 2, "heads": 4, "mlp_ratio": 1.3, "image_size": 40, "patch_size": 4},
+}
+
 SEEING: dict[str, tuple[dict[str, Any], ...]] = {
     "gemma3": (
         GEMMA3,
@@ -224,6 +231,13 @@ SEEING: dict[str, tuple[dict[str, Any], ...]] = {
         | {"tie_word_embeddings": False, "downsample_ratio": 0.25, "projector_hidden_act": "relu"},
         inside("vision_config", INTERNVL, use_mean_pooling=False, use_mask_token=True)
         | {"text_config": TEXT | {"model_type": "qwen3"}},
+    ),
+    "step3p7": (
+        STEP,
+        inside("vision_config", STEP, num_channels=1, hidden_act="gelu", image_size=20)
+        | {"projector_bias": True, "tie_word_embeddings": True},
+        inside("text_config", STEP, mlp_bias=True, swiglu_limits=[None, 0, 0, 0.5], tie_word_embeddings=True)
+        | {"tie_word_embeddings": False},
     ),
     "cohere2_vision": (
         COHERE2_VISION,

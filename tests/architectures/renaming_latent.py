@@ -24,6 +24,7 @@ LATENT = {
 V4 = {"deepseek_v4"}
 STREAMS = V4 | {"hy_v4"}
 GEMMA3N = {"gemma3n_text"}
+STEP = {"step3p5", "step3p7"}
 MINIMAX = {"minimax"}
 AFMOE = {"afmoe"}
 DOGE = {"doge"}
@@ -72,7 +73,8 @@ IN_LAYER: tuple[Rule, ...] = (
     ({"ernie4_5_moe"}, r"mlp\.gate\.moe_statics\.e_score_correction_bias", ("moe.correction",)),
     ({"hunyuan_v1_moe"}, r"mlp\.gate\.wg\.weight", ("moe.router.weight",)),
     ({"hunyuan_v1_moe"}, r"mlp\.shared_mlp\.(\w+)\.weight", (r"moe.shared_expert.\1.weight",)),
-    ({"laguna"}, r"self_attn\.g_proj\.weight", ("attention.head_gate_proj.weight",)),
+    ({"laguna", *STEP}, r"self_attn\.g_proj\.weight", ("attention.head_gate_proj.weight",)),
+    (STEP, r"mlp\.shared_experts\.(\w+)\.(\w+)", (r"moe.shared_expert.\1.\2",)),
     ({"laguna"}, r"mlp\.gate\.e_score_correction_bias", ("moe.correction",)),
     ({"bitnet"}, r"self_attn\.attn_sub_norm\.weight", ("attention.inner_norm.weight",)),
     ({"bitnet"}, r"mlp\.ffn_sub_norm\.weight", ("mlp.inner_norm.weight",)),

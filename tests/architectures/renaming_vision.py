@@ -119,6 +119,12 @@ _OF_ONE: dict[str, Rules] = {
     ),
     **dict.fromkeys(("glm4v", "glm4v_moe", "glm46v"), _GLM4V),
     "internvl": _INTERNVL,
+    "step3p7": _INTERNVL
+    + _one(
+        (r"pre_layernorm\.(\w+)", r"embedding.norm.\1"),
+        (r"(downsampler[12])\.(\w+)", r"projector.\1.conv.\2"),
+        (r"multi_modal_projector\.(\w+)", r"projector.linear.\1"),
+    ),
     "paligemma": _one((r"multi_modal_projector\.linear\.(\w+)", r"projector.linear.\1")),
     **dict.fromkeys(
         ("idefics3", "smolvlm"), _one((r"connector\.modality_projection\.proj\.weight", "projector.linear.weight"))
@@ -126,7 +132,7 @@ _OF_ONE: dict[str, Rules] = {
 }
 TOWERS = {
     *("gemma3", "gemma4", "llama4", "mistral3", "qwen2_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
-    *("kimi_k25", "qwen2_5_vl", "paligemma", "idefics3", "smolvlm", "internvl", "llava", "cohere2_vision"),
+    *("kimi_k25", "qwen2_5_vl", "paligemma", "idefics3", "smolvlm", "internvl", "step3p7", "llava", "cohere2_vision"),
     *("llava_next", "llava_onevision", "lfm2_vl", "glm4v", "glm4v_moe", "glm46v"),
     *("aya_vision", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", "t5gemma2"),
 }

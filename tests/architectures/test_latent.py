@@ -44,7 +44,8 @@ from tests.architectures.cases_latent import (  # noqa: E402
     V3,
     V4,
 )
-from tests.architectures.cases_recent import HY4, RECENT  # noqa: E402
+from tests.architectures.cases_recent import HY4, RECENT, STEP  # noqa: E402
+from tests.architectures.headed import HEADED  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
 from tests.time.laid import operations  # noqa: E402
 
@@ -59,7 +60,7 @@ def build(model_type: str, config: dict[str, Any]) -> Any:
     # A copy: what a config class folds into its nested objects would stay in them.
     parsed = transformers.AutoConfig.for_model(model_type, **deepcopy(special | config))
     torch.manual_seed(0)
-    named = getattr(transformers, next(iter(CLASSES[model_type])), None)
+    named = HEADED.get(model_type) or getattr(transformers, next(iter(CLASSES[model_type])), None)
     make = transformers.AutoModelForCausalLM.from_config if named is None else getattr(named, "_from_config")  # noqa: B009
     return make(parsed, attn_implementation="eager", experts_implementation="batched_mm").eval()
 
@@ -266,6 +267,22 @@ def test_bytes_between_two_entries() -> None:
         ("afmoe", AFMOE | {"sliding_window": None}, "sliding_window"),
         ("doge", BASE | {"is_moe": True}, "is_moe"),
         ("hy_v4", HY4 | {"swiglu_limit": 0}, "limit"),
+        ("step3p5", STEP | {"hidden_act": "gelu"}, "hidden_act"),
+        ("step3p5", STEP | {"gating": "per-value"}, "gating"),
+        ("step3p5", STEP | {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
+        ("step3p5", STEP | {"sink": True}, "sink"),
+        ("step3p5", STEP | {"moe_router_activation": "softmax"}, "moe_router_activation"),
+        ("step3p5", STEP | {"sliding_window": None}, "sliding_window"),
+        ("step3p5", STEP | {"num_sliding_attention_heads": 3}, "num_sliding_attention_heads"),
+        ("step3p5", STEP | {"attention_other_setting": {"head_dim": 16}}, "attention_other_setting.head_dim"),
+        ("step3p5", STEP | {"per_layer_config": {"0": {"num_attention_heads": 8}}}, "per_layer_config"),
+        ("step3p5", STEP | {"swiglu_limits": [1.0, 2.0]}, "swiglu_limits"),
+        ("step3p5", STEP | {"swiglu_limits_shared": [1.0, -2.0, 0, 0]}, "swiglu_limits_shared"),
+        ("step3p5", STEP | {"moe_layers_enum": "first"}, "moe_layers_enum"),
+        ("step3p5", STEP | {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar"),
+        ("step3p5", STEP | {"rope_theta": [1.0, 2.0, 3.0, 4.0]}, "rope_theta"),
+        ("step3p5", STEP | {"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_scaling.type"),
+        ("step3p5", STEP | {"rope_parameters": {"rope_theta": 7.0}}, "rope_parameters.full_attention"),
         ("hy_v4", HY4 | {"indexer_types": ["shared", "full", "full", "full"]}, "indexer_types"),
         ("minimax", GQA | MIXTRAL | {"hidden_act": "gelu"}, "hidden_act"),
         ("minimax_m2", GQA | MIXTRAL | {"use_qk_norm": False}, "use_qk_norm"),

@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from calc.architectures import FAMILIES
 from calc.architectures.classes import CLASSES
+from tests.architectures.headed import HEADED
 
 BATCH, SEQ, SOURCE = 1, 26, 7
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
@@ -34,7 +35,9 @@ def parsed(raw: dict[str, Any]) -> Any:
 
 
 def class_of(raw: dict[str, Any]) -> Any:
-    """The class that `architectures` names, else the first that our importers know and transformers has."""
+    """The class that `architectures` names, else that of `HEADED`, else the first that we know and transformers has."""
+    if not raw.get("architectures") and raw["model_type"] in HEADED:
+        return HEADED[raw["model_type"]]
     named = raw.get("architectures") or [name for name in CLASSES[raw["model_type"]] if hasattr(transformers, name)]
     return getattr(transformers, named[0])
 

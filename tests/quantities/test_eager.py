@@ -53,6 +53,7 @@ FUNCTIONS: dict[Function, Callable[[Tensor], Tensor]] = {
     "xielu": lambda x: XIELU[x.dtype](x),
     "swiglu": gate(activation="silu"),
     "swiglu_clamped": gate(clamp=GateClamp()),
+    "swiglu_cut": gate(clamp=GateClamp(activated=True), activation="silu"),
     "geglu": gate(activation="gelu_tanh"),
     "geglu_new": gate(activation="gelu_new"),
     "softcap": lambda x: softcap(x, 50.0),

@@ -12,7 +12,7 @@ GRIDS = [((14, 14), (16, 16)), ((14, 14), (7, 9)), ((3, 5), (11, 5)), ((1, 1), (
 
 
 @pytest.mark.parametrize(("old", "new"), GRIDS)
-@pytest.mark.parametrize("how", ["bicubic", "bilinear-corners", "bilinear-smooth"])
+@pytest.mark.parametrize("how", ["bicubic", "bilinear", "bilinear-corners", "bilinear-smooth"])
 @pytest.mark.parametrize("special", [0, 1, 2])
 def test_equals_pytorch(old: tuple[int, int], new: tuple[int, int], special: int, how: Resize) -> None:
     torch.manual_seed(0)

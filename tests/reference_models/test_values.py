@@ -25,6 +25,7 @@ from tests.architectures.cases_hearing import HEARING  # noqa: E402
 from tests.architectures.cases_media import MEDIA  # noqa: E402
 from tests.architectures.cases_text import TEXT  # noqa: E402
 from tests.architectures.cases_vision import SEEING  # noqa: E402
+from tests.architectures.headed import HEADED  # noqa: E402
 from tests.architectures.test_text import build as text_model  # noqa: E402
 from tests.architectures.test_text import inputs  # noqa: E402
 from tests.reference_models.test_text import arguments, their_results  # noqa: E402
@@ -49,6 +50,12 @@ SEEN = {
 """Families that see or hear; their language models are families here."""
 SEQ, PROMPT = 40, 33
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 500.0}
+STEP_ANGLES = {"rope_theta": [17.0, 50.0, 17.0, 50.0], "partial_rotary_factors": [0.5, 1.0, 0.5, 1.0]}
+STEP_ANGLES |= {
+    "layer_types": ["full_attention", "sliding_attention"] * 2,
+    "rope_scaling": {"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    | {"original_max_position_embeddings": 16},
+}
 
 
 def test_every_family_that_reads_text_is_here() -> None:
@@ -86,7 +93,7 @@ def test_what_a_config_leaves_out_is_what_the_class_says(model_type: str) -> Non
 
 def their_config(model_type: str, config: dict[str, Any]) -> Any:
     tokens = {"pad_token_id": None, "bos_token_id": 1, "eos_token_id": 1}
-    return transformers.AutoConfig.for_model(model_type, **tokens, **deepcopy(config))
+    return transformers.AutoConfig.for_model(model_type, **(tokens | deepcopy(config)))
 
 
 def pair(model_type: str, config: dict[str, Any], twin: ModelSpec) -> tuple[Any, Model]:
@@ -96,7 +103,7 @@ def pair(model_type: str, config: dict[str, Any], twin: ModelSpec) -> tuple[Any,
     kernel = "sdpa" if model_type == "falcon" else "eager"
     plain = {"attn_implementation": kernel, "experts_implementation": "eager"}
     parsed = their_config(model_type, config)
-    named = getattr(transformers, next(iter(CLASSES.get(model_type, {"": ""}))), None)
+    named = HEADED.get(model_type) or getattr(transformers, next(iter(CLASSES.get(model_type, {"": ""}))), None)
     make = transformers.AutoModelForCausalLM.from_config if named is None else getattr(named, "_from_config")  # noqa: B009
     theirs = make(parsed, **plain).eval()
     vary(theirs)
@@ -153,6 +160,9 @@ def test_same_logits(model_type: str) -> None:
         ("cwm", {"rope_parameters": None}),
         ("hunyuan_v1_dense", {"rope_parameters": {"rope_type": "dynamic", "alpha": 3.0, "factor": 1.0}}),
         ("deepseek_v4", {"rope_parameters": None, "rope_scaling": YARN}),
+        ("step3p5", {"rope_parameters": None}),
+        ("step3p5", {"rope_parameters": None} | STEP_ANGLES),
+        ("step3p5", {"num_sliding_attention_heads": 2, "mlp_bias": True, "attention_bias": True}),
     ],
 )
 def test_same_logits_of_variants(model_type: str, change: dict[str, Any]) -> None:

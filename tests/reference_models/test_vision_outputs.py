@@ -155,7 +155,7 @@ def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
     ("model_type", "config"),
     [
         (name, SEEING[name][0])
-        for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma4", "mistral3", "glm4v", "lfm2_vl")
+        for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma4", "mistral3", "glm4v", "lfm2_vl", "step3p7")
     ]
     + [("kimi_k25", KIMI)],
 )

@@ -82,6 +82,9 @@ VALUES: dict[str, Any] = {
     "clip_qkv": 0.5,
     "swiglu_alpha": 1.1,
     "swiglu_limit": 0.5,
+    "swiglu_limits": [0.5, None, 0.04, 0.3],
+    "swiglu_limits_shared": [0.02, 0.4, 0.05, 0],
+    "moe_router_scaling_factor": 1.7,
     "kda_lower_bound": -1.3,
     "hc_eps": 0.02,
     "hc_magnitude": 1.3,
@@ -239,6 +242,10 @@ def values_of(model_type: str) -> dict[str, Any]:
         values["norm_topk_prob"] = not known["norm_topk_prob"]
     if isinstance(known.get("rope_parameters"), dict):
         values["rope_parameters"] = _rope(known["rope_parameters"])
+    if model_type == "step3p5":
+        # By default none of its layers slide, and none have angles for that.
+        one = {"rope_type": "default", "rope_theta": 40.0, "partial_rotary_factor": 0.5}
+        values["rope_parameters"] = {"sliding_attention": one, "full_attention": one | {"rope_theta": 37.0}}
     if model_type == "mistral4":
         # Which share of a head turns follows from its widths, and its class turns all of it where nothing is stretched.
         kept = {key: value for key, value in known["rope_parameters"].items() if key != "partial_rotary_factor"}

@@ -20,6 +20,7 @@ from calc.trace.settings import Settings  # noqa: E402
 from calc.tracing.building import class_of  # noqa: E402
 from reference_models.saved import saved_tensors  # noqa: E402
 from tests.architectures.cases_text import TEXT  # noqa: E402
+from tests.architectures.headed import HEADED  # noqa: E402
 from tests.reference_models.values import CASES  # noqa: E402
 
 PAGE = Path(__file__).parents[2] / "docs" / "memory.md"
@@ -57,7 +58,7 @@ def theirs(name: str, settings: Settings, experts: str = "eager") -> Any:
     for key, value in vars(config).copy().items():
         if "drop" in key and isinstance(value, float):
             setattr(config, key, 0.0)
-    make = class_of(config)._from_config
+    make = (HEADED.get(name) or class_of(config))._from_config
     try:
         model = make(config, attn_implementation=settings.execution, experts_implementation=experts)
     except ValueError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.sizes import exact_div
-from calc.trace.functions import Function, gated
+from calc.trace.functions import Clamped, Function, gated
 from calc.trace.op import Component
 from calc.trace.recorder import Recorder
 from calc.trace.tape import Storage, Tape
@@ -33,11 +33,12 @@ def gated_activation(
     gate: Tensor,
     up: Tensor,
     *,
-    clamped: bool = False,
+    clamped: Clamped | None = None,
     apart: bool = True,
     biased: bool = False,
 ) -> Tensor:
-    """function(gate) * up, or clamped, gate * sigmoid(alpha * gate) * (up + shift) with both cut (gpt-oss).
+    """function(gate) * up, or clamped, gate * sigmoid(alpha * gate) * (up + shift) with both cut (gpt-oss), or up and
+    what function gives of the gate (Step 3.5).
 
     apart: whether gate and up come out of products of their own, so that the gate is activated before there is an up.
     biased: whether a copy of their biases lies there for each row, as experts' in one grouped product do.
@@ -55,11 +56,14 @@ def gated_activation(
     return y
 
 
-def _taken(function: Function, clamped: bool, apart: bool) -> int:
+def _taken(function: Function, clamped: Clamped | None, apart: bool) -> int:
     """Tensors of the result's size beside gate and up: what the function takes, and the product. Clamped, both are cut;
-    then there is the gate's share of itself, up plus one, and the product."""
-    if clamped:
+    then there is the gate's share of itself, up plus one, and the product. Of a gate that is activated first both cut
+    halves and the product are left, in place of gate and up where those come apart."""
+    if clamped == "gate":
         return 5
+    if clamped == "activated":
+        return 1 if apart else 3
     own = taken_by_activation(function)
     return max(own - 1, 1) if apart else max(own, 2)
 
@@ -117,15 +121,18 @@ def _one(tape: Tape, function: Function, x: Storage) -> Storage:
         return saved_by_activation(tape, function, x)
 
 
-def _two(tape: Tape, function: Function, gate: Storage, up: Storage, *, clamped: bool) -> Storage:
+def _two(tape: Tape, function: Function, gate: Storage, up: Storage, *, clamped: Clamped | None) -> Storage:
     """One kernel keeps what it reads alone."""
     with tape.region("activation", up, gate):
         if tape.settings.fused:
             tape.keep(gate, "gate")
             tape.keep(up, "input")
             return tape.like(gate, up)
-        if not clamped:
+        if clamped is None:
             return tape.times(saved_by_activation(tape, function, gate), up)
+        if clamped == "activated":
+            cut = tape.like(tape.reads_input(saved_by_activation(tape, function, gate)))
+            return tape.times(cut, tape.like(tape.reads_input(up)))
         gate, up = tape.reads_input(gate), tape.like(tape.reads_input(up))
         return tape.times(tape.times(gate, tape.reads_result(gate)), up)
 
