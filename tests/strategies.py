@@ -141,10 +141,15 @@ def latent(draw: st.DrawFn, n_heads: int) -> Mla | CompressedAttention:
     index = {"n_heads": draw(small), "d_head": 4 * draw(st.integers(32, 40))}
     if draw(st.booleans()):
         widths = {"kv_rank": draw(small), "d_nope": draw(small), "d_rope": draw(even), "d_value": draw(small)}
-        q_rank = draw(small if indexed else st.none() | small)
+        apart = indexed and draw(st.booleans())
+        index |= {"last": draw(st.booleans()), "head_temperature": draw(st.booleans())}
+        index |= {"q_norm": draw(norms()) if apart else None}
+        q_rank = draw(small if indexed and not apart else st.none() | small)
         top_k = draw(small) if indexed else None
-        indexer = Indexer(**index, last=draw(st.booleans())) if indexed else None
-        flags = {name: draw(st.booleans()) for name in ("bias", "gate", "sinks")}
+        indexer = Indexer(**index) if indexed else None
+        if draw(st.booleans()):
+            widths |= {"position": "none", "d_rope": draw(st.none() | even)}
+        flags = {name: draw(st.booleans()) for name in ("bias", "gate", "sinks", "head_temperature")}
         return Mla(n_heads=n_heads, q_rank=q_rank, top_k=top_k, indexer=indexer, **flags, **widths)
     chooser = EntryIndexer(top_k=draw(small), **index) if indexed else None
     made = Compressor(rate=draw(st.sampled_from([1, 2, 4])), overlap=draw(st.booleans()), indexer=chooser)

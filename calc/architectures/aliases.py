@@ -61,6 +61,9 @@ ALIASES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("dots1", "solar_open", "mimo_v2_flash", "mistral4", "axk1", "hy_v4"), ROUTED),
     # These classes rename one key more in their code, as Falcon's does.
     **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), ROUTED | {"num_experts": "n_routed_experts"}),
+    **dict.fromkeys(
+        ("mistral_large4_text", "mistral_large4.text_config"), ROUTED | {"num_experts": "n_routed_experts"}
+    ),
     **dict.fromkeys(("deepseek_v3", "kimi_k2", "kimi_k25.text_config", "glm4_moe"), ROUTED | MTP),
     **{f"{family}.vision_config": TOWER for family in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")},
     **{f"{family}.vision_config": TOWER for family in ("glm4v", "glm4v_moe", "glm46v")},

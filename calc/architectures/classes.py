@@ -111,6 +111,9 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "ministral": _named("Ministral", *ALL),
     "ministral3": _named("Ministral3", *ALL),
     "mistral3": _seeing("Mistral3"),
+    "mistral_large4": _seeing("MistralLarge4"),
+    # Its language model has no class that goes on writing.
+    "mistral_large4_text": {"MistralLarge4TextModel": "bare"},
     "seed_oss": _named("SeedOss", *ALL),
     "nemotron": _named("Nemotron", *ALL),
     "nemotron_h": _named("NemotronH"),

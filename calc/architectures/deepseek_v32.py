@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from calc.architectures.common import mlp_kinds
-from calc.architectures.config import REFUSE, Config
+from calc.architectures.config import Config
 from calc.architectures.deepseek_v3 import (
     dense_then_moe,
     expert_groups,
@@ -41,6 +41,7 @@ def indexed_attention(
         interleaved=interleaved,
         **(index or {}),
     )
-    q_rank, top_k = cfg.size("q_lora_rank"), cfg.size("index_topk", absent=2048)
-    own |= {"q_rank": q_rank, "indexer": indexer, "top_k": top_k}
-    return latent_attention(cfg, q_rank_absent=REFUSE, interleaved=pairs, **own)
+    own |= {"indexer": indexer, "top_k": cfg.size("index_topk", absent=2048)}
+    if "q_rank" not in own:
+        own["q_rank"] = cfg.size("q_lora_rank")
+    return latent_attention(cfg, q_rank_absent=None, interleaved=pairs, **own)

@@ -16,7 +16,7 @@ def spec(cfg: Config) -> ModelSpec:
     """The language model that text_config names, mistral where it names none, with the tower beside it."""
     section = text_section(cfg, *TEXT)
     text = TEXT[section.raw.get("model_type", "mistral")](section)
-    return text.model_copy(update={"head": Head(tied=_tied(cfg, section)), "vision": _tower(cfg, text)})
+    return text.model_copy(update={"head": Head(tied=_tied(cfg, section)), "vision": tower(cfg, text)})
 
 
 def _tied(cfg: Config, text: Config) -> bool:
@@ -33,7 +33,7 @@ def _tied(cfg: Config, text: Config) -> bool:
     return True
 
 
-def _tower(cfg: Config, text: ModelSpec) -> Tower:
+def tower(cfg: Config, text: ModelSpec) -> Tower:
     """A ViT with gated MLPs and rotary positions alone, and a projector whose first layer merges patches.
 
     Defaults as in transformers' Mistral3Config.

@@ -18,7 +18,7 @@ def spec(cfg: Config) -> ModelSpec:
     channel = gated_mlp(cfg, bias=cfg.flag("mlp_bias", absent=False))
     window = cfg.size("sliding_window", absent=None, null=None)
     in_use = cfg.flag("use_sliding_window", absent=False) and window is not None
-    turned = _with_rope(cfg, n_layers)
+    turned = with_rope(cfg, n_layers)
     attention_kinds = layer_kinds(cfg, ["sliding" if in_use and not turn else "full" for turn in turned])
 
     def position(kind: str) -> dict[str, str]:
@@ -29,7 +29,7 @@ def spec(cfg: Config) -> ModelSpec:
     return decoder(cfg, layers, max_seq_len=32768, tied=True)
 
 
-def _with_rope(cfg: Config, n_layers: int) -> list[bool]:
+def with_rope(cfg: Config, n_layers: int) -> list[bool]:
     """Which layers turn queries and keys: a non-zero entry of `no_rope_layers`; else all but every n-th,
     n = `no_rope_layer_interval`."""
     given = cfg.numbers("no_rope_layers", absent=None, null=None)

@@ -29,7 +29,7 @@ def check_documents(spec: ModelSpec) -> None:
 def _apart(mixer: Node) -> bool:
     """Whether it attends to tokens alone, with no table or mask that is laid out for a whole sequence."""
     if isinstance(mixer, Mla):
-        return mixer.top_k is None and mixer.temperature is None
+        return mixer.top_k is None and mixer.temperature is None and not mixer.head_temperature
     if not isinstance(mixer, Attention):
         return False
     laid_out = (mixer.buckets, mixer.disentangled, mixer.shaw, mixer.dynamic_mask, mixer.temperature)

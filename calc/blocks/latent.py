@@ -26,19 +26,14 @@ def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Surroun
     result instead, and attention reads the latent itself: 2 * n_heads * (kv_rank + d_rope) and 2 * n_heads * kv_rank
     FLOPs a pair in place of 2 * n_heads * (d_nope + d_rope) and 2 * n_heads * d_value (section 2.1.2).
     """
-    heads, d_query = spec.n_heads, spec.d_nope + spec.d_rope
+    heads, d_query = spec.n_heads, spec.d_nope + spec.d_shared
     q_latent = x
     if spec.q_rank is None:
         q = t.linear("q_proj", x, heads * d_query, shard=COLUMN)
     else:
         q_latent = t.norm("q_a_norm", spec.norm, t.linear("q_a_proj", x, spec.q_rank, bias=spec.bias))
         q = t.linear("q_b_proj", q_latent, heads * d_query, shard=COLUMN)
-    small = t.linear("kv_a_proj", x, spec.kv_rank + spec.d_rope, bias=spec.bias)
-    latent = t.norm("kv_a_norm", spec.norm, small.columns(spec.kv_rank))
-    q_rope, k_rope = q.columns(heads * spec.d_rope), small.columns(spec.d_rope)
-    if spec.position == "rope":
-        q_rope, k_rope = t.rope("rope", spec.rope, load.seq, spec.d_rope, q_rope, k_rope)
-    t.hold(q, small, latent, q_rope, k_rope)
+    q_rope, latent, k_rope = (_own if spec.kv == "own" else _borrowing)(t, spec, x, q, load, around)
     # Of the choice of top_k tokens only the causal mask knows: eager attention computes all pairs and hides the others.
     load = load.by_document
     window = spec.top_k if load.scores == "causal-exact" else None
@@ -46,7 +41,7 @@ def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Surroun
     read = _absorbed if load.absorbed else _expanded
     expanded = read(t, spec, q, latent, load)
     if spec.indexer is not None:
-        _indexer(t, spec.indexer, x, q_latent, load)
+        _indexer(t, spec.indexer, x, q_latent if spec.indexer.q_norm is None else x, load)
     core = _over_latents if load.absorbed else _over_keys
     y = core(t, spec, (q, q_rope, latent, k_rope, expanded), twice_pairs, load)
     if spec.gate:
@@ -54,6 +49,31 @@ def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Surroun
     if spec.head_gate:
         y = t.gated_heads("head_gate", y, t.linear("head_gate_proj", x, heads, shard=COLUMN), wide=True)
     return t.linear("o_proj", y, x.width, bias=spec.bias, shard=ROW)
+
+
+def _own(t: Trace, spec: Mla, x: Tensor, q: Tensor, load: Load, around: Surroundings) -> tuple[Tensor, Tensor, Tensor]:
+    """What turns of the queries, the new tokens' latents, and the part of their keys that heads share. Latents and keys
+    are lent to later layers of this position that have none of their own."""
+    small = t.linear("kv_a_proj", x, spec.kv_rank + spec.d_shared, bias=spec.bias)
+    latent = t.norm("kv_a_norm", spec.norm, small.columns(spec.kv_rank))
+    q_rope, k_rope = q.columns(spec.n_heads * spec.d_shared), small.columns(spec.d_shared)
+    if spec.position == "rope":
+        q_rope, k_rope = t.rope("rope", spec.rope, load.seq, spec.d_shared, q_rope, k_rope)
+    t.hold(q, small, latent, q_rope, k_rope)
+    around.lend(spec.position, latent, k_rope)
+    return q_rope, latent, k_rope
+
+
+def _borrowing(
+    t: Trace, spec: Mla, x: Tensor, q: Tensor, load: Load, around: Surroundings
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As _own, over latents and keys of an earlier layer, which have turned there."""
+    q_rope = q.columns(spec.n_heads * spec.d_shared)
+    if spec.position == "rope":
+        (q_rope,) = t.rope("rope", spec.rope, load.seq, spec.d_shared, q_rope)
+    latent, k_rope = around.borrowed(spec.position)
+    t.hold(q, latent, q_rope, k_rope)
+    return q_rope, latent, k_rope
 
 
 def _expanded(t: Trace, spec: Mla, q: Tensor, latent: Tensor, load: Load) -> Tensor:
@@ -72,7 +92,7 @@ def _absorbed(t: Trace, spec: Mla, q: Tensor, latent: Tensor, load: Load) -> Ten
     head at a time."""
     heads, width = spec.n_heads, spec.d_nope + spec.d_value
     weight = t.weight("kv_b_proj.weight", heads * width, spec.kv_rank, shard=COLUMN)
-    y = t.made(q.rows, heads * (spec.kv_rank + spec.d_rope), q, weights=(weight,), split="tensor")
+    y = t.made(q.rows, heads * (spec.kv_rank + spec.d_shared), q, weights=(weight,), split="tensor")
     each = q.rows * heads
     t.op(
         "kv_b_proj",
@@ -93,16 +113,16 @@ def _absorbed(t: Trace, spec: Mla, q: Tensor, latent: Tensor, load: Load) -> Ten
 def _over_keys(t: Trace, spec: Mla, read: tuple[Tensor, ...], twice_pairs: Size, load: Load) -> Tensor:
     """Every head has keys of its own but for their rotary part, which is one for all."""
     q, q_rope, _, k_rope, expanded = read
-    heads, keys, d_key = spec.n_heads, load.context + load.seq, spec.d_nope + spec.d_rope
+    heads, keys, d_key = spec.n_heads, load.context + load.seq, spec.d_nope + spec.d_shared
     shape = Attend(load.batch * heads, 1, load.seq, keys, d_key, spec.d_value)
 
     def moves() -> Moves:
-        own = load.tokens * heads * d_key + load.batch * keys * heads * spec.d_nope + load.tokens * spec.d_rope
+        own = load.tokens * heads * d_key + load.batch * keys * heads * spec.d_nope + load.tokens * spec.d_shared
         return Moves(
             own,
             shape.groups * load.seq * keys,
-            cache_reads=load.batch * load.context * spec.d_rope,
-            cache_writes=load.tokens * (spec.kv_rank + spec.d_rope),
+            cache_reads=load.batch * load.context * spec.d_shared,
+            cache_writes=_writes(spec, load),
         )
 
     mask = 0 if spec.top_k is None else load.batch * load.seq * load.seq
@@ -125,7 +145,7 @@ def _over_keys(t: Trace, spec: Mla, read: tuple[Tensor, ...], twice_pairs: Size,
 def _over_latents(t: Trace, spec: Mla, read: tuple[Tensor, ...], twice_pairs: Size, load: Load) -> Tensor:
     """All heads read the latent, as their keys and as their values."""
     _, _, latent, k_rope, absorbed = read
-    heads, keys, d_key = spec.n_heads, load.context + load.seq, spec.kv_rank + spec.d_rope
+    heads, keys, d_key = spec.n_heads, load.context + load.seq, spec.kv_rank + spec.d_shared
     k = t.joined(latent, k_rope, rows=latent.rows, width=d_key)
     shape = Attend(load.batch, heads, load.seq, keys, d_key, spec.kv_rank, latent=True)
 
@@ -134,7 +154,7 @@ def _over_latents(t: Trace, spec: Mla, read: tuple[Tensor, ...], twice_pairs: Si
             load.tokens * (heads + 1) * d_key,
             load.tokens * heads * keys,
             cache_reads=load.batch * load.context * d_key,
-            cache_writes=load.tokens * d_key,
+            cache_writes=_writes(spec, load),
         )
 
     y = t.attend(
@@ -156,6 +176,8 @@ def _over_latents(t: Trace, spec: Mla, read: tuple[Tensor, ...], twice_pairs: Si
 
 def _grown(t: Trace, spec: Mla, q: Tensor, load: Load) -> Tensor:
     """Queries that grow with their position, where they do."""
+    if spec.head_temperature:
+        return t.head_tempered("temperature", q, spec.n_heads, load.seq, shard=COLUMN)
     return q if spec.temperature is None else t.tempered("temperature", q, load.seq)
 
 
@@ -164,8 +186,13 @@ def _sinks(t: Trace, spec: Mla) -> Weight | None:
     return t.weight("sinks", spec.n_heads, shard=COLUMN) if spec.sinks else None
 
 
-def _cache(spec: Mla, load: Load) -> Cache:
-    return Cache(load.vectors * (spec.kv_rank + spec.d_rope))
+def _cache(spec: Mla, load: Load) -> Cache | None:
+    return Cache(load.vectors * (spec.kv_rank + spec.d_shared)) if spec.kv == "own" else None
+
+
+def _writes(spec: Mla, load: Load) -> Size:
+    """Numbers that new tokens add to the cache."""
+    return load.tokens * (spec.kv_rank + spec.d_shared) if spec.kv == "own" else 0
 
 
 def _indexer(t: Trace, spec: Indexer, x: Tensor, q_latent: Tensor, load: Load) -> None:
@@ -196,7 +223,10 @@ def _indexer(t: Trace, spec: Indexer, x: Tensor, q_latent: Tensor, load: Load) -
         )
 
     with t.without_gradient(), t.part("indexer", x, q_latent, role="indexer") as out:
-        q = t.linear("q_b_proj", q_latent, spec.n_heads * spec.d_head)
+        read = q_latent if spec.q_norm is None else t.norm("q_norm", spec.q_norm, q_latent)
+        q = t.linear("q_b_proj", read, spec.n_heads * spec.d_head)
+        if spec.head_temperature:
+            q = t.head_tempered("temperature", q, spec.n_heads, load.seq)
         k = t.norm("k_norm", spec.norm, t.linear("k_proj", x, spec.d_head))
         weights = t.linear("weights_proj", x, spec.n_heads)
         cache = Cache(load.vectors * spec.d_head, index=True)

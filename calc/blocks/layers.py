@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from calc.blocks.layer import layer
-from calc.blocks.surroundings import Surroundings
+from calc.blocks.surroundings import Lender, Surroundings
 from calc.blocks.tiles import between
 from calc.blocks.windows import merged
-from calc.sizes import Size, is_exactly
+from calc.sizes import is_exactly
 from calc.spec import (
     Attention,
     Bottleneck,
     LayerGroup,
     Lora,
+    Mla,
     Prefix,
     Rwkv7,
     Stack,
@@ -130,7 +131,7 @@ class _Way:
 
     part: Part
     result: Tensor
-    lent: list[tuple[Size | None, Tensor, Tensor]]
+    lent: list[tuple[Lender, Tensor, Tensor]]
     times: int = 0
 
 
@@ -169,9 +170,10 @@ def _borrowed_live(group: LayerGroup, around: Surroundings) -> tuple[bool, ...]:
     mixer = group.mixer
     if isinstance(mixer, Rwkv7) and around.values is not None:
         return (around.values.grad,)
-    if not isinstance(mixer, Attention) or mixer.kv != "earlier":
+    if not isinstance(mixer, Attention | Mla) or mixer.kv != "earlier":
         return ()
-    return tuple(each.grad for each in around.borrowed(mixer.window))
+    lender = mixer.position if isinstance(mixer, Mla) else mixer.window
+    return tuple(each.grad for each in around.borrowed(lender))
 
 
 def _apart(way: _Way, number: int) -> Part:

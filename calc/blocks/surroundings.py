@@ -9,6 +9,9 @@ from calc.sizes import Size, equal
 from calc.spec import AltUp, StreamMixing
 from calc.trace.tensor import Tensor
 
+Lender = Size | str | None
+"""What tells layers apart that lend: the window of attention over keys, the position of attention over latents."""
+
 
 @dataclass(slots=True)
 class Surroundings:
@@ -19,7 +22,7 @@ class Surroundings:
     streams there are, and how they mix; None: one. altup: streams of which layers work on one. embedded: what entered
     the first layer. mask: numbers of what is added to the scores of all layers. held: numbers that are live while any
     of them runs, by names in modules, and by what is read behind the layers. lent: keys and values of the layers so
-    far, by window. values: those that RWKV-7's first layer lends all others.
+    far, by window, or latents and shared keys, by position. values: those that RWKV-7's first layer lends all others.
     grid: rows and columns of a picture's patches, as the layers at hand read them. conditioning: what modulates all
     layers of a denoiser; n_text: vectors of text that stand ahead of its patches."""
 
@@ -32,7 +35,7 @@ class Surroundings:
     inputs: LayerInputs | None = None
     stream: Tensor | None = None
     streams: tuple[Size, StreamMixing] | None = None
-    lent: list[tuple[Size | None, Tensor, Tensor]] = field(default_factory=list)
+    lent: list[tuple[Lender, Tensor, Tensor]] = field(default_factory=list)
     mask: Size = 0
     held: tuple[Size, Size] = (0, 0)
     values: Tensor | None = None
@@ -42,15 +45,17 @@ class Surroundings:
     conditioning: Tensor | None = None
     n_text: Size = 0
 
-    def lend(self, window: Size | None, k: Tensor, v: Tensor) -> None:
-        """Note the keys and values of a layer with that window."""
-        self.lent.append((window, k, v))
+    def lend(self, of: Lender, k: Tensor, v: Tensor) -> None:
+        """Note the keys and values of a layer with that window, or its latents and shared keys of that position."""
+        self.lent.append((of, k, v))
 
-    def borrowed(self, window: Size | None) -> tuple[Tensor, Tensor]:
-        """Those of the last layer with that window."""
-        return next((k, v) for other, k, v in reversed(self.lent) if _same(other, window))
+    def borrowed(self, of: Lender) -> tuple[Tensor, Tensor]:
+        """Those of the last such layer."""
+        return next((k, v) for other, k, v in reversed(self.lent) if _same(other, of))
 
 
-def _same(a: Size | None, b: Size | None) -> bool:
-    """Whether two windows are equal, or both none."""
-    return a is b if a is None or b is None else equal(a, b)
+def _same(a: Lender, b: Lender) -> bool:
+    """Whether two windows are equal, or both none, or two positions the same."""
+    if any(each is None or isinstance(each, str) for each in (a, b)):
+        return type(a) is type(b) and a == b
+    return equal(a, b)

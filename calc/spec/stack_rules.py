@@ -176,7 +176,7 @@ def _alternates(stack: StackFields) -> None:
 def _lent(stack: StackFields) -> None:
     """What a layer takes of an earlier one has to be there: keys and values, and the tokens that one has chosen."""
     of_name = {group.name: group.mixer for group in stack.layers}
-    lenders: set[int | None] = set()
+    lenders: set[int | str | None] = set()
     chooses = values = False
     for name in stack.schedule or of_name:
         mixer = of_name[name]
@@ -188,6 +188,10 @@ def _lent(stack: StackFields) -> None:
             values = True
         elif isinstance(mixer, Rwkv7) and not values:
             raise Refused("value_rank", "a layer before it whose values it mixes in (value_rank none)", "none")
+        if isinstance(mixer, Mla) and mixer.kv == "own":
+            lenders.add(mixer.position)
+        elif isinstance(mixer, Mla) and mixer.position not in lenders:
+            raise Refused("kv", "a layer before it with latents of its own, of the same position", "earlier")
         if isinstance(mixer, Mla):
             chooses = chooses or mixer.indexer is not None
             if mixer.top_k is not None and not chooses:

@@ -10,6 +10,7 @@ from calc.trace.primitives.arithmetic import (
     column_scaled,
     concat,
     dropout,
+    head_tempered,
     joined,
     opened,
     picked,
@@ -53,6 +54,7 @@ class Trace(Recorder):
     gated_output = gated_output
     gather = gather
     glu = glu
+    head_tempered = head_tempered
     joined = joined
     linear = linear
     max_pooled = max_pooled

@@ -86,3 +86,21 @@ def temperature(spec: Temperature, queries: Tensor) -> Tensor:
 
 def qk_norm(spec: QkNorm, heads: int, d_head: int) -> NormLayer:
     return NormLayer(spec.norm, {"head": (d_head,), "heads": (heads, d_head), "all": (heads * d_head,)}[spec.span])
+
+
+class HeadTemperature(nn.Module):
+    """Queries times scale * ln(1 + position) + bias, two learned numbers a head.
+
+    Source: transformers 5.23, models/mistral_large4/modeling_mistral_large4.py, MistralLarge4TextSoftmaxScaling.
+    """
+
+    def __init__(self, n_heads: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.zeros(n_heads))
+        self.bias = nn.Parameter(torch.ones(n_heads))
+
+    def forward(self, q: Tensor, step: Step) -> Tensor:
+        """q [batch, n_heads, seq, width] -> the same shape."""
+        logarithms = (step.positions + 1).float().log().to(q.dtype)
+        scale, bias = (each.to(q.dtype)[None, :, None] for each in (self.scale, self.bias))
+        return q * (scale * logarithms[:, None] + bias)[..., None]

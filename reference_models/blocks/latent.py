@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from calc.spec import Attention, Indexer, Mla
 from reference_models.blocks.attend import attend, split
-from reference_models.blocks.attention_inputs import temperature
+from reference_models.blocks.attention_inputs import HeadTemperature, temperature
 from reference_models.blocks.linear import NormLayer, wide
 from reference_models.blocks.positions import BY_TOKEN, angles, rotate, rotation, turn
 from reference_models.blocks.quantized import matrix_of
@@ -32,6 +32,8 @@ FIELDS = (
     "rope",
     "scale",
     "temperature",
+    "head_temperature",
+    "kv",
     "head_gate",
     "gate",
     "sinks",
@@ -63,15 +65,18 @@ class LatentAttention(nn.Module):
         supported(spec.rope, *BY_TOKEN)
         self.spec = spec
         self.absorbed = False
-        d_query = spec.d_nope + spec.d_rope
+        d_query = spec.d_nope + spec.d_shared
         if spec.q_rank is None:
             self.q_proj = nn.Linear(d_model, spec.n_heads * d_query, bias=False)
         else:
             self.q_a_proj = nn.Linear(d_model, spec.q_rank, bias=spec.bias)
             self.q_a_norm = NormLayer(spec.norm, (spec.q_rank,))
             self.q_b_proj = nn.Linear(spec.q_rank, spec.n_heads * d_query, bias=False)
-        self.kv_a_proj = nn.Linear(d_model, spec.kv_rank + spec.d_rope, bias=spec.bias)
-        self.kv_a_norm = NormLayer(spec.norm, (spec.kv_rank,))
+        if spec.kv == "own":
+            self.kv_a_proj = nn.Linear(d_model, spec.kv_rank + spec.d_shared, bias=spec.bias)
+            self.kv_a_norm = NormLayer(spec.norm, (spec.kv_rank,))
+        if spec.head_temperature:
+            self.temperature = HeadTemperature(spec.n_heads)
         self.kv_b_proj = nn.Linear(spec.kv_rank, spec.n_heads * (spec.d_nope + spec.d_value), bias=False)
         if spec.indexer is not None:
             self.indexer = TokenIndexer(spec.indexer, spec, d_model)
@@ -86,8 +91,11 @@ class LatentAttention(nn.Module):
         scale = d_query**-0.5 if spec.scale is None else spec.scale
         self.scores = Attention(n_heads=spec.n_heads, scale=scale, position="none", softmax=spec.softmax)
 
-    def new_cache(self, length: int | None) -> LayerCache:
-        """An empty cache that grows (None) or has room for `length` tokens."""
+    def new_cache(self, length: int | None) -> LayerCache | None:
+        """An empty cache that grows (None) or has room for `length` tokens; over what an earlier layer keeps, a layer
+        keeps no more than the keys of its indexer."""
+        if self.spec.kv == "earlier" and self.spec.indexer is None:
+            return None
         return Growing() if length is None else Static(length)
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
@@ -95,28 +103,21 @@ class LatentAttention(nn.Module):
         spec, seq = self.spec, x.shape[1]
         q_latent = x if spec.q_rank is None else self.q_a_norm(self.q_a_proj(x))
         q = split(self.q_proj(x) if spec.q_rank is None else self.q_b_proj(q_latent), spec.n_heads)
-        q, q_rope = q.split([spec.d_nope, spec.d_rope], dim=-1)
-        latent, k_rope = self.kv_a_proj(x).split([spec.kv_rank, spec.d_rope], dim=-1)
+        q, q_rope = q.split([spec.d_nope, spec.d_shared], dim=-1)
         if spec.position == "rope":
-            cos, sin = angles(spec.rope, spec.d_rope, step)
-            q_rope = turn(q_rope, cos, sin, interleaved=spec.rope.interleaved)
-            k_rope = turn(k_rope[:, None], cos, sin, interleaved=spec.rope.interleaved)[:, 0]
+            q_rope = turn(q_rope, *angles(spec.rope, spec.d_shared, step), interleaved=spec.rope.interleaved)
         if spec.temperature is not None:
             grown = temperature(spec.temperature, step.numbers(seq, x.device)).to(q.dtype)
             q, q_rope = q * grown, q_rope * grown
-        cached = {"latent": self.kv_a_norm(latent), "rope": k_rope}
+        new = self._latents(x, step) if spec.kv == "own" else {}
         half: tuple[Tensor, ...] = ()
         if spec.indexer is not None:
-            half = rotation(spec.rope, spec.d_rope, step.positions)
-            cached["index"] = self.indexer.keys(x, *half)
-        if isinstance(cache, Growing | Static):
-            whole, numbers = cache.update(step.start, **cached)
-            cached = dict(zip(cached, whole, strict=True))
-        else:
-            numbers = torch.arange(seq, device=x.device)
+            half = rotation(spec.rope, spec.d_shared, step.positions) if spec.position == "rope" else ()
+            new["index"] = self.indexer.keys(x, *half)
+        cached, numbers = self._with_earlier(x, new, step, cache)
         mask = step.mask(seq, numbers, causal=True)
         if spec.indexer is not None:
-            step.chosen[step.layer] = self.indexer(x, q_latent, cached["index"], mask, *half)
+            step.chosen[step.layer] = self.indexer(x, q_latent, cached["index"], mask, step, *half)
         if spec.top_k is not None:
             mask = mask & chosen(step)
         run = self._absorbed if self.absorbed else self._expanded
@@ -126,13 +127,43 @@ class LatentAttention(nn.Module):
         y = y.flatten(2)
         return self.o_proj(y * self.gate_proj(x).sigmoid() if spec.gate else y)
 
+    def _latents(self, x: Tensor, step: Step) -> dict[str, Tensor]:
+        """What is kept of new tokens: latents [batch, seq, kv_rank], and the part of their keys that heads share."""
+        spec = self.spec
+        latent, k_rope = self.kv_a_proj(x).split([spec.kv_rank, spec.d_shared], dim=-1)
+        if spec.position == "rope":
+            cos, sin = angles(spec.rope, spec.d_shared, step)
+            k_rope = turn(k_rope[:, None], cos, sin, interleaved=spec.rope.interleaved)[:, 0]
+        return {"latent": self.kv_a_norm(latent), "rope": k_rope}
+
+    def _with_earlier(
+        self, x: Tensor, new: dict[str, Tensor], step: Step, cache: LayerCache | None
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """Latents, shared keys and an indexer's keys of all tokens, those of an earlier layer too, and the numbers of
+        the tokens."""
+        numbers = torch.arange(x.shape[1], device=x.device)
+        if isinstance(cache, Growing | Static):
+            whole, numbers = cache.update(step.start, **new)
+            new = dict(zip(new, whole, strict=True))
+        if step.lent is None:
+            return new, numbers
+        if self.spec.kv == "earlier":
+            latent, k_rope, numbers = step.lent[self.spec.position]
+            return {**new, "latent": latent, "rope": k_rope}, numbers
+        step.lent[self.spec.position] = new["latent"], new["rope"], numbers
+        return new, numbers
+
+    def _grown(self, q: Tensor, step: Step) -> Tensor:
+        """Queries [batch, n_heads, seq, width], as each head has learned that they grow with their position."""
+        return self.temperature(q, step) if self.spec.head_temperature else q
+
     def _expanded(self, q: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, step: Step, mask: Tensor) -> Tensor:
         """q [batch, n_heads, seq, d_nope], latent [batch, tokens, kv_rank] -> [batch, n_heads, seq, d_value]."""
         expanded = split(self.kv_b_proj(latent), self.spec.n_heads)
         k, v = expanded.split([self.spec.d_nope, self.spec.d_value], dim=-1)
         k_rope = k_rope[:, None].expand(-1, self.spec.n_heads, -1, -1)
         plain = self.spec.top_k is None and not step.hides(q.shape[2], k.shape[2], causal=True)
-        q, k = torch.cat([q, q_rope], -1), torch.cat([k, k_rope], -1)
+        q, k = self._grown(torch.cat([q, q_rope], -1), step), torch.cat([k, k_rope], -1)
         sinks = self.sinks if self.spec.sinks else None
         return attend(self.scores, q, k, v, step, mask=mask, plain=plain, causal=True, sinks=sinks)
 
@@ -140,7 +171,7 @@ class LatentAttention(nn.Module):
         """As _expanded: one key [batch, 1, tokens, kv_rank + d_rope] for all heads, whose first part is the value."""
         both = matrix_of(self.kv_b_proj, q.dtype).unflatten(0, (self.spec.n_heads, -1))
         to_keys, to_values = both.split([self.spec.d_nope, self.spec.d_value], dim=1)
-        q = torch.cat([q @ to_keys, q_rope], dim=-1)
+        q = self._grown(torch.cat([q @ to_keys, q_rope], dim=-1), step)
         k = torch.cat([latent, k_rope], dim=-1)[:, None]
         sinks = self.sinks if self.spec.sinks else None
         return attend(self.scores, q, k, latent[:, None], step, mask=mask, sinks=sinks) @ to_values.transpose(-2, -1)
@@ -162,28 +193,38 @@ class TokenIndexer(nn.Module):
 
     def __init__(self, spec: Indexer, attention: Mla, d_model: int) -> None:
         super().__init__()
-        supported(spec, "n_heads", "d_head", "norm", "interleaved", "last")
+        supported(spec, "n_heads", "d_head", "norm", "interleaved", "last", "q_norm", "head_temperature")
         self.spec = spec
         self.top_k = attention.top_k or 0
-        self.q_b_proj = nn.Linear(attention.q_rank or d_model, spec.n_heads * spec.d_head, bias=False)
+        d_read = d_model if attention.q_rank is None or spec.q_norm is not None else attention.q_rank
+        if spec.q_norm is not None:
+            self.q_norm = NormLayer(spec.q_norm, (d_model,))
+        if spec.head_temperature:
+            self.temperature = HeadTemperature(spec.n_heads)
+        self.q_b_proj = nn.Linear(d_read, spec.n_heads * spec.d_head, bias=False)
         self.k_proj = nn.Linear(d_model, spec.d_head, bias=False)
         self.k_norm = NormLayer(spec.norm, (spec.d_head,))
         self.weights_proj = nn.Linear(d_model, spec.n_heads, bias=False)
 
     @torch.no_grad()
-    def keys(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def keys(self, x: Tensor, *half: Tensor) -> Tensor:
         """x [batch, seq, d_model] -> [batch, seq, d_head], the first or last values turned by their positions."""
-        return self._turned(self.k_norm(self.k_proj(x))[:, None], cos, sin)[:, 0]
+        return self._turned(self.k_norm(self.k_proj(x))[:, None], *half)[:, 0]
 
-    def _turned(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """x [batch, heads, seq, d_head]."""
+    def _turned(self, x: Tensor, *half: Tensor) -> Tensor:
+        """x [batch, heads, seq, d_head]. half: cosines and sines, where anything turns."""
+        if not half:
+            return x
+        cos, sin = half
         still = x.shape[-1] - 2 * cos.shape[-1] if self.spec.last else 0
         return torch.cat([x[..., :still], rotate(x[..., still:], cos, sin, interleaved=self.spec.interleaved)], -1)
 
     @torch.no_grad()
-    def forward(self, x: Tensor, q_latent: Tensor, keys: Tensor, mask: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def forward(self, x: Tensor, q_latent: Tensor, keys: Tensor, mask: Tensor, step: Step, *half: Tensor) -> Tensor:
         """q_latent [batch, seq, q_rank], keys [batch, tokens, d_head] -> [batch, 1, seq, tokens], True where chosen."""
-        q = self._turned(split(self.q_b_proj(q_latent), self.spec.n_heads), cos, sin)
+        read = q_latent if self.spec.q_norm is None else self.q_norm(x)
+        q = self._turned(split(self.q_b_proj(read), self.spec.n_heads), *half)
+        q = self.temperature(q, step) if self.spec.head_temperature else q
         scores = (wide(q) @ wide(keys)[:, None].transpose(-2, -1) * self.spec.d_head**-0.5).relu()
         weights = wide(self.weights_proj(x)) * self.spec.n_heads**-0.5
         # [batch, seq, 1, n_heads] @ [batch, seq, n_heads, tokens]

@@ -20,6 +20,8 @@ JETMOE |= {"num_key_value_heads": 2, "kv_channels": 12}
 FLINT = GQA | ROUTED | {"shared_expert_intermediate_size": 20, "sliding_window": 6}
 KOLIBRI = {key: value for key, value in FLINT.items() if key != "intermediate_size"}
 
+LARGE4_TEXT = BASE | EXPERTS | INDEXED | {key: width for key, width in LATENT.items() if key != "q_lora_rank"}
+LARGE4_TEXT |= {"num_hidden_layers": 6}
 HY4 = BASE | LATENT | EXPERTS | INDEXED | {"hc_mult": 3}
 GEMMA3N = GQA | {
     "num_hidden_layers": 6,

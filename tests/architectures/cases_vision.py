@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.architectures.cases_recent import LARGE4_TEXT
+
 TEXT = {
     "vocab_size": 97,
     "hidden_size": 64,
@@ -123,6 +125,7 @@ QWEN3_OMNI = QWEN3_VL_MOE | {
 }
 PIXTRAL = VIT | {"image_size": 24, "rope_theta": 50.0}
 MISTRAL3 = {"text_config": TEXT | {"sliding_window": None}, "vision_config": PIXTRAL}
+LARGE4 = {"text_config": LARGE4_TEXT | {"model_type": "mistral_large4_text"}, "vision_config": PIXTRAL}
 MINISTRAL3 = MISTRAL3 | {"text_config": TEXT | {"model_type": "ministral3", "rms_norm_eps": 0.03}}
 
 
@@ -210,6 +213,23 @@ SEEING: dict[str, tuple[dict[str, Any], ...]] = {
         inside("vision_config", MISTRAL3, num_channels=1, hidden_act="silu", num_attention_heads=8)
         | {"tie_word_embeddings": False, "multimodal_projector_bias": True, "spatial_merge_size": 3},
         inside("text_config", MINISTRAL3, tie_word_embeddings=True) | {"projector_hidden_act": "relu"},
+    ),
+    "mistral_large4": (
+        LARGE4,
+        inside("text_config", LARGE4, kv_source_layers=[0, 0, 0, 3, 0, 0], attention_bias=True, n_shared_experts=2)
+        | {"tie_word_embeddings": True, "spatial_merge_size": 3},
+        inside("text_config", LARGE4, indexer_types=["full", "shared"] * 3, no_rope_layers=[1, 0, 1, 0, 1, 1, 0])
+        | {"multimodal_projector_bias": True, "projector_hidden_act": "relu"},
+        inside(
+            "text_config",
+            LARGE4,
+            no_rope_layer_interval=2,
+            kv_source_layers=[0, 1, 0, 1, 4, 1],
+            index_topk_pattern="FSFSSF",
+            mlp_layer_types=["sparse", "dense"] * 3,
+            n_group=4,
+            topk_group=2,
+        ),
     ),
     "llama4_text": (LLAMA4_TEXT, *(LLAMA4_TEXT | variant for variant in LLAMA4_VARIANTS)),
     "paligemma": (

@@ -18,9 +18,12 @@ LATENT = {
     "bailing_hybrid",
     "youtu",
     "mistral4",
+    "mistral_large4",
+    "mistral_large4_text",
     "axk1",
     "hy_v4",
 }
+LARGE4 = {"mistral_large4", "mistral_large4_text"}
 V4 = {"deepseek_v4"}
 STREAMS = V4 | {"hy_v4"}
 GEMMA3N = {"gemma3n_text"}
@@ -47,6 +50,8 @@ IN_LAYER: tuple[Rule, ...] = (
     (LATENT, r"self_attn\.indexer\.wq_b\.weight", ("attention.indexer.q_b_proj.weight",)),
     (LATENT, r"self_attn\.indexer\.wk\.weight", ("attention.indexer.k_proj.weight",)),
     (LATENT, r"self_attn\.indexer\.(k_norm|weights_proj)\.(\w+)", (r"attention.indexer.\1.\2",)),
+    (LARGE4, r"self_attn\.(indexer\.)?softmax_scaling\.(scale|bias)", (r"attention.\1temperature.\2",)),
+    (LARGE4, r"self_attn\.indexer\.q_input_norm\.(\w+)", (r"attention.indexer.q_norm.\1",)),
     (
         V4,
         r"self_attn\.(q_a_proj|q_a_norm|q_b_proj|kv_proj|kv_norm|o_a_proj|o_b_proj)\.weight",

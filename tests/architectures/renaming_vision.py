@@ -130,10 +130,11 @@ _OF_ONE: dict[str, Rules] = {
         ("idefics3", "smolvlm"), _one((r"connector\.modality_projection\.proj\.weight", "projector.linear.weight"))
     ),
 }
+MERGED_BY_MISTRAL = {"mistral3", "mistral_large4"}
 TOWERS = {
-    *("gemma3", "gemma4", "llama4", "mistral3", "qwen2_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
+    *("gemma3", "gemma4", "llama4", "mistral3", "mistral_large4", "qwen2_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5"),
     *("kimi_k25", "qwen2_5_vl", "paligemma", "idefics3", "smolvlm", "internvl", "step3p7", "llava", "cohere2_vision"),
-    *("llava_next", "llava_onevision", "lfm2_vl", "glm4v", "glm4v_moe", "glm46v"),
+    *("llava_next", "llava_onevision", "lfm2_vl", "glm4v", "glm4v_moe", "glm46v", "qwen3_5_moe"),
     *("aya_vision", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", "t5gemma2"),
 }
 TOWER = re.compile(
@@ -217,10 +218,10 @@ def _in_tower(name: str, model_type: str) -> tuple[str, ...]:
     found = None
     if place := LAYER.fullmatch(name):
         norms = _NORMS_AROUND if model_type == "gemma4" else _NORM_BEFORE
-        found = _first(_PIXTRAL_LAYER if model_type == "mistral3" else own + norms + _LAYER, place["rest"])
+        found = _first(_PIXTRAL_LAYER if model_type in MERGED_BY_MISTRAL else own + norms + _LAYER, place["rest"])
         found = found and tuple(f"layers.{place['n']}.{path}" for path in found)
     else:
-        found = _first(_PIXTRAL if model_type == "mistral3" else own + _TABLES + _PROJECTORS, name)
+        found = _first(_PIXTRAL if model_type in MERGED_BY_MISTRAL else own + _TABLES + _PROJECTORS, name)
     if found is None:
         raise KeyError(f"{model_type}: no rule for {name}")
     return tuple(f"vision.{path}" for path in found)

@@ -25,6 +25,8 @@ OF_THE_CODE = {
     "glm_moe_dsa": {"num_experts": "n_routed_experts"},
     "deepseek_v32": {"num_experts": "n_routed_experts"},
     "falcon": {"n_embed": "hidden_size"},
+    "mistral_large4_text": {"num_experts": "n_routed_experts"},
+    "mistral_large4.text_config": {"num_experts": "n_routed_experts"},
 }
 ABSENT = {
     "kimi_k2": "deepseek_v3",

@@ -44,7 +44,7 @@ from tests.architectures.cases_latent import (  # noqa: E402
     V3,
     V4,
 )
-from tests.architectures.cases_recent import HY4, RECENT, STEP  # noqa: E402
+from tests.architectures.cases_recent import HY4, LARGE4_TEXT, RECENT, STEP  # noqa: E402
 from tests.architectures.headed import HEADED  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
 from tests.time.laid import operations  # noqa: E402
@@ -284,6 +284,14 @@ def test_bytes_between_two_entries() -> None:
         ("step3p5", STEP | {"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_scaling.type"),
         ("step3p5", STEP | {"rope_parameters": {"rope_theta": 7.0}}, "rope_parameters.full_attention"),
         ("hy_v4", HY4 | {"indexer_types": ["shared", "full", "full", "full"]}, "indexer_types"),
+        ("mistral_large4_text", LARGE4_TEXT | {"kv_source_layers": [0, 0, 1, 3, 4, 5]}, "kv_source_layers"),
+        ("mistral_large4_text", LARGE4_TEXT | {"kv_source_layers": [0, 1, 0, 3, 4, 5]}, "kv_source_layers"),
+        ("mistral_large4_text", LARGE4_TEXT | {"kv_source_layers": [0, 1, 2, 2, 4, 5]}, "kv_source_layers"),
+        ("mistral_large4_text", LARGE4_TEXT | {"kv_source_layers": [0, 0]}, "kv_source_layers"),
+        ("mistral_large4_text", LARGE4_TEXT | {"indexer_types": ["shared"] + ["full"] * 5}, "indexer_types"),
+        ("mistral_large4_text", LARGE4_TEXT | {"no_rope_layers": [1]}, "no_rope_layers"),
+        ("mistral_large4_text", LARGE4_TEXT | {"num_key_value_heads": 2}, "num_key_value_heads"),
+        ("mistral_large4_text", LARGE4_TEXT | {"final_logit_softcapping": None}, "final_logit_softcapping"),
         ("minimax", GQA | MIXTRAL | {"hidden_act": "gelu"}, "hidden_act"),
         ("minimax_m2", GQA | MIXTRAL | {"use_qk_norm": False}, "use_qk_norm"),
         ("mimo_v2_flash", GQA | EXPERTS | {"swa_head_dim": 16}, "swa_head_dim"),

@@ -64,7 +64,7 @@ def pictures(spec: ModelSpec, model_type: str) -> tuple[Any, ...]:
     shape = (IMAGES, front.channels, front.height, front.width)
     if model_type in ("idefics3", "smolvlm"):
         return (torch.randn(*shape)[None],)
-    if model_type == "mistral3":
+    if model_type in ("mistral3", "mistral_large4"):
         return torch.randn(*shape), torch.tensor([shape[2:]] * IMAGES)
     if model_type in TILED:
         return torch.randn(1, *shape), torch.tensor([[front.height, (IMAGES - 1) * front.width]])
@@ -141,6 +141,18 @@ def test_gemma4_without_a_tower_is_its_text() -> None:
         assert parameter_shapes(spec) == parameter_shapes(alone)
 
 
+def test_the_language_model_of_mistral_large_4_alone_has_no_head() -> None:
+    text = SEEING["mistral_large4"][1]["text_config"]
+    config = transformers.AutoConfig.for_model(**({"pad_token_id": 0} | text))
+    with torch.device("meta"):
+        theirs = transformers.AutoModel.from_config(config)
+    spec = from_config(text)
+    assert spec.head is None
+    ours = {path: prod(shape) for path, shape in parameter_shapes(spec).items()}
+    elements = {f"model.{name}": parameter.numel() for name, parameter in theirs.named_parameters()}
+    assert compare(elements, ours, "mistral_large4_text") == {}
+
+
 def test_the_outer_config_ties_the_head() -> None:
     base = {"model_type": "qwen3_vl", **SEEING["qwen3_vl"][0]}
     inner = inside("text_config", base, tie_word_embeddings=True)
@@ -213,6 +225,11 @@ def test_a_picture_of_whole_squares() -> None:
         ("mistral3", None, {"vision_feature_layer": -2}, "vision_feature_layer"),
         ("mistral3", "vision_config", {"head_dim": 6}, "vision_config.head_dim"),
         ("mistral3", "text_config", {"model_type": "llama"}, "text_config.model_type"),
+        ("mistral_large4", None, {"vision_config": None}, "vision_config"),
+        ("mistral_large4", None, {"vision_feature_layer": [-1, -2]}, "vision_feature_layer"),
+        ("mistral_large4", "text_config", {"model_type": "mistral4"}, "text_config.model_type"),
+        ("mistral_large4", "text_config", {"tie_word_embeddings": True}, "tie_word_embeddings"),
+        ("mistral_large4", "text_config", {"kv_source_layers": [0, 0, 1, 3, 4, 5]}, "text_config.kv_source_layers"),
         ("llava", None, {"vision_feature_layer": [-2, -5]}, "vision_feature_layer"),
         ("llava", None, {"vision_feature_layer": -4}, "vision_feature_layer"),
         ("llava", "vision_config", {"model_type": "siglip_vision_model"}, "vision_config.vision_use_head"),

@@ -12,6 +12,7 @@ from calc.spec import (
     Embedding,
     EntryIndexer,
     GatedConvolution,
+    Indexer,
     Kda,
     LayerGroup,
     LinearAttention,
@@ -43,6 +44,7 @@ NARROW: dict[str, Any] = {
     "rope": Rope(fraction=0.5, interleaved=True),
 }
 INDEXER = EntryIndexer(n_heads=2, d_head=6, top_k=2)
+GROWING = Indexer(n_heads=3, d_head=6, q_norm=Norm(), head_temperature=True)
 LOW: dict[str, Any] = {"n_heads": 8, "d_head": 5, "decay_rank": 4, "rate_rank": 3, "gate_rank": 2, "chunk": 5}
 CHANNELS = (
     GatedConvolution(),
@@ -83,6 +85,8 @@ BLOCKS = (
     Attention(n_heads=16, n_kv_heads=8, d_head=4, qk_norm=QkNorm(span="heads", norm=Norm(kind="layernorm"))),
     Attention(n_heads=16, n_kv_heads=2, d_head=4, qk_norm=QkNorm(span="heads", norm=Norm(unit_offset=True))),
     Mla(n_heads=16, q_rank=6, kv_rank=5, d_nope=4, d_rope=2, d_value=3),
+    Mla(n_heads=16, kv_rank=5, d_nope=4, d_rope=2, d_value=3, head_temperature=True, top_k=4, indexer=GROWING),
+    Mla(n_heads=16, kv_rank=5, d_nope=4, d_rope=None, d_value=3, head_temperature=True, position="none"),
 )
 
 

@@ -20,6 +20,7 @@ from calc.spec import (  # noqa: E402
     Attention,
     Bottleneck,
     Buckets,
+    Indexer,
     LayerGroup,
     Lora,
     Mamba,
@@ -28,6 +29,7 @@ from calc.spec import (  # noqa: E402
     ModelSpec,
     Moe,
     Node,
+    Norm,
     Prefix,
     Prompt,
     Shaw,
@@ -162,6 +164,44 @@ def borrowers(schedule: str | None, count: int = 2) -> ModelSpec:
     return TINY.expand().model_copy(update={"layers": kinds, "schedule": tuple(schedule) if schedule else None})
 
 
+def borrowers_of_latents(schedule: str) -> ModelSpec:
+    """Layers o and p with latents of their own, b and c with those of the last o and p; p and c turn nothing."""
+    shape = {"n_heads": 4, "kv_rank": 6, "d_nope": 4, "d_value": 5, "head_temperature": True}
+    indexer = Indexer(n_heads=2, d_head=6, q_norm=Norm(), head_temperature=True)
+    kinds = tuple(
+        LayerGroup(
+            name=name,
+            count=schedule.count(name),
+            mixer=Mla(
+                kv="own" if name in "op" else "earlier",
+                position="rope" if name in "ob" else "none",
+                d_rope=4 if name in "ob" else None,
+                top_k=3,
+                indexer=indexer if name in "oc" else None,
+                **shape,
+            ),
+            channel=Mlp(d_ff=24),
+        )
+        for name in dict.fromkeys(schedule)
+    )
+    return TINY.expand().model_copy(update={"layers": kinds, "schedule": tuple(schedule)})
+
+
+@pytest.mark.parametrize("spec", [borrowers_of_latents("oobb"), borrowers_of_latents("opcbobc")])
+@pytest.mark.parametrize(
+    ("adapter", "checkpointing"),
+    [
+        (Lora(rank=2, targets=("q_proj",)), "none"),
+        (Lora(rank=2, targets=("kv_a_proj",)), "full"),
+        (Lora(rank=2, targets=("kv_b_proj",)), "selective"),
+        (Bottleneck(width=3), "full-early-stop"),
+    ],
+)
+def test_borrowed_latents(spec: ModelSpec, adapter: Adapter, checkpointing: str) -> None:
+    """As keys and values: an earlier layer's pass a gradient where that depends on something trained."""
+    check(spec, adapter, checkpointing)
+
+
 @pytest.mark.parametrize("spec", [borrowers("oobb"), borrowers("opcbobc"), borrowers(None), borrowers(None, 1)])
 @pytest.mark.parametrize(
     ("adapter", "checkpointing"),
@@ -190,10 +230,11 @@ def test_a_core_is_run_again_as_a_whole(position: dict[str, Any], target: str, c
     check(spec, Lora(rank=2, targets=(target,)), checkpointing)
 
 
-def test_checkpointed_gradients_of_borrowers_are_the_plain_ones() -> None:
+@pytest.mark.parametrize("spec", [borrowers("opcbobc"), borrowers_of_latents("opcbobc")])
+def test_checkpointed_gradients_of_borrowers_are_the_plain_ones(spec: ModelSpec) -> None:
     """Computed again going back, a layer borrows what it borrowed before, not what later layers have lent since."""
     torch.manual_seed(0)
-    model, tokens = build(borrowers("opcbobc"), dtype=torch.float64), torch.randint(31, (2, 9))
+    model, tokens = build(spec, dtype=torch.float64), torch.randint(31, (2, 9))
     found = []
     for mode in MODES:
         model.zero_grad()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from typing import Any
 
@@ -21,7 +22,9 @@ from reference_models.blocks.latent import LatentAttention  # noqa: E402
 from reference_models.quantization import Grid, quantize  # noqa: E402
 from tests.architectures.cases_latent import BASE, INDEXED, LATENT, LATENT_CASES, V2, V3, V4  # noqa: E402
 from tests.architectures.cases_recent import HY4  # noqa: E402
+from tests.architectures.cases_vision import SEEING, inside  # noqa: E402
 from tests.reference_models.test_counts import check  # noqa: E402
+from tests.reference_models.test_values import values  # noqa: E402
 from tests.reference_models.weights import copy_weights, vary  # noqa: E402
 
 SEQ = 12
@@ -42,6 +45,10 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("glm_moe_dsa", V3 | MANY_HEADS | {"index_topk_pattern": "FSSF", "first_k_dense_replace": 1}),
     ("glm_moe_dsa", V3 | MANY_HEADS | {"indexer_types": ["full", "shared"] * 2, "first_k_dense_replace": 4}),
     ("minicpm3", BASE | LATENT),
+    *(
+        ("mistral_large4", inside("text_config", config, index_n_heads=24, index_topk=8))
+        for config in SEEING["mistral_large4"]
+    ),
     ("hy_v4", HY4 | {"index_n_heads": 24}),
     *(("deepseek_v4", config | {"index_n_heads": 24}) for config in LATENT_CASES["deepseek_v4"]),
     ("deepseek_v4", V4 | {"rope_parameters": YARN, "routed_scaling_factor": 2.5, "index_n_heads": 24}),
@@ -55,9 +62,10 @@ def pair(model_type: str, config: dict[str, Any]) -> tuple[Any, Model]:
     tokens = {"pad_token_id": None, "bos_token_id": 1, "eos_token_id": 1}
     # A copy: what a config class folds into its nested objects would stay in them.
     parsed = transformers.AutoConfig.for_model(model_type, **deepcopy(tokens | config))
+    auto = transformers.AutoModelForImageTextToText if "text_config" in config else transformers.AutoModelForCausalLM
     # Grouped products want widths that these are not.
     plain = {"attn_implementation": "eager", "experts_implementation": "batched_mm"}
-    theirs = transformers.AutoModelForCausalLM.from_config(parsed, **plain).eval()
+    theirs = auto.from_config(parsed, **plain).eval()
     vary(theirs)
     ours = build(from_config({"model_type": model_type, **config}))
     copy_weights(theirs, ours, model_type)
@@ -76,6 +84,21 @@ def test_same_logits(model_type: str, config: dict[str, Any]) -> None:
     theirs, ours = pair(model_type, config)
     tokens = torch.randint(97, (2, SEQ))
     torch.testing.assert_close(ours(tokens).logits, theirs(tokens).logits, rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_values_of_mistral_large_4() -> None:
+    """Those that no count shows, each far from what its class takes; and what the class takes of a short config."""
+    config = SEEING["mistral_large4"][1]
+    parsed = transformers.AutoConfig.for_model("mistral_large4", **deepcopy(config))
+    saved = json.loads(parsed.to_json_string(use_diff=False))
+    assert values(from_config({"model_type": "mistral_large4", **config})) == values(from_config(saved))
+    turned = {"rope_type": "yarn", "rope_theta": 37.0, "factor": 4.0, "original_max_position_embeddings": 16}
+    own = {"rms_norm_eps": 0.03, "final_logit_softcapping": 2.0, "routed_scaling_factor": 1.7, "index_n_heads": 24}
+    for rope in (turned | {"mscale": 1.0, "mscale_all_dim": 0.7}, {"rope_type": "default", "rope_theta": 37.0}):
+        theirs, ours = pair("mistral_large4", inside("text_config", config, rope_parameters=rope, **own))
+        tokens = torch.randint(97, (2, SEQ))
+        torch.testing.assert_close(ours(tokens).logits, theirs(tokens).logits, rtol=1e-4, atol=1e-4)
 
 
 @each_case

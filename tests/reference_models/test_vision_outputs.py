@@ -93,7 +93,7 @@ def read_by(model_type: str, spec: ModelSpec, pixels: Any) -> tuple[Any, ...]:
     if model_type == "gemma4":
         places = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
         return patches.flatten(1, 2).flatten(2), places.expand(len(pixels), -1, -1)
-    if model_type == "mistral3":
+    if model_type in ("mistral3", "mistral_large4"):
         return pixels, torch.tensor([pixels.shape[2:]] * len(pixels))
     if model_type in ("idefics3", "smolvlm"):
         return (pixels[None],)

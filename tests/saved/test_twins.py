@@ -243,6 +243,12 @@ def test_borrowed_keys_keys_as_values_and_a_dense_block_beside_experts(config: d
     check(from_config({"model_type": "gemma4_text", **config}), mode)
 
 
+@pytest.mark.parametrize("config", SEEING["mistral_large4"][1:], ids=range(1, len(SEEING["mistral_large4"])))
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_borrowed_latents_and_queries_that_grow_as_each_head_has_learned(config: dict[str, Any], mode: Mode) -> None:
+    check(from_config({"model_type": "mistral_large4", **config}), mode)
+
+
 @pytest.mark.parametrize("mode", MODES, ids=str)
 def test_rows_of_a_table(mode: Mode) -> None:
     layer = LayerGroup(count=2, mixer=Attention(n_heads=4, causal=False, position="none"), channel=Mlp())

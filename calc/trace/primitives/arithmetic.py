@@ -8,6 +8,7 @@ from calc.sizes import Size, exact_div, is_exactly
 from calc.trace.functions import Function
 from calc.trace.op import Component, Moves
 from calc.trace.recorder import Recorder
+from calc.trace.shard import Shard
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Split, Tensor
 
@@ -88,6 +89,21 @@ def pooled(t: Recorder, name: str, x: Tensor, rows: Size, how: str) -> Tensor:
 def tempered(t: Recorder, name: str, x: Tensor, n: Size) -> Tensor:
     """x times n numbers of x's dtype that are no parameters, one for each position."""
     return _times_fixed(t, name, x, lambda tape, read: Storage(n, read.dtype, False, "none"))
+
+
+def head_tempered(t: Recorder, name: str, x: Tensor, heads: Size, n: Size, *, shard: Shard | None = None) -> Tensor:
+    """x [rows, heads * width] times scale * ln(1 + p) + bias, two learned numbers a head, at each of n positions p."""
+    scale, bias = (t.weight(f"{name}.{each}", heads, shard=shard) for each in ("scale", "bias"))
+    y = t.made(x.rows, x.width, x, weights=(scale, bias)).divided_as(x)
+
+    def keeps(tape: Tape, read: Storage) -> Storage:
+        if scale.trainable:
+            tape.keep(Storage(n, read.dtype, False, "none"), "logarithms")
+        factors = Storage(heads * n, read.dtype, scale.trainable or bias.trainable, read.split, heads=read.heads)
+        return tape.times(read, factors)
+
+    t.op(name, "elementwise", "scale", (x,), (y,), weights=(scale, bias), keeps=keeps)
+    return y
 
 
 def column_scaled(t: Recorder, name: str, x: Tensor) -> Tensor:
