@@ -20,6 +20,7 @@ from calc.spec import (  # noqa: E402
     Attention,
     Bottleneck,
     Buckets,
+    HeadExperts,
     Indexer,
     LayerGroup,
     Lora,
@@ -74,9 +75,11 @@ def check(spec: ModelSpec, adapter: Adapter, checkpointing: str, source: int | N
 
 LATENT = Mla(n_heads=4, q_rank=8, kv_rank=8, d_nope=4, d_rope=2, d_value=6)
 EXPERTS = Moe(n_experts=4, top_k=2, d_expert=8, d_shared=6, shared_gate=True, d_latent=12)
+HEADS = Attention(n_heads=4, n_kv_heads=2, d_head=4, experts=HeadExperts(n_experts=3, top_k=2))
 FIRST = [(LATENT, Mlp(), name) for name in ("q_a_proj", "q_b_proj", "kv_a_proj", "kv_b_proj")]
 FIRST += [(Mamba(d_state=4), None, name) for name in ("in_proj", "x_proj", "dt_proj", "out_proj")]
 FIRST += [(None, EXPERTS, name) for name in ("router", "latent_up", "latent_down", "shared_expert_gate", "up_proj")]
+FIRST += [(HEADS, None, name) for name in ("router", "q_proj", "o_proj")]
 
 
 @pytest.mark.parametrize(("mixer", "channel", "target"), FIRST, ids=lambda it: it if isinstance(it, str) else "")

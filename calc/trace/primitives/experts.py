@@ -145,7 +145,7 @@ def combine(t: Recorder, spec: Moe, made: Tensor, weights: Tensor, tokens: Size,
     """
     visits = tokens * spec.top_k
     weighs = spec.weigh == "result"
-    y = t.made(tokens, made.width, made, weights)
+    y = t.made(tokens, made.width, made, *((weights,) if weighs else ()))
 
     def keeps(tape: Tape, read: Storage, weights: Storage) -> Storage:
         if read.grad:
@@ -166,9 +166,10 @@ def combine(t: Recorder, spec: Moe, made: Tensor, weights: Tensor, tokens: Size,
         "combine",
         "elementwise",
         "combine",
-        (made, weights),
+        (made, weights) if weighs else (made,),
         (y,),
         of="routed_expert",
+        operands=(made, weights),
         moves=lambda: Moves((1 + in_turn) * visits * made.width, visits * made.width if in_turn else y.elements),
         keeps=keeps,
         # What experts read still has a name when their results are weighed and brought in order, one copy for each.
